@@ -1,0 +1,45 @@
+# What every target of the project shares: language level, warnings, include roots, launcher.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+# libtorch's headers take about ten seconds a file: ccache makes the second build a second.
+find_program(PLANISH_CCACHE ccache)
+if(PLANISH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${PLANISH_CCACHE}")
+endif()
+
+# planish_options(target): warnings, and the two include roots (public headers; the repository, so
+# that sources are named by their path: #include "src/norm/recipe.h").
+function(planish_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+    -Wno-sign-conversion $<$<BOOL:${PLANISH_WERROR}>:-Werror>)
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+endfunction()
+
+# planish_library(name SOURCES... LINK libs...): a static library of the lab or the core.
+function(planish_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  planish_options(${name})
+  target_link_libraries(${name} PUBLIC ${arg_LINK})
+endfunction()
+
+# planish_test(name SOURCES... LINK libs...): a GoogleTest program, each test found by ctest.
+function(planish_test name)
+  if(NOT PLANISH_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  planish_options(${name})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+endfunction()

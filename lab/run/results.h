@@ -1,0 +1,138 @@
+#ifndef PLANISH_LAB_RUN_RESULTS_H_
+#define PLANISH_LAB_RUN_RESULTS_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+// A run is a folder; these are its files, and everything that the report knows of it:
+//   config.json    RunConfig: what decides the run, and stamps that say where it was made
+//   metrics.jsonl  one Evaluation a line, appended and flushed
+//   result.json    RunResult, once the run has ended
+namespace planish::lab {
+
+/// A quantity that a task measures.
+struct MetricSpec {
+  std::string name;             ///< key in Evaluation::values, such as "test_error"
+  std::string label;            ///< for people, such as "test error"
+  std::string unit;             ///< "nats", "%", or empty; "%" shows a stored fraction times 100
+  bool lower_is_better = true;  ///< the direction of improvement
+};
+
+/// Values of a metric whose steps and seconds to reach the report shows.
+struct TargetSpec {
+  std::string metric;
+  std::vector<double> values;
+};
+
+/// A published statement that the measurement can agree or disagree with: under the settings
+/// `where`, `metric` (lower or higher as its direction says) is better for `better` than for
+/// `worse` (values of ReportSpec::compare).
+struct ClaimSpec {
+  std::string text;     ///< the claim as a sentence
+  std::string source;   ///< where it is printed
+  std::string metric;   ///< a MetricSpec's name
+  std::string measure;  ///< "final", "best" or "steps to best"
+  std::string better;   ///< value of the compared setting
+  std::string worse;    ///< value of the compared setting
+  std::map<std::string, nlohmann::ordered_json>
+      where;         ///< setting -> value, such as batch_size -> 4
+  std::string data;  ///< RunConfig::Data::name the claim was made on
+};
+
+/// What the report draws for a task.
+struct ReportSpec {
+  std::string title;                ///< heading of the task's section
+  std::string source;               ///< paper and section
+  std::string compare;              ///< the setting whose values are set against each other
+  std::string baseline;             ///< the value of `compare` that the others are compared with
+  std::string panel;                ///< a setting each of whose values has charts of its own
+  std::vector<std::string> curves;  ///< metrics drawn against steps and against seconds
+  std::string headline;             ///< the metric that the findings are about
+  std::vector<TargetSpec> targets;  ///< thresholds whose steps and seconds are shown
+  std::vector<ClaimSpec> claims;    ///< published statements, each given a verdict
+};
+
+/// config.json. `task`, `preset`, `settings`, `seed` and `data.sha256` decide the run; the rest
+/// describes it.
+struct RunConfig {
+  struct Data {
+    std::string name;                      ///< "mnist" or "drawn digits"
+    std::string source;                    ///< "files" or "embedded"
+    std::string description;               ///< one sentence for people
+    std::string sha256;                    ///< of the data as read or drawn
+    std::map<std::string, int64_t> sizes;  ///< split -> cases
+  };
+  std::string format = "planish-run/1";
+  std::string task;
+  std::string preset;
+  nlohmann::ordered_json settings;  ///< name -> value, in the task's order
+  int64_t seed = 0;
+  Data data;
+  std::vector<MetricSpec> metrics;
+  ReportSpec report;
+  std::map<std::string, std::string>
+      stamps;  ///< version, commit, compiler, torch, cpu, threads, started
+};
+
+/// One line of metrics.jsonl.
+struct Evaluation {
+  int64_t step = 0;    ///< updates of the weights so far
+  double epoch = 0;    ///< passes over the training set so far
+  int64_t cases = 0;   ///< training cases seen so far
+  double seconds = 0;  ///< seconds spent training so far: evaluation and pauses do not count
+  std::map<std::string, double> values;  ///< metric -> value; never NaN or infinite
+};
+
+/// result.json.
+struct RunResult {
+  struct Best {
+    std::string by;  ///< the validation metric that chose it
+    int64_t step = 0;
+    std::map<std::string, double> values;
+  };
+  std::string status;   ///< "finished" or "diverged"
+  std::string message;  ///< why, when diverged
+  int64_t steps = 0;
+  double epochs = 0;
+  double seconds = 0;             ///< training
+  double evaluation_seconds = 0;  ///< evaluating
+  int64_t parameters = 0;         ///< trained numbers in the model
+  std::map<std::string, double> final_values;
+  std::optional<Best> best;
+};
+
+void to_json(nlohmann::ordered_json&, const RunConfig&);
+void from_json(const nlohmann::ordered_json&, RunConfig&);
+void to_json(nlohmann::ordered_json&, const Evaluation&);
+void from_json(const nlohmann::ordered_json&, Evaluation&);
+void to_json(nlohmann::ordered_json&, const RunResult&);
+void from_json(const nlohmann::ordered_json&, RunResult&);
+
+/// A run as its folder holds it.
+struct Run {
+  std::filesystem::path folder;
+  RunConfig config;
+  std::vector<Evaluation> evaluations;
+  std::optional<RunResult> result;  ///< absent while the run is unfinished
+};
+
+/// Reads one run folder. A last line of metrics.jsonl without its line end (the machine died while
+/// writing it) is left out. Throws RunError that names the file, and the line, when it is
+/// malformed.
+Run ReadRun(const std::filesystem::path& folder);
+
+/// Every run folder (one with a config.json) at or below each of `roots`, each once, sorted by
+/// path. Throws RunError when a root does not exist or holds no run.
+std::vector<Run> FindRuns(const std::vector<std::filesystem::path>& roots);
+
+/// Reads and parses a JSON file. Throws RunError naming it.
+nlohmann::ordered_json ReadJson(const std::filesystem::path& file);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_RUN_RESULTS_H_
