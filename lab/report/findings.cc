@@ -16,8 +16,12 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
-std::string MeanOf(int count) {
-  return count == 1 ? "one seed" : fmt::format("mean of {} seeds", count);
+// "mean of 2 seeds, without 1 that diverged": a mean over survivors says so.
+std::string MeanOf(int count, const Group& group) {
+  std::string text = count == 1 ? "one seed" : fmt::format("mean of {} seeds", count);
+  const int diverged = group.CountOf(Status::kDiverged);
+  if (diverged > 0) text += fmt::format(", without {} that diverged", diverged);
+  return text;
 }
 
 // "5.13% test error", "0.412 nats of training NLL", "training loss 0.412".
@@ -49,9 +53,10 @@ Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std
   const std::string against =
       difference.mean == 0 ? "as much as " + than : amount + " than " + than;
   if (difference.count == 1) {
+    const char* one = comparison.a.count == 1 && comparison.b.count == 1 ? "seed" : "pair of seeds";
     return {"cannot tell",
-            fmt::format("{}, {}; one pair of seeds gives no interval, so it cannot tell.", reached,
-                        against)};
+            fmt::format("{}, {}; one {} gives no interval: cannot tell this from chance.", reached,
+                        against, one)};
   }
   if (comparison.better == 0) {
     return {
@@ -97,7 +102,7 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
     }
     const std::string reached =
         Capitalised(fmt::format("{}{} reached {} ({})", AtPanel(panel), name,
-                                ValueOf(*metric, value.mean), MeanOf(value.count)));
+                                ValueOf(*metric, value.mean), MeanOf(value.count, group)));
     if (!baseline) {
       findings.push_back(
           {"no comparison", fmt::format("{}; no run has {} and otherwise the same settings.",
@@ -126,11 +131,14 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
                        section.Named(claim.better), section.Named(claim.worse));
   }
   const MetricSpec& metric = result.metric;
+  const auto side = [&](const std::string& value, const Estimate& estimate) {
+    return fmt::format("{} {} ({})", section.Named(value), FormatValue(metric, estimate.mean),
+                       MeanOf(estimate.count, *result.panel->Find(value)));
+  };
+  const std::string at = section.panels.size() > 1 ? AtPanel(*result.panel) : "";
   const std::string numbers =
-      fmt::format("{}: {} {} ({}), {} {} ({}); ", MeasureName(metric, result.measure),
-                  section.Named(claim.better), FormatValue(metric, result.comparison.a.mean),
-                  MeanOf(result.comparison.a.count), section.Named(claim.worse),
-                  FormatValue(metric, result.comparison.b.mean), MeanOf(result.comparison.b.count));
+      fmt::format("{}: {}, {}; ", Capitalised(at + MeasureName(metric, result.measure)),
+                  side(claim.better, result.comparison.a), side(claim.worse, result.comparison.b));
   const Estimate& difference = result.comparison.difference;
   if (difference.count == 0) return numbers + "no seed that both have.";
   const std::string amount = FormatDifference(metric, difference.mean);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 
 namespace planish::lab {
 namespace {
@@ -87,7 +88,8 @@ std::string FormatSignificant(double value, int digits) {
 }
 
 double Shown(const MetricSpec& metric, double value) {
-  return IsPercent(metric) ? 100 * value : value;
+  constexpr double kMax = std::numeric_limits<double>::max();
+  return IsPercent(metric) ? std::clamp(100 * value, -kMax, kMax) : value;
 }
 
 std::string FormatBare(const MetricSpec& metric, double value) {
@@ -107,11 +109,11 @@ std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate) {
   if (!estimate.half_width) return FormatBare(metric, estimate.mean);
   const double mean = Shown(metric, estimate.mean);
   const double half = Shown(metric, *estimate.half_width);
-  const int decimals = half == 0           ? DecimalsFor(mean, 3)
-                       : IsPercent(metric) ? std::min(SharedDecimals(metric, {half}), 3)
-                                           : SharedDecimals(metric, {half});
+  int decimals = SharedDecimals(metric, {half});
+  if (IsPercent(metric)) decimals = std::min(decimals, 3);
+  if (!IsPercent(metric) && half == 0) decimals = DecimalsFor(mean, 3);
   // One form for both, so that they can be set against each other.
-  const bool exponent = NeedsExponent(mean) || std::abs(half) >= 1e6 || decimals > 7;
+  const bool exponent = NeedsExponent(std::max(std::abs(mean), std::abs(half))) || decimals > 7;
   if (exponent) return fmt::format("{:.2e} ± {:.1e}", mean, half);
   return Plain(mean, decimals) + " ± " + Plain(half, decimals);
 }

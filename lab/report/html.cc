@@ -178,9 +178,6 @@ Markup RenderClaims(const Section& section) {
   for (const ClaimResult& result : results) {
     const ClaimSpec& claim = *result.claim;
     std::string measured = MeasuredText(section, result);
-    if (result.panel && section.panels.size() > 1) {
-      measured = fmt::format("At {}, {}", result.panel->title, measured);
-    }
     if (result.verdict == Verdict::kOtherData) {
       measured +=
           fmt::format(" The claim is about {}; this is {}.", claim.data, section.config->data.name);
@@ -253,10 +250,11 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   const Group* baseline = panel.Find(config.report.baseline);
   const bool differences = baseline && panel.groups.size() > 1;
 
-  const auto tall = [](const Markup& text, const std::string& style) {
-    return Tag("th", {{"rowspan", "2"}, {"scope", "col"}, {"class", style}}, text);
+  const auto tall = [](const Markup& text) {
+    return Tag("th", {{"rowspan", "2"}, {"scope", "col"}, {"class", "number"}}, text);
   };
-  Markup top = tall(Words(config.report.compare), "name") + tall("seeds", "number");
+  Markup top =
+      Tag("th", {{"rowspan", "2"}, {"scope", "col"}}, Words(config.report.compare)) + tall("seeds");
   Markup second;
   for (const MetricSpec* metric : metrics) {
     const bool difference = differences && metric == headline;
@@ -269,7 +267,7 @@ Markup RenderResults(const Section& section, const Panel& panel) {
                            config.report.baseline);
     }
   }
-  top += tall("training (s)", "number") + tall("cases/s", "number") + tall("parameters", "number");
+  top += tall("training (s)") + tall("cases/s") + tall("parameters");
 
   Markup rows;
   for (const Group& group : panel.groups) {
@@ -359,18 +357,22 @@ std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {
   bool range = false;
   bool diverged = false;
   bool unfinished = false;
+  bool shorter = false;
   for (const Series& s : series) {
     interval |= s.curve.seeds > 2;
     range |= s.curve.seeds == 2;
     for (const Curve::Seed& seed : s.curve.single) {
       diverged |= StatusOf(*seed.run) == Status::kDiverged;
       unfinished |= StatusOf(*seed.run) == Status::kUnfinished;
+      shorter |=
+          StatusOf(*seed.run) == Status::kFinished && seed.points.size() > s.curve.mean.size();
     }
   }
   std::string note;
   if (interval || range) note += "Thick lines: mean over seeds. Thin lines: single seeds. ";
   if (interval) note += "Bands: 95% interval of the mean, cut at the chart's edge. ";
   if (range) note += "With two seeds the band goes from the lower to the higher. ";
+  if (shorter) note += "The mean covers the steps at which every finished seed was evaluated. ";
   if (diverged) note += "A cross ends a run that diverged; the mean leaves it out. ";
   if (unfinished)
     note += "Unfinished runs are thin lines outside the mean while others have finished. ";
@@ -562,7 +564,9 @@ std::string SamplingNote(const Section& section) {
 Markup RenderSection(const Section& section, const std::string& id) {
   const ReportSpec& report = section.config->report;
   Markup content = Tag("h2", {}, report.title);
-  content += Tag("p", {{"class", "source"}}, "After " + report.source + ".");
+  content +=
+      Tag("p", {{"class", "source"}},
+          fmt::format("After {}. Measured on {}.", report.source, section.config->data.name));
   content += RenderFindings(section);
   content += RenderClaims(section);
   const std::vector<std::string> warnings = Warnings(section);

@@ -1,1 +1,248 @@
+#include "lab/report/report.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <pugixml.hpp>
+
+#include "lab/error.h"
+#include "lab/report/test_runs.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+// At batch size 4 layer's error is 0.9 points below none's: [-1.407, -0.260] by
+// scipy.stats.ttest_rel. Batch differs from none by 0.
+Runs Sample() {
+  const std::vector<std::pair<std::string, std::vector<double>>> finals = {
+      {"none", {.058, .060, .061}}, {"layer", {.051, .053, .050}}, {"batch", {.059, .060, .060}}};
+  Runs runs;
+  for (const auto& [norm, errors] : finals) {
+    for (size_t i = 0; i < errors.size(); ++i) {
+      runs.push_back(FinishedRun(norm, 4, static_cast<int64_t>(i) + 1, {.5, .09, errors[i]}));
+    }
+  }
+  return runs;
+}
+
+// Every <svg> of a page, parsed.
+std::vector<pugi::xml_document> Drawings(const std::string& page) {
+  std::vector<pugi::xml_document> drawings;
+  for (size_t begin = page.find("<svg"); begin != std::string::npos;
+       begin = page.find("<svg", begin + 1)) {
+    const std::string svg = page.substr(begin, page.find("</svg>", begin) + 6 - begin);
+    drawings.emplace_back();
+    EXPECT_TRUE(drawings.back().load_string(svg.c_str())) << svg;
+  }
+  return drawings;
+}
+
+TEST(ReportTest, SaysWhatWasFound) {
+  const std::string page = RenderReport(Sample());
+  EXPECT_THAT(page,
+              HasSubstr("At batch size 4, norm layer reached 5.13% test error (mean of 3 "
+                        "seeds), 0.83 points lower than norm none (95% interval 0.26 to 1.41)."));
+  EXPECT_THAT(page, HasSubstr("At batch size 4, norm batch reached 5.97% test error (mean of 3 "
+                              "seeds); cannot tell whether that is better than norm none: the "
+                              "difference is 0 (95% interval from 0.25 lower to 0.25 higher)."));
+}
+
+TEST(ReportTest, IsTheSameForTheSameRuns) {
+  EXPECT_EQ(RenderReport(Sample()), RenderReport(Sample()));
+}
+
+TEST(ReportTest, DoesNotDependOnTheOrderOfRuns) {
+  Runs reversed = Sample();
+  std::reverse(reversed.begin(), reversed.end());
+  EXPECT_EQ(RenderReport(reversed), RenderReport(Sample()));
+}
+
+TEST(ReportTest, DrawingsAreWellFormedAndDescribed) {
+  int charts = 0;
+  for (const pugi::xml_document& drawing : Drawings(RenderReport(Sample()))) {
+    const pugi::xml_node svg = drawing.child("svg");
+    if (std::string(svg.attribute("aria-hidden").value()) == "true") continue;
+    ++charts;
+    EXPECT_STREQ(svg.attribute("role").value(), "img");
+    EXPECT_STRNE(svg.child("desc").text().get(), "");
+  }
+  EXPECT_EQ(charts, 4);  // two metrics, each against steps and seconds
+}
+
+TEST(ReportTest, HostileNamesAreEscaped) {
+  Runs runs = Sample();
+  const std::string hostile = "<script>alert('x')</script>\"&é层\x1b[31m\xFF";
+  for (auto& run : runs) {
+    run.folder = hostile;
+    run.config.task = hostile;
+    run.config.preset = hostile;
+    run.config.settings["note"] = hostile;
+    run.config.data.name = run.config.data.description = run.config.data.source = hostile;
+    run.config.data.sizes[hostile] = 1;
+    run.config.stamps[hostile] = hostile;
+    run.config.report.title = run.config.report.source = hostile;
+    run.config.report.claims = {LowerErrorClaim("layer", "none")};
+    run.config.report.claims[0].text = run.config.report.claims[0].source = hostile;
+    run.config.metrics[2].label = run.config.metrics[2].unit = hostile;
+    if (run.config.settings["norm"] == "batch") {
+      run.config.settings["norm"] = hostile;
+      run.result->status = "diverged";
+      run.result->message = hostile;
+    }
+  }
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(page, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(page, Not(HasSubstr("\xFF")));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&amp;é层"));
+  Drawings(page);
+  EXPECT_THAT(RenderTable(runs), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(Findings(runs), Not(HasSubstr("\x1b")));
+}
+
+TEST(ReportTest, RunsThatDidNotFinishAreListed) {
+  Runs runs = Sample();
+  runs[3].result->status = "diverged";
+  runs[3].result->message = "the loss is not finite";
+  runs[7].result.reset();
+  runs.push_back(StartedRun("layer", 4, 9));
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page,
+              HasSubstr("norm layer, seed 1: diverged at step 300 (the loss is not finite)."));
+  EXPECT_THAT(page, HasSubstr("norm batch, seed 2: not finished; last evaluation at step 300."));
+  EXPECT_THAT(page, HasSubstr("norm layer, seed 9: not finished; last evaluation at step 0."));
+  EXPECT_THAT(page, HasSubstr("(mean of 2 seeds, without 1 that diverged)"));
+  EXPECT_THAT(page, HasSubstr("over the 2 seeds that both have"));
+}
+
+TEST(ReportTest, ClaimsOnOtherDataShowTheNumbersAndNoDifference) {
+  Runs runs = Sample();
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("none", "layer")};  // measured: the contrary
+    run.config.data.name = "drawn digits";
+  }
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr(">other data</span>"));
+  EXPECT_THAT(page, Not(HasSubstr(">differs</span>")));
+  EXPECT_THAT(page, HasSubstr("norm none 5.97% (mean of 3 seeds), norm layer 5.13%"));
+  EXPECT_THAT(page, HasSubstr("The claim is about mnist; this is drawn digits."));
+  EXPECT_THAT(Findings(runs), Not(HasSubstr("Published")));
+}
+
+TEST(ReportTest, OneSeedSaysSo) {
+  const Runs runs = {FinishedRun("none", 4, 1, {.06}), FinishedRun("layer", 4, 1, {.05})};
+  EXPECT_EQ(Findings(runs),
+            "At batch size 4, norm layer reached 5.00% test error (one seed), 1.00 points lower "
+            "than norm none; one seed gives no interval: cannot tell this from chance.\n");
+}
+
+TEST(ReportTest, EveryTaskAndDataHasASection) {
+  Runs runs = Sample();
+  runs.push_back(FinishedRun("none", 4, 1, {.2}));
+  runs.back().config.task = "letters";
+  runs.push_back(FinishedRun("none", 4, 2, {.2}));
+  runs.back().config.data.sha256 = "other";
+  const std::string page = RenderReport(runs);
+  for (const char* id : {"id=\"s0\"", "id=\"s1\"", "id=\"s2\""}) EXPECT_THAT(page, HasSubstr(id));
+}
+
+TEST(ReportTest, StampsThatDifferAreNamed) {
+  Runs runs = Sample();
+  runs[0].config.stamps["cpu"] = "another processor";
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("differs: a processor (8 runs); another processor (1 run)"));
+  EXPECT_THAT(page, HasSubstr("their seconds cannot be compared"));
+}
+
+TEST(ReportTest, RunsWithoutEvaluationsOrMetricsMakeAPage) {
+  const Runs started = {StartedRun("none", 4, 1), StartedRun("layer", 4, 1)};
+  EXPECT_THAT(RenderReport(started), HasSubstr("No evaluation has test error yet."));
+  EXPECT_THAT(RenderTable(started), HasSubstr("0/1"));
+  const lab::Run empty;
+  EXPECT_THAT(RenderReport({empty}), HasSubstr("There is nothing to compare"));
+  RenderTable({empty});
+  EXPECT_EQ(Findings({empty}), "");
+}
+
+TEST(ReportTest, NoRunsAreAnError) {
+  EXPECT_THROW(RenderReport({}), RunError);
+  EXPECT_THROW(RenderTable({}), RunError);
+  EXPECT_THROW(Findings({}), RunError);
+}
+
+TEST(ReportTest, FindingsAreAtMostAsManyAsAsked) {
+  EXPECT_EQ(Findings(Sample(), 1).find("\n1 finding more in the report.\n") != std::string::npos,
+            true)
+      << Findings(Sample(), 1);
+  const std::string all = Findings(Sample());
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 2);
+}
+
+TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
+  Runs runs = Sample();
+  runs[8].result.reset();
+  EXPECT_EQ(RenderTable(runs),
+            "digits: Digits (mnist)\n"
+            "batch size 4, lr 0.001, preset small\n"
+            "\n"
+            "batch size 4\n"
+            "  norm   seeds  final test error (%)         best  against none  seconds\n"
+            "  none       3           5.97 ± 0.38  5.97 ± 0.38             -     6.00\n"
+            "  batch    2/3           5.95 ± 0.64  5.95 ± 0.64   cannot tell     6.00\n"
+            "  layer      3           5.13 ± 0.38  5.13 ± 0.38        better     6.00\n"
+            "\n"
+            "Batch size 4, norm batch, seed 3: not finished; last evaluation at step 300.\n");
+  runs[0].config.settings["norm"] = std::string(100, 'x');
+  const std::string wide = RenderTable(runs, {.width = 80, .colour = false});
+  EXPECT_THAT(wide, HasSubstr("xxx…"));
+}
+
+TEST(ReportTest, ColourIsAnsi) {
+  EXPECT_THAT(RenderTable(Sample(), {.width = 80, .colour = true}),
+              HasSubstr("\x1b[1mdigits: Digits (mnist)\x1b[0m\n"));
+}
+
+class WriteReportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "planish-report-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+TEST_F(WriteReportTest, ReplacesTheFileAndLeavesNothingElse) {
+  const fs::path page = folder_ / "report.html";
+  std::ofstream(page) << "old";
+  WriteReport(Sample(), page);
+  std::ifstream in(page, std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), RenderReport(Sample()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(WriteReportTest, NamesAFileThatCannotBeWritten) {
+  try {
+    WriteReport(Sample(), folder_ / "absent" / "report.html");
+    FAIL() << "must throw";
+  } catch (const RunError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("[WriteReport]"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("absent/report.html must be writable but has: No such file"));
+  }
+  fs::create_directory(folder_ / "folder");
+  EXPECT_THROW(WriteReport(Sample(), folder_ / "folder"), RunError);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -25,8 +25,9 @@ for (const svg of document.querySelectorAll('figure > svg')) {
     at: node.dataset.at.split('|'),
     value: node.dataset.value.split('|'),
   }));
-  const stops = [...new Set(all.flatMap((series) => series.x))].sort((a, b) => a - b);
-  if (!stops.length) continue;
+  if (!all.some((series) => series.x.length)) continue;
+  const visible = () =>
+    all.filter((series) => series.x.length && series.node.style.display !== 'none');
   const rule = svgNode('line', {class: 'rule', y1: svg.dataset.top, y2: svg.dataset.bottom});
   const readout = document.createElement('div');
   readout.className = 'readout';
@@ -35,35 +36,38 @@ for (const svg of document.querySelectorAll('figure > svg')) {
   svg.parentNode.append(readout);
   const nearest = (list, x) =>
     list.reduce((best, value, i) => Math.abs(value - x) < Math.abs(list[best] - x) ? i : best, 0);
-  let stop = -1;
+  let at = null;
 
   const hide = () => {
     rule.remove();
     readout.hidden = true;
-    stop = -1;
+    at = null;
   };
-  const show = (index) => {
-    stop = index;
-    const x = stops[index];
+  // Values at the place nearest to `x` where a visible series has one, `move` places further.
+  const show = (x, move = 0) => {
+    const series = visible();
+    if (!series.length) return hide();
+    const stops = [...new Set(series.flatMap(({x}) => x))].sort((a, b) => a - b);
+    const stop = nearest(stops, x) + move;
+    at = x = stops[Math.min(Math.max(stop, 0), stops.length - 1)];
     rule.setAttribute('x1', x);
     rule.setAttribute('x2', x);
     svg.append(rule);
     readout.replaceChildren();
-    for (const series of all) {
-      if (series.node.style.display === 'none' || !series.x.length) continue;
-      const i = nearest(series.x, x);
+    for (const one of series) {
+      const i = nearest(one.x, x);
       const line = document.createElement('div');
-      line.textContent = `${series.node.dataset.name}: ${series.value[i]} at ${series.at[i]}`;
+      line.textContent = `${one.node.dataset.name}: ${one.value[i]} at ${one.at[i]}`;
       readout.append(line);
     }
-    readout.hidden = !readout.childNodes.length;
+    readout.hidden = false;
     const box = svg.viewBox.baseVal.width;
     readout.style.left = x < box / 2 ? `${100 * x / box + 2}%` : 'auto';
     readout.style.right = x < box / 2 ? 'auto' : `${102 - 100 * x / box}%`;
   };
   const point = (event) => {
     const box = svg.getBoundingClientRect();
-    show(nearest(stops, (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width));
+    show((event.clientX - box.left) / box.width * svg.viewBox.baseVal.width);
   };
   svg.tabIndex = 0;
   svg.addEventListener('pointermove', point);
@@ -71,11 +75,11 @@ for (const svg of document.querySelectorAll('figure > svg')) {
   svg.addEventListener('pointerleave', hide);
   svg.addEventListener('blur', hide);
   svg.addEventListener('keydown', (event) => {
-    const move = {ArrowRight: 1, ArrowLeft: -1, Home: -stops.length, End: stops.length}[event.key];
+    const move = {ArrowRight: 1, ArrowLeft: -1, Home: -1e9, End: 1e9}[event.key];
     if (event.key === 'Escape') hide();
     if (!move) return;
     event.preventDefault();
-    show(Math.min(Math.max(stop < 0 ? 0 : stop + move, 0), stops.length - 1));
+    show(at === null ? 0 : at, at === null ? 0 : move);
   });
 }
 

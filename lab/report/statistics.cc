@@ -67,15 +67,21 @@ Estimate EstimateMean(const SeedValues& values) {
 
 Estimate PairedDifference(const SeedValues& a, const SeedValues& b) {
   std::vector<double> differences;
+  double largest = 0;
   for (const auto& [seed, value] : a) {
     const auto other = b.find(seed);
     if (other == b.end()) continue;
-    const double difference = value - other->second;
-    // 0.3 - (0.1 + 0.2) is not a difference: the same value, differently rounded.
-    const double noise = 1e-12 * std::max(std::abs(value), std::abs(other->second));
-    differences.push_back(std::abs(difference) <= noise ? 0.0 : difference);
+    differences.push_back(value - other->second);
+    largest = std::max({largest, std::abs(value), std::abs(other->second)});
   }
-  return EstimateMean(differences);
+  // 0.3 - (0.1 + 0.2) is not a difference: the same value, differently rounded.
+  const double noise = 1e-12 * largest;
+  for (double& difference : differences) {
+    if (std::abs(difference) <= noise) difference = 0;
+  }
+  Estimate estimate = EstimateMean(differences);
+  if (std::abs(estimate.mean) <= noise) estimate.mean = 0;
+  return estimate;
 }
 
 int SureSign(const Estimate& estimate) {

@@ -1,0 +1,175 @@
+"""The report as the parser of a browser sees it.
+
+PLANISH_REPORT holds the command that writes a report; it is called with a folder of runs and a
+file. ctest sets it.
+"""
+
+import html.parser
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+HOSTILE = "<script>alert('x')</script> & \"é\" 层 </style> -->"
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that tags nest; keeps elements, ids, links, scripts and text."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.stack, self.elements, self.script, self.style, self.text = [], [], "", "", ""
+        self.errors = []
+        self.feed(text)
+        self.close()
+        if self.stack:
+            self.errors.append(f"never closed: {self.stack}")
+
+    def handle_starttag(self, tag, attributes):
+        names = [name for name, _ in attributes]
+        if len(names) != len(set(names)):
+            self.errors.append(f"<{tag}> repeats an attribute")
+        self.elements.append((tag, dict(attributes), list(self.stack)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.errors.append(f"<{tag}/> closes itself")
+
+    def handle_endtag(self, tag):
+        if not self.stack or self.stack[-1] != tag:
+            self.errors.append(f"</{tag}> within {self.stack}")
+        else:
+            self.stack.pop()
+
+    def handle_data(self, data):
+        if self.stack and self.stack[-1] == "script":
+            self.script += data
+        elif self.stack and self.stack[-1] == "style":
+            self.style += data
+        else:
+            self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes, _ in self.elements if name == tag]
+
+
+def write_run(folder, norm, seed, errors, status="finished", note="plain"):
+    folder.mkdir(parents=True)
+    metric = {"name": "test_error", "label": "test error", "unit": "%", "lower_is_better": True}
+    report = {
+        "title": note, "source": "a paper", "compare": "norm", "baseline": "none", "panel": "batch_size",
+        "curves": ["test_error"], "headline": "test_error",
+        "targets": [{"metric": "test_error", "values": [0.1]}],
+        "claims": [{"text": note, "source": note, "metric": "test_error", "measure": "final", "better": "layer",
+                    "worse": "none", "where": {"batch_size": 4}, "data": "mnist"}],
+    }
+    config = {
+        "format": "planish-run/1", "task": "digits", "preset": "small",
+        "settings": {"norm": norm, "batch_size": 4, "note": note}, "seed": seed,
+        "data": {"name": "mnist", "source": "files", "description": note, "sha256": "00",
+                 "sizes": {"train": 100, "test": 1000}},
+        "stamps": {"cpu": note, "started": "2026-01-01T00:00:00Z"}, "metrics": [metric], "report": report,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    lines = [{"step": 10 * (i + 1), "epoch": i + 1, "cases": 40 * (i + 1), "seconds": float(i + 1),
+              "values": {"test_error": error}} for i, error in enumerate(errors)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if status is not None:
+        last = lines[-1]
+        result = {"status": status, "message": note, "steps": last["step"], "epochs": last["epoch"],
+                  "seconds": last["seconds"], "evaluation_seconds": 0.1, "parameters": 7, "final": last["values"]}
+        (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+class ReportTest(unittest.TestCase):
+    def setUp(self):
+        command = os.environ.get("PLANISH_REPORT")
+        if not command:
+            self.fail("PLANISH_REPORT must name the command that writes a report")
+        self.command = shlex.split(command)
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def render(self):
+        page = self.folder / "report.html"
+        subprocess.run([*self.command, str(self.folder / "runs"), str(page)], check=True, capture_output=True)
+        return page.read_text(encoding="utf-8")
+
+    def sample(self, note="plain"):
+        runs = self.folder / "runs"
+        for seed, (none, layer) in enumerate([(0.20, 0.10), (0.21, 0.12), (0.22, 0.11)]):
+            write_run(runs / f"none-{seed}", "none", seed, [0.9, 0.4, none], note=note)
+            write_run(runs / f"layer-{seed}", "layer", seed, [0.8, 0.3, layer], note=note)
+        write_run(runs / "diverged", "batch", 0, [0.9, 5.0], status="diverged", note=note)
+        write_run(runs / "started", "batch", 1, [], status=None, note=note)
+
+    def test_tags_nest(self):
+        self.sample()
+        self.assertEqual(Page(self.render()).errors, [])
+
+    def test_hostile_names_stay_text(self):
+        self.sample(HOSTILE)
+        page = Page(self.render())
+        self.assertEqual(page.errors, [])
+        self.assertEqual(len(page.all("script")), 1)  # our own
+        self.assertIn(HOSTILE, page.text)
+        self.assertNotIn("alert", page.script)
+
+    def test_nothing_comes_from_elsewhere(self):
+        self.sample()
+        text = self.render()
+        page = Page(text)
+        for tag, attributes, _ in page.elements:
+            for name, value in attributes.items():
+                self.assertNotIn(name, {"src", "srcset", "data", "xlink:href", "onclick", "onload"}, tag)
+                if name == "href":
+                    self.assertTrue(value.startswith("#"), value)
+        self.assertNotRegex(page.style, r"@import|url\(")
+        self.assertNotRegex(page.script, r"fetch|XMLHttpRequest|import\b")
+        self.assertEqual(set(re.findall(r"https?://[^\s'\"<]*", text)), {"http://www.w3.org/2000/svg"})
+
+    def test_every_drawing_has_a_text_alternative(self):
+        self.sample()
+        page = Page(self.render())
+        ids = {attributes["id"] for _, attributes, _ in page.elements if "id" in attributes}
+        charts = 0
+        for drawing in page.all("svg"):
+            if drawing.get("aria-hidden") == "true":
+                continue
+            charts += 1
+            self.assertEqual(drawing["role"], "img")
+            self.assertTrue(drawing["aria-label"])
+            self.assertIn(drawing["aria-describedby"], ids)
+        self.assertEqual(charts, 2)
+
+    def test_ids_are_unique(self):
+        self.sample()
+        ids = [attributes["id"] for _, attributes, _ in Page(self.render()).elements if "id" in attributes]
+        self.assertEqual(len(ids), len(set(ids)))
+
+    def test_own_script_is_small(self):
+        self.sample()
+        script = Page(self.render()).script
+        self.assertLessEqual(len(script.encode()), 5 * 1024)
+        self.assertGreater(len(script), 0)
+
+    def test_numbers_agree_with_scipy(self):
+        # scipy.stats.ttest_rel([.10, .12, .11], [.20, .21, .22]): -0.1 +- 0.0248414
+        self.sample()
+        self.assertIn("norm layer reached 11.00% test error (mean of 3 seeds), 10.00 points lower than norm none "
+                      "(95% interval 7.52 to 12.48).", Page(self.render()).text)
+
+    def test_same_runs_same_bytes(self):
+        self.sample()
+        self.assertEqual(self.render(), self.render())
+
+
+if __name__ == "__main__":
+    unittest.main()
