@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -273,7 +274,9 @@ std::vector<double> LogTicks(double low, double high) {
     if (exponent % stride != 0) continue;
     for (const double factor : factors) {
       // Parsed and not multiplied, so that 0.05 is 0.05.
-      const double tick = std::stod(fmt::format("{}e{}", factor, exponent));
+      const std::string text = fmt::format("{}e{}", factor, exponent);
+      double tick = 0;
+      std::from_chars(text.data(), text.data() + text.size(), tick);
       if (tick >= low && tick <= high) ticks.push_back(tick);
     }
   }
