@@ -170,7 +170,7 @@ TEST(LayerNorm, SaysWhatIsWrong) {
 TEST(LayerNormModule, LoadsTheStateOfTorchsModule) {
   at::manual_seed(5);
   torch::nn::LayerNorm theirs(torch::nn::LayerNormOptions({6}));
-  nn::LayerNorm ours({6});
+  nn::LayerNorm ours(nn::LayerNormOptions({6}));
   at::NoGradGuard guard;
   theirs->weight.normal_();
   theirs->bias.normal_();
@@ -206,7 +206,7 @@ TEST(LayerNormModule, ClonesAndPrints) {
 
 TEST(LayerNormModule, TrainsInASequential) {
   at::manual_seed(6);
-  torch::nn::Sequential net(torch::nn::Linear(4, 8), nn::LayerNorm({8}), torch::nn::Linear(8, 1));
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), nn::LayerNorm(nn::LayerNormOptions({8})), torch::nn::Linear(8, 1));
   const Tensor x = at::randn({16, 4});
   net->forward(x).pow(2).mean().backward();
   for (const Tensor& p : net->parameters()) {

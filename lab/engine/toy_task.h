@@ -22,8 +22,8 @@ struct ToyModel : torch::nn::Module {
 
 // A regression whose loss draws from the default generator, as dropout would.
 struct ToyExperiment final : Experiment {
-  ToyExperiment(const Settings& settings, const ToyData& data)
-      : batch_size(settings.Int("batch_size")), spoil(settings.Text("spoil")), data(data) {}
+  ToyExperiment(const Settings& settings, const ToyData& points)
+      : batch_size(settings.Int("batch_size")), spoil(settings.Text("spoil")), data(points) {}
 
   torch::nn::Module& model() override { return net; }
   EpochPlan PlanEpoch(at::Generator& generator) override {

@@ -62,7 +62,8 @@ class Training {
   Training(const Task& task, const Dataset& data, const RunPlan& plan, const TrainOptions& options,
            Progress& progress)
       : task_(task), plan_(plan), options_(options), progress_(progress) {
-    at::detail::getDefaultCPUGenerator().set_current_seed(static_cast<uint64_t>(plan.seed));
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    generator.set_current_seed(static_cast<uint64_t>(plan.seed));
     experiment_ = task.Make(plan.settings, data);
     adam_.emplace(Parameters(model()),
                   Adam::Options{plan.settings.Real("lr"), plan.settings.Real("adam_beta1"),

@@ -31,7 +31,7 @@ TEST(Norms, NormaliseWhatTheirNamesSay) {
   const at::Tensor x = at::randn({16, 8}) * 3 + 5;
   EXPECT_TRUE(MakeNorm("none", 8)->forward(x).is_same(x));
   // Means and deviations of float numbers below 20, sums of at most 16 terms: 1e-5 is 20 roundings.
-  for (const std::string& name : {"layer", "layer-simple"}) {
+  for (const std::string name : {"layer", "layer-simple"}) {
     const at::Tensor y = MakeNorm(name, 8)->forward(x);
     EXPECT_LT(y.mean(1).abs().max().item<double>(), 1e-5) << name;
     EXPECT_LT((y.var(1, /*unbiased=*/false) - 1).abs().max().item<double>(), 1e-4)
