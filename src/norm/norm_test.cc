@@ -328,21 +328,26 @@ TYPED_TEST(NormTest, WorkedExample) {
   EXPECT_THAT(out.dbias, testing::ElementsAre(1, 0, 0, 0));
 }
 
+// The project's promise for floats, 5e-7. Four roundings of 2^-24 make 2.4e-7 of it.
+void ExpectExactXhat(const Problem<float>& p, const Result<float>& out) {
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const std::vector<Real> xhat =
+        internal::ReferenceXhat<kLayerNormSimple>(ReferenceRow<kLayerNormSimple>(p, r), p.eps);
+    for (int64_t c = 0; c < p.cols; ++c) {
+      ASSERT_TRUE(
+          Near(out.y[r * p.cols + c], xhat[c], 5e-7L * std::max<Real>(1, std::abs(xhat[c]))))
+          << "row " << r << ", column " << c;
+    }
+  }
+}
+
 TEST(NormAccuracyTest, FloatIsExactAtAnyMean) {
   for (const double mean : {1.0, -1e2, 1e4, 1e6, -1e7, 1e7}) {
     for (const int64_t cols : {2, 33, 256, 1000, 1024, 65536}) {
+      SCOPED_TRACE(testing::Message() << "mean " << mean << ", cols " << cols);
       const Problem<float> p(2, cols, false, false, mean);
       const auto out = Apply(Norm::kLayerSimple, p);
-      for (int64_t r = 0; r < p.rows; ++r) {
-        const std::vector<Real> xhat =
-            internal::ReferenceXhat<kLayerNormSimple>(ReferenceRow<kLayerNormSimple>(p, r), p.eps);
-        for (int64_t c = 0; c < cols; ++c) {
-          // The project's promise. Four roundings of 2^-24 make 2.4e-7 of it.
-          ASSERT_TRUE(
-              Near(out.y[r * cols + c], xhat[c], 5e-7 * std::max<Real>(1, std::abs(xhat[c]))))
-              << "mean " << mean << " cols " << cols;
-        }
-      }
+      ExpectExactXhat(p, out);
       if (cols <= 1024) ExpectAgreesWithReference<kLayerNormSimple>(p, out);
     }
   }
@@ -361,6 +366,10 @@ TEST(NormAccuracyTest, FloatSurvivesAnOutlierInFront) {
     Problem<float> p(1, 4096, false, false);
     p.x[0] = outlier;
     ExpectAgreesWithReference<kLayerNormSimple>(p, Apply(Norm::kLayerSimple, p));
+    // A longer row cancels more.
+    Problem<float> longer(1, 1 << 20, false, false);
+    longer.x[0] = outlier;
+    ExpectExactXhat(longer, Apply(Norm::kLayerSimple, longer));
   }
 }
 
@@ -375,12 +384,15 @@ TYPED_TEST(NormTest, AnyScale) {
 }
 
 TEST(NormAccuracyTest, DoubleOutOfRangeIsNan) {
-  Problem<double> p(2, 10, false, false);
+  // The squares overflow; the third row stays clear of infinity minus infinity, too.
+  Problem<double> p(3, 10, false, false);
   for (int c = 0; c < 10; ++c) p.x[c] *= 1e200;
+  for (int c = 0; c < 10; ++c) p.x[20 + c] = c % 2 ? 1e160 : -1e160;
   const auto out = Apply(Norm::kLayerSimple, p);
   for (int c = 0; c < 10; ++c) {
     EXPECT_TRUE(std::isnan(out.y[c]));
     EXPECT_TRUE(std::isfinite(out.y[10 + c]));
+    EXPECT_TRUE(std::isnan(out.y[20 + c]));
   }
 }
 
@@ -635,6 +647,9 @@ TEST(NormErrorTest, Forward) {
             "[NormForward] y must not overlap x but has bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) { a.mean = a.y + 5; }),
             "[NormForward] mean must not overlap y but has bytes in common");
+  std::vector<float> adjacent(8);  // y, then mean: side by side is apart
+  EXPECT_EQ(error([&](auto& a, auto&) { a.y = &adjacent[0], a.mean = &adjacent[6]; }), "");
+  EXPECT_EQ(error([&](auto& a, auto&) { a.mean = &adjacent[0], a.y = &adjacent[2]; }), "");
   EXPECT_EQ(error([](auto& a, auto&) { a.mean_lo = a.mean; }),
             "[NormForward] mean_lo must not overlap mean but has bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) { a.rstd = const_cast<float*>(a.gain) - 1; }),

@@ -52,16 +52,18 @@ struct RowMoments {
 template <Recipe kRecipe, class T>
 RowMoments<T> MomentsOf(const T* x, int64_t cols, double eps) {
   const double n = static_cast<double>(cols);
-  double shift = 0;
+  double shift = kRecipe.centre ? double{x[0]} : 0;
+  ShiftedSums sums = SumsAbout(shift, x, cols);
   if constexpr (kRecipe.centre) {
-    // About an element of the row, var = E[d^2] - E[d]^2 loses at most a factor cols: nothing to
-    // floats summed in double. Doubles take the sums again about the mean.
-    shift = double{x[0]};
-    if constexpr (std::is_same_v<T, double>) {
-      shift += SumsAbout(shift, x, cols).first / n;
+    // var = E[d^2] - E[d]^2 cancels. Floats summed in double can spare a factor 2^10, which takes a
+    // first element 31 deviations from the mean; beyond that, and for doubles, the sums are taken
+    // again about the mean.
+    const double kept = sums.second - sums.first * (sums.first / n);
+    if (std::is_same_v<T, double> || kept < sums.second * 0x1p-10) {
+      shift += sums.first / n;
+      sums = SumsAbout(shift, x, cols);
     }
   }
-  const ShiftedSums sums = SumsAbout(shift, x, cols);
   const double offset = kRecipe.centre ? sums.first / n : 0;
   const double var = std::max(sums.second / n - offset * offset, 0.0);  // NaN stays NaN
   RowMoments<T> moments;
