@@ -1,0 +1,167 @@
+#include "lab/report/findings.h"
+
+#include <fmt/format.h>
+
+#include "lab/report/format.h"
+
+namespace planish::lab {
+namespace {
+
+std::string AtPanel(const Panel& panel) {
+  return panel.title.empty() ? "" : "At " + panel.title + ", ";
+}
+
+std::string Capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
+  return text;
+}
+
+std::string MeanOf(int count) {
+  return count == 1 ? "one seed" : fmt::format("mean of {} seeds", count);
+}
+
+// "5.13% test error", "0.412 nats of training NLL", "training loss 0.412".
+std::string ValueOf(const MetricSpec& metric, double value) {
+  if (metric.unit == "%") return FormatValue(metric, value) + " " + metric.label;
+  if (metric.unit.empty()) return metric.label + " " + FormatValue(metric, value);
+  return FormatValue(metric, value) + " of " + metric.label;
+}
+
+// "95% interval 0.30 to 1.30", with the number of pairs where it isn't the number of seeds.
+std::string IntervalText(const MetricSpec& metric, const Comparison& comparison) {
+  std::string text = "95% interval " + FormatDifferenceInterval(metric, comparison.difference);
+  if (comparison.difference.count != comparison.a.count ||
+      comparison.difference.count != comparison.b.count) {
+    text += fmt::format(", over the {} that both have", Count(comparison.difference.count, "seed"));
+  }
+  return text;
+}
+
+// What the difference of a and b says about them.
+Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std::string& reached,
+               const std::string& than) {
+  const Estimate& difference = comparison.difference;
+  if (difference.count == 0) {
+    return {"no comparison",
+            fmt::format("{}; no seed has finished with both this and {}.", reached, than)};
+  }
+  const std::string amount = FormatDifference(metric, difference.mean);
+  const std::string against =
+      difference.mean == 0 ? "as much as " + than : amount + " than " + than;
+  if (difference.count == 1) {
+    return {"cannot tell",
+            fmt::format("{}, {}; one pair of seeds gives no interval, so it cannot tell.", reached,
+                        against)};
+  }
+  if (comparison.better == 0) {
+    return {
+        "cannot tell",
+        fmt::format("{}; cannot tell whether that is better than {}: the difference is {} ({}).",
+                    reached, than, difference.mean == 0 ? "0" : amount,
+                    IntervalText(metric, comparison))};
+  }
+  return {comparison.better > 0 ? "better" : "worse",
+          fmt::format("{}, {} ({}).", reached, against, IntervalText(metric, comparison))};
+}
+
+// "final test error", "test error at the evaluation that validation chose", "steps to best".
+std::string MeasureName(const MetricSpec& metric, Measure measure) {
+  switch (measure) {
+    case Measure::kFinal:
+      return "final " + metric.label;
+    case Measure::kBest:
+      return metric.label + " at the evaluation that validation chose";
+    case Measure::kStepsToBest:
+      return metric.label;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
+  std::vector<Finding> findings;
+  const ReportSpec& report = section.config->report;
+  const MetricSpec* metric = section.Find(report.headline);
+  if (!metric) return findings;
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(report.baseline);
+  for (const Group& group : panel.groups) {
+    if (&group == baseline) continue;
+    const std::string name = section.Named(group.value);
+    const Estimate value = EstimateMean(Values(group, metric->name, measure));
+    if (value.count == 0) {
+      findings.push_back({"no comparison",
+                          Capitalised(AtPanel(panel) + "no run with " + name + " has finished.")});
+      continue;
+    }
+    const std::string reached =
+        Capitalised(fmt::format("{}{} reached {} ({})", AtPanel(panel), name,
+                                ValueOf(*metric, value.mean), MeanOf(value.count)));
+    if (!baseline) {
+      findings.push_back(
+          {"no comparison", fmt::format("{}; no run has {} and otherwise the same settings.",
+                                        reached, section.Named(report.baseline))});
+      continue;
+    }
+    findings.push_back(Judged(*metric, Compare(group, *baseline, *metric, measure), reached,
+                              section.Named(baseline->value)));
+  }
+  return findings;
+}
+
+std::string MethodOf(const Section& section) {
+  const MetricSpec* metric = section.Find(section.config->report.headline);
+  if (!metric) return "";
+  return fmt::format(
+      "Measured: {}; {} is better. Differences are paired: both sides share the seed, and with it "
+      "the first weights and the order of the cases.",
+      MeasureName(*metric, HeadlineMeasure(section)), metric->lower_is_better ? "lower" : "higher");
+}
+
+std::string MeasuredText(const Section& section, const ClaimResult& result) {
+  const ClaimSpec& claim = *result.claim;
+  if (result.verdict == Verdict::kNotMeasured) {
+    return fmt::format("No finished runs here measure {} and {} under these conditions.",
+                       section.Named(claim.better), section.Named(claim.worse));
+  }
+  const MetricSpec& metric = result.metric;
+  const std::string numbers =
+      fmt::format("{}: {} {} ({}), {} {} ({}); ", MeasureName(metric, result.measure),
+                  section.Named(claim.better), FormatValue(metric, result.comparison.a.mean),
+                  MeanOf(result.comparison.a.count), section.Named(claim.worse),
+                  FormatValue(metric, result.comparison.b.mean), MeanOf(result.comparison.b.count));
+  const Estimate& difference = result.comparison.difference;
+  if (difference.count == 0) return numbers + "no seed that both have.";
+  const std::string amount = FormatDifference(metric, difference.mean);
+  if (difference.count == 1) return numbers + amount + "; one pair of seeds gives no interval.";
+  return numbers + amount + " (" + IntervalText(metric, result.comparison) + ").";
+}
+
+std::vector<std::string> Incomplete(const Section& section) {
+  std::vector<std::string> lines;
+  for (const Panel& panel : section.panels) {
+    for (const Group& group : panel.groups) {
+      for (const Run* run : group.runs) {
+        const Status status = StatusOf(*run);
+        if (status == Status::kFinished) continue;
+        const std::string who =
+            fmt::format("{}{}, seed {}", panel.title.empty() ? "" : panel.title + ", ",
+                        section.Named(group.value), run->config.seed);
+        if (status == Status::kUnfinished) {
+          const int64_t step = run->evaluations.empty() ? 0 : run->evaluations.back().step;
+          lines.push_back(Capitalised(fmt::format("{}: not finished; last evaluation at step {}.",
+                                                  who, FormatInteger(step))));
+          continue;
+        }
+        const std::string why =
+            run->result->message.empty() ? "" : " (" + run->result->message + ")";
+        lines.push_back(Capitalised(fmt::format("{}: {} at step {}{}.", who, run->result->status,
+                                                FormatInteger(run->result->steps), why)));
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace planish::lab

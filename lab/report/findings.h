@@ -1,0 +1,31 @@
+#ifndef PLANISH_LAB_REPORT_FINDINGS_H_
+#define PLANISH_LAB_REPORT_FINDINGS_H_
+
+#include <string>
+#include <vector>
+
+#include "lab/report/summary.h"
+
+namespace planish::lab {
+
+/// What was found, as a sentence.
+struct Finding {
+  std::string word;  ///< "better", "worse", "cannot tell" or "no comparison"
+  std::string sentence;
+};
+
+/// One finding for each group of the panel but the baseline's, on the headline metric.
+std::vector<Finding> FindingsOf(const Section& section, const Panel& panel);
+
+/// How the findings of a section were measured, in one or two sentences.
+std::string MethodOf(const Section& section);
+
+/// The numbers of a judged claim as a sentence, or why there are none.
+std::string MeasuredText(const Section& section, const ClaimResult& result);
+
+/// A line for each group some of whose runs diverged or have not finished.
+std::vector<std::string> Incomplete(const Section& section);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_REPORT_FINDINGS_H_

@@ -1,0 +1,610 @@
+#include "lab/report/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "lab/report/assets.h"
+#include "lab/report/chart.h"
+#include "lab/report/findings.h"
+#include "lab/report/format.h"
+
+namespace planish::lab {
+namespace {
+
+constexpr std::string_view kMissing = "–";
+
+Markup Cell(const Markup& content) { return Tag("td", {}, content); }
+
+Markup NumberCell(const Markup& content) { return Tag("td", {{"class", "number"}}, content); }
+
+Markup Head(const Markup& content) { return Tag("th", {{"scope", "col"}}, content); }
+
+Markup NumberHead(const Markup& content) {
+  return Tag("th", {{"scope", "col"}, {"class", "number"}}, content);
+}
+
+Markup RowHead(const Markup& content) { return Tag("th", {{"scope", "row"}}, content); }
+
+// A table in a box of its own, which scrolls sideways where the page is narrow.
+Markup ScrollingTable(const std::string& label, const Markup& head, const Markup& body) {
+  return Tag("div",
+             {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", label}},
+             Tag("table", {}, Tag("thead", {}, head), Tag("tbody", {}, body)));
+}
+
+Markup Details(const std::string& summary, const Markup& content) {
+  return Tag("details", {}, Tag("summary", {}, summary), content);
+}
+
+Markup List(const std::vector<std::string>& lines) {
+  Markup items;
+  for (const std::string& line : lines) items += Tag("li", {}, line);
+  return Tag("ul", {}, items);
+}
+
+Markup Fact(const std::string& term, const Markup& content) {
+  return Tag("div", {}, Tag("dt", {}, term), Tag("dd", {}, content));
+}
+
+std::string Badge(std::string_view word) {
+  std::string name(word);
+  std::replace(name.begin(), name.end(), ' ', '-');
+  return "badge " + name;
+}
+
+// "22 finished, 1 diverged, 1 not finished".
+std::string StatusCounts(const Section& section) {
+  std::map<Status, int> counts;
+  for (const Run* run : section.runs) ++counts[StatusOf(*run)];
+  std::string text = fmt::format("{} finished", counts[Status::kFinished]);
+  if (counts[Status::kDiverged] > 0)
+    text += fmt::format(", {} diverged", counts[Status::kDiverged]);
+  if (counts[Status::kUnfinished] > 0) {
+    text += fmt::format(", {} not finished", counts[Status::kUnfinished]);
+  }
+  return text;
+}
+
+std::string Seeds(const Section& section) {
+  std::set<int64_t> seeds;
+  for (const Run* run : section.runs) seeds.insert(run->config.seed);
+  return fmt::format("{}", fmt::join(seeds, ", "));
+}
+
+// "train 55,000, valid 5,000, test 10,000".
+std::string Sizes(const RunConfig::Data& data) {
+  static constexpr std::array<std::string_view, 3> kFirst = {"train", "valid", "test"};
+  std::string text;
+  const auto add = [&](const std::string& split, int64_t size) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Words(split), FormatInteger(size));
+  };
+  for (const std::string_view split : kFirst) {
+    const auto size = data.sizes.find(std::string(split));
+    if (size != data.sizes.end()) add(size->first, size->second);
+  }
+  for (const auto& [split, size] : data.sizes) {
+    if (std::find(kFirst.begin(), kFirst.end(), split) == kFirst.end()) add(split, size);
+  }
+  return text;
+}
+
+// Where and when the runs were made: each stamp with its value, or with its values where they
+// differ.
+Markup RenderStamps(const Section& section) {
+  std::map<std::string, std::map<std::string, int>> stamps;
+  for (const Run* run : section.runs) {
+    for (const auto& [name, value] : run->config.stamps) ++stamps[name][value];
+  }
+  Markup items;
+  for (const auto& [name, values] : stamps) {
+    std::string text;
+    if (values.size() == 1) {
+      text = values.begin()->first;
+    } else if (name == "started") {
+      text = values.begin()->first + " to " + values.rbegin()->first;
+    } else {
+      for (const auto& [value, count] : values) {
+        text +=
+            fmt::format("{}{} ({})", text.empty() ? "differs: " : "; ", value, Count(count, "run"));
+      }
+    }
+    items += Fact(Words(name), text);
+  }
+  return Tag("dl", {{"class", "stamps"}}, items);
+}
+
+bool StampDiffers(const Section& section, const std::string& name) {
+  std::set<std::string> values;
+  for (const Run* run : section.runs) {
+    const auto stamp = run->config.stamps.find(name);
+    values.insert(stamp == run->config.stamps.end() ? "" : stamp->second);
+  }
+  return values.size() > 1;
+}
+
+Markup RenderFacts(const Section& section) {
+  const RunConfig& config = *section.config;
+  Markup facts = Fact("Task", config.task);
+  for (const auto& [name, values] : section.varying) {
+    const bool compared = name == config.report.compare;
+    facts += Fact(compared ? "Compared" : "Varied", Words(name) + ": " + values);
+  }
+  Markup fixed;
+  for (const auto& [name, value] : section.common) {
+    if (!fixed.empty()) fixed += ", ";
+    fixed += Tag("span", {{"class", "setting"}}, Words(name) + " " + value);
+  }
+  facts += Fact("The same in all", fixed);
+  facts += Fact("Runs", fmt::format("{} ({}); seeds {}", section.runs.size(), StatusCounts(section),
+                                    Seeds(section)));
+  facts += Fact(
+      "Data", Tag("span", {},
+                  config.data.name + " (" + config.data.source + "): " + config.data.description));
+  facts += Fact("Cases", Sizes(config.data));
+  facts += Fact("SHA-256 of the data", Tag("code", {}, config.data.sha256));
+  return Tag("dl", {{"class", "facts"}}, facts);
+}
+
+Markup RenderFindings(const Section& section) {
+  Markup items;
+  for (const Panel& panel : section.panels) {
+    for (const Finding& finding : FindingsOf(section, panel)) {
+      items += Tag("li", {}, Tag("span", {{"class", Badge(finding.word)}}, finding.word),
+                   Tag("span", {}, finding.sentence));
+    }
+  }
+  Markup content = Tag("h3", {}, "What was found");
+  if (items.empty()) {
+    content += Tag("p", {},
+                   "There is nothing to compare: these runs share one value of what is "
+                   "compared, or measure no headline metric.");
+  } else {
+    content += Tag("ul", {{"class", "findings"}}, items);
+    content += Tag("p", {{"class", "note"}}, MethodOf(section));
+  }
+  return content;
+}
+
+Markup RenderClaims(const Section& section) {
+  const std::vector<ClaimResult> results = JudgeClaims(section);
+  if (results.empty()) return {};
+  Markup items;
+  for (const ClaimResult& result : results) {
+    const ClaimSpec& claim = *result.claim;
+    std::string measured = MeasuredText(section, result);
+    if (result.panel && section.panels.size() > 1) {
+      measured = fmt::format("At {}, {}", result.panel->title, measured);
+    }
+    if (result.verdict == Verdict::kOtherData) {
+      measured +=
+          fmt::format(" The claim is about {}; this is {}.", claim.data, section.config->data.name);
+    }
+    const std::string verdict(VerdictText(result.verdict));
+    items += Tag("li", {}, Tag("span", {{"class", Badge(verdict)}}, verdict),
+                 Tag("div", {}, Tag("p", {}, claim.text),
+                     Tag("p", {{"class", "aside"}}, claim.source), Tag("p", {}, measured)));
+  }
+  return Tag("h3", {}, "Published claims") + Tag("ul", {{"class", "findings"}}, items) +
+         Tag("p", {{"class", "note"}},
+             "The rule was fixed before the runs. Agrees: the 95% interval of the paired "
+             "difference has the claim's sign and excludes 0. Differs: it excludes 0 with the "
+             "other sign. Cannot tell: it includes 0, or there are too few seeds for one. Other "
+             "data: measured on a substitute, which says nothing against the claim.");
+}
+
+Markup EstimateCell(const MetricSpec& metric, const SeedValues& values) {
+  if (values.empty()) return NumberCell(kMissing);
+  return NumberCell(FormatEstimate(metric, EstimateMean(values)));
+}
+
+std::vector<const MetricSpec*> CurveMetrics(const Section& section) {
+  std::vector<const MetricSpec*> metrics;
+  for (const std::string& name : section.config->report.curves) {
+    if (const MetricSpec* metric = section.Find(name)) metrics.push_back(metric);
+  }
+  return metrics;
+}
+
+// Mean over finished runs of something that every run has.
+Markup RunMeanCell(const Group& group, const std::function<std::optional<double>(const Run&)>& read,
+                   int digits) {
+  std::vector<double> values;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) != Status::kFinished) continue;
+    if (const auto value = read(*run)) values.push_back(*value);
+  }
+  if (values.empty()) return NumberCell(kMissing);
+  const double mean = EstimateMean(values).mean;
+  return NumberCell(mean >= 1000 && mean < 1e15 ? FormatInteger(std::llround(mean))
+                                                : FormatSignificant(mean, digits));
+}
+
+Markup SeedsCell(const Group& group) {
+  const int finished = group.CountOf(Status::kFinished);
+  const auto all = static_cast<int>(group.runs.size());
+  return NumberCell(finished == all ? std::to_string(all) : fmt::format("{} of {}", finished, all));
+}
+
+std::string DifferenceText(const MetricSpec& metric, const Comparison& comparison) {
+  if (comparison.difference.count == 0) return std::string(kMissing);
+  std::string text = FormatEstimate(metric, comparison.difference);
+  if (text[0] == '-') return "−" + text.substr(1);
+  return comparison.difference.mean == 0 ? text : "+" + text;
+}
+
+Markup NameHead(const Section& section, const Group& group) {
+  return RowHead(RenderSample(section.IndexOf(group.value)) + group.value);
+}
+
+Markup RenderResults(const Section& section, const Panel& panel) {
+  const RunConfig& config = *section.config;
+  const MetricSpec* headline = section.Find(config.report.headline);
+  std::vector<const MetricSpec*> metrics = CurveMetrics(section);
+  if (headline && std::find(metrics.begin(), metrics.end(), headline) == metrics.end()) {
+    metrics.push_back(headline);
+  }
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(config.report.baseline);
+  const bool differences = baseline && panel.groups.size() > 1;
+
+  const auto tall = [](const Markup& text, const std::string& style) {
+    return Tag("th", {{"rowspan", "2"}, {"scope", "col"}, {"class", style}}, text);
+  };
+  Markup top = tall(Words(config.report.compare), "name") + tall("seeds", "number");
+  Markup second;
+  for (const MetricSpec* metric : metrics) {
+    const bool difference = differences && metric == headline;
+    top +=
+        Tag("th", {{"colspan", difference ? "3" : "2"}, {"scope", "colgroup"}, {"class", "span"}},
+            LabelWithUnit(*metric));
+    second += NumberHead("final") + NumberHead("best");
+    if (difference) {
+      second += NumberHead((measure == Measure::kBest ? "best minus " : "final minus ") +
+                           config.report.baseline);
+    }
+  }
+  top += tall("training (s)", "number") + tall("cases/s", "number") + tall("parameters", "number");
+
+  Markup rows;
+  for (const Group& group : panel.groups) {
+    Markup row = NameHead(section, group) + SeedsCell(group);
+    for (const MetricSpec* metric : metrics) {
+      row += EstimateCell(*metric, Values(group, metric->name, Measure::kFinal));
+      row += EstimateCell(*metric, Values(group, metric->name, Measure::kBest));
+      if (!differences || metric != headline) continue;
+      row += NumberCell(&group == baseline
+                            ? std::string(kMissing)
+                            : DifferenceText(*metric, Compare(group, *baseline, *metric, measure)));
+    }
+    row += RunMeanCell(group, [](const Run& run) { return std::optional(run.result->seconds); }, 3);
+    row += RunMeanCell(group, CasesPerSecond, 3);
+    row += RunMeanCell(
+        group, [](const Run& run) { return std::optional<double>(run.result->parameters); }, 9);
+    rows += Tag("tr", {}, row);
+  }
+  return ScrollingTable("Results " + panel.title, Tag("tr", {}, top) + Tag("tr", {}, second),
+                        rows) +
+         Tag("p", {{"class", "note"}},
+             "Mean over finished seeds ± half-width of the 95% interval. Best: at the evaluation "
+             "that validation chose.");
+}
+
+Markup TargetCell(const Reached& reached) {
+  if (reached.of == 0) return NumberCell(kMissing);
+  if (reached.count == 0) {
+    return NumberCell(
+        Tag("span", {{"class", "never"}}, fmt::format("never in {}", Count(reached.of, "seed"))));
+  }
+  Markup content =
+      Markup(FormatInteger(std::llround(reached.steps.mean)) + " steps") +
+      Tag("span", {{"class", "aside"}}, FormatSignificant(reached.seconds.mean, 3) + " s");
+  if (reached.count < reached.of) {
+    content +=
+        Tag("span", {{"class", "aside"}}, fmt::format("{} of {} seeds", reached.count, reached.of));
+  }
+  return NumberCell(content);
+}
+
+Markup RenderTargets(const Section& section, const Panel& panel) {
+  Markup tables;
+  for (const TargetSpec& target : section.config->report.targets) {
+    const MetricSpec* metric = section.Find(target.metric);
+    if (!metric || target.values.empty()) continue;
+    Markup head = Head(Words(section.config->report.compare));
+    for (const double value : target.values) {
+      const double shown = Shown(*metric, value);
+      head += NumberHead(fmt::format("{:.6g}{}", shown, metric->unit == "%" ? "%" : ""));
+    }
+    Markup rows;
+    for (const Group& group : panel.groups) {
+      Markup row = NameHead(section, group);
+      for (const double value : target.values) row += TargetCell(Reach(group, *metric, value));
+      rows += Tag("tr", {}, row);
+    }
+    const std::string title =
+        fmt::format("Steps and seconds of training to reach a {} of", metric->label);
+    tables +=
+        Tag("h4", {}, title) + ScrollingTable(title + " " + panel.title, Tag("tr", {}, head), rows);
+  }
+  if (tables.empty()) return {};
+  return tables +
+         Tag("p", {{"class", "note"}},
+             "The first evaluation at or beyond the value; mean over the seeds that reached "
+             "it, and how many did where not all.");
+}
+
+Markup RenderLegend(const std::vector<Series>& series) {
+  Markup items;
+  for (const Series& s : series) {
+    items += Tag(
+        "li", {},
+        Tag("label", {},
+            Element(
+                "input",
+                {{"type", "checkbox"}, {"checked", ""}, {"hidden", ""}, {"data-series", s.name}}),
+            RenderSample(s.style), s.name));
+  }
+  return Tag("ul", {{"class", "legend"}}, items);
+}
+
+// What the charts' marks mean, as far as they occur.
+std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {
+  bool interval = false;
+  bool range = false;
+  bool diverged = false;
+  bool unfinished = false;
+  for (const Series& s : series) {
+    interval |= s.curve.seeds > 2;
+    range |= s.curve.seeds == 2;
+    for (const Curve::Seed& seed : s.curve.single) {
+      diverged |= StatusOf(*seed.run) == Status::kDiverged;
+      unfinished |= StatusOf(*seed.run) == Status::kUnfinished;
+    }
+  }
+  std::string note;
+  if (interval || range) note += "Thick lines: mean over seeds. Thin lines: single seeds. ";
+  if (interval) note += "Bands: 95% interval of the mean, cut at the chart's edge. ";
+  if (range) note += "With two seeds the band goes from the lower to the higher. ";
+  if (diverged) note += "A cross ends a run that diverged; the mean leaves it out. ";
+  if (unfinished)
+    note += "Unfinished runs are thin lines outside the mean while others have finished. ";
+  if (axis.has_zero) {
+    note += "Values of 0 have no place on a logarithmic axis: they are drawn at its lower edge. ";
+  }
+  note += axis.log ? "Vertical axis: logarithmic." : "Vertical axis: linear.";
+  return note;
+}
+
+// The numbers behind a metric's charts: at most about 100 evaluations.
+Markup RenderNumbers(const MetricSpec& metric, const std::vector<Series>& series) {
+  constexpr size_t kRows = 100;
+  std::map<int64_t, std::map<size_t, const Curve::Point*>> steps;
+  for (size_t i = 0; i < series.size(); ++i) {
+    for (const Curve::Point& point : series[i].curve.mean) steps[point.step][i] = &point;
+  }
+  Markup head = NumberHead("step");
+  for (const Series& s : series) {
+    head += NumberHead(s.name) + NumberHead("seconds");
+  }
+  const size_t stride = (steps.size() + kRows - 1) / kRows;
+  Markup rows;
+  size_t index = 0;
+  for (const auto& [step, points] : steps) {
+    if (index++ % stride != 0 && index != steps.size()) continue;
+    Markup row = Tag("th", {{"scope", "row"}, {"class", "number"}}, FormatInteger(step));
+    for (size_t i = 0; i < series.size(); ++i) {
+      const auto point = points.find(i);
+      if (point == points.end()) {
+        row += NumberCell(kMissing) + NumberCell(kMissing);
+      } else {
+        row += NumberCell(FormatEstimate(metric, point->second->value)) +
+               NumberCell(FormatSignificant(point->second->seconds, 3));
+      }
+    }
+    rows += Tag("tr", {}, row);
+  }
+  Markup table = ScrollingTable("Numbers of " + metric.label, Tag("tr", {}, head), rows);
+  if (stride > 1) {
+    table += Tag("p", {{"class", "note"}},
+                 fmt::format("One evaluation in {} and the last; the run folders hold all {}.",
+                             stride, steps.size()));
+  }
+  return Details("Numbers: " + LabelWithUnit(metric), table);
+}
+
+Markup RenderCharts(const Section& section, const Panel& panel, const std::string& id) {
+  Markup charts;
+  Markup legend;
+  for (const MetricSpec* metric : CurveMetrics(section)) {
+    std::vector<Series> series;
+    std::vector<Curve> curves;
+    for (const Group& group : panel.groups) {
+      Curve curve = CurveOf(group, metric->name);
+      if (curve.single.empty()) continue;
+      curves.push_back(curve);
+      series.push_back({group.value, section.IndexOf(group.value), std::move(curve)});
+    }
+    if (series.empty()) {
+      charts += Tag("p", {{"class", "note"}}, "No evaluation has " + metric->label + " yet.");
+      continue;
+    }
+    if (legend.empty()) legend = RenderLegend(series);
+    const Axis axis = ValueAxis(curves, metric->lower_is_better);
+    Markup pair;
+    for (const bool against_seconds : {false, true}) {
+      Chart chart;
+      chart.id = fmt::format("{}-{}-{}", id, metric - section.config->metrics.data(),
+                             against_seconds ? "seconds" : "steps");
+      chart.heading = fmt::format("{} against {}", LabelWithUnit(*metric),
+                                  against_seconds ? "seconds" : "steps");
+      chart.metric = *metric;
+      chart.against_seconds = against_seconds;
+      chart.axis = axis;
+      chart.series = series;
+      pair += Tag("figure", {}, Tag("figcaption", {}, chart.heading), RenderChart(chart));
+    }
+    charts += Tag("div", {{"class", "charts"}}, pair) +
+              Tag("p", {{"class", "note"}}, ChartNote(series, axis)) +
+              RenderNumbers(*metric, series);
+  }
+  return legend + charts;
+}
+
+Markup RenderRuns(const Section& section) {
+  const RunConfig& config = *section.config;
+  const MetricSpec* headline = section.Find(config.report.headline);
+  Markup head = Head(Words(config.report.compare));
+  std::vector<std::string> names;
+  for (const auto& [name, values] : section.varying) {
+    if (name == config.report.compare) continue;
+    names.push_back(name);
+    head += Head(Words(name));
+  }
+  head += NumberHead("seed") + Head("status") + NumberHead("steps") + NumberHead("training (s)") +
+          NumberHead("evaluating (s)");
+  if (headline) {
+    head += NumberHead("final " + LabelWithUnit(*headline)) +
+            NumberHead("best " + LabelWithUnit(*headline)) + NumberHead("best at step");
+  }
+  head += Head("folder");
+  Markup rows;
+  for (const Panel& panel : section.panels) {
+    for (const Group& group : panel.groups) {
+      for (const Run* run : group.runs) {
+        Markup row = Cell(group.value);
+        for (const std::string& name : names) {
+          row += Cell(SettingText(panel.settings.value(name, nlohmann::json())));
+        }
+        row += NumberCell(std::to_string(run->config.seed));
+        const Group alone{group.value, {run}};
+        if (run->result) {
+          row += Cell(run->result->status) + NumberCell(FormatInteger(run->result->steps)) +
+                 NumberCell(FormatSignificant(run->result->seconds, 3)) +
+                 NumberCell(FormatSignificant(run->result->evaluation_seconds, 3));
+        } else {
+          const Evaluation last = run->evaluations.empty() ? Evaluation{} : run->evaluations.back();
+          row += Cell("not finished") + NumberCell(FormatInteger(last.step)) +
+                 NumberCell(FormatSignificant(last.seconds, 3)) + NumberCell(kMissing);
+        }
+        if (headline) {
+          const SeedValues best_step = Values(alone, headline->name, Measure::kStepsToBest);
+          row += EstimateCell(*headline, Values(alone, headline->name, Measure::kFinal)) +
+                 EstimateCell(*headline, Values(alone, headline->name, Measure::kBest)) +
+                 NumberCell(best_step.empty()
+                                ? std::string(kMissing)
+                                : FormatInteger(std::llround(best_step.begin()->second)));
+        }
+        rows += Tag("tr", {}, row, Cell(run->folder.filename().string()));
+      }
+    }
+  }
+  return Details(fmt::format("Every run ({})", section.runs.size()),
+                 ScrollingTable("Every run", Tag("tr", {}, head), rows));
+}
+
+// What a reader must know before trusting the numbers.
+std::vector<std::string> Warnings(const Section& section) {
+  std::vector<std::string> lines = Incomplete(section);
+  for (const Run* run : section.left_out) {
+    lines.push_back(
+        fmt::format("Left out: {} repeats the settings and seed of a run that is newer or further.",
+                    run->folder.filename().string()));
+  }
+  if (section.specs_differ) {
+    lines.push_back(
+        "The runs disagree about metrics or report; the newest run's description is used.");
+  }
+  for (const char* stamp : {"cpu", "threads"}) {
+    if (StampDiffers(section, stamp)) {
+      lines.push_back(
+          fmt::format("The runs have different {}: their seconds cannot be compared.",
+                      std::string(stamp) == "cpu" ? "processors" : "numbers of threads"));
+    }
+  }
+  for (const char* stamp : {"version", "commit"}) {
+    if (StampDiffers(section, stamp)) {
+      lines.push_back(fmt::format("The runs were made by different {}s of the program.", stamp));
+    }
+  }
+  return lines;
+}
+
+// How far the sampling of the test cases alone moves one run's error rate.
+std::string SamplingNote(const Section& section) {
+  const MetricSpec* metric = section.Find(section.config->report.headline);
+  if (!metric || metric->unit != "%") return "";
+  const std::string split = metric->name.substr(0, metric->name.find('_'));
+  const auto size = section.config->data.sizes.find(split);
+  if (size == section.config->data.sizes.end() || size->second < 1) return "";
+  for (const Panel& panel : section.panels) {
+    for (const Group& group : panel.groups) {
+      const Estimate value = EstimateMean(Values(group, metric->name, HeadlineMeasure(section)));
+      const double p = value.mean;
+      if (value.count == 0 || !(p > 0 && p < 1)) continue;
+      return fmt::format(
+          "Intervals are about seeds: first weights and order. The {} cases are a sample too: with "
+          "{} of them one run at {} has a standard error of {:.2f} points.",
+          Words(split), FormatInteger(size->second), FormatValue(*metric, p),
+          100 * std::sqrt(p * (1 - p) / static_cast<double>(size->second)));
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Markup RenderSection(const Section& section, const std::string& id) {
+  const ReportSpec& report = section.config->report;
+  Markup content = Tag("h2", {}, report.title);
+  content += Tag("p", {{"class", "source"}}, "After " + report.source + ".");
+  content += RenderFindings(section);
+  content += RenderClaims(section);
+  const std::vector<std::string> warnings = Warnings(section);
+  if (!warnings.empty()) {
+    content += Tag("div", {{"class", "warnings"}}, Tag("h3", {}, "Before you trust the numbers"),
+                   List(warnings));
+  }
+  content += Tag("h3", {}, "What was run") + RenderFacts(section);
+  for (size_t i = 0; i < section.panels.size(); ++i) {
+    const Panel& panel = section.panels[i];
+    std::string title = panel.title.empty() ? "Results" : "At " + panel.title;
+    content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
+                   RenderTargets(section, panel),
+                   RenderCharts(section, panel, fmt::format("{}-{}", id, i)));
+  }
+  content += Tag("h3", {}, "Behind the numbers") + RenderRuns(section) +
+             Details("Machine and versions", RenderStamps(section));
+  std::vector<std::string> notes = {
+      "Seconds are training alone: evaluations and pauses do not count.",
+      "Each interval is a 95% t-interval for itself. Of twenty comparisons without any true "
+      "difference one is expected to exclude 0."};
+  const std::string sampling = SamplingNote(section);
+  if (!sampling.empty()) notes.push_back(sampling);
+  content += Tag("div", {{"class", "note"}}, List(notes));
+  return Tag("section", {{"id", id}}, content);
+}
+
+std::string RenderDocument(const std::string& title, const Markup& body) {
+  const Markup head =
+      Element("meta", {{"charset", "utf-8"}}) +
+      Element("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}) +
+      Element("meta", {{"http-equiv", "Content-Security-Policy"},
+                       {"content",
+                        "default-src 'none'; style-src 'unsafe-inline'; "
+                        "script-src 'unsafe-inline'"}}) +
+      Element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) +
+      Tag("title", {}, title) + Tag("style", {}, Markup::Raw(assets::kStyle));
+  return "<!DOCTYPE html>\n" +
+         Tag("html", {{"lang", "en"}}, Tag("head", {}, head),
+             Tag("body", {}, body, Tag("script", {}, Markup::Raw(assets::kScript))))
+             .html() +
+         "\n";
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,19 @@
+#ifndef PLANISH_LAB_REPORT_HTML_H_
+#define PLANISH_LAB_REPORT_HTML_H_
+
+#include <string>
+
+#include "lab/report/markup.h"
+#include "lab/report/summary.h"
+
+namespace planish::lab {
+
+/// A section of the report as HTML. `id` starts every id in it.
+Markup RenderSection(const Section& section, const std::string& id);
+
+/// The whole document around `body`, with its style and script inside.
+std::string RenderDocument(const std::string& title, const Markup& body);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_REPORT_HTML_H_

@@ -1,0 +1,36 @@
+#ifndef PLANISH_LAB_REPORT_REPORT_H_
+#define PLANISH_LAB_REPORT_REPORT_H_
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lab/run/results.h"
+
+// A report is a function of run folders alone: the same runs give the same bytes.
+namespace planish::lab {
+
+/// One HTML document about `runs`: findings, published claims with their verdicts, tables and
+/// charts. It needs no network and no script. Throws RunError when there are no runs.
+std::string RenderReport(const std::vector<Run>& runs);
+
+/// RenderReport into the file `path`, which is replaced as a whole. Throws RunError when it cannot
+/// be written.
+void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path);
+
+struct TableOptions {
+  int width = 80;       ///< columns of the terminal
+  bool colour = false;  ///< ANSI escapes for headings and verdicts
+};
+
+/// A summary of `runs` for a terminal: a table for each task and panel. Throws RunError when there
+/// are no runs.
+std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options = {});
+
+/// What the runs say in at most `most` sentences, one a line: verdicts on claims that the data
+/// allows, then comparisons with the baseline. Throws RunError when there are no runs.
+std::string Findings(const std::vector<Run>& runs, int most = 6);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_REPORT_REPORT_H_

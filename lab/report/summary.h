@@ -1,0 +1,137 @@
+#ifndef PLANISH_LAB_REPORT_SUMMARY_H_
+#define PLANISH_LAB_REPORT_SUMMARY_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lab/report/statistics.h"
+#include "lab/run/results.h"
+
+// What the runs say, as numbers. Report and table only put it into words. Everything here points
+// into the runs that it was made from.
+namespace planish::lab {
+
+enum class Status { kFinished, kDiverged, kUnfinished };
+
+Status StatusOf(const Run& run);
+
+/// Where in a run a metric is read.
+enum class Measure {
+  kFinal,       ///< after the last step
+  kBest,        ///< at the evaluation that validation chose
+  kStepsToBest  ///< the step of that evaluation
+};
+
+/// Runs that differ in the seed alone.
+struct Group {
+  std::string value;             ///< of the compared setting
+  std::vector<const Run*> runs;  ///< one a seed, ascending
+
+  int CountOf(Status status) const;
+};
+
+/// Groups that differ in the compared setting alone: only these are set against each other.
+struct Panel {
+  std::string title;          ///< what sets it apart: "batch size 4"; empty when nothing does
+  nlohmann::json settings;    ///< all but the compared one, preset among them
+  std::vector<Group> groups;  ///< the baseline first
+
+  /// The group with that value, or null.
+  const Group* Find(std::string_view value) const;
+};
+
+/// Runs of one task on the same data.
+struct Section {
+  const RunConfig* config = nullptr;  ///< of the run started last: metrics, report and words
+  std::vector<Panel> panels;
+  std::vector<std::string> values;  ///< of the compared setting, the baseline first
+  std::vector<const Run*> runs;     ///< that count, in the order of the panels
+  std::vector<const Run*>
+      left_out;  ///< a newer or more complete run has the same settings and seed
+  std::vector<std::pair<std::string, std::string>> common;   ///< settings that all runs share
+  std::vector<std::pair<std::string, std::string>> varying;  ///< setting -> its values, joined
+  bool specs_differ = false;  ///< runs disagree about metrics or report
+
+  /// The metric with that name, or null.
+  const MetricSpec* Find(std::string_view metric) const;
+  /// "norm layer": a value of the compared setting, named.
+  std::string Named(std::string_view value) const;
+  /// Index of a value in `values`.
+  int IndexOf(std::string_view value) const;
+};
+
+/// Sections in the order of task and data.
+std::vector<Section> Summarise(const std::vector<Run>& runs);
+
+/// The measure by which findings compare: kBest when every finished run has it for the headline
+/// metric, else kFinal.
+Measure HeadlineMeasure(const Section& section);
+
+/// Seed -> measure of each finished run that has it.
+SeedValues Values(const Group& group, const std::string& metric, Measure measure);
+
+/// Two groups on one measure.
+struct Comparison {
+  Estimate a;
+  Estimate b;
+  Estimate difference;  ///< a minus b, paired by seed
+  int better = 0;       ///< 1: the interval is sure that a is better; -1: worse; 0: cannot tell
+};
+
+Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure);
+
+/// Steps and seconds to the first evaluation at or beyond a target.
+struct Reached {
+  int count = 0;  ///< seeds that reached it
+  int of = 0;     ///< finished and diverged seeds
+  Estimate steps;
+  Estimate seconds;
+};
+
+Reached Reach(const Group& group, const MetricSpec& metric, double target);
+
+/// What the measurement says about a published claim.
+enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNotMeasured };
+
+std::string_view VerdictText(Verdict verdict);
+
+struct ClaimResult {
+  const ClaimSpec* claim = nullptr;
+  Verdict verdict = Verdict::kNotMeasured;
+  const Panel* panel = nullptr;  ///< null when not measured
+  Measure measure = Measure::kFinal;
+  MetricSpec metric;      ///< of the numbers below; steps when the measure counts steps
+  Comparison comparison;  ///< of the claim's `better` with its `worse`
+};
+
+/// One result for each panel that a claim speaks of, or one that is not measured.
+std::vector<ClaimResult> JudgeClaims(const Section& section);
+
+/// A metric over training.
+struct Curve {
+  struct Point {
+    int64_t step = 0;
+    double seconds = 0;  ///< mean over seeds
+    Estimate value;
+  };
+  struct Seed {
+    const Run* run = nullptr;
+    std::vector<Point> points;
+  };
+  std::vector<Point> mean;   ///< where every seed that counts was evaluated
+  int seeds = 0;             ///< that the mean is over
+  std::vector<Seed> single;  ///< every seed
+};
+
+/// The mean is over finished seeds; while there are none, over unfinished ones.
+Curve CurveOf(const Group& group, const std::string& metric);
+
+/// Training cases a second over a whole run, or nothing before the first evaluation.
+std::optional<double> CasesPerSecond(const Run& run);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_REPORT_SUMMARY_H_

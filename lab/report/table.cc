@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/error.h"
+#include "lab/report/findings.h"
+#include "lab/report/format.h"
+#include "lab/report/markup.h"
+#include "lab/report/report.h"
+#include "lab/report/summary.h"
+
+namespace planish::lab {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns that a UTF-8 text takes: one a code point.
+size_t Width(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+// The first `width` columns of a text, the last of them an ellipsis where it is longer.
+std::string Cut(const std::string& text, size_t width) {
+  if (Width(text) <= width) return text;
+  std::string cut;
+  size_t columns = 0;
+  for (const char c : text) {
+    const bool starts = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    if (starts && ++columns >= width) break;
+    cut += c;
+  }
+  return cut + "…";
+}
+
+std::string Painted(const std::string& text, std::string_view escape, bool colour) {
+  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", escape, text) : text;
+}
+
+// Words in lines of at most `width` columns, all but the first indented.
+std::string Wrapped(const std::string& text, size_t width, const std::string& indent) {
+  std::string lines;
+  std::string line;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    if (!line.empty() && Width(line) + 1 + Width(word) > width) {
+      lines += line + "\n";
+      line = indent + word;
+    } else {
+      line += (line.empty() ? "" : " ") + word;
+    }
+    begin = end + 1;
+  }
+  return lines + line + "\n";
+}
+
+// First column to the left, the others to the right, two spaces between; the first gives way where
+// the table is wider than the terminal.
+std::string Aligned(std::vector<Row> rows, const TableOptions& options) {
+  std::vector<size_t> widths(rows[0].size());
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  size_t total = 0;
+  for (const size_t width : widths) total += width + 2;
+  const auto limit = static_cast<size_t>(std::max(options.width, 20));
+  if (total > limit)
+    widths[0] = std::max<size_t>(8, widths[0] - std::min(widths[0], total - limit));
+  std::string text;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    rows[r][0] = Cut(rows[r][0], widths[0]);
+    std::string line = "  " + rows[r][0] + std::string(widths[0] - Width(rows[r][0]), ' ');
+    for (size_t i = 1; i < rows[r].size(); ++i) {
+      line += "  " + std::string(widths[i] - Width(rows[r][i]), ' ') + rows[r][i];
+    }
+    text += (r == 0 ? Painted(line, "2", options.colour) : line) + "\n";
+  }
+  return text;
+}
+
+std::string EstimateText(const MetricSpec& metric, const SeedValues& values) {
+  return values.empty() ? "-" : FormatEstimate(metric, EstimateMean(values));
+}
+
+std::string SecondsText(const Group& group) {
+  std::vector<double> seconds;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) == Status::kFinished) seconds.push_back(run->result->seconds);
+  }
+  return seconds.empty() ? "-" : FormatSignificant(EstimateMean(seconds).mean, 3);
+}
+
+std::string RenderPanel(const Section& section, const Panel& panel, const TableOptions& options) {
+  const ReportSpec& report = section.config->report;
+  const MetricSpec* metric = section.Find(report.headline);
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(report.baseline);
+  Row head = {CleanText(Words(report.compare)), "seeds"};
+  if (metric) {
+    const std::string label = CleanText(LabelWithUnit(*metric));
+    head.insert(head.end(), {"final " + label, "best", "against " + CleanText(report.baseline)});
+  }
+  head.push_back("seconds");
+  std::vector<Row> rows = {head};
+  for (const Group& group : panel.groups) {
+    const int finished = group.CountOf(Status::kFinished);
+    const auto all = static_cast<int>(group.runs.size());
+    Row row = {CleanText(group.value),
+               finished == all ? std::to_string(all) : fmt::format("{}/{}", finished, all)};
+    if (metric) {
+      row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kFinal)));
+      row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kBest)));
+      std::string against = "-";
+      if (baseline && &group != baseline) {
+        const Comparison comparison = Compare(group, *baseline, *metric, measure);
+        if (comparison.difference.count > 0) {
+          against = comparison.better > 0   ? "better"
+                    : comparison.better < 0 ? "worse"
+                                            : "cannot tell";
+        }
+      }
+      row.push_back(against);
+    }
+    row.push_back(SecondsText(group));
+    rows.push_back(row);
+  }
+  return Aligned(rows, options);
+}
+
+}  // namespace
+
+std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options) {
+  if (runs.empty()) throw RunError("[RenderTable] runs must hold a run but has none");
+  const auto width = static_cast<size_t>(std::max(options.width, 20));
+  std::string text;
+  for (const Section& section : Summarise(runs)) {
+    const RunConfig& config = *section.config;
+    if (!text.empty()) text += "\n";
+    const std::string heading =
+        CleanText(fmt::format("{}: {} ({})", config.task, config.report.title, config.data.name));
+    text += Painted(Cut(heading, width), "1", options.colour) + "\n";
+    std::string common;
+    for (const auto& [name, value] : section.common) {
+      common += (common.empty() ? "" : ", ") + Words(name) + " " + value;
+    }
+    text += Wrapped(CleanText(common), width, "");
+    for (const Panel& panel : section.panels) {
+      text += "\n";
+      if (!panel.title.empty()) {
+        text += Painted(Cut(CleanText(panel.title), width), "1", options.colour) + "\n";
+      }
+      text += RenderPanel(section, panel, options);
+    }
+    const std::vector<std::string> incomplete = Incomplete(section);
+    if (!incomplete.empty()) text += "\n";
+    for (const std::string& line : incomplete) text += Wrapped(CleanText(line), width, "  ");
+  }
+  return text;
+}
+
+}  // namespace planish::lab
