@@ -1,0 +1,65 @@
+# make demo    install what is missing, build, train on drawn digits, write a report
+# make test    install what is missing, build, run every test
+# make help    the rest
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+DEMO ?= runs/demo
+BUILD := build/release
+PLANISH := $(BUILD)/planish
+CONFIGURE := $(if $(CMAKE_PREFIX_PATH),-DCMAKE_PREFIX_PATH=$(CMAKE_PREFIX_PATH))
+export CMAKE_PREFIX_PATH PIP_ARGS
+
+.PHONY: help setup build demo test asan core install bench-pi-mnist format tidy clean
+
+help:
+	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
+	@echo 'make test              install what is missing, build, run every test'
+	@echo 'make build             build everything into $(BUILD)'
+	@echo 'make install           install command, library and headers (PREFIX=$(PREFIX))'
+	@echo 'make core              build and test the core alone, without PyTorch'
+	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
+	@echo 'make bench-pi-mnist    cases per second against PyTorch'
+	@echo 'make format            format the sources;   make tidy  run clang-tidy'
+	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA'
+
+setup:
+	@scripts/setup.sh
+
+# Configures a preset once; ninja re-runs CMake itself where a list changes.
+build/%/build.ninja: | setup
+	cmake --preset $* $(CONFIGURE) >/dev/null
+
+build: build/release/build.ninja
+	cmake --build --preset release
+
+demo: build/release/build.ninja
+	cmake --build --preset release --target planish
+	$(PLANISH) train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 --seeds 3 --out $(DEMO) >/dev/null
+	@$(PLANISH) report $(DEMO) -o $(DEMO)/report.html
+
+test: build
+	ctest --preset release
+	PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest tests/python
+
+asan: build/asan/build.ninja
+	cmake --build --preset asan
+	ctest --preset asan
+
+core: build/core/build.ninja
+	cmake --build --preset core
+	ctest --preset core
+
+install: build
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+bench-pi-mnist: build
+	.venv/bin/python bench/pi-mnist/bench.py --planish $(PLANISH)
+
+format:
+	git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+tidy: build
+	git ls-files '*.cc' | xargs clang-tidy -p $(BUILD) --quiet
+
+clean:
+	rm -rf build

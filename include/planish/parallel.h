@@ -1,0 +1,41 @@
+#ifndef PLANISH_PARALLEL_H_
+#define PLANISH_PARALLEL_H_
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+namespace planish {
+
+/// A reference to work over a range of indices: `task(begin, end)` does the work of
+/// begin, begin + 1, ..., end - 1. It does not own what it refers to, and copying it costs two
+/// words; it is valid while the call that handed it out runs.
+class RangeTask {
+ public:
+  template <class F>
+    requires(!std::same_as<std::remove_cvref_t<F>, RangeTask> &&
+             std::invocable<const F&, int64_t, int64_t>)
+  RangeTask(const F& f)  // NOLINT(google-explicit-constructor): a lambda is passed as it is
+      : object_(std::addressof(f)), call_([](const void* object, int64_t begin, int64_t end) {
+          (*static_cast<const F*>(object))(begin, end);
+        }) {}
+
+  void operator()(int64_t begin, int64_t end) const { call_(object_, begin, end); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void* object, int64_t begin, int64_t end);
+};
+
+/// How the library runs work on several threads: `parallel_for(begin, end, grain, task)` calls
+/// `task` with ranges that cover [begin, end), each index once, in any order and on any threads,
+/// and returns when all of them have returned. `grain` is the number of indices (at least 1) below
+/// which a range is not worth a thread of its own. Results do not depend on the ranges, to the bit.
+/// An empty one runs everything on the calling thread.
+using ParallelFor = std::function<void(int64_t begin, int64_t end, int64_t grain, RangeTask task)>;
+
+}  // namespace planish
+
+#endif  // PLANISH_PARALLEL_H_

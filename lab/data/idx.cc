@@ -1,0 +1,263 @@
+#include "lab/data/idx.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "lab/data/thousands.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kSide = 28;
+constexpr int64_t kClasses = 10;
+constexpr int64_t kMaxCount = 10'000'000;
+
+// HashImages of the distributed MNIST.
+constexpr char kMnistSha256[] = "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f74fbbeddae7f1690a";
+
+[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
+  throw DataError(fmt::format("[LoadMnist] {} must {} but has {}", file.string(), must, has));
+}
+
+// The uncompressed bytes of a file, plain or gzip, in order. zlib's gzread would do, but it takes
+// whatever follows a gzip stream for padding and ignores it.
+class Content {
+ public:
+  explicit Content(const fs::path& file) : file_(file) {
+    std::error_code error;
+    const fs::file_status status = fs::status(file, error);
+    if (error) Fail(file, "be readable", error.message());
+    if (fs::is_directory(status)) Fail(file, "be a file", "the type of a folder");
+    if (!fs::is_regular_file(status)) Fail(file, "be a file", "the type of a device or pipe");
+    in_.open(file, std::ios::binary);
+    if (!in_) Fail(file, "be readable", std::strerror(errno));
+    size_ = static_cast<int64_t>(fs::file_size(file, error));
+    if (error) Fail(file, "be readable", error.message());
+    Refill();
+    gzip_ = zlib_.avail_in >= 2 && input_[0] == 0x1f && input_[1] == 0x8b;
+    if (gzip_ && inflateInit2(&zlib_, MAX_WBITS + 16) != Z_OK) {
+      throw std::runtime_error("[LoadMnist] zlib must start but has failed");
+    }
+  }
+  ~Content() {
+    if (gzip_) inflateEnd(&zlib_);
+  }
+  Content(const Content&) = delete;
+  Content& operator=(const Content&) = delete;
+
+  bool is_gzip() const { return gzip_; }
+
+  // No more bytes than this come out of the file: deflate shrinks at most 1032 times
+  // (zlib's technical details), so a header can be refuted before memory is taken for it.
+  int64_t UpperBound() const { return gzip_ ? size_ * 1032 : size_; }
+
+  // Fills `out` as far as the content goes; the number of bytes written.
+  int64_t Read(std::span<uint8_t> out) {
+    int64_t done = 0;
+    while (done < std::ssize(out)) {
+      const int64_t got = ReadSome(out.subspan(static_cast<size_t>(done)));
+      if (got == 0) break;
+      done += got;
+    }
+    return done;
+  }
+
+ private:
+  // At least one byte, or none at the end of the content.
+  int64_t ReadSome(std::span<uint8_t> out) {
+    const auto room = static_cast<uInt>(std::min(out.size(), size_t{1} << 30));
+    if (!gzip_) {
+      if (zlib_.avail_in == 0) Refill();
+      const uInt got = std::min(room, zlib_.avail_in);
+      std::memcpy(out.data(), zlib_.next_in, got);
+      zlib_.next_in += got;
+      zlib_.avail_in -= got;
+      return got;
+    }
+    zlib_.next_out = out.data();
+    zlib_.avail_out = room;
+    while (zlib_.avail_out == room) {
+      if (zlib_.avail_in == 0) Refill();
+      if (member_ended_) {
+        if (zlib_.avail_in == 0) break;
+        // Several gzip streams in a row are one file; anything else after a stream is not.
+        if (*zlib_.next_in != 0x1f) Fail(file_, "end with its gzip stream", "more bytes after it");
+        inflateReset(&zlib_);
+        zlib_.next_out = out.data();
+        zlib_.avail_out = room;
+        member_ended_ = false;
+      }
+      if (zlib_.avail_in == 0) Fail(file_, "be a whole gzip stream", "no end: it is truncated");
+      const int result = inflate(&zlib_, Z_NO_FLUSH);
+      if (result == Z_STREAM_END) {
+        member_ended_ = true;
+      } else if (result != Z_OK && result != Z_BUF_ERROR) {
+        Fail(file_, "be a sound gzip stream",
+             fmt::format("an error: {}", zlib_.msg ? zlib_.msg : "unknown"));
+      }
+    }
+    return room - zlib_.avail_out;
+  }
+
+  void Refill() {
+    in_.read(reinterpret_cast<char*>(input_.data()), static_cast<std::streamsize>(input_.size()));
+    if (in_.bad()) Fail(file_, "be readable", "an error while being read");
+    zlib_.next_in = input_.data();
+    zlib_.avail_in = static_cast<uInt>(in_.gcount());
+  }
+
+  fs::path file_;
+  std::ifstream in_;
+  int64_t size_ = 0;
+  std::array<uint8_t, 1 << 16> input_;
+  z_stream zlib_ = {};
+  bool gzip_ = false;
+  bool member_ended_ = false;
+};
+
+// Reads one idx file of unsigned bytes: `dims` are those after the first, which is the number of
+// cases.
+std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<const int64_t> dims) {
+  Content content(file);
+  std::array<uint8_t, 16> header;
+  const int64_t header_size = 8 + 4 * std::ssize(dims);
+  const int64_t header_read =
+      content.Read(std::span(header).first(static_cast<size_t>(header_size)));
+  if (header_read < header_size) {
+    Fail(file, fmt::format("begin with a header of {} bytes", header_size),
+         fmt::format("{}", header_read));
+  }
+  const auto word = [&](size_t i) {
+    return int64_t{header[4 * i]} << 24 | int64_t{header[4 * i + 1]} << 16 |
+           int64_t{header[4 * i + 2]} << 8 | int64_t{header[4 * i + 3]};
+  };
+  if (word(0) != magic) {
+    Fail(file, fmt::format("begin with the idx magic number {:#010x}", magic),
+         fmt::format("{:#010x}", word(0)));
+  }
+  const int64_t count = word(1);
+  if (count < 1 || count > kMaxCount) {
+    Fail(file, fmt::format("hold 1 to {} cases", Thousands(kMaxCount)), Thousands(count));
+  }
+  int64_t size = count;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (word(2 + i) != dims[i]) {
+      Fail(file, fmt::format("hold images of {0} x {0} pixels", kSide),
+           fmt::format("{} x {}", word(2), word(3)));
+    }
+    size *= dims[i];
+  }
+  const std::string must =
+      fmt::format("have {} bytes as its header says", Thousands(header_size + size));
+  if (header_size + size > content.UpperBound()) {
+    Fail(file, must, (content.is_gzip() ? "at most " : "") + Thousands(content.UpperBound()));
+  }
+  std::vector<uint8_t> data(static_cast<size_t>(size));
+  const int64_t read = content.Read(data);
+  if (read < size) Fail(file, must, Thousands(header_size + read));
+  uint8_t extra;
+  if (content.Read({&extra, 1}) != 0) Fail(file, must, "more");
+  return data;
+}
+
+// `name` or `name`.gz in `folder`; empty when there is neither.
+fs::path Find(const fs::path& folder, const std::string& name) {
+  for (const char* suffix : {"", ".gz"}) {
+    fs::path file = folder / (name + suffix);
+    std::error_code error;
+    if (fs::exists(file, error)) return file;
+    if (error) Fail(file, "be readable", error.message());
+  }
+  return {};
+}
+
+constexpr const char* kImages[] = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"};
+constexpr const char* kLabels[] = {"train-labels-idx1-ubyte", "t10k-labels-idx1-ubyte"};
+
+bool HoldsAny(const fs::path& folder) {
+  for (const int split : {0, 1}) {
+    if (!Find(folder, kImages[split]).empty() || !Find(folder, kLabels[split]).empty()) return true;
+  }
+  return false;
+}
+
+fs::path Locate(const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::exists(status)) {
+    Fail(folder, "be a folder with the files of MNIST",
+         status.type() == fs::file_type::not_found ? "no such folder" : error.message());
+  }
+  if (!fs::is_directory(status)) {
+    Fail(folder, "be a folder with the files of MNIST", "another type");
+  }
+  for (const fs::path& candidate : {folder, folder / "mnist", folder / "MNIST" / "raw"}) {
+    if (HoldsAny(candidate)) return candidate;
+  }
+  Fail(folder,
+       fmt::format("hold {}[.gz] and its three companions, in it or in mnist or MNIST/raw below it",
+                   kImages[0]),
+       "none of them");
+}
+
+Images ReadSplit(const fs::path& folder, int split) {
+  const auto find = [&](const std::string& name) {
+    fs::path file = Find(folder, name);
+    if (file.empty()) Fail(folder, fmt::format("hold {0} or {0}.gz", name), "neither");
+    return file;
+  };
+  const fs::path images_file = find(kImages[split]);
+  const fs::path labels_file = find(kLabels[split]);
+  Images images{.height = kSide, .width = kSide};
+  images.pixels = ReadIdx(images_file, kIdxImagesMagic, std::array{kSide, kSide});
+  images.labels = ReadIdx(labels_file, kIdxLabelsMagic, {});
+  images.count = std::ssize(images.pixels) / (kSide * kSide);
+  if (std::ssize(images.labels) != images.count) {
+    Fail(labels_file,
+         fmt::format("hold a label for each of the {} images of {}", Thousands(images.count),
+                     images_file.filename().string()),
+         Thousands(std::ssize(images.labels)));
+  }
+  for (size_t i = 0; i < images.labels.size(); ++i) {
+    if (images.labels[i] >= kClasses) {
+      Fail(labels_file, fmt::format("hold labels from 0 to {}", kClasses - 1),
+           fmt::format("{} at index {}", images.labels[i], i));
+    }
+  }
+  return images;
+}
+
+}  // namespace
+
+ImageSet LoadMnist(const fs::path& folder) {
+  const fs::path found = Locate(folder);
+  ImageSet set;
+  set.train = ReadSplit(found, 0);
+  set.test = ReadSplit(found, 1);
+  set.source = "files";
+  set.sha256 = HashImages(set.train, set.test);
+  const bool is_mnist = set.sha256 == kMnistSha256;
+  set.name = is_mnist ? "mnist" : "idx images";
+  set.description =
+      fmt::format("{}, {} training and {} test images read from {}",
+                  is_mnist ? "MNIST" : "images in MNIST's format (not MNIST itself)",
+                  Thousands(set.train.count), Thousands(set.test.count), found.string());
+  return set;
+}
+
+}  // namespace planish::lab

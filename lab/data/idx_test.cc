@@ -1,0 +1,382 @@
+#include "lab/data/idx.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <numeric>
+#include <ostream>
+
+#include "lab/data/source.h"
+#include "lab/data/test_files.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// The text of the DataError that LoadMnist throws.
+std::string ErrorOf(const fs::path& folder) {
+  try {
+    LoadMnist(folder);
+  } catch (const DataError& e) {
+    EXPECT_THAT(e.what(),
+                AllOf(StartsWith("[LoadMnist] "), HasSubstr(" must "), HasSubstr(" but has ")));
+    return e.what();
+  }
+  ADD_FAILURE() << "LoadMnist did not throw";
+  return "";
+}
+
+void ExpectSmallSet(const ImageSet& set) {
+  EXPECT_EQ(set.train.count, 3);
+  EXPECT_EQ(set.train.height, 28);
+  EXPECT_EQ(set.train.width, 28);
+  EXPECT_THAT(set.train.labels, ElementsAre(7, 0, 9));
+  EXPECT_EQ(set.test.count, 2);
+  EXPECT_THAT(set.test.labels, ElementsAre(1, 2));
+  ASSERT_EQ(set.train.pixels.size(), 3u * 784);
+  ASSERT_EQ(set.test.pixels.size(), 2u * 784);
+  for (size_t i = 0; i < 3 * 784; ++i) ASSERT_EQ(set.train.pixels[i], i % 251) << i;
+  for (size_t i = 0; i < 2 * 784; ++i) ASSERT_EQ(set.test.pixels[i], i % 251) << i;
+}
+
+TEST(LoadMnist, PlainAndGzipAgree) {
+  const TempFolder plain, gzip;
+  SmallSet().Write(plain.path());
+  SmallSet().Write(gzip.path(), true);
+  const ImageSet a = LoadMnist(plain.path());
+  const ImageSet b = LoadMnist(gzip.path());
+  ExpectSmallSet(a);
+  ExpectSmallSet(b);
+  EXPECT_EQ(a.sha256, b.sha256);
+  EXPECT_EQ(a.sha256, HashImages(a.train, a.test));
+  EXPECT_EQ(a.source, "files");
+  EXPECT_EQ(a.name, "idx images");
+  EXPECT_EQ(a.description,
+            "images in MNIST's format (not MNIST itself), 3 training and 2 test images read from " +
+                plain.path().string());
+}
+
+TEST(LoadMnist, FindsTheFolder) {
+  const TempFolder temp;
+  for (const char* folder : {"a", "b/mnist", "c/MNIST/raw"}) SmallSet().Write(temp.path() / folder);
+  for (const char* root : {"a", "b", "c"}) ExpectSmallSet(LoadMnist(temp.path() / root));
+}
+
+TEST(LoadMnist, SuffixDoesNotDecide) {
+  const TempFolder temp;
+  SmallSet().Write(temp.path(), true);
+  WriteFile(temp.path() / "t10k-labels-idx1-ubyte.gz", SmallSet().test_labels);
+  fs::rename(temp.path() / "train-images-idx3-ubyte.gz", temp.path() / "train-images-idx3-ubyte");
+  ExpectSmallSet(LoadMnist(temp.path()));
+}
+
+TEST(LoadMnist, OneImage) {
+  const TempFolder temp;
+  SmallSet set;
+  set.test_images = Idx({0x803, 1, 28, 28}, std::string(784, '\377'));
+  set.test_labels = Idx({0x801, 1}, "\11");
+  set.Write(temp.path());
+  const ImageSet read = LoadMnist(temp.path());
+  EXPECT_EQ(read.test.pixels, std::vector<uint8_t>(784, 255));
+  EXPECT_THAT(read.test.labels, ElementsAre(9));
+}
+
+TEST(LoadMnist, SeveralGzipStreamsAreOneFile) {
+  const TempFolder temp;
+  const SmallSet set;
+  set.Write(temp.path(), true);
+  // Cut inside the header, inside the pixels, and with an empty stream in between and at the end.
+  WriteFile(temp.path() / "train-images-idx3-ubyte.gz",
+            Gzip(set.train_images.substr(0, 5)) + Gzip("") + Gzip(set.train_images.substr(5, 900)) +
+                Gzip(set.train_images.substr(905)) + Gzip(""));
+  ExpectSmallSet(LoadMnist(temp.path()));
+}
+
+TEST(LoadMnist, LongerThanOneBuffer) {
+  const TempFolder temp;
+  SmallSet set;
+  std::string pixels(500 * 784, '\0');
+  uint32_t state = 1;  // bytes that deflate cannot shrink, so that the input too is refilled
+  for (char& c : pixels) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  set.train_images = Idx({0x803, 500, 28, 28}, pixels);
+  set.train_labels = Idx({0x801, 500}, std::string(500, '\3'));
+  for (const bool gzip : {false, true}) {
+    set.Write(temp.path() / (gzip ? "gzip" : "plain"), gzip);
+    const ImageSet read = LoadMnist(temp.path() / (gzip ? "gzip" : "plain"));
+    EXPECT_EQ(std::string(read.train.pixels.begin(), read.train.pixels.end()), pixels);
+  }
+}
+
+TEST(LoadMnist, MissingFolder) {
+  const TempFolder temp;
+  EXPECT_THAT(ErrorOf(temp.path() / "none"),
+              HasSubstr((temp.path() / "none").string() +
+                        " must be a folder with the files of MNIST but has no such folder"));
+  EXPECT_THAT(ErrorOf(""), HasSubstr("no such folder"));
+}
+
+TEST(LoadMnist, FolderIsAFile) {
+  const TempFolder temp;
+  WriteFile(temp.path() / "file", "text");
+  EXPECT_THAT(ErrorOf(temp.path() / "file"), HasSubstr("file must be a folder"));
+}
+
+TEST(LoadMnist, EmptyFolder) {
+  const TempFolder temp;
+  EXPECT_THAT(ErrorOf(temp.path()),
+              AllOf(HasSubstr(temp.path().string()), HasSubstr("train-images-idx3-ubyte[.gz]"),
+                    HasSubstr("but has none of them")));
+}
+
+TEST(LoadMnist, FileInPlaceOfTheInnerFolder) {
+  const TempFolder temp;
+  WriteFile(temp.path() / "mnist", "text");
+  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("but has none of them"));
+}
+
+TEST(LoadMnist, NameTooLong) {
+  EXPECT_THAT(ErrorOf(std::string(5000, 'a')), HasSubstr("name too long"));
+}
+
+TEST(LoadMnist, EachMissingFile) {
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+                           "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const TempFolder temp;
+    SmallSet().Write(temp.path());
+    fs::remove(temp.path() / name);
+    EXPECT_THAT(ErrorOf(temp.path()), HasSubstr(std::string("must hold ") + name + " or "));
+  }
+}
+
+TEST(LoadMnist, FolderInPlaceOfAFile) {
+  const TempFolder temp;
+  SmallSet().Write(temp.path());
+  fs::remove(temp.path() / "t10k-images-idx3-ubyte");
+  fs::create_directory(temp.path() / "t10k-images-idx3-ubyte");
+  EXPECT_THAT(ErrorOf(temp.path()),
+              HasSubstr("t10k-images-idx3-ubyte must be a file but has the type of a folder"));
+}
+
+TEST(LoadMnist, PipeInPlaceOfAFile) {
+  const TempFolder temp;
+  SmallSet().Write(temp.path());
+  fs::remove(temp.path() / "train-labels-idx1-ubyte");
+  ASSERT_EQ(mkfifo((temp.path() / "train-labels-idx1-ubyte").c_str(), 0600), 0);
+  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("train-labels-idx1-ubyte must be a file"));
+}
+
+TEST(LoadMnist, Unreadable) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  const TempFolder temp;
+  SmallSet().Write(temp.path() / "file");
+  fs::permissions(temp.path() / "file" / "t10k-labels-idx1-ubyte", fs::perms::none);
+  EXPECT_THAT(ErrorOf(temp.path() / "file"),
+              HasSubstr("t10k-labels-idx1-ubyte must be readable but has Permission denied"));
+  SmallSet().Write(temp.path() / "closed");
+  fs::permissions(temp.path() / "closed", fs::perms::none);
+  EXPECT_THAT(ErrorOf(temp.path() / "closed"), HasSubstr("Permission denied"));
+  fs::permissions(temp.path() / "closed", fs::perms::owner_all);
+}
+
+struct Malformed {
+  const char* name;
+  std::function<void(SmallSet&)> spoil;
+  const char* file;   // that the message must name
+  const char* plain;  // what it must say of the plain file
+  const char* gzip;   // what it must say of the gzipped file
+};
+
+void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.file; }
+
+class LoadMnistMalformed : public ::testing::TestWithParam<Malformed> {};
+
+TEST_P(LoadMnistMalformed, Throws) {
+  const TempFolder temp;
+  SmallSet set;
+  GetParam().spoil(set);
+  set.Write(temp.path() / "plain");
+  EXPECT_THAT(ErrorOf(temp.path() / "plain"),
+              AllOf(HasSubstr(GetParam().file), HasSubstr(GetParam().plain)));
+  set.Write(temp.path() / "gzip", true);
+  EXPECT_THAT(ErrorOf(temp.path() / "gzip"),
+              AllOf(HasSubstr(GetParam().file), HasSubstr(GetParam().gzip)));
+}
+
+const Malformed kMalformed[] = {
+    {"Empty", [](SmallSet& s) { s.train_images.clear(); }, "train-images-idx3-ubyte",
+     "must begin with a header of 16 bytes but has 0",
+     "must begin with a header of 16 bytes but has 0"},
+    {"HeaderCut", [](SmallSet& s) { s.train_images.resize(15); }, "train-images-idx3-ubyte",
+     "must begin with a header of 16 bytes but has 15",
+     "must begin with a header of 16 bytes but has 15"},
+    {"LabelsHeaderCut", [](SmallSet& s) { s.test_labels.resize(7); }, "t10k-labels-idx1-ubyte",
+     "must begin with a header of 8 bytes but has 7",
+     "must begin with a header of 8 bytes but has 7"},
+    {"ImagesCut", [](SmallSet& s) { s.test_images.pop_back(); }, "t10k-images-idx3-ubyte",
+     "must have 1,584 bytes as its header says but has 1,583",
+     "must have 1,584 bytes as its header says but has 1,583"},
+    {"LabelsCut", [](SmallSet& s) { s.train_labels.pop_back(); }, "train-labels-idx1-ubyte",
+     "must have 11 bytes as its header says but has 10",
+     "must have 11 bytes as its header says but has 10"},
+    {"ImagesTooLong", [](SmallSet& s) { s.train_images += 'x'; }, "train-images-idx3-ubyte",
+     "must have 2,368 bytes as its header says but has more",
+     "must have 2,368 bytes as its header says but has more"},
+    {"LabelsTooLong", [](SmallSet& s) { s.test_labels += '\1'; }, "t10k-labels-idx1-ubyte",
+     "must have 10 bytes as its header says but has more",
+     "must have 10 bytes as its header says but has more"},
+    {"LabelsForImages", [](SmallSet& s) { s.train_images = s.train_labels + s.train_labels; },
+     "train-images-idx3-ubyte",
+     "must begin with the idx magic number 0x00000803 but has 0x00000801",
+     "must begin with the idx magic number 0x00000803 but has 0x00000801"},
+    {"ImagesForLabels", [](SmallSet& s) { s.test_labels = s.test_images; },
+     "t10k-labels-idx1-ubyte", "must begin with the idx magic number 0x00000801 but has 0x00000803",
+     "must begin with the idx magic number 0x00000801 but has 0x00000803"},
+    {"LittleEndian",
+     [](SmallSet& s) {
+       s.train_images = Idx({0x03080000, 0x03000000, 0x1c000000, 0x1c000000}, "");
+     },
+     "train-images-idx3-ubyte", "magic number 0x00000803 but has 0x03080000",
+     "magic number 0x00000803 but has 0x03080000"},
+    {"Text", [](SmallSet& s) { s.train_images = "<html>404 not found</html>"; },
+     "train-images-idx3-ubyte", "magic number 0x00000803 but has 0x3c68746d",
+     "magic number 0x00000803 but has 0x3c68746d"},
+    {"NoImages", [](SmallSet& s) { s.train_images = Idx({0x803, 0, 28, 28}, ""); },
+     "train-images-idx3-ubyte", "must hold 1 to 10,000,000 cases but has 0",
+     "must hold 1 to 10,000,000 cases but has 0"},
+    {"NoLabels", [](SmallSet& s) { s.test_labels = Idx({0x801, 0}, ""); }, "t10k-labels-idx1-ubyte",
+     "must hold 1 to 10,000,000 cases but has 0", "must hold 1 to 10,000,000 cases but has 0"},
+    {"CountHuge", [](SmallSet& s) { s.train_images = Idx({0x803, 0x80000000, 28, 28}, ""); },
+     "train-images-idx3-ubyte", "must hold 1 to 10,000,000 cases but has 2,147,483,648",
+     "must hold 1 to 10,000,000 cases but has 2,147,483,648"},
+    {"LabelCountHuge", [](SmallSet& s) { s.test_labels = Idx({0x801, 0xffffffff}, "\1\2"); },
+     "t10k-labels-idx1-ubyte", "must hold 1 to 10,000,000 cases but has 4,294,967,295",
+     "must hold 1 to 10,000,000 cases but has 4,294,967,295"},
+    // 7.84 GB claimed by 16 bytes, or by the 30 or so that they are as a gzip stream.
+    {"CountBeyondFile", [](SmallSet& s) { s.train_images = Idx({0x803, 10'000'000, 28, 28}, ""); },
+     "train-images-idx3-ubyte", "must have 7,840,000,016 bytes as its header says but has 16",
+     "must have 7,840,000,016 bytes as its header says but has at most "},
+    {"OtherHeight", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 32, 28}, ""); },
+     "t10k-images-idx3-ubyte", "must hold images of 28 x 28 pixels but has 32 x 28",
+     "must hold images of 28 x 28 pixels but has 32 x 28"},
+    {"OtherWidth", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 28, 0}, ""); },
+     "t10k-images-idx3-ubyte", "must hold images of 28 x 28 pixels but has 28 x 0",
+     "must hold images of 28 x 28 pixels but has 28 x 0"},
+    // Their product is 784 modulo 2^32.
+    {"SizesWrap", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 0x80000001, 784}, ""); },
+     "t10k-images-idx3-ubyte", "has 2147483649 x 784", "has 2147483649 x 784"},
+    {"FewerLabels", [](SmallSet& s) { s.train_labels = Idx({0x801, 2}, "\1\2"); },
+     "train-labels-idx1-ubyte", "must hold a label for each of the 3 images of train-images-idx3",
+     "but has 2"},
+    {"MoreLabels", [](SmallSet& s) { s.test_labels = Idx({0x801, 3}, "\1\2\3"); },
+     "t10k-labels-idx1-ubyte", "must hold a label for each of the 2 images of t10k-images-idx3",
+     "but has 3"},
+    {"LabelTen", [](SmallSet& s) { s.test_labels = Idx({0x801, 2}, "\11\12"); },
+     "t10k-labels-idx1-ubyte", "must hold labels from 0 to 9 but has 10 at index 1",
+     "must hold labels from 0 to 9 but has 10 at index 1"},
+    {"Label255", [](SmallSet& s) { s.train_labels = Idx({0x801, 3}, "\377\1\1"); },
+     "train-labels-idx1-ubyte", "must hold labels from 0 to 9 but has 255 at index 0",
+     "must hold labels from 0 to 9 but has 255 at index 0"},
+};
+
+INSTANTIATE_TEST_SUITE_P(All, LoadMnistMalformed, ::testing::ValuesIn(kMalformed),
+                         [](const auto& param_info) { return param_info.param.name; });
+
+// Replaces the gzipped training images by `content`; what LoadMnist says of it.
+std::string ErrorOfGzip(const std::string& content) {
+  const TempFolder temp;
+  SmallSet().Write(temp.path(), true);
+  WriteFile(temp.path() / "train-images-idx3-ubyte.gz", content);
+  const std::string error = ErrorOf(temp.path());
+  EXPECT_THAT(error, HasSubstr("train-images-idx3-ubyte.gz"));
+  return error;
+}
+
+TEST(LoadMnist, GzipCutAnywhere) {
+  const std::string whole = Gzip(SmallSet().train_images);
+  // Fewer than two bytes are no gzip stream but a plain file without a header.
+  for (size_t size = 0; size < 2; ++size) {
+    EXPECT_THAT(ErrorOfGzip(whole.substr(0, size)), HasSubstr("begin with a header of 16 bytes"));
+  }
+  for (size_t size = 2; size < whole.size(); ++size) {
+    EXPECT_THAT(ErrorOfGzip(whole.substr(0, size)),
+                HasSubstr("must be a whole gzip stream but has no end: it is truncated"))
+        << size;
+  }
+}
+
+TEST(LoadMnist, SecondGzipStreamCut) {
+  const SmallSet set;
+  const std::string second = Gzip(set.train_images.substr(1000));
+  for (size_t size = 1; size < second.size(); ++size) {
+    EXPECT_THAT(ErrorOfGzip(Gzip(set.train_images.substr(0, 1000)) + second.substr(0, size)),
+                HasSubstr("truncated"));
+  }
+}
+
+TEST(LoadMnist, GzipWithAnyBitFlipped) {
+  const std::string whole = Gzip(SmallSet().train_images);
+  const TempFolder temp;
+  SmallSet().Write(temp.path(), true);
+  int refused = 0;
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::string flipped = whole;
+    flipped[i] = static_cast<char>(flipped[i] ^ 4);
+    WriteFile(temp.path() / "train-images-idx3-ubyte.gz", flipped);
+    try {
+      ExpectSmallSet(LoadMnist(temp.path()));
+      // Nothing depends on the date and the remarks in bytes 4 to 9, and the last byte before the
+      // 8 of the checksum and length may end in padding.
+      EXPECT_TRUE((i >= 4 && i < 10) || i == whole.size() - 9) << i;
+    } catch (const DataError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("train-images-idx3-ubyte.gz"));
+      ++refused;
+    }
+  }
+  EXPECT_GE(refused, static_cast<int>(whole.size()) - 7);
+}
+
+TEST(LoadMnist, BytesAfterTheGzipStream) {
+  const std::string whole = Gzip(SmallSet().train_images);
+  for (const std::string& tail : {std::string("x"), std::string(1, '\0'), std::string(512, '\0')}) {
+    EXPECT_THAT(ErrorOfGzip(whole + tail),
+                HasSubstr("must end with its gzip stream but has more bytes after it"));
+  }
+  EXPECT_THAT(ErrorOfGzip(whole + whole), HasSubstr("as its header says but has more"));
+  EXPECT_THAT(ErrorOfGzip(whole + "\x1f garbage"), HasSubstr("incorrect header check"));
+  EXPECT_THAT(ErrorOfGzip(whole + "\x1f"), HasSubstr("truncated"));
+}
+
+TEST(LoadMnist, TheRealOne) {
+  const std::optional<fs::path> folder = DataFolder("");
+  if (!folder) GTEST_SKIP() << "PLANISH_DATA does not name a folder with MNIST";
+  const ImageSet set = LoadMnist(*folder);
+  EXPECT_EQ(set.name, "mnist");
+  EXPECT_THAT(set.description,
+              StartsWith("MNIST, 60,000 training and 10,000 test images read from "));
+  EXPECT_EQ(set.train.count, 60'000);
+  EXPECT_EQ(set.test.count, 10'000);
+  const auto first = [](const Images& images) {
+    return std::vector<int>(images.labels.begin(), images.labels.begin() + 5);
+  };
+  EXPECT_THAT(first(set.train), ElementsAre(5, 0, 4, 1, 9));
+  EXPECT_THAT(first(set.test), ElementsAre(7, 2, 1, 0, 4));
+  // .1307 and .1325 of 255, as is commonly printed; the tolerance is the last digit given here.
+  const auto mean = [](const Images& images) {
+    return std::accumulate(images.pixels.begin(), images.pixels.end(), 0.0) /
+           static_cast<double>(images.pixels.size());
+  };
+  EXPECT_NEAR(mean(set.train), 33.318, 5e-4);
+  EXPECT_NEAR(mean(set.test), 33.791, 5e-4);
+}
+
+}  // namespace
+}  // namespace planish::lab

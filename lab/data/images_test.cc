@@ -1,0 +1,46 @@
+#include "lab/data/images.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "lab/data/sha256.h"
+#include "lab/data/test_files.h"
+#include "lab/data/thousands.h"
+
+namespace planish::lab {
+namespace {
+
+std::string HashText(const std::string& text) {
+  Sha256 sha;
+  sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return sha.Hex();
+}
+
+TEST(HashImages, IsThatOfTheIdxFiles) {
+  const Images train{
+      .count = 2, .height = 1, .width = 3, .pixels = {1, 2, 3, 4, 5, 6}, .labels = {8, 9}};
+  const Images test{.count = 1, .height = 2, .width = 1, .pixels = {7, 255}, .labels = {0}};
+  EXPECT_EQ(HashImages(train, test),
+            HashText(Idx({0x803, 2, 1, 3}, "\1\2\3\4\5\6") + Idx({0x801, 2}, "\10\11") +
+                     Idx({0x803, 1, 2, 1}, "\7\377") + Idx({0x801, 1}, std::string(1, '\0'))));
+}
+
+TEST(HashImages, OfNoImages) {
+  EXPECT_EQ(HashImages({}, {}),
+            HashText(Idx({0x803, 0, 0, 0, 0x801, 0, 0x803, 0, 0, 0, 0x801, 0}, "")));
+}
+
+TEST(Thousands, CommaBeforeEveryThirdDigit) {
+  EXPECT_EQ(Thousands(0), "0");
+  EXPECT_EQ(Thousands(999), "999");
+  EXPECT_EQ(Thousands(1000), "1,000");
+  EXPECT_EQ(Thousands(60000), "60,000");
+  EXPECT_EQ(Thousands(123456), "123,456");
+  EXPECT_EQ(Thousands(-1234), "-1,234");
+  EXPECT_EQ(Thousands(-123456), "-123,456");
+  EXPECT_EQ(Thousands(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,95 @@
+#ifndef PLANISH_LAB_DATA_TEST_FILES_H_
+#define PLANISH_LAB_DATA_TEST_FILES_H_
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+// What the tests of this folder share: a fresh temporary folder, and idx files written into it.
+namespace planish::lab {
+
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string path = (std::filesystem::temp_directory_path() / "planish-data-XXXXXX").string();
+    if (!mkdtemp(path.data())) throw std::runtime_error("cannot make a folder " + path);
+    path_ = path;
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// An idx file: big-endian words, then bytes.
+inline std::string Idx(const std::vector<uint32_t>& words, const std::string& bytes) {
+  std::string text;
+  for (const uint32_t word : words) {
+    for (const int shift : {24, 16, 8, 0}) text += static_cast<char>(word >> shift & 255);
+  }
+  return text + bytes;
+}
+
+/// `content` as a gzip stream.
+inline std::string Gzip(std::string content) {
+  z_stream zlib = {};
+  if (deflateInit2(&zlib, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw std::runtime_error("deflateInit2");
+  }
+  std::string out(deflateBound(&zlib, content.size()), '\0');
+  zlib.next_in = reinterpret_cast<Bytef*>(content.data());
+  zlib.avail_in = static_cast<uInt>(content.size());
+  zlib.next_out = reinterpret_cast<Bytef*>(out.data());
+  zlib.avail_out = static_cast<uInt>(out.size());
+  const int result = deflate(&zlib, Z_FINISH);
+  out.resize(zlib.total_out);
+  deflateEnd(&zlib);
+  if (result != Z_STREAM_END) throw std::runtime_error("deflate");
+  return out;
+}
+
+inline void WriteFile(const std::filesystem::path& file, const std::string& content) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << content;
+}
+
+/// The four uncompressed files of a small set: 3 training and 2 test images whose pixels count up.
+struct SmallSet {
+  static std::string Pixels(int images) {
+    std::string pixels;
+    for (int i = 0; i < images * 28 * 28; ++i) pixels += static_cast<char>(i % 251);
+    return pixels;
+  }
+  std::string train_images = Idx({0x803, 3, 28, 28}, Pixels(3));
+  std::string train_labels = Idx({0x801, 3}, std::string("\7\0\11", 3));
+  std::string test_images = Idx({0x803, 2, 28, 28}, Pixels(2));
+  std::string test_labels = Idx({0x801, 2}, std::string("\1\2", 2));
+
+  void Write(const std::filesystem::path& folder, bool gzip = false) const {
+    const auto write = [&](const char* name, const std::string& content) {
+      WriteFile(folder / (gzip ? name + std::string(".gz") : name), gzip ? Gzip(content) : content);
+    };
+    write("train-images-idx3-ubyte", train_images);
+    write("train-labels-idx1-ubyte", train_labels);
+    write("t10k-images-idx3-ubyte", test_images);
+    write("t10k-labels-idx1-ubyte", test_labels);
+  }
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_DATA_TEST_FILES_H_

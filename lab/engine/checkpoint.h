@@ -1,0 +1,43 @@
+#ifndef PLANISH_LAB_ENGINE_CHECKPOINT_H_
+#define PLANISH_LAB_ENGINE_CHECKPOINT_H_
+
+#include <torch/nn/module.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lab/engine/adam.h"
+#include "lab/run/results.h"
+
+namespace planish::lab {
+
+/// Where a run stands, beside its weights: all that the next update depends on.
+struct TrainingState {
+  int64_t step = 0;
+  int64_t epoch = 0;          ///< epochs completed
+  int64_t batch = 0;          ///< batches done of the current epoch
+  double epoch_fraction = 0;  ///< both as one number
+  int64_t cases = 0;          ///< training cases seen
+  double seconds = 0;         ///< spent training
+  double evaluation_seconds = 0;
+  double loss_sum = 0;     ///< of the batches since the last evaluation
+  int64_t loss_count = 0;  ///< batches since the last evaluation
+  std::optional<RunResult::Best> best;
+  Evaluation last;      ///< the latest evaluation
+  std::string threads;  ///< threads that made the checkpoint
+};
+
+/// Writes weights, buffers, optimiser, the default generator and `state` to one safetensors file
+/// with a checksum, replacing an older one only when the new one is on disk. Throws RunError.
+void SaveCheckpoint(const std::filesystem::path& file, const torch::nn::Module& model,
+                    const Adam& adam, const TrainingState& state);
+
+/// Reads what SaveCheckpoint wrote into `model`, `adam` and the default generator. Throws RunError
+/// when the file is damaged or belongs to another model.
+TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Module& model,
+                             Adam& adam);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_CHECKPOINT_H_

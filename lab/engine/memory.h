@@ -1,0 +1,14 @@
+#ifndef PLANISH_LAB_ENGINE_MEMORY_H_
+#define PLANISH_LAB_ENGINE_MEMORY_H_
+
+namespace planish::lab {
+
+/// Makes malloc keep freed memory for the life of the process. Each training step frees and takes
+/// the same activations and gradients, megabytes each; by default glibc gives such blocks back to
+/// the system, and every step pays for mapping and zeroing fresh pages (docs/performance.md has the
+/// measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that measurement.
+void KeepFreedMemory();
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_MEMORY_H_

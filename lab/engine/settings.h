@@ -1,0 +1,68 @@
+#ifndef PLANISH_LAB_ENGINE_SETTINGS_H_
+#define PLANISH_LAB_ENGINE_SETTINGS_H_
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// What decides a run, as named values. A task declares its settings with defaults (the `paper`
+// preset is the defaults), presets change some, and --set changes single ones.
+namespace planish::lab {
+
+/// One setting: its default gives its type (integer, real, text or true/false).
+struct SettingSpec {
+  std::string name;
+  nlohmann::ordered_json value;      ///< the default
+  std::string help;                  ///< one line
+  std::optional<double> minimum;     ///< smallest number allowed
+  std::optional<double> maximum;     ///< largest number allowed
+  std::vector<std::string> choices;  ///< texts allowed; any when empty
+};
+
+/// A named set of values for some of a task's settings.
+struct Preset {
+  std::string name;
+  std::string help;
+  std::map<std::string, nlohmann::ordered_json> values;
+};
+
+/// The settings of one run: every declared name with a value of its type.
+class Settings {
+ public:
+  /// All settings at their defaults. `specs` must outlive this object.
+  explicit Settings(const std::vector<SettingSpec>& specs);
+
+  /// Gives `name` the value that `text` spells. Throws UsageError when there is no such setting
+  /// (the message lists those there are), or the text is not of its type, range or choices.
+  void Set(std::string_view name, const std::string& text);
+
+  /// Applies a preset, whose values are checked as Set checks them.
+  void Apply(const Preset& preset);
+
+  int64_t Int(std::string_view name) const;
+  double Real(std::string_view name) const;
+  bool Flag(std::string_view name) const;
+  std::string Text(std::string_view name) const;
+
+  /// Name -> value in the order of declaration, as config.json holds them.
+  const nlohmann::ordered_json& values() const { return values_; }
+
+ private:
+  const SettingSpec& Spec(std::string_view name) const;
+  void Assign(const SettingSpec& spec, nlohmann::ordered_json value);
+  const nlohmann::ordered_json& Value(std::string_view name) const;
+
+  const std::vector<SettingSpec>* specs_;
+  nlohmann::ordered_json values_;
+};
+
+/// A value as --set spells it: text without quotes, numbers in their shortest form.
+std::string Spelled(const nlohmann::ordered_json& value);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_SETTINGS_H_

@@ -1,0 +1,92 @@
+#include "lab/engine/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace {
+
+const Preset& FindPreset(const Task& task, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Preset& preset : task.presets) {
+    if (preset.name == name) return preset;
+    names.push_back(preset.name);
+  }
+  throw UsageError(
+      fmt::format("[train] preset must be one of {} but has \"{}\"", fmt::join(names, ", "), name));
+}
+
+// The run's folder name: norm and batch size, then every other setting that differs from the
+// preset.
+std::string FolderName(const RunPlan& plan, const Settings& preset) {
+  std::string name = fmt::format("{}-{}-b{}", plan.preset, plan.settings.Text("norm"),
+                                 plan.settings.Int("batch_size"));
+  for (const auto& [key, value] : plan.settings.values().items()) {
+    if (key == "norm" || key == "batch_size" || value == preset.values().at(key)) continue;
+    name += fmt::format("-{}={}", key, Spelled(value));
+  }
+  std::ranges::replace(name, '/', '_');
+  return fmt::format("{}-s{}", name, plan.seed);
+}
+
+}  // namespace
+
+std::vector<std::string> SplitList(const std::string& flag, const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) {
+      throw UsageError(
+          fmt::format("[train] {} must be a list without empty parts but has \"{}\"", flag, text));
+    }
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
+  Settings base(task.settings);
+  base.Apply(FindPreset(task, request.preset));
+
+  std::set<std::string> seen;
+  std::vector<Settings> combinations = {base};
+  for (const auto& [name, values] : request.values) {
+    if (!seen.insert(name).second) {
+      throw UsageError(fmt::format(
+          "[train] {} must be given once but has several lists: write {}=A,B", name, name));
+    }
+    std::vector<Settings> next;
+    for (const Settings& combination : combinations) {
+      for (const std::string& value : values) {
+        Settings settings = combination;
+        settings.Set(name, value);
+        if (std::ranges::any_of(
+                next, [&](const Settings& s) { return s.values() == settings.values(); })) {
+          throw UsageError(
+              fmt::format("[train] {} must name each value once but has {} twice", name, value));
+        }
+        next.push_back(std::move(settings));
+      }
+    }
+    combinations = std::move(next);
+  }
+
+  std::vector<RunPlan> plans;
+  for (const int64_t seed : request.seeds) {
+    for (const Settings& settings : combinations) {
+      RunPlan plan{settings, request.preset, seed, {}};
+      plan.folder = request.out / task.name / FolderName(plan, base);
+      plans.push_back(std::move(plan));
+    }
+  }
+  return plans;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,34 @@
+#ifndef PLANISH_LAB_ENGINE_SWEEP_H_
+#define PLANISH_LAB_ENGINE_SWEEP_H_
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/engine/train.h"
+
+namespace planish::lab {
+
+/// What a command line asks to be trained.
+struct SweepRequest {
+  std::string preset = "paper";
+  /// Setting -> values, in the order given. Each combination is a run for each seed; the first
+  /// setting varies slowest.
+  std::vector<std::pair<std::string, std::vector<std::string>>> values;
+  std::vector<int64_t> seeds;
+  std::filesystem::path out;
+};
+
+/// The runs of a sweep: seeds vary slowest, so that an early look at an unfinished sweep has every
+/// combination. Each run has its own folder
+/// out/<task>/<preset>-<norm>-b<batch>[-key=value...]-s<seed>. Throws UsageError for unknown
+/// presets, settings or values, a setting named twice, a value given twice, or an empty list.
+std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
+
+/// Splits "a,b,c" at its commas. Throws UsageError, naming `flag`, when a part is empty.
+std::vector<std::string> SplitList(const std::string& flag, const std::string& text);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_SWEEP_H_

@@ -1,0 +1,66 @@
+#include "lab/engine/sweep.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/engine/toy_task.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<std::string> Folders(const SweepRequest& request) {
+  static const ToyTask task;
+  std::vector<std::string> folders;
+  for (const RunPlan& plan : PlanSweep(task, request)) folders.push_back(plan.folder.string());
+  return folders;
+}
+
+std::string ErrorOf(const SweepRequest& request) {
+  try {
+    Folders(request);
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Sweep, HasARunForEachCombinationAndSeed) {
+  EXPECT_THAT(
+      Folders({.values = {{"norm", {"none", "layer"}}, {"batch_size", {"8", "4"}}},
+               .seeds = {1, 2},
+               .out = "o"}),
+      ElementsAre("o/toy/paper-none-b8-s1", "o/toy/paper-none-b4-s1", "o/toy/paper-layer-b8-s1",
+                  "o/toy/paper-layer-b4-s1", "o/toy/paper-none-b8-s2", "o/toy/paper-none-b4-s2",
+                  "o/toy/paper-layer-b8-s2", "o/toy/paper-layer-b4-s2"));
+}
+
+TEST(Sweep, NamesSettingsThatDifferFromThePreset) {
+  EXPECT_THAT(
+      Folders({.values = {{"lr", {"0.01", "0.001"}}, {"epochs", {"3"}}}, .seeds = {7}, .out = "o"}),
+      ElementsAre("o/toy/paper-none-b5-lr=0.01-s7", "o/toy/paper-none-b5-s7"));
+}
+
+TEST(Sweep, RefusesWhatMakesNoSense) {
+  EXPECT_EQ(ErrorOf({.preset = "huge", .seeds = {1}}),
+            "[train] preset must be one of paper but has \"huge\"");
+  EXPECT_EQ(ErrorOf({.values = {{"norm", {"none"}}, {"norm", {"layer"}}}, .seeds = {1}}),
+            "[train] norm must be given once but has several lists: write norm=A,B");
+  EXPECT_EQ(ErrorOf({.values = {{"lr", {"0.1", "1e-1"}}}, .seeds = {1}}),
+            "[train] lr must name each value once but has 1e-1 twice");
+  EXPECT_THAT(ErrorOf({.values = {{"norm", {"group"}}}, .seeds = {1}}),
+              ::testing::HasSubstr("norm must be one of"));
+}
+
+TEST(SplitList, SplitsAtCommas) {
+  EXPECT_THAT(SplitList("--norm", "a"), ElementsAre("a"));
+  EXPECT_THAT(SplitList("--norm", "a,b,c"), ElementsAre("a", "b", "c"));
+  for (const char* text : {"", ",", "a,", ",a", "a,,b"})
+    EXPECT_THROW(SplitList("--norm", text), UsageError) << text;
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,82 @@
+#ifndef PLANISH_LAB_ENGINE_TOY_TASK_H_
+#define PLANISH_LAB_ENGINE_TOY_TASK_H_
+
+#include <ATen/Functions.h>
+#include <torch/nn/modules/linear.h>
+
+#include <memory>
+
+#include "lab/engine/task.h"
+
+// The smallest task that uses all of the engine: for its tests.
+namespace planish::lab {
+
+struct ToyData final : Dataset {
+  at::Tensor x, y;
+};
+
+struct ToyModel : torch::nn::Module {
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(6, 1));
+  at::Tensor seen = register_buffer("seen", at::zeros({}, at::kLong));
+};
+
+// A regression whose loss draws from the default generator, as dropout would.
+struct ToyExperiment final : Experiment {
+  ToyExperiment(const Settings& settings, const ToyData& points)
+      : batch_size(settings.Int("batch_size")), spoil(settings.Text("spoil")), data(points) {}
+
+  torch::nn::Module& model() override { return net; }
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    return ShuffledBatches(data.x.size(0), batch_size, generator);
+  }
+  at::Tensor Loss(const at::Tensor& cases) override {
+    net.seen.add_(1);
+    if (spoil == "loss" && net.seen.item<int64_t>() == 3)
+      return at::full({}, NAN).requires_grad_(true);
+    const at::Tensor x = data.x.index_select(0, cases);
+    const at::Tensor kept = x * at::rand_like(x).gt(0.3).to(at::kFloat);
+    return (net.linear->forward(kept).squeeze(1) - data.y.index_select(0, cases)).square().mean();
+  }
+  Values Evaluate() override {
+    const double loss =
+        (net.linear->forward(data.x).squeeze(1) - data.y).square().mean().item<double>();
+    const bool bad = spoil == "metric" && net.seen.item<int64_t>() > 2;
+    return {{"valid_loss", bad ? INFINITY : loss}};
+  }
+
+  int64_t batch_size;
+  std::string spoil;
+  const ToyData& data;
+  ToyModel net;
+};
+
+struct ToyTask final : Task {
+  ToyTask() {
+    name = "toy";
+    summary = "a regression";
+    settings = EngineSettings({"none", "layer"});
+    settings.push_back(
+        {"spoil", "no", "what is made NaN or infinite", {}, {}, {"no", "loss", "metric"}});
+    presets = {{"paper", "", {{"epochs", 3}, {"batch_size", 5}}}};
+    metrics = {{kTrainLoss, "loss", "", true}, {"valid_loss", "validation loss", "", true}};
+    choose_by = "valid_loss";
+    report.headline = "valid_loss";
+    report.compare = "norm";
+  }
+  std::unique_ptr<Dataset> Load(const Settings&,
+                                const std::optional<std::filesystem::path>&) const override {
+    auto data = std::make_unique<ToyData>();
+    at::Generator generator = at::detail::createCPUGenerator(1);
+    data->x = at::randn({43, 6}, generator);  // 43: a remainder of 3 for batches of 5
+    data->y = data->x.select(1, 0) - 2 * data->x.select(1, 3);
+    data->about = {"toy", "embedded", "43 points", "0", {{"train", 43}}};
+    return data;
+  }
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    return std::make_unique<ToyExperiment>(s, dynamic_cast<const ToyData&>(data));
+  }
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_TOY_TASK_H_

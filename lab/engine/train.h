@@ -1,0 +1,51 @@
+#ifndef PLANISH_LAB_ENGINE_TRAIN_H_
+#define PLANISH_LAB_ENGINE_TRAIN_H_
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "lab/engine/task.h"
+#include "lab/run/results.h"
+#include "lab/terminal/progress.h"
+
+namespace planish::lab {
+
+/// One run of a sweep.
+struct RunPlan {
+  Settings settings;
+  std::string preset;
+  int64_t seed = 1;
+  std::filesystem::path folder;
+};
+
+struct TrainOptions {
+  /// Seconds of training between two checkpoints. There is always one at the end, and on a stop.
+  double checkpoint_seconds = 60;
+  /// Asked after each update; true saves and ends the call.
+  std::function<bool()> stop = [] { return false; };
+};
+
+enum class Outcome {
+  kFinished,     ///< trained to the end
+  kDiverged,     ///< ended by a loss or metric that is not finite; result.json says so
+  kSkipped,      ///< had already ended in an earlier call
+  kInterrupted,  ///< stopped and saved: the same call continues it
+};
+
+/// Trains one run in its folder, or goes on with it where an earlier call stopped: then every
+/// weight and metric ends with the bits of an uninterrupted run (on as many threads). Throws
+/// RunError when the folder holds another run (the message has the differences) or cannot be
+/// written.
+Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
+              const std::map<std::string, std::string>& stamps, const TrainOptions& options,
+              Progress& progress);
+
+/// What decides the run, with what the report needs to know of it: config.json.
+RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
+                     const std::map<std::string, std::string>& stamps);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_TRAIN_H_

@@ -1,0 +1,247 @@
+#include "lab/tasks/pi-mnist/pi_mnist.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include "lab/data/source.h"
+#include "lab/error.h"
+#include "lab/tasks/pi-mnist/model.h"
+
+namespace planish::lab {
+
+namespace {
+
+constexpr int64_t kPixels = 28 * 28;
+// The training loss is measured on this many of the training cases, the same at each evaluation:
+// enough for two digits, and a fraction of the time of all 55,000.
+constexpr int64_t kTrainProbe = 10'000;
+// Cases evaluated at once: large enough for a fast product, small enough to stay in cache.
+constexpr int64_t kEvaluationBatch = 1'000;
+
+struct Cases {
+  at::Tensor x;       // [N, 784] float, 0 .. 1
+  at::Tensor labels;  // [N] int64
+};
+
+struct Digits final : Dataset {
+  Cases train, valid, test;
+};
+
+// Rows [begin, end) of `images` as tensors.
+Cases Slice(const Images& images, int64_t begin, int64_t end) {
+  const auto bytes = at::TensorOptions().dtype(at::kByte);
+  auto* pixels = const_cast<uint8_t*>(images.pixels.data()) + begin * kPixels;
+  auto* labels = const_cast<uint8_t*>(images.labels.data()) + begin;
+  return {at::from_blob(pixels, {end - begin, kPixels}, bytes).to(at::kFloat).div_(255),
+          at::from_blob(labels, {end - begin}, bytes).to(at::kLong)};
+}
+
+class PiMnist final : public Experiment {
+ public:
+  PiMnist(const Settings& settings, const Digits& data)
+      : data_(data), batch_size_(settings.Int("batch_size")), model_(MakeOptions(settings)) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    return ShuffledBatches(data_.train.x.size(0), batch_size_, generator);
+  }
+
+  at::Tensor Loss(const at::Tensor& cases) override {
+    return at::cross_entropy_loss(model_.forward(data_.train.x.index_select(0, cases)),
+                                  data_.train.labels.index_select(0, cases));
+  }
+
+  Values Evaluate() override {
+    Values values;
+    Measure("train",
+            {data_.train.x.slice(0, 0, kTrainProbe), data_.train.labels.slice(0, 0, kTrainProbe)},
+            &values);
+    Measure("valid", data_.valid, &values);
+    Measure("test", data_.test, &values);
+    return values;
+  }
+
+ private:
+  static PixelMlp::Options MakeOptions(const Settings& settings) {
+    const std::string norm = settings.Text("norm");
+    const std::string variance = settings.Text("bn_variance");
+    PixelMlp::Options options;
+    options.norm = norm;
+    options.width = settings.Int("width");
+    options.depth = settings.Int("depth");
+    options.norm_on_logits = norm == "batch";
+    options.norm_options.unbiased_variance =
+        variance == "unbiased" || (variance == "auto" && settings.Int("batch_size") <= 4);
+    return options;
+  }
+
+  // Mean negative log-likelihood and error rate over `cases`.
+  void Measure(const std::string& split, const Cases& cases, Values* values) {
+    double nll = 0;
+    int64_t wrong = 0;
+    const int64_t count = cases.x.size(0);
+    for (int64_t begin = 0; begin < count; begin += kEvaluationBatch) {
+      const int64_t end = std::min(begin + kEvaluationBatch, count);
+      const at::Tensor logits = model_.forward(cases.x.slice(0, begin, end));
+      const at::Tensor labels = cases.labels.slice(0, begin, end);
+      nll += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
+      wrong += logits.argmax(1).ne(labels).sum().item<int64_t>();
+    }
+    (*values)[split + "_nll"] = nll / static_cast<double>(count);
+    (*values)[split + "_error"] = static_cast<double>(wrong) / static_cast<double>(count);
+  }
+
+  const Digits& data_;
+  int64_t batch_size_;
+  PixelMlp model_;
+};
+
+ReportSpec MakeReport() {
+  ReportSpec report;
+  report.title = "Permutation-invariant MNIST";
+  report.source = "Ba, Kiros & Hinton 2016, section 6.6 and Figure 6";
+  report.compare = "norm";
+  report.baseline = "none";
+  report.panel = "batch_size";
+  report.curves = {"train_nll", "test_error"};
+  report.headline = "test_error";
+  report.targets = {{"test_error", {0.1, 0.05, 0.03, 0.02, 0.015}}};
+  const std::string figure = "Ba, Kiros & Hinton 2016, Figure 6";
+  report.claims = {
+      {"At batch size 128, layer normalisation converges faster than batch normalisation (fewer "
+       "steps to 2% test error).",
+       figure + ", left",
+       "test_error",
+       "steps to 0.02",
+       "layer",
+       "batch",
+       {{"batch_size", 128}},
+       "mnist"},
+      {"At batch size 4, layer normalisation converges faster than batch normalisation (fewer "
+       "steps to 2% test error).",
+       figure + ", right",
+       "test_error",
+       "steps to 0.02",
+       "layer",
+       "batch",
+       {{"batch_size", 4}},
+       "mnist"},
+      {"At batch size 4, layer normalisation ends with a lower training loss than batch "
+       "normalisation.",
+       figure + ", right",
+       "train_nll",
+       "final",
+       "layer",
+       "batch",
+       {{"batch_size", 4}},
+       "mnist"},
+      {"At batch size 4, layer normalisation ends with a lower test error than batch "
+       "normalisation.",
+       figure + ", right",
+       "test_error",
+       "final",
+       "layer",
+       "batch",
+       {{"batch_size", 4}},
+       "mnist"},
+  };
+  return report;
+}
+
+class PiMnistTask final : public Task {
+ public:
+  PiMnistTask() {
+    name = "pi-mnist";
+    summary =
+        "permutation-invariant MNIST, a 784-1000-1000-10 network (Ba et al. 2016, 6.6, Fig 6)";
+    settings = EngineSettings(NormNames());
+    const std::vector<SettingSpec> own = {
+        {"width", 1000, "units of each hidden layer", 1, 65536, {}},
+        {"depth", 2, "hidden layers", 1, 64, {}},
+        {"bn_variance",
+         "auto",
+         "batch norm's variance in training; auto: unbiased up to batch size 4",
+         {},
+         {},
+         {"auto", "biased", "unbiased"}},
+        {"train_cases",
+         55000,
+         "training cases: the first of the training images",
+         1,
+         10'000'000,
+         {}},
+        {"valid_cases",
+         5000,
+         "validation cases: the training images after those",
+         1,
+         10'000'000,
+         {}},
+        {"test_cases", 10000, "test cases: the first of the test images", 1, 10'000'000, {}},
+    };
+    settings.insert(settings.end(), own.begin(), own.end());
+    data_settings = {"train_cases", "valid_cases", "test_cases"};
+    presets = {
+        {"paper", "784-1000-1000-10 on 55,000 cases for 60 epochs, as printed", {}},
+        {"small",
+         "784-256-256-10 on 10,000 cases for 4 epochs: seconds a run on two cores",
+         {{"width", 256},
+          {"train_cases", 10000},
+          {"valid_cases", 2000},
+          {"test_cases", 5000},
+          {"epochs", 4},
+          {"evaluations_per_epoch", 4}}},
+        {"smoke",
+         "784-32-32-10 on 512 cases for 2 epochs: does it run?",
+         {{"width", 32},
+          {"train_cases", 512},
+          {"valid_cases", 128},
+          {"test_cases", 128},
+          {"epochs", 2}}},
+    };
+    metrics = {
+        {kTrainLoss, "training loss of the batches", "nats", true},
+        {"train_nll", "training NLL", "nats", true},
+        {"train_error", "training error", "%", true},
+        {"valid_nll", "validation NLL", "nats", true},
+        {"valid_error", "validation error", "%", true},
+        {"test_nll", "test NLL", "nats", true},
+        {"test_error", "test error", "%", true},
+    };
+    choose_by = "valid_error";
+    report = MakeReport();
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& folder) const override {
+    const int64_t train = s.Int("train_cases"), valid = s.Int("valid_cases"),
+                  test = s.Int("test_cases");
+    const ImageSet set = OpenDigits(folder, {.train = train + valid, .test = test});
+    if (train + valid > set.train.count || test > set.test.count) {
+      throw UsageError(
+          fmt::format("[pi-mnist] train_cases + valid_cases and test_cases must be at most {} and "
+                      "{}, the images there are, but have {} and {}",
+                      set.train.count, set.test.count, train + valid, test));
+    }
+    auto data = std::make_unique<Digits>();
+    data->train = Slice(set.train, 0, train);
+    data->valid = Slice(set.train, train, train + valid);
+    data->test = Slice(set.test, 0, test);
+    data->about = {set.name,
+                   set.source,
+                   set.description,
+                   set.sha256,
+                   {{"train", train}, {"valid", valid}, {"test", test}}};
+    return data;
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    return std::make_unique<PiMnist>(s, dynamic_cast<const Digits&>(data));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakePiMnist() { return std::make_unique<PiMnistTask>(); }
+
+}  // namespace planish::lab

@@ -1,0 +1,140 @@
+#include "lab/tasks/pi-mnist/pi_mnist.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/engine/train.h"
+#include "lab/error.h"
+#include "lab/tasks/pi-mnist/model.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::UnorderedElementsAre;
+
+class PiMnistTest : public ::testing::Test {
+ protected:
+  Settings Smoke(const std::vector<std::pair<std::string, std::string>>& sets = {}) {
+    Settings settings(task->settings);
+    settings.Apply(*std::ranges::find(task->presets, "smoke", &Preset::name));
+    for (const auto& [name, value] : sets) settings.Set(name, value);
+    return settings;
+  }
+  std::unique_ptr<Task> task = MakePiMnist();
+};
+
+int64_t Count(torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const at::Tensor& p : model.parameters()) count += p.numel();
+  return count;
+}
+
+TEST(PixelMlp, HasThePapersSize) {
+  // 784*1000 + 1000 + 1000*1000 + 1000 + 1000*10 + 10 weights and biases.
+  PixelMlp none({.norm = "none"});
+  EXPECT_EQ(Count(none), 1'796'010);
+  PixelMlp layer({.norm = "layer"});  // gain and bias of two hidden layers, none on the logits
+  EXPECT_EQ(Count(layer), 1'796'010 + 4'000);
+  PixelMlp simple({.norm = "layer-simple"});
+  EXPECT_EQ(Count(simple), 1'796'010);
+  PixelMlp batch({.norm = "batch", .norm_on_logits = true});  // on all layers
+  EXPECT_EQ(Count(batch), 1'796'010 + 4'020);
+}
+
+TEST(PixelMlp, ComputesWhatItSays) {
+  at::manual_seed(1);
+  PixelMlp model({.norm = "layer", .inputs = 5, .width = 7, .depth = 1, .classes = 3});
+  model.to(at::kDouble);
+  const auto p = model.named_parameters();
+  const at::Tensor x = at::randn({4, 5}, at::kDouble);
+  const at::Tensor hidden =
+      at::layer_norm(at::linear(x, p["linear0.weight"], p["linear0.bias"]), {7}).relu();
+  const at::Tensor expected = at::linear(hidden, p["linear1.weight"], p["linear1.bias"]);
+  // The same sums of at most 7 terms in double.
+  EXPECT_LT((model.forward(x) - expected).abs().max().item<double>(), 1e-13);
+}
+
+TEST_F(PiMnistTest, StartsEveryNormFromTheSameWeights) {
+  const auto data = task->Load(Smoke(), {});
+  std::vector<at::Tensor> first;
+  for (const std::string norm : {"none", "batch", "layer", "layer-simple"}) {
+    at::manual_seed(9);
+    const auto experiment = task->Make(Smoke({{"norm", norm}}), *data);
+    std::vector<at::Tensor> weights;
+    for (const auto& item : experiment->model().named_parameters()) {
+      if (item.key().starts_with("linear")) weights.push_back(item.value());
+    }
+    ASSERT_EQ(weights.size(), 6u);
+    if (first.empty()) first = weights;
+    for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(weights[i].equal(first[i])) << norm;
+  }
+}
+
+TEST_F(PiMnistTest, MeasuresEveryMetricItDeclares) {
+  const auto data = task->Load(Smoke(), {});
+  const auto experiment = task->Make(Smoke(), *data);
+  experiment->model().eval();
+  std::vector<std::string> names;
+  for (const auto& [name, value] : experiment->Evaluate()) {
+    names.push_back(name);
+    // Ten balanced classes and small random logits: chance.
+    if (name.ends_with("_error")) {
+      EXPECT_NEAR(value, 0.9, 0.12) << name;
+    } else {
+      EXPECT_NEAR(value, std::log(10), 0.2) << name;
+    }
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("train_nll", "train_error", "valid_nll", "valid_error",
+                                          "test_nll", "test_error"));
+}
+
+TEST_F(PiMnistTest, LearnsWithEveryNormAndBatchSize) {
+  const auto data = task->Load(Smoke(), {});
+  for (const std::string norm : {"none", "batch", "layer", "layer-simple"}) {
+    for (const std::string size : {"4", "32"}) {
+      at::manual_seed(1);
+      const auto experiment = task->Make(Smoke({{"norm", norm}, {"batch_size", size}}), *data);
+      at::Generator order = at::detail::createCPUGenerator(1);
+      torch::nn::Module& model = experiment->model();
+      for (int epoch = 0; epoch < 4; ++epoch) {
+        const EpochPlan plan = experiment->PlanEpoch(order);
+        for (int64_t b = 0; b < plan.batches(); ++b) {
+          model.train();
+          experiment->Loss(plan.batch(b)).backward();
+          at::NoGradGuard no_grad;
+          for (at::Tensor& p : model.parameters()) {
+            p.sub_(p.grad(), 0.05);
+            p.mutable_grad().reset();
+          }
+        }
+      }
+      model.eval();
+      at::NoGradGuard no_grad;
+      // Far below chance (0.9) after four passes of plain gradient descent.
+      EXPECT_LT(experiment->Evaluate().at("train_error"), 0.6) << norm << " " << size;
+    }
+  }
+}
+
+TEST_F(PiMnistTest, UsesTheUnbiasedVarianceAtBatchSizeFour) {
+  const auto data = task->Load(Smoke(), {});
+  const auto loss = [&](const std::string& variance, const std::string& size) {
+    at::manual_seed(1);
+    const auto experiment = task->Make(
+        Smoke({{"norm", "batch"}, {"bn_variance", variance}, {"batch_size", size}}), *data);
+    experiment->model().train();
+    return experiment->Loss(at::arange(std::stol(size))).item<double>();
+  };
+  EXPECT_EQ(loss("auto", "4"), loss("unbiased", "4"));
+  EXPECT_NE(loss("auto", "4"), loss("biased", "4"));
+  EXPECT_EQ(loss("auto", "128"), loss("biased", "128"));
+}
+
+TEST_F(PiMnistTest, SaysWhenThereAreTooFewImages) {
+  EXPECT_THROW(task->Load(Smoke({{"train_cases", "9999999"}}), {}), UsageError);
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,30 @@
+#include "lab/tasks/tasks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "lab/error.h"
+#include "lab/tasks/pi-mnist/pi_mnist.h"
+
+namespace planish::lab {
+
+const std::vector<std::unique_ptr<Task>>& Tasks() {
+  static const std::vector<std::unique_ptr<Task>> tasks = [] {
+    std::vector<std::unique_ptr<Task>> all;
+    all.push_back(MakePiMnist());
+    return all;
+  }();
+  return tasks;
+}
+
+const Task& FindTask(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const auto& task : Tasks()) {
+    if (task->name == name) return *task;
+    names.push_back(task->name);
+  }
+  throw UsageError(
+      fmt::format("[planish] task must be one of {} but has \"{}\"", fmt::join(names, ", "), name));
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,47 @@
+#include "lab/tasks/tasks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+// What the engine and the report take for granted of every task.
+TEST(Tasks, AreComplete) {
+  for (const auto& task : Tasks()) {
+    SCOPED_TRACE(task->name);
+    const auto has_metric = [&](const std::string& name) {
+      return std::ranges::find(task->metrics, name, &MetricSpec::name) != task->metrics.end();
+    };
+    const auto has_setting = [&](const std::string& name) {
+      return std::ranges::find(task->settings, name, &SettingSpec::name) != task->settings.end();
+    };
+    EXPECT_FALSE(task->summary.empty());
+    EXPECT_TRUE(has_metric(kTrainLoss));
+    EXPECT_TRUE(has_metric(task->choose_by));
+    EXPECT_TRUE(has_metric(task->report.headline));
+    EXPECT_TRUE(has_setting(task->report.compare));
+    EXPECT_TRUE(has_setting(task->report.panel));
+    for (const std::string& curve : task->report.curves) EXPECT_TRUE(has_metric(curve)) << curve;
+    for (const TargetSpec& target : task->report.targets) EXPECT_TRUE(has_metric(target.metric));
+    for (const ClaimSpec& claim : task->report.claims)
+      EXPECT_TRUE(has_metric(claim.metric)) << claim.text;
+    for (const std::string& name : task->data_settings) EXPECT_TRUE(has_setting(name)) << name;
+    for (const std::string name : {"paper", "small", "smoke"}) {
+      const auto preset = std::ranges::find(task->presets, name, &Preset::name);
+      ASSERT_NE(preset, task->presets.end()) << name;
+      Settings(task->settings).Apply(*preset);
+    }
+  }
+}
+
+TEST(Tasks, AreFoundByName) {
+  EXPECT_EQ(FindTask("pi-mnist").name, "pi-mnist");
+  EXPECT_THROW(FindTask("pi"), UsageError);
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,33 @@
+#ifndef PLANISH_TORCH_COMPAT_H_
+#define PLANISH_TORCH_COMPAT_H_
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/version.h>
+
+#include <memory>
+
+// What differs between the versions of PyTorch that the binding builds against (2.11 to 2.13).
+namespace planish {
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13)
+template <class Node>
+using NodePtr = c10::intrusive_ptr<Node>;
+
+template <class Node>
+NodePtr<Node> MakeNode() {
+  return c10::make_intrusive<Node>();
+}
+#else
+template <class Node>
+using NodePtr = std::shared_ptr<Node>;
+
+template <class Node>
+NodePtr<Node> MakeNode() {
+  // deleteNode unwinds a long graph without recursion.
+  return NodePtr<Node>(new Node(), torch::autograd::deleteNode);
+}
+#endif
+
+}  // namespace planish
+
+#endif  // PLANISH_TORCH_COMPAT_H_
