@@ -1,18 +1,14 @@
 #include "lab/report/report.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 #include "lab/error.h"
 #include "lab/report/findings.h"
 #include "lab/report/format.h"
 #include "lab/report/html.h"
+#include "lab/run/atomic_file.h"
 
 namespace planish::lab {
 namespace {
@@ -22,32 +18,6 @@ std::vector<Section> SectionsOf(const std::vector<Run>& runs, std::string_view f
     throw RunError(fmt::format("[{}] runs must hold a run but has none", function));
   }
   return Summarise(runs);
-}
-
-void WriteAll(int file, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t written = write(file, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw RunError(std::strerror(errno));
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-}
-
-// A reader of `path` sees the old content or the new one, never a part.
-void Replace(const std::filesystem::path& path, std::string_view content) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path.string(), getpid());
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  try {
-    if (file < 0) throw RunError(std::strerror(errno));
-    WriteAll(file, content);
-    const bool synced = fsync(file) == 0;
-    if (close(file) != 0 || !synced) throw RunError(std::strerror(errno));
-    if (std::rename(temporary.c_str(), path.c_str()) != 0) throw RunError(std::strerror(errno));
-  } catch (const RunError& error) {
-    if (file >= 0) unlink(temporary.c_str());
-    throw RunError(
-        fmt::format("[WriteReport] {} must be writable but has: {}", path.string(), error.what()));
-  }
 }
 
 }  // namespace
@@ -74,7 +44,7 @@ std::string RenderReport(const std::vector<Run>& runs) {
 }
 
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path) {
-  Replace(path, RenderReport(runs));
+  WriteFileAtomically(path, RenderReport(runs));
 }
 
 std::string Findings(const std::vector<Run>& runs, int most) {
