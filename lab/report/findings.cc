@@ -34,8 +34,8 @@ std::string ValueOf(const MetricSpec& metric, double value) {
 // "95% interval 0.30 to 1.30", with the number of pairs where it isn't the number of seeds.
 std::string IntervalText(const MetricSpec& metric, const Comparison& comparison) {
   std::string text = "95% interval " + FormatDifferenceInterval(metric, comparison.difference);
-  if (comparison.difference.count != comparison.a.count ||
-      comparison.difference.count != comparison.b.count) {
+  if (comparison.bounded == 0 && (comparison.difference.count != comparison.a.count ||
+                                  comparison.difference.count != comparison.b.count)) {
     text += fmt::format(", over the {} that both have", Count(comparison.difference.count, "seed"));
   }
   return text;
@@ -77,6 +77,7 @@ std::string MeasureName(const MetricSpec& metric, Measure measure) {
     case Measure::kBest:
       return metric.label + " at the evaluation that validation chose";
     case Measure::kStepsToBest:
+    case Measure::kStepsTo:
       return metric.label;
   }
   return "";
@@ -132,16 +133,29 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
   }
   const MetricSpec& metric = result.metric;
   const auto side = [&](const std::string& value, const Estimate& estimate) {
+    const Group& group = *result.panel->Find(value);
+    const int finished = group.CountOf(Status::kFinished);
+    if (estimate.count == 0) {
+      return fmt::format("{} never in {}", section.Named(value), Count(finished, "seed"));
+    }
+    std::string seeds = MeanOf(estimate.count, group);
+    if (result.measure == Measure::kStepsTo && estimate.count < finished) {
+      seeds += fmt::format(", never in {}", finished - estimate.count);
+    }
     return fmt::format("{} {} ({})", section.Named(value), FormatValue(metric, estimate.mean),
-                       MeanOf(estimate.count, *result.panel->Find(value)));
+                       seeds);
   };
   const std::string at = section.panels.size() > 1 ? AtPanel(*result.panel) : "";
   const std::string numbers =
       fmt::format("{}: {}, {}; ", Capitalised(at + MeasureName(metric, result.measure)),
                   side(claim.better, result.comparison.a), side(claim.worse, result.comparison.b));
   const Estimate& difference = result.comparison.difference;
-  if (difference.count == 0) return numbers + "no seed that both have.";
-  const std::string amount = FormatDifference(metric, difference.mean);
+  if (difference.count == 0) return numbers + "no pair of seeds to compare.";
+  std::string amount = FormatDifference(metric, difference.mean);
+  if (result.comparison.bounded > 0) {
+    amount = (difference.mean == 0 ? "no difference within these steps" : "at least " + amount) +
+             ", counting a run that never got there at its last step";
+  }
   if (difference.count == 1) return numbers + amount + "; one pair of seeds gives no interval.";
   return numbers + amount + " (" + IntervalText(metric, result.comparison) + ").";
 }

@@ -105,6 +105,12 @@ std::string FormatValue(const MetricSpec& metric, double value) {
   return metric.unit.empty() ? bare : bare + " " + metric.unit;
 }
 
+std::string FormatTarget(const MetricSpec& metric, double value) {
+  const std::string bare = fmt::format("{:.6g}", Shown(metric, value));
+  if (IsPercent(metric)) return bare + "%";
+  return metric.unit.empty() ? bare : bare + " " + metric.unit;
+}
+
 std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate) {
   if (!estimate.half_width) return FormatBare(metric, estimate.mean);
   const double mean = Shown(metric, estimate.mean);

@@ -34,6 +34,9 @@ std::string FormatValue(const MetricSpec& metric, double value);
 /// A value without its unit, for a table whose head names the unit.
 std::string FormatBare(const MetricSpec& metric, double value);
 
+/// A threshold with its unit and no digits more than it needs: "2%", "0.1 nats".
+std::string FormatTarget(const MetricSpec& metric, double value);
+
 /// "5.13 ± 0.42": mean and half-width of the 95% interval, without the unit.
 std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate);
 

@@ -316,8 +316,7 @@ Markup RenderTargets(const Section& section, const Panel& panel) {
     if (!metric || target.values.empty()) continue;
     Markup head = Head(Words(section.config->report.compare));
     for (const double value : target.values) {
-      const double shown = Shown(*metric, value);
-      head += NumberHead(fmt::format("{:.6g}{}", shown, metric->unit == "%" ? "%" : ""));
+      head += NumberHead(FormatTarget(*metric, value));
     }
     Markup rows;
     for (const Group& group : panel.groups) {

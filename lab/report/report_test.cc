@@ -135,6 +135,19 @@ TEST(ReportTest, ClaimsOnOtherDataShowTheNumbersAndNoDifference) {
   EXPECT_THAT(Findings(runs), Not(HasSubstr("Published")));
 }
 
+TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
+  Runs runs = Sample();
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("layer", "none")};
+    run.config.report.claims[0].measure = "steps to 0.055";
+  }
+  EXPECT_THAT(
+      Findings(runs, 1),
+      HasSubstr("Verdict: cannot tell. Measured: Steps to test error 5.5%: norm layer 300 "
+                "steps (mean of 3 seeds), norm none never in 3 seeds; no difference within these "
+                "steps, counting a run that never got there at its last step"));
+}
+
 TEST(ReportTest, OneSeedSaysSo) {
   const Runs runs = {FinishedRun("none", 4, 1, {.06}), FinishedRun("layer", 4, 1, {.05})};
   EXPECT_EQ(Findings(runs),

@@ -1,6 +1,7 @@
 #include "lab/report/summary.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <tuple>
@@ -52,7 +53,7 @@ std::optional<double> Finite(const std::map<std::string, double>& values, const 
 std::optional<double> Read(const Run& run, const std::string& metric, Measure measure) {
   if (StatusOf(run) != Status::kFinished) return std::nullopt;
   if (measure == Measure::kFinal) return Finite(run.result->final_values, metric);
-  if (!run.result->best) return std::nullopt;
+  if (!run.result->best || measure == Measure::kStepsTo) return std::nullopt;
   if (measure == Measure::kStepsToBest) return static_cast<double>(run.result->best->step);
   return Finite(run.result->best->values, metric);
 }
@@ -207,17 +208,66 @@ Section MakeSection(std::vector<const Run*> runs) {
   return section;
 }
 
-MetricSpec MetricOf(const MetricSpec& metric, Measure measure) {
-  return measure == Measure::kStepsToBest
-             ? MetricSpec{"step", "steps to the best validation", "steps", true}
-             : metric;
+// A claim's measure, and the target of kStepsTo.
+struct ClaimMeasure {
+  Measure measure = Measure::kFinal;
+  double target = 0;
+};
+
+std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
+  constexpr std::string_view kStepsTo = "steps to ";
+  if (name == "final") return ClaimMeasure{Measure::kFinal};
+  if (name == "best") return ClaimMeasure{Measure::kBest};
+  if (name == "steps to best") return ClaimMeasure{Measure::kStepsToBest};
+  if (!name.starts_with(kStepsTo)) return std::nullopt;
+  name.remove_prefix(kStepsTo.size());
+  ClaimMeasure measure{Measure::kStepsTo};
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), measure.target);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return measure;
 }
 
-std::optional<Measure> MeasureNamed(std::string_view name) {
-  if (name == "final") return Measure::kFinal;
-  if (name == "best") return Measure::kBest;
-  if (name == "steps to best") return Measure::kStepsToBest;
-  return std::nullopt;
+// What the numbers of a claim are.
+MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
+  switch (measure.measure) {
+    case Measure::kFinal:
+    case Measure::kBest:
+      return metric;
+    case Measure::kStepsToBest:
+      return {"step", "steps to the best validation", "steps", true};
+    case Measure::kStepsTo:
+      return {"step", "steps to " + metric.label + " " + FormatTarget(metric, measure.target),
+              "steps", true};
+  }
+  return metric;
+}
+
+// The first evaluation at or beyond `target`, or null.
+const Curve::Point* FirstBeyond(const std::map<int64_t, Curve::Point>& points,
+                                const MetricSpec& metric, double target) {
+  for (const auto& [step, point] : points) {
+    const double value = point.value.mean;
+    if (metric.lower_is_better ? value <= target : value >= target) return &point;
+  }
+  return nullptr;
+}
+
+// Seed -> steps to the target, and seed -> last step where it was never reached.
+struct StepsTo {
+  SeedValues reached;
+  SeedValues never;
+};
+
+StepsTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
+  StepsTo steps;
+  for (const Run* run : group.runs) {
+    const auto points = PointsOf(*run, metric.name);
+    if (StatusOf(*run) != Status::kFinished || points.empty()) continue;
+    const Curve::Point* first = FirstBeyond(points, metric, target);
+    (first ? steps.reached : steps.never)[run->config.seed] =
+        static_cast<double>(first ? first->step : points.rbegin()->first);
+  }
+  return steps;
 }
 
 bool Holds(const Panel& panel, const ClaimSpec& claim) {
@@ -227,8 +277,16 @@ bool Holds(const Panel& panel, const ClaimSpec& claim) {
   });
 }
 
+// Whether a finished run of the group has the measure; for kStepsTo, was evaluated at all.
+bool Measures(const Group& group, const MetricSpec& metric, const ClaimMeasure& measure) {
+  if (measure.measure != Measure::kStepsTo) {
+    return !Values(group, metric.name, measure.measure).empty();
+  }
+  const StepsTo steps = StepsOf(group, metric, measure.target);
+  return !steps.reached.empty() || !steps.never.empty();
+}
+
 Verdict VerdictOf(const ClaimSpec& claim, const RunConfig& config, const Comparison& comparison) {
-  if (comparison.a.count == 0 || comparison.b.count == 0) return Verdict::kNotMeasured;
   if (config.data.name != claim.data) return Verdict::kOtherData;
   if (comparison.better == 0) return Verdict::kCannotTell;
   return comparison.better > 0 ? Verdict::kAgrees : Verdict::kDiffers;
@@ -300,8 +358,30 @@ Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Mea
   const SeedValues values_b = Values(b, metric.name, measure);
   Comparison comparison{EstimateMean(values_a), EstimateMean(values_b),
                         PairedDifference(values_a, values_b)};
-  comparison.better =
-      SureSign(comparison.difference) * (MetricOf(metric, measure).lower_is_better ? -1 : 1);
+  const bool lower = measure == Measure::kStepsToBest || metric.lower_is_better;
+  comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
+  return comparison;
+}
+
+Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target) {
+  const StepsTo steps_a = StepsOf(a, metric, target);
+  const StepsTo steps_b = StepsOf(b, metric, target);
+  Comparison comparison{EstimateMean(steps_a.reached), EstimateMean(steps_b.reached), {}};
+  SeedValues values_a = steps_a.reached;
+  SeedValues values_b = steps_b.reached;
+  // A side that stopped before the other reached the target bounds nothing.
+  const auto bound = [&](const StepsTo& steps, const SeedValues& other, SeedValues& values) {
+    for (const auto& [seed, last] : steps.never) {
+      const auto reached = other.find(seed);
+      if (reached == other.end() || reached->second > last) continue;
+      values[seed] = last;
+      ++comparison.bounded;
+    }
+  };
+  bound(steps_a, steps_b.reached, values_a);
+  bound(steps_b, steps_a.reached, values_b);
+  comparison.difference = PairedDifference(values_a, values_b);
+  comparison.better = -SureSign(comparison.difference);
   return comparison;
 }
 
@@ -312,15 +392,12 @@ Reached Reach(const Group& group, const MetricSpec& metric, double target) {
   for (const Run* run : group.runs) {
     if (StatusOf(*run) == Status::kUnfinished) continue;
     ++reached.of;
-    for (const auto& [step, point] : PointsOf(*run, metric.name)) {
-      const double value = point.value.mean;
-      if (metric.lower_is_better ? value <= target : value >= target) {
-        ++reached.count;
-        steps.push_back(static_cast<double>(step));
-        seconds.push_back(point.seconds);
-        break;
-      }
-    }
+    const auto points = PointsOf(*run, metric.name);
+    const Curve::Point* first = FirstBeyond(points, metric, target);
+    if (!first) continue;
+    ++reached.count;
+    steps.push_back(static_cast<double>(first->step));
+    seconds.push_back(first->seconds);
   }
   reached.steps = EstimateMean(steps);
   reached.seconds = EstimateMean(seconds);
@@ -346,20 +423,20 @@ std::string_view VerdictText(Verdict verdict) {
 std::vector<ClaimResult> JudgeClaims(const Section& section) {
   std::vector<ClaimResult> results;
   for (const ClaimSpec& claim : section.config->report.claims) {
-    const std::optional<Measure> measure = MeasureNamed(claim.measure);
+    const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
     const MetricSpec* metric = section.Find(claim.metric);
     bool measured = false;
     for (const Panel& panel : section.panels) {
       const Group* better = panel.Find(claim.better);
       const Group* worse = panel.Find(claim.worse);
       if (!measure || !metric || !better || !worse || !Holds(panel, claim)) continue;
-      ClaimResult result{
-          &claim,   Verdict::kNotMeasured,       &panel,
-          *measure, MetricOf(*metric, *measure), Compare(*better, *worse, *metric, *measure)};
-      result.verdict = VerdictOf(claim, *section.config, result.comparison);
-      if (result.verdict == Verdict::kNotMeasured) continue;
+      if (!Measures(*better, *metric, *measure) || !Measures(*worse, *metric, *measure)) continue;
+      const Comparison comparison = measure->measure == Measure::kStepsTo
+                                        ? CompareSteps(*better, *worse, *metric, measure->target)
+                                        : Compare(*better, *worse, *metric, measure->measure);
       measured = true;
-      results.push_back(result);
+      results.push_back({&claim, VerdictOf(claim, *section.config, comparison), &panel,
+                         measure->measure, MetricOf(*metric, *measure), comparison});
     }
     if (!measured) {
       results.emplace_back();

@@ -20,9 +20,10 @@ Status StatusOf(const Run& run);
 
 /// Where in a run a metric is read.
 enum class Measure {
-  kFinal,       ///< after the last step
-  kBest,        ///< at the evaluation that validation chose
-  kStepsToBest  ///< the step of that evaluation
+  kFinal,        ///< after the last step
+  kBest,         ///< at the evaluation that validation chose
+  kStepsToBest,  ///< the step of that evaluation
+  kStepsTo       ///< the step of the first evaluation at or beyond a target; claims only
 };
 
 /// Runs that differ in the seed alone.
@@ -79,9 +80,16 @@ struct Comparison {
   Estimate b;
   Estimate difference;  ///< a minus b, paired by seed
   int better = 0;       ///< 1: the interval is sure that a is better; -1: worse; 0: cannot tell
+  int bounded = 0;      ///< pairs in which one side never reached the target (CompareSteps)
 };
 
 Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure);
+
+/// Steps to the first evaluation at or beyond `target`, of finished seeds; `a` and `b` are means
+/// over the seeds that reached it. Where one side of a pair never did, it counts at its last step:
+/// the least that its steps can be, so that the difference is never overstated. Pairs in which
+/// neither did are left out.
+Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target);
 
 /// Steps and seconds to the first evaluation at or beyond a target.
 struct Reached {

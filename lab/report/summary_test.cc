@@ -232,6 +232,67 @@ TEST(SummaryTest, AClaimOnStepsToBestCountsFewerAsBetter) {
   EXPECT_DOUBLE_EQ(result.comparison.difference.mean, -200);
 }
 
+// layer reaches 0.2 at steps 100, 200 and 100.
+Runs StepsToRuns(const std::vector<std::vector<double>>& batch, const std::string& better) {
+  Runs runs;
+  const std::vector<std::vector<double>> layer = {{.2, .1, .1}, {.3, .2, .1}, {.2, .2, .2}};
+  for (size_t i = 0; i < layer.size(); ++i) {
+    runs.push_back(FinishedRun("layer", 4, static_cast<int64_t>(i), layer[i]));
+    runs.push_back(FinishedRun("batch", 4, static_cast<int64_t>(i), batch[i]));
+  }
+  for (auto& run : runs) {
+    ClaimSpec claim = LowerErrorClaim(better, better == "layer" ? "batch" : "layer");
+    claim.measure = "steps to 0.2";
+    run.config.report.claims = {claim};
+  }
+  return runs;
+}
+
+TEST(SummaryTest, AClaimOnStepsToATargetComparesThem) {
+  const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}}, "layer");
+  const std::vector<Section> sections = Summarise(runs);
+  const ClaimResult result = JudgeClaims(sections[0])[0];
+  EXPECT_EQ(result.metric.label, "steps to test error 20%");
+  // Differences -200, -100 and -200: by scipy.stats.ttest_rel -166.7 and [-310.1, -23.3].
+  EXPECT_NEAR(result.comparison.difference.mean, -500 / 3.0, 1e-10);
+  EXPECT_NEAR(result.comparison.difference.low(), -310.0884, 1e-4);
+  EXPECT_EQ(result.comparison.bounded, 0);
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+}
+
+TEST(SummaryTest, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
+  const std::vector<std::vector<double>> never(3, {.9, .9, .9});
+  const Runs runs = StepsToRuns(never, "layer");
+  const std::vector<Section> sections = Summarise(runs);
+  const ClaimResult result = JudgeClaims(sections[0])[0];
+  EXPECT_EQ(result.comparison.a.count, 3);
+  EXPECT_EQ(result.comparison.b.count, 0);
+  EXPECT_EQ(result.comparison.bounded, 3);
+  EXPECT_NEAR(result.comparison.difference.mean, -500 / 3.0, 1e-10);
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+
+  const Runs contrary = StepsToRuns(never, "batch");
+  const std::vector<Section> contrary_sections = Summarise(contrary);
+  EXPECT_EQ(JudgeClaims(contrary_sections[0])[0].verdict, Verdict::kDiffers);
+}
+
+TEST(SummaryTest, ASideThatStoppedEarlierBoundsNothing) {
+  const Runs runs = StepsToRuns({{.9}, {.9}, {.9}}, "layer");
+  const std::vector<Section> sections = Summarise(runs);
+  // Seed 1 of layer needs 200 steps, of which batch ran 100.
+  EXPECT_EQ(JudgeClaims(sections[0])[0].comparison.difference.count, 2);
+}
+
+TEST(SummaryTest, ATargetThatNobodyReachesCannotTell) {
+  Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, {.9}), "layer");
+  for (auto& run : runs) run.config.report.claims[0].measure = "steps to 1e-3";
+  const std::vector<Section> sections = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+  for (auto& run : runs) run.config.report.claims[0].measure = "steps to 0.1x";
+  const std::vector<Section> malformed = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(malformed[0])[0].verdict, Verdict::kNotMeasured);
+}
+
 TEST(SummaryTest, AClaimWithAnUnknownMeasureIsNotMeasured) {
   Runs runs = ThreeNorms();
   for (auto& run : runs) {
