@@ -79,7 +79,7 @@ for (const svg of document.querySelectorAll('figure > svg')) {
     if (event.key === 'Escape') hide();
     if (!move) return;
     event.preventDefault();
-    show(at === null ? 0 : at, at === null ? 0 : move);
+    show(at ?? 0, at === null && move === 1 ? 0 : move);
   });
 }
 
