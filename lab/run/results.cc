@@ -1,9 +1,13 @@
 #include "lab/run/results.h"
 
-#include <algorithm>
+#include <cstdint>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include "lab/error.h"
 
@@ -25,26 +29,65 @@ PLANISH_JSON(MetricSpec, name, label, unit, lower_is_better)
 PLANISH_JSON(TargetSpec, metric, values)
 PLANISH_JSON(ClaimSpec, text, source, metric, measure, better, worse, where, data)
 PLANISH_JSON(ReportSpec, title, source, compare, baseline, panel, curves, headline, targets, claims)
-PLANISH_JSON(RunConfig::Data, name, source, description, sha256, sizes)
-PLANISH_JSON(RunResult::Best, by, step, values)
+
+// The library would convert 1.5 to 1, 1e300 to anything and 2^63 to a negative number.
+static void GetInteger(const Json& j, int64_t& integer) {
+  if (!j.is_number_integer() ||
+      (j.is_number_unsigned() && std::cmp_greater(j.get<uint64_t>(), INT64_MAX))) {
+    throw std::invalid_argument("an integer must be below 2^63 but has " + j.dump());
+  }
+  j.get_to(integer);
+}
+
+static void to_json(Json& j, const RunConfig::Data& d) {
+  j = Json{{"name", d.name},
+           {"source", d.source},
+           {"description", d.description},
+           {"sha256", d.sha256},
+           {"sizes", d.sizes}};
+}
+
+static void from_json(const Json& j, RunConfig::Data& d) {
+  j.at("name").get_to(d.name);
+  j.at("source").get_to(d.source);
+  j.at("description").get_to(d.description);
+  j.at("sha256").get_to(d.sha256);
+  d.sizes.clear();
+  for (const auto& [split, size] : j.at("sizes").get_ref<const Json::object_t&>()) {
+    GetInteger(size, d.sizes[split]);
+  }
+}
+
+static void to_json(Json& j, const RunResult::Best& b) {
+  j = Json{{"by", b.by}, {"step", b.step}, {"values", b.values}};
+}
+
+static void from_json(const Json& j, RunResult::Best& b) {
+  j.at("by").get_to(b.by);
+  GetInteger(j.at("step"), b.step);
+  j.at("values").get_to(b.values);
+}
 
 void to_json(Json& j, const RunConfig& c) {
-  j = Json{{"format", c.format},     {"task", c.task},       {"preset", c.preset},
-           {"settings", c.settings}, {"seed", c.seed},       {"data", c.data},
-           {"stamps", c.stamps},     {"metrics", c.metrics}, {"report", c.report}};
+  j = Json{{"format", c.format}, {"task", c.task},
+           {"preset", c.preset}, {"settings", c.settings.is_null() ? Json::object() : c.settings},
+           {"seed", c.seed},     {"data", c.data},
+           {"stamps", c.stamps}, {"metrics", c.metrics},
+           {"report", c.report}};
 }
 
 void from_json(const Json& j, RunConfig& c) {
   j.at("format").get_to(c.format);
   if (c.format != "planish-run/1") {
-    throw RunError("[ReadRun] format must be \"planish-run/1\" but has \"" + c.format + "\"");
+    throw std::invalid_argument("format must be \"planish-run/1\" but has \"" + c.format + "\"");
   }
   j.at("task").get_to(c.task);
   j.at("preset").get_to(c.preset);
   c.settings = j.at("settings");
-  if (!c.settings.is_object())
-    throw RunError("[ReadRun] settings must be an object but has another type");
-  j.at("seed").get_to(c.seed);
+  if (!c.settings.is_object()) {
+    throw std::invalid_argument("settings must be an object but has another type");
+  }
+  GetInteger(j.at("seed"), c.seed);
   j.at("data").get_to(c.data);
   j.at("stamps").get_to(c.stamps);
   j.at("metrics").get_to(c.metrics);
@@ -60,9 +103,9 @@ void to_json(Json& j, const Evaluation& e) {
 }
 
 void from_json(const Json& j, Evaluation& e) {
-  j.at("step").get_to(e.step);
+  GetInteger(j.at("step"), e.step);
   j.at("epoch").get_to(e.epoch);
-  j.at("cases").get_to(e.cases);
+  GetInteger(j.at("cases"), e.cases);
   j.at("seconds").get_to(e.seconds);
   j.at("values").get_to(e.values);
 }
@@ -78,86 +121,122 @@ void to_json(Json& j, const RunResult& r) {
 void from_json(const Json& j, RunResult& r) {
   j.at("status").get_to(r.status);
   j.at("message").get_to(r.message);
-  j.at("steps").get_to(r.steps);
+  GetInteger(j.at("steps"), r.steps);
   j.at("epochs").get_to(r.epochs);
   j.at("seconds").get_to(r.seconds);
   j.at("evaluation_seconds").get_to(r.evaluation_seconds);
-  j.at("parameters").get_to(r.parameters);
+  GetInteger(j.at("parameters"), r.parameters);
   j.at("final").get_to(r.final_values);
-  if (j.contains("best")) r.best = j.at("best").get<RunResult::Best>();
-}
-
-Json ReadJson(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) throw RunError("[ReadRun] " + file.string() + " must be readable but cannot be opened");
-  try {
-    return Json::parse(in);
-  } catch (const Json::exception& e) {
-    throw RunError("[ReadRun] " + file.string() + " must be JSON but has: " + e.what());
+  r.best.reset();
+  if (j.contains("best")) {
+    RunResult::Best best;
+    j.at("best").get_to(best);
+    r.best = std::move(best);
   }
 }
 
 namespace {
 
-// Parses one piece of `file`; whatever is wrong with it becomes a RunError that says where.
+// The whole file. The stream buffer throws where the system refuses, on a folder for one.
+std::string ReadText(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  try {
+    if (in) return std::string(std::istreambuf_iterator<char>(in), {});
+  } catch (const std::ios_base::failure&) {
+  }
+  throw RunError("[ReadRun] " + file.string() + " must be readable but is not");
+}
+
+// JSON to the end of `text`: the library takes a zero byte, which a file system may leave where the
+// power went, for the end.
+Json ParseJson(const std::string& text) {
+  if (text.find('\0') != text.npos) throw std::invalid_argument("a zero byte");
+  return Json::parse(text);
+}
+
+// What `j` says; whatever is wrong with it becomes a RunError that says where.
 template <class T>
 T Convert(const Json& j, const std::string& where) {
   try {
     return j.get<T>();
-  } catch (const Json::exception& e) {
+  } catch (const std::exception& e) {
     throw RunError("[ReadRun] " + where + " must be complete but has: " + e.what());
   }
 }
 
-std::vector<Evaluation> ReadEvaluations(const fs::path& file) {
-  std::vector<Evaluation> evaluations;
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return evaluations;
-  const std::string text(std::istreambuf_iterator<char>(in), {});
-  size_t begin = 0;
-  for (int line = 1; begin < text.size(); ++line) {
-    const size_t end = text.find('\n', begin);
-    if (end == std::string::npos) break;
-    const std::string where = file.string() + " line " + std::to_string(line);
-    const Json j = Json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                               text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (j.is_discarded()) throw RunError("[ReadRun] " + where + " must be JSON but is not");
-    evaluations.push_back(Convert<Evaluation>(j, where));
-    begin = end + 1;
+}  // namespace
+
+Json ReadJson(const fs::path& file) {
+  const std::string text = ReadText(file);
+  try {
+    return ParseJson(text);
+  } catch (const std::exception& e) {
+    throw RunError("[ReadRun] " + file.string() + " must be JSON but has: " + e.what());
   }
-  return evaluations;
 }
 
-}  // namespace
+std::vector<EvaluationLine> ReadEvaluationLines(const fs::path& file) {
+  std::vector<EvaluationLine> lines;
+  std::error_code error;
+  if (fs::symlink_status(file, error).type() == fs::file_type::not_found) return lines;
+  const std::string text = ReadText(file);
+  size_t begin = 0;
+  for (int number = 1; begin < text.size(); ++number) {
+    const size_t end = text.find('\n', begin);
+    if (end == std::string::npos) break;
+    const std::string where = file.string() + " line " + std::to_string(number);
+    const std::string line = text.substr(begin, end - begin);
+    Json j;
+    try {
+      j = ParseJson(line);
+    } catch (const std::exception& e) {
+      throw RunError("[ReadRun] " + where + " must be JSON but has: " + e.what());
+    }
+    lines.push_back({line, Convert<Evaluation>(j, where)});
+    begin = end + 1;
+  }
+  return lines;
+}
 
 Run ReadRun(const fs::path& folder) {
   Run run;
   run.folder = folder;
   const fs::path config = folder / "config.json";
   run.config = Convert<RunConfig>(ReadJson(config), config.string());
-  run.evaluations = ReadEvaluations(folder / "metrics.jsonl");
+  for (EvaluationLine& line : ReadEvaluationLines(folder / "metrics.jsonl")) {
+    run.evaluations.push_back(std::move(line.evaluation));
+  }
   const fs::path result = folder / "result.json";
-  if (fs::exists(result)) run.result = Convert<RunResult>(ReadJson(result), result.string());
+  std::error_code error;
+  if (fs::symlink_status(result, error).type() != fs::file_type::not_found) {
+    run.result = Convert<RunResult>(ReadJson(result), result.string());
+  }
   return run;
 }
 
 std::vector<Run> FindRuns(const std::vector<fs::path>& roots) {
   std::set<fs::path> folders;
   for (const fs::path& root : roots) {
-    if (!fs::is_directory(root)) {
-      throw RunError("[FindRuns] " + root.string() +
-                     " must be a folder of runs but does not exist");
-    }
-    const size_t before = folders.size();
-    if (fs::exists(root / "config.json")) folders.insert(fs::canonical(root));
-    for (const auto& entry : fs::recursive_directory_iterator(root)) {
-      if (entry.path().filename() == "config.json") {
-        folders.insert(fs::canonical(entry.path().parent_path()));
+    try {
+      if (!fs::is_directory(root)) {
+        throw RunError("[FindRuns] " + root.string() + " must be a folder of runs but is not");
       }
-    }
-    if (folders.size() == before && roots.size() == 1) {
-      throw RunError("[FindRuns] " + root.string() +
-                     " must hold runs but has no config.json below it");
+      bool empty = true;
+      const auto add = [&](const fs::path& folder) {
+        folders.insert(fs::canonical(folder));
+        empty = false;
+      };
+      if (fs::exists(root / "config.json")) add(root);
+      for (const auto& entry : fs::recursive_directory_iterator(root)) {
+        if (entry.path().filename() == "config.json") add(entry.path().parent_path());
+      }
+      if (empty) {
+        throw RunError("[FindRuns] " + root.string() +
+                       " must hold runs but has no config.json in or below it");
+      }
+    } catch (const fs::filesystem_error& e) {
+      throw RunError("[FindRuns] " + root.string() + " must be readable but has: " +
+                     e.code().message() + ": " + e.path1().string());
     }
   }
   std::vector<Run> runs;

@@ -106,6 +106,8 @@ struct RunResult {
   std::optional<Best> best;
 };
 
+/// The from_json functions throw nlohmann's exceptions, or std::invalid_argument; ReadRun turns
+/// both into a RunError that names the file.
 void to_json(nlohmann::ordered_json&, const RunConfig&);
 void from_json(const nlohmann::ordered_json&, RunConfig&);
 void to_json(nlohmann::ordered_json&, const Evaluation&);
@@ -121,13 +123,24 @@ struct Run {
   std::optional<RunResult> result;  ///< absent while the run is unfinished
 };
 
-/// Reads one run folder. A last line of metrics.jsonl without its line end (the machine died while
-/// writing it) is left out. Throws RunError that names the file, and the line, when it is
+/// A line of metrics.jsonl: as it is written, without its line end, and what it says.
+struct EvaluationLine {
+  std::string text;
+  Evaluation evaluation;
+};
+
+/// Reads a metrics.jsonl; a missing file has no lines. A last line without its line end (the
+/// machine died while writing it) is left out. Throws RunError that names the file and the line
+/// when one is malformed.
+std::vector<EvaluationLine> ReadEvaluationLines(const std::filesystem::path& file);
+
+/// Reads one run folder. Throws RunError that names the file, and the line, when it is missing or
 /// malformed.
 Run ReadRun(const std::filesystem::path& folder);
 
 /// Every run folder (one with a config.json) at or below each of `roots`, each once, sorted by
-/// path. Throws RunError when a root does not exist or holds no run.
+/// path. Links to folders are not followed below a root. Throws RunError when a root does not exist
+/// or holds no run.
 std::vector<Run> FindRuns(const std::vector<std::filesystem::path>& roots);
 
 /// Reads and parses a JSON file. Throws RunError naming it.

@@ -1,0 +1,309 @@
+#include "lab/run/results.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <limits>
+
+#include "lab/error.h"
+#include "lab/run/test_folder.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+RunConfig Config() {
+  RunConfig config;
+  config.task = "digits";
+  config.preset = "quick";
+  config.settings = Json{{"norm", "layer"}, {"batch_size", 4}, {"rate", 0.1}, {"widths", {3, 2}}};
+  config.seed = -3;
+  config.data = {
+      "mnist", "files", "Handwritten digits.", "abc", {{"train", 60000}, {"test", 10000}}};
+  config.metrics = {{"test_error", "test error", "%", true}, {"bits", "bits", "", false}};
+  config.report.title = "Digits";
+  config.report.curves = {"test_error"};
+  config.report.targets = {{"test_error", {0.02, 0.01}}};
+  config.report.claims = {{"text",
+                           "source",
+                           "test_error",
+                           "final",
+                           "layer",
+                           "batch",
+                           {{"batch_size", 4}, {"norm", "layer"}},
+                           "mnist"}};
+  config.stamps = {{"version", "0.1.0"}};
+  return config;
+}
+
+const char kLine[] = R"({"step":5,"epoch":0.5,"cases":20,"seconds":1.25,"values":{"loss":0.1}})";
+
+// A run folder with the smallest of everything.
+void WriteRun(const fs::path& folder) {
+  fs::create_directories(folder);
+  WriteFile(folder / "config.json", Json(Config()).dump());
+}
+
+// The text of the error that a folder with `metrics` gives, or "none".
+std::string MetricsFault(const std::string& metrics) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  WriteFile(folder / "metrics.jsonl", metrics);
+  try {
+    ReadRun(folder.path());
+  } catch (const RunError& e) {
+    EXPECT_THAT(e.what(), HasSubstr((folder / "metrics.jsonl").string()));
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(ReadRun, RoundTripsTheConfig) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  const auto run = ReadRun(folder.path());
+  EXPECT_EQ(run.folder, folder.path());
+  EXPECT_EQ(Json(run.config), Json(Config()));
+  EXPECT_EQ(run.config.seed, -3);
+  EXPECT_EQ(run.config.settings.begin().key(), "norm");
+  EXPECT_EQ(run.config.data.sizes.at("train"), 60000);
+  EXPECT_EQ(run.config.metrics.at(1).name, "bits");
+  EXPECT_FALSE(run.config.metrics.at(1).lower_is_better);
+  EXPECT_THAT(run.config.report.targets.at(0).values, ElementsAre(0.02, 0.01));
+  EXPECT_EQ(run.config.report.claims.at(0).where.at("batch_size"), 4);
+  EXPECT_TRUE(run.evaluations.empty());
+  EXPECT_FALSE(run.result);
+}
+
+TEST(ReadRun, RoundTripsAConfigWithoutSettings) {
+  const TestFolder folder;
+  WriteFile(folder / "config.json", Json(RunConfig()).dump());
+  EXPECT_EQ(ReadRun(folder.path()).config.settings, Json::object());
+}
+
+TEST(ReadRun, RoundTripsEvaluationsToTheBit) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  const double values[] = {0.1, -0.0, 5e-324, 1.7976931348623157e308, 1.0 / 3, 3};
+  Evaluation evaluation{int64_t{1} << 53, 1.0 / 7, (int64_t{1} << 62) + 1, 1e-9, {}};
+  for (const double& value : values) evaluation.values[std::to_string(&value - values)] = value;
+  WriteFile(folder / "metrics.jsonl", Json(evaluation).dump() + "\n");
+  const auto run = ReadRun(folder.path());
+  ASSERT_EQ(run.evaluations.size(), 1u);
+  const Evaluation& read = run.evaluations[0];
+  EXPECT_EQ(read.step, evaluation.step);
+  EXPECT_EQ(read.cases, evaluation.cases);
+  EXPECT_EQ(read.epoch, evaluation.epoch);
+  EXPECT_EQ(read.seconds, evaluation.seconds);
+  EXPECT_EQ(read.values, evaluation.values);
+  EXPECT_TRUE(std::signbit(read.values.at("1")));
+}
+
+TEST(ReadRun, RoundTripsTheResult) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  RunResult result{"diverged", "the loss is NaN", 7, 0.5, 1.5, 0.25, 1234, {{"loss", 2}}, {}};
+  for (const bool with_best : {false, true}) {
+    if (with_best) result.best = RunResult::Best{"valid_error", 5, {{"test_error", 0.02}}};
+    WriteFile(folder / "result.json", Json(result).dump());
+    const auto run = ReadRun(folder.path());
+    ASSERT_TRUE(run.result);
+    EXPECT_EQ(Json(*run.result), Json(result));
+    EXPECT_EQ(run.result->message, "the loss is NaN");
+    EXPECT_EQ(run.result->parameters, 1234);
+    EXPECT_EQ(run.result->best.has_value(), with_best);
+  }
+}
+
+TEST(ReadRun, LeavesOutAHalfWrittenLastLine) {
+  const std::string line = kLine;
+  for (const size_t half : {size_t{1}, line.size() / 2, line.size()}) {
+    const TestFolder folder;
+    WriteRun(folder.path());
+    WriteFile(folder / "metrics.jsonl", line + "\n" + line.substr(0, half));
+    EXPECT_EQ(ReadRun(folder.path()).evaluations.size(), 1u) << half;
+  }
+  EXPECT_EQ(MetricsFault(line.substr(0, 10)), "none");
+  EXPECT_EQ(MetricsFault(""), "none");
+}
+
+TEST(ReadRun, NamesTheMalformedLine) {
+  const std::string line = std::string(kLine) + "\n";
+  EXPECT_EQ(MetricsFault(line + line), "none");
+  for (const std::string& bad : std::vector<std::string>{
+           "{", "", "nonsense", "{}{}", "\xff", R"({"step":1e999})", std::string(kLine) + '\0'}) {
+    EXPECT_THAT(MetricsFault(line + line + bad + "\n" + line),
+                AllOf(HasSubstr("[ReadRun]"), HasSubstr("line 3 must be JSON")))
+        << bad;
+  }
+  EXPECT_THAT(MetricsFault(std::string(1, '\0') + "\n"), HasSubstr("line 1 must be JSON"));
+}
+
+TEST(ReadRun, NamesTheMissingKeyAndItsLine) {
+  for (const char* key : {"step", "epoch", "cases", "seconds", "values"}) {
+    Json json = Json::parse(kLine);
+    json.erase(key);
+    EXPECT_THAT(MetricsFault(std::string(kLine) + "\n" + json.dump() + "\n"),
+                AllOf(HasSubstr("line 2 must be complete"), HasSubstr(key)));
+  }
+  EXPECT_THAT(MetricsFault("[]\n"), HasSubstr("line 1 must be complete"));
+}
+
+TEST(ReadRun, RefusesNumbersThatAreNotWhatTheyShouldBe) {
+  const auto with = [](const char* key, const char* value) {
+    Json json = Json::parse(kLine);
+    json[key] = Json::parse(value);
+    return MetricsFault(json.dump() + "\n");
+  };
+  for (const char* step : {"1.5", "1e300", "true", "\"1\"", "null", "9223372036854775808"}) {
+    EXPECT_THAT(with("step", step), HasSubstr("line 1 must be complete")) << step;
+    EXPECT_THAT(with("cases", step), HasSubstr("line 1 must be complete")) << step;
+  }
+  EXPECT_EQ(with("step", "9223372036854775807"), "none");
+  EXPECT_EQ(with("epoch", "3"), "none");
+  for (const char* value : {"true", "\"1\"", "null", "[]"}) {
+    EXPECT_THAT(with("seconds", value), HasSubstr("line 1 must be complete")) << value;
+    EXPECT_THAT(with("values", (std::string("{\"loss\":") + value + "}").c_str()),
+                HasSubstr("line 1 must be complete"))
+        << value;
+  }
+}
+
+TEST(ReadRun, NamesTheFileAndTheMissingKeyOfTheConfig) {
+  const Json good = Config();
+  for (const auto& [key, value] : good.items()) {
+    const TestFolder folder;
+    Json json = good;
+    json.erase(key);
+    WriteFile(folder / "config.json", json.dump());
+    EXPECT_THAT([&] { ReadRun(folder.path()); },
+                ThrowsMessage<RunError>(AllOf(
+                    HasSubstr("[ReadRun] " + (folder / "config.json").string()), HasSubstr(key))));
+  }
+}
+
+TEST(ReadRun, RefusesMalformedConfigs) {
+  const auto with = [](const char* pointer, Json value) -> std::string {
+    const TestFolder folder;
+    Json json = Config();
+    json[Json::json_pointer(pointer)] = std::move(value);
+    WriteFile(folder / "config.json", json.dump());
+    try {
+      ReadRun(folder.path());
+    } catch (const RunError& e) {
+      EXPECT_THAT(e.what(), HasSubstr((folder / "config.json").string()));
+      return e.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(with("/seed", 4), "none");
+  EXPECT_THAT(with("/format", "planish-run/2"), HasSubstr("planish-run/2"));
+  EXPECT_THAT(with("/settings", Json::array()), HasSubstr("settings must be an object"));
+  EXPECT_THAT(with("/seed", 1.5), HasSubstr("an integer must be"));
+  EXPECT_THAT(with("/data/sizes/train", 1e30), HasSubstr("an integer must be"));
+  EXPECT_THAT(with("/data/sizes", 3), HasSubstr("must be complete"));
+  EXPECT_THAT(with("/metrics/0", 3), HasSubstr("must be complete"));
+}
+
+TEST(ReadRun, RefusesWhatIsNotJson) {
+  const std::string good = Json(Config()).dump();
+  for (const std::string& bad : {good + '\0', good + "x", std::string(), std::string(100, '\0')}) {
+    const TestFolder folder;
+    WriteFile(folder / "config.json", bad);
+    EXPECT_THAT([&] { ReadRun(folder.path()); },
+                ThrowsMessage<RunError>(AllOf(HasSubstr((folder / "config.json").string()),
+                                              HasSubstr("must be JSON"))));
+  }
+}
+
+TEST(ReadRun, NamesTheFileOfAMalformedResult) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  WriteFile(folder / "result.json", R"({"status":"finished"})");
+  EXPECT_THAT([&] { ReadRun(folder.path()); },
+              ThrowsMessage<RunError>(HasSubstr((folder / "result.json").string())));
+}
+
+TEST(ReadRun, RefusesWhatIsNotAFile) {
+  const TestFolder folder;
+  EXPECT_THAT([&] { ReadRun(folder / "no"); }, ThrowsMessage<RunError>(HasSubstr("config.json")));
+  fs::create_directories(folder / "a" / "config.json");
+  EXPECT_THAT([&] { ReadRun(folder / "a"); },
+              ThrowsMessage<RunError>(HasSubstr("must be readable")));
+  for (const char* name : {"metrics.jsonl", "result.json"}) {
+    WriteRun(folder / "b");
+    fs::create_directories(folder / "b" / name);
+    EXPECT_THAT([&] { ReadRun(folder / "b"); }, ThrowsMessage<RunError>(HasSubstr(name)));
+    fs::remove_all(folder / "b");
+  }
+}
+
+std::vector<std::string> Names(const std::vector<Run>& runs, const fs::path& root) {
+  std::vector<std::string> names;
+  for (const Run& run : runs) names.push_back(fs::relative(run.folder, root).string());
+  return names;
+}
+
+TEST(FindRuns, FindsNestedRunsSorted) {
+  const TestFolder folder;
+  for (const char* name : {"b", "a/deep/er", "a/deep", "c/run"}) WriteRun(folder / name);
+  fs::create_directories(folder / "empty");
+  EXPECT_THAT(Names(FindRuns({folder.path()}), folder.path()),
+              ElementsAre("a/deep", "a/deep/er", "b", "c/run"));
+  EXPECT_THAT(Names(FindRuns({folder / "b"}), folder.path()), ElementsAre("b"));
+}
+
+TEST(FindRuns, FindsARunOnce) {
+  const TestFolder folder;
+  for (const char* name : {"a", "b"}) WriteRun(folder / name);
+  fs::create_directory_symlink(folder / "a", folder / "link");
+  EXPECT_THAT(Names(FindRuns({folder / "a", folder.path(), folder / "b" / ".." / "a",
+                              folder / "link", folder / "a" / ""}),
+                    folder.path()),
+              ElementsAre("a", "b"));
+}
+
+TEST(FindRuns, DoesNotFollowALoop) {
+  const TestFolder folder;
+  WriteRun(folder / "a");
+  fs::create_directory_symlink(folder.path(), folder / "a" / "loop");
+  fs::create_symlink("self", folder / "self");
+  EXPECT_THAT(Names(FindRuns({folder.path()}), folder.path()), ElementsAre("a"));
+}
+
+TEST(FindRuns, NamesTheRootWithoutRuns) {
+  const TestFolder folder;
+  WriteRun(folder / "a");
+  fs::create_directories(folder / "empty");
+  WriteFile(folder / "file", "");
+  const auto says = [&](const char* name, const char* text) {
+    return ThrowsMessage<RunError>(
+        AllOf(HasSubstr("[FindRuns] " + (folder / name).string()), HasSubstr(text)));
+  };
+  EXPECT_THAT([&] { FindRuns({folder / "no"}); }, says("no", "must be a folder"));
+  EXPECT_THAT([&] { FindRuns({folder / "file"}); }, says("file", "must be a folder"));
+  EXPECT_THAT([&] { FindRuns({folder / "empty"}); }, says("empty", "must hold runs"));
+  EXPECT_THAT([&] { FindRuns({folder / "a", folder / "empty"}); }, says("empty", "must hold runs"));
+  EXPECT_THAT([&] { FindRuns({folder / "empty", folder / "a"}); }, says("empty", "must hold runs"));
+  EXPECT_THAT(Names(FindRuns({folder.path(), folder / "a"}), folder.path()), ElementsAre("a"));
+  EXPECT_TRUE(FindRuns({}).empty());
+}
+
+TEST(FindRuns, NamesTheFolderThatCannotBeRead) {
+  const TestFolder folder;
+  WriteRun(folder / "a");
+  const std::string long_name(5000, 'x');
+  EXPECT_THAT([&] { FindRuns({folder / long_name}); },
+              ThrowsMessage<RunError>(HasSubstr("File name too long")));
+}
+
+}  // namespace
+}  // namespace planish::lab
