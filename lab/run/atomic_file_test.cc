@@ -1,0 +1,175 @@
+#include "lab/run/atomic_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lab/error.h"
+#include "lab/run/posix_file.h"
+#include "lab/run/test_folder.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// The system's part of a failed write's text.
+auto FailsWith(const std::string& reason) {
+  return ThrowsMessage<RunError>(AllOf(HasSubstr("[WriteFileAtomically]"), HasSubstr(reason)));
+}
+
+TEST(WriteFileAtomically, WritesTextAndReplacesIt) {
+  const TestFolder folder;
+  const fs::path path = folder / "a.json";
+  WriteFileAtomically(path, "a longer first version");
+  WriteFileAtomically(path, "second");
+  EXPECT_EQ(ReadFile(path), "second");
+  WriteFileAtomically(path, "");
+  EXPECT_EQ(ReadFile(path), "");
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a.json"});
+}
+
+TEST(WriteFileAtomically, JoinsPieces) {
+  const TestFolder folder;
+  const std::string zero("\0x", 2);
+  const std::vector<std::span<const std::byte>> pieces{AsBytes("ab"), AsBytes(""), AsBytes(zero)};
+  WriteFileAtomically(folder / "a", pieces);
+  EXPECT_EQ(ReadFile(folder / "a"), "ab" + zero);
+  WriteFileAtomically(folder / "a", std::span<const std::span<const std::byte>>());
+  EXPECT_EQ(ReadFile(folder / "a"), "");
+}
+
+TEST(WriteFileAtomically, TakesANameWithoutAFolder) {
+  const TestFolder folder;
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  WriteFileAtomically("plain", "x");
+  fs::current_path(before);
+  EXPECT_EQ(ReadFile(folder / "plain"), "x");
+}
+
+TEST(WriteFileAtomically, ReusesTheTemporaryOfAKilledProcess) {
+  const TestFolder folder;
+  std::ofstream(folder / ".a.tmp") << "half of a much longer file that a killed process left";
+  WriteFileAtomically(folder / "a", "new");
+  EXPECT_EQ(ReadFile(folder / "a"), "new");
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+TEST(WriteFileAtomically, DoesNotFollowALinkInTheTemporarysPlace) {
+  const TestFolder folder;
+  std::ofstream(folder / "victim") << "kept";
+  fs::create_symlink("victim", folder / ".a.tmp");
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); }, FailsWith("symbolic link"));
+  EXPECT_EQ(ReadFile(folder / "victim"), "kept");
+}
+
+TEST(WriteFileAtomically, RefusesAPipeInTheTemporarysPlace) {
+  const TestFolder folder;
+  ASSERT_EQ(mkfifo((folder / ".a.tmp").c_str(), 0600), 0);
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); }, FailsWith("regular file"));
+}
+
+TEST(WriteFileAtomically, SaysThatTheFolderIsMissing) {
+  const TestFolder folder;
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "no" / "a", "x"); },
+              FailsWith("No such file or directory"));
+  EXPECT_THAT([&] { WriteFileAtomically(folder.path() / "", "x"); }, FailsWith("no file name"));
+}
+
+TEST(WriteFileAtomically, LeavesNoTemporaryWhenThePathIsAFolder) {
+  const TestFolder folder;
+  fs::create_directory(folder / "a");
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "x"); }, FailsWith("Is a directory"));
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+// A limit on a file's size stands for a full disk: the write is cut short in the same way.
+TEST(WriteFileAtomically, KeepsTheOldFileWhenTheNewOneDoesNotFit) {
+  const TestFolder folder;
+  WriteFileAtomically(folder / "a", "old");
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", std::string(2000, 'x')); },
+              FailsWith("File too large"));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(ReadFile(folder / "a"), "old");
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+TEST(WriteFileAtomically, SaysThatPermissionIsMissing) {
+  const TestFolder folder;
+  // The administrator may write anywhere, so as such the test becomes somebody else.
+  const bool administrator = geteuid() == 0;
+  fs::permissions(folder.path(), fs::perms(0555));
+  ASSERT_EQ(seteuid(administrator ? 65534 : geteuid()), 0);
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "x"); }, FailsWith("Permission denied"));
+  ASSERT_EQ(seteuid(administrator ? 0 : geteuid()), 0);
+  fs::permissions(folder.path(), fs::perms(0755));
+}
+
+TEST(WriteFileAtomically, ShowsReadersWholeFilesWhileWritersCompete) {
+  const TestFolder folder;
+  const fs::path path = folder / "a";
+  const std::string one(100'000, '1'), two(50'000, '2');
+  WriteFileAtomically(path, one);
+  std::vector<std::thread> writers;
+  for (const std::string* text : {&one, &two}) {
+    writers.emplace_back([&path, text] {
+      for (int i = 0; i < 20; ++i) WriteFileAtomically(path, *text);
+    });
+  }
+  for (int i = 0; i < 200; ++i) {
+    const std::string seen = ReadFile(path);
+    EXPECT_TRUE(seen == one || seen == two) << seen.size();
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+// A process killed at any moment leaves the old file or the new one.
+TEST(WriteFileAtomically, SurvivesKilledWriters) {
+  const TestFolder folder;
+  const fs::path path = folder / "a";
+  const std::string one(300'000, '1'), two(300'000, '2');
+  WriteFileAtomically(path, one);
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (;;) {
+        WriteFileAtomically(path, two);
+        WriteFileAtomically(path, one);
+      }
+    }
+    usleep(static_cast<useconds_t>(500 * i));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    const std::string seen = ReadFile(path);
+    EXPECT_TRUE(seen == one || seen == two) << seen.size();
+  }
+  WriteFileAtomically(path, "last");
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+}  // namespace
+}  // namespace planish::lab
