@@ -1,0 +1,385 @@
+#include "lab/run/safetensors.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "lab/error.h"
+#include "lab/run/atomic_file.h"
+#include "lab/run/posix_file.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian and tensors are stored as they lie in memory");
+
+namespace {
+
+constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
+constexpr std::string_view kMetadata = "__metadata__";
+constexpr std::string_view kChecksum = "planish.crc32";
+constexpr size_t kChecksumDigits = 8;
+
+// The wire names and their widths.
+constexpr std::array<std::pair<std::string_view, int64_t>, 10> kDtypes{{{"F64", 8},
+                                                                        {"I64", 8},
+                                                                        {"F32", 4},
+                                                                        {"I32", 4},
+                                                                        {"F16", 2},
+                                                                        {"BF16", 2},
+                                                                        {"I16", 2},
+                                                                        {"I8", 1},
+                                                                        {"U8", 1},
+                                                                        {"BOOL", 1}}};
+
+// What is wrong, without the function and the file, which the caller adds.
+struct Fault {
+  std::string text;
+};
+
+// The bytes of a tensor. The product is taken over the non-zero sizes, so that a zero does not hide
+// sizes that no program could hold.
+int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<const int64_t> shape) {
+  int64_t bytes = DtypeWidth(dtype);
+  if (bytes == 0) {
+    throw Fault{fmt::format("a known dtype for tensor \"{}\" but has \"{}\"", name, dtype)};
+  }
+  bool empty = false;
+  for (const int64_t size : shape) {
+    if (size < 0) {
+      throw Fault{fmt::format("sizes >= 0 for tensor \"{}\" but has {}", name, size)};
+    }
+    if (size == 0) {
+      empty = true;
+    } else if (__builtin_mul_overflow(bytes, size, &bytes)) {
+      throw Fault{fmt::format("a size below 2^63 bytes for tensor \"{}\" but has shape [{}]", name,
+                              fmt::join(shape, ", "))};
+    }
+  }
+  return empty ? 0 : bytes;
+}
+
+// JSON in which a key may stand once in an object, and of no more depth than the format has: the
+// library's parser keeps the last of two equal keys, where another reader may keep the first.
+Json ParseHeader(std::string_view header) {
+  std::vector<std::set<std::string>> keys;
+  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
+    constexpr int kDepth = 3;
+    switch (event) {
+      case Json::parse_event_t::object_start:
+        if (depth > kDepth) throw Fault{"a flat header but has nested objects"};
+        keys.emplace_back();
+        break;
+      case Json::parse_event_t::array_start:
+        if (depth > kDepth) throw Fault{"a flat header but has nested arrays"};
+        break;
+      case Json::parse_event_t::object_end:
+        keys.pop_back();
+        break;
+      case Json::parse_event_t::key:
+        if (!keys.back().insert(value.get<std::string>()).second) {
+          throw Fault{fmt::format("each key once but has \"{}\" twice", value.get<std::string>())};
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  };
+  // The parser would take a zero byte for the end.
+  if (header.find('\0') != header.npos) throw Fault{"a header in JSON but has a zero byte in it"};
+  try {
+    return Json::parse(header, check);
+  } catch (const Json::exception& e) {
+    throw Fault{std::string("a header in JSON but has: ") + e.what()};
+  }
+}
+
+std::map<std::string, std::string> ReadMetadata(const Json& header) {
+  std::map<std::string, std::string> metadata;
+  const auto found = header.find(kMetadata);
+  if (found == header.end()) return metadata;
+  if (!found->is_object()) throw Fault{"an object as __metadata__ but has another type"};
+  for (const auto& [key, value] : found->items()) {
+    if (!value.is_string()) {
+      throw Fault{fmt::format("strings in __metadata__ but has another type for \"{}\"", key)};
+    }
+    metadata[key] = value.get<std::string>();
+  }
+  return metadata;
+}
+
+const Json& Member(const std::string& name, const Json& tensor, const char* key) {
+  const auto found = tensor.find(key);
+  if (found == tensor.end()) {
+    throw Fault{fmt::format("{} for tensor \"{}\" but has none", key, name)};
+  }
+  return *found;
+}
+
+struct Placed {
+  StoredTensor tensor;
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+Placed ReadEntry(const std::string& name, const Json& entry) {
+  if (!entry.is_object()) {
+    throw Fault{fmt::format("an object for tensor \"{}\" but has another type", name)};
+  }
+  Placed placed;
+  placed.tensor.name = name;
+  const Json& dtype = Member(name, entry, "dtype");
+  if (!dtype.is_string()) {
+    throw Fault{fmt::format("a string as dtype of tensor \"{}\" but has another type", name)};
+  }
+  placed.tensor.dtype = dtype.get<std::string>();
+  const Json& shape = Member(name, entry, "shape");
+  if (!shape.is_array()) {
+    throw Fault{fmt::format("an array as shape of tensor \"{}\" but has another type", name)};
+  }
+  for (const Json& size : shape) {
+    if (!size.is_number_integer() ||
+        (size.is_number_unsigned() && std::cmp_greater(size.get<uint64_t>(), INT64_MAX))) {
+      throw Fault{fmt::format("integers below 2^63 in the shape of tensor \"{}\" but has {}", name,
+                              size.dump())};
+    }
+    placed.tensor.shape.push_back(size.get<int64_t>());
+  }
+  const Json& offsets = Member(name, entry, "data_offsets");
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned()) {
+    throw Fault{fmt::format("two integers >= 0 as data_offsets of tensor \"{}\" but has {}", name,
+                            offsets.dump())};
+  }
+  placed.begin = offsets[0].get<uint64_t>();
+  placed.end = offsets[1].get<uint64_t>();
+  if (placed.begin > placed.end) {
+    throw Fault{
+        fmt::format("data_offsets in order for tensor \"{}\" but has {}", name, offsets.dump())};
+  }
+  const int64_t bytes = ByteSize(name, placed.tensor.dtype, placed.tensor.shape);
+  if (!std::cmp_equal(placed.end - placed.begin, bytes)) {
+    throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}] but has {}",
+                            bytes, name, placed.tensor.dtype, fmt::join(placed.tensor.shape, ", "),
+                            placed.end - placed.begin)};
+  }
+  return placed;
+}
+
+// The tensors by their place in the data, which they must cover exactly.
+std::vector<Placed> ReadEntries(const Json& header, uint64_t data_bytes) {
+  std::vector<Placed> entries;
+  for (const auto& [name, entry] : header.items()) {
+    if (name != kMetadata) entries.push_back(ReadEntry(name, entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const Placed& a, const Placed& b) {
+    return std::tie(a.begin, a.end, a.tensor.name) < std::tie(b.begin, b.end, b.tensor.name);
+  });
+  uint64_t covered = 0;
+  for (const Placed& entry : entries) {
+    if (entry.begin != covered) {
+      throw Fault{
+          fmt::format("tensor \"{}\" to begin at byte {}, where the one before it ends, but "
+                      "has it {} at byte {}",
+                      entry.tensor.name, covered,
+                      entry.begin < covered ? "overlap" : "leave a hole", entry.begin)};
+    }
+    covered = entry.end;
+  }
+  if (covered != data_bytes) {
+    throw Fault{
+        fmt::format("{} bytes of data, as its tensors take, but has {}", covered, data_bytes)};
+  }
+  return entries;
+}
+
+// Where the checksum's digits stand in the header: behind the key as a JSON token. Inside a string
+// a quote has a backslash before it.
+std::optional<size_t> FindChecksum(std::string_view header, std::string_view digits) {
+  const std::string key = fmt::format("\"{}\"", kChecksum);
+  const std::string value = fmt::format("\"{}\"", digits);
+  for (size_t at = header.find(key); at != header.npos; at = header.find(key, at + 1)) {
+    if (at > 0 && header[at - 1] == '\\') continue;
+    size_t next = header.find_first_not_of(" \t\r\n", at + key.size());
+    if (next == header.npos || header[next] != ':') continue;
+    next = header.find_first_not_of(" \t\r\n", next + 1);
+    if (next != header.npos && header.substr(next).starts_with(value)) return next + 1;
+  }
+  return std::nullopt;
+}
+
+uLong AddToChecksum(uLong crc, std::span<const std::byte> bytes) {
+  // A null pointer would make zlib return the initial value.
+  if (bytes.empty()) return crc;
+  return crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+}
+
+void CheckChecksum(std::span<const std::byte> length, std::string header,
+                   std::span<const std::byte> data, const std::string& expected) {
+  const std::optional<size_t> at = FindChecksum(header, expected);
+  if (!at || expected.size() != kChecksumDigits) {
+    throw Fault{fmt::format("eight hexadecimal digits as checksum but has \"{}\"", expected)};
+  }
+  header.replace(*at, kChecksumDigits, kChecksumDigits, '0');
+  uLong crc = AddToChecksum(0, length);
+  crc = AddToChecksum(crc, AsBytes(header));
+  crc = AddToChecksum(crc, data);
+  const std::string actual = fmt::format("{:08x}", crc);
+  if (actual != expected) {
+    throw Fault{fmt::format(
+        "the checksum {} that it was written with but has {}: it was damaged or altered", expected,
+        actual)};
+  }
+}
+
+}  // namespace
+
+int64_t DtypeWidth(std::string_view dtype) {
+  for (const auto& [name, width] : kDtypes) {
+    if (name == dtype) return width;
+  }
+  return 0;
+}
+
+const StoredTensor* SafetensorsFile::Find(std::string_view name) const {
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const StoredTensor& t) { return t.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) try {
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) throw Fault{"a readable file but has: " + SystemReason(errno)};
+  struct stat status;
+  if (fstat(fd.get(), &status) != 0) throw Fault{"a readable file but has: " + SystemReason(errno)};
+  if (!S_ISREG(status.st_mode)) throw Fault{"a regular file but has another kind"};
+  const auto read = [&](std::span<std::byte> bytes) {
+    if (!ReadAll(fd.get(), bytes)) {
+      throw Fault{"a readable file but has: " +
+                  (errno == 0 ? "it ended while being read" : SystemReason(errno))};
+    }
+  };
+
+  const uint64_t size = static_cast<uint64_t>(status.st_size);
+  std::array<std::byte, 8> length_bytes;
+  if (size < length_bytes.size()) {
+    throw Fault{fmt::format("at least 8 bytes but has {}", size)};
+  }
+  read(length_bytes);
+  const uint64_t length = std::bit_cast<uint64_t>(length_bytes);
+  if (length > kMaxHeader) {
+    throw Fault{fmt::format("a header of at most {} bytes but has {}", kMaxHeader, length)};
+  }
+  if (length > size - length_bytes.size()) {
+    throw Fault{fmt::format("a header of {} bytes, as it begins, but has {} bytes left", length,
+                            size - length_bytes.size())};
+  }
+  std::string header(length, '\0');
+  read(std::as_writable_bytes(std::span(header)));
+  if (!header.starts_with('{')) throw Fault{"a JSON object as header but has none"};
+
+  SafetensorsFile file;
+  const Json json = ParseHeader(header);
+  file.metadata_ = ReadMetadata(json);
+  const size_t data_bytes = size - length_bytes.size() - length;
+  std::vector<Placed> entries = ReadEntries(json, data_bytes);
+  file.data_ = std::make_unique_for_overwrite<std::byte[]>(data_bytes);
+  const std::span<std::byte> data(file.data_.get(), data_bytes);
+  read(data);
+  if (const auto found = file.metadata_.find(std::string(kChecksum));
+      found != file.metadata_.end()) {
+    CheckChecksum(length_bytes, std::move(header), data, found->second);
+    file.metadata_.erase(found);
+  } else if (checksum == Checksum::kRequired) {
+    throw Fault{fmt::format("a checksum (\"{}\" in its metadata) but has none", kChecksum)};
+  }
+  for (Placed& entry : entries) {
+    entry.tensor.data = data.subspan(entry.begin, entry.end - entry.begin);
+    file.tensors_.push_back(std::move(entry.tensor));
+  }
+  return file;
+} catch (const Fault& fault) {
+  throw RunError("[SafetensorsFile::Read] " + path.string() + " must have " + fault.text);
+} catch (const std::bad_alloc&) {
+  throw RunError("[SafetensorsFile::Read] " + path.string() +
+                 " must fit into memory but has more bytes than are free");
+}
+
+void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensors,
+                      const std::map<std::string, std::string>& metadata) try {
+  if (metadata.contains(std::string(kChecksum))) {
+    throw Fault{fmt::format("metadata without \"{}\" but has it: it is added here", kChecksum)};
+  }
+  std::vector<const StoredTensor*> order;
+  std::set<std::string_view> names;
+  for (const StoredTensor& tensor : tensors) {
+    const int64_t bytes = ByteSize(tensor.name, tensor.dtype, tensor.shape);
+    if (!std::cmp_equal(tensor.data.size(), bytes)) {
+      throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}] but has {}",
+                              bytes, tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "),
+                              tensor.data.size())};
+    }
+    if (tensor.name == kMetadata || !names.insert(tensor.name).second) {
+      throw Fault{fmt::format("a name of its own for each tensor but has \"{}\" {}", tensor.name,
+                              tensor.name == kMetadata ? "for one" : "twice")};
+    }
+    order.push_back(&tensor);
+  }
+  std::sort(order.begin(), order.end(), [](const StoredTensor* a, const StoredTensor* b) {
+    return std::pair(-DtypeWidth(a->dtype), std::string_view(a->name)) <
+           std::pair(-DtypeWidth(b->dtype), std::string_view(b->name));
+  });
+
+  std::map<std::string, std::string> all_metadata = metadata;
+  const std::string zeros(kChecksumDigits, '0');
+  all_metadata[std::string(kChecksum)] = zeros;
+  std::string header;
+  try {
+    header = fmt::format("{{\"{}\":{}", kMetadata, Json(all_metadata).dump());
+    uint64_t begin = 0;
+    for (const StoredTensor* tensor : order) {
+      const uint64_t end = begin + tensor->data.size();
+      const nlohmann::ordered_json entry{
+          {"dtype", tensor->dtype}, {"shape", tensor->shape}, {"data_offsets", {begin, end}}};
+      header += fmt::format(",{}:{}", Json(tensor->name).dump(), entry.dump());
+      begin = end;
+    }
+    header += '}';
+  } catch (const Json::exception& e) {
+    throw Fault{std::string("names and metadata in UTF-8 but has: ") + e.what()};
+  }
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > kMaxHeader) {
+    throw Fault{fmt::format("a header of at most {} bytes but has {}", kMaxHeader, header.size())};
+  }
+
+  const auto length = std::bit_cast<std::array<std::byte, 8>>(uint64_t{header.size()});
+  std::vector<std::span<const std::byte>> pieces{length, AsBytes(header)};
+  for (const StoredTensor* tensor : order) pieces.push_back(tensor->data);
+  uLong crc = 0;
+  for (const std::span<const std::byte> piece : pieces) crc = AddToChecksum(crc, piece);
+  const std::string digits = fmt::format("{:08x}", crc);
+  std::memcpy(header.data() + FindChecksum(header, zeros).value(), digits.data(), digits.size());
+  WriteFileAtomically(path, pieces);
+} catch (const Fault& fault) {
+  throw RunError("[WriteSafetensors] " + path.string() + " must have " + fault.text);
+}
+
+}  // namespace planish::lab
