@@ -1,0 +1,45 @@
+#include "lab/terminal/interrupt.h"
+
+#include <atomic>
+
+namespace planish::lab {
+
+namespace {
+
+std::atomic<int> interrupted{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait");
+
+extern "C" void OnSignal(int signal_number) {
+  int none = 0;
+  interrupted.compare_exchange_strong(none, signal_number);
+  struct sigaction action;
+  if (sigaction(SIGINT, nullptr, &action) == 0 && action.sa_handler == OnSignal) {
+    action.sa_handler = SIG_DFL;
+    sigaction(SIGINT, &action, nullptr);
+  }
+}
+
+void Install(int signal_number, struct sigaction* before) {
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;  // a write in progress goes on
+  sigaction(signal_number, &action, before);
+  if (before->sa_handler == SIG_IGN) sigaction(signal_number, before, nullptr);
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  interrupted = 0;
+  Install(SIGINT, &before_int_);
+  Install(SIGTERM, &before_term_);
+}
+
+InterruptGuard::~InterruptGuard() {
+  sigaction(SIGINT, &before_int_, nullptr);
+  sigaction(SIGTERM, &before_term_, nullptr);
+}
+
+int Interrupted() { return interrupted; }
+
+}  // namespace planish::lab

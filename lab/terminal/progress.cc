@@ -1,0 +1,210 @@
+#include "lab/terminal/progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+namespace planish::lab {
+
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+constexpr double kLineSeconds = 30;
+constexpr int kUnlimited = std::numeric_limits<int>::max();
+constexpr std::string_view kClearLine = "\r\x1b[K";
+
+bool IsSet(const char* variable) { return variable && *variable != '\0'; }
+
+bool IsShown(const std::optional<double>& value) {
+  return value && std::isfinite(*value) && *value >= 0;
+}
+
+// Four digits or so, without an exponent where people would not write one, and of the same length
+// from one redraw to the next.
+std::string FormatNumber(double value) {
+  const double size = std::abs(value);
+  if (!std::isfinite(value) || size >= 1e6 || (size > 0 && size < 1e-3)) {
+    return fmt::format("{:.2e}", value);
+  }
+  return fmt::format("{:.{}f}", value, size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3);
+}
+
+std::string FormatThousands(double value) {
+  if (value >= 1e15) return fmt::format("{:.2e}", value);
+  if (value < 9.95) return fmt::format("{:.1f}", value);
+  std::string digits = fmt::format("{:.0f}", value);
+  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+// The length of the well-formed UTF-8 character at the front of `text`, 0 when there is none.
+// Over-long forms and surrogates are let through: a terminal replaces them itself.
+size_t CharacterLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const size_t length = byte(0) < 0x80             ? 1
+                        : (byte(0) & 0xe0) == 0xc0 ? 2
+                        : (byte(0) & 0xf0) == 0xe0 ? 3
+                        : (byte(0) & 0xf8) == 0xf0 ? 4
+                                                   : 0;
+  if (length > text.size()) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  return length;
+}
+
+bool IsControl(std::string_view character) {
+  const auto byte = static_cast<unsigned char>(character[0]);
+  return byte < 0x20 || byte == 0x7f ||
+         (byte == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);  // U+0080 to U+009F
+}
+
+}  // namespace
+
+ProgressMode ChooseProgressMode(bool quiet, bool is_terminal, const char* term,
+                                const char* no_color, const char* ci) {
+  if (quiet) return ProgressMode::kQuiet;
+  const bool live = is_terminal && IsSet(term) && std::strcmp(term, "dumb") != 0 &&
+                    !IsSet(no_color) && !IsSet(ci);
+  return live ? ProgressMode::kLive : ProgressMode::kLines;
+}
+
+ProgressMode StderrProgressMode(bool quiet) {
+  return ChooseProgressMode(quiet, isatty(STDERR_FILENO) != 0, std::getenv("TERM"),
+                            std::getenv("NO_COLOR"), std::getenv("CI"));
+}
+
+std::string FormatDuration(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::clamp(seconds, 0.0, 1e15)));
+  const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
+  return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest)
+                   : fmt::format("{}:{:02}", minutes, rest);
+}
+
+std::string FormatProgress(const RunProgress& progress) {
+  std::string text = fmt::format("epoch {:.1f}", progress.epoch);
+  if (IsShown(progress.epochs) && progress.epochs > 0)
+    text += fmt::format("/{:g}", progress.epochs);
+  if (progress.loss) text += "  loss " + FormatNumber(*progress.loss);
+  if (progress.metric) {
+    const RunProgress::Metric& metric = *progress.metric;
+    text += "  " + metric.label + " ";
+    if (metric.unit == "%") {
+      text += fmt::format("{:.2f}%", 100 * metric.value);
+    } else {
+      text += FormatNumber(metric.value);
+      if (!metric.unit.empty()) text += " " + metric.unit;
+    }
+  }
+  if (IsShown(progress.cases_per_second)) {
+    text += "  " + FormatThousands(*progress.cases_per_second) + " cases/s";
+  }
+  if (IsShown(progress.seconds_left)) {
+    text += "  " + FormatDuration(*progress.seconds_left) + " left";
+  }
+  return text;
+}
+
+std::string FitToColumns(std::string_view text, int columns) {
+  std::string fitted;
+  for (; columns > 0 && !text.empty(); --columns) {
+    const size_t length = CharacterLength(text);
+    const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+    fitted += length == 0 || IsControl(character) ? "?" : character;
+    text.remove_prefix(character.size());
+  }
+  return fitted;
+}
+
+ProgressOutput ProgressOutput::Stderr() {
+  return {.seconds =
+              [] {
+                return std::chrono::duration<double>(
+                           std::chrono::steady_clock::now().time_since_epoch())
+                    .count();
+              },
+          .write =
+              [](std::string_view text) {
+                // Where stderr takes nothing, there is nobody to tell.
+                while (!text.empty()) {
+                  const ssize_t count = ::write(STDERR_FILENO, text.data(), text.size());
+                  if (count < 0 && errno == EINTR) continue;
+                  if (count <= 0) return;
+                  text.remove_prefix(static_cast<size_t>(count));
+                }
+              },
+          .columns =
+              [] {
+                winsize size{};
+                const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+                return known ? int{size.ws_col} : 80;
+              }};
+}
+
+Progress::Progress(int total_runs, ProgressMode mode, ProgressOutput output)
+    : total_runs_(total_runs), mode_(mode), output_(std::move(output)) {}
+
+Progress::~Progress() {
+  if (drawn_) output_.write(kClearLine);
+}
+
+void Progress::StartRun(int index, std::string name) {
+  run_ = FitToColumns(fmt::format("run {}/{} {}", index, total_runs_, name), kUnlimited);
+  // At once, since the run's first update may be long in coming.
+  if (mode_ == ProgressMode::kLive) last_shown_.reset();
+  Show(run_);
+}
+
+void Progress::Update(const RunProgress& progress) {
+  if (mode_ != ProgressMode::kQuiet) Show(run_ + "  " + FormatProgress(progress));
+}
+
+void Progress::Note(std::string_view text) { Print(text); }
+
+void Progress::EndRun(std::string_view summary) {
+  line_.clear();
+  Print(fmt::format("{}  {}", run_, summary));
+}
+
+// Shows a line of passing interest, unless the one before it is too young.
+void Progress::Show(const std::string& line) {
+  if (mode_ == ProgressMode::kQuiet) return;
+  line_ = line;
+  const double now = output_.seconds();
+  const double interval = mode_ == ProgressMode::kLive ? kRedrawSeconds : kLineSeconds;
+  if (last_shown_ && now - *last_shown_ < interval) return;
+  last_shown_ = now;
+  if (mode_ == ProgressMode::kLines) {
+    output_.write(FitToColumns(line, kUnlimited) + "\n");
+    return;
+  }
+  // One column stays free: a full line leaves some terminals on the next one.
+  output_.write("\r" + FitToColumns(line, output_.columns() - 1) + "\x1b[K");
+  drawn_ = true;
+}
+
+// Prints a line that stays, with the live line, if there is one, anew below it.
+void Progress::Print(std::string_view text) {
+  if (mode_ == ProgressMode::kQuiet) return;
+  std::string out;
+  if (drawn_) out += kClearLine;
+  out += text;
+  out += '\n';
+  const bool redraw = drawn_ && !line_.empty();
+  if (redraw) out += FitToColumns(line_, output_.columns() - 1) + "\x1b[K";
+  drawn_ = redraw;
+  output_.write(out);
+  last_shown_ = output_.seconds();
+}
+
+}  // namespace planish::lab
