@@ -36,7 +36,7 @@ struct ClaimSpec {
   std::string text;     ///< the claim as a sentence
   std::string source;   ///< where it is printed
   std::string metric;   ///< a MetricSpec's name
-  std::string measure;  ///< "final", "best" or "steps to best"
+  std::string measure;  ///< "final", "best", "steps to best", or "steps to 0.05"
   std::string better;   ///< value of the compared setting
   std::string worse;    ///< value of the compared setting
   std::map<std::string, nlohmann::ordered_json>
