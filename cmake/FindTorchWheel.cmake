@@ -1,5 +1,6 @@
 # find_package(Torch) for the libtorch inside an installed PyTorch wheel. A libtorch of one's own
 # goes first: pass CMAKE_PREFIX_PATH.
+set(kineto_LIBRARY c10)  # else a warning "library kineto not found" with a call stack
 find_package(Torch QUIET CONFIG HINTS ${CMAKE_PREFIX_PATH})
 if(NOT Torch_FOUND)
   set(_planish_venv "${PROJECT_SOURCE_DIR}/.venv/bin/python")
@@ -16,7 +17,6 @@ if(NOT Torch_FOUND)
     message(FATAL_ERROR "PyTorch was not found. Run 'make setup', or pass -DCMAKE_PREFIX_PATH=/path/to/libtorch.")
   endif()
   list(APPEND CMAKE_PREFIX_PATH "${_planish_torch}")
-  set(kineto_LIBRARY c10)  # else a warning "library kineto not found" with a call stack
   find_package(Torch REQUIRED)
 endif()
 if(Torch_VERSION VERSION_LESS 2.11)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -23,6 +24,7 @@
 #include "lab/engine/sweep.h"
 #include "lab/engine/train.h"
 #include "lab/error.h"
+#include "lab/report/format.h"
 #include "lab/report/report.h"
 #include "lab/run/results.h"
 #include "lab/tasks/tasks.h"
@@ -89,6 +91,14 @@ std::string DataKey(const Task& task, const Settings& settings) {
   return key;
 }
 
+// "test error 2.31% after 10 epochs, 12.3 s of training".
+std::string Headline(const Task& task, const RunResult& result) {
+  const auto metric = std::ranges::find(task.metrics, task.report.headline, &MetricSpec::name);
+  return fmt::format("{} {} after {:g} epochs, {:.1f} s of training", metric->label,
+                     FormatValue(*metric, result.final_values.at(metric->name)), result.epochs,
+                     result.seconds);
+}
+
 int RunTrain(const TrainFlags& flags) {
   if (flags.device != "cpu") {
     throw UsageError(fmt::format("[train] --device must be cpu but has \"{}\"", flags.device));
@@ -120,7 +130,7 @@ int RunTrain(const TrainFlags& flags) {
     progress.StartRun(static_cast<int>(i) + 1, name);
     const Outcome outcome = Train(task, *data, plan, stamps, options, progress);
     if (outcome == Outcome::kInterrupted) {
-      progress.EndRun(name + ": saved");
+      progress.EndRun("saved");
       fmt::print(stderr,
                  "stopped: {} of {} runs done. The same command again goes on where it was.\n", i,
                  plans.size());
@@ -130,13 +140,11 @@ int RunTrain(const TrainFlags& flags) {
     const RunResult& result = *runs.back().result;
     if (outcome == Outcome::kSkipped) {
       ++skipped;
-      progress.EndRun(name + ": already " + result.status);
+      progress.EndRun("already " + result.status);
     } else if (outcome == Outcome::kDiverged) {
-      progress.EndRun(fmt::format("{}: diverged: {}", name, result.message));
+      progress.EndRun("diverged: " + result.message);
     } else {
-      progress.EndRun(fmt::format("{}: {} in {:.1f} s", name,
-                                  SummariseValues(task.report, task.metrics, result.final_values),
-                                  result.seconds));
+      progress.EndRun(Headline(task, result));
     }
     if (flags.json) {
       nlohmann::ordered_json line;

@@ -127,7 +127,12 @@ void from_json(const Json& j, RunResult& r) {
   j.at("evaluation_seconds").get_to(r.evaluation_seconds);
   GetInteger(j.at("parameters"), r.parameters);
   j.at("final").get_to(r.final_values);
-  if (j.contains("best")) r.best = j.at("best").get<RunResult::Best>();
+  r.best.reset();
+  if (j.contains("best")) {
+    RunResult::Best best;
+    j.at("best").get_to(best);
+    r.best = std::move(best);
+  }
 }
 
 namespace {

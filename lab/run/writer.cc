@@ -36,7 +36,8 @@ void CheckFinite(const Json& json, const std::string& where) {
         fmt::format("[RunWriter] {} must be finite but has {}", where, json.get<double>()));
   }
   if (json.is_structured()) {
-    for (const auto& [key, value] : json.items()) CheckFinite(value, where + "." + key);
+    for (const auto& [key, value] : json.items())
+      CheckFinite(value, fmt::format("{}.{}", where, key));
   }
 }
 
