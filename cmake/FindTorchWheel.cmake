@@ -26,4 +26,7 @@ if(TARGET caffe2::mkl)
   # else /lib/intel64 of the machine that built the wheel lands in RUNPATH
   set_property(TARGET caffe2::mkl PROPERTY INTERFACE_LINK_DIRECTORIES "")
 endif()
+# Installed programs find libtorch here. INSTALL_RPATH_USE_LINK_PATH would leave out a .venv inside the
+# source tree.
+get_filename_component(PLANISH_TORCH_LIB_DIR "${TORCH_LIBRARY}" DIRECTORY)
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # at::parallel_for is serial in a file compiled without it
