@@ -18,7 +18,8 @@ endif()
 # that sources are named by their path: #include "src/norm/recipe.h").
 function(planish_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-    -Wno-sign-conversion -Wno-missing-field-initializers -Wno-restrict $<$<BOOL:${PLANISH_WERROR}>:-Werror>)
+    -Wno-sign-conversion -Wno-missing-field-initializers
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<BOOL:${PLANISH_WERROR}>:-Werror>)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -33,7 +34,8 @@ function(planish_library name)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
-# planish_test(name SOURCES... LINK libs...): a GoogleTest program, each test found by ctest.
+# planish_test(name SOURCES... LINK libs...): a GoogleTest program, each test found by ctest. The
+# name is the folder's: lab_run_test is of lab/run.
 function(planish_test name)
   if(NOT PLANISH_TESTS)
     return()

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lab/data/thousands.h"
+#include "lab/base/format_integer.h"
 #include "lab/error.h"
 
 // The bytes must be the same on every machine: random numbers are integers, the arithmetic is
@@ -362,7 +362,7 @@ ImageSet DrawDigits(const Drawing& drawing) {
   for (const auto& [name, count] : {std::pair("train", drawing.train), {"test", drawing.test}}) {
     if (count < 0 || count > kMaxDrawn) {
       throw UsageError(fmt::format("[DrawDigits] {} must be 0 to {} images but has {}", name,
-                                   Thousands(kMaxDrawn), Thousands(count)));
+                                   FormatInteger(kMaxDrawn), FormatInteger(count)));
     }
   }
   ImageSet set;
@@ -372,7 +372,7 @@ ImageSet DrawDigits(const Drawing& drawing) {
   set.source = "embedded";
   set.description = fmt::format(
       "digits drawn by planish (not MNIST): {} training and {} test images, drawing seed {}",
-      Thousands(drawing.train), Thousands(drawing.test), drawing.seed);
+      FormatInteger(drawing.train), FormatInteger(drawing.test), drawing.seed);
   set.sha256 = HashImages(set.train, set.test);
   return set;
 }

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <vector>
 
-#include "lab/data/thousands.h"
+#include "lab/base/format_integer.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -45,7 +45,7 @@ class Content {
     if (fs::is_directory(status)) Fail(file, "be a file", "the type of a folder");
     if (!fs::is_regular_file(status)) Fail(file, "be a file", "the type of a device or pipe");
     in_.open(file, std::ios::binary);
-    if (!in_) Fail(file, "be readable", std::strerror(errno));
+    if (!in_) Fail(file, "be readable", std::generic_category().message(errno));
     size_ = static_cast<int64_t>(fs::file_size(file, error));
     if (error) Fail(file, "be readable", error.message());
     Refill();
@@ -152,7 +152,7 @@ std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<cons
   }
   const int64_t count = word(1);
   if (count < 1 || count > kMaxCount) {
-    Fail(file, fmt::format("hold 1 to {} cases", Thousands(kMaxCount)), Thousands(count));
+    Fail(file, fmt::format("hold 1 to {} cases", FormatInteger(kMaxCount)), FormatInteger(count));
   }
   int64_t size = count;
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -163,13 +163,13 @@ std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<cons
     size *= dims[i];
   }
   const std::string must =
-      fmt::format("have {} bytes as its header says", Thousands(header_size + size));
+      fmt::format("have {} bytes as its header says", FormatInteger(header_size + size));
   if (header_size + size > content.UpperBound()) {
-    Fail(file, must, (content.is_gzip() ? "at most " : "") + Thousands(content.UpperBound()));
+    Fail(file, must, (content.is_gzip() ? "at most " : "") + FormatInteger(content.UpperBound()));
   }
   std::vector<uint8_t> data(static_cast<size_t>(size));
   const int64_t read = content.Read(data);
-  if (read < size) Fail(file, must, Thousands(header_size + read));
+  if (read < size) Fail(file, must, FormatInteger(header_size + read));
   uint8_t extra;
   if (content.Read({&extra, 1}) != 0) Fail(file, must, "more");
   return data;
@@ -229,9 +229,9 @@ Images ReadSplit(const fs::path& folder, int split) {
   images.count = std::ssize(images.pixels) / (kSide * kSide);
   if (std::ssize(images.labels) != images.count) {
     Fail(labels_file,
-         fmt::format("hold a label for each of the {} images of {}", Thousands(images.count),
+         fmt::format("hold a label for each of the {} images of {}", FormatInteger(images.count),
                      images_file.filename().string()),
-         Thousands(std::ssize(images.labels)));
+         FormatInteger(std::ssize(images.labels)));
   }
   for (size_t i = 0; i < images.labels.size(); ++i) {
     if (images.labels[i] >= kClasses) {
@@ -256,7 +256,7 @@ ImageSet LoadMnist(const fs::path& folder) {
   set.description =
       fmt::format("{}, {} training and {} test images read from {}",
                   is_mnist ? "MNIST" : "images in MNIST's format (not MNIST itself)",
-                  Thousands(set.train.count), Thousands(set.test.count), found.string());
+                  FormatInteger(set.train.count), FormatInteger(set.test.count), found.string());
   return set;
 }
 

@@ -49,7 +49,7 @@ void ExpectSmallSet(const ImageSet& set) {
 }
 
 TEST(LoadMnist, PlainAndGzipAgree) {
-  const TempFolder plain, gzip;
+  const TestFolder plain, gzip;
   SmallSet().Write(plain.path());
   SmallSet().Write(gzip.path(), true);
   const ImageSet a = LoadMnist(plain.path());
@@ -66,13 +66,13 @@ TEST(LoadMnist, PlainAndGzipAgree) {
 }
 
 TEST(LoadMnist, FindsTheFolder) {
-  const TempFolder temp;
+  const TestFolder temp;
   for (const char* folder : {"a", "b/mnist", "c/MNIST/raw"}) SmallSet().Write(temp.path() / folder);
   for (const char* root : {"a", "b", "c"}) ExpectSmallSet(LoadMnist(temp.path() / root));
 }
 
 TEST(LoadMnist, SuffixDoesNotDecide) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path(), true);
   WriteFile(temp.path() / "t10k-labels-idx1-ubyte.gz", SmallSet().test_labels);
   fs::rename(temp.path() / "train-images-idx3-ubyte.gz", temp.path() / "train-images-idx3-ubyte");
@@ -80,7 +80,7 @@ TEST(LoadMnist, SuffixDoesNotDecide) {
 }
 
 TEST(LoadMnist, OneImage) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet set;
   set.test_images = Idx({0x803, 1, 28, 28}, std::string(784, '\377'));
   set.test_labels = Idx({0x801, 1}, "\11");
@@ -91,7 +91,7 @@ TEST(LoadMnist, OneImage) {
 }
 
 TEST(LoadMnist, SeveralGzipStreamsAreOneFile) {
-  const TempFolder temp;
+  const TestFolder temp;
   const SmallSet set;
   set.Write(temp.path(), true);
   // Cut inside the header, inside the pixels, and with an empty stream in between and at the end.
@@ -102,7 +102,7 @@ TEST(LoadMnist, SeveralGzipStreamsAreOneFile) {
 }
 
 TEST(LoadMnist, LongerThanOneBuffer) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet set;
   std::string pixels(500 * 784, '\0');
   uint32_t state = 1;  // bytes that deflate cannot shrink, so that the input too is refilled
@@ -117,7 +117,7 @@ TEST(LoadMnist, LongerThanOneBuffer) {
 }
 
 TEST(LoadMnist, MissingFolder) {
-  const TempFolder temp;
+  const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp.path() / "none"),
               HasSubstr((temp.path() / "none").string() +
                         " must be a folder with the files of MNIST but has no such folder"));
@@ -125,20 +125,20 @@ TEST(LoadMnist, MissingFolder) {
 }
 
 TEST(LoadMnist, FolderIsAFile) {
-  const TempFolder temp;
+  const TestFolder temp;
   WriteFile(temp.path() / "file", "text");
   EXPECT_THAT(ErrorOf(temp.path() / "file"), HasSubstr("file must be a folder"));
 }
 
 TEST(LoadMnist, EmptyFolder) {
-  const TempFolder temp;
+  const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp.path()),
               AllOf(HasSubstr(temp.path().string()), HasSubstr("train-images-idx3-ubyte[.gz]"),
                     HasSubstr("but has none of them")));
 }
 
 TEST(LoadMnist, FileInPlaceOfTheInnerFolder) {
-  const TempFolder temp;
+  const TestFolder temp;
   WriteFile(temp.path() / "mnist", "text");
   EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("but has none of them"));
 }
@@ -150,7 +150,7 @@ TEST(LoadMnist, NameTooLong) {
 TEST(LoadMnist, EachMissingFile) {
   for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                            "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
-    const TempFolder temp;
+    const TestFolder temp;
     SmallSet().Write(temp.path());
     fs::remove(temp.path() / name);
     EXPECT_THAT(ErrorOf(temp.path()), HasSubstr(std::string("must hold ") + name + " or "));
@@ -158,7 +158,7 @@ TEST(LoadMnist, EachMissingFile) {
 }
 
 TEST(LoadMnist, FolderInPlaceOfAFile) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path());
   fs::remove(temp.path() / "t10k-images-idx3-ubyte");
   fs::create_directory(temp.path() / "t10k-images-idx3-ubyte");
@@ -167,7 +167,7 @@ TEST(LoadMnist, FolderInPlaceOfAFile) {
 }
 
 TEST(LoadMnist, PipeInPlaceOfAFile) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path());
   fs::remove(temp.path() / "train-labels-idx1-ubyte");
   ASSERT_EQ(mkfifo((temp.path() / "train-labels-idx1-ubyte").c_str(), 0600), 0);
@@ -176,7 +176,7 @@ TEST(LoadMnist, PipeInPlaceOfAFile) {
 
 TEST(LoadMnist, Unreadable) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path() / "file");
   fs::permissions(temp.path() / "file" / "t10k-labels-idx1-ubyte", fs::perms::none);
   EXPECT_THAT(ErrorOf(temp.path() / "file"),
@@ -200,7 +200,7 @@ void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.
 class LoadMnistMalformed : public ::testing::TestWithParam<Malformed> {};
 
 TEST_P(LoadMnistMalformed, Throws) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet set;
   GetParam().spoil(set);
   set.Write(temp.path() / "plain");
@@ -292,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(All, LoadMnistMalformed, ::testing::ValuesIn(kMalformed
 
 // Replaces the gzipped training images by `content`; what LoadMnist says of it.
 std::string ErrorOfGzip(const std::string& content) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path(), true);
   WriteFile(temp.path() / "train-images-idx3-ubyte.gz", content);
   const std::string error = ErrorOf(temp.path());
@@ -324,7 +324,7 @@ TEST(LoadMnist, SecondGzipStreamCut) {
 
 TEST(LoadMnist, GzipWithAnyBitFlipped) {
   const std::string whole = Gzip(SmallSet().train_images);
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path(), true);
   int refused = 0;
   for (size_t i = 0; i < whole.size(); ++i) {

@@ -2,11 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
-
 #include "lab/data/sha256.h"
 #include "lab/data/test_files.h"
-#include "lab/data/thousands.h"
 
 namespace planish::lab {
 namespace {
@@ -29,17 +26,6 @@ TEST(HashImages, IsThatOfTheIdxFiles) {
 TEST(HashImages, OfNoImages) {
   EXPECT_EQ(HashImages({}, {}),
             HashText(Idx({0x803, 0, 0, 0, 0x801, 0, 0x803, 0, 0, 0, 0x801, 0}, "")));
-}
-
-TEST(Thousands, CommaBeforeEveryThirdDigit) {
-  EXPECT_EQ(Thousands(0), "0");
-  EXPECT_EQ(Thousands(999), "999");
-  EXPECT_EQ(Thousands(1000), "1,000");
-  EXPECT_EQ(Thousands(60000), "60,000");
-  EXPECT_EQ(Thousands(123456), "123,456");
-  EXPECT_EQ(Thousands(-1234), "-1,234");
-  EXPECT_EQ(Thousands(-123456), "-123,456");
-  EXPECT_EQ(Thousands(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
 }
 
 }  // namespace

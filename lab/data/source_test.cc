@@ -48,7 +48,7 @@ TEST(DataFolder, FlagThenEnvironmentThenNothing) {
 }
 
 TEST(OpenDigits, ReadsTheFolder) {
-  const TempFolder temp;
+  const TestFolder temp;
   SmallSet().Write(temp.path() / "mnist");
   const ImageSet set = OpenDigits(temp.path(), {.train = 7, .test = 7, .seed = 1});
   EXPECT_EQ(set.source, "files");
@@ -56,7 +56,7 @@ TEST(OpenDigits, ReadsTheFolder) {
 }
 
 TEST(OpenDigits, NeverDrawsInsteadOfAFolderThatFails) {
-  const TempFolder temp;
+  const TestFolder temp;
   EXPECT_THROW(OpenDigits(temp.path(), {}), DataError);
 }
 

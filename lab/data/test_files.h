@@ -1,39 +1,18 @@
 #ifndef PLANISH_LAB_DATA_TEST_FILES_H_
 #define PLANISH_LAB_DATA_TEST_FILES_H_
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
 #include <zlib.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-// What the tests of this folder share: a fresh temporary folder, and idx files written into it.
+#include "lab/testing/test_folder.h"
+
+// What the tests of this folder share: idx files and gzip streams.
 namespace planish::lab {
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "planish-data-XXXXXX").string();
-    if (!mkdtemp(path.data())) throw std::runtime_error("cannot make a folder " + path);
-    path_ = path;
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// An idx file: big-endian words, then bytes.
 inline std::string Idx(const std::vector<uint32_t>& words, const std::string& bytes) {
@@ -62,11 +41,6 @@ inline std::string Gzip(std::string content) {
   return out;
 }
 
-inline void WriteFile(const std::filesystem::path& file, const std::string& content) {
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << content;
-}
-
 /// The four uncompressed files of a small set: 3 training and 2 test images whose pixels count up.
 struct SmallSet {
   static std::string Pixels(int images) {
@@ -80,6 +54,7 @@ struct SmallSet {
   std::string test_labels = Idx({0x801, 2}, std::string("\1\2", 2));
 
   void Write(const std::filesystem::path& folder, bool gzip = false) const {
+    std::filesystem::create_directories(folder);
     const auto write = [&](const char* name, const std::string& content) {
       WriteFile(folder / (gzip ? name + std::string(".gz") : name), gzip ? Gzip(content) : content);
     };

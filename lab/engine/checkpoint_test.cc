@@ -11,7 +11,7 @@
 
 #include "lab/error.h"
 #include "lab/run/safetensors.h"
-#include "lab/run/test_folder.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {
@@ -44,19 +44,19 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   for (const auto& [name, p] : Parameters(net)) p.mutable_grad() = at::randn_like(p);
   adam.Step();
   net.norm->running_mean.normal_();
-  TrainingState state{
-      .step = 12,
-      .epoch = 3,
-      .batch = 2,
-      .epoch_fraction = 3.1,
-      .cases = 48,
-      .seconds = 0.1 + 0.2,
-      .evaluation_seconds = 1e-300,
-      .loss_sum = 1.0 / 3,
-      .loss_count = 7,
-      .best = RunResult::Best{"valid", 8, {{"valid", 0.25}}},
-      .last = {.step = 8, .epoch = 2, .cases = 32, .seconds = 0.2, .values = {{"valid", 0.5}}},
-      .threads = "2"};
+  TrainingState state;
+  state.step = 12;
+  state.epoch = 3;
+  state.batch = 2;
+  state.epoch_fraction = 3.1;
+  state.cases = 48;
+  state.seconds = 0.1 + 0.2;
+  state.evaluation_seconds = 1e-300;
+  state.loss_sum = 1.0 / 3;
+  state.loss_count = 7;
+  state.best = RunResult::Best{"valid", 8, {{"valid", 0.25}}};
+  state.last = {.step = 8, .epoch = 2, .cases = 32, .seconds = 0.2, .values = {{"valid", 0.5}}};
+  state.threads = "2";
   SaveCheckpoint(file, net, adam, state);
   const at::Tensor next = at::rand({5});  // what the generator gives after the checkpoint
 

@@ -10,7 +10,7 @@
 #include "lab/engine/toy_task.h"
 #include "lab/error.h"
 #include "lab/run/safetensors.h"
-#include "lab/run/test_folder.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "lab/base/format_integer.h"
 #include "lab/report/format.h"
 
 namespace planish::lab {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/base/format_integer.h"
 #include "lab/report/format.h"
 
 namespace planish::lab {

@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <limits>
 
+#include "lab/base/format_integer.h"
+
 namespace planish::lab {
 namespace {
 
@@ -74,13 +76,6 @@ std::string SettingText(const nlohmann::ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_null()) return "—";  // a setting that the run does not have
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-std::string FormatInteger(int64_t value) {
-  std::string text = std::to_string(value);
-  const int first = text[0] == '-' ? 1 : 0;
-  for (int i = static_cast<int>(text.size()) - 3; i > first; i -= 3) text.insert(i, ",");
-  return text;
 }
 
 std::string FormatSignificant(double value, int digits) {

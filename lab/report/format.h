@@ -18,9 +18,6 @@ std::string Words(std::string_view name);
 /// A setting's value without JSON's quotes.
 std::string SettingText(const nlohmann::ordered_json& value);
 
-/// 1234567 as "1,234,567".
-std::string FormatInteger(int64_t value);
-
 /// `value` with `digits` significant digits, never as -0; with an exponent from 1e6 up and below
 /// 1e-4.
 std::string FormatSignificant(double value, int digits);

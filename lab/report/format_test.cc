@@ -18,15 +18,6 @@ Estimate Make(double mean, double half_width) {
   return estimate;
 }
 
-TEST(FormatTest, IntegersHaveThousandsSeparators) {
-  EXPECT_EQ(FormatInteger(0), "0");
-  EXPECT_EQ(FormatInteger(999), "999");
-  EXPECT_EQ(FormatInteger(1000), "1,000");
-  EXPECT_EQ(FormatInteger(1234567), "1,234,567");
-  EXPECT_EQ(FormatInteger(-123), "-123");
-  EXPECT_EQ(FormatInteger(-1234), "-1,234");
-}
-
 TEST(FormatTest, FractionsOfAPercentMetricAreShownTimesHundred) {
   EXPECT_EQ(FormatValue(kError, 0.0513), "5.13%");
   EXPECT_EQ(FormatValue(kError, 0), "0.00%");

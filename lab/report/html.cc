@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "lab/base/format_integer.h"
 #include "lab/report/assets.h"
 #include "lab/report/chart.h"
 #include "lab/report/findings.h"

@@ -8,7 +8,7 @@
 
 #include "lab/error.h"
 #include "lab/report/test_runs.h"
-#include "lab/run/test_folder.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "lab/error.h"
 #include "lab/run/posix_file.h"
-#include "lab/run/test_folder.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "event.pb.h"
 #include "lab/error.h"
-#include "lab/run/test_folder.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {

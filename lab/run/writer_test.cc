@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "lab/error.h"
-#include "lab/run/test_folder.h"
+#include "lab/testing/test_folder.h"
 
 namespace planish::lab {
 namespace {

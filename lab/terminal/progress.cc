@@ -14,6 +14,8 @@
 #include <limits>
 #include <utility>
 
+#include "lab/base/format_integer.h"
+
 namespace planish::lab {
 
 namespace {
@@ -42,9 +44,7 @@ std::string FormatNumber(double value) {
 std::string FormatThousands(double value) {
   if (value >= 1e15) return fmt::format("{:.2e}", value);
   if (value < 9.95) return fmt::format("{:.1f}", value);
-  std::string digits = fmt::format("{:.0f}", value);
-  for (size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-  return digits;
+  return FormatInteger(std::llround(value));
 }
 
 // The length of the well-formed UTF-8 character at the front of `text`, 0 when there is none.

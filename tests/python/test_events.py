@@ -5,16 +5,9 @@ import pathlib
 import subprocess
 
 import pytest
-
-event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-plugin_event_accumulator = pytest.importorskip(
-    "tensorboard.backend.event_processing.plugin_event_accumulator"
-)
-event_file_loader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+from tensorboard.backend.event_processing import event_accumulator, event_file_loader, plugin_event_accumulator
 
 # Built by CMake in lab/run; PLANISH_BUILD names the build folder.
-if "PLANISH_BUILD" not in os.environ:
-    pytest.skip("PLANISH_BUILD is not set", allow_module_level=True)
 TOOL = pathlib.Path(os.environ["PLANISH_BUILD"]) / "lab" / "run" / "events_tool"
 
 

@@ -1,18 +1,16 @@
-"""The report as the parser of a browser sees it.
-
-PLANISH_REPORT holds the command that writes a report; it is called with a folder of runs and a
-file. ctest sets it.
-"""
+"""The report as the parser of a browser sees it."""
 
 import html.parser
 import json
 import os
 import pathlib
 import re
-import shlex
 import subprocess
-import tempfile
-import unittest
+
+import pytest
+
+# Built by CMake in lab/report; PLANISH_BUILD names the build folder.
+TOOL = pathlib.Path(os.environ["PLANISH_BUILD"]) / "lab" / "report" / "report_page"
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 HOSTILE = "<script>alert('x')</script> & \"é\" 层 </style> -->"
@@ -87,89 +85,84 @@ def write_run(folder, norm, seed, errors, status="finished", note="plain"):
         (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
 
 
-class ReportTest(unittest.TestCase):
-    def setUp(self):
-        command = os.environ.get("PLANISH_REPORT")
-        if not command:
-            self.fail("PLANISH_REPORT must name the command that writes a report")
-        self.command = shlex.split(command)
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
+@pytest.fixture
+def sample(tmp_path):
+    """Writes runs whose answers are known, with `note` wherever a run can carry text."""
 
-    def render(self):
-        page = self.folder / "report.html"
-        subprocess.run([*self.command, str(self.folder / "runs"), str(page)], check=True, capture_output=True)
-        return page.read_text(encoding="utf-8")
-
-    def sample(self, note="plain"):
-        runs = self.folder / "runs"
+    def write(note="plain"):
+        runs = tmp_path / "runs"
         for seed, (none, layer) in enumerate([(0.20, 0.10), (0.21, 0.12), (0.22, 0.11)]):
             write_run(runs / f"none-{seed}", "none", seed, [0.9, 0.4, none], note=note)
             write_run(runs / f"layer-{seed}", "layer", seed, [0.8, 0.3, layer], note=note)
         write_run(runs / "diverged", "batch", 0, [0.9, 5.0], status="diverged", note=note)
         write_run(runs / "started", "batch", 1, [], status=None, note=note)
+        return runs
 
-    def test_tags_nest(self):
-        self.sample()
-        self.assertEqual(Page(self.render()).errors, [])
-
-    def test_hostile_names_stay_text(self):
-        self.sample(HOSTILE)
-        page = Page(self.render())
-        self.assertEqual(page.errors, [])
-        self.assertEqual(len(page.all("script")), 1)  # our own
-        self.assertIn(HOSTILE, page.text)
-        self.assertNotIn("alert", page.script)
-
-    def test_nothing_comes_from_elsewhere(self):
-        self.sample()
-        text = self.render()
-        page = Page(text)
-        for tag, attributes, _ in page.elements:
-            for name, value in attributes.items():
-                self.assertNotIn(name, {"src", "srcset", "data", "xlink:href", "onclick", "onload"}, tag)
-                if name == "href":
-                    self.assertTrue(value.startswith("#"), value)
-        self.assertNotRegex(page.style, r"@import|url\(")
-        self.assertNotRegex(page.script, r"fetch|XMLHttpRequest|import\b")
-        self.assertEqual(set(re.findall(r"https?://[^\s'\"<]*", text)), {"http://www.w3.org/2000/svg"})
-
-    def test_every_drawing_has_a_text_alternative(self):
-        self.sample()
-        page = Page(self.render())
-        ids = {attributes["id"] for _, attributes, _ in page.elements if "id" in attributes}
-        charts = 0
-        for drawing in page.all("svg"):
-            if drawing.get("aria-hidden") == "true":
-                continue
-            charts += 1
-            self.assertEqual(drawing["role"], "img")
-            self.assertTrue(drawing["aria-label"])
-            self.assertIn(drawing["aria-describedby"], ids)
-        self.assertEqual(charts, 2)
-
-    def test_ids_are_unique(self):
-        self.sample()
-        ids = [attributes["id"] for _, attributes, _ in Page(self.render()).elements if "id" in attributes]
-        self.assertEqual(len(ids), len(set(ids)))
-
-    def test_own_script_is_small(self):
-        self.sample()
-        script = Page(self.render()).script
-        self.assertLessEqual(len(script.encode()), 5 * 1024)
-        self.assertGreater(len(script), 0)
-
-    def test_numbers_agree_with_scipy(self):
-        # scipy.stats.ttest_rel([.10, .12, .11], [.20, .21, .22]): -0.1 +- 0.0248414
-        self.sample()
-        self.assertIn("norm layer reached 11.00% test error (mean of 3 seeds), 10.00 points lower than norm none "
-                      "(95% interval 7.52 to 12.48).", Page(self.render()).text)
-
-    def test_same_runs_same_bytes(self):
-        self.sample()
-        self.assertEqual(self.render(), self.render())
+    return write
 
 
-if __name__ == "__main__":
-    unittest.main()
+def render(runs):
+    page = runs.parent / "report.html"
+    subprocess.run([TOOL, runs, page], check=True, capture_output=True)
+    return page.read_text(encoding="utf-8")
+
+
+def test_tags_nest(sample):
+    assert Page(render(sample())).errors == []
+
+
+def test_hostile_names_stay_text(sample):
+    page = Page(render(sample(HOSTILE)))
+    assert page.errors == []
+    assert len(page.all("script")) == 1  # our own
+    assert HOSTILE in page.text
+    assert "alert" not in page.script
+
+
+def test_nothing_comes_from_elsewhere(sample):
+    text = render(sample())
+    page = Page(text)
+    for tag, attributes, _ in page.elements:
+        for name, value in attributes.items():
+            assert name not in {"src", "srcset", "data", "xlink:href", "onclick", "onload"}, tag
+            if name == "href":
+                assert value.startswith("#"), value
+    assert not re.search(r"@import|url\(", page.style)
+    assert not re.search(r"fetch|XMLHttpRequest|import\b", page.script)
+    assert set(re.findall(r"https?://[^\s'\"<]*", text)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_every_drawing_has_a_text_alternative(sample):
+    page = Page(render(sample()))
+    ids = {attributes["id"] for _, attributes, _ in page.elements if "id" in attributes}
+    charts = 0
+    for drawing in page.all("svg"):
+        if drawing.get("aria-hidden") == "true":
+            continue
+        charts += 1
+        assert drawing["role"] == "img"
+        assert drawing["aria-label"]
+        assert drawing["aria-describedby"] in ids
+    assert charts == 2
+
+
+def test_ids_are_unique(sample):
+    ids = [attributes["id"] for _, attributes, _ in Page(render(sample())).elements if "id" in attributes]
+    assert ids
+    assert len(ids) == len(set(ids))
+
+
+def test_own_script_is_small(sample):
+    script = Page(render(sample())).script
+    assert 0 < len(script.encode()) <= 5 * 1024
+
+
+def test_numbers_agree_with_scipy(sample):
+    # scipy.stats.ttest_rel([.10, .12, .11], [.20, .21, .22]): -0.1 +- 0.0248414
+    assert ("norm layer reached 11.00% test error (mean of 3 seeds), 10.00 points lower than norm none "
+            "(95% interval 7.52 to 12.48).") in Page(render(sample())).text
+
+
+def test_same_runs_same_bytes(sample):
+    runs = sample()
+    assert render(runs) == render(runs)

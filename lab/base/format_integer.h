@@ -1,5 +1,5 @@
-#ifndef PLANISH_LAB_DATA_THOUSANDS_H_
-#define PLANISH_LAB_DATA_THOUSANDS_H_
+#ifndef PLANISH_LAB_BASE_FORMAT_INTEGER_H_
+#define PLANISH_LAB_BASE_FORMAT_INTEGER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -7,9 +7,8 @@
 
 namespace planish::lab {
 
-/// `value` in decimal with a comma before every third digit: 60,000. (fmt::group_digits of fmt 9
-/// prints negative numbers as unsigned ones.)
-inline std::string Thousands(int64_t value) {
+/// 1234567 as "1,234,567". (fmt::group_digits of fmt 9 prints negative numbers as unsigned ones.)
+inline std::string FormatInteger(int64_t value) {
   const std::string digits = std::to_string(value);
   const size_t first_digit = value < 0;
   std::string text;
@@ -22,4 +21,4 @@ inline std::string Thousands(int64_t value) {
 
 }  // namespace planish::lab
 
-#endif  // PLANISH_LAB_DATA_THOUSANDS_H_
+#endif  // PLANISH_LAB_BASE_FORMAT_INTEGER_H_

@@ -1,5 +1,5 @@
-#ifndef PLANISH_LAB_RUN_TEST_FOLDER_H_
-#define PLANISH_LAB_RUN_TEST_FOLDER_H_
+#ifndef PLANISH_LAB_TESTING_TEST_FOLDER_H_
+#define PLANISH_LAB_TESTING_TEST_FOLDER_H_
 
 #include <stdlib.h>
 
@@ -61,4 +61,4 @@ inline void WriteFile(const std::filesystem::path& path, std::string_view text) 
 
 }  // namespace planish::lab
 
-#endif  // PLANISH_LAB_RUN_TEST_FOLDER_H_
+#endif  // PLANISH_LAB_TESTING_TEST_FOLDER_H_
