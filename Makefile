@@ -59,7 +59,7 @@ install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 bench-pi-mnist: build
-	.venv/bin/python bench/pi-mnist/bench.py --planish $(PLANISH)
+	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)
 
 format:
 	git ls-files '*.h' '*.cc' | xargs clang-format -i
