@@ -9,7 +9,9 @@ PLANISH := $(BUILD)/planish
 CONFIGURE := $(if $(CMAKE_PREFIX_PATH),-DCMAKE_PREFIX_PATH=$(CMAKE_PREFIX_PATH))
 export CMAKE_PREFIX_PATH PIP_ARGS
 
-.PHONY: help setup build demo test asan core install bench-pi-mnist format tidy clean
+MAKEFLAGS += --no-print-directory
+
+.PHONY: help setup build demo test dev asan core install bench-pi-mnist format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -17,6 +19,7 @@ help:
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install command, library and headers (PREFIX=$(PREFIX))'
 	@echo 'make core              build and test the core alone, without PyTorch'
+	@echo 'make dev               build with warnings as errors into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
@@ -41,6 +44,9 @@ test: build
 	ctest --preset release
 	PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest tests/python
 
+dev: build/dev/build.ninja
+	cmake --build --preset dev
+
 asan: build/asan/build.ninja
 	cmake --build --preset asan
 	ctest --preset asan
@@ -53,7 +59,7 @@ install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 bench-pi-mnist: build
-	.venv/bin/python bench/pi-mnist/bench.py --planish $(PLANISH)
+	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)
 
 # Their output differs between versions: 19 where it is there, else whatever there is.
 llvm = $$(command -v $(1)-19 || echo $(1))

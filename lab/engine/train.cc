@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "lab/engine/adam.h"
 #include "lab/engine/checkpoint.h"
 #include "lab/error.h"
 #include "lab/run/events.h"
@@ -49,13 +48,6 @@ bool EvaluationDue(int64_t epoch, int64_t done, int64_t batches, int64_t per_epo
   return false;
 }
 
-NamedTensors Parameters(const torch::nn::Module& model) {
-  NamedTensors parameters;
-  for (const auto& item : model.named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  return parameters;
-}
-
 // One run while it is being trained.
 class Training {
  public:
@@ -65,9 +57,7 @@ class Training {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(static_cast<uint64_t>(plan.seed));
     experiment_ = task.Make(plan.settings, data);
-    adam_.emplace(Parameters(model()),
-                  Adam::Options{plan.settings.Real("lr"), plan.settings.Real("adam_beta1"),
-                                plan.settings.Real("adam_beta2"), plan.settings.Real("adam_eps")});
+    adam_.emplace(MakeAdam(model(), plan.settings));
     state_.threads = std::to_string(at::get_num_threads());
   }
 
@@ -130,15 +120,11 @@ class Training {
   bool Update(const EpochPlan& epoch) {
     const Clock::time_point start = Clock::now();
     const at::Tensor cases = epoch.batch(state_.batch);
-    model().train();
-    const at::Tensor loss = experiment_->Loss(cases);
-    const double value = loss.item<double>();
+    const double value = UpdateWeights(*experiment_, *adam_, cases);
     if (!std::isfinite(value)) {
       message_ = fmt::format("the training loss was {} at step {}", value, state_.step);
       return false;
     }
-    loss.backward();
-    adam_->Step();
     ++state_.step;
     ++state_.batch;
     state_.cases += cases.size(0);
@@ -207,7 +193,7 @@ class Training {
     result.epochs = state_.epoch_fraction;
     result.seconds = state_.seconds;
     result.evaluation_seconds = state_.evaluation_seconds;
-    for (const auto& [name, weight] : Parameters(model())) result.parameters += weight.numel();
+    for (const at::Tensor& weight : model().parameters()) result.parameters += weight.numel();
     result.final_values = state_.last.values;
     result.best = state_.best;
     writer_->Finish(result);
@@ -244,6 +230,25 @@ class Training {
 };
 
 }  // namespace
+
+Adam MakeAdam(const torch::nn::Module& model, const Settings& settings) {
+  NamedTensors parameters;
+  for (const auto& item : model.named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  return Adam(std::move(parameters), {settings.Real("lr"), settings.Real("adam_beta1"),
+                                      settings.Real("adam_beta2"), settings.Real("adam_eps")});
+}
+
+double UpdateWeights(Experiment& experiment, Adam& adam, const at::Tensor& cases) {
+  experiment.model().train();
+  const at::Tensor loss = experiment.Loss(cases);
+  const double value = loss.item<double>();
+  if (std::isfinite(value)) {
+    loss.backward();
+    adam.Step();
+  }
+  return value;
+}
 
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
                      const std::map<std::string, std::string>& stamps) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "lab/engine/adam.h"
 #include "lab/engine/task.h"
 #include "lab/run/results.h"
 #include "lab/terminal/progress.h"
@@ -41,6 +42,14 @@ enum class Outcome {
 Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               const std::map<std::string, std::string>& stamps, const TrainOptions& options,
               Progress& progress);
+
+/// The optimiser of `model`'s parameters that the settings ask for.
+Adam MakeAdam(const torch::nn::Module& model, const Settings& settings);
+
+/// One update of the weights from the cases of a batch: forward, backward and Adam's step. Returns
+/// the loss that was differentiated, the mean over the batch; when that is not finite, the weights
+/// stay as they are.
+double UpdateWeights(Experiment& experiment, Adam& adam, const at::Tensor& cases);
 
 /// What decides the run, with what the report needs to know of it: config.json.
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
