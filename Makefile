@@ -67,6 +67,7 @@ llvm = $$(command -v $(1)-19 || echo $(1))
 format:
 	git ls-files '*.h' '*.cc' | xargs $(call llvm,clang-format) -i
 
+# Without the tests: GoogleTest's macros take the analyzer longest.
 tidy: build
 	git ls-files '*.cc' ':!*_test.cc' ':!tests/install' | xargs -n 1 -P $$(nproc) $(call llvm,clang-tidy) -p $(BUILD) --quiet
 
