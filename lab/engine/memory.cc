@@ -1,7 +1,10 @@
 #include "lab/engine/memory.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +16,18 @@ void KeepFreedMemory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap, not from mappings of their own
   mallopt(M_TRIM_THRESHOLD, -1);  // and the heap's top stays when it is freed
+#endif
+}
+
+void LimitMemory() {
+#ifndef __SANITIZE_ADDRESS__  // whose shadow memory alone is larger
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  rlimit limit{};
+  if (pages <= 0 || page <= 0 || getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  // A part is for the system, without which nothing here goes on either.
+  const auto memory = static_cast<rlim_t>(pages) * static_cast<rlim_t>(page) / 10 * 9;
+  limit.rlim_cur = std::min(limit.rlim_cur, memory);  // RLIM_INFINITY is the largest
+  setrlimit(RLIMIT_DATA, &limit);
 #endif
 }
 

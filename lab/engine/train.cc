@@ -48,6 +48,11 @@ bool EvaluationDue(int64_t epoch, int64_t done, int64_t batches, int64_t per_epo
   return false;
 }
 
+// A number that is not finite, without the sign that a NaN may have.
+std::string Named(double value) {
+  return std::isnan(value) ? "NaN" : value > 0 ? "infinite" : "minus infinite";
+}
+
 // One run while it is being trained.
 class Training {
  public:
@@ -73,10 +78,10 @@ class Training {
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
     if (state_.threads != threads) {
-      progress_.Note(
-          fmt::format("{}: the checkpoint was made with {} threads and goes on with {}: the last "
-                      "bits may differ",
-                      plan_.folder.filename().string(), state_.threads, threads));
+      progress_.Warn(fmt::format(
+          "warning: {}: the checkpoint was made with {} threads and goes on with {}: the last "
+          "bits may differ",
+          plan_.folder.filename().string(), state_.threads, threads));
     }
     state_.threads = threads;
   }
@@ -122,7 +127,7 @@ class Training {
     const at::Tensor cases = epoch.batch(state_.batch);
     const double value = UpdateWeights(*experiment_, *adam_, cases);
     if (!std::isfinite(value)) {
-      message_ = fmt::format("the training loss was {} at step {}", value, state_.step);
+      message_ = fmt::format("the training loss was {} at step {}", Named(value), state_.step);
       return false;
     }
     ++state_.step;
@@ -152,7 +157,7 @@ class Training {
     state_.evaluation_seconds += SecondsSince(start);
     for (const auto& [name, value] : evaluation.values) {
       if (!std::isfinite(value)) {
-        message_ = fmt::format("{} was {} at step {}", name, value, state_.step);
+        message_ = fmt::format("{} was {} at step {}", name, Named(value), state_.step);
         return false;
       }
     }

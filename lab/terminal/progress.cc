@@ -169,11 +169,15 @@ void Progress::Update(const RunProgress& progress) {
   if (mode_ != ProgressMode::kQuiet) Show(run_ + "  " + FormatProgress(progress));
 }
 
-void Progress::Note(std::string_view text) { Print(text); }
+void Progress::Note(std::string_view text) {
+  if (mode_ != ProgressMode::kQuiet) Print(text);
+}
+
+void Progress::Warn(std::string_view text) { Print(text); }
 
 void Progress::EndRun(std::string_view summary) {
   line_.clear();
-  Print(fmt::format("{}  {}", run_, summary));
+  Note(fmt::format("{}  {}", run_, summary));
 }
 
 // Shows a line of passing interest, unless the one before it is too young.
@@ -195,7 +199,6 @@ void Progress::Show(const std::string& line) {
 
 // Prints a line that stays, with the live line, if there is one, anew below it.
 void Progress::Print(std::string_view text) {
-  if (mode_ == ProgressMode::kQuiet) return;
   std::string out;
   if (drawn_) out += kClearLine;
   out += text;

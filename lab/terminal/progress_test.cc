@@ -258,6 +258,9 @@ TEST(Progress, ShowsNothingWhenQuiet) {
     progress.Update(Sample());
     progress.Note("note");
     progress.EndRun("done");
+    EXPECT_EQ(terminal.Take(), "");
+    progress.Warn("warning: seen all the same");
+    EXPECT_EQ(terminal.Take(), "warning: seen all the same\n");
   }
   EXPECT_EQ(terminal.Take(), "");
 }
