@@ -25,6 +25,7 @@ namespace nn {
 
 /// Options of LayerNorm, as torch::nn::LayerNormOptions has them.
 struct LayerNormOptions {
+  // NOLINTNEXTLINE(google-explicit-constructor): LayerNorm({256}), as in PyTorch
   LayerNormOptions(std::vector<int64_t> normalized_shape)
       : normalized_shape_(std::move(normalized_shape)) {}
   TORCH_ARG(std::vector<int64_t>, normalized_shape);
@@ -37,6 +38,7 @@ struct LayerNormOptions {
 /// (`weight`, `bias`), so checkpoints load both ways. See planish::layer_norm.
 class LayerNormImpl : public torch::nn::Cloneable<LayerNormImpl> {
  public:
+  // NOLINTNEXTLINE(google-explicit-constructor): LayerNorm({256}), as in PyTorch
   LayerNormImpl(std::vector<int64_t> normalized_shape)
       : LayerNormImpl(LayerNormOptions(std::move(normalized_shape))) {}
   explicit LayerNormImpl(LayerNormOptions options);
