@@ -17,3 +17,14 @@ run(${CMAKE_COMMAND} --build "${WORK_DIR}/build" --config "${BUILD_TYPE}")
 find_program(consumer consumer PATHS "${WORK_DIR}/build" "${WORK_DIR}/build/${BUILD_TYPE}"
   NO_DEFAULT_PATH REQUIRED)
 run("${consumer}")
+
+# The README says in a comment what its example prints.
+if(EXISTS "${WORK_DIR}/build/readme.txt")
+  file(READ "${WORK_DIR}/build/readme.cc" example)
+  file(READ "${WORK_DIR}/build/readme.txt" printed)
+  string(STRIP "${printed}" printed)
+  string(FIND "${example}" "// ${printed}\n" found)
+  if(printed STREQUAL "" OR found EQUAL -1)
+    message(FATAL_ERROR "README.md must say what its example prints but that is: ${printed}")
+  endif()
+endif()
