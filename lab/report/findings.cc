@@ -1,6 +1,9 @@
 #include "lab/report/findings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "lab/report/format.h"
 
@@ -114,6 +117,89 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
                               section.Named(baseline->value)));
   }
   return findings;
+}
+
+std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
+  const ReportSpec& report = section.config->report;
+  const MetricSpec* metric = section.Find(report.headline);
+  if (!metric) return "";
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(report.baseline);
+
+  struct Entry {
+    const Group* group;
+    Estimate value;
+  };
+  std::vector<Entry> entries;
+  std::vector<std::string> unfinished;
+  for (const Group& group : panel.groups) {
+    const Estimate value = EstimateMean(Values(group, metric->name, measure));
+    if (value.count > 0) {
+      entries.push_back({&group, value});
+    } else {
+      unfinished.push_back(group.value);
+    }
+  }
+  if (entries.empty()) return "";
+  std::ranges::stable_sort(entries, [&](const Entry& a, const Entry& b) {
+    if (a.group == baseline || b.group == baseline) return a.group == baseline;
+    return metric->lower_is_better ? a.value.mean < b.value.mean : a.value.mean > b.value.mean;
+  });
+
+  int seeds = 0;
+  for (const Entry& entry : entries) seeds = std::max(seeds, entry.value.count);
+  const auto text = [&](const Entry& entry, bool first) {
+    std::vector<std::string> notes;
+    if (baseline && entry.group != baseline && entries[0].group == baseline) {
+      const Comparison comparison = Compare(*entry.group, *baseline, *metric, measure);
+      notes.push_back(comparison.better == 0
+                          ? "cannot tell"
+                          : FormatDifference(*metric, comparison.difference.mean));
+    }
+    if (entry.value.count < seeds) notes.push_back(Count(entry.value.count, "seed"));
+    return fmt::format("{} with {}{}", FormatValue(*metric, entry.value.mean),
+                       first ? section.Named(entry.group->value) : entry.group->value,
+                       notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, ", ")));
+  };
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < entries.size(); ++i) parts.push_back(text(entries[i], i == 0));
+  std::string end;
+  if (!unfinished.empty()) {
+    end = fmt::format("; none finished with {}", fmt::join(unfinished, ", "));
+  }
+  const auto line = [&](size_t left_out) {
+    std::vector<std::string> shown = parts;
+    // The worst stays, the next to worst go first.
+    if (left_out > 0) {
+      shown.erase(shown.end() - 1 - static_cast<std::ptrdiff_t>(left_out), shown.end() - 1);
+      shown.insert(shown.end() - 1, fmt::format("{} more between", left_out));
+    }
+    return Capitalised(fmt::format("{}{} ({}) was {}{}.", AtPanel(panel), metric->label,
+                                   seeds == 1 ? "one seed" : fmt::format("mean of {} seeds", seeds),
+                                   fmt::join(shown, ", "), end));
+  };
+  std::string brief = line(0);
+  for (size_t left_out = 1; brief.size() > width && left_out + 3 <= parts.size(); ++left_out) {
+    brief = line(left_out);
+  }
+  return brief;
+}
+
+std::string BriefOfClaims(const Section& section) {
+  std::map<Verdict, int> counts;
+  int all = 0;
+  for (const ClaimResult& result : JudgeClaims(section)) {
+    if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData) continue;
+    ++counts[result.verdict];
+    ++all;
+  }
+  if (all == 0) return "";
+  std::vector<std::string> parts;
+  for (const auto& [verdict, count] : counts) {
+    parts.push_back(fmt::format("{} {}", VerdictText(verdict), count));
+  }
+  return fmt::format("Published claims ({}) against these runs: {}.", section.config->report.source,
+                     fmt::join(parts, ", "));
 }
 
 std::string MethodOf(const Section& section) {

@@ -17,6 +17,15 @@ struct Finding {
 /// One finding for each group of the panel but the baseline's, on the headline metric.
 std::vector<Finding> FindingsOf(const Section& section, const Panel& panel);
 
+/// All findings of a panel in one line for a terminal, of `width` columns or little more: every
+/// group's mean on the headline metric, the best first after the baseline, and what the difference
+/// says. Where it is too long, the groups in the middle are only counted. Empty when nothing in the
+/// panel has finished.
+std::string BriefOf(const Section& section, const Panel& panel, size_t width);
+
+/// How many of the published claims the runs agree with, in one line; empty when none is judged.
+std::string BriefOfClaims(const Section& section);
+
 /// How the findings of a section were measured, in one or two sentences.
 std::string MethodOf(const Section& section);
 

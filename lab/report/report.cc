@@ -1,6 +1,7 @@
 #include "lab/report/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -48,33 +49,26 @@ void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path
 }
 
 std::string Findings(const std::vector<Run>& runs, int most) {
-  std::vector<std::string> verdicts;
-  std::vector<std::string> comparisons;
+  constexpr size_t kColumns = 160;
+  std::vector<std::string> lines;
+  std::string claims;
   const std::vector<Section> sections = SectionsOf(runs, "Findings");
   for (const Section& section : sections) {
     const std::string title = sections.size() > 1 ? section.config->report.title + ": " : "";
-    for (const ClaimResult& result : JudgeClaims(section)) {
-      if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData)
-        continue;
-      verdicts.push_back(fmt::format("{}Published: \"{}\" Verdict: {}. Measured: {}", title,
-                                     result.claim->text, VerdictText(result.verdict),
-                                     MeasuredText(section, result)));
-    }
     for (const Panel& panel : section.panels) {
-      for (const Finding& finding : FindingsOf(section, panel)) {
-        comparisons.push_back(title + finding.sentence);
-      }
+      const std::string line = BriefOf(section, panel, kColumns - std::min(kColumns, title.size()));
+      if (!line.empty()) lines.push_back(CleanText(title + line) + "\n");
     }
+    const std::string line = BriefOfClaims(section);
+    if (!line.empty()) claims += CleanText(title + line) + "\n";
   }
-  verdicts.insert(verdicts.end(), comparisons.begin(), comparisons.end());
-  std::string text;
-  const size_t count = std::min(verdicts.size(), static_cast<size_t>(std::max(most, 0)));
-  for (size_t i = 0; i < count; ++i) text += CleanText(verdicts[i]) + "\n";
-  if (count < verdicts.size()) {
-    text += fmt::format("{} more in the report.\n",
-                        Count(static_cast<int64_t>(verdicts.size() - count), "finding"));
+  const size_t count = std::min(lines.size(), static_cast<size_t>(std::max(most, 0)));
+  if (count > 0 && count < lines.size()) {
+    lines[count - 1].insert(lines[count - 1].size() - 1,
+                            fmt::format(" {} more in the report.", lines.size() - count));
   }
-  return text;
+  lines.resize(count);
+  return fmt::format("{}{}", fmt::join(lines, ""), claims);
 }
 
 }  // namespace planish::lab

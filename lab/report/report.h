@@ -27,9 +27,10 @@ struct TableOptions {
 /// are no runs.
 std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options = {});
 
-/// What the runs say in at most `most` sentences, one a line: verdicts on claims that the data
-/// allows, then comparisons with the baseline. Throws RunError when there are no runs.
-std::string Findings(const std::vector<Run>& runs, int most = 6);
+/// What the runs say, for a terminal: a line of about 160 columns for each of the first `most`
+/// panels, then one for each task whose published claims these runs can be set against. The report
+/// has them in full. Throws RunError when there are no runs.
+std::string Findings(const std::vector<Run>& runs, int most = 2);
 
 }  // namespace planish::lab
 

@@ -154,6 +154,12 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
       }
       text += RenderPanel(section, panel, options);
     }
+    if (section.Find(config.report.headline)) {
+      text += "\n" + Wrapped(
+                         "±: 95% interval of the mean over seeds; best: at the evaluation that "
+                         "validation chose; seconds: of training.",
+                         width, "");
+    }
     const std::vector<std::string> incomplete = Incomplete(section);
     if (!incomplete.empty()) text += "\n";
     for (const std::string& line : incomplete) text += Wrapped(CleanText(line), width, "  ");
