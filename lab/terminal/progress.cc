@@ -95,6 +95,10 @@ std::string FormatProgress(const RunProgress& progress) {
   std::string text = fmt::format("epoch {:.1f}", progress.epoch);
   if (IsShown(progress.epochs) && progress.epochs > 0)
     text += fmt::format("/{:g}", progress.epochs);
+  // Early, so that a narrow terminal does not cut it off.
+  if (IsShown(progress.seconds_left)) {
+    text += "  " + FormatDuration(*progress.seconds_left) + " left";
+  }
   if (progress.loss) text += "  loss " + FormatNumber(*progress.loss);
   if (progress.metric) {
     const RunProgress::Metric& metric = *progress.metric;
@@ -108,9 +112,6 @@ std::string FormatProgress(const RunProgress& progress) {
   }
   if (IsShown(progress.cases_per_second)) {
     text += "  " + FormatThousands(*progress.cases_per_second) + " cases/s";
-  }
-  if (IsShown(progress.seconds_left)) {
-    text += "  " + FormatDuration(*progress.seconds_left) + " left";
   }
   return text;
 }
@@ -169,11 +170,15 @@ void Progress::Update(const RunProgress& progress) {
   if (mode_ != ProgressMode::kQuiet) Show(run_ + "  " + FormatProgress(progress));
 }
 
-void Progress::Note(std::string_view text) { Print(text); }
+void Progress::Note(std::string_view text) {
+  if (mode_ != ProgressMode::kQuiet) Print(text);
+}
+
+void Progress::Warn(std::string_view text) { Print(text); }
 
 void Progress::EndRun(std::string_view summary) {
   line_.clear();
-  Print(fmt::format("{}  {}", run_, summary));
+  Note(fmt::format("{}  {}", run_, summary));
 }
 
 // Shows a line of passing interest, unless the one before it is too young.
@@ -195,7 +200,6 @@ void Progress::Show(const std::string& line) {
 
 // Prints a line that stays, with the live line, if there is one, anew below it.
 void Progress::Print(std::string_view text) {
-  if (mode_ == ProgressMode::kQuiet) return;
   std::string out;
   if (drawn_) out += kClearLine;
   out += text;

@@ -10,7 +10,7 @@ namespace planish::lab {
 
 /// How progress is shown.
 enum class ProgressMode {
-  kQuiet,  ///< not at all
+  kQuiet,  ///< not at all, but for warnings
   kLines,  ///< lines for a file or a pipe, at most one in 30 seconds besides notes and summaries
   kLive,   ///< one line of a terminal, redrawn at most ten times a second
 };
@@ -38,7 +38,7 @@ struct RunProgress {
   std::optional<double> seconds_left = std::nullopt;
 };
 
-/// "epoch 2.4/5  loss 0.123  test error 2.31%  41,200 cases/s  1:05 left".
+/// "epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  41,200 cases/s".
 std::string FormatProgress(const RunProgress& progress);
 
 /// "0:07", "1:05", "27:46:40": seconds >= 0, rounded, as minutes and seconds or with hours before.
@@ -76,6 +76,9 @@ class Progress {
 
   /// Shows a line of text that stays; the live line goes on below it.
   void Note(std::string_view text);
+
+  /// Shows a line that stays also where progress is not shown.
+  void Warn(std::string_view text);
 
   /// Ends the run with a line that stays: "run 3/12 layer-b4-s1  " and `summary`.
   void EndRun(std::string_view summary);
