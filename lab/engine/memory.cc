@@ -1,9 +1,13 @@
 #include "lab/engine/memory.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 namespace planish::lab {
 
@@ -14,6 +18,21 @@ void KeepFreedMemory() {
   mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap, not from mappings of their own
   mallopt(M_TRIM_THRESHOLD, -1);  // and the heap's top stays when it is freed
 #endif
+}
+
+void LimitMemory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  rlimit limit{};
+  if (pages <= 0 || page <= 0 || getrlimit(RLIMIT_DATA, &limit) != 0) return;
+  // A part is for the system, without which nothing here goes on either.
+  const auto memory = static_cast<rlim_t>(pages) * static_cast<rlim_t>(page) / 10 * 9;
+  // A sanitizer's shadow is data as well, and more than any machine has.
+  std::ifstream statm("/proc/self/statm");
+  rlim_t size = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
+  if (!(statm >> size >> resident >> shared >> text >> library >> data)) return;
+  if (data > memory / static_cast<rlim_t>(page)) return;
+  limit.rlim_cur = std::min(limit.rlim_cur, memory);  // RLIM_INFINITY is the largest
+  setrlimit(RLIMIT_DATA, &limit);
 }
 
 }  // namespace planish::lab

@@ -9,6 +9,11 @@ namespace planish::lab {
 /// measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that measurement.
 void KeepFreedMemory();
 
+/// Keeps the process's data within the machine's memory: a model that is too large then gets
+/// std::bad_alloc, or libtorch's error, where the system would kill the process or a neighbour. A
+/// lower limit that is there (ulimit -d) stays.
+void LimitMemory();
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_ENGINE_MEMORY_H_

@@ -49,6 +49,11 @@ bool EvaluationDue(int64_t epoch, int64_t done, int64_t batches, int64_t per_epo
   return false;
 }
 
+// "nan", "inf" or "-inf": without the sign that a NaN may have.
+std::string Named(double value) {
+  return fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
+}
+
 NamedTensors Parameters(const torch::nn::Module& model) {
   NamedTensors parameters;
   for (const auto& item : model.named_parameters())
@@ -83,10 +88,10 @@ class Training {
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
     if (state_.threads != threads) {
-      progress_.Note(
-          fmt::format("{}: the checkpoint was made with {} threads and goes on with {}: the last "
-                      "bits may differ",
-                      plan_.folder.filename().string(), state_.threads, threads));
+      progress_.Warn(fmt::format(
+          "warning: {}: the checkpoint was made with {} threads and goes on with {}: the last "
+          "bits may differ",
+          plan_.folder.filename().string(), state_.threads, threads));
     }
     state_.threads = threads;
   }
@@ -134,7 +139,7 @@ class Training {
     const at::Tensor loss = experiment_->Loss(cases);
     const double value = loss.item<double>();
     if (!std::isfinite(value)) {
-      message_ = fmt::format("the training loss was {} at step {}", value, state_.step);
+      message_ = fmt::format("the training loss was {} at step {}", Named(value), state_.step);
       return false;
     }
     loss.backward();
@@ -166,7 +171,7 @@ class Training {
     state_.evaluation_seconds += SecondsSince(start);
     for (const auto& [name, value] : evaluation.values) {
       if (!std::isfinite(value)) {
-        message_ = fmt::format("{} was {} at step {}", name, value, state_.step);
+        message_ = fmt::format("{} was {} at step {}", name, Named(value), state_.step);
         return false;
       }
     }
