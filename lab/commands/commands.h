@@ -1,0 +1,41 @@
+#ifndef PLANISH_LAB_COMMANDS_COMMANDS_H_
+#define PLANISH_LAB_COMMANDS_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string_view>
+
+#include "lab/report/report.h"
+
+// The subcommands of planish, one file each. Each Add function declares one with its options; when
+// the command line has chosen it, parsing sets `action`, which does the work and gives the exit
+// status. Results go to stdout, progress and errors to stderr.
+namespace planish::lab {
+
+inline constexpr char kExitStatuses[] =
+    "Exit status:\n"
+    "  0    done; a run that diverges is a result, with a warning on stderr\n"
+    "  1    failure: a run folder or output that cannot be read or written, too little memory\n"
+    "  2    wrong usage\n"
+    "  3    data missing or malformed\n"
+    "  130  stopped by Ctrl-C, 143 by SIGTERM; the same command again goes on where it was";
+
+using Action = std::function<int()>;
+
+void AddTrain(CLI::App& app, Action& action);
+void AddReport(CLI::App& app, Action& action);
+void AddShow(CLI::App& app, Action& action);
+void AddList(CLI::App& app, Action& action);
+
+/// How a table is drawn on this process's stdout: in the terminal's width and with its emphasis, or
+/// in 80 plain columns for a file, a pipe, or where NO_COLOR or TERM=dumb asks for plain text.
+TableOptions StdoutTable();
+
+/// Prints to stdout. Throws RunError with the system's reason when that cannot take it, which may
+/// show as late as at the flush.
+void Print(std::string_view text);
+void FlushStdout();
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_COMMANDS_COMMANDS_H_

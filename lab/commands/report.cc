@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "lab/commands/commands.h"
+#include "lab/run/results.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+void AddReport(CLI::App& app, Action& action) {
+  struct Flags {
+    std::vector<fs::path> folders;
+    fs::path output = "report.html";
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* report =
+      app.add_subcommand("report", "Write an HTML report of the runs in some folders");
+  report->footer(
+      "The report is made from the runs' files alone: runs that are still being trained may be in\n"
+      "it, and the same runs give the same bytes.\n\n"
+      "Example:\n  planish report runs -o report.html");
+  report->add_option("FOLDER", flags->folders, "Folders that hold runs, at any depth")
+      ->type_name("")
+      ->required();
+  report
+      ->add_option("-o,--output", flags->output,
+                   "File to write, replaced where it is there (default: report.html)")
+      ->type_name("FILE");
+  report->callback([&action, flags] {
+    action = [flags] {
+      const std::vector<Run> runs = FindRuns(flags->folders);
+      WriteReport(runs, flags->output);
+      Print(fmt::format("{}report: {}\n", Findings(runs),
+                        fs::absolute(flags->output).lexically_normal().string()));
+      return 0;
+    };
+  });
+}
+
+}  // namespace planish::lab

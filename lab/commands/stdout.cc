@@ -1,0 +1,43 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#include "lab/commands/commands.h"
+#include "lab/error.h"
+#include "lab/run/posix_file.h"
+#include "lab/terminal/progress.h"
+
+namespace planish::lab {
+
+namespace {
+
+RunError CannotPrint() {
+  return RunError("[stdout] the output must be writable but has: " + SystemReason(errno));
+}
+
+}  // namespace
+
+TableOptions StdoutTable() {
+  TableOptions options;
+  if (isatty(STDOUT_FILENO) == 0) return options;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) options.width = size.ws_col;
+  options.colour = ChooseProgressMode(false, true, std::getenv("TERM"), std::getenv("NO_COLOR"),
+                                      nullptr) == ProgressMode::kLive;
+  return options;
+}
+
+void Print(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) throw CannotPrint();
+}
+
+void FlushStdout() {
+  errno = 0;
+  if (std::fflush(stdout) != 0) throw CannotPrint();
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,291 @@
+#include "lab/engine/train.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/commands/commands.h"
+#include "lab/data/source.h"
+#include "lab/engine/machine.h"
+#include "lab/engine/sweep.h"
+#include "lab/error.h"
+#include "lab/report/format.h"
+#include "lab/run/results.h"
+#include "lab/tasks/tasks.h"
+#include "lab/terminal/interrupt.h"
+#include "lab/terminal/progress.h"
+
+namespace planish::lab {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainFlags {
+  std::string task;
+  std::optional<std::string> norms, batch_sizes;
+  std::string preset = "paper", data, device = "cpu";
+  std::vector<std::string> sets;
+  std::optional<int> seeds;
+  std::optional<int64_t> seed;
+  int threads = 0;
+  double checkpoint_seconds = 60;
+  fs::path out = "runs";
+  bool json = false, quiet = false;
+};
+
+SweepRequest MakeRequest(const TrainFlags& flags) {
+  if (flags.out.empty()) throw UsageError("[train] --out must be a folder but has no name");
+  SweepRequest request;
+  request.preset = flags.preset;
+  request.out = flags.out;
+  if (flags.norms) request.values.emplace_back("norm", SplitList("--norm", *flags.norms));
+  if (flags.batch_sizes) {
+    request.values.emplace_back("batch_size", SplitList("--batch-size", *flags.batch_sizes));
+  }
+  for (const std::string& set : flags.sets) {
+    const size_t equals = set.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError(fmt::format("[train] --set must be key=value but has \"{}\"", set));
+    }
+    request.values.emplace_back(
+        set.substr(0, equals), SplitList("--set " + set.substr(0, equals), set.substr(equals + 1)));
+  }
+  if (flags.seed && flags.seeds) {
+    throw UsageError("[train] --seed must be given without --seeds but has both");
+  }
+  if (flags.seed) {
+    request.seeds = {*flags.seed};
+  } else {
+    for (int seed = 1; seed <= flags.seeds.value_or(1); ++seed) request.seeds.push_back(seed);
+  }
+  return request;
+}
+
+// The data of a sweep, which successive runs share where their settings ask for the same.
+class SharedData {
+ public:
+  SharedData(const Task& task, std::optional<fs::path> folder, const std::vector<RunPlan>& plans)
+      : task_(task), folder_(std::move(folder)), plans_(plans) {}
+
+  // The data that `settings` ask for; an earlier answer is void when other data is read. Throws
+  // UsageError when they are too few for a batch of any run that shares them: now, and not when
+  // that run's turn comes.
+  const Dataset& For(const Settings& settings, Progress& progress) {
+    if (data_ && Key(settings) == key_) return *data_;
+    data_.reset();
+    data_ = task_.Load(settings, folder_);
+    key_ = Key(settings);
+    progress.Note("data: " + data_->about.description);
+    const int64_t cases = data_->about.sizes.at("train");
+    for (const RunPlan& plan : plans_) {
+      const int64_t batch = plan.settings.Int("batch_size");
+      if (batch > cases && Key(plan.settings) == key_) {
+        throw UsageError(fmt::format(
+            "[train] batch_size must be at most the {} training cases but has {}", cases, batch));
+      }
+    }
+    return *data_;
+  }
+
+ private:
+  std::string Key(const Settings& settings) const {
+    std::string key;
+    for (const std::string& name : task_.data_settings) {
+      key += Spelled(settings.values().at(name)) + "|";
+    }
+    return key;
+  }
+
+  const Task& task_;
+  std::optional<fs::path> folder_;
+  const std::vector<RunPlan>& plans_;
+  std::string key_;
+  std::unique_ptr<Dataset> data_;
+};
+
+// "test error 2.31% after 10 epochs, 12.3 s of training".
+std::string Headline(const Task& task, const RunResult& result) {
+  const auto metric = std::ranges::find(task.metrics, task.report.headline, &MetricSpec::name);
+  return fmt::format("{} {} after {:g} epochs, {:.1f} s of training", metric->label,
+                     FormatValue(*metric, result.final_values.at(metric->name)), result.epochs,
+                     result.seconds);
+}
+
+// What --json prints of a run.
+std::string JsonLine(const Run& run) {
+  nlohmann::ordered_json result;
+  to_json(result, *run.result);
+  nlohmann::ordered_json line = {{"folder", run.folder.string()},
+                                 {"task", run.config.task},
+                                 {"preset", run.config.preset},
+                                 {"seed", run.config.seed},
+                                 {"settings", run.config.settings}};
+  line.update(result);
+  return line.dump() + "\n";
+}
+
+int RunTrain(const TrainFlags& flags) {
+  if (flags.device != "cpu") {
+    throw UsageError(fmt::format("[train] --device must be cpu but has \"{}\"", flags.device));
+  }
+  const Task& task = FindTask(flags.task);
+  const std::vector<RunPlan> plans = PlanSweep(task, MakeRequest(flags));
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const InterruptGuard interrupts;
+  const std::map<std::string, std::string> stamps = MachineStamps();
+  TrainOptions options;
+  options.checkpoint_seconds = flags.checkpoint_seconds;
+  options.stop = [] { return Interrupted() != 0; };
+
+  Progress progress(static_cast<int>(plans.size()), StderrProgressMode(flags.quiet));
+  SharedData data(task, DataFolder(flags.data), plans);
+  std::vector<Run> runs;
+  int skipped = 0, diverged = 0;
+  for (const RunPlan& plan : plans) {
+    const Dataset& dataset = data.For(plan.settings, progress);
+    Outcome outcome = Outcome::kInterrupted;
+    if (Interrupted() == 0) {
+      progress.StartRun(static_cast<int>(runs.size()) + 1, plan.folder.filename().string());
+      outcome = Train(task, dataset, plan, stamps, options, progress);
+      if (outcome == Outcome::kInterrupted) progress.EndRun("saved");
+    }
+    if (outcome == Outcome::kInterrupted) {
+      progress.Warn(
+          fmt::format("stopped: {} of {} runs done. The same command again goes on where it was.",
+                      runs.size(), plans.size()));
+      return 128 + Interrupted();
+    }
+    runs.push_back(ReadRun(plan.folder));
+    const RunResult& result = *runs.back().result;
+    if (outcome == Outcome::kSkipped) ++skipped;
+    if (result.status == "diverged") ++diverged;
+    const std::string summary =
+        result.status == "diverged" ? "diverged: " + result.message : Headline(task, result);
+    progress.EndRun(outcome == Outcome::kSkipped ? "done before: " + summary : summary);
+    if (flags.json) {
+      Print(JsonLine(runs.back()));
+      FlushStdout();
+    }
+  }
+  if (skipped > 0) {
+    progress.Note(fmt::format("{} of {} runs had been done before", skipped, plans.size()));
+  }
+  if (diverged > 0) {
+    progress.Warn(fmt::format("warning: {} of {} runs diverged", diverged, plans.size()));
+  }
+  if (!flags.json) Print(RenderTable(runs, StdoutTable()));
+  return 0;
+}
+
+// Refuses a text that is not a whole number from `least` to `most`.
+CLI::Validator WholeNumber(int64_t least, int64_t most, const std::string& flag) {
+  const auto check = [=](const std::string& text) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
+      throw UsageError(fmt::format("[train] {} must be a whole number from {} to {} but has \"{}\"",
+                                   flag, least, most, text));
+    }
+    return std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+// Refuses a text that is not a number of at least 0.
+CLI::Validator Seconds(const std::string& flag) {
+  const auto check = [=](const std::string& text) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
+        value < 0) {
+      throw UsageError(
+          fmt::format("[train] {} must be a number of seconds but has \"{}\"", flag, text));
+    }
+    return std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace
+
+void AddTrain(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<TrainFlags>();
+  CLI::App* train =
+      app.add_subcommand("train", "Train a task with each norm, batch size and seed asked for");
+  train->footer(
+      std::string("A list makes a sweep: a run for each combination and seed, each in a folder of "
+                  "its own,\n"
+                  "OUT/TASK/PRESET-NORM-bBATCH[-KEY=VALUE...]-sSEED:\n"
+                  "  config.json                   what decides the run, and where it was made\n"
+                  "  metrics.jsonl                 a line for each evaluation\n"
+                  "  events.out.tfevents.*         the same for TensorBoard\n"
+                  "  checkpoint/state.safetensors  weights and optimiser\n"
+                  "  result.json                   how it ended\n"
+                  "Finished runs are skipped, unfinished ones go on where they were, on as many "
+                  "threads with\n"
+                  "the bits of an uninterrupted run. At the end a table goes to stdout; progress "
+                  "goes to\n"
+                  "stderr, in plain lines where that is no terminal, or TERM=dumb or NO_COLOR "
+                  "is set.\n\n"
+                  "Example:\n  planish train pi-mnist --preset small --norm none,batch,layer "
+                  "--batch-size 128,4 --seeds 3\n\n") +
+      kExitStatuses);
+  train->add_option("TASK", flags->task, "Task, as 'planish list' names it")
+      ->type_name("")
+      ->required();
+  train->add_option("--norm", flags->norms, "Norms, separated by commas (default: the task's)")
+      ->type_name("LIST");
+  train
+      ->add_option("--batch-size", flags->batch_sizes,
+                   "Batch sizes, separated by commas (default: the preset's)")
+      ->type_name("LIST");
+  train->add_option("--seeds", flags->seeds, "Train with each of the seeds 1 to N (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1000, "--seeds"));
+  train->add_option("--seed", flags->seed, "Train with this seed alone")
+      ->type_name("SEED")
+      ->check(WholeNumber(0, int64_t{1} << 53, "--seed"));
+  train
+      ->add_option("--preset", flags->preset,
+                   "paper: as printed (default); small: seconds a run; smoke: does it run?")
+      ->type_name("NAME");
+  train
+      ->add_option("--set", flags->sets, "Change a setting of 'planish list TASK'; may be repeated")
+      ->type_name("KEY=VALUE[,VALUE...]")
+      ->expected(1)
+      ->take_all();
+  train
+      ->add_option("--data", flags->data,
+                   "Folder with the data (default: $PLANISH_DATA, else drawn digits)")
+      ->type_name("FOLDER");
+  train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
+      ->type_name("FOLDER");
+  train->add_option("--threads", flags->threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(WholeNumber(1, 1024, "--threads"));
+  train->add_option("--device", flags->device, "cpu (default, and the only one)")
+      ->type_name("NAME");
+  train
+      ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
+                   "Training that a crash may lose (default: 60)")
+      ->type_name("SECONDS")
+      ->check(Seconds("--checkpoint-seconds"));
+  train->add_flag("--json", flags->json,
+                  "Print a line of JSON for each run as it ends, and no table");
+  train->add_flag("--quiet", flags->quiet, "Warnings and errors only, no progress");
+  train->callback([&action, flags] { action = [flags] { return RunTrain(*flags); }; });
+}
+
+}  // namespace planish::lab
