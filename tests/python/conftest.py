@@ -1,0 +1,54 @@
+"""The planish command for the tests: PLANISH_BUILD names the folder that CMake built into."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+
+class Command:
+    """Runs planish in a folder of its own, with nothing of the caller's settings."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, folder
+        unset = {"PLANISH_DATA", "NO_COLOR", "CI", "COLUMNS"}
+        self.environment = {key: value for key, value in os.environ.items() if key not in unset}
+
+    def __call__(self, *arguments, **options):
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
+        return subprocess.run(
+            [self.program, *map(str, arguments)],
+            cwd=self.folder, env=self.environment, timeout=300, check=False, **options,
+        )  # fmt: skip
+
+    def start(self, *arguments):
+        """Starts it and gives the process; nothing reads what it prints until it has ended."""
+        return subprocess.Popen(
+            [self.program, *map(str, arguments)],
+            cwd=self.folder, env=self.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def ok(self, *arguments):
+        result = self(*arguments)
+        assert result.returncode == 0, result.stderr
+        return result
+
+
+@pytest.fixture(scope="session")
+def program():
+    if "PLANISH_BUILD" not in os.environ:
+        pytest.skip("PLANISH_BUILD is not set")
+    return (pathlib.Path(os.environ["PLANISH_BUILD"]) / "planish").resolve()
+
+
+@pytest.fixture
+def planish(program, tmp_path):
+    return Command(program, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(program, tmp_path_factory):
+    """A command whose folder the tests of a module share: they read it and leave it as it is."""
+    return Command(program, tmp_path_factory.mktemp("shared"))
