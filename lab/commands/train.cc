@@ -268,7 +268,7 @@ void AddTrain(CLI::App& app, Action& action) {
       ->take_all();
   train
       ->add_option("--data", flags->data,
-                   "Folder with the data (default: $PLANISH_DATA, else planish draws its own)")
+                   "Folder with the data (default: $PLANISH_DATA, else drawn digits)")
       ->type_name("FOLDER");
   train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
       ->type_name("FOLDER");

@@ -48,9 +48,9 @@ bool EvaluationDue(int64_t epoch, int64_t done, int64_t batches, int64_t per_epo
   return false;
 }
 
-// A number that is not finite, without the sign that a NaN may have.
+// "nan", "inf" or "-inf": without the sign that a NaN may have.
 std::string Named(double value) {
-  return std::isnan(value) ? "NaN" : value > 0 ? "infinite" : "minus infinite";
+  return fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
 }
 
 // One run while it is being trained.

@@ -95,6 +95,10 @@ std::string FormatProgress(const RunProgress& progress) {
   std::string text = fmt::format("epoch {:.1f}", progress.epoch);
   if (IsShown(progress.epochs) && progress.epochs > 0)
     text += fmt::format("/{:g}", progress.epochs);
+  // Early, so that a narrow terminal does not cut it off.
+  if (IsShown(progress.seconds_left)) {
+    text += "  " + FormatDuration(*progress.seconds_left) + " left";
+  }
   if (progress.loss) text += "  loss " + FormatNumber(*progress.loss);
   if (progress.metric) {
     const RunProgress::Metric& metric = *progress.metric;
@@ -108,9 +112,6 @@ std::string FormatProgress(const RunProgress& progress) {
   }
   if (IsShown(progress.cases_per_second)) {
     text += "  " + FormatThousands(*progress.cases_per_second) + " cases/s";
-  }
-  if (IsShown(progress.seconds_left)) {
-    text += "  " + FormatDuration(*progress.seconds_left) + " left";
   }
   return text;
 }

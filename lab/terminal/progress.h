@@ -38,7 +38,7 @@ struct RunProgress {
   std::optional<double> seconds_left = std::nullopt;
 };
 
-/// "epoch 2.4/5  loss 0.123  test error 2.31%  41,200 cases/s  1:05 left".
+/// "epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  41,200 cases/s".
 std::string FormatProgress(const RunProgress& progress);
 
 /// "0:07", "1:05", "27:46:40": seconds >= 0, rounded, as minutes and seconds or with hours before.

@@ -24,7 +24,7 @@ RunProgress Sample() {
 
 TEST(FormatProgress, ShowsEverything) {
   EXPECT_EQ(FormatProgress(Sample()),
-            "epoch 2.4/5  loss 0.123  test error 2.31%  41,200 cases/s  1:05 left");
+            "epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  41,200 cases/s");
 }
 
 TEST(FormatProgress, LeavesOutWhatIsAbsent) {
@@ -148,8 +148,8 @@ TEST(Progress, RedrawsOneLine) {
     terminal.now += 0.2;
     progress.Update(Sample());
     EXPECT_EQ(terminal.Take(),
-              "\rrun 3/12 layer-b4-s1  epoch 2.4/5  loss 0.123  test error 2.31%  41,200 cases/s  "
-              "1:05 left\x1b[K");
+              "\rrun 3/12 layer-b4-s1  epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  "
+              "41,200 cases/s\x1b[K");
     progress.EndRun("test error 2.20%  2:10");
     EXPECT_EQ(terminal.Take(), "\r\x1b[Krun 3/12 layer-b4-s1  test error 2.20%  2:10\n");
   }

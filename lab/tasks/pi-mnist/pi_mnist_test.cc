@@ -131,6 +131,11 @@ TEST_F(PiMnistTest, UsesTheUnbiasedVarianceAtBatchSizeFour) {
   EXPECT_EQ(loss("auto", "128"), loss("biased", "128"));
 }
 
+TEST_F(PiMnistTest, RefusesBatchNormOfASingleCase) {
+  const auto data = task->Load(Smoke(), {});
+  EXPECT_THROW(task->Make(Smoke({{"norm", "batch"}, {"batch_size", "1"}}), *data), UsageError);
+}
+
 TEST_F(PiMnistTest, SaysWhenThereAreTooFewImages) {
   EXPECT_THROW(task->Load(Smoke({{"train_cases", "9999999"}}), {}), UsageError);
 }
