@@ -274,7 +274,8 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               Progress& progress) {
   const RunConfig config = MakeConfig(task, data, plan, stamps);
   RunWriter writer(plan.folder);
-  if (fs::exists(plan.folder / "config.json")) {
+  const bool is_new = !fs::exists(plan.folder / "config.json");
+  if (!is_new) {
     const lab::Run earlier = ReadRun(plan.folder);
     const std::vector<std::string> differences = ConfigDifferences(earlier.config, config);
     if (!differences.empty()) {
@@ -284,10 +285,9 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
                       plan.folder.string(), fmt::join(differences, "; ")));
     }
     if (earlier.result) return Outcome::kSkipped;
-  } else {
-    writer.WriteConfig(config);
   }
-  Training training(task, data, plan, options, progress);
+  Training training(task, data, plan, options, progress);  // refuses settings that do not fit
+  if (is_new) writer.WriteConfig(config);
   training.Resume(writer);
   return training.Run(writer);
 }
