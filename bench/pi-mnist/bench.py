@@ -277,8 +277,8 @@ def main():
                     + [faults(results[name]) for name in (PLANISH, NOT_KEPT, DEFAULT, FUSED)]
                 )
                 time.sleep(PAUSE)
-                needed = [float(s) for s in planish.ask(f"parts {math.ceil(0.5 / best(results[PLANISH]))}")]
                 update = best(results[PLANISH])
+                needed = [float(s) for s in planish.ask(f"parts {math.ceil(0.5 / update)}")]
                 rest = update - needed[0] - needed[1]
                 parts.append(row + [f"{1e3 * s:.2f}" for s in (update, *needed, rest)])
         if args.check:

@@ -129,11 +129,13 @@ class Steps {
   int64_t next_ = 0;
 };
 
-// What an update of 784-1000-1000-10 cannot do without, each alone and with its memory at hand.
+// What an update of 784-1000-1000-10 cannot do without, each alone, on the same arrays in turn: the
+// memory that an update goes through.
 class Parts {
  public:
   explicit Parts(int64_t batch) {
     const std::vector<int64_t> widths = {784, 1000, 1000, 10};
+    NamedTensors parameters;
     for (size_t layer = 0; layer + 1 < widths.size(); ++layer) {
       const int64_t in = widths[layer], out = widths[layer + 1];
       // Neither zeros nor denormal numbers, which would flatter or slow the arithmetic.
@@ -143,34 +145,34 @@ class Parts {
                          .dy = at::rand({batch, out}),
                          .y = at::empty({batch, out}),
                          .dx = at::empty({batch, in}),
-                         .dweight = at::rand({out, in})});
+                         .dweight = at::rand({out, in}),
+                         .dbias = at::rand({out})});
       const std::string index = std::to_string(layer);
-      parameters_.emplace_back("weight" + index, layers_[layer].weight.clone());
-      parameters_.emplace_back("bias" + index, layers_[layer].bias.clone());
+      parameters.emplace_back("weight" + index, layers_[layer].weight);
+      parameters.emplace_back("bias" + index, layers_[layer].bias);
     }
-    for (auto& [name, weight] : parameters_) {
-      weight.requires_grad_(true);
-      gradients_.push_back(at::rand_like(weight));
-      moments_.emplace_back(at::ones_like(weight), at::ones_like(weight));
-    }
-    adam_.emplace(parameters_, Adam::Options{});
+    for (auto& [name, weight] : parameters) weight.requires_grad_(true);
+    adam_.emplace(parameters, Adam::Options{});
+    for (const auto& [name, tensor] : adam_->State())
+      if (tensor.dim() > 0) moments_.push_back(tensor);
   }
 
   // The matrix products of forward and backward.
   void Products() {
     at::NoGradGuard no_grad;
-    for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    for (Layer& l : layers_) at::addmm_out(l.y, l.bias, l.x, l.weight.t());
+    for (size_t layer = layers_.size(); layer-- > 0;) {
       Layer& l = layers_[layer];
-      at::addmm_out(l.y, l.bias, l.x, l.weight.t());
       at::mm_out(l.dweight, l.dy.t(), l.x);
       if (layer > 0) at::mm_out(l.dx, l.dy, l.weight);
     }
   }
 
-  // Adam with fused=True.
   void AdamStep() {
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      parameters_[i].second.mutable_grad() = gradients_[i];
+    for (Layer& l : layers_) {
+      l.weight.mutable_grad() = l.dweight;
+      l.bias.mutable_grad() = l.dbias;
+    }
     adam_->Step();
   }
 
@@ -178,21 +180,19 @@ class Parts {
   // the least arithmetic.
   void Stream() {
     at::NoGradGuard no_grad;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      parameters_[i].second.add_(gradients_[i], 1e-8);
-      moments_[i].first.mul_(1.0);
-      moments_[i].second.mul_(1.0);
+    for (Layer& l : layers_) {
+      l.weight.add_(l.dweight, 1e-8);
+      l.bias.add_(l.dbias, 1e-8);
     }
+    for (at::Tensor& moment : moments_) moment.mul_(1.0);
   }
 
  private:
   struct Layer {
-    at::Tensor x, weight, bias, dy, y, dx, dweight;
+    at::Tensor x, weight, bias, dy, y, dx, dweight, dbias;
   };
   std::vector<Layer> layers_;
-  NamedTensors parameters_;
-  std::vector<at::Tensor> gradients_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> moments_;
+  std::vector<at::Tensor> moments_;
   std::optional<Adam> adam_;
 };
 
