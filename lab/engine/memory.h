@@ -3,10 +3,10 @@
 
 namespace planish::lab {
 
-/// Makes malloc keep freed memory for the life of the process. Each training step frees and takes
-/// the same activations and gradients, megabytes each; by default glibc gives such blocks back to
-/// the system, and every step pays for mapping and zeroing fresh pages (docs/performance.md has the
-/// measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that measurement.
+/// Makes malloc keep freed memory for the life of the process, so that no training step faults in
+/// fresh pages for the activations and gradients that the step before freed. glibc raises its own
+/// thresholds towards the same end, but how far depends on the order of frees (docs/performance.md
+/// has the measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that measurement.
 void KeepFreedMemory();
 
 /// Keeps the process's data within the machine's memory: a model that is too large then gets
