@@ -3,10 +3,10 @@
 
 namespace planish::lab {
 
-/// Makes malloc keep freed memory for the life of the process. Each training step frees and takes
-/// the same activations and gradients, megabytes each; by default glibc gives such blocks back to
-/// the system, and every step pays for mapping and zeroing fresh pages (docs/performance.md has the
-/// measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that measurement.
+/// Makes malloc keep freed memory for the life of the process: each training step frees and takes
+/// the same activations and gradients, megabytes each, which are then never given back to the
+/// system and mapped again. docs/performance.md has what it brings. PLANISH_KEEP_MEMORY=0 in the
+/// environment turns it off, for that measurement.
 void KeepFreedMemory();
 
 }  // namespace planish::lab
