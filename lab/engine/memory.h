@@ -6,7 +6,8 @@ namespace planish::lab {
 /// Makes malloc keep freed memory for the life of the process, so that no training step faults in
 /// fresh pages for the activations and gradients that the step before freed. glibc raises its own
 /// thresholds towards the same end, but how far depends on the order of frees (docs/performance.md
-/// has the measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that measurement.
+/// has the measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that
+/// measurement.
 void KeepFreedMemory();
 
 /// Keeps the process's data within the machine's memory: a model that is too large then gets
