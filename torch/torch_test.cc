@@ -206,7 +206,8 @@ TEST(LayerNormModule, ClonesAndPrints) {
 
 TEST(LayerNormModule, TrainsInASequential) {
   at::manual_seed(6);
-  torch::nn::Sequential net(torch::nn::Linear(4, 8), nn::LayerNorm(nn::LayerNormOptions({8})), torch::nn::Linear(8, 1));
+  torch::nn::Sequential net(torch::nn::Linear(4, 8), nn::LayerNorm(nn::LayerNormOptions({8})),
+                            torch::nn::Linear(8, 1));
   const Tensor x = at::randn({16, 4});
   net->forward(x).pow(2).mean().backward();
   for (const Tensor& p : net->parameters()) {
