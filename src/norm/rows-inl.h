@@ -41,9 +41,9 @@ HWY_INLINE void PrefetchTwo(D d, const T* ahead) {
 template <bool kStream, class D, class T>
 HWY_INLINE void Put(D d, Vec<D> v, T* p) {
   if constexpr (kStream) {
-    StoreStreaming(d, v, p);
+    WriteStreaming(d, v, p);
   } else {
-    Store(d, v, p);
+    Write(d, v, p);
   }
 }
 
@@ -142,7 +142,7 @@ struct OutputArgs {
 template <Output kOutput, bool kCentre, class D, class T>
 HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
                             Vec<D> rstd, Vec<D> offset) {
-  Vec<D> xhat = Load(d, x);
+  Vec<D> xhat = Read(d, x);
   if constexpr (kCentre) {
     xhat = hn::MulAdd(hn::Sub(xhat, mean), rstd, offset);
   } else {
@@ -159,7 +159,7 @@ HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& ou
 
 template <bool kCentre, class D, class T>
 HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
-  Vec<D> v = Load(d, x);
+  Vec<D> v = Read(d, x);
   if constexpr (kCentre) {
     v = hn::Sub(v, shift);
     first = hn::Add(first, v);
@@ -174,7 +174,7 @@ HWY_INLINE hn::TFromD<D> ShiftOf(D d, const T* x, int64_t cols) {
   using C = hn::TFromD<D>;
   if constexpr (!kCentre) return C{0};
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vec<D> v = hn::Add(Load(d, x), Load(d, x + (cols - lanes) / 2));
+  const Vec<D> v = hn::Add(Read(d, x), Read(d, x + (cols - lanes) / 2));
   return Sum(d, v) * (C{0.5} / static_cast<C>(lanes));
 }
 
@@ -212,7 +212,7 @@ HWY_INLINE void ForwardChunk(D d, const T* next, int64_t next_cols, hn::TFromD<D
   if (next_whole < next_cols) {
     // The vector that ends with the row, without the lanes that have been counted.
     const auto mask = LastLanes(d, next_cols - next_whole);
-    Vec<D> v = Load(d, next + next_cols - lanes);
+    Vec<D> v = Read(d, next + next_cols - lanes);
     if constexpr (kCentre) v = hn::Sub(v, shift);
     v = hn::IfThenElseZero(mask, v);
     first1 = hn::Add(first1, v);
@@ -243,11 +243,11 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
       const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
       const Vec<D> offset = hn::Set(d, map.offset);
       if (layout.lead > 0) {
-        Store(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+        Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
       }
       if (layout.rest > 0) {
         const int64_t c = cols - lanes;
-        Store(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), ends.tail);
+        Write(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), ends.tail);
       }
       ends.StoreHead(d, y, layout);
     }
@@ -322,7 +322,7 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   if (cols < 2 * lanes) {
     const OneLane<D> one;
     for (int64_t c = 0; c < cols; ++c) {
-      Store(one,
+      Write(one,
             Normalise<kOutput, kCentre>(one, x + c, out.At(c), hn::Set(one, map.mean),
                                         hn::Set(one, map.rstd), hn::Set(one, map.offset)),
             y + c);
@@ -330,11 +330,11 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
     return;
   }
   if (layout.lead > 0) {
-    Store(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+    Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
   }
   if (layout.rest > 0) {
     const int64_t c = cols - lanes;
-    Store(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), ends.tail);
+    Write(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), ends.tail);
   }
   ends.StoreHead(d, y, layout);
   RowSums none;
@@ -385,14 +385,14 @@ HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat,
 template <bool kReadX, class D, class T>
 HWY_INLINE Vec<D> XhatOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (!kReadX) return hn::Zero(d);
-  return hn::MulAdd(hn::Sub(Load(d, x), mean), rstd, offset);
+  return hn::MulAdd(hn::Sub(Read(d, x), mean), rstd, offset);
 }
 
 template <Output kOutput, bool kReadX, class D, class T>
 HWY_INLINE Vec<D> InputGradient(D d, const T* dy_, const T* x,
                                 const GradientArgs<hn::TFromD<D>>& args, Vec<D> mean, Vec<D> rstd,
                                 Vec<D> offset, Vec<D> mean_g, Vec<D> mean_g_xhat) {
-  const Vec<D> dy = Load(d, dy_);
+  const Vec<D> dy = Read(d, dy_);
   const Vec<D> xhat = XhatOf<kReadX>(d, x, mean, rstd, offset);
   Vec<D> v = hn::Sub(GradientOfXhat<kOutput>(d, dy, xhat, args), mean_g);
   if constexpr (kReadX) v = hn::NegMulAdd(xhat, mean_g_xhat, v);
@@ -431,7 +431,7 @@ HWY_INLINE void BackwardChunk(D d, const GradientRow<T> next, int64_t next_cols,
       if constexpr (kReadX) PrefetchTwo(d, next.x + c + kPrefetchBytes / sizeof(T));
     }
     AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Load(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
+        d, Read(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
         next_args.At(c), dgain + c, dbias + c, g0, gx0);
     Put<kStream>(d,
                  InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), mean, rstd,
@@ -439,7 +439,7 @@ HWY_INLINE void BackwardChunk(D d, const GradientRow<T> next, int64_t next_cols,
                  dx + c);
     const int64_t b = c + lanes;
     AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Load(d, next.dy + b), XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset),
+        d, Read(d, next.dy + b), XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset),
         next_args.At(b), dgain + b, dbias + b, g1, gx1);
     Put<kStream>(d,
                  InputGradient<kOutput, kReadX>(d, row.dy + b, row.x + b, args.At(b), mean, rstd,
@@ -457,16 +457,16 @@ HWY_INLINE void BackwardChunk(D d, const GradientRow<T> next, int64_t next_cols,
   // whether another one is finished beside it.
   for (; c + 2 * lanes <= next_whole; c += 2 * lanes) {
     AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Load(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
+        d, Read(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
         next_args.At(c), dgain + c, dbias + c, g0, gx0);
     const int64_t b = c + lanes;
     AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Load(d, next.dy + b), XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset),
+        d, Read(d, next.dy + b), XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset),
         next_args.At(b), dgain + b, dbias + b, g1, gx1);
   }
   if (c < next_whole) {
     AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Load(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
+        d, Read(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
         next_args.At(c), dgain + c, dbias + c, g0, gx0);
   }
   if (next_whole < next_cols) {
@@ -474,7 +474,7 @@ HWY_INLINE void BackwardChunk(D d, const GradientRow<T> next, int64_t next_cols,
     const int64_t b = next_cols - lanes;
     const Vec<D> xhat = XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset);
     AddGradientSums<kOutput, kReadX, kColumns>(
-        d, hn::IfThenElseZero(mask, Load(d, next.dy + b)), hn::IfThenElseZero(mask, xhat),
+        d, hn::IfThenElseZero(mask, Read(d, next.dy + b)), hn::IfThenElseZero(mask, xhat),
         next_args.At(b), dgain + b, dbias + b, g1, gx1);
   }
   sums.first += Sum(d, hn::Add(g0, g1));
@@ -508,14 +508,14 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
       const Vec<D> offset = hn::Set(d, map.map.offset);
       const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_g_xhat = hn::Set(d, map.mean_g_xhat);
       if (layout.lead > 0) {
-        Store(d,
+        Write(d,
               InputGradient<kOutput, kReadX>(d, row.dy, row.x, out, mean, rstd, offset, mean_g,
                                              mean_g_xhat),
               ends.head);
       }
       if (layout.rest > 0) {
         const int64_t c = cols - lanes;
-        Store(d,
+        Write(d,
               InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, out.At(c), mean, rstd,
                                              offset, mean_g, mean_g_xhat),
               ends.tail);
@@ -583,13 +583,13 @@ void RowGradientColumns(D d, const RowsBackward<T>& args, int64_t row, int64_t b
   };
   if (cols < 2 * lanes) {
     const OneLane<D> one;
-    for (int64_t c = 0; c < cols; ++c) Store(one, gradient(one, c), dx + c);
+    for (int64_t c = 0; c < cols; ++c) Write(one, gradient(one, c), dx + c);
     return;
   }
   const RowLayout<kStream, D, T> layout(d, dx, cols);
   RowEnds<kStream, D, T> ends;
-  if (layout.lead > 0) Store(d, gradient(d, 0), ends.head);
-  if (layout.rest > 0) Store(d, gradient(d, cols - lanes), ends.tail);
+  if (layout.lead > 0) Write(d, gradient(d, 0), ends.head);
+  if (layout.rest > 0) Write(d, gradient(d, cols - lanes), ends.tail);
   ends.StoreHead(d, dx, layout);
   RowSums none;
   BackwardChunk<kOutput, kReadX, false, kStream>(

@@ -152,9 +152,9 @@ void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
   const Full d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t c = 0;
-  for (; c + lanes <= n; c += lanes) Store(d, hn::Add(Load(d, a + c), Load(d, b + c)), out + c);
+  for (; c + lanes <= n; c += lanes) Write(d, hn::Add(Read(d, a + c), Read(d, b + c)), out + c);
   const One one;
-  for (; c < n; ++c) Store(one, hn::Add(Load(one, a + c), Load(one, b + c)), out + c);
+  for (; c < n; ++c) Write(one, hn::Add(Read(one, a + c), Read(one, b + c)), out + c);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

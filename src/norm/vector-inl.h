@@ -1,3 +1,6 @@
+// Read and Write, not Load and Store: those are the names of Highway's aligned ones, which a call without
+// a namespace would find.
+//
 // Vectors of the type that numbers are computed with, from and to arrays of every element type.
 // Compiled once for each target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -35,12 +38,12 @@ inline constexpr bool kConvertsFloat16 = false;
 #endif
 
 template <class D>
-HWY_INLINE Vec<D> Load(D d, const hn::TFromD<D>* p) {
+HWY_INLINE Vec<D> Read(D d, const hn::TFromD<D>* p) {
   return hn::LoadU(d, p);
 }
 
 template <class D>
-HWY_INLINE Vec<D> Load(D d, const bfloat16* p) {
+HWY_INLINE Vec<D> Read(D d, const bfloat16* p) {
   const Half<D> half;
   const Bits<D> bits;
   const auto loaded = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
@@ -48,7 +51,7 @@ HWY_INLINE Vec<D> Load(D d, const bfloat16* p) {
 }
 
 template <class D>
-HWY_INLINE Vec<D> Load(D d, const float16* p) {
+HWY_INLINE Vec<D> Read(D d, const float16* p) {
   const Half<D> half;
   const auto loaded = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
   if constexpr (kConvertsFloat16) {
@@ -106,23 +109,23 @@ HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, float16 /*type*/) {
 }
 
 template <class D>
-HWY_INLINE void Store(D d, Vec<D> v, hn::TFromD<D>* p) {
+HWY_INLINE void Write(D d, Vec<D> v, hn::TFromD<D>* p) {
   hn::StoreU(v, d, p);
 }
 
 template <class D, IsHalf T>
-HWY_INLINE void Store(D d, Vec<D> v, T* p) {
+HWY_INLINE void Write(D d, Vec<D> v, T* p) {
   hn::StoreU(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
 /// Store past the caches, to an address aligned to the vector's size in memory.
 template <class D>
-HWY_INLINE void StoreStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
+HWY_INLINE void WriteStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
   hn::Stream(v, d, p);
 }
 
 template <class D, IsHalf T>
-HWY_INLINE void StoreStreaming(D d, Vec<D> v, T* p) {
+HWY_INLINE void WriteStreaming(D d, Vec<D> v, T* p) {
   hn::Stream(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
