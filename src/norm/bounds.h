@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -12,33 +13,42 @@
 #include "src/norm/rows.h"
 #include "src/norm/testing.h"
 
-// The results of a problem by reference.h, each with a bound on the error that the kernels' rounding
-// can make of it; docs/accuracy.md says in words what the code below does.
+// The results of a problem by reference.h, each with a bound on the error that the kernels'
+// rounding can make of it; docs/accuracy.md says in words what the code below does.
 //
 // u is the unit roundoff of the type that is computed with, v that of the results' type. A rounding
 // is by at most u times its result. What is subtle is a sum: m terms added one after the other have
 // an error of at most m * u times the sum of their magnitudes if every rounding goes the same way.
-// Roundings of random terms do not: their errors add like a random walk, sqrt(m) * u of the same sum
-// of magnitudes is three standard deviations for terms of one sign, and more for those of both
-// (Higham & Mary 2019, "A new approach to probabilistic rounding error analysis"); and a row's sum
-// consists of at least eight such, whose errors average out. kRandom is for random rows, kWorst for
-// rows that were made to round badly.
+// Roundings of random terms do not: their errors add like a random walk, and sqrt(m) * u of the
+// same sum is three standard deviations for terms of one sign, and more for those of both (Higham &
+// Mary 2019, "A new approach to probabilistic rounding error analysis"); a row's sum consists of
+// several such, whose errors average out, too. Numbers of 16 bits, though, are few: the same ones
+// come again and again, and with them the same roundings. kRandom is for random rows of float and
+// double, kWorst for halves, and for rows that were made to round badly.
 namespace planish::tests {
 
 enum class Growth : uint8_t { kRandom, kWorst };
 
-/// Terms that are added one after the other in the type that is computed with: at most those of a
-/// chunk, which are spread over at least two accumulators of at least two lanes (double) or four.
-/// A narrow row may be summed as it stands.
 template <class T>
-double TermsInLane(int64_t cols) {
-  if (cols < 128) return static_cast<double>(cols);
-  const int64_t at_least = std::is_same_v<T, double> ? 4 : 8;
-  return static_cast<double>(std::min(cols, internal::kChunk) / at_least + 8);
+constexpr Growth GrowthOf() {
+  return sizeof(T) == 2 ? Growth::kWorst : Growth::kRandom;
 }
 
-/// The relative error of a sum of `terms` roundings, the last ones of lanes among them, beside
-/// those of the terms themselves.
+/// The fewest lanes that a target's vectors of Compute<T> may have.
+template <class T>
+int64_t FewestLanes(const std::string& target) {
+  return target == "SCALAR" ? 1 : 16 / static_cast<int64_t>(sizeof(Compute<T>));
+}
+
+/// Terms that are added one after the other in the type that is computed with: those of a chunk,
+/// over two accumulators of `lanes`, and a few to join these. A narrow row may be summed as it
+/// stands.
+inline double TermsInLane(int64_t cols, int64_t lanes) {
+  if (cols < 128) return static_cast<double>(cols);
+  return static_cast<double>(std::min(cols, internal::kChunk) / (2 * lanes) + 8);
+}
+
+/// The relative error of a sum of `terms` one after the other, and of joining lanes.
 template <class T>
 double SumGrowth(double terms, Growth growth) {
   return UnitRoundoff<Compute<T>>() * (2 + (growth == Growth::kRandom ? std::sqrt(terms) : terms));
@@ -86,7 +96,8 @@ class Oracle {
   /// Eleven bits more than double where that is what is tested, else double.
   using Real = std::conditional_t<std::is_same_v<T, double>, long double, double>;
 
-  explicit Oracle(const Problem<T, P>& p, Growth growth = Growth::kRandom)
+  /// For the targets whose vectors have `lanes` lanes or more.
+  Oracle(const Problem<T, P>& p, int64_t lanes, Growth growth = GrowthOf<T>())
       : p_(p),
         recipe_(internal::RecipeOf(p.norm)),
         mean_(Size(p.rows)),
@@ -95,12 +106,11 @@ class Oracle {
         dx_(Size(p.rows * p.cols)),
         dgain_(Size(p.cols)),
         dbias_(Size(p.cols)) {
-    sums_ = SumGrowth<T>(TermsInLane<T>(p.cols), growth) +
+    sums_ = SumGrowth<T>(TermsInLane(p.cols, lanes), growth) +
             static_cast<double>(p.cols / internal::kChunk) * 0x1p-53;
     // Of a column: rows of a group one after the other, then groups and blocks in double.
-    columns_ =
-        SumGrowth<T>(static_cast<double>(std::min(p.rows, internal::kGroupRows)), growth) +
-        static_cast<double>(p.rows / internal::kGroupRows + 64) * 0x1p-53;
+    columns_ = SumGrowth<T>(static_cast<double>(std::min(p.rows, internal::kGroupRows)), growth) +
+               static_cast<double>(p.rows / internal::kGroupRows + 64) * 0x1p-53;
     for (int64_t r = 0; r < p.rows; ++r) Row(r);
     if (recipe_.output != internal::Output::kAffine) return;
     for (size_t c = 0; c < Size(p.cols); ++c) {
@@ -142,7 +152,8 @@ class Oracle {
   // Norms that centre do not see a shift, but the digits of the reference do: the last number of a
   // row is taken off all, which loses nothing beside the deviations.
   Real Origin(size_t r) const {
-    return recipe_.centre ? static_cast<Real>(ToDouble(p_.x[(r + 1) * Size(p_.cols) - 1])) : Real(0);
+    return recipe_.centre ? static_cast<Real>(ToDouble(p_.x[(r + 1) * Size(p_.cols) - 1]))
+                          : Real(0);
   }
 
   /// The error of rounding what is computed to type E.
@@ -182,8 +193,7 @@ class Oracle {
     const Real mean_error = recipe_.centre ? (sums_ + kU) * std::sqrt(spread) : Real(0);
     // The variance is mean(d^2) - mean(d)^2, the latter at most spread - 1 times it; d^2 has twice
     // the error of d. Half of the variance's relative error is rstd's, less where eps counts.
-    const Real var_error =
-        spread * (sums_ + 2 * kU) + 2 * std::sqrt(spread - 1) * mean_error;
+    const Real var_error = spread * (sums_ + 2 * kU) + 2 * std::sqrt(spread - 1) * mean_error;
     const Real part = std::min<Real>(1, deviation * rstd * deviation * rstd);
     const Real rstd_error = kU + part * var_error / 2 + 4 * 0x1p-53;
     // The mean's low part and its product with rstd are rounded; the low part is a rounding's.
@@ -205,8 +215,7 @@ class Oracle {
       const Real factor_error =
           std::abs(k) * xhat_error[c] + kU * (2 * std::abs(s) + 4 * std::abs(k * xhat[c]));
       Real& bound = y_.bound[begin + c];
-      const Real y =
-          internal::ReferenceOutput(recipe_, options, xhat[c], gain[c], bias[c]);
+      const Real y = internal::ReferenceOutput(recipe_, options, xhat[c], gain[c], bias[c]);
       y_.value[begin + c] = y;
       g[c] = internal::ReferenceG(recipe_, options, xhat[c], gain[c], dy[c]);
       switch (recipe_.output) {
@@ -227,8 +236,7 @@ class Oracle {
     }
 
     // Backward. The means: their terms' errors, and those of the sums.
-    const internal::ReferenceGradientMeans<Real> means =
-        internal::ReferenceMeans(recipe_, g, xhat);
+    const internal::ReferenceGradientMeans<Real> means = internal::ReferenceMeans(recipe_, g, xhat);
     Real mean_abs = 0, mean_abs_xhat = 0, term = 0, term_xhat = 0;
     for (size_t c = 0; c < cols; ++c) {
       mean_abs += std::abs(g[c]);
@@ -295,10 +303,17 @@ class Oracle {
   Bounded<Real> mean_, rstd_, y_, dx_, dgain_, dbias_;
 };
 
-/// A problem's errors on the instruction set in use.
-template <class T, class P>
-Errors ErrorsOf(const Problem<T, P>& p, Growth growth = Growth::kRandom) {
-  return Oracle<T, P>(p, growth).Compare(Apply(p));
+/// Calls f(target, errors) with the problem's errors on each instruction set that can run here.
+template <class T, class P, class F>
+void ForEachTargetsErrors(const Problem<T, P>& p, Growth growth, F&& f) {
+  std::optional<Oracle<T, P>> oracle;
+  int64_t lanes_before = 0;
+  ForEachTarget([&](const std::string& target) {
+    const int64_t lanes = FewestLanes<T>(target);
+    if (lanes != lanes_before) oracle.emplace(p, lanes, growth);
+    lanes_before = lanes;
+    f(target, oracle->Compare(Apply(p)));
+  });
 }
 
 /// The outputs that are further off than their bound, or "".

@@ -32,6 +32,13 @@ constexpr long double kReference = 1e-17L;
 
 using Row = std::vector<long double>;
 
+::testing::AssertionResult Near(long double value, long double expected, long double tolerance) {
+  const long double error = std::abs(value - expected);
+  if (error <= tolerance) return ::testing::AssertionSuccess();  // not so if anything is NaN
+  return ::testing::AssertionFailure()
+         << value << " is " << error << " from " << expected << ", more than " << tolerance;
+}
+
 Row RandomRow(int64_t cols, uint32_t seed) {
   std::mt19937 random(seed);
   const std::vector<double> values = tests::Normal<double>(cols, random);
@@ -52,11 +59,8 @@ TEST(ReferenceTest, FormulaIsTheDerivative) {
       const Row dx = internal::ReferenceGradient(recipe, options, xhat, rstd, gain, dy);
       for (size_t c = 0; c < x.size(); ++c) {
         const auto exact = internal::ReferenceDx(recipe, options, x, gain, dy, c);
-        EXPECT_NEAR(dx[c], exact, kReference * std::max(1.0L, rstd))
+        EXPECT_TRUE(Near(dx[c], exact, kReference * std::max(1.0L, rstd)))
             << tests::NameOf(norm) << ", column " << c << " of " << cols;
-        EXPECT_NEAR(internal::ReferenceG(recipe, options, xhat[c], gain[c], dy[c]) * 1.0L,
-                    internal::ReferenceG(recipe, options, xhat[c], gain[c], 1.0L) * dy[c],
-                    kReference);
       }
     }
   }
@@ -64,8 +68,8 @@ TEST(ReferenceTest, FormulaIsTheDerivative) {
 
 TEST(ReferenceTest, GradientsOfGainAndBias) {
   const Recipe recipe = RecipeOf(Norm::kLayer);
-  EXPECT_NEAR(internal::ReferenceDgain(recipe, 0.5L, 2.0L, 3.0L, 7.0L), 3.5L, kReference);
-  EXPECT_NEAR(internal::ReferenceDbias(recipe, 0.5L, 2.0L, 3.0L, 7.0L), 7.0L, kReference);
+  EXPECT_TRUE(Near(internal::ReferenceDgain(recipe, 0.5L, 2.0L, 3.0L, 7.0L), 3.5L, kReference));
+  EXPECT_TRUE(Near(internal::ReferenceDbias(recipe, 0.5L, 2.0L, 3.0L, 7.0L), 7.0L, kReference));
 }
 
 // The reference stops gradients: with both stopped dx is rstd * dy, not LayerNorm's.
@@ -75,27 +79,27 @@ TEST(ReferenceTest, StopsGradients) {
   const auto dx = [&](Norm norm, size_t c) {
     return internal::ReferenceDx(RecipeOf(norm), {0, 1, 0.1}, x, gain, dy, c);
   };
-  EXPECT_NEAR(dx(Norm::kDetach, 0), rstd, kReference);
-  EXPECT_NEAR(dx(Norm::kDetach, 1), 0, kReference);
-  EXPECT_NEAR(dx(Norm::kDetachDeviation, 0), rstd * 2 / 3, kReference);
-  EXPECT_NEAR(dx(Norm::kDetachDeviation, 1), -rstd / 3, kReference);
+  EXPECT_TRUE(Near(dx(Norm::kDetach, 0), rstd, kReference));
+  EXPECT_TRUE(Near(dx(Norm::kDetach, 1), 0, kReference));
+  EXPECT_TRUE(Near(dx(Norm::kDetachDeviation, 0), rstd * 2 / 3, kReference));
+  EXPECT_TRUE(Near(dx(Norm::kDetachDeviation, 1), -rstd / 3, kReference));
   // xhat_0^2 = (16/9) / (14/9) = 8/7, so that mean(g * xhat) * xhat_0 = 8/21.
-  EXPECT_NEAR(dx(Norm::kDetachMean, 0), rstd * 13 / 21, kReference);
-  EXPECT_NEAR(dx(Norm::kLayerSimple, 0), rstd * 2 / 7, kReference);
+  EXPECT_TRUE(Near(dx(Norm::kDetachMean, 0), rstd * 13 / 21, kReference));
+  EXPECT_TRUE(Near(dx(Norm::kLayerSimple, 0), rstd * 2 / 7, kReference));
   // AdaNorm: g_0 = 1 - xhat_0 / 10 is a constant, and xhat_0 = -4/3 * rstd.
   const auto g0 = 1 + 4 * rstd / 30;
-  EXPECT_NEAR(dx(Norm::kAda, 0), rstd * g0 * 2 / 7, kReference);
+  EXPECT_TRUE(Near(dx(Norm::kAda, 0), rstd * g0 * 2 / 7, kReference));
   // RMSNorm of 1, 2, 4: mean square 7, xhat_0^2 = 1/7.
-  EXPECT_NEAR(dx(Norm::kRms, 0), (1 - 1.0L / 21) / std::sqrt(7.0L), kReference);
+  EXPECT_TRUE(Near(dx(Norm::kRms, 0), (1 - 1.0L / 21) / std::sqrt(7.0L), kReference));
 }
 
 // As coded: the unbiased deviation of 0, 2 is sqrt(2), and eps is beside it.
 TEST(ReferenceTest, AdaAsCoded) {
   const Recipe recipe = RecipeOf(Norm::kAdaAsCoded);
   const Row xhat = internal::ReferenceXhat(recipe, Row{0, 2}, 0.5);
-  EXPECT_NEAR(xhat[1], 1 / (std::sqrt(2.0L) + 0.5L), kReference);
+  EXPECT_TRUE(Near(xhat[1], 1 / (std::sqrt(2.0L) + 0.5L), kReference));
   const auto y = internal::ReferenceOutput(recipe, {0.5, 2, 0.25}, xhat[1], 1.0L, 0.0L);
-  EXPECT_NEAR(y, 2 * (1 - 0.25L * xhat[1]) * xhat[1], kReference);
+  EXPECT_TRUE(Near(y, 2 * (1 - 0.25L * xhat[1]) * xhat[1], kReference));
 }
 
 // --- The kernels against the reference ---
@@ -146,12 +150,10 @@ class MatrixTest : public ::testing::TestWithParam<Case> {};
 
 template <class T, class P>
 void ExpectWithinBounds(const tests::Problem<T, P>& p,
-                        tests::Growth growth = tests::Growth::kRandom) {
-  const tests::Oracle<T, P> oracle(p, growth);
-  tests::ForEachTarget([&](const std::string& target) {
-    EXPECT_EQ(tests::Beyond(oracle.Compare(tests::Apply(p))), "")
-        << tests::NameOf(p.norm) << " of " << tests::Name<T>::kText << ", " << p.rows << " x "
-        << p.cols << " on " << target;
+                        tests::Growth growth = tests::GrowthOf<T>()) {
+  tests::ForEachTargetsErrors(p, growth, [&](const std::string& target, const auto& errors) {
+    EXPECT_EQ(tests::Beyond(errors), "") << tests::NameOf(p.norm) << " of " << tests::Name<T>::kText
+                                         << ", " << p.rows << " x " << p.cols << " on " << target;
   });
 }
 
@@ -178,8 +180,8 @@ TEST_P(MatrixTest, EveryWidthAgreesWithTheReference) {
 TEST_P(MatrixTest, ManyRowsAgreeWithTheReference) {
   const auto [norm, types] = GetParam();
   VisitTypes(types, [norm = norm]<class T, class P>() {
-    for (const auto& [rows, cols] : {std::pair{64, 2}, {64, 33}, {257, 100}, {3000, 5},
-                                     {40000, 3}, {33, 1000}}) {
+    for (const auto& [rows, cols] :
+         {std::pair{64, 2}, {64, 33}, {257, 100}, {3000, 5}, {40000, 3}, {33, 1000}}) {
       ExpectWithinBounds(tests::Problem<T, P>(norm, rows, cols));
     }
   });
@@ -191,9 +193,9 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(Types::kFloat, Types::kDouble, Types::kDoubleFloat,
                                          Types::kBfloat16, Types::kBfloat16Float, Types::kFloat16,
                                          Types::kFloat16Float)),
-    [](const auto& info) {
-      return std::string(tests::NameOf(std::get<0>(info.param))) + "_" +
-             NameOfTypes(std::get<1>(info.param));
+    [](const auto& tested) {
+      return std::string(tests::NameOf(std::get<0>(tested.param))) + "_" +
+             NameOfTypes(std::get<1>(tested.param));
     });
 
 // --- Every element type ---
@@ -219,7 +221,8 @@ TYPED_TEST(NormTest, GainAndBiasAreOptional) {
 TYPED_TEST(NormTest, ScaleSlopeAndEps) {
   for (const Norm norm : {Norm::kAda, Norm::kAdaAsCoded}) {
     for (const double eps : {0.0, 1e-5, 0.5, 100.0}) {
-      for (const auto& [scale, slope] : {std::pair{1.0, 0.0}, {-3.0, 0.3}, {0.0, 0.1}, {2.0, -1.0}}) {
+      for (const auto& [scale, slope] :
+           {std::pair{1.0, 0.0}, {-3.0, 0.3}, {0.0, 0.1}, {2.0, -1.0}}) {
         tests::Problem<TypeParam> p(norm, 3, 50);
         p.eps = eps;
         p.scale = scale;

@@ -124,8 +124,7 @@ Real ReferenceDx(const Recipe& recipe, const ReferenceOptions& options, const st
   const std::vector<Complex> xhat = ReferenceXhat(recipe, moved, options.eps);
   ExactSum<Real> loss;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    loss += dy[i] *
-            ReferenceOutput(recipe, options, xhat[i], Complex(gain[i]), Complex(0)).imag() /
+    loss += dy[i] * ReferenceOutput(recipe, options, xhat[i], Complex(gain[i]), Complex(0)).imag() /
             ComplexStep<Real>();
   }
   return loss.value();

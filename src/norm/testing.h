@@ -107,7 +107,8 @@ constexpr double HalfOfLeast() {
 /// Whether the arrays hold the same bits, which NaN and the sign of zero have, too.
 template <class T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(&a[0], &b[0], a.size() * sizeof(T)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(&a[0], &b[0], a.size() * sizeof(T)) == 0);
 }
 
 /// Normal numbers, rounded to T. The same for any standard library: its own distributions differ.
@@ -241,8 +242,8 @@ void ForEachTarget(F&& f) {
 inline std::vector<int64_t> Widths() {
   std::vector<int64_t> widths;
   for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);
-  for (const int64_t c : {127, 128, 129, 255, 256, 257, 768, 769, 1000, 1023, 1024, 1025, 4095,
-                          4096, 4097, 65537}) {
+  for (const int64_t c :
+       {127, 128, 129, 255, 256, 257, 768, 769, 1000, 1023, 1024, 1025, 4095, 4096, 4097, 65537}) {
     widths.push_back(c);
   }
   return widths;
