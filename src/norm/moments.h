@@ -103,9 +103,8 @@ RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r, double s
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
   // beside eps came near underflow. NaN does not serve either.
-  const bool constant = sums.first == 0 && sums.second == 0;
   const bool serve = m.var >= 0.25 * square && square <= kMost &&
-                     (square >= kLeast || args.eps >= 1e10 * kLeast || constant);
+                     (square >= kLeast || args.eps >= 1e10 * kLeast);
   if (!serve) [[unlikely]] {
     m = CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
   }
