@@ -77,6 +77,9 @@ TEST_F(ForwardErrorTest, Sizes) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.cols = INT64_MAX; }),
             "[NormForward] rows * cols must be at most 2305843009213693951 but has 0 * "
             "9223372036854775807");
+  // Rows of no numbers have moments.
+  EXPECT_EQ(Error([](auto& a, auto&) { a.rows = int64_t{1} << 62, a.cols = 0; }),
+            "[NormForward] rows must be at most 2305843009213693951 but has 4611686018427387904");
 }
 
 TEST_F(ForwardErrorTest, Strides) {

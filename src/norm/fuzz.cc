@@ -144,12 +144,11 @@ class Fuzz {
   }
 
   void Shape() {
-    constexpr uint32_t kLimits[] = {4, 20, 70, 300, 5000, 100000};
-    const uint32_t limit = kLimits[bytes_.Below(6)];
+    constexpr uint32_t kLimits[] = {4, 20, 70, 300, 5000};
+    const uint32_t limit = bytes_.OneIn(200) ? 100000 : kLimits[bytes_.Below(5)];
     cols_ = bytes_.Below(limit);
-    rows_ = bytes_.Below(
-        std::min<uint32_t>(limit, 100000 / std::max<uint32_t>(1, static_cast<uint32_t>(cols_))) +
-        1);
+    const auto most = 2 * limit / std::max<uint32_t>(1, static_cast<uint32_t>(cols_));
+    rows_ = bytes_.Below(std::min(limit, most) + 1);
     valid_shape_ = !bytes_.OneIn(40);
     if (valid_shape_) return;
     constexpr int64_t kBad[] = {-1, INT64_MIN, INT64_MAX, int64_t{1} << 62};
@@ -197,17 +196,7 @@ class Fuzz {
   E* Allocate(const char* name, int64_t rows, int64_t cols, int64_t stride, bool output,
               bool needed) {
     if (needed ? bytes_.OneIn(60) : bytes_.OneIn(3)) return nullptr;
-    int64_t n = valid_shape_ && rows > 0 && cols > 0 ? (rows - 1) * stride + cols : 0;
-    const size_t misaligned = bytes_.OneIn(80) ? 1 + bytes_.Below(3) : bytes_.Below(16) * sizeof(E);
-    arrays_.push_back(std::make_unique<Guarded>(static_cast<size_t>(n) * sizeof(E), misaligned));
-    Guarded& array = *arrays_.back();
-    names_.push_back(name);
-    const uint32_t kind = bytes_.Below(8);
-    for (int64_t i = 0; i < n; ++i) {
-      const E value = output ? Unwritten<E>() : Number<E>(kind, i);
-      std::memcpy(array.data() + static_cast<size_t>(i) * sizeof(E), &value, sizeof(E));
-    }
-    const auto others = static_cast<uint32_t>(arrays_.size() - first_of_call_ - 1);
+    const auto others = static_cast<uint32_t>(arrays_.size() - first_of_call_);
     if (output && others > 0 && bytes_.OneIn(12)) {
       // In the way of some other array of the call, or in its place.
       Guarded& other = *arrays_[first_of_call_ + bytes_.Below(others)];
@@ -216,6 +205,16 @@ class Fuzz {
         if (!bytes_.OneIn(2)) offset = bytes_.Below(100000) % other.bytes() / sizeof(E) * sizeof(E);
         return reinterpret_cast<E*>(other.data() + offset);
       }
+    }
+    const int64_t n = valid_shape_ && rows > 0 && cols > 0 ? (rows - 1) * stride + cols : 0;
+    const size_t misaligned = bytes_.OneIn(80) ? 1 + bytes_.Below(3) : bytes_.Below(16) * sizeof(E);
+    arrays_.push_back(std::make_unique<Guarded>(static_cast<size_t>(n) * sizeof(E), misaligned));
+    Guarded& array = *arrays_.back();
+    names_.push_back(name);
+    const uint32_t kind = bytes_.Below(8);
+    for (int64_t i = 0; i < n; ++i) {
+      const E value = output ? Unwritten<E>() : Number<E>(kind, i);
+      std::memcpy(array.data() + static_cast<size_t>(i) * sizeof(E), &value, sizeof(E));
     }
     return reinterpret_cast<E*>(array.data());
   }
