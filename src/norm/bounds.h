@@ -63,8 +63,8 @@ struct Bounded {
 };
 
 /// The largest error of an output: in units of its bound, and in units in the last place of the
-/// largest number of its row (of y and dx), of itself (of rstd), of the deviation (of the mean, in
-/// which bits of x it has), or of the largest of all (of dgain and dbias).
+/// deviation (of the mean), of itself (of rstd), of the largest number of its row (of y), of the
+/// largest term of dx, rstd * max(|g|), of its row, or of the largest of all (of dgain and dbias).
 struct Worst {
   double of_bound = 0;
   double ulps = 0;
@@ -104,6 +104,7 @@ class Oracle {
         rstd_(Size(p.rows)),
         y_(Size(p.rows * p.cols)),
         dx_(Size(p.rows * p.cols)),
+        dx_term_(Size(p.rows)),
         dgain_(Size(p.cols)),
         dbias_(Size(p.cols)) {
     sums_ = SumGrowth<T>(TermsInLane(p.cols, lanes), growth) +
@@ -132,7 +133,7 @@ class Oracle {
       }
       Add(errors.rstd, static_cast<Real>(out.rstd[r]), rstd_, r, 2 * kU * rstd_.value[r]);
       AddRange(errors.y, out.y, y_, r * Size(p_.cols), Size(p_.cols));
-      AddRange(errors.dx, out.dx, dx_, r * Size(p_.cols), Size(p_.cols));
+      AddRange(errors.dx, out.dx, dx_, r * Size(p_.cols), Size(p_.cols), dx_term_[r]);
     }
     if (recipe_.output == internal::Output::kAffine) {
       AddRange(errors.dgain, out.dgain, dgain_, 0, Size(p_.cols));
@@ -218,6 +219,7 @@ class Oracle {
       const Real y = internal::ReferenceOutput(recipe_, options, xhat[c], gain[c], bias[c]);
       y_.value[begin + c] = y;
       g[c] = internal::ReferenceG(recipe_, options, xhat[c], gain[c], dy[c]);
+      dx_term_[r] = std::max(dx_term_[r], rstd * std::abs(g[c]));
       switch (recipe_.output) {
         case internal::Output::kAffine:
           bound = std::abs(gain[c]) * (xhat_error[c] + kU * std::abs(xhat[c])) + kU * std::abs(y);
@@ -288,8 +290,7 @@ class Oracle {
 
   template <class E>
   static void AddRange(Worst& worst, const std::vector<E>& values, const Bounded<Real>& exact,
-                       size_t begin, size_t n) {
-    Real most = 0;
+                       size_t begin, size_t n, Real most = 0) {
     for (size_t i = begin; i < begin + n; ++i) most = std::max(most, std::abs(exact.value[i]));
     const Real ulp = 2 * UnitRoundoff<E>() * most;
     for (size_t i = begin; i < begin + n; ++i) {
@@ -300,7 +301,9 @@ class Oracle {
   const Problem<T, P>& p_;
   internal::Recipe recipe_;
   double sums_, columns_;
-  Bounded<Real> mean_, rstd_, y_, dx_, dgain_, dbias_;
+  Bounded<Real> mean_, rstd_, y_, dx_;
+  std::vector<Real> dx_term_;
+  Bounded<Real> dgain_, dbias_;
 };
 
 /// Calls f(target, errors) with the problem's errors on each instruction set that can run here.
