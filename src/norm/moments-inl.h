@@ -142,10 +142,9 @@ HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t 
   const double var = square - offset * offset;
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
-  // beside eps came near underflow (all zero is a constant row). NaN does not serve either.
+  // beside eps came near underflow. NaN does not serve either.
   const bool serve = var >= 0.25 * square && square <= kMost &&
-                     (square >= kLeast || args.eps >= 1e10 * kLeast ||
-                      (sums.first == 0 && sums.second == 0));
+                     (square >= kLeast || args.eps >= 1e10 * kLeast);
   if (!serve) [[unlikely]] return CarefulMap(args, r);
   double rstd = 0;
   if (args.recipe.deviation == Deviation::kBiased) [[likely]] {
