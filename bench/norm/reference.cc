@@ -1,0 +1,214 @@
+#include "bench/norm/reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
+#include "bench/norm/types.h"
+#include "src/norm/recipe.h"
+#include "src/norm/reference.h"
+
+namespace planish::bench {
+
+namespace {
+
+constexpr int64_t kCompared = int64_t{1} << 18;  // elements of y or dx
+constexpr int64_t kBlocks = 64;                  // of rows, for the sums over rows
+
+template <class T>
+double Load(const void* data, int64_t i) {
+  return static_cast<double>(static_cast<const T*>(data)[i]);
+}
+
+struct Moments {
+  double mean = 0, rstd = 0;
+};
+
+template <internal::Recipe kRecipe, class T>
+Moments MomentsOf(const void* x, int64_t row, int64_t cols) {
+  const int64_t begin = row * cols, end = begin + cols;
+  const auto n = static_cast<double>(cols);
+  double sum = 0, squares = 0;
+  for (int64_t i = begin; kRecipe.centre && i < end; ++i) sum += Load<T>(x, i);
+  const double mean = sum / n;
+  for (int64_t i = begin; i < end; ++i) {
+    const double distance = Load<T>(x, i) - mean;
+    squares += distance * distance;
+  }
+  return {mean, 1 / std::sqrt(squares / n + kEps)};
+}
+
+// One row of y, or of dx, from the equations in src/norm/recipe.h.
+template <internal::Recipe kRecipe, class T, class P>
+void ReferenceRow(const Case& c, const Arrays& arrays, int64_t row, double* out) {
+  const Moments m = MomentsOf<kRecipe, T>(arrays.x, row, c.cols);
+  const auto n = static_cast<double>(c.cols);
+  constexpr bool kAffine = kRecipe.output == internal::Output::kAffine;
+  const auto xhat = [&](int64_t col) {
+    return (Load<T>(arrays.x, row * c.cols + col) - m.mean) * m.rstd;
+  };
+  if (c.direction == Direction::kForward) {
+    for (int64_t col = 0; col < c.cols; ++col) {
+      out[col] = internal::ReferenceOutput<kRecipe>(xhat(col), Load<P>(arrays.gain, col),
+                                                    Load<P>(arrays.bias, col));
+    }
+    return;
+  }
+  double mean_g = 0, mean_gx = 0;
+  for (int64_t col = 0; col < c.cols; ++col) {
+    const double gain = kAffine ? Load<P>(arrays.gain, col) : 1;
+    out[col] = gain * Load<T>(arrays.dy, row * c.cols + col);
+    mean_g += out[col] / n;
+    mean_gx += out[col] * xhat(col) / n;
+  }
+  for (int64_t col = 0; col < c.cols; ++col) {
+    if (kRecipe.via_mean) out[col] -= mean_g;
+    if (kRecipe.via_scale) out[col] -= xhat(col) * mean_gx;
+    out[col] *= m.rstd;
+  }
+}
+
+// dgain and dbias, in blocks of rows that the threads share.
+template <internal::Recipe kRecipe, class T>
+void ReferenceSums(const Case& c, const Arrays& arrays, std::vector<double>& dgain,
+                   std::vector<double>& dbias) {
+  const int64_t blocks = std::min(kBlocks, c.rows);
+  std::vector<double> sums(static_cast<size_t>(blocks * 2 * c.cols));
+  TorchThreads()(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      double* dgain_part = sums.data() + block * 2 * c.cols;
+      double* dbias_part = dgain_part + c.cols;
+      for (int64_t row = block * c.rows / blocks; row < (block + 1) * c.rows / blocks; ++row) {
+        const Moments m = MomentsOf<kRecipe, T>(arrays.x, row, c.cols);
+        for (int64_t col = 0; col < c.cols; ++col) {
+          const int64_t i = row * c.cols + col;
+          const double dy = Load<T>(arrays.dy, i);
+          dgain_part[col] += dy * (Load<T>(arrays.x, i) - m.mean) * m.rstd;
+          dbias_part[col] += dy;
+        }
+      }
+    }
+  });
+  dgain.assign(static_cast<size_t>(c.cols), 0);
+  dbias.assign(static_cast<size_t>(c.cols), 0);
+  for (int64_t block = 0; block < blocks; ++block) {
+    for (size_t col = 0; col < dgain.size(); ++col) {
+      dgain[col] += sums[static_cast<size_t>(block * 2 * c.cols) + col];
+      dbias[col] += sums[static_cast<size_t>((block * 2 + 1) * c.cols) + col];
+    }
+  }
+}
+
+double UnitInLastPlace(Type type) {
+  switch (type) {
+    case Type::kDouble:
+      return 0x1p-53;
+    case Type::kFloat:
+      return 0x1p-24;
+    case Type::kBFloat16:
+      return 0x1p-8;
+    default:
+      return 0x1p-11;
+  }
+}
+
+}  // namespace
+
+void FillMoments(const Case& c, const void* x, void* mean, void* rstd) {
+  VisitType(c.type, [&]<class T>() {
+    using P = Parameter<T>;
+    TorchThreads()(0, c.rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const Moments m = MomentsOf<internal::kLayerNorm, T>(x, row, c.cols);
+        static_cast<P*>(mean)[row] = static_cast<P>(m.mean);
+        static_cast<P*>(rstd)[row] = static_cast<P>(m.rstd);
+      }
+    });
+  });
+}
+
+Reference::Reference(const std::string& method, const Case& c, const Arrays& arrays)
+    : case_(c), arrays_(arrays) {
+  const int64_t count = std::clamp<int64_t>(kCompared / c.cols, 1, c.rows);
+  for (int64_t i = 0; i < count; ++i) rows_.push_back(i * c.rows / count);
+  if (rows_.back() != c.rows - 1) rows_.push_back(c.rows - 1);
+  out_.resize(rows_.size() * static_cast<size_t>(c.cols));
+  const Method& m = FindMethod(method);
+  internal::Visit(m.norm, [&]<internal::Recipe kRecipe>() {
+    VisitType(c.type, [&]<class T>() {
+      for (size_t i = 0; i < rows_.size(); ++i) {
+        ReferenceRow<kRecipe, T, Parameter<T>>(c, arrays, rows_[i],
+                                               out_.data() + i * static_cast<size_t>(c.cols));
+      }
+      if (c.direction == Direction::kBackward && (m.gain || m.bias)) {
+        ReferenceSums<kRecipe, T>(c, arrays, dgain_, dbias_);
+      }
+    });
+  });
+  if (!m.gain) dgain_.clear();
+  if (!m.bias) dbias_.clear();
+}
+
+void Reference::Poison() const {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  VisitType(case_.type, [&]<class T>() {
+    for (const int64_t row : rows_) {
+      std::fill_n(static_cast<T*>(arrays_.out) + row * case_.cols, case_.cols,
+                  static_cast<T>(static_cast<float>(kNan)));
+    }
+    using P = Parameter<T>;
+    for (void* sums : {arrays_.dgain, arrays_.dbias}) {
+      if (sums != nullptr) std::fill_n(static_cast<P*>(sums), case_.cols, static_cast<P>(kNan));
+    }
+  });
+}
+
+std::string Reference::Compare(bool half_sums) const {
+  const double unit = UnitInLastPlace(case_.type);
+  const bool half = ParameterType(case_.type) != case_.type;
+  const auto rows = static_cast<double>(case_.rows);
+  const double out_allowed = half ? unit : 16 * unit;
+  const double sums_allowed =
+      half && half_sums ? std::min(1.0, rows / 2 * unit)
+                        : 16 * std::sqrt(rows) * UnitInLastPlace(ParameterType(case_.type));
+  return VisitType(case_.type, [&]<class T>() {
+    using P = Parameter<T>;
+    std::string wrong;
+    const auto compare = [&](const char* what, const std::vector<double>& expected, double allowed,
+                             const auto& result) {
+      double scale = 0, distance = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const double d = std::abs(result(i) - expected[i]);
+        scale = std::max(scale, std::abs(expected[i]));
+        if (!(d <= distance)) distance = d;  // NaN stays
+        if (std::isnan(distance)) break;
+      }
+      if (distance <= allowed * scale) return;
+      wrong += fmt::format("{}{} is off by {:.2g} of its maximum, {:.2g} is allowed",
+                           wrong.empty() ? "" : "; ", what, distance / scale, allowed);
+    };
+    const auto cols = static_cast<size_t>(case_.cols);
+    compare(case_.direction == Direction::kForward ? "y" : "dx", out_, out_allowed, [&](size_t i) {
+      return Load<T>(arrays_.out, rows_[i / cols] * case_.cols + static_cast<int64_t>(i % cols));
+    });
+    compare("dgain", dgain_, sums_allowed,
+            [&](size_t i) { return Load<P>(arrays_.dgain, static_cast<int64_t>(i)); });
+    compare("dbias", dbias_, sums_allowed,
+            [&](size_t i) { return Load<P>(arrays_.dbias, static_cast<int64_t>(i)); });
+    return wrong;
+  });
+}
+
+std::string CheckContestant(const std::string& method, const Contestant& contestant, const Case& c,
+                            const Arrays& arrays, bool half_sums) {
+  const Reference reference(method, c, arrays);
+  reference.Poison();
+  contestant.call();
+  return reference.Compare(half_sums);
+}
+
+}  // namespace planish::bench
