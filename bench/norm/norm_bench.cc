@@ -4,13 +4,13 @@
 //   forward float 4096 1024 2 copy,copy-streaming,memcpy,planish:layer,aten:layer,onednn:layer
 // and prints a line of JSON for each: the case, the seconds of a call in every repetition by
 // contestant, who is absent and why, whose result is wrong and how (that is not timed).
-//   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant, and of each of them; 12, 0.005
+//   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); the least of each (0.005)
+//          norm_bench --about                   a line of JSON: versions, machine, methods
 //
 // Google Benchmark draws the order of the repetitions of a case at random, so that what changes
 // from minute to minute changes it for all alike.
 
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -21,10 +21,13 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/norm/arena.h"
+#include "bench/norm/contestants.h"
 #include "bench/norm/peers.h"
+#include "lab/engine/machine.h"
 
 namespace planish::bench {
 namespace {
@@ -98,6 +101,13 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   return result;
 }
 
+Json About() {
+  Json about = lab::MachineStamps();
+  about["onednn"] = OneDnnVersion();
+  about["methods"] = MethodNames();
+  return about;
+}
+
 void Run(const Effort& effort) {
   char program[] = "norm_bench", interleave[] = "--benchmark_enable_random_interleaving=true";
   char* arguments[] = {program, interleave, nullptr};
@@ -115,11 +125,15 @@ void Run(const Effort& effort) {
 }  // namespace planish::bench
 
 int main(int argc, char** argv) try {
+  if (argc == 2 && std::string_view(argv[1]) == "--about") {
+    fmt::print("{}\n", planish::bench::About().dump());
+    return 0;
+  }
   planish::bench::Effort effort;
   if (argc > 1) effort.repetitions = std::atoi(argv[1]);
   if (argc > 2) effort.seconds = std::atof(argv[2]);
   if (argc > 3 || effort.repetitions < 1 || !(effort.seconds > 0)) {
-    fmt::print(stderr, "usage: norm_bench [REPETITIONS [SECONDS]] <CASES\n");
+    fmt::print(stderr, "usage: norm_bench [REPETITIONS [SECONDS]] <CASES, or norm_bench --about\n");
     return 2;
   }
   planish::bench::Run(effort);
