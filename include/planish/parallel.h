@@ -33,8 +33,27 @@ class RangeTask {
 /// `task` with ranges that cover [begin, end), each index once, in any order and on any threads,
 /// and returns when all of them have returned. `grain` is the number of indices (at least 1) below
 /// which a range is not worth a thread of its own. Results do not depend on the ranges, to the bit.
-/// An empty one runs everything on the calling thread.
+/// An empty one stands for DefaultParallelFor.
 using ParallelFor = std::function<void(int64_t begin, int64_t end, int64_t grain, RangeTask task)>;
+
+/// The library's own loop, on threads that it starts when work is first large enough and that sleep
+/// between calls. A call from within a task, beside another thread's call, or in a process forked
+/// from the one that started the threads runs on the calling thread. Whoever has threads already,
+/// such as OpenMP's, passes a ParallelFor that uses those: two pools fight for the processors.
+void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask task);
+
+/// The number of threads that DefaultParallelFor uses, the calling one among them. At first it is
+/// the environment's PLANISH_THREADS, else the number of processors that the process may run on.
+int Threads();
+
+/// Sets the number of threads of DefaultParallelFor. Throws Error when it is less than 1. Not to be
+/// called while another thread computes.
+void SetThreads(int threads);
+
+/// Runs everything on the calling thread.
+inline void SerialFor(int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
+  task(begin, end);
+}
 
 }  // namespace planish
 

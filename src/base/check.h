@@ -30,6 +30,26 @@ void CheckShape(const char* function, int64_t rows, int64_t cols) {
   }
 }
 
+/// The stride to use: `given`, or `cols` where that is 0.
+template <class T>
+int64_t CheckedStride(const char* function, const char* name, int64_t given, int64_t rows,
+                      int64_t cols) {
+  if (given == 0) return cols;
+  if (given < cols) {
+    Fail(function, name, "be 0 or at least cols, " + std::to_string(cols), std::to_string(given));
+  }
+  const int64_t most = INT64_MAX / static_cast<int64_t>(sizeof(T));
+  if (given > most / (rows > 0 ? rows : 1)) {
+    Fail(function, "rows * " + std::string(name), "be at most " + std::to_string(most),
+         std::to_string(rows) + " * " + std::to_string(given));
+  }
+  return given;
+}
+
+inline void CheckFinite(const char* function, const char* name, double value) {
+  if (!std::isfinite(value)) Fail(function, name, "be finite", std::to_string(value));
+}
+
 inline void CheckEps(const char* function, double eps) {
   if (!std::isfinite(eps) || eps < 0) {
     Fail(function, "eps", "be finite and at least 0", std::to_string(eps));
@@ -40,9 +60,24 @@ inline void CheckEps(const char* function, double eps) {
 struct Array {
   const char* name;
   const void* data;
-  int64_t bytes;
-  const void* may_be = nullptr;  ///< for an output: the input that it may replace in place
+  int64_t bytes;  ///< from the first to the end of the last element
+  int64_t alignment = 1;
+  const void* may_be = nullptr;  ///< for an output: an input that it may replace in place
+  const void* may_also_be = nullptr;
 };
+
+/// `rows` rows of `cols` numbers, one each `stride`.
+template <class T>
+Array MatrixArray(const char* name, const T* data, int64_t rows, int64_t cols, int64_t stride) {
+  const int64_t size = sizeof(T);
+  const int64_t bytes = rows == 0 || cols == 0 ? 0 : ((rows - 1) * stride + cols) * size;
+  return {name, data, bytes, static_cast<int64_t>(alignof(T))};
+}
+
+template <class T>
+Array VectorArray(const char* name, const T* data, int64_t n) {
+  return MatrixArray(name, data, 1, n, n);
+}
 
 inline void CheckNotNull(const char* function, std::initializer_list<Array> arrays) {
   for (const Array& array : arrays) {
@@ -52,13 +87,28 @@ inline void CheckNotNull(const char* function, std::initializer_list<Array> arra
   }
 }
 
-/// No output may share memory with another array, unless it is its `may_be`. Null arrays are
-/// arguments left out.
+inline void CheckAligned(const char* function, std::initializer_list<Array> arrays) {
+  for (const Array& array : arrays) {
+    const auto address = reinterpret_cast<uintptr_t>(array.data);
+    if (array.bytes > 0 && address % static_cast<uintptr_t>(array.alignment) != 0) {
+      Fail(function, array.name,
+           "be aligned to " + std::to_string(array.alignment) + " bytes, the size of its type",
+           "an address " + std::to_string(address % static_cast<uintptr_t>(array.alignment)) +
+               " bytes beyond");
+    }
+  }
+}
+
+/// No output may share memory with another array, unless it is one that it `may_be`. Null arrays
+/// are arguments left out.
 inline void CheckApart(const char* function, std::initializer_list<Array> outputs,
                        std::initializer_list<Array> inputs) {
   const auto check = [function](const Array& output, const Array& other) {
     if (output.data == nullptr || other.data == nullptr) return;
-    if (output.data == other.data && output.may_be == other.data) return;
+    if (output.data == other.data &&
+        (output.may_be == other.data || output.may_also_be == other.data)) {
+      return;
+    }
     const auto a = reinterpret_cast<uintptr_t>(output.data);
     const auto b = reinterpret_cast<uintptr_t>(other.data);
     const bool apart = a < b ? b - a >= static_cast<uintptr_t>(output.bytes)

@@ -1,89 +1,256 @@
 #include "src/norm/cpu.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 
 #include "src/base/loop.h"
-#include "src/norm/recipe.h"
-#include "src/norm/rows-inl.h"
 
 namespace planish::internal {
 namespace {
 
+int64_t ChunksOf(int64_t cols) { return (cols + kChunk - 1) / kChunk; }
+
+int64_t ChunkGrain() { return GrainFor(kChunk); }
+
+// Rows that kResidualBytes hold.
+template <class T>
+int64_t ResidualRows(int64_t cols) {
+  return std::max<int64_t>(1, kResidualBytes / static_cast<int64_t>(sizeof(T)) / cols);
+}
+
+template <class T>
+void AddResidual(const RowsForward<T>& args, const T* x, int64_t x_stride, int64_t begin,
+                 int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    AddColumns(x + r * x_stride, args.residual + r * args.residual_stride, args.cols,
+               args.sum + r * args.sum_stride);
+  }
+}
+
+template <class T>
+void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    T* dx = args.dx + r * args.dx_stride;
+    AddColumns<T>(dx, args.dsum + r * args.dsum_stride, args.cols, dx);
+  }
+}
+
+// Long rows one after the other, each cut into chunks of columns for the threads: first the sums,
+// then, from all of these, the output.
+template <class T>
+void ForwardLongRows(RowsForward<T> args, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t cols = args.cols, chunks = ChunksOf(cols);
+  const auto sums = std::make_unique_for_overwrite<double[]>(2 * chunks);
+  for (int64_t r = 0; r < args.rows; ++r) {
+    C saved[3];
+    RowsForward<T> row = args;  // the arrays at row r, as row 0
+    row.x += r * args.x_stride;
+    row.y += r * args.y_stride;
+    row.mean = &saved[0];
+    row.mean_lo = &saved[1];
+    row.rstd = &saved[2];
+    const auto for_columns = [&](const auto& work) {
+      RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
+        work(begin, end, begin * kChunk, std::min(cols, end * kChunk));
+      });
+    };
+    if (args.residual) {
+      const T* residual = args.residual + r * args.residual_stride;
+      T* sum = args.sum + r * args.sum_stride;
+      for_columns([&](int64_t, int64_t, int64_t first, int64_t last) {
+        AddColumns(row.x + first, residual + first, last - first, sum + first);
+      });
+      row.x = sum;
+    }
+    for_columns([&](int64_t begin, int64_t end, int64_t, int64_t) {
+      SumChunks(row, 0, begin, end, sums.get());
+    });
+    FinishRow(row, 0, sums.get());
+    if (args.mean) args.mean[r] = saved[0];
+    if (args.mean_lo) args.mean_lo[r] = saved[1];
+    if (args.rstd) args.rstd[r] = saved[2];
+    for_columns([&](int64_t, int64_t, int64_t first, int64_t last) {
+      MapColumns(row, 0, first, last);
+    });
+  }
+}
+
+template <class T>
+void BackwardLongRow(const RowsBackward<T>& args, int64_t r, double* sums, Compute<T>* dgain,
+                     Compute<T>* dbias, const ParallelFor& parallel_for) {
+  const int64_t cols = args.cols, chunks = ChunksOf(cols);
+  RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
+    SumGradientChunks(args, r, begin, end, sums, dgain, dbias);
+  });
+  if (args.dx == nullptr) return;
+  RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kChunk, last = std::min(cols, end * kChunk);
+    GradientColumns(args, r, first, last, sums);
+    if (args.dsum) {
+      T* dx = args.dx + r * args.dx_stride + first;
+      AddColumns<T>(dx, args.dsum + r * args.dsum_stride + first, last - first, dx);
+    }
+  });
+}
+
 // The rows cut into blocks, each with its own partial sums of dgain and dbias. Everything here
 // follows from the shape, so that the bits of the sums do too.
 struct Blocks {
-  Blocks(int64_t rows, int64_t cols) {
-    // At most 64 blocks, for they cost memory, and none with less than 2^13 elements, for they
-    // cost a pass over the columns.
-    const int64_t least = std::max(rows / 64, (int64_t{1} << 13) / cols);
-    block_rows = kGroupRows * (least / kGroupRows + 1);
-    count = (rows + block_rows - 1) / block_rows;
+  Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
+    // At most 64, for they cost memory; none with less than 32 rows or 2^13 elements, for each costs
+    // a pass over the columns. A power of two: most machines' threads get as many each.
+    const auto most = std::min<int64_t>({64, rows / 32, rows * cols >> 13});
+    count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
+    // From one array to the next: whole cache lines, and not a multiple of 4096 bytes, at which
+    // arrays would compete for the same lines of the first-level cache.
+    stride = (cols + 15) / 16 * 16;
+    if (stride % 512 < 256) stride += 304;
   }
-  int64_t block_rows;
-  int64_t count;
+  int64_t Begin(int64_t block) const { return block * rows / count; }
+
+  int64_t rows, count, stride;
 };
+
+template <class T>
+void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
+                         const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  const bool long_rows = cols >= kLongRowColumns;
+  Blocks blocks(rows, cols);
+  if (long_rows) blocks.count = 1;
+  const int64_t stride = blocks.stride, size = 2 * stride;
+  // A block sums groups of rows in C and, where it has several, the groups in double.
+  const bool grouped = blocks.Begin(1) > kGroupRows;
+  const auto groups = std::make_unique_for_overwrite<C[]>(blocks.count * size);
+  const auto totals = std::make_unique_for_overwrite<double[]>(grouped ? blocks.count * size : 0);
+  const auto row_sums = std::make_unique_for_overwrite<double[]>(long_rows ? 2 * ChunksOf(cols) : 0);
+
+  const auto sum_block = [&](int64_t block) {
+    C* group = groups.get() + block * size;
+    double* total = totals.get() + block * size;
+    if (grouped) std::fill_n(total, size, 0.0);
+    const int64_t end = blocks.Begin(block + 1);
+    for (int64_t begin = blocks.Begin(block); begin < end; begin += kGroupRows) {
+      const int64_t group_end = std::min(end, begin + kGroupRows);
+      std::fill_n(group, size, C{0});
+      if (long_rows) {
+        for (int64_t r = begin; r < group_end; ++r) {
+          BackwardLongRow(args, r, row_sums.get(), group, group + stride, parallel_for);
+        }
+      } else if (args.dsum) {
+        const int64_t few = ResidualRows<T>(cols);
+        for (int64_t r = begin; r < group_end; r += few) {
+          const int64_t until = std::min(group_end, r + few);
+          BackwardRows(args, r, until, group, group + stride);
+          AddGradientOfSum(args, r, until);
+        }
+      } else {
+        BackwardRows(args, begin, group_end, group, group + stride);
+      }
+      if (grouped) {
+        for (int64_t c = 0; c < size; ++c) total[c] += static_cast<double>(group[c]);
+      }
+    }
+  };
+  if (long_rows) {
+    sum_block(0);  // itself on several threads
+  } else {
+    RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t block = begin; block < end; ++block) sum_block(block);
+                });
+  }
+
+  const auto reduce = [&](const auto* partials, int64_t offset, C* result, int64_t begin,
+                          int64_t end) {
+    constexpr int64_t kAtOnce = 256;
+    for (int64_t first = begin; first < end; first += kAtOnce) {
+      const int64_t n = std::min(kAtOnce, end - first);
+      double sums[kAtOnce] = {};
+      for (int64_t block = 0; block < blocks.count; ++block) {
+        const auto* partial = partials + block * size + offset + first;
+        for (int64_t c = 0; c < n; ++c) sums[c] += static_cast<double>(partial[c]);
+      }
+      for (int64_t c = 0; c < n; ++c) result[first + c] = static_cast<C>(sums[c]);
+    }
+  };
+  RunParallel(parallel_for, cols, GrainFor(blocks.count), [&](int64_t begin, int64_t end) {
+    if (grouped) {
+      reduce(totals.get(), 0, dgain, begin, end);
+      reduce(totals.get(), stride, dbias, begin, end);
+    } else {
+      reduce(groups.get(), 0, dgain, begin, end);
+      reduce(groups.get(), stride, dbias, begin, end);
+    }
+  });
+}
 
 }  // namespace
 
 template <class T>
-void NormForwardCpu(Norm norm, const NormForwardArgs<T>& args, const NormOptions& options) {
-  Visit(norm, [&]<Recipe kRecipe>() {
-    RunParallel(
-        options.parallel_for, args.rows, GrainFor(args.cols),
-        [&](int64_t begin, int64_t end) { ForwardRows<kRecipe>(args, options.eps, begin, end); });
+void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
+  const int64_t rows = args.rows, cols = args.cols;
+  args.stream = args.residual == nullptr &&
+                2 * rows * cols * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+  if (cols >= kLongRowColumns) {
+    ForwardLongRows(args, parallel_for);
+    return;
+  }
+  RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+    if (args.residual == nullptr) {
+      ForwardRows(args, begin, end);
+      return;
+    }
+    RowsForward<T> summed = args;
+    summed.x = args.sum;
+    summed.x_stride = args.sum_stride;
+    const int64_t few = ResidualRows<T>(cols);
+    for (int64_t r = begin; r < end; r += few) {
+      const int64_t until = std::min(end, r + few);
+      AddResidual(args, args.x, args.x_stride, r, until);
+      ForwardRows(summed, r, until);
+    }
   });
 }
 
 template <class T>
-void NormBackwardCpu(Norm norm, const NormBackwardArgs<T>& args, const NormOptions& options) {
+void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
+                    const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  Visit(norm, [&]<Recipe kRecipe>() {
-    if (args.dgain == nullptr && args.dbias == nullptr) {
-      RunParallel(options.parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
-        BackwardRows<kRecipe, T>(args, begin, end, nullptr, nullptr);
-      });
-      return;
+  args.stream = args.dsum == nullptr &&
+                3 * rows * cols * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+  if (dgain) {
+    BackwardWithColumns(args, dgain, dbias, parallel_for);
+  } else if (args.dx == nullptr) {
+    return;
+  } else if (cols >= kLongRowColumns) {
+    const auto sums = std::make_unique_for_overwrite<double[]>(2 * ChunksOf(cols));
+    for (int64_t r = 0; r < rows; ++r) {
+      BackwardLongRow<T>(args, r, sums.get(), nullptr, nullptr, parallel_for);
     }
-    const Blocks blocks(rows, cols);
-    // A block sums groups of rows in T, and the groups in double.
-    const auto groups = std::make_unique_for_overwrite<T[]>(blocks.count * 2 * cols);
-    const auto totals = std::make_unique_for_overwrite<double[]>(blocks.count * 2 * cols);
-    RunParallel(options.parallel_for, blocks.count, GrainFor(blocks.block_rows * cols),
-                [&](int64_t first_block, int64_t last_block) {
-                  for (int64_t b = first_block; b < last_block; ++b) {
-                    T* group = groups.get() + b * 2 * cols;
-                    double* total = totals.get() + b * 2 * cols;
-                    std::fill_n(total, 2 * cols, 0.0);
-                    const int64_t end = std::min(rows, (b + 1) * blocks.block_rows);
-                    for (int64_t r = b * blocks.block_rows; r < end; r += kGroupRows) {
-                      std::fill_n(group, 2 * cols, T{0});
-                      BackwardRows<kRecipe>(args, r, std::min(end, r + kGroupRows), group,
-                                            group + cols);
-                      for (int64_t c = 0; c < 2 * cols; ++c) total[c] += double{group[c]};
-                    }
-                  }
-                });
-    const auto reduce = [&](const double* partials, T* result) {
-      if (result == nullptr) return;
-      RunParallel(options.parallel_for, cols, GrainFor(blocks.count),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t c = begin; c < end; ++c) {
-                      double sum = 0;
-                      for (int64_t b = 0; b < blocks.count; ++b) sum += partials[b * 2 * cols + c];
-                      result[c] = static_cast<T>(sum);
-                    }
-                  });
-    };
-    reduce(totals.get(), args.dgain);
-    reduce(totals.get() + cols, args.dbias);
-  });
+  } else {
+    RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+      const int64_t few = args.dsum ? ResidualRows<T>(cols) : end - begin;
+      for (int64_t r = begin; r < end; r += few) {
+        const int64_t until = std::min(end, r + few);
+        BackwardRows<T>(args, r, until, nullptr, nullptr);
+        if (args.dsum) AddGradientOfSum(args, r, until);
+      }
+    });
+  }
 }
 
-template void NormForwardCpu(Norm, const NormForwardArgs<float>&, const NormOptions&);
-template void NormForwardCpu(Norm, const NormForwardArgs<double>&, const NormOptions&);
-template void NormBackwardCpu(Norm, const NormBackwardArgs<float>&, const NormOptions&);
-template void NormBackwardCpu(Norm, const NormBackwardArgs<double>&, const NormOptions&);
+#define PLANISH_INSTANTIATE(T)                                  \
+  template void ForwardMatrix(RowsForward<T>, const ParallelFor&); \
+  template void BackwardMatrix(RowsBackward<T>, Compute<T>*, Compute<T>*, const ParallelFor&);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
 
 }  // namespace planish::internal

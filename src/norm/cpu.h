@@ -1,16 +1,20 @@
 #ifndef PLANISH_SRC_NORM_CPU_H_
 #define PLANISH_SRC_NORM_CPU_H_
 
-#include "planish/norm.h"
+#include "planish/parallel.h"
+#include "src/norm/rows.h"
 
-// NormForward and NormBackward on the CPU, for arguments that norm.cc has checked. cols > 0.
+// The kernels over whole matrices: how rows, or the columns of long rows, are split over threads, and
+// when results go past the caches. For arguments that norm.cc has checked; rows and cols > 0.
 namespace planish::internal {
 
 template <class T>
-void NormForwardCpu(Norm norm, const NormForwardArgs<T>& args, const NormOptions& options);
+void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for);
 
+/// dgain and dbias: [cols], written; both null or none.
 template <class T>
-void NormBackwardCpu(Norm norm, const NormBackwardArgs<T>& args, const NormOptions& options);
+void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
+                    const ParallelFor& parallel_for);
 
 }  // namespace planish::internal
 

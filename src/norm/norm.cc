@@ -4,20 +4,37 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <memory>
+#include <string>
 
 #include "src/base/check.h"
 #include "src/norm/cpu.h"
+#include "src/norm/params.h"
 #include "src/norm/recipe.h"
 
 namespace planish {
 namespace {
 
+using internal::Array;
+using internal::MatrixArray;
+using internal::Output;
+using internal::Recipe;
+using internal::VectorArray;
+
+void CheckOptions(const char* function, const Recipe& recipe, const NormOptions& options,
+                  int64_t rows, int64_t cols) {
+  internal::CheckEps(function, options.eps);
+  internal::CheckFinite(function, "scale", options.scale);
+  internal::CheckFinite(function, "slope", options.slope);
+  if (recipe.deviation == internal::Deviation::kUnbiasedPlusEps && cols == 1 && rows > 0) {
+    internal::Fail(function, "cols", "be at least 2 for a norm with the unbiased deviation", "1");
+  }
+}
+
 /// Throws unless `arrays`, which belong to an affine output, are null or the norm has one.
-void CheckAffine(const char* function, Norm norm, std::initializer_list<internal::Array> arrays) {
-  const bool affine = internal::Visit(
-      norm, []<internal::Recipe kRecipe>() { return kRecipe.output == internal::Output::kAffine; });
-  if (affine) return;
-  for (const internal::Array& array : arrays) {
+void CheckAffine(const char* function, const Recipe& recipe, std::initializer_list<Array> arrays) {
+  if (recipe.output == Output::kAffine) return;
+  for (const Array& array : arrays) {
     if (array.data != nullptr) {
       internal::Fail(function, array.name, "be null for a norm without gain and bias",
                      "an address");
@@ -25,63 +42,177 @@ void CheckAffine(const char* function, Norm norm, std::initializer_list<internal
   }
 }
 
+/// An output that may be an input must lie like it.
+void CheckInPlace(const char* function, const char* output, int64_t output_stride,
+                  const char* input, int64_t input_stride, bool same) {
+  if (same && output_stride != input_stride) {
+    internal::Fail(function, std::string(output) + "_stride",
+                   "be that of " + std::string(input) + ", " + std::to_string(input_stride) +
+                       ", where " + output + " is " + input,
+                   std::to_string(output_stride));
+  }
+}
+
 }  // namespace
 
-template <class T>
-void NormForward(Norm norm, const NormForwardArgs<T>& args, const NormOptions& options) {
+template <class T, class P>
+void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options) {
   constexpr const char* kFunction = "NormForward";
+  using C = Compute<T>;
+  const Recipe recipe = internal::RecipeOf(norm);
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
-  internal::CheckEps(kFunction, options.eps);
-  const int64_t size = sizeof(T);
-  const internal::Array x{"x", args.x, rows * cols * size};
-  const internal::Array gain{"gain", args.gain, cols * size};
-  const internal::Array bias{"bias", args.bias, cols * size};
-  const internal::Array y{"y", args.y, rows * cols * size, args.x};
-  CheckAffine(kFunction, norm, {gain, bias});
+  CheckOptions(kFunction, recipe, options, rows, cols);
+  const auto stride = [&](const char* name, int64_t given) {
+    return internal::CheckedStride<T>(kFunction, name, given, rows, cols);
+  };
+  const int64_t x_stride = stride("x_stride", args.x_stride);
+  const int64_t y_stride = stride("y_stride", args.y_stride);
+  const int64_t residual_stride = stride("residual_stride", args.residual_stride);
+  const int64_t sum_stride = stride("sum_stride", args.sum_stride);
+  const Array x = MatrixArray("x", args.x, rows, cols, x_stride);
+  const Array gain = VectorArray("gain", args.gain, cols);
+  const Array bias = VectorArray("bias", args.bias, cols);
+  const Array residual = MatrixArray("residual", args.residual, rows, cols, residual_stride);
+  Array y = MatrixArray("y", args.y, rows, cols, y_stride);
+  Array sum = MatrixArray("sum", args.sum, rows, cols, sum_stride);
+  const Array mean = VectorArray("mean", args.mean, rows);
+  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
+  const Array rstd = VectorArray("rstd", args.rstd, rows);
+  CheckAffine(kFunction, recipe, {gain, bias});
   internal::CheckNotNull(kFunction, {x, y});
-  internal::CheckApart(kFunction,
-                       {y,
-                        {"mean", args.mean, rows * size},
-                        {"mean_lo", args.mean_lo, rows * size},
-                        {"rstd", args.rstd, rows * size}},
-                       {x, gain, bias});
+  if (args.residual != nullptr) {
+    internal::CheckNotNull(kFunction, {sum});
+    sum.may_be = args.x;
+    sum.may_also_be = args.residual;
+    CheckInPlace(kFunction, "sum", sum_stride, "x", x_stride, args.sum == args.x);
+    CheckInPlace(kFunction, "sum", sum_stride, "residual", residual_stride,
+                 args.sum == args.residual);
+  } else if (args.sum != nullptr) {
+    internal::Fail(kFunction, "sum", "be null without a residual", "an address");
+  } else {
+    y.may_be = args.x;
+    CheckInPlace(kFunction, "y", y_stride, "x", x_stride, args.y == args.x);
+  }
+  internal::CheckAligned(kFunction, {x, gain, bias, residual, y, sum, mean, mean_lo, rstd});
+  internal::CheckApart(kFunction, {y, sum, mean, mean_lo, rstd}, {x, gain, bias, residual});
 
+  if (rows == 0) return;
   if (cols == 0) {
-    for (T* moment : {args.mean, args.mean_lo, args.rstd}) {
-      if (moment) std::fill_n(moment, rows, std::numeric_limits<T>::quiet_NaN());
+    for (C* moment : {args.mean, args.mean_lo, args.rstd}) {
+      if (moment) std::fill_n(moment, rows, std::numeric_limits<C>::quiet_NaN());
     }
     return;
   }
-  internal::NormForwardCpu(norm, args, options);
+  internal::RowsForward<T> call;
+  call.recipe = recipe;
+  if (recipe.output == Output::kAffine && recipe.centre && !args.gain && !args.bias) {
+    call.recipe.output = Output::kIdentity;
+  }
+  const bool affine = call.recipe.output == Output::kAffine;
+  const internal::Params<T, P> gains(args.gain, cols, 1, affine);
+  const internal::Params<T, P> biases(args.bias, cols, 0, affine);
+  call.eps = options.eps;
+  call.scale = static_cast<C>(options.scale);
+  call.slope = static_cast<C>(options.slope);
+  call.rows = rows;
+  call.cols = cols;
+  call.x = args.x;
+  call.x_stride = x_stride;
+  call.gain = gains.data();
+  call.bias = biases.data();
+  call.y = args.y;
+  call.y_stride = y_stride;
+  call.mean = args.mean;
+  call.mean_lo = args.mean_lo;
+  call.rstd = args.rstd;
+  call.residual = args.residual;
+  call.residual_stride = residual_stride;
+  call.sum = args.sum;
+  call.sum_stride = sum_stride;
+  internal::ForwardMatrix(call, options.parallel_for);
 }
 
-template <class T>
-void NormBackward(Norm norm, const NormBackwardArgs<T>& args, const NormOptions& options) {
+template <class T, class P>
+void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options) {
   constexpr const char* kFunction = "NormBackward";
+  using C = Compute<T>;
+  const Recipe recipe = internal::RecipeOf(norm);
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
-  const int64_t size = sizeof(T);
-  const internal::Array dy{"dy", args.dy, rows * cols * size};
-  const internal::Array x{"x", args.x, rows * cols * size};
-  const internal::Array gain{"gain", args.gain, cols * size};
-  const internal::Array mean{"mean", args.mean, rows * size};
-  const internal::Array mean_lo{"mean_lo", args.mean_lo, rows * size};
-  const internal::Array rstd{"rstd", args.rstd, rows * size};
-  const internal::Array dgain{"dgain", args.dgain, cols * size};
-  const internal::Array dbias{"dbias", args.dbias, cols * size};
-  CheckAffine(kFunction, norm, {gain, dgain, dbias});
-  internal::CheckNotNull(kFunction, {dy, x, mean, mean_lo, rstd});
-  internal::CheckApart(kFunction, {{"dx", args.dx, rows * cols * size, args.dy}, dgain, dbias},
-                       {dy, x, gain, mean, mean_lo, rstd});
+  CheckOptions(kFunction, recipe, options, rows, cols);
+  const auto stride = [&](const char* name, int64_t given) {
+    return internal::CheckedStride<T>(kFunction, name, given, rows, cols);
+  };
+  const int64_t dy_stride = stride("dy_stride", args.dy_stride);
+  const int64_t x_stride = stride("x_stride", args.x_stride);
+  const int64_t dx_stride = stride("dx_stride", args.dx_stride);
+  const int64_t dsum_stride = stride("dsum_stride", args.dsum_stride);
+  const Array dy = MatrixArray("dy", args.dy, rows, cols, dy_stride);
+  const Array x = MatrixArray("x", args.x, rows, cols, x_stride);
+  const Array gain = VectorArray("gain", args.gain, cols);
+  const Array mean = VectorArray("mean", args.mean, rows);
+  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
+  const Array rstd = VectorArray("rstd", args.rstd, rows);
+  const Array dsum = MatrixArray("dsum", args.dsum, rows, cols, dsum_stride);
+  Array dx = MatrixArray("dx", args.dx, rows, cols, dx_stride);
+  dx.may_be = args.dy;
+  CheckInPlace(kFunction, "dx", dx_stride, "dy", dy_stride, args.dx == args.dy);
+  const Array dgain = VectorArray("dgain", args.dgain, cols);
+  const Array dbias = VectorArray("dbias", args.dbias, cols);
+  CheckAffine(kFunction, recipe, {gain, dgain, dbias});
+  internal::CheckNotNull(kFunction, {dy, rstd});
+  if (recipe.output != Output::kIdentity || recipe.via_scale) {
+    internal::CheckNotNull(kFunction, {x});
+    if (recipe.centre) internal::CheckNotNull(kFunction, {mean, mean_lo});
+  }
+  if (args.dsum != nullptr && args.dx == nullptr) {
+    internal::Fail(kFunction, "dsum", "be null without dx", "an address");
+  }
+  internal::CheckAligned(kFunction,
+                         {dy, x, gain, mean, mean_lo, rstd, dsum, dx, dgain, dbias});
+  internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd, dsum});
 
-  if (cols == 0) return;
-  internal::NormBackwardCpu(norm, args, options);
+  if (rows == 0 || cols == 0) {
+    for (P* sum : {args.dgain, args.dbias}) {
+      if (sum) std::fill_n(sum, cols, P{});
+    }
+    return;
+  }
+  const bool columns = args.dgain || args.dbias;
+  internal::RowsBackward<T> call;
+  call.recipe = recipe;
+  if (recipe.output == Output::kAffine && !args.gain && !columns) {
+    call.recipe.output = Output::kIdentity;
+  }
+  const internal::Params<T, P> gains(args.gain, cols, 1, call.recipe.output == Output::kAffine);
+  internal::ParamSums<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
+  call.eps = options.eps;
+  call.scale = static_cast<C>(options.scale);
+  call.slope = static_cast<C>(options.slope);
+  call.rows = rows;
+  call.cols = cols;
+  call.dy = args.dy;
+  call.dy_stride = dy_stride;
+  call.x = args.x;
+  call.x_stride = x_stride;
+  call.gain = gains.data();
+  call.mean = recipe.centre ? args.mean : nullptr;
+  call.mean_lo = recipe.centre ? args.mean_lo : nullptr;
+  call.rstd = args.rstd;
+  call.dx = args.dx;
+  call.dx_stride = dx_stride;
+  call.dsum = args.dsum;
+  call.dsum_stride = dsum_stride;
+  internal::BackwardMatrix(call, dgains.data(), dbiases.data(), options.parallel_for);
+  dgains.Finish();
+  dbiases.Finish();
 }
 
-template void NormForward(Norm, const NormForwardArgs<float>&, const NormOptions&);
-template void NormForward(Norm, const NormForwardArgs<double>&, const NormOptions&);
-template void NormBackward(Norm, const NormBackwardArgs<float>&, const NormOptions&);
-template void NormBackward(Norm, const NormBackwardArgs<double>&, const NormOptions&);
+#define PLANISH_INSTANTIATE(T, P)                                                         \
+  template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&);      \
+  template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
 
 }  // namespace planish

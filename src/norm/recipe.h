@@ -7,13 +7,19 @@
 
 #include "planish/norm.h"
 
-// The table of norms. A norm is data: kernels and reference take a Recipe as template parameter, so
-// that nothing is decided inside a row, and this file holds the only switch over norms.
+// The table of norms. A norm is data: kernels and reference read a Recipe, and this file holds the
+// only switch over norms.
 namespace planish::internal {
 
 enum class Output : uint8_t {
   kAffine,    ///< y = gain * xhat + bias
   kIdentity,  ///< y = xhat
+  kAdaptive,  ///< y = scale * (1 - slope * xhat) * xhat, its factor a constant in backward
+};
+
+enum class Deviation : uint8_t {
+  kBiased,           ///< rstd = 1 / sqrt(sum(d^2) / cols + eps)
+  kUnbiasedPlusEps,  ///< rstd = 1 / (sqrt(sum(d^2) / (cols - 1)) + eps)
 };
 
 struct Recipe {
@@ -21,24 +27,40 @@ struct Recipe {
   bool via_mean;   ///< whether the gradient flows through the mean: a in docs/math.md
   bool via_scale;  ///< whether the gradient flows through rstd: b in docs/math.md
   Output output;
+  Deviation deviation = Deviation::kBiased;
 };
-
-inline constexpr Recipe kLayerNorm{
-    .centre = true, .via_mean = true, .via_scale = true, .output = Output::kAffine};
-inline constexpr Recipe kLayerNormSimple{
-    .centre = true, .via_mean = true, .via_scale = true, .output = Output::kIdentity};
 
 /// Calls f.operator()<recipe>() for the norm's recipe. Throws Error for a value that is no norm.
 template <class F>
-decltype(auto) Visit(Norm norm, F&& f) {
+constexpr decltype(auto) Visit(Norm norm, F&& f) {
   switch (norm) {
     case Norm::kLayer:
-      return std::forward<F>(f).template operator()<kLayerNorm>();
+      return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kAffine}>();
     case Norm::kLayerSimple:
-      return std::forward<F>(f).template operator()<kLayerNormSimple>();
+      return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kIdentity}>();
+    case Norm::kDetach:
+      return std::forward<F>(f)
+          .template operator()<Recipe{true, false, false, Output::kIdentity}>();
+    case Norm::kDetachMean:
+      return std::forward<F>(f).template operator()<Recipe{true, false, true, Output::kIdentity}>();
+    case Norm::kDetachDeviation:
+      return std::forward<F>(f).template operator()<Recipe{true, true, false, Output::kIdentity}>();
+    case Norm::kAda:
+      return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kAdaptive}>();
+    case Norm::kAdaAsCoded:
+      return std::forward<F>(f)
+          .template operator()<Recipe{true, true, true, Output::kAdaptive,
+                                      Deviation::kUnbiasedPlusEps}>();
+    case Norm::kRms:
+      return std::forward<F>(f).template operator()<Recipe{false, false, true, Output::kAffine}>();
   }
   throw Error("[Norm] norm must be a value of planish::Norm but has " +
               std::to_string(static_cast<int>(norm)));
+}
+
+/// The norm's recipe. Throws Error for a value that is no norm.
+inline Recipe RecipeOf(Norm norm) {
+  return Visit(norm, []<Recipe kRecipe>() { return kRecipe; });
 }
 
 }  // namespace planish::internal

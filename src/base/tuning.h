@@ -1,0 +1,28 @@
+#ifndef PLANISH_SRC_BASE_TUNING_H_
+#define PLANISH_SRC_BASE_TUNING_H_
+
+#include <cstdint>
+
+// The thresholds that decide how work is done, all of them, each with what it was measured by.
+// None changes a result by a bit.
+namespace planish::internal {
+
+/// Elements that are worth a thread of their own: some ten microseconds of work, against one or two
+/// for waking a thread.
+inline constexpr int64_t kGrainElements = int64_t{1} << 15;
+
+/// Columns from which on one row is split over threads: below, a row is work for ten microseconds
+/// or so, and rows are handed out whole.
+inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;
+
+/// Bytes of rows that are added to a residual, or to the gradient of one, before they are
+/// normalised, or after: they stay in the first-level cache between the two.
+inline constexpr int64_t kResidualBytes = int64_t{1} << 14;
+
+/// Bytes read and written from which on results are stored past the caches: the size of the last
+/// cache. Within it ordinary stores are faster, beyond it they cost a read of what they overwrite.
+int64_t StreamingBytes();
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_BASE_TUNING_H_

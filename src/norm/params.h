@@ -1,0 +1,95 @@
+#ifndef PLANISH_SRC_NORM_PARAMS_H_
+#define PLANISH_SRC_NORM_PARAMS_H_
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <type_traits>
+
+#include "planish/types.h"
+
+// Gain and bias in the type that is computed with, and their gradients back from it.
+namespace planish::internal {
+
+template <class C, class P>
+C ToCompute(P value) {
+  if constexpr (std::is_same_v<P, bfloat16> || std::is_same_v<P, float16>) {
+    return ToFloat(value);
+  } else {
+    return static_cast<C>(value);
+  }
+}
+
+template <class P, class C>
+P FromCompute(C value) {
+  if constexpr (std::is_same_v<P, bfloat16>) {
+    return ToBfloat16(value);
+  } else if constexpr (std::is_same_v<P, float16>) {
+    return ToFloat16(value);
+  } else {
+    return static_cast<P>(value);
+  }
+}
+
+/// `cols` numbers of type P as numbers that rows of T are computed with. Null stands for `cols`
+/// times `missing`.
+template <class T, class P>
+class Params {
+ public:
+  using C = Compute<T>;
+
+  /// Without `needed` there are none.
+  Params(const P* params, int64_t cols, C missing, bool needed) {
+    if (!needed) return;
+    if constexpr (std::is_same_v<P, C> && std::is_same_v<T, C>) data_ = params;
+    if (data_ != nullptr) return;
+    copy_ = std::make_unique_for_overwrite<C[]>(cols);
+    for (int64_t c = 0; c < cols; ++c) {
+      const C value = params ? ToCompute<C>(params[c]) : missing;
+      // Rounding to bfloat16 expects the NaN that arithmetic makes.
+      copy_[c] = value == value ? value : std::numeric_limits<C>::quiet_NaN();
+    }
+    data_ = copy_.get();
+  }
+
+  const C* data() const { return data_; }
+
+ private:
+  std::unique_ptr<C[]> copy_;
+  const C* data_ = nullptr;
+};
+
+/// Where the sums of `cols` gradients go before they become numbers of type P at `params`, which
+/// may be null.
+template <class T, class P>
+class ParamSums {
+ public:
+  using C = Compute<T>;
+
+  /// Without `needed` there are none.
+  ParamSums(P* params, int64_t cols, bool needed) : params_(params), cols_(cols) {
+    if (!needed) return;
+    if constexpr (std::is_same_v<P, C>) data_ = params;
+    if (data_ != nullptr) return;
+    copy_ = std::make_unique_for_overwrite<C[]>(cols);
+    data_ = copy_.get();
+  }
+
+  C* data() { return data_; }
+
+  /// To be called when the sums are there.
+  void Finish() {
+    if (!copy_ || params_ == nullptr) return;
+    for (int64_t c = 0; c < cols_; ++c) params_[c] = FromCompute<P>(copy_[c]);
+  }
+
+ private:
+  P* params_;
+  int64_t cols_;
+  std::unique_ptr<C[]> copy_;
+  C* data_ = nullptr;
+};
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_NORM_PARAMS_H_

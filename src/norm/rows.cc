@@ -1,0 +1,233 @@
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once for
+// each element type, and includes itself once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/norm/rows.cc"
+#include "src/base/simd_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd.h"
+#include "src/norm/rows-inl.h"
+#include "src/norm/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+using T = PLANISH_ELEMENT;
+using C = Compute<T>;
+using Full = hn::ScalableTag<C>;
+using One = hn::CappedTag<C, 1>;
+
+// Streaming stores are worth it in vectors of 32 bytes and more.
+inline constexpr bool kStreams = hn::MaxLanes(Full()) * sizeof(T) >= 32 ||
+                                 (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+
+/// Calls f(d, stream) with the widest vectors that a row fills, and whether to store past the caches.
+template <class F>
+HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
+  if (cols < static_cast<int64_t>(hn::Lanes(Full()))) {
+    f(One(), std::false_type());
+  } else if (kStreams && stream) {
+    f(Full(), std::bool_constant<kStreams>());
+  } else {
+    f(Full(), std::false_type());
+  }
+}
+
+/// Calls f(output, centre) with the recipe's, of those that there are.
+template <class F>
+HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
+  constexpr std::integral_constant<Output, Output::kAffine> kAffine;
+  if (!recipe.centre) {
+    f(kAffine, std::false_type());
+  } else if (recipe.output == Output::kAffine) {
+    f(kAffine, std::true_type());
+  } else if (recipe.output == Output::kAdaptive) {
+    f(std::integral_constant<Output, Output::kAdaptive>(), std::true_type());
+  } else {
+    f(std::integral_constant<Output, Output::kIdentity>(), std::true_type());
+  }
+}
+
+void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
+      ForwardRowsWide<output(), centre(), stream(), true>(d, args, begin, end);
+    });
+  });
+}
+
+void MomentRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  VisitWidth(args.cols, false, [&](auto d, auto) HWY_ATTR {
+    if (args.recipe.centre) {
+      ForwardRowsWide<Output::kIdentity, true, false, false>(d, args, begin, end);
+    } else {
+      ForwardRowsWide<Output::kIdentity, false, false, false>(d, args, begin, end);
+    }
+  });
+}
+
+void SumChunksOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end,
+                 double* sums) {
+  SumRowChunks(Full(), args, row, begin, end, sums);
+}
+
+void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
+  FinishRowChunks(Full(), args, row, sums);
+}
+
+void MapColumnsOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    if (kStreams && args.stream) {
+      MapRowColumns<output(), centre(), kStreams>(Full(), args, row, begin, end);
+    } else {
+      MapRowColumns<output(), centre(), false>(Full(), args, row, begin, end);
+    }
+  });
+}
+
+/// Calls f(output, read_x) with the recipe's, of those that there are.
+template <class F>
+HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
+  constexpr std::integral_constant<Output, Output::kIdentity> kIdentity;
+  if (recipe.output == Output::kAffine) {
+    f(std::integral_constant<Output, Output::kAffine>(), std::true_type());
+  } else if (recipe.output == Output::kAdaptive) {
+    f(std::integral_constant<Output, Output::kAdaptive>(), std::true_type());
+  } else if (recipe.via_scale) {
+    f(kIdentity, std::true_type());
+  } else {
+    f(kIdentity, std::false_type());
+  }
+}
+
+void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain, C* dbias) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    constexpr bool kAffine = output() == Output::kAffine;
+    VisitWidth(args.cols, args.stream && args.dx, [&](auto d, auto stream) HWY_ATTR {
+      if (!kAffine || dgain == nullptr) {
+        if (args.dx == nullptr) return;
+        BackwardRowsWide<output(), read_x(), false, true, stream()>(d, args, begin, end, nullptr,
+                                                                    nullptr);
+      } else if (args.dx) {
+        BackwardRowsWide<output(), read_x(), kAffine, true, stream()>(d, args, begin, end, dgain,
+                                                                      dbias);
+      } else {
+        BackwardRowsWide<output(), read_x(), kAffine, false, false>(d, args, begin, end, dgain,
+                                                                    dbias);
+      }
+    });
+  });
+}
+
+void SumGradientChunksOf(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                         double* sums, C* dgain, C* dbias) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    constexpr bool kAffine = output() == Output::kAffine;
+    if (kAffine && dgain) {
+      SumRowGradientChunks<output(), read_x(), kAffine>(Full(), args, row, begin, end, sums, dgain,
+                                                        dbias);
+    } else {
+      SumRowGradientChunks<output(), read_x(), false>(Full(), args, row, begin, end, sums, nullptr,
+                                                      nullptr);
+    }
+  });
+}
+
+void GradientColumnsOf(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                       const double* sums) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    if (kStreams && args.stream) {
+      RowGradientColumns<output(), read_x(), kStreams>(Full(), args, row, begin, end, sums);
+    } else {
+      RowGradientColumns<output(), read_x(), false>(Full(), args, row, begin, end, sums);
+    }
+  });
+}
+
+void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
+  const Full d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + lanes <= n; c += lanes) Write(d, hn::Add(Read(d, a + c), Read(d, b + c)), out + c);
+  const One one;
+  for (; c < n; ++c) Write(one, hn::Add(Read(one, a + c), Read(one, b + c)), out + c);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(ForwardRowsOf);
+HWY_EXPORT(MomentRowsOf);
+HWY_EXPORT(SumChunksOf);
+HWY_EXPORT(FinishRowOf);
+HWY_EXPORT(MapColumnsOf);
+HWY_EXPORT(BackwardRowsOf);
+HWY_EXPORT(SumGradientChunksOf);
+HWY_EXPORT(GradientColumnsOf);
+HWY_EXPORT(AddColumnsOf);
+
+template <class T>
+void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(ForwardRowsOf)(args, begin, end);
+}
+template <class T>
+void MomentRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(MomentRowsOf)(args, begin, end);
+}
+template <class T>
+void SumChunks(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end, double* sums) {
+  PLANISH_DISPATCH(SumChunksOf)(args, row, begin, end, sums);
+}
+template <class T>
+void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums) {
+  PLANISH_DISPATCH(FinishRowOf)(args, row, sums);
+}
+template <class T>
+void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(MapColumnsOf)(args, row, begin, end);
+}
+template <class T>
+void BackwardRows(const RowsBackward<T>& args, int64_t begin, int64_t end, Compute<T>* dgain,
+                  Compute<T>* dbias) {
+  PLANISH_DISPATCH(BackwardRowsOf)(args, begin, end, dgain, dbias);
+}
+template <class T>
+void SumGradientChunks(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                       double* sums, Compute<T>* dgain, Compute<T>* dbias) {
+  PLANISH_DISPATCH(SumGradientChunksOf)(args, row, begin, end, sums, dgain, dbias);
+}
+template <class T>
+void GradientColumns(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                     const double* sums) {
+  PLANISH_DISPATCH(GradientColumnsOf)(args, row, begin, end, sums);
+}
+template <class T>
+void AddColumns(const T* a, const T* b, int64_t n, T* out) {
+  PLANISH_DISPATCH(AddColumnsOf)(a, b, n, out);
+}
+
+using Element = PLANISH_ELEMENT;
+template void ForwardRows(const RowsForward<Element>&, int64_t, int64_t);
+template void MomentRows(const RowsForward<Element>&, int64_t, int64_t);
+template void SumChunks(const RowsForward<Element>&, int64_t, int64_t, int64_t, double*);
+template void FinishRow(const RowsForward<Element>&, int64_t, const double*);
+template void MapColumns(const RowsForward<Element>&, int64_t, int64_t, int64_t);
+template void BackwardRows(const RowsBackward<Element>&, int64_t, int64_t, Compute<Element>*,
+                           Compute<Element>*);
+template void SumGradientChunks(const RowsBackward<Element>&, int64_t, int64_t, int64_t, double*,
+                                Compute<Element>*, Compute<Element>*);
+template void GradientColumns(const RowsBackward<Element>&, int64_t, int64_t, int64_t,
+                              const double*);
+template void AddColumns(const Element*, const Element*, int64_t, Element*);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

@@ -1,0 +1,143 @@
+// Read and Write, not Load and Store: those are the names of Highway's aligned ones, which a call without
+// a namespace would find.
+//
+// Vectors of the type that numbers are computed with, from and to arrays of every element type.
+// Compiled once for each target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_VECTOR_INL_H_
+#undef PLANISH_SRC_NORM_VECTOR_INL_H_
+#else
+#define PLANISH_SRC_NORM_VECTOR_INL_H_
+#endif
+
+#include <cstdint>
+#include <type_traits>
+
+#include "planish/types.h"
+#include "src/base/simd.h"
+#include "src/norm/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+using Vec = hn::Vec<D>;
+template <class D>
+using Half = hn::Rebind<uint16_t, D>;  // as many numbers of 16 bits
+template <class D>
+using Bits = hn::Rebind<uint32_t, D>;
+
+// float16 by Highway where the processor converts, else by the arithmetic of types.h: Highway's own
+// does not round to nearest before version 1.1.
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+inline constexpr bool kConvertsFloat16 = true;
+#else
+inline constexpr bool kConvertsFloat16 = false;
+#endif
+
+template <class D>
+HWY_INLINE Vec<D> Read(D d, const hn::TFromD<D>* p) {
+  return hn::LoadU(d, p);
+}
+
+template <class D>
+HWY_INLINE Vec<D> Read(D d, const bfloat16* p) {
+  const Half<D> half;
+  const Bits<D> bits;
+  const auto loaded = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, loaded)));
+}
+
+template <class D>
+HWY_INLINE Vec<D> Read(D d, const float16* p) {
+  const Half<D> half;
+  const auto loaded = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
+  if constexpr (kConvertsFloat16) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), loaded));
+  } else {
+    const Bits<D> bits;
+    const auto wide = hn::PromoteTo(bits, loaded);
+    const auto rest = hn::And(wide, hn::Set(bits, 0x7fff));
+    const auto sign = hn::ShiftLeft<16>(hn::Xor(wide, rest));
+    const auto shifted = hn::ShiftLeft<13>(rest);
+    // Of infinities and NaNs the exponent is 31 and becomes 255, else it grows by 127 - 15.
+    const auto special = hn::VecFromMask(bits, hn::Gt(rest, hn::Set(bits, 0x7bff)));
+    const auto normal = hn::Add(hn::Add(shifted, hn::Set(bits, (127u - 15) << 23)),
+                                hn::And(special, hn::Set(bits, (128u - 16) << 23)));
+    const hn::Rebind<int32_t, D> integers;
+    const auto subnormal =
+        hn::BitCast(bits, hn::Mul(hn::ConvertTo(d, hn::BitCast(integers, rest)),
+                                  hn::Set(d, 0x1p-24f)));
+    const auto small = hn::Lt(rest, hn::Set(bits, 0x400));
+    return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(small, subnormal, normal)));
+  }
+}
+
+/// The numbers as the 16 bits of bfloat16, rounded to nearest even. A NaN must have a zero lower
+/// half, which those that arithmetic makes do.
+template <class D>
+HWY_INLINE Vec<Half<D>> ToHalf(D, Vec<D> v, bfloat16 /*type*/) {
+  const Bits<D> bits;
+  const auto u = hn::BitCast(bits, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(bits, 1));
+  const auto rounded = hn::Add(u, hn::Add(odd, hn::Set(bits, 0x7fff)));
+  return hn::TruncateTo(Half<D>(), hn::ShiftRight<16>(rounded));
+}
+
+/// The numbers as the 16 bits of float16, rounded to nearest even.
+template <class D>
+HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, float16 /*type*/) {
+  if constexpr (kConvertsFloat16) {
+    return hn::BitCast(Half<D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), v));
+  } else {
+    const Bits<D> bits;
+    const auto u = hn::BitCast(bits, v);
+    const auto rest = hn::And(u, hn::Set(bits, 0x7fffffff));
+    const auto sign = hn::ShiftRight<16>(hn::Xor(u, rest));
+    const auto odd = hn::And(hn::ShiftRight<13>(rest), hn::Set(bits, 1));
+    const auto normal = hn::ShiftRight<13>(
+        hn::Add(hn::Sub(rest, hn::Set(bits, (127u - 15) << 23)), hn::Add(odd, hn::Set(bits, 0xfff))));
+    const auto subnormal = hn::Sub(
+        hn::BitCast(bits, hn::Add(hn::BitCast(d, rest), hn::Set(d, 0.5f))), hn::Set(bits, 0x3f000000));
+    auto half = hn::IfThenElse(hn::Lt(rest, hn::Set(bits, 0x38800000)), subnormal, normal);
+    half = hn::IfThenElse(hn::Gt(rest, hn::Set(bits, 0x477fefff)), hn::Set(bits, 0x7c00), half);
+    half = hn::IfThenElse(hn::Gt(rest, hn::Set(bits, 0x7f800000)), hn::Set(bits, 0x7e00), half);
+    return hn::TruncateTo(Half<D>(), hn::Or(sign, half));
+  }
+}
+
+template <class D>
+HWY_INLINE void Write(D d, Vec<D> v, hn::TFromD<D>* p) {
+  hn::StoreU(v, d, p);
+}
+
+template <class D, IsHalf T>
+HWY_INLINE void Write(D d, Vec<D> v, T* p) {
+  hn::StoreU(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
+}
+
+/// Store past the caches, to an address aligned to the vector's size in memory.
+template <class D>
+HWY_INLINE void WriteStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
+  hn::Stream(v, d, p);
+}
+
+template <class D, IsHalf T>
+HWY_INLINE void WriteStreaming(D d, Vec<D> v, T* p) {
+  hn::Stream(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
+}
+
+/// The sum of the lanes.
+template <class D>
+HWY_INLINE hn::TFromD<D> Sum(D d, Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_VECTOR_INL_H_
