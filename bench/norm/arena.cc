@@ -33,7 +33,7 @@ void Fill(Type type, void* data, int64_t n, uint64_t seed, double centre, double
     TorchThreads()(0, n, int64_t{1} << 16, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const double u = Uniform((seed << 48) + static_cast<uint64_t>(i));
-        values[i] = static_cast<T>(static_cast<Parameter<T>>(centre + radius * u));
+        values[i] = FromDouble<T>(centre + radius * u);
       }
     });
   });

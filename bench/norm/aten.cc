@@ -10,14 +10,22 @@
 #include <c10/core/InferenceMode.h>
 
 #include "bench/norm/contestants.h"
-#include "bench/norm/types.h"
 
 namespace planish::bench {
 
 namespace {
 
 at::ScalarType ScalarType(Type type) {
-  return VisitType(type, []<class T>() { return c10::CppTypeToScalarType<T>::value; });
+  switch (type) {
+    case Type::kDouble:
+      return at::kDouble;
+    case Type::kBFloat16:
+      return at::kBFloat16;
+    case Type::kFloat16:
+      return at::kHalf;
+    default:
+      return at::kFloat;
+  }
 }
 
 // A tensor on one of the arrays.

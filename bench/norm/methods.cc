@@ -15,6 +15,12 @@ const std::vector<Method>& Methods() {
   static const std::vector<Method> methods = {
       {.name = "layer", .norm = Norm::kLayer, .gain = true, .bias = true},
       {.name = "layer-simple", .norm = Norm::kLayerSimple, .gain = false, .bias = false},
+      {.name = "detach", .norm = Norm::kDetach, .gain = false, .bias = false},
+      {.name = "detach-mean", .norm = Norm::kDetachMean, .gain = false, .bias = false},
+      {.name = "detach-deviation", .norm = Norm::kDetachDeviation, .gain = false, .bias = false},
+      {.name = "ada", .norm = Norm::kAda, .gain = false, .bias = false},
+      {.name = "ada-as-coded", .norm = Norm::kAdaAsCoded, .gain = false, .bias = false},
+      {.name = "rms", .norm = Norm::kRms, .gain = true, .bias = false},
   };
   return methods;
 }

@@ -10,7 +10,6 @@
 #include "bench/norm/methods.h"
 #include "bench/norm/types.h"
 #include "src/norm/recipe.h"
-#include "src/norm/reference.h"
 
 namespace planish::bench {
 
@@ -21,61 +20,78 @@ constexpr int64_t kBlocks = 64;                  // of rows, for the sums over r
 
 template <class T>
 double Load(const void* data, int64_t i) {
-  return static_cast<double>(static_cast<const T*>(data)[i]);
+  return ToDouble(static_cast<const T*>(data)[i]);
 }
 
 struct Moments {
   double mean = 0, rstd = 0;
+  double curvature = 1;  // what the deviation's formula adds to mean(g * xhat) in dx
 };
 
-template <internal::Recipe kRecipe, class T>
-Moments MomentsOf(const void* x, int64_t row, int64_t cols) {
+template <class T>
+Moments MomentsOf(const internal::Recipe& recipe, const void* x, int64_t row, int64_t cols) {
   const int64_t begin = row * cols, end = begin + cols;
   const auto n = static_cast<double>(cols);
   double sum = 0, squares = 0;
-  for (int64_t i = begin; kRecipe.centre && i < end; ++i) sum += Load<T>(x, i);
+  for (int64_t i = begin; recipe.centre && i < end; ++i) sum += Load<T>(x, i);
   const double mean = sum / n;
   for (int64_t i = begin; i < end; ++i) {
     const double distance = Load<T>(x, i) - mean;
     squares += distance * distance;
   }
-  return {mean, 1 / std::sqrt(squares / n + kEps)};
+  if (recipe.deviation == internal::Deviation::kBiased) {
+    return {mean, 1 / std::sqrt(squares / n + kEps)};
+  }
+  const double deviation = std::sqrt(squares / (n - 1)), rstd = 1 / (deviation + kEps);
+  return {mean, rstd, n / (n - 1) / (deviation * rstd)};
 }
 
-// One row of y, or of dx, from the equations in src/norm/recipe.h.
-template <internal::Recipe kRecipe, class T, class P>
-void ReferenceRow(const Case& c, const Arrays& arrays, int64_t row, double* out) {
-  const Moments m = MomentsOf<kRecipe, T>(arrays.x, row, c.cols);
+// One row of y, or of dx: the equations of planish/norm.h.
+template <class T>
+void ReferenceRow(const internal::Recipe& recipe, bool bias, const Case& c, const Arrays& arrays,
+                  int64_t row, double* out) {
+  using P = Compute<T>;
+  const Moments m = MomentsOf<T>(recipe, arrays.x, row, c.cols);
+  const NormOptions options;  // AdaNorm's
   const auto n = static_cast<double>(c.cols);
-  constexpr bool kAffine = kRecipe.output == internal::Output::kAffine;
   const auto xhat = [&](int64_t col) {
     return (Load<T>(arrays.x, row * c.cols + col) - m.mean) * m.rstd;
   };
+  // y is factor * xhat and a bias; backward takes the factor for a constant.
+  const auto factor = [&](int64_t col) -> double {
+    switch (recipe.output) {
+      case internal::Output::kAffine:
+        return Load<P>(arrays.gain, col);
+      case internal::Output::kAdaptive:
+        return options.scale * (1 - options.slope * xhat(col));
+      default:
+        return 1;
+    }
+  };
   if (c.direction == Direction::kForward) {
     for (int64_t col = 0; col < c.cols; ++col) {
-      out[col] = internal::ReferenceOutput<kRecipe>(xhat(col), Load<P>(arrays.gain, col),
-                                                    Load<P>(arrays.bias, col));
+      out[col] = factor(col) * xhat(col);
+      if (bias) out[col] += Load<P>(arrays.bias, col);
     }
     return;
   }
   double mean_g = 0, mean_gx = 0;
   for (int64_t col = 0; col < c.cols; ++col) {
-    const double gain = kAffine ? Load<P>(arrays.gain, col) : 1;
-    out[col] = gain * Load<T>(arrays.dy, row * c.cols + col);
+    out[col] = factor(col) * Load<T>(arrays.dy, row * c.cols + col);
     mean_g += out[col] / n;
     mean_gx += out[col] * xhat(col) / n;
   }
   for (int64_t col = 0; col < c.cols; ++col) {
-    if (kRecipe.via_mean) out[col] -= mean_g;
-    if (kRecipe.via_scale) out[col] -= xhat(col) * mean_gx;
+    if (recipe.via_mean) out[col] -= mean_g;
+    if (recipe.via_scale) out[col] -= xhat(col) * m.curvature * mean_gx;
     out[col] *= m.rstd;
   }
 }
 
 // dgain and dbias, in blocks of rows that the threads share.
-template <internal::Recipe kRecipe, class T>
-void ReferenceSums(const Case& c, const Arrays& arrays, std::vector<double>& dgain,
-                   std::vector<double>& dbias) {
+template <class T>
+void ReferenceSums(const internal::Recipe& recipe, const Case& c, const Arrays& arrays,
+                   std::vector<double>& dgain, std::vector<double>& dbias) {
   const int64_t blocks = std::min(kBlocks, c.rows);
   std::vector<double> sums(static_cast<size_t>(blocks * 2 * c.cols));
   TorchThreads()(0, blocks, 1, [&](int64_t begin, int64_t end) {
@@ -83,7 +99,7 @@ void ReferenceSums(const Case& c, const Arrays& arrays, std::vector<double>& dga
       double* dgain_part = sums.data() + block * 2 * c.cols;
       double* dbias_part = dgain_part + c.cols;
       for (int64_t row = block * c.rows / blocks; row < (block + 1) * c.rows / blocks; ++row) {
-        const Moments m = MomentsOf<kRecipe, T>(arrays.x, row, c.cols);
+        const Moments m = MomentsOf<T>(recipe, arrays.x, row, c.cols);
         for (int64_t col = 0; col < c.cols; ++col) {
           const int64_t i = row * c.cols + col;
           const double dy = Load<T>(arrays.dy, i);
@@ -119,11 +135,12 @@ double UnitInLastPlace(Type type) {
 }  // namespace
 
 void FillMoments(const Case& c, const void* x, void* mean, void* rstd) {
+  const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
   VisitType(c.type, [&]<class T>() {
-    using P = Parameter<T>;
+    using P = Compute<T>;
     TorchThreads()(0, c.rows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const Moments m = MomentsOf<internal::kLayerNorm, T>(x, row, c.cols);
+        const Moments m = MomentsOf<T>(recipe, x, row, c.cols);
         static_cast<P*>(mean)[row] = static_cast<P>(m.mean);
         static_cast<P*>(rstd)[row] = static_cast<P>(m.rstd);
       }
@@ -138,16 +155,15 @@ Reference::Reference(const std::string& method, const Case& c, const Arrays& arr
   if (rows_.back() != c.rows - 1) rows_.push_back(c.rows - 1);
   out_.resize(rows_.size() * static_cast<size_t>(c.cols));
   const Method& m = FindMethod(method);
-  internal::Visit(m.norm, [&]<internal::Recipe kRecipe>() {
-    VisitType(c.type, [&]<class T>() {
-      for (size_t i = 0; i < rows_.size(); ++i) {
-        ReferenceRow<kRecipe, T, Parameter<T>>(c, arrays, rows_[i],
-                                               out_.data() + i * static_cast<size_t>(c.cols));
-      }
-      if (c.direction == Direction::kBackward && (m.gain || m.bias)) {
-        ReferenceSums<kRecipe, T>(c, arrays, dgain_, dbias_);
-      }
-    });
+  const internal::Recipe recipe = internal::RecipeOf(m.norm);
+  VisitType(c.type, [&]<class T>() {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      double* out = out_.data() + i * static_cast<size_t>(c.cols);
+      ReferenceRow<T>(recipe, m.bias, c, arrays, rows_[i], out);
+    }
+    if (c.direction == Direction::kBackward && (m.gain || m.bias)) {
+      ReferenceSums<T>(recipe, c, arrays, dgain_, dbias_);
+    }
   });
   if (!m.gain) dgain_.clear();
   if (!m.bias) dbias_.clear();
@@ -157,10 +173,9 @@ void Reference::Poison() const {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   VisitType(case_.type, [&]<class T>() {
     for (const int64_t row : rows_) {
-      std::fill_n(static_cast<T*>(arrays_.out) + row * case_.cols, case_.cols,
-                  static_cast<T>(static_cast<float>(kNan)));
+      std::fill_n(static_cast<T*>(arrays_.out) + row * case_.cols, case_.cols, FromDouble<T>(kNan));
     }
-    using P = Parameter<T>;
+    using P = Compute<T>;
     for (void* sums : {arrays_.dgain, arrays_.dbias}) {
       if (sums != nullptr) std::fill_n(static_cast<P*>(sums), case_.cols, static_cast<P>(kNan));
     }
@@ -176,7 +191,7 @@ std::string Reference::Compare(bool half_sums) const {
       half && half_sums ? std::min(1.0, rows / 2 * unit)
                         : 16 * std::sqrt(rows) * UnitInLastPlace(ParameterType(case_.type));
   return VisitType(case_.type, [&]<class T>() {
-    using P = Parameter<T>;
+    using P = Compute<T>;
     std::string wrong;
     const auto compare = [&](const char* what, const std::vector<double>& expected, double allowed,
                              const auto& result) {
