@@ -43,11 +43,17 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
   const c10::InferenceMode inference;  // no version counters
   const at::Tensor x = View(arrays.x, {c.rows, c.cols}, c.type);
   const Type parameter = ParameterType(c.type);
-  const at::Tensor gain = View(arrays.gain, {c.cols}, parameter);
-  if (method != "layer") return {.absent = "has no kernel for this norm"};
+  // The kernels take undefined tensors for a norm without gain and bias.
+  if (method != "layer" && method != "layer-simple") {
+    return {.absent = "has no kernel for this norm"};
+  }
+  const auto parameters = [&](const void* data) {
+    return method == "layer" ? View(data, {c.cols}, parameter) : at::Tensor();
+  };
+  const at::Tensor gain = parameters(arrays.gain);
   at::Tensor out = View(arrays.out, {c.rows, c.cols}, c.type);
   if (c.direction == Direction::kForward) {
-    const at::Tensor bias = View(arrays.bias, {c.cols}, parameter);
+    const at::Tensor bias = parameters(arrays.bias);
     return {.call = [=]() mutable {
       at::native::LayerNormKernel(at::kCPU, x, gain, bias, x.size(0), x.size(1), kEps, &out,
                                   nullptr, nullptr);
@@ -56,8 +62,8 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
   const at::Tensor dy = View(arrays.dy, {c.rows, c.cols}, c.type);
   const at::Tensor mean = View(arrays.mean, {c.rows}, parameter);
   const at::Tensor rstd = View(arrays.rstd, {c.rows}, parameter);
-  at::Tensor dgain = View(arrays.dgain, {c.cols}, parameter);
-  at::Tensor dbias = View(arrays.dbias, {c.cols}, parameter);
+  at::Tensor dgain = parameters(arrays.dgain);
+  at::Tensor dbias = parameters(arrays.dbias);
   return {.call = [=]() mutable {
     at::native::LayerNormBackwardKernel(at::kCPU, dy, x, mean, rstd, gain, x.size(0), x.size(1),
                                         &out, &dgain, &dbias);

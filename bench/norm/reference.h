@@ -21,8 +21,9 @@ class Reference {
   /// Overwrites with NaN what will be compared, so that nothing passes that was not written.
   void Poison() const;
 
-  /// Empty when the results are right, else what is wrong, as "dgain is off by 0.35 of its maximum,
-  /// 0.01 is allowed". Allowed are, relative to an array's largest number:
+  /// Empty when the results are right, else what is wrong, as "dgain is off by 70, numbers are up
+  /// to 200 and 0.01 of that allowed". Allowed are, relative to the largest number, or the largest
+  /// of the terms that it is the sum or difference of:
   /// - y, dx: 16 units in the last place of float or double (sums of `cols` terms, taken in several
   ///   parts, and some products); for the half types, which round once, 1 unit.
   /// - dgain, dbias: 16 * sqrt(rows) units of the parameters' type, how the rounding of a running
@@ -36,6 +37,7 @@ class Reference {
   std::vector<int64_t> rows_;          // those compared
   std::vector<double> out_;            // [rows_, cols]
   std::vector<double> dgain_, dbias_;  // [cols], or empty where the norm has none
+  double out_scale_ = 0, dgain_scale_ = 0, dbias_scale_ = 0;
 };
 
 }  // namespace planish::bench
