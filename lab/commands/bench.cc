@@ -256,11 +256,11 @@ void AddBench(CLI::App& app, Action& action) {
       kBlocks, fmt::join(bench::MethodNames(), ", "), flags->shapes));
   bench
       ->add_option("--methods", flags->methods,
-                   fmt::format("Norms, separated by commas (default: {})", flags->methods))
+                   fmt::format("Norms, commas between (default: {})", flags->methods))
       ->type_name("LIST");
   bench
       ->add_option("--shapes", flags->shapes,
-                   "Shapes, separated by commas (default: from 1 to 256 MB, and narrow rows)")
+                   "Shapes, commas between (default: 1 to 256 MB, and narrow rows)")
       ->type_name("LIST");
   bench->add_option("--type", flags->type, "float (default), double, bfloat16 or float16")
       ->type_name("TYPE");
