@@ -197,6 +197,10 @@ def limit_table(results):
         yield "#### The limits, GB/s read and written\n\n" + table(["threads", "arrays", "loop", "GB/s"], rows)
 
 
+def disturbed(document):
+    return sum(r["foreign cores"] > 0.1 for r in document["results"])
+
+
 def wrong(document):
     return dict.fromkeys(
         f"{name} {r['direction']} {r['type']} {r['rows']}x{r['cols']}: {text}"
@@ -216,7 +220,8 @@ def markdown(document):
     if about.get("onnxruntime in Python"):
         there.append(f"ONNX Runtime {about['onnxruntime in Python']}")
     notes = [f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; {', '.join(there)}; "
-             f"Planish {about['commit']}. Other programs took {number(about['foreign cores'])} cores."]  # fmt: skip
+             f"Planish {about['commit']}. While {disturbed(document)} of {len(document['results'])} cases were "
+             f"measured, other programs took more than a tenth of a core."]  # fmt: skip
     for who, reason in about["absent"].items():
         notes.append(f"Left out: {cases.TITLES[who]} ({reason}).")
     absent = {(name.partition(":")[0], r["type"], text)
