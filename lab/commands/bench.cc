@@ -254,14 +254,11 @@ void AddBench(CLI::App& app, Action& action) {
       "Norms:\n  {}\nShapes, ROWSxCOLS, of the default:\n  {}\n\n"
       "Example:\n  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",
       kBlocks, fmt::join(bench::MethodNames(), ", "), flags->shapes));
+  bench->add_option("--methods", flags->methods, fmt::format("Norms (default: {})", flags->methods))
+      ->type_name("A,B,...");
   bench
-      ->add_option("--methods", flags->methods,
-                   fmt::format("Norms, commas between (default: {})", flags->methods))
-      ->type_name("LIST");
-  bench
-      ->add_option("--shapes", flags->shapes,
-                   "Shapes, commas between (default: 1 to 256 MB, and narrow rows)")
-      ->type_name("LIST");
+      ->add_option("--shapes", flags->shapes, "Shapes (default: from 1 to 256 MB, and narrow rows)")
+      ->type_name("A,B,...");
   bench->add_option("--type", flags->type, "float (default), double, bfloat16 or float16")
       ->type_name("TYPE");
   bench->add_option("--threads", flags->threads, "Threads (default: all cores)")->type_name("N");
