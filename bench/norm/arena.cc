@@ -52,15 +52,13 @@ bool Grow(Pages& pages, size_t bytes) {
 Pages::Pages(size_t bytes) : size_((bytes / kHugePage + 1) * kHugePage) {
   // One huge page more than is needed, for the alignment.
   const size_t mapped = size_ + kHugePage;
-  void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) throw std::bad_alloc();
-  const auto address = reinterpret_cast<uintptr_t>(base);
-  const uintptr_t aligned = (address + kHugePage - 1) / kHugePage * kHugePage;
-  if (aligned > address) munmap(base, aligned - address);
-  if (const size_t rest = address + mapped - (aligned + size_); rest > 0) {
-    munmap(reinterpret_cast<void*>(aligned + size_), rest);
-  }
-  data_ = {reinterpret_cast<void*>(aligned), Unmap{size_}};
+  void* data = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw std::bad_alloc();
+  char* base = static_cast<char*>(data);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(base) % kHugePage) % kHugePage;
+  if (before > 0) munmap(base, before);
+  if (before < kHugePage) munmap(base + before + size_, kHugePage - before);
+  data_ = {base + before, Unmap{size_}};
   madvise(data_.get(), size_, MADV_HUGEPAGE);  // it works without, too
   std::memset(data_.get(), 0, size_);
 }
