@@ -316,15 +316,17 @@ def chart(document, direction, threads):
 def write(document, docs):
     """The charts, and the section of performance.md between its two marks."""
     threads = max(r["threads"] for r in document["results"])
+    images = ""
     for direction in ("forward", "backward"):
         if svg := chart(document, direction, threads):
             (docs / f"norm-{direction}.svg").write_text(svg)
+            images += f"![Share of the limit by width, {direction}](norm-{direction}.svg)\n"
     page = docs / "performance.md"
     before, begin, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"{page} must have the marks {BEGIN} and {END}")
-    page.write_text(f"{before}{begin}\n{markdown(document)}\n{end}{after}")
+    page.write_text(f"{before}{begin}\n{images}\n{markdown(document)}\n{end}{after}")
 
 
 if __name__ == "__main__":
