@@ -22,7 +22,7 @@ help:
 	@echo 'make dev               build with warnings as errors into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make bench-norm        speed of the norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
-	@echo '                       (ten minutes on an idle machine; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
+	@echo '                       (eight minutes on an idle machine; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'

@@ -116,6 +116,8 @@ def measure(args, about):
     """The results of all cases: what the programs print, with the case's group and process."""
     chosen = cases.all_cases(args.threads, about["methods"], args.quick)
     chosen = [case for case in chosen if re.search(args.filter, str(case))]
+    if not chosen:
+        raise BenchError(f"--filter must match a case but has {args.filter!r}")
     plan = []  # (process, cases, their contestants)
     if inside := [who for who in cases.IN_PROCESS if who in args.only]:
         plan.append(("norm_bench", chosen, inside))
