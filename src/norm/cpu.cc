@@ -218,6 +218,19 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 }
 
 template <class T>
+void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
+  RunParallel(parallel_for, args.rows, GrainFor(args.cols),
+              [&](int64_t begin, int64_t end) { MomentRows(args, begin, end); });
+}
+
+template <class T>
+void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
+  RunParallel(parallel_for, args.rows, GrainFor(args.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) MapColumns(args, r, 0, args.cols);
+  });
+}
+
+template <class T>
 void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
                     const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
@@ -246,6 +259,8 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
 
 #define PLANISH_INSTANTIATE(T)                                  \
   template void ForwardMatrix(RowsForward<T>, const ParallelFor&); \
+  template void MomentMatrix(const RowsForward<T>&, const ParallelFor&); \
+  template void MapMatrix(const RowsForward<T>&, const ParallelFor&); \
   template void BackwardMatrix(RowsBackward<T>, Compute<T>*, Compute<T>*, const ParallelFor&);
 PLANISH_INSTANTIATE(float)
 PLANISH_INSTANTIATE(double)

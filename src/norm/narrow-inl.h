@@ -436,7 +436,7 @@ HWY_NOINLINE void BackwardRowsTiny(const RowsBackward<T>& args, int64_t begin, i
   const double reciprocal = 1 / static_cast<double>(cols);
   const Vec<Eight> inverse = hn::Set(d, 1 / static_cast<float>(cols));
   const Vec<Eight> scale = hn::Set(d, args.scale), neg_slope = hn::Set(d, -args.scale * args.slope);
-  const bool usual = args.recipe.deviation == Deviation::kBiased;
+  const bool usual = args.recipe.deviation == Deviation::kBiased && args.factors == nullptr;
   TinyRows<kStream, T> rows(args.dx + begin * args.dx_stride, args.dx_stride, cols);
   Vec<Eight> gain_sums[8], bias_sums[8];
   for (int64_t c = 0; c < 8; ++c) gain_sums[c] = bias_sums[c] = hn::Zero(d);
@@ -479,7 +479,8 @@ HWY_NOINLINE void BackwardRowsTiny(const RowsBackward<T>& args, int64_t begin, i
       hn::Store(sum_g_xhat, d, sums[1]);
       for (int64_t i = 0; i < n; ++i) {
         const RowMap<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
-        const auto full = FinishGradient(args, map, RowSums{sums[0][i], sums[1][i]}, reciprocal);
+        const auto full = FinishGradient(args, r + i, map, RowSums{sums[0][i], sums[1][i]},
+                                         reciprocal);
         sums[0][i] = full.mean_g;
         sums[1][i] = full.mean_g_xhat;
       }

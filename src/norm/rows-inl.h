@@ -847,7 +847,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
       row_sums = SumGradientRow<kOutput, kReadX, kColumns, D>(row_at(r), cols, map, out, dgain,
                                                               dbias);
     }
-    return FinishGradient(args, map, row_sums, reciprocal);
+    return FinishGradient(args, r, map, row_sums, reciprocal);
   };
   int64_t r = begin, summed = std::min(block, end - begin);
   for (int64_t i = 0; i < summed; ++i) maps[i] = sum_row(r + i);
@@ -902,7 +902,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
       }
     }
     for (int64_t i = 0; i < block; ++i) {
-      maps[i] = FinishGradient(args, next_maps[i], sums[i], reciprocal);
+      maps[i] = FinishGradient(args, r + block + i, next_maps[i], sums[i], reciprocal);
     }
     summed = block;
   }
@@ -956,7 +956,7 @@ void RowGradientColumns(D d, const RowsBackward<T>& args, int64_t row, int64_t b
     sums.first += parts[2 * chunk];
     sums.second += parts[2 * chunk + 1];
   }
-  const GradientMap<C> map = FinishGradient(args, SavedMoments(args, row), sums,
+  const GradientMap<C> map = FinishGradient(args, row, SavedMoments(args, row), sums,
                                             1 / static_cast<double>(args.cols));
   const GradientArgs<C> out =
       GradientArgs<C>{args.gain, args.scale, -args.scale * args.slope}.At(begin);
