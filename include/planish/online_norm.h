@@ -21,7 +21,7 @@ struct OnlineState {
 
 /// What both directions take beside their arrays.
 struct OnlineNormOptions {
-  double alpha = 0.1;             ///< the weight of a new case, 0 <= alpha <= 1
+  double alpha = 0.1;              ///< the weight of a new case, 0 <= alpha <= 1
   const double* alphas = nullptr;  ///< [rows] one for each case, in place of alpha; or null
   ParallelFor parallel_for;        ///< as in NormOptions
 };
@@ -68,8 +68,8 @@ struct OnlineNormBackwardArgs {
 ///   y       = gain * (x - mu_t) / sigma_t + bias
 ///
 /// One call for many cases and a call for each give the same bits, as does any number of threads.
-/// There is no eps: sigma_t = 0, which takes alpha = 1 and a constant case, gives NaN. NaN in a case
-/// is NaN in all that follow it.
+/// There is no eps: sigma_t = 0, which takes alpha = 1 and a constant case, gives NaN. NaN in a
+/// case is NaN in all that follow it.
 ///
 /// Throws planish::Error as NormForward does, and when cols < 2, alpha is not between 0 and 1, or
 /// the state is not finite or its deviation negative.
@@ -89,10 +89,10 @@ template <class T, class P = T>
 void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
                         const OnlineNormOptions& options = {});
 
-#define PLANISH_EXTERN(T, P)                                                                    \
-  extern template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState&,      \
-                                         const OnlineNormOptions&);                             \
-  extern template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&,                  \
+#define PLANISH_EXTERN(T, P)                                                               \
+  extern template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState&, \
+                                         const OnlineNormOptions&);                        \
+  extern template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&,             \
                                           const OnlineNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN

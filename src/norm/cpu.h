@@ -4,8 +4,8 @@
 #include "planish/parallel.h"
 #include "src/norm/rows.h"
 
-// The kernels over whole matrices: how rows, or the columns of long rows, are split over threads, and
-// when results go past the caches. For arguments that norm.cc has checked; rows and cols > 0.
+// The kernels over whole matrices: how rows, or the columns of long rows, are split over threads,
+// and when results go past the caches. For arguments that norm.cc has checked; rows and cols > 0.
 namespace planish::internal {
 
 template <class T>

@@ -1,5 +1,5 @@
-// From sums over a row to what its numbers are mapped with: once a row, in double. Compiled once for
-// each target, in the namespace HWY_NAMESPACE.
+// From sums over a row to what its numbers are mapped with: once a row, in double. Compiled once
+// for each target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_MOMENTS_INL_H_
 #undef PLANISH_SRC_NORM_MOMENTS_INL_H_
@@ -125,8 +125,8 @@ HWY_INLINE RowMap<Compute<T>> SaveMoments(const RowsForward<T>& args, int64_t r,
 template <class T>
 HWY_NOINLINE RowMap<Compute<T>> CarefulMap(const RowsForward<T>& args, int64_t r) {
   const Moments m = CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
-  const double rstd = ReciprocalDeviation(m, args.recipe.deviation, args.eps,
-                                          static_cast<double>(args.cols));
+  const double rstd =
+      ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(args.cols));
   return SaveMoments(args, r, m.shift, m.offset / m.scale, rstd);
 }
 
@@ -143,9 +143,10 @@ HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t 
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
   // beside eps came near underflow. NaN does not serve either.
-  const bool serve = var >= 0.25 * square && square <= kMost &&
-                     (square >= kLeast || args.eps >= 1e10 * kLeast);
-  if (!serve) [[unlikely]] return CarefulMap(args, r);
+  const bool serve =
+      var >= 0.25 * square && square <= kMost && (square >= kLeast || args.eps >= 1e10 * kLeast);
+  if (!serve) [[unlikely]]
+    return CarefulMap(args, r);
   double rstd = 0;
   if (args.recipe.deviation == Deviation::kBiased) [[likely]] {
     rstd = 1 / std::sqrt(var + args.eps);

@@ -123,7 +123,6 @@ template <class T, class P>
 void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
                         const OnlineNormOptions& options) {
   constexpr const char* kFunction = "OnlineNormBackward";
-  using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
   CheckOnline(kFunction, options, rows, cols);
@@ -140,8 +139,8 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   const Array dgain = VectorArray("dgain", args.dgain, cols);
   const Array dbias = VectorArray("dbias", args.dbias, cols);
   internal::CheckNotNull(kFunction, {dy, x, mean, mean_lo, rstd, offset, deviation});
-  internal::CheckAligned(kFunction, {dy, x, gain, mean, mean_lo, rstd, offset, deviation, dx,
-                                     dgain, dbias});
+  internal::CheckAligned(kFunction,
+                         {dy, x, gain, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias});
   internal::CheckApart(kFunction, {dx, dgain, dbias},
                        {dy, x, gain, mean, mean_lo, rstd, offset, deviation});
   if (rows == 0) {
@@ -181,9 +180,9 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   dbiases.Finish();
 }
 
-#define PLANISH_INSTANTIATE(T, P)                                                              \
-  template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState&,            \
-                                  const OnlineNormOptions&);                                   \
+#define PLANISH_INSTANTIATE(T, P)                                                   \
+  template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState&, \
+                                  const OnlineNormOptions&);                        \
   template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&, const OnlineNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

@@ -37,7 +37,7 @@ struct RowsForward {
   C* mean = nullptr;  // these may be null
   C* mean_lo = nullptr;
   C* rstd = nullptr;
-  bool stream = false;  // y is not to go through the caches
+  bool stream = false;          // y is not to go through the caches
   const T* residual = nullptr;  // added to x, into sum, before all this: by ForwardMatrix alone
   int64_t residual_stride = 0;
   T* sum = nullptr;
