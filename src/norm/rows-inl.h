@@ -31,7 +31,7 @@ template <class D>
 using OneLane = hn::CappedTag<hn::TFromD<D>, 1>;
 
 // How far ahead of its use memory is asked for, when rows come from there.
-inline constexpr int64_t kPrefetchBytes = 4096;
+inline constexpr int64_t kPrefetchBytes = 8192;
 
 /// Asks for the two vectors at `ahead`.
 template <class D, class T>
