@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <memory>
 
+#include "src/base/aligned.h"
 #include "src/base/loop.h"
 
 namespace planish::internal {
@@ -43,7 +43,7 @@ template <class T>
 void ForwardLongRows(RowsForward<T> args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t cols = args.cols, chunks = ChunksOf(cols);
-  const auto sums = std::make_unique_for_overwrite<double[]>(2 * chunks);
+  const auto sums = MakeAligned<double>(2 * chunks);
   for (int64_t r = 0; r < args.rows; ++r) {
     C saved[3];
     RowsForward<T> row = args;  // the arrays at row r, as row 0
@@ -124,10 +124,9 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   const int64_t stride = blocks.stride, size = 2 * stride;
   // A block sums groups of rows in C and, where it has several, the groups in double.
   const bool grouped = blocks.Begin(1) > kGroupRows;
-  const auto groups = std::make_unique_for_overwrite<C[]>(blocks.count * size);
-  const auto totals = std::make_unique_for_overwrite<double[]>(grouped ? blocks.count * size : 0);
-  const auto row_sums =
-      std::make_unique_for_overwrite<double[]>(long_rows ? 2 * ChunksOf(cols) : 0);
+  const auto groups = MakeAligned<C>(blocks.count * size);
+  const auto totals = MakeAligned<double>(grouped ? blocks.count * size : 0);
+  const auto row_sums = MakeAligned<double>(long_rows ? 2 * ChunksOf(cols) : 0);
 
   const auto sum_block = [&](int64_t block) {
     C* group = groups.get() + block * size;
@@ -241,7 +240,7 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
   } else if (args.dx == nullptr) {
     return;
   } else if (cols >= kLongRowColumns) {
-    const auto sums = std::make_unique_for_overwrite<double[]>(2 * ChunksOf(cols));
+    const auto sums = MakeAligned<double>(2 * ChunksOf(cols));
     for (int64_t r = 0; r < rows; ++r) {
       BackwardLongRow<T>(args, r, sums.get(), nullptr, nullptr, parallel_for);
     }

@@ -110,8 +110,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
     call.recipe.output = Output::kIdentity;
   }
   const bool affine = call.recipe.output == Output::kAffine;
-  const internal::Params<T, P> gains(args.gain, cols, 1, affine);
-  const internal::Params<T, P> biases(args.bias, cols, 0, affine);
+  const internal::Params<T, P> gains(args.gain, rows, cols, 1, affine);
+  const internal::Params<T, P> biases(args.bias, rows, cols, 0, affine);
   call.eps = options.eps;
   call.scale = static_cast<C>(options.scale);
   call.slope = static_cast<C>(options.slope);
@@ -184,7 +184,8 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   if (recipe.output == Output::kAffine && !args.gain && !columns) {
     call.recipe.output = Output::kIdentity;
   }
-  const internal::Params<T, P> gains(args.gain, cols, 1, call.recipe.output == Output::kAffine);
+  const internal::Params<T, P> gains(args.gain, rows, cols, 1,
+                                     call.recipe.output == Output::kAffine);
   internal::ParamSums<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
   call.eps = options.eps;
   call.scale = static_cast<C>(options.scale);

@@ -77,7 +77,8 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   internal::CheckApart(kFunction, {y, mean, mean_lo, rstd, offset, deviation}, {x, gain, bias});
   if (rows == 0) return;
 
-  const internal::Params<T, P> gains(args.gain, cols, 1, true), biases(args.bias, cols, 0, true);
+  const internal::Params<T, P> gains(args.gain, rows, cols, 1, true),
+      biases(args.bias, rows, cols, 0, true);
   const int64_t wave = std::clamp<int64_t>(kWave / cols, 1, rows);
   const auto moments = std::make_unique_for_overwrite<C[]>(3 * wave);
   internal::RowsForward<T> call;
@@ -160,7 +161,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
                   .shift = alpha * static_cast<double>(args.offset[r]) * reciprocal};
   }
   const bool columns = args.dgain || args.dbias;
-  const internal::Params<T, P> gains(args.gain, cols, 1, true);
+  const internal::Params<T, P> gains(args.gain, rows, cols, 1, true);
   internal::ParamSums<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
   internal::RowsBackward<T> call;
   call.recipe = kRecipe;

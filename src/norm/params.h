@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <type_traits>
 
 #include "planish/types.h"
+#include "src/base/aligned.h"
 
 // Gain and bias in the type that is computed with, and their gradients back from it.
 namespace planish::internal {
@@ -31,19 +31,21 @@ P FromCompute(C value) {
   }
 }
 
-/// `cols` numbers of type P as numbers that rows of T are computed with. Null stands for `cols`
-/// times `missing`.
+/// `cols` numbers of type P as numbers that rows of T are computed with, aligned where `rows` are
+/// enough to repay a copy. Null stands for `cols` times `missing`.
 template <class T, class P>
 class Params {
  public:
   using C = Compute<T>;
 
   /// Without `needed` there are none.
-  Params(const P* params, int64_t cols, C missing, bool needed) {
+  Params(const P* params, int64_t rows, int64_t cols, C missing, bool needed) {
     if (!needed) return;
-    if constexpr (std::is_same_v<P, C> && std::is_same_v<T, C>) data_ = params;
+    if constexpr (std::is_same_v<P, C> && std::is_same_v<T, C>) {
+      if (rows < kRowsForCopy || IsAligned(params)) data_ = params;
+    }
     if (data_ != nullptr) return;
-    copy_ = std::make_unique_for_overwrite<C[]>(cols);
+    copy_ = MakeAligned<C>(cols);
     for (int64_t c = 0; c < cols; ++c) {
       const C value = params ? ToCompute<C>(params[c]) : missing;
       // Rounding to bfloat16 expects the NaN that arithmetic makes.
@@ -55,7 +57,9 @@ class Params {
   const C* data() const { return data_; }
 
  private:
-  std::unique_ptr<C[]> copy_;
+  static constexpr int64_t kRowsForCopy = 16;
+
+  AlignedArray<C> copy_;
   const C* data_ = nullptr;
 };
 
@@ -71,7 +75,7 @@ class ParamSums {
     if (!needed) return;
     if constexpr (std::is_same_v<P, C>) data_ = params;
     if (data_ != nullptr) return;
-    copy_ = std::make_unique_for_overwrite<C[]>(cols);
+    copy_ = MakeAligned<C>(cols);
     data_ = copy_.get();
   }
 
@@ -86,7 +90,7 @@ class ParamSums {
  private:
   P* params_;
   int64_t cols_;
-  std::unique_ptr<C[]> copy_;
+  AlignedArray<C> copy_;
   C* data_ = nullptr;
 };
 

@@ -120,12 +120,14 @@ struct RowEnds {
 inline constexpr int64_t kMostRows = 4;
 
 /// The rows of a block. Short rows: two, so that the arithmetic between a row's sums and its
-/// results overlaps with another row's; long rows: four, which share the gain and bias that the
-/// first-level cache cannot keep from row to row.
-inline int64_t RowsPerBlock(int64_t cols) { return cols <= kChunk ? 2 : 4; }
+/// results overlaps with another row's. Long rows: four, which share the gain and bias that the
+/// first-level cache cannot keep from row to row; two where four outgrow the second-level cache.
+inline int64_t RowsPerBlock(int64_t cols) { return cols <= kChunk || cols > 16 * kChunk ? 2 : 4; }
 
-/// Likewise of backward, where a block holds twice as much.
-inline int64_t GradientRowsPerBlock(int64_t cols) { return cols <= kChunk ? 1 : 2; }
+/// Likewise of backward, whose rows come in pairs.
+inline int64_t GradientRowsPerBlock(int64_t cols) {
+  return cols <= kChunk / 2 ? 2 : cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
+}
 
 /// Makes the streaming stores visible to whoever is told that the rows are done.
 template <bool kStream>
