@@ -39,16 +39,16 @@ inline double ToDouble(float value) { return value; }
 inline double ToDouble(bfloat16 value) { return ToFloat(value); }
 inline double ToDouble(float16 value) { return ToFloat(value); }
 
-/// The moments of any row, in two sweeps in double. Squares of floats fit a double; doubles are
-/// scaled where theirs would not.
-template <class T>
-Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
+/// The moments of `cols` numbers of type T, of which at(c) is one as a double, in two sweeps in
+/// double. Squares of floats fit a double; doubles are scaled where theirs would not.
+template <class T, class At>
+Moments CarefulMomentsAt(const At& at, int64_t cols, bool centre) {
   const auto n = static_cast<double>(cols);
   Moments m;
-  m.shift = centre ? ToDouble(x[0]) : 0;
+  m.shift = centre ? at(0) : 0;
   if constexpr (std::is_same_v<T, double>) {
     double most = 0;
-    for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::abs(x[c] - m.shift));
+    for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::abs(at(c) - m.shift));
     if (most > 0 && most <= std::numeric_limits<double>::max()) {
       m.scale = std::ldexp(1.0, std::clamp(-std::ilogb(most), -1000, 1000));
     }
@@ -56,12 +56,12 @@ Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
   if (centre) {
     // The mean to double's digits, then once more about it.
     double sum = 0;
-    for (int64_t c = 0; c < cols; ++c) sum += (ToDouble(x[c]) - m.shift) * m.scale;
+    for (int64_t c = 0; c < cols; ++c) sum += (at(c) - m.shift) * m.scale;
     m.shift += sum / n / m.scale;
   }
   double first = 0, second = 0;
   for (int64_t c = 0; c < cols; ++c) {
-    const double d = (ToDouble(x[c]) - m.shift) * m.scale;
+    const double d = (at(c) - m.shift) * m.scale;
     first += d;
     second += d * d;
   }
@@ -69,6 +69,12 @@ Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
   m.var = second / n - m.offset * m.offset;
   if (m.var < 0) m.var = 0;
   return m;
+}
+
+/// The moments of any row.
+template <class T>
+Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
+  return CarefulMomentsAt<T>([x](int64_t c) { return ToDouble(x[c]); }, cols, centre);
 }
 
 /// 1 over the deviation that a recipe divides by.
@@ -90,34 +96,49 @@ RowMap<C> MapOf(C mean, C mean_lo, C rstd) {
   return {mean, rstd, -mean_lo * rstd};
 }
 
-/// Row r's moments from its sums about `shift`: saves them and gives the map.
-template <class T>
-RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r, double shift,
-                                 const RowSums& sums) {
-  using C = Compute<T>;
+/// Moments from the sums of `cols` numbers about `shift`, in C, or else those of careful().
+template <class C, class Careful>
+Moments MomentsOf(double shift, const RowSums& sums, int64_t cols, double eps,
+                  const Careful& careful) {
   constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
   constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
-  const auto n = static_cast<double>(args.cols);
+  const auto n = static_cast<double>(cols);
   const double offset = sums.first / n, square = sums.second / n;
-  Moments m{.shift = shift, .offset = offset, .var = square - offset * offset};
+  const Moments m{.shift = shift, .offset = offset, .var = square - offset * offset};
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
   // beside eps came near underflow. NaN does not serve either.
   const bool constant = sums.first == 0 && sums.second == 0;
   const bool serve = m.var >= 0.25 * square && square <= kMost &&
-                     (square >= kLeast || args.eps >= 1e10 * kLeast || constant);
-  if (!serve) [[unlikely]] {
-    m = CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
-  }
-  const double rstd = ReciprocalDeviation(m, args.recipe.deviation, args.eps, n);
+                     (square >= kLeast || eps >= 1e10 * kLeast || constant);
+  if (!serve) [[unlikely]]
+    return careful();
+  return m;
+}
+
+/// Saves moments at index i, in C, of the arrays that are given, and gives the map.
+template <class C>
+RowMap<C> SaveMoments(const Moments& m, double rstd, int64_t i, C* means, C* means_lo, C* rstds) {
   const double rest = m.offset / m.scale;
   const C mean = static_cast<C>(m.shift + rest);
   const C mean_lo = static_cast<C>((m.shift - static_cast<double>(mean)) + rest);
   const C rounded = static_cast<C>(rstd);
-  if (args.mean) args.mean[r] = mean;
-  if (args.mean_lo) args.mean_lo[r] = mean_lo;
-  if (args.rstd) args.rstd[r] = rounded;
+  if (means) means[i] = mean;
+  if (means_lo) means_lo[i] = mean_lo;
+  if (rstds) rstds[i] = rounded;
   return MapOf(mean, mean_lo, rounded);
+}
+
+/// Row r's moments from its sums about `shift`: saves them and gives the map.
+template <class T>
+RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r, double shift,
+                                 const RowSums& sums) {
+  const Moments m = MomentsOf<Compute<T>>(shift, sums, args.cols, args.eps, [&] {
+    return CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
+  });
+  const double rstd =
+      ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(args.cols));
+  return SaveMoments(m, rstd, r, args.mean, args.mean_lo, args.rstd);
 }
 
 /// Row r's map from the moments that forward saved.
@@ -137,8 +158,8 @@ struct GradientMap {
 };
 
 template <class T>
-GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args,
-                                       const RowMap<Compute<T>>& map, const RowSums& sums) {
+GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, const RowMap<Compute<T>>& map,
+                                       const RowSums& sums) {
   using C = Compute<T>;
   const auto n = static_cast<double>(args.cols);
   double factor = args.recipe.via_scale ? 1 / n : 0;

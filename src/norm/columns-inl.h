@@ -1,0 +1,301 @@
+// Sums and maps of channels. Compiled once for each target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_COLUMNS_INL_H_
+#undef PLANISH_SRC_NORM_COLUMNS_INL_H_
+#else
+#define PLANISH_SRC_NORM_COLUMNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/norm/columns.h"
+#include "src/norm/rows-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+// --- Where the numbers of a vector come from: value(d, k) is the k-th of each lane's. ---
+
+/// A set for each column, from column j on.
+template <class C>
+struct ColumnValues {
+  const C* const* at;
+  int64_t j;
+  template <class D>
+  HWY_INLINE Vec<D> operator()(D d, int k) const {
+    return hn::LoadU(d, at[k] + j);
+  }
+};
+
+/// One set for all lanes. The copy tells the compiler that stores do not change it.
+template <class C, int kCount>
+struct RunValues {
+  C value[kCount];
+  HWY_INLINE RunValues(const C* const* at, int64_t i) {
+    for (int k = 0; k < kCount; ++k) value[k] = at[k][i];
+  }
+  template <class D>
+  HWY_INLINE Vec<D> operator()(D d, int k) const {
+    return hn::Set(d, value[k]);
+  }
+};
+
+/// One set for the first `lanes` lanes, another for the others.
+template <class C, int kCount>
+struct EdgeValues {
+  const RunValues<C, kCount>& before;
+  const RunValues<C, kCount>& after;
+  int64_t lanes;
+  template <class D>
+  HWY_INLINE Vec<D> operator()(D d, int k) const {
+    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(lanes)), before(d, k), after(d, k));
+  }
+};
+
+// --- Sums ---
+
+inline constexpr int CountOf(ChannelSums sums) { return sums == ChannelSums::kMoments ? 1 : 3; }
+
+template <ChannelSums kSums, class D, class T, class Values>
+HWY_INLINE void AddTerms(D d, const T* a, const T* x, const Values& value, Vec<D>& first,
+                         Vec<D>& second) {
+  if constexpr (kSums == ChannelSums::kMoments) {
+    const Vec<D> v = hn::Sub(Read(d, a), value(d, 0));
+    first = hn::Add(first, v);
+    second = hn::MulAdd(v, v, second);
+  } else {
+    const Vec<D> dy = Read(d, a);
+    const Vec<D> xhat = hn::MulAdd(hn::Sub(Read(d, x), value(d, 0)), value(d, 1), value(d, 2));
+    first = hn::Add(first, dy);
+    second = hn::MulAdd(dy, xhat, second);
+  }
+}
+
+/// Adds the lanes to as many doubles.
+template <class D>
+HWY_INLINE void AddToDoubles(D d, Vec<D> v, double* p) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    *p += static_cast<double>(hn::GetLane(v));
+  } else if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
+    hn::StoreU(hn::Add(hn::LoadU(d, p), v), d, p);
+  } else {
+#if HWY_TARGET != HWY_SCALAR  // which has vectors of one lane alone, and no halves
+    const hn::Half<D> half;
+    const hn::Rebind<double, hn::Half<D>> wide;
+    double* upper = p + hn::Lanes(wide);
+    hn::StoreU(hn::Add(hn::LoadU(wide, p), hn::PromoteTo(wide, hn::LowerHalf(half, v))), wide, p);
+    hn::StoreU(hn::Add(hn::LoadU(wide, upper), hn::PromoteTo(wide, hn::UpperHalf(half, v))), wide,
+               upper);
+#endif
+  }
+}
+
+/// SumColumns of `rows` rows, kSumRows of them with kWhole, and cols >= lanes.
+template <ChannelSums kSums, bool kWhole, class D, class T>
+HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t rows, int64_t cols,
+                         const SumNumbers<hn::TFromD<D>>& numbers, double* first, double* second) {
+  using C = hn::TFromD<D>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto sum = [&](int64_t c, Vec<D>& v, Vec<D>& w) HWY_ATTR {
+    const ColumnValues<C> value{numbers.at, c};
+    v = w = hn::Zero(d);
+    for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
+      // The next group's: rows apart are what the processor does not foresee.
+      hwy::Prefetch(a + (r + kSumRows) * stride + c);
+      if constexpr (kSums == ChannelSums::kGradient) {
+        hwy::Prefetch(x + (r + kSumRows) * stride + c);
+      }
+      AddTerms<kSums>(d, a + r * stride + c, x + r * stride + c, value, v, w);
+    }
+  };
+  Vec<D> v, w;
+  int64_t c = 0;
+  for (; c + lanes <= cols; c += lanes) {
+    sum(c, v, w);
+    AddToDoubles(d, v, first + c);
+    AddToDoubles(d, w, second + c);
+  }
+  if (c == cols) return;
+  // The vector that ends with the row, without the lanes that have been counted.
+  const auto mask = LastLanes(d, cols - c);
+  c = cols - lanes;
+  sum(c, v, w);
+  AddToDoubles(d, hn::IfThenElseZero(mask, v), first + c);
+  AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
+}
+
+template <ChannelSums kSums, class D, class T>
+HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int64_t rows,
+                               int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
+                               double* second) {
+  int64_t r = 0;
+  for (; r + kSumRows <= rows; r += kSumRows) {
+    SumGroup<kSums, true>(d, a + r * stride, x + r * stride, stride, kSumRows, cols, numbers, first,
+                          second);
+  }
+  if (r == rows) return;
+  SumGroup<kSums, false>(d, a + r * stride, x + r * stride, stride, rows - r, cols, numbers, first,
+                         second);
+}
+
+/// SumRun, for n >= lanes.
+template <ChannelSums kSums, class D, class T>
+HWY_NOINLINE RowSums SumRunOf(D d, const T* a, const T* x, int64_t n,
+                              const SumNumbers<Compute<T>>& numbers) {
+  using C = hn::TFromD<D>;
+  constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const RunValues<C, CountOf(kSums)> value(numbers.at, 0);
+  RowSums sums;
+  for (int64_t begin = 0; begin < n; begin += kAtOnce) {
+    const int64_t end = std::min(n, begin + kAtOnce);
+    Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
+    int64_t i = begin;
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+      AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
+    }
+    if (i + lanes <= end) {
+      AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+      i += lanes;
+    }
+    if (i < end) {
+      const auto mask = LastLanes(d, end - i);
+      Vec<D> v = hn::Zero(d), w = v;
+      AddTerms<kSums>(d, a + end - lanes, x + end - lanes, value, v, w);
+      v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
+      w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
+    }
+    sums.first += static_cast<double>(Sum(d, hn::Add(v0, v1)));
+    sums.second += static_cast<double>(Sum(d, hn::Add(w0, w1)));
+  }
+  return sums;
+}
+
+// --- Maps ---
+
+inline constexpr int CountOf(ChannelMap map) {
+  return map == ChannelMap::kNormalise ? 3 : map == ChannelMap::kGradient ? 6 : 1;
+}
+
+template <ChannelMap kMap, class D, class T, class Values>
+HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Values& value) {
+  const Vec<D> a = Read(d, arrays.a + i);
+  if constexpr (kMap == ChannelMap::kNormalise) {
+    return hn::MulAdd(hn::Sub(a, value(d, 0)), value(d, 1), value(d, 2));
+  } else if constexpr (kMap == ChannelMap::kGradient) {
+    const Vec<D> x = Read(d, arrays.x + i);
+    const Vec<D> xhat = hn::MulAdd(hn::Sub(x, value(d, 0)), value(d, 1), value(d, 2));
+    return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), hn::Sub(a, value(d, 3))), value(d, 5));
+  } else {
+    return hn::Mul(a, value(d, 0));
+  }
+}
+
+/// Vectors from i on as long as they end by `end`; returns where the next would begin. The numbers
+/// of vector i are value_at(i).
+template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
+HWY_INLINE int64_t MapVectors(D d, const MapArrays<T>& arrays, int64_t i, int64_t end,
+                              const ValueAt& value_at) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto map = [&](int64_t at) HWY_ATTR {
+    Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
+  };
+  for (; i + 2 * lanes <= end; i += 2 * lanes) {
+    if constexpr (kStream) {
+      PrefetchTwo(d, arrays.a + i + kPrefetchBytes / sizeof(T));
+      if constexpr (kMap == ChannelMap::kGradient) {
+        PrefetchTwo(d, arrays.x + i + kPrefetchBytes / sizeof(T));
+      }
+    }
+    map(i);
+    map(i + lanes);
+  }
+  if (i + lanes <= end) {
+    map(i);
+    i += lanes;
+  }
+  return i;
+}
+
+/// MapTile, for cols >= lanes.
+template <ChannelMap kMap, bool kRun, bool kStream, class D, class T>
+HWY_NOINLINE void MapTileOf(D d, const MapArrays<T>& tile, int64_t stride, int64_t rows,
+                            int64_t cols, const MapNumbers<Compute<T>>& numbers) {
+  using C = hn::TFromD<D>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const RunValues<C, CountOf(kMap)> one(numbers.at, 0);
+  const auto value_at = [&](int64_t c) HWY_ATTR {
+    if constexpr (kRun) {
+      return one;
+    } else {
+      return ColumnValues<C>{numbers.at, c};
+    }
+  };
+  for (int64_t r = 0; r < rows; ++r) {
+    const MapArrays<T> row{tile.a + r * stride, tile.x + r * stride, tile.out + r * stride};
+    // The row may be written over its input: the vector at its end, which overlaps the one before,
+    // is computed first.
+    const int64_t last = cols - lanes;
+    const Vec<D> end = Mapped<kMap>(d, row, last, value_at(last));
+    MapVectors<kMap, kStream>(d, row, 0, cols, value_at);
+    if (cols % lanes != 0) Write(d, end, row.out + last);
+  }
+  FinishStores<kStream>();
+}
+
+/// MapFlat.
+template <ChannelMap kMap, bool kStream, class D, class T>
+HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
+                            int64_t run, int64_t period, const MapNumbers<Compute<T>>& numbers) {
+  using C = hn::TFromD<D>;
+  using Values = RunValues<C, CountOf(kMap)>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const OneLane<D> single;
+  const auto by_ones = [&](int64_t from, int64_t to) HWY_ATTR {
+    for (int64_t i = from; i < to; ++i) {
+      const Values value(numbers.at, i / run % period);
+      Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
+    }
+  };
+  int64_t i = begin;
+  if constexpr (kStream) {
+    i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
+    by_ones(begin, i);
+  }
+  if (run == 1) {
+    // A vector that reaches beyond the period finds the numbers of its start there.
+    for (int64_t j = i % period; i + lanes <= end;) {
+      const int64_t from = i - j;
+      const int64_t to = std::min(end, from + period + lanes - 1);
+      i = MapVectors<kMap, kStream>(d, arrays, i, to, [&](int64_t at) HWY_ATTR {
+        return ColumnValues<C>{numbers.at, at - from};
+      });
+      j = i - from >= period ? i - from - period : i - from;
+    }
+  } else {
+    for (int64_t q = i / run; i + lanes <= end; ++q) {
+      const int64_t to = (q + 1) * run;
+      const Values value(numbers.at, q % period);
+      i = MapVectors<kMap, kStream>(d, arrays, i, std::min(end, to),
+                                    [&](int64_t) HWY_ATTR { return value; });
+      if (i == to || i + lanes > end) continue;
+      const Values next(numbers.at, (q + 1) % period);
+      const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
+      Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
+      i += lanes;
+    }
+  }
+  by_ones(i, end);
+  FinishStores<kStream>();
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_COLUMNS_INL_H_
