@@ -126,9 +126,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
       return internal::ToDouble(x[i / spatial * sample + i % spatial]);
     };
   };
-  pass.before = [&](int64_t c, C* numbers) {
-    numbers[0] = static_cast<C>(internal::ShiftNear(number_of(c), n));
-  };
+  pass.before = [&](int64_t c, C* numbers) { numbers[0] = internal::ShiftNear(pass, c); };
   const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
   pass.after = [&](int64_t c, const C* before, const RowSums& sums, C* numbers) {
     Moments m = internal::MomentsOf<C>(static_cast<double>(before[0]), sums, n, options.eps, [&] {

@@ -141,38 +141,44 @@ HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int6
                          second);
 }
 
-/// SumRun, for n >= lanes.
+/// SumRuns, for n >= lanes.
 template <ChannelSums kSums, class D, class T>
-HWY_NOINLINE RowSums SumRunOf(D d, const T* a, const T* x, int64_t n,
-                              const SumNumbers<Compute<T>>& numbers) {
+HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64_t runs, int64_t n,
+                            const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
   using C = hn::TFromD<D>;
   constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const RunValues<C, CountOf(kSums)> value(numbers.at, 0);
-  RowSums sums;
-  for (int64_t begin = 0; begin < n; begin += kAtOnce) {
-    const int64_t end = std::min(n, begin + kAtOnce);
-    Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
-    int64_t i = begin;
-    for (; i + 2 * lanes <= end; i += 2 * lanes) {
-      AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
-      AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
+  for (int64_t r = 0; r < runs; ++r) {
+    const T* a = a_ + r * stride;
+    const T* x = x_ + r * stride;
+    const RunValues<C, CountOf(kSums)> value(numbers.at, r);
+    for (int64_t begin = 0; begin < n; begin += kAtOnce) {
+      const int64_t end = std::min(n, begin + kAtOnce);
+      Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
+      int64_t i = begin;
+      for (; i + 2 * lanes <= end; i += 2 * lanes) {
+        PrefetchTwo(d, a + i + kPrefetchBytes / sizeof(T));
+        if constexpr (kSums == ChannelSums::kGradient) {
+          PrefetchTwo(d, x + i + kPrefetchBytes / sizeof(T));
+        }
+        AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+        AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
+      }
+      if (i + lanes <= end) {
+        AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+        i += lanes;
+      }
+      if (i < end) {
+        const auto mask = LastLanes(d, end - i);
+        Vec<D> v = hn::Zero(d), w = v;
+        AddTerms<kSums>(d, a + end - lanes, x + end - lanes, value, v, w);
+        v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
+        w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
+      }
+      first[r] += static_cast<double>(Sum(d, hn::Add(v0, v1)));
+      second[r] += static_cast<double>(Sum(d, hn::Add(w0, w1)));
     }
-    if (i + lanes <= end) {
-      AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
-      i += lanes;
-    }
-    if (i < end) {
-      const auto mask = LastLanes(d, end - i);
-      Vec<D> v = hn::Zero(d), w = v;
-      AddTerms<kSums>(d, a + end - lanes, x + end - lanes, value, v, w);
-      v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
-      w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
-    }
-    sums.first += static_cast<double>(Sum(d, hn::Add(v0, v1)));
-    sums.second += static_cast<double>(Sum(d, hn::Add(w0, w1)));
   }
-  return sums;
 }
 
 // --- Maps ---
@@ -221,32 +227,6 @@ HWY_INLINE int64_t MapVectors(D d, const MapArrays<T>& arrays, int64_t i, int64_
   return i;
 }
 
-/// MapTile, for cols >= lanes.
-template <ChannelMap kMap, bool kRun, bool kStream, class D, class T>
-HWY_NOINLINE void MapTileOf(D d, const MapArrays<T>& tile, int64_t stride, int64_t rows,
-                            int64_t cols, const MapNumbers<Compute<T>>& numbers) {
-  using C = hn::TFromD<D>;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const RunValues<C, CountOf(kMap)> one(numbers.at, 0);
-  const auto value_at = [&](int64_t c) HWY_ATTR {
-    if constexpr (kRun) {
-      return one;
-    } else {
-      return ColumnValues<C>{numbers.at, c};
-    }
-  };
-  for (int64_t r = 0; r < rows; ++r) {
-    const MapArrays<T> row{tile.a + r * stride, tile.x + r * stride, tile.out + r * stride};
-    // The row may be written over its input: the vector at its end, which overlaps the one before,
-    // is computed first.
-    const int64_t last = cols - lanes;
-    const Vec<D> end = Mapped<kMap>(d, row, last, value_at(last));
-    MapVectors<kMap, kStream>(d, row, 0, cols, value_at);
-    if (cols % lanes != 0) Write(d, end, row.out + last);
-  }
-  FinishStores<kStream>();
-}
-
 /// MapFlat.
 template <ChannelMap kMap, bool kStream, class D, class T>
 HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
@@ -267,6 +247,12 @@ HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int6
     by_ones(begin, i);
   }
   if (run == 1) {
+    // The last numbers, which may be written over their input, as a vector that overlaps the one
+    // before: computed first. Past the caches they are stored by ones.
+    const bool overlap = !kStream && end - begin >= lanes;
+    const int64_t last = end - lanes;
+    Vec<D> tail = hn::Zero(d);
+    if (overlap) tail = Mapped<kMap>(d, arrays, last, ColumnValues<C>{numbers.at, last % period});
     // A vector that reaches beyond the period finds the numbers of its start there.
     for (int64_t j = i % period; i + lanes <= end;) {
       const int64_t from = i - j;
@@ -275,6 +261,10 @@ HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int6
         return ColumnValues<C>{numbers.at, at - from};
       });
       j = i - from >= period ? i - from - period : i - from;
+    }
+    if (overlap) {
+      Write(d, tail, arrays.out + last);
+      return;
     }
   } else {
     for (int64_t q = i / run; i + lanes <= end; ++q) {

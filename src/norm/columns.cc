@@ -72,24 +72,11 @@ void ColumnSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_
   });
 }
 
-RowSums RunSums(ChannelSums sums, const T* a, const T* x, int64_t n, const SumNumbers<C>& numbers) {
-  RowSums result;
+void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<C>& numbers, double* first, double* second) {
   VisitSums(sums, [&](auto which) HWY_ATTR {
-    VisitWidth(n, [&](auto d) HWY_ATTR { result = SumRunOf<which()>(d, a, x, n, numbers); });
-  });
-  return result;
-}
-
-void TileMap(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows, int64_t cols,
-             bool run, const MapNumbers<C>& numbers, bool stream) {
-  VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
-    VisitWidth(cols, [&](auto d) HWY_ATTR {
-      constexpr bool kStream = streams() && hn::MaxLanes(decltype(d)()) > 1;
-      if (run) {
-        MapTileOf<which(), true, kStream>(d, arrays, stride, rows, cols, numbers);
-      } else {
-        MapTileOf<which(), false, kStream>(d, arrays, stride, rows, cols, numbers);
-      }
+    VisitWidth(n, [&](auto d) HWY_ATTR {
+      SumRunsOf<which()>(d, a, x, stride, runs, n, numbers, first, second);
     });
   });
 }
@@ -111,7 +98,6 @@ namespace planish::internal {
 
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
-HWY_EXPORT(TileMap);
 HWY_EXPORT(FlatMap);
 
 template <class T>
@@ -121,14 +107,9 @@ void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_
   PLANISH_DISPATCH(ColumnSums)(sums, a, x, stride, rows, cols, numbers, first, second);
 }
 template <class T>
-RowSums SumRun(ChannelSums sums, const T* a, const T* x, int64_t n,
-               const SumNumbers<Compute<T>>& numbers) {
-  return PLANISH_DISPATCH(RunSums)(sums, a, x, n, numbers);
-}
-template <class T>
-void MapTile(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows, int64_t cols,
-             bool run, const MapNumbers<Compute<T>>& numbers, bool stream) {
-  PLANISH_DISPATCH(TileMap)(map, arrays, stride, rows, cols, run, numbers, stream);
+void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
+  PLANISH_DISPATCH(RunSums)(sums, a, x, stride, runs, n, numbers, first, second);
 }
 template <class T>
 void MapFlat(ChannelMap map, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
@@ -139,10 +120,8 @@ void MapFlat(ChannelMap map, const MapArrays<T>& arrays, int64_t begin, int64_t 
 using Element = PLANISH_ELEMENT;
 template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
                          const SumNumbers<Compute<Element>>&, double*, double*);
-template RowSums SumRun(ChannelSums, const Element*, const Element*, int64_t,
-                        const SumNumbers<Compute<Element>>&);
-template void MapTile(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, bool,
-                      const MapNumbers<Compute<Element>>&, bool);
+template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
+                      const SumNumbers<Compute<Element>>&, double*, double*);
 template void MapFlat(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       const MapNumbers<Compute<Element>>&, bool);
 

@@ -42,7 +42,7 @@ struct MapNumbers {
 /// Rows that a column's sum runs over in C before it goes on in double.
 inline constexpr int64_t kSumRows = 8;
 
-/// Columns that the numbers of MapFlat reach beyond its period: more than a vector has.
+/// More numbers than a vector has.
 inline constexpr int64_t kPeriodPad = 64;
 
 /// Adds to first[c] and second[c] the sums over rows of column c, c < cols. Each column has its
@@ -51,10 +51,11 @@ template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
                 int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first, double* second);
 
-/// The sums over n numbers that lie side by side, with one set of numbers for all.
+/// Adds to first[r] and second[r], r < runs, the sums over n numbers from r * stride on. Each run
+/// has its numbers.
 template <class T>
-RowSums SumRun(ChannelSums sums, const T* a, const T* x, int64_t n,
-               const SumNumbers<Compute<T>>& numbers);
+void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<Compute<T>>& numbers, double* first, double* second);
 
 template <class T>
 struct MapArrays {
@@ -63,15 +64,9 @@ struct MapArrays {
   T* out;      ///< may be a
 };
 
-/// Maps `rows` rows of `cols` columns, one each `stride`. With `run` all columns have one set of
-/// numbers, else each its own. With `stream` every row of `out` is whole vectors, aligned.
-template <class T>
-void MapTile(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows, int64_t cols,
-             bool run, const MapNumbers<Compute<T>>& numbers, bool stream);
-
-/// Maps the numbers [begin, end) of arrays that are one after the other. Those of number i are at
-/// (i / run) % period; run is 1, and the numbers are repeated for kPeriodPad beyond the period, or
-/// run is at least kPeriodPad. A period of run 1 that is less than a vector holds all there is.
+/// Maps the numbers [begin, end) of arrays. Those of number i are at (i / run) % period, where run
+/// is 1 or at least kPeriodPad. With a run of 1 and an end beyond the period, the period is at
+/// least a vector, and its first numbers are repeated behind it, kPeriodPad of them.
 template <class T>
 void MapFlat(ChannelMap map, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
              int64_t period, const MapNumbers<Compute<T>>& numbers, bool stream);

@@ -16,16 +16,14 @@ namespace {
 constexpr int64_t kShortRun = kPeriodPad;
 // Columns that several samples are laid side by side to make, where one has fewer.
 constexpr int64_t kNarrow = 512;
-// Columns that are summed at a time: their sums stay in the first-level cache.
-constexpr int64_t kSumTile = 512;
+// Columns that are summed at a time: their sums stay in the caches next to the processor.
+constexpr int64_t kSumTile = 1024;
 // Numbers of a run that make one partial sum, and numbers that a map is cut into.
 constexpr int64_t kPart = int64_t{1} << 14;
 // Channels whose numbers are worth a thread of their own: each reads memory in some ten places.
 constexpr int64_t kBeforeGrain = 1024;
-// Samples below which numbers for each column cost more than stores that fill no lines.
-constexpr int64_t kFewSamples = 64;
-// Whole lines of the cache, which streaming stores should fill.
-constexpr int64_t kLine = 64;
+// Bytes that a tile should have side by side in memory: the processor reads ahead in pages.
+constexpr int64_t kTileRowBytes = 1024;
 
 template <class C>
 C Plain(C value) {
@@ -104,10 +102,19 @@ int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
   return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
 }
 
+// Channels that make a tile, whose numbers stay in the cache between the sums and the map: enough
+// for a thread, and, where there are many, all that the cache holds. None if a tile of the least
+// width does not fit.
 template <class T>
-bool AlignedOut(const ChannelPass<T>& pass, int64_t row) {
-  return reinterpret_cast<uintptr_t>(pass.out) % kLine == 0 &&
-         row * static_cast<int64_t>(sizeof(T)) % kLine == 0;
+int64_t TileChannels(const ChannelPass<T>& pass) {
+  const int64_t channel = pass.batch * pass.spatial;
+  const auto width = [&](int64_t bytes) {
+    return (bytes - 1) / (pass.spatial * static_cast<int64_t>(sizeof(T))) + 1;
+  };
+  const int64_t most = kTileBytes / ReadBytes(pass, channel);
+  const int64_t least = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
+  const int64_t tile = std::min(most, std::max(least, pass.channels / 32));
+  return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
 }
 
 template <class T>
@@ -124,44 +131,42 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
 
 // --- Runs: the `spatial` numbers of a channel in a sample share their numbers. ---
 
+// Tiles of `tile` channels, each read for its sums and, out of the cache, for the map.
 template <class T>
-RowSums SumPart(const ChannelPass<T>& pass, int64_t run, int64_t part,
-                const SumNumbers<Compute<T>>& numbers) {
-  const int64_t first = part * kPart, n = std::min(kPart, pass.spatial - first);
-  const int64_t i = run * pass.spatial + first;
-  return SumRun(pass.sums, pass.a + i, pass.x + i, n, numbers);
-}
-
-void Add(const RowSums& part, RowSums& sums) {
-  sums.first += part.first;
-  sums.second += part.second;
-}
-
-// Channel by channel, each read for its sums and, out of the cache, for the map.
-template <class T>
-void RunsInTiles(const ChannelPass<T>& pass, int64_t parts, bool stream,
-                 const ParallelFor& parallel_for) {
+void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;
-  const int64_t sample = pass.channels * pass.spatial;
-  RunParallel(parallel_for, pass.channels, GrainFor(pass.batch * pass.spatial),
+  const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
+  const int64_t tiles = (pass.channels + tile - 1) / tile;
+  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
+  RunParallel(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
               [&](int64_t begin, int64_t end) {
-                SumArrays<C> before(CountOf(pass.sums), 1);
-                MapArraysOf<C> after(CountOf(pass.map), 1);
-                for (int64_t c = begin; c < end; ++c) {
+                SumArrays<C> before(CountOf(pass.sums), tile);
+                MapArraysOf<C> after(CountOf(pass.map), tile);
+                const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
+                double* first = totals.get();
+                double* second = first + tile;
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
                   C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
-                  pass.before(c, sum_numbers);
-                  before.Set(0, 1, sum_numbers);
-                  RowSums sums;
-                  for (int64_t n = 0; n < pass.batch; ++n) {
-                    for (int64_t part = 0; part < parts; ++part) {
-                      Add(SumPart(pass, n * pass.channels + c, part, before.At(0)), sums);
-                    }
+                  std::fill_n(first, 2 * tile, 0.0);
+                  for (int64_t c = 0; has_sums && c < runs; ++c) {
+                    pass.before(c0 + c, sum_numbers);
+                    before.Set(c, 1, sum_numbers);
                   }
-                  pass.after(c, sum_numbers, sums, map_numbers);
-                  if (pass.out == nullptr) continue;
-                  after.Set(0, 1, map_numbers);
-                  MapTile(pass.map, ArraysAt(pass, c * pass.spatial), sample, pass.batch,
-                          pass.spatial, true, after.At(0), stream);
+                  for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
+                    const int64_t at = n * sample + c0 * spatial;
+                    SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
+                            before.At(0), first, second);
+                  }
+                  for (int64_t c = 0; c < runs; ++c) {
+                    if (has_sums) before.Get(c, sum_numbers);
+                    pass.after(c0 + c, sum_numbers, {first[c], second[c]}, map_numbers);
+                    after.Set(c, 1, map_numbers);
+                  }
+                  for (int64_t n = 0; pass.out && n < pass.batch; ++n) {
+                    MapFlat(pass.map, ArraysAt(pass, n * sample + c0 * spatial), 0, runs * spatial,
+                            spatial, runs, after.At(0), stream);
+                  }
                 }
               });
 }
@@ -169,20 +174,21 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t parts, bool stream,
 template <class T>
 void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   using C = Compute<T>;
-  const int64_t channels = pass.channels, parts = (pass.spatial + kPart - 1) / kPart;
-  const int64_t numbers = pass.batch * pass.spatial;
-  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
-  // One by one, where there are channels enough for the threads.
-  if (has_sums && ReadBytes(pass, numbers) <= kTileBytes &&
-      (channels >= 16 || numbers * channels <= 2 * kGrainElements) &&
-      (!stream || AlignedOut(pass, pass.spatial))) {
-    RunsInTiles(pass, parts, stream, parallel_for);
+  const int64_t channels = pass.channels, spatial = pass.spatial;
+  const int64_t tile = TileChannels(pass);
+  // A long run is cut into parts, and so may be the work of few channels.
+  if (spatial <= kPart && tile > 0 &&
+      (channels / tile >= 8 || pass.batch * channels * spatial <= 2 * kGrainElements)) {
+    RunsInTiles(pass, tile, parallel_for);
     return;
   }
+  const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
   MapArraysOf<C> after(CountOf(pass.map), channels);
   SumArrays<C> before(CountOf(pass.sums), channels);
-  const int64_t all_parts = has_sums ? pass.batch * channels * parts : 0;
-  const auto partial = std::make_unique_for_overwrite<RowSums[]>(all_parts);
+  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
+  double* first = partial.get();
+  double* second = first + (has_sums ? all_parts : 0);
   if (has_sums) {
     RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
@@ -191,11 +197,19 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
         before.Set(c, 1, values);
       }
     });
-    RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, pass.spatial)),
+    RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, spatial)),
                 [&](int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) {
-                    const int64_t run = i / parts;
-                    partial[i] = SumPart(pass, run, i % parts, before.At(run % channels));
+                  std::fill_n(first + begin, end - begin, 0.0);
+                  std::fill_n(second + begin, end - begin, 0.0);
+                  // Whole runs of several channels at a time, or one part.
+                  for (int64_t i = begin; i < end;) {
+                    const int64_t run = i / parts, c = run % channels, part = i % parts;
+                    const int64_t runs = parts > 1 ? 1 : std::min(end - i, channels - c);
+                    const int64_t at = run * spatial + part * kPart;
+                    SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs,
+                            std::min(kPart, spatial - part * kPart), before.At(c), first + i,
+                            second + i);
+                    i += runs;
                   }
                 });
   }
@@ -205,15 +219,18 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
                   RowSums sums;
                   C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
                   for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
-                    const RowSums* of_run = &partial[(n * channels + c) * parts];
-                    for (int64_t part = 0; part < parts; ++part) Add(of_run[part], sums);
+                    const int64_t at = (n * channels + c) * parts;
+                    for (int64_t i = at; i < at + parts; ++i) {
+                      sums.first += first[i];
+                      sums.second += second[i];
+                    }
                   }
                   if (has_sums) before.Get(c, sum_numbers);
                   pass.after(c, sum_numbers, sums, map_numbers);
                   after.Set(c, 1, map_numbers);
                 }
               });
-  if (pass.out) MapAll(pass, pass.spatial, channels, after.At(0), parallel_for);
+  if (pass.out) MapAll(pass, spatial, channels, after.At(0), parallel_for);
 }
 
 // --- Columns: short runs, whose numbers are repeated for each column. ---
@@ -227,46 +244,49 @@ RowSums SumOfColumns(const ChannelPass<T>& pass, int64_t c, int64_t samples, con
   for (int64_t i = 0; i < samples; ++i) {
     const int64_t begin = (i * pass.channels + c) * pass.spatial;
     for (int64_t column = begin; column < begin + pass.spatial; ++column) {
-      Add({first[column], second[column]}, sums);
+      sums.first += first[column];
+      sums.second += second[column];
     }
   }
   return sums;
 }
 
-// Tiles of `tile` channels, each read for its sums and, out of the cache, for the map.
+// Tiles of `tile` channels, as RunsInTiles.
 template <class T>
-void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, bool stream,
-                    const ParallelFor& parallel_for) {
+void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
-  const bool has_sums = pass.sums != ChannelSums::kNone;
+  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
   RunParallel(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
     SumArrays<C> before(CountOf(pass.sums), most);
     MapArraysOf<C> after(CountOf(pass.map), most);
     const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
+    double* first = totals.get();
+    double* second = first + most;
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t c0 = i * tile, c1 = std::min(pass.channels, c0 + tile);
-      const int64_t cols = (c1 - c0) * spatial, at = c0 * spatial;
+      const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
+      const int64_t cols = channels * spatial, at = c0 * spatial;
       C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
-      double* first = totals.get();
-      double* second = first + most;
       std::fill_n(first, 2 * most, 0.0);
       if (has_sums) {
-        for (int64_t c = c0; c < c1; ++c) {
-          pass.before(c, sum_numbers);
-          before.Set((c - c0) * spatial, spatial, sum_numbers);
+        for (int64_t c = 0; c < channels; ++c) {
+          pass.before(c0 + c, sum_numbers);
+          before.Set(c * spatial, spatial, sum_numbers);
         }
-        SumColumns(pass.sums, pass.a + at, pass.x + at, sample, pass.batch, cols, before.At(0),
-                   first, second);
+        for (int64_t c = 0; c < cols; c += kSumTile) {
+          SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
+                     std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
+        }
       }
-      for (int64_t c = c0; c < c1; ++c) {
-        if (has_sums) before.Get((c - c0) * spatial, sum_numbers);
-        pass.after(c, sum_numbers, SumOfColumns(pass, c - c0, 1, first, second), map_numbers);
-        after.Set((c - c0) * spatial, spatial, map_numbers);
+      for (int64_t c = 0; c < channels; ++c) {
+        if (has_sums) before.Get(c * spatial, sum_numbers);
+        pass.after(c0 + c, sum_numbers, SumOfColumns(pass, c, 1, first, second), map_numbers);
+        after.Set(c * spatial, spatial, map_numbers);
       }
-      if (pass.out == nullptr) continue;
-      MapTile(pass.map, ArraysAt(pass, at), sample, pass.batch, cols, false, after.At(0), stream);
+      for (int64_t n = 0; pass.out && n < pass.batch; ++n) {
+        MapFlat(pass.map, ArraysAt(pass, n * sample + at), 0, cols, 1, cols, after.At(0), stream);
+      }
     }
   });
 }
@@ -276,26 +296,19 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t batch = pass.batch, channels = pass.channels, spatial = pass.spatial;
   const int64_t sample = channels * spatial;
-  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
+  const int64_t tile = sample >= kNarrow || batch == 1 ? TileChannels(pass) : 0;
+  if (tile > 0) {
+    ColumnsInTiles(pass, tile, parallel_for);
+    return;
+  }
   // Samples side by side, `samples` of them a row; the last row may have fewer.
   const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
   const int64_t width = samples * sample, rows = batch / samples;
   const int64_t rest = batch % samples * sample;
-  // Channels of a tile: whole cache lines, enough for a thread, at most those that sums take at a
-  // time.
-  const int64_t unit = kLine / std::gcd(kLine, spatial * static_cast<int64_t>(sizeof(T)));
-  const int64_t wanted = std::min(kSumTile, kGrainElements / batch) / (unit * spatial);
-  const int64_t tile = unit * std::max<int64_t>(1, wanted);
-  const bool fits = samples == 1 && ReadBytes(pass, batch * tile * spatial) <= kTileBytes;
-  const bool aligned = AlignedOut(pass, sample);
-  if (fits && (!stream || aligned || batch < kFewSamples)) {
-    ColumnsInTiles(pass, tile, stream && aligned, parallel_for);
-    return;
-  }
-  // Otherwise rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
-  const int64_t blocks =
-      fits ? 1 : std::clamp<int64_t>(std::min(rows / 64, rows * width >> 17), 1, 64);
+  // Rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
+  const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
   SumArrays<C> before(CountOf(pass.sums), width);
   MapArraysOf<C> after(CountOf(pass.map), width + kPeriodPad);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
@@ -308,37 +321,42 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
       }
     });
     before.Repeat(sample);
+    const auto add_block = [&](int64_t block, int64_t c) {
+      const int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks;
+      const int64_t cols = std::min(kSumTile, width - c);
+      double* first = &partial[block * 2 * width + c];
+      double* second = first + width;
+      std::fill_n(first, cols, 0.0);
+      std::fill_n(second, cols, 0.0);
+      const auto add = [&](int64_t row, int64_t n, int64_t columns) {
+        const int64_t at = row * width + c;
+        SumColumns(pass.sums, pass.a + at, pass.x + at, width, n, columns, before.At(c), first,
+                   second);
+      };
+      add(from, to - from, cols);
+      if (to == rows && rest > c) add(rows, 1, std::min(cols, rest - c));
+    };
     RunParallel(parallel_for, blocks * tiles, GrainFor(rows / blocks * std::min(width, kSumTile)),
                 [&](int64_t begin, int64_t end) {
-                  for (int64_t i = begin; i < end; ++i) {
-                    const int64_t block = i / tiles, c = i % tiles * kSumTile;
-                    const int64_t from = block * rows / blocks;
-                    const int64_t to = (block + 1) * rows / blocks;
-                    const int64_t cols = std::min(kSumTile, width - c);
-                    double* first = &partial[block * 2 * width + c];
-                    double* second = first + width;
-                    std::fill_n(first, cols, 0.0);
-                    std::fill_n(second, cols, 0.0);
-                    const auto add = [&](int64_t row, int64_t n, int64_t columns) {
-                      const int64_t at = row * width + c;
-                      SumColumns(pass.sums, pass.a + at, pass.x + at, width, n, columns,
-                                 before.At(c), first, second);
-                    };
-                    add(from, to - from, cols);
-                    if (to == rows && rest > c) add(rows, 1, std::min(cols, rest - c));
-                  }
+                  for (int64_t i = begin; i < end; ++i) add_block(i / tiles, i % tiles * kSumTile);
                 });
+    // All blocks into the first.
+    RunParallel(parallel_for, 2 * width, GrainFor(blocks), [&](int64_t begin, int64_t end) {
+      for (int64_t block = 1; block < blocks; ++block) {
+        const double* other = &partial[block * 2 * width];
+        for (int64_t c = begin; c < end; ++c) partial[c] += other[c];
+      }
+    });
   }
-  RunParallel(parallel_for, channels, GrainFor((blocks + 3) * samples * spatial),
+  RunParallel(parallel_for, channels, GrainFor(3 * samples * spatial),
               [&](int64_t begin, int64_t end) {
                 for (int64_t c = begin; c < end; ++c) {
                   RowSums sums;
                   C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
-                  for (int64_t block = 0; has_sums && block < blocks; ++block) {
-                    const double* first = &partial[block * 2 * width];
-                    Add(SumOfColumns(pass, c, samples, first, first + width), sums);
+                  if (has_sums) {
+                    sums = SumOfColumns(pass, c, samples, partial.get(), partial.get() + width);
+                    before.Get(c * spatial, sum_numbers);
                   }
-                  if (has_sums) before.Get(c * spatial, sum_numbers);
                   pass.after(c, sum_numbers, sums, map_numbers);
                   after.Set(c * spatial, spatial, map_numbers);
                 }

@@ -31,17 +31,21 @@ struct ChannelPass {
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);
 
-/// A number near the mean of the n numbers at(i), n > 0: the mean of a few of them. Of a constant
-/// it is the constant: sums of equal numbers are doubled, which is exact.
-template <class At>
-double ShiftNear(const At& at, int64_t n) {
+/// A number near the mean of channel c of a: the mean of a few of its numbers. Of a constant it is
+/// the constant: sums of equal numbers are doubled, which is exact.
+template <class T>
+Compute<T> ShiftNear(const ChannelPass<T>& pass, int64_t c) {
   constexpr int64_t kSamples = 8;
   double samples[kSamples];
-  for (int64_t i = 0; i < kSamples; ++i) samples[i] = at((n - 1) / (kSamples - 1) * i);
+  for (int64_t i = 0; i < kSamples; ++i) {
+    const int64_t b = (pass.batch - 1) * i / (kSamples - 1);
+    const int64_t s = (pass.spatial - 1) * i / (kSamples - 1);
+    samples[i] = ToDouble(pass.a[(b * pass.channels + c) * pass.spatial + s]);
+  }
   for (int64_t half = kSamples / 2; half > 0; half /= 2) {
     for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
   }
-  return samples[0] / static_cast<double>(kSamples);
+  return static_cast<Compute<T>>(samples[0] / static_cast<double>(kSamples));
 }
 
 }  // namespace planish::internal
