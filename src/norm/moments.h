@@ -108,9 +108,8 @@ Moments MomentsOf(double shift, const RowSums& sums, int64_t cols, double eps,
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
   // beside eps came near underflow. NaN does not serve either.
-  const bool constant = sums.first == 0 && sums.second == 0;
-  const bool serve = m.var >= 0.25 * square && square <= kMost &&
-                     (square >= kLeast || eps >= 1e10 * kLeast || constant);
+  const bool serve =
+      m.var >= 0.25 * square && square <= kMost && (square >= kLeast || eps >= 1e10 * kLeast);
   if (!serve) [[unlikely]]
     return careful();
   return m;
