@@ -11,7 +11,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test dev asan core install bench-pi-mnist format tidy clean
+.PHONY: help setup build demo test dev asan core install accuracy bench-pi-mnist format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -21,6 +21,7 @@ help:
 	@echo 'make core              build and test the core alone, without PyTorch'
 	@echo 'make dev               build with warnings as errors into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
+	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA'
@@ -57,6 +58,9 @@ core: build/core/build.ninja
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)
+
+accuracy: build
+	.venv/bin/python tests/accuracy/accuracy.py --build $(BUILD) --document docs/accuracy.md
 
 bench-pi-mnist: build
 	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)

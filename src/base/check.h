@@ -7,6 +7,7 @@
 #include <string>
 
 #include "planish/error.h"
+#include "planish/types.h"
 
 // Checks of arguments at the public edge. Each throws Error with the text
 // `[function] argument must ... but has ...`.
@@ -18,7 +19,8 @@ namespace planish::internal {
               found);
 }
 
-/// Sizes at least 0 whose product times the size of T is a size that a pointer can span.
+/// Sizes at least 0 whose product times the size of T is a size that a pointer can span, as is an
+/// array of a moment for each row.
 template <class T>
 void CheckShape(const char* function, int64_t rows, int64_t cols) {
   if (rows < 0) Fail(function, "rows", "be at least 0", std::to_string(rows));
@@ -27,6 +29,10 @@ void CheckShape(const char* function, int64_t rows, int64_t cols) {
   if (cols > most / (rows > 0 ? rows : 1)) {
     Fail(function, "rows * cols", "be at most " + std::to_string(most),
          std::to_string(rows) + " * " + std::to_string(cols));
+  }
+  const int64_t most_rows = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
+  if (rows > most_rows) {
+    Fail(function, "rows", "be at most " + std::to_string(most_rows), std::to_string(rows));
   }
 }
 

@@ -127,11 +127,12 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     };
   };
   pass.before = [&](int64_t c, C* numbers) { numbers[0] = internal::ShiftNear(pass, c); };
+  const double reciprocal = 1 / static_cast<double>(n);
   const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
   pass.after = [&](int64_t c, const C* before, const RowSums& sums, C* numbers) {
-    Moments m = internal::MomentsOf<C>(static_cast<double>(before[0]), sums, n, options.eps, [&] {
-      return internal::CarefulMomentsAt<T>(number_of(c), n, true);
-    });
+    Moments m = internal::MomentsOf<C>(
+        static_cast<double>(before[0]), sums, reciprocal, options.eps,
+        [&] { return internal::CarefulMomentsAt<T>(number_of(c), n, true); });
     Update(args.running_mean, c, momentum, m.shift + m.offset / m.scale);
     if (args.running_var) {
       Update(args.running_var, c, momentum, m.var / m.scale / m.scale * unbiased);

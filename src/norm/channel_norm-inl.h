@@ -13,7 +13,6 @@
 
 #include "src/norm/channel_norm_kernels.h"
 #include "src/norm/columns-inl.h"
-#include "src/norm/moments.h"
 #include "src/norm/rows-inl.h"
 #include "src/norm/vector-inl.h"
 
@@ -32,7 +31,7 @@ HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
 
 /// out[c] = mapped(tag, c), c < cols, where `out` may be what is mapped.
 template <bool kStream, class D, class T, class F>
-HWY_INLINE void MapRow(D d, T* out, int64_t cols, const F& mapped) {
+HWY_INLINE void MapAlong(D d, T* out, int64_t cols, const F& mapped) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const OneLane<D> one;
   int64_t c = 0;
@@ -135,7 +134,7 @@ HWY_NOINLINE void MapForwardOf(D d, const ColumnsForward<T>& args) {
       gain = *gains;
       bias = *biases;
     }
-    MapRow<kStream>(d, args.y + r * args.stride, args.cols, [&](auto tag, int64_t c) HWY_ATTR {
+    MapAlong<kStream>(d, args.y + r * args.stride, args.cols, [&](auto tag, int64_t c) HWY_ATTR {
       auto xhat = Read(tag, x + c);
       const auto rstd = hn::LoadU(tag, args.rstd + c);
       if constexpr (kCentre) {
@@ -273,7 +272,7 @@ template <Output kOutput, bool kReadX, bool kEach, bool kStream, class D, class 
 HWY_NOINLINE void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
   for (int64_t r = 0; r < args.rows; ++r) {
     const BackwardRow<kOutput, kReadX, kEach, T> row(args, r);
-    MapRow<kStream>(d, args.dx + r * args.stride, args.cols, [&](auto tag, int64_t c) HWY_ATTR {
+    MapAlong<kStream>(d, args.dx + r * args.stride, args.cols, [&](auto tag, int64_t c) HWY_ATTR {
       const auto dy = Read(tag, row.dy + c);
       const auto xhat = row.Xhat(tag, c);
       auto v = hn::Sub(row.Gradient(tag, c, dy, xhat), hn::LoadU(tag, args.mean_g + c));

@@ -9,7 +9,7 @@
 #include "src/base/loop.h"
 #include "src/norm/channel_norm_kernels.h"
 #include "src/norm/columns.h"
-#include "src/norm/moments.h"
+#include "src/norm/columns_moments.h"
 
 namespace planish::internal {
 namespace {
@@ -327,9 +327,10 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
     row.recipe = args.recipe;
     row.eps = args.eps;
     row.cols = channels;
+    const double reciprocal = 1 / static_cast<double>(channels);
     for (int64_t c = 0; c < positions; ++c) {
-      const GradientMap<C> map =
-          FinishGradient(row, {s.mean[c], s.rstd[c], s.offset[c]}, {first[c], second[c]});
+      const GradientMap<C> map = FinishGradient(row, RowMap<C>{s.mean[c], s.rstd[c], s.offset[c]},
+                                                RowSums{first[c], second[c]}, reciprocal);
       s.mean_g[c] = map.mean_g;
       s.mean_g_xhat[c] = map.mean_g_xhat;
     }

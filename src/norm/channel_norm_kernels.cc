@@ -42,9 +42,9 @@ void ShiftOfColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, C* s
 }
 
 // Static, for its arguments are the same for several element types.
-static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols, const C* shift,
-                     const double* first, const double* second, const ColumnMoments<C>& moments,
-                     bool* careful) {
+static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                            const C* shift, const double* first, const double* second,
+                            const ColumnMoments<C>& moments, bool* careful) {
   return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
 }
 

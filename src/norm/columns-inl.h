@@ -204,7 +204,7 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
 /// Vectors from i on as long as they end by `end`; returns where the next would begin. The numbers
 /// of vector i are value_at(i).
 template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
-HWY_INLINE int64_t MapVectors(D d, const MapArrays<T>& arrays, int64_t i, int64_t end,
+HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end,
                               const ValueAt& value_at) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
@@ -257,7 +257,7 @@ HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int6
     for (int64_t j = i % period; i + lanes <= end;) {
       const int64_t from = i - j;
       const int64_t to = std::min(end, from + period + lanes - 1);
-      i = MapVectors<kMap, kStream>(d, arrays, i, to, [&](int64_t at) HWY_ATTR {
+      i = MapWhole<kMap, kStream>(d, arrays, i, to, [&](int64_t at) HWY_ATTR {
         return ColumnValues<C>{numbers.at, at - from};
       });
       j = i - from >= period ? i - from - period : i - from;
@@ -270,7 +270,7 @@ HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int6
     for (int64_t q = i / run; i + lanes <= end; ++q) {
       const int64_t to = (q + 1) * run;
       const Values value(numbers.at, q % period);
-      i = MapVectors<kMap, kStream>(d, arrays, i, std::min(end, to),
+      i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to),
                                     [&](int64_t) HWY_ATTR { return value; });
       if (i == to || i + lanes > end) continue;
       const Values next(numbers.at, (q + 1) % period);

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "planish/types.h"
-#include "src/norm/moments.h"
 
 // The kernels over channels, for T float, double, bfloat16 and float16, of the instruction set in
 // use: sums, and maps whose numbers belong to a column or to a run of columns. They check nothing.

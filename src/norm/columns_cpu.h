@@ -6,6 +6,7 @@
 
 #include "planish/parallel.h"
 #include "src/norm/columns.h"
+#include "src/norm/columns_moments.h"
 
 // What norms over channels have in common: sums over the channels of [batch, channels, spatial]
 // numbers, and then a map of these numbers, cut into tiles and split over threads.

@@ -18,7 +18,7 @@
 #include "planish/parallel.h"
 #include "planish/target.h"
 #include "planish/types.h"
-#include "src/norm/moments.h"
+#include "src/norm/columns_moments.h"
 #include "src/norm/params.h"
 
 // What the tests of norms over channels share.

@@ -1,6 +1,9 @@
-// The arithmetic of every norm over rows: one loop over columns that finishes row r while it takes
-// the sums of row r + 1, so that loads, arithmetic and stores are mixed evenly and memory is read
-// once. Compiled once for each target, in the namespace HWY_NAMESPACE.
+// The arithmetic of every norm over rows: one loop over columns that writes the results of one row
+// while it takes the sums of a later one, so that loads, arithmetic and stores are mixed evenly and
+// memory is read once. Rows go in blocks, and long rows in chunks of columns, chunk by chunk over the
+// block: gain and bias are read once a block, and the chain of dependent arithmetic from a row's sums
+// to its results is waited for once a block. Compiled once for each target, in the namespace
+// HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_INL_H_
@@ -16,7 +19,7 @@
 #include <cstring>
 #include <limits>
 
-#include "src/norm/moments.h"
+#include "src/norm/moments-inl.h"
 #include "src/norm/rows.h"
 #include "src/norm/vector-inl.h"
 
@@ -63,8 +66,9 @@ HWY_INLINE void StreamCopy(D, const T* from, T* to) {
 /// lead is 0, and the last vector overlaps the one before.
 template <bool kStream, class D, class T>
 struct RowLayout {
-  int64_t lead, vectors, rest;
+  int64_t lead = 0, vectors = 0, rest = 0;
 
+  RowLayout() = default;
   RowLayout(D d, const T* out, int64_t cols) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     lead = kStream ? static_cast<int64_t>((-reinterpret_cast<uintptr_t>(out) &
@@ -76,17 +80,17 @@ struct RowLayout {
 };
 
 /// The vectors at the two ends of an output row. They are computed before the row is written, for
-/// it may be written over its input, and stored in the order of addresses.
+/// it may be written over its input. The vector that holds the end of a row and the start of the
+/// next is put together in `carry`, which takes two vectors.
 template <bool kStream, class D, class T>
 struct RowEnds {
   static constexpr size_t kLanes = hn::MaxLanes(D());
   HWY_ALIGN T head[2 * kLanes] = {};
   HWY_ALIGN T tail[2 * kLanes] = {};
-  // The vector that holds the end of a row and the start of the next.
-  HWY_ALIGN T carry[2 * kLanes] = {};
-  bool carried = false;
+  RowLayout<kStream, D, T> layout;
 
-  HWY_INLINE void StoreHead(D d, T* out, const RowLayout<kStream, D, T>& layout) {
+  /// `carried`: the row before this one left its end in `carry`.
+  HWY_INLINE void StoreHead(D d, T* out, T* carry, bool carried) const {
     if (!kStream || layout.lead == 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     if (carried) {
@@ -98,9 +102,7 @@ struct RowEnds {
   }
 
   /// `follows`: another row comes after this one, right behind it in memory.
-  HWY_INLINE void StoreTail(D d, T* out, int64_t cols, const RowLayout<kStream, D, T>& layout,
-                            bool follows) {
-    carried = false;
+  HWY_INLINE void StoreTail(D d, T* out, int64_t cols, T* carry, bool follows) const {
     if (layout.rest == 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     const T* last = tail + lanes - layout.rest;
@@ -108,12 +110,22 @@ struct RowEnds {
       std::memcpy(out + cols - lanes, tail, kLanes * sizeof(T));
     } else if (follows) {
       std::memcpy(carry, last, kLanes * sizeof(T));
-      carried = true;
     } else {
       for (int64_t c = 0; c < layout.rest; ++c) out[cols - layout.rest + c] = last[c];
     }
   }
 };
+
+/// The most rows of a block.
+inline constexpr int64_t kMostRows = 4;
+
+/// The rows of a block. Short rows: two, so that the arithmetic between a row's sums and its results
+/// overlaps with another row's; long rows: four, which share the gain and bias that the first-level
+/// cache cannot keep from row to row.
+inline int64_t RowsPerBlock(int64_t cols) { return cols <= kChunk ? 2 : 4; }
+
+/// Likewise of backward, where a block holds twice as much.
+inline int64_t GradientRowsPerBlock(int64_t cols) { return cols <= kChunk ? 1 : 2; }
 
 /// Makes the streaming stores visible to whoever is told that the rows are done.
 template <bool kStream>
@@ -125,6 +137,33 @@ HWY_INLINE void FinishStores() {
 template <class D>
 HWY_INLINE hn::Mask<D> LastLanes(D d, int64_t n) {
   return hn::Not(hn::FirstN(d, hn::Lanes(d) - static_cast<size_t>(n)));
+}
+
+#if HWY_TARGET != HWY_SCALAR
+/// Of a vector with one sum's lanes in its lower half and another's in its upper half: both sums.
+template <class D>
+HWY_INLINE LaneSums<hn::TFromD<D>> AddHalves(D, Vec<D> v) {
+  const hn::Half<D> half;
+  const auto a = hn::LowerHalf(half, v), b = hn::UpperHalf(half, v);
+  if constexpr (hn::MaxLanes(D()) == 2) {
+    return {hn::GetLane(a), hn::GetLane(b)};
+  } else {
+    return AddHalves(half, hn::Add(hn::ConcatLowerLower(half, b, a),
+                                   hn::ConcatUpperUpper(half, b, a)));
+  }
+}
+#endif  // which has neither halves nor a need of them
+
+/// The sums of the lanes of two vectors.
+template <class D>
+HWY_INLINE LaneSums<hn::TFromD<D>> AddLanes([[maybe_unused]] D d, Vec<D> first, Vec<D> second) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    return AddHalves(d, hn::Add(hn::ConcatLowerLower(d, second, first),
+                                hn::ConcatUpperUpper(d, second, first)));
+  }
+#endif
+  return {hn::GetLane(first), hn::GetLane(second)};
 }
 
 // --- Forward ---
@@ -167,10 +206,23 @@ HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& se
   second = hn::MulAdd(v, v, second);
 }
 
+/// Adds the last `rest` columns before `end`, fewer than a vector.
+template <bool kCentre, class D, class T>
+HWY_INLINE void AddLastSums(D d, const T* end, int64_t rest, Vec<D> shift, Vec<D>& first,
+                            Vec<D>& second) {
+  // The vector that ends there, without the lanes that have been counted.
+  Vec<D> v = Read(d, end - hn::Lanes(d));
+  if constexpr (kCentre) v = hn::Sub(v, shift);
+  v = hn::IfThenElseZero(LastLanes(d, rest), v);
+  if constexpr (kCentre) first = hn::Add(first, v);
+  second = hn::MulAdd(v, v, second);
+}
+
 /// A number near the mean of a row of at least as many columns as lanes: the mean of two vectors.
 /// Of a constant row it is the constant: each sum doubles, which is exact.
 template <bool kCentre, class D, class T>
-HWY_INLINE hn::TFromD<D> ShiftOf(D d, const T* x, int64_t cols) {
+HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T* x,
+                                  [[maybe_unused]] int64_t cols) {
   using C = hn::TFromD<D>;
   if constexpr (!kCentre) return C{0};
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -178,93 +230,194 @@ HWY_INLINE hn::TFromD<D> ShiftOf(D d, const T* x, int64_t cols) {
   return Sum(d, v) * (C{0.5} / static_cast<C>(lanes));
 }
 
-/// The loop. Adds to `sums` those of `next_cols` columns at `next`, and writes `vectors` vectors of
-/// results from `x` to `y`. Either may be none.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T>
-HWY_INLINE void ForwardChunk(D d, const T* next, int64_t next_cols, hn::TFromD<D> shift_,
-                             RowSums& sums, const T* x, const RowMap<hn::TFromD<D>>& map,
-                             const OutputArgs<hn::TFromD<D>> out, int64_t vectors, T* y) {
+/// The loop: writes `vectors` vectors of results from `x` to `y` and takes the sums of as many at
+/// `next`, of `more` further columns there, and of `rest`, less than a vector's, after those.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T, class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> ForwardChunk(const T* next, const T* x, T* y, const C* gain,
+                                      const C* bias, int64_t vectors, C shift_, C mean_, C rstd_,
+                                      C offset_, C scale, C neg_slope, int64_t more,
+                                      int64_t rest) {
+  const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vec<D> shift = hn::Set(d, shift_), mean = hn::Set(d, map.mean);
-  const Vec<D> rstd = hn::Set(d, map.rstd), offset = hn::Set(d, map.offset);
+  const Vec<D> shift = hn::Set(d, shift_), mean = hn::Set(d, mean_);
+  const Vec<D> rstd = hn::Set(d, rstd_), offset = hn::Set(d, offset_);
   Vec<D> first0 = hn::Zero(d), first1 = hn::Zero(d), second0 = hn::Zero(d), second1 = hn::Zero(d);
-  const int64_t next_whole = next_cols - next_cols % lanes, x_whole = vectors * lanes;
+  const OutputArgs<C> out{gain, bias, scale, neg_slope};
   int64_t c = 0;
-  for (const int64_t end = std::min(next_whole, x_whole); c + 2 * lanes <= end; c += 2 * lanes) {
+  for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
     if constexpr (kStream) PrefetchTwo(d, next + c + kPrefetchBytes / sizeof(T));
     AddSums<kCentre>(d, next + c, shift, first0, second0);
     Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
-    AddSums<kCentre>(d, next + c + lanes, shift, first1, second1);
-    Put<kStream>(d,
-                 Normalise<kOutput, kCentre>(d, x + c + lanes, out.At(c + lanes), mean, rstd,
-                                             offset),
-                 y + c + lanes);
+    const int64_t b = c + lanes;
+    AddSums<kCentre>(d, next + b, shift, first1, second1);
+    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + b, out.At(b), mean, rstd, offset), y + b);
   }
-  for (int64_t i = c; i < x_whole; i += lanes) {
-    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + i, out.At(i), mean, rstd, offset), y + i);
+  if (vectors & 1) {
+    AddSums<kCentre>(d, next + c, shift, first0, second0);
+    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+    c += lanes;
   }
-  if (next_cols == 0) return;
-  for (; c + 2 * lanes <= next_whole; c += 2 * lanes) {
+  if (more > 0) {  // one vector
+    if (vectors & 1) {
+      AddSums<kCentre>(d, next + c, shift, first1, second1);
+    } else {
+      AddSums<kCentre>(d, next + c, shift, first0, second0);
+    }
+    c += lanes;
+  }
+  if (rest > 0) AddLastSums<kCentre>(d, next + c + rest, rest, shift, first1, second1);
+  return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
+}
+
+/// The sums of `cols` columns alone, as ForwardChunk takes them.
+template <bool kCentre, class D, class T, class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> SumChunk(const T* next, int64_t cols, C shift_) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vec<D> shift = hn::Set(d, shift_);
+  Vec<D> first0 = hn::Zero(d), first1 = hn::Zero(d), second0 = hn::Zero(d), second1 = hn::Zero(d);
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
     AddSums<kCentre>(d, next + c, shift, first0, second0);
     AddSums<kCentre>(d, next + c + lanes, shift, first1, second1);
   }
-  if (c < next_whole) AddSums<kCentre>(d, next + c, shift, first0, second0);
-  if (next_whole < next_cols) {
-    // The vector that ends with the row, without the lanes that have been counted.
-    const auto mask = LastLanes(d, next_cols - next_whole);
-    Vec<D> v = Read(d, next + next_cols - lanes);
-    if constexpr (kCentre) v = hn::Sub(v, shift);
-    v = hn::IfThenElseZero(mask, v);
-    first1 = hn::Add(first1, v);
-    second1 = hn::MulAdd(v, v, second1);
+  if (c + lanes <= cols) {
+    AddSums<kCentre>(d, next + c, shift, first0, second0);
+    c += lanes;
   }
-  if constexpr (kCentre) sums.first += Sum(d, hn::Add(first0, first1));
-  sums.second += Sum(d, hn::Add(second0, second1));
+  if (c < cols) AddLastSums<kCentre>(d, next + cols, cols - c, shift, first1, second1);
+  return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
 }
 
-/// ForwardRows, for cols >= lanes. Without kMap only the moments.
-template <Output kOutput, bool kCentre, bool kStream, bool kMap, class D, class T>
+template <bool kCentre, class D, class T>
+HWY_INLINE RowSums SumRow(const T* x, int64_t cols, Compute<T> shift) {
+  RowSums sums;
+  for (int64_t c = 0; c < cols; c += kChunk) {
+    sums.Add(SumChunk<kCentre, D>(x + c, std::min(kChunk, cols - c), shift));
+  }
+  return sums;
+}
+
+/// The results of `cols` columns alone.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowMap<Compute<T>> map,
+                         const OutputArgs<Compute<T>> out, T* y, T* carry, bool carried,
+                         bool follows) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
+  const Vec<D> offset = hn::Set(d, map.offset);
+  RowEnds<kStream, D, T> ends;
+  ends.layout = RowLayout<kStream, D, T>(d, y, cols);
+  const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
+  Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+  Write(d, Normalise<kOutput, kCentre>(d, x + last, out.At(last), mean, rstd, offset), ends.tail);
+  ends.StoreHead(d, y, carry, carried);
+  for (int64_t c = ends.layout.lead; c < end; c += lanes) {
+    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+  }
+  ends.StoreTail(d, y, cols, carry, follows);
+}
+
+/// ForwardRows, for cols >= lanes.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = args.cols;
+  const int64_t cols = args.cols, x_stride = args.x_stride, y_stride = args.y_stride;
+  const int64_t block = RowsPerBlock(cols);
+  const double reciprocal = 1 / static_cast<double>(cols);
   const OutputArgs<C> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
-  const bool packed = args.y_stride == cols;
-  RowEnds<kStream, D, T> ends;
-  RowMap<C> map;
-  for (int64_t r = begin - 1; r < end; ++r) {
-    const bool has_next = r + 1 < end, has_row = kMap && r >= begin;
-    const T* next = args.x + (r + 1) * args.x_stride;
-    const T* x = args.x + r * args.x_stride;
-    T* y = has_row ? args.y + r * args.y_stride : nullptr;
-    RowLayout<kStream, D, T> layout(d, y, cols);
-    if (!has_row) layout = RowLayout<kStream, D, T>(d, nullptr, 0);
-    if (has_row) {
-      const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
-      const Vec<D> offset = hn::Set(d, map.offset);
-      if (layout.lead > 0) {
-        Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+  const bool packed = y_stride == cols;
+  // Rows of whole vectors at aligned addresses need no care for their ends.
+  const bool even = cols % lanes == 0 &&
+                    (!kStream || (y_stride % lanes == 0 &&
+                                  RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
+  RowEnds<kStream, D, T> ends[kMostRows];
+  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
+  for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
+  RowMap<C> maps[kMostRows];
+  RowSums sums[kMostRows];
+  C shifts[kMostRows] = {};
+
+  // The first block's sums alone; then, as long as there is a whole block and another after it, the
+  // results of the one with the sums of the other; then the results alone.
+  int64_t r = begin, summed = std::min(block, end - begin);
+  for (int64_t i = 0; i < summed; ++i) {
+    const T* x = args.x + (r + i) * x_stride;
+    const C shift = ShiftOf<kCentre>(d, x, cols);
+    maps[i] = FinishMoments(args, r + i, static_cast<double>(shift),
+                            SumRow<kCentre, D>(x, cols, shift), reciprocal);
+  }
+  for (; r + 2 * block <= end; r += block) {
+    const T* x = args.x + r * x_stride;
+    const T* next = x + block * x_stride;
+    T* y = args.y + r * y_stride;
+    if (!even) {
+      for (int64_t i = 0; i < block; ++i) {
+        const RowMap<C>& map = maps[i];
+        const T* row = x + i * x_stride;
+        RowEnds<kStream, D, T>& row_ends = ends[i];
+        row_ends.layout = RowLayout<kStream, D, T>(d, y + i * y_stride, cols);
+        const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
+        const Vec<D> offset = hn::Set(d, map.offset);
+        const int64_t last = cols - lanes;
+        if (kStream) {
+          Write(d, Normalise<kOutput, kCentre>(d, row, out, mean, rstd, offset), row_ends.head);
+        }
+        Write(d, Normalise<kOutput, kCentre>(d, row + last, out.At(last), mean, rstd, offset),
+              row_ends.tail);
       }
-      if (layout.rest > 0) {
-        const int64_t c = cols - lanes;
-        Write(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), ends.tail);
-      }
-      ends.StoreHead(d, y, layout);
     }
-    const C shift = has_next ? ShiftOf<kCentre>(d, next, cols) : C{0};
-    RowSums sums;
+    for (int64_t i = 0; i < block; ++i) {
+      shifts[i] = ShiftOf<kCentre>(d, next + i * x_stride, cols);
+      sums[i] = RowSums();
+    }
     for (int64_t c = 0; c < cols; c += kChunk) {
-      const int64_t width = std::min(kChunk, cols - c);
-      const int64_t vectors =
-          std::clamp<int64_t>(layout.vectors - c / lanes, 0, kChunk / lanes);
-      ForwardChunk<kOutput, kCentre, kStream>(d, next + c, has_next ? width : 0, shift, sums,
-                                              x + layout.lead + c, map, out.At(layout.lead + c),
-                                              vectors, y + layout.lead + c);
+      const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
+      for (int64_t i = 0; i < block; ++i) {
+        const int64_t from = ends[i].layout.lead + c;
+        const int64_t vectors = std::min(whole, ends[i].layout.vectors - c / lanes);
+        sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, D>(
+            next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from,
+            out.gain + from, out.bias + from, vectors, shifts[i], maps[i].mean, maps[i].rstd,
+            maps[i].offset, out.scale, out.neg_slope, whole - vectors, width % lanes));
+      }
     }
-    if (has_row) ends.StoreTail(d, y, cols, layout, has_next && packed);
-    if (has_next) map = FinishMoments(args, r + 1, static_cast<double>(shift), sums);
+    if (!even) {
+      for (int64_t i = 0; i < block; ++i) {
+        ends[i].StoreHead(d, y + i * y_stride, carry, packed && r + i > begin);
+        ends[i].StoreTail(d, y + i * y_stride, cols, carry, packed);
+      }
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      maps[i] = FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i],
+                              reciprocal);
+    }
+    summed = block;
+  }
+  for (int64_t i = 0; r < end; ++i, ++r) {
+    const T* x = args.x + r * x_stride;
+    if (i >= summed) {
+      const C shift = ShiftOf<kCentre>(d, x, cols);
+      maps[0] = FinishMoments(args, r, static_cast<double>(shift),
+                              SumRow<kCentre, D>(x, cols, shift), reciprocal);
+    }
+    MapRow<kOutput, kCentre, kStream>(d, x, cols, maps[i < summed ? i : 0], out,
+                                      args.y + r * y_stride, carry, packed && r > begin,
+                                      packed && r + 1 < end);
   }
   FinishStores<kStream>();
+}
+
+/// MomentRows, for cols >= lanes.
+template <bool kCentre, class D, class T>
+void MomentRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    const T* x = args.x + r * args.x_stride;
+    const Compute<T> shift = ShiftOf<kCentre>(d, x, args.cols);
+    FinishMoments(args, r, static_cast<double>(shift), SumRow<kCentre, D>(x, args.cols, shift),
+                  1 / static_cast<double>(args.cols));
+  }
 }
 
 /// SumChunks.
@@ -276,12 +429,9 @@ void SumRowChunks(D d, const RowsForward<T>& args, int64_t row, int64_t begin, i
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;
     if (args.recipe.centre) {
-      const Compute<T> shift = ShiftOf<true>(d, x, args.cols);
-      ForwardChunk<Output::kIdentity, true, false>(d, x + c, width, shift, part, x, {}, {}, 0,
-                                                   static_cast<T*>(nullptr));
+      part.Add(SumChunk<true, D>(x + c, width, ShiftOf<true>(d, x, args.cols)));
     } else {
-      ForwardChunk<Output::kIdentity, false, false>(d, x + c, width, Compute<T>{0}, part, x, {}, {},
-                                                    0, static_cast<T*>(nullptr));
+      part.Add(SumChunk<false, D>(x + c, width, Compute<T>{0}));
     }
     sums[2 * chunk] = part.first;
     sums[2 * chunk + 1] = part.second;
@@ -298,7 +448,8 @@ void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double*
   }
   const T* x = args.x + row * args.x_stride;
   const Compute<T> shift = args.recipe.centre ? ShiftOf<true>(d, x, args.cols) : Compute<T>{0};
-  FinishMoments(args, row, static_cast<double>(shift), sums);
+  FinishMoments(args, row, static_cast<double>(shift), sums,
+                1 / static_cast<double>(args.cols));
 }
 
 /// MapColumns.
@@ -313,13 +464,9 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
                                           -args.scale * args.slope}.At(begin);
   const RowMap<C> map = MapOf(args.mean ? args.mean[row] : C{0},
                               args.mean_lo ? args.mean_lo[row] : C{0}, args.rstd[row]);
-  const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
-  const Vec<D> offset = hn::Set(d, map.offset);
-  const RowLayout<kStream, D, T> layout(d, y, cols);
-  RowEnds<kStream, D, T> ends;
   // The last columns of a row may be fewer than a vector, and one at its end reach into the columns
   // before, which another thread may have written over their input: by ones.
-  if (cols < 2 * lanes) {
+  if (cols < lanes) {
     const OneLane<D> one;
     for (int64_t c = 0; c < cols; ++c) {
       Write(one,
@@ -329,18 +476,8 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
     }
     return;
   }
-  if (layout.lead > 0) {
-    Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
-  }
-  if (layout.rest > 0) {
-    const int64_t c = cols - lanes;
-    Write(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), ends.tail);
-  }
-  ends.StoreHead(d, y, layout);
-  RowSums none;
-  ForwardChunk<kOutput, kCentre, kStream>(d, x, 0, C{0}, none, x + layout.lead, map,
-                                          out.At(layout.lead), layout.vectors, y + layout.lead);
-  ends.StoreTail(d, y, cols, layout, false);
+  MapRow<kOutput, kCentre, kStream>(d, x, cols, map, out, y, static_cast<T*>(nullptr), false,
+                                    false);
   FinishStores<kStream>();
 }
 
@@ -408,139 +545,301 @@ struct GradientRow {
   HWY_INLINE GradientRow At(int64_t c) const { return {dy + c, x + c}; }
 };
 
-/// The loop of backward, as ForwardChunk.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
-HWY_INLINE void BackwardChunk(D d, const GradientRow<T> next, int64_t next_cols,
-                              const RowMap<hn::TFromD<D>>& next_map,
-                              const GradientArgs<hn::TFromD<D>> next_args, hn::TFromD<D>* dgain,
-                              hn::TFromD<D>* dbias, RowSums& sums, const GradientRow<T> row,
-                              const GradientMap<hn::TFromD<D>>& map,
-                              const GradientArgs<hn::TFromD<D>> args, int64_t vectors, T* dx) {
+/// The vectors of a row's map.
+template <class D>
+struct MapVectors {
+  Vec<D> mean, rstd, offset;
+
+  HWY_INLINE MapVectors(D d, const RowMap<hn::TFromD<D>>& map)
+      : mean(hn::Set(d, map.mean)), rstd(hn::Set(d, map.rstd)), offset(hn::Set(d, map.offset)) {}
+};
+
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE void AddGradient(D d, const GradientRow<T> next, const MapVectors<D>& map,
+                            const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& sum_g,
+                            Vec<D>& sum_g_xhat) {
+  AddGradientSums<kOutput, kReadX, kColumns>(
+      d, Read(d, next.dy), XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset), args, dgain,
+      dbias, sum_g, sum_g_xhat);
+}
+
+/// As AddGradient, of the last `rest` columns before those given, fewer than a vector.
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest,
+                                const MapVectors<D>& map, const GradientArgs<C>& args_end,
+                                C* dgain_end, C* dbias_end, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vec<D> next_mean = hn::Set(d, next_map.mean), next_rstd = hn::Set(d, next_map.rstd);
-  const Vec<D> next_offset = hn::Set(d, next_map.offset);
-  const Vec<D> mean = hn::Set(d, map.map.mean), rstd = hn::Set(d, map.map.rstd);
-  const Vec<D> offset = hn::Set(d, map.map.offset);
-  const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_g_xhat = hn::Set(d, map.mean_g_xhat);
+  const GradientRow<T> next = next_end.At(-lanes);
+  const auto mask = LastLanes(d, rest);
+  const Vec<D> xhat = XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  AddGradientSums<kOutput, kReadX, kColumns>(
+      d, hn::IfThenElseZero(mask, Read(d, next.dy)), hn::IfThenElseZero(mask, xhat),
+      args_end.At(-lanes), dgain_end - lanes, dbias_end - lanes, sum_g, sum_g_xhat);
+}
+
+/// What one call of BackwardChunk works on: the row whose sums are taken, and the row whose results
+/// are written.
+template <class T>
+struct BackwardWork {
+  using C = Compute<T>;
+  GradientRow<T> next, row;
+  RowMap<C> next_map;
+  GradientMap<C> map;
+  const C* next_gain;  // at the column of `next`
+  const C* gain;       // at the column of `row`
+  C* dgain;
+  C* dbias;
+  T* dx;
+  C scale, neg_slope;
+};
+
+/// The loop of backward, as ForwardChunk.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T,
+          class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> BackwardChunk(const BackwardWork<T>& work, int64_t vectors, int64_t more,
+                                       int64_t rest) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const GradientRow<T> next = work.next, row = work.row;
+  const MapVectors<D> next_map(d, work.next_map), map(d, work.map.map);
+  const Vec<D> mean_g = hn::Set(d, work.map.mean_g), mean_gx = hn::Set(d, work.map.mean_g_xhat);
+  const GradientArgs<C> next_args{work.next_gain, work.scale, work.neg_slope};
+  const GradientArgs<C> args{work.gain, work.scale, work.neg_slope};
+  C* const dgain = work.dgain;
+  C* const dbias = work.dbias;
+  T* const dx = work.dx;
   Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
-  const int64_t next_whole = next_cols - next_cols % lanes, whole = vectors * lanes;
   int64_t c = 0;
-  for (const int64_t end = std::min(next_whole, whole); c + 2 * lanes <= end; c += 2 * lanes) {
+  for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
     if constexpr (kStream) {
       PrefetchTwo(d, next.dy + c + kPrefetchBytes / sizeof(T));
       if constexpr (kReadX) PrefetchTwo(d, next.x + c + kPrefetchBytes / sizeof(T));
     }
-    AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Read(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
-        next_args.At(c), dgain + c, dbias + c, g0, gx0);
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
+                                           dbias + c, g0, gx0);
     Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), mean, rstd,
-                                                offset, mean_g, mean_g_xhat),
+                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), map.mean,
+                                                map.rstd, map.offset, mean_g, mean_gx),
                  dx + c);
     const int64_t b = c + lanes;
-    AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Read(d, next.dy + b), XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset),
-        next_args.At(b), dgain + b, dbias + b, g1, gx1);
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(b), next_map, next_args.At(b), dgain + b,
+                                           dbias + b, g1, gx1);
     Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + b, row.x + b, args.At(b), mean, rstd,
-                                                offset, mean_g, mean_g_xhat),
+                 InputGradient<kOutput, kReadX>(d, row.dy + b, row.x + b, args.At(b), map.mean,
+                                                map.rstd, map.offset, mean_g, mean_gx),
                  dx + b);
   }
-  for (int64_t i = c; i < whole; i += lanes) {
+  if (vectors & 1) {
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
+                                           dbias + c, g0, gx0);
     Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + i, row.x + i, args.At(i), mean, rstd,
-                                                offset, mean_g, mean_g_xhat),
-                 dx + i);
+                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), map.mean,
+                                                map.rstd, map.offset, mean_g, mean_gx),
+                 dx + c);
+    c += lanes;
   }
-  if (next_cols == 0) return;
-  // Vectors alternate between the two sums as in the loop above: a row's sums do not depend on
-  // whether another one is finished beside it.
-  for (; c + 2 * lanes <= next_whole; c += 2 * lanes) {
-    AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Read(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
-        next_args.At(c), dgain + c, dbias + c, g0, gx0);
-    const int64_t b = c + lanes;
-    AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Read(d, next.dy + b), XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset),
-        next_args.At(b), dgain + b, dbias + b, g1, gx1);
+  if (more > 0) {  // one vector
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
+                                           dbias + c, vectors & 1 ? g1 : g0,
+                                           vectors & 1 ? gx1 : gx0);
+    c += lanes;
   }
-  if (c < next_whole) {
-    AddGradientSums<kOutput, kReadX, kColumns>(
-        d, Read(d, next.dy + c), XhatOf<kReadX>(d, next.x + c, next_mean, next_rstd, next_offset),
-        next_args.At(c), dgain + c, dbias + c, g0, gx0);
+  if (rest > 0) {
+    c += rest;
+    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(c), rest, next_map, next_args.At(c),
+                                               dgain + c, dbias + c, g1, gx1);
   }
-  if (next_whole < next_cols) {
-    const auto mask = LastLanes(d, next_cols - next_whole);
-    const int64_t b = next_cols - lanes;
-    const Vec<D> xhat = XhatOf<kReadX>(d, next.x + b, next_mean, next_rstd, next_offset);
-    AddGradientSums<kOutput, kReadX, kColumns>(
-        d, hn::IfThenElseZero(mask, Read(d, next.dy + b)), hn::IfThenElseZero(mask, xhat),
-        next_args.At(b), dgain + b, dbias + b, g1, gx1);
-  }
-  sums.first += Sum(d, hn::Add(g0, g1));
-  if constexpr (kReadX) sums.second += Sum(d, hn::Add(gx0, gx1));
+  return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
 
-/// BackwardRows, for cols >= lanes.
-template <Output kOutput, bool kReadX, bool kColumns, bool kDx, bool kStream, class D, class T>
+/// The sums of `cols` columns alone, as BackwardChunk takes them.
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> SumGradientChunk(const GradientRow<T> next, int64_t cols,
+                                          const RowMap<C>& next_map, const GradientArgs<C> args,
+                                          C* dgain, C* dbias) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const MapVectors<D> map(d, next_map);
+  Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), map, args.At(c), dgain + c, dbias + c, g0,
+                                           gx0);
+    const int64_t b = c + lanes;
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(b), map, args.At(b), dgain + b, dbias + b, g1,
+                                           gx1);
+  }
+  if (c + lanes <= cols) {
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), map, args.At(c), dgain + c, dbias + c, g0,
+                                           gx0);
+    c += lanes;
+  }
+  if (c < cols) {
+    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(cols), cols - c, map, args.At(cols),
+                                               dgain + cols, dbias + cols, g1, gx1);
+  }
+  return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
+}
+
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols, const RowMap<C>& map,
+                                  const GradientArgs<C>& args, C* dgain, C* dbias) {
+  RowSums sums;
+  for (int64_t c = 0; c < cols; c += kChunk) {
+    sums.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(row.At(c), std::min(kChunk, cols - c),
+                                                            map, args.At(c), dgain + c,
+                                                            dbias + c));
+  }
+  return sums;
+}
+
+/// dx of `cols` columns alone.
+template <Output kOutput, bool kReadX, bool kStream, class D, class T, class C = Compute<T>>
+HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
+                                   const GradientMap<C>& map, const GradientArgs<C> args, T* dx,
+                                   T* carry, bool carried, bool follows) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const MapVectors<D> m(d, map.map);
+  const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_gx = hn::Set(d, map.mean_g_xhat);
+  RowEnds<kStream, D, T> ends;
+  ends.layout = RowLayout<kStream, D, T>(d, dx, cols);
+  const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
+  Write(d,
+        InputGradient<kOutput, kReadX>(d, row.dy, row.x, args, m.mean, m.rstd, m.offset, mean_g,
+                                       mean_gx),
+        ends.head);
+  Write(d,
+        InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, args.At(last), m.mean,
+                                       m.rstd, m.offset, mean_g, mean_gx),
+        ends.tail);
+  ends.StoreHead(d, dx, carry, carried);
+  for (int64_t c = ends.layout.lead; c < end; c += lanes) {
+    Put<kStream>(d,
+                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), m.mean,
+                                                m.rstd, m.offset, mean_g, mean_gx),
+                 dx + c);
+  }
+  ends.StoreTail(d, dx, cols, carry, follows);
+}
+
+/// BackwardRows, for cols >= lanes, with dx.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                    Compute<T>* dgain, Compute<T>* dbias) {
   using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = args.cols;
+  const int64_t cols = args.cols, block = GradientRowsPerBlock(cols);
+  const double reciprocal = 1 / static_cast<double>(cols);
   const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
   const bool packed = args.dx_stride == cols;
+  const bool even = cols % lanes == 0 &&
+                    (!kStream || (args.dx_stride % lanes == 0 &&
+                                  RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
   // What neither dx nor the columns need is not summed.
-  const bool summed = kColumns || args.recipe.via_mean || args.recipe.via_scale;
-  RowEnds<kStream, D, T> ends;
-  RowMap<C> next_map;
-  GradientMap<C> map;
-  for (int64_t r = begin - 1; r < end; ++r) {
-    const bool has_next = r + 1 < end, has_row = kDx && r >= begin;
-    const GradientRow<T> next{args.dy + (r + 1) * args.dy_stride,
-                              args.x + (r + 1) * args.x_stride};
-    const GradientRow<T> row{args.dy + r * args.dy_stride, args.x + r * args.x_stride};
-    T* dx = has_row ? args.dx + r * args.dx_stride : nullptr;
-    RowLayout<kStream, D, T> layout(d, dx, cols);
-    if (!has_row) layout = RowLayout<kStream, D, T>(d, nullptr, 0);
-    if (has_row) {
-      const Vec<D> mean = hn::Set(d, map.map.mean), rstd = hn::Set(d, map.map.rstd);
-      const Vec<D> offset = hn::Set(d, map.map.offset);
-      const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_g_xhat = hn::Set(d, map.mean_g_xhat);
-      if (layout.lead > 0) {
-        Write(d,
-              InputGradient<kOutput, kReadX>(d, row.dy, row.x, out, mean, rstd, offset, mean_g,
-                                             mean_g_xhat),
-              ends.head);
-      }
-      if (layout.rest > 0) {
-        const int64_t c = cols - lanes;
-        Write(d,
-              InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, out.At(c), mean, rstd,
-                                             offset, mean_g, mean_g_xhat),
-              ends.tail);
-      }
-      ends.StoreHead(d, dx, layout);
+  const bool summing = kColumns || args.recipe.via_mean || args.recipe.via_scale;
+  RowEnds<kStream, D, T> ends[kMostRows];
+  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
+  for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
+  GradientMap<C> maps[kMostRows];
+  RowSums sums[kMostRows];
+  RowMap<C> next_maps[kMostRows];
+  BackwardWork<T> work;
+  work.scale = out.scale;
+  work.neg_slope = out.neg_slope;
+
+  const auto row_at = [&](int64_t r) HWY_ATTR {
+    return GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride};
+  };
+  const auto sum_row = [&](int64_t r) HWY_ATTR {
+    const RowMap<C> map = SavedMoments(args, r);
+    RowSums row_sums;
+    if (summing) {
+      row_sums = SumGradientRow<kOutput, kReadX, kColumns, D>(row_at(r), cols, map, out, dgain,
+                                                              dbias);
     }
-    if (has_next) next_map = SavedMoments(args, r + 1);
-    RowSums sums;
+    return FinishGradient(args, map, row_sums, reciprocal);
+  };
+  int64_t r = begin, summed = std::min(block, end - begin);
+  for (int64_t i = 0; i < summed; ++i) maps[i] = sum_row(r + i);
+  for (; summing && r + 2 * block <= end; r += block) {
+    if (!even) {
+      for (int64_t i = 0; i < block; ++i) {
+        const GradientRow<T> row = row_at(r + i);
+        const int64_t last = cols - lanes;
+        const MapVectors<D> m(d, maps[i].map);
+        const Vec<D> mean_g = hn::Set(d, maps[i].mean_g);
+        const Vec<D> mean_gx = hn::Set(d, maps[i].mean_g_xhat);
+        ends[i].layout = RowLayout<kStream, D, T>(d, args.dx + (r + i) * args.dx_stride, cols);
+        if (kStream) {
+          Write(d,
+                InputGradient<kOutput, kReadX>(d, row.dy, row.x, out, m.mean, m.rstd, m.offset,
+                                               mean_g, mean_gx),
+                ends[i].head);
+        }
+        Write(d,
+              InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, out.At(last), m.mean,
+                                             m.rstd, m.offset, mean_g, mean_gx),
+              ends[i].tail);
+      }
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      next_maps[i] = SavedMoments(args, r + block + i);
+      sums[i] = RowSums();
+    }
     for (int64_t c = 0; c < cols; c += kChunk) {
-      const int64_t width = std::min(kChunk, cols - c), from = layout.lead + c;
-      const int64_t vectors =
-          std::clamp<int64_t>(layout.vectors - c / lanes, 0, kChunk / lanes);
-      BackwardChunk<kOutput, kReadX, kColumns, kStream>(
-          d, next.At(c), has_next && summed ? width : 0, next_map, out.At(c), dgain + c, dbias + c,
-          sums, row.At(from), map, out.At(from), vectors, dx + from);
+      const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
+      work.next_gain = out.gain + c;
+      work.dgain = dgain + c;
+      work.dbias = dbias + c;
+      for (int64_t i = 0; i < block; ++i) {
+        const int64_t from = ends[i].layout.lead + c;
+        const int64_t vectors = std::min(whole, ends[i].layout.vectors - c / lanes);
+        work.next = row_at(r + block + i).At(c);
+        work.row = row_at(r + i).At(from);
+        work.next_map = next_maps[i];
+        work.map = maps[i];
+        work.gain = out.gain + from;
+        work.dx = args.dx + (r + i) * args.dx_stride + from;
+        sums[i].Add(BackwardChunk<kOutput, kReadX, kColumns, kStream, D>(
+            work, vectors, whole - vectors, width % lanes));
+      }
     }
-    if (has_row) ends.StoreTail(d, dx, cols, layout, has_next && packed);
-    if (has_next) map = FinishGradient(args, next_map, sums);
+    if (!even) {
+      for (int64_t i = 0; i < block; ++i) {
+        T* dx = args.dx + (r + i) * args.dx_stride;
+        ends[i].StoreHead(d, dx, carry, packed && r + i > begin);
+        ends[i].StoreTail(d, dx, cols, carry, packed);
+      }
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      maps[i] = FinishGradient(args, next_maps[i], sums[i], reciprocal);
+    }
+    summed = block;
+  }
+  for (int64_t i = 0; r < end; ++i, ++r) {
+    if (i >= summed) maps[0] = sum_row(r);
+    InputGradientRow<kOutput, kReadX, kStream>(d, row_at(r), cols, maps[i < summed ? i : 0], out,
+                                               args.dx + r * args.dx_stride, carry,
+                                               packed && r > begin, packed && r + 1 < end);
   }
   FinishStores<kStream>();
 }
 
+/// BackwardRows, for cols >= lanes, without dx.
+template <Output kOutput, class D, class T>
+void GradientColumnsWide(D, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                         Compute<T>* dgain, Compute<T>* dbias) {
+  const GradientArgs<Compute<T>> out{args.gain, args.scale, -args.scale * args.slope};
+  for (int64_t r = begin; r < end; ++r) {
+    SumGradientRow<kOutput, true, true, D>(
+        GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride}, args.cols,
+        SavedMoments(args, r), out, dgain, dbias);
+  }
+}
+
 /// SumGradientChunks.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T>
-void SumRowGradientChunks(D d, const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
                           double* sums, Compute<T>* dgain, Compute<T>* dbias) {
   using C = Compute<T>;
   const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
@@ -549,9 +848,8 @@ void SumRowGradientChunks(D d, const RowsBackward<T>& args, int64_t row, int64_t
   for (int64_t chunk = begin; chunk < end; ++chunk) {
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;
-    BackwardChunk<kOutput, kReadX, kColumns, false>(d, next.At(c), width, map, out.At(c), dgain + c,
-                                                    dbias + c, part, next, GradientMap<C>(), out, 0,
-                                                    static_cast<T*>(nullptr));
+    part.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(next.At(c), width, map, out.At(c),
+                                                            dgain + c, dbias + c));
     sums[2 * chunk] = part.first;
     sums[2 * chunk + 1] = part.second;
   }
@@ -568,34 +866,28 @@ void RowGradientColumns(D d, const RowsBackward<T>& args, int64_t row, int64_t b
     sums.first += parts[2 * chunk];
     sums.second += parts[2 * chunk + 1];
   }
-  const GradientMap<C> map = FinishGradient(args, SavedMoments(args, row), sums);
+  const GradientMap<C> map = FinishGradient(args, SavedMoments(args, row), sums,
+                                            1 / static_cast<double>(args.cols));
   const GradientArgs<C> out =
       GradientArgs<C>{args.gain, args.scale, -args.scale * args.slope}.At(begin);
   const GradientRow<T> in =
       GradientRow<T>{args.dy + row * args.dy_stride, args.x + row * args.x_stride}.At(begin);
   T* dx = args.dx + row * args.dx_stride + begin;
   const int64_t cols = end - begin;
-  const auto gradient = [&](auto tag, int64_t c) HWY_ATTR {
-    return InputGradient<kOutput, kReadX>(
-        tag, in.dy + c, in.x + c, out.At(c), hn::Set(tag, map.map.mean),
-        hn::Set(tag, map.map.rstd), hn::Set(tag, map.map.offset), hn::Set(tag, map.mean_g),
-        hn::Set(tag, map.mean_g_xhat));
-  };
-  if (cols < 2 * lanes) {
+  if (cols < lanes) {
     const OneLane<D> one;
-    for (int64_t c = 0; c < cols; ++c) Write(one, gradient(one, c), dx + c);
+    const MapVectors<OneLane<D>> m(one, map.map);
+    for (int64_t c = 0; c < cols; ++c) {
+      Write(one,
+            InputGradient<kOutput, kReadX>(one, in.dy + c, in.x + c, out.At(c), m.mean, m.rstd,
+                                           m.offset, hn::Set(one, map.mean_g),
+                                           hn::Set(one, map.mean_g_xhat)),
+            dx + c);
+    }
     return;
   }
-  const RowLayout<kStream, D, T> layout(d, dx, cols);
-  RowEnds<kStream, D, T> ends;
-  if (layout.lead > 0) Write(d, gradient(d, 0), ends.head);
-  if (layout.rest > 0) Write(d, gradient(d, cols - lanes), ends.tail);
-  ends.StoreHead(d, dx, layout);
-  RowSums none;
-  BackwardChunk<kOutput, kReadX, false, kStream>(
-      d, in, 0, RowMap<C>(), out, nullptr, nullptr, none, in.At(layout.lead), map,
-      out.At(layout.lead), layout.vectors, dx + layout.lead);
-  ends.StoreTail(d, dx, cols, layout, false);
+  InputGradientRow<kOutput, kReadX, kStream>(d, in, cols, map, out, dx, static_cast<T*>(nullptr),
+                                              false, false);
   FinishStores<kStream>();
 }
 

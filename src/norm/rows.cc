@@ -55,7 +55,7 @@ HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
 void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
     VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
-      ForwardRowsWide<output(), centre(), stream(), true>(d, args, begin, end);
+      ForwardRowsWide<output(), centre(), stream()>(d, args, begin, end);
     });
   });
 }
@@ -63,9 +63,9 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
 void MomentRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
   VisitWidth(args.cols, false, [&](auto d, auto) HWY_ATTR {
     if (args.recipe.centre) {
-      ForwardRowsWide<Output::kIdentity, true, false, false>(d, args, begin, end);
+      MomentRowsWide<true>(d, args, begin, end);
     } else {
-      ForwardRowsWide<Output::kIdentity, false, false, false>(d, args, begin, end);
+      MomentRowsWide<false>(d, args, begin, end);
     }
   });
 }
@@ -110,14 +110,11 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     VisitWidth(args.cols, args.stream && args.dx, [&](auto d, auto stream) HWY_ATTR {
       if (!kAffine || dgain == nullptr) {
         if (args.dx == nullptr) return;
-        BackwardRowsWide<output(), read_x(), false, true, stream()>(d, args, begin, end, nullptr,
-                                                                    nullptr);
+        BackwardRowsWide<output(), read_x(), false, stream()>(d, args, begin, end, nullptr, nullptr);
       } else if (args.dx) {
-        BackwardRowsWide<output(), read_x(), kAffine, true, stream()>(d, args, begin, end, dgain,
-                                                                      dbias);
+        BackwardRowsWide<output(), read_x(), kAffine, stream()>(d, args, begin, end, dgain, dbias);
       } else {
-        BackwardRowsWide<output(), read_x(), kAffine, false, false>(d, args, begin, end, dgain,
-                                                                    dbias);
+        GradientColumnsWide<output()>(d, args, begin, end, dgain, dbias);
       }
     });
   });

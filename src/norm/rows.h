@@ -16,7 +16,7 @@ concept IsHalf = std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
 /// Columns that a sum runs over in lanes before it goes on in double: it bounds the rounding error
 /// for rows of any length, and it is how rows are cut for threads.
-inline constexpr int64_t kChunk = 4096;
+inline constexpr int64_t kChunk = 1024;
 
 /// Rows that a column's sum runs over before it goes on in double.
 inline constexpr int64_t kGroupRows = 256;

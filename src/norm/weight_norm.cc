@@ -63,8 +63,9 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   pass.sums = ChannelSums::kMoments;
   pass.map = ChannelMap::kScale;
   pass.before = [](int64_t, C* numbers) { numbers[0] = 0; };
+  const double reciprocal = 1 / static_cast<double>(cols);
   pass.after = [&](int64_t r, const C*, const RowSums& sums, C* numbers) {
-    const Moments m = internal::MomentsOf<C>(0, {0, sums.second}, cols, 0, [&] {
+    const Moments m = internal::MomentsOf<C>(0, {0, sums.second}, reciprocal, 0, [&] {
       return internal::CarefulMoments(args.v + r * cols, cols, false);
     });
     double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;

@@ -1,0 +1,59 @@
+// The environment is read once in a process: each case here is a process of its own.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace planish {
+namespace {
+
+/// What the probe prints with `settings` in front of it, line by line.
+std::vector<std::string> RunProbe(const std::string& settings, const std::string& argument = "") {
+  const std::string command = settings + " '" PLANISH_PROBE "' " + argument;
+  FILE* pipe = popen(command.c_str(), "r");  // NOLINT(cert-env33-c): a command of our own
+  std::vector<std::string> lines;
+  std::array<char, 1000> line;
+  while (pipe && std::fgets(line.data(), line.size(), pipe)) {
+    lines.emplace_back(line.data());
+    lines.back().pop_back();
+  }
+  if (pipe == nullptr || pclose(pipe) != 0) lines.emplace_back("failed");
+  return lines;
+}
+
+std::vector<std::string> Twice(const std::string& line) { return {line, line}; }
+
+TEST(EnvironmentTest, TargetOfEveryName) {
+  const std::vector<std::string> targets = RunProbe("", "targets");
+  ASSERT_GE(targets.size(), 1);
+  EXPECT_EQ(RunProbe("PLANISH_THREADS=2"), Twice(targets[0] + " 2 1"));
+  for (const std::string& target : targets) {
+    EXPECT_EQ(RunProbe("PLANISH_THREADS=3 PLANISH_TARGET=" + target), Twice(target + " 3 1"));
+  }
+}
+
+// An error at the first call, and at each that follows.
+TEST(EnvironmentTest, WrongTarget) {
+  std::string names;
+  for (const std::string& target : RunProbe("", "targets")) {
+    names += (names.empty() ? "" : ", ") + target;
+  }
+  for (const std::string name : {"avx2", "AVX9", ""}) {
+    EXPECT_EQ(
+        RunProbe("PLANISH_TARGET='" + name + "'"),
+        Twice("[PLANISH_TARGET] target must be one of " + names + " but has \"" + name + "\""));
+  }
+}
+
+TEST(EnvironmentTest, WrongNumberOfThreads) {
+  for (const std::string text : {"0", "-1", "two", "3x", "", "99999999999", " 2"}) {
+    EXPECT_EQ(
+        RunProbe("PLANISH_THREADS='" + text + "'"),
+        Twice("[PLANISH_THREADS] threads must be a number of at least 1 but has \"" + text + "\""));
+  }
+}
+
+}  // namespace
+}  // namespace planish

@@ -1,0 +1,461 @@
+// That results are the same to the bit: on any number of threads, however the work is split, in
+// place or not, whatever other rows there are, wherever the arrays lie, and whichever way results
+// are stored.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "planish/norm.h"
+#include "planish/parallel.h"
+#include "src/base/tuning.h"
+#include "src/norm/rows.h"
+#include "src/norm/testing.h"
+
+namespace planish {
+namespace {
+
+using tests::Problem;
+using tests::Result;
+using tests::SameBits;
+
+template <class T>
+class BitwiseTest : public ::testing::Test {};
+using ElementTypes = ::testing::Types<float, double, bfloat16, float16>;
+TYPED_TEST_SUITE(BitwiseTest, ElementTypes);
+
+/// Calls its task with `parts` ranges one after the other, in an order that begins in the middle.
+ParallelFor SplitIn(int64_t parts, int* calls) {
+  return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
+    ++*calls;
+    EXPECT_GE(grain, 1);
+    const int64_t n = end - begin;
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t part = (i * 2 + parts / 2) % parts;  // each once where parts is odd
+      const int64_t at = parts % 2 ? part : parts - 1 - i;
+      task(begin + at * n / parts, begin + (at + 1) * n / parts);
+    }
+  };
+}
+
+/// Runs `parts` ranges at the same time, each on a thread of its own.
+ParallelFor OnThreads(int64_t parts) {
+  return [parts](int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
+    std::vector<std::thread> threads;
+    const int64_t n = end - begin;
+    for (int64_t i = 0; i < parts; ++i) {
+      threads.emplace_back([=] { task(begin + i * n / parts, begin + (i + 1) * n / parts); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+}
+
+struct Shape {
+  int64_t rows, cols;
+};
+
+// Rows are split; also the blocks of dgain and dbias; also the columns of their last reduction;
+// narrow rows, and the narrowest; and long rows, whose columns are split.
+constexpr Shape kShapes[] = {{300, 1000}, {2100, 600}, {20000, 7}, {70000, 1}, {2, (1 << 17) + 5}};
+
+TYPED_TEST(BitwiseTest, SameForEverySplit) {
+  for (const auto& [rows, cols] : kShapes) {
+    const Problem<TypeParam> p(Norm::kLayer, rows, cols);
+    const auto expected = tests::Apply(p, SerialFor);
+    for (const int64_t parts : {1, 2, 3, 7, 64, 1001}) {
+      int calls = 0;
+      EXPECT_EQ(tests::Apply(p, SplitIn(parts, &calls)).DiffersIn(expected), "")
+          << rows << " x " << cols << " in " << parts;
+      EXPECT_GE(calls, 2);
+    }
+  }
+}
+
+TYPED_TEST(BitwiseTest, SameOnAnyNumberOfThreads) {
+  for (const Norm norm : {Norm::kLayer, Norm::kDetach, Norm::kAda, Norm::kRms}) {
+    for (const auto& [rows, cols] : kShapes) {
+      const Problem<TypeParam> p(norm, rows, cols);
+      const auto expected = tests::Apply(p, SerialFor);
+      for (const int threads : {1, 2, 3, 7}) {
+        EXPECT_EQ(tests::Apply(p, OnThreads(threads)).DiffersIn(expected), "")
+            << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << threads;
+      }
+    }
+  }
+}
+
+TYPED_TEST(BitwiseTest, SameOnTheLibrarysThreads) {
+  const int before = Threads();
+  for (const auto& [rows, cols] : kShapes) {
+    const Problem<TypeParam> p(Norm::kLayer, rows, cols);
+    const auto expected = tests::Apply(p, SerialFor);
+    for (const int threads : {1, 2, 3, 7}) {
+      SetThreads(threads);
+      EXPECT_EQ(tests::Apply(p).DiffersIn(expected), "")
+          << rows << " x " << cols << " on " << threads;
+    }
+  }
+  SetThreads(before);
+}
+
+TYPED_TEST(BitwiseTest, SmallWorkStaysOnTheCallingThread) {
+  const Problem<TypeParam> p(Norm::kLayer, 4, 1000);
+  int calls = 0;
+  tests::Apply(p, SplitIn(2, &calls));
+  EXPECT_EQ(calls, 0);
+}
+
+TYPED_TEST(BitwiseTest, InPlace) {
+  tests::ForEachTarget([](const std::string& target) {
+    for (const Norm norm : tests::kNorms) {
+      for (const int64_t cols : {2, 5, 17, 33, 64, 127, 1000, (1 << 17) + 3}) {
+        SCOPED_TRACE(::testing::Message()
+                     << tests::NameOf(norm) << ", " << cols << " on " << target);
+        const Problem<TypeParam> p(norm, cols > 1000 ? 1 : 20, cols);
+        const auto expected = tests::Apply(p);
+        Problem<TypeParam> work = p;
+        Result<TypeParam> out(p);
+        auto forward = tests::ForwardArgs(work, out);
+        forward.y = work.x.data();
+        NormForward<TypeParam>(norm, forward, p.Options());
+        EXPECT_TRUE(SameBits(work.x, expected.y));
+        work.x = p.x;
+        auto backward = tests::BackwardArgs(work, out);
+        backward.dx = work.dy.data();
+        NormBackward<TypeParam>(norm, backward, p.Options());
+        EXPECT_TRUE(SameBits(work.dy, expected.dx));
+        EXPECT_TRUE(SameBits(out.dgain, expected.dgain));
+        EXPECT_TRUE(SameBits(out.dbias, expected.dbias));
+      }
+    }
+  });
+}
+
+/// A matrix with a stride, at some offset in a buffer whose every other element is a mark that no
+/// result has.
+template <class T>
+class Island {
+ public:
+  Island(int64_t rows, int64_t cols, int64_t stride, int64_t offset)
+      : rows_(rows), cols_(cols), stride_(stride), offset_(offset) {
+    values_.resize(static_cast<size_t>(offset + rows * stride + 70));
+    std::memset(values_.data(), kMark, values_.size() * sizeof(T));
+  }
+  Island(int64_t cols, int64_t stride, int64_t offset, const std::vector<T>& from)
+      : Island(static_cast<int64_t>(from.size()) / cols, cols, stride, offset) {
+    for (int64_t r = 0; r < rows_; ++r) {
+      std::memcpy(data() + r * stride, &from[static_cast<size_t>(r * cols)],
+                  static_cast<size_t>(cols) * sizeof(T));
+    }
+  }
+
+  T* data() { return values_.data() + offset_; }
+
+  /// The rows; fails the test where anything beside them has changed.
+  std::vector<T> Rows() {
+    std::vector<T> rows;
+    for (int64_t i = 0; i < static_cast<int64_t>(values_.size()); ++i) {
+      const int64_t at = i - offset_;
+      const bool inside = at >= 0 && at / stride_ < rows_ && at % stride_ < cols_;
+      const T value = values_[static_cast<size_t>(i)];
+      if (inside) {
+        rows.push_back(value);
+      } else if (!IsMark(value)) {
+        ADD_FAILURE() << "written outside, at " << at;
+        break;
+      }
+    }
+    return rows;
+  }
+
+ private:
+  static constexpr int kMark = 0x5b;
+  static bool IsMark(T value) {
+    unsigned char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    return std::ranges::all_of(bytes, [](unsigned char byte) { return byte == kMark; });
+  }
+
+  int64_t rows_, cols_, stride_, offset_;
+  std::vector<T> values_;
+};
+
+// With strides, and from every offset to a vector's alignment; nothing between rows is touched.
+TYPED_TEST(BitwiseTest, StridesAndOffsets) {
+  using T = TypeParam;
+  tests::ForEachTarget([](const std::string& target) {
+    for (const Norm norm : {Norm::kLayer, Norm::kAda}) {
+      for (const int64_t cols : {2, 3, 7, 16, 33, 65, 130}) {
+        const Problem<T> p(norm, 11, cols);
+        const auto expected = tests::Apply(p);
+        for (int64_t offset = 0; offset < 32; offset += 3) {
+          SCOPED_TRACE(::testing::Message() << tests::NameOf(norm) << ", " << cols << " on "
+                                            << target << ", offset " << offset);
+          Island<T> x(cols, cols + 1, offset, p.x), dy(cols, cols + 5, offset / 3, p.dy);
+          Island<T> y(p.rows, cols, cols + 2, offset + 1), dx(p.rows, cols, cols + 7, offset);
+          Result<T> out(p);
+          auto forward = tests::ForwardArgs(p, out);
+          forward.x = x.data();
+          forward.x_stride = cols + 1;
+          forward.y = y.data();
+          forward.y_stride = cols + 2;
+          NormForward<T>(norm, forward, p.Options());
+          auto backward = tests::BackwardArgs(p, out);
+          backward.x = x.data();
+          backward.x_stride = cols + 1;
+          backward.dy = dy.data();
+          backward.dy_stride = cols + 5;
+          backward.dx = dx.data();
+          backward.dx_stride = cols + 7;
+          NormBackward<T>(norm, backward, p.Options());
+          out.y = y.Rows();
+          out.dx = dx.Rows();
+          EXPECT_EQ(out.DiffersIn(expected), "");
+        }
+      }
+    }
+  });
+}
+
+// Each row alone, first, last, and among any number of others gives what it gives among all.
+TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
+  using T = TypeParam;
+  tests::ForEachTarget([](const std::string& target) {
+    std::vector<int64_t> widths = {127, 128, 129, 1000};
+    for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);
+    for (const Norm norm : {Norm::kLayer, Norm::kRms}) {
+      for (const int64_t cols : widths) {
+        const Problem<T> p(norm, 37, cols);
+        const auto all = tests::Apply(p);
+        for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1},
+                                         {1, 2},
+                                         {36, 37},
+                                         {17, 18},
+                                         {3, 5},
+                                         {2, 9},
+                                         {5, 37},
+                                         {0, 33}}) {
+          SCOPED_TRACE(::testing::Message() << tests::NameOf(norm) << ", " << cols << " on "
+                                            << target << ", rows from " << begin << " to " << end);
+          Result<T> out(p);
+          auto forward = tests::ForwardArgs(p, out);
+          forward.rows = end - begin;
+          forward.x += begin * cols;
+          forward.y += begin * cols;
+          forward.mean += begin;
+          forward.mean_lo += begin;
+          forward.rstd += begin;
+          NormForward<T>(norm, forward, p.Options());
+          auto backward = tests::BackwardArgs(p, out);
+          backward.rows = end - begin;
+          backward.x += begin * cols;
+          backward.dy += begin * cols;
+          backward.dx += begin * cols;
+          backward.mean += begin;
+          backward.mean_lo += begin;
+          backward.rstd += begin;
+          backward.dgain = backward.dbias = nullptr;
+          NormBackward<T>(norm, backward, p.Options());
+          const auto same = [begin = begin, end = end](const auto& a, const auto& b, int64_t n) {
+            return std::memcmp(&a[static_cast<size_t>(begin * n)],
+                               &b[static_cast<size_t>(begin * n)],
+                               static_cast<size_t>((end - begin) * n) * sizeof(a[0])) == 0;
+          };
+          EXPECT_TRUE(same(out.y, all.y, cols));
+          EXPECT_TRUE(same(out.dx, all.dx, cols));
+          EXPECT_TRUE(same(out.mean, all.mean, 1));
+          EXPECT_TRUE(same(out.mean_lo, all.mean_lo, 1));
+          EXPECT_TRUE(same(out.rstd, all.rstd, 1));
+        }
+      }
+    }
+  });
+}
+
+// The kernels of rows, which may be told how to store.
+template <class T>
+struct Kernels {
+  using C = Compute<T>;
+
+  Kernels(const Problem<T>& p, const Result<T>& moments) : recipe(internal::RecipeOf(p.norm)) {
+    for (const T value : p.gain) gain.push_back(static_cast<C>(tests::ToDouble(value)));
+    for (const T value : p.bias) bias.push_back(static_cast<C>(tests::ToDouble(value)));
+    forward.recipe = backward.recipe = recipe;
+    forward.eps = backward.eps = p.eps;
+    forward.scale = backward.scale = static_cast<C>(p.scale);
+    forward.slope = backward.slope = static_cast<C>(p.slope);
+    forward.rows = backward.rows = p.rows;
+    forward.cols = backward.cols = p.cols;
+    forward.x = backward.x = p.x.data();
+    forward.x_stride = backward.x_stride = p.cols;
+    forward.gain = backward.gain = gain.data();
+    forward.bias = bias.data();
+    backward.dy = p.dy.data();
+    backward.dy_stride = p.cols;
+    backward.mean = recipe.centre ? moments.mean.data() : nullptr;
+    backward.mean_lo = recipe.centre ? moments.mean_lo.data() : nullptr;
+    backward.rstd = moments.rstd.data();
+  }
+
+  internal::Recipe recipe;
+  std::vector<C> gain, bias;
+  internal::RowsForward<T> forward;
+  internal::RowsBackward<T> backward;
+};
+
+// Streaming stores want whole aligned vectors: rows that follow each other share some, and rows
+// with a stride do not. Every offset to a line of the cache.
+TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
+  using T = TypeParam;
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  tests::ForEachTarget([line](const std::string& target) {
+    for (const Norm norm : tests::kNorms) {
+      for (const int64_t cols : {1, 7, 16, 31, 33, 64, 100, 130, 4100}) {
+        if (cols == 1 && norm == Norm::kAdaAsCoded) continue;
+        const Problem<T> p(norm, 5, cols);
+        const auto expected = tests::Apply(p);
+        Kernels<T> kernels(p, expected);
+        const int64_t step = cols > 1000 ? 7 : 1;
+        for (int64_t offset = 0; offset < line; offset += step) {
+          for (const int64_t stride : {cols, cols + 3}) {
+            for (const bool stream : {false, true}) {
+              SCOPED_TRACE(::testing::Message()
+                           << tests::NameOf(norm) << ", " << cols << " on " << target << ", offset "
+                           << offset << ", stride " << stride << ", stream " << stream);
+              Island<T> y(p.rows, cols, stride, offset), dx(p.rows, cols, stride, offset);
+              kernels.forward.y = y.data();
+              kernels.backward.dx = dx.data();
+              kernels.forward.y_stride = kernels.backward.dx_stride = stride;
+              kernels.forward.stream = kernels.backward.stream = stream;
+              internal::ForwardRows(kernels.forward, 0, p.rows);
+              internal::BackwardRows<T>(kernels.backward, 0, p.rows, nullptr, nullptr);
+              ASSERT_TRUE(SameBits(y.Rows(), expected.y));
+              ASSERT_TRUE(SameBits(dx.Rows(), expected.dx));
+              // In place.
+              Island<T> x(cols, stride, offset, p.x), dy(cols, stride, offset, p.dy);
+              Kernels<T> in_place(p, expected);
+              in_place.forward.stream = in_place.backward.stream = stream;
+              in_place.forward.y_stride = in_place.backward.dx_stride = stride;
+              in_place.forward.x = in_place.forward.y = x.data();
+              in_place.backward.dy = in_place.backward.dx = dy.data();
+              in_place.forward.x_stride = in_place.backward.dy_stride = stride;
+              internal::ForwardRows(in_place.forward, 0, p.rows);
+              internal::BackwardRows<T>(in_place.backward, 0, p.rows, nullptr, nullptr);
+              ASSERT_TRUE(SameBits(x.Rows(), expected.y));
+              ASSERT_TRUE(SameBits(dy.Rows(), expected.dx));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// A call large enough to stream gives what its rows give one by one.
+TYPED_TEST(BitwiseTest, LargeCalls) {
+  using T = TypeParam;
+  const int64_t cols = 1000;
+  const int64_t rows = internal::StreamingBytes() / (2 * cols * static_cast<int64_t>(sizeof(T)));
+  if (rows > 100000) GTEST_SKIP() << "the last cache holds " << internal::StreamingBytes();
+  Problem<T> p(Norm::kLayerSimple, 64, cols);
+  const auto expected = tests::Apply(p);
+  Problem<T> large = p;  // the same rows again and again
+  large.rows = rows + 64 - rows % 64;
+  large.x.resize(static_cast<size_t>(large.rows * cols));
+  for (size_t i = p.x.size(); i < large.x.size(); ++i) large.x[i] = large.x[i - p.x.size()];
+  std::vector<T> y(large.x.size());
+  NormForward<T>(large.norm,
+                 {.rows = large.rows, .cols = cols, .x = large.x.data(), .y = y.data()});
+  for (int64_t r = 0; r < large.rows; r += 64) {
+    ASSERT_EQ(std::memcmp(&y[static_cast<size_t>(r * cols)], expected.y.data(),
+                          expected.y.size() * sizeof(T)),
+              0)
+        << r;
+  }
+}
+
+// A long row is cut into chunks for the threads; whole, as it would be were it shorter, it gives
+// the same.
+TYPED_TEST(BitwiseTest, LongRowsInPartsOrWhole) {
+  using T = TypeParam;
+  tests::ForEachTarget([](const std::string& target) {
+    for (const Norm norm : {Norm::kLayer, Norm::kAdaAsCoded, Norm::kRms}) {
+      for (const int64_t cols : {int64_t{internal::kLongRowColumns}, int64_t{200001}}) {
+        SCOPED_TRACE(::testing::Message()
+                     << tests::NameOf(norm) << ", " << cols << " on " << target);
+        const Problem<T> p(norm, 2, cols);
+        const auto in_parts = tests::Apply(p, OnThreads(3));
+        Result<T> whole(p);
+        Kernels<T> kernels(p, whole);
+        kernels.forward.y = whole.y.data();
+        kernels.forward.y_stride = cols;
+        kernels.forward.mean = whole.mean.data();
+        kernels.forward.mean_lo = whole.mean_lo.data();
+        kernels.forward.rstd = whole.rstd.data();
+        internal::ForwardRows(kernels.forward, 0, 2);
+        kernels.backward.dx = whole.dx.data();
+        kernels.backward.dx_stride = cols;
+        std::vector<Compute<T>> dgain(static_cast<size_t>(cols)), dbias(dgain.size());
+        const bool affine = tests::IsAffine(norm);
+        internal::BackwardRows<T>(kernels.backward, 0, 2, affine ? dgain.data() : nullptr,
+                                  affine ? dbias.data() : nullptr);
+        for (size_t c = 0; affine && c < dgain.size(); ++c) {
+          whole.dgain[c] = tests::FromDouble<T>(static_cast<double>(dgain[c]));
+          whole.dbias[c] = tests::FromDouble<T>(static_cast<double>(dbias[c]));
+        }
+        EXPECT_EQ(whole.DiffersIn(in_parts), "");
+      }
+    }
+  });
+}
+
+TEST(ShapesTest, OneRowOfTenMillion) {
+  Problem<float> p(Norm::kLayer, 1, 10'000'000);
+  const auto one = tests::Apply(p, OnThreads(1)), many = tests::Apply(p, OnThreads(5));
+  EXPECT_EQ(many.DiffersIn(one), "");
+  // Unit noise: the mean is within 5 / sqrt(10^7) of 0, and the variance within 5 * sqrt(2 / 10^7)
+  // of 1: five standard deviations of each.
+  EXPECT_NEAR(one.mean[0], 0, 1.6e-3);
+  EXPECT_NEAR(one.rstd[0], 1, 1.2e-3);
+}
+
+TEST(ShapesTest, TenMillionRowsOfOne) {
+  const int64_t rows = 10'000'000;
+  std::vector<float> x(static_cast<size_t>(rows)), y(x.size(), 7), dy(x.size(), 1), dx(x.size(), 7);
+  std::vector<float> mean(x.size()), mean_lo(x.size()), rstd(x.size());
+  for (size_t r = 0; r < x.size(); ++r) x[r] = static_cast<float>(r % 1000) * 1.1f;
+  const float gain = 3, bias = 5;
+  float dgain = 7, dbias = 7;
+  NormForward<float>(Norm::kLayer, {.rows = rows,
+                                    .cols = 1,
+                                    .x = x.data(),
+                                    .gain = &gain,
+                                    .bias = &bias,
+                                    .y = y.data(),
+                                    .mean = mean.data(),
+                                    .mean_lo = mean_lo.data(),
+                                    .rstd = rstd.data()});
+  NormBackward<float>(Norm::kLayer, {.rows = rows,
+                                     .cols = 1,
+                                     .dy = dy.data(),
+                                     .x = x.data(),
+                                     .gain = &gain,
+                                     .mean = mean.data(),
+                                     .mean_lo = mean_lo.data(),
+                                     .rstd = rstd.data(),
+                                     .dx = dx.data(),
+                                     .dgain = &dgain,
+                                     .dbias = &dbias});
+  EXPECT_EQ(mean, x);
+  EXPECT_TRUE(std::ranges::all_of(y, [](float value) { return value == 5; }));
+  EXPECT_TRUE(std::ranges::all_of(dx, [](float value) { return value == 0; }));
+  EXPECT_EQ(dgain, 0);
+  EXPECT_EQ(dbias, 1e7f);  // sums of ones are exact
+}
+
+}  // namespace
+}  // namespace planish

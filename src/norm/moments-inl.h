@@ -1,0 +1,206 @@
+// From sums over a row to what its numbers are mapped with: once a row, in double. Compiled once for
+// each target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_MOMENTS_INL_H_
+#undef PLANISH_SRC_NORM_MOMENTS_INL_H_
+#else
+#define PLANISH_SRC_NORM_MOMENTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "src/base/simd.h"
+#include "src/norm/rows.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+/// Of a forward row: the sums of d = x - shift and of d^2. Of a backward row: of g and g * xhat.
+template <class C>
+struct LaneSums {
+  C first, second;
+};
+
+struct RowSums {
+  double first = 0;
+  double second = 0;
+
+  template <class C>
+  HWY_INLINE void Add(const LaneSums<C>& sums) {
+    first += static_cast<double>(sums.first);
+    second += static_cast<double>(sums.second);
+  }
+};
+
+/// xhat = (x - mean) * rstd + offset. The offset is the part of the mean that its type cannot hold.
+template <class C>
+struct RowMap {
+  C mean = 0;
+  C rstd = 0;
+  C offset = 0;
+};
+
+/// A mean in two parts and the biased variance, both times a power of two.
+struct Moments {
+  double shift = 0;   // near the mean
+  double offset = 0;  // mean = shift + offset / scale
+  double var = 0;     // variance * scale^2
+  double scale = 1;
+};
+
+HWY_INLINE double ToDouble(double value) { return value; }
+HWY_INLINE double ToDouble(float value) { return value; }
+HWY_INLINE double ToDouble(bfloat16 value) { return ToFloat(value); }
+HWY_INLINE double ToDouble(float16 value) { return ToFloat(value); }
+
+/// The moments of `cols` numbers of type T, of which at(c) is one as a double, in two sweeps in
+/// double. Squares of floats fit a double; doubles are scaled where theirs would not.
+template <class T, class At>
+HWY_INLINE Moments CarefulMomentsAt(const At& at, int64_t cols, bool centre) {
+  const auto n = static_cast<double>(cols);
+  Moments m;
+  m.shift = centre ? at(0) : 0;
+  if constexpr (std::is_same_v<T, double>) {
+    double most = 0;
+    for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::abs(at(c) - m.shift));
+    if (most > 0 && most <= std::numeric_limits<double>::max()) {
+      m.scale = std::ldexp(1.0, std::clamp(-std::ilogb(most), -1000, 1000));
+    }
+  }
+  if (centre) {
+    // The mean to double's digits, then once more about it.
+    double sum = 0;
+    for (int64_t c = 0; c < cols; ++c) sum += (at(c) - m.shift) * m.scale;
+    m.shift += sum / n / m.scale;
+  }
+  double first = 0, second = 0;
+  for (int64_t c = 0; c < cols; ++c) {
+    const double d = (at(c) - m.shift) * m.scale;
+    first += d;
+    second += d * d;
+  }
+  m.offset = centre ? first / n : 0;
+  m.var = second / n - m.offset * m.offset;
+  if (m.var < 0) m.var = 0;
+  return m;
+}
+
+/// The moments of any row.
+template <class T>
+HWY_NOINLINE Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
+  return CarefulMomentsAt<T>([x](int64_t c) { return ToDouble(x[c]); }, cols, centre);
+}
+
+/// 1 over the deviation that a recipe divides by.
+HWY_INLINE double ReciprocalDeviation(const Moments& m, Deviation deviation, double eps, double n) {
+  // A variance that has overflowed must not pass for a large one.
+  if (!(m.var <= std::numeric_limits<double>::max())) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  if (deviation == Deviation::kUnbiasedPlusEps) {
+    return m.scale / (std::sqrt(m.var * (n / (n - 1))) + eps * m.scale);
+  }
+  return m.scale / std::sqrt(m.var + eps * m.scale * m.scale);
+}
+
+template <class C>
+HWY_INLINE RowMap<C> MapOf(C mean, C mean_lo, C rstd) {
+  // A NaN given from outside may have any bits, and one that rounds to 16 of them must be plain.
+  if (rstd != rstd) rstd = std::numeric_limits<C>::quiet_NaN();
+  return {mean, rstd, -mean_lo * rstd};
+}
+
+/// Whether moments are good that come from sums in C: `square` is the mean of d^2, and `var` is it
+/// less the square of d's mean.
+template <class C>
+HWY_INLINE bool SumsServe(double var, double square, double eps) {
+  constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
+  constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
+  // The sums are in the type's own precision. They serve unless the variance is a small difference
+  // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
+  // beside eps came near underflow. NaN does not serve either.
+  return var >= 0.25 * square && square <= kMost && (square >= kLeast || eps >= 1e10 * kLeast);
+}
+
+template <class T>
+HWY_INLINE RowMap<Compute<T>> SaveMoments(const RowsForward<T>& args, int64_t r, double mean,
+                                          double rest, double rstd) {
+  using C = Compute<T>;
+  const C rounded = static_cast<C>(mean + rest), reciprocal = static_cast<C>(rstd);
+  const C lo = static_cast<C>((mean - static_cast<double>(rounded)) + rest);
+  if (args.mean) args.mean[r] = rounded;
+  if (args.mean_lo) args.mean_lo[r] = lo;
+  if (args.rstd) args.rstd[r] = reciprocal;
+  return MapOf(rounded, lo, reciprocal);
+}
+
+/// Row r's moments whatever the row: saves them and gives the map.
+template <class T>
+HWY_NOINLINE RowMap<Compute<T>> CarefulMap(const RowsForward<T>& args, int64_t r) {
+  const Moments m = CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
+  const double rstd = ReciprocalDeviation(m, args.recipe.deviation, args.eps,
+                                          static_cast<double>(args.cols));
+  return SaveMoments(args, r, m.shift, m.offset / m.scale, rstd);
+}
+
+/// Row r's moments from its sums about `shift`: saves them and gives the map. `reciprocal` is
+/// 1 / cols.
+template <class T>
+HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r, double shift,
+                                            const RowSums& sums, double reciprocal) {
+  const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
+  const double var = square - offset * offset;
+  if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]] return CarefulMap(args, r);
+  double rstd = 0;
+  if (args.recipe.deviation == Deviation::kBiased) [[likely]] {
+    rstd = 1 / std::sqrt(var + args.eps);
+  } else {
+    rstd = ReciprocalDeviation({.var = var}, args.recipe.deviation, args.eps,
+                               static_cast<double>(args.cols));
+  }
+  return SaveMoments(args, r, shift, offset, rstd);
+}
+
+/// Row r's map from the moments that forward saved.
+template <class T>
+HWY_INLINE RowMap<Compute<T>> SavedMoments(const RowsBackward<T>& args, int64_t r) {
+  using C = Compute<T>;
+  return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
+               args.rstd[r]);
+}
+
+/// The constants of a row that dx needs: dx = rstd * ((g - mean_g) - xhat * mean_g_xhat).
+template <class C>
+struct GradientMap {
+  RowMap<C> map;
+  C mean_g = 0;
+  C mean_g_xhat = 0;
+};
+
+template <class T>
+HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args,
+                                                  const RowMap<Compute<T>>& map,
+                                                  const RowSums& sums, double reciprocal) {
+  using C = Compute<T>;
+  double factor = args.recipe.via_scale ? reciprocal : 0;
+  if (args.recipe.deviation == Deviation::kUnbiasedPlusEps) [[unlikely]] {
+    const auto n = static_cast<double>(args.cols);
+    // d(deviation)/dx = d / ((n - 1) * deviation): n / (n - 1) times, and eps beside the root.
+    const double deviation = 1 / static_cast<double>(map.rstd) - args.eps;
+    factor = deviation > 0 ? 1 / (n - 1) * ((deviation + args.eps) / deviation) : 0;
+  }
+  return {map, static_cast<C>(args.recipe.via_mean ? sums.first * reciprocal : 0),
+          static_cast<C>(sums.second * factor)};
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_MOMENTS_INL_H_

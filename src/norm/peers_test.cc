@@ -1,0 +1,144 @@
+// What went wrong elsewhere: each test is named after the issue that reported it, and has its input
+// or one like it. All are held against the exact normalisation of the numbers given.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planish/norm.h"
+#include "src/norm/bounds.h"
+#include "src/norm/testing.h"
+
+namespace planish {
+namespace {
+
+using tests::Growth;
+using tests::Problem;
+
+template <class T, class P>
+void ExpectRight(const Problem<T, P>& p, Growth growth = Growth::kWorst) {
+  tests::ForEachTargetsErrors(p, growth, [](const std::string& target, const auto& errors) {
+    EXPECT_EQ(tests::Beyond(errors), "") << target;
+  });
+}
+
+/// A problem of a norm without gain and bias with the given numbers.
+template <class T>
+Problem<T> ProblemOf(int64_t rows, const std::vector<double>& x) {
+  Problem<T> p(Norm::kLayerSimple, rows, static_cast<int64_t>(x.size()) / rows);
+  for (size_t i = 0; i < x.size(); ++i) p.x[i] = tests::FromDouble<T>(x[i]);
+  return p;
+}
+
+template <class T>
+void ExpectConstantRowsGiveZero(const Problem<T>& p) {
+  tests::ForEachTarget([&](const std::string& target) {
+    for (const T y : tests::Apply(p).y) EXPECT_EQ(tests::ToDouble(y), 0) << target;
+  });
+}
+
+// The variance as E[x^2] - E[x]^2: of rows of 4 at mean 2000 nothing was left of it.
+TEST(PyTorchTest, Issue51102LayerNormDoesNotBehaveAsDocumented) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    Problem<float> p(Norm::kLayerSimple, 5, 4, 2000, 1, seed);
+    ExpectRight(p);
+    const auto out = tests::Apply(p);
+    for (size_t r = 0; r < 5; ++r) {
+      double mean = 0, square = 0;
+      for (size_t c = 0; c < 4; ++c) {
+        const double y = static_cast<double>(out.y[4 * r + c]);
+        mean += y / 4;
+        square += y * y / 4;
+      }
+      // As the issue expected: mean 0 and variance 1, but for eps and 4 roundings of at most 2.
+      EXPECT_NEAR(mean, 0, 2 * 0x1p-23);
+      EXPECT_NEAR(square, 1, 1e-5 * std::pow(static_cast<double>(out.rstd[r]), 2) + 1e-6);
+    }
+  }
+}
+
+// Half precision was normalised in half precision, and its sums overflowed.
+TEST(PyTorchTest, Issue66707LayerNormInFloatForHalf) {
+  Problem<float16> p(Norm::kLayer, 5, 128);
+  std::mt19937 random(66707);
+  for (float16& x : p.x)
+    x = tests::FromDouble<float16>(static_cast<double>(random()) * 0x1p-32 / 10);
+  ExpectRight(p);
+  for (float16& x : p.x) x = tests::FromDouble<float16>(tests::ToDouble(x) * 6e5);  // up to 60,000
+  ExpectRight(p);
+}
+
+// x * rstd - mean * rstd in place of (x - mean) * rstd: a constant row of 14 gave 1e-4 for eps
+// 1e-6.
+TEST(PyTorchTest, Issue108072LayerNormOutputsOff) {
+  Problem<float> p = ProblemOf<float>(4, {2, 2, 14, 14, 2, 2, 14, 14});
+  p.eps = 1e-6;
+  ExpectConstantRowsGiveZero(p);
+}
+
+// The squares of numbers of 1e30 overflow float: the variance was infinite, and all of y 0 or NaN.
+TEST(PyTorchTest, Issue162489VarianceOverflows) {
+  for (const double scale : {1e19, 1e25, 1e30}) {
+    for (const int64_t cols : {4, 32, 100, 1024}) {
+      ExpectRight(Problem<float>(Norm::kLayerSimple, 3, cols, 0, scale));
+      ExpectRight(Problem<float>(Norm::kLayer, 3, cols, scale, scale));
+      ExpectRight(Problem<bfloat16>(Norm::kLayerSimple, 3, cols, 0, scale));
+      ExpectRight(Problem<float>(Norm::kRms, 3, cols, 0, scale));
+    }
+  }
+}
+
+// Rows of one number: the output is the bias whatever the gain, yet its gradient was not 0, and in
+// bfloat16 the output not the bias.
+TEST(PyTorchTest, Issue188375GradientOfTheGainOfOneColumn) {
+  const auto expect = []<class T, class P>(const Problem<T, P>& p) {
+    const double bias = tests::ToDouble(tests::FromDouble<T>(tests::ToDouble(p.bias[0])));
+    tests::ForEachTarget([&](const std::string& target) {
+      const auto out = tests::Apply(p);
+      for (const T y : out.y) ASSERT_EQ(tests::ToDouble(y), bias) << target;
+      ASSERT_EQ(tests::ToDouble(out.dgain[0]), 0) << target;
+    });
+  };
+  expect(Problem<float>(Norm::kLayer, 1, 1, 1e6, 0));
+  expect(Problem<float>(Norm::kLayer, 100, 1, 1e6, 1e3));
+  expect(Problem<bfloat16>(Norm::kLayer, 100, 1, 1e6, 1e3));
+  expect(Problem<bfloat16, float>(Norm::kLayer, 100, 1, 1e6, 1e3));
+}
+
+// The same cancellation as in PyTorch's: four numbers around 40,000 gave NaN.
+TEST(OnnxRuntimeTest, Issue28463NanForFiniteLargeInputs) {
+  for (const double v : {4e4, 8e4, 1e6, 1.6e7}) {
+    ExpectRight(ProblemOf<float>(1, {v, v + 1, v + 2, v + 3}));
+  }
+}
+
+// A variance that rounding had made negative went into the root: 256 times 1234 gave NaN.
+TEST(OnnxRuntimeTest, Issue21935NanForSmallVariances) {
+  ExpectConstantRowsGiveZero(ProblemOf<float>(1, std::vector<double>(256, 1234)));
+  std::vector<double> almost(256, 1234);
+  almost[17] = std::nextafter(1234.f, 2000.f);
+  ExpectRight(ProblemOf<float>(1, almost));
+}
+
+// Sixteen numbers around 1449 gave NaN on the GPU, by E[x^2] - E[x]^2.
+TEST(MlxTest, Issue2238NanAtMean1449) {
+  ExpectRight(ProblemOf<float>(
+      1, {1449.570556640625, 1448.8741455078125, 1450.650390625, 1449.2633056640625,
+          1449.7763671875, 1449.317138671875, 1449.3297119140625, 1449.077880859375,
+          1449.2181396484375, 1449.4329833984375, 1449.1605224609375, 1449.413330078125,
+          1449.7933349609375, 1450.066650390625, 1449.7762451171875, 1450.364990234375}));
+}
+
+// Fused kernels took E[x^2] - E[x]^2: of mean + i / 1000 the result was off by 1.
+TEST(BurnTest, Issue5607LargeMeanLosesPrecision) {
+  for (const double mean : {0.0, 1e2, 1e3, 1e4}) {
+    std::vector<double> x;
+    for (int i = 0; i < 16; ++i) x.push_back(mean + i * 1e-3);
+    ExpectRight(ProblemOf<float>(1, x));
+  }
+}
+
+}  // namespace
+}  // namespace planish

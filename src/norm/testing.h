@@ -1,0 +1,254 @@
+#ifndef PLANISH_SRC_NORM_TESTING_H_
+#define PLANISH_SRC_NORM_TESTING_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "planish/norm.h"
+#include "planish/target.h"
+#include "src/norm/recipe.h"
+
+// What the tests of the norms, and the tool that measures their accuracy, share: problems with
+// random numbers, all outputs of a call in one struct, names.
+namespace planish::tests {
+
+template <class T>
+struct Name;
+template <>
+struct Name<float> {
+  static constexpr const char* kText = "float";
+};
+template <>
+struct Name<double> {
+  static constexpr const char* kText = "double";
+};
+template <>
+struct Name<bfloat16> {
+  static constexpr const char* kText = "bfloat16";
+};
+template <>
+struct Name<float16> {
+  static constexpr const char* kText = "float16";
+};
+
+inline constexpr Norm kNorms[] = {
+    Norm::kLayer,           Norm::kLayerSimple, Norm::kDetach,     Norm::kDetachMean,
+    Norm::kDetachDeviation, Norm::kAda,         Norm::kAdaAsCoded, Norm::kRms};
+
+inline const char* NameOf(Norm norm) {
+  switch (norm) {
+    case Norm::kLayer:
+      return "layer";
+    case Norm::kLayerSimple:
+      return "layer_simple";
+    case Norm::kDetach:
+      return "detach";
+    case Norm::kDetachMean:
+      return "detach_mean";
+    case Norm::kDetachDeviation:
+      return "detach_deviation";
+    case Norm::kAda:
+      return "ada";
+    case Norm::kAdaAsCoded:
+      return "ada_as_coded";
+    case Norm::kRms:
+      return "rms";
+  }
+  return "?";
+}
+
+inline bool IsAffine(Norm norm) {
+  return internal::RecipeOf(norm).output == internal::Output::kAffine;
+}
+
+/// The value in a type that holds those of every element type.
+inline double ToDouble(double value) { return value; }
+inline double ToDouble(float value) { return value; }
+inline double ToDouble(bfloat16 value) { return ToFloat(value); }
+inline double ToDouble(float16 value) { return ToFloat(value); }
+
+/// The nearest T; to the half types by way of float, which rounds twice.
+template <class T>
+T FromDouble(double value) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return ToBfloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<T, float16>) {
+    return ToFloat16(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+/// Half the distance from 1 to the next number: no rounding is by more, relative to its result.
+template <class T>
+constexpr double UnitRoundoff() {
+  if constexpr (std::is_same_v<T, bfloat16>) return 0x1p-8;
+  if constexpr (std::is_same_v<T, float16>) return 0x1p-11;
+  if constexpr (std::is_same_v<T, float>) return 0x1p-24;
+  return 0x1p-53;
+}
+
+/// Half the smallest positive number: no rounding to a subnormal is by more.
+template <class T>
+constexpr double HalfOfLeast() {
+  if constexpr (std::is_same_v<T, bfloat16>) return 0x1p-134;
+  if constexpr (std::is_same_v<T, float16>) return 0x1p-25;
+  if constexpr (std::is_same_v<T, float>) return 0x1p-150;
+  return 0;  // 2^-1075 is no double
+}
+
+/// Whether the arrays hold the same bits, which NaN and the sign of zero have, too.
+template <class T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(&a[0], &b[0], a.size() * sizeof(T)) == 0);
+}
+
+/// Normal numbers, rounded to T. The same for any standard library: its own distributions differ.
+template <class T>
+std::vector<T> Normal(int64_t n, std::mt19937& random, double mean = 0, double deviation = 1) {
+  std::vector<T> values(static_cast<size_t>(n));
+  for (T& value : values) {
+    const double u = (static_cast<double>(random()) + 0.5) * 0x1p-32;
+    const double v = static_cast<double>(random()) * 0x1p-32;
+    const double normal = std::sqrt(-2 * std::log(u)) * std::cos(6.283185307179586 * v);
+    value = FromDouble<T>(mean + deviation * normal);
+  }
+  return values;
+}
+
+/// The inputs of both directions. `gain` and `bias` may be empty, which stands for null.
+template <class T, class P = T>
+struct Problem {
+  Problem(Norm n, int64_t r, int64_t c, double mean = 0, double deviation = 1, uint32_t seed = 1)
+      : norm(n), rows(r), cols(c) {
+    std::mt19937 random(static_cast<uint32_t>(seed + 1000 * rows + cols));
+    x = Normal<T>(rows * cols, random, mean, deviation);
+    dy = Normal<T>(rows * cols, random);
+    if (!IsAffine(norm)) return;
+    gain = Normal<P>(cols, random);
+    bias = Normal<P>(cols, random);
+  }
+
+  NormOptions Options(const ParallelFor& parallel_for = {}) const {
+    return {.eps = eps, .scale = scale, .slope = slope, .parallel_for = parallel_for};
+  }
+
+  Norm norm;
+  int64_t rows, cols;
+  double eps = 1e-5, scale = 1.5, slope = 0.1;
+  std::vector<T> x, dy;
+  std::vector<P> gain, bias;
+};
+
+/// All outputs, filled with NaN so that one left unwritten shows.
+template <class T, class P = T>
+struct Result {
+  using C = Compute<T>;
+
+  explicit Result(const Problem<T, P>& p)
+      : y(p.x.size(), Unset<T>()),
+        dx(p.x.size(), Unset<T>()),
+        mean(static_cast<size_t>(p.rows), Unset<C>()),
+        mean_lo(static_cast<size_t>(p.rows), Unset<C>()),
+        rstd(static_cast<size_t>(p.rows), Unset<C>()),
+        dgain(static_cast<size_t>(p.cols), Unset<P>()),
+        dbias(static_cast<size_t>(p.cols), Unset<P>()) {}
+
+  template <class E>
+  static E Unset() {
+    return FromDouble<E>(std::numeric_limits<double>::quiet_NaN());
+  }
+
+  /// The name of an output whose bits differ, or "".
+  std::string DiffersIn(const Result& other) const {
+    if (!SameBits(y, other.y)) return "y";
+    if (!SameBits(dx, other.dx)) return "dx";
+    if (!SameBits(mean, other.mean)) return "mean";
+    if (!SameBits(mean_lo, other.mean_lo)) return "mean_lo";
+    if (!SameBits(rstd, other.rstd)) return "rstd";
+    if (!SameBits(dgain, other.dgain)) return "dgain";
+    if (!SameBits(dbias, other.dbias)) return "dbias";
+    return "";
+  }
+
+  std::vector<T> y, dx;
+  std::vector<C> mean, mean_lo, rstd;
+  std::vector<P> dgain, dbias;
+};
+
+template <class T>
+const T* OrNull(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+template <class T, class P>
+NormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
+  return {.rows = p.rows,
+          .cols = p.cols,
+          .x = p.x.data(),
+          .gain = OrNull(p.gain),
+          .bias = OrNull(p.bias),
+          .y = out.y.data(),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data()};
+}
+
+template <class T, class P>
+NormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
+  return {.rows = p.rows,
+          .cols = p.cols,
+          .dy = p.dy.data(),
+          .x = p.x.data(),
+          .gain = OrNull(p.gain),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data(),
+          .dx = out.dx.data(),
+          .dgain = IsAffine(p.norm) ? out.dgain.data() : nullptr,
+          .dbias = IsAffine(p.norm) ? out.dbias.data() : nullptr};
+}
+
+/// Forward, then backward.
+template <class T, class P>
+Result<T, P> Apply(const Problem<T, P>& p, const ParallelFor& parallel_for = {}) {
+  Result<T, P> out(p);
+  NormForward<T, P>(p.norm, ForwardArgs(p, out), p.Options(parallel_for));
+  NormBackward<T, P>(p.norm, BackwardArgs(p, out), p.Options(parallel_for));
+  return out;
+}
+
+/// Uses each instruction set that can run here in turn, the best one again at the end.
+template <class F>
+void ForEachTarget(F&& f) {
+  const std::string before = Target();
+  for (const std::string& target : Targets()) {
+    SetTarget(target);
+    f(target);
+  }
+  SetTarget(before);
+}
+
+/// The widths at which the kernels are held against the reference: every one up to four vectors of
+/// 16 lanes, and those around the sizes where something changes.
+inline std::vector<int64_t> Widths() {
+  std::vector<int64_t> widths;
+  for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);
+  for (const int64_t c :
+       {127, 128, 129, 255, 256, 257, 768, 769, 1000, 1023, 1024, 1025, 4095, 4096, 4097, 65537}) {
+    widths.push_back(c);
+  }
+  return widths;
+}
+
+}  // namespace planish::tests
+
+#endif  // PLANISH_SRC_NORM_TESTING_H_
