@@ -147,6 +147,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
                             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
   using C = hn::TFromD<D>;
   constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
+  constexpr int64_t kAhead = kPrefetchBytes / sizeof(T);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t r = 0; r < runs; ++r) {
     const T* a = a_ + r * stride;
@@ -157,9 +158,10 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
       int64_t i = begin;
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
-        PrefetchTwo(d, a + i + kPrefetchBytes / sizeof(T));
-        if constexpr (kSums == ChannelSums::kGradient) {
-          PrefetchTwo(d, x + i + kPrefetchBytes / sizeof(T));
+        // Not beyond the last run, where others' numbers may be.
+        if (i + kAhead < (runs - r) * stride) {
+          PrefetchTwo(d, a + i + kAhead);
+          if constexpr (kSums == ChannelSums::kGradient) PrefetchTwo(d, x + i + kAhead);
         }
         AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
         AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
@@ -202,20 +204,19 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
 }
 
 /// Vectors from i on as long as they end by `end`; returns where the next would begin. The numbers
-/// of vector i are value_at(i).
+/// of vector i are value_at(i). Memory is asked for ahead of its use, up to `limit`.
 template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
-HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end,
-                              const ValueAt& value_at) {
+HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
+                            const ValueAt& value_at) {
+  constexpr int64_t kAhead = kPrefetchBytes / sizeof(T);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
     Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
-    if constexpr (kStream) {
-      PrefetchTwo(d, arrays.a + i + kPrefetchBytes / sizeof(T));
-      if constexpr (kMap == ChannelMap::kGradient) {
-        PrefetchTwo(d, arrays.x + i + kPrefetchBytes / sizeof(T));
-      }
+    if (kStream && i + kAhead < limit) {
+      PrefetchTwo(d, arrays.a + i + kAhead);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i + kAhead);
     }
     map(i);
     map(i + lanes);
@@ -227,10 +228,54 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   return i;
 }
 
-/// MapFlat.
+/// The numbers [begin, end) of arrays with columns, each with numbers of its own. Number i has
+/// those at (i - from) % period, from <= begin < from + period.
 template <ChannelMap kMap, bool kStream, class D, class T>
-HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
-                            int64_t run, int64_t period, const MapNumbers<Compute<T>>& numbers) {
+HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
+                             int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
+  using C = hn::TFromD<D>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const OneLane<D> single;
+  const auto by_ones = [&](int64_t i, int64_t to) HWY_ATTR {
+    for (; i < to; ++i) {
+      if (i - from >= period) from += period;
+      const ColumnValues<C> value{numbers.at, i - from};
+      Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
+    }
+  };
+  int64_t i = begin;
+  if constexpr (kStream) {
+    i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
+    by_ones(begin, i);
+  }
+  // The last numbers, which may be written over their input, as a vector that overlaps the one
+  // before: computed first. Past the caches they are stored by ones.
+  const bool overlap = !kStream && end - begin >= lanes;
+  const int64_t last = end - lanes;
+  Vec<D> tail = hn::Zero(d);
+  if (overlap) {
+    const int64_t j = last - from < period ? last - from : (last - from) % period;
+    tail = Mapped<kMap>(d, arrays, last, ColumnValues<C>{numbers.at, j});
+  }
+  while (i + lanes <= end) {
+    if (i - from >= period) from += period;
+    const int64_t start = from;  // of this turn: stores do not change it
+    // A vector that reaches beyond the period finds the numbers of its start there.
+    i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
+                                [&](int64_t at)
+                                    HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
+  }
+  if (overlap) {
+    Write(d, tail, arrays.out + last);
+  } else {
+    by_ones(i, end);
+  }
+}
+
+/// The numbers [begin, end) of arrays with runs that share their numbers.
+template <ChannelMap kMap, bool kStream, class D, class T>
+HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
+                          int64_t period, const MapNumbers<Compute<T>>& numbers) {
   using C = hn::TFromD<D>;
   using Values = RunValues<C, CountOf(kMap)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -246,40 +291,33 @@ HWY_NOINLINE void MapFlatOf(D d, const MapArrays<T>& arrays, int64_t begin, int6
     i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
     by_ones(begin, i);
   }
-  if (run == 1) {
-    // The last numbers, which may be written over their input, as a vector that overlaps the one
-    // before: computed first. Past the caches they are stored by ones.
-    const bool overlap = !kStream && end - begin >= lanes;
-    const int64_t last = end - lanes;
-    Vec<D> tail = hn::Zero(d);
-    if (overlap) tail = Mapped<kMap>(d, arrays, last, ColumnValues<C>{numbers.at, last % period});
-    // A vector that reaches beyond the period finds the numbers of its start there.
-    for (int64_t j = i % period; i + lanes <= end;) {
-      const int64_t from = i - j;
-      const int64_t to = std::min(end, from + period + lanes - 1);
-      i = MapWhole<kMap, kStream>(d, arrays, i, to, [&](int64_t at) HWY_ATTR {
-        return ColumnValues<C>{numbers.at, at - from};
-      });
-      j = i - from >= period ? i - from - period : i - from;
-    }
-    if (overlap) {
-      Write(d, tail, arrays.out + last);
-      return;
-    }
-  } else {
-    for (int64_t q = i / run; i + lanes <= end; ++q) {
-      const int64_t to = (q + 1) * run;
-      const Values value(numbers.at, q % period);
-      i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to),
-                                    [&](int64_t) HWY_ATTR { return value; });
-      if (i == to || i + lanes > end) continue;
-      const Values next(numbers.at, (q + 1) % period);
-      const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
-      Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
-      i += lanes;
-    }
+  for (int64_t q = i / run; i + lanes <= end; ++q) {
+    const int64_t to = (q + 1) * run;
+    const Values value(numbers.at, q % period);
+    i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to), end,
+                                [&](int64_t) HWY_ATTR { return value; });
+    if (i == to || i + lanes > end) continue;
+    const Values next(numbers.at, (q + 1) % period);
+    const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
+    Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
+    i += lanes;
   }
   by_ones(i, end);
+}
+
+/// MapRows.
+template <ChannelMap kMap, bool kStream, class D, class T>
+HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t rows, int64_t begin,
+                            int64_t end, int64_t run, int64_t period,
+                            const MapNumbers<Compute<T>>& numbers) {
+  for (int64_t r = 0; r < rows; ++r) {
+    if (run == 1) {
+      MapColumnsOf<kMap, kStream>(d, arrays, begin, end, begin - begin % period, period, numbers);
+    } else {
+      MapRunsOf<kMap, kStream>(d, arrays, begin, end, run, period, numbers);
+    }
+    arrays = {arrays.a + stride, arrays.x + stride, arrays.out + stride};
+  }
   FinishStores<kStream>();
 }
 

@@ -81,10 +81,11 @@ void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
   });
 }
 
-void FlatMap(ChannelMap map, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
-             int64_t period, const MapNumbers<C>& numbers, bool stream) {
+void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period, const MapNumbers<C>& numbers,
+             bool stream) {
   VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
-    MapFlatOf<which(), streams()>(Full(), arrays, begin, end, run, period, numbers);
+    MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
   });
 }
 
@@ -98,7 +99,7 @@ namespace planish::internal {
 
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
-HWY_EXPORT(FlatMap);
+HWY_EXPORT(RowMaps);
 
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
@@ -112,9 +113,11 @@ void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
   PLANISH_DISPATCH(RunSums)(sums, a, x, stride, runs, n, numbers, first, second);
 }
 template <class T>
-void MapFlat(ChannelMap map, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
-             int64_t period, const MapNumbers<Compute<T>>& numbers, bool stream) {
-  PLANISH_DISPATCH(FlatMap)(map, arrays, begin, end, run, period, numbers, stream);
+void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period,
+             const MapNumbers<Compute<T>>& numbers, bool stream) {
+  PLANISH_DISPATCH(RowMaps)
+  (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
 }
 
 using Element = PLANISH_ELEMENT;
@@ -122,8 +125,8 @@ template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, i
                          const SumNumbers<Compute<Element>>&, double*, double*);
 template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
                       const SumNumbers<Compute<Element>>&, double*, double*);
-template void MapFlat(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
-                      const MapNumbers<Compute<Element>>&, bool);
+template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
+                      int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
 
 }  // namespace planish::internal
 #endif  // HWY_ONCE

@@ -63,12 +63,14 @@ struct MapArrays {
   T* out;      ///< may be a
 };
 
-/// Maps the numbers [begin, end) of arrays. Those of number i are at (i / run) % period, where run
-/// is 1 or at least kPeriodPad. With a run of 1 and an end beyond the period, the period is at
-/// least a vector, and its first numbers are repeated behind it, kPeriodPad of them.
+/// Maps the numbers [begin, end) of `rows` rows, one each `stride`. Those of number i are at
+/// (i / run) % period, where run is 1 or at least kPeriodPad. With a run of 1 and an end beyond the
+/// period, the period is at least a vector, and its first numbers are repeated behind it,
+/// kPeriodPad of them.
 template <class T>
-void MapFlat(ChannelMap map, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
-             int64_t period, const MapNumbers<Compute<T>>& numbers, bool stream);
+void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period,
+             const MapNumbers<Compute<T>>& numbers, bool stream);
 
 }  // namespace planish::internal
 

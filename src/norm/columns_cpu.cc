@@ -18,6 +18,8 @@ constexpr int64_t kShortRun = kPeriodPad;
 constexpr int64_t kNarrow = 512;
 // Columns that are summed at a time: their sums stay in the caches next to the processor.
 constexpr int64_t kSumTile = 1024;
+// Columns that are mapped at a time, and their numbers kept in those caches.
+constexpr int64_t kMapTile = 4096;
 // Numbers of a run that make one partial sum, and numbers that a map is cut into.
 constexpr int64_t kPart = int64_t{1} << 14;
 // Channels whose numbers are worth a thread of their own: each reads memory in some ten places.
@@ -39,6 +41,10 @@ class NumberArrays {
       : count_(count), size_(size), data_(std::make_unique_for_overwrite<C[]>(count * size)) {}
 
   void Set(int64_t begin, int64_t n, const C* values) {
+    if (n == 1) {
+      for (int k = 0; k < count_; ++k) data_[k * size_ + begin] = Plain(values[k]);
+      return;
+    }
     for (int k = 0; k < count_; ++k) std::fill_n(&data_[k * size_ + begin], n, Plain(values[k]));
   }
 
@@ -124,8 +130,8 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   const bool stream = Streams(pass);
   RunParallel(parallel_for, (total + kPart - 1) / kPart, GrainFor(kPart),
               [&](int64_t begin, int64_t end) {
-                MapFlat(pass.map, ArraysAt(pass, 0), begin * kPart, std::min(total, end * kPart),
-                        run, period, numbers, stream);
+                MapRows(pass.map, ArraysAt(pass, 0), 0, 1, begin * kPart,
+                        std::min(total, end * kPart), run, period, numbers, stream);
               });
 }
 
@@ -163,10 +169,9 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                     pass.after(c0 + c, sum_numbers, {first[c], second[c]}, map_numbers);
                     after.Set(c, 1, map_numbers);
                   }
-                  for (int64_t n = 0; pass.out && n < pass.batch; ++n) {
-                    MapFlat(pass.map, ArraysAt(pass, n * sample + c0 * spatial), 0, runs * spatial,
-                            spatial, runs, after.At(0), stream);
-                  }
+                  if (pass.out == nullptr) continue;
+                  MapRows(pass.map, ArraysAt(pass, c0 * spatial), sample, pass.batch, 0,
+                          runs * spatial, spatial, runs, after.At(0), stream);
                 }
               });
 }
@@ -284,9 +289,9 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
         pass.after(c0 + c, sum_numbers, SumOfColumns(pass, c, 1, first, second), map_numbers);
         after.Set(c * spatial, spatial, map_numbers);
       }
-      for (int64_t n = 0; pass.out && n < pass.batch; ++n) {
-        MapFlat(pass.map, ArraysAt(pass, n * sample + at), 0, cols, 1, cols, after.At(0), stream);
-      }
+      if (pass.out == nullptr) continue;
+      MapRows(pass.map, ArraysAt(pass, at), sample, pass.batch, 0, cols, 1, cols, after.At(0),
+              stream);
     }
   });
 }
@@ -296,7 +301,9 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t batch = pass.batch, channels = pass.channels, spatial = pass.spatial;
   const int64_t sample = channels * spatial;
-  const int64_t tile = sample >= kNarrow || batch == 1 ? TileChannels(pass) : 0;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  const bool in_tiles = batch == 1 || (sample >= kNarrow && (has_sums || batch < kSumRows));
+  const int64_t tile = in_tiles ? TileChannels(pass) : 0;
   if (tile > 0) {
     ColumnsInTiles(pass, tile, parallel_for);
     return;
@@ -308,7 +315,6 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   // Rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
   const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
-  const bool has_sums = pass.sums != ChannelSums::kNone;
   SumArrays<C> before(CountOf(pass.sums), width);
   MapArraysOf<C> after(CountOf(pass.map), width + kPeriodPad);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
@@ -362,8 +368,24 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
                 }
               });
   if (pass.out == nullptr) return;
-  after.Repeat(sample);
-  MapAll(pass, 1, width, after.At(0), parallel_for);
+  if (samples > 1 || sample <= kMapTile) {
+    after.Repeat(sample);
+    MapAll(pass, 1, width, after.At(0), parallel_for);
+    return;
+  }
+  // Numbers for each column of a wide sample do not stay in the cache from row to row: by tiles.
+  const bool stream = Streams(pass);
+  const int64_t map_tiles = (sample - 1) / kMapTile + 1;
+  const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
+  const int64_t map_blocks = (batch - 1) / map_rows + 1;
+  RunParallel(parallel_for, map_tiles * map_blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c = i / map_blocks * kMapTile, row = i % map_blocks * map_rows;
+      const int64_t cols = std::min(kMapTile, sample - c);
+      MapRows(pass.map, ArraysAt(pass, row * sample + c), sample, std::min(map_rows, batch - row),
+              0, cols, 1, cols, after.At(c), stream);
+    }
+  });
 }
 
 }  // namespace
