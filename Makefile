@@ -11,7 +11,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test dev asan core install accuracy bench-pi-mnist format tidy clean
+.PHONY: help setup build demo test dev asan core install accuracy bench-norm bench-pi-mnist format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -22,9 +22,11 @@ help:
 	@echo 'make dev               build with warnings as errors into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
+	@echo 'make bench-norm        speed of the norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
+	@echo '                       (eight minutes on an idle machine; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
-	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA'
+	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
 
 setup:
 	@scripts/setup.sh
@@ -61,6 +63,13 @@ install: build
 
 accuracy: build
 	.venv/bin/python tests/accuracy/accuracy.py --build $(BUILD) --document docs/accuracy.md
+
+# CMake runs again to find what setup.sh has installed.
+bench-norm: build/release/build.ninja
+	@bench/norm/setup.sh
+	cmake --preset release $(CONFIGURE) >/dev/null
+	cmake --build --preset release --target norm_bench norm_bench_c
+	.venv/bin/python bench/norm/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
 
 bench-pi-mnist: build
 	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)

@@ -30,8 +30,8 @@ struct RowSums {
   double first = 0;
   double second = 0;
 
-  template <class C>
-  HWY_INLINE void Add(const LaneSums<C>& sums) {
+  template <class Sums>
+  HWY_INLINE void Add(const Sums& sums) {
     first += static_cast<double>(sums.first);
     second += static_cast<double>(sums.second);
   }

@@ -133,6 +133,14 @@ HWY_INLINE void FinishStores() {
   if constexpr (kStream) hwy::FlushStream();
 }
 
+/// Vectors that are summed in lanes before the sum goes on in double. Many lanes share a chunk: each
+/// adds 64 numbers at most. Where there are few, turns are short: equal numbers, added one by one,
+/// make rounding errors that add up too.
+template <class D>
+inline constexpr int64_t kTurnVectors = sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
+                                        : hn::MaxLanes(D()) >= 4                              ? 64
+                                                                                              : 16;
+
 /// Ones in the last `n` lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> LastLanes(D d, int64_t n) {
@@ -218,22 +226,33 @@ HWY_INLINE void AddLastSums(D d, const T* end, int64_t rest, Vec<D> shift, Vec<D
   second = hn::MulAdd(v, v, second);
 }
 
-/// A number near the mean of a row of at least as many columns as lanes: the mean of two vectors.
-/// Of a constant row it is the constant: each sum doubles, which is exact.
+/// The sum of kVectors vectors at steps from `x`. Of equal vectors each sum doubles, which is exact.
+template <int64_t kVectors, class D, class T>
+HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
+  if constexpr (kVectors == 1) {
+    return Read(d, x);
+  } else {
+    return hn::Add(SumSamples<kVectors / 2>(d, x, step),
+                   SumSamples<kVectors / 2>(d, x + kVectors / 2 * step, step));
+  }
+}
+
+/// A number near the mean of a row of at least as many columns as lanes: the mean of two vectors, or
+/// of eight numbers where those have fewer. Of a constant row it is the constant.
 template <bool kCentre, class D, class T>
 HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T* x,
-                                  [[maybe_unused]] int64_t cols) {
+                                 [[maybe_unused]] int64_t cols) {
   using C = hn::TFromD<D>;
   if constexpr (!kCentre) return C{0};
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Vec<D> v = hn::Add(Read(d, x), Read(d, x + (cols - lanes) / 2));
-  return Sum(d, v) * (C{0.5} / static_cast<C>(lanes));
+  constexpr int64_t kLanes = hn::MaxLanes(D()), kVectors = kLanes < 4 ? 8 / kLanes : 2;
+  return Sum(d, SumSamples<kVectors>(d, x, (cols - kLanes) / (kVectors == 2 ? 2 : kVectors - 1))) *
+         (C{1} / static_cast<C>(kLanes * kVectors));
 }
 
 /// The loop: writes `vectors` vectors of results from `x` to `y` and takes the sums of as many at
 /// `next`, of `more` further columns there, and of `rest`, less than a vector's, after those.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T, class C = Compute<T>>
-HWY_NOINLINE LaneSums<C> ForwardChunk(const T* next, const T* x, T* y, const C* gain,
+HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, const C* gain,
                                       const C* bias, int64_t vectors, C shift_, C mean_, C rstd_,
                                       C offset_, C scale, C neg_slope, int64_t more,
                                       int64_t rest) {
@@ -269,9 +288,29 @@ HWY_NOINLINE LaneSums<C> ForwardChunk(const T* next, const T* x, T* y, const C* 
   return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
 }
 
-/// The sums of `cols` columns alone, as ForwardChunk takes them.
+/// As ForwardChunkLanes, in as many turns as keep each lane's sums short.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
+                                int64_t vectors, C shift, const RowMap<C>& map, int64_t more,
+                                int64_t rest) {
+  const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
+    return ForwardChunkLanes<kOutput, kCentre, kStream, D>(
+        next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
+        map.offset, out.scale, out.neg_slope, m, columns);
+  };
+  RowSums sums;
+  int64_t c = 0;
+  for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
+    sums.Add(run(c, kTurnVectors<D>, 0, 0));
+    c += kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D()));
+  }
+  sums.Add(run(c, vectors, more, rest));
+  return sums;
+}
+
+/// The sums of `cols` columns alone, as ForwardChunkLanes takes them.
 template <bool kCentre, class D, class T, class C = Compute<T>>
-HWY_NOINLINE LaneSums<C> SumChunk(const T* next, int64_t cols, C shift_) {
+HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vec<D> shift = hn::Set(d, shift_);
@@ -287,6 +326,18 @@ HWY_NOINLINE LaneSums<C> SumChunk(const T* next, int64_t cols, C shift_) {
   }
   if (c < cols) AddLastSums<kCentre>(d, next + cols, cols - c, shift, first1, second1);
   return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
+}
+
+template <bool kCentre, class D, class T>
+HWY_INLINE RowSums SumChunk(const T* next, int64_t cols, Compute<T> shift) {
+  constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
+  RowSums sums;
+  int64_t c = 0;
+  for (; cols - c >= kTurn + static_cast<int64_t>(hn::Lanes(D())); c += kTurn) {
+    sums.Add(SumChunkLanes<kCentre, D>(next + c, kTurn, shift));
+  }
+  sums.Add(SumChunkLanes<kCentre, D>(next + c, cols - c, shift));
+  return sums;
 }
 
 template <bool kCentre, class D, class T>
@@ -376,11 +427,10 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
       const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
       for (int64_t i = 0; i < block; ++i) {
         const int64_t from = ends[i].layout.lead + c;
-        const int64_t vectors = std::min(whole, ends[i].layout.vectors - c / lanes);
+        const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, D>(
             next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from,
-            out.gain + from, out.bias + from, vectors, shifts[i], maps[i].mean, maps[i].rstd,
-            maps[i].offset, out.scale, out.neg_slope, whole - vectors, width % lanes));
+            out.At(from), vectors, shifts[i], maps[i], whole - vectors, width % lanes));
       }
     }
     if (!even) {
@@ -591,12 +641,22 @@ struct BackwardWork {
   C* dbias;
   T* dx;
   C scale, neg_slope;
+
+  HWY_INLINE void Advance(int64_t c) {
+    next = next.At(c);
+    row = row.At(c);
+    next_gain += c;
+    gain += c;
+    dgain += c;
+    dbias += c;
+    dx += c;
+  }
 };
 
 /// The loop of backward, as ForwardChunk.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T,
           class C = Compute<T>>
-HWY_NOINLINE LaneSums<C> BackwardChunk(const BackwardWork<T>& work, int64_t vectors, int64_t more,
+HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors, int64_t more,
                                        int64_t rest) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -652,9 +712,22 @@ HWY_NOINLINE LaneSums<C> BackwardChunk(const BackwardWork<T>& work, int64_t vect
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
 
-/// The sums of `cols` columns alone, as BackwardChunk takes them.
+/// As BackwardChunkLanes, in as many turns as keep each lane's sums short.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t more,
+                                 int64_t rest) {
+  RowSums sums;
+  for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
+    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, kTurnVectors<D>, 0, 0));
+    work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
+  }
+  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, vectors, more, rest));
+  return sums;
+}
+
+/// The sums of `cols` columns alone, as BackwardChunkLanes takes them.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
-HWY_NOINLINE LaneSums<C> SumGradientChunk(const GradientRow<T> next, int64_t cols,
+HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
                                           const RowMap<C>& next_map, const GradientArgs<C> args,
                                           C* dgain, C* dbias) {
   const D d;
@@ -679,6 +752,23 @@ HWY_NOINLINE LaneSums<C> SumGradientChunk(const GradientRow<T> next, int64_t col
                                                dgain + cols, dbias + cols, g1, gx1);
   }
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
+}
+
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols, const RowMap<C>& map,
+                                    const GradientArgs<C>& args, C* dgain, C* dbias) {
+  constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
+  const auto run = [&](int64_t c, int64_t n) HWY_ATTR {
+    return SumGradientChunkLanes<kOutput, kReadX, kColumns, D>(row.At(c), n, map, args.At(c),
+                                                               dgain + c, dbias + c);
+  };
+  RowSums sums;
+  int64_t c = 0;
+  for (; cols - c >= kTurn + static_cast<int64_t>(hn::Lanes(D())); c += kTurn) {
+    sums.Add(run(c, kTurn));
+  }
+  sums.Add(run(c, cols - c));
+  return sums;
 }
 
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
@@ -788,17 +878,17 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
     }
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
-      work.next_gain = out.gain + c;
-      work.dgain = dgain + c;
-      work.dbias = dbias + c;
       for (int64_t i = 0; i < block; ++i) {
         const int64_t from = ends[i].layout.lead + c;
-        const int64_t vectors = std::min(whole, ends[i].layout.vectors - c / lanes);
+        const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         work.next = row_at(r + block + i).At(c);
         work.row = row_at(r + i).At(from);
         work.next_map = next_maps[i];
         work.map = maps[i];
+        work.next_gain = out.gain + c;
         work.gain = out.gain + from;
+        work.dgain = dgain + c;
+        work.dbias = dbias + c;
         work.dx = args.dx + (r + i) * args.dx_stride + from;
         sums[i].Add(BackwardChunk<kOutput, kReadX, kColumns, kStream, D>(
             work, vectors, whole - vectors, width % lanes));

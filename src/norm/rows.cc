@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include "src/base/simd.h"
+#include "src/norm/narrow-inl.h"
 #include "src/norm/rows-inl.h"
 #include "src/norm/rows.h"
 
@@ -25,15 +26,28 @@ using One = hn::CappedTag<C, 1>;
 inline constexpr bool kStreams = hn::MaxLanes(Full()) * sizeof(T) >= 32 ||
                                  (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
+/// Eight lanes, where that is not all of them and the kernels for narrow rows are there.
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+inline constexpr bool kHasNarrow = std::is_same_v<C, float>;
+using Few = hn::CappedTag<C, 8>;
+#else
+inline constexpr bool kHasNarrow = false;
+using Few = Full;
+#endif
+
 /// Calls f(d, stream) with the widest vectors that a row fills, and whether to store past the caches.
 template <class F>
 HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
-  if (cols < static_cast<int64_t>(hn::Lanes(Full()))) {
-    f(One(), std::false_type());
-  } else if (kStreams && stream) {
-    f(Full(), std::bool_constant<kStreams>());
+  if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+    if (kStreams && stream) {
+      f(Full(), std::bool_constant<kStreams>());
+    } else {
+      f(Full(), std::false_type());
+    }
+  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
+    f(Few(), std::false_type());
   } else {
-    f(Full(), std::false_type());
+    f(One(), std::false_type());
   }
 }
 
@@ -54,6 +68,31 @@ HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
 
 void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+    if constexpr (kHasNarrow) {
+      // Only rows one behind the other make whole vectors past the caches.
+      const bool stream = args.stream && args.y_stride == args.cols;
+      const auto visit = [&](auto&& f) HWY_ATTR {
+        stream ? f(std::true_type()) : f(std::false_type());
+      };
+      if (args.cols <= 8) {
+        visit([&](auto streams) HWY_ATTR {
+          ForwardRowsTiny<output(), centre(), streams()>(args, begin, end);
+        });
+        return;
+      }
+      if (args.cols < kNarrowColumns) {
+        visit([&](auto streams) HWY_ATTR {
+          if (args.cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+            ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
+          } else if constexpr (!std::is_same_v<Few, Full>) {
+            ForwardRowsNarrow<output(), centre(), streams()>(Few(), args, begin, end);
+          }
+        });
+        return;
+      }
+    }
+#endif
     VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
       ForwardRowsWide<output(), centre(), stream()>(d, args, begin, end);
     });
@@ -107,6 +146,25 @@ HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
 void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain, C* dbias) {
   VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
     constexpr bool kAffine = output() == Output::kAffine;
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+    if constexpr (kHasNarrow) {
+      if (args.cols <= 8 && args.dx) {
+        const auto run = [&](auto columns) HWY_ATTR {
+          if (args.stream && args.dx_stride == args.cols) {
+            BackwardRowsTiny<output(), read_x(), columns(), true>(args, begin, end, dgain, dbias);
+          } else {
+            BackwardRowsTiny<output(), read_x(), columns(), false>(args, begin, end, dgain, dbias);
+          }
+        };
+        if (kAffine && dgain) {
+          run(std::bool_constant<kAffine>());
+        } else {
+          run(std::false_type());
+        }
+        return;
+      }
+    }
+#endif
     VisitWidth(args.cols, args.stream && args.dx, [&](auto d, auto stream) HWY_ATTR {
       if (!kAffine || dgain == nullptr) {
         if (args.dx == nullptr) return;

@@ -78,7 +78,7 @@ def test_version(shared):
         assert re.search(rf"^{name} +\S", text, re.M), text
 
 
-@pytest.mark.parametrize("command", [(), ("train",), ("report",), ("show",), ("list",)])
+@pytest.mark.parametrize("command", [(), ("train",), ("report",), ("show",), ("list",), ("bench",)])
 def test_help(shared, command):
     text = shared.ok(*command, "--help").stdout
     assert "Usage: planish" in text
@@ -336,14 +336,50 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(planish):
     assert [json.loads(line)["status"] for line in again.stdout.splitlines()] == ["diverged", "finished"]
 
 
+# Measuring.
+
+BENCH = ("bench", "--threads", 1, "--shapes", "8x64,3x1", "--methods", "layer,rms", "--quiet")
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "bfloat16", "float16"])
+def test_bench_as_json(shared, dtype):
+    lines = [json.loads(line) for line in shared.ok(*BENCH, "--type", dtype, "--json").stdout.splitlines()]
+    assert [(r["rows"], r["cols"], r["direction"], r["norm"]) for r in lines] == [
+        (*shape, direction, norm)
+        for shape in ((8, 64), (3, 1)) for direction in ("forward", "backward") for norm in ("layer", "rms")
+    ]  # fmt: skip
+    size = {"float": 4, "double": 8}.get(dtype, 2)
+    for r in lines:
+        moved = (2 if r["direction"] == "forward" else 3) * r["rows"] * r["cols"] * size
+        assert r["seconds"] > 0 and r["limit_seconds"] > 0 and r["type"] == dtype and r["threads"] == 1
+        assert r["gigabytes_per_second"] == pytest.approx(moved / r["seconds"] / 1e9)
+        assert r["share_of_limit"] == pytest.approx(r["limit_seconds"] / r["seconds"])
+        assert (r["pytorch_seconds"] is None) == (r["norm"] == "rms" or r["cols"] == 1 and wrong_in_torch(r))
+
+
+def wrong_in_torch(result):
+    """Its dgain of rows of one number is not 0, but what rounding leaves."""
+    return result["direction"] == "backward"
+
+
+def test_bench_as_a_table(shared):
+    result = shared.ok(*BENCH)
+    assert result.stderr == ""
+    number = r" +\d+\.\d+"
+    row = rf"^layer +8x64{number * 6}$"
+    assert re.search(row, result.stdout, re.M), result.stdout
+    assert re.search(rf"^rms +8x64{number * 2} +-{number * 2} +-$", result.stdout, re.M), result.stdout
+    assert max(map(len, result.stdout.splitlines()[2:])) <= 100
+
+
 # Errors.
 
 
 @pytest.mark.parametrize(
     "arguments, part",
     [
-        ((), "must be one of train, report, show, list but there is none"),
-        (("trian",), 'list but has "trian"'),
+        ((), "must be one of train, report, show, list, bench but there is none"),
+        (("trian",), 'bench but has "trian"'),
         (("train",), "TASK"),
         (("train", "pi-mnits"), "pi-mnist"),
         (("list", "nothing"), "pi-mnist"),
@@ -377,6 +413,13 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(planish):
         (("report",), "FOLDER"),
         (("show",), "FOLDER"),
         (("report", "x", "--quiet"), "--quiet"),
+        (("bench", "--methods", "lyaer"), "layer"),
+        (("bench", "--methods", "layer,layer"), "repetitions"),
+        (("bench", "--shapes", "4096"), "ROWSxCOLS"),
+        (("bench", "--shapes", "0x5"), "ROWSxCOLS"),
+        (("bench", "--shapes", "9999999999x9999999999"), "at most"),
+        (("bench", "--type", "half"), "bfloat16"),
+        (("bench", "--threads", "0"), "from 1 to 1024"),
     ],
 )
 def test_wrong_usage(planish, arguments, part):

@@ -1,0 +1,49 @@
+#include "bench/norm/alternate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+
+namespace planish::bench {
+
+namespace {
+
+double SecondsOf(const std::function<void()>& call, int64_t count) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < count; ++i) call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Calls that take about `seconds`; finding them warms up, too.
+int64_t CallsFor(const std::function<void()>& call, double seconds) {
+  for (int64_t count = 1;;) {
+    const double taken = SecondsOf(call, count);
+    if (taken >= seconds / 2) {
+      return std::max<int64_t>(1, std::llround(static_cast<double>(count) * seconds / taken));
+    }
+    count *= 4;
+  }
+}
+
+}  // namespace
+
+std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, int blocks,
+                              double seconds) {
+  std::vector<int64_t> counts;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    counts.push_back(CallsFor(calls[i], seconds));
+    order.insert(order.end(), static_cast<size_t>(blocks), i);
+  }
+  std::shuffle(order.begin(), order.end(), std::mt19937(0));
+  std::vector<double> best(calls.size(), INFINITY);
+  for (const size_t i : order) {
+    best[i] = std::min(best[i], SecondsOf(calls[i], counts[i]) / static_cast<double>(counts[i]));
+  }
+  return best;
+}
+
+}  // namespace planish::bench

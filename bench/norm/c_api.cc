@@ -1,0 +1,122 @@
+// norm_bench for a process of another language: a shared library, whose functions
+// bench/norm/peer.py calls. All of them are of one thread.
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "bench/norm/arena.h"
+#include "bench/norm/peers.h"
+#include "bench/norm/reference.h"
+
+namespace planish::bench {
+namespace {
+
+// The case that is being measured.
+struct Session {
+  Arena arena;
+  Case c;
+  Arrays arrays;
+  std::unique_ptr<Reference> reference;
+  std::map<std::string, std::function<void()>> calls;  // of the contestants so far
+  std::string text;                                    // what the last function had to say
+};
+
+Session& TheSession() {
+  static Session session;
+  return session;
+}
+
+// Runs `f`; whether it threw, which `text` tells.
+template <class F>
+bool Fails(const F& f) {
+  TheSession().text.clear();
+  try {
+    f();
+    return false;
+  } catch (const std::exception& e) {
+    TheSession().text = e.what();
+    return true;
+  }
+}
+
+}  // namespace
+}  // namespace planish::bench
+
+extern "C" {
+
+using planish::bench::Fails;
+using planish::bench::TheSession;
+
+/// What is wrong after a function has failed; after norm_bench_compare, what is wrong with the
+/// result.
+const char* norm_bench_text() { return TheSession().text.c_str(); }
+
+/// Begins a case: `arrays` gets x, dy, gain, bias, mean, rstd, out, dgain, dbias. 0, or 1 on
+/// failure.
+int norm_bench_begin(const char* direction, const char* type, int64_t rows, int64_t cols,
+                     int threads, const void** arrays) {
+  return Fails([&] {
+    auto& session = TheSession();
+    at::set_num_threads(threads);
+    session.c = {.direction = planish::bench::ParseDirection(direction),
+                 .type = planish::bench::ParseType(type),
+                 .rows = rows,
+                 .cols = cols};
+    session.reference.reset();
+    session.calls.clear();
+    const planish::bench::Arrays a = session.arena.For(session.c);
+    session.arrays = a;
+    const void* all[] = {a.x, a.dy, a.gain, a.bias, a.mean, a.rstd, a.out, a.dgain, a.dbias};
+    std::copy(std::begin(all), std::end(all), arrays);
+  });
+}
+
+/// Overwrites the outputs with NaN, for norm_bench_compare to see what is written then.
+int norm_bench_poison(const char* method) {
+  return Fails([&] {
+    auto& session = TheSession();
+    session.reference =
+        std::make_unique<planish::bench::Reference>(method, session.c, session.arrays);
+    session.reference->Poison();
+  });
+}
+
+/// 1 when the outputs are wrong.
+int norm_bench_compare() {
+  std::string wrong;
+  const bool failed = Fails([&] { wrong = TheSession().reference->Compare(false); });
+  if (!failed) TheSession().text = wrong;
+  return failed || !wrong.empty();
+}
+
+/// Makes ready one of norm_bench's contestants and checks its result; fails if it is absent or
+/// wrong.
+int norm_bench_add(const char* name) {
+  return Fails([&] {
+    auto& session = TheSession();
+    std::string wrong;
+    auto contestant = planish::bench::MakeContestant(name, session.c, session.arrays, wrong);
+    if (!contestant.call) throw std::runtime_error(contestant.absent);
+    if (!wrong.empty()) throw std::runtime_error(wrong);
+    session.calls[name] = std::move(contestant.call);
+  });
+}
+
+/// Seconds that `calls` calls of a contestant take that was added.
+double norm_bench_seconds(const char* name, int64_t calls) {
+  const auto& call = TheSession().calls.at(name);
+  const auto start = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < calls; ++i) call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // extern "C"

@@ -1,0 +1,61 @@
+#ifndef PLANISH_BENCH_NORM_CASE_H_
+#define PLANISH_BENCH_NORM_CASE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+// What is measured: one direction of a norm over one shape in one type, by several contestants that
+// get the same arrays. docs/performance.md says how, and what came out.
+namespace planish::bench {
+
+enum class Direction : uint8_t { kForward, kBackward };
+enum class Type : uint8_t { kFloat, kDouble, kBFloat16, kFloat16 };
+
+struct Case {
+  Direction direction = Direction::kForward;
+  Type type = Type::kFloat;  ///< of x, y, dy, dx; parameters and sums are float for the half types
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t elements() const { return rows * cols; }
+};
+
+/// The arrays of a case. Those of the case's type: x, dy, out [rows, cols]. Those of ParameterType:
+/// gain, bias, dgain, dbias [cols], mean, rstd [rows].
+struct Arrays {
+  const void* x = nullptr;
+  const void* dy = nullptr;  ///< backward only
+  const void* gain = nullptr;
+  const void* bias = nullptr;
+  const void* mean = nullptr;  ///< backward only: of LayerNorm, for contestants that take them
+  const void* rstd = nullptr;  ///< backward only: likewise
+  void* out = nullptr;         ///< y, or dx
+  void* dgain = nullptr;       ///< backward only
+  void* dbias = nullptr;       ///< backward only
+};
+
+/// What a contestant does in a case: work that can be repeated, or the reason why it takes no part.
+struct Contestant {
+  std::function<void()> call;
+  std::string absent;  ///< empty when `call` is there
+};
+
+inline constexpr double kEps = 1e-5;
+
+size_t SizeOf(Type type);
+Type ParameterType(Type type);
+
+/// "float", "forward" and so on, and back. The latter throw std::invalid_argument, with a text of
+/// the form "[ParseType] type must be ... but has ...".
+const char* Name(Type type);
+const char* Name(Direction direction);
+Type ParseType(const std::string& name);
+Direction ParseDirection(const std::string& name);
+
+/// The bytes that a contestant must move at least: x and y, or x, dy and dx.
+int64_t Bytes(const Case& c);
+
+}  // namespace planish::bench
+
+#endif  // PLANISH_BENCH_NORM_CASE_H_

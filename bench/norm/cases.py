@@ -1,0 +1,99 @@
+"""What bench.py measures, and what has to be reached."""
+
+import dataclasses
+
+LIMITS = {
+    "forward": ["copy", "copy-streaming", "memcpy"],
+    "backward": ["three-streams", "three-streams-streaming"],
+}
+IN_PROCESS = ("planish", "aten", "onednn")  # contestants of norm_bench
+IN_PYTHON = ("compile", "onnxruntime")  # each in a process of its own
+TITLES = {"planish": "Planish", "aten": "PyTorch", "onednn": "oneDNN", "compile": "torch.compile",
+          "onnxruntime": "ONNX Runtime"}  # fmt: skip
+SIZES = {"float": 4, "double": 8, "bfloat16": 2, "float16": 2}
+MB = 1 << 20
+
+# Shapes at which peers were compared: from one that a core's cache holds to 64 MB, with widths that
+# are aligned and not, and rows from 7 numbers to 65,536.
+PEER_SHAPES = (
+    (32, 1024), (512, 1024), (4096, 256), (4096, 1024), (16384, 768), (65536, 128), (4096, 4096),
+    (64, 65536), (599186, 7), (127100, 33), (33026, 127), (5454, 769), (4194, 1000), (1024, 4095),
+)  # fmt: skip
+QUICK_PEER_SHAPES = ((512, 1024), (16384, 768), (127100, 33))
+
+# What all arrays of a case hold together: memory, the last cache, a core's own cache.
+WORKING_SETS = (256, 16, 1)
+WIDTHS = {
+    ("forward", "float"): (7, 33, 127, 256, 512, 768, 769, 1000, 1024, 4096, 65536),
+    ("backward", "float"): (256, 768, 1024, 4096, 65536),
+    ("forward", "bfloat16"): (768, 1024, 2048, 4096),
+}
+QUICK_WIDTHS = (7, 768, 4096)
+METHOD_SHAPES = ((128, 1024), (2048, 1024), (32768, 1024))
+
+# Shares of the limit to be reached with two threads, for the working sets in their order.
+_ALIGNED, _UNALIGNED = (0.97, 0.75, 0.72), (0.93, 0.72, 0.65)
+SHARES = {
+    ("forward", "float"): {
+        7: (0.54, 0.35, 0.34), 33: (0.60, 0.45, 0.45), 127: (0.65, 0.62, 0.60), 256: _ALIGNED,
+        512: _ALIGNED, 768: _ALIGNED, 769: _UNALIGNED, 1000: _UNALIGNED, 1024: _ALIGNED,
+        4096: (0.80, 0.65, 0.60), 65536: (0.62, 0.52, None),
+    },
+    ("backward", "float"): {
+        256: (0.85, 0.75, 0.70), 768: (0.80, 0.70, 0.65), 1024: (0.80, 0.70, 0.65),
+        4096: (0.70, 0.60, None), 65536: (0.60, 0.40, None),
+    },
+    ("forward", "bfloat16"): dict.fromkeys((768, 1024, 2048, 4096), (0.55, 0.35, 0.35)),
+}  # fmt: skip
+# Times the speed of the best peer, at every shape and in the geometric mean; and of PyTorch's kernel
+# at the two narrowest widths. In float, with two threads.
+PEER_FACTOR = {"forward": (1.3, 1.8), "backward": (1.5, 2.2)}
+NARROW, NARROW_FACTOR = (7, 33), 4.0
+METHOD_FACTOR = 1.05  # of LayerNorm's time, for every norm over rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    group: str  # the table that it is for: shares, peers, methods
+    direction: str
+    type: str
+    rows: int
+    cols: int
+    threads: int
+    contestants: tuple  # "aten:layer"; the limits are added
+
+    def line(self, contestants):
+        """For norm_bench and the peers in Python."""
+        names = ",".join([*LIMITS[self.direction], *contestants])
+        return f"{self.direction} {self.type} {self.rows} {self.cols} {self.threads} {names}"
+
+    def __str__(self):
+        return f"{self.group} {self.direction} {self.type} {self.rows}x{self.cols} t{self.threads}"
+
+
+def working_set(direction, dtype, rows, cols):
+    """Bytes of x and y, or x, dy and dx."""
+    return (2 if direction == "forward" else 3) * rows * cols * SIZES[dtype]
+
+
+def all_cases(threads, methods, quick):
+    """Every case, those of one type together: their arrays are filled once."""
+    cases = []
+    layer = tuple(f"{who}:layer" for who in IN_PROCESS)
+    everyone = layer + tuple(f"{who}:layer" for who in IN_PYTHON)
+    for dtype in ("float", "bfloat16"):
+        for t in threads:
+            for (direction, of), widths in WIDTHS.items():
+                for mb in WORKING_SETS if of == dtype else ():
+                    for cols in widths:
+                        rows = mb * MB // working_set(direction, dtype, 1, cols)
+                        if rows >= 4 and (not quick or cols in QUICK_WIDTHS):
+                            cases.append(Case("shares", direction, dtype, rows, cols, t, layer))
+            for direction in ("forward", "backward"):
+                for rows, cols in QUICK_PEER_SHAPES if quick else PEER_SHAPES:
+                    who = everyone if dtype == "float" else layer
+                    cases.append(Case("peers", direction, dtype, rows, cols, t, who))
+                for rows, cols in METHOD_SHAPES if dtype == "float" else ():
+                    who = tuple(f"planish:{method}" for method in methods)
+                    cases.append(Case("methods", direction, dtype, rows, cols, t, who))
+    return cases

@@ -1,0 +1,36 @@
+#ifndef PLANISH_BENCH_NORM_CONTESTANTS_H_
+#define PLANISH_BENCH_NORM_CONTESTANTS_H_
+
+#include <string>
+#include <vector>
+
+#include "bench/norm/case.h"
+#include "planish/parallel.h"
+
+namespace planish::bench {
+
+/// PyTorch's threads, on which every contestant of a process runs: a second pool would fight their
+/// spinning.
+ParallelFor TorchThreads();
+
+/// The limits (limits.cc), with the SIMD width of the machine: what moves the same bytes with the
+/// least arithmetic. Forward a copy of x; backward reads x and dy and writes one array. The best of
+/// them is the limit: which that is depends on the size, the machine and the hour.
+std::vector<std::string> LimitNames(Direction direction);
+Contestant MakeLimit(const std::string& name, const Case& c, const Arrays& arrays);
+
+/// The core (planish.cc), by the name of a norm: "layer", "rms".
+std::vector<std::string> MethodNames();
+Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& arrays);
+
+/// PyTorch (aten.cc): the kernel behind native_layer_norm, called with outputs given.
+Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arrays);
+
+/// Calls the contestant once and compares with the double reference (Reference::Compare has the
+/// tolerances): empty when it is right, else what is wrong. `half_sums` as there.
+std::string CheckContestant(const std::string& method, const Contestant& contestant, const Case& c,
+                            const Arrays& arrays, bool half_sums);
+
+}  // namespace planish::bench
+
+#endif  // PLANISH_BENCH_NORM_CONTESTANTS_H_

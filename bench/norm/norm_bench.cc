@@ -1,0 +1,155 @@
+// Times contestants against each other, a case at a time. Reads cases from standard input, a line
+// each, fields between spaces:
+//   DIRECTION TYPE ROWS COLS THREADS CONTESTANT,CONTESTANT,...
+//   forward float 4096 1024 2 copy,copy-streaming,memcpy,planish:layer,aten:layer,onednn:layer
+// and prints a line of JSON for each: the case, the seconds of a call in every repetition by
+// contestant, who is absent and why, whose result is wrong and how (that is not timed).
+//   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); the least of each (0.005)
+//          norm_bench --about                   a line of JSON: versions, machine, methods
+//
+// Google Benchmark draws the order of the repetitions of a case at random, so that what changes
+// from minute to minute changes it for all alike.
+
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "bench/norm/arena.h"
+#include "bench/norm/contestants.h"
+#include "bench/norm/peers.h"
+#include "lab/engine/machine.h"
+
+namespace planish::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Effort {
+  int repetitions = 12;
+  double seconds = 0.005;
+};
+
+// Collects the seconds of a call and prints nothing.
+class Collector final : public benchmark::BenchmarkReporter {
+ public:
+  explicit Collector(Json& seconds) : seconds_(seconds) {}
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      if (run.run_type != Run::RT_Iteration) continue;
+      seconds_[run.run_name.function_name].push_back(run.real_accumulated_time /
+                                                     static_cast<double>(run.iterations));
+    }
+  }
+
+ private:
+  Json& seconds_;
+};
+
+Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
+  std::istringstream fields(line);
+  std::string direction, type, names, rest;
+  Case c;
+  int threads = 0;
+  if (!(fields >> direction >> type >> c.rows >> c.cols >> threads >> names) || fields >> rest ||
+      c.rows < 1 || c.cols < 1 || threads < 1) {
+    throw std::invalid_argument(
+        "[norm_bench] a case must be DIRECTION TYPE ROWS COLS THREADS CONTESTANTS but has \"" +
+        line + "\"");
+  }
+  c.direction = ParseDirection(direction);
+  c.type = ParseType(type);
+  at::set_num_threads(threads);
+  Json result = {{"direction", direction},   {"type", type},           {"rows", c.rows},
+                 {"cols", c.cols},           {"threads", threads},     {"seconds", Json::object()},
+                 {"absent", Json::object()}, {"wrong", Json::object()}};
+  const Arrays arrays = arena.For(c);
+  std::istringstream list(names);
+  for (std::string name; std::getline(list, name, ',');) {
+    std::string wrong;
+    const Contestant contestant = MakeContestant(name, c, arrays, wrong);
+    if (!contestant.call) {
+      result["absent"][name] = contestant.absent;
+      continue;
+    }
+    if (!wrong.empty()) {
+      result["wrong"][name] = wrong;
+      continue;
+    }
+    result["seconds"][name] = Json::array();  // in the order asked for
+#ifndef __clang_analyzer__  // which takes for a leak, in a header, what Google Benchmark keeps
+    benchmark::RegisterBenchmark(name.c_str(),
+                                 [call = contestant.call](benchmark::State& state) {
+                                   for ([[maybe_unused]] auto _ : state) call();
+                                 })
+        ->UseRealTime()
+        ->MinTime(effort.seconds)
+        ->Repetitions(effort.repetitions);
+#endif
+  }
+  Collector collector(result["seconds"]);
+  benchmark::RunSpecifiedBenchmarks(&collector, std::string("."));
+  benchmark::ClearRegisteredBenchmarks();
+  return result;
+}
+
+Json About() {
+  Json about = lab::MachineStamps();
+  about["onednn"] = OneDnnVersion();
+  about["methods"] = MethodNames();
+  return about;
+}
+
+void Run(const Effort& effort) {
+  char program[] = "norm_bench", interleave[] = "--benchmark_enable_random_interleaving=true";
+  char* arguments[] = {program, interleave, nullptr};
+  int count = 2;
+  benchmark::Initialize(&count, arguments);
+  Arena arena;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.empty()) continue;
+    fmt::print("{}\n", RunCase(line, effort, arena).dump());
+    std::fflush(stdout);
+  }
+}
+
+// Whether all of `text` is a number above 0.
+template <class Number>
+bool Parse(const std::string& text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number > 0;
+}
+
+}  // namespace
+}  // namespace planish::bench
+
+int main(int argc, char** argv) try {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments == std::vector<std::string>{"--about"}) {
+    fmt::print("{}\n", planish::bench::About().dump());
+    return 0;
+  }
+  planish::bench::Effort effort;
+  if (arguments.size() > 2 ||
+      (!arguments.empty() && !planish::bench::Parse(arguments[0], effort.repetitions)) ||
+      (arguments.size() > 1 && !planish::bench::Parse(arguments[1], effort.seconds))) {
+    fmt::print(stderr, "usage: norm_bench [REPETITIONS [SECONDS]] <CASES, or norm_bench --about\n");
+    return 2;
+  }
+  planish::bench::Run(effort);
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "norm_bench: %s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,32 @@
+#include "bench/norm/peers.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "bench/norm/contestants.h"
+
+namespace planish::bench {
+
+Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& arrays,
+                          std::string& wrong) {
+  const size_t colon = name.find(':');
+  if (colon == std::string::npos) return MakeLimit(name, c, arrays);
+  const std::string who = name.substr(0, colon), method = name.substr(colon + 1);
+  Contestant contestant;
+  if (who == "planish") {
+    contestant = MakePlanish(method, c, arrays);
+  } else if (who == "aten") {
+    contestant = MakeAten(method, c, arrays);
+  } else if (who == "onednn") {
+    contestant = MakeOneDnn(method, c, arrays);
+  } else {
+    throw std::invalid_argument(
+        "[MakeContestant] name must begin with planish:, aten: or onednn: but has \"" + name +
+        "\"");
+  }
+  // PyTorch sums dgain and dbias of the half types in those, also where the gain is float.
+  if (contestant.call) wrong = CheckContestant(method, contestant, c, arrays, who == "aten");
+  return contestant;
+}
+
+}  // namespace planish::bench

@@ -1,0 +1,69 @@
+#include <ATen/Parallel.h>
+
+#include <memory>
+#include <vector>
+
+#include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
+#include "bench/norm/types.h"
+#include "planish/norm.h"
+
+namespace planish::bench {
+
+namespace {
+
+NormOptions Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
+
+template <class T>
+Contestant Make(const Method& method, const Case& c, const Arrays& arrays) {
+  using P = Compute<T>;
+  NormForwardArgs<T, P> forward{.rows = c.rows,
+                                .cols = c.cols,
+                                .x = static_cast<const T*>(arrays.x),
+                                .y = static_cast<T*>(arrays.out)};
+  if (method.gain) forward.gain = static_cast<const P*>(arrays.gain);
+  if (method.bias) forward.bias = static_cast<const P*>(arrays.bias);
+  if (c.direction == Direction::kForward) {
+    return {.call = [norm = method.norm, forward, options = Options()] {
+      NormForward(norm, forward, options);
+    }};
+  }
+  // What a forward pass saves for backward.
+  struct Saved {
+    explicit Saved(int64_t rows) : mean(rows), mean_lo(rows), rstd(rows) {}
+    std::vector<P> mean, mean_lo, rstd;
+  };
+  const auto saved = std::make_shared<Saved>(c.rows);
+  forward.mean = saved->mean.data();
+  forward.mean_lo = saved->mean_lo.data();
+  forward.rstd = saved->rstd.data();
+  NormForward(method.norm, forward, Options());
+  NormBackwardArgs<T, P> backward{.rows = c.rows,
+                                  .cols = c.cols,
+                                  .dy = static_cast<const T*>(arrays.dy),
+                                  .x = forward.x,
+                                  .gain = forward.gain,
+                                  .mean = forward.mean,
+                                  .mean_lo = forward.mean_lo,
+                                  .rstd = forward.rstd,
+                                  .dx = static_cast<T*>(arrays.out)};
+  if (method.gain) backward.dgain = static_cast<P*>(arrays.dgain);
+  if (method.bias) backward.dbias = static_cast<P*>(arrays.dbias);
+  return {.call = [norm = method.norm, backward, saved, options = Options()] {
+    NormBackward(norm, backward, options);
+  }};
+}
+
+}  // namespace
+
+ParallelFor TorchThreads() {
+  return [](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
+    at::parallel_for(begin, end, grain, task);
+  };
+}
+
+Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& arrays) {
+  return VisitType(c.type, [&]<class T>() { return Make<T>(FindMethod(method), c, arrays); });
+}
+
+}  // namespace planish::bench

@@ -1,0 +1,254 @@
+#include "bench/norm/reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
+#include "bench/norm/types.h"
+#include "src/norm/recipe.h"
+
+namespace planish::bench {
+
+namespace {
+
+constexpr int64_t kCompared = int64_t{1} << 18;  // elements of y or dx
+constexpr int64_t kBlocks = 64;                  // of rows, for the sums over rows
+
+template <class T>
+double Load(const void* data, int64_t i) {
+  return ToDouble(static_cast<const T*>(data)[i]);
+}
+
+struct Moments {
+  double mean = 0, rstd = 0;
+  double curvature = 1;  // what the deviation's formula adds to mean(g * xhat) in dx
+};
+
+template <class T>
+Moments MomentsOf(const internal::Recipe& recipe, const void* x, int64_t row, int64_t cols) {
+  const int64_t begin = row * cols, end = begin + cols;
+  const auto n = static_cast<double>(cols);
+  double sum = 0, squares = 0;
+  for (int64_t i = begin; recipe.centre && i < end; ++i) sum += Load<T>(x, i);
+  const double mean = sum / n;
+  for (int64_t i = begin; i < end; ++i) {
+    const double distance = Load<T>(x, i) - mean;
+    squares += distance * distance;
+  }
+  if (recipe.deviation == internal::Deviation::kBiased) {
+    return {mean, 1 / std::sqrt(squares / n + kEps)};
+  }
+  const double deviation = std::sqrt(squares / (n - 1)), rstd = 1 / (deviation + kEps);
+  return {mean, rstd, n / (n - 1) / (deviation * rstd)};
+}
+
+// One row of y, or of dx: the equations of planish/norm.h. Gives the largest of the terms whose
+// difference dx is, or the largest y.
+template <class T>
+double ReferenceRow(const internal::Recipe& recipe, bool bias, const Case& c, const Arrays& arrays,
+                    int64_t row, double* out) {
+  using P = Compute<T>;
+  const Moments m = MomentsOf<T>(recipe, arrays.x, row, c.cols);
+  const NormOptions options;  // AdaNorm's
+  const auto n = static_cast<double>(c.cols);
+  const auto xhat = [&](int64_t col) {
+    return (Load<T>(arrays.x, row * c.cols + col) - m.mean) * m.rstd;
+  };
+  // y is factor * xhat and a bias; backward takes the factor for a constant.
+  const auto factor = [&](int64_t col) -> double {
+    switch (recipe.output) {
+      case internal::Output::kAffine:
+        return Load<P>(arrays.gain, col);
+      case internal::Output::kAdaptive:
+        return options.scale * (1 - options.slope * xhat(col));
+      default:
+        return 1;
+    }
+  };
+  double scale = 0;
+  if (c.direction == Direction::kForward) {
+    for (int64_t col = 0; col < c.cols; ++col) {
+      out[col] = factor(col) * xhat(col);
+      if (bias) out[col] += Load<P>(arrays.bias, col);
+      scale = std::max(scale, std::abs(out[col]));
+    }
+    return scale;
+  }
+  double mean_g = 0, mean_gx = 0;
+  for (int64_t col = 0; col < c.cols; ++col) {
+    out[col] = factor(col) * Load<T>(arrays.dy, row * c.cols + col);
+    scale = std::max(scale, std::abs(out[col] * m.rstd));
+    mean_g += out[col] / n;
+    mean_gx += out[col] * xhat(col) / n;
+  }
+  for (int64_t col = 0; col < c.cols; ++col) {
+    if (recipe.via_mean) out[col] -= mean_g;
+    if (recipe.via_scale) out[col] -= xhat(col) * m.curvature * mean_gx;
+    out[col] *= m.rstd;
+  }
+  return scale;
+}
+
+struct Sums {
+  std::vector<double> dgain, dbias;         // [cols]
+  double dgain_scale = 0, dbias_scale = 0;  // the largest sum or term
+};
+
+// dgain and dbias, in blocks of rows that the threads share.
+template <class T>
+Sums ReferenceSums(const internal::Recipe& recipe, const Case& c, const Arrays& arrays) {
+  const int64_t blocks = std::min(kBlocks, c.rows);
+  const auto part = static_cast<size_t>(2 * c.cols);
+  std::vector<double> sums(static_cast<size_t>(blocks) * part);
+  std::vector<double> scales(static_cast<size_t>(2 * blocks));
+  TorchThreads()(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      double* dgain = sums.data() + static_cast<size_t>(block) * part;
+      double* dbias = dgain + c.cols;
+      double dgain_scale = 0, dbias_scale = 0;
+      for (int64_t row = block * c.rows / blocks; row < (block + 1) * c.rows / blocks; ++row) {
+        const Moments m = MomentsOf<T>(recipe, arrays.x, row, c.cols);
+        for (int64_t col = 0; col < c.cols; ++col) {
+          const int64_t i = row * c.cols + col;
+          const double dy = Load<T>(arrays.dy, i);
+          const double term = dy * (Load<T>(arrays.x, i) - m.mean) * m.rstd;
+          dgain[col] += term;
+          dbias[col] += dy;
+          dgain_scale = std::max(dgain_scale, std::abs(term));
+          dbias_scale = std::max(dbias_scale, std::abs(dy));
+        }
+      }
+      scales[static_cast<size_t>(2 * block)] = dgain_scale;
+      scales[static_cast<size_t>(2 * block + 1)] = dbias_scale;
+    }
+  });
+  Sums total;
+  const auto add = [&](size_t first, size_t scale, std::vector<double>& to, double& largest) {
+    to.assign(static_cast<size_t>(c.cols), 0);
+    for (size_t block = 0; block < static_cast<size_t>(blocks); ++block) {
+      largest = std::max(largest, scales[2 * block + scale]);
+      for (size_t col = 0; col < to.size(); ++col) to[col] += sums[block * part + first + col];
+    }
+    for (const double sum : to) largest = std::max(largest, std::abs(sum));
+  };
+  add(0, 0, total.dgain, total.dgain_scale);
+  add(part / 2, 1, total.dbias, total.dbias_scale);
+  return total;
+}
+
+double UnitInLastPlace(Type type) {
+  switch (type) {
+    case Type::kDouble:
+      return 0x1p-53;
+    case Type::kFloat:
+      return 0x1p-24;
+    case Type::kBFloat16:
+      return 0x1p-8;
+    default:
+      return 0x1p-11;
+  }
+}
+
+}  // namespace
+
+void FillMoments(const Case& c, const void* x, void* mean, void* rstd) {
+  const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
+  VisitType(c.type, [&]<class T>() {
+    using P = Compute<T>;
+    TorchThreads()(0, c.rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const Moments m = MomentsOf<T>(recipe, x, row, c.cols);
+        static_cast<P*>(mean)[row] = static_cast<P>(m.mean);
+        static_cast<P*>(rstd)[row] = static_cast<P>(m.rstd);
+      }
+    });
+  });
+}
+
+Reference::Reference(const std::string& method, const Case& c, const Arrays& arrays)
+    : case_(c), arrays_(arrays) {
+  const int64_t count = std::clamp<int64_t>(kCompared / c.cols, 1, c.rows);
+  for (int64_t i = 0; i < count; ++i) rows_.push_back(i * c.rows / count);
+  if (rows_.back() != c.rows - 1) rows_.push_back(c.rows - 1);
+  out_.resize(rows_.size() * static_cast<size_t>(c.cols));
+  const Method& m = FindMethod(method);
+  const internal::Recipe recipe = internal::RecipeOf(m.norm);
+  VisitType(c.type, [&]<class T>() {
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      double* out = out_.data() + i * static_cast<size_t>(c.cols);
+      out_scale_ = std::max(out_scale_, ReferenceRow<T>(recipe, m.bias, c, arrays, rows_[i], out));
+    }
+    if (c.direction == Direction::kBackward && (m.gain || m.bias)) {
+      const Sums sums = ReferenceSums<T>(recipe, c, arrays);
+      if (m.gain) dgain_ = sums.dgain;
+      if (m.bias) dbias_ = sums.dbias;
+      dgain_scale_ = sums.dgain_scale;
+      dbias_scale_ = sums.dbias_scale;
+    }
+  });
+}
+
+void Reference::Poison() const {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  VisitType(case_.type, [&]<class T>() {
+    for (const int64_t row : rows_) {
+      std::fill_n(static_cast<T*>(arrays_.out) + row * case_.cols, case_.cols, FromDouble<T>(kNan));
+    }
+    using P = Compute<T>;
+    for (void* sums : {arrays_.dgain, arrays_.dbias}) {
+      if (sums != nullptr) std::fill_n(static_cast<P*>(sums), case_.cols, static_cast<P>(kNan));
+    }
+  });
+}
+
+std::string Reference::Compare(bool half_sums) const {
+  const double unit = UnitInLastPlace(case_.type);
+  const bool half = ParameterType(case_.type) != case_.type;
+  const auto rows = static_cast<double>(case_.rows);
+  const double out_allowed = half ? unit : 16 * unit;
+  const double sums_allowed =
+      half && half_sums ? std::min(1.0, rows / 2 * unit)
+                        : 16 * std::sqrt(rows) * UnitInLastPlace(ParameterType(case_.type));
+  return VisitType(case_.type, [&]<class T>() {
+    using P = Compute<T>;
+    std::string wrong;
+    const auto compare = [&](const char* what, const std::vector<double>& expected, double scale,
+                             double allowed, const auto& result) {
+      double distance = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        const double d = std::abs(result(i) - expected[i]);
+        if (!(d <= distance)) distance = d;  // NaN stays
+        if (std::isnan(distance)) break;
+      }
+      if (distance <= allowed * scale) return;
+      wrong +=
+          fmt::format("{}{} is off by {:.2g}, numbers are up to {:.2g} and {:.2g} of that allowed",
+                      wrong.empty() ? "" : "; ", what, distance, scale, allowed);
+    };
+    const auto cols = static_cast<size_t>(case_.cols);
+    compare(case_.direction == Direction::kForward ? "y" : "dx", out_, out_scale_, out_allowed,
+            [&](size_t i) {
+              return Load<T>(arrays_.out,
+                             rows_[i / cols] * case_.cols + static_cast<int64_t>(i % cols));
+            });
+    compare("dgain", dgain_, dgain_scale_, sums_allowed,
+            [&](size_t i) { return Load<P>(arrays_.dgain, static_cast<int64_t>(i)); });
+    compare("dbias", dbias_, dbias_scale_, sums_allowed,
+            [&](size_t i) { return Load<P>(arrays_.dbias, static_cast<int64_t>(i)); });
+    return wrong;
+  });
+}
+
+std::string CheckContestant(const std::string& method, const Contestant& contestant, const Case& c,
+                            const Arrays& arrays, bool half_sums) {
+  const Reference reference(method, c, arrays);
+  reference.Poison();
+  contestant.call();
+  return reference.Compare(half_sums);
+}
+
+}  // namespace planish::bench

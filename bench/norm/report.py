@@ -1,0 +1,338 @@
+"""Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
+
+A time is the fastest repetition's. The limit of a case is the fastest of the copies (forward) or of
+the loops that read two arrays and write one (backward) that ran between the contestants.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import cases
+
+BEGIN, END = "<!-- make bench-norm writes from here -->", "<!-- to here -->"
+
+
+def fastest(result, name):
+    seconds = result["seconds"].get(name)
+    return min(seconds) if seconds else None
+
+
+def limit(result):
+    return min(min(result["seconds"][name]) for name in cases.LIMITS[result["direction"]])
+
+
+def share(result, name):
+    time = fastest(result, name)
+    return limit(result) / time if time else None
+
+
+def number(value, digits=2):
+    """'.97', '1.03', '12.3'; a dash for nothing."""
+    if value is None:
+        return "-"
+    text = f"{value:.{digits}f}"
+    return text[1:] if text.startswith("0.") else text
+
+
+def judged(value, target, misses, what, *, most=False):
+    """A number, in bold with its target where it misses that."""
+    if value is None or target is None:
+        return number(value)
+    missed = value > target if most else value < target
+    misses[0] += 1
+    if not missed:
+        return number(value)
+    misses[1].append(f"{what}: {number(value)} for {number(target)}")
+    return f"**{number(value)}** ({'<=' if most else '>='} {number(target)})"
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def table(header, rows):
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [header, ["-" * (w - 1) + ":" for w in widths], *rows]
+    return "\n".join("| " + " | ".join(c.rjust(w) for c, w in zip(line, widths)) + " |" for line in lines)
+
+
+class Results:
+    def __init__(self, document):
+        self.all = document["results"]
+        self.threads = sorted({r["threads"] for r in self.all})
+
+    def of(self, group, direction, dtype, threads, process="norm_bench"):
+        return [r for r in self.all
+                if (r["group"], r["direction"], r["type"], r["threads"], r["process"])
+                == (group, direction, dtype, threads, process)]  # fmt: skip
+
+
+def share_tables(results, misses):
+    for (direction, dtype), widths in cases.WIDTHS.items():
+        for threads in results.threads:
+            of = results.of("shares", direction, dtype, threads)
+            if not of:
+                continue
+            rows = []
+            for cols in widths:
+                row = [f"{cols:,}"]
+                for i, mb in enumerate(cases.WORKING_SETS):
+                    found = [r for r in of if r["cols"] == cols and near(r, mb)]
+                    value = share(found[0], "planish:layer") if found else None
+                    target = cases.SHARES[direction, dtype].get(cols, (None,) * 3)[i]
+                    what = f"{direction} {dtype}, width {cols:,}, {mb} MB"
+                    row.append(judged(value, target if threads == 2 else None, misses, what))
+                    row += [number(share(found[0], f"{who}:layer") if found else None)
+                            for who in ("aten", "onednn")]  # fmt: skip
+                if any(cell != "-" for cell in row[1:]):
+                    rows.append(row)
+            head = ["width"]
+            for mb in cases.WORKING_SETS:
+                head += [f"{mb} MB: Planish", "PyTorch", "oneDNN"]
+            bound = "copy" if direction == "forward" else "two reads and a write"
+            yield (f"#### {direction.capitalize()}, {dtype}, {count(threads)}: share of the {bound}\n\n"
+                   + table(head, rows))  # fmt: skip
+
+
+def near(result, mb):
+    size = cases.working_set(result["direction"], result["type"], result["rows"], result["cols"])
+    return 0.5 < size / (mb * cases.MB) <= 1
+
+
+def count(threads):
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def peer_tables(results, misses):
+    for dtype in ("float", "bfloat16"):
+        for threads in results.threads:
+            for direction in ("forward", "backward"):
+                text = peer_table(results, misses, dtype, threads, direction)
+                if text:
+                    yield text
+
+
+def peer_table(results, misses, dtype, threads, direction):
+    whose = [*cases.IN_PROCESS[1:], *(cases.IN_PYTHON if dtype == "float" else ())]
+    if direction == "backward" and "onnxruntime" in whose:
+        whose.remove("onnxruntime")
+    sources = {who: results.of("peers", direction, dtype, threads,
+                               who if who in cases.IN_PYTHON else "norm_bench") for who in whose}  # fmt: skip
+    whose = [who for who in whose if any(fastest(r, f"{who}:layer") for r in sources[who])]
+    judge = dtype == "float" and threads == 2
+    factor, mean_factor = cases.PEER_FACTOR[direction] if judge else (None, None)
+    rows, best_ratios, sums = [], [], {who: [] for who in whose}
+    shapes = dict.fromkeys((r["rows"], r["cols"]) for who in sources for r in sources[who])
+    for shape in shapes:
+        found = {who: [r for r in sources[who] if (r["rows"], r["cols"]) == shape] for who in whose}
+        ours = next((r for r in results.of("peers", direction, dtype, threads)
+                     if (r["rows"], r["cols"]) == shape), None)  # fmt: skip
+        what = f"{direction} {dtype}, {shape[0]}x{shape[1]}"
+        time = ours and fastest(ours, "planish:layer")
+        row = [f"{shape[0]:,} x {shape[1]:,}", number(time and 1e6 * time, 1),
+               number(share(ours, "planish:layer") if ours else None)]  # fmt: skip
+        ratios = {}
+        for who in whose:
+            for r in found[who]:
+                theirs, own = fastest(r, f"{who}:layer"), fastest(r, "planish:layer")
+                if theirs and own:
+                    ratios[who] = theirs / own
+                    sums[who].append(ratios[who])
+            narrow = judge and who == "aten" and shape[1] in cases.NARROW
+            row.append(judged(ratios.get(who), cases.NARROW_FACTOR if narrow else None, misses,
+                              f"{what}, against PyTorch"))  # fmt: skip
+        if not ratios:
+            continue
+        best = min(ratios.values())
+        best_ratios.append(best)
+        row.append(judged(best, factor, misses, f"{what}, against the best peer"))
+        rows.append(row)
+    if not rows:
+        return None
+    rows.append(["geometric mean", "", "", *(number(geometric_mean(sums[who])) for who in whose),
+                 judged(geometric_mean(best_ratios), mean_factor, misses,
+                        f"{direction} {dtype}, geometric mean against the best peer")])  # fmt: skip
+    head = ["rows x cols", "Planish, µs", "share of limit", *(cases.TITLES[w] for w in whose), "best peer"]
+    return (f"#### {direction.capitalize()}, {dtype}, {count(threads)}: the peer's time over Planish's\n\n"
+            + table(head, rows))  # fmt: skip
+
+
+def method_tables(results, misses):
+    for threads in results.threads:
+        of = {d: results.of("methods", d, "float", threads) for d in ("forward", "backward")}
+        names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"] if ":" in n)
+        rows = []
+        for name in names:
+            row = [name.partition(":")[2]]
+            for direction, found in of.items():
+                for r in found:
+                    own, layer = fastest(r, name), fastest(r, "planish:layer")
+                    value = own / layer if own and layer else None
+                    what = f"{row[0]} {direction} {r['rows']}x{r['cols']}, time over layer norm's"
+                    target = cases.METHOD_FACTOR if threads == 2 else None
+                    row.append(judged(value, target, misses, what, most=True)
+                               + f" ({number(share(r, name))})")  # fmt: skip
+            rows.append(row)
+        if rows:
+            head = ["norm", *(f"{d} {r['rows']:,} x {r['cols']:,}" for d in of for r in of[d])]
+            yield (f"#### Norms, float, {count(threads)}: time over LayerNorm's (share of the limit)\n\n"
+                   + table(head, rows))  # fmt: skip
+
+
+def limit_table(results):
+    """What the shares are shares of, at width 1,024."""
+    rows = []
+    for threads in results.threads:
+        for direction in ("forward", "backward"):
+            of = results.of("shares", direction, "float", threads)
+            for mb in cases.WORKING_SETS:
+                for r in [r for r in of if r["cols"] in (768, 1024) and near(r, mb)][-1:]:
+                    size = cases.working_set(direction, "float", r["rows"], r["cols"])
+                    for name in cases.LIMITS[direction]:
+                        rows.append([str(threads), f"{mb} MB", name,
+                                     f"{size / fastest(r, name) / 1e9:.0f}"])  # fmt: skip
+    if rows:
+        yield "#### The limits, GB/s read and written\n\n" + table(["threads", "arrays", "loop", "GB/s"], rows)
+
+
+def disturbed(document):
+    return sum(r["foreign cores"] > 0.1 for r in document["results"])
+
+
+def wrong(document):
+    return dict.fromkeys(
+        f"{name} {r['direction']} {r['type']} {r['rows']}x{r['cols']}: {text}"
+        for r in document["results"] for name, text in r["wrong"].items())  # fmt: skip
+
+
+def wrong_planish(document):
+    return "; ".join(text for text in wrong(document) if text.startswith("planish:"))
+
+
+def markdown(document):
+    about, results = document["about"], Results(document)
+    misses = [0, []]  # figures judged, those missed
+    tables = [*share_tables(results, misses), *peer_tables(results, misses),
+              *method_tables(results, misses), *limit_table(results)]  # fmt: skip
+    there = [f"PyTorch {about['torch']}", about["onednn"]]
+    if about.get("onnxruntime in Python"):
+        there.append(f"ONNX Runtime {about['onnxruntime in Python']}")
+    notes = [f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; {', '.join(there)}; "
+             f"Planish {about['commit']}. While {disturbed(document)} of {len(document['results'])} cases were "
+             f"measured, other programs took more than a tenth of a core."]  # fmt: skip
+    for who, reason in about["absent"].items():
+        notes.append(f"Left out: {cases.TITLES[who]} ({reason}).")
+    absent = {(name.partition(":")[0], r["type"], text)
+              for r in document["results"] for name, text in r["absent"].items()}  # fmt: skip
+    notes += [f"Left out: {cases.TITLES[who]} in {dtype} ({text})." for who, dtype, text in sorted(absent)]
+    notes += [f"Wrong, and not timed: {text}." for text in wrong(document)]
+    if misses[0]:
+        notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
+                     + (". Missed:" if misses[1] else "."))  # fmt: skip
+        notes += [f"- {text}" for text in misses[1]]
+    return "\n".join(notes[:1]) + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes[1:])
+
+
+# Both themes: the page shows the chart as an image, which follows the reader's system.
+STYLE = """
+  .page { fill: #ffffff } text { fill: #24292f; font: 13px system-ui, sans-serif }
+  .title { font-size: 15px; font-weight: 600 } .small { font-size: 12px; fill: #57606a }
+  .grid { stroke: #d0d7de } .limit { stroke: #57606a; stroke-dasharray: 4 3 }
+  .planish { stroke: #0969da; fill: #0969da } .aten { stroke: #bc4c00; fill: #bc4c00 }
+  .onednn { stroke: #1a7f37; fill: #1a7f37 }
+  polyline { fill: none !important; stroke-width: 2.5 } .mark { stroke: none }
+  @media (prefers-color-scheme: dark) {
+    .page { fill: #0d1117 } text { fill: #e6edf3 } .small { fill: #9198a1 }
+    .grid { stroke: #30363d } .limit { stroke: #9198a1 }
+    .planish { stroke: #58a6ff; fill: #58a6ff } .aten { stroke: #f0883e; fill: #f0883e }
+    .onednn { stroke: #3fb950; fill: #3fb950 }
+  }"""
+PANEL, HEIGHT, LEFT, TOP, GAP = 290, 220, 58, 84, 24
+
+
+def marker(who, x, y):
+    """Shapes as well as colours, for eyes and printers that have no colours."""
+    if who == "planish":
+        return f'<circle class="{who} mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    if who == "aten":
+        return f'<rect class="{who} mark" x="{x - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7"/>'
+    return f'<path class="{who} mark" d="M{x:.1f} {y - 4.5:.1f}l4.5 8h-9z"/>'
+
+
+def chart(document, direction, threads):
+    """Share of the limit by width, a panel for each working set; None without results."""
+    found = Results(document).of("shares", direction, "float", threads)
+    widths = [w for w in cases.WIDTHS[direction, "float"] if any(r["cols"] == w for r in found)]
+    if not widths:
+        return None
+    whose = [w for w in cases.IN_PROCESS if any(fastest(r, f"{w}:layer") for r in found)]
+    shares = {(w, mb, r["cols"]): share(r, f"{w}:layer")
+              for w in whose for mb in cases.WORKING_SETS for r in found if near(r, mb)}  # fmt: skip
+    top = max(1.1, max(v for v in shares.values() if v) + 0.05)
+    total = LEFT + 3 * PANEL + 2 * GAP + 16
+    limit_name = "a copy of the same bytes" if direction == "forward" else "reading x and dy and writing dx"
+    title = f"Layer norm {direction}, float, {count(threads)}: share of {limit_name}"
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {TOP + HEIGHT + 62}" '
+             f'role="img" aria-label="{title}">', f"<title>{title}</title><style>{STYLE}</style>",
+             '<rect class="page" width="100%" height="100%"/>',
+             f'<text class="title" x="{LEFT}" y="24">{title}</text>']  # fmt: skip
+    x = LEFT
+    for who in whose:
+        parts += [marker(who, x + 5, 44), f'<text x="{x + 16}" y="48">{cases.TITLES[who]}</text>']
+        x += 50 + 8 * len(cases.TITLES[who])
+    for i, mb in enumerate(cases.WORKING_SETS):
+        left = LEFT + i * (PANEL + GAP)
+        step = PANEL / len(widths)
+
+        def at(share_value):
+            return TOP + HEIGHT * (1 - share_value / top)
+
+        parts.append(f'<text x="{left}" y="{TOP - 10}">{mb} MB of arrays</text>')
+        for tick in (0, 0.25, 0.5, 0.75, 1):
+            y = at(tick)
+            parts.append(f'<line class="{"limit" if tick == 1 else "grid"}" x1="{left}" '
+                         f'x2="{left + PANEL}" y1="{y:.1f}" y2="{y:.1f}"/>')  # fmt: skip
+            if i == 0:
+                label = "1 (limit)" if tick == 1 else number(tick) if tick else "0"
+                parts.append(f'<text class="small" text-anchor="end" x="{left - 6}" y="{y + 4:.1f}">{label}</text>')
+        for j, cols in enumerate(widths):
+            x, y = left + (j + 0.5) * step, TOP + HEIGHT + 14
+            parts.append(f'<text class="small" text-anchor="end" '
+                         f'transform="translate({x + 4:.1f} {y}) rotate(-45)">{cols}</text>')  # fmt: skip
+        for who in reversed(whose):  # Planish above the others
+            points = [(left + (j + 0.5) * step, at(v)) for j, cols in enumerate(widths)
+                      if (v := shares.get((who, mb, cols)))]  # fmt: skip
+            line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+            parts.append(f'<polyline class="{who}" points="{line}"/>')
+            parts += [marker(who, x, y) for x, y in points]
+    middle = LEFT + (3 * PANEL + 2 * GAP) / 2
+    parts.append(f'<text class="small" text-anchor="middle" x="{middle}" y="{TOP + HEIGHT + 56}">'
+                 "width of a row</text></svg>")  # fmt: skip
+    return "\n".join(parts) + "\n"
+
+
+def write(document, docs):
+    """The charts, and the section of performance.md between its two marks."""
+    threads = max(r["threads"] for r in document["results"])
+    images = ""
+    for direction in ("forward", "backward"):
+        if svg := chart(document, direction, threads):
+            (docs / f"norm-{direction}.svg").write_text(svg)
+            images += f"![Share of the limit by width, {direction}](norm-{direction}.svg)\n"
+    page = docs / "performance.md"
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{page} must have the marks {BEGIN} and {END}")
+    page.write_text(f"{before}{begin}\n{images}\n{markdown(document)}\n{end}{after}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: report.py RESULTS.json [DOCS]")
+    results_read = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    print(markdown(results_read))
+    if len(sys.argv) == 3:
+        write(results_read, pathlib.Path(sys.argv[2]))
