@@ -63,9 +63,9 @@ struct NormForwardArgs {
   Compute<T>* mean_lo = nullptr;  ///< [rows] what `mean` cannot hold of it; null: not saved
   Compute<T>* rstd = nullptr;     ///< [rows] 1 / sqrt(var + eps); null: not saved
   const T* residual = nullptr;    ///< [rows, cols] added to x before the norm, or null
-  T* sum = nullptr;         ///< [rows, cols] x + residual; needed with residual; may be either
-  int64_t x_stride = 0;     ///< from one row of x to the next, >= cols; 0: cols
-  int64_t y_stride = 0;     ///< likewise of y
+  T* sum = nullptr;             ///< [rows, cols] x + residual; needed with residual; may be either
+  int64_t x_stride = 0;         ///< from one row of x to the next, >= cols; 0: cols
+  int64_t y_stride = 0;         ///< likewise of y
   int64_t residual_stride = 0;  ///< likewise of residual
   int64_t sum_stride = 0;       ///< likewise of sum
 };
@@ -81,13 +81,14 @@ struct NormBackwardArgs {
   const Compute<T>* mean = nullptr;     ///< [rows] as saved by NormForward; RMSNorm: not read
   const Compute<T>* mean_lo = nullptr;  ///< [rows] as saved by NormForward; RMSNorm: not read
   const Compute<T>* rstd = nullptr;     ///< [rows] as saved by NormForward
-  T* dx = nullptr;          ///< [rows, cols] the gradient of x, or null; may be dy itself
-  P* dgain = nullptr;       ///< [cols] the gradient of the gain, or null
-  P* dbias = nullptr;       ///< [cols] the gradient of the bias, or null
-  const T* dsum = nullptr;  ///< [rows, cols] the gradient of NormForward's sum, added to dx, or null
-  int64_t dy_stride = 0;    ///< from one row of dy to the next, >= cols; 0: cols
-  int64_t x_stride = 0;     ///< likewise of x
-  int64_t dx_stride = 0;    ///< likewise of dx
+  T* dx = nullptr;     ///< [rows, cols] the gradient of x, or null; may be dy itself
+  P* dgain = nullptr;  ///< [cols] the gradient of the gain, or null
+  P* dbias = nullptr;  ///< [cols] the gradient of the bias, or null
+  const T* dsum =
+      nullptr;            ///< [rows, cols] the gradient of NormForward's sum, added to dx, or null
+  int64_t dy_stride = 0;  ///< from one row of dy to the next, >= cols; 0: cols
+  int64_t x_stride = 0;   ///< likewise of x
+  int64_t dx_stride = 0;  ///< likewise of dx
   int64_t dsum_stride = 0;  ///< likewise of dsum
 };
 
@@ -134,8 +135,8 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   X(bfloat16, float)          \
   X(float16, float16)         \
   X(float16, float)
-#define PLANISH_EXTERN(T, P)                                                                     \
-  extern template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&);      \
+#define PLANISH_EXTERN(T, P)                                                                \
+  extern template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
   extern template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN

@@ -17,7 +17,8 @@
 namespace planish {
 namespace {
 
-// Turns that a thread looks for work, or for the end of it, before it sleeps: some ten microseconds.
+// Turns that a thread looks for work, or for the end of it, before it sleeps: some ten
+// microseconds.
 constexpr int kSpins = 2000;
 
 void Pause() {
@@ -39,8 +40,8 @@ uint64_t AwaitChange(const std::atomic<uint64_t>& value, uint64_t old) {
   }
 }
 
-// Workers wait for `round_` to change, then each does its part of the job if it has one, and says so
-// in either case: none is still looking at a job when the next one is written down. The parts
+// Workers wait for `round_` to change, then each does its part of the job if it has one, and says
+// so in either case: none is still looking at a job when the next one is written down. The parts
 // are cut beforehand: who does what is the same from call to call, and so is whose cache holds it.
 class Pool {
  public:
@@ -148,7 +149,8 @@ int Threads() {
 }
 
 void SetThreads(int threads) {
-  if (threads < 1) internal::Fail("SetThreads", "threads", "be at least 1", std::to_string(threads));
+  if (threads < 1)
+    internal::Fail("SetThreads", "threads", "be at least 1", std::to_string(threads));
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   state.threads = threads;

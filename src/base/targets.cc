@@ -57,9 +57,7 @@ std::vector<std::string> Targets() {
 
 std::string Target() { return hwy::TargetName(TheChoice().target); }
 
-void SetTarget(const std::string& name) {
-  TheChoice().Use(Choice::TargetOf("SetTarget", name));
-}
+void SetTarget(const std::string& name) { TheChoice().Use(Choice::TargetOf("SetTarget", name)); }
 
 const hwy::ChosenTarget& internal::Chosen() { return TheChoice().chosen; }
 

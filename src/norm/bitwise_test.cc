@@ -260,7 +260,7 @@ TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
           backward.rstd += begin;
           backward.dgain = backward.dbias = nullptr;
           NormBackward<T>(norm, backward, p.Options());
-          const auto same = [begin = begin, end = end](const auto& a, const auto& b, int64_t n) {
+          const auto same = [&](const auto& a, const auto& b, int64_t n) {
             return std::memcmp(&a[static_cast<size_t>(begin * n)],
                                &b[static_cast<size_t>(begin * n)],
                                static_cast<size_t>((end - begin) * n) * sizeof(a[0])) == 0;
@@ -312,7 +312,7 @@ struct Kernels {
 TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
   using T = TypeParam;
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  tests::ForEachTarget([line](const std::string& target) {
+  tests::ForEachTarget([&](const std::string& target) {
     for (const Norm norm : tests::kNorms) {
       for (const int64_t cols : {1, 7, 16, 31, 33, 64, 100, 130, 4100}) {
         if (cols == 1 && norm == Norm::kAdaAsCoded) continue;

@@ -34,17 +34,20 @@ constexpr Growth GrowthOf() {
   return sizeof(T) == 2 ? Growth::kWorst : Growth::kRandom;
 }
 
-/// The fewest lanes that a target's vectors of Compute<T> may have.
+/// The fewest lanes that a target's vectors of Compute<T> may have, as far as it matters.
 template <class T>
 int64_t FewestLanes(const std::string& target) {
-  return target == "SCALAR" ? 1 : 16 / static_cast<int64_t>(sizeof(Compute<T>));
+  if (!std::is_same_v<T, double>) return 1;
+  return target == "SCALAR" ? 1 : 2;
 }
 
-/// Terms that are added one after the other in the type that is computed with: those of a chunk,
-/// over two accumulators of `lanes`, and a few to join these. A narrow row may be summed as it
-/// stands.
-inline double TermsInLane(int64_t cols, int64_t lanes) {
+/// Terms that are added one after the other in the type that is computed with: of double those of
+/// a chunk, over two accumulators of `lanes`; of float 64 on every target; and a few to join lanes.
+/// A narrow row may be summed as it stands.
+template <class T>
+double TermsInLane(int64_t cols, int64_t lanes) {
   if (cols < 128) return static_cast<double>(cols);
+  if (!std::is_same_v<T, double>) return 64 + 8;
   return static_cast<double>(std::min(cols, internal::kChunk) / (2 * lanes) + 8);
 }
 
@@ -107,7 +110,7 @@ class Oracle {
         dx_term_(Size(p.rows)),
         dgain_(Size(p.cols)),
         dbias_(Size(p.cols)) {
-    sums_ = SumGrowth<T>(TermsInLane(p.cols, lanes), growth) +
+    sums_ = SumGrowth<T>(TermsInLane<T>(p.cols, lanes), growth) +
             static_cast<double>(p.cols / internal::kChunk) * 0x1p-53;
     // Of a column: rows of a group one after the other, then groups and blocks in double.
     columns_ = SumGrowth<T>(static_cast<double>(std::min(p.rows, internal::kGroupRows)), growth) +

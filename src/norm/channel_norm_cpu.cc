@@ -329,8 +329,9 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
     row.cols = channels;
     const double reciprocal = 1 / static_cast<double>(channels);
     for (int64_t c = 0; c < positions; ++c) {
-      const GradientMap<C> map = FinishGradient(row, RowMap<C>{s.mean[c], s.rstd[c], s.offset[c]},
-                                                RowSums{first[c], second[c]}, reciprocal);
+      const GradientMap<C> map =
+          FinishGradient(row, 0, RowMap<C>{s.mean[c], s.rstd[c], s.offset[c]},
+                         RowSums{first[c], second[c]}, reciprocal);
       s.mean_g[c] = map.mean_g;
       s.mean_g_xhat[c] = map.mean_g_xhat;
     }

@@ -72,9 +72,8 @@ void ForwardLongRows(RowsForward<T> args, const ParallelFor& parallel_for) {
     if (args.mean) args.mean[r] = saved[0];
     if (args.mean_lo) args.mean_lo[r] = saved[1];
     if (args.rstd) args.rstd[r] = saved[2];
-    for_columns([&](int64_t, int64_t, int64_t first, int64_t last) {
-      MapColumns(row, 0, first, last);
-    });
+    for_columns(
+        [&](int64_t, int64_t, int64_t first, int64_t last) { MapColumns(row, 0, first, last); });
   }
 }
 
@@ -100,8 +99,8 @@ void BackwardLongRow(const RowsBackward<T>& args, int64_t r, double* sums, Compu
 // follows from the shape, so that the bits of the sums do too.
 struct Blocks {
   Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
-    // At most 64, for they cost memory; none with less than 32 rows or 2^13 elements, for each costs
-    // a pass over the columns. A power of two: most machines' threads get as many each.
+    // At most 64, for they cost memory; none with less than 32 rows or 2^13 elements, for each
+    // costs a pass over the columns. A power of two: most machines' threads get as many each.
     const auto most = std::min<int64_t>({64, rows / 32, rows * cols >> 13});
     count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
     // From one array to the next: whole cache lines, and not a multiple of 4096 bytes, at which
@@ -127,7 +126,8 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   const bool grouped = blocks.Begin(1) > kGroupRows;
   const auto groups = std::make_unique_for_overwrite<C[]>(blocks.count * size);
   const auto totals = std::make_unique_for_overwrite<double[]>(grouped ? blocks.count * size : 0);
-  const auto row_sums = std::make_unique_for_overwrite<double[]>(long_rows ? 2 * ChunksOf(cols) : 0);
+  const auto row_sums =
+      std::make_unique_for_overwrite<double[]>(long_rows ? 2 * ChunksOf(cols) : 0);
 
   const auto sum_block = [&](int64_t block) {
     C* group = groups.get() + block * size;
@@ -218,11 +218,24 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 }
 
 template <class T>
+void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
+  RunParallel(parallel_for, args.rows, GrainFor(args.cols),
+              [&](int64_t begin, int64_t end) { MomentRows(args, begin, end); });
+}
+
+template <class T>
+void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
+  RunParallel(parallel_for, args.rows, GrainFor(args.cols), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) MapColumns(args, r, 0, args.cols);
+  });
+}
+
+template <class T>
 void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
                     const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  args.stream = args.dsum == nullptr &&
-                3 * rows * cols * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+  args.stream =
+      args.dsum == nullptr && 3 * rows * cols * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
   if (dgain) {
     BackwardWithColumns(args, dgain, dbias, parallel_for);
   } else if (args.dx == nullptr) {
@@ -244,8 +257,10 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
   }
 }
 
-#define PLANISH_INSTANTIATE(T)                                  \
-  template void ForwardMatrix(RowsForward<T>, const ParallelFor&); \
+#define PLANISH_INSTANTIATE(T)                                           \
+  template void ForwardMatrix(RowsForward<T>, const ParallelFor&);       \
+  template void MomentMatrix(const RowsForward<T>&, const ParallelFor&); \
+  template void MapMatrix(const RowsForward<T>&, const ParallelFor&);    \
   template void BackwardMatrix(RowsBackward<T>, Compute<T>*, Compute<T>*, const ParallelFor&);
 PLANISH_INSTANTIATE(float)
 PLANISH_INSTANTIATE(double)

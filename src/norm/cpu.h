@@ -4,12 +4,20 @@
 #include "planish/parallel.h"
 #include "src/norm/rows.h"
 
-// The kernels over whole matrices: how rows, or the columns of long rows, are split over threads, and
-// when results go past the caches. For arguments that norm.cc has checked; rows and cols > 0.
+// The kernels over whole matrices: how rows, or the columns of long rows, are split over threads,
+// and when results go past the caches. For arguments that norm.cc has checked; rows and cols > 0.
 namespace planish::internal {
 
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for);
+
+/// The moments alone.
+template <class T>
+void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for);
+
+/// The results alone, by the moments that are given.
+template <class T>
+void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for);
 
 /// dgain and dbias: [cols], written; both null or none.
 template <class T>

@@ -1,5 +1,5 @@
-// From sums over a row to what its numbers are mapped with: once a row, in double. Compiled once for
-// each target, in the namespace HWY_NAMESPACE.
+// From sums over a row to what its numbers are mapped with: once a row, in double. Compiled once
+// for each target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_MOMENTS_INL_H_
 #undef PLANISH_SRC_NORM_MOMENTS_INL_H_
@@ -143,8 +143,8 @@ HWY_INLINE RowMap<Compute<T>> SaveMoments(const RowsForward<T>& args, int64_t r,
 template <class T>
 HWY_NOINLINE RowMap<Compute<T>> CarefulMap(const RowsForward<T>& args, int64_t r) {
   const Moments m = CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
-  const double rstd = ReciprocalDeviation(m, args.recipe.deviation, args.eps,
-                                          static_cast<double>(args.cols));
+  const double rstd =
+      ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(args.cols));
   return SaveMoments(args, r, m.shift, m.offset / m.scale, rstd);
 }
 
@@ -182,20 +182,26 @@ struct GradientMap {
   C mean_g_xhat = 0;
 };
 
+/// Row r's, from its sums of g and g * xhat.
 template <class T>
-HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args,
+HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, int64_t r,
                                                   const RowMap<Compute<T>>& map,
                                                   const RowSums& sums, double reciprocal) {
   using C = Compute<T>;
-  double factor = args.recipe.via_scale ? reciprocal : 0;
+  double mean_g = args.recipe.via_mean ? sums.first * reciprocal : 0;
+  double mean_g_xhat = args.recipe.via_scale ? sums.second * reciprocal : 0;
   if (args.recipe.deviation == Deviation::kUnbiasedPlusEps) [[unlikely]] {
-    const auto n = static_cast<double>(args.cols);
     // d(deviation)/dx = d / ((n - 1) * deviation): n / (n - 1) times, and eps beside the root.
+    const auto n = static_cast<double>(args.cols);
     const double deviation = 1 / static_cast<double>(map.rstd) - args.eps;
-    factor = deviation > 0 ? 1 / (n - 1) * ((deviation + args.eps) / deviation) : 0;
+    mean_g_xhat *= deviation > 0 ? n / (n - 1) * ((deviation + args.eps) / deviation) : 0;
   }
-  return {map, static_cast<C>(args.recipe.via_mean ? sums.first * reciprocal : 0),
-          static_cast<C>(sums.second * factor)};
+  if (args.factors != nullptr) [[unlikely]] {
+    const GradientFactors& factors = args.factors[r];
+    mean_g_xhat *= factors.scale;
+    mean_g = mean_g * factors.mean - factors.shift * mean_g_xhat;
+  }
+  return {map, static_cast<C>(mean_g), static_cast<C>(mean_g_xhat)};
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

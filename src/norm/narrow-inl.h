@@ -1,7 +1,7 @@
 // Rows too narrow for the loops of rows-inl.h, where what is done once a row outweighs what is done
-// once a column: eight rows at a time, their sums finished together in vectors. For numbers that are
-// computed with in float, on targets with vectors of at least eight floats. Compiled once for each
-// target, in the namespace HWY_NAMESPACE.
+// once a column: eight rows at a time, their sums finished together in vectors. For numbers that
+// are computed with in float, on targets with vectors of at least eight floats. Compiled once for
+// each target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_NARROW_INL_H_
 #undef PLANISH_SRC_NORM_NARROW_INL_H_
@@ -202,15 +202,14 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   const double least = args.eps >= 1e-20 ? 0 : 1e-30;
   bool all_serve = args.recipe.deviation == Deviation::kBiased;
   for (size_t i = 0; i < 8; i += kLanes) {
-    const auto read = [&](int k) HWY_ATTR {
-      return hn::PromoteTo(d, hn::Load(singles, in[k] + i));
-    };
+    const auto read = [&](int k)
+                          HWY_ATTR { return hn::PromoteTo(d, hn::Load(singles, in[k] + i)); };
     const auto about = read(0), offset = hn::Mul(read(1), hn::Set(d, reciprocal));
     const auto square = hn::Mul(read(2), hn::Set(d, reciprocal));
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    const auto serve = hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
-                               hn::And(hn::Le(square, hn::Set(d, 1e37)),
-                                       hn::Ge(square, hn::Set(d, least))));
+    const auto serve =
+        hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
+                hn::And(hn::Le(square, hn::Set(d, 1e37)), hn::Ge(square, hn::Set(d, least))));
     all_serve = all_serve && hn::AllTrue(d, serve);
     const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(var, hn::Set(d, args.eps))));
     const auto mean = hn::DemoteTo(singles, hn::Add(about, offset));
@@ -221,7 +220,8 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   }
   SaveEight(args, r, n, hn::Load(eight, out[0]), hn::Load(eight, out[1]), hn::Load(eight, out[2]),
             maps);
-  if (all_serve) [[likely]] return;
+  if (all_serve) [[likely]]
+    return;
   for (int64_t i = 0; i < n; ++i) {
     const RowSums sums{in[1][i], in[2][i]};
     maps.Set(i, FinishMoments(args, r + i, static_cast<double>(in[0][i]), sums, reciprocal));
@@ -243,7 +243,8 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     // Rows that are not there are the last one again.
-    const auto row = [&](int64_t i) HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
+    const auto row = [&](int64_t i)
+                         HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
     Vec<Eight> sums[8], squares[8];
     Vec<Eight> shift = hn::Zero(eight);
     HWY_ALIGN float shifts[8];
@@ -285,8 +286,8 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
         mean[j] = hn::Set(d, maps.mean[k]);
         rstd[j] = hn::Set(d, maps.rstd[k]);
         offset[j] = hn::Set(d, maps.offset[k]);
-        tail[j] = Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j],
-                                              offset[j]);
+        tail[j] =
+            Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
       }
       for (int64_t c = 0; c < last; c += lanes) {
         Vec<D> v[kTogether];
@@ -436,7 +437,7 @@ HWY_NOINLINE void BackwardRowsTiny(const RowsBackward<T>& args, int64_t begin, i
   const double reciprocal = 1 / static_cast<double>(cols);
   const Vec<Eight> inverse = hn::Set(d, 1 / static_cast<float>(cols));
   const Vec<Eight> scale = hn::Set(d, args.scale), neg_slope = hn::Set(d, -args.scale * args.slope);
-  const bool usual = args.recipe.deviation == Deviation::kBiased;
+  const bool usual = args.recipe.deviation == Deviation::kBiased && args.factors == nullptr;
   TinyRows<kStream, T> rows(args.dx + begin * args.dx_stride, args.dx_stride, cols);
   Vec<Eight> gain_sums[8], bias_sums[8];
   for (int64_t c = 0; c < 8; ++c) gain_sums[c] = bias_sums[c] = hn::Zero(d);
@@ -479,7 +480,8 @@ HWY_NOINLINE void BackwardRowsTiny(const RowsBackward<T>& args, int64_t begin, i
       hn::Store(sum_g_xhat, d, sums[1]);
       for (int64_t i = 0; i < n; ++i) {
         const RowMap<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
-        const auto full = FinishGradient(args, map, RowSums{sums[0][i], sums[1][i]}, reciprocal);
+        const auto full =
+            FinishGradient(args, r + i, map, RowSums{sums[0][i], sums[1][i]}, reciprocal);
         sums[0][i] = full.mean_g;
         sums[1][i] = full.mean_g_xhat;
       }

@@ -169,8 +169,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   if (args.dsum != nullptr && args.dx == nullptr) {
     internal::Fail(kFunction, "dsum", "be null without dx", "an address");
   }
-  internal::CheckAligned(kFunction,
-                         {dy, x, gain, mean, mean_lo, rstd, dsum, dx, dgain, dbias});
+  internal::CheckAligned(kFunction, {dy, x, gain, mean, mean_lo, rstd, dsum, dx, dgain, dbias});
   internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd, dsum});
 
   if (rows == 0 || cols == 0) {
@@ -209,8 +208,8 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   dbiases.Finish();
 }
 
-#define PLANISH_INSTANTIATE(T, P)                                                         \
-  template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&);      \
+#define PLANISH_INSTANTIATE(T, P)                                                    \
+  template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
   template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

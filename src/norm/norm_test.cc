@@ -165,8 +165,9 @@ std::vector<int64_t> RowsFor(int64_t cols) {
 }
 
 TEST_P(MatrixTest, EveryWidthAgreesWithTheReference) {
-  const auto [norm, types] = GetParam();
-  VisitTypes(types, [norm = norm]<class T, class P>() {
+  const Norm norm = std::get<0>(GetParam());
+  const Types types = std::get<1>(GetParam());
+  VisitTypes(types, [&]<class T, class P>() {
     for (const int64_t cols : tests::Widths()) {
       if (cols == 1 && norm == Norm::kAdaAsCoded) continue;  // has no unbiased deviation
       for (const int64_t rows : RowsFor(cols)) {
@@ -178,8 +179,9 @@ TEST_P(MatrixTest, EveryWidthAgreesWithTheReference) {
 
 // dgain and dbias: rows of one and several groups, blocks that are short, narrow and wide rows.
 TEST_P(MatrixTest, ManyRowsAgreeWithTheReference) {
-  const auto [norm, types] = GetParam();
-  VisitTypes(types, [norm = norm]<class T, class P>() {
+  const Norm norm = std::get<0>(GetParam());
+  const Types types = std::get<1>(GetParam());
+  VisitTypes(types, [&]<class T, class P>() {
     for (const auto& [rows, cols] :
          {std::pair{64, 2}, {64, 33}, {257, 100}, {3000, 5}, {40000, 3}, {33, 1000}}) {
       ExpectWithinBounds(tests::Problem<T, P>(norm, rows, cols));

@@ -48,9 +48,8 @@ constexpr decltype(auto) Visit(Norm norm, F&& f) {
     case Norm::kAda:
       return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kAdaptive}>();
     case Norm::kAdaAsCoded:
-      return std::forward<F>(f)
-          .template operator()<Recipe{true, true, true, Output::kAdaptive,
-                                      Deviation::kUnbiasedPlusEps}>();
+      return std::forward<F>(f).template
+      operator()<Recipe{true, true, true, Output::kAdaptive, Deviation::kUnbiasedPlusEps}>();
     case Norm::kRms:
       return std::forward<F>(f).template operator()<Recipe{false, false, true, Output::kAffine}>();
   }

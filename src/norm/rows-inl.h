@@ -1,9 +1,9 @@
 // The arithmetic of every norm over rows: one loop over columns that writes the results of one row
 // while it takes the sums of a later one, so that loads, arithmetic and stores are mixed evenly and
-// memory is read once. Rows go in blocks, and long rows in chunks of columns, chunk by chunk over the
-// block: gain and bias are read once a block, and the chain of dependent arithmetic from a row's sums
-// to its results is waited for once a block. Compiled once for each target, in the namespace
-// HWY_NAMESPACE.
+// memory is read once. Rows go in blocks, and long rows in chunks of columns, chunk by chunk over
+// the block: gain and bias are read once a block, and the chain of dependent arithmetic from a
+// row's sums to its results is waited for once a block. Compiled once for each target, in the
+// namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_INL_H_
@@ -71,8 +71,8 @@ struct RowLayout {
   RowLayout() = default;
   RowLayout(D d, const T* out, int64_t cols) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    lead = kStream ? static_cast<int64_t>((-reinterpret_cast<uintptr_t>(out) &
-                                           (lanes * sizeof(T) - 1)) / sizeof(T))
+    lead = kStream ? static_cast<int64_t>(
+                         (-reinterpret_cast<uintptr_t>(out) & (lanes * sizeof(T) - 1)) / sizeof(T))
                    : 0;
     vectors = (cols - lead) / lanes;
     rest = (cols - lead) % lanes;
@@ -119,9 +119,9 @@ struct RowEnds {
 /// The most rows of a block.
 inline constexpr int64_t kMostRows = 4;
 
-/// The rows of a block. Short rows: two, so that the arithmetic between a row's sums and its results
-/// overlaps with another row's; long rows: four, which share the gain and bias that the first-level
-/// cache cannot keep from row to row.
+/// The rows of a block. Short rows: two, so that the arithmetic between a row's sums and its
+/// results overlaps with another row's; long rows: four, which share the gain and bias that the
+/// first-level cache cannot keep from row to row.
 inline int64_t RowsPerBlock(int64_t cols) { return cols <= kChunk ? 2 : 4; }
 
 /// Likewise of backward, where a block holds twice as much.
@@ -133,13 +133,14 @@ HWY_INLINE void FinishStores() {
   if constexpr (kStream) hwy::FlushStream();
 }
 
-/// Vectors that are summed in lanes before the sum goes on in double. Many lanes share a chunk: each
-/// adds 64 numbers at most. Where there are few, turns are short: equal numbers, added one by one,
-/// make rounding errors that add up too.
+/// Vectors that are summed in lanes before the sum goes on in double. Many lanes share a chunk:
+/// each adds 64 numbers at most. Where there are few, turns are short: equal numbers, added one by
+/// one, make rounding errors that add up too.
 template <class D>
-inline constexpr int64_t kTurnVectors = sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
-                                        : hn::MaxLanes(D()) >= 4                              ? 64
-                                                                                              : 16;
+inline constexpr int64_t kTurnVectors =
+    sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
+    : hn::MaxLanes(D()) >= 4                             ? 64
+                                                         : 16;
 
 /// Ones in the last `n` lanes.
 template <class D>
@@ -156,8 +157,8 @@ HWY_INLINE LaneSums<hn::TFromD<D>> AddHalves(D, Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 2) {
     return {hn::GetLane(a), hn::GetLane(b)};
   } else {
-    return AddHalves(half, hn::Add(hn::ConcatLowerLower(half, b, a),
-                                   hn::ConcatUpperUpper(half, b, a)));
+    return AddHalves(half,
+                     hn::Add(hn::ConcatLowerLower(half, b, a), hn::ConcatUpperUpper(half, b, a)));
   }
 }
 #endif  // which has neither halves nor a need of them
@@ -167,8 +168,8 @@ template <class D>
 HWY_INLINE LaneSums<hn::TFromD<D>> AddLanes([[maybe_unused]] D d, Vec<D> first, Vec<D> second) {
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (hn::MaxLanes(D()) > 1) {
-    return AddHalves(d, hn::Add(hn::ConcatLowerLower(d, second, first),
-                                hn::ConcatUpperUpper(d, second, first)));
+    return AddHalves(
+        d, hn::Add(hn::ConcatLowerLower(d, second, first), hn::ConcatUpperUpper(d, second, first)));
   }
 #endif
   return {hn::GetLane(first), hn::GetLane(second)};
@@ -226,7 +227,8 @@ HWY_INLINE void AddLastSums(D d, const T* end, int64_t rest, Vec<D> shift, Vec<D
   second = hn::MulAdd(v, v, second);
 }
 
-/// The sum of kVectors vectors at steps from `x`. Of equal vectors each sum doubles, which is exact.
+/// The sum of kVectors vectors at steps from `x`. Of equal vectors each sum doubles, which is
+/// exact.
 template <int64_t kVectors, class D, class T>
 HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
   if constexpr (kVectors == 1) {
@@ -237,8 +239,8 @@ HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
   }
 }
 
-/// A number near the mean of a row of at least as many columns as lanes: the mean of two vectors, or
-/// of eight numbers where those have fewer. Of a constant row it is the constant.
+/// A number near the mean of a row of at least as many columns as lanes: the mean of two vectors,
+/// or of eight numbers where those have fewer. Of a constant row it is the constant.
 template <bool kCentre, class D, class T>
 HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T* x,
                                  [[maybe_unused]] int64_t cols) {
@@ -253,9 +255,9 @@ HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T*
 /// `next`, of `more` further columns there, and of `rest`, less than a vector's, after those.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, const C* gain,
-                                      const C* bias, int64_t vectors, C shift_, C mean_, C rstd_,
-                                      C offset_, C scale, C neg_slope, int64_t more,
-                                      int64_t rest) {
+                                           const C* bias, int64_t vectors, C shift_, C mean_,
+                                           C rstd_, C offset_, C scale, C neg_slope, int64_t more,
+                                           int64_t rest) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vec<D> shift = hn::Set(d, shift_), mean = hn::Set(d, mean_);
@@ -380,9 +382,9 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   const OutputArgs<C> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
   const bool packed = y_stride == cols;
   // Rows of whole vectors at aligned addresses need no care for their ends.
-  const bool even = cols % lanes == 0 &&
-                    (!kStream || (y_stride % lanes == 0 &&
-                                  RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
+  const bool even =
+      cols % lanes == 0 &&
+      (!kStream || (y_stride % lanes == 0 && RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
   RowEnds<kStream, D, T> ends[kMostRows];
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
   for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
@@ -429,8 +431,8 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, D>(
-            next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from,
-            out.At(from), vectors, shifts[i], maps[i], whole - vectors, width % lanes));
+            next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from, out.At(from),
+            vectors, shifts[i], maps[i], whole - vectors, width % lanes));
       }
     }
     if (!even) {
@@ -440,8 +442,8 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
       }
     }
     for (int64_t i = 0; i < block; ++i) {
-      maps[i] = FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i],
-                              reciprocal);
+      maps[i] =
+          FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i], reciprocal);
     }
     summed = block;
   }
@@ -498,8 +500,7 @@ void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double*
   }
   const T* x = args.x + row * args.x_stride;
   const Compute<T> shift = args.recipe.centre ? ShiftOf<true>(d, x, args.cols) : Compute<T>{0};
-  FinishMoments(args, row, static_cast<double>(shift), sums,
-                1 / static_cast<double>(args.cols));
+  FinishMoments(args, row, static_cast<double>(shift), sums, 1 / static_cast<double>(args.cols));
 }
 
 /// MapColumns.
@@ -510,8 +511,8 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const T* x = args.x + row * args.x_stride + begin;
   T* y = args.y + row * args.y_stride + begin;
   const int64_t cols = end - begin;
-  const OutputArgs<C> out = OutputArgs<C>{args.gain, args.bias, args.scale,
-                                          -args.scale * args.slope}.At(begin);
+  const OutputArgs<C> out =
+      OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
   const RowMap<C> map = MapOf(args.mean ? args.mean[row] : C{0},
                               args.mean_lo ? args.mean_lo[row] : C{0}, args.rstd[row]);
   // The last columns of a row may be fewer than a vector, and one at its end reach into the columns
@@ -656,8 +657,8 @@ struct BackwardWork {
 /// The loop of backward, as ForwardChunk.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T,
           class C = Compute<T>>
-HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors, int64_t more,
-                                       int64_t rest) {
+HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors,
+                                            int64_t more, int64_t rest) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const GradientRow<T> next = work.next, row = work.row;
@@ -718,7 +719,8 @@ HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t
                                  int64_t rest) {
   RowSums sums;
   for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
-    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, kTurnVectors<D>, 0, 0));
+    sums.Add(
+        BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, kTurnVectors<D>, 0, 0));
     work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
   }
   sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, vectors, more, rest));
@@ -728,8 +730,8 @@ HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t
 /// The sums of `cols` columns alone, as BackwardChunkLanes takes them.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
-                                          const RowMap<C>& next_map, const GradientArgs<C> args,
-                                          C* dgain, C* dbias) {
+                                               const RowMap<C>& next_map,
+                                               const GradientArgs<C> args, C* dgain, C* dbias) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const MapVectors<D> map(d, next_map);
@@ -777,8 +779,7 @@ HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols, const 
   RowSums sums;
   for (int64_t c = 0; c < cols; c += kChunk) {
     sums.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(row.At(c), std::min(kChunk, cols - c),
-                                                            map, args.At(c), dgain + c,
-                                                            dbias + c));
+                                                            map, args.At(c), dgain + c, dbias + c));
   }
   return sums;
 }
@@ -822,9 +823,9 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
   const double reciprocal = 1 / static_cast<double>(cols);
   const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
   const bool packed = args.dx_stride == cols;
-  const bool even = cols % lanes == 0 &&
-                    (!kStream || (args.dx_stride % lanes == 0 &&
-                                  RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
+  const bool even =
+      cols % lanes == 0 && (!kStream || (args.dx_stride % lanes == 0 &&
+                                         RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
   // What neither dx nor the columns need is not summed.
   const bool summing = kColumns || args.recipe.via_mean || args.recipe.via_scale;
   RowEnds<kStream, D, T> ends[kMostRows];
@@ -844,10 +845,10 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
     const RowMap<C> map = SavedMoments(args, r);
     RowSums row_sums;
     if (summing) {
-      row_sums = SumGradientRow<kOutput, kReadX, kColumns, D>(row_at(r), cols, map, out, dgain,
-                                                              dbias);
+      row_sums =
+          SumGradientRow<kOutput, kReadX, kColumns, D>(row_at(r), cols, map, out, dgain, dbias);
     }
-    return FinishGradient(args, map, row_sums, reciprocal);
+    return FinishGradient(args, r, map, row_sums, reciprocal);
   };
   int64_t r = begin, summed = std::min(block, end - begin);
   for (int64_t i = 0; i < summed; ++i) maps[i] = sum_row(r + i);
@@ -902,7 +903,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
       }
     }
     for (int64_t i = 0; i < block; ++i) {
-      maps[i] = FinishGradient(args, next_maps[i], sums[i], reciprocal);
+      maps[i] = FinishGradient(args, r + block + i, next_maps[i], sums[i], reciprocal);
     }
     summed = block;
   }
@@ -956,8 +957,8 @@ void RowGradientColumns(D d, const RowsBackward<T>& args, int64_t row, int64_t b
     sums.first += parts[2 * chunk];
     sums.second += parts[2 * chunk + 1];
   }
-  const GradientMap<C> map = FinishGradient(args, SavedMoments(args, row), sums,
-                                            1 / static_cast<double>(args.cols));
+  const GradientMap<C> map =
+      FinishGradient(args, row, SavedMoments(args, row), sums, 1 / static_cast<double>(args.cols));
   const GradientArgs<C> out =
       GradientArgs<C>{args.gain, args.scale, -args.scale * args.slope}.At(begin);
   const GradientRow<T> in =
@@ -977,7 +978,7 @@ void RowGradientColumns(D d, const RowsBackward<T>& args, int64_t row, int64_t b
     return;
   }
   InputGradientRow<kOutput, kReadX, kStream>(d, in, cols, map, out, dx, static_cast<T*>(nullptr),
-                                              false, false);
+                                             false, false);
   FinishStores<kStream>();
 }
 

@@ -1,5 +1,5 @@
-// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once for
-// each element type, and includes itself once for each target.
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
+// for each element type, and includes itself once for each target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/norm/rows.cc"
 #include "src/base/simd_targets.h"
@@ -23,8 +23,8 @@ using Full = hn::ScalableTag<C>;
 using One = hn::CappedTag<C, 1>;
 
 // Streaming stores are worth it in vectors of 32 bytes and more.
-inline constexpr bool kStreams = hn::MaxLanes(Full()) * sizeof(T) >= 32 ||
-                                 (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+inline constexpr bool kStreams =
+    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 /// Eight lanes, where that is not all of them and the kernels for narrow rows are there.
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
@@ -35,7 +35,8 @@ inline constexpr bool kHasNarrow = false;
 using Few = Full;
 #endif
 
-/// Calls f(d, stream) with the widest vectors that a row fills, and whether to store past the caches.
+/// Calls f(d, stream) with the widest vectors that a row fills, and whether to store past the
+/// caches.
 template <class F>
 HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
   if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
@@ -72,13 +73,11 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
     if constexpr (kHasNarrow) {
       // Only rows one behind the other make whole vectors past the caches.
       const bool stream = args.stream && args.y_stride == args.cols;
-      const auto visit = [&](auto&& f) HWY_ATTR {
-        stream ? f(std::true_type()) : f(std::false_type());
-      };
+      const auto visit = [&](auto&& f)
+                             HWY_ATTR { stream ? f(std::true_type()) : f(std::false_type()); };
       if (args.cols <= 8) {
-        visit([&](auto streams) HWY_ATTR {
-          ForwardRowsTiny<output(), centre(), streams()>(args, begin, end);
-        });
+        visit([&](auto streams)
+                  HWY_ATTR { ForwardRowsTiny<output(), centre(), streams()>(args, begin, end); });
         return;
       }
       if (args.cols < kNarrowColumns) {
@@ -168,7 +167,8 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     VisitWidth(args.cols, args.stream && args.dx, [&](auto d, auto stream) HWY_ATTR {
       if (!kAffine || dgain == nullptr) {
         if (args.dx == nullptr) return;
-        BackwardRowsWide<output(), read_x(), false, stream()>(d, args, begin, end, nullptr, nullptr);
+        BackwardRowsWide<output(), read_x(), false, stream()>(d, args, begin, end, nullptr,
+                                                              nullptr);
       } else if (args.dx) {
         BackwardRowsWide<output(), read_x(), kAffine, stream()>(d, args, begin, end, dgain, dbias);
       } else {

@@ -37,7 +37,7 @@ struct RowsForward {
   C* mean = nullptr;  // these may be null
   C* mean_lo = nullptr;
   C* rstd = nullptr;
-  bool stream = false;  // y is not to go through the caches
+  bool stream = false;          // y is not to go through the caches
   const T* residual = nullptr;  // added to x, into sum, before all this: by ForwardMatrix alone
   int64_t residual_stride = 0;
   T* sum = nullptr;
@@ -64,6 +64,12 @@ void SumChunks(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t e
 template <class T>
 void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums);
 
+/// Of one row, in place of a recipe's a and b: dx = rstd * (g - mean * mean(g) -
+/// scale * (xhat - shift) * mean(g * xhat)).
+struct GradientFactors {
+  double mean = 1, scale = 1, shift = 0;
+};
+
 template <class T>
 struct RowsBackward {
   using C = Compute<T>;
@@ -79,7 +85,8 @@ struct RowsBackward {
   const C* mean = nullptr;  // null: 0
   const C* mean_lo = nullptr;
   const C* rstd = nullptr;
-  T* dx = nullptr;  // may be null
+  const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's
+  T* dx = nullptr;                           // may be null
   int64_t dx_stride = 0;
   bool stream = false;
   const T* dsum = nullptr;  // added to dx after all this: by BackwardMatrix alone

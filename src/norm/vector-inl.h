@@ -1,5 +1,5 @@
-// Read and Write, not Load and Store: those are the names of Highway's aligned ones, which a call without
-// a namespace would find.
+// Read and Write, not Load and Store: those are the names of Highway's aligned ones, which a call
+// without a namespace would find.
 //
 // Vectors of the type that numbers are computed with, from and to arrays of every element type.
 // Compiled once for each target, in the namespace HWY_NAMESPACE.
@@ -67,9 +67,8 @@ HWY_INLINE Vec<D> Read(D d, const float16* p) {
     const auto normal = hn::Add(hn::Add(shifted, hn::Set(bits, (127u - 15) << 23)),
                                 hn::And(special, hn::Set(bits, (128u - 16) << 23)));
     const hn::Rebind<int32_t, D> integers;
-    const auto subnormal =
-        hn::BitCast(bits, hn::Mul(hn::ConvertTo(d, hn::BitCast(integers, rest)),
-                                  hn::Set(d, 0x1p-24f)));
+    const auto subnormal = hn::BitCast(
+        bits, hn::Mul(hn::ConvertTo(d, hn::BitCast(integers, rest)), hn::Set(d, 0x1p-24f)));
     const auto small = hn::Lt(rest, hn::Set(bits, 0x400));
     return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(small, subnormal, normal)));
   }
@@ -97,10 +96,11 @@ HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, float16 /*type*/) {
     const auto rest = hn::And(u, hn::Set(bits, 0x7fffffff));
     const auto sign = hn::ShiftRight<16>(hn::Xor(u, rest));
     const auto odd = hn::And(hn::ShiftRight<13>(rest), hn::Set(bits, 1));
-    const auto normal = hn::ShiftRight<13>(
-        hn::Add(hn::Sub(rest, hn::Set(bits, (127u - 15) << 23)), hn::Add(odd, hn::Set(bits, 0xfff))));
-    const auto subnormal = hn::Sub(
-        hn::BitCast(bits, hn::Add(hn::BitCast(d, rest), hn::Set(d, 0.5f))), hn::Set(bits, 0x3f000000));
+    const auto normal = hn::ShiftRight<13>(hn::Add(hn::Sub(rest, hn::Set(bits, (127u - 15) << 23)),
+                                                   hn::Add(odd, hn::Set(bits, 0xfff))));
+    const auto subnormal =
+        hn::Sub(hn::BitCast(bits, hn::Add(hn::BitCast(d, rest), hn::Set(d, 0.5f))),
+                hn::Set(bits, 0x3f000000));
     auto half = hn::IfThenElse(hn::Lt(rest, hn::Set(bits, 0x38800000)), subnormal, normal);
     half = hn::IfThenElse(hn::Gt(rest, hn::Set(bits, 0x477fefff)), hn::Set(bits, 0x7c00), half);
     half = hn::IfThenElse(hn::Gt(rest, hn::Set(bits, 0x7f800000)), hn::Set(bits, 0x7e00), half);

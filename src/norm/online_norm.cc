@@ -1,0 +1,190 @@
+#include "planish/online_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "src/base/check.h"
+#include "src/base/loop.h"
+#include "src/norm/cpu.h"
+#include "src/norm/params.h"
+#include "src/norm/rows.h"
+
+namespace planish {
+namespace {
+
+using internal::Array;
+using internal::MatrixArray;
+using internal::Output;
+using internal::Recipe;
+using internal::VectorArray;
+
+constexpr Recipe kRecipe{true, true, true, Output::kAffine};
+
+// Elements whose moments are taken before the first of them is normalised: the last cache has them.
+constexpr int64_t kWave = int64_t{1} << 19;
+
+void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
+                 int64_t cols) {
+  if (cols < 2) {
+    internal::Fail(function, "cols", "be at least 2, for the unbiased deviation",
+                   std::to_string(cols));
+  }
+  const auto check = [&](const std::string& name, double alpha) {
+    if (!(alpha >= 0 && alpha <= 1)) {
+      internal::Fail(function, name, "be between 0 and 1", std::to_string(alpha));
+    }
+  };
+  if (options.alphas == nullptr) return check("alpha", options.alpha);
+  for (int64_t r = 0; r < rows; ++r) {
+    check("alphas[" + std::to_string(r) + "]", options.alphas[r]);
+  }
+}
+
+double AlphaOf(const OnlineNormOptions& options, int64_t r) {
+  return options.alphas ? options.alphas[r] : options.alpha;
+}
+
+}  // namespace
+
+template <class T, class P>
+void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& state,
+                       const OnlineNormOptions& options) {
+  constexpr const char* kFunction = "OnlineNormForward";
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckShape<T>(kFunction, rows, cols);
+  CheckOnline(kFunction, options, rows, cols);
+  internal::CheckFinite(kFunction, "state.mean", state.mean);
+  if (!std::isfinite(state.deviation) || state.deviation < 0) {
+    internal::Fail(kFunction, "state.deviation", "be finite and at least 0",
+                   std::to_string(state.deviation));
+  }
+  const Array x = MatrixArray("x", args.x, rows, cols, cols);
+  const Array gain = VectorArray("gain", args.gain, cols);
+  const Array bias = VectorArray("bias", args.bias, cols);
+  Array y = MatrixArray("y", args.y, rows, cols, cols);
+  y.may_be = args.x;
+  const Array mean = VectorArray("mean", args.mean, rows);
+  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
+  const Array rstd = VectorArray("rstd", args.rstd, rows);
+  const Array offset = VectorArray("offset", args.offset, rows);
+  const Array deviation = VectorArray("deviation", args.deviation, rows);
+  internal::CheckNotNull(kFunction, {x, y});
+  internal::CheckAligned(kFunction, {x, gain, bias, y, mean, mean_lo, rstd, offset, deviation});
+  internal::CheckApart(kFunction, {y, mean, mean_lo, rstd, offset, deviation}, {x, gain, bias});
+  if (rows == 0) return;
+
+  const internal::Params<T, P> gains(args.gain, cols, 1, true), biases(args.bias, cols, 0, true);
+  const int64_t wave = std::clamp<int64_t>(kWave / cols, 1, rows);
+  const auto moments = std::make_unique_for_overwrite<C[]>(3 * wave);
+  internal::RowsForward<T> call;
+  call.recipe = kRecipe;
+  call.cols = cols;
+  call.x_stride = call.y_stride = cols;
+  call.gain = gains.data();
+  call.bias = biases.data();
+  call.mean = moments.get();
+  call.mean_lo = moments.get() + wave;
+  call.rstd = moments.get() + 2 * wave;
+  const auto n = static_cast<double>(cols);
+  const double unbiased = n / (n - 1);
+  for (int64_t begin = 0; begin < rows; begin += wave) {
+    call.rows = std::min(wave, rows - begin);
+    call.x = args.x + begin * cols;
+    call.y = args.y + begin * cols;
+    internal::MomentMatrix(call, options.parallel_for);
+    for (int64_t i = 0; i < call.rows; ++i) {
+      const int64_t r = begin + i;
+      const double alpha = AlphaOf(options, r);
+      const double own = static_cast<double>(call.mean[i]) + static_cast<double>(call.mean_lo[i]);
+      // Without eps rstd is 1 over the case's own biased deviation.
+      const double own_deviation = 1 / static_cast<double>(call.rstd[i]);
+      state.mean = alpha * own + (1 - alpha) * state.mean;
+      const double off = own - state.mean;
+      const double s = std::sqrt((own_deviation * own_deviation + off * off) * unbiased);
+      state.deviation = alpha * s + (1 - alpha) * state.deviation;
+      call.mean[i] = static_cast<C>(state.mean);
+      call.mean_lo[i] = static_cast<C>(state.mean - static_cast<double>(call.mean[i]));
+      call.rstd[i] = static_cast<C>(1 / state.deviation);
+      if (args.mean) args.mean[r] = call.mean[i];
+      if (args.mean_lo) args.mean_lo[r] = call.mean_lo[i];
+      if (args.rstd) args.rstd[r] = call.rstd[i];
+      if (args.offset) args.offset[r] = static_cast<C>(off);
+      if (args.deviation) args.deviation[r] = static_cast<C>(s);
+    }
+    internal::MapMatrix(call, options.parallel_for);
+  }
+}
+
+template <class T, class P>
+void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
+                        const OnlineNormOptions& options) {
+  constexpr const char* kFunction = "OnlineNormBackward";
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckShape<T>(kFunction, rows, cols);
+  CheckOnline(kFunction, options, rows, cols);
+  const Array dy = MatrixArray("dy", args.dy, rows, cols, cols);
+  const Array x = MatrixArray("x", args.x, rows, cols, cols);
+  const Array gain = VectorArray("gain", args.gain, cols);
+  const Array mean = VectorArray("mean", args.mean, rows);
+  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
+  const Array rstd = VectorArray("rstd", args.rstd, rows);
+  const Array offset = VectorArray("offset", args.offset, rows);
+  const Array deviation = VectorArray("deviation", args.deviation, rows);
+  Array dx = MatrixArray("dx", args.dx, rows, cols, cols);
+  dx.may_be = args.dy;
+  const Array dgain = VectorArray("dgain", args.dgain, cols);
+  const Array dbias = VectorArray("dbias", args.dbias, cols);
+  internal::CheckNotNull(kFunction, {dy, x, mean, mean_lo, rstd, offset, deviation});
+  internal::CheckAligned(kFunction,
+                         {dy, x, gain, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias});
+  internal::CheckApart(kFunction, {dx, dgain, dbias},
+                       {dy, x, gain, mean, mean_lo, rstd, offset, deviation});
+  if (rows == 0) {
+    for (P* sum : {args.dgain, args.dbias}) {
+      if (sum) std::fill_n(sum, cols, P{});
+    }
+    return;
+  }
+
+  const auto factors = std::make_unique_for_overwrite<internal::GradientFactors[]>(rows);
+  const auto n = static_cast<double>(cols);
+  for (int64_t r = 0; r < rows; ++r) {
+    const double alpha = AlphaOf(options, r), s = static_cast<double>(args.deviation[r]);
+    const double reciprocal = static_cast<double>(args.rstd[r]);
+    factors[r] = {.mean = alpha,
+                  .scale = s == 0 ? 0 : alpha * n / ((n - 1) * s * reciprocal),
+                  .shift = alpha * static_cast<double>(args.offset[r]) * reciprocal};
+  }
+  const bool columns = args.dgain || args.dbias;
+  const internal::Params<T, P> gains(args.gain, cols, 1, true);
+  internal::ParamSums<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
+  internal::RowsBackward<T> call;
+  call.recipe = kRecipe;
+  call.rows = rows;
+  call.cols = cols;
+  call.dy = args.dy;
+  call.x = args.x;
+  call.dx = args.dx;
+  call.dy_stride = call.x_stride = call.dx_stride = cols;
+  call.gain = gains.data();
+  call.mean = args.mean;
+  call.mean_lo = args.mean_lo;
+  call.rstd = args.rstd;
+  call.factors = factors.get();
+  internal::BackwardMatrix(call, dgains.data(), dbiases.data(), options.parallel_for);
+  dgains.Finish();
+  dbiases.Finish();
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                   \
+  template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState&, \
+                                  const OnlineNormOptions&);                        \
+  template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&, const OnlineNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish

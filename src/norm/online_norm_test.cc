@@ -1,0 +1,337 @@
+#include "planish/online_norm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "planish/target.h"
+
+namespace planish {
+namespace {
+
+using Real = double;
+using Complex = std::complex<Real>;
+
+// One case as the equations read, with the state before it a constant. `state` becomes the next.
+template <class Scalar>
+std::vector<Scalar> ReferenceCase(const std::vector<Scalar>& x, Real alpha, Scalar& mean,
+                                  Scalar& deviation) {
+  const Scalar n(static_cast<Real>(x.size()));
+  Scalar own(0), squares(0);
+  for (const Scalar& value : x) own += value / n;
+  mean = alpha * own + (1 - alpha) * mean;
+  for (const Scalar& value : x) squares += (value - mean) * (value - mean);
+  deviation = alpha * std::sqrt(squares / (n - Scalar(1))) + (1 - alpha) * deviation;
+  std::vector<Scalar> z;
+  for (const Scalar& value : x) z.push_back((value - mean) / deviation);
+  return z;
+}
+
+template <class T>
+struct Problem {
+  Problem(int64_t r, int64_t c, double alpha_, double mean = 0)
+      : rows(r), cols(c), alpha(alpha_), x(r * c), dy(r * c), gain(c), bias(c) {
+    std::mt19937 random(static_cast<uint32_t>(rows * 1000 + cols));
+    std::normal_distribution<double> normal;
+    for (T& value : x) value = static_cast<T>(mean + normal(random));
+    for (auto* array : {&dy, &gain, &bias}) {
+      for (T& value : *array) value = static_cast<T>(normal(random));
+    }
+  }
+  int64_t rows, cols;
+  double alpha;
+  std::vector<T> x, dy, gain, bias;
+};
+
+template <class T>
+struct Result {
+  explicit Result(const Problem<T>& p)
+      : y(p.x.size()),
+        mean(p.rows),
+        mean_lo(p.rows),
+        rstd(p.rows),
+        offset(p.rows),
+        deviation(p.rows),
+        dx(p.x.size()),
+        dgain(p.cols),
+        dbias(p.cols) {}
+  std::vector<T> y, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias;
+  double state_mean = 0, state_deviation = 1;
+  bool operator==(const Result&) const = default;
+};
+
+template <class T>
+OnlineNormForwardArgs<T> ForwardArgs(const Problem<T>& p, Result<T>& out) {
+  return {.rows = p.rows,
+          .cols = p.cols,
+          .x = p.x.data(),
+          .gain = p.gain.data(),
+          .bias = p.bias.data(),
+          .y = out.y.data(),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data(),
+          .offset = out.offset.data(),
+          .deviation = out.deviation.data()};
+}
+
+template <class T>
+OnlineNormBackwardArgs<T> BackwardArgs(const Problem<T>& p, Result<T>& out) {
+  return {.rows = p.rows,
+          .cols = p.cols,
+          .dy = p.dy.data(),
+          .x = p.x.data(),
+          .gain = p.gain.data(),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data(),
+          .offset = out.offset.data(),
+          .deviation = out.deviation.data(),
+          .dx = out.dx.data(),
+          .dgain = out.dgain.data(),
+          .dbias = out.dbias.data()};
+}
+
+template <class T>
+Result<T> Apply(const Problem<T>& p, const ParallelFor& parallel_for = SerialFor) {
+  Result<T> out(p);
+  OnlineState state;
+  OnlineNormForward<T>(ForwardArgs(p, out), state,
+                       {.alpha = p.alpha, .parallel_for = parallel_for});
+  OnlineNormBackward<T>(BackwardArgs(p, out), {.alpha = p.alpha, .parallel_for = parallel_for});
+  out.state_mean = state.mean;
+  out.state_deviation = state.deviation;
+  return out;
+}
+
+template <class T>
+void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
+  // A case's sums have a relative error of a few units in the last place times the root of the
+  // number of terms in a lane, 8 at most; mean and deviation carry it on with weights that add to
+  // one. 32 units bound all of it; terms of dx are as large as rstd * |g| * (1 + |z|).
+  const Real unit = 32 * std::numeric_limits<T>::epsilon();
+  Real mean = 0, deviation = 1;
+  std::vector<Real> dgain(p.cols), dbias(p.cols), dgain_size(p.cols), dbias_size(p.cols);
+  for (int64_t r = 0; r < p.rows; ++r) {
+    const std::vector<Real> x(p.x.begin() + r * p.cols, p.x.begin() + (r + 1) * p.cols);
+    const Real before_mean = mean, before_deviation = deviation;
+    const std::vector<Real> z = ReferenceCase(x, p.alpha, mean, deviation);
+    Real size = 0, most_z = 1;
+    for (int64_t c = 0; c < p.cols; ++c) {
+      size = std::max(size, std::abs(Real{p.gain[c]} * p.dy[r * p.cols + c]));
+      most_z = std::max(most_z, std::abs(z[c]));
+    }
+    for (int64_t c = 0; c < p.cols; ++c) {
+      const Real dy = p.dy[r * p.cols + c], gain = p.gain[c];
+      ASSERT_NEAR(out.y[r * p.cols + c], gain * z[c] + p.bias[c],
+                  unit * (std::abs(gain) * most_z + std::abs(Real{p.bias[c]})));
+      std::vector<Complex> moved(x.begin(), x.end());
+      moved[c] += Complex(0, 1e-100);
+      Complex moved_mean = before_mean, moved_deviation = before_deviation;
+      const auto moved_z = ReferenceCase(moved, p.alpha, moved_mean, moved_deviation);
+      Real dx = 0;
+      for (int64_t i = 0; i < p.cols; ++i) {
+        dx += Real{p.dy[r * p.cols + i]} * p.gain[i] * moved_z[i].imag() / 1e-100;
+      }
+      ASSERT_NEAR(out.dx[r * p.cols + c], dx, unit * size * most_z * most_z / deviation)
+          << r << ", " << c;
+      dgain[c] += dy * z[c];
+      dgain_size[c] += std::abs(dy) * most_z;
+      dbias[c] += dy;
+      dbias_size[c] += std::abs(dy);
+    }
+  }
+  for (int64_t c = 0; c < p.cols; ++c) {
+    ASSERT_NEAR(out.dgain[c], dgain[c], unit * dgain_size[c]);
+    ASSERT_NEAR(out.dbias[c], dbias[c], unit * dbias_size[c]);
+  }
+  EXPECT_NEAR(out.state_mean, mean, unit * (1 + std::abs(mean)));
+  EXPECT_NEAR(out.state_deviation, deviation, unit * deviation);
+}
+
+template <class T>
+class OnlineNormTest : public testing::Test {
+ protected:
+  ~OnlineNormTest() override { SetTarget(Targets().front()); }
+};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(OnlineNormTest, Types);
+
+TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
+  for (const std::string& target : Targets()) {
+    SetTarget(target);
+    for (const int64_t cols : {2, 3, 7, 8, 9, 16, 33, 100, 129}) {
+      for (const double alpha : {0.0, 0.1, 0.7, 1.0}) {
+        SCOPED_TRACE(testing::Message() << target << ", cols " << cols << ", alpha " << alpha);
+        const Problem<TypeParam> p(5, cols, alpha);
+        ExpectAgrees(p, Apply(p));
+      }
+    }
+  }
+}
+
+TEST(OnlineNormAccuracyTest, FloatIsExactFarFromZero) {
+  // The running mean has to come near the data's before z is of size 1: alpha is. The state is in
+  // double, which has the digits that a float's mean lacks.
+  const Problem<float> p(20, 64, 1.0, 1e4);
+  ExpectAgrees(p, Apply(p));
+}
+
+TYPED_TEST(OnlineNormTest, OneAtATimeGivesTheSameBits) {
+  const Problem<TypeParam> p(37, 33, 0.3);
+  const Result<TypeParam> all = Apply(p);
+  OnlineState state;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    Problem<TypeParam> one(1, p.cols, p.alpha);
+    std::copy_n(p.x.begin() + r * p.cols, p.cols, one.x.begin());
+    one.gain = p.gain;
+    one.bias = p.bias;
+    Result<TypeParam> out(one);
+    OnlineNormForward<TypeParam>(ForwardArgs(one, out), state, {.alpha = p.alpha});
+    EXPECT_TRUE(std::equal(out.y.begin(), out.y.end(), all.y.begin() + r * p.cols));
+    EXPECT_EQ(out.rstd[0], all.rstd[r]);
+  }
+  EXPECT_EQ(state.mean, all.state_mean);
+  EXPECT_EQ(state.deviation, all.state_deviation);
+}
+
+TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
+  // Several waves of cases.
+  const Problem<TypeParam> p(3000, 400, 0.05);
+  const Result<TypeParam> expected = Apply(p);
+  for (const int64_t parts : {2, 3, 7}) {
+    const ParallelFor threads = [parts](int64_t begin, int64_t end, int64_t, RangeTask task) {
+      std::vector<std::thread> pool;
+      const int64_t n = end - begin;
+      for (int64_t i = 0; i < parts; ++i) {
+        pool.emplace_back([=] { task(begin + i * n / parts, begin + (i + 1) * n / parts); });
+      }
+      for (std::thread& thread : pool) thread.join();
+    };
+    EXPECT_TRUE(Apply(p, threads) == expected);
+  }
+}
+
+TYPED_TEST(OnlineNormTest, InPlace) {
+  const Problem<TypeParam> p(9, 50, 0.5);
+  const Result<TypeParam> expected = Apply(p);
+  Problem<TypeParam> work = p;
+  Result<TypeParam> out(p);
+  auto forward = ForwardArgs(work, out);
+  forward.y = work.x.data();
+  OnlineState state;
+  OnlineNormForward<TypeParam>(forward, state, {.alpha = p.alpha});
+  EXPECT_EQ(work.x, expected.y);
+  work.x = p.x;
+  auto backward = BackwardArgs(work, out);
+  backward.dx = work.dy.data();
+  OnlineNormBackward<TypeParam>(backward, {.alpha = p.alpha});
+  EXPECT_EQ(work.dy, expected.dx);
+}
+
+TYPED_TEST(OnlineNormTest, AlphaOfEachCase) {
+  const Problem<TypeParam> p(2, 10, 0);
+  const double alphas[] = {1, 0};  // the second case does not move the state
+  Result<TypeParam> out(p);
+  OnlineState state;
+  OnlineNormForward<TypeParam>(ForwardArgs(p, out), state, {.alphas = alphas});
+  EXPECT_EQ(out.mean[0], out.mean[1]);
+  EXPECT_EQ(out.rstd[0], out.rstd[1]);
+}
+
+TYPED_TEST(OnlineNormTest, ConstantCases) {
+  Problem<TypeParam> p(3, 6, 0.5);
+  std::ranges::fill(p.x, TypeParam{4});
+  const auto out = Apply(p);
+  // mu is 2, 3, 3.5; s^2 = 6/5 * (4 - mu)^2, never 0.
+  EXPECT_EQ(out.mean[0], 2);
+  EXPECT_EQ(out.mean[2], static_cast<TypeParam>(3.5));
+  ExpectAgrees(p, out);
+  p.alpha = 1;
+  EXPECT_THAT(Apply(p).y, testing::Each(testing::IsNan()));
+}
+
+TEST(OnlineNormHalfTest, AgreesWithFloat) {
+  // The same numbers in both types: results differ by their rounding to eight digits.
+  Problem<float> p(4, 40, 0.4);
+  std::vector<bfloat16> x, y(p.x.size());
+  for (float& value : p.x) {
+    x.push_back(ToBfloat16(value));
+    value = ToFloat(x.back());
+  }
+  const auto expected = Apply(p);
+  OnlineState state;
+  OnlineNormForward<bfloat16, float>({.rows = 4,
+                                      .cols = 40,
+                                      .x = x.data(),
+                                      .gain = p.gain.data(),
+                                      .bias = p.bias.data(),
+                                      .y = y.data()},
+                                     state, {.alpha = 0.4});
+  for (size_t i = 0; i < y.size(); ++i) {
+    EXPECT_NEAR(ToFloat(y[i]), expected.y[i], 0x1p-8 * std::abs(expected.y[i]) + 1e-6);
+  }
+}
+
+template <class F>
+std::string ErrorOf(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OnlineNormErrorTest, Arguments) {
+  const Problem<float> p(2, 3, 0.5);
+  Result<float> out(p);
+  OnlineState state;
+  auto args = ForwardArgs(p, out);
+  const auto error = [&](const OnlineNormOptions& options = {}) {
+    return ErrorOf([&] { OnlineNormForward<float>(args, state, options); });
+  };
+  EXPECT_EQ(error(), "");
+  EXPECT_EQ(error({.alpha = 1.5}),
+            "[OnlineNormForward] alpha must be between 0 and 1 but has 1.500000");
+  const double alphas[] = {0.5, -1};
+  EXPECT_EQ(error({.alphas = alphas}),
+            "[OnlineNormForward] alphas[1] must be between 0 and 1 but has -1.000000");
+  state.deviation = -1;
+  EXPECT_EQ(error(),
+            "[OnlineNormForward] state.deviation must be finite and at least 0 but has -1.000000");
+  state = {};
+  args.cols = 1;
+  EXPECT_EQ(error(),
+            "[OnlineNormForward] cols must be at least 2, for the unbiased deviation but has 1");
+  args.cols = 3;
+  args.x = nullptr;
+  EXPECT_EQ(error(), "[OnlineNormForward] x must point to 24 bytes but has null");
+  auto backward = BackwardArgs(p, out);
+  backward.dgain = out.dx.data();
+  EXPECT_EQ(ErrorOf([&] { OnlineNormBackward<float>(backward); }),
+            "[OnlineNormBackward] dgain must not overlap dx but has bytes in common");
+}
+
+TEST(OnlineNormErrorTest, NoCases) {
+  const Problem<float> p(0, 3, 0.5);
+  Result<float> out(p);
+  std::ranges::fill(out.dgain, 7.f);
+  OnlineState state;
+  OnlineNormForward<float>(ForwardArgs(p, out), state);
+  OnlineNormBackward<float>(BackwardArgs(p, out));
+  EXPECT_THAT(out.dgain, testing::Each(0.f));
+  EXPECT_EQ(state.mean, 0);
+}
+
+}  // namespace
+}  // namespace planish
