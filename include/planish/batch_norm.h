@@ -114,7 +114,7 @@ struct BatchNormEvaluateBackwardArgs {
 /// Throws planish::Error when a size is negative or too large, eps, momentum or batches is out of
 /// its range, n = 1 and `unbiased` or `running_var` is given, a needed array is null, an array is
 /// not aligned to its type, or an output overlaps another array (y = x is allowed); std::bad_alloc
-/// when partial sums find no memory, before anything is written.
+/// when sums find no memory: the outputs are then undefined.
 template <class T, class P = T>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options = {});
 

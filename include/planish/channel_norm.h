@@ -48,7 +48,8 @@ struct ChannelNormBackwardArgs {
 /// depends on that position alone, and NaN and infinities stay there. No channels (channels = 0)
 /// have NaN for moments.
 ///
-/// Throws planish::Error as NormForward does; std::bad_alloc when partial sums find no memory.
+/// Throws planish::Error as NormForward does; std::bad_alloc when sums find no memory: the
+/// outputs are then undefined.
 template <class T, class P = T>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});

@@ -43,7 +43,8 @@ struct WeightNormBackwardArgs {
 /// PyTorch, and the norm 0. A row that holds NaN or an infinity gives NaN.
 ///
 /// Throws planish::Error when a size is negative or too large, a needed array is null, an array is
-/// not aligned to its type, or an output overlaps another array (w = v is allowed).
+/// not aligned to its type, or an output overlaps another array (w = v is allowed); std::bad_alloc
+/// when sums find no memory: the outputs are then undefined.
 template <class T, class P = T>
 void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
                        const ParallelFor& parallel_for = {});

@@ -8,7 +8,7 @@
 
 #include "src/base/loop.h"
 #include "src/norm/channel_norm_kernels.h"
-#include "src/norm/columns.h"
+#include "src/norm/columns_cpu.h"
 #include "src/norm/columns_moments.h"
 
 namespace planish::internal {
@@ -113,8 +113,8 @@ void ForTiles(const Tiling& tiling, int64_t batch, const ParallelFor& parallel_f
   if (tiling.blocks > 1) {
     run(0, count);
   } else {
-    RunParallel(parallel_for, count, GrainFor(tiling.rows * std::min(tiling.cols, tiling.stride)),
-                run);
+    RunAllocating(parallel_for, count, GrainFor(tiling.rows * std::min(tiling.cols, tiling.stride)),
+                  run);
   }
 }
 

@@ -144,36 +144,36 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
-  RunParallel(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
-              [&](int64_t begin, int64_t end) {
-                SumArrays<C> before(CountOf(pass.sums), tile);
-                MapArraysOf<C> after(CountOf(pass.map), tile);
-                const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
-                double* first = totals.get();
-                double* second = first + tile;
-                for (int64_t i = begin; i < end; ++i) {
-                  const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
-                  C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
-                  std::fill_n(first, 2 * tile, 0.0);
-                  for (int64_t c = 0; has_sums && c < runs; ++c) {
-                    pass.before(c0 + c, sum_numbers);
-                    before.Set(c, 1, sum_numbers);
+  RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
+                [&](int64_t begin, int64_t end) {
+                  SumArrays<C> before(CountOf(pass.sums), tile);
+                  MapArraysOf<C> after(CountOf(pass.map), tile);
+                  const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
+                  double* first = totals.get();
+                  double* second = first + tile;
+                  for (int64_t i = begin; i < end; ++i) {
+                    const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
+                    C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
+                    std::fill_n(first, 2 * tile, 0.0);
+                    for (int64_t c = 0; has_sums && c < runs; ++c) {
+                      pass.before(c0 + c, sum_numbers);
+                      before.Set(c, 1, sum_numbers);
+                    }
+                    for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
+                      const int64_t at = n * sample + c0 * spatial;
+                      SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
+                              before.At(0), first, second);
+                    }
+                    for (int64_t c = 0; c < runs; ++c) {
+                      if (has_sums) before.Get(c, sum_numbers);
+                      pass.after(c0 + c, sum_numbers, {first[c], second[c]}, map_numbers);
+                      after.Set(c, 1, map_numbers);
+                    }
+                    if (pass.out == nullptr) continue;
+                    MapRows(pass.map, ArraysAt(pass, c0 * spatial), sample, pass.batch, 0,
+                            runs * spatial, spatial, runs, after.At(0), stream);
                   }
-                  for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
-                    const int64_t at = n * sample + c0 * spatial;
-                    SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
-                            before.At(0), first, second);
-                  }
-                  for (int64_t c = 0; c < runs; ++c) {
-                    if (has_sums) before.Get(c, sum_numbers);
-                    pass.after(c0 + c, sum_numbers, {first[c], second[c]}, map_numbers);
-                    after.Set(c, 1, map_numbers);
-                  }
-                  if (pass.out == nullptr) continue;
-                  MapRows(pass.map, ArraysAt(pass, c0 * spatial), sample, pass.batch, 0,
-                          runs * spatial, spatial, runs, after.At(0), stream);
-                }
-              });
+                });
 }
 
 template <class T>
@@ -263,7 +263,7 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
-  RunParallel(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
+  RunAllocating(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
     SumArrays<C> before(CountOf(pass.sums), most);
     MapArraysOf<C> after(CountOf(pass.map), most);
     const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
