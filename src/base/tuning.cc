@@ -6,8 +6,10 @@
 
 namespace planish::internal {
 
-int64_t StreamingBytes() {
-  static const int64_t bytes = [] {
+namespace {
+
+int64_t& TheStreamingBytes() {
+  static int64_t bytes = [] {
     int64_t last = int64_t{32} << 20;  // where the system does not say
 #ifdef _SC_LEVEL3_CACHE_SIZE
     const int64_t l2 = sysconf(_SC_LEVEL2_CACHE_SIZE), l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -17,5 +19,11 @@ int64_t StreamingBytes() {
   }();
   return bytes;
 }
+
+}  // namespace
+
+int64_t StreamingBytes() { return TheStreamingBytes(); }
+
+void SetStreamingBytes(int64_t bytes) { TheStreamingBytes() = bytes; }
 
 }  // namespace planish::internal

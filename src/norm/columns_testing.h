@@ -18,6 +18,7 @@
 #include "planish/parallel.h"
 #include "planish/target.h"
 #include "planish/types.h"
+#include "src/base/tuning.h"
 #include "src/norm/columns_moments.h"
 #include "src/norm/params.h"
 
@@ -123,6 +124,34 @@ void ForEachTarget(F&& f) {
   }
   SetTarget(before);
 }
+
+/// While one lives all results are stored past the caches.
+class Streaming {
+ public:
+  Streaming() { SetStreamingBytes(0); }
+  ~Streaming() { SetStreamingBytes(before_); }
+  Streaming(const Streaming&) = delete;
+  Streaming& operator=(const Streaming&) = delete;
+
+ private:
+  int64_t before_ = StreamingBytes();
+};
+
+/// `values` from an address that is `offset` numbers off one of a cache line.
+template <class T>
+struct Shifted {
+  Shifted(const std::vector<T>& values, int64_t offset)
+      : data(values.size() + 128 / sizeof(T), Make<T>(0)), size(values.size()) {
+    const auto address = reinterpret_cast<uintptr_t>(data.data());
+    begin = data.data() + (64 - address % 64) % 64 / sizeof(T) + offset;
+    std::copy(values.begin(), values.end(), begin);
+  }
+  std::vector<T> values() const { return {begin, begin + size}; }
+
+  std::vector<T> data;
+  size_t size;
+  T* begin;
+};
 
 /// The text of the Error that `call` throws, or "".
 template <class F>

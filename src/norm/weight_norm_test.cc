@@ -249,6 +249,31 @@ TYPED_TEST(WeightNormTest, SameBitsForEverySplit) {
   }
 }
 
+// What is stored past the caches is the same, whether its lines are whole or not.
+TYPED_TEST(WeightNormTest, StreamingGivesTheSameBits) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] :
+         {std::pair{1, 3}, {5, 1}, {30, 7}, {9, 100}, {700, 63}, {2, 20001}}) {
+      const Problem<TypeParam> p(rows, cols);
+      const auto expected = Apply(p);
+      const internal::Streaming streaming;
+      EXPECT_TRUE(Apply(p) == expected) << rows << " x " << cols;
+      for (const int64_t offset : {1, 5}) {
+        Result<TypeParam> out(p);
+        internal::Shifted<TypeParam> y(out.w, offset), dx(out.dv, offset);
+        auto forward = ForwardArgs(p, out);
+        forward.w = y.begin;
+        WeightNormForward(forward);
+        EXPECT_TRUE(Same(y.values(), expected.w)) << rows << " x " << cols;
+        auto backward = BackwardArgs(p, out);
+        backward.dv = dx.begin;
+        WeightNormBackward(backward);
+        EXPECT_TRUE(Same(dx.values(), expected.dv)) << rows << " x " << cols;
+      }
+    }
+  });
+}
+
 TYPED_TEST(WeightNormTest, InPlaceGivesTheSameBits) {
   for (const auto& [rows, cols] : {std::pair{5, 1}, {30, 7}, {9, 100}, {2, 20001}}) {
     const Problem<TypeParam> p(rows, cols);
