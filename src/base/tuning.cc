@@ -25,14 +25,18 @@ int64_t LastCacheBytes() {
   return size;
 }
 
-}  // namespace
-
-int64_t StreamingBytes() {
-  static const int64_t bytes = [] {
+int64_t& TheStreamingBytes() {
+  static int64_t bytes = [] {
     const int64_t last = LastCacheBytes();
     return last > 0 ? last : int64_t{32} << 20;  // where the system does not say
   }();
   return bytes;
 }
+
+}  // namespace
+
+int64_t StreamingBytes() { return TheStreamingBytes(); }
+
+void SetStreamingBytes(int64_t bytes) { TheStreamingBytes() = bytes; }
 
 }  // namespace planish::internal

@@ -19,9 +19,17 @@ inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;
 /// normalised, or after: they stay in the first-level cache between the two.
 inline constexpr int64_t kResidualBytes = int64_t{1} << 14;
 
+/// Bytes of the arrays that are read twice, first for sums and then for the output, that stay in
+/// the second-level cache between the two: channels are taken that many at a time.
+inline constexpr int64_t kTileBytes = int64_t{1} << 19;
+
 /// Bytes read and written from which on results are stored past the caches: the size of the last
 /// cache. Within it ordinary stores are faster, beyond it they cost a read of what they overwrite.
 int64_t StreamingBytes();
+
+/// Sets it, for tests of what is stored past the caches. Not to be called while another thread
+/// computes.
+void SetStreamingBytes(int64_t bytes);
 
 }  // namespace planish::internal
 

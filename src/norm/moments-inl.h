@@ -58,16 +58,16 @@ HWY_INLINE double ToDouble(float value) { return value; }
 HWY_INLINE double ToDouble(bfloat16 value) { return ToFloat(value); }
 HWY_INLINE double ToDouble(float16 value) { return ToFloat(value); }
 
-/// The moments of any row, in two sweeps in double. Squares of floats fit a double; doubles are
-/// scaled where theirs would not.
-template <class T>
-HWY_NOINLINE Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
+/// The moments of `cols` numbers of type T, of which at(c) is one as a double, in two sweeps in
+/// double. Squares of floats fit a double; doubles are scaled where theirs would not.
+template <class T, class At>
+HWY_INLINE Moments CarefulMomentsAt(const At& at, int64_t cols, bool centre) {
   const auto n = static_cast<double>(cols);
   Moments m;
-  m.shift = centre ? ToDouble(x[0]) : 0;
+  m.shift = centre ? at(0) : 0;
   if constexpr (std::is_same_v<T, double>) {
     double most = 0;
-    for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::abs(x[c] - m.shift));
+    for (int64_t c = 0; c < cols; ++c) most = std::max(most, std::abs(at(c) - m.shift));
     if (most > 0 && most <= std::numeric_limits<double>::max()) {
       m.scale = std::ldexp(1.0, std::clamp(-std::ilogb(most), -1000, 1000));
     }
@@ -75,12 +75,12 @@ HWY_NOINLINE Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
   if (centre) {
     // The mean to double's digits, then once more about it.
     double sum = 0;
-    for (int64_t c = 0; c < cols; ++c) sum += (ToDouble(x[c]) - m.shift) * m.scale;
+    for (int64_t c = 0; c < cols; ++c) sum += (at(c) - m.shift) * m.scale;
     m.shift += sum / n / m.scale;
   }
   double first = 0, second = 0;
   for (int64_t c = 0; c < cols; ++c) {
-    const double d = (ToDouble(x[c]) - m.shift) * m.scale;
+    const double d = (at(c) - m.shift) * m.scale;
     first += d;
     second += d * d;
   }
@@ -88,6 +88,12 @@ HWY_NOINLINE Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
   m.var = second / n - m.offset * m.offset;
   if (m.var < 0) m.var = 0;
   return m;
+}
+
+/// The moments of any row.
+template <class T>
+HWY_NOINLINE Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
+  return CarefulMomentsAt<T>([x](int64_t c) { return ToDouble(x[c]); }, cols, centre);
 }
 
 /// 1 over the deviation that a recipe divides by.
@@ -107,6 +113,18 @@ HWY_INLINE RowMap<C> MapOf(C mean, C mean_lo, C rstd) {
   // A NaN given from outside may have any bits, and one that rounds to 16 of them must be plain.
   if (rstd != rstd) rstd = std::numeric_limits<C>::quiet_NaN();
   return {mean, rstd, -mean_lo * rstd};
+}
+
+/// Whether moments are good that come from sums in C: `square` is the mean of d^2, and `var` is it
+/// less the square of d's mean.
+template <class C>
+HWY_INLINE bool SumsServe(double var, double square, double eps) {
+  constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
+  constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
+  // The sums are in the type's own precision. They serve unless the variance is a small difference
+  // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
+  // beside eps came near underflow. NaN does not serve either.
+  return var >= 0.25 * square && square <= kMost && (square >= kLeast || eps >= 1e10 * kLeast);
 }
 
 template <class T>
@@ -135,18 +153,9 @@ HWY_NOINLINE RowMap<Compute<T>> CarefulMap(const RowsForward<T>& args, int64_t r
 template <class T>
 HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r, double shift,
                                             const RowSums& sums, double reciprocal) {
-  using C = Compute<T>;
-  constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
-  constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
-  // The sums are in the type's own precision. They serve unless the variance is a small difference
-  // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
-  // beside eps came near underflow. NaN does not serve either.
-  const bool serve =
-      var >= 0.25 * square && square <= kMost && (square >= kLeast || args.eps >= 1e10 * kLeast);
-  if (!serve) [[unlikely]]
-    return CarefulMap(args, r);
+  if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]] return CarefulMap(args, r);
   double rstd = 0;
   if (args.recipe.deviation == Deviation::kBiased) [[likely]] {
     rstd = 1 / std::sqrt(var + args.eps);

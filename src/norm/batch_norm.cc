@@ -1,0 +1,298 @@
+#include "planish/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "src/base/check.h"
+#include "src/norm/columns_check.h"
+#include "src/norm/columns_cpu.h"
+#include "src/norm/params.h"
+
+namespace planish {
+namespace {
+
+using internal::Array;
+using internal::ChannelMap;
+using internal::ChannelPass;
+using internal::ChannelSums;
+using internal::FromCompute;
+using internal::Moments;
+using internal::RowMap;
+using internal::RowSums;
+using internal::VectorArray;
+
+/// The weight of a batch in the running estimates.
+double CheckedMomentum(const char* function, const BatchNormOptions& options) {
+  if (options.batches < 0) {
+    internal::Fail(function, "batches", "be at least 0", std::to_string(options.batches));
+  }
+  if (!options.momentum) return 1 / (static_cast<double>(options.batches) + 1);
+  if (!(*options.momentum >= 0 && *options.momentum <= 1)) {
+    internal::Fail(function, "momentum", "be in [0, 1]", std::to_string(*options.momentum));
+  }
+  return *options.momentum;
+}
+
+/// Checks that n numbers have an unbiased variance, if it is needed.
+void CheckUnbiased(const char* function, bool needed, int64_t n) {
+  if (needed && n == 1) {
+    internal::Fail(function, "batch * spatial", "be at least 2 for an unbiased variance", "1");
+  }
+}
+
+template <class T, class P>
+double GainOf(const P* gain, int64_t c) {
+  return gain ? static_cast<double>(internal::ToCompute<Compute<T>>(gain[c])) : 1.0;
+}
+
+/// A number that is near `value` in C.
+template <class C>
+void Update(C* running, int64_t c, double momentum, double value) {
+  if (running == nullptr) return;
+  running[c] = static_cast<C>((1 - momentum) * static_cast<double>(running[c]) + momentum * value);
+}
+
+template <class T>
+ChannelPass<T> PassOf(int64_t batch, int64_t channels, int64_t spatial) {
+  ChannelPass<T> pass;
+  pass.batch = batch;
+  pass.channels = channels;
+  pass.spatial = spatial;
+  return pass;
+}
+
+template <class C>
+double ReciprocalDeviationOf(C running_var, double eps) {
+  return 1 / std::sqrt(static_cast<double>(running_var) + eps);
+}
+
+template <class C>
+void Put(const RowMap<C>& map, C* numbers) {
+  numbers[0] = map.mean;
+  numbers[1] = map.rstd;
+  numbers[2] = map.offset;
+}
+
+template <class T, class P>
+void SaveSums(const RowSums& sums, int64_t c, P* dgain, P* dbias) {
+  if (dgain) dgain[c] = FromCompute<P>(static_cast<Compute<T>>(sums.second));
+  if (dbias) dbias[c] = FromCompute<P>(static_cast<Compute<T>>(sums.first));
+}
+
+}  // namespace
+
+template <class T, class P>
+void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormForward";
+  using C = Compute<T>;
+  const int64_t channels = args.channels, spatial = args.spatial;
+  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, spatial);
+  const int64_t n = args.batch * spatial;
+  internal::CheckEps(kFunction, options.eps);
+  const double momentum = CheckedMomentum(kFunction, options);
+  CheckUnbiased(kFunction, (options.unbiased || args.running_var != nullptr) && channels > 0, n);
+  const Array x = VectorArray("x", args.x, total);
+  const Array gain = VectorArray("gain", args.gain, channels);
+  const Array bias = VectorArray("bias", args.bias, channels);
+  Array y = VectorArray("y", args.y, total);
+  y.may_be = args.x;
+  const Array mean = VectorArray("mean", args.mean, channels);
+  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, channels);
+  const Array rstd = VectorArray("rstd", args.rstd, channels);
+  const Array running_mean = VectorArray("running_mean", args.running_mean, channels);
+  const Array running_var = VectorArray("running_var", args.running_var, channels);
+  internal::CheckNotNull(kFunction, {x, y});
+  internal::CheckAligned(kFunction,
+                         {x, gain, bias, y, mean, mean_lo, rstd, running_mean, running_var});
+  internal::CheckApart(kFunction, {y, mean, mean_lo, rstd, running_mean, running_var},
+                       {x, gain, bias});
+
+  if (total == 0) {
+    for (C* moment : {args.mean, args.mean_lo, args.rstd}) {
+      if (moment) std::fill_n(moment, channels, std::numeric_limits<C>::quiet_NaN());
+    }
+    return;
+  }
+  ChannelPass<T> pass = PassOf<T>(args.batch, channels, spatial);
+  pass.a = args.x;
+  pass.out = args.y;
+  pass.sums = ChannelSums::kMoments;
+  pass.map = ChannelMap::kNormalise;
+  const auto number_of = [&](int64_t c) {
+    return [x = args.x + c * spatial, sample = channels * spatial, spatial](int64_t i) {
+      return internal::ToDouble(x[i / spatial * sample + i % spatial]);
+    };
+  };
+  pass.before = [&](int64_t c, C* numbers) { numbers[0] = internal::ShiftNear(pass, c); };
+  const double reciprocal = 1 / static_cast<double>(n);
+  const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
+  pass.after = [&](int64_t c, const C* before, const RowSums& sums, C* numbers) {
+    Moments m = internal::MomentsOf<C>(
+        static_cast<double>(before[0]), sums, reciprocal, options.eps,
+        [&] { return internal::CarefulMomentsAt<T>(number_of(c), n, true); });
+    Update(args.running_mean, c, momentum, m.shift + m.offset / m.scale);
+    if (args.running_var) {
+      Update(args.running_var, c, momentum, m.var / m.scale / m.scale * unbiased);
+    }
+    if (options.unbiased) m.var *= unbiased;
+    const double deviation = internal::ReciprocalDeviation(m, internal::Deviation::kBiased,
+                                                           options.eps, static_cast<double>(n));
+    const RowMap<C> map =
+        internal::SaveMoments(m, deviation, c, args.mean, args.mean_lo, args.rstd);
+    // What the rounded mean leaves of the mean goes into the bias: exact for a constant channel.
+    const double gain_c = GainOf<T>(args.gain, c);
+    const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
+    const double bias_c =
+        args.bias ? static_cast<double>(internal::ToCompute<C>(args.bias[c])) : 0.0;
+    numbers[0] = map.mean;
+    numbers[1] = static_cast<C>(gain_c * deviation);
+    numbers[2] = static_cast<C>(bias_c - rest * deviation * gain_c);
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+template <class T, class P>
+void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormBackward";
+  using C = Compute<T>;
+  const int64_t channels = args.channels;
+  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
+  const int64_t n = args.batch * args.spatial;
+  CheckUnbiased(kFunction, options.unbiased && channels > 0, n);
+  const Array dy = VectorArray("dy", args.dy, total);
+  const Array x = VectorArray("x", args.x, total);
+  const Array gain = VectorArray("gain", args.gain, channels);
+  const Array mean = VectorArray("mean", args.mean, channels);
+  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, channels);
+  const Array rstd = VectorArray("rstd", args.rstd, channels);
+  Array dx = VectorArray("dx", args.dx, total);
+  dx.may_be = args.dy;
+  const Array dgain = VectorArray("dgain", args.dgain, channels);
+  const Array dbias = VectorArray("dbias", args.dbias, channels);
+  internal::CheckNotNull(kFunction, {dy, x, mean, mean_lo, rstd});
+  internal::CheckAligned(kFunction, {dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias});
+  internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
+
+  if (total == 0) {
+    for (P* sum : {args.dgain, args.dbias}) {
+      if (sum) std::fill_n(sum, channels, P{});
+    }
+    return;
+  }
+  ChannelPass<T> pass = PassOf<T>(args.batch, channels, args.spatial);
+  pass.a = args.dy;
+  pass.x = args.x;
+  pass.out = args.dx;
+  pass.sums = ChannelSums::kGradient;
+  pass.map = ChannelMap::kGradient;
+  pass.before = [&](int64_t c, C* numbers) {
+    Put(internal::MapOf(args.mean[c], args.mean_lo[c], args.rstd[c]), numbers);
+  };
+  const auto count = static_cast<double>(n);
+  const double degrees = options.unbiased ? count - 1 : count;
+  pass.after = [&](int64_t c, const C* before, const RowSums& sums, C* numbers) {
+    SaveSums<T>(sums, c, args.dgain, args.dbias);
+    std::copy_n(before, internal::kSumNumbers, numbers);
+    numbers[3] = static_cast<C>(sums.first / count);
+    numbers[4] = static_cast<C>(sums.second / degrees);
+    numbers[5] = static_cast<C>(GainOf<T>(args.gain, c) * static_cast<double>(args.rstd[c]));
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+template <class T, class P>
+void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormEvaluate";
+  using C = Compute<T>;
+  const int64_t channels = args.channels;
+  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
+  internal::CheckEps(kFunction, options.eps);
+  const Array x = VectorArray("x", args.x, total);
+  const Array gain = VectorArray("gain", args.gain, channels);
+  const Array bias = VectorArray("bias", args.bias, channels);
+  const Array running_mean = VectorArray("running_mean", args.running_mean, channels);
+  const Array running_var = VectorArray("running_var", args.running_var, channels);
+  Array y = VectorArray("y", args.y, total);
+  y.may_be = args.x;
+  internal::CheckNotNull(kFunction, {x, running_mean, running_var, y});
+  internal::CheckAligned(kFunction, {x, gain, bias, running_mean, running_var, y});
+  internal::CheckApart(kFunction, {y}, {x, gain, bias, running_mean, running_var});
+
+  if (total == 0) return;
+  ChannelPass<T> pass = PassOf<T>(args.batch, channels, args.spatial);
+  pass.a = args.x;
+  pass.out = args.y;
+  pass.map = ChannelMap::kNormalise;
+  pass.after = [&](int64_t c, const C*, const RowSums&, C* numbers) {
+    numbers[0] = args.running_mean[c];
+    numbers[1] = static_cast<C>(GainOf<T>(args.gain, c) *
+                                ReciprocalDeviationOf(args.running_var[c], options.eps));
+    numbers[2] = args.bias ? internal::ToCompute<C>(args.bias[c]) : C{0};
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+template <class T, class P>
+void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
+                               const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormEvaluateBackward";
+  using C = Compute<T>;
+  const int64_t channels = args.channels;
+  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
+  internal::CheckEps(kFunction, options.eps);
+  const Array dy = VectorArray("dy", args.dy, total);
+  const Array x = VectorArray("x", args.x, total);
+  const Array gain = VectorArray("gain", args.gain, channels);
+  const Array running_mean = VectorArray("running_mean", args.running_mean, channels);
+  const Array running_var = VectorArray("running_var", args.running_var, channels);
+  Array dx = VectorArray("dx", args.dx, total);
+  dx.may_be = args.dy;
+  const Array dgain = VectorArray("dgain", args.dgain, channels);
+  const Array dbias = VectorArray("dbias", args.dbias, channels);
+  internal::CheckNotNull(kFunction, {dy, running_var});
+  if (args.dgain) internal::CheckNotNull(kFunction, {x, running_mean});
+  internal::CheckAligned(kFunction, {dy, x, gain, running_mean, running_var, dx, dgain, dbias});
+  internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, running_mean, running_var});
+
+  if (total == 0) {
+    for (P* sum : {args.dgain, args.dbias}) {
+      if (sum) std::fill_n(sum, channels, P{});
+    }
+    return;
+  }
+  ChannelPass<T> pass = PassOf<T>(args.batch, channels, args.spatial);
+  pass.a = args.dy;
+  pass.x = args.dgain ? args.x : nullptr;
+  pass.out = args.dx;
+  pass.map = ChannelMap::kScale;
+  if (args.dgain) {
+    pass.sums = ChannelSums::kGradient;
+  } else if (args.dbias) {
+    pass.sums = ChannelSums::kMoments;  // about 0
+  }
+  pass.before = [&](int64_t c, C* numbers) {
+    if (args.dgain == nullptr) return;
+    const double rstd = ReciprocalDeviationOf(args.running_var[c], options.eps);
+    Put(internal::MapOf(args.running_mean[c], C{0}, static_cast<C>(rstd)), numbers);
+  };
+  pass.after = [&](int64_t c, const C*, const RowSums& sums, C* numbers) {
+    SaveSums<T>(sums, c, args.dgain, args.dbias);
+    numbers[0] = static_cast<C>(GainOf<T>(args.gain, c) *
+                                ReciprocalDeviationOf(args.running_var[c], options.eps));
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                               \
+  template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
+  template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
+                                          const BatchNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish

@@ -1,0 +1,374 @@
+#include "src/norm/channel_norm_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <type_traits>
+
+#include "src/base/loop.h"
+#include "src/norm/channel_norm_kernels.h"
+#include "src/norm/columns_cpu.h"
+#include "src/norm/columns_moments.h"
+
+namespace planish::internal {
+namespace {
+
+// Positions below which several channels are laid side by side, and how many columns they make.
+constexpr int64_t kFewPositions = 64;
+constexpr int64_t kWidth = 128;
+// Columns of a tile: at least so many, that memory is read in pieces worth their while, and at most
+// so many, that their sums stay in the first-level cache.
+constexpr int64_t kLeastTile = 256, kMostTile = 1024;
+// Tiles from which on they are enough for the threads, and elements of a tile beyond which its rows
+// are cut into blocks if they are not.
+constexpr int64_t kManyTiles = 16, kBlockElements = int64_t{1} << 17;
+
+/// How the [channels, spatial] numbers of a sample are cut. A tile is a matrix of `rows` rows, one
+/// each `stride`, whose columns are positions; or, where these are few, `group` times the
+/// positions, and a row is `group` channels, with `rest` columns in one more row.
+struct Tiling {
+  Tiling(int64_t batch, int64_t channels, int64_t spatial, int64_t bytes_read) {
+    if (spatial >= kFewPositions) {
+      rows = channels;
+      stride = spatial;
+      const int64_t fitting = kTileBytes / bytes_read / channels;
+      const int64_t count = (spatial - 1) / std::clamp(fitting, kLeastTile, kMostTile) + 1;
+      cols = ((spatial - 1) / count / kFewPositions + 1) * kFewPositions;
+      tiles = (spatial - 1) / cols + 1;
+    } else {
+      group = std::min(channels, (kWidth - 1) / spatial + 1);
+      rows = channels / group;
+      stride = cols = group * spatial;
+      rest = channels % group * spatial;
+    }
+    const int64_t elements = rows * std::min(cols, stride);
+    // Where there are few tiles their rows are split over threads instead.
+    if (batch * tiles < kManyTiles) {
+      blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, 64);
+    }
+  }
+
+  int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }
+
+  int64_t rows = 0, stride = 0;
+  int64_t cols = 0;  // of a tile, but the last may have fewer
+  int64_t tiles = 1;
+  int64_t group = 1;
+  int64_t rest = 0;
+  int64_t blocks = 1;  // that the rows of a tile are cut into
+  bool each() const { return stride == cols && group > 1; }
+};
+
+template <class C>
+std::unique_ptr<C[]> Array(int64_t n) {
+  return std::make_unique_for_overwrite<C[]>(n);
+}
+
+/// The values of the channels, one for each number of a sample.
+template <class C>
+std::unique_ptr<C[]> Expanded(const C* values, int64_t channels, int64_t spatial) {
+  if (values == nullptr) return nullptr;
+  auto expanded = Array<C>(channels * spatial);
+  for (int64_t c = 0; c < channels; ++c) {
+    std::fill_n(&expanded[c * spatial], spatial, values[c]);
+  }
+  return expanded;
+}
+
+/// Repeats the first `period` numbers up to n.
+template <class C>
+void Repeat(C* numbers, int64_t period, int64_t n) {
+  for (int64_t i = period; i < n; ++i) numbers[i] = numbers[i - period];
+}
+
+/// Adds up sums of the same position: those of several groups into the first. n is a multiple.
+void Fold(double* sums, int64_t positions, int64_t n) {
+  for (int64_t begin = positions; begin < n; begin += positions) {
+    for (int64_t i = 0; i < positions; ++i) sums[i] += sums[begin + i];
+  }
+}
+
+/// Runs work(block) for each block of a tile's rows.
+template <class Work>
+void ForBlocks(const Tiling& tiling, const ParallelFor& parallel_for, const Work& work) {
+  RunParallel(parallel_for, tiling.blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) work(block);
+  });
+}
+
+/// Adds the sums of blocks, of `size` numbers each, to the first's.
+void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
+
+/// Runs task(sample, tile, scratch) for each tile, on several threads if tiles are not cut
+/// themselves.
+template <class Scratch, class Task>
+void ForTiles(const Tiling& tiling, int64_t batch, const ParallelFor& parallel_for,
+              const Task& task) {
+  const int64_t count = batch * tiling.tiles;
+  const auto run = [&](int64_t begin, int64_t end) {
+    Scratch scratch(tiling);
+    for (int64_t i = begin; i < end; ++i) task(i / tiling.tiles, i % tiling.tiles, scratch);
+  };
+  if (tiling.blocks > 1) {
+    run(0, count);
+  } else {
+    RunAllocating(parallel_for, count, GrainFor(tiling.rows * std::min(tiling.cols, tiling.stride)),
+                  run);
+  }
+}
+
+template <class T>
+struct ForwardScratch {
+  using C = Compute<T>;
+  explicit ForwardScratch(const Tiling& t)
+      : numbers(Array<C>(5 * t.cols)),
+        sums(Array<double>(t.blocks * 2 * t.cols)),
+        careful(Array<bool>(t.cols)),
+        shift(numbers.get()),
+        moments{shift + t.cols, shift + 2 * t.cols, shift + 3 * t.cols, shift + 4 * t.cols} {}
+  std::unique_ptr<C[]> numbers;
+  std::unique_ptr<double[]> sums;  // of each block: first, second
+  std::unique_ptr<bool[]> careful;
+  C* shift;
+  ColumnMoments<C> moments;
+};
+
+template <class T>
+struct BackwardScratch {
+  using C = Compute<T>;
+  explicit BackwardScratch(const Tiling& t)
+      : numbers(Array<C>(5 * t.cols)),
+        sums(Array<double>(t.blocks * 2 * t.cols)),
+        mean(numbers.get()),
+        rstd(mean + t.cols),
+        offset(mean + 2 * t.cols),
+        mean_g(mean + 3 * t.cols),
+        mean_g_xhat(mean + 4 * t.cols) {}
+  std::unique_ptr<C[]> numbers;
+  std::unique_ptr<double[]> sums;
+  C* mean;
+  C* rstd;
+  C* offset;
+  C* mean_g;
+  C* mean_g_xhat;
+};
+
+/// Rows of a tile in `block`, with the rest in the last: calls f(first row, rows, columns).
+template <class F>
+void ForRows(const Tiling& tiling, int64_t block, int64_t cols, const F& f) {
+  const int64_t begin = tiling.RowsBegin(block), end = tiling.RowsBegin(block + 1);
+  f(begin, end - begin, cols);
+  if (end == tiling.rows && tiling.rest > 0) f(end, int64_t{1}, tiling.rest);
+}
+
+}  // namespace
+
+template <class T>
+void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t channels = args.channels, spatial = args.spatial, sample = channels * spatial;
+  const Tiling tiling(args.batch, channels, spatial, sizeof(T));
+  const auto gains = tiling.each() ? Expanded(args.gain, channels, spatial) : nullptr;
+  const auto biases = tiling.each() ? Expanded(args.bias, channels, spatial) : nullptr;
+  ColumnsForward<T> whole;
+  whole.recipe = args.recipe;
+  whole.scale = args.scale;
+  whole.slope = args.slope;
+  whole.stride = tiling.stride;
+  whole.gain = gains ? gains.get() : args.gain;
+  whole.bias = biases ? biases.get() : args.bias;
+  whole.each = gains != nullptr;
+  whole.stream = 2 * args.batch * sample * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+
+  ForTiles<ForwardScratch<T>>(
+      tiling, args.batch, parallel_for, [&](int64_t b, int64_t tile, ForwardScratch<T>& s) {
+        const int64_t begin = tile * tiling.cols,
+                      cols = std::min(tiling.cols, tiling.stride - begin);
+        const int64_t positions = tiling.group > 1 ? spatial : cols;
+        const T* x = args.x + b * sample + begin;
+        ShiftColumns(x, spatial, channels, positions, s.shift);
+        if (!args.recipe.centre) std::fill_n(s.shift, positions, C{0});
+        Repeat(s.shift, positions, cols);
+        std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
+        ForBlocks(tiling, parallel_for, [&](int64_t block) {
+          double* first = &s.sums[block * 2 * cols];
+          ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
+            const T* a = x + row * tiling.stride;
+            SumColumns(ChannelSums::kMoments, a, a, tiling.stride, rows, n, {{s.shift}}, first,
+                       first + cols);
+          });
+        });
+        double* first = s.sums.get();
+        double* second = first + cols;
+        AddBlocks(first, tiling.blocks, 2 * cols);
+        Fold(first, positions, cols);
+        Fold(second, positions, cols);
+        const bool any = FinishColumns<T>(args.recipe, args.eps, channels, positions, s.shift,
+                                          first, second, s.moments, s.careful.get());
+        for (int64_t c = 0; any && c < positions; ++c) {
+          if (!s.careful[c]) continue;
+          const Moments m =
+              CarefulMomentsAt<T>([&](int64_t i) { return ToDouble(x[i * spatial + c]); }, channels,
+                                  args.recipe.centre);
+          const double rstd = ReciprocalDeviation(m, args.recipe.deviation, args.eps,
+                                                  static_cast<double>(channels));
+          s.moments.offset[c] =
+              SaveMoments(m, rstd, c, s.moments.mean, s.moments.mean_lo, s.moments.rstd).offset;
+        }
+        const auto save = [&](const C* moments, C* saved) {
+          if (saved) std::copy_n(moments, positions, saved + b * spatial + begin);
+        };
+        save(s.moments.mean, args.mean);
+        save(s.moments.mean_lo, args.mean_lo);
+        save(s.moments.rstd, args.rstd);
+        for (C* numbers : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
+          Repeat(numbers, positions, cols);
+        }
+        ForBlocks(tiling, parallel_for, [&](int64_t block) {
+          ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
+            ColumnsForward<T> call = whole;
+            const int64_t at = row * tiling.stride, parameters = whole.each ? at : row;
+            call.rows = rows;
+            call.cols = n;
+            call.x = x + at;
+            call.y = args.y + b * sample + begin + at;
+            if (call.gain) call.gain += parameters;
+            if (call.bias) call.bias += parameters;
+            call.mean = s.moments.mean;
+            call.rstd = s.moments.rstd;
+            call.offset = s.moments.offset;
+            MapForward(call);
+          });
+        });
+      });
+}
+
+template <class T>
+void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
+                      const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t channels = args.channels, spatial = args.spatial, sample = channels * spatial;
+  const bool read_x = args.recipe.output != Output::kIdentity || args.recipe.via_scale;
+  const Tiling tiling(args.batch, channels, spatial, sizeof(T) * (read_x ? 2 : 1));
+  const bool each = tiling.each() && args.recipe.output == Output::kAffine;
+  const auto gains = each ? Expanded(args.gain, channels, spatial) : nullptr;
+  ColumnsBackward<T> whole;
+  whole.recipe = args.recipe;
+  whole.scale = args.scale;
+  whole.slope = args.slope;
+  whole.stride = tiling.stride;
+  whole.gain = each ? gains.get() : args.gain;
+  whole.each = each;
+  whole.stream = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+  // Each tile's sums of dgain and dbias: the shape alone decides what is added to what.
+  const int64_t count = dgain ? args.batch * tiling.tiles : 0;
+  const auto partial = Array<double>(count * 2 * channels);
+  const int64_t terms = each ? sample : channels;  // that a tile makes, of each
+
+  struct Scratch : BackwardScratch<T> {
+    explicit Scratch(const Tiling& t) : BackwardScratch<T>(t) {}
+    std::unique_ptr<double[]> terms;
+  };
+  ForTiles<Scratch>(tiling, args.batch, parallel_for, [&](int64_t b, int64_t tile, Scratch& s) {
+    const int64_t begin = tile * tiling.cols, cols = std::min(tiling.cols, tiling.stride - begin);
+    const int64_t positions = tiling.group > 1 ? spatial : cols;
+    for (int64_t c = 0; c < positions; ++c) {
+      const int64_t at = b * spatial + begin + c;
+      const RowMap<C> map = MapOf(args.mean ? args.mean[at] : C{0},
+                                  args.mean_lo ? args.mean_lo[at] : C{0}, args.rstd[at]);
+      s.mean[c] = map.mean;
+      s.rstd[c] = map.rstd;
+      s.offset[c] = map.offset;
+    }
+    for (C* numbers : {s.mean, s.rstd, s.offset}) Repeat(numbers, positions, cols);
+    const auto call_at = [&](int64_t row, int64_t rows, int64_t columns) {
+      ColumnsBackward<T> call = whole;
+      const int64_t at = row * tiling.stride, of_sample = b * sample + begin + at;
+      call.rows = rows;
+      call.cols = columns;
+      call.dy = args.dy + of_sample;
+      call.x = (args.x ? args.x : args.dy) + of_sample;
+      if (args.dx) call.dx = args.dx + of_sample;
+      if (call.gain) call.gain += each ? at : row;
+      call.mean = s.mean;
+      call.rstd = s.rstd;
+      call.offset = s.offset;
+      call.mean_g = s.mean_g;
+      call.mean_g_xhat = s.mean_g_xhat;
+      return call;
+    };
+    if (dgain && !s.terms) s.terms = Array<double>(2 * terms);
+    std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
+    if (dgain) std::fill_n(s.terms.get(), 2 * terms, 0.0);
+    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+      double* first = &s.sums[block * 2 * cols];
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
+        double* dgains = dgain ? s.terms.get() + (each ? row * tiling.stride : row) : nullptr;
+        SumBackward(call_at(row, rows, columns), first, first + cols, dgains,
+                    dgain ? dgains + terms : nullptr);
+      });
+    });
+    if (dgain) {
+      double* sums = &partial[(b * tiling.tiles + tile) * 2 * channels];
+      for (int64_t i = 0; i < 2 * channels; ++i) {
+        sums[i] = 0;
+        const int64_t of_each = terms / channels;
+        for (int64_t k = 0; k < of_each; ++k) sums[i] += s.terms[i * of_each + k];
+      }
+    }
+    if (args.dx == nullptr) return;
+    double* first = s.sums.get();
+    double* second = first + cols;
+    AddBlocks(first, tiling.blocks, 2 * cols);
+    Fold(first, positions, cols);
+    Fold(second, positions, cols);
+    RowsBackward<T> row;
+    row.recipe = args.recipe;
+    row.eps = args.eps;
+    row.cols = channels;
+    const double reciprocal = 1 / static_cast<double>(channels);
+    for (int64_t c = 0; c < positions; ++c) {
+      const GradientMap<C> map =
+          FinishGradient(row, 0, RowMap<C>{s.mean[c], s.rstd[c], s.offset[c]},
+                         RowSums{first[c], second[c]}, reciprocal);
+      s.mean_g[c] = map.mean_g;
+      s.mean_g_xhat[c] = map.mean_g_xhat;
+    }
+    for (C* numbers : {s.mean_g, s.mean_g_xhat}) Repeat(numbers, positions, cols);
+    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+      ForRows(tiling, block, cols, [&](int64_t first_row, int64_t rows, int64_t columns) {
+        MapBackward(call_at(first_row, rows, columns));
+      });
+    });
+  });
+  if (dgain == nullptr) return;
+  RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {
+    constexpr int64_t kAtOnce = 256;
+    for (int64_t from = begin; from < end; from += kAtOnce) {
+      const int64_t size = std::min(kAtOnce, end - from);
+      double gain_sums[kAtOnce] = {}, bias_sums[kAtOnce] = {};
+      for (int64_t i = 0; i < count; ++i) {
+        const double* sums = &partial[i * 2 * channels + from];
+        for (int64_t c = 0; c < size; ++c) gain_sums[c] += sums[c];
+        for (int64_t c = 0; c < size; ++c) bias_sums[c] += sums[channels + c];
+      }
+      for (int64_t c = 0; c < size; ++c) {
+        dgain[from + c] = static_cast<C>(gain_sums[c]);
+        dbias[from + c] = static_cast<C>(bias_sums[c]);
+      }
+    }
+  });
+}
+
+#define PLANISH_INSTANTIATE(T)                                                         \
+  template void ForwardChannels(const ChannelsForward<T>&, const ParallelFor&);        \
+  template void BackwardChannels(const ChannelsBackward<T>&, Compute<T>*, Compute<T>*, \
+                                 const ParallelFor&);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal

@@ -1,0 +1,166 @@
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
+// for each element type, and includes itself once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/norm/channel_norm_kernels.cc"
+#include "src/base/simd_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd.h"
+#include "src/norm/channel_norm-inl.h"
+#include "src/norm/channel_norm_kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+using T = PLANISH_ELEMENT;
+using C = Compute<T>;
+using Full = hn::ScalableTag<C>;
+using One = hn::CappedTag<C, 1>;
+
+// Streaming stores are worth it in vectors of 32 bytes and more.
+inline constexpr bool kStreams =
+    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+
+template <class F>
+HWY_INLINE void VisitBool(bool value, F&& f) {
+  if (value) {
+    f(std::true_type());
+  } else {
+    f(std::false_type());
+  }
+}
+
+template <Output kOutput>
+using OutputConstant = std::integral_constant<Output, kOutput>;
+
+void ShiftOfColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
+  ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
+}
+
+// Static, for its arguments are the same for several element types.
+static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                            const C* shift, const double* first, const double* second,
+                            const ColumnMoments<C>& moments, bool* careful) {
+  return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
+}
+
+void ForwardMap(const ColumnsForward<T>& args) {
+  const auto visit = [&](auto output, auto centre) HWY_ATTR {
+    VisitBool(args.each, [&](auto each) HWY_ATTR {
+      if (kStreams && args.stream) {
+        MapForwardOf<output(), centre(), each(), kStreams>(Full(), args);
+      } else {
+        MapForwardOf<output(), centre(), each(), false>(Full(), args);
+      }
+    });
+  };
+  if (!args.recipe.centre) {
+    visit(OutputConstant<Output::kAffine>(), std::false_type());
+  } else if (args.recipe.output == Output::kAffine) {
+    visit(OutputConstant<Output::kAffine>(), std::true_type());
+  } else if (args.recipe.output == Output::kAdaptive) {
+    visit(OutputConstant<Output::kAdaptive>(), std::true_type());
+  } else {
+    visit(OutputConstant<Output::kIdentity>(), std::true_type());
+  }
+}
+
+/// Calls f(output, read_x, each) with the recipe's, of those that there are.
+template <class F>
+HWY_INLINE void VisitBackward(const ColumnsBackward<T>& args, F&& f) {
+  if (args.recipe.output == Output::kAffine) {
+    VisitBool(args.each, [&](auto each) HWY_ATTR {
+      f(OutputConstant<Output::kAffine>(), std::true_type(), each);
+    });
+  } else if (args.recipe.output == Output::kAdaptive) {
+    f(OutputConstant<Output::kAdaptive>(), std::true_type(), std::false_type());
+  } else if (args.recipe.via_scale) {
+    f(OutputConstant<Output::kIdentity>(), std::true_type(), std::false_type());
+  } else {
+    f(OutputConstant<Output::kIdentity>(), std::false_type(), std::false_type());
+  }
+}
+
+void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
+                 double* dbias) {
+  VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
+    constexpr bool kAffine = output() == Output::kAffine;
+    const auto sum = [&](auto d) HWY_ATTR {
+      if (kAffine && dgain) {
+        SumBackwardOf<output(), read_x(), each(), kAffine>(d, args, first, second, dgain, dbias);
+      } else {
+        SumBackwardOf<output(), read_x(), each(), false>(d, args, first, second, nullptr, nullptr);
+      }
+    };
+    if (args.cols < static_cast<int64_t>(hn::Lanes(Full()))) {
+      sum(One());
+    } else {
+      sum(Full());
+    }
+  });
+}
+
+void BackwardMap(const ColumnsBackward<T>& args) {
+  VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
+    if (kStreams && args.stream) {
+      MapBackwardOf<output(), read_x(), each(), kStreams>(Full(), args);
+    } else {
+      MapBackwardOf<output(), read_x(), each(), false>(Full(), args);
+    }
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(ShiftOfColumns);
+HWY_EXPORT(FinishOfColumns);
+HWY_EXPORT(ForwardMap);
+HWY_EXPORT(BackwardSum);
+HWY_EXPORT(BackwardMap);
+
+template <class T>
+void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift) {
+  PLANISH_DISPATCH(ShiftOfColumns)(x, stride, rows, cols, shift);
+}
+template <class T>
+bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                   const Compute<T>* shift, const double* first, const double* second,
+                   const ColumnMoments<Compute<T>>& moments, bool* careful) {
+  return PLANISH_DISPATCH(FinishOfColumns)(recipe, eps, n, cols, shift, first, second, moments,
+                                           careful);
+}
+template <class T>
+void MapForward(const ColumnsForward<T>& args) {
+  PLANISH_DISPATCH(ForwardMap)(args);
+}
+template <class T>
+void SumBackward(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
+                 double* dbias) {
+  PLANISH_DISPATCH(BackwardSum)(args, first, second, dgain, dbias);
+}
+template <class T>
+void MapBackward(const ColumnsBackward<T>& args) {
+  PLANISH_DISPATCH(BackwardMap)(args);
+}
+
+using Element = PLANISH_ELEMENT;
+template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<Element>*);
+template bool FinishColumns<Element>(const Recipe&, double, int64_t, int64_t,
+                                     const Compute<Element>*, const double*, const double*,
+                                     const ColumnMoments<Compute<Element>>&, bool*);
+template void MapForward(const ColumnsForward<Element>&);
+template void SumBackward(const ColumnsBackward<Element>&, double*, double*, double*, double*);
+template void MapBackward(const ColumnsBackward<Element>&);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

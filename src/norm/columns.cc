@@ -1,0 +1,132 @@
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
+// for each element type, and includes itself once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/norm/columns.cc"
+#include "src/base/simd_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd.h"
+#include "src/norm/columns-inl.h"
+#include "src/norm/columns.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+using T = PLANISH_ELEMENT;
+using C = Compute<T>;
+using Full = hn::ScalableTag<C>;
+using One = hn::CappedTag<C, 1>;
+
+// Streaming stores are worth it in vectors of 32 bytes and more.
+inline constexpr bool kStreams =
+    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+
+/// Calls f(d) with the widest vectors that `cols` columns fill.
+template <class F>
+HWY_INLINE void VisitWidth(int64_t cols, F&& f) {
+  if (cols < static_cast<int64_t>(hn::Lanes(Full()))) {
+    f(One());
+  } else {
+    f(Full());
+  }
+}
+
+template <class F>
+HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
+  if (sums == ChannelSums::kMoments) {
+    f(std::integral_constant<ChannelSums, ChannelSums::kMoments>());
+  } else {
+    f(std::integral_constant<ChannelSums, ChannelSums::kGradient>());
+  }
+}
+
+/// Calls f(map, stream).
+template <class F>
+HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
+  const auto visit = [&](auto which) HWY_ATTR {
+    if (kStreams && stream) {
+      f(which, std::bool_constant<kStreams>());
+    } else {
+      f(which, std::false_type());
+    }
+  };
+  if (map == ChannelMap::kNormalise) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kNormalise>());
+  } else if (map == ChannelMap::kGradient) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
+  } else {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kScale>());
+  }
+}
+
+void ColumnSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
+                int64_t cols, const SumNumbers<C>& numbers, double* first, double* second) {
+  VisitSums(sums, [&](auto which) HWY_ATTR {
+    VisitWidth(cols, [&](auto d) HWY_ATTR {
+      SumColumnsOf<which()>(d, a, x, stride, rows, cols, numbers, first, second);
+    });
+  });
+}
+
+void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<C>& numbers, double* first, double* second) {
+  VisitSums(sums, [&](auto which) HWY_ATTR {
+    VisitWidth(n, [&](auto d) HWY_ATTR {
+      SumRunsOf<which()>(d, a, x, stride, runs, n, numbers, first, second);
+    });
+  });
+}
+
+void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period, const MapNumbers<C>& numbers,
+             bool stream) {
+  VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
+    MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(ColumnSums);
+HWY_EXPORT(RunSums);
+HWY_EXPORT(RowMaps);
+
+template <class T>
+void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
+                int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
+                double* second) {
+  PLANISH_DISPATCH(ColumnSums)(sums, a, x, stride, rows, cols, numbers, first, second);
+}
+template <class T>
+void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
+  PLANISH_DISPATCH(RunSums)(sums, a, x, stride, runs, n, numbers, first, second);
+}
+template <class T>
+void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period,
+             const MapNumbers<Compute<T>>& numbers, bool stream) {
+  PLANISH_DISPATCH(RowMaps)
+  (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
+}
+
+using Element = PLANISH_ELEMENT;
+template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
+                         const SumNumbers<Compute<Element>>&, double*, double*);
+template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
+                      const SumNumbers<Compute<Element>>&, double*, double*);
+template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
+                      int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

@@ -1,0 +1,410 @@
+#include "src/norm/columns_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "src/base/loop.h"
+
+namespace planish::internal {
+namespace {
+
+// Spatial sizes below which numbers are taken as columns, each with numbers of its own, rather than
+// as runs of `spatial` that share them.
+constexpr int64_t kShortRun = kPeriodPad;
+// Columns that several samples are laid side by side to make, where one has fewer.
+constexpr int64_t kNarrow = 512;
+// Columns that are summed at a time: their sums stay in the caches next to the processor.
+constexpr int64_t kSumTile = 1024;
+// Columns that are mapped at a time, and their numbers kept in those caches.
+constexpr int64_t kMapTile = 4096;
+// Numbers of a run that make one partial sum, and numbers that a map is cut into.
+constexpr int64_t kPart = int64_t{1} << 14;
+// Channels whose numbers are worth a thread of their own: each reads memory in some ten places.
+constexpr int64_t kBeforeGrain = 1024;
+// Bytes that a tile should have side by side in memory: the processor reads ahead in pages.
+constexpr int64_t kTileRowBytes = 1024;
+
+template <class C>
+C Plain(C value) {
+  // Rounding to bfloat16 expects the NaN that arithmetic makes.
+  return value == value ? value : std::numeric_limits<C>::quiet_NaN();
+}
+
+// Arrays of the channels' numbers, `count` of them with `size` elements each.
+template <class C, class Numbers>
+class NumberArrays {
+ public:
+  NumberArrays(int count, int64_t size)
+      : count_(count), size_(size), data_(std::make_unique_for_overwrite<C[]>(count * size)) {}
+
+  void Set(int64_t begin, int64_t n, const C* values) {
+    if (n == 1) {
+      for (int k = 0; k < count_; ++k) data_[k * size_ + begin] = Plain(values[k]);
+      return;
+    }
+    for (int k = 0; k < count_; ++k) std::fill_n(&data_[k * size_ + begin], n, Plain(values[k]));
+  }
+
+  // Repeats the first `period` from there on, to the end.
+  void Repeat(int64_t period) {
+    for (int k = 0; k < count_; ++k) {
+      C* array = &data_[k * size_];
+      for (int64_t i = period; i < size_; ++i) array[i] = array[i - period];
+    }
+  }
+
+  void Get(int64_t i, C* values) const {
+    for (int k = 0; k < count_; ++k) values[k] = data_[k * size_ + i];
+  }
+
+  // From i on.
+  Numbers At(int64_t i) const {
+    Numbers numbers{};
+    for (int k = 0; k < count_; ++k) numbers.at[k] = &data_[k * size_ + i];
+    return numbers;
+  }
+
+ private:
+  int count_;
+  int64_t size_;
+  std::unique_ptr<C[]> data_;
+};
+
+template <class C>
+using SumArrays = NumberArrays<C, SumNumbers<C>>;
+template <class C>
+using MapArraysOf = NumberArrays<C, MapNumbers<C>>;
+
+template <class T>
+MapArrays<T> ArraysAt(const ChannelPass<T>& pass, int64_t i) {
+  return {pass.a + i, pass.x + i, pass.out + i};
+}
+
+int CountOf(ChannelSums sums) {
+  return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kMoments ? 1 : 3;
+}
+
+int CountOf(ChannelMap map) {
+  return map == ChannelMap::kNone        ? 0
+         : map == ChannelMap::kScale     ? 1
+         : map == ChannelMap::kNormalise ? 3
+                                         : 6;
+}
+
+template <class T>
+bool Streams(const ChannelPass<T>& pass) {
+  const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
+  return pass.out != nullptr &&
+         arrays * pass.batch * pass.channels * pass.spatial * static_cast<int64_t>(sizeof(T)) >
+             StreamingBytes();
+}
+
+// Bytes of `n` numbers of all arrays that are read.
+template <class T>
+int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
+  return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
+}
+
+// Channels that make a tile, whose numbers stay in the cache between the sums and the map: enough
+// for a thread, and, where there are many, all that the cache holds. None if a tile of the least
+// width does not fit.
+template <class T>
+int64_t TileChannels(const ChannelPass<T>& pass) {
+  const int64_t channel = pass.batch * pass.spatial;
+  const auto width = [&](int64_t bytes) {
+    return (bytes - 1) / (pass.spatial * static_cast<int64_t>(sizeof(T))) + 1;
+  };
+  const int64_t most = kTileBytes / ReadBytes(pass, channel);
+  const int64_t least = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
+  const int64_t tile = std::min(most, std::max(least, pass.channels / 32));
+  return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
+}
+
+template <class T>
+void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
+            const MapNumbers<Compute<T>>& numbers, const ParallelFor& parallel_for) {
+  const int64_t total = pass.batch * pass.channels * pass.spatial;
+  const bool stream = Streams(pass);
+  RunParallel(parallel_for, (total + kPart - 1) / kPart, GrainFor(kPart),
+              [&](int64_t begin, int64_t end) {
+                MapRows(pass.map, ArraysAt(pass, 0), 0, 1, begin * kPart,
+                        std::min(total, end * kPart), run, period, numbers, stream);
+              });
+}
+
+// --- Runs: the `spatial` numbers of a channel in a sample share their numbers. ---
+
+// Tiles of `tile` channels, each read for its sums and, out of the cache, for the map.
+template <class T>
+void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
+  const int64_t tiles = (pass.channels + tile - 1) / tile;
+  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
+  RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
+                [&](int64_t begin, int64_t end) {
+                  SumArrays<C> before(CountOf(pass.sums), tile);
+                  MapArraysOf<C> after(CountOf(pass.map), tile);
+                  const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
+                  double* first = totals.get();
+                  double* second = first + tile;
+                  for (int64_t i = begin; i < end; ++i) {
+                    const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
+                    C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
+                    std::fill_n(first, 2 * tile, 0.0);
+                    for (int64_t c = 0; has_sums && c < runs; ++c) {
+                      pass.before(c0 + c, sum_numbers);
+                      before.Set(c, 1, sum_numbers);
+                    }
+                    for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
+                      const int64_t at = n * sample + c0 * spatial;
+                      SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
+                              before.At(0), first, second);
+                    }
+                    for (int64_t c = 0; c < runs; ++c) {
+                      if (has_sums) before.Get(c, sum_numbers);
+                      pass.after(c0 + c, sum_numbers, {first[c], second[c]}, map_numbers);
+                      after.Set(c, 1, map_numbers);
+                    }
+                    if (pass.out == nullptr) continue;
+                    MapRows(pass.map, ArraysAt(pass, c0 * spatial), sample, pass.batch, 0,
+                            runs * spatial, spatial, runs, after.At(0), stream);
+                  }
+                });
+}
+
+template <class T>
+void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t channels = pass.channels, spatial = pass.spatial;
+  const int64_t tile = TileChannels(pass);
+  // A long run is cut into parts, and so may be the work of few channels.
+  if (spatial <= kPart && tile > 0 &&
+      (channels / tile >= 8 || pass.batch * channels * spatial <= 2 * kGrainElements)) {
+    RunsInTiles(pass, tile, parallel_for);
+    return;
+  }
+  const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  MapArraysOf<C> after(CountOf(pass.map), channels);
+  SumArrays<C> before(CountOf(pass.sums), channels);
+  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
+  double* first = partial.get();
+  double* second = first + (has_sums ? all_parts : 0);
+  if (has_sums) {
+    RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        C values[kSumNumbers] = {};
+        pass.before(c, values);
+        before.Set(c, 1, values);
+      }
+    });
+    RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, spatial)),
+                [&](int64_t begin, int64_t end) {
+                  std::fill_n(first + begin, end - begin, 0.0);
+                  std::fill_n(second + begin, end - begin, 0.0);
+                  // Whole runs of several channels at a time, or one part.
+                  for (int64_t i = begin; i < end;) {
+                    const int64_t run = i / parts, c = run % channels, part = i % parts;
+                    const int64_t runs = parts > 1 ? 1 : std::min(end - i, channels - c);
+                    const int64_t at = run * spatial + part * kPart;
+                    SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs,
+                            std::min(kPart, spatial - part * kPart), before.At(c), first + i,
+                            second + i);
+                    i += runs;
+                  }
+                });
+  }
+  RunParallel(parallel_for, channels, GrainFor(pass.batch * parts),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t c = begin; c < end; ++c) {
+                  RowSums sums;
+                  C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
+                  for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
+                    const int64_t at = (n * channels + c) * parts;
+                    for (int64_t i = at; i < at + parts; ++i) {
+                      sums.first += first[i];
+                      sums.second += second[i];
+                    }
+                  }
+                  if (has_sums) before.Get(c, sum_numbers);
+                  pass.after(c, sum_numbers, sums, map_numbers);
+                  after.Set(c, 1, map_numbers);
+                }
+              });
+  if (pass.out) MapAll(pass, spatial, channels, after.At(0), parallel_for);
+}
+
+// --- Columns: short runs, whose numbers are repeated for each column. ---
+
+// Channel c's columns are those from c * spatial on, in the first of `samples` samples that lie
+// side by side in a row of `width` columns. Adds up their sums.
+template <class T>
+RowSums SumOfColumns(const ChannelPass<T>& pass, int64_t c, int64_t samples, const double* first,
+                     const double* second) {
+  RowSums sums;
+  for (int64_t i = 0; i < samples; ++i) {
+    const int64_t begin = (i * pass.channels + c) * pass.spatial;
+    for (int64_t column = begin; column < begin + pass.spatial; ++column) {
+      sums.first += first[column];
+      sums.second += second[column];
+    }
+  }
+  return sums;
+}
+
+// Tiles of `tile` channels, as RunsInTiles.
+template <class T>
+void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
+  const int64_t tiles = (pass.channels + tile - 1) / tile;
+  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
+  RunAllocating(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
+    SumArrays<C> before(CountOf(pass.sums), most);
+    MapArraysOf<C> after(CountOf(pass.map), most);
+    const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
+    double* first = totals.get();
+    double* second = first + most;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
+      const int64_t cols = channels * spatial, at = c0 * spatial;
+      C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
+      std::fill_n(first, 2 * most, 0.0);
+      if (has_sums) {
+        for (int64_t c = 0; c < channels; ++c) {
+          pass.before(c0 + c, sum_numbers);
+          before.Set(c * spatial, spatial, sum_numbers);
+        }
+        for (int64_t c = 0; c < cols; c += kSumTile) {
+          SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
+                     std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
+        }
+      }
+      for (int64_t c = 0; c < channels; ++c) {
+        if (has_sums) before.Get(c * spatial, sum_numbers);
+        pass.after(c0 + c, sum_numbers, SumOfColumns(pass, c, 1, first, second), map_numbers);
+        after.Set(c * spatial, spatial, map_numbers);
+      }
+      if (pass.out == nullptr) continue;
+      MapRows(pass.map, ArraysAt(pass, at), sample, pass.batch, 0, cols, 1, cols, after.At(0),
+              stream);
+    }
+  });
+}
+
+template <class T>
+void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t batch = pass.batch, channels = pass.channels, spatial = pass.spatial;
+  const int64_t sample = channels * spatial;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  const bool in_tiles = batch == 1 || (sample >= kNarrow && (has_sums || batch < kSumRows));
+  const int64_t tile = in_tiles ? TileChannels(pass) : 0;
+  if (tile > 0) {
+    ColumnsInTiles(pass, tile, parallel_for);
+    return;
+  }
+  // Samples side by side, `samples` of them a row; the last row may have fewer.
+  const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
+  const int64_t width = samples * sample, rows = batch / samples;
+  const int64_t rest = batch % samples * sample;
+  // Rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
+  const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
+  const int64_t tiles = (width + kSumTile - 1) / kSumTile;
+  SumArrays<C> before(CountOf(pass.sums), width);
+  MapArraysOf<C> after(CountOf(pass.map), width + kPeriodPad);
+  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
+  if (has_sums) {
+    RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        C values[kSumNumbers] = {};
+        pass.before(c, values);
+        before.Set(c * spatial, spatial, values);
+      }
+    });
+    before.Repeat(sample);
+    const auto add_block = [&](int64_t block, int64_t c) {
+      const int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks;
+      const int64_t cols = std::min(kSumTile, width - c);
+      double* first = &partial[block * 2 * width + c];
+      double* second = first + width;
+      std::fill_n(first, cols, 0.0);
+      std::fill_n(second, cols, 0.0);
+      const auto add = [&](int64_t row, int64_t n, int64_t columns) {
+        const int64_t at = row * width + c;
+        SumColumns(pass.sums, pass.a + at, pass.x + at, width, n, columns, before.At(c), first,
+                   second);
+      };
+      add(from, to - from, cols);
+      if (to == rows && rest > c) add(rows, 1, std::min(cols, rest - c));
+    };
+    RunParallel(parallel_for, blocks * tiles, GrainFor(rows / blocks * std::min(width, kSumTile)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) add_block(i / tiles, i % tiles * kSumTile);
+                });
+    // All blocks into the first.
+    RunParallel(parallel_for, 2 * width, GrainFor(blocks), [&](int64_t begin, int64_t end) {
+      for (int64_t block = 1; block < blocks; ++block) {
+        const double* other = &partial[block * 2 * width];
+        for (int64_t c = begin; c < end; ++c) partial[c] += other[c];
+      }
+    });
+  }
+  RunParallel(parallel_for, channels, GrainFor(3 * samples * spatial),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t c = begin; c < end; ++c) {
+                  RowSums sums;
+                  C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
+                  if (has_sums) {
+                    sums = SumOfColumns(pass, c, samples, partial.get(), partial.get() + width);
+                    before.Get(c * spatial, sum_numbers);
+                  }
+                  pass.after(c, sum_numbers, sums, map_numbers);
+                  after.Set(c * spatial, spatial, map_numbers);
+                }
+              });
+  if (pass.out == nullptr) return;
+  if (samples > 1 || sample <= kMapTile) {
+    after.Repeat(sample);
+    MapAll(pass, 1, width, after.At(0), parallel_for);
+    return;
+  }
+  // Numbers for each column of a wide sample do not stay in the cache from row to row: by tiles.
+  const bool stream = Streams(pass);
+  const int64_t map_tiles = (sample - 1) / kMapTile + 1;
+  const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
+  const int64_t map_blocks = (batch - 1) / map_rows + 1;
+  RunParallel(parallel_for, map_tiles * map_blocks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c = i / map_blocks * kMapTile, row = i % map_blocks * map_rows;
+      const int64_t cols = std::min(kMapTile, sample - c);
+      MapRows(pass.map, ArraysAt(pass, row * sample + c), sample, std::min(map_rows, batch - row),
+              0, cols, 1, cols, after.At(c), stream);
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
+  if (pass.x == nullptr) pass.x = pass.a;  // not read; pointers into it are computed
+  if (pass.spatial < kShortRun) {
+    Columns(pass, parallel_for);
+  } else {
+    Runs(pass, parallel_for);
+  }
+}
+
+#define PLANISH_INSTANTIATE(T) template void RunChannels(ChannelPass<T>, const ParallelFor&);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal

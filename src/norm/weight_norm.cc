@@ -1,0 +1,132 @@
+#include "planish/weight_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "src/base/check.h"
+#include "src/norm/columns_cpu.h"
+#include "src/norm/params.h"
+
+// A row of weights is a channel of one sample: v / ||v|| is its xhat, without a mean.
+namespace planish {
+namespace {
+
+using internal::Array;
+using internal::ChannelMap;
+using internal::ChannelPass;
+using internal::ChannelSums;
+using internal::MatrixArray;
+using internal::Moments;
+using internal::RowSums;
+using internal::VectorArray;
+
+template <class T>
+ChannelPass<T> PassOf(int64_t rows, int64_t cols) {
+  ChannelPass<T> pass;
+  pass.batch = 1;
+  pass.channels = rows;
+  pass.spatial = cols;
+  return pass;
+}
+
+template <class T, class P>
+double LengthOf(const P* g, int64_t r) {
+  return static_cast<double>(internal::ToCompute<Compute<T>>(g[r]));
+}
+
+}  // namespace
+
+template <class T, class P>
+void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFor& parallel_for) {
+  constexpr const char* kFunction = "WeightNormForward";
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckShape<T>(kFunction, rows, cols);
+  const Array v = MatrixArray("v", args.v, rows, cols, cols);
+  const Array g = VectorArray("g", args.g, rows);
+  Array w = MatrixArray("w", args.w, rows, cols, cols);
+  w.may_be = args.v;
+  const Array norm = VectorArray("norm", args.norm, rows);
+  internal::CheckNotNull(kFunction, {v, g, w});
+  internal::CheckAligned(kFunction, {v, g, w, norm});
+  internal::CheckApart(kFunction, {w, norm}, {v, g});
+
+  if (rows == 0 || cols == 0) {
+    if (args.norm) std::fill_n(args.norm, rows, C{0});
+    return;
+  }
+  ChannelPass<T> pass = PassOf<T>(rows, cols);
+  pass.a = args.v;
+  pass.out = args.w;
+  pass.sums = ChannelSums::kMoments;
+  pass.map = ChannelMap::kScale;
+  pass.before = [](int64_t, C* numbers) { numbers[0] = 0; };
+  const double reciprocal = 1 / static_cast<double>(cols);
+  pass.after = [&](int64_t r, const C*, const RowSums& sums, C* numbers) {
+    const Moments m = internal::MomentsOf<C>(0, {0, sums.second}, reciprocal, 0, [&] {
+      return internal::CarefulMoments(args.v + r * cols, cols, false);
+    });
+    double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
+    // A sum that has overflowed must not pass for a large one.
+    if (!(length <= std::numeric_limits<double>::max())) {
+      length = std::numeric_limits<double>::quiet_NaN();
+    }
+    if (args.norm) args.norm[r] = static_cast<C>(length);
+    numbers[0] = static_cast<C>(LengthOf<T>(args.g, r) / length);
+  };
+  internal::RunChannels(pass, parallel_for);
+}
+
+template <class T, class P>
+void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const ParallelFor& parallel_for) {
+  constexpr const char* kFunction = "WeightNormBackward";
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckShape<T>(kFunction, rows, cols);
+  const Array dw = MatrixArray("dw", args.dw, rows, cols, cols);
+  const Array v = MatrixArray("v", args.v, rows, cols, cols);
+  const Array g = VectorArray("g", args.g, rows);
+  const Array norm = VectorArray("norm", args.norm, rows);
+  Array dv = MatrixArray("dv", args.dv, rows, cols, cols);
+  dv.may_be = args.dw;
+  const Array dg = VectorArray("dg", args.dg, rows);
+  internal::CheckNotNull(kFunction, {dw, v, norm});
+  if (args.dv) internal::CheckNotNull(kFunction, {g});
+  internal::CheckAligned(kFunction, {dw, v, g, norm, dv, dg});
+  internal::CheckApart(kFunction, {dv, dg}, {dw, v, g, norm});
+
+  if (rows == 0 || cols == 0) {
+    if (args.dg) std::fill_n(args.dg, rows, P{});
+    return;
+  }
+  ChannelPass<T> pass = PassOf<T>(rows, cols);
+  pass.a = args.dw;
+  pass.x = args.v;
+  pass.out = args.dv;
+  pass.sums = ChannelSums::kGradient;
+  pass.map = ChannelMap::kGradient;
+  pass.before = [&](int64_t r, C* numbers) {
+    numbers[0] = numbers[2] = 0;  // no mean
+    numbers[1] = static_cast<C>(1 / static_cast<double>(args.norm[r]));
+  };
+  pass.after = [&](int64_t r, const C* before, const RowSums& sums, C* numbers) {
+    const C dg_r = static_cast<C>(sums.second);
+    if (args.dg) args.dg[r] = internal::FromCompute<P>(dg_r);
+    std::copy_n(before, internal::kSumNumbers, numbers);
+    numbers[3] = 0;
+    numbers[4] = dg_r;
+    numbers[5] =
+        args.dv ? static_cast<C>(LengthOf<T>(args.g, r) / static_cast<double>(args.norm[r])) : C{0};
+  };
+  internal::RunChannels(pass, parallel_for);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                          \
+  template void WeightNormForward(const WeightNormForwardArgs<T, P>&, const ParallelFor&); \
+  template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, const ParallelFor&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish

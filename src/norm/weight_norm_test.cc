@@ -1,0 +1,359 @@
+#include "planish/weight_norm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "src/norm/columns_testing.h"
+
+namespace planish {
+namespace {
+
+using internal::ErrorOf;
+using internal::ForEachTarget;
+using internal::IsNan;
+using internal::kArithmetic;
+using internal::Make;
+using internal::Near;
+using internal::Random;
+using internal::Real;
+using internal::Same;
+using internal::SplitIn;
+using internal::StorageError;
+using internal::Unset;
+using internal::Value;
+
+template <class T, class P = T>
+struct Problem {
+  Problem(int64_t rows_, int64_t cols_, double scale = 1) : rows(rows_), cols(cols_) {
+    std::mt19937 random(static_cast<uint32_t>(1 + 1000 * rows + cols));
+    v = Random<T>(rows * cols, random, 0.5 * scale, scale);
+    dw = Random<T>(rows * cols, random);
+    g = Random<P>(rows, random);
+  }
+  int64_t rows, cols;
+  std::vector<T> v, dw;
+  std::vector<P> g;
+};
+
+template <class T, class P = T>
+struct Result {
+  explicit Result(const Problem<T, P>& p)
+      : w(p.v.size(), Unset<T>()),
+        dv(p.v.size(), Unset<T>()),
+        norm(p.rows, std::numeric_limits<Compute<T>>::quiet_NaN()),
+        dg(p.rows, Unset<P>()) {}
+  std::vector<T> w, dv;
+  std::vector<Compute<T>> norm;
+  std::vector<P> dg;
+  bool operator==(const Result& o) const {
+    return Same(w, o.w) && Same(dv, o.dv) && Same(norm, o.norm) && Same(dg, o.dg);
+  }
+};
+
+template <class T, class P>
+WeightNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
+  return {.rows = p.rows,
+          .cols = p.cols,
+          .v = p.v.data(),
+          .g = p.g.data(),
+          .w = out.w.data(),
+          .norm = out.norm.data()};
+}
+
+template <class T, class P>
+WeightNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
+  return {.rows = p.rows,
+          .cols = p.cols,
+          .dw = p.dw.data(),
+          .v = p.v.data(),
+          .g = p.g.data(),
+          .norm = out.norm.data(),
+          .dv = out.dv.data(),
+          .dg = out.dg.data()};
+}
+
+template <class T, class P>
+Result<T, P> Apply(const Problem<T, P>& p, const ParallelFor& parallel_for = {}) {
+  Result<T, P> out(p);
+  WeightNormForward(ForwardArgs(p, out), parallel_for);
+  WeightNormBackward(BackwardArgs(p, out), parallel_for);
+  return out;
+}
+
+// v / ||v||, as the equation reads.
+template <class Scalar>
+std::vector<Scalar> Direction(const std::vector<Scalar>& v) {
+  using std::sqrt;
+  Scalar square(0);
+  for (const Scalar& value : v) square += value * value;
+  std::vector<Scalar> direction;
+  for (const Scalar& value : v) direction.push_back(value / sqrt(square));
+  return direction;
+}
+
+// Within the rounding errors that the arithmetic can make; u is its roundoff.
+template <class T, class P>
+void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) {
+  SCOPED_TRACE(testing::Message() << p.rows << " x " << p.cols);
+  const Real u = kArithmetic<T>;
+  // Sums run in C over up to 1024 numbers in at least 4 lanes, and in double beyond. Additions err
+  // by u each, independently: four standard deviations of that are less than 4 sqrt(k) u.
+  const Real additions =
+      (p.cols < 64 ? 1 : static_cast<Real>(std::min<int64_t>(p.cols, 1024)) / 4) +
+      (std::is_same_v<T, double> ? static_cast<Real>(p.cols) : Real{0});
+  const Real sum_error = (4 * std::sqrt(additions) + 2) * u + static_cast<Real>(p.cols) * 0x1p-53L;
+  for (int64_t r = 0; r < p.rows; ++r) {
+    std::vector<Real> v, dw;
+    for (int64_t i = r * p.cols; i < (r + 1) * p.cols; ++i) {
+      v.push_back(Value(p.v[i]));
+      dw.push_back(Value(p.dw[i]));
+    }
+    const std::vector<Real> direction = Direction(v);
+    const Real g = Value(p.g[r]);
+    Real square = 0, dg = 0, abs_dg = 0;
+    for (size_t i = 0; i < v.size(); ++i) {
+      square += v[i] * v[i];
+      dg += dw[i] * direction[i];
+      abs_dg += std::abs(dw[i] * direction[i]);
+    }
+    const Real norm = std::sqrt(square);
+    ASSERT_TRUE(Near(out.norm[r], norm, norm * (sum_error / 2 + u)));
+    // A product with 1 / norm, one with dw, and the sum.
+    const Real dg_error = (3 * sum_error / 2 + 4 * u) * abs_dg;
+    ASSERT_TRUE(Near(Value(out.dg[r]), dg, dg_error + StorageError<P>(std::abs(dg) + dg_error)));
+    const size_t step = std::max<size_t>(1, v.size() / 8);
+    for (size_t i = 0; i < v.size(); ++i) {
+      const auto at = r * p.cols + static_cast<int64_t>(i);
+      const Real w = g * direction[i];
+      // The norm, the scale and the product.
+      const Real w_error = (sum_error / 2 + 2 * u) * std::abs(w);
+      ASSERT_TRUE(Near(Value(out.w[at]), w, w_error + StorageError<T>(std::abs(w) + w_error)));
+      if (i % step != 0) continue;
+      const auto along = [](const auto& values) { return Direction(values); };
+      const Real dv = g * internal::ComplexDerivative(along, v, dw, i);
+      // The direction, its product with dg, a difference, the scale and the product with it.
+      const Real error =
+          std::abs(g) / norm *
+          ((sum_error / 2 + 6 * u) * (std::abs(dw[i]) + std::abs(direction[i] * dg)) +
+           std::abs(direction[i]) * dg_error);
+      ASSERT_TRUE(Near(Value(out.dv[at]), dv, error + StorageError<T>(std::abs(dv) + error)));
+    }
+  }
+}
+
+template <class T>
+class WeightNormTest : public testing::Test {};
+using Types = testing::Types<float, double, bfloat16, float16>;
+TYPED_TEST_SUITE(WeightNormTest, Types);
+
+TYPED_TEST(WeightNormTest, AgreesWithReference) {
+  ForEachTarget([] {
+    for (int64_t cols = 1; cols <= 67; ++cols) {
+      const Problem<TypeParam> p(3, cols);
+      ExpectAgreesWithReference(p, Apply(p));
+    }
+    for (const auto& [rows, cols] : {std::pair{1, 1},
+                                     {1000, 1},
+                                     {1000, 7},
+                                     {2000, 63},
+                                     {20, 129},
+                                     {5, 1000},
+                                     {3, 4097},
+                                     {1, 20000},
+                                     {2, 40000},
+                                     {700, 100}}) {
+      const Problem<TypeParam> p(rows, cols);
+      ExpectAgreesWithReference(p, Apply(p));
+    }
+  });
+}
+
+TYPED_TEST(WeightNormTest, LengthsInFloat) {
+  if constexpr (!std::is_same_v<TypeParam, float>) {
+    const Problem<TypeParam, float> p(9, 100);
+    ExpectAgreesWithReference(p, Apply(p));
+  }
+}
+
+TYPED_TEST(WeightNormTest, AnyScale) {
+  if constexpr (sizeof(TypeParam) > 2) {
+    for (const double scale : {1e-30, 1e-20, 1e20, 1e30}) {
+      for (const int64_t cols : {5, 100, 20000}) {
+        const Problem<TypeParam> p(3, cols, scale);
+        ExpectAgreesWithReference(p, Apply(p));
+      }
+    }
+  }
+}
+
+// 3-4-5 triangles.
+TYPED_TEST(WeightNormTest, WorkedExample) {
+  Problem<TypeParam> p(2, 2);
+  const double v[] = {3, 4, -4, 3}, dw[] = {1, 0, 0, 5};
+  for (int i = 0; i < 4; ++i) {
+    p.v[i] = Make<TypeParam>(v[i]);
+    p.dw[i] = Make<TypeParam>(dw[i]);
+  }
+  p.g = {Make<TypeParam>(10), Make<TypeParam>(5)};
+  const auto out = Apply(p);
+  const Real u = internal::kStorage<TypeParam>;
+  // dv of row 0: 10/5 * ((1, 0) - (.6, .8) * .6); of row 1: (0, 5) - (-.8, .6) * 3.
+  const double w[] = {6, 8, -4, 3}, dv[] = {1.28, -0.96, 2.4, 3.2}, dg[] = {0.6, 3};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(Near(Value(out.w[i]), w[i], 2 * u * std::abs(w[i])));
+    EXPECT_TRUE(Near(Value(out.dv[i]), dv[i], 2 * u * 5));  // two roundings of at most 5
+  }
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(out.norm[r], 5);
+    EXPECT_TRUE(Near(Value(out.dg[r]), dg[r], 2 * u * 3));
+  }
+}
+
+TYPED_TEST(WeightNormTest, ZerosNanAndInfinityStayInTheirRow) {
+  for (const int64_t cols : {2, 100}) {
+    const Problem<TypeParam> clean(7, cols);
+    Problem<TypeParam> p = clean;
+    std::fill_n(p.v.begin() + cols, cols, Make<TypeParam>(0));
+    p.v[3 * cols] = Make<TypeParam>(std::numeric_limits<double>::quiet_NaN());
+    p.v[5 * cols + 1] = Make<TypeParam>(-std::numeric_limits<double>::infinity());
+    const auto expected = Apply(clean), out = Apply(p);
+    EXPECT_EQ(out.norm[1], 0);
+    for (int64_t r = 0; r < 7; ++r) {
+      for (int64_t i = r * cols; i < (r + 1) * cols; ++i) {
+        if (r == 1 || r == 3 || r == 5) {
+          EXPECT_TRUE(IsNan(out.w[i]) && IsNan(out.dv[i])) << r;
+        } else {
+          EXPECT_TRUE(out.w[i] == expected.w[i] && out.dv[i] == expected.dv[i]) << r;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(WeightNormTest, SameBitsForEverySplit) {
+  for (const auto& [rows, cols] : {std::pair{20000, 7}, {800, 300}, {3, 100000}, {1, 300000}}) {
+    const Problem<TypeParam> p(rows, cols);
+    const auto expected = Apply(p, SerialFor);
+    for (const int64_t parts : {1, 2, 3, 7}) {
+      int calls = 0;
+      EXPECT_TRUE(Apply(p, SplitIn(parts, &calls)) == expected);
+      EXPECT_GE(calls, 2);
+    }
+  }
+}
+
+// What is stored past the caches is the same, whether its lines are whole or not.
+TYPED_TEST(WeightNormTest, StreamingGivesTheSameBits) {
+  ForEachTarget([] {
+    for (const auto& [rows, cols] :
+         {std::pair{1, 3}, {5, 1}, {30, 7}, {9, 100}, {700, 63}, {2, 20001}}) {
+      const Problem<TypeParam> p(rows, cols);
+      const auto expected = Apply(p);
+      const internal::Streaming streaming;
+      EXPECT_TRUE(Apply(p) == expected) << rows << " x " << cols;
+      for (const int64_t offset : {1, 5}) {
+        Result<TypeParam> out(p);
+        internal::Shifted<TypeParam> y(out.w, offset), dx(out.dv, offset);
+        auto forward = ForwardArgs(p, out);
+        forward.w = y.begin;
+        WeightNormForward(forward);
+        EXPECT_TRUE(Same(y.values(), expected.w)) << rows << " x " << cols;
+        auto backward = BackwardArgs(p, out);
+        backward.dv = dx.begin;
+        WeightNormBackward(backward);
+        EXPECT_TRUE(Same(dx.values(), expected.dv)) << rows << " x " << cols;
+      }
+    }
+  });
+}
+
+TYPED_TEST(WeightNormTest, InPlaceGivesTheSameBits) {
+  for (const auto& [rows, cols] : {std::pair{5, 1}, {30, 7}, {9, 100}, {2, 20001}}) {
+    const Problem<TypeParam> p(rows, cols);
+    const auto expected = Apply(p);
+    Problem<TypeParam> work = p;
+    Result<TypeParam> out(p);
+    auto forward = ForwardArgs(work, out);
+    forward.w = work.v.data();
+    WeightNormForward(forward);
+    EXPECT_TRUE(Same(work.v, expected.w));
+    work.v = p.v;
+    auto backward = BackwardArgs(work, out);
+    backward.dv = work.dw.data();
+    WeightNormBackward(backward);
+    EXPECT_TRUE(Same(work.dw, expected.dv) && Same(out.dg, expected.dg));
+  }
+}
+
+TYPED_TEST(WeightNormTest, EveryOutputIsOptional) {
+  const Problem<TypeParam> p(9, 100);
+  const auto expected = Apply(p);
+  Result<TypeParam> out(p), untouched(p);
+  auto forward = ForwardArgs(p, out);
+  forward.norm = nullptr;
+  WeightNormForward(forward);
+  EXPECT_TRUE(Same(out.w, expected.w));
+  out.norm = expected.norm;
+  auto backward = BackwardArgs(p, out);
+  backward.dg = nullptr;
+  WeightNormBackward(backward);
+  EXPECT_TRUE(Same(out.dv, expected.dv) && Same(out.dg, untouched.dg));
+  backward = BackwardArgs(p, out);
+  out.dv = untouched.dv;
+  backward.dv = nullptr;
+  backward.g = nullptr;
+  WeightNormBackward(backward);
+  EXPECT_TRUE(Same(out.dv, untouched.dv) && Same(out.dg, expected.dg));
+}
+
+TYPED_TEST(WeightNormTest, NoNumbers) {
+  Apply(Problem<TypeParam>(0, 5));
+  const auto out = Apply(Problem<TypeParam>(3, 0));
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(out.norm[r], 0);
+    EXPECT_EQ(Value(out.dg[r]), 0);
+  }
+}
+
+TEST(WeightNormErrorTest, Texts) {
+  const Problem<float> p(2, 3);
+  Result<float> out(p);
+  const auto forward = [&](auto&& change) {
+    auto args = ForwardArgs(p, out);
+    change(args);
+    return ErrorOf([&] { WeightNormForward(args); });
+  };
+  EXPECT_EQ(forward([](auto&) {}), "");
+  EXPECT_EQ(forward([](auto& a) { a.rows = -1; }),
+            "[WeightNormForward] rows must be at least 0 but has -1");
+  EXPECT_EQ(forward([](auto& a) { a.g = nullptr; }),
+            "[WeightNormForward] g must point to 8 bytes but has null");
+  EXPECT_EQ(forward([](auto& a) { a.w = const_cast<float*>(a.v) + 2; }),
+            "[WeightNormForward] w must not overlap v but has bytes in common");
+  EXPECT_EQ(forward([](auto& a) { a.norm = const_cast<float*>(a.g); }),
+            "[WeightNormForward] norm must not overlap g but has bytes in common");
+  const auto backward = [&](auto&& change) {
+    auto args = BackwardArgs(p, out);
+    change(args);
+    return ErrorOf([&] { WeightNormBackward(args); });
+  };
+  EXPECT_EQ(backward([](auto&) {}), "");
+  EXPECT_EQ(backward([](auto& a) { a.cols = -4; }),
+            "[WeightNormBackward] cols must be at least 0 but has -4");
+  EXPECT_EQ(backward([](auto& a) { a.norm = nullptr; }),
+            "[WeightNormBackward] norm must point to 8 bytes but has null");
+  EXPECT_EQ(backward([](auto& a) { a.g = nullptr; }),
+            "[WeightNormBackward] g must point to 8 bytes but has null");
+  EXPECT_EQ(backward([](auto& a) { a.dv = const_cast<float*>(a.v); }),
+            "[WeightNormBackward] dv must not overlap v but has bytes in common");
+}
+
+}  // namespace
+}  // namespace planish
