@@ -44,7 +44,7 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
   const at::Tensor x = View(arrays.x, {c.rows, c.cols}, c.type);
   const Type parameter = ParameterType(c.type);
   // The kernels take undefined tensors for a norm without gain and bias.
-  if (method != "layer" && method != "layer-simple") {
+  if (c.spatial != 1 || (method != "layer" && method != "layer-simple")) {
     return {.absent = "has no kernel for this norm"};
   }
   const auto parameters = [&](const void* data) {

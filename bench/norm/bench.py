@@ -114,7 +114,7 @@ def importable(who):
 
 def measure(args, about):
     """The results of all cases: what the programs print, with the case's group and process."""
-    chosen = cases.all_cases(args.threads, about["methods"], args.quick)
+    chosen = cases.all_cases(args.threads, about["methods"], about["column_methods"], args.quick)
     chosen = [case for case in chosen if re.search(args.filter, str(case))]
     if not chosen:
         raise BenchError(f"--filter must match a case but has {args.filter!r}")

@@ -1,5 +1,6 @@
 #include "bench/norm/case.h"
 
+#include <regex>
 #include <stdexcept>
 
 namespace planish::bench {
@@ -48,6 +49,24 @@ Direction ParseDirection(const std::string& name) {
   }
   throw std::invalid_argument("[ParseDirection] direction must be forward or backward but has \"" +
                               name + "\"");
+}
+
+std::string ShapeName(const Case& c) {
+  const std::string plane = std::to_string(c.rows) + "x" + std::to_string(c.cols);
+  return c.spatial == 1 ? plane : plane + "x" + std::to_string(c.spatial);
+}
+
+void ParseShape(const std::string& shape, Case& c) {
+  static const std::regex form("([1-9][0-9]{0,9})x([1-9][0-9]{0,9})(?:x([1-9][0-9]{0,9}))?");
+  std::smatch sizes;
+  if (!std::regex_match(shape, sizes, form)) {
+    throw std::invalid_argument(
+        "[ParseShape] shape must be ROWSxCOLS or SAMPLESxCHANNELSxSPATIAL but has \"" + shape +
+        "\"");
+  }
+  c.rows = std::stoll(sizes[1]);
+  c.cols = std::stoll(sizes[2]);
+  c.spatial = sizes[3].matched ? std::stoll(sizes[3]) : 1;
 }
 
 int64_t Bytes(const Case& c) {

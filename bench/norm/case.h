@@ -16,12 +16,14 @@ enum class Type : uint8_t { kFloat, kDouble, kBFloat16, kFloat16 };
 struct Case {
   Direction direction = Direction::kForward;
   Type type = Type::kFloat;  ///< of x, y, dy, dx; parameters and sums are float for the half types
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t elements() const { return rows * cols; }
+  int64_t rows = 0;          ///< or samples
+  int64_t cols = 0;          ///< or channels
+  int64_t spatial = 1;       ///< numbers of a channel in a sample
+  int64_t elements() const { return rows * cols * spatial; }
 };
 
-/// The arrays of a case. Those of the case's type: x, dy, out [rows, cols]. Those of ParameterType:
+/// The arrays of a case. Those of the case's type: x, dy, out [rows, cols, spatial]. Those of
+/// ParameterType:
 /// gain, bias, dgain, dbias [cols], mean, rstd [rows].
 struct Arrays {
   const void* x = nullptr;
@@ -52,6 +54,11 @@ const char* Name(Type type);
 const char* Name(Direction direction);
 Type ParseType(const std::string& name);
 Direction ParseDirection(const std::string& name);
+
+/// "4096x1024", or "64x256x2048" where there is more than one number of a channel, and back into
+/// rows, cols and spatial; throws std::invalid_argument for another text.
+std::string ShapeName(const Case& c);
+void ParseShape(const std::string& shape, Case& c);
 
 /// The bytes that a contestant must move at least: x and y, or x, dy and dx.
 int64_t Bytes(const Case& c);

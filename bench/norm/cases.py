@@ -30,6 +30,9 @@ WIDTHS = {
 }
 QUICK_WIDTHS = (7, 768, 4096)
 METHOD_SHAPES = ((128, 1024), (2048, 1024), (32768, 1024))
+# Of norms over channels: 1, 16 and 256 MB of x and y, rows of features and images.
+COLUMN_SHAPES = ((128, 1024, 1), (2048, 1024, 1), (32768, 1024, 1),
+                 (4, 32, 1024), (32, 64, 1024), (64, 256, 2048), (32, 2048, 512))  # fmt: skip
 
 # Shares of the limit to be reached with two threads, for the working sets in their order.
 _ALIGNED, _UNALIGNED = (0.97, 0.75, 0.72), (0.93, 0.72, 0.65)
@@ -50,6 +53,7 @@ SHARES = {
 PEER_FACTOR = {"forward": (1.3, 1.8), "backward": (1.5, 2.2)}
 NARROW, NARROW_FACTOR = (7, 33), 4.0
 METHOD_FACTOR = 1.05  # of LayerNorm's time, for every norm over rows
+COLUMN_SHARE = 0.70  # of the limit, for norms over channels, from memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +65,19 @@ class Case:
     cols: int
     threads: int
     contestants: tuple  # "aten:layer"; the limits are added
+    spatial: int = 1  # numbers of a channel (a column) in a sample (a row)
 
     def line(self, contestants):
         """For norm_bench and the peers in Python."""
         names = ",".join([*LIMITS[self.direction], *contestants])
-        return f"{self.direction} {self.type} {self.rows} {self.cols} {self.threads} {names}"
+        return f"{self.direction} {self.type} {self.shape} {self.threads} {names}"
+
+    @property
+    def shape(self):
+        return f"{self.rows}x{self.cols}" + (f"x{self.spatial}" if self.spatial != 1 else "")
 
     def __str__(self):
-        return f"{self.group} {self.direction} {self.type} {self.rows}x{self.cols} t{self.threads}"
+        return f"{self.group} {self.direction} {self.type} {self.shape} t{self.threads}"
 
 
 def working_set(direction, dtype, rows, cols):
@@ -76,7 +85,7 @@ def working_set(direction, dtype, rows, cols):
     return (2 if direction == "forward" else 3) * rows * cols * SIZES[dtype]
 
 
-def all_cases(threads, methods, quick):
+def all_cases(threads, methods, column_methods, quick):
     """Every case, those of one type together: their arrays are filled once."""
     cases = []
     layer = tuple(f"{who}:layer" for who in IN_PROCESS)
@@ -96,4 +105,7 @@ def all_cases(threads, methods, quick):
                 for rows, cols in METHOD_SHAPES if dtype == "float" else ():
                     who = tuple(f"planish:{method}" for method in methods)
                     cases.append(Case("methods", direction, dtype, rows, cols, t, who))
+                for rows, cols, spatial in COLUMN_SHAPES if dtype == "float" else ():
+                    who = tuple(f"planish:{method}" for method in column_methods)
+                    cases.append(Case("columns", direction, dtype, rows, cols, t, who, spatial))
     return cases

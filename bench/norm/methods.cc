@@ -13,14 +13,31 @@ namespace {
 
 const std::vector<Method>& Methods() {
   static const std::vector<Method> methods = {
-      {.name = "layer", .norm = Norm::kLayer, .gain = true, .bias = true},
-      {.name = "layer-simple", .norm = Norm::kLayerSimple, .gain = false, .bias = false},
-      {.name = "detach", .norm = Norm::kDetach, .gain = false, .bias = false},
-      {.name = "detach-mean", .norm = Norm::kDetachMean, .gain = false, .bias = false},
-      {.name = "detach-deviation", .norm = Norm::kDetachDeviation, .gain = false, .bias = false},
-      {.name = "ada", .norm = Norm::kAda, .gain = false, .bias = false},
-      {.name = "ada-as-coded", .norm = Norm::kAdaAsCoded, .gain = false, .bias = false},
-      {.name = "rms", .norm = Norm::kRms, .gain = true, .bias = false},
+      {.name = "layer", .over = Over::kRow, .norm = Norm::kLayer, .gain = true, .bias = true},
+      {.name = "layer-simple",
+       .over = Over::kRow,
+       .norm = Norm::kLayerSimple,
+       .gain = false,
+       .bias = false},
+      {.name = "detach", .over = Over::kRow, .norm = Norm::kDetach, .gain = false, .bias = false},
+      {.name = "detach-mean",
+       .over = Over::kRow,
+       .norm = Norm::kDetachMean,
+       .gain = false,
+       .bias = false},
+      {.name = "detach-deviation",
+       .over = Over::kRow,
+       .norm = Norm::kDetachDeviation,
+       .gain = false,
+       .bias = false},
+      {.name = "ada", .over = Over::kRow, .norm = Norm::kAda, .gain = false, .bias = false},
+      {.name = "ada-as-coded",
+       .over = Over::kRow,
+       .norm = Norm::kAdaAsCoded,
+       .gain = false,
+       .bias = false},
+      {.name = "rms", .over = Over::kRow, .norm = Norm::kRms, .gain = true, .bias = false},
+      {.name = "batch", .over = Over::kChannel, .norm = Norm::kLayer, .gain = true, .bias = true},
   };
   return methods;
 }
@@ -30,6 +47,14 @@ const std::vector<Method>& Methods() {
 std::vector<std::string> MethodNames() {
   std::vector<std::string> names;
   for (const Method& method : Methods()) names.emplace_back(method.name);
+  return names;
+}
+
+std::vector<std::string> MethodNames(Over over) {
+  std::vector<std::string> names;
+  for (const Method& method : Methods()) {
+    if (method.over == over) names.emplace_back(method.name);
+  }
   return names;
 }
 

@@ -1,19 +1,31 @@
 #ifndef PLANISH_BENCH_NORM_METHODS_H_
 #define PLANISH_BENCH_NORM_METHODS_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "planish/norm.h"
 
 namespace planish::bench {
 
-/// A norm over rows that is measured. A new one is a line in methods.cc.
+/// The numbers that a norm normalises together.
+enum class Over : uint8_t {
+  kRow,      ///< a row's; there is one number of a channel in a sample
+  kChannel,  ///< a channel's, of all samples
+};
+
+/// A norm that is measured. A new one is a line in methods.cc, one over other numbers a value of
+/// Over, which Groups in reference.cc and MakePlanish know.
 struct Method {
   const char* name;
-  Norm norm;
+  Over over;
+  Norm norm;  ///< of Over::kRow, or the one over rows with the same equations
   bool gain;  ///< whether it has a gain and its gradient
   bool bias;  ///< whether it has a bias and its gradient
 };
+
+std::vector<std::string> MethodNames(Over over);
 
 /// Throws std::invalid_argument for a name that is none of MethodNames().
 const Method& FindMethod(const std::string& name);

@@ -1,7 +1,7 @@
 // Times contestants against each other, a case at a time. Reads cases from standard input, a line
 // each, fields between spaces:
-//   DIRECTION TYPE ROWS COLS THREADS CONTESTANT,CONTESTANT,...
-//   forward float 4096 1024 2 copy,copy-streaming,memcpy,planish:layer,aten:layer,onednn:layer
+//   DIRECTION TYPE SHAPE THREADS CONTESTANT,CONTESTANT,...
+//   forward float 4096x1024 2 copy,copy-streaming,memcpy,planish:layer,aten:layer,onednn:layer
 // and prints a line of JSON for each: the case, the seconds of a call in every repetition by
 // contestant, who is absent and why, whose result is wrong and how (that is not timed).
 //   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); the least of each (0.005)
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "bench/norm/arena.h"
-#include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
 #include "bench/norm/peers.h"
 #include "lab/engine/machine.h"
 
@@ -59,21 +59,28 @@ class Collector final : public benchmark::BenchmarkReporter {
 
 Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   std::istringstream fields(line);
-  std::string direction, type, names, rest;
+  std::string direction, type, shape, names, rest;
   Case c;
   int threads = 0;
-  if (!(fields >> direction >> type >> c.rows >> c.cols >> threads >> names) || fields >> rest ||
-      c.rows < 1 || c.cols < 1 || threads < 1) {
+  if (!(fields >> direction >> type >> shape >> threads >> names) || fields >> rest ||
+      threads < 1) {
     throw std::invalid_argument(
-        "[norm_bench] a case must be DIRECTION TYPE ROWS COLS THREADS CONTESTANTS but has \"" +
-        line + "\"");
+        "[norm_bench] a case must be DIRECTION TYPE SHAPE THREADS CONTESTANTS but has \"" + line +
+        "\"");
   }
   c.direction = ParseDirection(direction);
   c.type = ParseType(type);
+  ParseShape(shape, c);
   at::set_num_threads(threads);
-  Json result = {{"direction", direction},   {"type", type},           {"rows", c.rows},
-                 {"cols", c.cols},           {"threads", threads},     {"seconds", Json::object()},
-                 {"absent", Json::object()}, {"wrong", Json::object()}};
+  Json result = {{"direction", direction},
+                 {"type", type},
+                 {"rows", c.rows},
+                 {"cols", c.cols},
+                 {"spatial", c.spatial},
+                 {"threads", threads},
+                 {"seconds", Json::object()},
+                 {"absent", Json::object()},
+                 {"wrong", Json::object()}};
   const Arrays arrays = arena.For(c);
   std::istringstream list(names);
   for (std::string name; std::getline(list, name, ',');) {
@@ -107,7 +114,8 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
 Json About() {
   Json about = lab::MachineStamps();
   about["onednn"] = OneDnnVersion();
-  about["methods"] = MethodNames();
+  about["methods"] = MethodNames(Over::kRow);
+  about["column_methods"] = MethodNames(Over::kChannel);
   return about;
 }
 

@@ -12,6 +12,7 @@
 #include "bench/norm/alternate.h"
 #include "bench/norm/arena.h"
 #include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
 #include "bench/norm/reference.h"
 #include "bench/norm/types.h"
 
@@ -60,6 +61,22 @@ TEST(Reference, TakesRightResultsOfEveryNormAndType) {
       const Contestant aten = MakeAten("layer", c, arrays);
       if (!aten.call) continue;  // on other machines than x86-64
       EXPECT_THAT(CheckContestant("layer", aten, c, arrays, true), IsEmpty());
+    }
+  }
+}
+
+TEST(Reference, TakesRightResultsOfChannels) {
+  Arena arena;
+  for (const Type type : kTypes) {
+    for (const Direction direction : kDirections) {
+      const Case c{.direction = direction, .type = type, .rows = 20, .cols = 9, .spatial = 13};
+      const Arrays arrays = arena.For(c);
+      for (const std::string& method : MethodNames(Over::kChannel)) {
+        const Contestant planish = MakePlanish(method, c, arrays);
+        EXPECT_THAT(CheckContestant(method, planish, c, arrays, false), IsEmpty())
+            << method << " " << Name(direction) << " " << Name(type);
+      }
+      EXPECT_THAT(MakePlanish("layer", c, arrays).absent, HasSubstr("rows"));
     }
   }
 }
@@ -137,6 +154,14 @@ TEST(Parse, RefusesUnknownNames) {
   for (const Direction d : kDirections) EXPECT_EQ(ParseDirection(Name(d)), d);
   EXPECT_THROW(ParseType("half"), std::invalid_argument);
   EXPECT_THROW(ParseDirection("up"), std::invalid_argument);
+  Case parsed;
+  for (const std::string shape : {"3x4", "3x4x5"}) {
+    ParseShape(shape, parsed);
+    EXPECT_EQ(ShapeName(parsed), shape);
+  }
+  for (const char* shape : {"", "3", "3x", "0x4", "3x4x5x6", "-3x4", "3x4 "}) {
+    EXPECT_THROW(ParseShape(shape, parsed), std::invalid_argument) << shape;
+  }
   const Case c{.rows = 1, .cols = 1};
   EXPECT_THROW(MakeLimit("three-streams", c, {}), std::invalid_argument);
   EXPECT_THROW(MakePlanish("lyaer", c, {}), std::invalid_argument);

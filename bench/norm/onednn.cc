@@ -92,7 +92,7 @@ Contestant Make(const Case& c, const Arrays& arrays) {
 }  // namespace
 
 Contestant MakeOneDnn(const std::string& method, const Case& c, const Arrays& arrays) {
-  if (method != "layer") return {.absent = "has no kernel for this norm"};
+  if (c.spatial != 1 || method != "layer") return {.absent = "has no kernel for this norm"};
   if (c.type == Type::kDouble) return {.absent = "has no kernel for this type"};
   try {
     return Make(c, arrays);

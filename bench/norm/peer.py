@@ -27,7 +27,8 @@ class Case:
     """One line of the input, and its arrays as numpy sees them: `case.x`, `case.gain` and so on."""
 
     def __init__(self, library, line):
-        direction, dtype, rows, cols, threads, names = line.split()
+        direction, dtype, shape, threads, names = line.split()
+        rows, cols = shape.split("x")
         self.direction, self.type, self.names = direction, dtype, names.split(",")
         self.rows, self.cols, self.threads = int(rows), int(cols), int(threads)
         if dtype not in ("float", "double"):
@@ -92,7 +93,7 @@ def measure(seconds_of, names, repetitions, block):
 def run_case(library, line, peer, make, repetitions, block):
     case = Case(library, line)
     result = {key: getattr(case, key) for key in ("direction", "type", "rows", "cols", "threads")}
-    result |= {"seconds": {}, "absent": {}, "wrong": {}}
+    result |= {"spatial": 1, "seconds": {}, "absent": {}, "wrong": {}}
     names, call = [], None
     for name in case.names:
         if name.partition(":")[0] != peer:

@@ -6,6 +6,7 @@
 #include "bench/norm/contestants.h"
 #include "bench/norm/methods.h"
 #include "bench/norm/types.h"
+#include "planish/batch_norm.h"
 #include "planish/norm.h"
 
 namespace planish::bench {
@@ -14,8 +15,15 @@ namespace {
 
 NormOptions Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
 
+// What a forward pass saves for backward.
+template <class P>
+struct Saved {
+  explicit Saved(int64_t n) : mean(n), mean_lo(n), rstd(n) {}
+  std::vector<P> mean, mean_lo, rstd;
+};
+
 template <class T>
-Contestant Make(const Method& method, const Case& c, const Arrays& arrays) {
+Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
   using P = Compute<T>;
   NormForwardArgs<T, P> forward{.rows = c.rows,
                                 .cols = c.cols,
@@ -28,12 +36,7 @@ Contestant Make(const Method& method, const Case& c, const Arrays& arrays) {
       NormForward(norm, forward, options);
     }};
   }
-  // What a forward pass saves for backward.
-  struct Saved {
-    explicit Saved(int64_t rows) : mean(rows), mean_lo(rows), rstd(rows) {}
-    std::vector<P> mean, mean_lo, rstd;
-  };
-  const auto saved = std::make_shared<Saved>(c.rows);
+  const auto saved = std::make_shared<Saved<P>>(c.rows);
   forward.mean = saved->mean.data();
   forward.mean_lo = saved->mean_lo.data();
   forward.rstd = saved->rstd.data();
@@ -54,6 +57,41 @@ Contestant Make(const Method& method, const Case& c, const Arrays& arrays) {
   }};
 }
 
+// Batch normalisation in training, without running estimates.
+template <class T>
+Contestant MakeChannels(const Case& c, const Arrays& arrays) {
+  using P = Compute<T>;
+  const BatchNormOptions options{.eps = kEps, .parallel_for = TorchThreads()};
+  BatchNormForwardArgs<T, P> forward{.batch = c.rows,
+                                     .channels = c.cols,
+                                     .spatial = c.spatial,
+                                     .x = static_cast<const T*>(arrays.x),
+                                     .gain = static_cast<const P*>(arrays.gain),
+                                     .bias = static_cast<const P*>(arrays.bias),
+                                     .y = static_cast<T*>(arrays.out)};
+  if (c.direction == Direction::kForward) {
+    return {.call = [=] { BatchNormForward(forward, options); }};
+  }
+  const auto saved = std::make_shared<Saved<P>>(c.cols);
+  forward.mean = saved->mean.data();
+  forward.mean_lo = saved->mean_lo.data();
+  forward.rstd = saved->rstd.data();
+  BatchNormForward(forward, options);
+  const BatchNormBackwardArgs<T, P> backward{.batch = c.rows,
+                                             .channels = c.cols,
+                                             .spatial = c.spatial,
+                                             .dy = static_cast<const T*>(arrays.dy),
+                                             .x = forward.x,
+                                             .gain = forward.gain,
+                                             .mean = forward.mean,
+                                             .mean_lo = forward.mean_lo,
+                                             .rstd = forward.rstd,
+                                             .dx = static_cast<T*>(arrays.out),
+                                             .dgain = static_cast<P*>(arrays.dgain),
+                                             .dbias = static_cast<P*>(arrays.dbias)};
+  return {.call = [=] { BatchNormBackward(backward, options), static_cast<void>(saved); }};
+}
+
 }  // namespace
 
 ParallelFor TorchThreads() {
@@ -63,7 +101,12 @@ ParallelFor TorchThreads() {
 }
 
 Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& arrays) {
-  return VisitType(c.type, [&]<class T>() { return Make<T>(FindMethod(method), c, arrays); });
+  const Method& found = FindMethod(method);
+  return VisitType(c.type, [&]<class T>() -> Contestant {
+    if (found.over == Over::kChannel) return MakeChannels<T>(c, arrays);
+    if (c.spatial != 1) return {.absent = "normalises rows"};
+    return MakeRows<T>(found, c, arrays);
+  });
 }
 
 }  // namespace planish::bench

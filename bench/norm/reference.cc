@@ -28,15 +28,36 @@ struct Moments {
   double curvature = 1;  // what the deviation's formula adds to mean(g * xhat) in dx
 };
 
+// The groups of numbers that a norm normalises together.
+struct Groups {
+  Groups(Over over, const Case& c)
+      : rows(over == Over::kRow),
+        spatial(c.spatial),
+        channels(c.cols),
+        count(rows ? c.rows : c.cols),
+        size(rows ? c.cols : c.rows * c.spatial) {}
+
+  /// Where number i of a group lies.
+  int64_t At(int64_t group, int64_t i) const {
+    if (rows) return group * size + i;
+    return (i / spatial * channels + group) * spatial + i % spatial;
+  }
+  /// Where its gain and bias lie.
+  int64_t Parameter(int64_t group, int64_t i) const { return rows ? i : group; }
+
+  bool rows;
+  int64_t spatial, channels, count, size;
+};
+
 template <class T>
-Moments MomentsOf(const internal::Recipe& recipe, const void* x, int64_t row, int64_t cols) {
-  const int64_t begin = row * cols, end = begin + cols;
-  const auto n = static_cast<double>(cols);
+Moments MomentsOf(const internal::Recipe& recipe, const Groups& groups, const void* x,
+                  int64_t group) {
+  const auto n = static_cast<double>(groups.size);
   double sum = 0, squares = 0;
-  for (int64_t i = begin; recipe.centre && i < end; ++i) sum += Load<T>(x, i);
+  for (int64_t i = 0; recipe.centre && i < groups.size; ++i) sum += Load<T>(x, groups.At(group, i));
   const double mean = sum / n;
-  for (int64_t i = begin; i < end; ++i) {
-    const double distance = Load<T>(x, i) - mean;
+  for (int64_t i = 0; i < groups.size; ++i) {
+    const double distance = Load<T>(x, groups.At(group, i)) - mean;
     squares += distance * distance;
   }
   if (recipe.deviation == internal::Deviation::kBiased) {
@@ -46,49 +67,49 @@ Moments MomentsOf(const internal::Recipe& recipe, const void* x, int64_t row, in
   return {mean, rstd, n / (n - 1) / (deviation * rstd)};
 }
 
-// One row of y, or of dx: the equations of planish/norm.h. Gives the largest of the terms whose
+// y of one group, or dx: the equations of planish/norm.h. Gives the largest of the terms whose
 // difference dx is, or the largest y.
 template <class T>
-double ReferenceRow(const internal::Recipe& recipe, bool bias, const Case& c, const Arrays& arrays,
-                    int64_t row, double* out) {
+double ReferenceGroup(const internal::Recipe& recipe, const Groups& groups, bool bias,
+                      const Case& c, const Arrays& arrays, int64_t group, double* out) {
   using P = Compute<T>;
-  const Moments m = MomentsOf<T>(recipe, arrays.x, row, c.cols);
+  const Moments m = MomentsOf<T>(recipe, groups, arrays.x, group);
   const NormOptions options;  // AdaNorm's
-  const auto n = static_cast<double>(c.cols);
-  const auto xhat = [&](int64_t col) {
-    return (Load<T>(arrays.x, row * c.cols + col) - m.mean) * m.rstd;
+  const auto n = static_cast<double>(groups.size);
+  const auto xhat = [&](int64_t i) {
+    return (Load<T>(arrays.x, groups.At(group, i)) - m.mean) * m.rstd;
   };
   // y is factor * xhat and a bias; backward takes the factor for a constant.
-  const auto factor = [&](int64_t col) -> double {
+  const auto factor = [&](int64_t i) -> double {
     switch (recipe.output) {
       case internal::Output::kAffine:
-        return Load<P>(arrays.gain, col);
+        return Load<P>(arrays.gain, groups.Parameter(group, i));
       case internal::Output::kAdaptive:
-        return options.scale * (1 - options.slope * xhat(col));
+        return options.scale * (1 - options.slope * xhat(i));
       default:
         return 1;
     }
   };
   double scale = 0;
   if (c.direction == Direction::kForward) {
-    for (int64_t col = 0; col < c.cols; ++col) {
-      out[col] = factor(col) * xhat(col);
-      if (bias) out[col] += Load<P>(arrays.bias, col);
-      scale = std::max(scale, std::abs(out[col]));
+    for (int64_t i = 0; i < groups.size; ++i) {
+      out[i] = factor(i) * xhat(i);
+      if (bias) out[i] += Load<P>(arrays.bias, groups.Parameter(group, i));
+      scale = std::max(scale, std::abs(out[i]));
     }
     return scale;
   }
   double mean_g = 0, mean_gx = 0;
-  for (int64_t col = 0; col < c.cols; ++col) {
-    out[col] = factor(col) * Load<T>(arrays.dy, row * c.cols + col);
-    scale = std::max(scale, std::abs(out[col] * m.rstd));
-    mean_g += out[col] / n;
-    mean_gx += out[col] * xhat(col) / n;
+  for (int64_t i = 0; i < groups.size; ++i) {
+    out[i] = factor(i) * Load<T>(arrays.dy, groups.At(group, i));
+    scale = std::max(scale, std::abs(out[i] * m.rstd));
+    mean_g += out[i] / n;
+    mean_gx += out[i] * xhat(i) / n;
   }
-  for (int64_t col = 0; col < c.cols; ++col) {
-    if (recipe.via_mean) out[col] -= mean_g;
-    if (recipe.via_scale) out[col] -= xhat(col) * m.curvature * mean_gx;
-    out[col] *= m.rstd;
+  for (int64_t i = 0; i < groups.size; ++i) {
+    if (recipe.via_mean) out[i] -= mean_g;
+    if (recipe.via_scale) out[i] -= xhat(i) * m.curvature * mean_gx;
+    out[i] *= m.rstd;
   }
   return scale;
 }
@@ -98,10 +119,11 @@ struct Sums {
   double dgain_scale = 0, dbias_scale = 0;  // the largest sum or term
 };
 
-// dgain and dbias, in blocks of rows that the threads share.
+// dgain and dbias, in blocks of groups that the threads share.
 template <class T>
-Sums ReferenceSums(const internal::Recipe& recipe, const Case& c, const Arrays& arrays) {
-  const int64_t blocks = std::min(kBlocks, c.rows);
+Sums ReferenceSums(const internal::Recipe& recipe, const Groups& groups, const Case& c,
+                   const Arrays& arrays) {
+  const int64_t blocks = std::min(kBlocks, groups.count);
   const auto part = static_cast<size_t>(2 * c.cols);
   std::vector<double> sums(static_cast<size_t>(blocks) * part);
   std::vector<double> scales(static_cast<size_t>(2 * blocks));
@@ -110,12 +132,13 @@ Sums ReferenceSums(const internal::Recipe& recipe, const Case& c, const Arrays& 
       double* dgain = sums.data() + static_cast<size_t>(block) * part;
       double* dbias = dgain + c.cols;
       double dgain_scale = 0, dbias_scale = 0;
-      for (int64_t row = block * c.rows / blocks; row < (block + 1) * c.rows / blocks; ++row) {
-        const Moments m = MomentsOf<T>(recipe, arrays.x, row, c.cols);
-        for (int64_t col = 0; col < c.cols; ++col) {
-          const int64_t i = row * c.cols + col;
-          const double dy = Load<T>(arrays.dy, i);
-          const double term = dy * (Load<T>(arrays.x, i) - m.mean) * m.rstd;
+      const int64_t last = (block + 1) * groups.count / blocks;
+      for (int64_t group = block * groups.count / blocks; group < last; ++group) {
+        const Moments m = MomentsOf<T>(recipe, groups, arrays.x, group);
+        for (int64_t i = 0; i < groups.size; ++i) {
+          const int64_t at = groups.At(group, i), col = groups.Parameter(group, i);
+          const double dy = Load<T>(arrays.dy, at);
+          const double term = dy * (Load<T>(arrays.x, at) - m.mean) * m.rstd;
           dgain[col] += term;
           dbias[col] += dy;
           dgain_scale = std::max(dgain_scale, std::abs(term));
@@ -157,11 +180,12 @@ double UnitInLastPlace(Type type) {
 
 void FillMoments(const Case& c, const void* x, void* mean, void* rstd) {
   const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
+  const Groups groups(Over::kRow, c);
   VisitType(c.type, [&]<class T>() {
     using P = Compute<T>;
     TorchThreads()(0, c.rows, 1, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const Moments m = MomentsOf<T>(recipe, x, row, c.cols);
+        const Moments m = MomentsOf<T>(recipe, groups, x, row);
         static_cast<P*>(mean)[row] = static_cast<P>(m.mean);
         static_cast<P*>(rstd)[row] = static_cast<P>(m.rstd);
       }
@@ -171,33 +195,38 @@ void FillMoments(const Case& c, const void* x, void* mean, void* rstd) {
 
 Reference::Reference(const std::string& method, const Case& c, const Arrays& arrays)
     : case_(c), arrays_(arrays) {
-  const int64_t count = std::clamp<int64_t>(kCompared / c.cols, 1, c.rows);
-  for (int64_t i = 0; i < count; ++i) rows_.push_back(i * c.rows / count);
-  if (rows_.back() != c.rows - 1) rows_.push_back(c.rows - 1);
-  out_.resize(rows_.size() * static_cast<size_t>(c.cols));
   const Method& m = FindMethod(method);
   const internal::Recipe recipe = internal::RecipeOf(m.norm);
+  const Groups groups(m.over, c);
+  const int64_t count = std::clamp<int64_t>(kCompared / groups.size, 1, groups.count);
+  std::vector<int64_t> compared;
+  for (int64_t i = 0; i < count; ++i) compared.push_back(i * groups.count / count);
+  if (compared.back() != groups.count - 1) compared.push_back(groups.count - 1);
+  const auto size = static_cast<size_t>(groups.size);
+  out_.resize(compared.size() * size);
+  for (const int64_t group : compared) {
+    for (int64_t i = 0; i < groups.size; ++i) at_.push_back(groups.At(group, i));
+  }
   VisitType(c.type, [&]<class T>() {
-    for (size_t i = 0; i < rows_.size(); ++i) {
-      double* out = out_.data() + i * static_cast<size_t>(c.cols);
-      out_scale_ = std::max(out_scale_, ReferenceRow<T>(recipe, m.bias, c, arrays, rows_[i], out));
+    for (size_t i = 0; i < compared.size(); ++i) {
+      out_scale_ = std::max(out_scale_, ReferenceGroup<T>(recipe, groups, m.bias, c, arrays,
+                                                          compared[i], out_.data() + i * size));
     }
     if (c.direction == Direction::kBackward && (m.gain || m.bias)) {
-      const Sums sums = ReferenceSums<T>(recipe, c, arrays);
+      const Sums sums = ReferenceSums<T>(recipe, groups, c, arrays);
       if (m.gain) dgain_ = sums.dgain;
       if (m.bias) dbias_ = sums.dbias;
       dgain_scale_ = sums.dgain_scale;
       dbias_scale_ = sums.dbias_scale;
     }
   });
+  terms_ = c.elements() / c.cols;
 }
 
 void Reference::Poison() const {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   VisitType(case_.type, [&]<class T>() {
-    for (const int64_t row : rows_) {
-      std::fill_n(static_cast<T*>(arrays_.out) + row * case_.cols, case_.cols, FromDouble<T>(kNan));
-    }
+    for (const int64_t at : at_) static_cast<T*>(arrays_.out)[at] = FromDouble<T>(kNan);
     using P = Compute<T>;
     for (void* sums : {arrays_.dgain, arrays_.dbias}) {
       if (sums != nullptr) std::fill_n(static_cast<P*>(sums), case_.cols, static_cast<P>(kNan));
@@ -208,11 +237,11 @@ void Reference::Poison() const {
 std::string Reference::Compare(bool half_sums) const {
   const double unit = UnitInLastPlace(case_.type);
   const bool half = ParameterType(case_.type) != case_.type;
-  const auto rows = static_cast<double>(case_.rows);
+  const auto terms = static_cast<double>(terms_);
   const double out_allowed = half ? unit : 16 * unit;
   const double sums_allowed =
-      half && half_sums ? std::min(1.0, rows / 2 * unit)
-                        : 16 * std::sqrt(rows) * UnitInLastPlace(ParameterType(case_.type));
+      half && half_sums ? std::min(1.0, terms / 2 * unit)
+                        : 16 * std::sqrt(terms) * UnitInLastPlace(ParameterType(case_.type));
   return VisitType(case_.type, [&]<class T>() {
     using P = Compute<T>;
     std::string wrong;
@@ -229,12 +258,8 @@ std::string Reference::Compare(bool half_sums) const {
           fmt::format("{}{} is off by {:.2g}, numbers are up to {:.2g} and {:.2g} of that allowed",
                       wrong.empty() ? "" : "; ", what, distance, scale, allowed);
     };
-    const auto cols = static_cast<size_t>(case_.cols);
     compare(case_.direction == Direction::kForward ? "y" : "dx", out_, out_scale_, out_allowed,
-            [&](size_t i) {
-              return Load<T>(arrays_.out,
-                             rows_[i / cols] * case_.cols + static_cast<int64_t>(i % cols));
-            });
+            [&](size_t i) { return Load<T>(arrays_.out, at_[i]); });
     compare("dgain", dgain_, dgain_scale_, sums_allowed,
             [&](size_t i) { return Load<P>(arrays_.dgain, static_cast<int64_t>(i)); });
     compare("dbias", dbias_, dbias_scale_, sums_allowed,

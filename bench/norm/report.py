@@ -97,8 +97,7 @@ def share_tables(results, misses):
 
 
 def near(result, mb):
-    size = cases.working_set(result["direction"], result["type"], result["rows"], result["cols"])
-    return 0.5 < size / (mb * cases.MB) <= 1
+    return 0.5 < working_set_of(result) / (mb * cases.MB) <= 1
 
 
 def count(threads):
@@ -181,6 +180,34 @@ def method_tables(results, misses):
                    + table(head, rows))  # fmt: skip
 
 
+def column_tables(results, misses):
+    """Norms over channels, each beside the limit of its own arrays."""
+    for threads in results.threads:
+        of = {d: results.of("columns", d, "float", threads) for d in ("forward", "backward")}
+        names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"] if ":" in n)
+        rows = []
+        for name in names:
+            for result in of["forward"] or of["backward"]:
+                shape = [result[key] for key in ("rows", "cols", "spatial")]
+                row = [name.partition(":")[2], " x ".join(f"{n:,}" for n in shape)]
+                for direction, found in of.items():
+                    r = next((r for r in found if [r["rows"], r["cols"], r["spatial"]] == shape), None)
+                    memory = r and working_set_of(r) >= 128 * cases.MB
+                    target = cases.COLUMN_SHARE if memory and threads == 2 else None
+                    row.append(judged(share(r, name) if r else None, target, misses,
+                                      f"{row[0]} {direction}, {row[1]}"))  # fmt: skip
+                rows.append(row)
+        if rows:
+            head = ["norm", "samples x channels x numbers", "forward", "backward"]
+            yield (f"#### Norms over channels, float, {count(threads)}: share of the limit\n\n"
+                   + table(head, rows))  # fmt: skip
+
+
+def working_set_of(result):
+    rows, spatial = result["rows"], result["spatial"]
+    return cases.working_set(result["direction"], result["type"], rows * spatial, result["cols"])
+
+
 def limit_table(results):
     """What the shares are shares of, at width 1,024."""
     rows = []
@@ -189,10 +216,9 @@ def limit_table(results):
             of = results.of("shares", direction, "float", threads)
             for mb in cases.WORKING_SETS:
                 for r in [r for r in of if r["cols"] in (768, 1024) and near(r, mb)][-1:]:
-                    size = cases.working_set(direction, "float", r["rows"], r["cols"])
                     for name in cases.LIMITS[direction]:
                         rows.append([str(threads), f"{mb} MB", name,
-                                     f"{size / fastest(r, name) / 1e9:.0f}"])  # fmt: skip
+                                     f"{working_set_of(r) / fastest(r, name) / 1e9:.0f}"])  # fmt: skip
     if rows:
         yield "#### The limits, GB/s read and written\n\n" + table(["threads", "arrays", "loop", "GB/s"], rows)
 
@@ -215,7 +241,8 @@ def markdown(document):
     about, results = document["about"], Results(document)
     misses = [0, []]  # figures judged, those missed
     tables = [*share_tables(results, misses), *peer_tables(results, misses),
-              *method_tables(results, misses), *limit_table(results)]  # fmt: skip
+              *method_tables(results, misses), *column_tables(results, misses),
+              *limit_table(results)]  # fmt: skip
     there = [f"PyTorch {about['torch']}", about["onednn"]]
     if about.get("onnxruntime in Python"):
         there.append(f"ONNX Runtime {about['onnxruntime in Python']}")

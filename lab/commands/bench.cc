@@ -9,8 +9,8 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <regex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +18,7 @@
 #include "bench/norm/alternate.h"
 #include "bench/norm/arena.h"
 #include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
 #include "lab/commands/commands.h"
 #include "lab/engine/machine.h"
 #include "lab/error.h"
@@ -37,7 +38,7 @@ constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr int kMostThreads = 1024;
 
 struct BenchFlags {
-  std::string methods = "layer,layer-simple,detach,ada,rms";
+  std::string methods = "layer,layer-simple,detach,ada,rms,batch";
   std::string shapes = "128x1024,2048x1024,32768x1024,16384x768,127100x33";
   std::string type = "float";
   std::optional<int> threads;
@@ -82,23 +83,32 @@ bench::Type ParseType(const std::string& name) {
       "[bench] --type must be float, double, bfloat16 or float16 but has \"{}\"", name));
 }
 
-std::vector<Case> Cases(const BenchFlags& flags) {
+std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>& methods) {
   std::vector<Case> cases;
   const bench::Type type = ParseType(flags.type);
   for (const std::string& shape : Parts("--shapes", flags.shapes)) {
-    static const std::regex form("([1-9][0-9]{0,9})x([1-9][0-9]{0,9})");
-    std::smatch sizes;
-    if (!std::regex_match(shape, sizes, form)) {
+    Case c{.type = type};
+    try {
+      bench::ParseShape(shape, c);
+    } catch (const std::invalid_argument&) {
       throw UsageError(fmt::format(
-          "[bench] --shapes must be of ROWSxCOLS, as 4096x1024, but has \"{}\"", shape));
+          "[bench] --shapes must be of ROWSxCOLS, as 4096x1024, or of SAMPLESxCHANNELSxNUMBERS but "
+          "has \"{}\"",
+          shape));
     }
-    const int64_t rows = std::stoll(sizes[1]), cols = std::stoll(sizes[2]);
-    if (rows > kMostElements / cols) {
+    if (c.rows > kMostElements / c.cols / c.spatial) {
       throw UsageError(fmt::format("[bench] --shapes must have at most {} elements but has {}",
                                    kMostElements, shape));
     }
+    for (const std::string& method : methods) {
+      if (c.spatial != 1 && bench::FindMethod(method).over == bench::Over::kRow) {
+        throw UsageError(
+            fmt::format("[bench] --shapes must be of ROWSxCOLS for {} but has {}", method, shape));
+      }
+    }
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
-      cases.push_back({.direction = direction, .type = type, .rows = rows, .cols = cols});
+      cases.push_back(c);
+      cases.back().direction = direction;
     }
   }
   return cases;
@@ -117,7 +127,7 @@ struct Result {
 };
 
 std::string CaseName(const Case& c) {
-  return fmt::format("{} {}x{}", bench::Name(c.direction), c.rows, c.cols);
+  return fmt::format("{} {}", bench::Name(c.direction), bench::ShapeName(c));
 }
 
 // All norms of a case beside its limits and PyTorch's kernels, alternating.
@@ -168,6 +178,7 @@ std::string JsonLine(const Result& result) {
       {"type", bench::Name(result.c.type)},
       {"rows", result.c.rows},
       {"cols", result.c.cols},
+      {"spatial", result.c.spatial},
       {"threads", at::get_num_threads()},
       {"seconds", result.seconds},
       {"limit_seconds", result.limit_seconds},
@@ -197,9 +208,8 @@ std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
   for (size_t i = 0; i + 1 < by_case.size(); i += 2) {  // forward and backward of a shape
     for (size_t j = 0; j < by_case[i].size(); ++j) {
       const Result& forward = by_case[i][j];
-      text += fmt::format("{:<16} {:<12}{}  {}\n", forward.method,
-                          fmt::format("{}x{}", forward.c.rows, forward.c.cols), Columns(forward),
-                          Columns(by_case[i + 1][j]));
+      text += fmt::format("{:<16} {:<12}{}  {}\n", forward.method, bench::ShapeName(forward.c),
+                          Columns(forward), Columns(by_case[i + 1][j]));
     }
   }
   return text +
@@ -212,7 +222,7 @@ std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
 
 int RunBench(const BenchFlags& flags) {
   const std::vector<std::string> methods = Methods(flags);
-  const std::vector<Case> cases = Cases(flags);
+  const std::vector<Case> cases = Cases(flags, methods);
   if (flags.threads && (*flags.threads < 1 || *flags.threads > kMostThreads)) {
     throw UsageError(fmt::format("[bench] --threads must be a whole number from 1 to {} but has {}",
                                  kMostThreads, *flags.threads));
@@ -227,7 +237,7 @@ int RunBench(const BenchFlags& flags) {
       by_case.push_back(Measure(c, methods, arena));
     } catch (const std::bad_alloc&) {
       throw RunError(
-          fmt::format("[bench] --shapes must fit in memory but has {}x{}", c.rows, c.cols));
+          fmt::format("[bench] --shapes must fit in memory but has {}", bench::ShapeName(c)));
     }
     if (!flags.json) continue;
     for (const Result& result : by_case.back()) Print(JsonLine(result));
@@ -251,7 +261,8 @@ void AddBench(CLI::App& app, Action& action) {
       "threads,\nonce each result has been compared with one in double. Shown is the fastest of {} "
       "blocks each.\nLeave the machine alone meanwhile: a thread that waits for a core makes any "
       "figure possible.\nRows of the types of 16 bits have parameters in float.\n\n"
-      "Norms:\n  {}\nShapes, ROWSxCOLS, of the default:\n  {}\n\n"
+      "Norms:\n  {}\nShapes, ROWSxCOLS, of the default; for batch also SAMPLESxCHANNELSxNUMBERS:\n "
+      " {}\n\n"
       "Example:\n  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",
       kBlocks, fmt::join(bench::MethodNames(), ", "), flags->shapes));
   bench->add_option("--methods", flags->methods, fmt::format("Norms (default: {})", flags->methods))

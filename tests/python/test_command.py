@@ -366,6 +366,8 @@ def test_bench_as_a_table(shared):
     result = shared.ok(*BENCH)
     assert result.stderr == ""
     number = r" +\d+\.\d+"
+    images = shared.ok("bench", "--methods", "batch", "--shapes", "4x8x16", "--quiet").stdout
+    assert re.search(rf"^batch +4x8x16{number * 2} +-{number * 2} +-$", images, re.M), images
     row = rf"^layer +8x64{number * 6}$"
     assert re.search(row, result.stdout, re.M), result.stdout
     assert re.search(rf"^rms +8x64{number * 2} +-{number * 2} +-$", result.stdout, re.M), result.stdout
@@ -418,6 +420,7 @@ def test_bench_as_a_table(shared):
         (("bench", "--shapes", "4096"), "ROWSxCOLS"),
         (("bench", "--shapes", "0x5"), "ROWSxCOLS"),
         (("bench", "--shapes", "9999999999x9999999999"), "at most"),
+        (("bench", "--shapes", "8x64x3"), "for layer"),
         (("bench", "--type", "half"), "bfloat16"),
         (("bench", "--threads", "0"), "from 1 to 1024"),
     ],
