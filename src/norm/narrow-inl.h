@@ -23,8 +23,10 @@ namespace HWY_NAMESPACE {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
-/// Below this many columns rows go eight at a time.
-inline constexpr int64_t kNarrowColumns = 96;
+/// Below this many columns rows go eight at a time: those whose results pass through the caches, and
+/// those whose results do not, of which only the narrowest gain by it. The results are the same.
+inline constexpr int64_t kNarrowColumns = 640;
+inline constexpr int64_t kNarrowStreamedColumns = 96;
 
 /// Rows that are worked on at a time.
 inline constexpr int64_t kGroup = 8;
@@ -32,21 +34,21 @@ inline constexpr int64_t kGroup = 8;
 /// A number of each of the rows.
 using Eight = hn::CappedTag<float, 8>;
 
-/// Of eight vectors the sums of their lanes.
+/// Of eight vectors the sums of their lanes, each added in the order of AddLanes.
 HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
   const Eight d;
   const hn::Repartition<double, Eight> pairs;
+  const auto halves = [&](size_t i) HWY_ATTR {
+    return hn::Add(hn::ConcatLowerLower(d, v[i + 4], v[i]),
+                   hn::ConcatUpperUpper(d, v[i + 4], v[i]));
+  };
   const auto two = [&](Vec<Eight> a, Vec<Eight> b) HWY_ATTR {
     return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
   };
-  const auto four = [&](Vec<Eight> ab, Vec<Eight> cd) HWY_ATTR {
-    const auto p = hn::BitCast(pairs, ab), q = hn::BitCast(pairs, cd);
-    return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, p, q)),
-                   hn::BitCast(d, hn::InterleaveUpper(pairs, p, q)));
-  };
-  const Vec<Eight> a = four(two(v[0], v[1]), two(v[2], v[3]));
-  const Vec<Eight> b = four(two(v[4], v[5]), two(v[6], v[7]));
-  return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+  const auto a = hn::BitCast(pairs, two(halves(0), halves(1)));
+  const auto b = hn::BitCast(pairs, two(halves(2), halves(3)));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)),
+                 hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
 }
 
 /// Exchanges rows and columns of an 8 x 8 matrix.
@@ -106,7 +108,7 @@ class Gathered {
 
   HWY_INLINE void Finish() { Flush(true); }
 
-  static constexpr int64_t kMost = kGroup * kNarrowColumns;
+  static constexpr int64_t kMost = kGroup * kNarrowStreamedColumns;
 
  private:
   static constexpr int64_t kBytes = 64, kLine = kBytes / static_cast<int64_t>(sizeof(T));
@@ -228,7 +230,8 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   }
 }
 
-/// ForwardRows for at least as many columns as lanes, and few.
+/// ForwardRows for at least as many columns as lanes, and at most kChunk: the same bits as
+/// ForwardRowsWide.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   // Rows whose results are computed side by side, as far as registers last.
@@ -239,7 +242,7 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   const auto mask = LastLanes(d, rest);
   const Eight eight;
   EightMaps maps;
-  Gathered<kStream, T> gathered(args.y + begin * args.y_stride);
+  Gathered<kStream, T> gathered(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     // Rows that are not there are the last one again.
@@ -258,17 +261,24 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
     for (int64_t i = 0; i < kGroup; ++i) {
       const T* x = row(i);
       const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
-      Vec<D> first = hn::Zero(d), second = hn::Zero(d);
-      for (int64_t c = 0; c <= last; c += lanes) AddSums<kCentre>(d, x + c, about, first, second);
+      // As SumChunkLanes.
+      Vec<D> first0 = hn::Zero(d), first1 = hn::Zero(d);
+      Vec<D> second0 = hn::Zero(d), second1 = hn::Zero(d);
+      int64_t c = 0;
+      for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+        AddSums<kCentre>(d, x + c, about, first0, second0);
+        AddSums<kCentre>(d, x + c + lanes, about, first1, second1);
+      }
+      if (c <= last) AddSums<kCentre>(d, x + c, about, first0, second0);
       if (rest > 0) {
         Vec<D> v = Read(d, x + last);
         if constexpr (kCentre) v = hn::Sub(v, about);
         v = hn::IfThenElseZero(mask, v);
-        if constexpr (kCentre) first = hn::Add(first, v);
-        second = hn::MulAdd(v, v, second);
+        if constexpr (kCentre) first1 = hn::Add(first1, v);
+        second1 = hn::MulAdd(v, v, second1);
       }
-      sums[i] = FoldToEight(d, first);
-      squares[i] = FoldToEight(d, second);
+      sums[i] = FoldToEight(d, hn::Add(first0, first1));
+      squares[i] = FoldToEight(d, hn::Add(second0, second1));
     }
     FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
 

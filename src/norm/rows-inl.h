@@ -249,8 +249,9 @@ HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T*
   using C = hn::TFromD<D>;
   if constexpr (!kCentre) return C{0};
   constexpr int64_t kLanes = hn::MaxLanes(D()), kVectors = kLanes < 4 ? 8 / kLanes : 2;
-  return Sum(d, SumSamples<kVectors>(d, x, (cols - kLanes) / (kVectors == 2 ? 2 : kVectors - 1))) *
-         (C{1} / static_cast<C>(kLanes * kVectors));
+  const Vec<D> samples =
+      SumSamples<kVectors>(d, x, (cols - kLanes) / (kVectors == 2 ? 2 : kVectors - 1));
+  return AddLanes(d, samples, samples).first * (C{1} / static_cast<C>(kLanes * kVectors));
 }
 
 /// The loop: writes `vectors` vectors of results from `x` to `y` and takes the sums of as many at

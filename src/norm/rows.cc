@@ -80,7 +80,7 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
                   HWY_ATTR { ForwardRowsTiny<output(), centre(), streams()>(args, begin, end); });
         return;
       }
-      if (args.cols < kNarrowColumns) {
+      if (args.cols < (stream ? kNarrowStreamedColumns : kNarrowColumns)) {
         visit([&](auto streams) HWY_ATTR {
           if (args.cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
             ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
