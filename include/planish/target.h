@@ -12,7 +12,8 @@
 namespace planish {
 
 /// The instruction sets that can run here, best first: some of "AVX3" (AVX-512), "AVX2", "SSE4" and
-/// "EMU128" (no vector instructions). Architectures other than x86 have their own names.
+/// "SCALAR" or "EMU128" (no vector instructions). Architectures other than x86 have their own
+/// names.
 std::vector<std::string> Targets();
 
 /// The instruction set in use.

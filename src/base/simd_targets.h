@@ -5,7 +5,7 @@
 
 // All targets and not only those better than the compiler's default: tests run each.
 #define HWY_COMPILE_ALL_ATTAINABLE
-// x86: AVX-512 (AVX3), AVX2, SSE4 and none (EMU128). Those between them, SSE2, SSSE3 and later
+// x86: AVX-512 (AVX3), AVX2, SSE4 and none (SCALAR). Those between them, SSE2, SSSE3 and later
 // AVX-512s, by their bits, as older versions of Highway have no names for them: kernels gain little
 // there, and each takes its time to compile.
 #if defined(__x86_64__)

@@ -28,7 +28,7 @@ int64_t LastCacheBytes() {
 int64_t& TheStreamingBytes() {
   static int64_t bytes = [] {
     const int64_t last = LastCacheBytes();
-    return last > 0 ? last : int64_t{32} << 20;  // where the system does not say
+    return (last > 0 ? last : int64_t{32} << 20) / 4 * 3;  // 32 MB where the system does not say
   }();
   return bytes;
 }

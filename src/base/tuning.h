@@ -23,8 +23,10 @@ inline constexpr int64_t kResidualBytes = int64_t{1} << 14;
 /// the second-level cache between the two: channels are taken that many at a time.
 inline constexpr int64_t kTileBytes = int64_t{1} << 19;
 
-/// Bytes read and written from which on results are stored past the caches: the size of the last
-/// cache. Within it ordinary stores are faster, beyond it they cost a read of what they overwrite.
+/// Bytes read and written from which on results are stored past the caches: three quarters of the
+/// last cache. Well within it ordinary stores are faster; towards its end and beyond they cost a
+/// read of what they overwrite. On one thread the two meet near half the cache, on two near all of
+/// it.
 int64_t StreamingBytes();
 
 /// Sets it, for tests of what is stored past the caches. Not to be called while another thread

@@ -155,7 +155,8 @@ HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t 
                                             const RowSums& sums, double reciprocal) {
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
-  if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]] return CarefulMap(args, r);
+  if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]]
+    return CarefulMap(args, r);
   double rstd = 0;
   if (args.recipe.deviation == Deviation::kBiased) [[likely]] {
     rstd = 1 / std::sqrt(var + args.eps);

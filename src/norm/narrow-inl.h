@@ -23,10 +23,11 @@ namespace HWY_NAMESPACE {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
-/// Below this many columns rows go eight at a time: those whose results pass through the caches, and
-/// those whose results do not, of which only the narrowest gain by it. The results are the same.
+/// Below this many columns rows go eight at a time: those whose results pass through the caches,
+/// and those whose results do not, of which only the narrowest gain by it. The results are the
+/// same.
 inline constexpr int64_t kNarrowColumns = 640;
-inline constexpr int64_t kNarrowStreamedColumns = 96;
+inline constexpr int64_t kNarrowStreamedColumns = 80;
 
 /// Rows that are worked on at a time.
 inline constexpr int64_t kGroup = 8;
@@ -150,6 +151,15 @@ class Gathered {
   int64_t skip_ = 0, fill_ = 0;
 };
 
+/// Asks for as many numbers, further on, as the group that begins at `x` has.
+template <class T>
+HWY_INLINE void PrefetchRows(const T* x, int64_t n) {
+  const auto* ahead = reinterpret_cast<const char*>(x) + kPrefetchBytes;
+  for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
+    hwy::Prefetch(ahead + byte);
+  }
+}
+
 /// The maps of eight rows.
 struct EightMaps {
   HWY_ALIGN float mean[8];
@@ -248,6 +258,7 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
     // Rows that are not there are the last one again.
     const auto row = [&](int64_t i)
                          HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
+    if constexpr (kStream) PrefetchRows(row(0), kGroup * cols);
     Vec<Eight> sums[8], squares[8];
     Vec<Eight> shift = hn::Zero(eight);
     HWY_ALIGN float shifts[8];
@@ -386,6 +397,7 @@ HWY_NOINLINE void ForwardRowsTiny(const RowsForward<T>& args, int64_t begin, int
   EightMaps maps;
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
+    if constexpr (kStream) PrefetchRows(args.x + r * args.x_stride, kGroup * cols);
     Columns columns;
     columns.Read8(args.x + r * args.x_stride, args.x_stride, cols, n, end - r > 2 * kGroup);
     auto& v = columns.v;
@@ -454,6 +466,10 @@ HWY_NOINLINE void BackwardRowsTiny(const RowsBackward<T>& args, int64_t begin, i
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     const bool more = end - r > 2 * kGroup;
+    if constexpr (kStream) {
+      PrefetchRows(args.dy + r * args.dy_stride, kGroup * cols);
+      if constexpr (kReadX) PrefetchRows(args.x + r * args.x_stride, kGroup * cols);
+    }
     Columns dy, x;
     dy.Read8(args.dy + r * args.dy_stride, args.dy_stride, cols, n, more);
     EightMaps maps;
