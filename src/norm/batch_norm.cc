@@ -55,15 +55,6 @@ void Update(C* running, int64_t c, double momentum, double value) {
   running[c] = static_cast<C>((1 - momentum) * static_cast<double>(running[c]) + momentum * value);
 }
 
-template <class T>
-ChannelPass<T> PassOf(int64_t batch, int64_t channels, int64_t spatial) {
-  ChannelPass<T> pass;
-  pass.batch = batch;
-  pass.channels = channels;
-  pass.spatial = spatial;
-  return pass;
-}
-
 template <class C>
 double ReciprocalDeviationOf(C running_var, double eps) {
   return 1 / std::sqrt(static_cast<double>(running_var) + eps);
@@ -116,7 +107,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     }
     return;
   }
-  ChannelPass<T> pass = PassOf<T>(args.batch, channels, spatial);
+  ChannelPass<T> pass(args.batch, channels, spatial);
   pass.a = args.x;
   pass.out = args.y;
   pass.sums = ChannelSums::kMoments;
@@ -182,7 +173,7 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
     }
     return;
   }
-  ChannelPass<T> pass = PassOf<T>(args.batch, channels, args.spatial);
+  ChannelPass<T> pass(args.batch, channels, args.spatial);
   pass.a = args.dy;
   pass.x = args.x;
   pass.out = args.dx;
@@ -222,7 +213,7 @@ void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormO
   internal::CheckApart(kFunction, {y}, {x, gain, bias, running_mean, running_var});
 
   if (total == 0) return;
-  ChannelPass<T> pass = PassOf<T>(args.batch, channels, args.spatial);
+  ChannelPass<T> pass(args.batch, channels, args.spatial);
   pass.a = args.x;
   pass.out = args.y;
   pass.map = ChannelMap::kNormalise;
@@ -263,7 +254,7 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
     }
     return;
   }
-  ChannelPass<T> pass = PassOf<T>(args.batch, channels, args.spatial);
+  ChannelPass<T> pass(args.batch, channels, args.spatial);
   pass.a = args.dy;
   pass.x = args.dgain ? args.x : nullptr;
   pass.out = args.dx;

@@ -27,22 +27,12 @@ using internal::OrNull;
 using internal::Random;
 using internal::Real;
 using internal::Same;
+using internal::Shape;
 using internal::SplitIn;
 using internal::StorageError;
 using internal::Unset;
 using internal::Value;
 using testing::Each;
-
-struct Shape {
-  int64_t batch, channels, spatial;
-  int64_t total() const { return batch * channels * spatial; }
-  int64_t n() const { return batch * spatial; }
-  int64_t At(int64_t b, int64_t c, int64_t s) const { return (b * channels + c) * spatial + s; }
-};
-
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.batch << " x " << shape.channels << " x " << shape.spatial;
-}
 
 template <class T, class P = T>
 struct Problem {
@@ -88,7 +78,7 @@ struct Result {
 
 template <class T, class P>
 BatchNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  const bool running = p.shape.n() != 1;
+  const bool running = p.shape.positions() != 1;
   return {.batch = p.shape.batch,
           .channels = p.shape.channels,
           .spatial = p.shape.spatial,
@@ -161,7 +151,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   SCOPED_TRACE(testing::Message() << p.shape << (p.gain.empty() ? "" : " affine")
                                   << (p.options.unbiased ? " unbiased" : ""));
   const Shape& shape = p.shape;
-  const Real u = kArithmetic<T>, n = static_cast<Real>(shape.n());
+  const Real u = kArithmetic<T>, n = static_cast<Real>(shape.positions());
   // Sums are taken in C over 8 rows, or over up to 1024 numbers in at least 4 lanes (2 of doubles,
   // two vectors at a time), and in double beyond. Additions err by u each, independently: four
   // standard deviations of that are less than 4 sqrt(k) u; the terms themselves have 2 u. For
@@ -204,7 +194,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     // Two products and a sum; of floats in double.
     ASSERT_TRUE(
         Near(out.running_mean[c], running_mean, 4 * u * std::abs(running_mean) + mean_error));
-    if (shape.n() > 1) {
+    if (shape.positions() > 1) {
       const Real running_var = (1 - momentum) * 3 + momentum * var / (n - 1);
       ASSERT_TRUE(Near(out.running_var[c], running_var, running_var * (u + moment_error)));
     }
@@ -383,7 +373,7 @@ TYPED_TEST(BatchNormTest, ConstantChannelGivesBias) {
       }
       for (const auto& dgain : out.dgain) ASSERT_EQ(Value(dgain), 0);
       EXPECT_THAT(out.mean_lo, Each(0));
-      if (shape.n() > 1) {
+      if (shape.positions() > 1) {
         p.options.eps = 0;
         EXPECT_TRUE(IsNan(Apply(p).y[0]));
       }
@@ -671,7 +661,7 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
           abs_dbias += std::abs(dy[i]);
         }
         // As in ExpectAgreesWithReference.
-        const Real n = static_cast<Real>(shape.n());
+        const Real n = static_cast<Real>(shape.positions());
         const Real additions =
             (shape.spatial < 64 ? 8 : 256) + (std::is_same_v<TypeParam, double> ? n : Real{0});
         const Real sum_error = (4 * std::sqrt(additions) + 8) * u + n * 0x1p-53L;

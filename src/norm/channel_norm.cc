@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 
 #include "src/base/check.h"
@@ -10,38 +9,14 @@
 #include "src/norm/columns_check.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
+#include "src/norm/recipe_check.h"
 
 namespace planish {
-namespace {
 
 using internal::Array;
 using internal::Output;
 using internal::Recipe;
 using internal::VectorArray;
-
-void CheckOptions(const char* function, const Recipe& recipe, const NormOptions& options,
-                  int64_t channels, int64_t positions) {
-  internal::CheckEps(function, options.eps);
-  internal::CheckFinite(function, "scale", options.scale);
-  internal::CheckFinite(function, "slope", options.slope);
-  if (recipe.deviation == internal::Deviation::kUnbiasedPlusEps && channels == 1 && positions > 0) {
-    internal::Fail(function, "channels", "be at least 2 for a norm with the unbiased deviation",
-                   "1");
-  }
-}
-
-/// Throws unless `arrays`, which belong to an affine output, are null or the norm has one.
-void CheckAffine(const char* function, const Recipe& recipe, std::initializer_list<Array> arrays) {
-  if (recipe.output == Output::kAffine) return;
-  for (const Array& array : arrays) {
-    if (array.data != nullptr) {
-      internal::Fail(function, array.name, "be null for a norm without gain and bias",
-                     "an address");
-    }
-  }
-}
-
-}  // namespace
 
 template <class T, class P>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
@@ -52,7 +27,7 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   const int64_t channels = args.channels;
   const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
   const int64_t positions = args.batch * args.spatial;
-  CheckOptions(kFunction, recipe, options, channels, positions);
+  internal::CheckOptions(kFunction, recipe, options, "channels", channels, positions);
   const Array x = VectorArray("x", args.x, total);
   const Array gain = VectorArray("gain", args.gain, channels);
   const Array bias = VectorArray("bias", args.bias, channels);
@@ -61,7 +36,7 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   const Array mean = VectorArray("mean", args.mean, positions);
   const Array mean_lo = VectorArray("mean_lo", args.mean_lo, positions);
   const Array rstd = VectorArray("rstd", args.rstd, positions);
-  CheckAffine(kFunction, recipe, {gain, bias});
+  internal::CheckAffine(kFunction, recipe, {gain, bias});
   internal::CheckNotNull(kFunction, {x, y});
   internal::CheckAligned(kFunction, {x, gain, bias, y, mean, mean_lo, rstd});
   internal::CheckApart(kFunction, {y, mean, mean_lo, rstd}, {x, gain, bias});
@@ -119,7 +94,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   const int64_t channels = args.channels;
   const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
   const int64_t positions = args.batch * args.spatial;
-  CheckOptions(kFunction, recipe, options, channels, positions);
+  internal::CheckOptions(kFunction, recipe, options, "channels", channels, positions);
   const Array dy = VectorArray("dy", args.dy, total);
   const Array x = VectorArray("x", args.x, total);
   const Array gain = VectorArray("gain", args.gain, channels);
@@ -130,12 +105,9 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   dx.may_be = args.dy;
   const Array dgain = VectorArray("dgain", args.dgain, channels);
   const Array dbias = VectorArray("dbias", args.dbias, channels);
-  CheckAffine(kFunction, recipe, {gain, dgain, dbias});
-  internal::CheckNotNull(kFunction, {dy, rstd});
-  if (recipe.output != Output::kIdentity || recipe.via_scale) {
-    internal::CheckNotNull(kFunction, {x});
-    if (recipe.centre) internal::CheckNotNull(kFunction, {mean, mean_lo});
-  }
+  internal::CheckAffine(kFunction, recipe, {gain, dgain, dbias});
+  internal::CheckNotNull(kFunction, {dy});
+  internal::CheckSaved(kFunction, recipe, x, mean, mean_lo, rstd);
   internal::CheckAligned(kFunction, {dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias});
   internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
 

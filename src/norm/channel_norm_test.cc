@@ -14,6 +14,7 @@
 #include "src/norm/columns_testing.h"
 #include "src/norm/recipe.h"
 #include "src/norm/reference.h"
+#include "src/norm/testing.h"
 
 namespace planish {
 namespace {
@@ -30,28 +31,14 @@ using internal::Random;
 using internal::Real;
 using internal::Recipe;
 using internal::Same;
+using internal::Shape;
 using internal::SplitIn;
 using internal::StorageError;
 using internal::Unset;
 using internal::Value;
 using testing::Each;
-
-constexpr Norm kNorms[] = {
-    Norm::kLayer,           Norm::kLayerSimple, Norm::kDetach,     Norm::kDetachMean,
-    Norm::kDetachDeviation, Norm::kAda,         Norm::kAdaAsCoded, Norm::kRms};
-
-bool IsAffine(Norm norm) { return norm == Norm::kLayer || norm == Norm::kRms; }
-
-struct Shape {
-  int64_t batch, channels, spatial;
-  int64_t total() const { return batch * channels * spatial; }
-  int64_t positions() const { return batch * spatial; }
-  int64_t At(int64_t b, int64_t c, int64_t s) const { return (b * channels + c) * spatial + s; }
-};
-
-std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.batch << " x " << shape.channels << " x " << shape.spatial;
-}
+using tests::IsAffine;
+using tests::kNorms;
 
 template <class T, class P = T>
 struct Problem {

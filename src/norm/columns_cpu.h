@@ -18,10 +18,14 @@ namespace planish::internal {
 template <class T>
 struct ChannelPass {
   using C = Compute<T>;
-  int64_t batch = 0, channels = 0, spatial = 0;  // all > 0
-  const T* a = nullptr;  // [batch, channels, spatial] x in forward, dy in backward
-  const T* x = nullptr;  // likewise, of kGradient alone
-  T* out = nullptr;      // likewise; may be a; null without a map
+
+  ChannelPass(int64_t batch_, int64_t channels_, int64_t spatial_)
+      : batch(batch_), channels(channels_), spatial(spatial_) {}
+
+  int64_t batch, channels, spatial;  // all > 0
+  const T* a = nullptr;              // [batch, channels, spatial] x in forward, dy in backward
+  const T* x = nullptr;              // likewise, of kGradient alone
+  T* out = nullptr;                  // likewise; may be a; null without a map
   ChannelSums sums = ChannelSums::kNone;
   ChannelMap map = ChannelMap::kNone;
   /// Writes the kSumNumbers numbers that the sums of channel c need. Not called without sums.

@@ -9,6 +9,7 @@
 #include <complex>
 #include <cstdint>
 #include <limits>
+#include <ostream>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -26,6 +27,18 @@
 namespace planish::internal {
 
 using Real = long double;  // of the references
+
+/// [batch, channels, spatial].
+struct Shape {
+  int64_t batch, channels, spatial;
+  int64_t total() const { return batch * channels * spatial; }
+  int64_t positions() const { return batch * spatial; }
+  int64_t At(int64_t b, int64_t c, int64_t s) const { return (b * channels + c) * spatial + s; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.batch << " x " << shape.channels << " x " << shape.spatial;
+}
 
 /// Unit roundoff: of the arithmetic for T, and of storing a T.
 template <class T>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <string>
@@ -11,6 +10,7 @@
 #include "src/norm/cpu.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
+#include "src/norm/recipe_check.h"
 
 namespace planish {
 namespace {
@@ -20,27 +20,6 @@ using internal::MatrixArray;
 using internal::Output;
 using internal::Recipe;
 using internal::VectorArray;
-
-void CheckOptions(const char* function, const Recipe& recipe, const NormOptions& options,
-                  int64_t rows, int64_t cols) {
-  internal::CheckEps(function, options.eps);
-  internal::CheckFinite(function, "scale", options.scale);
-  internal::CheckFinite(function, "slope", options.slope);
-  if (recipe.deviation == internal::Deviation::kUnbiasedPlusEps && cols == 1 && rows > 0) {
-    internal::Fail(function, "cols", "be at least 2 for a norm with the unbiased deviation", "1");
-  }
-}
-
-/// Throws unless `arrays`, which belong to an affine output, are null or the norm has one.
-void CheckAffine(const char* function, const Recipe& recipe, std::initializer_list<Array> arrays) {
-  if (recipe.output == Output::kAffine) return;
-  for (const Array& array : arrays) {
-    if (array.data != nullptr) {
-      internal::Fail(function, array.name, "be null for a norm without gain and bias",
-                     "an address");
-    }
-  }
-}
 
 /// An output that may be an input must lie like it.
 void CheckInPlace(const char* function, const char* output, int64_t output_stride,
@@ -62,7 +41,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
   const Recipe recipe = internal::RecipeOf(norm);
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
-  CheckOptions(kFunction, recipe, options, rows, cols);
+  internal::CheckOptions(kFunction, recipe, options, "cols", cols, rows);
   const auto stride = [&](const char* name, int64_t given) {
     return internal::CheckedStride<T>(kFunction, name, given, rows, cols);
   };
@@ -79,7 +58,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
   const Array mean = VectorArray("mean", args.mean, rows);
   const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
   const Array rstd = VectorArray("rstd", args.rstd, rows);
-  CheckAffine(kFunction, recipe, {gain, bias});
+  internal::CheckAffine(kFunction, recipe, {gain, bias});
   internal::CheckNotNull(kFunction, {x, y});
   if (args.residual != nullptr) {
     internal::CheckNotNull(kFunction, {sum});
@@ -140,7 +119,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   const Recipe recipe = internal::RecipeOf(norm);
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
-  CheckOptions(kFunction, recipe, options, rows, cols);
+  internal::CheckOptions(kFunction, recipe, options, "cols", cols, rows);
   const auto stride = [&](const char* name, int64_t given) {
     return internal::CheckedStride<T>(kFunction, name, given, rows, cols);
   };
@@ -160,12 +139,9 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   CheckInPlace(kFunction, "dx", dx_stride, "dy", dy_stride, args.dx == args.dy);
   const Array dgain = VectorArray("dgain", args.dgain, cols);
   const Array dbias = VectorArray("dbias", args.dbias, cols);
-  CheckAffine(kFunction, recipe, {gain, dgain, dbias});
-  internal::CheckNotNull(kFunction, {dy, rstd});
-  if (recipe.output != Output::kIdentity || recipe.via_scale) {
-    internal::CheckNotNull(kFunction, {x});
-    if (recipe.centre) internal::CheckNotNull(kFunction, {mean, mean_lo});
-  }
+  internal::CheckAffine(kFunction, recipe, {gain, dgain, dbias});
+  internal::CheckNotNull(kFunction, {dy});
+  internal::CheckSaved(kFunction, recipe, x, mean, mean_lo, rstd);
   if (args.dsum != nullptr && args.dx == nullptr) {
     internal::Fail(kFunction, "dsum", "be null without dx", "an address");
   }

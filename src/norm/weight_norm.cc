@@ -22,15 +22,6 @@ using internal::Moments;
 using internal::RowSums;
 using internal::VectorArray;
 
-template <class T>
-ChannelPass<T> PassOf(int64_t rows, int64_t cols) {
-  ChannelPass<T> pass;
-  pass.batch = 1;
-  pass.channels = rows;
-  pass.spatial = cols;
-  return pass;
-}
-
 template <class T, class P>
 double LengthOf(const P* g, int64_t r) {
   return static_cast<double>(internal::ToCompute<Compute<T>>(g[r]));
@@ -57,7 +48,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
     if (args.norm) std::fill_n(args.norm, rows, C{0});
     return;
   }
-  ChannelPass<T> pass = PassOf<T>(rows, cols);
+  ChannelPass<T> pass(/*batch=*/1, rows, cols);
   pass.a = args.v;
   pass.out = args.w;
   pass.sums = ChannelSums::kMoments;
@@ -101,7 +92,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
     if (args.dg) std::fill_n(args.dg, rows, P{});
     return;
   }
-  ChannelPass<T> pass = PassOf<T>(rows, cols);
+  ChannelPass<T> pass(/*batch=*/1, rows, cols);
   pass.a = args.dw;
   pass.x = args.v;
   pass.out = args.dv;
