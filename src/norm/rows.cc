@@ -12,6 +12,7 @@
 #include "src/norm/narrow-inl.h"
 #include "src/norm/rows-inl.h"
 #include "src/norm/rows.h"
+#include "src/norm/transposed-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
@@ -75,18 +76,15 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
       const bool stream = args.stream && args.y_stride == args.cols;
       const auto visit = [&](auto&& f)
                              HWY_ATTR { stream ? f(std::true_type()) : f(std::false_type()); };
-      if (args.cols <= 8) {
-        visit([&](auto streams)
-                  HWY_ATTR { ForwardRowsTiny<output(), centre(), streams()>(args, begin, end); });
+      if (args.cols <= kTransposedColumns) {
+        visit([&](auto streams) HWY_ATTR {
+          ForwardRowsTransposed<output(), centre(), streams()>(args, begin, end);
+        });
         return;
       }
       if (args.cols < (stream ? kNarrowStreamedColumns : kNarrowColumns)) {
         visit([&](auto streams) HWY_ATTR {
-          if (args.cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
-            ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
-          } else if constexpr (!std::is_same_v<Few, Full>) {
-            ForwardRowsNarrow<output(), centre(), streams()>(Few(), args, begin, end);
-          }
+          ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
         });
         return;
       }
@@ -147,18 +145,36 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     constexpr bool kAffine = output() == Output::kAffine;
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
     if constexpr (kHasNarrow) {
-      if (args.cols <= 8 && args.dx) {
+      if (args.cols <= kTransposedGradientColumns && args.dx) {
         const auto run = [&](auto columns) HWY_ATTR {
           if (args.stream && args.dx_stride == args.cols) {
-            BackwardRowsTiny<output(), read_x(), columns(), true>(args, begin, end, dgain, dbias);
+            BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
+                                                                        dbias);
           } else {
-            BackwardRowsTiny<output(), read_x(), columns(), false>(args, begin, end, dgain, dbias);
+            BackwardRowsTransposed<output(), read_x(), columns(), false>(args, begin, end, dgain,
+                                                                         dbias);
           }
         };
         if (kAffine && dgain) {
           run(std::bool_constant<kAffine>());
         } else {
           run(std::false_type());
+        }
+        return;
+      }
+      const bool stream = args.stream && args.dx_stride == args.cols;
+      if (args.dx && args.cols < (stream ? kNarrowStreamedColumns : kNarrowGradientColumns)) {
+        const auto run = [&](auto columns, auto streams) HWY_ATTR {
+          BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
+                                                                       dgain, dbias);
+        };
+        const auto visit = [&](auto columns) HWY_ATTR {
+          stream ? run(columns, std::true_type()) : run(columns, std::false_type());
+        };
+        if (kAffine && dgain) {
+          visit(std::bool_constant<kAffine>());
+        } else {
+          visit(std::false_type());
         }
         return;
       }
