@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "planish/norm.h"
@@ -19,40 +18,16 @@
 namespace planish {
 namespace {
 
+using tests::OnThreads;
 using tests::Problem;
 using tests::Result;
 using tests::SameBits;
+using tests::SplitIn;
 
 template <class T>
 class BitwiseTest : public ::testing::Test {};
 using ElementTypes = ::testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(BitwiseTest, ElementTypes);
-
-/// Calls its task with `parts` ranges one after the other, in an order that begins in the middle.
-ParallelFor SplitIn(int64_t parts, int* calls) {
-  return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
-    ++*calls;
-    EXPECT_GE(grain, 1);
-    const int64_t n = end - begin;
-    for (int64_t i = 0; i < parts; ++i) {
-      const int64_t part = (i * 2 + parts / 2) % parts;  // each once where parts is odd
-      const int64_t at = parts % 2 ? part : parts - 1 - i;
-      task(begin + at * n / parts, begin + (at + 1) * n / parts);
-    }
-  };
-}
-
-/// Runs `parts` ranges at the same time, each on a thread of its own.
-ParallelFor OnThreads(int64_t parts) {
-  return [parts](int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
-    std::vector<std::thread> threads;
-    const int64_t n = end - begin;
-    for (int64_t i = 0; i < parts; ++i) {
-      threads.emplace_back([=] { task(begin + i * n / parts, begin + (i + 1) * n / parts); });
-    }
-    for (std::thread& thread : threads) thread.join();
-  };
-}
 
 struct Shape {
   int64_t rows, cols;

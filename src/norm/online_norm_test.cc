@@ -10,13 +10,17 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "planish/target.h"
+#include "src/norm/testing.h"
 
 namespace planish {
 namespace {
+
+using tests::ErrorOf;
+using tests::Normal;
+using tests::SameBits;
+using tests::Unset;
 
 using Real = double;
 using Complex = std::complex<Real>;
@@ -38,14 +42,12 @@ std::vector<Scalar> ReferenceCase(const std::vector<Scalar>& x, Real alpha, Scal
 
 template <class T>
 struct Problem {
-  Problem(int64_t r, int64_t c, double alpha_, double mean = 0)
-      : rows(r), cols(c), alpha(alpha_), x(r * c), dy(r * c), gain(c), bias(c) {
+  Problem(int64_t r, int64_t c, double alpha_, double mean = 0) : rows(r), cols(c), alpha(alpha_) {
     std::mt19937 random(static_cast<uint32_t>(rows * 1000 + cols));
-    std::normal_distribution<double> normal;
-    for (T& value : x) value = static_cast<T>(mean + normal(random));
-    for (auto* array : {&dy, &gain, &bias}) {
-      for (T& value : *array) value = static_cast<T>(normal(random));
-    }
+    x = Normal<T>(rows * cols, random, mean);
+    dy = Normal<T>(rows * cols, random);
+    gain = Normal<T>(cols, random);
+    bias = Normal<T>(cols, random);
   }
   int64_t rows, cols;
   double alpha;
@@ -53,20 +55,22 @@ struct Problem {
 };
 
 template <class T>
-struct Result {
+struct Result : tests::Outputs<T> {
   explicit Result(const Problem<T>& p)
-      : y(p.x.size()),
-        mean(p.rows),
-        mean_lo(p.rows),
-        rstd(p.rows),
-        offset(p.rows),
-        deviation(p.rows),
-        dx(p.x.size()),
-        dgain(p.cols),
-        dbias(p.cols) {}
-  std::vector<T> y, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias;
+      : tests::Outputs<T>(p.rows * p.cols, p.rows, p.cols),
+        offset(p.rows, Unset<T>()),
+        deviation(p.rows, Unset<T>()) {}
+
+  std::string DiffersIn(const Result& other) const {
+    if (!SameBits(offset, other.offset)) return "offset";
+    if (!SameBits(deviation, other.deviation)) return "deviation";
+    if (state_mean != other.state_mean) return "state_mean";
+    if (state_deviation != other.state_deviation) return "state_deviation";
+    return tests::Outputs<T>::DiffersIn(other);
+  }
+
+  std::vector<T> offset, deviation;
   double state_mean = 0, state_deviation = 1;
-  bool operator==(const Result&) const = default;
 };
 
 template <class T>
@@ -159,16 +163,12 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
 }
 
 template <class T>
-class OnlineNormTest : public testing::Test {
- protected:
-  ~OnlineNormTest() override { SetTarget(Targets().front()); }
-};
+class OnlineNormTest : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(OnlineNormTest, Types);
 
 TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
-  for (const std::string& target : Targets()) {
-    SetTarget(target);
+  tests::ForEachTarget([](const std::string& target) {
     for (const int64_t cols : {2, 3, 7, 8, 9, 16, 33, 100, 129}) {
       for (const double alpha : {0.0, 0.1, 0.7, 1.0}) {
         SCOPED_TRACE(testing::Message() << target << ", cols " << cols << ", alpha " << alpha);
@@ -176,7 +176,7 @@ TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
         ExpectAgrees(p, Apply(p));
       }
     }
-  }
+  });
 }
 
 TEST(OnlineNormAccuracyTest, FloatIsExactFarFromZero) {
@@ -209,15 +209,7 @@ TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
   const Problem<TypeParam> p(3000, 400, 0.05);
   const Result<TypeParam> expected = Apply(p);
   for (const int64_t parts : {2, 3, 7}) {
-    const ParallelFor threads = [parts](int64_t begin, int64_t end, int64_t, RangeTask task) {
-      std::vector<std::thread> pool;
-      const int64_t n = end - begin;
-      for (int64_t i = 0; i < parts; ++i) {
-        pool.emplace_back([=] { task(begin + i * n / parts, begin + (i + 1) * n / parts); });
-      }
-      for (std::thread& thread : pool) thread.join();
-    };
-    EXPECT_TRUE(Apply(p, threads) == expected);
+    EXPECT_EQ(Apply(p, tests::OnThreads(parts)).DiffersIn(expected), "");
   }
 }
 
@@ -280,16 +272,6 @@ TEST(OnlineNormHalfTest, AgreesWithFloat) {
   for (size_t i = 0; i < y.size(); ++i) {
     EXPECT_NEAR(ToFloat(y[i]), expected.y[i], 0x1p-8 * std::abs(expected.y[i]) + 1e-6);
   }
-}
-
-template <class F>
-std::string ErrorOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(OnlineNormErrorTest, Arguments) {
