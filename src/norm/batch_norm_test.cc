@@ -513,18 +513,23 @@ TYPED_TEST(BatchNormTest, InPlaceGivesTheSameBits) {
     SCOPED_TRACE(testing::Message() << shape);
     const Problem<TypeParam> p(shape);
     const auto expected = Apply(p);
-    Problem<TypeParam> work = p;
-    Result<TypeParam> out(p);
-    auto forward = ForwardArgs(work, out);
-    forward.y = work.x.data();
-    BatchNormForward(forward, p.options);
-    EXPECT_TRUE(SameBits(work.x, expected.y));
-    work.x = p.x;
-    auto backward = BackwardArgs(work, out);
-    backward.dx = work.dy.data();
-    BatchNormBackward(backward, p.options);
-    EXPECT_TRUE(SameBits(work.dy, expected.dx));
-    EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
+    const auto expect_in_place = [&] {
+      Problem<TypeParam> work = p;
+      Result<TypeParam> out(p);
+      auto forward = ForwardArgs(work, out);
+      forward.y = work.x.data();
+      BatchNormForward(forward, p.options);
+      EXPECT_TRUE(SameBits(work.x, expected.y));
+      work.x = p.x;
+      auto backward = BackwardArgs(work, out);
+      backward.dx = work.dy.data();
+      BatchNormBackward(backward, p.options);
+      EXPECT_TRUE(SameBits(work.dy, expected.dx));
+      EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
+    };
+    expect_in_place();
+    const tests::Streaming streaming;
+    expect_in_place();
   }
 }
 

@@ -413,18 +413,23 @@ TYPED_TEST(ChannelNormTest, InPlaceGivesTheSameBits) {
     SCOPED_TRACE(testing::Message() << shape);
     const Problem<TypeParam> p(Norm::kLayer, shape);
     const auto expected = Apply(p);
-    Problem<TypeParam> work = p;
-    Result<TypeParam> out(p);
-    auto forward = ForwardArgs(work, out);
-    forward.y = work.x.data();
-    ChannelNormForward(p.norm, forward);
-    EXPECT_TRUE(SameBits(work.x, expected.y));
-    work.x = p.x;
-    auto backward = BackwardArgs(work, out);
-    backward.dx = work.dy.data();
-    ChannelNormBackward(p.norm, backward);
-    EXPECT_TRUE(SameBits(work.dy, expected.dx));
-    EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
+    const auto expect_in_place = [&] {
+      Problem<TypeParam> work = p;
+      Result<TypeParam> out(p);
+      auto forward = ForwardArgs(work, out);
+      forward.y = work.x.data();
+      ChannelNormForward(p.norm, forward);
+      EXPECT_TRUE(SameBits(work.x, expected.y));
+      work.x = p.x;
+      auto backward = BackwardArgs(work, out);
+      backward.dx = work.dy.data();
+      ChannelNormBackward(p.norm, backward);
+      EXPECT_TRUE(SameBits(work.dy, expected.dx));
+      EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
+    };
+    expect_in_place();
+    const tests::Streaming streaming;
+    expect_in_place();
   }
 }
 

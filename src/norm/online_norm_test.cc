@@ -169,7 +169,7 @@ TYPED_TEST_SUITE(OnlineNormTest, Types);
 
 TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
   tests::ForEachTarget([](const std::string& target) {
-    for (const int64_t cols : {2, 3, 7, 8, 9, 16, 33, 100, 129}) {
+    for (const int64_t cols : {2, 3, 7, 8, 9, 16, 33, 67, 100, 129, 257}) {
       for (const double alpha : {0.0, 0.1, 0.7, 1.0}) {
         SCOPED_TRACE(testing::Message() << target << ", cols " << cols << ", alpha " << alpha);
         const Problem<TypeParam> p(5, cols, alpha);
@@ -252,26 +252,58 @@ TYPED_TEST(OnlineNormTest, ConstantCases) {
   EXPECT_THAT(Apply(p).y, testing::Each(testing::IsNan()));
 }
 
-TEST(OnlineNormHalfTest, AgreesWithFloat) {
-  // The same numbers in both types: results differ by their rounding to eight digits.
+// The same numbers in both types: results differ by their rounding to 16 bits.
+template <class Half>
+void ExpectAgreesWithFloat() {
   Problem<float> p(4, 40, 0.4);
-  std::vector<bfloat16> x, y(p.x.size());
-  for (float& value : p.x) {
-    x.push_back(ToBfloat16(value));
-    value = ToFloat(x.back());
-  }
+  const auto rounded = [](std::vector<float>& values) {
+    std::vector<Half> halves;
+    for (float& value : values) {
+      halves.push_back(tests::FromDouble<Half>(static_cast<double>(value)));
+      value = ToFloat(halves.back());
+    }
+    return halves;
+  };
+  const std::vector<Half> x = rounded(p.x), dy = rounded(p.dy);
   const auto expected = Apply(p);
+  auto out = expected;
+  std::ranges::fill(out.dgain, Unset<float>());
+  std::ranges::fill(out.dbias, Unset<float>());
+  std::vector<Half> y(x.size()), dx(x.size());
   OnlineState state;
-  OnlineNormForward<bfloat16, float>({.rows = 4,
-                                      .cols = 40,
-                                      .x = x.data(),
-                                      .gain = p.gain.data(),
-                                      .bias = p.bias.data(),
-                                      .y = y.data()},
-                                     state, {.alpha = 0.4});
+  OnlineNormForward<Half, float>({.rows = 4,
+                                  .cols = 40,
+                                  .x = x.data(),
+                                  .gain = p.gain.data(),
+                                  .bias = p.bias.data(),
+                                  .y = y.data()},
+                                 state, {.alpha = 0.4});
+  OnlineNormBackward<Half, float>({.rows = 4,
+                                   .cols = 40,
+                                   .dy = dy.data(),
+                                   .x = x.data(),
+                                   .gain = p.gain.data(),
+                                   .mean = out.mean.data(),
+                                   .mean_lo = out.mean_lo.data(),
+                                   .rstd = out.rstd.data(),
+                                   .offset = out.offset.data(),
+                                   .deviation = out.deviation.data(),
+                                   .dx = dx.data(),
+                                   .dgain = out.dgain.data(),
+                                   .dbias = out.dbias.data()},
+                                  {.alpha = 0.4});
+  const double u = tests::UnitRoundoff<Half>();
   for (size_t i = 0; i < y.size(); ++i) {
-    EXPECT_NEAR(ToFloat(y[i]), expected.y[i], 0x1p-8 * std::abs(expected.y[i]) + 1e-6);
+    EXPECT_NEAR(ToFloat(y[i]), expected.y[i], u * std::abs(expected.y[i]) + 1e-6);
+    EXPECT_NEAR(ToFloat(dx[i]), expected.dx[i], u * std::abs(expected.dx[i]) + 1e-6);
   }
+  EXPECT_TRUE(SameBits(out.dgain, expected.dgain));
+  EXPECT_TRUE(SameBits(out.dbias, expected.dbias));
+}
+
+TEST(OnlineNormHalfTest, AgreesWithFloat) {
+  ExpectAgreesWithFloat<bfloat16>();
+  ExpectAgreesWithFloat<float16>();
 }
 
 TEST(OnlineNormErrorTest, Arguments) {

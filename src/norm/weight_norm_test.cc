@@ -287,17 +287,22 @@ TYPED_TEST(WeightNormTest, InPlaceGivesTheSameBits) {
   for (const auto& [rows, cols] : {std::pair{5, 1}, {30, 7}, {9, 100}, {2, 20001}}) {
     const Problem<TypeParam> p(rows, cols);
     const auto expected = Apply(p);
-    Problem<TypeParam> work = p;
-    Result<TypeParam> out(p);
-    auto forward = ForwardArgs(work, out);
-    forward.w = work.v.data();
-    WeightNormForward(forward);
-    EXPECT_TRUE(SameBits(work.v, expected.w));
-    work.v = p.v;
-    auto backward = BackwardArgs(work, out);
-    backward.dv = work.dw.data();
-    WeightNormBackward(backward);
-    EXPECT_TRUE(SameBits(work.dw, expected.dv) && SameBits(out.dg, expected.dg));
+    const auto expect_in_place = [&] {
+      Problem<TypeParam> work = p;
+      Result<TypeParam> out(p);
+      auto forward = ForwardArgs(work, out);
+      forward.w = work.v.data();
+      WeightNormForward(forward);
+      EXPECT_TRUE(SameBits(work.v, expected.w));
+      work.v = p.v;
+      auto backward = BackwardArgs(work, out);
+      backward.dv = work.dw.data();
+      WeightNormBackward(backward);
+      EXPECT_TRUE(SameBits(work.dw, expected.dv) && SameBits(out.dg, expected.dg));
+    };
+    expect_in_place();
+    const tests::Streaming streaming;
+    expect_in_place();
   }
 }
 
