@@ -226,6 +226,20 @@ TYPED_TEST(BatchNormTest, AgreesWithReference) {
   });
 }
 
+// The widths that norms of rows are tested at, as channels and as runs of one.
+TYPED_TEST(BatchNormTest, EveryWidthAgreesWithReference) {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (const int64_t width : tests::Widths()) {
+      for (const Shape& shape : {Shape{3, width, 1}, {2, 2, width}}) {
+        const Problem<TypeParam> p(shape);
+        ExpectAgreesWithReference(p, Apply(p));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  });
+}
+
 TYPED_TEST(BatchNormTest, UnbiasedAgreesWithReference) {
   for (const Shape& shape : {Shape{4, 10, 1}, {2, 3, 1}, {4, 600, 1}, {1, 3, 70}, {300, 5, 2}}) {
     Problem<TypeParam> p(shape);

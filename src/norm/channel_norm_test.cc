@@ -206,6 +206,20 @@ TYPED_TEST(ChannelNormTest, AgreesWithReference) {
   });
 }
 
+// The widths that norms of rows are tested at, as channels and as runs of one.
+TYPED_TEST(ChannelNormTest, EveryWidthAgreesWithReference) {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (const int64_t width : tests::Widths()) {
+      for (const Shape& shape : {Shape{1, width, 3}, {2, 3, width}}) {
+        const Problem<TypeParam> p(Norm::kLayer, shape);
+        ExpectAgreesWithReference(p, Apply(p));
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    }
+  });
+}
+
 TYPED_TEST(ChannelNormTest, EveryNormAgreesWithReference) {
   for (const Norm norm : kNorms) {
     for (const Shape& shape : {Shape{2, 33, 13}, {2, 9, 100}}) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/norm/reference.h"
 #include "src/norm/testing.h"
 
 namespace planish {
@@ -30,11 +31,11 @@ template <class Scalar>
 std::vector<Scalar> ReferenceCase(const std::vector<Scalar>& x, Real alpha, Scalar& mean,
                                   Scalar& deviation) {
   const Scalar n(static_cast<Real>(x.size()));
-  Scalar own(0), squares(0);
-  for (const Scalar& value : x) own += value / n;
-  mean = alpha * own + (1 - alpha) * mean;
+  internal::ExactSum<Scalar> sum, squares;
+  for (const Scalar& value : x) sum += value;
+  mean = alpha * (sum.value() / n) + (1 - alpha) * mean;
   for (const Scalar& value : x) squares += (value - mean) * (value - mean);
-  deviation = alpha * std::sqrt(squares / (n - Scalar(1))) + (1 - alpha) * deviation;
+  deviation = alpha * std::sqrt(squares.value() / (n - Scalar(1))) + (1 - alpha) * deviation;
   std::vector<Scalar> z;
   for (const Scalar& value : x) z.push_back((value - mean) / deviation);
   return z;
@@ -138,6 +139,12 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
       const Real dy = p.dy[r * p.cols + c], gain = p.gain[c];
       ASSERT_NEAR(out.y[r * p.cols + c], gain * z[c] + p.bias[c],
                   unit * (std::abs(gain) * most_z + std::abs(Real{p.bias[c]})));
+      dgain[c] += dy * z[c];
+      dgain_size[c] += std::abs(dy) * most_z;
+      dbias[c] += dy;
+      dbias_size[c] += std::abs(dy);
+      // A derivative reads the whole case: of a wide one some do.
+      if (p.cols > 257 && c % (p.cols / 16) != 0) continue;
       std::vector<Complex> moved(x.begin(), x.end());
       moved[c] += Complex(0, 1e-100);
       Complex moved_mean = before_mean, moved_deviation = before_deviation;
@@ -148,10 +155,6 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
       }
       ASSERT_NEAR(out.dx[r * p.cols + c], dx, unit * size * most_z * most_z / deviation)
           << r << ", " << c;
-      dgain[c] += dy * z[c];
-      dgain_size[c] += std::abs(dy) * most_z;
-      dbias[c] += dy;
-      dbias_size[c] += std::abs(dy);
     }
   }
   for (int64_t c = 0; c < p.cols; ++c) {
@@ -169,8 +172,10 @@ TYPED_TEST_SUITE(OnlineNormTest, Types);
 
 TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
   tests::ForEachTarget([](const std::string& target) {
-    for (const int64_t cols : {2, 3, 7, 8, 9, 16, 33, 67, 100, 129, 257}) {
+    for (const int64_t cols : tests::Widths()) {
+      if (cols == 1) continue;  // has no unbiased deviation
       for (const double alpha : {0.0, 0.1, 0.7, 1.0}) {
+        if (cols > 1100 && alpha != 0.7) continue;
         SCOPED_TRACE(testing::Message() << target << ", cols " << cols << ", alpha " << alpha);
         const Problem<TypeParam> p(5, cols, alpha);
         ExpectAgrees(p, Apply(p));
