@@ -676,6 +676,56 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
   });
 }
 
+// Threads, in place, and past the caches.
+TYPED_TEST(BatchNormTest, EvaluationGivesTheSameBits) {
+  using C = Compute<TypeParam>;
+  for (const Shape& shape : {Shape{64, 2000, 1}, {40001, 7, 1}, {3, 40, 3000}, {20, 100, 49}}) {
+    SCOPED_TRACE(testing::Message() << shape);
+    const Problem<TypeParam> p(shape);
+    std::mt19937 random(7);
+    const auto mean = Random<C>(shape.channels, random);
+    const std::vector<C> var(shape.channels, 2);
+    const auto apply = [&](const ParallelFor& parallel_for, bool in_place) {
+      Result<TypeParam> out(p);
+      if (in_place) out.y = p.x, out.dx = p.dy;
+      const BatchNormOptions options{.parallel_for = parallel_for};
+      BatchNormEvaluate<TypeParam>({.batch = shape.batch,
+                                    .channels = shape.channels,
+                                    .spatial = shape.spatial,
+                                    .x = in_place ? out.y.data() : p.x.data(),
+                                    .gain = p.gain.data(),
+                                    .bias = p.bias.data(),
+                                    .running_mean = mean.data(),
+                                    .running_var = var.data(),
+                                    .y = out.y.data()},
+                                   options);
+      BatchNormEvaluateBackward<TypeParam>({.batch = shape.batch,
+                                            .channels = shape.channels,
+                                            .spatial = shape.spatial,
+                                            .dy = in_place ? out.dx.data() : p.dy.data(),
+                                            .x = p.x.data(),
+                                            .gain = p.gain.data(),
+                                            .running_mean = mean.data(),
+                                            .running_var = var.data(),
+                                            .dx = out.dx.data(),
+                                            .dgain = out.dgain.data(),
+                                            .dbias = out.dbias.data()},
+                                           options);
+      return out;
+    };
+    const auto expected = apply(SerialFor, false);
+    EXPECT_EQ(apply(SerialFor, true).DiffersIn(expected), "");
+    for (const int64_t parts : {1, 2, 3, 7}) {
+      int calls = 0;
+      EXPECT_EQ(apply(SplitIn(parts, &calls), false).DiffersIn(expected), "") << parts;
+      EXPECT_GE(calls, 2);
+    }
+    const tests::Streaming streaming;
+    EXPECT_EQ(apply(SerialFor, false).DiffersIn(expected), "");
+    EXPECT_EQ(apply(SerialFor, true).DiffersIn(expected), "");
+  }
+}
+
 TEST(BatchNormErrorTest, Forward) {
   const Problem<float> p({2, 3, 1});
   Result<float> out(p);

@@ -398,6 +398,33 @@ TYPED_TEST(ChannelNormTest, NanAndInfinityStayAtTheirPosition) {
   }
 }
 
+TYPED_TEST(ChannelNormTest, ASampleDependsOnItselfAlone) {
+  ForEachTarget([](const std::string& target) {
+    for (const Shape& shape : {Shape{3, 9, 7}, {3, 40, 20}, {3, 9, 100}, {2, 300, 70}}) {
+      SCOPED_TRACE(testing::Message() << shape << " on " << target);
+      const Problem<TypeParam> p(Norm::kLayer, shape);
+      const auto all = Apply(p);
+      const tests::Streaming streaming;
+      for (int64_t b = 0; b < shape.batch; ++b) {
+        const auto of = [&](const auto& values, int64_t n) {
+          return std::vector(values.begin() + b * n, values.begin() + (b + 1) * n);
+        };
+        const int64_t n = shape.channels * shape.spatial;
+        Problem<TypeParam> one(Norm::kLayer, {1, shape.channels, shape.spatial});
+        one.x = of(p.x, n);
+        one.dy = of(p.dy, n);
+        one.gain = p.gain;
+        one.bias = p.bias;
+        const auto out = Apply(one);
+        EXPECT_TRUE(SameBits(out.y, of(all.y, n)));
+        EXPECT_TRUE(SameBits(out.dx, of(all.dx, n)));
+        EXPECT_TRUE(SameBits(out.mean, of(all.mean, shape.spatial)));
+        EXPECT_TRUE(SameBits(out.rstd, of(all.rstd, shape.spatial)));
+      }
+    }
+  });
+}
+
 TYPED_TEST(ChannelNormTest, SameBitsForEverySplit) {
   // Tiles over the threads, and few tiles whose rows are split.
   for (const Shape& shape : {Shape{40, 60, 49}, {8, 30, 1000}, {1, 3000, 300}, {2, 30000, 7}}) {

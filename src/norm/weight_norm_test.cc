@@ -245,6 +245,29 @@ TYPED_TEST(WeightNormTest, ZerosNanAndInfinityStayInTheirRow) {
   }
 }
 
+TYPED_TEST(WeightNormTest, ARowDependsOnItselfAlone) {
+  ForEachTarget([](const std::string& target) {
+    for (const int64_t cols : {1, 7, 8, 63, 64, 100, 1000, 4097, 20001}) {
+      SCOPED_TRACE(testing::Message() << cols << " on " << target);
+      const Problem<TypeParam> p(11, cols);
+      const auto all = Apply(p);
+      const tests::Streaming streaming;
+      for (const int64_t r : {0, 4, 10}) {
+        Problem<TypeParam> one(1, cols);
+        const auto row = [&](const auto& values) {
+          return std::vector(values.begin() + r * cols, values.begin() + (r + 1) * cols);
+        };
+        one.v = row(p.v);
+        one.dw = row(p.dw);
+        one.g = {p.g[r]};
+        const auto out = Apply(one);
+        EXPECT_TRUE(SameBits(out.w, row(all.w)) && SameBits(out.dv, row(all.dv)));
+        EXPECT_TRUE(SameBits(out.norm, {all.norm[r]}) && SameBits(out.dg, {all.dg[r]}));
+      }
+    }
+  });
+}
+
 TYPED_TEST(WeightNormTest, SameBitsForEverySplit) {
   for (const auto& [rows, cols] : {std::pair{20000, 7}, {800, 300}, {3, 100000}, {1, 300000}}) {
     const Problem<TypeParam> p(rows, cols);
