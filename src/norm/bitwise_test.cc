@@ -577,12 +577,12 @@ std::unique_ptr<T, decltype(&std::free)> Zeros(int64_t n) {
 // Two rows, the second more elements away than a 32-bit index can say; only their pages are used.
 TYPED_TEST(BitwiseTest, StridesBeyond32Bits) {
   using T = TypeParam;
-  const int64_t stride = (int64_t{1} << 31) + 64;
-  for (const int64_t cols : {5, 100, 1000, (1 << 17) + 3}) {
+  const int64_t stride = (int64_t{1} << 31) + 64, most = (int64_t{1} << 17) + 3;
+  const auto read = Zeros<T>(stride + most), written = Zeros<T>(stride + most);
+  if (!read || !written) GTEST_SKIP() << "no memory to reserve";
+  for (const int64_t cols : {int64_t{5}, int64_t{100}, int64_t{1000}, most}) {
     const Problem<T> p(Norm::kLayer, 2, cols);
     const auto expected = tests::Apply(p);
-    const auto read = Zeros<T>(stride + cols), written = Zeros<T>(stride + cols);
-    if (!read || !written) GTEST_SKIP() << "no memory to reserve";
     const auto put = [&](const std::vector<T>& values) {
       std::copy_n(values.begin(), cols, read.get());
       std::copy_n(values.begin() + cols, cols, read.get() + stride);
