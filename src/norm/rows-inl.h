@@ -637,8 +637,8 @@ template <class T>
 struct BackwardWork {
   using C = Compute<T>;
   GradientRow<T> next, row;
-  RowMap<C> next_map;
-  GradientMap<C> map;
+  const RowMap<C>* next_map;
+  const GradientMap<C>* map;
   const C* next_gain;  // at the column of `next`
   const C* gain;       // at the column of `row`
   C* dgain;
@@ -665,8 +665,8 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const GradientRow<T> next = work.next, row = work.row;
-  const MapVectors<D> next_map(d, work.next_map), map(d, work.map.map);
-  const Vec<D> mean_g = hn::Set(d, work.map.mean_g), mean_gx = hn::Set(d, work.map.mean_g_xhat);
+  const MapVectors<D> next_map(d, *work.next_map), map(d, work.map->map);
+  const Vec<D> mean_g = hn::Set(d, work.map->mean_g), mean_gx = hn::Set(d, work.map->mean_g_xhat);
   const GradientArgs<C> next_args{work.next_gain, work.scale, work.neg_slope};
   const GradientArgs<C> args{work.gain, work.scale, work.neg_slope};
   C* const dgain = work.dgain;
@@ -703,9 +703,13 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
     c += lanes;
   }
   if (more > 0) {  // one vector
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
-                                           dbias + c, vectors & 1 ? g1 : g0,
-                                           vectors & 1 ? gx1 : gx0);
+    if (vectors & 1) {
+      AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
+                                             dbias + c, g1, gx1);
+    } else {
+      AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
+                                             dbias + c, g0, gx0);
+    }
     c += lanes;
   }
   if (rest > 0) {
@@ -887,8 +891,8 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         work.next = row_at(r + block + i).At(c);
         work.row = row_at(r + i).At(from);
-        work.next_map = next_maps[i];
-        work.map = maps[i];
+        work.next_map = &next_maps[i];
+        work.map = &maps[i];
         work.next_gain = out.gain + c;
         work.gain = out.gain + from;
         work.dgain = dgain + c;
