@@ -26,6 +26,13 @@ Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& a
 /// PyTorch (aten.cc): the kernel behind native_layer_norm, called with outputs given.
 Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arrays);
 
+/// What layer norm can be done with at the least (bare.cc): the same single sweep over rows, but in
+/// plain sums of x and x^2, with no care for means far from zero, for rows that are not whole
+/// aligned vectors, for bits that depend on threads, and without strides, options or checks. What it
+/// misses of a limit is what the arithmetic costs; what Planish takes beyond it is what the care
+/// costs.
+Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays);
+
 /// Calls the contestant once and compares with the double reference (Reference::Compare has the
 /// tolerances): empty when it is right, else what is wrong. `half_sums` as there.
 std::string CheckContestant(const std::string& method, const Contestant& contestant, const Case& c,

@@ -65,6 +65,23 @@ TEST(Reference, TakesRightResultsOfEveryNormAndType) {
   }
 }
 
+TEST(Reference, TakesRightResultsOfTheBareLoop) {
+  Arena arena;
+  for (const Direction direction : kDirections) {
+    for (const int64_t rows : {1, 2, 3, 50, 1000}) {
+      const Case c{.direction = direction, .rows = rows, .cols = 96};
+      const Arrays arrays = arena.For(c);
+      const Contestant bare = MakeBare("layer", c, arrays);
+      ASSERT_THAT(bare.absent, IsEmpty());
+      EXPECT_THAT(CheckContestant("layer", bare, c, arrays, false), IsEmpty())
+          << rows << " " << Name(direction);
+    }
+    EXPECT_THAT(MakeBare("layer", {.direction = direction, .rows = 3, .cols = 97}, {}).absent,
+                HasSubstr("whole vectors"));
+  }
+  EXPECT_THAT(MakeBare("rms", {.rows = 3, .cols = 96}, {}).absent, HasSubstr("layer norm"));
+}
+
 TEST(Reference, TakesRightResultsOfChannels) {
   Arena arena;
   for (const Type type : kTypes) {

@@ -15,14 +15,16 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
   Contestant contestant;
   if (who == "planish") {
     contestant = MakePlanish(method, c, arrays);
+  } else if (who == "bare") {
+    contestant = MakeBare(method, c, arrays);
   } else if (who == "aten") {
     contestant = MakeAten(method, c, arrays);
   } else if (who == "onednn") {
     contestant = MakeOneDnn(method, c, arrays);
   } else {
     throw std::invalid_argument(
-        "[MakeContestant] name must begin with planish:, aten: or onednn: but has \"" + name +
-        "\"");
+        "[MakeContestant] name must begin with planish:, bare:, aten: or onednn: but has \"" +
+        name + "\"");
   }
   // PyTorch sums dgain and dbias of the half types in those, also where the gain is float.
   if (contestant.call) wrong = CheckContestant(method, contestant, c, arrays, who == "aten");

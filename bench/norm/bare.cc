@@ -1,0 +1,276 @@
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/norm/contestants.h"
+#include "src/base/aligned.h"
+#include "src/base/tuning.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "bench/norm/bare.cc"
+#include <hwy/foreach_target.h>  // compiles the rest of this file once for each instruction set
+// foreach_target comes first
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#ifndef PLANISH_BENCH_NORM_BARE_CC_
+#define PLANISH_BENCH_NORM_BARE_CC_
+namespace planish::bench {
+
+// What the loops work on: float arrays, rows one behind the other.
+struct Bare {
+  int64_t cols;
+  const float* x;
+  const float* dy;
+  const float* gain;
+  const float* bias;
+  const float* mean;
+  const float* rstd;
+  float* out;
+  bool stream;
+};
+
+}  // namespace planish::bench
+#endif  // PLANISH_BENCH_NORM_BARE_CC_
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::bench {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+// Far enough ahead for memory.
+constexpr int64_t kAhead = 8192 / sizeof(float);
+
+template <bool kStream>
+HWY_INLINE void Put(V v, float* to) {
+  if constexpr (kStream) {
+    hn::Stream(v, D(), to);
+  } else {
+    hn::Store(v, D(), to);
+  }
+}
+
+template <bool kStream>
+HWY_INLINE void Ask(const float* p) {
+  if constexpr (!kStream) return;
+  hwy::Prefetch(p + kAhead);
+  if constexpr (hn::MaxLanes(D()) * sizeof(float) >= 64) {
+    hwy::Prefetch(p + kAhead + static_cast<int64_t>(hn::Lanes(D())));
+  }
+}
+
+float Total(V a, V b) { return hn::GetLane(hn::SumOfLanes(D(), hn::Add(a, b))); }
+
+int64_t LanesOf() { return static_cast<int64_t>(hn::Lanes(D())); }
+
+// y of row `row`, whose mean and rstd are in `map`, and the sums of row `next`, in one sweep; then
+// the next row's mean and rstd. Either row may be null.
+template <bool kStream, bool kMap, bool kSum>
+HWY_NOINLINE void ForwardRow(const Bare& b, const float* row, const float* next, float* y,
+                             float (&map)[2]) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V rstd = hn::Set(d, map[1]), offset = hn::Set(d, -map[0] * map[1]);
+  V first[2] = {hn::Zero(d), hn::Zero(d)}, second[2] = {hn::Zero(d), hn::Zero(d)};
+  const auto step = [&](int64_t c, int64_t i) HWY_ATTR {
+    if constexpr (kSum) {
+      const V v = hn::Load(d, next + c);
+      first[i] = hn::Add(first[i], v);
+      second[i] = hn::MulAdd(v, v, second[i]);
+    }
+    if constexpr (kMap) {
+      const V xhat = hn::MulAdd(hn::Load(d, row + c), rstd, offset);
+      Put<kStream>(hn::MulAdd(xhat, hn::Load(d, b.gain + c), hn::Load(d, b.bias + c)), y + c);
+    }
+  };
+  int64_t c = 0;
+  for (; c + 2 * lanes <= b.cols; c += 2 * lanes) {
+    if constexpr (kSum) Ask<kStream>(next + c);
+    step(c, 0);
+    step(c + lanes, 1);
+  }
+  if (c < b.cols) step(c, 0);
+  if constexpr (kSum) {
+    const float n = static_cast<float>(b.cols), mean = Total(first[0], first[1]) / n;
+    const float variance = Total(second[0], second[1]) / n - mean * mean;
+    map[0] = mean;
+    map[1] = 1 / std::sqrt(variance + static_cast<float>(kEps));
+  }
+}
+
+// Two rows are under way, so that a row's mean and rstd are known when it is written.
+template <bool kStream>
+void ForwardRows(const Bare& b, int64_t begin, int64_t end) {
+  float maps[2][2] = {};
+  for (int64_t r = begin; r < end + 2; ++r) {
+    float(&map)[2] = maps[r % 2];
+    const float* row = b.x + (r - 2) * b.cols;
+    const float* next = b.x + r * b.cols;
+    float* y = b.out + (r - 2) * b.cols;
+    if (r < begin + 2) {
+      if (r < end) ForwardRow<kStream, false, true>(b, nullptr, next, nullptr, map);
+    } else if (r < end) {
+      ForwardRow<kStream, true, true>(b, row, next, y, map);
+    } else {
+      ForwardRow<kStream, true, false>(b, row, nullptr, y, map);
+    }
+  }
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+void Forward(const Bare& b, int64_t begin, int64_t end) {
+  b.stream ? ForwardRows<true>(b, begin, end) : ForwardRows<false>(b, begin, end);
+}
+
+// dx of row `row`, whose mean of g and of g * xhat are in `means`, and the sums of row `next`, with
+// its terms of dgain and dbias, in one sweep. Either may be none: -1.
+template <bool kStream, bool kMap, bool kSum>
+HWY_NOINLINE void BackwardRow(const Bare& b, int64_t row, int64_t next, float (&means)[2],
+                              float* dgain, float* dbias) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto at = [&](const float* array, int64_t r) HWY_ATTR { return r < 0 ? 0.f : array[r]; };
+  const V rstd = hn::Set(d, at(b.rstd, row)), next_rstd = hn::Set(d, at(b.rstd, next));
+  const V offset = hn::Set(d, -at(b.mean, row) * at(b.rstd, row));
+  const V next_offset = hn::Set(d, -at(b.mean, next) * at(b.rstd, next));
+  const V mean_g = hn::Set(d, means[0]), mean_g_xhat = hn::Set(d, means[1]);
+  const float* dy = b.dy + std::max<int64_t>(row, 0) * b.cols;
+  const float* x = b.x + std::max<int64_t>(row, 0) * b.cols;
+  float* dx = b.out + std::max<int64_t>(row, 0) * b.cols;
+  const float* next_dy = b.dy + std::max<int64_t>(next, 0) * b.cols;
+  const float* next_x = b.x + std::max<int64_t>(next, 0) * b.cols;
+  V first[2] = {hn::Zero(d), hn::Zero(d)}, second[2] = {hn::Zero(d), hn::Zero(d)};
+  const auto step = [&](int64_t c, int64_t i) HWY_ATTR {
+    const V gain = hn::Load(d, b.gain + c);
+    if constexpr (kSum) {
+      const V v = hn::Load(d, next_dy + c);
+      const V xhat = hn::MulAdd(hn::Load(d, next_x + c), next_rstd, next_offset);
+      hn::Store(hn::MulAdd(v, xhat, hn::Load(d, dgain + c)), d, dgain + c);
+      hn::Store(hn::Add(v, hn::Load(d, dbias + c)), d, dbias + c);
+      const V g = hn::Mul(v, gain);
+      first[i] = hn::Add(first[i], g);
+      second[i] = hn::MulAdd(g, xhat, second[i]);
+    }
+    if constexpr (kMap) {
+      const V xhat = hn::MulAdd(hn::Load(d, x + c), rstd, offset);
+      const V g = hn::MulSub(hn::Load(d, dy + c), gain, mean_g);
+      Put<kStream>(hn::Mul(hn::NegMulAdd(xhat, mean_g_xhat, g), rstd), dx + c);
+    }
+  };
+  int64_t c = 0;
+  for (; c + 2 * lanes <= b.cols; c += 2 * lanes) {
+    if constexpr (kSum) Ask<kStream>(next_dy + c), Ask<kStream>(next_x + c);
+    step(c, 0);
+    step(c + lanes, 1);
+  }
+  if (c < b.cols) step(c, 0);
+  if constexpr (kSum) {
+    means[0] = Total(first[0], first[1]) / static_cast<float>(b.cols);
+    means[1] = Total(second[0], second[1]) / static_cast<float>(b.cols);
+  }
+}
+
+template <bool kStream>
+void BackwardRows(const Bare& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+  float means[2][2] = {};
+  for (int64_t r = begin; r < end + 2; ++r) {
+    if (r < begin + 2) {
+      if (r < end) BackwardRow<kStream, false, true>(b, -1, r, means[r % 2], dgain, dbias);
+    } else if (r < end) {
+      BackwardRow<kStream, true, true>(b, r - 2, r, means[r % 2], dgain, dbias);
+    } else {
+      BackwardRow<kStream, true, false>(b, r - 2, -1, means[r % 2], dgain, dbias);
+    }
+  }
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+void Backward(const Bare& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+  b.stream ? BackwardRows<true>(b, begin, end, dgain, dbias)
+           : BackwardRows<false>(b, begin, end, dgain, dbias);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::bench
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::bench {
+namespace {
+
+HWY_EXPORT(LanesOf);
+HWY_EXPORT(Forward);
+HWY_EXPORT(Backward);
+
+constexpr int64_t kGrainElements = int64_t{1} << 15;
+constexpr int64_t kMostBlocks = 16;
+
+// Each block of rows has sums of its own; each begins on a cache line.
+void BackwardBlocks(const Bare& b, int64_t rows, float* dgain, float* dbias, float* partials,
+                    const ParallelFor& parallel_for) {
+  const int64_t blocks = std::clamp<int64_t>(rows / 8, 1, kMostBlocks), size = 2 * b.cols;
+  parallel_for(0, blocks, std::max<int64_t>(1, kGrainElements * blocks / (rows * b.cols)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t block = begin; block < end; ++block) {
+                   float* sums = partials + block * size;
+                   std::fill_n(sums, size, 0.f);
+                   HWY_DYNAMIC_DISPATCH(Backward)
+                   (b, block * rows / blocks, (block + 1) * rows / blocks, sums, sums + b.cols);
+                 }
+               });
+  parallel_for(0, b.cols, std::max<int64_t>(1, kGrainElements / blocks),
+               [&](int64_t begin, int64_t end) {
+                 std::fill(dgain + begin, dgain + end, 0.f);
+                 std::fill(dbias + begin, dbias + end, 0.f);
+                 for (int64_t block = 0; block < blocks; ++block) {
+                   const float* sums = partials + block * size;
+                   for (int64_t c = begin; c < end; ++c) dgain[c] += sums[c];
+                   for (int64_t c = begin; c < end; ++c) dbias[c] += sums[b.cols + c];
+                 }
+               });
+}
+
+}  // namespace
+
+Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays) {
+  if (method != "layer") return {.absent = "it is layer norm alone"};
+  if (c.type != Type::kFloat || c.spatial != 1) return {.absent = "it takes rows of floats"};
+  if (c.cols % HWY_DYNAMIC_DISPATCH(LanesOf)() != 0) {
+    return {.absent = "it takes rows of whole vectors"};
+  }
+  const auto* gain = static_cast<const float*>(arrays.gain);
+  const auto* bias = static_cast<const float*>(arrays.bias);
+  if (!internal::IsAligned(gain) || !internal::IsAligned(bias)) {
+    return {.absent = "it takes aligned gain and bias"};
+  }
+  const Bare b{.cols = c.cols,
+               .x = static_cast<const float*>(arrays.x),
+               .dy = static_cast<const float*>(arrays.dy),
+               .gain = gain,
+               .bias = bias,
+               .mean = static_cast<const float*>(arrays.mean),
+               .rstd = static_cast<const float*>(arrays.rstd),
+               .out = static_cast<float*>(arrays.out),
+               .stream = Bytes(c) >= internal::StreamingBytes()};
+  const ParallelFor parallel_for = TorchThreads();
+  if (c.direction == Direction::kForward) {
+    return {.call = [=, rows = c.rows] {
+      parallel_for(
+          0, rows, std::max<int64_t>(1, kGrainElements / b.cols),
+          [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(Forward)(b, begin, end); });
+    }};
+  }
+  const std::shared_ptr<float[]> partials = internal::MakeAligned<float>(2 * c.cols * kMostBlocks);
+  return {.call = [=, rows = c.rows, dgain = static_cast<float*>(arrays.dgain),
+                   dbias = static_cast<float*>(arrays.dbias)] {
+    BackwardBlocks(b, rows, dgain, dbias, partials.get(), parallel_for);
+  }};
+}
+
+}  // namespace planish::bench
+#endif  // HWY_ONCE
