@@ -48,6 +48,17 @@ static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t
   return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
 }
 
+static void MomentsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
+                           const ColumnMoments<C>& moments) {
+  SavedColumnsOf(mean, mean_lo, rstd, cols, moments);
+}
+
+static void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                              const C* rstd, const double* first, const double* second, C* mean_g,
+                              C* mean_g_xhat) {
+  FinishGradientsOf(recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
+}
+
 void ForwardMap(const ColumnsForward<T>& args) {
   const auto visit = [&](auto output, auto centre) HWY_ATTR {
     VisitBool(args.each, [&](auto each) HWY_ATTR {
@@ -124,6 +135,8 @@ namespace planish::internal {
 
 HWY_EXPORT(ShiftOfColumns);
 HWY_EXPORT(FinishOfColumns);
+HWY_EXPORT(MomentsOfSaved);
+HWY_EXPORT(FinishOfGradients);
 HWY_EXPORT(ForwardMap);
 HWY_EXPORT(BackwardSum);
 HWY_EXPORT(BackwardMap);
@@ -138,6 +151,18 @@ bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const ColumnMoments<Compute<T>>& moments, bool* careful) {
   return PLANISH_DISPATCH(FinishOfColumns)(recipe, eps, n, cols, shift, first, second, moments,
                                            careful);
+}
+template <class T>
+void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
+                  int64_t cols, const ColumnMoments<Compute<T>>& moments) {
+  PLANISH_DISPATCH(MomentsOfSaved)(mean, mean_lo, rstd, cols, moments);
+}
+template <class T>
+void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                     const Compute<T>* rstd, const double* first, const double* second,
+                     Compute<T>* mean_g, Compute<T>* mean_g_xhat) {
+  PLANISH_DISPATCH(FinishOfGradients)
+  (recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
 }
 template <class T>
 void MapForward(const ColumnsForward<T>& args) {
@@ -158,6 +183,12 @@ template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<El
 template bool FinishColumns<Element>(const Recipe&, double, int64_t, int64_t,
                                      const Compute<Element>*, const double*, const double*,
                                      const ColumnMoments<Compute<Element>>&, bool*);
+template void SavedColumns<Element>(const Compute<Element>*, const Compute<Element>*,
+                                    const Compute<Element>*, int64_t,
+                                    const ColumnMoments<Compute<Element>>&);
+template void FinishGradients<Element>(const Recipe&, double, int64_t, int64_t,
+                                       const Compute<Element>*, const double*, const double*,
+                                       Compute<Element>*, Compute<Element>*);
 template void MapForward(const ColumnsForward<Element>&);
 template void SumBackward(const ColumnsBackward<Element>&, double*, double*, double*, double*);
 template void MapBackward(const ColumnsBackward<Element>&);
