@@ -53,9 +53,6 @@ HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
   for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
 }
 
-/// Asks for a line of the next tile, for the second-level cache.
-HWY_INLINE void PrefetchTile(const void* line) { __builtin_prefetch(line, 0, 2); }
-
 /// out[k * stride + c] = mapped(tag, k, c, shared(tag, c)), k < kRows and c < cols, where `out` may
 /// be what is mapped. Past the caches all rows begin at the same place of a vector.
 template <bool kStream, int kRows, class D, class T, class Shared, class F>

@@ -61,6 +61,9 @@ struct MapArrays {
   const T* a;
   const T* x;  ///< ChannelMap::kGradient alone reads it
   T* out;      ///< may be a
+  /// Of results past the caches: numbers from each to the one to be asked for; 0: those that
+  /// follow.
+  int64_t ahead = 0;
 };
 
 /// Maps the numbers [begin, end) of `rows` rows, one each `stride`. Those of number i are at
