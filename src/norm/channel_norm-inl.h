@@ -22,15 +22,6 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// Calls f(tag, c) so that its vectors cover the columns [0, cols): vectors of one lane at the end.
-template <class D, class F>
-HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= cols; c += lanes) f(d, c);
-  for (const OneLane<D> one; c < cols; ++c) f(one, c);
-}
-
 /// What vectors of all rows share: the numbers of their columns.
 template <class D>
 struct ColumnMap {
@@ -40,10 +31,6 @@ struct ColumnMap {
 
 /// Rows that are taken together: they share what belongs to the columns.
 inline constexpr int kRowsAtOnce = 4;
-
-/// Columns up to which rows that do not begin at vectors are stored past the caches several
-/// together, and how many numbers that makes. The two ends of longer rows matter less than a copy.
-inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
 
 /// The lanes [from, to) of v, to p + from and so on.
 template <class D, class T>
@@ -113,28 +100,6 @@ HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-/// Stores `rows` rows past the caches that lie one right behind the other, out of a buffer which
-/// map(r, n, buffer) fills with the n rows from r on. A row has at most kBufferedColumns.
-template <class D, class T, class Map>
-HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& map) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN T buffer[kStreamBuffer + hn::MaxLanes(D())];
-  const int64_t at_once = kStreamBuffer / cols;
-  int64_t held = 0;  // numbers in the buffer: less than a vector, from one turn to the next
-  for (int64_t r = 0; r < rows; r += at_once) {
-    const int64_t n = std::min(at_once, rows - r);
-    map(r, n, buffer + held);
-    held += n * cols;
-    int64_t i = std::min(held, RowLayout<true, D, T>(d, out, held).lead);
-    std::copy_n(buffer, i, out);
-    for (; i + lanes <= held; i += lanes) StreamCopy(d, buffer + i, out + i);
-    std::copy_n(buffer + i, held - i, buffer);
-    out += i;
-    held -= i;
-  }
-  std::copy_n(buffer, held, out);
-}
-
 /// Runs map(stream, call), `stream` a constant, for the rows of `args`, whose results go to
 /// args.*out: past the caches with kStream.
 template <bool kStream, class D, class Args, class T, class Map>
@@ -159,24 +124,6 @@ HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map)
 }
 
 // --- Moments ---
-
-/// Numbers as doubles, and back, which doubles are already.
-template <class D, class V>
-HWY_INLINE Vec<D> Widened(D d, V v) {
-  if constexpr (std::is_same_v<V, Vec<D>>) {
-    return v;
-  } else {
-    return hn::PromoteTo(d, v);
-  }
-}
-template <class D, class V>
-HWY_INLINE Vec<D> Narrowed(D d, V v) {
-  if constexpr (std::is_same_v<V, Vec<D>>) {
-    return v;
-  } else {
-    return hn::DemoteTo(d, v);
-  }
-}
 
 /// ShiftColumns.
 template <class D, class T>

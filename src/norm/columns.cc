@@ -11,6 +11,8 @@
 #include "src/base/simd.h"
 #include "src/norm/columns-inl.h"
 #include "src/norm/columns.h"
+#include "src/norm/weight_norm-inl.h"
+#include "src/norm/weight_norm_kernels.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
@@ -89,6 +91,38 @@ void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
   });
 }
 
+/// Calls f(d) with the widest vectors that a narrow row fills.
+template <class F>
+HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
+  using Few = hn::CappedTag<C, 4>;
+  if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+    f(Full());
+  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
+    f(Few());
+  } else {
+    f(One());
+  }
+}
+
+template <bool kGradient>
+HWY_INLINE void WeightsOf(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
+    if (kStreams && args.stream && args.out) {
+      WeightRowsOf<kGradient, kStreams>(d, args, begin, end);
+    } else {
+      WeightRowsOf<kGradient, false>(d, args, begin, end);
+    }
+  });
+}
+
+void WeightsForward(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  WeightsOf<false>(args, begin, end);
+}
+
+void WeightsBackward(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  WeightsOf<true>(args, begin, end);
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
@@ -100,6 +134,8 @@ namespace planish::internal {
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
 HWY_EXPORT(RowMaps);
+HWY_EXPORT(WeightsForward);
+HWY_EXPORT(WeightsBackward);
 
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
@@ -120,6 +156,15 @@ void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
   (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
 }
 
+template <class T>
+void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(WeightsForward)(args, begin, end);
+}
+template <class T>
+void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(WeightsBackward)(args, begin, end);
+}
+
 using Element = PLANISH_ELEMENT;
 template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
                          const SumNumbers<Compute<Element>>&, double*, double*);
@@ -127,6 +172,8 @@ template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int6
                       const SumNumbers<Compute<Element>>&, double*, double*);
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
+template void NormaliseWeights(const WeightRows<Element>&, int64_t, int64_t);
+template void WeightGradients(const WeightRows<Element>&, int64_t, int64_t);
 
 }  // namespace planish::internal
 #endif  // HWY_ONCE
