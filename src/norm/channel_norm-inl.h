@@ -32,14 +32,6 @@ struct ColumnMap {
 /// Rows that are taken together: they share what belongs to the columns.
 inline constexpr int kRowsAtOnce = 4;
 
-/// The lanes [from, to) of v, to p + from and so on.
-template <class D, class T>
-HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
-  HWY_ALIGN T lanes[hn::MaxLanes(D())];
-  Write(d, v, lanes);
-  for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
-}
-
 /// out[k * stride + c] = mapped(tag, k, c, shared(tag, c)), k < kRows and c < cols, where `out` may
 /// be what is mapped. Past the caches all rows begin at the same place of a vector.
 template <bool kStream, int kRows, class D, class T, class Shared, class F>

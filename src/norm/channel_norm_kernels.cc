@@ -11,19 +11,12 @@
 #include "src/base/simd.h"
 #include "src/norm/channel_norm-inl.h"
 #include "src/norm/channel_norm_kernels.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
-
-using T = PLANISH_ELEMENT;
-using C = Compute<T>;
-using Full = hn::ScalableTag<C>;
-using One = hn::CappedTag<C, 1>;
-
-// Streaming stores are worth it in vectors of 32 bytes and more.
-inline constexpr bool kStreams =
-    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 template <class F>
 HWY_INLINE void VisitBool(bool value, F&& f) {
@@ -33,9 +26,6 @@ HWY_INLINE void VisitBool(bool value, F&& f) {
     f(std::false_type());
   }
 }
-
-template <Output kOutput>
-using OutputConstant = std::integral_constant<Output, kOutput>;
 
 void ShiftOfColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
   ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
@@ -60,40 +50,25 @@ static void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64
 }
 
 void ForwardMap(const ColumnsForward<T>& args) {
-  const auto visit = [&](auto output, auto centre) HWY_ATTR {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
     VisitBool(args.each, [&](auto each) HWY_ATTR {
-      if (kStreams && args.stream) {
-        MapForwardOf<output(), centre(), each(), kStreams>(Full(), args);
-      } else {
-        MapForwardOf<output(), centre(), each(), false>(Full(), args);
-      }
+      VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+        MapForwardOf<output(), centre(), each(), stream()>(Full(), args);
+      });
     });
-  };
-  if (!args.recipe.centre) {
-    visit(OutputConstant<Output::kAffine>(), std::false_type());
-  } else if (args.recipe.output == Output::kAffine) {
-    visit(OutputConstant<Output::kAffine>(), std::true_type());
-  } else if (args.recipe.output == Output::kAdaptive) {
-    visit(OutputConstant<Output::kAdaptive>(), std::true_type());
-  } else {
-    visit(OutputConstant<Output::kIdentity>(), std::true_type());
-  }
+  });
 }
 
-/// Calls f(output, read_x, each) with the recipe's, of those that there are.
+/// Calls f(output, read_x, each) with those of `args`.
 template <class F>
 HWY_INLINE void VisitBackward(const ColumnsBackward<T>& args, F&& f) {
-  if (args.recipe.output == Output::kAffine) {
-    VisitBool(args.each, [&](auto each) HWY_ATTR {
-      f(OutputConstant<Output::kAffine>(), std::true_type(), each);
-    });
-  } else if (args.recipe.output == Output::kAdaptive) {
-    f(OutputConstant<Output::kAdaptive>(), std::true_type(), std::false_type());
-  } else if (args.recipe.via_scale) {
-    f(OutputConstant<Output::kIdentity>(), std::true_type(), std::false_type());
-  } else {
-    f(OutputConstant<Output::kIdentity>(), std::false_type(), std::false_type());
-  }
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    if constexpr (output() == Output::kAffine) {
+      VisitBool(args.each, [&](auto each) HWY_ATTR { f(output, read_x, each); });
+    } else {
+      f(output, read_x, std::false_type());
+    }
+  });
 }
 
 void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
@@ -117,11 +92,9 @@ void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, 
 
 void BackwardMap(const ColumnsBackward<T>& args) {
   VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
-    if (kStreams && args.stream) {
-      MapBackwardOf<output(), read_x(), each(), kStreams>(Full(), args);
-    } else {
-      MapBackwardOf<output(), read_x(), each(), false>(Full(), args);
-    }
+    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+      MapBackwardOf<output(), read_x(), each(), stream()>(Full(), args);
+    });
   });
 }
 

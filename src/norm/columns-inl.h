@@ -47,6 +47,14 @@ HWY_INLINE Vec<D> Narrowed(D d, V v) {
   }
 }
 
+/// The lanes [from, to) of v, to p + from and so on.
+template <class D, class T>
+HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
+  HWY_ALIGN T lanes[hn::MaxLanes(D())];
+  Write(d, v, lanes);
+  for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
+}
+
 /// Columns up to which rows that do not begin at vectors are stored past the caches several
 /// together, and how many numbers that makes. The two ends of longer rows matter less than a copy.
 inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
@@ -233,8 +241,9 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
         v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
         w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
       }
-      first[r] += static_cast<double>(Sum(d, hn::Add(v0, v1)));
-      second[r] += static_cast<double>(Sum(d, hn::Add(w0, w1)));
+      const LaneSums<C> sums = AddLanes(d, hn::Add(v0, v1), hn::Add(w0, w1));
+      first[r] += static_cast<double>(sums.first);
+      second[r] += static_cast<double>(sums.second);
     }
   }
 }
@@ -306,28 +315,31 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
                              int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const OneLane<D> single;
-  const auto by_ones = [&](int64_t i, int64_t to) HWY_ATTR {
-    for (; i < to; ++i) {
+  if (end - begin < lanes) {
+    const OneLane<D> single;
+    for (int64_t i = begin; i < end; ++i) {
       if (i - from >= period) from += period;
       const ColumnValues<C> value{numbers.at, i - from};
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
+    return;
+  }
+  const auto vector_at = [&](int64_t at, int64_t j) HWY_ATTR {
+    return Mapped<kMap>(d, arrays, at, ColumnValues<C>{numbers.at, j < period ? j : j % period});
   };
-  int64_t i = begin;
-  if constexpr (kStream) {
-    i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
-    by_ones(begin, i);
-  }
-  // The last numbers, which may be written over their input, as a vector that overlaps the one
-  // before: computed first. Past the caches they are stored by ones.
-  const bool overlap = !kStream && end - begin >= lanes;
-  const int64_t last = end - lanes;
+  const int64_t last = end - lanes, last_j = last - from;
+  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
   Vec<D> tail = hn::Zero(d);
-  if (overlap) {
-    const int64_t j = last - from < period ? last - from : (last - from) % period;
-    tail = Mapped<kMap>(d, arrays, last, ColumnValues<C>{numbers.at, j});
+  if constexpr (kStream) {
+    if (lead > 0) {
+      WriteLanes(d, vector_at(begin, begin - from), 0, lead, arrays.out + begin);
+    }
+  } else {
+    // The vector at the end, which may be written over its input, overlaps the one before: computed
+    // first.
+    tail = vector_at(last, last_j);
   }
+  int64_t i = begin + lead;
   while (i + lanes <= end) {
     if (i - from >= period) from += period;
     const int64_t start = from;  // of this turn: stores do not change it
@@ -336,10 +348,11 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
                                 [&](int64_t at)
                                     HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
   }
-  if (overlap) {
-    Write(d, tail, arrays.out + last);
+  if (i == end) return;
+  if constexpr (kStream) {
+    WriteLanes(d, vector_at(last, last_j), i - last, lanes, arrays.out + last);
   } else {
-    by_ones(i, end);
+    Write(d, tail, arrays.out + last);
   }
 }
 
@@ -350,30 +363,51 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   using C = hn::TFromD<D>;
   using Values = RunValues<C, CountOf(kMap)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const OneLane<D> single;
-  const auto by_ones = [&](int64_t from, int64_t to) HWY_ATTR {
-    for (int64_t i = from; i < to; ++i) {
+  if (end - begin < lanes) {
+    const OneLane<D> single;
+    for (int64_t i = begin; i < end; ++i) {
       const Values value(numbers.at, i / run % period);
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
-  };
-  int64_t i = begin;
-  if constexpr (kStream) {
-    i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
-    by_ones(begin, i);
+    return;
   }
-  for (int64_t q = i / run; i + lanes <= end; ++q) {
-    const int64_t to = (q + 1) * run;
-    const Values value(numbers.at, q % period);
+  // The vector at i, whose numbers are those of run q and perhaps of the next.
+  const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
+    const Values value(numbers.at, q % period), next(numbers.at, (q + 1) % period);
+    const EdgeValues<C, CountOf(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
+    return Mapped<kMap>(d, arrays, i, edge);
+  };
+  const int64_t last = end - lanes;
+  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
+  Vec<D> tail = hn::Zero(d);
+  if constexpr (kStream) {
+    if (lead > 0) {
+      WriteLanes(d, vector_at(begin, begin / run), 0, lead, arrays.out + begin);
+    }
+  } else {
+    tail = vector_at(last, last / run);  // overlaps the vector before: computed first
+  }
+  int64_t i = begin + lead, q = i / run, at = q % period;
+  while (i + lanes <= end) {
+    const int64_t to = (q + 1) * run, after = at + 1 < period ? at + 1 : 0;
+    const Values value(numbers.at, at);
     i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to), end,
                                 [&](int64_t) HWY_ATTR { return value; });
-    if (i == to || i + lanes > end) continue;
-    const Values next(numbers.at, (q + 1) % period);
-    const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
-    Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
-    i += lanes;
+    if (i < to && i + lanes <= end) {
+      const Values next(numbers.at, after);
+      const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
+      Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
+      i += lanes;
+    }
+    ++q;
+    at = after;
   }
-  by_ones(i, end);
+  if (i == end) return;
+  if constexpr (kStream) {
+    WriteLanes(d, vector_at(last, last / run), i - last, lanes, arrays.out + last);
+  } else {
+    Write(d, tail, arrays.out + last);
+  }
 }
 
 /// MapRows.

@@ -13,19 +13,14 @@
 #include "src/norm/columns.h"
 #include "src/norm/weight_norm-inl.h"
 #include "src/norm/weight_norm_kernels.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-using T = PLANISH_ELEMENT;
-using C = Compute<T>;
-using Full = hn::ScalableTag<C>;
-using One = hn::CappedTag<C, 1>;
-
-// Streaming stores are worth it in vectors of 32 bytes and more.
-inline constexpr bool kStreams =
-    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+static_assert(hn::MaxLanes(Full()) <= kLeastRun && hn::MaxLanes(Full()) < kPeriodPad);
 
 /// Calls f(d) with the widest vectors that `cols` columns fill.
 template <class F>
@@ -50,11 +45,7 @@ HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
 template <class F>
 HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
   const auto visit = [&](auto which) HWY_ATTR {
-    if (kStreams && stream) {
-      f(which, std::bool_constant<kStreams>());
-    } else {
-      f(which, std::false_type());
-    }
+    VisitStream(stream, [&](auto streams) HWY_ATTR { f(which, streams); });
   };
   if (map == ChannelMap::kNormalise) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kNormalise>());
@@ -107,11 +98,9 @@ HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
 template <bool kGradient>
 HWY_INLINE void WeightsOf(const WeightRows<T>& args, int64_t begin, int64_t end) {
   VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
-    if (kStreams && args.stream && args.out) {
-      WeightRowsOf<kGradient, kStreams>(d, args, begin, end);
-    } else {
-      WeightRowsOf<kGradient, false>(d, args, begin, end);
-    }
+    VisitStream(args.stream && args.out, [&](auto stream) HWY_ATTR {
+      WeightRowsOf<kGradient, stream()>(d, args, begin, end);
+    });
   });
 }
 

@@ -12,8 +12,8 @@ namespace planish::internal {
 namespace {
 
 // Spatial sizes below which numbers are taken as columns, each with numbers of its own, rather than
-// as runs of `spatial` that share them.
-constexpr int64_t kShortRun = kPeriodPad;
+// as runs of `spatial` that share them: short runs repay the six numbers of backward only.
+constexpr int64_t kShortRun = 64, kShortGradientRun = kLeastRun;
 // Columns that several samples are laid side by side to make, where one has fewer.
 constexpr int64_t kNarrow = 512;
 // Columns that are summed at a time: their sums stay in the caches next to the processor.
@@ -397,7 +397,8 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   if (pass.x == nullptr) pass.x = pass.a;  // not read; pointers into it are computed
-  if (pass.spatial < kShortRun) {
+  const bool gradient = pass.map == ChannelMap::kGradient;
+  if (pass.spatial < (gradient ? kShortGradientRun : kShortRun)) {
     Columns(pass, parallel_for);
   } else {
     Runs(pass, parallel_for);
