@@ -105,10 +105,11 @@ struct BatchNormEvaluateBackwardArgs {
 ///
 /// The running variance is the unbiased one whatever `options.unbiased` says, as in PyTorch.
 ///
-/// A channel's result depends on that channel alone, and is the same for any number of threads, to
-/// the bit. The moments are accurate for any mean. A channel that holds NaN or an infinity gives
-/// NaN, in its running estimates too; a constant one gives the bias, or NaN with eps = 0. With
-/// n = 1 every channel is constant; PyTorch refuses that, here only what is unbiased needs n >= 2.
+/// A channel's result depends on no other channel's numbers, only, in its last bits, on the shape,
+/// and is the same for any number of threads, to the bit. The moments are accurate for any mean. A
+/// channel that holds NaN or an infinity gives NaN, in its running estimates too; a constant one
+/// gives the bias, or NaN with eps = 0. With n = 1 every channel is constant; PyTorch refuses that,
+/// here only what is unbiased needs n >= 2.
 /// With n = 0 the moments are NaN, and the running estimates stay as they are.
 ///
 /// Throws planish::Error when a size is negative or too large, eps, momentum or batches is out of

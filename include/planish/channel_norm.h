@@ -45,7 +45,8 @@ struct ChannelNormBackwardArgs {
 };
 
 /// What NormForward does, of the channels at every position, with its promises: a position's result
-/// depends on that position alone, and NaN and infinities stay there. No channels (channels = 0)
+/// depends on no other position's numbers, only, in its last bits, on the channels and the spatial
+/// size, and NaN and infinities stay there. No channels (channels = 0)
 /// have NaN for moments.
 ///
 /// Throws planish::Error as NormForward does; std::bad_alloc when sums find no memory: the

@@ -15,6 +15,12 @@ inline constexpr int64_t kGrainElements = int64_t{1} << 15;
 /// or so, and rows are handed out whole.
 inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;
 
+/// Backward with dgain and dbias hands out blocks of rows, each with sums of its own. Where there
+/// are fewer than kFewBlocks of them, for there are few rows, and kTiledColumns or more, it hands
+/// out tiles of columns: it reads twice, but the sums are in one place, and every thread has work.
+inline constexpr int64_t kFewBlocks = 16;
+inline constexpr int64_t kTiledColumns = 2048;
+
 /// Bytes of rows that are added to a residual, or to the gradient of one, before they are
 /// normalised, or after: they stay in the first-level cache between the two.
 inline constexpr int64_t kResidualBytes = int64_t{1} << 14;

@@ -17,96 +17,55 @@
 namespace planish {
 namespace {
 
-using internal::ErrorOf;
-using internal::ForEachTarget;
-using internal::IsNan;
-using internal::kArithmetic;
-using internal::Make;
-using internal::Near;
-using internal::OrNull;
-using internal::Random;
-using internal::Real;
-using internal::Same;
-using internal::Shape;
-using internal::SplitIn;
-using internal::StorageError;
-using internal::Unset;
-using internal::Value;
 using testing::Each;
+using tests::ErrorOf;
+using tests::ForEachTarget;
+using tests::FromDouble;
+using tests::IsNan;
+using tests::Near;
+using tests::Random;
+using tests::Real;
+using tests::SameBits;
+using tests::Shape;
+using tests::SplitIn;
+using tests::StorageError;
+using tests::ToDouble;
+using tests::UnitRoundoff;
+using tests::Unset;
 
 template <class T, class P = T>
-struct Problem {
-  explicit Problem(Shape shape_, bool affine = true, double mean = 0, double deviation = 1)
-      : shape(shape_) {
-    std::mt19937 random(
-        static_cast<uint32_t>(1 + shape.batch + 1000 * shape.channels + shape.spatial));
-    x = Random<T>(shape.total(), random, mean, deviation);
-    dy = Random<T>(shape.total(), random);
-    if (affine) gain = Random<P>(shape.channels, random);
-    if (affine) bias = Random<P>(shape.channels, random);
-  }
-  Shape shape;
-  BatchNormOptions options;
-  std::vector<T> x, dy;
-  std::vector<P> gain, bias;  // empty for null
+struct Problem : tests::ChannelProblem<BatchNormOptions, T, P> {
+  explicit Problem(Shape of, bool affine = true, double mean = 0, double deviation = 1)
+      : tests::ChannelProblem<BatchNormOptions, T, P>(of, affine, mean, deviation) {}
 };
 
 template <class T, class P = T>
-struct Result {
+struct Result : tests::Outputs<T, P> {
   explicit Result(const Problem<T, P>& p)
-      : y(p.x.size(), Unset<T>()),
-        dx(p.x.size(), Unset<T>()),
-        mean(p.shape.channels, kUnset),
-        mean_lo(p.shape.channels, kUnset),
-        rstd(p.shape.channels, kUnset),
+      : tests::Outputs<T, P>(p.shape.total(), p.shape.channels, p.shape.channels),
         running_mean(p.shape.channels, 2),
-        running_var(p.shape.channels, 3),
-        dgain(p.shape.channels, Unset<P>()),
-        dbias(p.shape.channels, Unset<P>()) {}
-  using C = Compute<T>;
-  static constexpr C kUnset = std::numeric_limits<C>::quiet_NaN();
-  std::vector<T> y, dx;
-  std::vector<C> mean, mean_lo, rstd, running_mean, running_var;
-  std::vector<P> dgain, dbias;
+        running_var(p.shape.channels, 3) {}
 
-  bool operator==(const Result& o) const {
-    return Same(y, o.y) && Same(dx, o.dx) && Same(mean, o.mean) && Same(mean_lo, o.mean_lo) &&
-           Same(rstd, o.rstd) && Same(running_mean, o.running_mean) &&
-           Same(running_var, o.running_var) && Same(dgain, o.dgain) && Same(dbias, o.dbias);
+  std::string DiffersIn(const Result& other) const {
+    if (!SameBits(running_mean, other.running_mean)) return "running_mean";
+    if (!SameBits(running_var, other.running_var)) return "running_var";
+    return tests::Outputs<T, P>::DiffersIn(other);
   }
+
+  std::vector<Compute<T>> running_mean, running_var;
 };
 
 template <class T, class P>
 BatchNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  const bool running = p.shape.positions() != 1;
-  return {.batch = p.shape.batch,
-          .channels = p.shape.channels,
-          .spatial = p.shape.spatial,
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .bias = OrNull(p.bias),
-          .y = out.y.data(),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .running_mean = out.running_mean.data(),
-          .running_var = running ? out.running_var.data() : nullptr};
+  auto args = tests::ChannelForwardArgs<BatchNormForwardArgs<T, P>>(p, out);
+  args.running_mean = out.running_mean.data();
+  if (p.shape.positions() != 1) args.running_var = out.running_var.data();
+  return args;
 }
 
 template <class T, class P>
 BatchNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return {.batch = p.shape.batch,
-          .channels = p.shape.channels,
-          .spatial = p.shape.spatial,
-          .dy = p.dy.data(),
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .dx = out.dx.data(),
-          .dgain = out.dgain.data(),
-          .dbias = out.dbias.data()};
+  return tests::ChannelBackwardArgs<BatchNormBackwardArgs<T, P>>(p, out);
 }
 
 template <class T, class P>
@@ -124,7 +83,7 @@ std::vector<Real> ChannelOf(const Shape& shape, const std::vector<T>& values, in
   std::vector<Real> channel;
   for (int64_t b = 0; b < shape.batch; ++b) {
     for (int64_t s = 0; s < shape.spatial; ++s) {
-      channel.push_back(Value(values[shape.At(b, c, s)]));
+      channel.push_back(ToDouble(values[shape.At(b, c, s)]));
     }
   }
   return channel;
@@ -151,7 +110,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   SCOPED_TRACE(testing::Message() << p.shape << (p.gain.empty() ? "" : " affine")
                                   << (p.options.unbiased ? " unbiased" : ""));
   const Shape& shape = p.shape;
-  const Real u = kArithmetic<T>, n = static_cast<Real>(shape.positions());
+  const Real u = UnitRoundoff<Compute<T>>(), n = static_cast<Real>(shape.positions());
   // Sums are taken in C over 8 rows, or over up to 1024 numbers in at least 4 lanes (2 of doubles,
   // two vectors at a time), and in double beyond. Additions err by u each, independently: four
   // standard deviations of that are less than 4 sqrt(k) u; the terms themselves have 2 u. For
@@ -166,8 +125,8 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     // The reference's own digits: deviations from a number of the channel.
     const Real shift = x.back();
     for (Real& value : x) value -= shift;
-    const Real gain = p.gain.empty() ? 1 : Value(p.gain[c]);
-    const Real bias = p.bias.empty() ? 0 : Value(p.bias[c]);
+    const Real gain = p.gain.empty() ? 1 : ToDouble(p.gain[c]);
+    const Real bias = p.bias.empty() ? 0 : ToDouble(p.bias[c]);
     const auto normalise = [&](const auto& values) {
       return ReferenceXhat(values, p.options.eps, p.options.unbiased);
     };
@@ -207,20 +166,20 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
           (4 * u + moment_error) * std::abs(xhat[i]) + mean_error * rstd + 2 * u * lo;
       const Real y = gain * xhat[i] + bias;
       const Real y_error = std::abs(gain) * xhat_error + u * (std::abs(y) + std::abs(bias));
-      ASSERT_TRUE(Near(Value(out.y[at]), y, y_error + StorageError<T>(std::abs(y) + y_error)))
+      ASSERT_TRUE(Near(ToDouble(out.y[at]), y, y_error + StorageError<T>(std::abs(y) + y_error)))
           << "y of number " << i;
     }
     // Terms have the error of xhat, and of a product.
     const Real dgain_error = (sum_error + 4 * u + moment_error) * abs_dgain +
                              (mean_error * rstd + 2 * u * lo) * abs_dbias;
-    ASSERT_TRUE(Near(Value(out.dgain[c]), dgain,
-                     dgain_error + internal::StorageError<P>(std::abs(dgain) + dgain_error)));
+    ASSERT_TRUE(Near(ToDouble(out.dgain[c]), dgain,
+                     dgain_error + StorageError<P>(std::abs(dgain) + dgain_error)));
     const Real dbias_error = sum_error * abs_dbias;
-    ASSERT_TRUE(Near(Value(out.dbias[c]), dbias,
-                     dbias_error + internal::StorageError<P>(std::abs(dbias) + dbias_error)));
+    ASSERT_TRUE(Near(ToDouble(out.dbias[c]), dbias,
+                     dbias_error + StorageError<P>(std::abs(dbias) + dbias_error)));
     const size_t step = std::max<size_t>(1, x.size() / 8);
     for (size_t i = 0; i < x.size(); i += step) {
-      const Real dx = gain * internal::ComplexDerivative(normalise, x, dy, i);
+      const Real dx = gain * tests::ComplexDerivative(normalise, x, dy, i);
       const auto at = shape.At(static_cast<int64_t>(i) / shape.spatial, c,
                                static_cast<int64_t>(i) % shape.spatial);
       const Real m = p.options.unbiased ? n - 1 : n;
@@ -230,7 +189,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
                               (std::abs(dy[i]) + (abs_dbias + std::abs(xhat[i]) * abs_dgain) / m) +
                           dbias_error / n + std::abs(xhat[i]) * dgain_error / m +
                           (mean_error * rstd + 2 * u * lo) * abs_dgain / m);
-      ASSERT_TRUE(Near(Value(out.dx[at]), dx, error + StorageError<T>(std::abs(dx) + error)))
+      ASSERT_TRUE(Near(ToDouble(out.dx[at]), dx, error + StorageError<T>(std::abs(dx) + error)))
           << "dx of number " << i;
     }
   }
@@ -257,11 +216,26 @@ std::vector<Shape> Shapes() {
 }
 
 TYPED_TEST(BatchNormTest, AgreesWithReference) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Shape& shape : Shapes()) {
       Problem<TypeParam> p(shape);
       ExpectAgreesWithReference(p, Apply(p));
       if (testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// The widths that norms of rows are tested at, as channels and as runs of one.
+TYPED_TEST(BatchNormTest, EveryWidthAgreesWithReference) {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (const int64_t width : tests::Widths()) {
+      for (const Shape& shape : {Shape{3, width, 1}, {2, 2, width}}) {
+        const Problem<TypeParam> p(shape);
+        ExpectAgreesWithReference(p, Apply(p));
+        if (testing::Test::HasFatalFailure()) return;
+      }
     }
   });
 }
@@ -299,7 +273,8 @@ TYPED_TEST(BatchNormTest, GainAndBiasAreOptional) {
 // The project's promise for floats, 5e-7. The difference, its product, the scale and the addition
 // make four roundings of 2^-24, 2.4e-7; the sums of eight, averaged over groups, the rest.
 TEST(BatchNormAccuracyTest, FloatIsExactAtAnyMean) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const double mean : {0.0, 1.0, -1e2, 1e4, 1e6, 1e7, -1e7}) {
       for (const Shape& shape : {Shape{4, 65, 1},
                                  {128, 40, 1},
@@ -366,12 +341,12 @@ TYPED_TEST(BatchNormTest, ConstantChannelGivesBias) {
   for (const double constant : {0.0, 1.0, 1234.567, -1e4, 65504.0}) {
     for (const Shape& shape : {Shape{1, 9, 1}, {2, 9, 1}, {33, 9, 1}, {3, 2, 100}, {33, 600, 1}}) {
       Problem<TypeParam> p(shape);
-      std::ranges::fill(p.x, Make<TypeParam>(constant));
+      std::ranges::fill(p.x, FromDouble<TypeParam>(constant));
       const auto out = Apply(p);
       for (int64_t i = 0; i < shape.total(); ++i) {
         ASSERT_TRUE(out.y[i] == p.bias[i / shape.spatial % shape.channels]) << constant;
       }
-      for (const auto& dgain : out.dgain) ASSERT_EQ(Value(dgain), 0);
+      for (const auto& dgain : out.dgain) ASSERT_EQ(ToDouble(dgain), 0);
       EXPECT_THAT(out.mean_lo, Each(0));
       if (shape.positions() > 1) {
         p.options.eps = 0;
@@ -401,8 +376,9 @@ TYPED_TEST(BatchNormTest, RunningEstimatesAverageWithoutMomentum) {
   }
   for (int64_t c = 0; c < 3; ++c) {
     // Each update rounds once, and moments have errors of a few u, here of numbers up to 10.
-    EXPECT_TRUE(Near(out.running_mean[c], means[c], 100 * kArithmetic<TypeParam>));
-    EXPECT_TRUE(Near(out.running_var[c], vars[c], 100 * kArithmetic<TypeParam> * vars[c]));
+    EXPECT_TRUE(Near(out.running_mean[c], means[c], 100 * UnitRoundoff<Compute<TypeParam>>()));
+    EXPECT_TRUE(
+        Near(out.running_var[c], vars[c], 100 * UnitRoundoff<Compute<TypeParam>>() * vars[c]));
   }
 }
 
@@ -411,7 +387,7 @@ TYPED_TEST(BatchNormTest, WorkedExample) {
   Problem<TypeParam> p({4, 1, 1});
   const auto set = [](std::vector<TypeParam>& values, std::vector<double> numbers) {
     values.clear();
-    for (const double number : numbers) values.push_back(Make<TypeParam>(number));
+    for (const double number : numbers) values.push_back(FromDouble<TypeParam>(number));
   };
   set(p.x, {2, 4, 6, 8});  // mean 5, sum of squares 20
   set(p.gain, {2});
@@ -423,19 +399,21 @@ TYPED_TEST(BatchNormTest, WorkedExample) {
     const auto out = Apply(p);
     const Real s = 1 / std::sqrt(Real{20} / (unbiased ? 3 : 4));
     EXPECT_EQ(out.mean[0], 5);
-    EXPECT_TRUE(Near(out.rstd[0], s, kArithmetic<TypeParam>));
-    EXPECT_TRUE(Near(out.running_mean[0], 0.9L * 2 + 0.1L * 5, 4 * kArithmetic<TypeParam>));
-    EXPECT_TRUE(Near(out.running_var[0], 0.9L * 3 + 0.1L * 20 / 3, 4 * kArithmetic<TypeParam>));
+    EXPECT_TRUE(Near(out.rstd[0], s, UnitRoundoff<Compute<TypeParam>>()));
+    EXPECT_TRUE(
+        Near(out.running_mean[0], 0.9L * 2 + 0.1L * 5, 4 * UnitRoundoff<Compute<TypeParam>>()));
+    EXPECT_TRUE(
+        Near(out.running_var[0], 0.9L * 3 + 0.1L * 20 / 3, 4 * UnitRoundoff<Compute<TypeParam>>()));
     // xhat_0 = -3s; dx_i = 2 s (dy_i - 1/4 + xhat_i 3s / m), with 9 s^2 = 9/5 of m = 4, 27/20 of 3.
     const Real square = s * s / (unbiased ? 3 : 4);
     for (int i = 0; i < 4; ++i) {
       const Real d = 2 * i - 3;
-      EXPECT_TRUE(Near(Value(out.y[i]), 10 + 2 * d * s, 14 * 2 * internal::kStorage<TypeParam>));
-      EXPECT_TRUE(Near(Value(out.dx[i]), 2 * s * ((i == 0) - 0.25L + 3 * d * square),
-                       4 * internal::kStorage<TypeParam>));
+      EXPECT_TRUE(Near(ToDouble(out.y[i]), 10 + 2 * d * s, 14 * 2 * UnitRoundoff<TypeParam>()));
+      EXPECT_TRUE(Near(ToDouble(out.dx[i]), 2 * s * ((i == 0) - 0.25L + 3 * d * square),
+                       4 * UnitRoundoff<TypeParam>()));
     }
-    EXPECT_TRUE(Near(Value(out.dgain[0]), -3 * s, 4 * internal::kStorage<TypeParam>));
-    EXPECT_EQ(Value(out.dbias[0]), 1);
+    EXPECT_TRUE(Near(ToDouble(out.dgain[0]), -3 * s, 4 * UnitRoundoff<TypeParam>()));
+    EXPECT_EQ(ToDouble(out.dbias[0]), 1);
   }
 }
 
@@ -445,7 +423,7 @@ TYPED_TEST(BatchNormTest, NanAndInfinityStayInTheirChannel) {
     const Problem<TypeParam> clean(shape);
     Problem<TypeParam> p = clean;
     const auto put = [&](int64_t b, int64_t c, int64_t s, double value) {
-      p.x[shape.At(b, c, s)] = Make<TypeParam>(value);
+      p.x[shape.At(b, c, s)] = FromDouble<TypeParam>(value);
     };
     put(0, 1, 0, std::numeric_limits<double>::quiet_NaN());
     put(2, 3, shape.spatial - 1, inf);
@@ -494,7 +472,8 @@ TYPED_TEST(BatchNormTest, SameBitsForEverySplit) {
     const auto expected = Apply(p, SerialFor);
     for (const int64_t parts : {1, 2, 3, 7}) {
       int calls = 0;
-      EXPECT_TRUE(Apply(p, SplitIn(parts, &calls)) == expected) << shape << " in " << parts;
+      EXPECT_EQ(Apply(p, SplitIn(parts, &calls)).DiffersIn(expected), "")
+          << shape << " in " << parts;
       EXPECT_GE(calls, 2);
     }
   }
@@ -512,23 +491,24 @@ std::vector<Shape> StreamShapes() {
 
 // What is stored past the caches is the same, whether its lines are whole or not.
 TYPED_TEST(BatchNormTest, StreamingGivesTheSameBits) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Shape& shape : StreamShapes()) {
       const Problem<TypeParam> p(shape);
       const auto expected = Apply(p);
-      const internal::Streaming streaming;
-      EXPECT_TRUE(Apply(p) == expected) << shape;
+      const tests::Streaming streaming;
+      EXPECT_EQ(Apply(p).DiffersIn(expected), "") << shape;
       for (const int64_t offset : {1, 5}) {
         Result<TypeParam> out(p);
-        internal::Shifted<TypeParam> y(out.y, offset), dx(out.dx, offset);
+        tests::Shifted<TypeParam> y(out.y, offset), dx(out.dx, offset);
         auto forward = ForwardArgs(p, out);
         forward.y = y.begin;
         BatchNormForward(forward, p.options);
-        EXPECT_TRUE(Same(y.values(), expected.y)) << shape;
+        EXPECT_TRUE(SameBits(y.values(), expected.y)) << shape;
         auto backward = BackwardArgs(p, out);
         backward.dx = dx.begin;
         BatchNormBackward(backward, p.options);
-        EXPECT_TRUE(Same(dx.values(), expected.dx)) << shape;
+        EXPECT_TRUE(SameBits(dx.values(), expected.dx)) << shape;
       }
     }
   });
@@ -547,18 +527,23 @@ TYPED_TEST(BatchNormTest, InPlaceGivesTheSameBits) {
     SCOPED_TRACE(testing::Message() << shape);
     const Problem<TypeParam> p(shape);
     const auto expected = Apply(p);
-    Problem<TypeParam> work = p;
-    Result<TypeParam> out(p);
-    auto forward = ForwardArgs(work, out);
-    forward.y = work.x.data();
-    BatchNormForward(forward, p.options);
-    EXPECT_TRUE(Same(work.x, expected.y));
-    work.x = p.x;
-    auto backward = BackwardArgs(work, out);
-    backward.dx = work.dy.data();
-    BatchNormBackward(backward, p.options);
-    EXPECT_TRUE(Same(work.dy, expected.dx));
-    EXPECT_TRUE(Same(out.dgain, expected.dgain) && Same(out.dbias, expected.dbias));
+    const auto expect_in_place = [&] {
+      Problem<TypeParam> work = p;
+      Result<TypeParam> out(p);
+      auto forward = ForwardArgs(work, out);
+      forward.y = work.x.data();
+      BatchNormForward(forward, p.options);
+      EXPECT_TRUE(SameBits(work.x, expected.y));
+      work.x = p.x;
+      auto backward = BackwardArgs(work, out);
+      backward.dx = work.dy.data();
+      BatchNormBackward(backward, p.options);
+      EXPECT_TRUE(SameBits(work.dy, expected.dx));
+      EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
+    };
+    expect_in_place();
+    const tests::Streaming streaming;
+    expect_in_place();
   }
 }
 
@@ -571,7 +556,7 @@ TYPED_TEST(BatchNormTest, EveryOutputIsOptional) {
     forward.mean = forward.mean_lo = forward.rstd = nullptr;
     forward.running_mean = forward.running_var = nullptr;
     BatchNormForward(forward, p.options);
-    EXPECT_TRUE(Same(out.y, expected.y));
+    EXPECT_TRUE(SameBits(out.y, expected.y));
     out.mean = expected.mean;
     out.mean_lo = expected.mean_lo;
     out.rstd = expected.rstd;
@@ -583,9 +568,9 @@ TYPED_TEST(BatchNormTest, EveryOutputIsOptional) {
       backward.dbias = wanted & 4 ? fresh.dbias.data() : nullptr;
       BatchNormBackward(backward, p.options);
       const Result<TypeParam> untouched(p);
-      EXPECT_TRUE(Same(fresh.dx, wanted & 1 ? expected.dx : untouched.dx));
-      EXPECT_TRUE(Same(fresh.dgain, wanted & 2 ? expected.dgain : untouched.dgain));
-      EXPECT_TRUE(Same(fresh.dbias, wanted & 4 ? expected.dbias : untouched.dbias));
+      EXPECT_TRUE(SameBits(fresh.dx, wanted & 1 ? expected.dx : untouched.dx));
+      EXPECT_TRUE(SameBits(fresh.dgain, wanted & 2 ? expected.dgain : untouched.dgain));
+      EXPECT_TRUE(SameBits(fresh.dbias, wanted & 4 ? expected.dbias : untouched.dbias));
     }
   }
 }
@@ -597,8 +582,8 @@ TYPED_TEST(BatchNormTest, NoNumbers) {
       EXPECT_TRUE(IsNan(out.mean[c]) && IsNan(out.rstd[c]));
       EXPECT_EQ(out.running_mean[c], 2);
       EXPECT_EQ(out.running_var[c], 3);
-      EXPECT_EQ(Value(out.dgain[c]), 0);
-      EXPECT_EQ(Value(out.dbias[c]), 0);
+      EXPECT_EQ(ToDouble(out.dgain[c]), 0);
+      EXPECT_EQ(ToDouble(out.dbias[c]), 0);
     }
   }
   Apply(Problem<TypeParam>({1, 0, 1}));
@@ -606,8 +591,9 @@ TYPED_TEST(BatchNormTest, NoNumbers) {
 
 TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
   using C = Compute<TypeParam>;
-  constexpr Real u = kArithmetic<TypeParam>;
-  ForEachTarget([] {
+  constexpr Real u = UnitRoundoff<Compute<TypeParam>>();
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Shape& shape : Shapes()) {
       SCOPED_TRACE(testing::Message() << shape);
       const Problem<TypeParam> p(shape);
@@ -643,7 +629,7 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
         const std::vector<Real> x = ChannelOf(shape, p.x, c), dy = ChannelOf(shape, p.dy, c);
         const std::vector<Real> y = ChannelOf(shape, out.y, c), dx = ChannelOf(shape, out.dx, c);
         const Real rstd = 1 / std::sqrt(Real{var[c]} + 1e-5L);
-        const Real gain = Value(p.gain[c]), bias = Value(p.bias[c]);
+        const Real gain = ToDouble(p.gain[c]), bias = ToDouble(p.bias[c]);
         Real dgain = 0, dbias = 0, abs_dgain = 0, abs_dbias = 0;
         for (size_t i = 0; i < x.size(); ++i) {
           const Real xhat = (x[i] - mean[c]) * rstd;
@@ -665,9 +651,9 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
         const Real additions =
             (shape.spatial < 64 ? 8 : 256) + (std::is_same_v<TypeParam, double> ? n : Real{0});
         const Real sum_error = (4 * std::sqrt(additions) + 8) * u + n * 0x1p-53L;
-        ASSERT_TRUE(Near(Value(out.dgain[c]), dgain,
+        ASSERT_TRUE(Near(ToDouble(out.dgain[c]), dgain,
                          sum_error * abs_dgain + StorageError<TypeParam>(std::abs(dgain) * 1.01L)));
-        ASSERT_TRUE(Near(Value(out.dbias[c]), dbias,
+        ASSERT_TRUE(Near(ToDouble(out.dbias[c]), dbias,
                          sum_error * abs_dbias + StorageError<TypeParam>(std::abs(dbias) * 1.01L)));
       }
       const auto expected = out;
@@ -677,17 +663,67 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
         out.dbias.assign(out.dbias.size(), Unset<TypeParam>());
         backward(wanted & 1, wanted & 2, wanted & 4);
         if (wanted & 1) {
-          ASSERT_TRUE(Same(out.dx, expected.dx));
+          ASSERT_TRUE(SameBits(out.dx, expected.dx));
         }
         if (wanted & 2) {
-          ASSERT_TRUE(Same(out.dgain, expected.dgain));
+          ASSERT_TRUE(SameBits(out.dgain, expected.dgain));
         }
         if (wanted & 4) {
-          ASSERT_TRUE(Same(out.dbias, expected.dbias));
+          ASSERT_TRUE(SameBits(out.dbias, expected.dbias));
         }
       }
     }
   });
+}
+
+// Threads, in place, and past the caches.
+TYPED_TEST(BatchNormTest, EvaluationGivesTheSameBits) {
+  using C = Compute<TypeParam>;
+  for (const Shape& shape : {Shape{64, 2000, 1}, {40001, 7, 1}, {3, 40, 3000}, {20, 100, 49}}) {
+    SCOPED_TRACE(testing::Message() << shape);
+    const Problem<TypeParam> p(shape);
+    std::mt19937 random(7);
+    const auto mean = Random<C>(shape.channels, random);
+    const std::vector<C> var(shape.channels, 2);
+    const auto apply = [&](const ParallelFor& parallel_for, bool in_place) {
+      Result<TypeParam> out(p);
+      if (in_place) out.y = p.x, out.dx = p.dy;
+      const BatchNormOptions options{.parallel_for = parallel_for};
+      BatchNormEvaluate<TypeParam>({.batch = shape.batch,
+                                    .channels = shape.channels,
+                                    .spatial = shape.spatial,
+                                    .x = in_place ? out.y.data() : p.x.data(),
+                                    .gain = p.gain.data(),
+                                    .bias = p.bias.data(),
+                                    .running_mean = mean.data(),
+                                    .running_var = var.data(),
+                                    .y = out.y.data()},
+                                   options);
+      BatchNormEvaluateBackward<TypeParam>({.batch = shape.batch,
+                                            .channels = shape.channels,
+                                            .spatial = shape.spatial,
+                                            .dy = in_place ? out.dx.data() : p.dy.data(),
+                                            .x = p.x.data(),
+                                            .gain = p.gain.data(),
+                                            .running_mean = mean.data(),
+                                            .running_var = var.data(),
+                                            .dx = out.dx.data(),
+                                            .dgain = out.dgain.data(),
+                                            .dbias = out.dbias.data()},
+                                           options);
+      return out;
+    };
+    const auto expected = apply(SerialFor, false);
+    EXPECT_EQ(apply(SerialFor, true).DiffersIn(expected), "");
+    for (const int64_t parts : {1, 2, 3, 7}) {
+      int calls = 0;
+      EXPECT_EQ(apply(SplitIn(parts, &calls), false).DiffersIn(expected), "") << parts;
+      EXPECT_GE(calls, 2);
+    }
+    const tests::Streaming streaming;
+    EXPECT_EQ(apply(SerialFor, false).DiffersIn(expected), "");
+    EXPECT_EQ(apply(SerialFor, true).DiffersIn(expected), "");
+  }
 }
 
 TEST(BatchNormErrorTest, Forward) {

@@ -2,57 +2,37 @@
 // place or not, whatever other rows there are, wherever the arrays lie, and whichever way results
 // are stored.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "planish/norm.h"
 #include "planish/parallel.h"
 #include "src/base/tuning.h"
+#include "src/norm/reference.h"
 #include "src/norm/rows.h"
 #include "src/norm/testing.h"
 
 namespace planish {
 namespace {
 
+using tests::OnThreads;
 using tests::Problem;
 using tests::Result;
 using tests::SameBits;
+using tests::SplitIn;
 
 template <class T>
 class BitwiseTest : public ::testing::Test {};
 using ElementTypes = ::testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(BitwiseTest, ElementTypes);
-
-/// Calls its task with `parts` ranges one after the other, in an order that begins in the middle.
-ParallelFor SplitIn(int64_t parts, int* calls) {
-  return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
-    ++*calls;
-    EXPECT_GE(grain, 1);
-    const int64_t n = end - begin;
-    for (int64_t i = 0; i < parts; ++i) {
-      const int64_t part = (i * 2 + parts / 2) % parts;  // each once where parts is odd
-      const int64_t at = parts % 2 ? part : parts - 1 - i;
-      task(begin + at * n / parts, begin + (at + 1) * n / parts);
-    }
-  };
-}
-
-/// Runs `parts` ranges at the same time, each on a thread of its own.
-ParallelFor OnThreads(int64_t parts) {
-  return [parts](int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
-    std::vector<std::thread> threads;
-    const int64_t n = end - begin;
-    for (int64_t i = 0; i < parts; ++i) {
-      threads.emplace_back([=] { task(begin + i * n / parts, begin + (i + 1) * n / parts); });
-    }
-    for (std::thread& thread : threads) thread.join();
-  };
-}
 
 struct Shape {
   int64_t rows, cols;
@@ -61,6 +41,32 @@ struct Shape {
 // Rows are split; also the blocks of dgain and dbias; also the columns of their last reduction;
 // narrow rows, and the narrowest; and long rows, whose columns are split.
 constexpr Shape kShapes[] = {{300, 1000}, {2100, 600}, {20000, 7}, {70000, 1}, {2, (1 << 17) + 5}};
+
+// Widths on both sides of every border between kernels (rows.cc): rows side by side in a vector,
+// rows eight at a time, fewer of these where results go past the caches, one row at a time, in
+// several chunks, and split over threads; with rows enough for a group of eight and some more.
+constexpr Shape kKernels[] = {{11, 2},   {11, 8},   {11, 9},    {11, 79},  {11, 80},
+                              {11, 639}, {11, 640}, {11, 1000}, {5, 4097}, {2, (1 << 17) + 3}};
+
+/// Calls f(p, expected, where) for every norm at those widths, on every instruction set, with
+/// results stored past the caches and not; `expected` is what is stored by ordinary stores.
+template <class T, class F>
+void ForEachKernel(F&& f) {
+  for (const Norm norm : tests::kNorms) {
+    for (const auto& [rows, cols] : kKernels) {
+      const Problem<T> p(norm, rows, cols);
+      tests::ForEachTarget([&](const std::string& target) {
+        const auto expected = tests::Apply(p);
+        SCOPED_TRACE(::testing::Message()
+                     << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << target);
+        f(p, expected);
+        SCOPED_TRACE("past the caches");
+        const tests::Streaming streaming;
+        f(p, expected);
+      });
+    }
+  }
+}
 
 TYPED_TEST(BitwiseTest, SameForEverySplit) {
   for (const auto& [rows, cols] : kShapes) {
@@ -76,8 +82,9 @@ TYPED_TEST(BitwiseTest, SameForEverySplit) {
 }
 
 TYPED_TEST(BitwiseTest, SameOnAnyNumberOfThreads) {
-  for (const Norm norm : {Norm::kLayer, Norm::kDetach, Norm::kAda, Norm::kRms}) {
+  for (const Norm norm : tests::kNorms) {
     for (const auto& [rows, cols] : kShapes) {
+      if (cols == 1 && norm == Norm::kAdaAsCoded) continue;  // has no unbiased deviation
       const Problem<TypeParam> p(norm, rows, cols);
       const auto expected = tests::Apply(p, SerialFor);
       for (const int threads : {1, 2, 3, 7}) {
@@ -102,11 +109,41 @@ TYPED_TEST(BitwiseTest, SameOnTheLibrarysThreads) {
   SetThreads(before);
 }
 
+TYPED_TEST(BitwiseTest, SameWithParametersInFloat) {
+  if constexpr (!std::is_same_v<TypeParam, float>) {
+    for (const auto& [rows, cols] : kShapes) {
+      const Problem<TypeParam, float> p(Norm::kLayer, rows, cols);
+      const auto expected = tests::Apply(p, SerialFor);
+      for (const int threads : {2, 3}) {
+        EXPECT_EQ(tests::Apply(p, OnThreads(threads)).DiffersIn(expected), "")
+            << rows << " x " << cols << " on " << threads;
+      }
+    }
+  }
+}
+
 TYPED_TEST(BitwiseTest, SmallWorkStaysOnTheCallingThread) {
   const Problem<TypeParam> p(Norm::kLayer, 4, 1000);
   int calls = 0;
   tests::Apply(p, SplitIn(2, &calls));
   EXPECT_EQ(calls, 0);
+}
+
+template <class T>
+void ExpectSameInPlace(const Problem<T>& p, const Result<T>& expected) {
+  Problem<T> work = p;
+  Result<T> out(p);
+  auto forward = tests::ForwardArgs(work, out);
+  forward.y = work.x.data();
+  NormForward<T>(p.norm, forward, p.Options());
+  EXPECT_TRUE(SameBits(work.x, expected.y));
+  work.x = p.x;
+  auto backward = tests::BackwardArgs(work, out);
+  backward.dx = work.dy.data();
+  NormBackward<T>(p.norm, backward, p.Options());
+  EXPECT_TRUE(SameBits(work.dy, expected.dx));
+  EXPECT_TRUE(SameBits(out.dgain, expected.dgain));
+  EXPECT_TRUE(SameBits(out.dbias, expected.dbias));
 }
 
 TYPED_TEST(BitwiseTest, InPlace) {
@@ -116,23 +153,14 @@ TYPED_TEST(BitwiseTest, InPlace) {
         SCOPED_TRACE(::testing::Message()
                      << tests::NameOf(norm) << ", " << cols << " on " << target);
         const Problem<TypeParam> p(norm, cols > 1000 ? 1 : 20, cols);
-        const auto expected = tests::Apply(p);
-        Problem<TypeParam> work = p;
-        Result<TypeParam> out(p);
-        auto forward = tests::ForwardArgs(work, out);
-        forward.y = work.x.data();
-        NormForward<TypeParam>(norm, forward, p.Options());
-        EXPECT_TRUE(SameBits(work.x, expected.y));
-        work.x = p.x;
-        auto backward = tests::BackwardArgs(work, out);
-        backward.dx = work.dy.data();
-        NormBackward<TypeParam>(norm, backward, p.Options());
-        EXPECT_TRUE(SameBits(work.dy, expected.dx));
-        EXPECT_TRUE(SameBits(out.dgain, expected.dgain));
-        EXPECT_TRUE(SameBits(out.dbias, expected.dbias));
+        ExpectSameInPlace(p, tests::Apply(p));
       }
     }
   });
+}
+
+TYPED_TEST(BitwiseTest, InPlaceInEveryKernel) {
+  ForEachKernel<TypeParam>(ExpectSameInPlace<TypeParam>);
 }
 
 /// A matrix with a stride, at some offset in a buffer whose every other element is a mark that no
@@ -184,52 +212,143 @@ class Island {
   std::vector<T> values_;
 };
 
+template <class T>
+void ExpectSameWithStrides(const Problem<T>& p, const Result<T>& expected, int64_t offset) {
+  const int64_t cols = p.cols;
+  Island<T> x(cols, cols + 1, offset, p.x), dy(cols, cols + 5, offset / 3, p.dy);
+  Island<T> y(p.rows, cols, cols + 2, offset + 1), dx(p.rows, cols, cols + 7, offset);
+  Result<T> out(p);
+  auto forward = tests::ForwardArgs(p, out);
+  forward.x = x.data();
+  forward.x_stride = cols + 1;
+  forward.y = y.data();
+  forward.y_stride = cols + 2;
+  NormForward<T>(p.norm, forward, p.Options());
+  auto backward = tests::BackwardArgs(p, out);
+  backward.x = x.data();
+  backward.x_stride = cols + 1;
+  backward.dy = dy.data();
+  backward.dy_stride = cols + 5;
+  backward.dx = dx.data();
+  backward.dx_stride = cols + 7;
+  NormBackward<T>(p.norm, backward, p.Options());
+  out.y = y.Rows();
+  out.dx = dx.Rows();
+  EXPECT_EQ(out.DiffersIn(expected), "");
+}
+
 // With strides, and from every offset to a vector's alignment; nothing between rows is touched.
 TYPED_TEST(BitwiseTest, StridesAndOffsets) {
-  using T = TypeParam;
   tests::ForEachTarget([](const std::string& target) {
     for (const Norm norm : {Norm::kLayer, Norm::kAda}) {
       for (const int64_t cols : {2, 3, 7, 16, 33, 65, 130}) {
-        const Problem<T> p(norm, 11, cols);
+        const Problem<TypeParam> p(norm, 11, cols);
         const auto expected = tests::Apply(p);
         for (int64_t offset = 0; offset < 32; offset += 3) {
           SCOPED_TRACE(::testing::Message() << tests::NameOf(norm) << ", " << cols << " on "
                                             << target << ", offset " << offset);
-          Island<T> x(cols, cols + 1, offset, p.x), dy(cols, cols + 5, offset / 3, p.dy);
-          Island<T> y(p.rows, cols, cols + 2, offset + 1), dx(p.rows, cols, cols + 7, offset);
-          Result<T> out(p);
-          auto forward = tests::ForwardArgs(p, out);
-          forward.x = x.data();
-          forward.x_stride = cols + 1;
-          forward.y = y.data();
-          forward.y_stride = cols + 2;
-          NormForward<T>(norm, forward, p.Options());
-          auto backward = tests::BackwardArgs(p, out);
-          backward.x = x.data();
-          backward.x_stride = cols + 1;
-          backward.dy = dy.data();
-          backward.dy_stride = cols + 5;
-          backward.dx = dx.data();
-          backward.dx_stride = cols + 7;
-          NormBackward<T>(norm, backward, p.Options());
-          out.y = y.Rows();
-          out.dx = dx.Rows();
-          EXPECT_EQ(out.DiffersIn(expected), "");
+          ExpectSameWithStrides(p, expected, offset);
         }
       }
     }
   });
 }
 
+TYPED_TEST(BitwiseTest, StridesInEveryKernel) {
+  ForEachKernel<TypeParam>([](const auto& p, const auto& expected) {
+    for (const int64_t offset : {0, 7}) ExpectSameWithStrides(p, expected, offset);
+  });
+}
+
+// A residual, its sum in place of x or of the residual, and dsum, with strides and dx in place of
+// dy: as without them, but for the sums, each of which is rounded to T.
+TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
+  using T = TypeParam;
+  const auto add = [](std::vector<T> a, const std::vector<T>& b) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      a[i] = tests::FromDouble<T>(tests::ToDouble(a[i]) + tests::ToDouble(b[i]));
+    }
+    return a;
+  };
+  ForEachKernel<T>([&](const Problem<T>& p, const Result<T>&) {
+    const int64_t cols = p.cols, stride = cols + 3;
+    const std::vector<T>& residual = p.dy;  // any numbers
+    Problem<T> summed = p;
+    summed.x = add(p.x, residual);
+    auto expected = tests::Apply(summed);
+    expected.dx = add(expected.dx, residual);
+    for (const bool in_x : {false, true}) {
+      SCOPED_TRACE(in_x ? "sum in x" : "sum in residual");
+      Island<T> x(cols, stride, 1, p.x), addend(cols, stride, 2, residual);
+      Island<T> dy(cols, stride, 3, p.dy), dsum(cols, cols + 1, 4, residual);
+      Island<T>& sum = in_x ? x : addend;
+      Result<T> out(p);
+      auto forward = tests::ForwardArgs(p, out);
+      forward.x = x.data();
+      forward.residual = addend.data();
+      forward.sum = sum.data();
+      forward.x_stride = forward.residual_stride = forward.sum_stride = stride;
+      NormForward<T>(p.norm, forward, p.Options());
+      EXPECT_TRUE(SameBits(sum.Rows(), summed.x));
+      auto backward = tests::BackwardArgs(p, out);
+      backward.x = sum.data();
+      backward.x_stride = stride;
+      backward.dy = backward.dx = dy.data();
+      backward.dy_stride = backward.dx_stride = stride;
+      backward.dsum = dsum.data();
+      backward.dsum_stride = cols + 1;
+      NormBackward<T>(p.norm, backward, p.Options());
+      out.dx = dy.Rows();
+      EXPECT_EQ(out.DiffersIn(expected), "");
+    }
+  });
+}
+
+/// Whether rows from `begin` to `end` without the others give what they give among all.
+template <class T>
+void ExpectSameAlone(const Problem<T>& p, const Result<T>& all, int64_t begin, int64_t end) {
+  SCOPED_TRACE(::testing::Message() << "rows from " << begin << " to " << end);
+  const int64_t cols = p.cols;
+  Result<T> out(p);
+  auto forward = tests::ForwardArgs(p, out);
+  forward.rows = end - begin;
+  forward.x += begin * cols;
+  forward.y += begin * cols;
+  forward.mean += begin;
+  forward.mean_lo += begin;
+  forward.rstd += begin;
+  NormForward<T>(p.norm, forward, p.Options());
+  auto backward = tests::BackwardArgs(p, out);
+  backward.rows = end - begin;
+  backward.x += begin * cols;
+  backward.dy += begin * cols;
+  backward.dx += begin * cols;
+  backward.mean += begin;
+  backward.mean_lo += begin;
+  backward.rstd += begin;
+  backward.dgain = backward.dbias = nullptr;
+  NormBackward<T>(p.norm, backward, p.Options());
+  const auto same = [&](const auto& a, const auto& b, int64_t n) {
+    return std::memcmp(&a[static_cast<size_t>(begin * n)], &b[static_cast<size_t>(begin * n)],
+                       static_cast<size_t>((end - begin) * n) * sizeof(a[0])) == 0;
+  };
+  EXPECT_TRUE(same(out.y, all.y, cols));
+  EXPECT_TRUE(same(out.dx, all.dx, cols));
+  EXPECT_TRUE(same(out.mean, all.mean, 1));
+  EXPECT_TRUE(same(out.mean_lo, all.mean_lo, 1));
+  EXPECT_TRUE(same(out.rstd, all.rstd, 1));
+}
+
 // Each row alone, first, last, and among any number of others gives what it gives among all.
 TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
-  using T = TypeParam;
   tests::ForEachTarget([](const std::string& target) {
     std::vector<int64_t> widths = {127, 128, 129, 1000};
     for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);
     for (const Norm norm : {Norm::kLayer, Norm::kRms}) {
       for (const int64_t cols : widths) {
-        const Problem<T> p(norm, 37, cols);
+        SCOPED_TRACE(::testing::Message()
+                     << tests::NameOf(norm) << ", " << cols << " on " << target);
+        const Problem<TypeParam> p(norm, 37, cols);
         const auto all = tests::Apply(p);
         for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1},
                                          {1, 2},
@@ -239,39 +358,19 @@ TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
                                          {2, 9},
                                          {5, 37},
                                          {0, 33}}) {
-          SCOPED_TRACE(::testing::Message() << tests::NameOf(norm) << ", " << cols << " on "
-                                            << target << ", rows from " << begin << " to " << end);
-          Result<T> out(p);
-          auto forward = tests::ForwardArgs(p, out);
-          forward.rows = end - begin;
-          forward.x += begin * cols;
-          forward.y += begin * cols;
-          forward.mean += begin;
-          forward.mean_lo += begin;
-          forward.rstd += begin;
-          NormForward<T>(norm, forward, p.Options());
-          auto backward = tests::BackwardArgs(p, out);
-          backward.rows = end - begin;
-          backward.x += begin * cols;
-          backward.dy += begin * cols;
-          backward.dx += begin * cols;
-          backward.mean += begin;
-          backward.mean_lo += begin;
-          backward.rstd += begin;
-          backward.dgain = backward.dbias = nullptr;
-          NormBackward<T>(norm, backward, p.Options());
-          const auto same = [&](const auto& a, const auto& b, int64_t n) {
-            return std::memcmp(&a[static_cast<size_t>(begin * n)],
-                               &b[static_cast<size_t>(begin * n)],
-                               static_cast<size_t>((end - begin) * n) * sizeof(a[0])) == 0;
-          };
-          EXPECT_TRUE(same(out.y, all.y, cols));
-          EXPECT_TRUE(same(out.dx, all.dx, cols));
-          EXPECT_TRUE(same(out.mean, all.mean, 1));
-          EXPECT_TRUE(same(out.mean_lo, all.mean_lo, 1));
-          EXPECT_TRUE(same(out.rstd, all.rstd, 1));
+          ExpectSameAlone(p, all, begin, end);
         }
       }
+    }
+  });
+}
+
+TYPED_TEST(BitwiseTest, ARowDependsOnItselfAloneInEveryKernel) {
+  ForEachKernel<TypeParam>([](const auto& p, const auto& all) {
+    const int64_t rows = p.rows;
+    for (const auto& [begin, end] :
+         {std::pair<int64_t, int64_t>{0, 1}, {rows - 1, rows}, {1, rows}, {0, rows - 1}}) {
+      ExpectSameAlone(p, all, begin, end);
     }
   });
 }
@@ -421,6 +520,18 @@ TEST(ShapesTest, OneRowOfTenMillion) {
   // of 1: five standard deviations of each.
   EXPECT_NEAR(one.mean[0], 0, 1.6e-3);
   EXPECT_NEAR(one.rstd[0], 1, 1.2e-3);
+  // And what is promised of so long a row: xhat within 1e-6 * max(1, |xhat|), and two roundings.
+  const std::vector<double> x(p.x.begin(), p.x.end());
+  const internal::Recipe recipe = internal::RecipeOf(p.norm);
+  const double mean = internal::ReferenceMean(recipe, x);
+  const double rstd = internal::ReferenceRstd(recipe, x, mean, p.eps);
+  for (size_t c = 0; c < x.size(); ++c) {
+    const double gain = static_cast<double>(p.gain[c]), xhat = (x[c] - mean) * rstd;
+    const double y = gain * xhat + static_cast<double>(p.bias[c]);
+    ASSERT_NEAR(static_cast<double>(one.y[c]), y,
+                1e-6 * std::abs(gain) * std::max(1.0, std::abs(xhat)) +
+                    0x1p-23 * (std::abs(gain * xhat) + std::abs(y)));
+  }
 }
 
 TEST(ShapesTest, TenMillionRowsOfOne) {
@@ -455,6 +566,88 @@ TEST(ShapesTest, TenMillionRowsOfOne) {
   EXPECT_TRUE(std::ranges::all_of(dx, [](float value) { return value == 0; }));
   EXPECT_EQ(dgain, 0);
   EXPECT_EQ(dbias, 1e7f);  // sums of ones are exact
+}
+
+/// Memory that is 0 and takes no room before it is written, or null.
+template <class T>
+std::unique_ptr<T, decltype(&std::free)> Zeros(int64_t n) {
+  return {static_cast<T*>(std::calloc(static_cast<size_t>(n), sizeof(T))), &std::free};
+}
+
+// Two rows, the second more elements away than a 32-bit index can say; only their pages are used.
+TYPED_TEST(BitwiseTest, StridesBeyond32Bits) {
+  using T = TypeParam;
+  const int64_t stride = (int64_t{1} << 31) + 64, most = (int64_t{1} << 17) + 3;
+  const auto read = Zeros<T>(stride + most), written = Zeros<T>(stride + most);
+  if (!read || !written) GTEST_SKIP() << "no memory to reserve";
+  for (const int64_t cols : {int64_t{5}, int64_t{100}, int64_t{1000}, most}) {
+    const Problem<T> p(Norm::kLayer, 2, cols);
+    const auto expected = tests::Apply(p);
+    const auto put = [&](const std::vector<T>& values) {
+      std::copy_n(values.begin(), cols, read.get());
+      std::copy_n(values.begin() + cols, cols, read.get() + stride);
+    };
+    const auto rows = [&] {
+      std::vector<T> values(written.get(), written.get() + cols);
+      values.insert(values.end(), written.get() + stride, written.get() + stride + cols);
+      return values;
+    };
+    Result<T> out(p);
+    put(p.x);
+    auto forward = tests::ForwardArgs(p, out);
+    forward.x = read.get();
+    forward.y = written.get();
+    forward.x_stride = forward.y_stride = stride;
+    NormForward<T>(p.norm, forward, p.Options());
+    out.y = rows();
+    put(p.dy);
+    auto backward = tests::BackwardArgs(p, out);
+    backward.dy = read.get();
+    backward.dx = written.get();
+    backward.dy_stride = backward.dx_stride = stride;
+    NormBackward<T>(p.norm, backward, p.Options());
+    out.dx = rows();
+    put(p.x);
+    backward.dy = p.dy.data();
+    backward.dy_stride = 0;
+    backward.x = read.get();
+    backward.x_stride = stride;
+    NormBackward<T>(p.norm, backward, p.Options());
+    EXPECT_TRUE(SameBits(rows(), expected.dx)) << cols;
+    EXPECT_EQ(out.DiffersIn(expected), "") << cols;
+  }
+}
+
+// More numbers than 32 bits count: first as one row, then as rows of 64. They are 3 and -3 in turn
+// but for the last 64, which are 0. The row's mean is 0 and its deviation 3 less 5e-8, so that the
+// first output is 1 and -1 in turn, rounded to eight digits; the second is 3 and -3 again by its
+// gain, and the last row is its bias.
+TEST(ShapesTest, MoreNumbersThan32BitsCount) {
+  const int64_t n = (int64_t{1} << 31) + 64;
+  if (sysconf(_SC_AVPHYS_PAGES) < 6 * (int64_t{1} << 30) / sysconf(_SC_PAGESIZE)) {
+    GTEST_SKIP() << "needs 4.3 GB of memory";
+  }
+  const auto x = Zeros<bfloat16>(n);
+  if (!x) GTEST_SKIP() << "no memory to reserve";
+  const auto expect = [&](float first, float last) {
+    const auto check = [&](int64_t i) {
+      ASSERT_EQ(ToFloat(x.get()[i]), i >= n - 64 ? last : i % 2 ? -first : first) << i;
+    };
+    for (int64_t i = 0; i < n; i += 61) check(i);  // at every place of a vector
+    for (int64_t i = n - 1000; i < n; ++i) check(i);
+  };
+  const bfloat16 three = ToBfloat16(3), minus = ToBfloat16(-3);
+  for (int64_t i = 0; i < n - 64; ++i) x.get()[i] = i % 2 ? minus : three;
+  NormForward<bfloat16>(Norm::kLayerSimple, {.rows = 1, .cols = n, .x = x.get(), .y = x.get()});
+  expect(1, 0);
+  const std::vector<bfloat16> gain(64, three), bias(64, ToBfloat16(0x1p-20f));
+  NormForward<bfloat16>(Norm::kLayer, {.rows = n / 64,
+                                       .cols = 64,
+                                       .x = x.get(),
+                                       .gain = gain.data(),
+                                       .bias = bias.data(),
+                                       .y = x.get()});
+  expect(3, 0x1p-20f);
 }
 
 }  // namespace

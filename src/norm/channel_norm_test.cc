@@ -14,100 +14,54 @@
 #include "src/norm/columns_testing.h"
 #include "src/norm/recipe.h"
 #include "src/norm/reference.h"
-#include "src/norm/testing.h"
 
 namespace planish {
 namespace {
 
-using internal::ErrorOf;
-using internal::ForEachTarget;
-using internal::IsNan;
-using internal::kArithmetic;
-using internal::Make;
-using internal::Near;
-using internal::OrNull;
 using internal::Output;
-using internal::Random;
-using internal::Real;
 using internal::Recipe;
-using internal::Same;
-using internal::Shape;
-using internal::SplitIn;
-using internal::StorageError;
-using internal::Unset;
-using internal::Value;
 using testing::Each;
+using tests::ErrorOf;
+using tests::ForEachTarget;
+using tests::FromDouble;
 using tests::IsAffine;
+using tests::IsNan;
 using tests::kNorms;
+using tests::Near;
+using tests::OrNull;
+using tests::Random;
+using tests::Real;
+using tests::SameBits;
+using tests::Shape;
+using tests::SplitIn;
+using tests::StorageError;
+using tests::ToDouble;
+using tests::UnitRoundoff;
 
 template <class T, class P = T>
-struct Problem {
-  Problem(Norm norm_, Shape shape_, double mean = 0, double deviation = 1)
-      : norm(norm_), shape(shape_) {
-    std::mt19937 random(
-        static_cast<uint32_t>(1 + shape.batch + 1000 * shape.channels + shape.spatial));
-    x = Random<T>(shape.total(), random, mean, deviation);
-    dy = Random<T>(shape.total(), random);
-    if (IsAffine(norm)) gain = Random<P>(shape.channels, random);
-    if (IsAffine(norm)) bias = Random<P>(shape.channels, random);
-  }
+struct Problem : tests::ChannelProblem<NormOptions, T, P> {
+  Problem(Norm n, Shape of, double mean = 0, double deviation = 1)
+      : tests::ChannelProblem<NormOptions, T, P>(of, IsAffine(n), mean, deviation), norm(n) {}
+
   Norm norm;
-  Shape shape;
-  NormOptions options;
-  std::vector<T> x, dy;
-  std::vector<P> gain, bias;  // empty for null
 };
 
 template <class T, class P = T>
-struct Result {
+struct Result : tests::Outputs<T, P> {
   explicit Result(const Problem<T, P>& p)
-      : y(p.x.size(), Unset<T>()),
-        dx(p.x.size(), Unset<T>()),
-        mean(p.shape.positions(), kUnset),
-        mean_lo(p.shape.positions(), kUnset),
-        rstd(p.shape.positions(), kUnset),
-        dgain(p.shape.channels, Unset<P>()),
-        dbias(p.shape.channels, Unset<P>()) {}
-  using C = Compute<T>;
-  static constexpr C kUnset = std::numeric_limits<C>::quiet_NaN();
-  std::vector<T> y, dx;
-  std::vector<C> mean, mean_lo, rstd;
-  std::vector<P> dgain, dbias;
-
-  bool operator==(const Result& o) const {
-    return Same(y, o.y) && Same(dx, o.dx) && Same(mean, o.mean) && Same(mean_lo, o.mean_lo) &&
-           Same(rstd, o.rstd) && Same(dgain, o.dgain) && Same(dbias, o.dbias);
-  }
+      : tests::Outputs<T, P>(p.shape.total(), p.shape.positions(), p.shape.channels) {}
 };
 
 template <class T, class P>
 ChannelNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return {.batch = p.shape.batch,
-          .channels = p.shape.channels,
-          .spatial = p.shape.spatial,
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .bias = OrNull(p.bias),
-          .y = out.y.data(),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data()};
+  return tests::ChannelForwardArgs<ChannelNormForwardArgs<T, P>>(p, out);
 }
 
 template <class T, class P>
 ChannelNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return {.batch = p.shape.batch,
-          .channels = p.shape.channels,
-          .spatial = p.shape.spatial,
-          .dy = p.dy.data(),
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .dx = out.dx.data(),
-          .dgain = IsAffine(p.norm) ? out.dgain.data() : nullptr,
-          .dbias = IsAffine(p.norm) ? out.dbias.data() : nullptr};
+  auto args = tests::ChannelBackwardArgs<ChannelNormBackwardArgs<T, P>>(p, out);
+  if (!IsAffine(p.norm)) args.dgain = args.dbias = nullptr;
+  return args;
 }
 
 template <class T, class P>
@@ -124,7 +78,7 @@ Result<T, P> Apply(const Problem<T, P>& p, const ParallelFor& parallel_for = {})
 template <class T>
 std::vector<Real> At(const Shape& shape, const std::vector<T>& values, int64_t b, int64_t s) {
   std::vector<Real> row;
-  for (int64_t c = 0; c < shape.channels; ++c) row.push_back(Value(values[shape.At(b, c, s)]));
+  for (int64_t c = 0; c < shape.channels; ++c) row.push_back(ToDouble(values[shape.At(b, c, s)]));
   return row;
 }
 
@@ -135,7 +89,7 @@ std::vector<Real> At(const Shape& shape, const std::vector<T>& values, int64_t b
 template <class T>
 Real SumError(Real additions, Real all) {
   if (std::is_same_v<T, double>) additions += all;
-  return (4 * std::sqrt(additions) + 2) * kArithmetic<T> + all * 0x1p-53L;
+  return (4 * std::sqrt(additions) + 2) * UnitRoundoff<Compute<T>>() + all * 0x1p-53L;
 }
 
 // Whether every output agrees with the reference, within the rounding errors that the arithmetic
@@ -146,7 +100,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   const Recipe recipe = internal::RecipeOf(p.norm);
   const internal::ReferenceOptions options{p.options.eps, p.options.scale, p.options.slope};
   const Shape& shape = p.shape;
-  const Real u = kArithmetic<T>, n = static_cast<Real>(shape.channels);
+  const Real u = UnitRoundoff<Compute<T>>(), n = static_cast<Real>(shape.channels);
   const Real sum_error = SumError<T>(8, n);
   // The sum of squares about the shift is at most 4 times that about the mean.
   const Real moment_error = 4 * sum_error;
@@ -154,8 +108,8 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   const Real factor = recipe.output == Output::kAdaptive ? 2 : 1;
   std::vector<Real> gain(shape.channels, 1), bias(shape.channels, 0);
   for (size_t c = 0; c < gain.size(); ++c) {
-    if (!p.gain.empty()) gain[c] = Value(p.gain[c]);
-    if (!p.bias.empty()) bias[c] = Value(p.bias[c]);
+    if (!p.gain.empty()) gain[c] = ToDouble(p.gain[c]);
+    if (!p.bias.empty()) bias[c] = ToDouble(p.bias[c]);
   }
   std::vector<Real> dgain(shape.channels), dbias = dgain, dgain_error = dgain, dbias_error = dgain;
   const Real total_error = SumError<T>(256, static_cast<Real>(shape.positions()));
@@ -190,7 +144,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
         const Real y = internal::ReferenceOutput(recipe, options, xhat[c], gain[c], bias[c]);
         const Real y_error =
             factor * std::abs(gain[c]) * (xhat_error + u * std::abs(xhat[c])) + u * std::abs(y);
-        ASSERT_TRUE(Near(Value(out.y[at]), y, y_error + StorageError<T>(std::abs(y) + y_error)))
+        ASSERT_TRUE(Near(ToDouble(out.y[at]), y, y_error + StorageError<T>(std::abs(y) + y_error)))
             << "y of channel " << c << ", position " << position;
         dgain[c] += dy[c] * xhat[c];
         dbias[c] += dy[c];
@@ -209,17 +163,17 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
              (sum_error + 6 * u + moment_error) * abs_g +
              (sum_error + 16 * u + 3 * moment_error) * std::abs(xhat[c]) * abs_g_xhat +
              (mean_error + 2 * u * lo) * rstd * (abs_g_xhat + std::abs(xhat[c]) * abs_g));
-        ASSERT_TRUE(Near(Value(out.dx[at]), dx, error + StorageError<T>(std::abs(dx) + error)))
+        ASSERT_TRUE(Near(ToDouble(out.dx[at]), dx, error + StorageError<T>(std::abs(dx) + error)))
             << "dx of channel " << c << ", position " << position;
       }
     }
   }
   if (recipe.output != Output::kAffine) return;
   for (size_t c = 0; c < dgain.size(); ++c) {
-    ASSERT_TRUE(Near(Value(out.dgain[c]), dgain[c],
+    ASSERT_TRUE(Near(ToDouble(out.dgain[c]), dgain[c],
                      dgain_error[c] + StorageError<P>(std::abs(dgain[c]) + dgain_error[c])))
         << "dgain, channel " << c;
-    ASSERT_TRUE(Near(Value(out.dbias[c]), dbias[c],
+    ASSERT_TRUE(Near(ToDouble(out.dbias[c]), dbias[c],
                      dbias_error[c] + StorageError<P>(std::abs(dbias[c]) + dbias_error[c])))
         << "dbias, channel " << c;
   }
@@ -241,12 +195,27 @@ std::vector<Shape> Shapes() {
 }
 
 TYPED_TEST(ChannelNormTest, AgreesWithReference) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Shape& shape : Shapes()) {
       const Problem<TypeParam> layer(Norm::kLayer, shape), rms(Norm::kRms, shape);
       ExpectAgreesWithReference(layer, Apply(layer));
       ExpectAgreesWithReference(rms, Apply(rms));
       if (testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+// The widths that norms of rows are tested at, as channels and as runs of one.
+TYPED_TEST(ChannelNormTest, EveryWidthAgreesWithReference) {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (const int64_t width : tests::Widths()) {
+      for (const Shape& shape : {Shape{1, width, 3}, {2, 3, width}}) {
+        const Problem<TypeParam> p(Norm::kLayer, shape);
+        ExpectAgreesWithReference(p, Apply(p));
+        if (testing::Test::HasFatalFailure()) return;
+      }
     }
   });
 }
@@ -282,7 +251,8 @@ TYPED_TEST(ChannelNormTest, GainAndBiasAreOptional) {
 
 // Every norm is the one of rows, transposed: moments differ by the rounding of their sums alone.
 TYPED_TEST(ChannelNormTest, AgreesWithRows) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Norm norm : kNorms) {
       for (const Shape& shape : {Shape{3, 20, 7}, {2, 30, 100}}) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(norm) << ": " << shape);
@@ -320,11 +290,11 @@ TYPED_TEST(ChannelNormTest, AgreesWithRows) {
                                        .rstd = rows.rstd.data(),
                                        .dx = rows.dx.data()});
         // Numbers up to 5, gains up to 4, rstd up to 2, and 30 u of moments, roundings and sums.
-        const Real tolerance = 5 * 4 * 2 * 30 * kArithmetic<TypeParam>;
+        const Real tolerance = 5 * 4 * 2 * 30 * UnitRoundoff<Compute<TypeParam>>();
         for (size_t i = 0; i < x.size(); ++i) {
-          const Real y_i = Value(rows.y[i]), dx_i = Value(rows.dx[i]);
-          ASSERT_TRUE(Near(Value(y[i]), y_i, tolerance + 2 * StorageError<TypeParam>(y_i)));
-          ASSERT_TRUE(Near(Value(dx[i]), dx_i, tolerance + 2 * StorageError<TypeParam>(dx_i)));
+          const Real y_i = ToDouble(rows.y[i]), dx_i = ToDouble(rows.dx[i]);
+          ASSERT_TRUE(Near(ToDouble(y[i]), y_i, tolerance + 2 * StorageError<TypeParam>(y_i)));
+          ASSERT_TRUE(Near(ToDouble(dx[i]), dx_i, tolerance + 2 * StorageError<TypeParam>(dx_i)));
         }
       }
     }
@@ -334,7 +304,8 @@ TYPED_TEST(ChannelNormTest, AgreesWithRows) {
 // The project's promise for floats, 5e-7. The two differences, the product and the rounding of rstd
 // make 2.4e-7; the sums of eight, averaged over groups, the rest.
 TEST(ChannelNormAccuracyTest, FloatIsExactAtAnyMean) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const double mean : {0.0, 1.0, -1e2, 1e4, 1e6, 1e7}) {
       for (const Shape& shape : {Shape{2, 300, 7}, {2, 64, 100}, {1, 4096, 3}}) {
         SCOPED_TRACE(testing::Message() << "mean " << mean << ", " << shape);
@@ -389,12 +360,12 @@ TYPED_TEST(ChannelNormTest, ConstantRowGivesBias) {
   for (const double constant : {0.0, 1.0, 1234.567, -1e4, 65504.0}) {
     for (const Shape& shape : {Shape{2, 1, 9}, {2, 5, 9}, {2, 33, 100}, {1, 300, 70}}) {
       Problem<TypeParam> p(Norm::kLayer, shape);
-      std::ranges::fill(p.x, Make<TypeParam>(constant));
+      std::ranges::fill(p.x, FromDouble<TypeParam>(constant));
       const auto out = Apply(p);
       for (int64_t i = 0; i < shape.total(); ++i) {
         ASSERT_TRUE(out.y[i] == p.bias[i / shape.spatial % shape.channels]) << constant;
       }
-      for (const auto& dgain : out.dgain) ASSERT_EQ(Value(dgain), 0);
+      for (const auto& dgain : out.dgain) ASSERT_EQ(ToDouble(dgain), 0);
       EXPECT_THAT(out.mean_lo, Each(0));
       p.options.eps = 0;
       EXPECT_TRUE(IsNan(Apply(p).y[0]));
@@ -406,8 +377,8 @@ TYPED_TEST(ChannelNormTest, NanAndInfinityStayAtTheirPosition) {
   for (const Shape& shape : {Shape{3, 9, 20}, {3, 9, 100}, {3, 100, 2}}) {
     const Problem<TypeParam> clean(Norm::kLayer, shape);
     Problem<TypeParam> p = clean;
-    p.x[shape.At(1, 3, 1)] = Make<TypeParam>(std::numeric_limits<double>::quiet_NaN());
-    p.x[shape.At(2, 8, 0)] = Make<TypeParam>(-std::numeric_limits<double>::infinity());
+    p.x[shape.At(1, 3, 1)] = FromDouble<TypeParam>(std::numeric_limits<double>::quiet_NaN());
+    p.x[shape.At(2, 8, 0)] = FromDouble<TypeParam>(-std::numeric_limits<double>::infinity());
     const auto expected = Apply(clean), out = Apply(p);
     for (int64_t b = 0; b < shape.batch; ++b) {
       for (int64_t s = 0; s < shape.spatial; ++s) {
@@ -423,8 +394,35 @@ TYPED_TEST(ChannelNormTest, NanAndInfinityStayAtTheirPosition) {
         }
       }
     }
-    EXPECT_TRUE(Same(out.dbias, expected.dbias));  // which does not read x
+    EXPECT_TRUE(SameBits(out.dbias, expected.dbias));  // which does not read x
   }
+}
+
+TYPED_TEST(ChannelNormTest, ASampleDependsOnItselfAlone) {
+  ForEachTarget([](const std::string& target) {
+    for (const Shape& shape : {Shape{3, 9, 7}, {3, 40, 20}, {3, 9, 100}, {2, 300, 70}}) {
+      SCOPED_TRACE(testing::Message() << shape << " on " << target);
+      const Problem<TypeParam> p(Norm::kLayer, shape);
+      const auto all = Apply(p);
+      const tests::Streaming streaming;
+      for (int64_t b = 0; b < shape.batch; ++b) {
+        const auto of = [&](const auto& values, int64_t n) {
+          return std::vector(values.begin() + b * n, values.begin() + (b + 1) * n);
+        };
+        const int64_t n = shape.channels * shape.spatial;
+        Problem<TypeParam> one(Norm::kLayer, {1, shape.channels, shape.spatial});
+        one.x = of(p.x, n);
+        one.dy = of(p.dy, n);
+        one.gain = p.gain;
+        one.bias = p.bias;
+        const auto out = Apply(one);
+        EXPECT_TRUE(SameBits(out.y, of(all.y, n)));
+        EXPECT_TRUE(SameBits(out.dx, of(all.dx, n)));
+        EXPECT_TRUE(SameBits(out.mean, of(all.mean, shape.spatial)));
+        EXPECT_TRUE(SameBits(out.rstd, of(all.rstd, shape.spatial)));
+      }
+    }
+  });
 }
 
 TYPED_TEST(ChannelNormTest, SameBitsForEverySplit) {
@@ -435,7 +433,8 @@ TYPED_TEST(ChannelNormTest, SameBitsForEverySplit) {
       const auto expected = Apply(p, SerialFor);
       for (const int64_t parts : {1, 2, 3, 7}) {
         int calls = 0;
-        EXPECT_TRUE(Apply(p, SplitIn(parts, &calls)) == expected) << shape << " in " << parts;
+        EXPECT_EQ(Apply(p, SplitIn(parts, &calls)).DiffersIn(expected), "")
+            << shape << " in " << parts;
         EXPECT_GE(calls, 2);
       }
     }
@@ -455,40 +454,46 @@ TYPED_TEST(ChannelNormTest, InPlaceGivesTheSameBits) {
     SCOPED_TRACE(testing::Message() << shape);
     const Problem<TypeParam> p(Norm::kLayer, shape);
     const auto expected = Apply(p);
-    Problem<TypeParam> work = p;
-    Result<TypeParam> out(p);
-    auto forward = ForwardArgs(work, out);
-    forward.y = work.x.data();
-    ChannelNormForward(p.norm, forward);
-    EXPECT_TRUE(Same(work.x, expected.y));
-    work.x = p.x;
-    auto backward = BackwardArgs(work, out);
-    backward.dx = work.dy.data();
-    ChannelNormBackward(p.norm, backward);
-    EXPECT_TRUE(Same(work.dy, expected.dx));
-    EXPECT_TRUE(Same(out.dgain, expected.dgain) && Same(out.dbias, expected.dbias));
+    const auto expect_in_place = [&] {
+      Problem<TypeParam> work = p;
+      Result<TypeParam> out(p);
+      auto forward = ForwardArgs(work, out);
+      forward.y = work.x.data();
+      ChannelNormForward(p.norm, forward);
+      EXPECT_TRUE(SameBits(work.x, expected.y));
+      work.x = p.x;
+      auto backward = BackwardArgs(work, out);
+      backward.dx = work.dy.data();
+      ChannelNormBackward(p.norm, backward);
+      EXPECT_TRUE(SameBits(work.dy, expected.dx));
+      EXPECT_TRUE(SameBits(out.dgain, expected.dgain) && SameBits(out.dbias, expected.dbias));
+    };
+    expect_in_place();
+    const tests::Streaming streaming;
+    expect_in_place();
   }
 }
 
 // What is stored past the caches is the same, whether its lines are whole or not.
 TYPED_TEST(ChannelNormTest, StreamingGivesTheSameBits) {
-  ForEachTarget([] {
+  ForEachTarget([](const std::string& target) {
+    SCOPED_TRACE(target);
     for (const Shape& shape : Shapes()) {
       const Problem<TypeParam> p(Norm::kLayer, shape);
       const auto expected = Apply(p);
-      const internal::Streaming streaming;
-      EXPECT_TRUE(Apply(p) == expected) << shape;
+      const tests::Streaming streaming;
+      EXPECT_EQ(Apply(p).DiffersIn(expected), "") << shape;
       for (const int64_t offset : {1, 5}) {
         Result<TypeParam> out(p);
-        internal::Shifted<TypeParam> y(out.y, offset), dx(out.dx, offset);
+        tests::Shifted<TypeParam> y(out.y, offset), dx(out.dx, offset);
         auto forward = ForwardArgs(p, out);
         forward.y = y.begin;
         ChannelNormForward(p.norm, forward);
-        EXPECT_TRUE(Same(y.values(), expected.y)) << shape;
+        EXPECT_TRUE(SameBits(y.values(), expected.y)) << shape;
         auto backward = BackwardArgs(p, out);
         backward.dx = dx.begin;
         ChannelNormBackward(p.norm, backward);
-        EXPECT_TRUE(Same(dx.values(), expected.dx)) << shape;
+        EXPECT_TRUE(SameBits(dx.values(), expected.dx)) << shape;
       }
     }
   });
@@ -502,7 +507,7 @@ TYPED_TEST(ChannelNormTest, EveryOutputIsOptional) {
     auto forward = ForwardArgs(p, out);
     forward.mean = forward.mean_lo = forward.rstd = nullptr;
     ChannelNormForward(p.norm, forward);
-    EXPECT_TRUE(Same(out.y, expected.y));
+    EXPECT_TRUE(SameBits(out.y, expected.y));
     out = expected;
     const Result<TypeParam> untouched(p);
     for (int wanted = 0; wanted < 8; ++wanted) {
@@ -512,9 +517,9 @@ TYPED_TEST(ChannelNormTest, EveryOutputIsOptional) {
       backward.dgain = wanted & 2 ? fresh.dgain.data() : nullptr;
       backward.dbias = wanted & 4 ? fresh.dbias.data() : nullptr;
       ChannelNormBackward(p.norm, backward);
-      EXPECT_TRUE(Same(fresh.dx, wanted & 1 ? expected.dx : untouched.dx));
-      EXPECT_TRUE(Same(fresh.dgain, wanted & 2 ? expected.dgain : untouched.dgain));
-      EXPECT_TRUE(Same(fresh.dbias, wanted & 4 ? expected.dbias : untouched.dbias));
+      EXPECT_TRUE(SameBits(fresh.dx, wanted & 1 ? expected.dx : untouched.dx));
+      EXPECT_TRUE(SameBits(fresh.dgain, wanted & 2 ? expected.dgain : untouched.dgain));
+      EXPECT_TRUE(SameBits(fresh.dbias, wanted & 4 ? expected.dbias : untouched.dbias));
     }
   }
 }
@@ -523,8 +528,8 @@ TYPED_TEST(ChannelNormTest, NoNumbers) {
   for (const Shape& shape : {Shape{0, 3, 5}, {2, 3, 0}, {2, 0, 5}}) {
     const auto out = Apply(Problem<TypeParam>(Norm::kLayer, shape));
     for (const auto& rstd : out.rstd) EXPECT_TRUE(IsNan(rstd));
-    for (const auto& dgain : out.dgain) EXPECT_EQ(Value(dgain), 0);
-    for (const auto& dbias : out.dbias) EXPECT_EQ(Value(dbias), 0);
+    for (const auto& dgain : out.dgain) EXPECT_EQ(ToDouble(dgain), 0);
+    for (const auto& dbias : out.dbias) EXPECT_EQ(ToDouble(dbias), 0);
   }
 }
 

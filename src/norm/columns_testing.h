@@ -1,30 +1,21 @@
 #ifndef PLANISH_SRC_NORM_COLUMNS_TESTING_H_
 #define PLANISH_SRC_NORM_COLUMNS_TESTING_H_
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <limits>
 #include <ostream>
 #include <random>
-#include <string>
-#include <type_traits>
 #include <vector>
 
-#include "planish/error.h"
-#include "planish/parallel.h"
-#include "planish/target.h"
-#include "planish/types.h"
-#include "src/base/tuning.h"
-#include "src/norm/columns_moments.h"
-#include "src/norm/params.h"
+#include "src/norm/reference.h"
+#include "src/norm/testing.h"
 
-// What the tests of norms over channels share.
-namespace planish::internal {
+// What the tests of norms over channels, and of weights, share beyond testing.h.
+namespace planish::tests {
 
 using Real = long double;  // of the references
 
@@ -40,121 +31,85 @@ inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.batch << " x " << shape.channels << " x " << shape.spatial;
 }
 
-/// Unit roundoff: of the arithmetic for T, and of storing a T.
-template <class T>
-inline constexpr Real kArithmetic = std::numeric_limits<Compute<T>>::epsilon() / 2;
-template <class T>
-inline constexpr Real kStorage = kArithmetic<T>;
-template <>
-inline constexpr Real kStorage<bfloat16> = 0x1p-8L;
-template <>
-inline constexpr Real kStorage<float16> = 0x1p-11L;
-
-/// What rounding `value` to T can change it by. Below 2^-14 float16 has steps of 2^-24.
-template <class T>
-Real StorageError(Real value) {
-  const Real error = kStorage<T> * std::abs(value);
-  return std::is_same_v<T, float16> ? std::max(error, 0x1p-25L) : error;
-}
-
-inline testing::AssertionResult Near(Real value, Real expected, Real tolerance) {
-  const Real error = std::abs(value - expected);
-  if (error <= tolerance) return testing::AssertionSuccess();  // not so if anything is NaN
-  return testing::AssertionFailure()
-         << value << " is " << error << " from " << expected << ", more than " << tolerance;
-}
-
-template <class T>
-T Make(double value) {
-  return FromCompute<T>(static_cast<Compute<T>>(value));
-}
-
-template <class T>
-Real Value(T value) {
-  return ToDouble(value);
-}
-
+/// As Normal, but many numbers repeat themselves, at a period that no size has: drawing them takes
+/// longer than the tests.
 template <class T>
 std::vector<T> Random(int64_t n, std::mt19937& random, double mean = 0, double deviation = 1) {
-  std::normal_distribution<double> normal(mean, deviation);
-  std::vector<T> values(static_cast<size_t>(n));
-  // Large arrays repeat themselves, at a period that no size has: drawing takes longer than the
-  // tests.
-  constexpr size_t kPeriod = 65521;
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = i < kPeriod ? Make<T>(normal(random)) : values[i - kPeriod];
-  }
+  constexpr int64_t kPeriod = 65521;
+  std::vector<T> values = Normal<T>(std::min(n, kPeriod), random, mean, deviation);
+  values.resize(static_cast<size_t>(n));
+  for (size_t i = kPeriod; i < values.size(); ++i) values[i] = values[i - kPeriod];
   return values;
 }
 
-template <class T>
-T Unset() {
-  return Make<T>(std::numeric_limits<double>::quiet_NaN());
-}
-
-template <class T>
-bool IsNan(T value) {
-  return std::isnan(ToDouble(value));
-}
-
-/// To the bit, but for NaN, which equals NaN.
-template <class T>
-bool Same(const std::vector<T>& a, const std::vector<T>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!(a[i] == b[i] || (IsNan(a[i]) && IsNan(b[i])))) return false;
+/// The inputs of both directions. `gain` and `bias` may be empty, which stands for null.
+template <class Options, class T, class P>
+struct ChannelProblem {
+  ChannelProblem(Shape of, bool affine, double mean, double deviation) : shape(of) {
+    std::mt19937 random(
+        static_cast<uint32_t>(1 + shape.batch + 1000 * shape.channels + shape.spatial));
+    x = Random<T>(shape.total(), random, mean, deviation);
+    dy = Random<T>(shape.total(), random);
+    if (!affine) return;
+    gain = Random<P>(shape.channels, random);
+    bias = Random<P>(shape.channels, random);
   }
-  return true;
-}
 
-template <class T>
-const T* OrNull(const std::vector<T>& values) {
-  return values.empty() ? nullptr : values.data();
-}
-
-/// Calls its task with `parts` ranges, in an order that begins in the middle.
-inline ParallelFor SplitIn(int64_t parts, int* calls) {
-  return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
-    ++*calls;
-    EXPECT_GE(grain, 1);
-    const int64_t n = end - begin;
-    for (int64_t i = 0; i < parts; ++i) {
-      const int64_t at = parts % 2 ? (i * 2 + parts / 2) % parts : parts - 1 - i;
-      const int64_t from = begin + at * n / parts, to = begin + (at + 1) * n / parts;
-      if (from < to) task(from, to);
-    }
-  };
-}
-
-/// Calls f with each instruction set that can run here.
-template <class F>
-void ForEachTarget(F&& f) {
-  const std::string before = Target();
-  for (const std::string& target : Targets()) {
-    SCOPED_TRACE(target);
-    SetTarget(target);
-    f();
-  }
-  SetTarget(before);
-}
-
-/// While one lives all results are stored past the caches.
-class Streaming {
- public:
-  Streaming() { SetStreamingBytes(0); }
-  ~Streaming() { SetStreamingBytes(before_); }
-  Streaming(const Streaming&) = delete;
-  Streaming& operator=(const Streaming&) = delete;
-
- private:
-  int64_t before_ = StreamingBytes();
+  Shape shape;
+  Options options;
+  std::vector<T> x, dy;
+  std::vector<P> gain, bias;
 };
+
+/// The arguments of a problem, but for what only one of the norms takes.
+template <class Args, class Options, class T, class P>
+Args ChannelForwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
+  return {.batch = p.shape.batch,
+          .channels = p.shape.channels,
+          .spatial = p.shape.spatial,
+          .x = p.x.data(),
+          .gain = OrNull(p.gain),
+          .bias = OrNull(p.bias),
+          .y = out.y.data(),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data()};
+}
+
+template <class Args, class Options, class T, class P>
+Args ChannelBackwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
+  return {.batch = p.shape.batch,
+          .channels = p.shape.channels,
+          .spatial = p.shape.spatial,
+          .dy = p.dy.data(),
+          .x = p.x.data(),
+          .gain = OrNull(p.gain),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data(),
+          .dx = out.dx.data(),
+          .dgain = out.dgain.data(),
+          .dbias = out.dbias.data()};
+}
+
+/// What rounding `value` to T can change it by.
+template <class T>
+Real StorageError(Real value) {
+  return std::max<Real>(UnitRoundoff<T>() * std::abs(value), HalfOfLeast<T>());
+}
+
+inline ::testing::AssertionResult Near(Real value, Real expected, Real tolerance) {
+  const Real error = std::abs(value - expected);
+  if (error <= tolerance) return ::testing::AssertionSuccess();  // not so if anything is NaN
+  return ::testing::AssertionFailure()
+         << value << " is " << error << " from " << expected << ", more than " << tolerance;
+}
 
 /// `values` from an address that is `offset` numbers off one of a cache line.
 template <class T>
 struct Shifted {
   Shifted(const std::vector<T>& values, int64_t offset)
-      : data(values.size() + 128 / sizeof(T), Make<T>(0)), size(values.size()) {
+      : data(values.size() + 128 / sizeof(T), T{}), size(values.size()) {
     const auto address = reinterpret_cast<uintptr_t>(data.data());
     begin = data.data() + (64 - address % 64) % 64 / sizeof(T) + offset;
     std::copy(values.begin(), values.end(), begin);
@@ -166,23 +121,12 @@ struct Shifted {
   T* begin;
 };
 
-/// The text of the Error that `call` throws, or "".
-template <class F>
-std::string ErrorOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 /// The derivative of sum(weight * f(x)) along x[i], by the complex step (docs/math.md).
 template <class F>
 Real ComplexDerivative(const F& f, const std::vector<Real>& x, const std::vector<Real>& weight,
                        size_t i) {
   using Complex = std::complex<Real>;
-  const Real step = std::sqrt(std::numeric_limits<Real>::min());
+  const Real step = internal::ComplexStep<Real>();
   std::vector<Complex> moved(x.begin(), x.end());
   moved[i] += Complex(0, step);
   const std::vector<Complex> y = f(moved);
@@ -191,6 +135,6 @@ Real ComplexDerivative(const F& f, const std::vector<Real>& x, const std::vector
   return sum / step;
 }
 
-}  // namespace planish::internal
+}  // namespace planish::tests
 
 #endif  // PLANISH_SRC_NORM_COLUMNS_TESTING_H_

@@ -77,24 +77,6 @@ void ForwardLongRows(RowsForward<T> args, const ParallelFor& parallel_for) {
   }
 }
 
-template <class T>
-void BackwardLongRow(const RowsBackward<T>& args, int64_t r, double* sums, Compute<T>* dgain,
-                     Compute<T>* dbias, const ParallelFor& parallel_for) {
-  const int64_t cols = args.cols, chunks = ChunksOf(cols);
-  RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
-    SumGradientChunks(args, r, begin, end, sums, dgain, dbias);
-  });
-  if (args.dx == nullptr) return;
-  RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
-    const int64_t first = begin * kChunk, last = std::min(cols, end * kChunk);
-    GradientColumns(args, r, first, last, sums);
-    if (args.dsum) {
-      T* dx = args.dx + r * args.dx_stride + first;
-      AddColumns<T>(dx, args.dsum + r * args.dsum_stride + first, last - first, dx);
-    }
-  });
-}
-
 // The rows cut into blocks, each with its own partial sums of dgain and dbias. Everything here
 // follows from the shape, so that the bits of the sums do too.
 struct Blocks {
@@ -113,20 +95,90 @@ struct Blocks {
   int64_t rows, count, stride;
 };
 
+// The columns cut into tiles for the threads, for rows too few, or too long, to be handed out
+// whole. Of a group of rows, first the sums, in chunks; then, tile by tile, dx and the terms of
+// dgain and dbias.
+template <class T>
+void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
+                     const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols, chunks = ChunksOf(cols);
+  // What the second pass reads again is to be in a cache still, and what it is shared over is to be
+  // worth it.
+  const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
+  const int64_t group = std::clamp<int64_t>(StreamingBytes() / 2 / row_bytes, 4, kGroupRows);
+  const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
+  const auto sums = MakeAligned<double>(2 * std::min(group, rows));
+  // Rows are summed in C, and, where there are many, groups of kGroupRows in double.
+  const bool grouped = dgain && rows > kGroupRows;
+  const auto totals = MakeAligned<double>(grouped ? 2 * cols : 0);
+  if (dgain) std::fill_n(dgain, cols, C{0}), std::fill_n(dbias, cols, C{0});
+  if (grouped) std::fill_n(totals.get(), 2 * cols, 0.0);
+
+  for (int64_t begin = 0; begin < rows;) {
+    const int64_t until = std::min(rows, (begin / kGroupRows + 1) * kGroupRows);
+    const int64_t end = std::min(begin + group, until), n = end - begin;
+    if (args.dx) {
+      RunParallel(parallel_for, n * chunks, ChunkGrain(), [&](int64_t from, int64_t to) {
+        while (from < to) {
+          const int64_t row = from / chunks, first = from % chunks;
+          const int64_t last = std::min(chunks, first + to - from);
+          SumGradientChunks(args, begin + row, first, last, parts.get() + 2 * row * chunks);
+          from += last - first;
+        }
+      });
+      for (int64_t r = 0; r < n; ++r) {
+        double first = 0, second = 0;
+        for (int64_t chunk = r * chunks; chunk < (r + 1) * chunks; ++chunk) {
+          first += parts[2 * chunk];
+          second += parts[2 * chunk + 1];
+        }
+        sums[2 * r] = first;
+        sums[2 * r + 1] = second;
+      }
+    }
+    // The last tile takes what is less than a tile.
+    const int64_t tiles = std::max<int64_t>(1, cols / kChunk);
+    RunParallel(parallel_for, tiles, GrainFor(n * kChunk), [&](int64_t from, int64_t to) {
+      for (int64_t tile = from; tile < to; ++tile) {
+        const int64_t first = tile * kChunk, last = tile + 1 < tiles ? first + kChunk : cols;
+        GradientTile(args, begin, end, first, last, sums.get(), dgain ? dgain + first : nullptr,
+                     dbias ? dbias + first : nullptr);
+        if (args.dsum) {
+          for (int64_t r = begin; r < end; ++r) {
+            T* dx = args.dx + r * args.dx_stride + first;
+            AddColumns<T>(dx, args.dsum + r * args.dsum_stride + first, last - first, dx);
+          }
+        }
+        if (grouped && end == until) {
+          for (int64_t c = first; c < last; ++c) {
+            totals[c] += static_cast<double>(dgain[c]);
+            totals[cols + c] += static_cast<double>(dbias[c]);
+            dgain[c] = end == rows ? static_cast<C>(totals[c]) : C{0};
+            dbias[c] = end == rows ? static_cast<C>(totals[cols + c]) : C{0};
+          }
+        }
+      }
+    });
+    begin = end;
+  }
+}
+
 template <class T>
 void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
                          const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
-  const bool long_rows = cols >= kLongRowColumns;
-  Blocks blocks(rows, cols);
-  if (long_rows) blocks.count = 1;
+  const Blocks blocks(rows, cols);
+  if (cols >= kLongRowColumns || (cols >= kTiledColumns && blocks.count < kFewBlocks)) {
+    BackwardByTiles(args, dgain, dbias, parallel_for);
+    return;
+  }
   const int64_t stride = blocks.stride, size = 2 * stride;
   // A block sums groups of rows in C and, where it has several, the groups in double.
   const bool grouped = blocks.Begin(1) > kGroupRows;
   const auto groups = MakeAligned<C>(blocks.count * size);
   const auto totals = MakeAligned<double>(grouped ? blocks.count * size : 0);
-  const auto row_sums = MakeAligned<double>(long_rows ? 2 * ChunksOf(cols) : 0);
 
   const auto sum_block = [&](int64_t block) {
     C* group = groups.get() + block * size;
@@ -136,11 +188,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
     for (int64_t begin = blocks.Begin(block); begin < end; begin += kGroupRows) {
       const int64_t group_end = std::min(end, begin + kGroupRows);
       std::fill_n(group, size, C{0});
-      if (long_rows) {
-        for (int64_t r = begin; r < group_end; ++r) {
-          BackwardLongRow(args, r, row_sums.get(), group, group + stride, parallel_for);
-        }
-      } else if (args.dsum) {
+      if (args.dsum) {
         const int64_t few = ResidualRows<T>(cols);
         for (int64_t r = begin; r < group_end; r += few) {
           const int64_t until = std::min(group_end, r + few);
@@ -155,14 +203,10 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
       }
     }
   };
-  if (long_rows) {
-    sum_block(0);  // itself on several threads
-  } else {
-    RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t block = begin; block < end; ++block) sum_block(block);
-                });
-  }
+  RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t block = begin; block < end; ++block) sum_block(block);
+              });
 
   const auto reduce = [&](const auto* partials, int64_t offset, C* result, int64_t begin,
                           int64_t end) {
@@ -240,10 +284,7 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
   } else if (args.dx == nullptr) {
     return;
   } else if (cols >= kLongRowColumns) {
-    const auto sums = MakeAligned<double>(2 * ChunksOf(cols));
-    for (int64_t r = 0; r < rows; ++r) {
-      BackwardLongRow<T>(args, r, sums.get(), nullptr, nullptr, parallel_for);
-    }
+    BackwardByTiles<T>(args, nullptr, nullptr, parallel_for);
   } else {
     RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
       const int64_t few = args.dsum ? ResidualRows<T>(cols) : end - begin;

@@ -14,19 +14,9 @@
 namespace planish {
 namespace {
 
+using tests::ErrorOf;
 using tests::Problem;
 using tests::Result;
-
-// The text of the Error that `call` throws, or "".
-template <class F>
-std::string ErrorOf(F&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 /// An address `bytes` beyond one: for a type whose alignment it no longer has.
 template <class T>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -369,6 +370,54 @@ TYPED_TEST(ExactnessOfTest, BadGradientsStayInTheirRow) {
       }
     }
   });
+}
+
+// A bad number of x and one of dy, each in its own row, in the kernels for long and streamed rows.
+TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
+  using T = TypeParam;
+  const T nan = tests::FromDouble<T>(std::numeric_limits<double>::quiet_NaN());
+  const T inf = tests::FromDouble<T>(-std::numeric_limits<double>::infinity());
+  for (const Norm norm : tests::kNorms) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{11, 8},
+                                     {11, 79},
+                                     {11, 639},
+                                     {11, 640},
+                                     {4, 4097},
+                                     {4, (1 << 17) + 3}}) {
+      const Problem<T> clean(norm, rows, cols);
+      for (const T bad : {nan, inf}) {
+        Problem<T> p = clean;
+        p.x[static_cast<size_t>(cols + cols / 2)] = bad;          // row 1
+        p.dy[static_cast<size_t>(rows * cols - cols / 3)] = bad;  // the last row
+        tests::ForEachTarget([&](const std::string& target) {
+          const auto expected = tests::Apply(clean);
+          const auto expect = [&](const auto& out) {
+            for (int64_t i = 0; i < rows * cols; ++i) {
+              const auto at = static_cast<size_t>(i);
+              const bool in_x = i / cols == 1, in_dy = i / cols == rows - 1;
+              ASSERT_EQ(tests::IsNan(out.y[at]), in_x);
+              if (in_x) {
+                ASSERT_TRUE(tests::IsNan(out.dx[at]));
+                continue;
+              }
+              ASSERT_EQ(std::memcmp(&out.y[at], &expected.y[at], sizeof(T)), 0);
+              if (!in_dy) {
+                ASSERT_EQ(std::memcmp(&out.dx[at], &expected.dx[at], sizeof(T)), 0);
+              }
+            }
+            const auto at = static_cast<size_t>(rows * cols - cols / 3);
+            EXPECT_FALSE(std::isfinite(tests::ToDouble(out.dx[at])));
+          };
+          SCOPED_TRACE(::testing::Message()
+                       << tests::NameOf(norm) << ", " << rows << " x " << cols << " on " << target);
+          expect(tests::Apply(p));
+          SCOPED_TRACE("past the caches");
+          const tests::Streaming streaming;
+          expect(tests::Apply(p));
+        });
+      }
+    }
+  }
 }
 
 // The squares overflow double: such rows are NaN, and not a wrong number.

@@ -13,15 +13,12 @@
 namespace planish {
 namespace {
 
+using tests::IsNan;
+
 template <class Half>
 class HalfVectorTest : public ::testing::Test {};
 using Halves = ::testing::Types<bfloat16, float16>;
 TYPED_TEST_SUITE(HalfVectorTest, Halves);
-
-template <class Half>
-bool IsNan(Half value) {
-  return std::isnan(ToFloat(value));
-}
 
 template <class Half>
 std::vector<Half> All() {

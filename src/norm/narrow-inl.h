@@ -1,7 +1,7 @@
-// Rows too narrow for the loops of rows-inl.h, where what is done once a row outweighs what is done
-// once a column: eight rows at a time, their sums finished together in vectors. For numbers that
-// are computed with in float, on targets with vectors of at least eight floats. Compiled once for
-// each target, in the namespace HWY_NAMESPACE.
+// Rows too narrow for the loops of rows-inl.h, and too wide for those of transposed-inl.h, where
+// what is done once a row is much beside what is done once a column: eight rows at a time, their
+// sums finished together in vectors. For numbers that are computed with in float, on targets with
+// vectors of at least eight floats. Compiled once for each target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_NARROW_INL_H_
 #undef PLANISH_SRC_NORM_NARROW_INL_H_
@@ -11,8 +11,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <limits>
 
+#include "src/norm/gathered-inl.h"
 #include "src/norm/moments-inl.h"
 #include "src/norm/rows-inl.h"
 #include "src/norm/vector-inl.h"
@@ -28,6 +29,9 @@ namespace HWY_NAMESPACE {
 /// same.
 inline constexpr int64_t kNarrowColumns = 640;
 inline constexpr int64_t kNarrowStreamedColumns = 80;
+
+/// Likewise of backward, where results pass through the caches.
+inline constexpr int64_t kNarrowGradientColumns = 160;
 
 /// Rows that are worked on at a time.
 inline constexpr int64_t kGroup = 8;
@@ -52,27 +56,6 @@ HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
                  hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
 }
 
-/// Exchanges rows and columns of an 8 x 8 matrix.
-HWY_INLINE void Transpose(Vec<Eight> (&v)[8]) {
-  const Eight d;
-  const hn::Repartition<double, Eight> pairs;
-  Vec<Eight> u[8];
-  for (size_t i = 0; i < 8; i += 4) {
-    const auto t0 = hn::BitCast(pairs, hn::InterleaveLower(d, v[i], v[i + 1]));
-    const auto t1 = hn::BitCast(pairs, hn::InterleaveUpper(d, v[i], v[i + 1]));
-    const auto t2 = hn::BitCast(pairs, hn::InterleaveLower(d, v[i + 2], v[i + 3]));
-    const auto t3 = hn::BitCast(pairs, hn::InterleaveUpper(d, v[i + 2], v[i + 3]));
-    u[i] = hn::BitCast(d, hn::InterleaveLower(pairs, t0, t2));
-    u[i + 1] = hn::BitCast(d, hn::InterleaveUpper(pairs, t0, t2));
-    u[i + 2] = hn::BitCast(d, hn::InterleaveLower(pairs, t1, t3));
-    u[i + 3] = hn::BitCast(d, hn::InterleaveUpper(pairs, t1, t3));
-  }
-  for (size_t i = 0; i < 4; ++i) {
-    v[i] = hn::ConcatLowerLower(d, u[i + 4], u[i]);
-    v[i + 4] = hn::ConcatUpperUpper(d, u[i + 4], u[i]);
-  }
-}
-
 /// The lanes of a vector added to eight.
 template <class D>
 HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
@@ -81,82 +64,6 @@ HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
   } else {
     const Eight d;
     return hn::Add(hn::LowerHalf(d, v), hn::UpperHalf(d, v));
-  }
-}
-
-/// Results in the order of their addresses, gathered until whole aligned vectors can be stored past
-/// the caches, or in the caches where kStream is false.
-template <bool kStream, class T>
-class Gathered {
- public:
-  /// What is gathered goes to `out` and on.
-  explicit Gathered(T* out) : out_(out) {
-    if constexpr (kStream) {
-      skip_ = static_cast<int64_t>((reinterpret_cast<uintptr_t>(out) & (kBytes - 1)) / sizeof(T));
-    }
-    out_ -= skip_;
-    fill_ = skip_;
-  }
-
-  /// Where the next results go, up to kMost, and 8 more that do not count.
-  HWY_INLINE T* next() { return buffer_ + fill_; }
-
-  /// There are `n` more.
-  HWY_INLINE void Add(int64_t n) {
-    fill_ += n;
-    if (fill_ >= kEnough) Flush(false);
-  }
-
-  HWY_INLINE void Finish() { Flush(true); }
-
-  static constexpr int64_t kMost = kGroup * kNarrowStreamedColumns;
-
- private:
-  static constexpr int64_t kBytes = 64, kLine = kBytes / static_cast<int64_t>(sizeof(T));
-  // Enough not to read what has just been written.
-  static constexpr int64_t kEnough = 1024;
-
-  void Flush(bool all) {
-    using D = hn::CappedTag<uint32_t, 8>;
-    const D d;
-    constexpr int64_t kStep = 8 * 4 / static_cast<int64_t>(sizeof(T));
-    int64_t c = 0;
-    if (skip_ > 0) {  // the first line begins before what is ours
-      c = std::min(kLine, fill_);
-      std::memcpy(out_ + skip_, buffer_ + skip_, static_cast<size_t>(c - skip_) * sizeof(T));
-      skip_ = c == kLine ? 0 : c;
-    }
-    for (; c + kLine <= fill_; c += kLine) {
-      for (int64_t part = 0; part < kLine; part += kStep) {
-        const auto v = hn::LoadU(d, reinterpret_cast<const uint32_t*>(buffer_ + c + part));
-        auto* to = reinterpret_cast<uint32_t*>(out_ + c + part);
-        if constexpr (kStream) {
-          hn::Stream(v, d, to);
-        } else {
-          hn::StoreU(v, d, to);
-        }
-      }
-    }
-    if (all) {
-      std::memcpy(out_ + c, buffer_ + c, static_cast<size_t>(fill_ - c) * sizeof(T));
-      return;
-    }
-    std::memmove(buffer_, buffer_ + c, static_cast<size_t>(fill_ - c) * sizeof(T));
-    out_ += c;
-    fill_ -= c;
-  }
-
-  alignas(64) T buffer_[kEnough + kMost + 64];
-  T* out_;
-  int64_t skip_ = 0, fill_ = 0;
-};
-
-/// Asks for as many numbers, further on, as the group that begins at `x` has.
-template <class T>
-HWY_INLINE void PrefetchRows(const T* x, int64_t n) {
-  const auto* ahead = reinterpret_cast<const char*>(x) + kPrefetchBytes;
-  for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
-    hwy::Prefetch(ahead + byte);
   }
 }
 
@@ -172,6 +79,26 @@ struct EightMaps {
     offset[i] = map.offset;
   }
 };
+
+/// SavedMoments of `n` rows from `r` on; zeros for those that are not there.
+template <class T>
+HWY_INLINE void LoadEight(const RowsBackward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
+  const Eight d;
+  const auto load = [&](const float* from) HWY_ATTR {
+    if (from == nullptr) return hn::Zero(d);
+    if (n == kGroup) [[likely]]
+      return hn::LoadU(d, from + r);
+    HWY_ALIGN float lanes[8] = {};
+    std::copy_n(from + r, n, lanes);
+    return hn::Load(d, lanes);
+  };
+  // As MapOf.
+  Vec<Eight> rstd = load(args.rstd);
+  rstd = hn::IfThenElse(hn::IsNaN(rstd), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), rstd);
+  hn::Store(load(args.mean), d, maps.mean);
+  hn::Store(rstd, d, maps.rstd);
+  hn::Store(hn::Neg(hn::Mul(load(args.mean_lo), rstd)), d, maps.offset);
+}
 
 /// Saves the moments of `n` rows from `r` on.
 template <class T>
@@ -325,209 +252,175 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   FinishStores<kStream>();
 }
 
-/// Eight rows of at most eight columns, in vectors of a column each.
-struct Columns {
-  Vec<Eight> v[8];
-
-  /// Rows `r` and on, `n` of them; of lanes and rows beyond, anything that is not read from memory
-  /// that is not there.
-  template <class T>
-  HWY_INLINE void Read8(const T* x, int64_t stride, int64_t cols, int64_t n, bool more) {
-    const Eight d;
-    if (more) [[likely]] {
-      for (int64_t i = 0; i < 8; ++i) v[i] = Read(d, x + i * stride);
-    } else {
-      HWY_ALIGN T padded[8][8] = {};
-      for (int64_t i = 0; i < n; ++i) std::copy_n(x + i * stride, cols, padded[i]);
-      for (int64_t i = 0; i < 8; ++i) v[i] = Read(d, padded[i]);
-    }
-    Transpose(v);
-  }
+/// What dx needs of eight rows beside their maps, as GradientMap.
+struct EightGradients {
+  HWY_ALIGN float mean_g[8];
+  HWY_ALIGN float mean_g_xhat[8];
 };
 
-/// Writes eight rows of `cols` columns, `n` of them there, and perhaps 8 elements after them.
+/// FinishGradient of `n` rows from `r` on.
 template <class T>
-HWY_INLINE void WriteRows(Vec<Eight> (&v)[8], int64_t cols, T* to) {
-  const Eight d;
-  Transpose(v);
-  for (int64_t i = 0; i < 8; ++i) Write(d, v[i], to + i * cols);
+HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int64_t n,
+                                     const EightMaps& maps, Vec<Eight> sum_g, Vec<Eight> sum_g_xhat,
+                                     EightGradients& gradients) {
+  const Eight eight;
+  const double reciprocal = 1 / static_cast<double>(args.cols);
+  hn::Store(sum_g, eight, gradients.mean_g);
+  hn::Store(sum_g_xhat, eight, gradients.mean_g_xhat);
+  if (args.recipe.deviation != Deviation::kBiased || args.factors != nullptr) [[unlikely]] {
+    for (int64_t i = 0; i < n; ++i) {
+      const RowMap<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
+      const auto full = FinishGradient(
+          args, r + i, map, RowSums{gradients.mean_g[i], gradients.mean_g_xhat[i]}, reciprocal);
+      gradients.mean_g[i] = full.mean_g;
+      gradients.mean_g_xhat[i] = full.mean_g_xhat;
+    }
+    return;
+  }
+  using D = hn::CappedTag<double, 8>;
+  const D d;
+  const hn::Rebind<float, D> singles;
+  const auto scale = [&](float* sums, bool wanted) HWY_ATTR {
+    const auto factor = hn::Set(d, wanted ? reciprocal : 0.0);
+    for (size_t i = 0; i < 8; i += hn::MaxLanes(D())) {
+      const auto sum = hn::PromoteTo(d, hn::Load(singles, sums + i));
+      const auto mean = wanted ? hn::Mul(sum, factor) : hn::Zero(d);
+      hn::Store(hn::DemoteTo(singles, mean), singles, sums + i);
+    }
+  };
+  scale(gradients.mean_g, args.recipe.via_mean);
+  scale(gradients.mean_g_xhat, args.recipe.via_scale);
 }
 
-/// Where rows of at most eight columns go: gathered, and then, if they do not lie one behind the
-/// other, each to its place.
-template <bool kStream, class T>
-class TinyRows {
- public:
-  TinyRows(T* out, int64_t stride, int64_t cols)
-      : gathered_(out), out_(out), stride_(stride), cols_(cols) {}
-
-  HWY_INLINE void Add(Vec<Eight> (&v)[8], int64_t n) {
-    if (stride_ == cols_) [[likely]] {
-      WriteRows(v, cols_, gathered_.next());
-      gathered_.Add(n * cols_);
-      return;
+/// The sums of g and g * xhat of kRows rows from `row` on, as SumGradientChunkLanes takes them, in
+/// eight lanes each, and their terms of dgain and dbias.
+template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, class D, class T>
+HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t row,
+                                     const EightMaps& maps, int64_t i, float* dgain, float* dbias,
+                                     Vec<Eight>* sums_g, Vec<Eight>* sums_g_xhat) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, rest = cols % lanes;
+  const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
+  const T* dy[kRows];
+  const T* x[kRows];
+  Vec<D> mean[kRows], rstd[kRows], offset[kRows];
+  Vec<D> g0[kRows], g1[kRows], gx0[kRows], gx1[kRows];
+  for (int64_t j = 0; j < kRows; ++j) {
+    dy[j] = args.dy + (row + j) * args.dy_stride;
+    x[j] = args.x + (row + j) * args.x_stride;
+    mean[j] = hn::Set(d, maps.mean[i + j]);
+    rstd[j] = hn::Set(d, maps.rstd[i + j]);
+    offset[j] = hn::Set(d, maps.offset[i + j]);
+    g0[j] = g1[j] = gx0[j] = gx1[j] = hn::Zero(d);
+  }
+  const auto add = [&](int64_t c, Vec<D>* g, Vec<D>* gx, auto whole, auto mask) HWY_ATTR {
+    Vec<D> gain_sum = hn::Zero(d), bias_sum = hn::Zero(d);
+    if constexpr (kColumns) {
+      gain_sum = hn::LoadU(d, dgain + c);
+      bias_sum = hn::LoadU(d, dbias + c);
     }
-    T rows[8 * 8 + 8];
-    WriteRows(v, cols_, rows);
-    for (int64_t i = 0; i < n; ++i) std::copy_n(rows + i * cols_, cols_, out_ + i * stride_);
-    out_ += n * stride_;
+    for (int64_t j = 0; j < kRows; ++j) {
+      Vec<D> v = Read(d, dy[j] + c);
+      Vec<D> xhat = XhatOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
+      if constexpr (!whole()) {
+        v = hn::IfThenElseZero(mask, v);
+        xhat = hn::IfThenElseZero(mask, xhat);
+      }
+      if constexpr (kColumns) {
+        gain_sum = hn::MulAdd(v, xhat, gain_sum);
+        bias_sum = hn::Add(v, bias_sum);
+      }
+      const Vec<D> gradient = GradientOfXhat<kOutput>(d, v, xhat, out.At(c));
+      g[j] = hn::Add(g[j], gradient);
+      if constexpr (kReadX) gx[j] = hn::MulAdd(gradient, xhat, gx[j]);
+    }
+    if constexpr (kColumns) {
+      hn::StoreU(gain_sum, d, dgain + c);
+      hn::StoreU(bias_sum, d, dbias + c);
+    }
+  };
+  const auto all = hn::FirstN(d, static_cast<size_t>(lanes));
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    add(c, g0, gx0, std::true_type(), all);
+    add(c + lanes, g1, gx1, std::true_type(), all);
   }
-
-  HWY_INLINE void Finish() {
-    if (stride_ == cols_) gathered_.Finish();
+  if (c + lanes <= cols) add(c, g0, gx0, std::true_type(), all);
+  if (rest > 0) add(cols - lanes, g1, gx1, std::false_type(), LastLanes(d, rest));
+  for (int64_t j = 0; j < kRows; ++j) {
+    sums_g[i + j] = FoldToEight(d, hn::Add(g0[j], g1[j]));
+    sums_g_xhat[i + j] = FoldToEight(d, hn::Add(gx0[j], gx1[j]));
   }
+}
 
- private:
-  Gathered<kStream, T> gathered_;
-  T* out_;
-  int64_t stride_, cols_;
-};
-
-/// ForwardRows for at most eight columns: each vector holds a column of eight rows. The moments are
-/// taken in two turns over what is in registers.
-template <Output kOutput, bool kCentre, bool kStream, class T>
-HWY_NOINLINE void ForwardRowsTiny(const RowsForward<T>& args, int64_t begin, int64_t end) {
-  const Eight d;
-  const int64_t cols = args.cols;
-  const Vec<Eight> reciprocal = hn::Set(d, 1 / static_cast<float>(cols));
-  const Vec<Eight> eps = hn::Set(d, static_cast<float>(args.eps));
-  const Vec<Eight> least = hn::Set(d, args.eps >= 1e-20 ? 0.f : 1e-30f);
-  const Vec<Eight> scale = hn::Set(d, args.scale), neg_slope = hn::Set(d, -args.scale * args.slope);
-  TinyRows<kStream, T> rows(args.y + begin * args.y_stride, args.y_stride, cols);
+/// BackwardRows for at least as many columns as lanes, and at most kChunk, with dx: the same bits
+/// as BackwardRowsWide.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                                     float* dgain, float* dbias) {
+  constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes;
+  const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
   EightMaps maps;
+  EightGradients gradients;
+  Gathered<kStream, T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    if constexpr (kStream) PrefetchRows(args.x + r * args.x_stride, kGroup * cols);
-    Columns columns;
-    columns.Read8(args.x + r * args.x_stride, args.x_stride, cols, n, end - r > 2 * kGroup);
-    auto& v = columns.v;
-    Vec<Eight> mean = hn::Zero(d), mean_lo = hn::Zero(d), square = hn::Zero(d);
-    if constexpr (kCentre) {
-      Vec<Eight> sum = hn::Zero(d);
-      for (int64_t c = 1; c < cols; ++c) sum = hn::Add(sum, hn::Sub(v[c], v[0]));
-      const Vec<Eight> near = hn::Mul(sum, reciprocal);
-      sum = hn::Zero(d);
-      for (int64_t c = 0; c < cols; ++c) {
-        const Vec<Eight> e = hn::Sub(hn::Sub(v[c], v[0]), near);
-        sum = hn::Add(sum, e);
-        square = hn::MulAdd(e, e, square);
-      }
-      const Vec<Eight> rest = hn::Mul(sum, reciprocal);
-      const Vec<Eight> offset = hn::Add(near, rest);
-      mean = hn::Add(v[0], offset);
-      mean_lo = hn::Add(hn::Sub(v[0], mean), offset);
-      square = hn::NegMulAdd(rest, rest, hn::Mul(square, reciprocal));
-    } else {
-      for (int64_t c = 0; c < cols; ++c) square = hn::MulAdd(v[c], v[c], square);
-      square = hn::Mul(square, reciprocal);
-    }
-    const auto serve = hn::And(hn::Ge(square, least), hn::Le(square, hn::Set(d, 1e37f)));
-    const Vec<Eight> rstd = hn::Div(hn::Set(d, 1.f), hn::Sqrt(hn::Add(square, eps)));
-    SaveEight(args, r, n, mean, mean_lo, rstd, maps);
-    if (!hn::AllTrue(d, serve) || args.recipe.deviation != Deviation::kBiased) [[unlikely]] {
-      HWY_ALIGN float served[8];
-      hn::Store(hn::IfThenElseZero(serve, hn::Set(d, 1.f)), d, served);
-      for (int64_t i = 0; i < n; ++i) {
-        if (served[i] == 0 || args.recipe.deviation != Deviation::kBiased) {
-          maps.Set(i, CarefulMap(args, r + i));
-        }
-      }
-    }
-    const Vec<Eight> m = hn::Load(d, maps.mean), s = hn::Load(d, maps.rstd);
-    const Vec<Eight> o = hn::Load(d, maps.offset);
-    for (int64_t c = 0; c < cols; ++c) {
-      Vec<Eight> xhat = kCentre ? hn::MulAdd(hn::Sub(v[c], m), s, o) : hn::Mul(v[c], s);
-      if constexpr (kOutput == Output::kAffine) {
-        xhat = hn::MulAdd(xhat, hn::Set(d, args.gain[c]), hn::Set(d, args.bias[c]));
-      } else if constexpr (kOutput == Output::kAdaptive) {
-        xhat = hn::Mul(hn::MulAdd(xhat, neg_slope, scale), xhat);
-      }
-      v[c] = xhat;
-    }
-    rows.Add(v, n);
-  }
-  rows.Finish();
-  FinishStores<kStream>();
-}
-
-/// BackwardRows for at most eight columns, with dx.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class T>
-HWY_NOINLINE void BackwardRowsTiny(const RowsBackward<T>& args, int64_t begin, int64_t end,
-                                   float* dgain, float* dbias) {
-  const Eight d;
-  const int64_t cols = args.cols;
-  const double reciprocal = 1 / static_cast<double>(cols);
-  const Vec<Eight> inverse = hn::Set(d, 1 / static_cast<float>(cols));
-  const Vec<Eight> scale = hn::Set(d, args.scale), neg_slope = hn::Set(d, -args.scale * args.slope);
-  const bool usual = args.recipe.deviation == Deviation::kBiased && args.factors == nullptr;
-  TinyRows<kStream, T> rows(args.dx + begin * args.dx_stride, args.dx_stride, cols);
-  Vec<Eight> gain_sums[8], bias_sums[8];
-  for (int64_t c = 0; c < 8; ++c) gain_sums[c] = bias_sums[c] = hn::Zero(d);
-  for (int64_t r = begin; r < end; r += kGroup) {
-    const int64_t n = std::min(kGroup, end - r);
-    const bool more = end - r > 2 * kGroup;
     if constexpr (kStream) {
       PrefetchRows(args.dy + r * args.dy_stride, kGroup * cols);
       if constexpr (kReadX) PrefetchRows(args.x + r * args.x_stride, kGroup * cols);
     }
-    Columns dy, x;
-    dy.Read8(args.dy + r * args.dy_stride, args.dy_stride, cols, n, more);
-    EightMaps maps;
-    for (int64_t i = 0; i < kGroup; ++i) {
-      maps.Set(i, i < n ? SavedMoments(args, r + i) : RowMap<float>());
+    LoadEight(args, r, n, maps);
+    Vec<Eight> sums_g[8], sums_g_xhat[8];
+    int64_t i = 0;
+    for (; i + kTogether <= n; i += kTogether) {
+      SumGradientsNarrow<kTogether, kOutput, kReadX, kColumns>(d, args, r + i, maps, i, dgain,
+                                                               dbias, sums_g, sums_g_xhat);
     }
-    const Vec<Eight> rstd = hn::Load(d, maps.rstd);
-    Vec<Eight> sum_g = hn::Zero(d), sum_g_xhat = hn::Zero(d);
-    if constexpr (kReadX) {
-      x.Read8(args.x + r * args.x_stride, args.x_stride, cols, n, more);
-      const Vec<Eight> mean = hn::Load(d, maps.mean), offset = hn::Load(d, maps.offset);
-      for (int64_t c = 0; c < cols; ++c) x.v[c] = hn::MulAdd(hn::Sub(x.v[c], mean), rstd, offset);
+    for (; i < n; ++i) {
+      SumGradientsNarrow<1, kOutput, kReadX, kColumns>(d, args, r + i, maps, i, dgain, dbias,
+                                                       sums_g, sums_g_xhat);
     }
-    for (int64_t c = 0; c < cols; ++c) {
-      Vec<Eight> g = dy.v[c];
-      if constexpr (kColumns) {
-        // Rows that are not there have dy = 0 and xhat = 0.
-        gain_sums[c] = hn::MulAdd(g, x.v[c], gain_sums[c]);
-        bias_sums[c] = hn::Add(g, bias_sums[c]);
+    for (; i < kGroup; ++i) sums_g[i] = sums_g_xhat[i] = hn::Zero(Eight());
+    FinishEightGradients(args, r, n, maps, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),
+                         gradients);
+
+    T* dx = kStream ? gathered.next() : args.dx + r * args.dx_stride;
+    const int64_t dx_stride = kStream ? cols : args.dx_stride;
+    for (i = 0; i < n; i += kTogether) {
+      // A row that is not there is the first of these again, and what is written is the same.
+      GradientRow<T> row[kTogether];
+      T* to[kTogether];
+      Vec<D> mean[kTogether], rstd[kTogether], offset[kTogether];
+      Vec<D> mean_g[kTogether], mean_g_xhat[kTogether], tail[kTogether];
+      const auto gradient = [&](int64_t j, int64_t c) HWY_ATTR {
+        return InputGradient<kOutput, kReadX>(d, row[j].dy + c, row[j].x + c, out.At(c), mean[j],
+                                              rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
+      };
+      for (int64_t j = 0; j < kTogether; ++j) {
+        const int64_t k = i + j < n ? i + j : i;
+        row[j] = {args.dy + (r + k) * args.dy_stride, args.x + (r + k) * args.x_stride};
+        to[j] = dx + k * dx_stride;
+        mean[j] = hn::Set(d, maps.mean[k]);
+        rstd[j] = hn::Set(d, maps.rstd[k]);
+        offset[j] = hn::Set(d, maps.offset[k]);
+        mean_g[j] = hn::Set(d, gradients.mean_g[k]);
+        mean_g_xhat[j] = hn::Set(d, gradients.mean_g_xhat[k]);
+        tail[j] = gradient(j, last);
       }
-      if constexpr (kOutput == Output::kAffine) g = hn::Mul(g, hn::Set(d, args.gain[c]));
-      if constexpr (kOutput == Output::kAdaptive) {
-        g = hn::Mul(hn::MulAdd(x.v[c], neg_slope, scale), g);
+      for (int64_t c = 0; c < last; c += lanes) {
+        Vec<D> v[kTogether];
+        for (int64_t j = 0; j < kTogether; ++j) {
+          v[j] = gradient(j, c);
+        }
+        for (int64_t j = 0; j < kTogether; ++j) Write(d, v[j], to[j] + c);
       }
-      dy.v[c] = g;
-      sum_g = hn::Add(sum_g, g);
-      if constexpr (kReadX) sum_g_xhat = hn::MulAdd(g, x.v[c], sum_g_xhat);
+      for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
     }
-    Vec<Eight> mean_g = args.recipe.via_mean ? hn::Mul(sum_g, inverse) : hn::Zero(d);
-    Vec<Eight> mean_g_xhat = args.recipe.via_scale ? hn::Mul(sum_g_xhat, inverse) : hn::Zero(d);
-    if (!usual) [[unlikely]] {
-      HWY_ALIGN float sums[2][8];
-      hn::Store(sum_g, d, sums[0]);
-      hn::Store(sum_g_xhat, d, sums[1]);
-      for (int64_t i = 0; i < n; ++i) {
-        const RowMap<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
-        const auto full =
-            FinishGradient(args, r + i, map, RowSums{sums[0][i], sums[1][i]}, reciprocal);
-        sums[0][i] = full.mean_g;
-        sums[1][i] = full.mean_g_xhat;
-      }
-      mean_g = hn::Load(d, sums[0]);
-      mean_g_xhat = hn::Load(d, sums[1]);
-    }
-    for (int64_t c = 0; c < cols; ++c) {
-      Vec<Eight> v = hn::Sub(dy.v[c], mean_g);
-      if constexpr (kReadX) v = hn::NegMulAdd(x.v[c], mean_g_xhat, v);
-      dy.v[c] = hn::Mul(v, rstd);
-    }
-    rows.Add(dy.v, n);
+    if constexpr (kStream) gathered.Add(n * cols);
   }
-  rows.Finish();
-  if constexpr (kColumns) {
-    for (int64_t c = 0; c < cols; ++c) {
-      dgain[c] += Sum(d, gain_sums[c]);
-      dbias[c] += Sum(d, bias_sums[c]);
-    }
-  }
+  if constexpr (kStream) gathered.Finish();
   FinishStores<kStream>();
 }
 

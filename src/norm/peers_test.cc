@@ -2,6 +2,7 @@
 // or one like it. All are held against the exact normalisation of the numbers given.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -138,6 +139,25 @@ TEST(BurnTest, Issue5607LargeMeanLosesPrecision) {
     for (int i = 0; i < 16; ++i) x.push_back(mean + i * 1e-3);
     ExpectRight(ProblemOf<float>(1, x));
   }
+}
+
+// An array of shape [1, 0, 10] ended the process by a division by 0; the gradients of what is not
+// there are 0.
+TEST(TensorFlowTest, Issue46366CrashOnEmptyInputs) {
+  const float gain[10] = {}, bias[10] = {};
+  float dgain[10], dbias[10];
+  std::ranges::fill(dgain, 7.f);
+  std::ranges::fill(dbias, 7.f);
+  tests::ForEachTarget([&](const std::string&) {
+    NormForward<float>(Norm::kLayer, {.rows = 0, .cols = 10, .gain = gain, .bias = bias});
+    NormBackward<float>(Norm::kLayer,
+                        {.rows = 0, .cols = 10, .gain = gain, .dgain = dgain, .dbias = dbias});
+  });
+  for (const float value : dgain) EXPECT_EQ(value, 0);
+  for (const float value : dbias) EXPECT_EQ(value, 0);
+  NormForward<float>(Norm::kLayer, {.rows = 10, .cols = 0});
+  NormBackward<float>(Norm::kLayer,
+                      {.rows = 10, .cols = 0, .mean = gain, .mean_lo = gain, .rstd = gain});
 }
 
 }  // namespace

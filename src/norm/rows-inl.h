@@ -932,9 +932,9 @@ void GradientColumnsWide(D, const RowsBackward<T>& args, int64_t begin, int64_t 
 }
 
 /// SumGradientChunks.
-template <Output kOutput, bool kReadX, bool kColumns, class D, class T>
+template <Output kOutput, bool kReadX, class D, class T>
 void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                          double* sums, Compute<T>* dgain, Compute<T>* dbias) {
+                          double* sums) {
   using C = Compute<T>;
   const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
   const GradientRow<T> next{args.dy + row * args.dy_stride, args.x + row * args.x_stride};
@@ -942,46 +942,121 @@ void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t b
   for (int64_t chunk = begin; chunk < end; ++chunk) {
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;
-    part.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(next.At(c), width, map, out.At(c),
-                                                            dgain + c, dbias + c));
+    part.Add(SumGradientChunk<kOutput, kReadX, false, D>(
+        next.At(c), width, map, out.At(c), static_cast<C*>(nullptr), static_cast<C*>(nullptr)));
     sums[2 * chunk] = part.first;
     sums[2 * chunk + 1] = part.second;
   }
 }
 
-/// GradientColumns.
-template <Output kOutput, bool kReadX, bool kStream, class D, class T>
-void RowGradientColumns(D d, const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                        const double* parts) {
+/// What GradientTile does with kRows rows from `row` on, whose sums begin at `sums`: dgain and
+/// dbias are read and written once for all of them.
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, int64_t kRows,
+          class D, class T>
+HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int64_t first,
+                             int64_t last, const double* sums, Compute<T>* dgain,
+                             Compute<T>* dbias) {
   using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  RowSums sums;
-  for (int64_t chunk = 0; chunk * kChunk < args.cols; ++chunk) {
-    sums.first += parts[2 * chunk];
-    sums.second += parts[2 * chunk + 1];
-  }
-  const GradientMap<C> map =
-      FinishGradient(args, row, SavedMoments(args, row), sums, 1 / static_cast<double>(args.cols));
+  const int64_t cols = last - first;
   const GradientArgs<C> out =
-      GradientArgs<C>{args.gain, args.scale, -args.scale * args.slope}.At(begin);
-  const GradientRow<T> in =
-      GradientRow<T>{args.dy + row * args.dy_stride, args.x + row * args.x_stride}.At(begin);
-  T* dx = args.dx + row * args.dx_stride + begin;
-  const int64_t cols = end - begin;
-  if (cols < lanes) {
-    const OneLane<D> one;
-    const MapVectors<OneLane<D>> m(one, map.map);
-    for (int64_t c = 0; c < cols; ++c) {
-      Write(one,
-            InputGradient<kOutput, kReadX>(one, in.dy + c, in.x + c, out.At(c), m.mean, m.rstd,
-                                           m.offset, hn::Set(one, map.mean_g),
-                                           hn::Set(one, map.mean_g_xhat)),
-            dx + c);
+      GradientArgs<C>{args.gain, args.scale, -args.scale * args.slope}.At(first);
+  GradientRow<T> in[kRows];
+  T* dx[kRows];
+  RowEnds<kStream, D, T> ends[kDx ? kRows : 1];
+  Vec<D> mean[kRows], rstd[kRows], offset[kRows], mean_g[kRows], mean_gx[kRows];
+  for (int64_t i = 0; i < kRows; ++i) {
+    const int64_t r = row + i;
+    in[i] = GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride}.At(first);
+    RowSums row_sums;
+    if constexpr (kDx) {
+      dx[i] = args.dx + r * args.dx_stride + first;
+      row_sums = {sums[2 * i], sums[2 * i + 1]};
     }
-    return;
+    const GradientMap<C> map = FinishGradient(args, r, SavedMoments(args, r), row_sums,
+                                              1 / static_cast<double>(args.cols));
+    mean[i] = hn::Set(d, map.map.mean);
+    rstd[i] = hn::Set(d, map.map.rstd);
+    offset[i] = hn::Set(d, map.map.offset);
+    mean_g[i] = hn::Set(d, map.mean_g);
+    mean_gx[i] = hn::Set(d, map.mean_g_xhat);
   }
-  InputGradientRow<kOutput, kReadX, kStream>(d, in, cols, map, out, dx, static_cast<T*>(nullptr),
-                                             false, false);
+  // Every row's dx is as far from an aligned address as the first's, or kStream is false.
+  const RowLayout<kStream, D, T> layout(d, kDx ? dx[0] : nullptr, cols);
+
+  // The vector at column c; `only` are its lanes that count for dgain and dbias, if not all do.
+  const auto work = [&](int64_t c, const auto& put, auto whole, auto only) HWY_ATTR {
+    Vec<D> gain_sum = hn::Zero(d), bias_sum = hn::Zero(d);
+    if constexpr (kColumns) {
+      gain_sum = hn::LoadU(d, dgain + c);
+      bias_sum = hn::LoadU(d, dbias + c);
+    }
+    for (int64_t i = 0; i < kRows; ++i) {
+      const Vec<D> dy = Read(d, in[i].dy + c);
+      const Vec<D> xhat = XhatOf<kReadX>(d, in[i].x + c, mean[i], rstd[i], offset[i]);
+      if constexpr (kColumns && whole()) {
+        gain_sum = hn::MulAdd(dy, xhat, gain_sum);
+        bias_sum = hn::Add(dy, bias_sum);
+      } else if constexpr (kColumns) {
+        gain_sum =
+            hn::MulAdd(hn::IfThenElseZero(only, dy), hn::IfThenElseZero(only, xhat), gain_sum);
+        bias_sum = hn::Add(hn::IfThenElseZero(only, dy), bias_sum);
+      }
+      if constexpr (kDx) {
+        // As InputGradient.
+        Vec<D> v = hn::Sub(GradientOfXhat<kOutput>(d, dy, xhat, out.At(c)), mean_g[i]);
+        if constexpr (kReadX) v = hn::NegMulAdd(xhat, mean_gx[i], v);
+        put(i, hn::Mul(v, rstd[i]));
+      }
+    }
+    if constexpr (kColumns) {
+      hn::StoreU(gain_sum, d, dgain + c);
+      hn::StoreU(bias_sum, d, dbias + c);
+    }
+  };
+  constexpr std::true_type kWhole;
+  constexpr std::false_type kPart;
+  const auto all = hn::FirstN(d, static_cast<size_t>(lanes));
+  if (layout.lead > 0) {
+    work(
+        0, [&](int64_t i, Vec<D> v) HWY_ATTR { Write(d, v, ends[i].head); }, kPart,
+        hn::FirstN(d, static_cast<size_t>(layout.lead)));
+  }
+  if (layout.rest > 0) {
+    work(
+        cols - lanes, [&](int64_t i, Vec<D> v) HWY_ATTR { Write(d, v, ends[i].tail); }, kPart,
+        LastLanes(d, layout.rest));
+  }
+  const int64_t end = layout.lead + layout.vectors * lanes;
+  for (int64_t c = layout.lead; c < end; c += lanes) {
+    work(c, [&](int64_t i, Vec<D> v) HWY_ATTR { Put<kStream>(d, v, dx[i] + c); }, kWhole, all);
+  }
+  if constexpr (kDx) {
+    for (int64_t i = 0; i < kRows; ++i) {
+      ends[i].layout = layout;
+      ends[i].StoreHead(d, dx[i], static_cast<T*>(nullptr), false);
+      ends[i].StoreTail(d, dx[i], cols, static_cast<T*>(nullptr), false);
+    }
+  }
+}
+
+/// GradientTile.
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, class D, class T>
+void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                      int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
+  constexpr int64_t kRows = hn::MaxLanes(D()) * sizeof(Compute<T>) >= 64 ? 4 : 2;
+  int64_t r = begin;
+  const bool alike = !kStream || args.dx_stride * static_cast<int64_t>(sizeof(T)) %
+                                         static_cast<int64_t>(hn::Lanes(d) * sizeof(T)) ==
+                                     0;
+  for (; alike && r + kRows <= end; r += kRows) {
+    TileOfRows<kOutput, kReadX, kDx, kColumns, kStream, kRows>(
+        d, args, r, first, last, sums + 2 * (r - begin), dgain, dbias);
+  }
+  for (; r < end; ++r) {
+    TileOfRows<kOutput, kReadX, kDx, kColumns, kStream, 1>(d, args, r, first, last,
+                                                           sums + 2 * (r - begin), dgain, dbias);
+  }
   FinishStores<kStream>();
 }
 

@@ -12,6 +12,7 @@
 #include "src/norm/narrow-inl.h"
 #include "src/norm/rows-inl.h"
 #include "src/norm/rows.h"
+#include "src/norm/transposed-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
@@ -75,18 +76,15 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
       const bool stream = args.stream && args.y_stride == args.cols;
       const auto visit = [&](auto&& f)
                              HWY_ATTR { stream ? f(std::true_type()) : f(std::false_type()); };
-      if (args.cols <= 8) {
-        visit([&](auto streams)
-                  HWY_ATTR { ForwardRowsTiny<output(), centre(), streams()>(args, begin, end); });
+      if (args.cols <= kTransposedColumns) {
+        visit([&](auto streams) HWY_ATTR {
+          ForwardRowsTransposed<output(), centre(), streams()>(args, begin, end);
+        });
         return;
       }
       if (args.cols < (stream ? kNarrowStreamedColumns : kNarrowColumns)) {
         visit([&](auto streams) HWY_ATTR {
-          if (args.cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
-            ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
-          } else if constexpr (!std::is_same_v<Few, Full>) {
-            ForwardRowsNarrow<output(), centre(), streams()>(Few(), args, begin, end);
-          }
+          ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
         });
         return;
       }
@@ -147,18 +145,36 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     constexpr bool kAffine = output() == Output::kAffine;
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
     if constexpr (kHasNarrow) {
-      if (args.cols <= 8 && args.dx) {
+      if (args.cols <= kTransposedGradientColumns && args.dx) {
         const auto run = [&](auto columns) HWY_ATTR {
           if (args.stream && args.dx_stride == args.cols) {
-            BackwardRowsTiny<output(), read_x(), columns(), true>(args, begin, end, dgain, dbias);
+            BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
+                                                                        dbias);
           } else {
-            BackwardRowsTiny<output(), read_x(), columns(), false>(args, begin, end, dgain, dbias);
+            BackwardRowsTransposed<output(), read_x(), columns(), false>(args, begin, end, dgain,
+                                                                         dbias);
           }
         };
         if (kAffine && dgain) {
           run(std::bool_constant<kAffine>());
         } else {
           run(std::false_type());
+        }
+        return;
+      }
+      const bool stream = args.stream && args.dx_stride == args.cols;
+      if (args.dx && args.cols < (stream ? kNarrowStreamedColumns : kNarrowGradientColumns)) {
+        const auto run = [&](auto columns, auto streams) HWY_ATTR {
+          BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
+                                                                       dgain, dbias);
+        };
+        const auto visit = [&](auto columns) HWY_ATTR {
+          stream ? run(columns, std::true_type()) : run(columns, std::false_type());
+        };
+        if (kAffine && dgain) {
+          visit(std::bool_constant<kAffine>());
+        } else {
+          visit(std::false_type());
         }
         return;
       }
@@ -179,26 +195,31 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
 }
 
 void SumGradientChunksOf(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                         double* sums, C* dgain, C* dbias) {
+                         double* sums) {
   VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
-    constexpr bool kAffine = output() == Output::kAffine;
-    if (kAffine && dgain) {
-      SumRowGradientChunks<output(), read_x(), kAffine>(Full(), args, row, begin, end, sums, dgain,
-                                                        dbias);
-    } else {
-      SumRowGradientChunks<output(), read_x(), false>(Full(), args, row, begin, end, sums, nullptr,
-                                                      nullptr);
-    }
+    SumRowGradientChunks<output(), read_x()>(Full(), args, row, begin, end, sums);
   });
 }
 
-void GradientColumnsOf(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                       const double* sums) {
+void GradientTileOf(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                    int64_t last, const double* sums, C* dgain, C* dbias) {
   VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
-    if (kStreams && args.stream) {
-      RowGradientColumns<output(), read_x(), kStreams>(Full(), args, row, begin, end, sums);
-    } else {
-      RowGradientColumns<output(), read_x(), false>(Full(), args, row, begin, end, sums);
+    constexpr bool kAffine = output() == Output::kAffine;
+    const auto run = [&](auto dx, auto columns, auto stream) HWY_ATTR {
+      GradientTileWide<output(), read_x(), dx(), columns(), stream()>(
+          Full(), args, begin, end, first, last, sums, dgain, dbias);
+    };
+    constexpr std::true_type kYes;
+    constexpr std::false_type kNo;
+    constexpr std::bool_constant<kStreams> kStream;
+    const bool stream = args.stream && args.dx;
+    if (kAffine && dgain && args.dx) {
+      constexpr std::bool_constant<kAffine> kColumns;
+      stream ? run(kYes, kColumns, kStream) : run(kYes, kColumns, kNo);
+    } else if (args.dx) {
+      stream ? run(kYes, kNo, kStream) : run(kYes, kNo, kNo);
+    } else if constexpr (kAffine) {
+      if (dgain) run(kNo, kYes, kNo);
     }
   });
 }
@@ -227,7 +248,7 @@ HWY_EXPORT(FinishRowOf);
 HWY_EXPORT(MapColumnsOf);
 HWY_EXPORT(BackwardRowsOf);
 HWY_EXPORT(SumGradientChunksOf);
-HWY_EXPORT(GradientColumnsOf);
+HWY_EXPORT(GradientTileOf);
 HWY_EXPORT(AddColumnsOf);
 
 template <class T>
@@ -257,13 +278,13 @@ void BackwardRows(const RowsBackward<T>& args, int64_t begin, int64_t end, Compu
 }
 template <class T>
 void SumGradientChunks(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                       double* sums, Compute<T>* dgain, Compute<T>* dbias) {
-  PLANISH_DISPATCH(SumGradientChunksOf)(args, row, begin, end, sums, dgain, dbias);
+                       double* sums) {
+  PLANISH_DISPATCH(SumGradientChunksOf)(args, row, begin, end, sums);
 }
 template <class T>
-void GradientColumns(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                     const double* sums) {
-  PLANISH_DISPATCH(GradientColumnsOf)(args, row, begin, end, sums);
+void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                  int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
+  PLANISH_DISPATCH(GradientTileOf)(args, begin, end, first, last, sums, dgain, dbias);
 }
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out) {
@@ -278,10 +299,9 @@ template void FinishRow(const RowsForward<Element>&, int64_t, const double*);
 template void MapColumns(const RowsForward<Element>&, int64_t, int64_t, int64_t);
 template void BackwardRows(const RowsBackward<Element>&, int64_t, int64_t, Compute<Element>*,
                            Compute<Element>*);
-template void SumGradientChunks(const RowsBackward<Element>&, int64_t, int64_t, int64_t, double*,
-                                Compute<Element>*, Compute<Element>*);
-template void GradientColumns(const RowsBackward<Element>&, int64_t, int64_t, int64_t,
-                              const double*);
+template void SumGradientChunks(const RowsBackward<Element>&, int64_t, int64_t, int64_t, double*);
+template void GradientTile(const RowsBackward<Element>&, int64_t, int64_t, int64_t, int64_t,
+                           const double*, Compute<Element>*, Compute<Element>*);
 template void AddColumns(const Element*, const Element*, int64_t, Element*);
 
 }  // namespace planish::internal

@@ -99,15 +99,17 @@ template <class T>
 void BackwardRows(const RowsBackward<T>& args, int64_t begin, int64_t end, Compute<T>* dgain,
                   Compute<T>* dbias);
 
-/// Of one row, chunk by chunk: the sums of g and of g * xhat, as SumChunks; with dgain and dbias
-/// also their terms.
+/// Of one row, chunk by chunk: the sums of g and of g * xhat, as SumChunks.
 template <class T>
 void SumGradientChunks(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                       double* sums, Compute<T>* dgain, Compute<T>* dbias);
-/// Columns [begin, end) of dx of one row, from the sums of all chunks.
+                       double* sums);
+
+/// Columns [first, last), at least kChunk, of rows [begin, end): dx, from the sums of row r at
+/// sums[2 * (r - begin)] and the next; and, if dgain and dbias are not null, their terms added to
+/// those of columns `first` and on. Without dx, `sums` is not read.
 template <class T>
-void GradientColumns(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
-                     const double* sums);
+void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                  int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias);
 
 /// out = a + b over n numbers, rounded to T. out may be a or b.
 template <class T>

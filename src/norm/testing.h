@@ -7,16 +7,22 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "planish/error.h"
 #include "planish/norm.h"
+#include "planish/parallel.h"
 #include "planish/target.h"
+#include "src/base/tuning.h"
 #include "src/norm/recipe.h"
 
-// What the tests of the norms, and the tool that measures their accuracy, share: problems with
-// random numbers, all outputs of a call in one struct, names.
+// What the tests of the norms, the fuzzer and the tool that measures accuracy share: problems with
+// random numbers, all outputs of a call in one struct, names, and ways to run a call: on each
+// instruction set, with its work split, with its results stored past the caches.
 namespace planish::tests {
 
 template <class T>
@@ -104,6 +110,17 @@ constexpr double HalfOfLeast() {
   return 0;  // 2^-1075 is no double
 }
 
+/// What an output is filled with, so that a number left unwritten shows.
+template <class T>
+T Unset() {
+  return FromDouble<T>(std::numeric_limits<double>::quiet_NaN());
+}
+
+template <class T>
+bool IsNan(T value) {
+  return std::isnan(ToDouble(value));
+}
+
 /// Whether the arrays hold the same bits, which NaN and the sign of zero have, too.
 template <class T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
@@ -124,7 +141,46 @@ std::vector<T> Normal(int64_t n, std::mt19937& random, double mean = 0, double d
   return values;
 }
 
-/// The inputs of both directions. `gain` and `bias` may be empty, which stands for null.
+/// The array, or null for an empty one.
+template <class T>
+const T* OrNull(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+/// All outputs of both directions of a norm.
+template <class T, class P = T>
+struct Outputs {
+  using C = Compute<T>;
+
+  /// Of `n` numbers, with that many moments and parameters.
+  Outputs(int64_t n, int64_t moments, int64_t params)
+      : y(static_cast<size_t>(n), Unset<T>()),
+        dx(y),
+        mean(static_cast<size_t>(moments), Unset<C>()),
+        mean_lo(mean),
+        rstd(mean),
+        dgain(static_cast<size_t>(params), Unset<P>()),
+        dbias(dgain) {}
+
+  /// The name of an output whose bits differ, or "".
+  std::string DiffersIn(const Outputs& other) const {
+    if (!SameBits(y, other.y)) return "y";
+    if (!SameBits(dx, other.dx)) return "dx";
+    if (!SameBits(mean, other.mean)) return "mean";
+    if (!SameBits(mean_lo, other.mean_lo)) return "mean_lo";
+    if (!SameBits(rstd, other.rstd)) return "rstd";
+    if (!SameBits(dgain, other.dgain)) return "dgain";
+    if (!SameBits(dbias, other.dbias)) return "dbias";
+    return "";
+  }
+
+  std::vector<T> y, dx;
+  std::vector<C> mean, mean_lo, rstd;
+  std::vector<P> dgain, dbias;
+};
+
+/// The inputs of both directions of a norm of rows. `gain` and `bias` may be empty, which stands
+/// for null.
 template <class T, class P = T>
 struct Problem {
   Problem(Norm n, int64_t r, int64_t c, double mean = 0, double deviation = 1, uint32_t seed = 1)
@@ -148,46 +204,10 @@ struct Problem {
   std::vector<P> gain, bias;
 };
 
-/// All outputs, filled with NaN so that one left unwritten shows.
 template <class T, class P = T>
-struct Result {
-  using C = Compute<T>;
-
-  explicit Result(const Problem<T, P>& p)
-      : y(p.x.size(), Unset<T>()),
-        dx(p.x.size(), Unset<T>()),
-        mean(static_cast<size_t>(p.rows), Unset<C>()),
-        mean_lo(static_cast<size_t>(p.rows), Unset<C>()),
-        rstd(static_cast<size_t>(p.rows), Unset<C>()),
-        dgain(static_cast<size_t>(p.cols), Unset<P>()),
-        dbias(static_cast<size_t>(p.cols), Unset<P>()) {}
-
-  template <class E>
-  static E Unset() {
-    return FromDouble<E>(std::numeric_limits<double>::quiet_NaN());
-  }
-
-  /// The name of an output whose bits differ, or "".
-  std::string DiffersIn(const Result& other) const {
-    if (!SameBits(y, other.y)) return "y";
-    if (!SameBits(dx, other.dx)) return "dx";
-    if (!SameBits(mean, other.mean)) return "mean";
-    if (!SameBits(mean_lo, other.mean_lo)) return "mean_lo";
-    if (!SameBits(rstd, other.rstd)) return "rstd";
-    if (!SameBits(dgain, other.dgain)) return "dgain";
-    if (!SameBits(dbias, other.dbias)) return "dbias";
-    return "";
-  }
-
-  std::vector<T> y, dx;
-  std::vector<C> mean, mean_lo, rstd;
-  std::vector<P> dgain, dbias;
+struct Result : Outputs<T, P> {
+  explicit Result(const Problem<T, P>& p) : Outputs<T, P>(p.rows * p.cols, p.rows, p.cols) {}
 };
-
-template <class T>
-const T* OrNull(const std::vector<T>& values) {
-  return values.empty() ? nullptr : values.data();
-}
 
 template <class T, class P>
 NormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
@@ -235,6 +255,56 @@ void ForEachTarget(F&& f) {
     f(target);
   }
   SetTarget(before);
+}
+
+/// While one lives all results are stored past the caches.
+class Streaming {
+ public:
+  Streaming() { internal::SetStreamingBytes(0); }
+  ~Streaming() { internal::SetStreamingBytes(before_); }
+  Streaming(const Streaming&) = delete;
+  Streaming& operator=(const Streaming&) = delete;
+
+ private:
+  int64_t before_ = internal::StreamingBytes();
+};
+
+/// Calls its task with `parts` ranges one after the other, in an order that begins in the middle;
+/// some are empty where there are fewer indices. Counts its calls.
+inline ParallelFor SplitIn(int64_t parts, int* calls) {
+  return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
+    ++*calls;
+    if (grain < 1) throw std::logic_error("a grain of less than 1");
+    const int64_t n = end - begin;
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t part = (i * 2 + parts / 2) % parts;  // each once where parts is odd
+      const int64_t at = parts % 2 ? part : parts - 1 - i;
+      task(begin + at * n / parts, begin + (at + 1) * n / parts);
+    }
+  };
+}
+
+/// Runs `parts` ranges at the same time, each on a thread of its own.
+inline ParallelFor OnThreads(int64_t parts) {
+  return [parts](int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
+    std::vector<std::thread> threads;
+    const int64_t n = end - begin;
+    for (int64_t i = 0; i < parts; ++i) {
+      threads.emplace_back([=] { task(begin + i * n / parts, begin + (i + 1) * n / parts); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  };
+}
+
+/// The text of the Error that `call` throws, or "".
+template <class F>
+std::string ErrorOf(F&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 /// The widths at which the kernels are held against the reference: every one up to four vectors of
