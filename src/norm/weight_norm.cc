@@ -52,7 +52,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   internal::CheckApart(kFunction, {w, norm}, {v, g});
 
   if (rows == 0 || cols == 0) {
-    if (args.norm) std::fill_n(args.norm, rows, C{0});
+    internal::FillEach({args.norm}, rows, C{0});
     return;
   }
   if (cols < internal::kNarrowWeights) {
@@ -110,7 +110,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   internal::CheckApart(kFunction, {dv, dg}, {dw, v, g, norm});
 
   if (rows == 0 || cols == 0) {
-    if (args.dg) std::fill_n(args.dg, rows, P{});
+    internal::FillEach({args.dg}, rows, P{});
     return;
   }
   if (cols < internal::kNarrowWeights) {
