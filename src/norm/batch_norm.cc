@@ -102,9 +102,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
                        {x, gain, bias});
 
   if (total == 0) {
-    for (C* moment : {args.mean, args.mean_lo, args.rstd}) {
-      if (moment) std::fill_n(moment, channels, std::numeric_limits<C>::quiet_NaN());
-    }
+    internal::FillEach({args.mean, args.mean_lo, args.rstd}, channels,
+                       std::numeric_limits<C>::quiet_NaN());
     return;
   }
   ChannelPass<T> pass(args.batch, channels, spatial);
@@ -168,9 +167,7 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
   internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
 
   if (total == 0) {
-    for (P* sum : {args.dgain, args.dbias}) {
-      if (sum) std::fill_n(sum, channels, P{});
-    }
+    internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;
   }
   ChannelPass<T> pass(args.batch, channels, args.spatial);
@@ -249,9 +246,7 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, running_mean, running_var});
 
   if (total == 0) {
-    for (P* sum : {args.dgain, args.dbias}) {
-      if (sum) std::fill_n(sum, channels, P{});
-    }
+    internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;
   }
   ChannelPass<T> pass(args.batch, channels, args.spatial);

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <type_traits>
 
 #include "src/norm/channel_norm_kernels.h"
 #include "src/norm/columns-inl.h"
@@ -20,33 +22,97 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// Calls f(tag, c) so that its vectors cover the columns [0, cols): vectors of one lane at the end.
-template <class D, class F>
-HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= cols; c += lanes) f(d, c);
-  for (const OneLane<D> one; c < cols; ++c) f(one, c);
-}
+/// What vectors of all rows share: the numbers of their columns.
+template <class D>
+struct ColumnMap {
+  Vec<D> mean, rstd, offset;
+  Vec<D> mean_g, mean_g_xhat;
+};
 
-/// out[c] = mapped(tag, c), c < cols, where `out` may be what is mapped.
-template <bool kStream, class D, class T, class F>
-HWY_INLINE void MapAlong(D d, T* out, int64_t cols, const F& mapped) {
+/// Rows that are taken together: they share what belongs to the columns.
+inline constexpr int kRowsAtOnce = 4;
+
+/// out[k * stride + c] = mapped(tag, k, c, shared(tag, c)), k < kRows and c < cols, where `out` may
+/// be what is mapped. Past the caches all rows begin at the same place of a vector.
+template <bool kStream, int kRows, class D, class T, class Shared, class F>
+HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared& shared,
+                         const F& mapped) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const OneLane<D> one;
-  int64_t c = 0;
-  if constexpr (kStream) {
-    const int64_t lead = std::min(cols, RowLayout<true, D, T>(d, out, cols).lead);
-    for (; c < lead; ++c) Write(one, mapped(one, c), out + c);
-  } else if (cols >= lanes) {
-    // The vector at the end overlaps the one before: computed first.
-    const Vec<D> last = mapped(d, cols - lanes);
-    for (; c + lanes <= cols; c += lanes) Write(d, mapped(d, c), out + c);
-    if (c < cols) Write(d, last, out + cols - lanes);
+  if (cols < lanes) {
+    const OneLane<D> one;
+    for (int64_t c = 0; c < cols; ++c) {
+      const auto common = shared(one, c);
+      for (int k = 0; k < kRows; ++k) {
+        Write(one, mapped(one, k, c, common), out + k * stride + c);
+      }
+    }
     return;
   }
-  for (; c + lanes <= cols; c += lanes) Put<kStream>(d, mapped(d, c), out + c);
-  for (; c < cols; ++c) Write(one, mapped(one, c), out + c);
+  const RowLayout<kStream, D, T> layout(d, out, cols);
+  const int64_t last = cols - lanes;
+  Vec<D> tails[kRows];
+  if (kStream && layout.lead > 0) {
+    const auto common = shared(d, 0);
+    for (int k = 0; k < kRows; ++k) {
+      WriteLanes(d, mapped(d, k, 0, common), 0, layout.lead, out + k * stride);
+    }
+  } else if (!kStream && layout.rest > 0) {
+    // The vector at the end overlaps the one before: computed first.
+    const auto common = shared(d, last);
+    for (int k = 0; k < kRows; ++k) tails[k] = mapped(d, k, last, common);
+  }
+  for (int64_t c = layout.lead; c <= last; c += lanes) {
+    const auto common = shared(d, c);
+    for (int k = 0; k < kRows; ++k) {
+      Put<kStream>(d, mapped(d, k, c, common), out + k * stride + c);
+    }
+  }
+  if (layout.rest == 0) return;
+  if constexpr (kStream) {
+    const auto common = shared(d, last);
+    for (int k = 0; k < kRows; ++k) {
+      WriteLanes(d, mapped(d, k, last, common), lanes - layout.rest, lanes,
+                 out + k * stride + last);
+    }
+  } else {
+    for (int k = 0; k < kRows; ++k) Write(d, tails[k], out + k * stride + last);
+  }
+}
+
+/// Calls f(rows, r), the rows from r on of which `rows` is the constant number, until all have
+/// been.
+template <bool kTogether, class F>
+HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
+  int64_t r = 0;
+  if constexpr (kTogether) {
+    for (; r + kRowsAtOnce <= rows; r += kRowsAtOnce) {
+      f(std::integral_constant<int, kRowsAtOnce>(), r);
+    }
+  }
+  for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
+}
+
+/// Runs map(stream, call), `stream` a constant, for the rows of `args`, whose results go to
+/// args.*out: past the caches with kStream.
+template <bool kStream, class D, class Args, class T, class Map>
+HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map) {
+  if constexpr (kStream) {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    if (args.stride % lanes == 0) {
+      map(std::true_type(), std::true_type(), args);
+    } else if (args.cols == args.stride && args.cols <= kBufferedColumns) {
+      StreamRows(d, args.*out, args.rows, args.cols, [&](int64_t r, int64_t n, T* buffer) HWY_ATTR {
+        Args call = args.From(r, n);
+        call.*out = buffer;
+        map(std::false_type(), std::false_type(), call);
+      });
+    } else {
+      map(std::true_type(), std::false_type(), args);
+    }
+    FinishStores<kStream>();
+  } else {
+    map(std::false_type(), std::true_type(), args);
+  }
 }
 
 // --- Moments ---
@@ -76,17 +142,22 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
   constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
   const double least = eps >= 1e10 * kLeast ? 0 : kLeast, n = static_cast<double>(count);
   const bool plus_eps = recipe.deviation == Deviation::kUnbiasedPlusEps;
-  const hn::ScalableTag<double> wide;
   constexpr int64_t kAtOnce = 64;
   bool any = false;
   for (int64_t begin = 0; begin < cols; begin += kAtOnce) {
     const int64_t size = std::min(kAtOnce, cols - begin);
-    HWY_ALIGN double offsets[kAtOnce], rstds[kAtOnce], serves[kAtOnce];
-    ForColumns(wide, size, [&](auto d, int64_t c) HWY_ATTR {
+    HWY_ALIGN double serves[kAtOnce];
+    bool serve_all = true;
+    ForColumns(hn::ScalableTag<double>(), size, [&](auto d, int64_t at) HWY_ATTR {
+      const int64_t c = begin + at;
+      const hn::Rebind<C, decltype(d)> narrow;
       const auto divisor = hn::Set(d, n), one = hn::Set(d, 1.0);
-      const auto square = hn::Div(hn::LoadU(d, second + begin + c), divisor);
-      auto offset = hn::Zero(d);
-      if (recipe.centre) offset = hn::Div(hn::LoadU(d, first + begin + c), divisor);
+      const auto square = hn::Div(hn::LoadU(d, second + c), divisor);
+      auto offset = hn::Zero(d), about = offset;
+      if (recipe.centre) {
+        offset = hn::Div(hn::LoadU(d, first + c), divisor);
+        about = Widened(d, hn::LoadU(narrow, shift + c));
+      }
       const auto var = hn::Sub(square, hn::Mul(offset, offset));
       auto serve = hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25)));
       serve = hn::And(serve, hn::Le(square, hn::Set(d, kMost)));
@@ -95,106 +166,165 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
       if (plus_eps) {
         deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));
       }
-      hn::StoreU(offset, d, offsets + c);
-      hn::StoreU(hn::Div(one, deviation), d, rstds + c);
-      hn::StoreU(hn::IfThenElseZero(serve, one), d, serves + c);
+      const auto mean = Narrowed(narrow, hn::Add(about, offset));
+      const auto mean_lo = Narrowed(narrow, hn::Add(hn::Sub(about, Widened(d, mean)), offset));
+      const auto rstd = Narrowed(narrow, hn::Div(one, deviation));
+      hn::StoreU(mean, narrow, moments.mean + c);
+      hn::StoreU(mean_lo, narrow, moments.mean_lo + c);
+      hn::StoreU(rstd, narrow, moments.rstd + c);
+      hn::StoreU(hn::Mul(hn::Neg(mean_lo), rstd), narrow, moments.offset + c);
+      hn::StoreU(hn::IfThenElseZero(serve, one), d, serves + at);
+      serve_all &= hn::AllTrue(d, serve);
     });
-    for (int64_t i = 0; i < size; ++i) {
-      const int64_t c = begin + i;
-      const double about = recipe.centre ? static_cast<double>(shift[c]) : 0.0;
-      const C mean = static_cast<C>(about + offsets[i]);
-      const C mean_lo = static_cast<C>((about - static_cast<double>(mean)) + offsets[i]);
-      const C rstd = static_cast<C>(rstds[i]);
-      moments.mean[c] = mean;
-      moments.mean_lo[c] = mean_lo;
-      moments.rstd[c] = rstd;
-      moments.offset[c] = -mean_lo * rstd;
-      careful[c] = serves[i] == 0;
-      any |= careful[c];
-    }
+    std::fill_n(careful + begin, size, false);
+    any |= !serve_all;
+    for (int64_t i = 0; !serve_all && i < size; ++i) careful[begin + i] = serves[i] == 0;
   }
   return any;
 }
 
+/// SavedMoments of columns: `mean` and `mean_lo` may be null.
+template <class C>
+void SavedColumnsOf(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
+                    const ColumnMoments<C>& moments) {
+  ForColumns(hn::ScalableTag<C>(), cols, [&](auto d, int64_t c) HWY_ATTR {
+    const auto zero = hn::Zero(d);
+    auto reciprocal = hn::LoadU(d, rstd + c);
+    // As in MapOf.
+    reciprocal = hn::IfThenElse(hn::IsNaN(reciprocal),
+                                hn::Set(d, std::numeric_limits<C>::quiet_NaN()), reciprocal);
+    const auto lo = mean_lo ? hn::LoadU(d, mean_lo + c) : zero;
+    hn::StoreU(mean ? hn::LoadU(d, mean + c) : zero, d, moments.mean + c);
+    hn::StoreU(reciprocal, d, moments.rstd + c);
+    hn::StoreU(hn::Mul(hn::Neg(lo), reciprocal), d, moments.offset + c);
+  });
+}
+
+/// FinishGradients: what FinishGradient does, for vectors of columns.
+template <class C>
+void FinishGradientsOf(const Recipe& recipe, double eps, int64_t count, int64_t cols,
+                       const C* rstds, const double* first, const double* second, C* mean_g,
+                       C* mean_g_xhat) {
+  const double n = static_cast<double>(count);
+  ForColumns(hn::ScalableTag<double>(), cols, [&](auto d, int64_t c) HWY_ATTR {
+    const hn::Rebind<C, decltype(d)> narrow;
+    const auto reciprocal = hn::Set(d, 1 / n);
+    auto of_g = hn::Zero(d), of_g_xhat = of_g;
+    if (recipe.via_mean) of_g = hn::Mul(hn::LoadU(d, first + c), reciprocal);
+    if (recipe.via_scale) of_g_xhat = hn::Mul(hn::LoadU(d, second + c), reciprocal);
+    if (recipe.deviation == Deviation::kUnbiasedPlusEps) {
+      const auto plus_eps = hn::Div(hn::Set(d, 1.0), Widened(d, hn::LoadU(narrow, rstds + c)));
+      const auto deviation = hn::Sub(plus_eps, hn::Set(d, eps));
+      const auto factor = hn::Mul(hn::Set(d, n / (n - 1)), hn::Div(plus_eps, deviation));
+      of_g_xhat = hn::Mul(of_g_xhat, hn::IfThenElseZero(hn::Gt(deviation, hn::Zero(d)), factor));
+    }
+    hn::StoreU(Narrowed(narrow, of_g), narrow, mean_g + c);
+    hn::StoreU(Narrowed(narrow, of_g_xhat), narrow, mean_g_xhat + c);
+  });
+}
+
 // --- Forward ---
 
-/// MapForward.
-template <Output kOutput, bool kCentre, bool kEach, bool kStream, class D, class T>
-HWY_NOINLINE void MapForwardOf(D d, const ColumnsForward<T>& args) {
+template <Output kOutput, bool kCentre, bool kEach, bool kStream, bool kTogether, class D, class T>
+HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
   using C = Compute<T>;
   const C neg_slope = -args.scale * args.slope, scale = args.scale;
-  for (int64_t r = 0; r < args.rows; ++r) {
-    const T* x = args.x + r * args.stride;
+  const int64_t stride = args.stride, ahead = args.ahead;
+  const C* means = args.mean;
+  const C* rstds = args.rstd;
+  const C* offsets = args.offset;
+  ForRowGroups<kTogether>(args.rows, [&](auto rows, int64_t r) HWY_ATTR {
+    constexpr int kRows = rows();
+    const T* x = args.x + r * stride;
     const C* gains = nullptr;
     const C* biases = nullptr;
-    C gain{}, bias{};  // copies, which stores do not change
+    C gain[kRows] = {}, bias[kRows] = {};  // copies, which stores do not change
     if constexpr (kOutput == Output::kAffine) {
-      gains = args.gain + (kEach ? r * args.stride : r);
-      biases = args.bias + (kEach ? r * args.stride : r);
-      gain = *gains;
-      bias = *biases;
+      gains = args.gain + (kEach ? r * stride : r);
+      biases = args.bias + (kEach ? r * stride : r);
+      for (int k = 0; !kEach && k < kRows; ++k) {
+        gain[k] = gains[k];
+        bias[k] = biases[k];
+      }
     }
-    MapAlong<kStream>(d, args.y + r * args.stride, args.cols, [&](auto tag, int64_t c) HWY_ATTR {
-      auto xhat = Read(tag, x + c);
-      const auto rstd = hn::LoadU(tag, args.rstd + c);
+    const auto shared = [&](auto tag, int64_t c) HWY_ATTR {
+      ColumnMap<decltype(tag)> map{hn::Zero(tag), hn::LoadU(tag, rstds + c), hn::Zero(tag)};
       if constexpr (kCentre) {
-        xhat = hn::MulAdd(hn::Sub(xhat, hn::LoadU(tag, args.mean + c)), rstd,
-                          hn::LoadU(tag, args.offset + c));
+        map.mean = hn::LoadU(tag, means + c);
+        map.offset = hn::LoadU(tag, offsets + c);
+      }
+      return map;
+    };
+    const auto mapped = [&](auto tag, int k, int64_t c, const auto& map) HWY_ATTR {
+      const T* at = x + k * stride + c;
+      if (ahead != 0) PrefetchTile(at + ahead);
+      auto xhat = Read(tag, at);
+      if constexpr (kCentre) {
+        xhat = hn::MulAdd(hn::Sub(xhat, map.mean), map.rstd, map.offset);
       } else {
-        xhat = hn::Mul(xhat, rstd);
+        xhat = hn::Mul(xhat, map.rstd);
       }
       if constexpr (kOutput == Output::kAffine && kEach) {
-        return hn::MulAdd(xhat, hn::LoadU(tag, gains + c), hn::LoadU(tag, biases + c));
+        return hn::MulAdd(xhat, hn::LoadU(tag, gains + k * stride + c),
+                          hn::LoadU(tag, biases + k * stride + c));
       } else if constexpr (kOutput == Output::kAffine) {
-        return hn::MulAdd(xhat, hn::Set(tag, gain), hn::Set(tag, bias));
+        return hn::MulAdd(xhat, hn::Set(tag, gain[k]), hn::Set(tag, bias[k]));
       } else if constexpr (kOutput == Output::kAdaptive) {
         return hn::Mul(hn::MulAdd(xhat, hn::Set(tag, neg_slope), hn::Set(tag, scale)), xhat);
       } else {
         return xhat;
       }
-    });
-  }
-  FinishStores<kStream>();
+    };
+    MapAlong<kStream, kRows>(d, args.y + r * stride, stride, args.cols, shared, mapped);
+  });
+}
+
+/// MapForward.
+template <Output kOutput, bool kCentre, bool kEach, bool kStream, class D, class T>
+void MapForwardOf(D d, const ColumnsForward<T>& args) {
+  MapInRows<kStream>(d, args, &ColumnsForward<T>::y,
+                     [&](auto stream, auto together, const ColumnsForward<T>& call) HWY_ATTR {
+                       MapForwardRows<kOutput, kCentre, kEach, stream(), together()>(d, call);
+                     });
 }
 
 // --- Backward ---
 
-/// What a row of backward is made of, from some row on.
-template <Output kOutput, bool kReadX, bool kEach, class T>
-struct BackwardRow {
+/// What kRows rows of backward are made of, from row r on.
+template <Output kOutput, bool kReadX, bool kEach, int kRows, class T>
+struct BackwardRowsOf {
   using C = Compute<T>;
-  const ColumnsBackward<T>& args;
   const T* dy;
   const T* x;
+  int64_t stride;
   const C* gains = nullptr;
-  C gain{};  // a copy, which stores do not change
+  C gain[kRows] = {};  // copies, which stores do not change
   C scale, neg_slope;
 
-  HWY_INLINE BackwardRow(const ColumnsBackward<T>& args_, int64_t r)
-      : args(args_),
-        dy(args.dy + r * args.stride),
+  HWY_INLINE BackwardRowsOf(const ColumnsBackward<T>& args, int64_t r)
+      : dy(args.dy + r * args.stride),
         x(args.x + r * args.stride),
+        stride(args.stride),
         scale(args.scale),
         neg_slope(-args.scale * args.slope) {
     if constexpr (kOutput == Output::kAffine) {
-      gains = args.gain + (kEach ? r * args.stride : r);
-      gain = *gains;
+      gains = args.gain + (kEach ? r * stride : r);
+      for (int k = 0; !kEach && k < kRows; ++k) gain[k] = gains[k];
     }
   }
 
   template <class D>
-  HWY_INLINE Vec<D> Xhat(D d, int64_t c) const {
+  HWY_INLINE Vec<D> Xhat(D d, int k, int64_t c, const ColumnMap<D>& map) const {
     if constexpr (!kReadX) return hn::Zero(d);
-    return hn::MulAdd(hn::Sub(Read(d, x + c), hn::LoadU(d, args.mean + c)),
-                      hn::LoadU(d, args.rstd + c), hn::LoadU(d, args.offset + c));
+    return hn::MulAdd(hn::Sub(Read(d, x + k * stride + c), map.mean), map.rstd, map.offset);
   }
 
   template <class D>
-  HWY_INLINE Vec<D> Gradient(D d, int64_t c, Vec<D> dy_c, Vec<D> xhat) const {
+  HWY_INLINE Vec<D> Gradient(D d, int k, int64_t c, Vec<D> dy_c, Vec<D> xhat) const {
     if constexpr (kOutput == Output::kAffine && kEach) {
-      return hn::Mul(dy_c, hn::LoadU(d, gains + c));
+      return hn::Mul(dy_c, hn::LoadU(d, gains + k * stride + c));
     } else if constexpr (kOutput == Output::kAffine) {
-      return hn::Mul(dy_c, hn::Set(d, gain));
+      return hn::Mul(dy_c, hn::Set(d, gain[k]));
     } else if constexpr (kOutput == Output::kAdaptive) {
       return hn::Mul(hn::MulAdd(xhat, hn::Set(d, neg_slope), hn::Set(d, scale)), dy_c);
     } else {
@@ -203,51 +333,54 @@ struct BackwardRow {
   }
 };
 
-/// SumBackward of row r and, with kPair, of the next: each column's sums are loaded and stored once
-/// for both.
-template <Output kOutput, bool kReadX, bool kEach, bool kColumns, bool kPair, class D, class T>
+/// SumBackward of kRows rows from row r on: each column's sums are loaded and stored once for all.
+template <Output kOutput, bool kReadX, bool kEach, bool kColumns, int kRows, class D, class T>
 HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, double* first,
                                 double* second, double* dgain, double* dbias) {
-  using Row = BackwardRow<kOutput, kReadX, kEach, T>;
+  using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Row row0(args, r), row1(args, kPair ? r + 1 : r);
-  Vec<D> dgain0 = hn::Zero(d), dgain1 = dgain0, dbias0 = dgain0, dbias1 = dgain0;
+  const BackwardRowsOf<kOutput, kReadX, kEach, kRows, T> rows(args, r);
+  const int64_t stride = args.stride, cols = args.cols;
+  const C* means = args.mean;
+  const C* rstds = args.rstd;
+  const C* offsets = args.offset;
+  Vec<D> dgains[kRows], dbiases[kRows];
+  for (int k = 0; k < kRows; ++k) dgains[k] = dbiases[k] = hn::Zero(d);
   // The lanes of the vector that ends with the row that have not been counted.
-  const auto last = LastLanes(d, args.cols % lanes);
-  const auto add_row = [&](const Row& row, int64_t at, int64_t c, auto whole, Vec<D>& sum_g,
-                           Vec<D>& sum_g_xhat, Vec<D>& row_dgain, Vec<D>& row_dbias) HWY_ATTR {
-    Vec<D> dy = Read(d, row.dy + c), xhat = row.Xhat(d, c);
-    if constexpr (!whole()) {
-      dy = hn::IfThenElseZero(last, dy);
-      xhat = hn::IfThenElseZero(last, xhat);
-    }
-    if constexpr (kColumns && kEach) {
-      AddToDoubles(d, hn::Mul(dy, xhat), dgain + at * args.stride + c);
-      AddToDoubles(d, dy, dbias + at * args.stride + c);
-    } else if constexpr (kColumns) {
-      row_dgain = hn::MulAdd(dy, xhat, row_dgain);
-      row_dbias = hn::Add(dy, row_dbias);
-    }
-    const Vec<D> g = row.Gradient(d, c, dy, xhat);
-    sum_g = hn::Add(sum_g, g);
-    sum_g_xhat = hn::MulAdd(g, xhat, sum_g_xhat);
-  };
+  const auto last = LastLanes(d, cols % lanes);
   const auto add = [&](int64_t c, auto whole) HWY_ATTR {
+    const ColumnMap<D> map{hn::LoadU(d, means + c), hn::LoadU(d, rstds + c),
+                           hn::LoadU(d, offsets + c)};
     Vec<D> sum_g = hn::Zero(d), sum_g_xhat = sum_g;
-    add_row(row0, r, c, whole, sum_g, sum_g_xhat, dgain0, dbias0);
-    if constexpr (kPair) add_row(row1, r + 1, c, whole, sum_g, sum_g_xhat, dgain1, dbias1);
+    for (int k = 0; k < kRows; ++k) {
+      Vec<D> dy = Read(d, rows.dy + k * stride + c), xhat = rows.Xhat(d, k, c, map);
+      if constexpr (!whole()) {
+        dy = hn::IfThenElseZero(last, dy);
+        xhat = hn::IfThenElseZero(last, xhat);
+      }
+      if constexpr (kColumns && kEach) {
+        const int64_t at = (r + k) * stride + c;
+        AddToDoubles(d, hn::Mul(dy, xhat), dgain + at);
+        AddToDoubles(d, dy, dbias + at);
+      } else if constexpr (kColumns) {
+        dgains[k] = hn::MulAdd(dy, xhat, dgains[k]);
+        dbiases[k] = hn::Add(dy, dbiases[k]);
+      }
+      const Vec<D> g = rows.Gradient(d, k, c, dy, xhat);
+      sum_g = hn::Add(sum_g, g);
+      sum_g_xhat = hn::MulAdd(g, xhat, sum_g_xhat);
+    }
     AddToDoubles(d, sum_g, first + c);
     AddToDoubles(d, sum_g_xhat, second + c);
   };
   int64_t c = 0;
-  for (; c + lanes <= args.cols; c += lanes) add(c, std::true_type());
-  if (c < args.cols) add(args.cols - lanes, std::false_type());
+  for (; c + lanes <= cols; c += lanes) add(c, std::true_type());
+  if (c < cols) add(cols - lanes, std::false_type());
   if constexpr (kColumns && !kEach) {
-    dgain[r] += static_cast<double>(Sum(d, dgain0));
-    dbias[r] += static_cast<double>(Sum(d, dbias0));
-    if constexpr (kPair) {
-      dgain[r + 1] += static_cast<double>(Sum(d, dgain1));
-      dbias[r + 1] += static_cast<double>(Sum(d, dbias1));
+    for (int k = 0; k < kRows; ++k) {
+      const LaneSums<C> sums = AddLanes(d, dgains[k], dbiases[k]);
+      dgain[r + k] += static_cast<double>(sums.first);
+      dbias[r + k] += static_cast<double>(sums.second);
     }
   }
 }
@@ -256,31 +389,53 @@ HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, 
 template <Output kOutput, bool kReadX, bool kEach, bool kColumns, class D, class T>
 HWY_NOINLINE void SumBackwardOf(D d, const ColumnsBackward<T>& args, double* first, double* second,
                                 double* dgain, double* dbias) {
-  int64_t r = 0;
-  for (; r + 2 <= args.rows; r += 2) {
-    SumBackwardRows<kOutput, kReadX, kEach, kColumns, true>(d, args, r, first, second, dgain,
-                                                            dbias);
-  }
-  if (r < args.rows) {
-    SumBackwardRows<kOutput, kReadX, kEach, kColumns, false>(d, args, r, first, second, dgain,
-                                                             dbias);
-  }
+  ForRowGroups<true>(args.rows, [&](auto rows, int64_t r) HWY_ATTR {
+    SumBackwardRows<kOutput, kReadX, kEach, kColumns, rows()>(d, args, r, first, second, dgain,
+                                                              dbias);
+  });
+}
+
+template <Output kOutput, bool kReadX, bool kEach, bool kStream, bool kTogether, class D, class T>
+HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
+  using C = Compute<T>;
+  const int64_t stride = args.stride, ahead = args.ahead;
+  const C* means = args.mean;
+  const C* rstds = args.rstd;
+  const C* offsets = args.offset;
+  const C* means_g = args.mean_g;
+  const C* means_g_xhat = args.mean_g_xhat;
+  ForRowGroups<kTogether>(args.rows, [&](auto constant, int64_t r) HWY_ATTR {
+    constexpr int kRows = constant();
+    const BackwardRowsOf<kOutput, kReadX, kEach, kRows, T> rows(args, r);
+    const auto shared = [&](auto tag, int64_t c) HWY_ATTR {
+      ColumnMap<decltype(tag)> map{hn::LoadU(tag, means + c), hn::LoadU(tag, rstds + c),
+                                   hn::LoadU(tag, offsets + c), hn::LoadU(tag, means_g + c),
+                                   hn::LoadU(tag, means_g_xhat + c)};
+      return map;
+    };
+    const auto mapped = [&](auto tag, int k, int64_t c, const auto& map) HWY_ATTR {
+      const int64_t at = k * stride + c;
+      if (ahead != 0) {
+        PrefetchTile(rows.dy + at + ahead);
+        if constexpr (kReadX) PrefetchTile(rows.x + at + ahead);
+      }
+      const auto dy = Read(tag, rows.dy + at);
+      const auto xhat = rows.Xhat(tag, k, c, map);
+      auto v = hn::Sub(rows.Gradient(tag, k, c, dy, xhat), map.mean_g);
+      if constexpr (kReadX) v = hn::NegMulAdd(xhat, map.mean_g_xhat, v);
+      return hn::Mul(v, map.rstd);
+    };
+    MapAlong<kStream, kRows>(d, args.dx + r * stride, stride, args.cols, shared, mapped);
+  });
 }
 
 /// MapBackward.
 template <Output kOutput, bool kReadX, bool kEach, bool kStream, class D, class T>
-HWY_NOINLINE void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
-  for (int64_t r = 0; r < args.rows; ++r) {
-    const BackwardRow<kOutput, kReadX, kEach, T> row(args, r);
-    MapAlong<kStream>(d, args.dx + r * args.stride, args.cols, [&](auto tag, int64_t c) HWY_ATTR {
-      const auto dy = Read(tag, row.dy + c);
-      const auto xhat = row.Xhat(tag, c);
-      auto v = hn::Sub(row.Gradient(tag, c, dy, xhat), hn::LoadU(tag, args.mean_g + c));
-      if constexpr (kReadX) v = hn::NegMulAdd(xhat, hn::LoadU(tag, args.mean_g_xhat + c), v);
-      return hn::Mul(v, hn::LoadU(tag, args.rstd + c));
-    });
-  }
-  FinishStores<kStream>();
+void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
+  MapInRows<kStream>(d, args, &ColumnsBackward<T>::dx,
+                     [&](auto stream, auto together, const ColumnsBackward<T>& call) HWY_ATTR {
+                       MapBackwardRows<kOutput, kReadX, kEach, stream(), together()>(d, call);
+                     });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -42,9 +42,8 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   internal::CheckApart(kFunction, {y, mean, mean_lo, rstd}, {x, gain, bias});
 
   if (total == 0) {
-    for (C* moment : {args.mean, args.mean_lo, args.rstd}) {
-      if (moment) std::fill_n(moment, positions, std::numeric_limits<C>::quiet_NaN());
-    }
+    internal::FillEach({args.mean, args.mean_lo, args.rstd}, positions,
+                       std::numeric_limits<C>::quiet_NaN());
     return;
   }
   if (args.spatial == 1) {  // these are rows
@@ -112,9 +111,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
 
   if (total == 0) {
-    for (P* sum : {args.dgain, args.dbias}) {
-      if (sum) std::fill_n(sum, channels, P{});
-    }
+    internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;
   }
   if (args.spatial == 1) {  // these are rows

@@ -14,15 +14,22 @@
 namespace planish::internal {
 namespace {
 
-// Positions below which several channels are laid side by side, and how many columns they make.
-constexpr int64_t kFewPositions = 64;
+// Positions below which several channels are laid side by side, and how many columns they make: a
+// vector at least.
+constexpr int64_t kFewPositions = 16;
 constexpr int64_t kWidth = 128;
 // Columns of a tile: at least so many, that memory is read in pieces worth their while, and at most
 // so many, that their sums stay in the first-level cache.
-constexpr int64_t kLeastTile = 256, kMostTile = 1024;
+constexpr int64_t kLeastTile = 64, kMostTile = 1024;
+// Of rows that do not begin where vectors do, since each piece of them costs two parts of vectors.
+constexpr int64_t kLeastRaggedTile = 256;
+// Columns that a tile is a multiple of, for its rows to begin where lines of the caches do.
+constexpr int64_t kLine = 16;
 // Tiles from which on they are enough for the threads, and elements of a tile beyond which its rows
 // are cut into blocks if they are not.
 constexpr int64_t kManyTiles = 16, kBlockElements = int64_t{1} << 17;
+// Chunks, at most, that the tiles are cut into, each with sums of dgain and dbias of its own.
+constexpr int64_t kMostChunks = 64;
 
 /// How the [channels, spatial] numbers of a sample are cut. A tile is a matrix of `rows` rows, one
 /// each `stride`, whose columns are positions; or, where these are few, `group` times the
@@ -32,9 +39,12 @@ struct Tiling {
     if (spatial >= kFewPositions) {
       rows = channels;
       stride = spatial;
+      // Whole rows if they fit; else half of the cache is for the next tile, which is on its way.
       const int64_t fitting = kTileBytes / bytes_read / channels;
-      const int64_t count = (spatial - 1) / std::clamp(fitting, kLeastTile, kMostTile) + 1;
-      cols = ((spatial - 1) / count / kFewPositions + 1) * kFewPositions;
+      const int64_t fit = spatial <= std::min(fitting, kMostTile) ? spatial : fitting / 2;
+      const int64_t least = spatial % kLine == 0 ? kLeastTile : kLeastRaggedTile;
+      const int64_t parts = (spatial - 1) / std::clamp(fit, least, kMostTile) + 1;
+      cols = ((spatial - 1) / parts / kLine + 1) * kLine;
       tiles = (spatial - 1) / cols + 1;
     } else {
       group = std::min(channels, (kWidth - 1) / spatial + 1);
@@ -42,18 +52,29 @@ struct Tiling {
       stride = cols = group * spatial;
       rest = channels % group * spatial;
     }
-    const int64_t elements = rows * std::min(cols, stride);
+    elements = rows * std::min(cols, stride);
+    fits = elements * bytes_read <= kTileBytes;
+    count = batch * tiles;
+    chunks = std::min(count, kMostChunks);
     // Where there are few tiles their rows are split over threads instead.
-    if (batch * tiles < kManyTiles) {
+    if (count < kManyTiles) {
       blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, 64);
     }
   }
 
+  /// Where tile i of all samples begins.
+  int64_t Begin(int64_t i, int64_t sample) const { return i / tiles * sample + i % tiles * cols; }
+  int64_t ChunkBegin(int64_t chunk) const { return chunk * count / chunks; }
+
   int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }
 
   int64_t rows = 0, stride = 0;
-  int64_t cols = 0;  // of a tile, but the last may have fewer
-  int64_t tiles = 1;
+  int64_t cols = 0;   // of a tile, but the last may have fewer
+  int64_t tiles = 1;  // of a sample
+  int64_t count = 0;  // of tiles of all samples
+  int64_t chunks = 1;
+  int64_t elements = 0;  // of a tile
+  bool fits = false;     // a tile fits the cache
   int64_t group = 1;
   int64_t rest = 0;
   int64_t blocks = 1;  // that the rows of a tile are cut into
@@ -100,21 +121,19 @@ void ForBlocks(const Tiling& tiling, const ParallelFor& parallel_for, const Work
 /// Adds the sums of blocks, of `size` numbers each, to the first's.
 void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
 
-/// Runs task(sample, tile, scratch) for each tile, on several threads if tiles are not cut
+/// Runs task(chunk, scratch) for each chunk of tiles, on several threads if tiles are not cut
 /// themselves.
 template <class Scratch, class Task>
-void ForTiles(const Tiling& tiling, int64_t batch, const ParallelFor& parallel_for,
-              const Task& task) {
-  const int64_t count = batch * tiling.tiles;
+void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Task& task) {
   const auto run = [&](int64_t begin, int64_t end) {
     Scratch scratch(tiling);
-    for (int64_t i = begin; i < end; ++i) task(i / tiling.tiles, i % tiling.tiles, scratch);
+    for (int64_t chunk = begin; chunk < end; ++chunk) task(chunk, scratch);
   };
   if (tiling.blocks > 1) {
-    run(0, count);
+    run(0, tiling.chunks);
   } else {
-    RunAllocating(parallel_for, count, GrainFor(tiling.rows * std::min(tiling.cols, tiling.stride)),
-                  run);
+    RunAllocating(parallel_for, tiling.chunks,
+                  GrainFor(tiling.elements * (tiling.count / tiling.chunks)), run);
   }
 }
 
@@ -144,7 +163,8 @@ struct BackwardScratch {
         rstd(mean + t.cols),
         offset(mean + 2 * t.cols),
         mean_g(mean + 3 * t.cols),
-        mean_g_xhat(mean + 4 * t.cols) {}
+        mean_g_xhat(mean + 4 * t.cols),
+        moments{mean, nullptr, rstd, offset} {}
   std::unique_ptr<C[]> numbers;
   std::unique_ptr<double[]> sums;
   C* mean;
@@ -152,6 +172,8 @@ struct BackwardScratch {
   C* offset;
   C* mean_g;
   C* mean_g_xhat;
+  ColumnMoments<C> moments;
+  std::unique_ptr<double[]> terms;  // of dgain and dbias, for each number of a sample
 };
 
 /// Rows of a tile in `block`, with the rest in the last: calls f(first row, rows, columns).
@@ -181,67 +203,71 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
   whole.each = gains != nullptr;
   whole.stream = 2 * args.batch * sample * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
 
-  ForTiles<ForwardScratch<T>>(
-      tiling, args.batch, parallel_for, [&](int64_t b, int64_t tile, ForwardScratch<T>& s) {
-        const int64_t begin = tile * tiling.cols,
-                      cols = std::min(tiling.cols, tiling.stride - begin);
-        const int64_t positions = tiling.group > 1 ? spatial : cols;
-        const T* x = args.x + b * sample + begin;
-        ShiftColumns(x, spatial, channels, positions, s.shift);
-        if (!args.recipe.centre) std::fill_n(s.shift, positions, C{0});
-        Repeat(s.shift, positions, cols);
-        std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
-        ForBlocks(tiling, parallel_for, [&](int64_t block) {
-          double* first = &s.sums[block * 2 * cols];
-          ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
-            const T* a = x + row * tiling.stride;
-            SumColumns(ChannelSums::kMoments, a, a, tiling.stride, rows, n, {{s.shift}}, first,
-                       first + cols);
-          });
-        });
-        double* first = s.sums.get();
-        double* second = first + cols;
-        AddBlocks(first, tiling.blocks, 2 * cols);
-        Fold(first, positions, cols);
-        Fold(second, positions, cols);
-        const bool any = FinishColumns<T>(args.recipe, args.eps, channels, positions, s.shift,
-                                          first, second, s.moments, s.careful.get());
-        for (int64_t c = 0; any && c < positions; ++c) {
-          if (!s.careful[c]) continue;
-          const Moments m =
-              CarefulMomentsAt<T>([&](int64_t i) { return ToDouble(x[i * spatial + c]); }, channels,
-                                  args.recipe.centre);
-          const double rstd = ReciprocalDeviation(m, args.recipe.deviation, args.eps,
-                                                  static_cast<double>(channels));
-          s.moments.offset[c] =
-              SaveMoments(m, rstd, c, s.moments.mean, s.moments.mean_lo, s.moments.rstd).offset;
-        }
-        const auto save = [&](const C* moments, C* saved) {
-          if (saved) std::copy_n(moments, positions, saved + b * spatial + begin);
-        };
-        save(s.moments.mean, args.mean);
-        save(s.moments.mean_lo, args.mean_lo);
-        save(s.moments.rstd, args.rstd);
-        for (C* numbers : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
-          Repeat(numbers, positions, cols);
-        }
-        ForBlocks(tiling, parallel_for, [&](int64_t block) {
-          ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
-            ColumnsForward<T> call = whole;
-            const int64_t at = row * tiling.stride, parameters = whole.each ? at : row;
-            call.rows = rows;
-            call.cols = n;
-            call.x = x + at;
-            call.y = args.y + b * sample + begin + at;
-            if (call.gain) call.gain += parameters;
-            if (call.bias) call.bias += parameters;
-            call.mean = s.moments.mean;
-            call.rstd = s.moments.rstd;
-            call.offset = s.moments.offset;
-            MapForward(call);
-          });
-        });
+  const auto run_tile = [&](int64_t i, ForwardScratch<T>& s) {
+    const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
+    const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
+    const int64_t positions = tiling.group > 1 ? spatial : cols;
+    ColumnsForward<T> call = whole;
+    call.rows = tiling.rows;
+    call.x = args.x + b * sample + begin;
+    call.y = args.y + b * sample + begin;
+    call.mean = s.moments.mean;
+    call.rstd = s.moments.rstd;
+    call.offset = s.moments.offset;
+    if (whole.stream && tiling.fits && i + 1 < tiling.count) {
+      call.ahead = tiling.Begin(i + 1, sample) - tiling.Begin(i, sample);
+    }
+    const T* x = call.x;
+    ShiftColumns(x, spatial, channels, positions, s.shift);
+    if (!args.recipe.centre) std::fill_n(s.shift, positions, C{0});
+    Repeat(s.shift, positions, cols);
+    std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
+    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+      double* first = &s.sums[block * 2 * cols];
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
+        const T* a = x + row * tiling.stride;
+        SumColumns(ChannelSums::kMoments, a, a, tiling.stride, rows, n, {{s.shift}}, first,
+                   first + cols);
       });
+    });
+    double* first = s.sums.get();
+    double* second = first + cols;
+    AddBlocks(first, tiling.blocks, 2 * cols);
+    Fold(first, positions, cols);
+    Fold(second, positions, cols);
+    const bool any = FinishColumns<T>(args.recipe, args.eps, channels, positions, s.shift, first,
+                                      second, s.moments, s.careful.get());
+    for (int64_t c = 0; any && c < positions; ++c) {
+      if (!s.careful[c]) continue;
+      const Moments m = CarefulMomentsAt<T>([&](int64_t k) { return ToDouble(x[k * spatial + c]); },
+                                            channels, args.recipe.centre);
+      const double rstd =
+          ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(channels));
+      s.moments.offset[c] =
+          SaveMoments(m, rstd, c, s.moments.mean, s.moments.mean_lo, s.moments.rstd).offset;
+    }
+    const auto save = [&](const C* moments, C* saved) {
+      if (saved) std::copy_n(moments, positions, saved + b * spatial + begin);
+    };
+    save(s.moments.mean, args.mean);
+    save(s.moments.mean_lo, args.mean_lo);
+    save(s.moments.rstd, args.rstd);
+    for (C* numbers : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
+      Repeat(numbers, positions, cols);
+    }
+    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
+        ColumnsForward<T> part = call.From(row, rows);
+        part.cols = n;
+        MapForward(part);
+      });
+    });
+  };
+  ForChunks<ForwardScratch<T>>(tiling, parallel_for, [&](int64_t chunk, ForwardScratch<T>& s) {
+    for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
+      run_tile(i, s);
+    }
+  });
 }
 
 template <class T>
@@ -261,86 +287,78 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
   whole.gain = each ? gains.get() : args.gain;
   whole.each = each;
   whole.stream = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
-  // Each tile's sums of dgain and dbias: the shape alone decides what is added to what.
-  const int64_t count = dgain ? args.batch * tiling.tiles : 0;
+  // Each chunk's sums of dgain and dbias: the shape alone decides what is added to what.
+  const int64_t count = dgain ? tiling.chunks : 0;
   const auto partial = Array<double>(count * 2 * channels);
-  const int64_t terms = each ? sample : channels;  // that a tile makes, of each
+  const int64_t terms = each ? sample : channels;  // of each, that are added up
 
-  struct Scratch : BackwardScratch<T> {
-    explicit Scratch(const Tiling& t) : BackwardScratch<T>(t) {}
-    std::unique_ptr<double[]> terms;
-  };
-  ForTiles<Scratch>(tiling, args.batch, parallel_for, [&](int64_t b, int64_t tile, Scratch& s) {
-    const int64_t begin = tile * tiling.cols, cols = std::min(tiling.cols, tiling.stride - begin);
+  const auto run_tile = [&](int64_t i, double* dgains, BackwardScratch<T>& s) {
+    const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
+    const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
     const int64_t positions = tiling.group > 1 ? spatial : cols;
-    for (int64_t c = 0; c < positions; ++c) {
-      const int64_t at = b * spatial + begin + c;
-      const RowMap<C> map = MapOf(args.mean ? args.mean[at] : C{0},
-                                  args.mean_lo ? args.mean_lo[at] : C{0}, args.rstd[at]);
-      s.mean[c] = map.mean;
-      s.rstd[c] = map.rstd;
-      s.offset[c] = map.offset;
-    }
-    for (C* numbers : {s.mean, s.rstd, s.offset}) Repeat(numbers, positions, cols);
-    const auto call_at = [&](int64_t row, int64_t rows, int64_t columns) {
-      ColumnsBackward<T> call = whole;
-      const int64_t at = row * tiling.stride, of_sample = b * sample + begin + at;
-      call.rows = rows;
-      call.cols = columns;
-      call.dy = args.dy + of_sample;
-      call.x = (args.x ? args.x : args.dy) + of_sample;
-      if (args.dx) call.dx = args.dx + of_sample;
-      if (call.gain) call.gain += each ? at : row;
-      call.mean = s.mean;
-      call.rstd = s.rstd;
-      call.offset = s.offset;
-      call.mean_g = s.mean_g;
-      call.mean_g_xhat = s.mean_g_xhat;
-      return call;
+    const auto of_sample = [&](const C* moments) {
+      return moments ? moments + b * spatial + begin : nullptr;
     };
-    if (dgain && !s.terms) s.terms = Array<double>(2 * terms);
+    SavedColumns<T>(of_sample(args.mean), of_sample(args.mean_lo), of_sample(args.rstd), positions,
+                    s.moments);
+    for (C* numbers : {s.mean, s.rstd, s.offset}) Repeat(numbers, positions, cols);
+    ColumnsBackward<T> call = whole;
+    call.rows = tiling.rows;
+    call.dy = args.dy + b * sample + begin;
+    call.x = (args.x ? args.x : args.dy) + b * sample + begin;
+    if (args.dx) call.dx = args.dx + b * sample + begin;
+    call.mean = s.mean;
+    call.rstd = s.rstd;
+    call.offset = s.offset;
+    call.mean_g = s.mean_g;
+    call.mean_g_xhat = s.mean_g_xhat;
+    if (whole.stream && tiling.fits && i + 1 < tiling.count) {
+      call.ahead = tiling.Begin(i + 1, sample) - tiling.Begin(i, sample);
+    }
+    const auto from = [&](int64_t row, int64_t rows, int64_t columns) {
+      ColumnsBackward<T> part = call.From(row, rows);
+      part.cols = columns;
+      return part;
+    };
     std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
-    if (dgain) std::fill_n(s.terms.get(), 2 * terms, 0.0);
     ForBlocks(tiling, parallel_for, [&](int64_t block) {
       double* first = &s.sums[block * 2 * cols];
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
-        double* dgains = dgain ? s.terms.get() + (each ? row * tiling.stride : row) : nullptr;
-        SumBackward(call_at(row, rows, columns), first, first + cols, dgains,
-                    dgain ? dgains + terms : nullptr);
+        double* dgains_of = dgains ? dgains + (each ? row * tiling.stride : row) : nullptr;
+        SumBackward(from(row, rows, columns), first, first + cols, dgains_of,
+                    dgains ? dgains_of + terms : nullptr);
       });
     });
-    if (dgain) {
-      double* sums = &partial[(b * tiling.tiles + tile) * 2 * channels];
-      for (int64_t i = 0; i < 2 * channels; ++i) {
-        sums[i] = 0;
-        const int64_t of_each = terms / channels;
-        for (int64_t k = 0; k < of_each; ++k) sums[i] += s.terms[i * of_each + k];
-      }
-    }
     if (args.dx == nullptr) return;
     double* first = s.sums.get();
     double* second = first + cols;
     AddBlocks(first, tiling.blocks, 2 * cols);
     Fold(first, positions, cols);
     Fold(second, positions, cols);
-    RowsBackward<T> row;
-    row.recipe = args.recipe;
-    row.eps = args.eps;
-    row.cols = channels;
-    const double reciprocal = 1 / static_cast<double>(channels);
-    for (int64_t c = 0; c < positions; ++c) {
-      const GradientMap<C> map =
-          FinishGradient(row, 0, RowMap<C>{s.mean[c], s.rstd[c], s.offset[c]},
-                         RowSums{first[c], second[c]}, reciprocal);
-      s.mean_g[c] = map.mean_g;
-      s.mean_g_xhat[c] = map.mean_g_xhat;
-    }
+    FinishGradients<T>(args.recipe, args.eps, channels, positions, s.rstd, first, second, s.mean_g,
+                       s.mean_g_xhat);
     for (C* numbers : {s.mean_g, s.mean_g_xhat}) Repeat(numbers, positions, cols);
     ForBlocks(tiling, parallel_for, [&](int64_t block) {
-      ForRows(tiling, block, cols, [&](int64_t first_row, int64_t rows, int64_t columns) {
-        MapBackward(call_at(first_row, rows, columns));
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
+        MapBackward(from(row, rows, columns));
       });
     });
+  };
+  ForChunks<BackwardScratch<T>>(tiling, parallel_for, [&](int64_t chunk, BackwardScratch<T>& s) {
+    double* sums = dgain ? &partial[chunk * 2 * channels] : nullptr;
+    double* dgains = sums;
+    if (dgain && each) {
+      if (!s.terms) s.terms = Array<double>(2 * terms);
+      dgains = s.terms.get();
+    }
+    if (dgain) std::fill_n(dgains, 2 * terms, 0.0);
+    for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
+      run_tile(i, dgains, s);
+    }
+    for (int64_t i = 0; dgain && each && i < 2 * channels; ++i) {
+      sums[i] = 0;
+      for (int64_t k = 0; k < spatial; ++k) sums[i] += dgains[i * spatial + k];
+    }
   });
   if (dgain == nullptr) return;
   RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {

@@ -11,19 +11,12 @@
 #include "src/base/simd.h"
 #include "src/norm/channel_norm-inl.h"
 #include "src/norm/channel_norm_kernels.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
-
-using T = PLANISH_ELEMENT;
-using C = Compute<T>;
-using Full = hn::ScalableTag<C>;
-using One = hn::CappedTag<C, 1>;
-
-// Streaming stores are worth it in vectors of 32 bytes and more.
-inline constexpr bool kStreams =
-    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 template <class F>
 HWY_INLINE void VisitBool(bool value, F&& f) {
@@ -33,9 +26,6 @@ HWY_INLINE void VisitBool(bool value, F&& f) {
     f(std::false_type());
   }
 }
-
-template <Output kOutput>
-using OutputConstant = std::integral_constant<Output, kOutput>;
 
 void ShiftOfColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
   ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
@@ -48,41 +38,37 @@ static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t
   return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
 }
 
-void ForwardMap(const ColumnsForward<T>& args) {
-  const auto visit = [&](auto output, auto centre) HWY_ATTR {
-    VisitBool(args.each, [&](auto each) HWY_ATTR {
-      if (kStreams && args.stream) {
-        MapForwardOf<output(), centre(), each(), kStreams>(Full(), args);
-      } else {
-        MapForwardOf<output(), centre(), each(), false>(Full(), args);
-      }
-    });
-  };
-  if (!args.recipe.centre) {
-    visit(OutputConstant<Output::kAffine>(), std::false_type());
-  } else if (args.recipe.output == Output::kAffine) {
-    visit(OutputConstant<Output::kAffine>(), std::true_type());
-  } else if (args.recipe.output == Output::kAdaptive) {
-    visit(OutputConstant<Output::kAdaptive>(), std::true_type());
-  } else {
-    visit(OutputConstant<Output::kIdentity>(), std::true_type());
-  }
+static void MomentsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
+                           const ColumnMoments<C>& moments) {
+  SavedColumnsOf(mean, mean_lo, rstd, cols, moments);
 }
 
-/// Calls f(output, read_x, each) with the recipe's, of those that there are.
+static void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                              const C* rstd, const double* first, const double* second, C* mean_g,
+                              C* mean_g_xhat) {
+  FinishGradientsOf(recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
+}
+
+void ForwardMap(const ColumnsForward<T>& args) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    VisitBool(args.each, [&](auto each) HWY_ATTR {
+      VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+        MapForwardOf<output(), centre(), each(), stream()>(Full(), args);
+      });
+    });
+  });
+}
+
+/// Calls f(output, read_x, each) with those of `args`.
 template <class F>
 HWY_INLINE void VisitBackward(const ColumnsBackward<T>& args, F&& f) {
-  if (args.recipe.output == Output::kAffine) {
-    VisitBool(args.each, [&](auto each) HWY_ATTR {
-      f(OutputConstant<Output::kAffine>(), std::true_type(), each);
-    });
-  } else if (args.recipe.output == Output::kAdaptive) {
-    f(OutputConstant<Output::kAdaptive>(), std::true_type(), std::false_type());
-  } else if (args.recipe.via_scale) {
-    f(OutputConstant<Output::kIdentity>(), std::true_type(), std::false_type());
-  } else {
-    f(OutputConstant<Output::kIdentity>(), std::false_type(), std::false_type());
-  }
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    if constexpr (output() == Output::kAffine) {
+      VisitBool(args.each, [&](auto each) HWY_ATTR { f(output, read_x, each); });
+    } else {
+      f(output, read_x, std::false_type());
+    }
+  });
 }
 
 void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
@@ -106,11 +92,9 @@ void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, 
 
 void BackwardMap(const ColumnsBackward<T>& args) {
   VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
-    if (kStreams && args.stream) {
-      MapBackwardOf<output(), read_x(), each(), kStreams>(Full(), args);
-    } else {
-      MapBackwardOf<output(), read_x(), each(), false>(Full(), args);
-    }
+    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+      MapBackwardOf<output(), read_x(), each(), stream()>(Full(), args);
+    });
   });
 }
 
@@ -124,6 +108,8 @@ namespace planish::internal {
 
 HWY_EXPORT(ShiftOfColumns);
 HWY_EXPORT(FinishOfColumns);
+HWY_EXPORT(MomentsOfSaved);
+HWY_EXPORT(FinishOfGradients);
 HWY_EXPORT(ForwardMap);
 HWY_EXPORT(BackwardSum);
 HWY_EXPORT(BackwardMap);
@@ -138,6 +124,18 @@ bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const ColumnMoments<Compute<T>>& moments, bool* careful) {
   return PLANISH_DISPATCH(FinishOfColumns)(recipe, eps, n, cols, shift, first, second, moments,
                                            careful);
+}
+template <class T>
+void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
+                  int64_t cols, const ColumnMoments<Compute<T>>& moments) {
+  PLANISH_DISPATCH(MomentsOfSaved)(mean, mean_lo, rstd, cols, moments);
+}
+template <class T>
+void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                     const Compute<T>* rstd, const double* first, const double* second,
+                     Compute<T>* mean_g, Compute<T>* mean_g_xhat) {
+  PLANISH_DISPATCH(FinishOfGradients)
+  (recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
 }
 template <class T>
 void MapForward(const ColumnsForward<T>& args) {
@@ -158,6 +156,12 @@ template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<El
 template bool FinishColumns<Element>(const Recipe&, double, int64_t, int64_t,
                                      const Compute<Element>*, const double*, const double*,
                                      const ColumnMoments<Compute<Element>>&, bool*);
+template void SavedColumns<Element>(const Compute<Element>*, const Compute<Element>*,
+                                    const Compute<Element>*, int64_t,
+                                    const ColumnMoments<Compute<Element>>&);
+template void FinishGradients<Element>(const Recipe&, double, int64_t, int64_t,
+                                       const Compute<Element>*, const double*, const double*,
+                                       Compute<Element>*, Compute<Element>*);
 template void MapForward(const ColumnsForward<Element>&);
 template void SumBackward(const ColumnsBackward<Element>&, double*, double*, double*, double*);
 template void MapBackward(const ColumnsBackward<Element>&);

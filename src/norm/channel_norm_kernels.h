@@ -32,6 +32,18 @@ bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const Compute<T>* shift, const double* first, const double* second,
                    const ColumnMoments<Compute<T>>& moments, bool* careful);
 
+/// The moments that forward saved, of which mean and mean_lo may be null; moments.mean_lo is not
+/// written.
+template <class T>
+void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
+                  int64_t cols, const ColumnMoments<Compute<T>>& moments);
+
+/// What dx takes from the sums of columns of `n` numbers: the means of g and of g * xhat.
+template <class T>
+void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                     const Compute<T>* rstd, const double* first, const double* second,
+                     Compute<T>* mean_g, Compute<T>* mean_g_xhat);
+
 template <class T>
 struct ColumnsForward {
   using C = Compute<T>;
@@ -47,6 +59,19 @@ struct ColumnsForward {
   const C* rstd = nullptr;
   const C* offset = nullptr;
   bool stream = false;
+  int64_t ahead = 0;  // numbers from here to those to be asked for; 0: none
+
+  /// The `n` rows from r on.
+  ColumnsForward From(int64_t r, int64_t n) const {
+    ColumnsForward call = *this;
+    const int64_t at = r * stride, parameters = each ? at : r;
+    call.rows = n;
+    call.x += at;
+    call.y += at;
+    if (gain) call.gain += parameters;
+    if (bias) call.bias += parameters;
+    return call;
+  }
 };
 
 /// y.
@@ -70,6 +95,19 @@ struct ColumnsBackward {
   const C* mean_g = nullptr;  // MapBackward alone reads these
   const C* mean_g_xhat = nullptr;
   bool stream = false;
+  int64_t ahead = 0;  // as in forward
+
+  /// The `n` rows from r on.
+  ColumnsBackward From(int64_t r, int64_t n) const {
+    ColumnsBackward call = *this;
+    const int64_t at = r * stride;
+    call.rows = n;
+    call.dy += at;
+    call.x += at;
+    if (dx) call.dx += at;
+    if (gain) call.gain += each ? at : r;
+    return call;
+  }
 };
 
 /// Adds the sums over rows of g and of g * xhat to first[c] and second[c], and, if dgain and dbias

@@ -17,6 +17,70 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
+/// Calls f(tag, c) so that its vectors cover the columns [0, cols): vectors of one lane at the end.
+template <class D, class F>
+HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + lanes <= cols; c += lanes) f(d, c);
+  for (const OneLane<D> one; c < cols; ++c) f(one, c);
+}
+
+/// Numbers as doubles, and back, which doubles are already.
+template <class D, class V>
+HWY_INLINE Vec<D> Widened(D d, V v) {
+  if constexpr (std::is_same_v<V, Vec<D>>) {
+    return v;
+  } else {
+    return hn::PromoteTo(d, v);
+  }
+}
+template <class D, class V>
+HWY_INLINE Vec<D> Narrowed(D d, V v) {
+  if constexpr (std::is_same_v<V, Vec<D>>) {
+    return v;
+  } else if constexpr (hn::MaxLanes(D()) == 1) {
+    // Highway's own, without vectors, makes the largest number of an infinity.
+    return hn::Set(d, static_cast<hn::TFromD<D>>(hn::GetLane(v)));
+  } else {
+    return hn::DemoteTo(d, v);
+  }
+}
+
+/// The lanes [from, to) of v, to p + from and so on.
+template <class D, class T>
+HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
+  HWY_ALIGN T lanes[hn::MaxLanes(D())];
+  Write(d, v, lanes);
+  for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
+}
+
+/// Columns up to which rows that do not begin at vectors are stored past the caches several
+/// together, and how many numbers that makes. The two ends of longer rows matter less than a copy.
+inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
+
+/// Stores `rows` rows past the caches that lie one right behind the other, out of a buffer which
+/// map(r, n, buffer) fills with the n rows from r on. A row has at most kBufferedColumns.
+template <class D, class T, class Map>
+HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& map) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN T buffer[kStreamBuffer + hn::MaxLanes(D())];
+  const int64_t at_once = kStreamBuffer / cols;
+  int64_t held = 0;  // numbers in the buffer: less than a vector, from one turn to the next
+  for (int64_t r = 0; r < rows; r += at_once) {
+    const int64_t n = std::min(at_once, rows - r);
+    map(r, n, buffer + held);
+    held += n * cols;
+    int64_t i = std::min(held, RowLayout<true, D, T>(d, out, held).lead);
+    std::copy_n(buffer, i, out);
+    for (; i + lanes <= held; i += lanes) StreamCopy(d, buffer + i, out + i);
+    std::copy_n(buffer + i, held - i, buffer);
+    out += i;
+    held -= i;
+  }
+  std::copy_n(buffer, held, out);
+}
+
 // --- Where the numbers of a vector come from: value(d, k) is the k-th of each lane's. ---
 
 /// A set for each column, from column j on.
@@ -177,13 +241,24 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
         v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
         w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
       }
-      first[r] += static_cast<double>(Sum(d, hn::Add(v0, v1)));
-      second[r] += static_cast<double>(Sum(d, hn::Add(w0, w1)));
+      const LaneSums<C> sums = AddLanes(d, hn::Add(v0, v1), hn::Add(w0, w1));
+      first[r] += static_cast<double>(sums.first);
+      second[r] += static_cast<double>(sums.second);
     }
   }
 }
 
 // --- Maps ---
+
+/// Asks for a line of the next tile, for the second-level cache.
+HWY_INLINE void PrefetchTile(const void* line) { __builtin_prefetch(line, 0, 2); }
+
+/// For two vectors.
+template <class D, class T>
+HWY_INLINE void PrefetchTileTwo(D, const T* ahead) {
+  PrefetchTile(ahead);
+  if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) PrefetchTile(ahead + hn::MaxLanes(D()));
+}
 
 inline constexpr int CountOf(ChannelMap map) {
   return map == ChannelMap::kNormalise ? 3 : map == ChannelMap::kGradient ? 6 : 1;
@@ -214,7 +289,12 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
     Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
-    if (kStream && i + kAhead < limit) {
+    if (kStream && arrays.ahead != 0) {
+      PrefetchTileTwo(d, arrays.a + i + arrays.ahead);
+      if constexpr (kMap == ChannelMap::kGradient) {
+        PrefetchTileTwo(d, arrays.x + i + arrays.ahead);
+      }
+    } else if (kStream && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i + kAhead);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i + kAhead);
     }
@@ -235,28 +315,31 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
                              int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const OneLane<D> single;
-  const auto by_ones = [&](int64_t i, int64_t to) HWY_ATTR {
-    for (; i < to; ++i) {
+  if (end - begin < lanes) {
+    const OneLane<D> single;
+    for (int64_t i = begin; i < end; ++i) {
       if (i - from >= period) from += period;
       const ColumnValues<C> value{numbers.at, i - from};
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
+    return;
+  }
+  const auto vector_at = [&](int64_t at, int64_t j) HWY_ATTR {
+    return Mapped<kMap>(d, arrays, at, ColumnValues<C>{numbers.at, j < period ? j : j % period});
   };
-  int64_t i = begin;
-  if constexpr (kStream) {
-    i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
-    by_ones(begin, i);
-  }
-  // The last numbers, which may be written over their input, as a vector that overlaps the one
-  // before: computed first. Past the caches they are stored by ones.
-  const bool overlap = !kStream && end - begin >= lanes;
-  const int64_t last = end - lanes;
+  const int64_t last = end - lanes, last_j = last - from;
+  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
   Vec<D> tail = hn::Zero(d);
-  if (overlap) {
-    const int64_t j = last - from < period ? last - from : (last - from) % period;
-    tail = Mapped<kMap>(d, arrays, last, ColumnValues<C>{numbers.at, j});
+  if constexpr (kStream) {
+    if (lead > 0) {
+      WriteLanes(d, vector_at(begin, begin - from), 0, lead, arrays.out + begin);
+    }
+  } else {
+    // The vector at the end, which may be written over its input, overlaps the one before: computed
+    // first.
+    tail = vector_at(last, last_j);
   }
+  int64_t i = begin + lead;
   while (i + lanes <= end) {
     if (i - from >= period) from += period;
     const int64_t start = from;  // of this turn: stores do not change it
@@ -265,10 +348,11 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
                                 [&](int64_t at)
                                     HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
   }
-  if (overlap) {
-    Write(d, tail, arrays.out + last);
+  if (i == end) return;
+  if constexpr (kStream) {
+    WriteLanes(d, vector_at(last, last_j), i - last, lanes, arrays.out + last);
   } else {
-    by_ones(i, end);
+    Write(d, tail, arrays.out + last);
   }
 }
 
@@ -279,30 +363,51 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   using C = hn::TFromD<D>;
   using Values = RunValues<C, CountOf(kMap)>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const OneLane<D> single;
-  const auto by_ones = [&](int64_t from, int64_t to) HWY_ATTR {
-    for (int64_t i = from; i < to; ++i) {
+  if (end - begin < lanes) {
+    const OneLane<D> single;
+    for (int64_t i = begin; i < end; ++i) {
       const Values value(numbers.at, i / run % period);
       Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
     }
-  };
-  int64_t i = begin;
-  if constexpr (kStream) {
-    i = std::min(end, begin + RowLayout<true, D, T>(d, arrays.out + begin, end - begin).lead);
-    by_ones(begin, i);
+    return;
   }
-  for (int64_t q = i / run; i + lanes <= end; ++q) {
-    const int64_t to = (q + 1) * run;
-    const Values value(numbers.at, q % period);
+  // The vector at i, whose numbers are those of run q and perhaps of the next.
+  const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
+    const Values value(numbers.at, q % period), next(numbers.at, (q + 1) % period);
+    const EdgeValues<C, CountOf(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
+    return Mapped<kMap>(d, arrays, i, edge);
+  };
+  const int64_t last = end - lanes;
+  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
+  Vec<D> tail = hn::Zero(d);
+  if constexpr (kStream) {
+    if (lead > 0) {
+      WriteLanes(d, vector_at(begin, begin / run), 0, lead, arrays.out + begin);
+    }
+  } else {
+    tail = vector_at(last, last / run);  // overlaps the vector before: computed first
+  }
+  int64_t i = begin + lead, q = i / run, at = q % period;
+  while (i + lanes <= end) {
+    const int64_t to = (q + 1) * run, after = at + 1 < period ? at + 1 : 0;
+    const Values value(numbers.at, at);
     i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to), end,
                                 [&](int64_t) HWY_ATTR { return value; });
-    if (i == to || i + lanes > end) continue;
-    const Values next(numbers.at, (q + 1) % period);
-    const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
-    Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
-    i += lanes;
+    if (i < to && i + lanes <= end) {
+      const Values next(numbers.at, after);
+      const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
+      Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
+      i += lanes;
+    }
+    ++q;
+    at = after;
   }
-  by_ones(i, end);
+  if (i == end) return;
+  if constexpr (kStream) {
+    WriteLanes(d, vector_at(last, last / run), i - last, lanes, arrays.out + last);
+  } else {
+    Write(d, tail, arrays.out + last);
+  }
 }
 
 /// MapRows.
@@ -316,7 +421,7 @@ HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t ro
     } else {
       MapRunsOf<kMap, kStream>(d, arrays, begin, end, run, period, numbers);
     }
-    arrays = {arrays.a + stride, arrays.x + stride, arrays.out + stride};
+    arrays = {arrays.a + stride, arrays.x + stride, arrays.out + stride, arrays.ahead};
   }
   FinishStores<kStream>();
 }

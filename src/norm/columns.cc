@@ -11,19 +11,16 @@
 #include "src/base/simd.h"
 #include "src/norm/columns-inl.h"
 #include "src/norm/columns.h"
+#include "src/norm/weight_norm-inl.h"
+#include "src/norm/weight_norm_kernels.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-using T = PLANISH_ELEMENT;
-using C = Compute<T>;
-using Full = hn::ScalableTag<C>;
-using One = hn::CappedTag<C, 1>;
-
-// Streaming stores are worth it in vectors of 32 bytes and more.
-inline constexpr bool kStreams =
-    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+static_assert(hn::MaxLanes(Full()) <= kLeastRun && hn::MaxLanes(Full()) < kPeriodPad);
 
 /// Calls f(d) with the widest vectors that `cols` columns fill.
 template <class F>
@@ -48,11 +45,7 @@ HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
 template <class F>
 HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
   const auto visit = [&](auto which) HWY_ATTR {
-    if (kStreams && stream) {
-      f(which, std::bool_constant<kStreams>());
-    } else {
-      f(which, std::false_type());
-    }
+    VisitStream(stream, [&](auto streams) HWY_ATTR { f(which, streams); });
   };
   if (map == ChannelMap::kNormalise) {
     visit(std::integral_constant<ChannelMap, ChannelMap::kNormalise>());
@@ -89,6 +82,36 @@ void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
   });
 }
 
+/// Calls f(d) with the widest vectors that a narrow row fills.
+template <class F>
+HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
+  using Few = hn::CappedTag<C, 4>;
+  if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+    f(Full());
+  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
+    f(Few());
+  } else {
+    f(One());
+  }
+}
+
+template <bool kGradient>
+HWY_INLINE void WeightsOf(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
+    VisitStream(args.stream && args.out, [&](auto stream) HWY_ATTR {
+      WeightRowsOf<kGradient, stream()>(d, args, begin, end);
+    });
+  });
+}
+
+void WeightsForward(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  WeightsOf<false>(args, begin, end);
+}
+
+void WeightsBackward(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  WeightsOf<true>(args, begin, end);
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
@@ -100,6 +123,8 @@ namespace planish::internal {
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
 HWY_EXPORT(RowMaps);
+HWY_EXPORT(WeightsForward);
+HWY_EXPORT(WeightsBackward);
 
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
@@ -120,6 +145,15 @@ void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
   (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
 }
 
+template <class T>
+void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(WeightsForward)(args, begin, end);
+}
+template <class T>
+void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(WeightsBackward)(args, begin, end);
+}
+
 using Element = PLANISH_ELEMENT;
 template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
                          const SumNumbers<Compute<Element>>&, double*, double*);
@@ -127,6 +161,8 @@ template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int6
                       const SumNumbers<Compute<Element>>&, double*, double*);
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
+template void NormaliseWeights(const WeightRows<Element>&, int64_t, int64_t);
+template void WeightGradients(const WeightRows<Element>&, int64_t, int64_t);
 
 }  // namespace planish::internal
 #endif  // HWY_ONCE

@@ -41,8 +41,8 @@ struct MapNumbers {
 /// Rows that a column's sum runs over in C before it goes on in double.
 inline constexpr int64_t kSumRows = 8;
 
-/// More numbers than a vector has.
-inline constexpr int64_t kPeriodPad = 64;
+/// More numbers than a vector has, and the least that a run of them has.
+inline constexpr int64_t kPeriodPad = 64, kLeastRun = 32;
 
 /// Adds to first[c] and second[c] the sums over rows of column c, c < cols. Each column has its
 /// numbers.
@@ -61,10 +61,13 @@ struct MapArrays {
   const T* a;
   const T* x;  ///< ChannelMap::kGradient alone reads it
   T* out;      ///< may be a
+  /// Of results past the caches: numbers from each to the one to be asked for; 0: those that
+  /// follow.
+  int64_t ahead = 0;
 };
 
 /// Maps the numbers [begin, end) of `rows` rows, one each `stride`. Those of number i are at
-/// (i / run) % period, where run is 1 or at least kPeriodPad. With a run of 1 and an end beyond the
+/// (i / run) % period, where run is 1 or at least kLeastRun. With a run of 1 and an end beyond the
 /// period, the period is at least a vector, and its first numbers are repeated behind it,
 /// kPeriodPad of them.
 template <class T>

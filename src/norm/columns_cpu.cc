@@ -12,8 +12,8 @@ namespace planish::internal {
 namespace {
 
 // Spatial sizes below which numbers are taken as columns, each with numbers of its own, rather than
-// as runs of `spatial` that share them.
-constexpr int64_t kShortRun = kPeriodPad;
+// as runs of `spatial` that share them: short runs repay the six numbers of backward only.
+constexpr int64_t kShortRun = 64, kShortGradientRun = kLeastRun;
 // Columns that several samples are laid side by side to make, where one has fewer.
 constexpr int64_t kNarrow = 512;
 // Columns that are summed at a time: their sums stay in the caches next to the processor.
@@ -109,8 +109,8 @@ int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
 }
 
 // Channels that make a tile, whose numbers stay in the cache between the sums and the map: enough
-// for a thread, and, where there are many, all that the cache holds. None if a tile of the least
-// width does not fit.
+// for a thread, and, where there are many, half of what the cache holds, for the next tile is on
+// its way. None if a tile of the least width does not fit.
 template <class T>
 int64_t TileChannels(const ChannelPass<T>& pass) {
   const int64_t channel = pass.batch * pass.spatial;
@@ -119,7 +119,8 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
   };
   const int64_t most = kTileBytes / ReadBytes(pass, channel);
   const int64_t least = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
-  const int64_t tile = std::min(most, std::max(least, pass.channels / 32));
+  const int64_t half = std::max(most / 2, std::min(most, width(kTileRowBytes)));
+  const int64_t tile = std::min(half, std::max(least, pass.channels / 32));
   return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
 }
 
@@ -170,8 +171,10 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                       after.Set(c, 1, map_numbers);
                     }
                     if (pass.out == nullptr) continue;
-                    MapRows(pass.map, ArraysAt(pass, c0 * spatial), sample, pass.batch, 0,
-                            runs * spatial, spatial, runs, after.At(0), stream);
+                    MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
+                    if (i + 1 < tiles) arrays.ahead = tile * spatial;
+                    MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
+                            after.At(0), stream);
                   }
                 });
 }
@@ -290,8 +293,9 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
         after.Set(c * spatial, spatial, map_numbers);
       }
       if (pass.out == nullptr) continue;
-      MapRows(pass.map, ArraysAt(pass, at), sample, pass.batch, 0, cols, 1, cols, after.At(0),
-              stream);
+      MapArrays<T> arrays = ArraysAt(pass, at);
+      if (i + 1 < tiles) arrays.ahead = tile * spatial;
+      MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols, after.At(0), stream);
     }
   });
 }
@@ -393,7 +397,8 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   if (pass.x == nullptr) pass.x = pass.a;  // not read; pointers into it are computed
-  if (pass.spatial < kShortRun) {
+  const bool gradient = pass.map == ChannelMap::kGradient;
+  if (pass.spatial < (gradient ? kShortGradientRun : kShortRun)) {
     Columns(pass, parallel_for);
   } else {
     Runs(pass, parallel_for);

@@ -78,9 +78,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 
   if (rows == 0) return;
   if (cols == 0) {
-    for (C* moment : {args.mean, args.mean_lo, args.rstd}) {
-      if (moment) std::fill_n(moment, rows, std::numeric_limits<C>::quiet_NaN());
-    }
+    internal::FillEach({args.mean, args.mean_lo, args.rstd}, rows,
+                       std::numeric_limits<C>::quiet_NaN());
     return;
   }
   internal::RowsForward<T> call;
@@ -149,9 +148,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd, dsum});
 
   if (rows == 0 || cols == 0) {
-    for (P* sum : {args.dgain, args.dbias}) {
-      if (sum) std::fill_n(sum, cols, P{});
-    }
+    internal::FillEach({args.dgain, args.dbias}, cols, P{});
     return;
   }
   const bool columns = args.dgain || args.dbias;

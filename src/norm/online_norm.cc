@@ -145,9 +145,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   internal::CheckApart(kFunction, {dx, dgain, dbias},
                        {dy, x, gain, mean, mean_lo, rstd, offset, deviation});
   if (rows == 0) {
-    for (P* sum : {args.dgain, args.dbias}) {
-      if (sum) std::fill_n(sum, cols, P{});
-    }
+    internal::FillEach({args.dgain, args.dbias}, cols, P{});
     return;
   }
 

@@ -1,7 +1,9 @@
 #ifndef PLANISH_SRC_NORM_PARAMS_H_
 #define PLANISH_SRC_NORM_PARAMS_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <type_traits>
 
@@ -28,6 +30,14 @@ P FromCompute(C value) {
     return ToFloat16(value);
   } else {
     return static_cast<P>(value);
+  }
+}
+
+/// Writes `value` to the n numbers of every array that is given: what no numbers are reduced to.
+template <class N>
+void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
+  for (N* array : arrays) {
+    if (array) std::fill_n(array, n, value);
   }
 }
 

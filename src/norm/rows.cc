@@ -13,19 +13,12 @@
 #include "src/norm/rows-inl.h"
 #include "src/norm/rows.h"
 #include "src/norm/transposed-inl.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
-
-using T = PLANISH_ELEMENT;
-using C = Compute<T>;
-using Full = hn::ScalableTag<C>;
-using One = hn::CappedTag<C, 1>;
-
-// Streaming stores are worth it in vectors of 32 bytes and more.
-inline constexpr bool kStreams =
-    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 /// Eight lanes, where that is not all of them and the kernels for narrow rows are there.
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
@@ -41,30 +34,11 @@ using Few = Full;
 template <class F>
 HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
   if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
-    if (kStreams && stream) {
-      f(Full(), std::bool_constant<kStreams>());
-    } else {
-      f(Full(), std::false_type());
-    }
+    VisitStream(stream, [&](auto streams) HWY_ATTR { f(Full(), streams); });
   } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
     f(Few(), std::false_type());
   } else {
     f(One(), std::false_type());
-  }
-}
-
-/// Calls f(output, centre) with the recipe's, of those that there are.
-template <class F>
-HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
-  constexpr std::integral_constant<Output, Output::kAffine> kAffine;
-  if (!recipe.centre) {
-    f(kAffine, std::false_type());
-  } else if (recipe.output == Output::kAffine) {
-    f(kAffine, std::true_type());
-  } else if (recipe.output == Output::kAdaptive) {
-    f(std::integral_constant<Output, Output::kAdaptive>(), std::true_type());
-  } else {
-    f(std::integral_constant<Output, Output::kIdentity>(), std::true_type());
   }
 }
 
@@ -117,27 +91,10 @@ void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
 
 void MapColumnsOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
-    if (kStreams && args.stream) {
-      MapRowColumns<output(), centre(), kStreams>(Full(), args, row, begin, end);
-    } else {
-      MapRowColumns<output(), centre(), false>(Full(), args, row, begin, end);
-    }
+    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+      MapRowColumns<output(), centre(), stream()>(Full(), args, row, begin, end);
+    });
   });
-}
-
-/// Calls f(output, read_x) with the recipe's, of those that there are.
-template <class F>
-HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
-  constexpr std::integral_constant<Output, Output::kIdentity> kIdentity;
-  if (recipe.output == Output::kAffine) {
-    f(std::integral_constant<Output, Output::kAffine>(), std::true_type());
-  } else if (recipe.output == Output::kAdaptive) {
-    f(std::integral_constant<Output, Output::kAdaptive>(), std::true_type());
-  } else if (recipe.via_scale) {
-    f(kIdentity, std::true_type());
-  } else {
-    f(kIdentity, std::false_type());
-  }
 }
 
 void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain, C* dbias) {

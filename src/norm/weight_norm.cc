@@ -8,6 +8,7 @@
 #include "src/base/check.h"
 #include "src/norm/columns_cpu.h"
 #include "src/norm/params.h"
+#include "src/norm/weight_norm_kernels.h"
 
 // A row of weights is a channel of one sample: v / ||v|| is its xhat, without a mean.
 namespace planish {
@@ -25,6 +26,12 @@ using internal::VectorArray;
 template <class T, class P>
 double LengthOf(const P* g, int64_t r) {
   return static_cast<double>(internal::ToCompute<Compute<T>>(g[r]));
+}
+
+/// Whether results go past the caches, of `arrays` arrays that are read and written.
+template <class T>
+bool Streams(int64_t arrays, int64_t total) {
+  return arrays * total * static_cast<int64_t>(sizeof(T)) > internal::StreamingBytes();
 }
 
 }  // namespace
@@ -45,7 +52,21 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   internal::CheckApart(kFunction, {w, norm}, {v, g});
 
   if (rows == 0 || cols == 0) {
-    if (args.norm) std::fill_n(args.norm, rows, C{0});
+    internal::FillEach({args.norm}, rows, C{0});
+    return;
+  }
+  if (cols < internal::kNarrowWeights) {
+    const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, true);
+    const internal::WeightRows<T> call = {.rows = rows,
+                                          .cols = cols,
+                                          .v = args.v,
+                                          .g = lengths.data(),
+                                          .out = args.w,
+                                          .norm_out = args.norm,
+                                          .stream = Streams<T>(2, rows * cols)};
+    internal::RunParallel(
+        parallel_for, rows, internal::GrainFor(cols),
+        [&](int64_t begin, int64_t end) { internal::NormaliseWeights(call, begin, end); });
     return;
   }
   ChannelPass<T> pass(/*batch=*/1, rows, cols);
@@ -89,7 +110,25 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   internal::CheckApart(kFunction, {dv, dg}, {dw, v, g, norm});
 
   if (rows == 0 || cols == 0) {
-    if (args.dg) std::fill_n(args.dg, rows, P{});
+    internal::FillEach({args.dg}, rows, P{});
+    return;
+  }
+  if (cols < internal::kNarrowWeights) {
+    const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, args.dv != nullptr);
+    internal::ParamSums<T, P> dlengths(args.dg, rows, args.dg != nullptr);
+    const internal::WeightRows<T> call = {.rows = rows,
+                                          .cols = cols,
+                                          .v = args.v,
+                                          .dw = args.dw,
+                                          .g = lengths.data(),
+                                          .norm = args.norm,
+                                          .out = args.dv,
+                                          .dg = dlengths.data(),
+                                          .stream = Streams<T>(3, rows * cols)};
+    internal::RunParallel(
+        parallel_for, rows, internal::GrainFor(cols),
+        [&](int64_t begin, int64_t end) { internal::WeightGradients(call, begin, end); });
+    dlengths.Finish();
     return;
   }
   ChannelPass<T> pass(/*batch=*/1, rows, cols);

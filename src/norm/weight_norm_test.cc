@@ -110,11 +110,11 @@ template <class T, class P>
 void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) {
   SCOPED_TRACE(testing::Message() << p.rows << " x " << p.cols);
   const Real u = UnitRoundoff<Compute<T>>();
-  // Sums run in C over up to 1024 numbers in at least 4 lanes, and in double beyond. Additions err
-  // by u each, independently: four standard deviations of that are less than 4 sqrt(k) u.
-  const Real additions =
-      (p.cols < 64 ? 1 : static_cast<Real>(std::min<int64_t>(p.cols, 1024)) / 4) +
-      (std::is_same_v<T, double> ? static_cast<Real>(p.cols) : Real{0});
+  // Sums run in C over up to 1024 numbers in at least 4 lanes, and in double beyond, or where there
+  // are fewer lanes and the numbers are less than 64. Additions err by u each, independently: four
+  // standard deviations of that are less than 4 sqrt(k) u.
+  const Real additions = std::max(Real{1}, static_cast<Real>(std::min<int64_t>(p.cols, 1024)) / 4) +
+                         (std::is_same_v<T, double> ? static_cast<Real>(p.cols) : Real{0});
   const Real sum_error = (4 * std::sqrt(additions) + 2) * u + static_cast<Real>(p.cols) * 0x1p-53L;
   for (int64_t r = 0; r < p.rows; ++r) {
     std::vector<Real> v, dw;

@@ -1,0 +1,76 @@
+// The element type that a file of kernels is compiled for, PLANISH_ELEMENT, and the switches over
+// recipes that all of them have. Compiled once for each target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ELEMENT_INL_H_
+#undef PLANISH_SRC_NORM_ELEMENT_INL_H_
+#else
+#define PLANISH_SRC_NORM_ELEMENT_INL_H_
+#endif
+
+#include <type_traits>
+
+#include "planish/types.h"
+#include "src/base/simd.h"
+#include "src/norm/recipe.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using T = PLANISH_ELEMENT;
+using C = Compute<T>;
+using Full = hn::ScalableTag<C>;
+using One = hn::CappedTag<C, 1>;
+
+// Streaming stores are worth it in vectors of 32 bytes and more.
+inline constexpr bool kStreams =
+    hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
+
+template <Output kOutput>
+using OutputConstant = std::integral_constant<Output, kOutput>;
+
+/// Calls f(stream) with whether to store past the caches.
+template <class F>
+HWY_INLINE void VisitStream(bool stream, F&& f) {
+  if (kStreams && stream) {
+    f(std::bool_constant<kStreams>());
+  } else {
+    f(std::false_type());
+  }
+}
+
+/// Calls f(output, centre) with the recipe's, of those that there are.
+template <class F>
+HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
+  if (!recipe.centre) {
+    f(OutputConstant<Output::kAffine>(), std::false_type());
+  } else if (recipe.output == Output::kAffine) {
+    f(OutputConstant<Output::kAffine>(), std::true_type());
+  } else if (recipe.output == Output::kAdaptive) {
+    f(OutputConstant<Output::kAdaptive>(), std::true_type());
+  } else {
+    f(OutputConstant<Output::kIdentity>(), std::true_type());
+  }
+}
+
+/// Calls f(output, read_x) with the recipe's, of those that there are.
+template <class F>
+HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
+  if (recipe.output == Output::kAffine) {
+    f(OutputConstant<Output::kAffine>(), std::true_type());
+  } else if (recipe.output == Output::kAdaptive) {
+    f(OutputConstant<Output::kAdaptive>(), std::true_type());
+  } else if (recipe.via_scale) {
+    f(OutputConstant<Output::kIdentity>(), std::true_type());
+  } else {
+    f(OutputConstant<Output::kIdentity>(), std::false_type());
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_ELEMENT_INL_H_
