@@ -26,27 +26,6 @@ HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
   for (const OneLane<D> one; c < cols; ++c) f(one, c);
 }
 
-/// Numbers as doubles, and back, which doubles are already.
-template <class D, class V>
-HWY_INLINE Vec<D> Widened(D d, V v) {
-  if constexpr (std::is_same_v<V, Vec<D>>) {
-    return v;
-  } else {
-    return hn::PromoteTo(d, v);
-  }
-}
-template <class D, class V>
-HWY_INLINE Vec<D> Narrowed(D d, V v) {
-  if constexpr (std::is_same_v<V, Vec<D>>) {
-    return v;
-  } else if constexpr (hn::MaxLanes(D()) == 1) {
-    // Highway's own, without vectors, makes the largest number of an infinity.
-    return hn::Set(d, static_cast<hn::TFromD<D>>(hn::GetLane(v)));
-  } else {
-    return hn::DemoteTo(d, v);
-  }
-}
-
 /// The lanes [from, to) of v, to p + from and so on.
 template <class D, class T>
 HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {

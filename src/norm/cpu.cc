@@ -208,26 +208,14 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
                 for (int64_t block = begin; block < end; ++block) sum_block(block);
               });
 
-  const auto reduce = [&](const auto* partials, int64_t offset, C* result, int64_t begin,
-                          int64_t end) {
-    constexpr int64_t kAtOnce = 256;
-    for (int64_t first = begin; first < end; first += kAtOnce) {
-      const int64_t n = std::min(kAtOnce, end - first);
-      double sums[kAtOnce] = {};
-      for (int64_t block = 0; block < blocks.count; ++block) {
-        const auto* partial = partials + block * size + offset + first;
-        for (int64_t c = 0; c < n; ++c) sums[c] += static_cast<double>(partial[c]);
-      }
-      for (int64_t c = 0; c < n; ++c) result[first + c] = static_cast<C>(sums[c]);
-    }
-  };
   RunParallel(parallel_for, cols, GrainFor(blocks.count), [&](int64_t begin, int64_t end) {
-    if (grouped) {
-      reduce(totals.get(), 0, dgain, begin, end);
-      reduce(totals.get(), stride, dbias, begin, end);
-    } else {
-      reduce(groups.get(), 0, dgain, begin, end);
-      reduce(groups.get(), stride, dbias, begin, end);
+    for (C* result : {dgain, dbias}) {
+      const int64_t first = (result == dgain ? 0 : stride) + begin;
+      if (grouped) {
+        SumTotals<T>(totals.get() + first, blocks.count, size, end - begin, result + begin);
+      } else {
+        SumPartials<T>(groups.get() + first, blocks.count, size, end - begin, result + begin);
+      }
     }
   });
 }

@@ -111,6 +111,14 @@ template <class T>
 void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
                   int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias);
 
+/// out[c] = the sum over `count` arrays, `stride` apart, of their numbers c < n, taken in double.
+template <class T>
+void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int64_t n,
+                 Compute<T>* out);
+/// Likewise of sums in double.
+template <class T>
+void SumTotals(const double* totals, int64_t count, int64_t stride, int64_t n, Compute<T>* out);
+
 /// out = a + b over n numbers, rounded to T. out may be a or b.
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out);

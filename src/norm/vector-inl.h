@@ -129,6 +129,27 @@ HWY_INLINE void WriteStreaming(D d, Vec<D> v, T* p) {
   hn::Stream(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
+/// Numbers as doubles, and back, which doubles are already.
+template <class D, class V>
+HWY_INLINE Vec<D> Widened(D d, V v) {
+  if constexpr (std::is_same_v<V, Vec<D>>) {
+    return v;
+  } else {
+    return hn::PromoteTo(d, v);
+  }
+}
+template <class D, class V>
+HWY_INLINE Vec<D> Narrowed(D d, V v) {
+  if constexpr (std::is_same_v<V, Vec<D>>) {
+    return v;
+  } else if constexpr (hn::MaxLanes(D()) == 1) {
+    // Highway's own, without vectors, makes the largest number of an infinity.
+    return hn::Set(d, static_cast<hn::TFromD<D>>(hn::GetLane(v)));
+  } else {
+    return hn::DemoteTo(d, v);
+  }
+}
+
 /// The sum of the lanes.
 template <class D>
 HWY_INLINE hn::TFromD<D> Sum(D d, Vec<D> v) {
