@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/norm/contestants.h"
+#include "planish/types.h"
 #include "src/base/aligned.h"
 #include "src/base/tuning.h"
 
@@ -15,20 +16,23 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "src/norm/vector-inl.h"
+
 #ifndef PLANISH_BENCH_NORM_BARE_CC_
 #define PLANISH_BENCH_NORM_BARE_CC_
 namespace planish::bench {
 
-// What the loops work on: float arrays, rows one behind the other.
+// What the loops work on: rows one behind the other, parameters in float.
+template <class T>
 struct Bare {
   int64_t cols;
-  const float* x;
-  const float* dy;
+  const T* x;
+  const T* dy;
   const float* gain;
   const float* bias;
   const float* mean;
   const float* rstd;
-  float* out;
+  T* out;
   bool stream;
 };
 
@@ -42,24 +46,24 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+using internal::HWY_NAMESPACE::Read;
 
-// Far enough ahead for memory.
-constexpr int64_t kAhead = 8192 / sizeof(float);
-
-template <bool kStream>
-HWY_INLINE void Put(V v, float* to) {
+template <bool kStream, class T>
+HWY_INLINE void Put(V v, T* to) {
   if constexpr (kStream) {
-    hn::Stream(v, D(), to);
+    internal::HWY_NAMESPACE::WriteStreaming(D(), v, to);
   } else {
-    hn::Store(v, D(), to);
+    internal::HWY_NAMESPACE::Write(D(), v, to);
   }
 }
 
-template <bool kStream>
-HWY_INLINE void Ask(const float* p) {
+// Asks for two vectors, far enough ahead for memory.
+template <bool kStream, class T>
+HWY_INLINE void Ask(const T* p) {
   if constexpr (!kStream) return;
+  constexpr int64_t kAhead = 8192 / sizeof(T);
   hwy::Prefetch(p + kAhead);
-  if constexpr (hn::MaxLanes(D()) * sizeof(float) >= 64) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) >= 64) {
     hwy::Prefetch(p + kAhead + static_cast<int64_t>(hn::Lanes(D())));
   }
 }
@@ -70,21 +74,20 @@ int64_t LanesOf() { return static_cast<int64_t>(hn::Lanes(D())); }
 
 // y of row `row`, whose mean and rstd are in `map`, and the sums of row `next`, in one sweep; then
 // the next row's mean and rstd. Either row may be null.
-template <bool kStream, bool kMap, bool kSum>
-HWY_NOINLINE void ForwardRow(const Bare& b, const float* row, const float* next, float* y,
-                             float (&map)[2]) {
+template <bool kStream, bool kMap, bool kSum, class T>
+HWY_NOINLINE void ForwardRow(const Bare<T>& b, const T* row, const T* next, T* y, float (&map)[2]) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const V rstd = hn::Set(d, map[1]), offset = hn::Set(d, -map[0] * map[1]);
   V first[2] = {hn::Zero(d), hn::Zero(d)}, second[2] = {hn::Zero(d), hn::Zero(d)};
   const auto step = [&](int64_t c, int64_t i) HWY_ATTR {
     if constexpr (kSum) {
-      const V v = hn::Load(d, next + c);
+      const V v = Read(d, next + c);
       first[i] = hn::Add(first[i], v);
       second[i] = hn::MulAdd(v, v, second[i]);
     }
     if constexpr (kMap) {
-      const V xhat = hn::MulAdd(hn::Load(d, row + c), rstd, offset);
+      const V xhat = hn::MulAdd(Read(d, row + c), rstd, offset);
       Put<kStream>(hn::MulAdd(xhat, hn::Load(d, b.gain + c), hn::Load(d, b.bias + c)), y + c);
     }
   };
@@ -104,33 +107,36 @@ HWY_NOINLINE void ForwardRow(const Bare& b, const float* row, const float* next,
 }
 
 // Two rows are under way, so that a row's mean and rstd are known when it is written.
-template <bool kStream>
-void ForwardRows(const Bare& b, int64_t begin, int64_t end) {
+template <bool kStream, class T>
+void ForwardRows(const Bare<T>& b, int64_t begin, int64_t end) {
   float maps[2][2] = {};
   for (int64_t r = begin; r < end + 2; ++r) {
     float(&map)[2] = maps[r % 2];
-    const float* row = b.x + (r - 2) * b.cols;
-    const float* next = b.x + r * b.cols;
-    float* y = b.out + (r - 2) * b.cols;
+    const T* row = b.x + (r - 2) * b.cols;
+    const T* next = b.x + r * b.cols;
+    T* y = b.out + (r - 2) * b.cols;
     if (r < begin + 2) {
-      if (r < end) ForwardRow<kStream, false, true>(b, nullptr, next, nullptr, map);
+      if (r < end) ForwardRow<kStream, false, true, T>(b, nullptr, next, nullptr, map);
     } else if (r < end) {
-      ForwardRow<kStream, true, true>(b, row, next, y, map);
+      ForwardRow<kStream, true, true, T>(b, row, next, y, map);
     } else {
-      ForwardRow<kStream, true, false>(b, row, nullptr, y, map);
+      ForwardRow<kStream, true, false, T>(b, row, nullptr, y, map);
     }
   }
   if constexpr (kStream) hwy::FlushStream();
 }
 
-void Forward(const Bare& b, int64_t begin, int64_t end) {
+template <class T>
+void ForwardOf(const Bare<T>& b, int64_t begin, int64_t end) {
   b.stream ? ForwardRows<true>(b, begin, end) : ForwardRows<false>(b, begin, end);
 }
+void Forward(const Bare<float>& b, int64_t begin, int64_t end) { ForwardOf(b, begin, end); }
+void ForwardHalf(const Bare<bfloat16>& b, int64_t begin, int64_t end) { ForwardOf(b, begin, end); }
 
 // dx of row `row`, whose mean of g and of g * xhat are in `means`, and the sums of row `next`, with
 // its terms of dgain and dbias, in one sweep. Either may be none: -1.
-template <bool kStream, bool kMap, bool kSum>
-HWY_NOINLINE void BackwardRow(const Bare& b, int64_t row, int64_t next, float (&means)[2],
+template <bool kStream, bool kMap, bool kSum, class T>
+HWY_NOINLINE void BackwardRow(const Bare<T>& b, int64_t row, int64_t next, float (&means)[2],
                               float* dgain, float* dbias) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -139,17 +145,17 @@ HWY_NOINLINE void BackwardRow(const Bare& b, int64_t row, int64_t next, float (&
   const V offset = hn::Set(d, -at(b.mean, row) * at(b.rstd, row));
   const V next_offset = hn::Set(d, -at(b.mean, next) * at(b.rstd, next));
   const V mean_g = hn::Set(d, means[0]), mean_g_xhat = hn::Set(d, means[1]);
-  const float* dy = b.dy + std::max<int64_t>(row, 0) * b.cols;
-  const float* x = b.x + std::max<int64_t>(row, 0) * b.cols;
-  float* dx = b.out + std::max<int64_t>(row, 0) * b.cols;
-  const float* next_dy = b.dy + std::max<int64_t>(next, 0) * b.cols;
-  const float* next_x = b.x + std::max<int64_t>(next, 0) * b.cols;
+  const T* dy = b.dy + std::max<int64_t>(row, 0) * b.cols;
+  const T* x = b.x + std::max<int64_t>(row, 0) * b.cols;
+  T* dx = b.out + std::max<int64_t>(row, 0) * b.cols;
+  const T* next_dy = b.dy + std::max<int64_t>(next, 0) * b.cols;
+  const T* next_x = b.x + std::max<int64_t>(next, 0) * b.cols;
   V first[2] = {hn::Zero(d), hn::Zero(d)}, second[2] = {hn::Zero(d), hn::Zero(d)};
   const auto step = [&](int64_t c, int64_t i) HWY_ATTR {
     const V gain = hn::Load(d, b.gain + c);
     if constexpr (kSum) {
-      const V v = hn::Load(d, next_dy + c);
-      const V xhat = hn::MulAdd(hn::Load(d, next_x + c), next_rstd, next_offset);
+      const V v = Read(d, next_dy + c);
+      const V xhat = hn::MulAdd(Read(d, next_x + c), next_rstd, next_offset);
       hn::Store(hn::MulAdd(v, xhat, hn::Load(d, dgain + c)), d, dgain + c);
       hn::Store(hn::Add(v, hn::Load(d, dbias + c)), d, dbias + c);
       const V g = hn::Mul(v, gain);
@@ -157,8 +163,8 @@ HWY_NOINLINE void BackwardRow(const Bare& b, int64_t row, int64_t next, float (&
       second[i] = hn::MulAdd(g, xhat, second[i]);
     }
     if constexpr (kMap) {
-      const V xhat = hn::MulAdd(hn::Load(d, x + c), rstd, offset);
-      const V g = hn::MulSub(hn::Load(d, dy + c), gain, mean_g);
+      const V xhat = hn::MulAdd(Read(d, x + c), rstd, offset);
+      const V g = hn::MulSub(Read(d, dy + c), gain, mean_g);
       Put<kStream>(hn::Mul(hn::NegMulAdd(xhat, mean_g_xhat, g), rstd), dx + c);
     }
   };
@@ -175,8 +181,8 @@ HWY_NOINLINE void BackwardRow(const Bare& b, int64_t row, int64_t next, float (&
   }
 }
 
-template <bool kStream>
-void BackwardRows(const Bare& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+template <bool kStream, class T>
+void BackwardRows(const Bare<T>& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
   float means[2][2] = {};
   for (int64_t r = begin; r < end + 2; ++r) {
     if (r < begin + 2) {
@@ -190,9 +196,16 @@ void BackwardRows(const Bare& b, int64_t begin, int64_t end, float* dgain, float
   if constexpr (kStream) hwy::FlushStream();
 }
 
-void Backward(const Bare& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+template <class T>
+void BackwardOf(const Bare<T>& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
   b.stream ? BackwardRows<true>(b, begin, end, dgain, dbias)
            : BackwardRows<false>(b, begin, end, dgain, dbias);
+}
+void Backward(const Bare<float>& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+  BackwardOf(b, begin, end, dgain, dbias);
+}
+void BackwardHalf(const Bare<bfloat16>& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+  BackwardOf(b, begin, end, dgain, dbias);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -205,13 +218,29 @@ namespace {
 
 HWY_EXPORT(LanesOf);
 HWY_EXPORT(Forward);
+HWY_EXPORT(ForwardHalf);
 HWY_EXPORT(Backward);
+HWY_EXPORT(BackwardHalf);
 
 constexpr int64_t kGrainElements = int64_t{1} << 15;
 constexpr int64_t kMostBlocks = 16;
 
-// Each block of rows has sums of its own; each begins on a cache line.
-void BackwardBlocks(const Bare& b, int64_t rows, float* dgain, float* dbias, float* partials,
+void Run(const Bare<float>& b, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(Forward)(b, begin, end);
+}
+void Run(const Bare<bfloat16>& b, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(ForwardHalf)(b, begin, end);
+}
+void Run(const Bare<float>& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+  HWY_DYNAMIC_DISPATCH(Backward)(b, begin, end, dgain, dbias);
+}
+void Run(const Bare<bfloat16>& b, int64_t begin, int64_t end, float* dgain, float* dbias) {
+  HWY_DYNAMIC_DISPATCH(BackwardHalf)(b, begin, end, dgain, dbias);
+}
+
+// Each block of rows has sums of its own.
+template <class T>
+void BackwardBlocks(const Bare<T>& b, int64_t rows, float* dgain, float* dbias, float* partials,
                     const ParallelFor& parallel_for) {
   const int64_t blocks = std::clamp<int64_t>(rows / 8, 1, kMostBlocks), size = 2 * b.cols;
   parallel_for(0, blocks, std::max<int64_t>(1, kGrainElements * blocks / (rows * b.cols)),
@@ -219,8 +248,7 @@ void BackwardBlocks(const Bare& b, int64_t rows, float* dgain, float* dbias, flo
                  for (int64_t block = begin; block < end; ++block) {
                    float* sums = partials + block * size;
                    std::fill_n(sums, size, 0.f);
-                   HWY_DYNAMIC_DISPATCH(Backward)
-                   (b, block * rows / blocks, (block + 1) * rows / blocks, sums, sums + b.cols);
+                   Run(b, block * rows / blocks, (block + 1) * rows / blocks, sums, sums + b.cols);
                  }
                });
   parallel_for(0, b.cols, std::max<int64_t>(1, kGrainElements / blocks),
@@ -235,34 +263,22 @@ void BackwardBlocks(const Bare& b, int64_t rows, float* dgain, float* dbias, flo
                });
 }
 
-}  // namespace
-
-Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays) {
-  if (method != "layer") return {.absent = "it is layer norm alone"};
-  if (c.type != Type::kFloat || c.spatial != 1) return {.absent = "it takes rows of floats"};
-  if (c.cols % HWY_DYNAMIC_DISPATCH(LanesOf)() != 0) {
-    return {.absent = "it takes rows of whole vectors"};
-  }
-  const auto* gain = static_cast<const float*>(arrays.gain);
-  const auto* bias = static_cast<const float*>(arrays.bias);
-  if (!internal::IsAligned(gain) || !internal::IsAligned(bias)) {
-    return {.absent = "it takes aligned gain and bias"};
-  }
-  const Bare b{.cols = c.cols,
-               .x = static_cast<const float*>(arrays.x),
-               .dy = static_cast<const float*>(arrays.dy),
-               .gain = gain,
-               .bias = bias,
-               .mean = static_cast<const float*>(arrays.mean),
-               .rstd = static_cast<const float*>(arrays.rstd),
-               .out = static_cast<float*>(arrays.out),
-               .stream = Bytes(c) >= internal::StreamingBytes()};
+template <class T>
+Contestant MakeBareOf(const Case& c, const Arrays& arrays) {
+  const Bare<T> b{.cols = c.cols,
+                  .x = static_cast<const T*>(arrays.x),
+                  .dy = static_cast<const T*>(arrays.dy),
+                  .gain = static_cast<const float*>(arrays.gain),
+                  .bias = static_cast<const float*>(arrays.bias),
+                  .mean = static_cast<const float*>(arrays.mean),
+                  .rstd = static_cast<const float*>(arrays.rstd),
+                  .out = static_cast<T*>(arrays.out),
+                  .stream = Bytes(c) >= internal::StreamingBytes()};
   const ParallelFor parallel_for = TorchThreads();
   if (c.direction == Direction::kForward) {
     return {.call = [=, rows = c.rows] {
-      parallel_for(
-          0, rows, std::max<int64_t>(1, kGrainElements / b.cols),
-          [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(Forward)(b, begin, end); });
+      parallel_for(0, rows, std::max<int64_t>(1, kGrainElements / b.cols),
+                   [&](int64_t begin, int64_t end) { Run(b, begin, end); });
     }};
   }
   const std::shared_ptr<float[]> partials = internal::MakeAligned<float>(2 * c.cols * kMostBlocks);
@@ -270,6 +286,22 @@ Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arra
                    dbias = static_cast<float*>(arrays.dbias)] {
     BackwardBlocks(b, rows, dgain, dbias, partials.get(), parallel_for);
   }};
+}
+
+}  // namespace
+
+Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays) {
+  if (method != "layer") return {.absent = "it is layer norm alone"};
+  if (c.spatial != 1) return {.absent = "it takes rows"};
+  if (c.cols % HWY_DYNAMIC_DISPATCH(LanesOf)() != 0) {
+    return {.absent = "it takes rows of whole vectors"};
+  }
+  if (!internal::IsAligned(arrays.gain) || !internal::IsAligned(arrays.bias)) {
+    return {.absent = "it takes aligned gain and bias"};
+  }
+  if (c.type == Type::kFloat) return MakeBareOf<float>(c, arrays);
+  if (c.type == Type::kBFloat16) return MakeBareOf<bfloat16>(c, arrays);
+  return {.absent = "it takes float and bfloat16"};
 }
 
 }  // namespace planish::bench

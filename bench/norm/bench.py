@@ -120,7 +120,7 @@ def measure(args, about):
         raise BenchError(f"--filter must match a case but has {args.filter!r}")
     plan = []  # (process, cases, their contestants)
     if inside := [who for who in cases.IN_PROCESS if who in args.only]:
-        plan.append(("norm_bench", chosen, inside))
+        plan.append(("norm_bench", chosen, [*inside, cases.BARE]))
     absent = {}
     for who in cases.IN_PYTHON:
         if who in args.only:

@@ -7,8 +7,9 @@ LIMITS = {
     "backward": ["three-streams", "three-streams-streaming"],
 }
 IN_PROCESS = ("planish", "aten", "onednn")  # contestants of norm_bench
+BARE = "bare"  # the least that layer norm can be done with: what is bounded by arithmetic
 IN_PYTHON = ("compile", "onnxruntime")  # each in a process of its own
-TITLES = {"planish": "Planish", "aten": "PyTorch", "onednn": "oneDNN", "compile": "torch.compile",
+TITLES = {"planish": "Planish", "bare": "bare loop", "aten": "PyTorch", "onednn": "oneDNN", "compile": "torch.compile",
           "onnxruntime": "ONNX Runtime"}  # fmt: skip
 SIZES = {"float": 4, "double": 8, "bfloat16": 2, "float16": 2}
 MB = 1 << 20
@@ -52,6 +53,9 @@ SHARES = {
 # at the two narrowest widths. In float, with two threads.
 PEER_FACTOR = {"forward": (1.3, 1.8), "backward": (1.5, 2.2)}
 NARROW, NARROW_FACTOR = (7, 33), 4.0
+# Planish's time over the bare loop's, what exactness costs: geometric mean over the widths, for the
+# working sets in their order. 2% is what two runs of the same differ by.
+BARE_FACTORS = (1.02, 1.08, 1.08)
 METHOD_FACTOR = 1.05  # of LayerNorm's time, for every norm over rows
 COLUMN_SHARE = 0.70  # of the limit, for norms over channels, from memory
 
@@ -97,7 +101,8 @@ def all_cases(threads, methods, column_methods, quick):
                     for cols in widths:
                         rows = mb * MB // working_set(direction, dtype, 1, cols)
                         if rows >= 4 and (not quick or cols in QUICK_WIDTHS):
-                            cases.append(Case("shares", direction, dtype, rows, cols, t, layer))
+                            who = (*layer, f"{BARE}:layer")
+                            cases.append(Case("shares", direction, dtype, rows, cols, t, who))
             for direction in ("forward", "backward"):
                 for rows, cols in QUICK_PEER_SHAPES if quick else PEER_SHAPES:
                     who = everyone if dtype == "float" else layer
@@ -106,6 +111,8 @@ def all_cases(threads, methods, column_methods, quick):
                     who = tuple(f"planish:{method}" for method in methods)
                     cases.append(Case("methods", direction, dtype, rows, cols, t, who))
                 for rows, cols, spatial in COLUMN_SHAPES if dtype == "float" else ():
-                    who = tuple(f"planish:{method}" for method in column_methods)
+                    # Of one number of a channel, what is over channels is over rows.
+                    who = tuple(f"planish:{method}" for method in column_methods
+                                if spatial > 1 or method == "batch")  # fmt: skip
                     cases.append(Case("columns", direction, dtype, rows, cols, t, who, spatial))
     return cases

@@ -28,8 +28,8 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
 
 /// What layer norm can be done with at the least (bare.cc): the same single sweep over rows, but in
 /// plain sums of x and x^2, with no care for means far from zero, for rows that are not whole
-/// aligned vectors, for bits that depend on threads, and without strides, options or checks. What it
-/// misses of a limit is what the arithmetic costs; what Planish takes beyond it is what the care
+/// aligned vectors, for bits that depend on threads, and without strides, options or checks. What
+/// it misses of a limit is what the arithmetic costs; what Planish takes beyond it is what the care
 /// costs.
 Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays);
 

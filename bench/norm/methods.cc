@@ -38,6 +38,11 @@ const std::vector<Method>& Methods() {
        .bias = false},
       {.name = "rms", .over = Over::kRow, .norm = Norm::kRms, .gain = true, .bias = false},
       {.name = "batch", .over = Over::kChannel, .norm = Norm::kLayer, .gain = true, .bias = true},
+      {.name = "layer-channels-first",
+       .over = Over::kPosition,
+       .norm = Norm::kLayer,
+       .gain = true,
+       .bias = true},
   };
   return methods;
 }
@@ -50,10 +55,10 @@ std::vector<std::string> MethodNames() {
   return names;
 }
 
-std::vector<std::string> MethodNames(Over over) {
+std::vector<std::string> MethodNames(bool rows) {
   std::vector<std::string> names;
   for (const Method& method : Methods()) {
-    if (method.over == over) names.emplace_back(method.name);
+    if ((method.over == Over::kRow) == rows) names.emplace_back(method.name);
   }
   return names;
 }

@@ -11,8 +11,9 @@ namespace planish::bench {
 
 /// The numbers that a norm normalises together.
 enum class Over : uint8_t {
-  kRow,      ///< a row's; there is one number of a channel in a sample
-  kChannel,  ///< a channel's, of all samples
+  kRow,       ///< a row's; there is one number of a channel in a sample
+  kChannel,   ///< a channel's, of all samples
+  kPosition,  ///< those of all channels at one position of one sample
 };
 
 /// A norm that is measured. A new one is a line in methods.cc, one over other numbers a value of
@@ -25,7 +26,8 @@ struct Method {
   bool bias;  ///< whether it has a bias and its gradient
 };
 
-std::vector<std::string> MethodNames(Over over);
+/// Those over rows, or those over anything else.
+std::vector<std::string> MethodNames(bool rows);
 
 /// Throws std::invalid_argument for a name that is none of MethodNames().
 const Method& FindMethod(const std::string& name);

@@ -114,8 +114,8 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
 Json About() {
   Json about = lab::MachineStamps();
   about["onednn"] = OneDnnVersion();
-  about["methods"] = MethodNames(Over::kRow);
-  about["column_methods"] = MethodNames(Over::kChannel);
+  about["methods"] = MethodNames(/*rows=*/true);
+  about["column_methods"] = MethodNames(/*rows=*/false);
   return about;
 }
 

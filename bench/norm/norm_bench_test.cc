@@ -68,17 +68,21 @@ TEST(Reference, TakesRightResultsOfEveryNormAndType) {
 TEST(Reference, TakesRightResultsOfTheBareLoop) {
   Arena arena;
   for (const Direction direction : kDirections) {
-    for (const int64_t rows : {1, 2, 3, 50, 1000}) {
-      const Case c{.direction = direction, .rows = rows, .cols = 96};
-      const Arrays arrays = arena.For(c);
-      const Contestant bare = MakeBare("layer", c, arrays);
-      ASSERT_THAT(bare.absent, IsEmpty());
-      EXPECT_THAT(CheckContestant("layer", bare, c, arrays, false), IsEmpty())
-          << rows << " " << Name(direction);
+    for (const Type type : {Type::kFloat, Type::kBFloat16}) {
+      for (const int64_t rows : {1, 2, 3, 50, 1000}) {
+        const Case c{.direction = direction, .type = type, .rows = rows, .cols = 96};
+        const Arrays arrays = arena.For(c);
+        const Contestant bare = MakeBare("layer", c, arrays);
+        ASSERT_THAT(bare.absent, IsEmpty());
+        EXPECT_THAT(CheckContestant("layer", bare, c, arrays, false), IsEmpty())
+            << rows << " " << Name(direction) << " " << Name(type);
+      }
     }
     EXPECT_THAT(MakeBare("layer", {.direction = direction, .rows = 3, .cols = 97}, {}).absent,
                 HasSubstr("whole vectors"));
   }
+  EXPECT_THAT(MakeBare("layer", {.type = Type::kDouble, .rows = 3, .cols = 96}, {}).absent,
+              HasSubstr("bfloat16"));
   EXPECT_THAT(MakeBare("rms", {.rows = 3, .cols = 96}, {}).absent, HasSubstr("layer norm"));
 }
 
@@ -88,7 +92,7 @@ TEST(Reference, TakesRightResultsOfChannels) {
     for (const Direction direction : kDirections) {
       const Case c{.direction = direction, .type = type, .rows = 20, .cols = 9, .spatial = 13};
       const Arrays arrays = arena.For(c);
-      for (const std::string& method : MethodNames(Over::kChannel)) {
+      for (const std::string& method : MethodNames(/*rows=*/false)) {
         const Contestant planish = MakePlanish(method, c, arrays);
         EXPECT_THAT(CheckContestant(method, planish, c, arrays, false), IsEmpty())
             << method << " " << Name(direction) << " " << Name(type);

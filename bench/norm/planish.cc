@@ -7,6 +7,7 @@
 #include "bench/norm/methods.h"
 #include "bench/norm/types.h"
 #include "planish/batch_norm.h"
+#include "planish/channel_norm.h"
 #include "planish/norm.h"
 
 namespace planish::bench {
@@ -57,6 +58,43 @@ Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
   }};
 }
 
+template <class T>
+Contestant MakePositions(const Method& method, const Case& c, const Arrays& arrays) {
+  using P = Compute<T>;
+  ChannelNormForwardArgs<T, P> forward{.batch = c.rows,
+                                       .channels = c.cols,
+                                       .spatial = c.spatial,
+                                       .x = static_cast<const T*>(arrays.x),
+                                       .gain = static_cast<const P*>(arrays.gain),
+                                       .bias = static_cast<const P*>(arrays.bias),
+                                       .y = static_cast<T*>(arrays.out)};
+  if (c.direction == Direction::kForward) {
+    return {.call = [norm = method.norm, forward, options = Options()] {
+      ChannelNormForward(norm, forward, options);
+    }};
+  }
+  const auto saved = std::make_shared<Saved<P>>(c.rows * c.spatial);
+  forward.mean = saved->mean.data();
+  forward.mean_lo = saved->mean_lo.data();
+  forward.rstd = saved->rstd.data();
+  ChannelNormForward(method.norm, forward, Options());
+  const ChannelNormBackwardArgs<T, P> backward{.batch = c.rows,
+                                               .channels = c.cols,
+                                               .spatial = c.spatial,
+                                               .dy = static_cast<const T*>(arrays.dy),
+                                               .x = forward.x,
+                                               .gain = forward.gain,
+                                               .mean = forward.mean,
+                                               .mean_lo = forward.mean_lo,
+                                               .rstd = forward.rstd,
+                                               .dx = static_cast<T*>(arrays.out),
+                                               .dgain = static_cast<P*>(arrays.dgain),
+                                               .dbias = static_cast<P*>(arrays.dbias)};
+  return {.call = [norm = method.norm, backward, saved, options = Options()] {
+    ChannelNormBackward(norm, backward, options);
+  }};
+}
+
 // Batch normalisation in training, without running estimates.
 template <class T>
 Contestant MakeChannels(const Case& c, const Arrays& arrays) {
@@ -104,6 +142,7 @@ Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& a
   const Method& found = FindMethod(method);
   return VisitType(c.type, [&]<class T>() -> Contestant {
     if (found.over == Over::kChannel) return MakeChannels<T>(c, arrays);
+    if (found.over == Over::kPosition) return MakePositions<T>(found, c, arrays);
     if (c.spatial != 1) return {.absent = "normalises rows"};
     return MakeRows<T>(found, c, arrays);
   });

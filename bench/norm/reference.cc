@@ -30,22 +30,22 @@ struct Moments {
 
 // The groups of numbers that a norm normalises together.
 struct Groups {
-  Groups(Over over, const Case& c)
-      : rows(over == Over::kRow),
+  Groups(Over over_, const Case& c)
+      : over(over_),
         spatial(c.spatial),
         channels(c.cols),
-        count(rows ? c.rows : c.cols),
-        size(rows ? c.cols : c.rows * c.spatial) {}
+        count(over == Over::kChannel ? c.cols : c.rows * c.spatial),
+        size(over == Over::kChannel ? c.rows * c.spatial : c.cols) {}
 
   /// Where number i of a group lies.
   int64_t At(int64_t group, int64_t i) const {
-    if (rows) return group * size + i;
-    return (i / spatial * channels + group) * spatial + i % spatial;
+    if (over == Over::kChannel) return (i / spatial * channels + group) * spatial + i % spatial;
+    return (group / spatial * channels + i) * spatial + group % spatial;
   }
   /// Where its gain and bias lie.
-  int64_t Parameter(int64_t group, int64_t i) const { return rows ? i : group; }
+  int64_t Parameter(int64_t group, int64_t i) const { return over == Over::kChannel ? group : i; }
 
-  bool rows;
+  Over over;
   int64_t spatial, channels, count, size;
 };
 

@@ -85,15 +85,36 @@ def share_tables(results, misses):
                     what = f"{direction} {dtype}, width {cols:,}, {mb} MB"
                     row.append(judged(value, target if threads == 2 else None, misses, what))
                     row += [number(share(found[0], f"{who}:layer") if found else None)
-                            for who in ("aten", "onednn")]  # fmt: skip
+                            for who in (cases.BARE, "aten", "onednn")]  # fmt: skip
                 if any(cell != "-" for cell in row[1:]):
                     rows.append(row)
             head = ["width"]
             for mb in cases.WORKING_SETS:
-                head += [f"{mb} MB: Planish", "PyTorch", "oneDNN"]
+                head += [f"{mb} MB: Planish", "bare loop", "PyTorch", "oneDNN"]
             bound = "copy" if direction == "forward" else "two reads and a write"
             yield (f"#### {direction.capitalize()}, {dtype}, {count(threads)}: share of the {bound}\n\n"
                    + table(head, rows))  # fmt: skip
+
+
+def bare_table(results, misses):
+    """What Planish takes beyond the bare loop: the price of exactness, strides and options."""
+    rows = []
+    for direction, dtype in cases.WIDTHS:
+        for threads in results.threads:
+            row = [f"{direction}, {dtype}", str(threads)]
+            for i, mb in enumerate(cases.WORKING_SETS):
+                ratios = [fastest(r, "planish:layer") / fastest(r, f"{cases.BARE}:layer")
+                          for r in results.of("shares", direction, dtype, threads)
+                          if near(r, mb) and fastest(r, f"{cases.BARE}:layer")]  # fmt: skip
+                target = cases.BARE_FACTORS[i] if (direction, dtype, threads) == ("forward", "float", 2) else None
+                what = f"{direction} {dtype}, {mb} MB, time over the bare loop's"
+                row.append(judged(geometric_mean(ratios), target, misses, what, most=True)
+                           + (f" ({number(min(ratios))} to {number(max(ratios))})" if ratios else ""))  # fmt: skip
+            if any(cell != "-" for cell in row[2:]):
+                rows.append(row)
+    if rows:
+        yield ("#### What care costs: Planish's time over the bare loop's, geometric mean over the widths\n\n"
+               + table(["", "threads", *(f"{mb} MB" for mb in cases.WORKING_SETS)], rows))  # fmt: skip
 
 
 def near(result, mb):
@@ -188,6 +209,8 @@ def column_tables(results, misses):
         rows = []
         for name in names:
             for result in of["forward"] or of["backward"]:
+                if name not in result["seconds"]:
+                    continue
                 shape = [result[key] for key in ("rows", "cols", "spatial")]
                 row = [name.partition(":")[2], " x ".join(f"{n:,}" for n in shape)]
                 for direction, found in of.items():
@@ -241,6 +264,7 @@ def markdown(document):
     about, results = document["about"], Results(document)
     misses = [0, []]  # figures judged, those missed
     tables = [*share_tables(results, misses), *peer_tables(results, misses),
+              *bare_table(results, misses),
               *method_tables(results, misses), *column_tables(results, misses),
               *limit_table(results)]  # fmt: skip
     there = [f"PyTorch {about['torch']}", about["onednn"]]
@@ -252,7 +276,8 @@ def markdown(document):
     for who, reason in about["absent"].items():
         notes.append(f"Left out: {cases.TITLES[who]} ({reason}).")
     absent = {(name.partition(":")[0], r["type"], text)
-              for r in document["results"] for name, text in r["absent"].items()}  # fmt: skip
+              for r in document["results"] for name, text in r["absent"].items()
+              if not name.startswith(cases.BARE)}  # fmt: skip
     notes += [f"Left out: {cases.TITLES[who]} in {dtype} ({text})." for who, dtype, text in sorted(absent)]
     notes += [f"Wrong, and not timed: {text}." for text in wrong(document)]
     if misses[0]:
