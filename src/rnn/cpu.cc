@@ -212,8 +212,7 @@ class Layer {
         columns_(recipe.gates() * hidden_),
         segment_steps_(SegmentSteps(inputs.shape)),
         groups_(recipe.over == Over::kBatch ? std::min<int64_t>(batch_, 1)
-                                            : std::min(batch_, kMostGroups)),
-        slot_sizes_(SlotSizes(recipe, inputs.shape)) {}
+                                            : std::min(batch_, kMostGroups)) {}
 
   /// The state of all sequences, and room for a step: zx of a segment, zh of a step.
   struct Work {
@@ -264,7 +263,7 @@ class Layer {
   bool Active(int64_t t, int64_t b) const { return !in_.lengths || t < in_.lengths[b]; }
   bool Reset(int64_t t, int64_t b) const { return in_.resets && in_.resets[t * batch_ + b] != 0; }
 
-  /// Calls f(t, b) for the sequences that have the time t.
+  /// Calls f(b) for the sequences that have the time t.
   template <class F>
   void ForActive(int64_t t, int64_t begin, int64_t end, const F& f) const {
     for (int64_t b = begin; b < end; ++b) {
@@ -767,7 +766,6 @@ class Layer {
   const RnnParams<const T>& params_;
   const RnnOptions<T>& options_;
   const int64_t time_, batch_, inputs_, hidden_, columns_, segment_steps_, groups_;
-  const std::array<int64_t, kSlots> slot_sizes_;
 };
 
 }  // namespace
