@@ -55,6 +55,10 @@ constexpr int64_t TileSize() {
 // first.
 inline constexpr int64_t kTilesAtOnce = 4;
 
+// How far ahead a tile asks for numbers of w, in the depth, where it reads w first. The last one of
+// several tiles, which all read a panel from the first-level cache, asks for the next panel.
+inline constexpr int64_t kAhead = 16;
+
 // Accumulators are variables with names. As an array, even one whose indices are all known, GCC 12
 // keeps them in memory and stores each after every step.
 #define PLANISH_GEMM_ROWS(F) \
@@ -68,6 +72,11 @@ inline constexpr int64_t kTilesAtOnce = 4;
     left##r = hn::MulAdd(x, w_left, left##r);                         \
     right##r = hn::MulAdd(x, w_right, right##r);                      \
   }
+#define PLANISH_GEMM_ASK(r)                  \
+  if constexpr (r < kRows) {                 \
+    hwy::Prefetch(c + r * c_stride);         \
+    hwy::Prefetch(c + r * c_stride + lanes); \
+  }
 #define PLANISH_GEMM_ADD(r)                                               \
   if constexpr (r < kRows) {                                              \
     left##r = hn::Add(hn::LoadU(d, c + r * c_stride), left##r);           \
@@ -80,15 +89,16 @@ inline constexpr int64_t kTilesAtOnce = 4;
   }
 
 /// kRows rows of a panel of c, or, with `accumulate`, added to c: `depth` products of a copied tile
-/// of a with the panel of w. Meanwhile it asks for the panel behind.
+/// of a with the panel of w. Meanwhile it asks for the numbers of c
+/// and for those of w `ahead` numbers on.
 template <class T, int kRows, bool kByRow>
 HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
-                       T* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
+                       T* HWY_RESTRICT c, int64_t c_stride, bool accumulate, int64_t ahead) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kColumns = PanelColumns<T>();
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t ahead = depth * kColumns;
   PLANISH_GEMM_ROWS(PLANISH_GEMM_DECLARE)
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_ASK)
   const T* const end = w + depth * kColumns;
   for (; w != end; w += kColumns, a += kByRow ? 1 : kPaddedRows) {
     const auto w_left = hn::LoadU(d, w);
@@ -142,6 +152,7 @@ HWY_NOINLINE void Stream(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY
 #undef PLANISH_GEMM_DECLARE
 #undef PLANISH_GEMM_STEP
 #undef PLANISH_GEMM_ADD
+#undef PLANISH_GEMM_ASK
 #undef PLANISH_GEMM_STORE
 #undef PLANISH_GEMM_SUMS
 #undef PLANISH_GEMM_SUM
@@ -150,7 +161,7 @@ HWY_NOINLINE void Stream(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY
 
 template <class T>
 using TileFunction = void (*)(const T* a, const T* w, int64_t depth, T* c, int64_t c_stride,
-                              bool accumulate);
+                              bool accumulate, int64_t ahead);
 
 template <class T, bool kByRow, int... kRows>
 constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<int, kRows...>) {
@@ -161,27 +172,31 @@ constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<i
 template <class T, bool kByRow>
 inline constexpr auto kTiles = TilesOf<T, kByRow>(std::make_integer_sequence<int, kTileRows>());
 
-/// The numbers of the task's a for `rows` rows from `row` on and `depth` from `from` on, as Tile
-/// reads them.
+/// The numbers of the task's a for the rows [row, row + rows) and the depth [from, from + depth),
+/// as Tile reads them.
 template <class T>
 HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t from,
                          int64_t depth, T* to) {
-  if (!task.a_transposed) {
-    for (int64_t r = 0; r < rows; ++r) {
-      std::copy_n(task.a + (row + r) * task.a_stride + from, depth, to + r * RowStride<T>());
-    }
-    return;
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(task.a + (row + r) * task.a_stride + from, depth, to + r * RowStride<T>());
   }
-  const T* a = task.a + from * task.a_stride + row;
+}
+
+/// The same of a transposed, of several tiles whose first rows are `rows[0]`, `rows[1]`, ..., and
+/// the row behind the last.
+template <class T>
+HWY_INLINE void CopyTransposed(const GemmTask<T>& task, const int64_t* rows, int64_t tiles,
+                               int64_t from, int64_t depth, T* to) {
   // A constant number of them is copied in vectors; the last rows may have none behind them.
-  if (row + kPaddedRows <= task.rows) {
-    for (int64_t i = 0; i < depth; ++i) {
-      std::copy_n(a + i * task.a_stride, kPaddedRows, to + i * kPaddedRows);
+  const bool whole = rows[tiles - 1] + kPaddedRows <= task.rows;
+  const int64_t whole_tiles = whole ? tiles : tiles - 1;
+  for (int64_t i = 0; i < depth; ++i) {
+    const T* a = task.a + (from + i) * task.a_stride;
+    T* tile = to + i * kPaddedRows;
+    for (int64_t t = 0; t < whole_tiles; ++t, tile += TileSize<T>()) {
+      std::copy_n(a + rows[t], kPaddedRows, tile);
     }
-  } else {
-    for (int64_t i = 0; i < depth; ++i) {
-      std::copy_n(a + i * task.a_stride, rows, to + i * kPaddedRows);
-    }
+    if (!whole) std::copy(a + rows[tiles - 1], a + rows[tiles], tile);
   }
 }
 
@@ -216,26 +231,32 @@ template <class T>
 HWY_INLINE void MultiplyTiles(const GemmTask<T>& task) {
   constexpr int64_t kColumns = PanelColumns<T>();
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
-  const auto& tiles = task.a_transposed ? kTiles<T, false> : kTiles<T, true>;
-  const int64_t blocks = (task.rows + kTileRows - 1) / kTileRows;
-  const auto row_of = [&](int64_t block) { return task.rows * block / blocks; };
-  for (int64_t first = 0; first < blocks; first += kTilesAtOnce) {
-    const int64_t last = std::min(blocks, first + kTilesAtOnce);
+  const auto& functions = task.a_transposed ? kTiles<T, false> : kTiles<T, true>;
+  const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
+  for (int64_t first = 0; first < all; first += kTilesAtOnce) {
+    const int64_t tiles = std::min(kTilesAtOnce, all - first);
+    int64_t rows[kTilesAtOnce + 1];  // where each tile begins
+    for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
     for (int64_t from = 0; from < task.k; from += kGemmDepth) {
       const int64_t depth = std::min(kGemmDepth, task.k - from);
       const bool accumulate = task.accumulate || from > 0;
-      for (int64_t block = first; block < last; ++block) {
-        CopyTile(task, row_of(block), row_of(block + 1) - row_of(block), from, depth,
-                 copies + (block - first) * TileSize<T>());
+      if (task.a_transposed) {
+        CopyTransposed(task, rows, tiles, from, depth, copies);
+      } else {
+        for (int64_t t = 0; t < tiles; ++t) {
+          CopyTile(task, rows[t], rows[t + 1] - rows[t], from, depth, copies + t * TileSize<T>());
+        }
       }
       for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
         const T* w = BlockAt(task, from) + p * depth * kColumns;
-        for (int64_t block = first; block < last; ++block) {
-          const int64_t row = row_of(block), rows = row_of(block + 1) - row;
-          WithPanel(task, row, rows, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
-            tiles[rows - 1](copies + (block - first) * TileSize<T>(), w, depth, c, stride,
-                            accumulate);
-          });
+        for (int64_t t = 0; t < tiles; ++t) {
+          const int64_t count = rows[t + 1] - rows[t];
+          WithPanel(task, rows[t], count, p * kColumns, accumulate,
+                    [&](T* c, int64_t stride) HWY_ATTR {
+                      functions[count - 1](
+                          copies + t * TileSize<T>(), w, depth, c, stride, accumulate,
+                          t + 1 < tiles || tiles == 1 ? kAhead * kColumns : depth * kColumns);
+                    });
         }
       }
     }
@@ -264,7 +285,7 @@ HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
       for (int64_t r = 0; r < kRows; ++r) {
         WithPanel(task, r, 1, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
           Tile<T, 1, true>(task.a + r * task.a_stride + from, w + p * depth * kColumns, depth, c,
-                           stride, accumulate);
+                           stride, accumulate, kAhead * kColumns);
         });
       }
     }

@@ -57,32 +57,37 @@ constexpr int64_t kTilesOfItem = 16;
 // Rows of b that MultiplyTransposed packs at a time.
 constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
 
-// Numbers of a row of w that are read before the next row's: a cache line.
+/// Packs the panels [begin, end) of `columns` columns, `panel` each, for the depth [from, from +
+/// depth). `to` is where panel 0 would be.
 template <class T>
-constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-
-/// The columns [begin, end) of packed w, in a panel of `panel` from `begin` on, for the depth
-/// [from, from + depth).
-template <class T>
-void PackPanel(const GemmMatrix<T>& w, const std::function<int64_t(int64_t)>& row_of, int64_t begin,
-               int64_t end, int64_t panel, int64_t from, int64_t depth, T* to) {
-  const auto row = [&](int64_t j) { return row_of ? row_of(j) : j; };
-  if (w.transposed && !row_of) {
-    for (int64_t i = 0; i < depth; ++i, to += panel) {
-      const T* line = w.data + (from + i) * w.stride + begin;
-      std::fill(std::copy(line, line + (end - begin), to), to + panel, T{0});
+void PackRows(const GemmMatrix<T>& w, int64_t columns, int64_t panel, int64_t begin, int64_t end,
+              int64_t from, int64_t depth, T* to) {
+  for (int64_t i = 0; i < depth; ++i) {
+    const T* row = w.data + (from + i) * w.stride;
+    for (int64_t p = begin; p < end; ++p) {
+      T* line = to + (p * depth + i) * panel;
+      const int64_t n = std::min(panel, columns - p * panel);
+      std::copy_n(row + p * panel, n, line);
+      if (n < panel) std::fill(line + n, line + panel, T{0});
     }
-    return;
   }
+}
+
+/// The same column by column, each of any row of w.
+template <class T>
+void PackColumns(const GemmMatrix<T>& w, const std::function<int64_t(int64_t)>& row_of,
+                 int64_t columns, int64_t panel, int64_t begin, int64_t end, int64_t from,
+                 int64_t depth, T* to) {
   const int64_t row_stride = w.transposed ? 1 : w.stride, step = w.transposed ? w.stride : 1;
-  for (int64_t j = 0; j < panel; ++j) {
-    const int64_t source = begin + j < end ? row(begin + j) : -1;
-    if (source < 0) {
-      for (int64_t i = 0; i < depth; ++i) to[i * panel + j] = 0;
+  for (int64_t j = begin * panel; j < end * panel; ++j) {
+    T* column = to + j / panel * panel * depth + j % panel;
+    const int64_t row = j >= columns ? -1 : row_of ? row_of(j) : j;
+    if (row < 0) {
+      for (int64_t i = 0; i < depth; ++i) column[i * panel] = 0;
       continue;
     }
-    const T* numbers = w.data + source * row_stride + from * step;
-    for (int64_t i = 0; i < depth; ++i) to[i * panel + j] = numbers[i * step];
+    const T* numbers = w.data + row * row_stride + from * step;
+    for (int64_t i = 0; i < depth; ++i) column[i * panel] = numbers[i * step];
   }
 }
 
@@ -109,9 +114,11 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t columns,
   RunParallel(parallel_for, panels(), GrainFor(panel() * depth_), [&](int64_t begin, int64_t end) {
     for (int64_t from = 0; from < depth_; from += kGemmDepth) {
       const int64_t depth = std::min(kGemmDepth, depth_ - from);
-      for (int64_t p = begin; p < end; ++p) {
-        PackPanel(w, row_of, p * panel(), std::min(columns_, (p + 1) * panel()), panel(), from,
-                  depth, data_.get() + from * padded + p * panel() * depth);
+      T* to = data_.get() + from * padded;
+      if (w.transposed && !row_of) {
+        PackRows(w, columns_, panel(), begin, end, from, depth, to);
+      } else {
+        PackColumns(w, row_of, columns_, panel(), begin, end, from, depth, to);
       }
     }
   });
