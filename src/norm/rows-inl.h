@@ -374,6 +374,23 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowMap<Compute<T>>
   ends.StoreTail(d, y, cols, carry, follows);
 }
 
+/// The vector of results that holds the end of one row and the start of the next, where the rows of
+/// x and of y lie one behind the other. `gain` and `bias` are, of each, the last numbers and then
+/// the first.
+template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
+HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowMap<C>& map,
+                                  const RowMap<C>& next_map, const OutputArgs<C>& ends,
+                                  int64_t lead) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto of_next = hn::Not(hn::FirstN(d, static_cast<size_t>(lanes - lead)));
+  const auto of_both = [&](C v, C next_v) HWY_ATTR {
+    return hn::IfThenElse(of_next, hn::Set(d, next_v), hn::Set(d, v));
+  };
+  return Normalise<kOutput, kCentre>(
+      d, next + lead - lanes, ends.At(lead), of_both(map.mean, next_map.mean),
+      of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
+}
+
 /// ForwardRows, for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
@@ -383,7 +400,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   const int64_t block = RowsPerBlock(cols);
   const double reciprocal = 1 / static_cast<double>(cols);
   const OutputArgs<C> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
-  const bool packed = y_stride == cols;
+  const bool packed = y_stride == cols, joined = kStream && packed && x_stride == cols;
   // Rows of whole vectors at aligned addresses need no care for their ends.
   const bool even =
       cols % lanes == 0 &&
@@ -391,9 +408,17 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   RowEnds<kStream, D, T> ends[kMostRows];
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
   for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
-  RowMap<C> maps[kMostRows];
+  RowMap<C> maps[kMostRows], last_map;
   RowSums sums[kMostRows];
   C shifts[kMostRows] = {};
+  HWY_ALIGN C end_gain[2 * hn::MaxLanes(D())] = {}, end_bias[2 * hn::MaxLanes(D())] = {};
+  if (joined && kOutput == Output::kAffine) {
+    std::copy_n(out.gain + cols - lanes, lanes, end_gain);
+    std::copy_n(out.gain, lanes, end_gain + lanes);
+    std::copy_n(out.bias + cols - lanes, lanes, end_bias);
+    std::copy_n(out.bias, lanes, end_bias + lanes);
+  }
+  const OutputArgs<C> row_ends_args{end_gain, end_bias, out.scale, out.neg_slope};
 
   // The first block's sums alone; then, as long as there is a whole block and another after it, the
   // results of the one with the sums of the other; then the results alone.
@@ -408,21 +433,28 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     const T* x = args.x + r * x_stride;
     const T* next = x + block * x_stride;
     T* y = args.y + r * y_stride;
-    if (!even) {
-      for (int64_t i = 0; i < block; ++i) {
-        const RowMap<C>& map = maps[i];
-        const T* row = x + i * x_stride;
-        RowEnds<kStream, D, T>& row_ends = ends[i];
-        row_ends.layout = RowLayout<kStream, D, T>(d, y + i * y_stride, cols);
-        const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
-        const Vec<D> offset = hn::Set(d, map.offset);
-        const int64_t last = cols - lanes;
-        if (kStream) {
-          Write(d, Normalise<kOutput, kCentre>(d, row, out, mean, rstd, offset), row_ends.head);
-        }
-        Write(d, Normalise<kOutput, kCentre>(d, row + last, out.At(last), mean, rstd, offset),
-              row_ends.tail);
+    for (int64_t i = 0; i < block && !even; ++i) {
+      const RowMap<C>& map = maps[i];
+      const T* row = x + i * x_stride;
+      T* const to = y + i * y_stride;
+      ends[i].layout = RowLayout<kStream, D, T>(d, to, cols);
+      if (joined && r + i > begin) {
+        const int64_t lead = ends[i].layout.lead;
+        if (lead == 0) continue;
+        Put<kStream>(d,
+                     NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps[i - 1] : last_map, map,
+                                                       row_ends_args, lead),
+                     to + lead - lanes);
+        continue;
       }
+      const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
+      const Vec<D> offset = hn::Set(d, map.offset);
+      const int64_t last = cols - lanes;
+      if (kStream) {
+        Write(d, Normalise<kOutput, kCentre>(d, row, out, mean, rstd, offset), ends[i].head);
+      }
+      Write(d, Normalise<kOutput, kCentre>(d, row + last, out.At(last), mean, rstd, offset),
+            ends[i].tail);
     }
     for (int64_t i = 0; i < block; ++i) {
       shifts[i] = ShiftOf<kCentre>(d, next + i * x_stride, cols);
@@ -438,17 +470,31 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
             vectors, shifts[i], maps[i], whole - vectors, width % lanes));
       }
     }
-    if (!even) {
-      for (int64_t i = 0; i < block; ++i) {
-        ends[i].StoreHead(d, y + i * y_stride, carry, packed && r + i > begin);
-        ends[i].StoreTail(d, y + i * y_stride, cols, carry, packed);
+    for (int64_t i = 0; i < block && !even; ++i) {
+      if (joined) {
+        if (r + i == begin) ends[i].StoreHead(d, y, carry, false);
+        continue;
       }
+      ends[i].StoreHead(d, y + i * y_stride, carry, packed && r + i > begin);
+      ends[i].StoreTail(d, y + i * y_stride, cols, carry, packed);
     }
+    last_map = maps[block - 1];
     for (int64_t i = 0; i < block; ++i) {
       maps[i] =
           FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i], reciprocal);
     }
     summed = block;
+  }
+  if (joined && !even && r > begin) {
+    // The end of the last row goes together with the start of the next.
+    ends[0].layout = RowLayout<kStream, D, T>(d, args.y + (r - 1) * y_stride, cols);
+    const int64_t last = r * cols - lanes;
+    Write(d,
+          Normalise<kOutput, kCentre>(d, args.x + last, out.At(cols - lanes),
+                                      hn::Set(d, last_map.mean), hn::Set(d, last_map.rstd),
+                                      hn::Set(d, last_map.offset)),
+          ends[0].tail);
+    ends[0].StoreTail(d, args.y + (r - 1) * y_stride, cols, carry, true);
   }
   for (int64_t i = 0; r < end; ++i, ++r) {
     const T* x = args.x + r * x_stride;
