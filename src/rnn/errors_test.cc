@@ -1,0 +1,274 @@
+// Every wrong argument has its error, word for word, and an error writes nothing.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "planish/rnn.h"
+#include "src/rnn/testing.h"
+
+namespace planish {
+namespace {
+
+using tests::ErrorOf;
+using tests::RnnProblem;
+using tests::RnnResult;
+
+constexpr RnnShape kShape = {3, 2, 4, 5};
+constexpr tests::Given kGiven = {.lengths = true, .resets = true};
+
+// Memory for what should not be given: as much as any array here needs.
+float numbers[400];
+
+/// The error of RnnForward after `change` to right arguments and options.
+template <class F>
+std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
+  const RnnProblem<float> p(cell, kShape, kGiven);
+  RnnResult<float> out = tests::Unwritten(p);
+  const RnnResult<float> before = out;
+  auto args = tests::ForwardArgs(p, out);
+  auto options = p.Options();
+  change(args, options);
+  const std::string error = ErrorOf([&] { RnnForward<float>(cell, args, options); });
+  if (!error.empty()) {
+    EXPECT_EQ(out.DiffersIn(before), "") << error;
+    EXPECT_TRUE(tests::SameBits(out.saved, before.saved)) << error;
+  }
+  return error;
+}
+
+/// The error of RnnBackward likewise.
+template <class F>
+std::string BackwardError(F&& change, Cell cell = Cell::kLnLstm) {
+  const RnnProblem<float> p(cell, kShape, kGiven);
+  RnnResult<float> out = tests::Unwritten(p);
+  RnnForward<float>(cell, tests::ForwardArgs(p, out), p.Options());
+  const RnnResult<float> before = out;
+  auto args = tests::BackwardArgs(p, out);
+  auto options = p.Options();
+  change(args, options);
+  const std::string error = ErrorOf([&] { RnnBackward<float>(cell, args, options); });
+  if (!error.empty()) {
+    EXPECT_EQ(out.DiffersIn(before), "") << error;
+  }
+  return error;
+}
+
+/// The error of RnnStep likewise.
+template <class F>
+std::string StepError(F&& change, Cell cell = Cell::kLnLstm) {
+  const RnnProblem<float> p(cell, {1, 2, 4, 5});
+  std::vector<float> h(10, 7), c(10, 7);
+  RnnStepArgs<float> args{.batch = 2, .inputs = 4, .hidden = 5};
+  args.x = p.layer.x.data();
+  args.params = p.Inputs().params;
+  args.h = tests::OrNull(p.layer.h0);
+  args.c = tests::OrNull(p.layer.c0);
+  args.h_next = h.data();
+  if (args.c) args.c_next = c.data();
+  auto options = p.Options();
+  change(args, options);
+  const std::string error = ErrorOf([&] { RnnStep<float>(cell, args, options); });
+  if (!error.empty()) {
+    EXPECT_EQ(h, std::vector<float>(10, 7)) << error;
+    EXPECT_EQ(c, std::vector<float>(10, 7)) << error;
+  }
+  return error;
+}
+
+const auto kNothing = [](auto&, auto&) {};
+
+TEST(RnnErrorsTest, RightArguments) {
+  for (const Cell cell : internal::kCells) {
+    EXPECT_EQ(ForwardError(kNothing, cell), "");
+    EXPECT_EQ(BackwardError(kNothing, cell), "");
+  }
+  EXPECT_EQ(StepError(kNothing), "");
+}
+
+TEST(RnnErrorsTest, Cell) {
+  const std::string error = "[Cell] cell must be a value of planish::Cell but has 200";
+  const auto cell = static_cast<Cell>(200);
+  EXPECT_EQ(ErrorOf([&] { RnnForward<float>(cell, {}); }), error);
+  EXPECT_EQ(ErrorOf([&] { RnnBackward<float>(cell, {}); }), error);
+  EXPECT_EQ(ErrorOf([&] { RnnStep<float>(cell, {}); }), error);
+  EXPECT_EQ(ErrorOf([&] { RnnSavedSize<float>(cell, kShape); }), error);
+  for (const Cell batch_norm : {Cell::kBnRnn, Cell::kBnLstm, Cell::kBnGru}) {
+    EXPECT_EQ(StepError(kNothing, batch_norm),
+              "[RnnStep] cell must be one without batch norm but has one with it");
+  }
+}
+
+TEST(RnnErrorsTest, Sizes) {
+  const auto with = [](auto change) {
+    return ForwardError([=](auto& a, auto&) { change(a.inputs.shape); });
+  };
+  EXPECT_EQ(with([](RnnShape& s) { s.time = -1; }),
+            "[RnnForward] time must be at least 0 but has -1");
+  EXPECT_EQ(with([](RnnShape& s) { s.batch = -2; }),
+            "[RnnForward] batch must be at least 0 but has -2");
+  EXPECT_EQ(with([](RnnShape& s) { s.inputs = 0; }),
+            "[RnnForward] inputs must be at least 1 but has 0");
+  EXPECT_EQ(with([](RnnShape& s) { s.hidden = 0; }),
+            "[RnnForward] hidden must be at least 1 but has 0");
+  EXPECT_EQ(with([](RnnShape& s) { s.time = int64_t{1} << 60; }),
+            "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935 but "
+            "has 1152921504606846976 * 2 * 5");
+  EXPECT_EQ(with([](RnnShape& s) { s.time = s.batch = s.inputs = s.hidden = INT64_MAX; }),
+            "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935 but "
+            "has 9223372036854775807 * 9223372036854775807 * 9223372036854775807");
+  EXPECT_EQ(with([](RnnShape& s) { s.time = 0, s.hidden = int64_t{1} << 40; }),
+            "[RnnForward] hidden * max(inputs, hidden) must be at most 72057594037927935 but has "
+            "1099511627776 * 1099511627776");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.inputs.shape.batch = -1; }),
+            "[RnnBackward] batch must be at least 0 but has -1");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.inputs = -1; }),
+            "[RnnStep] inputs must be at least 1 but has -1");
+  EXPECT_EQ(ErrorOf([] { RnnSavedSize<double>(Cell::kRnn, {1, 1, 1, -3}); }),
+            "[RnnSavedSize] hidden must be at least 1 but has -3");
+}
+
+TEST(RnnErrorsTest, Eps) {
+  EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
+            "[RnnForward] eps must be finite and at least 0 but has -1.000000");
+  EXPECT_EQ(BackwardError([](auto&, auto& o) { o.eps = NAN; }),
+            "[RnnBackward] eps must be finite and at least 0 but has nan");
+  EXPECT_EQ(StepError([](auto&, auto& o) { o.eps = INFINITY; }),
+            "[RnnStep] eps must be finite and at least 0 but has inf");
+  EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = 0; }), "");
+}
+
+TEST(RnnErrorsTest, Lengths) {
+  const auto with = [](std::vector<int64_t> lengths) {
+    return ForwardError([&](auto& a, auto&) { a.inputs.lengths = lengths.data(); });
+  };
+  EXPECT_EQ(with({1, 3}), "");  // in any order
+  EXPECT_EQ(with({3, 0}),
+            "[RnnForward] lengths[1] must be at least 1 and at most time, 3 but has 0");
+  EXPECT_EQ(with({4, 1}),
+            "[RnnForward] lengths[0] must be at least 1 and at most time, 3 but has 4");
+  const std::vector<int64_t> negative = {1, -5};
+  EXPECT_EQ(BackwardError([&](auto& a, auto&) { a.inputs.lengths = negative.data(); }),
+            "[RnnBackward] lengths[1] must be at least 1 and at most time, 3 but has -5");
+}
+
+TEST(RnnErrorsTest, Resets) {
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.resets = nullptr; }),
+            "[RnnForward] h_reset must be null without resets but has an address");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) {
+              a.inputs.resets = nullptr;
+              a.inputs.h_reset = nullptr;
+            }),
+            "[RnnForward] c_reset must be null without resets but has an address");
+}
+
+TEST(RnnErrorsTest, ParametersOfOtherCells) {
+  for (const Cell cell : internal::kCells) {
+    for (const auto& param : internal::ParamsOf<const float>(internal::RecipeOf(cell), kShape)) {
+      const std::string error =
+          ForwardError([&](auto& a, auto&) { a.inputs.params.*param.member = numbers; }, cell);
+      EXPECT_EQ(error, param.taken ? ""
+                                   : "[RnnForward] " + std::string(param.name) +
+                                         " must be null for a cell without it but has an address");
+    }
+    for (const auto& param : internal::ParamsOf<float>(internal::RecipeOf(cell), kShape)) {
+      const std::string error =
+          BackwardError([&](auto& a, auto&) { a.dparams.*param.member = numbers; }, cell);
+      EXPECT_EQ(error, param.taken ? ""
+                                   : "[RnnBackward] d" + std::string(param.name) +
+                                         " must be null for a cell without it but has an address");
+    }
+  }
+  // Which these are, of two cells.
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.ln_ih_bias = numbers; },
+                         Cell::kLnLstmHaste),
+            "[RnnForward] ln_ih_bias must be null for a cell without it but has an address");
+  EXPECT_EQ(
+      ForwardError([](auto& a, auto&) { a.inputs.params.bias = numbers; }, Cell::kLnLstmFastRnns),
+      "[RnnForward] bias must be null for a cell without it but has an address");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.params.bias_hn = numbers; }, Cell::kLnGru),
+            "[RnnStep] bias_hn must be null for a cell without it but has an address");
+}
+
+TEST(RnnErrorsTest, CellsWithoutC) {
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.c0 = numbers; }, Cell::kLnGru),
+            "[RnnForward] c0 must be null for a cell without c but has an address");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.c_reset = numbers; }, Cell::kRnn),
+            "[RnnForward] c_reset must be null for a cell without c but has an address");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.c_n = numbers; }, Cell::kBnGru),
+            "[RnnForward] c_n must be null for a cell without c but has an address");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dc_n = numbers; }, Cell::kGru),
+            "[RnnBackward] dc_n must be null for a cell without c but has an address");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dc0 = numbers; }, Cell::kGru),
+            "[RnnBackward] dc0 must be null for a cell without c but has an address");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dc_reset = numbers; }, Cell::kGru),
+            "[RnnBackward] dc_reset must be null for a cell without c but has an address");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.c = numbers; }, Cell::kGru),
+            "[RnnStep] c must be null for a cell without c but has an address");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.c_next = numbers; }, Cell::kGru),
+            "[RnnStep] c_next must be null for a cell without c but has an address");
+}
+
+TEST(RnnErrorsTest, Null) {
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.x = nullptr; }),
+            "[RnnForward] x must point to 96 bytes but has null");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_ih = nullptr; }),
+            "[RnnForward] weight_ih must point to 320 bytes but has null");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hh = nullptr; }),
+            "[RnnForward] weight_hh must point to 400 bytes but has null");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = nullptr; }),
+            "[RnnForward] y must point to 120 bytes but has null");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.y = nullptr; }),
+            "[RnnBackward] y must point to 120 bytes but has null");
+  // 3 * 2 * (14 * 5 + 3) numbers
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }),
+            "[RnnBackward] saved must point to 1752 bytes but has null");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }, Cell::kRnn), "");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.x = nullptr; }),
+            "[RnnStep] x must point to 32 bytes but has null");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = nullptr; }),
+            "[RnnStep] h_next must point to 40 bytes but has null");
+}
+
+/// An address one byte beyond.
+template <class T>
+T* Beyond(T* address) {
+  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(address) + 1);
+}
+
+TEST(RnnErrorsTest, Misaligned) {
+  const std::string rest = " but has an address 1 bytes beyond";
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.x = Beyond(a.inputs.x); }),
+            "[RnnForward] x must be aligned to 4 bytes, the size of its type" + rest);
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.saved = Beyond(a.saved); }),
+            "[RnnForward] saved must be aligned to 4 bytes, the size of its type" + rest);
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dparams.bias = Beyond(a.dparams.bias); }),
+            "[RnnBackward] dbias must be aligned to 4 bytes, the size of its type" + rest);
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = Beyond(a.h_next); }),
+            "[RnnStep] h_next must be aligned to 4 bytes, the size of its type" + rest);
+}
+
+TEST(RnnErrorsTest, Overlaps) {
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = const_cast<float*>(a.inputs.x); }),
+            "[RnnForward] y must not overlap x but has bytes in common");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.h_n = a.y + 3; }),
+            "[RnnForward] h_n must not overlap y but has bytes in common");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.c_n = const_cast<float*>(a.inputs.c0); }),
+            "[RnnForward] c_n must not overlap c0 but has bytes in common");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dx = const_cast<float*>(a.inputs.x); }),
+            "[RnnBackward] dx must not overlap x but has bytes in common");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dh0 = const_cast<float*>(a.dh_n); }),
+            "[RnnBackward] dh0 must not overlap dh_n but has bytes in common");
+  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dparams.bias = a.dparams.ln_ih_bias; }),
+            "[RnnBackward] dln_ih_bias must not overlap dbias but has bytes in common");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = const_cast<float*>(a.h) + 1; }),
+            "[RnnStep] h_next must not overlap h but has bytes in common");
+  EXPECT_EQ(StepError([](auto& a, auto&) { a.c_next = const_cast<float*>(a.h); }),
+            "[RnnStep] c_next must not overlap h but has bytes in common");
+}
+
+}  // namespace
+}  // namespace planish

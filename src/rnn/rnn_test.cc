@@ -1,0 +1,525 @@
+#include "planish/rnn.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "src/rnn/reference.h"
+#include "src/rnn/testing.h"
+
+namespace planish {
+namespace {
+
+using internal::kCells;
+using tests::ArrayName;
+using tests::Given;
+using tests::NameOf;
+using tests::RnnProblem;
+using tests::RnnResult;
+
+// Odd sizes: every T to 7, every B to 5, and widths about those of vectors. One number in a norm,
+// one row in a batch norm, and one step are among them.
+constexpr RnnShape kShapes[] = {{1, 1, 1, 1},   {1, 5, 3, 7},  {2, 4, 1, 3},   {2, 3, 17, 1},
+                                {3, 2, 7, 16},  {3, 5, 16, 3}, {4, 1, 3, 17},  {4, 4, 7, 7},
+                                {5, 3, 16, 16}, {6, 5, 1, 7},  {6, 2, 17, 17}, {7, 3, 3, 3}};
+
+constexpr Given kGivens[] = {{.states = false},
+                             {},
+                             {.reverse = true},
+                             {.lengths = true},
+                             {.lengths = true, .reverse = true},
+                             {.resets = true},
+                             {.states = false, .resets = true, .reverse = true},
+                             {.lengths = true, .resets = true},
+                             {.lengths = true, .resets = true, .reverse = true}};
+
+std::string Describe(Cell cell, const RnnShape& s, const Given& given = {}) {
+  return std::string(NameOf(cell)) + " T " + std::to_string(s.time) + " B " +
+         std::to_string(s.batch) + " I " + std::to_string(s.inputs) + " H " +
+         std::to_string(s.hidden) + (given.states ? " states" : "") +
+         (given.lengths ? " lengths" : "") + (given.resets ? " resets" : "") +
+         (given.reverse ? " reverse" : "");
+}
+
+template <class T>
+class RnnTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(RnnTest, Types);
+
+// A step rounds by a few units of 2^-24 or 2^-53. Most results are that close; but a norm of two or
+// three numbers, or over two sequences, that nearly agree multiplies what it is given by its rstd,
+// and backward does so again. The worst of these tests is 1.3e-3 in float and 1.3e-12 in double.
+template <class T>
+constexpr double kTolerance = std::is_same_v<T, float> ? 4e-3 : 4e-12;
+
+TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const RnnShape& shape : kShapes) {
+      for (const Given& given : kGivens) {
+        SCOPED_TRACE(Describe(cell, shape, given));
+        const RnnProblem<T> p(cell, shape, given);
+        RnnResult<T> out = tests::Unwritten(p);
+        RnnForward<T>(cell, tests::ForwardArgs(p, out), p.Options());
+        const auto exact = internal::ReferenceRnnForward(p.Reference());
+        EXPECT_LE(tests::Difference(out.y, exact.y), kTolerance<T>);
+        EXPECT_LE(tests::Difference(out.h, exact.h), kTolerance<T>);
+        EXPECT_LE(tests::Difference(out.c, exact.c), kTolerance<T>);
+      }
+    }
+  }
+}
+
+// Every element of every gradient, where there are few.
+TYPED_TEST(RnnTest, GradientsMatchTheComplexStep) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const RnnShape& shape : {RnnShape{1, 1, 1, 1}, {3, 2, 2, 3}, {4, 4, 3, 2}, {5, 3, 1, 3}}) {
+      for (const Given& given : kGivens) {
+        SCOPED_TRACE(Describe(cell, shape, given));
+        const RnnProblem<T> p(cell, shape, given);
+        const RnnResult<T> out = tests::Apply(p, p.Options());
+        const auto reference = p.Reference();
+        const auto loss = p.Loss();
+        for (size_t a = 0; a < tests::kArrays; ++a) {
+          std::vector<double> exact;
+          for (size_t i = 0; i < out.gradients[a].size(); ++i) {
+            std::vector<double> direction(out.gradients[a].size());
+            direction[i] = 1;
+            exact.push_back(internal::ReferenceDerivative(reference, loss, a, direction));
+          }
+          EXPECT_LE(tests::Difference(out.gradients[a], exact), kTolerance<T>)
+              << 'd' << ArrayName(a);
+        }
+      }
+    }
+  }
+}
+
+/// The gradient along `direction`, as a share of the most that it could be.
+template <class T>
+double Along(const std::vector<T>& gradient, const std::vector<double>& direction) {
+  double sum = 0;
+  for (size_t i = 0; i < gradient.size(); ++i)
+    sum += static_cast<double>(gradient[i]) * direction[i];
+  return sum;
+}
+
+/// The largest difference of a gradient from the derivative along random directions, as a share of
+/// the gradient's length.
+template <class T>
+double WorstAlongDirections(const RnnProblem<T>& p, const RnnResult<T>& out, std::string* where) {
+  const auto reference = p.Reference();
+  const auto loss = p.Loss();
+  std::mt19937 random(7);
+  double worst = 0;
+  for (size_t a = 0; a < tests::kArrays; ++a) {
+    const std::vector<T>& gradient = out.gradients[a];
+    if (gradient.empty()) continue;
+    double length = 0.1;
+    for (const T g : gradient) length = std::hypot(length, static_cast<double>(g));
+    const auto n = static_cast<int64_t>(gradient.size());
+    const std::vector<double> direction = tests::Normal<double>(n, random);
+    const double exact = internal::ReferenceDerivative(reference, loss, a, direction);
+    const double difference = std::abs(Along(gradient, direction) - exact) / length;
+    if (!(difference <= worst)) worst = difference, *where = ArrayName(a);
+  }
+  return worst;
+}
+
+TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    size_t i = 0;
+    for (const RnnShape& shape : kShapes) {
+      for (int twice = 0; twice < 2; ++twice) {
+        const Given& given = kGivens[i++ % std::size(kGivens)];
+        const RnnProblem<T> p(cell, shape, given);
+        std::string where;
+        const double worst = WorstAlongDirections(p, tests::Apply(p, p.Options()), &where);
+        EXPECT_LE(worst, kTolerance<T>) << Describe(cell, shape, given) << ": d" << where;
+      }
+    }
+  }
+}
+
+// 500 steps, over which an error of the equations would add up. Gains of the state as small as in a
+// trained layer: with gains of 1 an LN-LSTM is chaotic and 1e-16 at the first step fills the last.
+TEST(RnnDeepTest, MatchesTheReference) {
+  constexpr double kDeep = 1e-11;  // 500 steps of a few 1e-16 each, some times an rstd of about 10
+  for (const Cell cell : kCells) {
+    for (const double hidden_gain : {0.1, 0.3}) {
+      const RnnProblem<double> p(cell, {500, 4, 3, 7}, {.reverse = hidden_gain == 0.3},
+                                 hidden_gain);
+      const RnnResult<double> out = tests::Apply(p, p.Options());
+      const auto exact = internal::ReferenceRnnForward(p.Reference());
+      EXPECT_LE(tests::Difference(out.y, exact.y), kDeep) << NameOf(cell);
+      std::string where;
+      const double worst = WorstAlongDirections(p, out, &where);
+      EXPECT_LE(worst, kDeep) << NameOf(cell) << ": d" << where;
+    }
+  }
+}
+
+// --- The same bits ---
+
+// 50 steps of 70 sequences are 4 segments, the last shorter; 16 groups of 4 or 5 sequences.
+constexpr RnnShape kSmall = {50, 70, 3, 5};
+// The same, with enough work for every thread.
+constexpr RnnShape kLarge = {50, 70, 3, 16};
+
+TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
+      const RnnProblem<T> p(cell, kLarge, given);
+      const RnnResult<T> expected = tests::Apply(p, p.Options(SerialFor));
+      for (const int64_t parts : {1, 2, 3, 7}) {
+        EXPECT_EQ(tests::Apply(p, p.Options(tests::OnThreads(parts))).DiffersIn(expected), "")
+            << NameOf(cell) << " on " << parts << " threads";
+      }
+      int calls = 0;
+      EXPECT_EQ(tests::Apply(p, p.Options(tests::SplitIn(7, &calls))).DiffersIn(expected), "");
+      EXPECT_GT(calls, 0);
+    }
+  }
+}
+
+TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const Given& given : kGivens) {
+      const RnnProblem<T> p(cell, kSmall, given);
+      RnnOptions<T> options = p.Options();
+      const RnnResult<T> expected = tests::Apply(p, options);
+      options.checkpoint = true;
+      const RnnResult<T> out = tests::Apply(p, options);
+      EXPECT_EQ(out.DiffersIn(expected), "") << Describe(cell, kSmall, given);
+      // 4 segments' c instead of 50 steps' gates and more.
+      EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 4u * 70 * 5 : 0u);
+    }
+  }
+}
+
+TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
+  const RnnShape shape{7, 5, 3, 11};  // 35 steps, H = 11
+  const auto size = [&](Cell cell) { return RnnSavedSize<float>(cell, shape); };
+  EXPECT_EQ(size(Cell::kRnn), 0);
+  EXPECT_EQ(size(Cell::kRnnRelu), 0);
+  EXPECT_EQ(size(Cell::kLnRnn), 35 * 12);
+  EXPECT_EQ(size(Cell::kLnRnnRelu), 35 * 12);
+  EXPECT_EQ(size(Cell::kGru), 35 * 44);
+  EXPECT_EQ(size(Cell::kLnGru), 35 * 114);
+  EXPECT_EQ(size(Cell::kLstm), 35 * 55);
+  EXPECT_EQ(size(Cell::kDrawLstm), 35 * 67);
+  EXPECT_EQ(size(Cell::kLnLstmContrib), 35 * 115);
+  for (const Cell cell :
+       {Cell::kLnLstm, Cell::kLnLstmHaste, Cell::kLnLstmFastRnns, Cell::kLnLstmTfa}) {
+    EXPECT_EQ(size(cell), 35 * 157) << NameOf(cell);
+  }
+  EXPECT_EQ(size(Cell::kBnRnn), 35 * 11 + 7 * 11);
+  EXPECT_EQ(size(Cell::kBnLstm), 35 * 14 * 11 + 7 * 9 * 11);
+  EXPECT_EQ(size(Cell::kBnGru), 35 * 10 * 11 + 7 * 6 * 11);
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {0, 5, 3, 11}), 0);
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {7, 0, 3, 11}), 0);
+  // S is 205: 3 segments of 500 steps, each with B * H numbers.
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {500, 5, 3, 11}, true), 3 * 55);
+  // S is 32, which is more than the 16 rows' 64.
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 11);
+}
+
+TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> p(cell, kSmall, {.lengths = true, .resets = true});
+    RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
+    RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
+    auto args = tests::ForwardArgs(p, out);
+    args.saved = nullptr;
+    RnnForward<T>(cell, args, p.Options());
+    EXPECT_EQ(out.DiffersIn(expected), "") << NameOf(cell);
+  }
+}
+
+TYPED_TEST(RnnTest, StepsGiveTheSameBits) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
+    for (const bool in_place : {false, true}) {
+      const RnnProblem<T> p(cell, {7, 5, 3, 17});
+      RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
+      RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
+      const bool lstm = internal::RecipeOf(cell).is_lstm();
+      std::vector<T> h = p.layer.h0, c = p.layer.c0, h_next(h), c_next(c);
+      const size_t inputs = 5 * 3, states = 5 * 17;
+      for (size_t t = 0; t < 7; ++t) {
+        RnnStepArgs<T> args{.batch = 5, .inputs = 3, .hidden = 17};
+        args.x = p.layer.x.data() + t * inputs;
+        args.params = p.Inputs().params;
+        args.h = h.data();
+        args.h_next = in_place ? h.data() : h_next.data();
+        if (lstm) args.c = c.data(), args.c_next = in_place ? c.data() : c_next.data();
+        RnnStep<T>(cell, args, p.Options());
+        if (!in_place) h = h_next, c = c_next;
+        std::copy(h.begin(), h.end(), out.y.begin() + static_cast<std::ptrdiff_t>(t * states));
+      }
+      out.h = h;
+      out.c = c;
+      EXPECT_TRUE(tests::SameBits(out.y, expected.y)) << NameOf(cell);
+      EXPECT_TRUE(tests::SameBits(out.h, expected.h)) << NameOf(cell);
+      EXPECT_TRUE(tests::SameBits(out.c, expected.c)) << NameOf(cell);
+    }
+  }
+}
+
+// A step that starts from nothing, and whose c is not asked for.
+TEST(RnnStepTest, StatesAreOptional) {
+  const RnnProblem<float> p(Cell::kLnLstm, {1, 2, 3, 5}, {.states = false});
+  RnnResult<float> expected = tests::Unwritten(p);
+  RnnForward<float>(Cell::kLnLstm, tests::ForwardArgs(p, expected), p.Options());
+  std::vector<float> h(10);
+  RnnStepArgs<float> args{.batch = 2, .inputs = 3, .hidden = 5};
+  args.x = p.layer.x.data();
+  args.params = p.Inputs().params;
+  args.h_next = h.data();
+  RnnStep<float>(Cell::kLnLstm, args, p.Options());
+  EXPECT_TRUE(tests::SameBits(h, expected.y));
+}
+
+// --- The caller's product ---
+
+TEST(RnnProductTest, IsUsedForAllLargeProducts) {
+  for (const bool checkpoint : {false, true}) {
+    const RnnProblem<double> p(Cell::kLnGru, kSmall, {.lengths = true});
+    RnnOptions<double> options = p.Options();
+    options.checkpoint = checkpoint;
+    const RnnResult<double> expected = tests::Apply(p, options);
+    int inputs = 0, gradients = 0, weights = 0;
+    options.product = [&](const RnnProduct<double>& q) {
+      ++(q.transpose_b ? inputs : q.transpose_a ? weights : gradients);
+      EXPECT_EQ(q.accumulate, q.transpose_a);
+      for (int64_t i = 0; i < q.m; ++i) {
+        for (int64_t j = 0; j < q.n; ++j) {
+          double sum = q.accumulate ? q.c[i * q.n + j] : 0;
+          for (int64_t k = 0; k < q.k; ++k) {
+            sum += q.a[q.transpose_a ? k * q.m + i : i * q.k + k] *
+                   q.b[q.transpose_b ? j * q.k + k : k * q.n + j];
+          }
+          q.c[i * q.n + j] = sum;
+        }
+      }
+    };
+    const RnnResult<double> out = tests::Apply(p, options);
+    // The sums are of the same numbers, in whatever order: at most 3500 of them.
+    EXPECT_LE(tests::Difference(out.y, {expected.y.begin(), expected.y.end()}), 1e-13);
+    for (size_t a = 0; a < tests::kArrays; ++a) {
+      EXPECT_LE(tests::Difference(out.gradients[a], expected.gradients[a]), 1e-12) << ArrayName(a);
+    }
+    EXPECT_EQ(inputs, checkpoint ? 8 : 4);  // 4 segments; backward's again
+    EXPECT_EQ(gradients, 4);
+    EXPECT_EQ(weights, 8);  // of x and of the state
+  }
+}
+
+// --- NaN, padding, nothing ---
+
+template <class T>
+bool RowsSame(const std::vector<T>& a, const std::vector<T>& b, int64_t batch, int64_t width,
+              int64_t but) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (static_cast<int64_t>(i) / width % batch == but) continue;
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0) return false;
+  }
+  return true;
+}
+
+TYPED_TEST(RnnTest, NanStaysInItsSequence) {
+  using T = TypeParam;
+  constexpr RnnShape kShape = {5, 4, 3, 7};
+  for (const Cell cell : kCells) {
+    if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
+    RnnProblem<T> p(cell, kShape);
+    const RnnResult<T> expected = tests::Apply(p, p.Options());
+    p.layer.x[(1 * 4 + 2) * 3 + 1] = tests::Unset<T>();  // step 1 of sequence 2
+    const RnnResult<T> out = tests::Apply(p, p.Options());
+    EXPECT_TRUE(RowsSame(out.y, expected.y, 4, 7, 2)) << NameOf(cell);
+    EXPECT_TRUE(RowsSame(out.h, expected.h, 4, 7, 2)) << NameOf(cell);
+    EXPECT_TRUE(RowsSame(out.c, expected.c, 4, 7, 2)) << NameOf(cell);
+    EXPECT_TRUE(RowsSame(out.gradients[tests::kX], expected.gradients[tests::kX], 4, 3, 2));
+    EXPECT_TRUE(RowsSame(out.gradients[tests::kH0], expected.gradients[tests::kH0], 4, 7, 2));
+    const size_t at = (1 * 4 + 2) * 7;
+    for (size_t k = 0; k < 7; ++k) {
+      EXPECT_EQ(out.y[at - 4 * 7 + k], expected.y[at - 4 * 7 + k]) << "before it";
+      EXPECT_TRUE(std::isnan(out.y[at + k])) << NameOf(cell);
+      EXPECT_TRUE(std::isnan(out.h[2 * 7 + k])) << NameOf(cell);
+    }
+  }
+}
+
+// A reset replaces the state: NaN does not pass it, forward or backward.
+TYPED_TEST(RnnTest, NanEndsAtAReset) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    RnnProblem<T> p(cell, {4, 3, 3, 5}, {.resets = true});
+    std::fill(p.layer.resets.begin(), p.layer.resets.end(), uint8_t{0});
+    std::fill_n(p.layer.resets.begin() + 2 * 3, 3, uint8_t{1});  // all before step 2
+    const RnnResult<T> expected = tests::Apply(p, p.Options());
+    RnnProblem<T> forward = p, backward = p;
+    std::fill_n(forward.layer.x.begin(), 2 * 3 * 3, tests::Unset<T>());
+    const RnnResult<T> after = tests::Apply(forward, p.Options());
+    const auto from = static_cast<std::ptrdiff_t>(2 * 3 * 5);
+    EXPECT_TRUE(std::equal(after.y.begin() + from, after.y.end(), expected.y.begin() + from));
+    EXPECT_EQ(after.h, expected.h) << NameOf(cell);
+    std::fill(backward.loss.y.begin() + from, backward.loss.y.end(), tests::Unset<T>());
+    const RnnResult<T> before = tests::Apply(backward, p.Options());
+    for (const T d : before.gradients[tests::kH0]) EXPECT_FALSE(std::isnan(d)) << NameOf(cell);
+  }
+}
+
+// What lies beyond the length of a sequence is not read.
+TYPED_TEST(RnnTest, PaddingDoesNotMatter) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const bool reverse : {false, true}) {
+      RnnProblem<T> p(cell, {5, 4, 3, 7}, {.lengths = true, .reverse = reverse});
+      p.layer.lengths = {3, 5, 1, 5};
+      const RnnResult<T> expected = tests::Apply(p, p.Options());
+      for (const size_t b : {0, 2}) {
+        for (auto t = static_cast<size_t>(p.layer.lengths[b]); t < 5; ++t) {
+          std::fill_n(p.layer.x.begin() + static_cast<std::ptrdiff_t>((t * 4 + b) * 3), 3,
+                      tests::Unset<T>());
+          std::fill_n(p.loss.y.begin() + static_cast<std::ptrdiff_t>((t * 4 + b) * 7), 7,
+                      tests::Unset<T>());
+        }
+      }
+      EXPECT_EQ(tests::Apply(p, p.Options()).DiffersIn(expected), "") << NameOf(cell);
+    }
+  }
+}
+
+TYPED_TEST(RnnTest, NoSteps) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const bool checkpoint : {false, true}) {
+      const RnnProblem<T> p(cell, {0, 3, 2, 5});
+      RnnOptions<T> options = p.Options();
+      options.checkpoint = checkpoint;
+      const RnnResult<T> out = tests::Apply(p, options);
+      EXPECT_EQ(out.h, p.layer.h0);
+      EXPECT_EQ(out.c, p.layer.c0);
+      EXPECT_EQ(out.gradients[tests::kH0], p.loss.h);
+      EXPECT_EQ(out.gradients[tests::kC0], p.loss.c);
+      for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
+        for (const T d : out.gradients[a]) EXPECT_EQ(d, 0) << ArrayName(a);
+      }
+    }
+  }
+}
+
+TYPED_TEST(RnnTest, NoSequences) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const bool checkpoint : {false, true}) {
+      const RnnProblem<T> p(cell, {3, 0, 2, 5}, {.resets = true});
+      RnnOptions<T> options = p.Options();
+      options.checkpoint = checkpoint;
+      const RnnResult<T> out = tests::Apply(p, options);
+      for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
+        for (const T d : out.gradients[a]) EXPECT_EQ(d, 0) << ArrayName(a);
+      }
+    }
+  }
+}
+
+// --- What is left out ---
+
+// Each gradient is what it is with all of them, and gradients that are not given are zeros.
+TYPED_TEST(RnnTest, GradientsOneByOne) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> p(cell, {3, 4, 3, 5}, {.resets = true});
+    const RnnResult<T> expected = tests::Apply(p, p.Options());
+    for (size_t a = 0; a < tests::kArrays; ++a) {
+      if (expected.gradients[a].empty()) continue;
+      RnnResult<T> out = expected;
+      for (size_t other = 0; other < tests::kArrays; ++other) {
+        if (other != a) out.gradients[other].clear();
+      }
+      std::fill(out.gradients[a].begin(), out.gradients[a].end(), tests::Unset<T>());
+      RnnBackward<T>(cell, tests::BackwardArgs(p, out), p.Options());
+      EXPECT_TRUE(tests::SameBits(out.gradients[a], expected.gradients[a]))
+          << NameOf(cell) << " d" << ArrayName(a);
+    }
+  }
+}
+
+TYPED_TEST(RnnTest, LossOfSomeOutputs) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> p(cell, {3, 4, 3, 5});
+    for (int which = 0; which < 3; ++which) {
+      RnnProblem<T> zeros = p, nulls = p;
+      auto& weights = which == 0 ? zeros.loss.y : which == 1 ? zeros.loss.h : zeros.loss.c;
+      std::fill(weights.begin(), weights.end(), T{0});
+      (which == 0 ? nulls.loss.y : which == 1 ? nulls.loss.h : nulls.loss.c).clear();
+      const RnnResult<T> expected = tests::Apply(zeros, p.Options());
+      const RnnResult<T> out = tests::Apply(nulls, p.Options());
+      for (size_t a = 0; a < tests::kArrays; ++a) {
+        // Equal, not the same bits: adding 0 makes 0 of -0.
+        EXPECT_EQ(out.gradients[a], expected.gradients[a]) << NameOf(cell) << " d" << ArrayName(a);
+      }
+    }
+  }
+}
+
+// A null parameter is ones or zeros, and has a gradient all the same.
+TYPED_TEST(RnnTest, NullParameters) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    RnnProblem<T> written(cell, {3, 4, 3, 5}), null = written;
+    for (size_t a = tests::kFirstParam + 2; a < tests::kArrays; ++a) {
+      const auto member = internal::kReferenceArrays<T>[a].member;
+      auto& values = written.layer.*member;
+      std::fill(values.begin(), values.end(),
+                std::string(ArrayName(a)).ends_with("_weight") ? T{1} : T{0});
+      (null.layer.*member).clear();
+    }
+    EXPECT_EQ(
+        tests::Apply(null, null.Options()).DiffersIn(tests::Apply(written, written.Options())), "")
+        << NameOf(cell);
+  }
+}
+
+// A mean that is large beside the deviation costs nothing: the first input adds 8192 to all sums,
+// the second multiples of 1/8, so that sums are exact in float, and what the norm makes of them is
+// right to a few units of 2^-24 times an rstd of about 1.
+TEST(RnnExactnessTest, SumsWithALargeMean) {
+  for (const Cell cell : internal::kCells) {
+    const internal::CellRecipe recipe = internal::RecipeOf(cell);
+    if (recipe.sums == internal::Sums::kPlain || recipe.over == internal::Over::kBatch) continue;
+    RnnProblem<float> p(cell, {1, 3, 2, 16}, {.states = false});
+    for (size_t i = 0; i < p.layer.x.size(); i += 2) {
+      p.layer.x[i] = 8192;
+      p.layer.x[i + 1] = std::round(p.layer.x[i + 1]) + 0.5f;
+    }
+    for (size_t i = 0; i < p.layer.weight_ih.size(); i += 2) {
+      p.layer.weight_ih[i] = 1;
+      p.layer.weight_ih[i + 1] = std::round(p.layer.weight_ih[i + 1] * 4) / 4;
+    }
+    RnnResult<float> out = tests::Unwritten(p);
+    RnnForward<float>(cell, tests::ForwardArgs(p, out), p.Options());
+    EXPECT_LE(tests::Difference(out.y, internal::ReferenceRnnForward(p.Reference()).y), 2e-6)
+        << NameOf(cell);
+  }
+}
+
+}  // namespace
+}  // namespace planish
