@@ -11,6 +11,10 @@ namespace planish::internal {
 /// for waking a thread.
 inline constexpr int64_t kGrainElements = int64_t{1} << 15;
 
+/// Products of two numbers, of matrices, that are worth a thread of their own: for one row, which
+/// takes as long as reading the matrix, a good ten microseconds, for many rows half of that.
+inline constexpr int64_t kGrainProducts = int64_t{1} << 19;
+
 /// Columns from which on one row is split over threads: below, a row is work for ten microseconds
 /// or so, and rows are handed out whole.
 inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;

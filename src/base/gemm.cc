@@ -1,0 +1,214 @@
+#include "src/base/gemm.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/base/gemm.cc"
+#include "src/base/simd_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/gemm-inl.h"
+#include "src/base/loop.h"
+#include "src/base/simd.h"
+#include "src/base/tuning.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask(task); }
+void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask(task); }
+
+GemmKernels<float> FloatKernels() { return {PanelColumns<float>(), kTileRows, &MultiplyFloats}; }
+GemmKernels<double> DoubleKernels() {
+  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles};
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
+
+namespace {
+
+template <class T>
+GemmKernels<T> Kernels();
+template <>
+GemmKernels<float> Kernels() {
+  return PLANISH_DISPATCH(FloatKernels)();
+}
+template <>
+GemmKernels<double> Kernels() {
+  return PLANISH_DISPATCH(DoubleKernels)();
+}
+
+// Rows that MultiplyAll hands out together, in tiles: enough for the panels that they share.
+constexpr int64_t kTilesOfItem = 16;
+
+// Rows of b that MultiplyTransposed packs at a time.
+constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
+
+/// Packs the panels [begin, end) of `columns` columns, `panel` each, for the depth [from, from +
+/// depth). `to` is where panel 0 would be.
+template <class T>
+void PackRows(const GemmMatrix<T>& w, int64_t columns, int64_t panel, int64_t begin, int64_t end,
+              int64_t from, int64_t depth, T* to) {
+  for (int64_t i = 0; i < depth; ++i) {
+    const T* row = w.data + (from + i) * w.stride;
+    for (int64_t p = begin; p < end; ++p) {
+      T* line = to + (p * depth + i) * panel;
+      const int64_t n = std::min(panel, columns - p * panel);
+      std::copy_n(row + p * panel, n, line);
+      if (n < panel) std::fill(line + n, line + panel, T{0});
+    }
+  }
+}
+
+/// The same column by column, each of any row of w.
+template <class T>
+void PackColumns(const GemmMatrix<T>& w, const std::function<int64_t(int64_t)>& row_of,
+                 int64_t columns, int64_t panel, int64_t begin, int64_t end, int64_t from,
+                 int64_t depth, T* to) {
+  const int64_t row_stride = w.transposed ? 1 : w.stride, step = w.transposed ? w.stride : 1;
+  for (int64_t j = begin * panel; j < end * panel; ++j) {
+    T* column = to + j / panel * panel * depth + j % panel;
+    const int64_t row = j >= columns ? -1 : row_of ? row_of(j) : j;
+    if (row < 0) {
+      for (int64_t i = 0; i < depth; ++i) column[i * panel] = 0;
+      continue;
+    }
+    const T* numbers = w.data + row * row_stride + from * step;
+    for (int64_t i = 0; i < depth; ++i) column[i * panel] = numbers[i * step];
+  }
+}
+
+}  // namespace
+
+template <class T>
+void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, const ParallelFor& parallel_for) {
+  Pack(w, w.n, nullptr, parallel_for);
+}
+
+template <class T>
+void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t columns,
+                           const std::function<int64_t(int64_t)>& row_of,
+                           const ParallelFor& parallel_for) {
+  kernels_ = Kernels<T>();
+  columns_ = columns;
+  depth_ = w.k;
+  const int64_t padded = panels() * panel();
+  if (padded * depth_ > capacity_) {
+    capacity_ = 0;
+    data_ = MakeAligned<T>(padded * depth_);
+    capacity_ = padded * depth_;
+  }
+  RunParallel(parallel_for, panels(), GrainFor(panel() * depth_), [&](int64_t begin, int64_t end) {
+    for (int64_t from = 0; from < depth_; from += kGemmDepth) {
+      const int64_t depth = std::min(kGemmDepth, depth_ - from);
+      T* to = data_.get() + from * padded;
+      if (w.transposed && !row_of) {
+        PackRows(w, columns_, panel(), begin, end, from, depth, to);
+      } else {
+        PackColumns(w, row_of, columns_, panel(), begin, end, from, depth, to);
+      }
+    }
+  });
+}
+
+template <class T>
+void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t panel_begin,
+              int64_t panel_end) {
+  if (args.rows == 0 || panel_begin >= panel_end) return;
+  if (packed.depth() == 0) {
+    const int64_t first = panel_begin * packed.panel();
+    const int64_t columns = std::min(packed.columns(), panel_end * packed.panel()) - first;
+    for (int64_t r = 0; !args.accumulate && r < args.rows; ++r) {
+      std::fill_n(args.c + r * args.c_stride + first, columns, T{0});
+    }
+    return;
+  }
+  packed.kernels().multiply({.rows = args.rows,
+                             .a = args.a,
+                             .a_stride = args.a_stride,
+                             .a_transposed = args.a_transposed,
+                             .packed = packed.data(),
+                             .n = packed.columns(),
+                             .k = packed.depth(),
+                             .panel_begin = panel_begin,
+                             .panel_end = panel_end,
+                             .c = args.c,
+                             .c_stride = args.c_stride,
+                             .accumulate = args.accumulate});
+}
+
+template <class T>
+void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
+                 const ParallelFor& parallel_for) {
+  // An item is a panel of some rows; items of the same rows follow each other.
+  const int64_t chunk_rows = kTilesOfItem * packed.kernels().rows;
+  const int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
+  const int64_t panels = packed.panels();
+  if (chunks == 0 || panels == 0) return;
+  const int64_t rows = (args.rows + chunks - 1) / chunks;
+  const int64_t products = rows * packed.panel() * std::max<int64_t>(1, packed.depth());
+  RunParallel(parallel_for, chunks * panels, std::max<int64_t>(1, kGrainProducts / products),
+              [&](int64_t begin, int64_t end) {
+                while (begin < end) {
+                  const int64_t chunk = begin / panels, first = begin % panels;
+                  const int64_t last = std::min(panels, first + end - begin);
+                  const int64_t row = args.rows * chunk / chunks;
+                  GemmArgs<T> part = args;
+                  part.rows = args.rows * (chunk + 1) / chunks - row;
+                  part.a += row * (args.a_transposed ? 1 : args.a_stride);
+                  part.c += row * args.c_stride;
+                  Multiply(part, packed, first, last);
+                  begin += last - first;
+                }
+              });
+}
+
+template <class T>
+void MultiplyTransposed(const GemmTransposedArgs<T>& args, PackedMatrix<T>& scratch,
+                        const ParallelFor& parallel_for) {
+  // Also with m = 0, where there is nothing to add.
+  for (int64_t from = 0; from == 0 || from < args.m; from += kRowsAtOnce) {
+    const int64_t depth = std::min(kRowsAtOnce, args.m - from);
+    scratch.Pack({.data = args.b + from * args.b_stride,
+                  .n = args.k,
+                  .k = depth,
+                  .stride = args.b_stride,
+                  .transposed = true},
+                 parallel_for);
+    MultiplyAll<T>({.rows = args.n,
+                    .a = args.a + from * args.a_stride,
+                    .a_stride = args.a_stride,
+                    .a_transposed = true,
+                    .c = args.c,
+                    .c_stride = args.c_stride,
+                    .accumulate = args.accumulate || from > 0},
+                   scratch, parallel_for);
+  }
+}
+
+template class PackedMatrix<float>;
+template class PackedMatrix<double>;
+template void Multiply(const GemmArgs<float>&, const PackedMatrix<float>&, int64_t, int64_t);
+template void Multiply(const GemmArgs<double>&, const PackedMatrix<double>&, int64_t, int64_t);
+template void MultiplyAll(const GemmArgs<float>&, const PackedMatrix<float>&, const ParallelFor&);
+template void MultiplyAll(const GemmArgs<double>&, const PackedMatrix<double>&, const ParallelFor&);
+template void MultiplyTransposed(const GemmTransposedArgs<float>&, PackedMatrix<float>&,
+                                 const ParallelFor&);
+template void MultiplyTransposed(const GemmTransposedArgs<double>&, PackedMatrix<double>&,
+                                 const ParallelFor&);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE
