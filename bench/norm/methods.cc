@@ -38,7 +38,7 @@ const std::vector<Method>& Methods() {
        .bias = false},
       {.name = "rms", .over = Over::kRow, .norm = Norm::kRms, .gain = true, .bias = false},
       {.name = "batch", .over = Over::kChannel, .norm = Norm::kLayer, .gain = true, .bias = true},
-      {.name = "layer-channels-first",
+      {.name = "layer-channels",
        .over = Over::kPosition,
        .norm = Norm::kLayer,
        .gain = true,

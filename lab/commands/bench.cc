@@ -261,10 +261,11 @@ void AddBench(CLI::App& app, Action& action) {
       "threads,\nonce each result has been compared with one in double. Shown is the fastest of {} "
       "blocks each.\nLeave the machine alone meanwhile: a thread that waits for a core makes any "
       "figure possible.\nRows of the types of 16 bits have parameters in float.\n\n"
-      "Norms:\n  {}\nShapes, ROWSxCOLS, of the default; for batch also SAMPLESxCHANNELSxNUMBERS:\n "
-      " {}\n\n"
+      "Norms over rows:\n  {}\nOver channels:\n  {}\n"
+      "Shapes, ROWSxCOLS, of the default; over channels also SAMPLESxCHANNELSxNUMBERS:\n  {}\n\n"
       "Example:\n  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",
-      kBlocks, fmt::join(bench::MethodNames(), ", "), flags->shapes));
+      kBlocks, fmt::join(bench::MethodNames(/*rows=*/true), ", "),
+      fmt::join(bench::MethodNames(/*rows=*/false), ", "), flags->shapes));
   bench->add_option("--methods", flags->methods, fmt::format("Norms (default: {})", flags->methods))
       ->type_name("A,B,...");
   bench
