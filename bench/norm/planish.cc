@@ -58,41 +58,48 @@ Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
   }};
 }
 
+// A norm over [samples, channels, numbers], by its two functions, which take their arguments alone.
+template <class T, class ForwardArgs, class BackwardArgs, class Forward, class Backward>
+Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments, Forward forward,
+                            Backward backward) {
+  using P = Compute<T>;
+  ForwardArgs args{.batch = c.rows,
+                   .channels = c.cols,
+                   .spatial = c.spatial,
+                   .x = static_cast<const T*>(arrays.x),
+                   .gain = static_cast<const P*>(arrays.gain),
+                   .bias = static_cast<const P*>(arrays.bias),
+                   .y = static_cast<T*>(arrays.out)};
+  if (c.direction == Direction::kForward) return {.call = [=] { forward(args); }};
+  const auto saved = std::make_shared<Saved<P>>(moments);
+  args.mean = saved->mean.data();
+  args.mean_lo = saved->mean_lo.data();
+  args.rstd = saved->rstd.data();
+  forward(args);
+  const BackwardArgs back{.batch = c.rows,
+                          .channels = c.cols,
+                          .spatial = c.spatial,
+                          .dy = static_cast<const T*>(arrays.dy),
+                          .x = args.x,
+                          .gain = args.gain,
+                          .mean = args.mean,
+                          .mean_lo = args.mean_lo,
+                          .rstd = args.rstd,
+                          .dx = static_cast<T*>(arrays.out),
+                          .dgain = static_cast<P*>(arrays.dgain),
+                          .dbias = static_cast<P*>(arrays.dbias)};
+  return {.call = [=] { backward(back), static_cast<void>(saved); }};
+}
+
 template <class T>
 Contestant MakePositions(const Method& method, const Case& c, const Arrays& arrays) {
   using P = Compute<T>;
-  ChannelNormForwardArgs<T, P> forward{.batch = c.rows,
-                                       .channels = c.cols,
-                                       .spatial = c.spatial,
-                                       .x = static_cast<const T*>(arrays.x),
-                                       .gain = static_cast<const P*>(arrays.gain),
-                                       .bias = static_cast<const P*>(arrays.bias),
-                                       .y = static_cast<T*>(arrays.out)};
-  if (c.direction == Direction::kForward) {
-    return {.call = [norm = method.norm, forward, options = Options()] {
-      ChannelNormForward(norm, forward, options);
-    }};
-  }
-  const auto saved = std::make_shared<Saved<P>>(c.rows * c.spatial);
-  forward.mean = saved->mean.data();
-  forward.mean_lo = saved->mean_lo.data();
-  forward.rstd = saved->rstd.data();
-  ChannelNormForward(method.norm, forward, Options());
-  const ChannelNormBackwardArgs<T, P> backward{.batch = c.rows,
-                                               .channels = c.cols,
-                                               .spatial = c.spatial,
-                                               .dy = static_cast<const T*>(arrays.dy),
-                                               .x = forward.x,
-                                               .gain = forward.gain,
-                                               .mean = forward.mean,
-                                               .mean_lo = forward.mean_lo,
-                                               .rstd = forward.rstd,
-                                               .dx = static_cast<T*>(arrays.out),
-                                               .dgain = static_cast<P*>(arrays.dgain),
-                                               .dbias = static_cast<P*>(arrays.dbias)};
-  return {.call = [norm = method.norm, backward, saved, options = Options()] {
-    ChannelNormBackward(norm, backward, options);
-  }};
+  const Norm norm = method.norm;
+  const NormOptions options = Options();
+  return MakeOverChannels<T, ChannelNormForwardArgs<T, P>, ChannelNormBackwardArgs<T, P>>(
+      c, arrays, c.rows * c.spatial,
+      [=](const auto& args) { ChannelNormForward<T, P>(norm, args, options); },
+      [=](const auto& args) { ChannelNormBackward<T, P>(norm, args, options); });
 }
 
 // Batch normalisation in training, without running estimates.
@@ -100,34 +107,9 @@ template <class T>
 Contestant MakeChannels(const Case& c, const Arrays& arrays) {
   using P = Compute<T>;
   const BatchNormOptions options{.eps = kEps, .parallel_for = TorchThreads()};
-  BatchNormForwardArgs<T, P> forward{.batch = c.rows,
-                                     .channels = c.cols,
-                                     .spatial = c.spatial,
-                                     .x = static_cast<const T*>(arrays.x),
-                                     .gain = static_cast<const P*>(arrays.gain),
-                                     .bias = static_cast<const P*>(arrays.bias),
-                                     .y = static_cast<T*>(arrays.out)};
-  if (c.direction == Direction::kForward) {
-    return {.call = [=] { BatchNormForward(forward, options); }};
-  }
-  const auto saved = std::make_shared<Saved<P>>(c.cols);
-  forward.mean = saved->mean.data();
-  forward.mean_lo = saved->mean_lo.data();
-  forward.rstd = saved->rstd.data();
-  BatchNormForward(forward, options);
-  const BatchNormBackwardArgs<T, P> backward{.batch = c.rows,
-                                             .channels = c.cols,
-                                             .spatial = c.spatial,
-                                             .dy = static_cast<const T*>(arrays.dy),
-                                             .x = forward.x,
-                                             .gain = forward.gain,
-                                             .mean = forward.mean,
-                                             .mean_lo = forward.mean_lo,
-                                             .rstd = forward.rstd,
-                                             .dx = static_cast<T*>(arrays.out),
-                                             .dgain = static_cast<P*>(arrays.dgain),
-                                             .dbias = static_cast<P*>(arrays.dbias)};
-  return {.call = [=] { BatchNormBackward(backward, options), static_cast<void>(saved); }};
+  return MakeOverChannels<T, BatchNormForwardArgs<T, P>, BatchNormBackwardArgs<T, P>>(
+      c, arrays, c.cols, [=](const auto& args) { BatchNormForward<T, P>(args, options); },
+      [=](const auto& args) { BatchNormBackward<T, P>(args, options); });
 }
 
 }  // namespace

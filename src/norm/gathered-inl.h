@@ -23,17 +23,15 @@ namespace HWY_NAMESPACE {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
 /// Results in the order of their addresses, gathered until whole aligned vectors can be stored past
-/// the caches, or in the caches where kStream is false.
-template <bool kStream, class T>
+/// the caches.
+template <class T>
 class Gathered {
  public:
   /// What is gathered goes to `out` and on.
-  explicit Gathered(T* out) : out_(out) {
-    if constexpr (kStream) {
-      skip_ = static_cast<int64_t>((reinterpret_cast<uintptr_t>(out) & (kBytes - 1)) / sizeof(T));
-    }
-    out_ -= skip_;
-    fill_ = skip_;
+  explicit Gathered(T* out)
+      : skip_(static_cast<int64_t>((reinterpret_cast<uintptr_t>(out) & (kBytes - 1)) / sizeof(T))),
+        fill_(skip_) {
+    out_ = out - skip_;
   }
 
   /// Where the next results go, up to kMost, and 8 more that do not count.
@@ -68,11 +66,7 @@ class Gathered {
       for (int64_t part = 0; part < kLine; part += kStep) {
         const auto v = hn::LoadU(d, reinterpret_cast<const uint32_t*>(buffer_ + c + part));
         auto* to = reinterpret_cast<uint32_t*>(out_ + c + part);
-        if constexpr (kStream) {
-          hn::Stream(v, d, to);
-        } else {
-          hn::StoreU(v, d, to);
-        }
+        hn::Stream(v, d, to);
       }
     }
     if (all) {
@@ -86,7 +80,7 @@ class Gathered {
 
   alignas(64) T buffer_[kEnough + kMost + 64];
   T* out_;
-  int64_t skip_ = 0, fill_ = 0;
+  int64_t skip_, fill_;
 };
 
 /// Asks for as many numbers, further on, as the group that begins at `x` has.

@@ -84,20 +84,12 @@ struct EightMaps {
 template <class T>
 HWY_INLINE void LoadEight(const RowsBackward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
   const Eight d;
-  const auto load = [&](const float* from) HWY_ATTR {
-    if (from == nullptr) return hn::Zero(d);
-    if (n == kGroup) [[likely]]
-      return hn::LoadU(d, from + r);
-    HWY_ALIGN float lanes[8] = {};
-    std::copy_n(from + r, n, lanes);
-    return hn::Load(d, lanes);
-  };
   // As MapOf.
-  Vec<Eight> rstd = load(args.rstd);
+  Vec<Eight> rstd = LoadRows(d, args.rstd, r, n);
   rstd = hn::IfThenElse(hn::IsNaN(rstd), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), rstd);
-  hn::Store(load(args.mean), d, maps.mean);
+  hn::Store(LoadRows(d, args.mean, r, n), d, maps.mean);
   hn::Store(rstd, d, maps.rstd);
-  hn::Store(hn::Neg(hn::Mul(load(args.mean_lo), rstd)), d, maps.offset);
+  hn::Store(hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd)), d, maps.offset);
 }
 
 /// Saves the moments of `n` rows from `r` on.
@@ -108,19 +100,9 @@ HWY_INLINE void SaveEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<
   hn::Store(mean, d, maps.mean);
   hn::Store(rstd, d, maps.rstd);
   hn::Store(hn::Neg(hn::Mul(mean_lo, rstd)), d, maps.offset);
-  const auto save = [&](Vec<Eight> v, float* to) HWY_ATTR {
-    if (to == nullptr) return;
-    if (n == kGroup) {
-      hn::StoreU(v, d, to + r);
-    } else {
-      HWY_ALIGN float lanes[8];
-      hn::Store(v, d, lanes);
-      std::copy_n(lanes, n, to + r);
-    }
-  };
-  save(mean, args.mean);
-  save(mean_lo, args.mean_lo);
-  save(rstd, args.rstd);
+  SaveRows(d, mean, args.mean, r, n);
+  SaveRows(d, mean_lo, args.mean_lo, r, n);
+  SaveRows(d, rstd, args.rstd, r, n);
 }
 
 /// The moments of `n` rows from `r` on, by their sums about `shift`, as FinishMoments.
@@ -179,7 +161,7 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   const auto mask = LastLanes(d, rest);
   const Eight eight;
   EightMaps maps;
-  Gathered<kStream, T> gathered(args.y + begin * args.y_stride);  // only used to stream
+  Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     // Rows that are not there are the last one again.
@@ -364,7 +346,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
   const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
   EightMaps maps;
   EightGradients gradients;
-  Gathered<kStream, T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
+  Gathered<T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     if constexpr (kStream) {

@@ -1,5 +1,5 @@
-// Rows of at most 64 columns: as many rows at a time as a vector has lanes, transposed so that each
-// vector holds one column of theirs. What is done once a row is then done for all of them at once.
+// The narrowest rows: as many at a time as a vector has lanes, transposed so that each vector holds
+// one column of theirs. What is done once a row is then done for all of them at once.
 // For numbers that are computed with in float, on targets with vectors of at least eight floats.
 // Compiled once for each target, in the namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_TRANSPOSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -186,36 +186,13 @@ class RowsOut {
   }
 
  private:
-  Gathered<kStream, T> gathered_;
+  Gathered<T> gathered_;  // only used to stream
   T* out_;
   T* to_ = nullptr;
   int64_t stride_, cols_, n_ = 0;
   bool overwrites_, direct_ = false;
   T rows_[(kLanes + 1) * kBlock];
 };
-
-/// One number of each of the rows from `r` on, `n` of them there, from an array or zeros.
-HWY_INLINE Vec<Lanes> LoadRows(const float* from, int64_t r, int64_t n) {
-  const Lanes d;
-  if (from == nullptr) return hn::Zero(d);
-  if (n == kLanes) [[likely]]
-    return hn::LoadU(d, from + r);
-  HWY_ALIGN float lanes[kLanes] = {};
-  std::copy_n(from + r, n, lanes);
-  return hn::Load(d, lanes);
-}
-
-HWY_INLINE void SaveRows(Vec<Lanes> v, float* to, int64_t r, int64_t n) {
-  const Lanes d;
-  if (to == nullptr) return;
-  if (n == kLanes) [[likely]] {
-    hn::StoreU(v, d, to + r);
-    return;
-  }
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(v, d, lanes);
-  std::copy_n(lanes, n, to + r);
-}
 
 /// Calls f(first, skip, columns) for blocks of `columns` columns, up to eight, from `first` on. The
 /// last block overlaps the one before by its first `skip`.
@@ -275,9 +252,9 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
   const auto serve = hn::And(hn::Ge(square, least), hn::Le(square, hn::Set(d, 1e37f)));
   const Vec<Lanes> deviation = hn::Sqrt(hn::Add(square, hn::Set(d, static_cast<float>(args.eps))));
   const Vec<Lanes> rstd = hn::Div(hn::Set(d, 1.f), deviation);
-  SaveRows(mean, args.mean, r, n);
-  SaveRows(mean_lo, args.mean_lo, r, n);
-  SaveRows(rstd, args.rstd, r, n);
+  SaveRows(d, mean, args.mean, r, n);
+  SaveRows(d, mean_lo, args.mean_lo, r, n);
+  SaveRows(d, rstd, args.rstd, r, n);
   LaneMaps maps{mean, rstd, hn::Neg(hn::Mul(mean_lo, rstd))};
   const bool biased = args.recipe.deviation == Deviation::kBiased;
   if (!hn::AllTrue(d, serve) || !biased) [[unlikely]] {
@@ -384,11 +361,11 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
     const RowsIn<T> dy(args.dy, args.dy_stride, cols, r, end);
     const RowsIn<T> x(args.x, kReadX ? args.x_stride : 0, cols, r, kReadX ? end : r);
     // As MapOf.
-    Vec<Lanes> rstd = LoadRows(args.rstd, r, n);
+    Vec<Lanes> rstd = LoadRows(d, args.rstd, r, n);
     rstd =
         hn::IfThenElse(hn::IsNaN(rstd), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), rstd);
-    const Vec<Lanes> mean = LoadRows(args.mean, r, n);
-    const Vec<Lanes> offset = hn::Neg(hn::Mul(LoadRows(args.mean_lo, r, n), rstd));
+    const Vec<Lanes> mean = LoadRows(d, args.mean, r, n);
+    const Vec<Lanes> offset = hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd));
     Vec<Lanes> sum_g[2], sum_g_xhat[2];
     for (int64_t i = 0; i < 2; ++i) sum_g[i] = sum_g_xhat[i] = hn::Zero(d);
     VisitBlocks(cols, [&](int64_t first, int64_t skip, int64_t columns) HWY_ATTR {

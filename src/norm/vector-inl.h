@@ -10,6 +10,7 @@
 #define PLANISH_SRC_NORM_VECTOR_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -148,6 +149,31 @@ HWY_INLINE Vec<D> Narrowed(D d, V v) {
   } else {
     return hn::DemoteTo(d, v);
   }
+}
+
+/// One number of each of as many rows as there are lanes, from row `r` on, `n` of them there: from
+/// an array, or zeros for none and for the rows that are not there.
+template <class D>
+HWY_INLINE Vec<D> LoadRows(D d, const hn::TFromD<D>* from, int64_t r, int64_t n) {
+  if (from == nullptr) return hn::Zero(d);
+  if (n == static_cast<int64_t>(hn::Lanes(d))) [[likely]]
+    return hn::LoadU(d, from + r);
+  HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(D())] = {};
+  std::copy_n(from + r, n, lanes);
+  return hn::Load(d, lanes);
+}
+
+/// Likewise to an array, if there is one.
+template <class D>
+HWY_INLINE void SaveRows(D d, Vec<D> v, hn::TFromD<D>* to, int64_t r, int64_t n) {
+  if (to == nullptr) return;
+  if (n == static_cast<int64_t>(hn::Lanes(d))) [[likely]] {
+    hn::StoreU(v, d, to + r);
+    return;
+  }
+  HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(D())];
+  hn::Store(v, d, lanes);
+  std::copy_n(lanes, n, to + r);
 }
 
 /// The sum of the lanes.
