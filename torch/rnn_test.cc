@@ -312,6 +312,19 @@ TEST_P(EveryCell, KeepsNothingWithoutGradients) {
   EXPECT_FALSE(rnn_forward(cell, Leaves(layer)).y.requires_grad());
 }
 
+// What the Meta kernel says of `saved` where T and B are symbols.
+TEST_P(EveryCell, KeepsNumbersInProportionToSteps) {
+  const auto size = [](int64_t time, int64_t batch) {
+    return RnnSavedSize<float>(GetParam(), {time, batch, 5, 6});
+  };
+  const int64_t slope = size(1, 2) - size(1, 1), rest = size(1, 1) - slope;
+  for (const int64_t time : {0, 1, 7, 1000}) {
+    for (const int64_t batch : {0, 1, 3, 50}) {
+      EXPECT_EQ(size(time, batch), time * (batch * slope + rest)) << time << " x " << batch;
+    }
+  }
+}
+
 TEST_P(EveryCell, TakesNoStepsAndNoSequences) {
   const Cell cell = GetParam();
   for (const RnnShape& shape : {RnnShape{0, 2, 3, 4}, RnnShape{3, 0, 3, 4}, RnnShape{0, 0, 3, 4}}) {
