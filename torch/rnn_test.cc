@@ -262,7 +262,16 @@ RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings)
   return {at::stack(y), h, IsLstm(cell) ? c : at::empty({0}, p.x.options())};
 }
 
-class EveryCell : public ::testing::TestWithParam<Cell> {};
+// On one thread: ATen takes several for the smallest of norms, and waits long for them on a busy
+// machine.
+class EveryCell : public ::testing::TestWithParam<Cell> {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+  void TearDown() override { at::set_num_threads(threads_); }
+
+ private:
+  int threads_ = at::get_num_threads();
+};
 
 INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(internal::kCells),
                          [](const auto& cell) { return cell_name(cell.param); });
