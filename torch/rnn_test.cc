@@ -1005,6 +1005,43 @@ TEST(RecurrentModules, HaveTheKeysOfTheirVariant) {
                           "ln_hh_weight", "ln_hh_bias", "ln_c_weight", "ln_c_bias"));
 }
 
+TEST(RecurrentModules, ComputeTheirVariantFromTheirParameters) {
+  at::manual_seed(15);
+  const Tensor x = Random({4, 3, kInputs});
+  const auto expect = [&](auto module, Cell cell) {
+    SCOPED_TRACE(cell_name(cell));
+    module->to(at::kDouble);
+    RnnTensors tensors;
+    tensors.x = x;
+    for (auto& item : module->named_parameters()) {
+      const at::NoGradGuard guard;
+      item.value().normal_();
+      const std::string name = item.key().substr(0, item.key().find("_l0"));
+      for (const Field& field : kFields) {
+        if (name == field.name) tensors.*field.member = item.value();
+      }
+      if (name == "bias_ih") tensors.bias = item.value();
+    }
+    const Outputs ours = Flat(module->forward(x));
+    const RnnOutputs theirs = Composed(cell, tensors, {.eps = module->options.eps()});
+    ExpectNear(ours[0], theirs.y, "y");
+    ExpectNear(ours[1], theirs.h_n.unsqueeze(0), "h_n");
+    if (ours.size() > 2) ExpectNear(ours[2], theirs.c_n.unsqueeze(0), "c_n");
+  };
+  for (const Cell cell : internal::kCells) {
+    const CellRecipe recipe = RecipeOf(cell);
+    if (recipe.sums == internal::Sums::kPlain) continue;  // has two biases: as PyTorch's modules
+    if (recipe.is_lstm()) {
+      expect(nn::LayerNormLSTM(nn::LayerNormLSTMOptions(kInputs, kHidden).variant(cell).eps(1e-3)),
+             cell);
+    } else if (recipe.is_gru()) {
+      expect(nn::LayerNormGRU(nn::LayerNormGRUOptions(kInputs, kHidden).variant(cell)), cell);
+    } else {
+      expect(nn::LayerNormRNN(nn::LayerNormRNNOptions(kInputs, kHidden).variant(cell)), cell);
+    }
+  }
+}
+
 TEST(RecurrentModules, StartAsPyTorchsDo) {
   const Layout layout = {.layers = 2, .bidirectional = true};
   at::manual_seed(9);
