@@ -66,7 +66,7 @@ accuracy: build
 
 # CMake runs again to find what setup.sh has installed.
 bench-norm: build/release/build.ninja
-	@bench/norm/setup.sh
+	@bench/base/setup.sh
 	cmake --preset release $(CONFIGURE) >/dev/null
 	cmake --build --preset release --target norm_bench norm_bench_c
 	.venv/bin/python bench/norm/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)

@@ -1,10 +1,14 @@
-#ifndef PLANISH_BENCH_NORM_ALTERNATE_H_
-#define PLANISH_BENCH_NORM_ALTERNATE_H_
+#ifndef PLANISH_BENCH_BASE_ALTERNATE_H_
+#define PLANISH_BENCH_BASE_ALTERNATE_H_
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 
 namespace planish::bench {
+
+/// Seconds that `count` calls take.
+double SecondsOf(const std::function<void()>& call, int64_t count);
 
 /// Seconds of a call of each of `calls`, of its fastest block: each has `blocks` blocks of about
 /// `seconds` (at least one call), in an order drawn at random, so that what changes meanwhile
@@ -14,4 +18,4 @@ std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, i
 
 }  // namespace planish::bench
 
-#endif  // PLANISH_BENCH_NORM_ALTERNATE_H_
+#endif  // PLANISH_BENCH_BASE_ALTERNATE_H_

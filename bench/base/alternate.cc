@@ -1,4 +1,4 @@
-#include "bench/norm/alternate.h"
+#include "bench/base/alternate.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,13 +9,13 @@
 
 namespace planish::bench {
 
-namespace {
-
 double SecondsOf(const std::function<void()>& call, int64_t count) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < count; ++i) call();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+namespace {
 
 // Calls that take about `seconds`; finding them warms up, too.
 int64_t CallsFor(const std::function<void()>& call, double seconds) {
