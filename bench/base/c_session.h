@@ -8,7 +8,7 @@
 
 namespace planish::bench {
 
-/// What the shared library of a comparison, which bench/base/peer.py calls, keeps from call to
+/// What the shared library of a comparison, which bench/base/turns.py calls, keeps from call to
 /// call.
 struct CSession {
   std::map<std::string, std::function<void()>> calls;  ///< of the contestants so far
