@@ -1,0 +1,47 @@
+#include "bench/base/threads.h"
+#include "bench/rnn/contestants.h"
+#include "src/rnn/cell.h"
+
+namespace planish::bench::rnn {
+
+namespace {
+
+RnnOptions<float> Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
+
+Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
+  const internal::CellRecipe recipe = internal::RecipeOf(cell);
+  if (recipe.over == internal::Over::kBatch) return {.absent = "has no step by itself"};
+  const RnnStepArgs<float> args{.batch = c.shape.batch,
+                                .inputs = c.shape.inputs,
+                                .hidden = c.shape.hidden,
+                                .x = arrays.x,
+                                .params = ParamsFor(cell, c.shape, arrays),
+                                .h = arrays.h,
+                                .c = recipe.is_lstm() ? arrays.c : nullptr,
+                                .h_next = arrays.y};
+  return {.call = [=, options = Options()] { RnnStep(cell, args, options); }};
+}
+
+}  // namespace
+
+Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays) {
+  if (c.mode == Mode::kStep) return MakeStep(cell, c, arrays);
+  const RnnInputs<float> inputs{
+      .shape = c.shape, .x = arrays.x, .params = ParamsFor(cell, c.shape, arrays)};
+  const RnnForwardArgs<float> forward{.inputs = inputs, .y = arrays.y, .saved = arrays.saved};
+  if (c.mode == Mode::kForward) {
+    return {.call = [=, options = Options()] { RnnForward(cell, forward, options); }};
+  }
+  const RnnBackwardArgs<float> backward{.inputs = inputs,
+                                        .y = arrays.y,
+                                        .saved = arrays.saved,
+                                        .dy = arrays.dy,
+                                        .dx = arrays.dx,
+                                        .dparams = GradientsFor(cell, c.shape, arrays)};
+  return {.call = [=, options = Options()] {
+    RnnForward(cell, forward, options);
+    RnnBackward(cell, backward, options);
+  }};
+}
+
+}  // namespace planish::bench::rnn
