@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <string_view>
+#include <utility>
 
 #include "bench/base/threads.h"
 #include "bench/base/uniform.h"
@@ -223,8 +224,8 @@ void Reference::Poison() const {
 double Reference::Slack(const Case& c) {
   const auto root = [](int64_t n) { return std::sqrt(static_cast<double>(n)); };
   const RnnShape& s = c.shape;
-  const double step = 8 * root(s.inputs + s.hidden);
-  return c.mode == Mode::kTraining ? 4 * step + 8 * root(s.time * s.batch) : step;
+  const double forward = root(s.inputs + s.hidden);
+  return 8 * (c.mode == Mode::kTraining ? forward + root(s.time * s.batch) : forward);
 }
 
 std::string Reference::Compare() const {

@@ -54,10 +54,11 @@ class Reference {
   /// Empty when the results in the arrays are right, else what is wrong, as "dx is off by 0.5,
   /// numbers are up to 2 and 1e-05 of that allowed".
   ///
-  /// Allowed is, relative to the largest number of an array, 2^-24 times Slack(). A sum of n
-  /// products is off by about sqrt(n) units in the last place of its largest terms, n being I + H
-  /// forward and B * T for the gradients of parameters; what a step gets wrong the next ones
-  /// multiply, here by less than 1 each; and gradients pass through every step twice.
+  /// Allowed is, relative to the largest number of an array, 2^-24 times Slack(): 8 * sqrt(n). A
+  /// sum of n products is off by about sqrt(n) units in the last place of its largest terms, n
+  /// being I + H forward, and beside that T * B in training; what a step gets wrong the next ones
+  /// multiply by less than 1 each, which adds up to some such errors. Right results take up to a
+  /// quarter of it.
   std::string Compare() const;
   static double Slack(const Case& c);
 
