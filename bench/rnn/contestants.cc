@@ -14,9 +14,10 @@ struct Maker {
   Contestant (*make)(Cell cell, const Case& c, const Arrays& arrays);
 };
 
-constexpr Maker kMakers[] = {{"planish", MakePlanish},   {"products", MakeProducts},
-                             {"torch", MakeTorchNn},     {"torch-cell", MakeTorchCell},
-                             {"composed", MakeComposed}, {"onednn", MakeOneDnn}};
+constexpr Maker kMakers[] = {{"planish", MakePlanish},      {"planish-packed", MakePlanishPacked},
+                             {"products", MakeProducts},    {"torch", MakeTorchNn},
+                             {"torch-cell", MakeTorchCell}, {"composed", MakeComposed},
+                             {"onednn", MakeOneDnn}};
 
 }  // namespace
 
@@ -25,7 +26,8 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
   const auto* maker = std::ranges::find_if(kMakers, [&](const Maker& m) { return who == m.who; });
   if (maker == std::end(kMakers)) {
     throw std::invalid_argument(
-        "[MakeContestant] name must begin with planish:, products:, torch:, torch-cell:, composed: "
+        "[MakeContestant] name must begin with planish:, planish-packed:, products:, torch:, "
+        "torch-cell:, composed: "
         "or onednn: but has \"" +
         name + "\"");
   }

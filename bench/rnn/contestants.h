@@ -13,6 +13,8 @@ namespace planish::bench::rnn {
 /// The core (planish.cc), on PyTorch's threads, every cell. Weights are packed in every call, but
 /// for a step beforehand.
 Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays);
+/// With weights packed beforehand for a sequence, too, which is what oneDNN is given.
+Contestant MakePlanishPacked(Cell cell, const Case& c, const Arrays& arrays);
 
 /// The products of the cell alone, with the core's own product and weights packed beforehand
 /// (products.cc): what no layer can be faster than that multiplies so. Its results are none.
@@ -34,8 +36,9 @@ Contestant MakeOneDnn(Cell cell, const Case& c, const Arrays& arrays);
 /// "oneDNN 3.2.0", or why it is absent.
 std::string OneDnnVersion();
 
-/// A contestant by its full name, who and which cell ("planish:ln-lstm", "products:lstm",
-/// "torch:lstm", "torch-cell:lstm", "composed:ln-lstm", "onednn:gru"). Throws
+/// A contestant by its full name, who and which cell ("planish:ln-lstm",
+/// "planish-packed:gru", "products:lstm", "torch:lstm", "torch-cell:lstm", "composed:ln-lstm",
+/// "onednn:gru"). Throws
 /// std::invalid_argument for a name that is none.
 Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& arrays);
 

@@ -8,6 +8,13 @@ namespace {
 
 RnnOptions<float> Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
 
+RnnOptions<float> PackedOptions(Cell cell, const Case& c, const Arrays& arrays) {
+  RnnOptions<float> options = Options();
+  options.packed = {cell, c.shape.inputs, c.shape.hidden, ParamsFor(cell, c.shape, arrays),
+                    options.parallel_for};
+  return options;
+}
+
 Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
   const internal::CellRecipe recipe = internal::RecipeOf(cell);
   if (recipe.over == internal::Over::kBatch) return {.absent = "has no step by itself"};
@@ -19,7 +26,7 @@ Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
                                 .h = arrays.h,
                                 .c = recipe.is_lstm() ? arrays.c : nullptr,
                                 .h_next = arrays.y};
-  return {.call = [=, options = Options()] { RnnStep(cell, args, options); }};
+  return {.call = [=, options = PackedOptions(cell, c, arrays)] { RnnStep(cell, args, options); }};
 }
 
 }  // namespace
@@ -41,6 +48,15 @@ Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays) {
   return {.call = [=, options = Options()] {
     RnnForward(cell, forward, options);
     RnnBackward(cell, backward, options);
+  }};
+}
+
+Contestant MakePlanishPacked(Cell cell, const Case& c, const Arrays& arrays) {
+  if (c.mode == Mode::kStep) return {.absent = "is planish: of a step"};
+  if (c.mode == Mode::kTraining) return {.absent = "is measured forward"};
+  const RnnForwardArgs<float> forward{.inputs = {.shape = c.shape, .x = arrays.x}, .y = arrays.y};
+  return {.call = [=, options = PackedOptions(cell, c, arrays)] {
+    RnnForward(cell, forward, options);
   }};
 }
 
