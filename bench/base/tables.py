@@ -60,3 +60,12 @@ STYLE = """
     .planish { stroke: #58a6ff; fill: #58a6ff } .aten { stroke: #f0883e; fill: #f0883e }
     .onednn { stroke: #3fb950; fill: #3fb950 }
   }"""
+
+
+def marker(who, x, y):
+    """Shapes as well as colours, for eyes and printers that have no colours."""
+    if who == "planish":
+        return f'<circle class="{who} mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    if who == "aten":
+        return f'<rect class="{who} mark" x="{x - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7"/>'
+    return f'<path class="{who} mark" d="M{x:.1f} {y - 4.5:.1f}l4.5 8h-9z"/>'

@@ -11,7 +11,7 @@ import sys
 import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
-from tables import STYLE, count, geometric_mean, judged, number, table, write_section  # noqa: E402
+from tables import STYLE, count, geometric_mean, judged, marker, number, table, write_section  # noqa: E402
 
 BEGIN, END = "<!-- make bench-norm writes from here -->", "<!-- to here -->"
 
@@ -256,15 +256,6 @@ def markdown(document):
 
 
 PANEL, HEIGHT, LEFT, TOP, GAP = 290, 220, 58, 84, 24
-
-
-def marker(who, x, y):
-    """Shapes as well as colours, for eyes and printers that have no colours."""
-    if who == "planish":
-        return f'<circle class="{who} mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    if who == "aten":
-        return f'<rect class="{who} mark" x="{x - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7"/>'
-    return f'<path class="{who} mark" d="M{x:.1f} {y - 4.5:.1f}l4.5 8h-9z"/>'
 
 
 def chart(document, direction, threads):
