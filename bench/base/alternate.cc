@@ -17,12 +17,22 @@ double SecondsOf(const std::function<void()>& call, int64_t count) {
 
 namespace {
 
-// Calls that take about `seconds`; finding them warms up, too.
-int64_t CallsFor(const std::function<void()>& call, double seconds) {
+constexpr int kLeastBlocks = 3;
+
+// Calls of a block, and the seconds that they take.
+struct Block {
+  int64_t calls;
+  double seconds;
+};
+
+// A block of about `seconds`; finding it warms up, too.
+Block BlockOf(const std::function<void()>& call, double seconds) {
   for (int64_t count = 1;;) {
     const double taken = SecondsOf(call, count);
     if (taken >= seconds / 2) {
-      return std::max<int64_t>(1, std::llround(static_cast<double>(count) * seconds / taken));
+      const double once = taken / static_cast<double>(count);
+      const int64_t calls = std::max<int64_t>(1, std::llround(seconds / once));
+      return {calls, static_cast<double>(calls) * once};
     }
     count *= 4;
   }
@@ -31,12 +41,14 @@ int64_t CallsFor(const std::function<void()>& call, double seconds) {
 }  // namespace
 
 std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, int blocks,
-                              double seconds) {
+                              double seconds, double most_seconds) {
   std::vector<int64_t> counts;
   std::vector<size_t> order;
   for (size_t i = 0; i < calls.size(); ++i) {
-    counts.push_back(CallsFor(calls[i], seconds));
-    order.insert(order.end(), static_cast<size_t>(blocks), i);
+    const Block block = BlockOf(calls[i], seconds);
+    counts.push_back(block.calls);
+    const double affordable = std::max<double>(kLeastBlocks, most_seconds / block.seconds);
+    order.insert(order.end(), static_cast<size_t>(std::min<double>(blocks, affordable)), i);
   }
   std::shuffle(order.begin(), order.end(), std::mt19937(0));
   std::vector<double> best(calls.size(), INFINITY);

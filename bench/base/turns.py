@@ -7,6 +7,7 @@ import time
 # Between the blocks of different contestants: the workers of the one's pool spin before they sleep,
 # and take the cores from the other's.
 PAUSE = 0.01
+LEAST_BLOCKS = 3
 
 
 class Absent(Exception):
@@ -49,16 +50,17 @@ def seconds_of(call, calls):
     return time.perf_counter() - start
 
 
-def measure(block_of, names, repetitions, block):
+def measure(block_of, names, repetitions, block, most=float("inf")):
     """{name: seconds of a call in each block}, where block_of(name, calls) takes the time of some calls; the
-    order of the blocks is drawn at random."""
-    calls = {}
+    order of the blocks is drawn at random. One whose blocks would take longer than `most` together has
+    fewer, but 3 if `repetitions` are as many."""
+    calls, order = {}, []
     for name in names:
         calls[name] = 1
         while (seconds := block_of(name, calls[name])) < block:  # warms up, too
             growth = block * 1.2 / max(seconds, 1e-9)
             calls[name] = int(calls[name] * min(10, max(growth, 1.5))) + 1
-    order = [name for name in names for _ in range(repetitions)]
+        order += [name] * int(min(repetitions, max(LEAST_BLOCKS, most / seconds)))
     random.Random(0).shuffle(order)
     results, last = {name: [] for name in names}, None
     for name in order:

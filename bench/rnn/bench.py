@@ -50,7 +50,7 @@ def run_cases(args, process, some, progress):
     if not some:
         return {}
     folder = pathlib.Path(args.build) / "bench" / "rnn"
-    effort = [str(args.blocks), str(args.seconds)]
+    effort = [str(args.blocks), str(args.seconds), str(args.most)]
     if process == "rnn_bench":
         command = [folder / "rnn_bench", *effort]
     else:
@@ -85,6 +85,9 @@ def parse():
     parser.add_argument("--blocks", type=int, help="of each contestant (default: 8, quick: 3)")
     parser.add_argument("--seconds", type=float, default=0.03,
                         help="length of a block, of at least one call (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--most", type=float, default=1.0,
+                        help="seconds of a contestant's blocks together, but for the first 3 "
+                        "(default: %(default)s)")  # fmt: skip
     parser.add_argument("--out", help="file for the results (default: BUILD/bench/rnn/results.json)")
     parser.add_argument("--docs", help="folder whose performance.md and charts are written")
     args = parser.parse_args()
@@ -99,8 +102,8 @@ def parse():
     except (ValueError, re.error):
         parser.error("--threads must be numbers and --filter a regular expression")
     args.blocks = args.blocks if args.blocks is not None else 3 if args.quick else 8
-    if min(args.threads) < 1 or args.blocks < 1 or not args.seconds > 0:
-        parser.error("threads, blocks and seconds must be above 0")
+    if min(args.threads) < 1 or args.blocks < 1 or not min(args.seconds, args.most) > 0:
+        parser.error("threads, blocks, seconds and most must be above 0")
     args.out = args.out or f"{args.build}/bench/rnn/results.json"
     return args
 

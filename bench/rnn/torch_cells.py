@@ -132,7 +132,7 @@ def make(case, layer):
     return call, fetch
 
 
-def run_case(library, line, blocks, seconds):
+def run_case(library, line, blocks, seconds, most):
     case = Case(library, line)
     result = {"mode": case.mode, "shape": case.shape, "threads": case.threads}
     result |= {"seconds": {}, "absent": {}, "wrong": {}}
@@ -147,8 +147,7 @@ def run_case(library, line, blocks, seconds):
             result["absent"][name] = "is made of LN-LSTM alone"
             continue
         call, fetch = make(case, LAYERS[who]())
-        for _ in range(3):  # TorchScript compiles in the first calls
-            call()
+        call()  # which compiles, TorchScript in the first two calls
         library.call("poison", kind.encode())
         call()
         fetch()
@@ -161,18 +160,20 @@ def run_case(library, line, blocks, seconds):
     def block_of(name, count):
         return seconds_of(calls[name], count) if name in calls else library.seconds(name, count)
 
-    result["seconds"] = {n: min(s) for n, s in measure(block_of, names, blocks, seconds).items()}
+    times = measure(block_of, names, blocks, seconds, most)
+    result["seconds"] = {name: min(blocks) for name, blocks in times.items()}
     return result
 
 
 def main():
-    if len(sys.argv) != 4:
-        sys.exit(f"usage: {sys.argv[0]} LIBRARY BLOCKS SECONDS <CASES")
+    if len(sys.argv) != 5:
+        sys.exit(f"usage: {sys.argv[0]} LIBRARY BLOCKS SECONDS MOST <CASES")
+    blocks, seconds, most = int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript, in this process
     library = Library(sys.argv[1], "rnn_bench", BEGIN_TYPES)
     for line in sys.stdin:
         if line.strip():
-            print(json.dumps(run_case(library, line, int(sys.argv[2]), float(sys.argv[3]))), flush=True)
+            print(json.dumps(run_case(library, line, blocks, seconds, most)), flush=True)
 
 
 if __name__ == "__main__":
