@@ -203,22 +203,64 @@ CHART_TITLES = {
 }
 CHART_AXIS = {"time": 0, "batch": 1, "hidden": 3}  # of a shape
 CLASSES = {"planish:ln-lstm": "planish", "planish:lstm": "onednn", "torch:lstm": "aten"}  # of STYLE
-PANEL, HEIGHT, LEFT, TOP, GAP = 380, 260, 66, 84, 60
+PANEL, HEIGHT, BELOW, LEFT, TOP, GAP = 380, 200, 120, 66, 84, 60
+
+
+class Panel:
+    """A rectangle of a chart: sizes across, logarithmic; values up, between `low` and `high`, so `scale`d."""
+
+    def __init__(self, left, top, height, sizes, low, high, scale):
+        self.left, self.top, self.height, self.sizes = left, top, height, sizes
+        self.low, self.high, self.scale = scale(low), scale(high), scale
+
+    def x(self, size):
+        span = math.log(self.sizes[-1] / self.sizes[0]) or 1.0
+        return self.left + 14 + (PANEL - 28) * math.log(size / self.sizes[0]) / span
+
+    def y(self, value):
+        return self.top + self.height * (self.high - self.scale(value)) / (self.high - self.low)
+
+    def grid(self, ticks, title, limit=None):
+        yield f'<text x="{self.left}" y="{self.top - 10}">{title}</text>'
+        for tick in ticks:
+            y, kind = self.y(tick), "limit" if tick == limit else "grid"
+            yield f'<line class="{kind}" x1="{self.left}" x2="{self.left + PANEL}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            yield f'<text class="small" text-anchor="end" x="{self.left - 6}" y="{y + 4:.1f}">{tick:g}</text>'
+
+    def line(self, name, points):
+        places = [(self.x(size), self.y(value)) for size, value in points]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        yield f'<polyline class="{CLASSES[name]}" points="{line}"/>'
+        yield from (marker(CLASSES[name], x, y) for x, y in places)
+
+
+def steps(least, most):
+    """1, 2, 5, 10 and so on, from the last that is not above `least` to the first not below `most`."""
+    exponents = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
+    ticks = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
+    low = max(t for t in ticks if t <= least)
+    return [t for t in ticks if t >= low and (t < most or t == min(u for u in ticks if u >= most))]
 
 
 def chart(document, series):
-    """Time of a call by size, both logarithmic, a panel for each mode; None without results."""
-    results = Results(document)
-    threads = max(results.threads)
+    """Time of a call by size, and below it that over nn.LSTM's, a column for each mode; None without results."""
+    threads = max(Results(document).threads)
     found = [r for r in document["results"] if r["group"] == series]
-    if not found:
+    if not found or any("torch:lstm" not in r["seconds"] for r in found):
         return None
-    sizes = sorted({int(r["shape"].split("x")[CHART_AXIS[series]]) for r in found})
+
+    def points(mode, value):
+        """(size, value) of the results that have one."""
+        return sorted((int(r["shape"].split("x")[CHART_AXIS[series]]), value(r["seconds"]))
+                      for r in found if r["mode"] == mode)  # fmt: skip
+
+    sizes = [size for size, _ in points(found[0]["mode"], len)]
     times = [1e3 * s for r in found for s in r["seconds"].values()]
-    low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
-    total = LEFT + 2 * PANEL + GAP + 16
+    ratios = [s / r["seconds"]["torch:lstm"] for r in found for s in r["seconds"].values()]
+    low, high = (math.floor(5 * min(ratios)) / 5, math.ceil(5 * max(*ratios, 1.01)) / 5)
+    total, bottom = LEFT + 2 * PANEL + GAP + 16, TOP + HEIGHT + 50 + BELOW
     title = f"Time of a call against {CHART_TITLES[series]}; float, {count(threads)}"
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {TOP + HEIGHT + 50}" '
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {bottom + 50}" '
              f'role="img" aria-label="{title}">', f"<title>{title}</title><style>{STYLE}</style>",
              '<rect class="page" width="100%" height="100%"/>',
              f'<text class="title" x="{LEFT}" y="24">{title}</text>']  # fmt: skip
@@ -226,34 +268,22 @@ def chart(document, series):
     for name in cases.CHARTED:
         parts += [marker(CLASSES[name], x + 5, 44), f'<text x="{x + 16}" y="48">{cases.TITLES[name]}</text>']
         x += 50 + 8 * len(cases.TITLES[name])
-    span = math.log(sizes[-1] / sizes[0]) or 1.0
     for i, mode in enumerate(cases.MODES):
         left = LEFT + i * (PANEL + GAP)
-
-        def at(milliseconds):
-            return TOP + HEIGHT * (high - math.log10(milliseconds)) / max(1, high - low)
-
-        def across(size):
-            return left + 14 + (PANEL - 28) * math.log(size / sizes[0]) / span
-
-        label = "forward" if mode == "forward" else "forward and backward"
-        parts.append(f'<text x="{left}" y="{TOP - 10}">{label}, ms</text>')
-        for tick in range(low, high + 1):
-            y = at(10.0**tick)
-            parts += [f'<line class="grid" x1="{left}" x2="{left + PANEL}" y1="{y:.1f}" y2="{y:.1f}"/>',
-                      f'<text class="small" text-anchor="end" x="{left - 6}" y="{y + 4:.1f}">{10.0**tick:g}</text>']  # fmt: skip
+        ticks = steps(min(times), max(times))
+        upper = Panel(left, TOP, HEIGHT, sizes, ticks[0], ticks[-1], math.log)
+        parts += upper.grid(ticks, "forward, ms" if mode == "forward" else "training, ms")
+        lower = Panel(left, TOP + HEIGHT + 50, BELOW, sizes, low, high, float)
+        parts += lower.grid([n / 5 for n in range(round(5 * low), round(5 * high) + 1)], "over nn.LSTM", 1)
         for size in sizes:
-            parts.append(f'<text class="small" text-anchor="middle" x="{across(size):.1f}" '
-                         f'y="{TOP + HEIGHT + 18}">{size}</text>')  # fmt: skip
+            parts.append(f'<text class="small" text-anchor="middle" x="{upper.x(size):.1f}" '
+                         f'y="{bottom + 18}">{size}</text>')  # fmt: skip
         for name in reversed(cases.CHARTED):  # Planish above the others
-            points = sorted((int(r["shape"].split("x")[CHART_AXIS[series]]), 1e3 * r["seconds"][name])
-                            for r in found if r["mode"] == mode and name in r["seconds"])  # fmt: skip
-            places = [(across(size), at(time)) for size, time in points]
-            line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-            parts.append(f'<polyline class="{CLASSES[name]}" points="{line}"/>')
-            parts += [marker(CLASSES[name], x, y) for x, y in places]
+            parts += upper.line(name, points(mode, lambda seconds: 1e3 * seconds[name]))
+            if name != "torch:lstm":
+                parts += lower.line(name, points(mode, lambda seconds: seconds[name] / seconds["torch:lstm"]))
     parts.append(f'<text class="small" text-anchor="middle" x="{LEFT + PANEL + GAP / 2}" '
-                 f'y="{TOP + HEIGHT + 42}">{CHART_TITLES[series]}</text></svg>')  # fmt: skip
+                 f'y="{bottom + 42}">{CHART_TITLES[series]}</text></svg>')  # fmt: skip
     return "\n".join(parts) + "\n"
 
 
