@@ -129,6 +129,7 @@ RnnParams<float> GradientsFor(Cell cell, const RnnShape& shape, const Arrays& ar
 }
 
 Arrays Arena::For(const Case& c) {
+  LargestSaved(c.shape);  // throws where numbers of the shape overflow
   Parts count(nullptr);
   Place(c, count);
   Grow(pages_, static_cast<size_t>(count.used()) * sizeof(float));

@@ -33,10 +33,12 @@ RnnParams<float> GradientsFor(Cell cell, const RnnShape& shape, const Arrays& ar
 /// The arrays of one case after the other, which share their memory.
 class Arena {
  public:
-  /// Arrays for `c`, valid until the next call. x, dy, h and c are uniform with variance 1 (h and
-  /// c: in [-1, 1]). Weights are uniform within 1 / sqrt(H), as PyTorch's are at first, biases
-  /// within 0.5, gains in [0.5, 1.5] but those that h goes through, which are in [0.1, 0.3]: an
-  /// LN-LSTM with gains of 1 is chaotic, and rounding alone makes two right results differ.
+  /// Arrays for `c`, valid until the next call. Throws planish::Error for a shape that is too
+  /// large, std::bad_alloc where there is no memory for it. x, dy, h and c are uniform with
+  /// variance 1 (h and c: in [-1, 1]). Weights are uniform within 1 / sqrt(H), as PyTorch's are at
+  /// first, biases within 0.5, gains in [0.5, 1.5] but those that h goes through, which are in
+  /// [0.1, 0.3]: an LN-LSTM with gains of 1 is chaotic, and rounding alone makes two right results
+  /// differ.
   Arrays For(const Case& c);
 
  private:

@@ -21,6 +21,7 @@ LSTM = ("planish:ln-lstm", "planish:lstm", "torch:lstm", "onednn:lstm", "compose
 GRU = ("planish:ln-gru", "planish-packed:ln-gru", "planish:gru", "torch:gru", "onednn:gru",
        "composed:ln-gru", "products:gru")  # fmt: skip
 IN_PYTHON = ("script:ln-lstm", "compile:ln-lstm")
+FORWARD_ALONE = ("onednn", "planish-packed")  # they are not measured in training
 COMPOSED = ("composed:ln-lstm", *IN_PYTHON)
 # Who can be left out.
 WHO = ("torch", "onednn", "composed", "products", "script", "compile")
@@ -78,31 +79,33 @@ class Case:
 
 
 def all_cases(threads, cells, who, quick):
-    """({case of rnn_bench}, {case of torch_cells.py}); `cells` are all of Planish."""
+    """The cases of rnn_bench, and those of torch_cells.py; `cells` are all of Planish, `who` takes part
+    beside it."""
 
-    def taking_part(contestants):
-        return tuple(n for n in contestants if n.startswith("planish") or who_of(n) in who)
-
-    def who_of(name):
-        return name.partition(":")[0].removesuffix("-cell")
+    def taking_part(contestants, mode):
+        kinds = [(name, name.partition(":")[0]) for name in contestants]
+        return tuple(
+            name for name, kind in kinds
+            if (kind.startswith("planish") or kind.removesuffix("-cell") in who)
+            and not (mode == "training" and kind in FORWARD_ALONE)
+            and not (mode == "step" and kind == "planish-packed"))  # fmt: skip
 
     inside, python = [], []
     for t in threads:
         for shape in QUICK_SHAPES if quick else SHAPES:
             for mode in MODES:
                 here = [f"planish:{c}" for c in cells if not (c.startswith("bn-") and batch_of(shape) == 1)]
-                inside.append(Case("lstm", mode, shape, t, taking_part(LSTM)))
-                inside.append(Case("gru", mode, shape, t, taking_part(GRU)))
+                inside.append(Case("lstm", mode, shape, t, taking_part(LSTM, mode)))
+                inside.append(Case("gru", mode, shape, t, taking_part(GRU, mode)))
                 if shape in CELL_SHAPES:
                     inside.append(Case("cells", mode, shape, t, tuple(here)))
-                python.append(Case("lstm", mode, shape, t, taking_part(("planish:ln-lstm", *IN_PYTHON))))
+                python.append(Case("lstm", mode, shape, t, taking_part(("planish:ln-lstm", *IN_PYTHON), mode)))
         for shape in STEP_SHAPES:
-            inside.append(Case("step", "step", shape, t, taking_part((*LSTM, "torch-cell:lstm"))))
-            gru = [name for name in GRU if not name.startswith("planish-packed")]
-            inside.append(Case("step", "step", shape, t, taking_part((*gru, "torch-cell:gru"))))
-            python.append(Case("step", "step", shape, t, taking_part(("planish:ln-lstm", *IN_PYTHON))))
+            for contestants in ((*LSTM, "torch-cell:lstm"), (*GRU, "torch-cell:gru")):
+                inside.append(Case("step", "step", shape, t, taking_part(contestants, "step")))
+            python.append(Case("step", "step", shape, t, taking_part(("planish:ln-lstm", *IN_PYTHON), "step")))
     if not quick:
         for chart, shapes in SERIES.items():
             for shape in shapes:
-                inside += [Case(chart, mode, shape, max(threads), taking_part(CHARTED)) for mode in MODES]
+                inside += [Case(chart, mode, shape, max(threads), taking_part(CHARTED, mode)) for mode in MODES]
     return inside, [case for case in python if len(case.contestants) > 1]

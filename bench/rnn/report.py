@@ -188,6 +188,8 @@ def markdown(document):
             f"{about['onednn']}; Planish {about['commit']}. While {disturbed} of {len(document['results'])} cases "
             "were measured, other programs took more than a tenth of a core.")  # fmt: skip
     notes = [f"Left out: what is composed {who} ({reason})." for who, reason in about["absent"].items()]
+    absent = {(name, text) for r in document["results"] for name, text in r["absent"].items()}
+    notes += [f"Left out: {name} ({text})." for name, text in sorted(absent)]
     notes += [f"Wrong, and not timed: {text}." for text in wrong(document)]
     if misses[0]:
         notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"

@@ -106,6 +106,11 @@ TEST(Reference, RefusesWhatIsNotWritten) {
   EXPECT_THAT(CheckContestant(forgetful, reference), HasSubstr("ln_c_bias is off by nan"));
 }
 
+TEST(Arena, RefusesWhatNoMemoryHolds) {
+  Arena arena;
+  EXPECT_THROW(arena.For({.shape = ParseShape("9999999x9999999x9999999x9999999")}), Error);
+}
+
 TEST(Products, RunInEveryMode) {
   Arena arena;
   for (const Mode mode : kModes) {

@@ -147,7 +147,11 @@ def run_case(library, line, blocks, seconds, most):
             result["absent"][name] = "is made of LN-LSTM alone"
             continue
         call, fetch = make(case, LAYERS[who]())
-        call()  # which compiles, TorchScript in the first two calls
+        try:
+            call()  # which compiles, TorchScript in the first two calls
+        except Exception as error:  # without a C++ compiler, for one, of a type of its own
+            result["absent"][name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+            continue
         library.call("poison", kind.encode())
         call()
         fetch()

@@ -90,6 +90,7 @@ template <class Module, class... State>
 Contestant MakeLayer(Module module, Cell cell, const Case& c, const Arrays& arrays,
                      const State&... state) {
   Load(*module, cell, c, arrays, "_l0");
+  module->train(c.mode == Mode::kTraining);  // else oneDNN keeps what backward would need
   const RnnShape s = c.shape;
   const Tensor x = View(arrays.x, {s.time, s.batch, s.inputs});
   return Make(
