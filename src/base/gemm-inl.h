@@ -292,6 +292,46 @@ HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
   }
 }
 
+/// See GemmKernels::pack. Squares of numbers are turned in registers, as many as 16 bytes hold a
+/// side.
+template <class T>
+HWY_NOINLINE void PackPanel(const T* const* columns, int64_t depth, T* to) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = 16 / static_cast<int64_t>(sizeof(T));
+  const hn::FixedTag<T, kSide> d;
+  for (; i + kSide <= depth; i += kSide) {
+    for (int64_t j = 0; j < kColumns; j += kSide) {
+      T* at = to + i * kColumns + j;
+      if constexpr (kSide == 4) {
+        const hn::RepartitionToWide<hn::FixedTag<T, kSide>> pairs;
+        const auto a = hn::LoadU(d, columns[j] + i), b = hn::LoadU(d, columns[j + 1] + i);
+        const auto e = hn::LoadU(d, columns[j + 2] + i), f = hn::LoadU(d, columns[j + 3] + i);
+        const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+        const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+        const auto ef_low = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
+        const auto ef_high = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
+        const auto put = [&](auto v, int64_t row) HWY_ATTR {
+          hn::StoreU(hn::BitCast(d, v), d, at + row * kColumns);
+        };
+        put(hn::InterleaveLower(pairs, ab_low, ef_low), 0);
+        put(hn::InterleaveUpper(pairs, ab_low, ef_low), 1);
+        put(hn::InterleaveLower(pairs, ab_high, ef_high), 2);
+        put(hn::InterleaveUpper(pairs, ab_high, ef_high), 3);
+      } else {
+        const auto a = hn::LoadU(d, columns[j] + i), b = hn::LoadU(d, columns[j + 1] + i);
+        hn::StoreU(hn::InterleaveLower(d, a, b), d, at);
+        hn::StoreU(hn::InterleaveUpper(d, a, b), d, at + kColumns);
+      }
+    }
+  }
+#endif
+  for (; i < depth; ++i) {
+    for (int64_t j = 0; j < kColumns; ++j) to[i * kColumns + j] = columns[j][i];
+  }
+}
+
 template <class T>
 HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   if (task.a_transposed || task.rows > 2) {

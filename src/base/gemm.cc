@@ -1,6 +1,7 @@
 #include "src/base/gemm.h"
 
 #include <algorithm>
+#include <array>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/base/gemm.cc"
@@ -22,9 +23,11 @@ namespace HWY_NAMESPACE {
 void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask(task); }
 void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask(task); }
 
-GemmKernels<float> FloatKernels() { return {PanelColumns<float>(), kTileRows, &MultiplyFloats}; }
+GemmKernels<float> FloatKernels() {
+  return {PanelColumns<float>(), kTileRows, &MultiplyFloats, &PackPanel<float>};
+}
 GemmKernels<double> DoubleKernels() {
-  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles};
+  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles, &PackPanel<double>};
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -54,40 +57,29 @@ GemmKernels<double> Kernels() {
 // Rows that MultiplyAll hands out together, in tiles: enough for the panels that they share.
 constexpr int64_t kTilesOfItem = 16;
 
+// More columns than any panel has: two vectors of the smallest numbers.
+constexpr int64_t kMostPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
+
 // Rows of b that MultiplyTransposed packs at a time.
 constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
 
-/// Packs the panels [begin, end) of `columns` columns, `panel` each, for the depth [from, from +
-/// depth). `to` is where panel 0 would be.
+/// What padding is made of.
 template <class T>
-void PackRows(const GemmMatrix<T>& w, int64_t columns, int64_t panel, int64_t begin, int64_t end,
-              int64_t from, int64_t depth, T* to) {
+alignas(kAlignment) constexpr T kZeros[kGemmDepth] = {};
+
+/// Packs the panels [begin, end) of `columns` columns, `panel` each, from the rows of a transposed
+/// w: row(i) for each of `depth` numbers. `to` is where panel 0 would be.
+template <class T, class F>
+void PackRows(const F& row, int64_t columns, int64_t panel, int64_t begin, int64_t end,
+              int64_t depth, T* to) {
   for (int64_t i = 0; i < depth; ++i) {
-    const T* row = w.data + (from + i) * w.stride;
+    const T* from = row(i);
     for (int64_t p = begin; p < end; ++p) {
       T* line = to + (p * depth + i) * panel;
-      const int64_t n = std::min(panel, columns - p * panel);
-      std::copy_n(row + p * panel, n, line);
+      const int64_t n = from ? std::min(panel, columns - p * panel) : 0;
+      if (n > 0) std::copy_n(from + p * panel, n, line);
       if (n < panel) std::fill(line + n, line + panel, T{0});
     }
-  }
-}
-
-/// The same column by column, each of any row of w.
-template <class T>
-void PackColumns(const GemmMatrix<T>& w, const std::function<int64_t(int64_t)>& row_of,
-                 int64_t columns, int64_t panel, int64_t begin, int64_t end, int64_t from,
-                 int64_t depth, T* to) {
-  const int64_t row_stride = w.transposed ? 1 : w.stride, step = w.transposed ? w.stride : 1;
-  for (int64_t j = begin * panel; j < end * panel; ++j) {
-    T* column = to + j / panel * panel * depth + j % panel;
-    const int64_t row = j >= columns ? -1 : row_of ? row_of(j) : j;
-    if (row < 0) {
-      for (int64_t i = 0; i < depth; ++i) column[i * panel] = 0;
-      continue;
-    }
-    const T* numbers = w.data + row * row_stride + from * step;
-    for (int64_t i = 0; i < depth; ++i) column[i * panel] = numbers[i * step];
   }
 }
 
@@ -95,26 +87,38 @@ void PackColumns(const GemmMatrix<T>& w, const std::function<int64_t(int64_t)>& 
 
 template <class T>
 void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, const ParallelFor& parallel_for) {
-  Pack(w, w.n, nullptr, parallel_for);
+  Pack(w, w.transposed ? w.k : w.n, nullptr, parallel_for);
 }
 
 template <class T>
-void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t columns,
+void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
                            const std::function<int64_t(int64_t)>& row_of,
                            const ParallelFor& parallel_for) {
   kernels_ = Kernels<T>();
-  columns_ = columns;
-  depth_ = w.k;
+  columns_ = w.transposed ? w.n : rows;
+  depth_ = w.transposed ? rows : w.k;
   const int64_t padded = panels() * panel();
   T* const data = data_.Get(padded * depth_);
+  const auto row = [&](int64_t i) -> const T* {
+    const int64_t from = i >= rows ? -1 : row_of ? row_of(i) : i;
+    return from < 0 ? nullptr : w.data + from * w.stride;
+  };
   RunParallel(parallel_for, panels(), GrainFor(panel() * depth_), [&](int64_t begin, int64_t end) {
     for (int64_t from = 0; from < depth_; from += kGemmDepth) {
       const int64_t depth = std::min(kGemmDepth, depth_ - from);
       T* to = data + from * padded;
-      if (w.transposed && !row_of) {
-        PackRows(w, columns_, panel(), begin, end, from, depth, to);
-      } else {
-        PackColumns(w, row_of, columns_, panel(), begin, end, from, depth, to);
+      if (w.transposed) {
+        const auto at_depth = [&](int64_t i) { return row(from + i); };
+        PackRows(at_depth, columns_, panel(), begin, end, depth, to);
+        continue;
+      }
+      for (int64_t p = begin; p < end; ++p) {
+        std::array<const T*, kMostPanel> columns;
+        for (int64_t j = 0; j < panel(); ++j) {
+          const T* column = row(p * panel() + j);
+          columns[static_cast<size_t>(j)] = column ? column + from : kZeros<T>;
+        }
+        kernels_.pack(columns.data(), depth, to + p * panel() * depth);
       }
     }
   });

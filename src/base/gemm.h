@@ -39,6 +39,8 @@ struct GemmKernels {
   int64_t panel;  ///< columns computed together
   int64_t rows;   ///< rows computed together
   void (*multiply)(const GemmTask<T>& task);
+  /// Packs `panel` columns of `depth` numbers each into `to`: one number of each, then the next.
+  void (*pack)(const T* const* columns, int64_t depth, T* to);
 };
 
 /// w [n, k] in memory: w[j, i] is data[j * stride + i], or, transposed, data[i * stride + j].
@@ -59,9 +61,10 @@ class PackedMatrix {
   /// Packs w. Memory is kept from call to call where it is large enough.
   void Pack(const GemmMatrix<T>& w, const ParallelFor& parallel_for);
 
-  /// Packs `columns` columns: column j of c is that of w's row row_of(j), or of zeros where that is
-  /// negative. A recurrent layer so puts the gates of a unit side by side.
-  void Pack(const GemmMatrix<T>& w, int64_t columns, const std::function<int64_t(int64_t)>& row_of,
+  /// Packs w with its rows in memory in another order, `rows` of them: the row i is row_of(i), or
+  /// zeros where that is negative. These are columns of c, or, transposed, the depth, and take the
+  /// place of n or k. A recurrent layer so puts the gates of a unit side by side.
+  void Pack(const GemmMatrix<T>& w, int64_t rows, const std::function<int64_t(int64_t)>& row_of,
             const ParallelFor& parallel_for);
 
   int64_t columns() const { return columns_; }
@@ -80,7 +83,7 @@ class PackedMatrix {
   // zeros.
   Buffer<T> data_;
   int64_t columns_ = 0, depth_ = 0;
-  GemmKernels<T> kernels_{1, 1, nullptr};
+  GemmKernels<T> kernels_{1, 1, nullptr, nullptr};
 };
 
 /// c [rows, packed.columns()] = a * w^T, or, with `accumulate`, c + a * w^T. a [rows,

@@ -160,40 +160,70 @@ TYPED_TEST(GemmTest, IsTheProduct) {
   }
 }
 
+// Of each of 13 units its 3 gates side by side, units by 4, with room for 16 units.
+constexpr int64_t kUnits = 13, kGates = 3;
+int64_t RowOf(int64_t j) {
+  constexpr int64_t kWidth = 4;
+  const int64_t gate = j / kWidth % kGates, unit = j / (kWidth * kGates) * kWidth + j % kWidth;
+  return unit < kUnits ? gate * kUnits + unit : -1;
+}
+
 TYPED_TEST(GemmTest, ColumnsMayBePermuted) {
   using T = TypeParam;
-  // Of each of 13 units its 3 gates side by side, units by 4, with room for 16 units.
-  constexpr int64_t kUnits = 13, kGates = 3, kWidth = 4;
-  const auto row_of = [](int64_t j) {
-    const int64_t gate = j / kWidth % kGates, unit = j / (kWidth * kGates) * kWidth + j % kWidth;
-    return unit < kUnits ? gate * kUnits + unit : -1;
-  };
-  const Matrix<T> a(9, 300, 0, 1), w(kGates * kUnits, 300, 0, 2);
-  const Matrix<T> w_transposed = w.Transposed(1);
+  const Matrix<T> a(9, 301, 0, 1), w(kGates * kUnits, 301, 0, 2);
   const Exact<T> exact(a, w);
   ForEachTarget([&](const std::string& target) {
-    for (const bool transposed : {false, true}) {
-      const Matrix<T>& from = transposed ? w_transposed : w;
-      PackedMatrix<T> packed;
-      packed.Pack({.data = from.data(),
-                   .n = w.rows,
-                   .k = w.cols,
-                   .stride = from.stride,
-                   .transposed = transposed},
-                  16 * kGates, row_of, SerialFor);
-      Matrix<T> c(9, 16 * kGates, 0, 3);
-      MultiplyAll<T>(
-          {.rows = 9, .a = a.data(), .a_stride = a.stride, .c = c.data(), .c_stride = c.stride},
-          packed, SerialFor);
-      for (int64_t r = 0; r < c.rows; ++r) {
-        for (int64_t j = 0; j < c.cols; ++j) {
-          const int64_t row = row_of(j);
-          if (row < 0) {
-            ASSERT_EQ(c.At(r, j), 0) << target;
-          } else {
-            ASSERT_TRUE(exact.Close(c.At(r, j), r, row, 0, w.cols)) << target << " " << j;
-          }
+    PackedMatrix<T> packed;
+    packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, 16 * kGates,
+                RowOf, SerialFor);
+    Matrix<T> c(9, 16 * kGates, 0, 3);
+    MultiplyAll<T>(
+        {.rows = 9, .a = a.data(), .a_stride = a.stride, .c = c.data(), .c_stride = c.stride},
+        packed, SerialFor);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      for (int64_t j = 0; j < c.cols; ++j) {
+        if (RowOf(j) < 0) {
+          ASSERT_EQ(c.At(r, j), 0) << target;
+        } else {
+          ASSERT_TRUE(exact.Close(c.At(r, j), r, RowOf(j), 0, w.cols)) << target << " " << j;
         }
+      }
+    }
+  });
+}
+
+TYPED_TEST(GemmTest, DepthMayBePermuted) {
+  using T = TypeParam;
+  const Matrix<T> a(9, kGates * kUnits, 0, 1), w(300, kGates * kUnits, 0, 2);
+  const Matrix<T> from = w.Transposed(3);
+  const Exact<T> exact(a, w);
+  // What meets padding does not matter, if it is a number.
+  Matrix<T> permuted(9, 16 * kGates, 0, 3);
+  for (int64_t r = 0; r < a.rows; ++r) {
+    for (int64_t i = 0; i < permuted.cols; ++i) {
+      if (RowOf(i) >= 0) permuted.At(r, i) = a.At(r, RowOf(i));
+    }
+  }
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack({.data = from.data(),
+                 .n = w.rows,
+                 .k = w.cols,
+                 .stride = from.stride,
+                 .transposed = true},
+                16 * kGates, RowOf, SerialFor);
+    ASSERT_EQ(packed.columns(), 300);
+    ASSERT_EQ(packed.depth(), 16 * kGates);
+    Matrix<T> c(9, 300, 0, 3);
+    MultiplyAll<T>({.rows = 9,
+                    .a = permuted.data(),
+                    .a_stride = permuted.stride,
+                    .c = c.data(),
+                    .c_stride = c.stride},
+                   packed, SerialFor);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      for (int64_t j = 0; j < c.cols; ++j) {
+        ASSERT_TRUE(exact.Close(c.At(r, j), r, j, 0, permuted.cols)) << target << " " << j;
       }
     }
   });

@@ -284,6 +284,44 @@ HWY_NOINLINE void NormBackward(const T* d, const T* z, const T* map, const T* ga
   }
 }
 
+/// The same of zx and zh at once, which have one d.
+template <class T>
+HWY_NOINLINE void NormsBackward(const T* d, const T* zx, const T* map_ih, const T* gain_ih,
+                                const T* zh, const T* map_hh, const T* gain_hh, const Stretch s,
+                                T* dgain_ih, T* dgain_hh, T* dzx, T* dzh) {
+  const Tag<T> tag;
+  constexpr int64_t n = kLanes<T>;
+  const int64_t end = s.vectors<T>() * n;
+  const MapVectors<T> ih(map_ih), hh(map_hh);
+  auto sum_ih = hn::Zero(tag), sum_hh = hn::Zero(tag), dot_ih = hn::Zero(tag);
+  auto dot_hh = hn::Zero(tag);
+  for (int64_t i = 0; i < end; i += n) {
+    const auto d_i = Get(d + i);
+    const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
+    const auto g_ih = hn::Mul(d_i, Get(gain_ih + i)), g_hh = hn::Mul(d_i, Get(gain_hh + i));
+    Put<T>(hn::MulAdd(d_i, xhat_ih, Get(dgain_ih + i)), dgain_ih + i);
+    Put<T>(hn::MulAdd(d_i, xhat_hh, Get(dgain_hh + i)), dgain_hh + i);
+    sum_ih = hn::Add(sum_ih, g_ih);
+    sum_hh = hn::Add(sum_hh, g_hh);
+    dot_ih = hn::MulAdd(g_ih, xhat_ih, dot_ih);
+    dot_hh = hn::MulAdd(g_hh, xhat_hh, dot_hh);
+  }
+  const T scale = 1 / s.count<T>();
+  const auto mean_ih = All<T>(Total<T>(sum_ih) * scale);
+  const auto mean_hh = All<T>(Total<T>(sum_hh) * scale);
+  const auto product_ih = All<T>(Total<T>(dot_ih) * scale);
+  const auto product_hh = All<T>(Total<T>(dot_hh) * scale);
+  for (int64_t i = 0; i < end; i += n) {
+    const auto d_i = Get(d + i);
+    // In two roundings, as the means': of one number the difference is 0.
+    const auto g_ih = hn::Sub(hn::Mul(d_i, Get(gain_ih + i)), mean_ih);
+    const auto g_hh = hn::Sub(hn::Mul(d_i, Get(gain_hh + i)), mean_hh);
+    const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
+    Put<T>(hn::Mul(ih.rstd, hn::NegMulAdd(xhat_ih, product_ih, g_ih)), dzx + i);
+    Put<T>(hn::Mul(hh.rstd, hn::NegMulAdd(xhat_hh, product_hh, g_hh)), dzh + i);
+  }
+}
+
 // --- Gates ---
 
 template <class T>
@@ -508,11 +546,12 @@ HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackwa
   }
 }
 
-/// Into dzx and dzh.
+/// Into dzx and dzh; norms of rows take the sums of r and z from dzh.
 template <class T>
 HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                    const CellSums<T>& sums) {
   constexpr int64_t n = kLanes<T>;
+  const bool plain = call.recipe.sums == Sums::kPlain || call.recipe.over == Over::kBatch;
   const auto& gate = call.order.gate;
   int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
   const int64_t units = VectorsOf<T>(call.order.hidden) * n, step = gate[0].step;
@@ -529,8 +568,10 @@ HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackwar
     AddTo<T>(sums.bias + at_z, da_z);
     AddTo<T>(sums.bias + at_n, dax_n);
     AddTo<T>(sums.bias_hn + unit, dah_n);
-    Put<T>(da_r, row.dzx + at_r);
-    Put<T>(da_z, row.dzx + at_z);
+    if (plain) {
+      Put<T>(da_r, row.dzx + at_r);
+      Put<T>(da_z, row.dzx + at_z);
+    }
     Put<T>(dax_n, row.dzx + at_n);
     Put<T>(da_r, row.dzh + at_r);
     Put<T>(da_z, row.dzh + at_z);
@@ -573,13 +614,22 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
     const Order::Group& group = order.group[static_cast<size_t>(g)];
     const Stretch stretch{group.gates, order.hidden};
     const int64_t at = group.begin;
-    const T* dah = row.dzh + at;
+    const T *zx = row.zx + at, *map_ih = row.map_ih + g * kMap, *gain_ih = call.params.gain_ih + at;
+    T *dzx = row.dzx + at, *dzh = row.dzh + at, *dgain_ih = sums.gain_ih + at;
+    if (recipe.sums == Sums::kTogether) {
+      NormBackward(dzh, zx, map_ih, gain_ih, stretch, dgain_ih, dzx);
+      continue;
+    }
+    const T *zh = row.zh + at, *map_hh = row.map_hh + g * kMap, *gain_hh = call.params.gain_hh + at;
+    T* dgain_hh = sums.gain_hh + at;
     // The gradients of ax are those of ah, but for a GRU's n.
-    NormBackward(recipe.is_gru() ? row.dzx + at : dah, row.zx + at, row.map_ih + g * kMap,
-                 call.params.gain_ih + at, stretch, sums.gain_ih + at, row.dzx + at);
-    if (recipe.sums == Sums::kTogether) continue;
-    NormBackward(dah, row.zh + at, row.map_hh + g * kMap, call.params.gain_hh + at, stretch,
-                 sums.gain_hh + at, row.dzh + at);
+    if (recipe.is_gru() && g == 1) {
+      NormBackward(dzx, zx, map_ih, gain_ih, stretch, dgain_ih, dzx);
+      NormBackward(dzh, zh, map_hh, gain_hh, stretch, dgain_hh, dzh);
+    } else {
+      NormsBackward(dzh, zx, map_ih, gain_ih, zh, map_hh, gain_hh, stretch, dgain_ih, dgain_hh, dzx,
+                    dzh);
+    }
   }
 }
 

@@ -551,20 +551,7 @@ class Layer {
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
 };
 
-/// The rows of `weight` [gates * H, k] in the order of the columns, with zeros for padding.
-template <class T>
-void OrderRows(const Order& order, const T* weight, int64_t k, T* to) {
-  for (int64_t j = 0; j < order.columns; ++j, to += k) {
-    const int64_t row = order.RowOf(j);
-    if (row >= 0) {
-      std::copy_n(weight + row * k, k, to);
-    } else {
-      std::fill_n(to, k, T{0});
-    }
-  }
-}
-
-/// The reverse: `width` numbers of each column go to its row.
+/// `width` numbers of each column go to its row.
 template <class T>
 void WriteRows(const Order& order, const T* from, int64_t width, T* to) {
   for (int64_t j = 0; to && j < order.columns; ++j, from += width) {
@@ -575,12 +562,11 @@ void WriteRows(const Order& order, const T* from, int64_t width, T* to) {
 
 /// weight [gates * H, k] packed for products dz [., columns] * weight.
 template <class T>
-void PackTransposed(const Order& order, const T* weight, int64_t k, Buffer<T>& room,
+void PackTransposed(const Order& order, const T* weight, int64_t k,
                     const ParallelFor& parallel_for, PackedMatrix<T>& to) {
-  T* ordered = room.Get(order.columns * k);
-  OrderRows(order, weight, k, ordered);
-  to.Pack({.data = ordered, .n = k, .k = order.columns, .stride = k, .transposed = true},
-          parallel_for);
+  const int64_t rows = order.gates() * order.hidden;
+  to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
+          [&](int64_t column) { return order.RowOf(column); }, parallel_for);
 }
 
 }  // namespace
@@ -590,7 +576,7 @@ int64_t RnnMemory<T>::bytes() const {
   int64_t sum = packed.bytes() + active.bytes() + hh_transposed.bytes() + ih_transposed.bytes() +
                 scratch.bytes();
   for (const Buffer<T>* buffer : {&state, &zx, &step, &sums, &gradients, &dz, &h_before, &x, &anew,
-                                  &ordered, &dweight_ih, &dweight_hh}) {
+                                  &dweight_ih, &dweight_hh}) {
     sum += buffer->bytes();
   }
   return sum;
@@ -730,10 +716,10 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
                                     .first = 0,
                                     .active = active};
 
-  PackTransposed(order, in.params.weight_hh, shape.hidden, memory.ordered, options.parallel_for,
+  PackTransposed(order, in.params.weight_hh, shape.hidden, options.parallel_for,
                  memory.hh_transposed);
   if (args.dx) {
-    PackTransposed(order, in.params.weight_ih, shape.inputs, memory.ordered, options.parallel_for,
+    PackTransposed(order, in.params.weight_ih, shape.inputs, options.parallel_for,
                    memory.ih_transposed);
   }
   T* const dweight_ih = memory.dweight_ih.Get(d.weight_ih ? columns * shape.inputs : 0);

@@ -25,7 +25,7 @@ struct RnnMemory {
   Buffer<T> state, zx, step;
   Buffer<int64_t> active;
   // Of backward.
-  Buffer<T> sums, gradients, dz, h_before, x, anew, ordered, dweight_ih, dweight_hh;
+  Buffer<T> sums, gradients, dz, h_before, x, anew, dweight_ih, dweight_hh;
   PackedMatrix<T> hh_transposed, ih_transposed, scratch;
 
   int64_t bytes() const;

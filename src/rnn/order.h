@@ -52,6 +52,8 @@ struct Order {
   std::array<Group, 4> group;
   std::array<Gate, 4> gate;
 
+  int64_t gates() const { return columns / padded; }
+
   /// The row of the weights, gate * H + unit, whose sum is in `column`; -1 for padding.
   int64_t RowOf(int64_t column) const {
     int64_t first = 0;
