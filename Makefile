@@ -11,7 +11,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test dev asan core install accuracy bench-norm bench-pi-mnist format tidy clean
+.PHONY: help setup build demo test dev asan core install accuracy bench-norm bench-rnn bench-pi-mnist format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -22,8 +22,10 @@ help:
 	@echo 'make dev               build with warnings as errors into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
-	@echo 'make bench-norm        speed of the norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
-	@echo '                       (eight minutes on an idle machine; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
+	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
+	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
+	@echo 'make bench-rnn         recurrent layers against PyTorch, oneDNN ...; writes docs/performance.md'
+	@echo '                       (six minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
@@ -66,10 +68,16 @@ accuracy: build
 
 # CMake runs again to find what setup.sh has installed.
 bench-norm: build/release/build.ninja
-	@bench/norm/setup.sh
+	@bench/base/setup.sh
 	cmake --preset release $(CONFIGURE) >/dev/null
 	cmake --build --preset release --target norm_bench norm_bench_c
 	.venv/bin/python bench/norm/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
+
+bench-rnn: build/release/build.ninja
+	@bench/base/setup.sh
+	cmake --preset release $(CONFIGURE) >/dev/null
+	cmake --build --preset release --target rnn_bench rnn_bench_c
+	.venv/bin/python bench/rnn/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
 
 bench-pi-mnist: build
 	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)

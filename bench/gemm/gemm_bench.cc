@@ -12,19 +12,18 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include "bench/base/alternate.h"
+#include "bench/base/number.h"
+#include "bench/base/threads.h"
 #include "bench/gemm/limits.h"
-#include "bench/norm/alternate.h"
-#include "bench/norm/contestants.h"
 #include "src/base/gemm.h"
 
 namespace planish::bench {
@@ -166,13 +165,6 @@ void Run(const std::vector<int>& all_threads, const Effort& effort) {
   }
 }
 
-// Whether all of `text` is a number above 0.
-template <class Number>
-bool Parse(const std::string& text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number > 0;
-}
-
 }  // namespace
 }  // namespace planish::bench
 
@@ -182,9 +174,9 @@ int main(int argc, char** argv) try {
   planish::bench::Effort effort;
   if (!arguments.empty()) threads.resize(1);
   if (arguments.size() > 3 ||
-      (!arguments.empty() && !planish::bench::Parse(arguments[0], threads[0])) ||
-      (arguments.size() > 1 && !planish::bench::Parse(arguments[1], effort.blocks)) ||
-      (arguments.size() > 2 && !planish::bench::Parse(arguments[2], effort.seconds))) {
+      (!arguments.empty() && !planish::bench::ParsePositive(arguments[0], threads[0])) ||
+      (arguments.size() > 1 && !planish::bench::ParsePositive(arguments[1], effort.blocks)) ||
+      (arguments.size() > 2 && !planish::bench::ParsePositive(arguments[2], effort.seconds))) {
     fmt::print(stderr, "usage: gemm_bench [THREADS [BLOCKS [SECONDS]]]\n");
     return 2;
   }

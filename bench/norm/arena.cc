@@ -1,30 +1,16 @@
 #include "bench/norm/arena.h"
 
-#include <sys/mman.h>
-
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <new>
 
-#include "bench/norm/contestants.h"
+#include "bench/base/threads.h"
+#include "bench/base/uniform.h"
 #include "bench/norm/reference.h"
 #include "bench/norm/types.h"
 
 namespace planish::bench {
 
 namespace {
-
-constexpr size_t kHugePage = size_t{1} << 21;
-
-// A number in [-1, 1) that `index` alone decides (splitmix64), so that the threads can share the
-// work.
-double Uniform(uint64_t index) {
-  uint64_t z = (index + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return static_cast<double>(static_cast<int64_t>(z ^ (z >> 31))) * 0x1p-63;
-}
 
 // centre + radius * [-1, 1), other numbers for each `seed`.
 void Fill(Type type, void* data, int64_t n, uint64_t seed, double centre, double radius) {
@@ -39,31 +25,7 @@ void Fill(Type type, void* data, int64_t n, uint64_t seed, double centre, double
   });
 }
 
-// Whether `pages` had to grow.
-bool Grow(Pages& pages, size_t bytes) {
-  if (pages.size() >= bytes) return false;
-  pages = Pages();  // first, lest old and new need memory together
-  pages = Pages(bytes);
-  return true;
-}
-
 }  // namespace
-
-Pages::Pages(size_t bytes) : size_((bytes / kHugePage + 1) * kHugePage) {
-  // One huge page more than is needed, for the alignment.
-  const size_t mapped = size_ + kHugePage;
-  void* data = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) throw std::bad_alloc();
-  char* base = static_cast<char*>(data);
-  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(base) % kHugePage) % kHugePage;
-  if (before > 0) munmap(base, before);
-  if (before < kHugePage) munmap(base + before + size_, kHugePage - before);
-  data_ = {base + before, Unmap{size_}};
-  madvise(data_.get(), size_, MADV_HUGEPAGE);  // it works without, too
-  std::memset(data_.get(), 0, size_);
-}
-
-void Pages::Unmap::operator()(void* data) const { munmap(data, bytes); }
 
 Arrays Arena::For(const Case& c) {
   const size_t bytes = static_cast<size_t>(c.elements()) * SizeOf(c.type);

@@ -1,31 +1,12 @@
 #ifndef PLANISH_BENCH_NORM_ARENA_H_
 #define PLANISH_BENCH_NORM_ARENA_H_
 
-#include <cstddef>
-#include <memory>
+#include <cstdint>
 
+#include "bench/base/pages.h"
 #include "bench/norm/case.h"
 
 namespace planish::bench {
-
-/// Memory in huge pages where the system gives them, touched, and aligned to them: what two large
-/// allocations are like, whose addresses have the same low bits.
-class Pages {
- public:
-  Pages() = default;
-  /// Throws std::bad_alloc.
-  explicit Pages(size_t bytes);
-  void* get() const { return data_.get(); }
-  size_t size() const { return size_; }
-
- private:
-  struct Unmap {
-    size_t bytes;
-    void operator()(void* data) const;
-  };
-  std::unique_ptr<void, Unmap> data_{nullptr, Unmap{0}};
-  size_t size_ = 0;
-};
 
 /// The arrays of one case after the other, which share their memory: no case pays for fresh pages.
 class Arena {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/base/threads.h"
 #include "bench/norm/contestants.h"
 #include "planish/types.h"
 #include "src/base/aligned.h"

@@ -4,15 +4,13 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
-#include <exception>
-#include <functional>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "bench/base/alternate.h"
+#include "bench/base/c_session.h"
 #include "bench/norm/arena.h"
 #include "bench/norm/peers.h"
 #include "bench/norm/reference.h"
@@ -21,13 +19,11 @@ namespace planish::bench {
 namespace {
 
 // The case that is being measured.
-struct Session {
+struct Session : CSession {
   Arena arena;
   Case c;
   Arrays arrays;
   std::unique_ptr<Reference> reference;
-  std::map<std::string, std::function<void()>> calls;  // of the contestants so far
-  std::string text;                                    // what the last function had to say
 };
 
 Session& TheSession() {
@@ -35,25 +31,11 @@ Session& TheSession() {
   return session;
 }
 
-// Runs `f`; whether it threw, which `text` tells.
-template <class F>
-bool Fails(const F& f) {
-  TheSession().text.clear();
-  try {
-    f();
-    return false;
-  } catch (const std::exception& e) {
-    TheSession().text = e.what();
-    return true;
-  }
-}
-
 }  // namespace
 }  // namespace planish::bench
 
 extern "C" {
 
-using planish::bench::Fails;
 using planish::bench::TheSession;
 
 /// What is wrong after a function has failed; after norm_bench_compare, what is wrong with the
@@ -64,8 +46,8 @@ const char* norm_bench_text() { return TheSession().text.c_str(); }
 /// failure.
 int norm_bench_begin(const char* direction, const char* type, int64_t rows, int64_t cols,
                      int threads, const void** arrays) {
-  return Fails([&] {
-    auto& session = TheSession();
+  auto& session = TheSession();
+  return session.Fails([&] {
     at::set_num_threads(threads);
     session.c = {.direction = planish::bench::ParseDirection(direction),
                  .type = planish::bench::ParseType(type),
@@ -82,8 +64,8 @@ int norm_bench_begin(const char* direction, const char* type, int64_t rows, int6
 
 /// Overwrites the outputs with NaN, for norm_bench_compare to see what is written then.
 int norm_bench_poison(const char* method) {
-  return Fails([&] {
-    auto& session = TheSession();
+  auto& session = TheSession();
+  return session.Fails([&] {
     session.reference =
         std::make_unique<planish::bench::Reference>(method, session.c, session.arrays);
     session.reference->Poison();
@@ -92,17 +74,18 @@ int norm_bench_poison(const char* method) {
 
 /// 1 when the outputs are wrong.
 int norm_bench_compare() {
+  auto& session = TheSession();
   std::string wrong;
-  const bool failed = Fails([&] { wrong = TheSession().reference->Compare(false); });
-  if (!failed) TheSession().text = wrong;
+  const bool failed = session.Fails([&] { wrong = session.reference->Compare(false); });
+  if (!failed) session.text = wrong;
   return failed || !wrong.empty();
 }
 
 /// Makes ready one of norm_bench's contestants and checks its result; fails if it is absent or
 /// wrong.
 int norm_bench_add(const char* name) {
-  return Fails([&] {
-    auto& session = TheSession();
+  auto& session = TheSession();
+  return session.Fails([&] {
     std::string wrong;
     auto contestant = planish::bench::MakeContestant(name, session.c, session.arrays, wrong);
     if (!contestant.call) throw std::runtime_error(contestant.absent);
@@ -113,10 +96,7 @@ int norm_bench_add(const char* name) {
 
 /// Seconds that `calls` calls of a contestant take that was added.
 double norm_bench_seconds(const char* name, int64_t calls) {
-  const auto& call = TheSession().calls.at(name);
-  const auto start = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < calls; ++i) call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return planish::bench::SecondsOf(TheSession().calls.at(name), calls);
 }
 
 }  // extern "C"

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
 // What is measured: one direction of a norm over one shape in one type, by several contestants that
@@ -35,12 +34,6 @@ struct Arrays {
   void* out = nullptr;         ///< y, or dx
   void* dgain = nullptr;       ///< backward only
   void* dbias = nullptr;       ///< backward only
-};
-
-/// What a contestant does in a case: work that can be repeated, or the reason why it takes no part.
-struct Contestant {
-  std::function<void()> call;
-  std::string absent;  ///< empty when `call` is there
 };
 
 inline constexpr double kEps = 1e-5;

@@ -4,14 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/base/contestant.h"
 #include "bench/norm/case.h"
-#include "planish/parallel.h"
 
 namespace planish::bench {
-
-/// PyTorch's threads, on which every contestant of a process runs: a second pool would fight their
-/// spinning.
-ParallelFor TorchThreads();
 
 /// The limits (limits.cc), with the SIMD width of the machine: what moves the same bytes with the
 /// least arithmetic. Forward a copy of x; backward reads x and dy and writes one array. The best of

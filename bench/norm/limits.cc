@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bench/base/threads.h"
 #include "bench/norm/contestants.h"
 
 #undef HWY_TARGET_INCLUDE

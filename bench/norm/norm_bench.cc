@@ -14,7 +14,6 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -22,9 +21,9 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <vector>
 
+#include "bench/base/number.h"
 #include "bench/norm/arena.h"
 #include "bench/norm/methods.h"
 #include "bench/norm/peers.h"
@@ -132,13 +131,6 @@ void Run(const Effort& effort) {
   }
 }
 
-// Whether all of `text` is a number above 0.
-template <class Number>
-bool Parse(const std::string& text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number > 0;
-}
-
 }  // namespace
 }  // namespace planish::bench
 
@@ -150,8 +142,8 @@ int main(int argc, char** argv) try {
   }
   planish::bench::Effort effort;
   if (arguments.size() > 2 ||
-      (!arguments.empty() && !planish::bench::Parse(arguments[0], effort.repetitions)) ||
-      (arguments.size() > 1 && !planish::bench::Parse(arguments[1], effort.seconds))) {
+      (!arguments.empty() && !planish::bench::ParsePositive(arguments[0], effort.repetitions)) ||
+      (arguments.size() > 1 && !planish::bench::ParsePositive(arguments[1], effort.seconds))) {
     fmt::print(stderr, "usage: norm_bench [REPETITIONS [SECONDS]] <CASES, or norm_bench --about\n");
     return 2;
   }

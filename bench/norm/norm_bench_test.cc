@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/norm/alternate.h"
 #include "bench/norm/arena.h"
 #include "bench/norm/contestants.h"
 #include "bench/norm/methods.h"
@@ -157,17 +156,6 @@ TEST(Arena, GivesNewCasesTheirNumbers) {
   EXPECT_LT(least, -0.866);
   EXPECT_GT(most, 0.866);
   EXPECT_LT(most, 1.7321 + 1e-3);
-}
-
-TEST(Alternate, CallsEveryBlockOfEach) {
-  int first = 0, second = 0;
-  const std::vector<double> seconds =
-      Alternate({[&] { ++first; }, [&] { ++second; }}, /*blocks=*/5, /*seconds=*/1e-5);
-  ASSERT_EQ(seconds.size(), 2u);
-  EXPECT_GT(seconds[0], 0);
-  EXPECT_GT(seconds[1], 0);
-  EXPECT_GE(first, 6);  // one to find how many, and five blocks
-  EXPECT_GE(second, 6);
 }
 
 TEST(Parse, RefusesUnknownNames) {

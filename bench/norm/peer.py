@@ -7,20 +7,19 @@ peer is measured beside the very same copy.
 
 import ctypes
 import json
-import random
+import pathlib
 import sys
-import time
 
 import numpy as np
 
-# Between the blocks of different contestants: the workers of the one's pool spin before they sleep,
-# and take the cores from the other's.
-PAUSE = 0.01
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
+from turns import Absent, Library, measure, seconds_of  # noqa: E402
+
+__all__ = ["Absent", "main"]
+
+BEGIN_TYPES = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int,
+               ctypes.c_void_p)  # fmt: skip
 ARRAYS = ("x", "dy", "gain", "bias", "mean", "rstd", "out", "dgain", "dbias")
-
-
-class Absent(Exception):
-    """Why a peer cannot do a case."""
 
 
 class Case:
@@ -35,7 +34,7 @@ class Case:
             raise ValueError(f"[peer] type must be float or double but has {dtype}")
         pointers = (ctypes.c_void_p * len(ARRAYS))()
         arguments = (direction.encode(), dtype.encode(), self.rows, self.cols, self.threads)
-        library.check(library.c.norm_bench_begin(*arguments, pointers))
+        library.call("begin", *arguments, pointers)
         element = ctypes.c_float if dtype == "float" else ctypes.c_double
         for name, pointer in zip(ARRAYS, pointers):
             shape = (self.rows, self.cols)
@@ -50,46 +49,6 @@ class Case:
             setattr(self, name, array)
 
 
-class Library:
-    """libnorm_bench_c, from c_api.cc."""
-
-    def __init__(self, path):
-        self.c = ctypes.CDLL(path)
-        self.c.norm_bench_begin.argtypes = (
-            ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int,
-            ctypes.c_void_p)  # fmt: skip
-        self.c.norm_bench_seconds.argtypes = (ctypes.c_char_p, ctypes.c_int64)
-        self.c.norm_bench_seconds.restype = ctypes.c_double
-        self.c.norm_bench_text.restype = ctypes.c_char_p
-
-    def text(self):
-        return self.c.norm_bench_text().decode()
-
-    def check(self, failed):
-        if failed:
-            raise RuntimeError(self.text())
-
-
-def measure(seconds_of, names, repetitions, block):
-    """{name: seconds of a call in each block}; the order of the blocks is drawn at random."""
-    calls = {}
-    for name in names:
-        calls[name] = 1
-        while (seconds := seconds_of(name, calls[name])) < block:  # warms up, too
-            growth = block * 1.2 / max(seconds, 1e-9)
-            calls[name] = int(calls[name] * min(10, max(growth, 1.5))) + 1
-    order = [name for name in names for _ in range(repetitions)]
-    random.Random(0).shuffle(order)
-    results, last = {name: [] for name in names}, None
-    for name in order:
-        if name != last:
-            time.sleep(PAUSE)
-        seconds_of(name, 1)  # wakes its workers
-        results[name].append(seconds_of(name, calls[name]) / calls[name])
-        last = name
-    return results
-
-
 def run_case(library, line, peer, make, repetitions, block):
     case = Case(library, line)
     result = {key: getattr(case, key) for key in ("direction", "type", "rows", "cols", "threads")}
@@ -97,7 +56,7 @@ def run_case(library, line, peer, make, repetitions, block):
     names, call = [], None
     for name in case.names:
         if name.partition(":")[0] != peer:
-            library.check(library.c.norm_bench_add(name.encode()))
+            library.call("add", name.encode())
             names.append(name)
             continue
         try:
@@ -105,22 +64,18 @@ def run_case(library, line, peer, make, repetitions, block):
         except Absent as reason:
             result["absent"][name] = str(reason)
             continue
-        library.check(library.c.norm_bench_poison(name.partition(":")[2].encode()))
+        library.call("poison", name.partition(":")[2].encode())
         call()
-        if library.c.norm_bench_compare():
-            result["wrong"][name] = library.text()
+        if text := library.wrong():
+            result["wrong"][name] = text
             continue
         names.append(name)
 
-    def seconds_of(name, calls):
-        if name.partition(":")[0] != peer:
-            return library.c.norm_bench_seconds(name.encode(), calls)
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        return time.perf_counter() - start
+    def block_of(name, calls):
+        own = name.partition(":")[0] == peer
+        return seconds_of(call, calls) if own else library.seconds(name, calls)
 
-    result["seconds"] = measure(seconds_of, names, repetitions, block)
+    result["seconds"] = measure(block_of, names, repetitions, block)
     return result
 
 
@@ -128,7 +83,7 @@ def main(peer, make):
     """`make(case, method)` gives the peer's call, which writes into the case's arrays."""
     if len(sys.argv) != 4:
         sys.exit(f"usage: {sys.argv[0]} LIBRARY REPETITIONS SECONDS <CASES")
-    library = Library(sys.argv[1])
+    library = Library(sys.argv[1], "norm_bench", BEGIN_TYPES)
     for line in sys.stdin:
         if line.strip():
             result = run_case(library, line, peer, make, int(sys.argv[2]), float(sys.argv[3]))

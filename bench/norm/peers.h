@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bench/base/contestant.h"
 #include "bench/norm/case.h"
 
 // What only the comparison needs, beside contestants.h.

@@ -1,8 +1,7 @@
-#include <ATen/Parallel.h>
-
 #include <memory>
 #include <vector>
 
+#include "bench/base/threads.h"
 #include "bench/norm/contestants.h"
 #include "bench/norm/methods.h"
 #include "bench/norm/types.h"
@@ -113,12 +112,6 @@ Contestant MakeChannels(const Case& c, const Arrays& arrays) {
 }
 
 }  // namespace
-
-ParallelFor TorchThreads() {
-  return [](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
-    at::parallel_for(begin, end, grain, task);
-  };
-}
 
 Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& arrays) {
   const Method& found = FindMethod(method);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bench/base/threads.h"
 #include "bench/norm/contestants.h"
 #include "bench/norm/methods.h"
 #include "bench/norm/types.h"

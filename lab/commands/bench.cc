@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/norm/alternate.h"
+#include "bench/base/alternate.h"
 #include "bench/norm/arena.h"
 #include "bench/norm/contestants.h"
 #include "bench/norm/methods.h"

@@ -1,4 +1,4 @@
-#include "bench/norm/alternate.h"
+#include "bench/base/alternate.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,20 +9,30 @@
 
 namespace planish::bench {
 
-namespace {
-
 double SecondsOf(const std::function<void()>& call, int64_t count) {
   const auto start = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < count; ++i) call();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Calls that take about `seconds`; finding them warms up, too.
-int64_t CallsFor(const std::function<void()>& call, double seconds) {
+namespace {
+
+constexpr int kLeastBlocks = 3;
+
+// Calls of a block, and the seconds that they take.
+struct Block {
+  int64_t calls;
+  double seconds;
+};
+
+// A block of about `seconds`; finding it warms up, too.
+Block BlockOf(const std::function<void()>& call, double seconds) {
   for (int64_t count = 1;;) {
     const double taken = SecondsOf(call, count);
     if (taken >= seconds / 2) {
-      return std::max<int64_t>(1, std::llround(static_cast<double>(count) * seconds / taken));
+      const double once = taken / static_cast<double>(count);
+      const int64_t calls = std::max<int64_t>(1, std::llround(seconds / once));
+      return {calls, static_cast<double>(calls) * once};
     }
     count *= 4;
   }
@@ -31,12 +41,14 @@ int64_t CallsFor(const std::function<void()>& call, double seconds) {
 }  // namespace
 
 std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, int blocks,
-                              double seconds) {
+                              double seconds, double most_seconds) {
   std::vector<int64_t> counts;
   std::vector<size_t> order;
   for (size_t i = 0; i < calls.size(); ++i) {
-    counts.push_back(CallsFor(calls[i], seconds));
-    order.insert(order.end(), static_cast<size_t>(blocks), i);
+    const Block block = BlockOf(calls[i], seconds);
+    counts.push_back(block.calls);
+    const double affordable = std::max<double>(kLeastBlocks, most_seconds / block.seconds);
+    order.insert(order.end(), static_cast<size_t>(std::min<double>(blocks, affordable)), i);
   }
   std::shuffle(order.begin(), order.end(), std::mt19937(0));
   std::vector<double> best(calls.size(), INFINITY);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what bench/norm compares with and is not there, after scripts/setup.sh: Google Benchmark
-# from the system's packages, the peers in .venv. What cannot be installed is left out of the
-# comparison.
+# Installs what bench/norm and bench/rnn compare with and is not there, after scripts/setup.sh: Google
+# Benchmark from the system's packages, the peers in .venv. What cannot be installed is left out of
+# the comparison.
 #   PIP_ARGS  more arguments for pip
 set -uo pipefail
 cd "$(dirname "$0")/../.."
@@ -29,4 +29,4 @@ while read -r requirement; do
   else
     say "$requirement could not be installed: it will be left out"
   fi
-done < <(grep -v '^#' bench/norm/requirements.txt)
+done < <(grep -v '^#' bench/base/requirements.txt)

@@ -1,0 +1,14 @@
+# planish_find_onednn(result): whether there is a oneDNN that can be compared with: from
+# bench/base/requirements.txt in .venv, or from CMAKE_PREFIX_PATH. Beside PyTorch's threads it must
+# run on the same OpenMP.
+macro(planish_find_onednn result)
+  find_package(dnnl 3 QUIET CONFIG HINTS "${PROJECT_SOURCE_DIR}/.venv")
+  set(${result} FALSE)
+  if(NOT dnnl_FOUND)
+    message(STATUS "bench: without oneDNN: version 3 was not found")
+  elseif(NOT DNNL_CPU_RUNTIME STREQUAL "OMP")
+    message(STATUS "bench: without oneDNN: the one in ${dnnl_DIR} does not run on OpenMP")
+  else()
+    set(${result} TRUE)
+  endif()
+endmacro()

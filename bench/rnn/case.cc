@@ -1,0 +1,106 @@
+#include "bench/rnn/case.h"
+
+#include <algorithm>
+#include <iterator>
+#include <regex>
+#include <stdexcept>
+
+#include "src/rnn/cell.h"
+
+namespace planish::bench::rnn {
+
+namespace {
+
+struct NamedCell {
+  const char* name;
+  Cell cell;
+};
+
+constexpr NamedCell kCells[] = {{"rnn", Cell::kRnn},
+                                {"rnn-relu", Cell::kRnnRelu},
+                                {"lstm", Cell::kLstm},
+                                {"gru", Cell::kGru},
+                                {"ln-rnn", Cell::kLnRnn},
+                                {"ln-rnn-relu", Cell::kLnRnnRelu},
+                                {"ln-lstm", Cell::kLnLstm},
+                                {"ln-lstm-haste", Cell::kLnLstmHaste},
+                                {"ln-lstm-fastrnns", Cell::kLnLstmFastRnns},
+                                {"ln-lstm-tfa", Cell::kLnLstmTfa},
+                                {"ln-lstm-contrib", Cell::kLnLstmContrib},
+                                {"draw-lstm", Cell::kDrawLstm},
+                                {"ln-gru", Cell::kLnGru},
+                                {"bn-rnn", Cell::kBnRnn},
+                                {"bn-lstm", Cell::kBnLstm},
+                                {"bn-gru", Cell::kBnGru}};
+static_assert(std::size(kCells) == std::size(internal::kCells));
+
+std::string Join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+const char* Name(Mode mode) {
+  switch (mode) {
+    case Mode::kForward:
+      return "forward";
+    case Mode::kTraining:
+      return "training";
+    default:
+      return "step";
+  }
+}
+
+Mode ParseMode(const std::string& name) {
+  for (const Mode mode : {Mode::kForward, Mode::kTraining, Mode::kStep}) {
+    if (name == Name(mode)) return mode;
+  }
+  throw std::invalid_argument("[ParseMode] mode must be forward, training or step but has \"" +
+                              name + "\"");
+}
+
+std::string ShapeName(const RnnShape& shape) {
+  return std::to_string(shape.time) + "x" + std::to_string(shape.batch) + "x" +
+         std::to_string(shape.inputs) + "x" + std::to_string(shape.hidden);
+}
+
+RnnShape ParseShape(const std::string& shape) {
+  static const std::regex form(
+      "([1-9][0-9]{0,6})x([1-9][0-9]{0,6})x([1-9][0-9]{0,6})x([1-9][0-9]{0,6})");
+  std::smatch match;
+  if (!std::regex_match(shape, match, form)) {
+    throw std::invalid_argument(
+        "[ParseShape] shape must be TIMExBATCHxINPUTSxHIDDEN, each from 1 to 9999999, but has \"" +
+        shape + "\"");
+  }
+  return {.time = std::stoll(match[1]),
+          .batch = std::stoll(match[2]),
+          .inputs = std::stoll(match[3]),
+          .hidden = std::stoll(match[4])};
+}
+
+std::vector<std::string> CellNames() {
+  std::vector<std::string> names;
+  for (const NamedCell& cell : kCells) names.emplace_back(cell.name);
+  return names;
+}
+
+Cell ParseCell(const std::string& name) {
+  const auto* found =
+      std::ranges::find_if(kCells, [&](const NamedCell& c) { return name == c.name; });
+  if (found != std::end(kCells)) return found->cell;
+  throw std::invalid_argument("[ParseCell] cell must be one of " + Join(CellNames()) +
+                              " but has \"" + name + "\"");
+}
+
+double MultiplyAdds(Cell cell, const Case& c) {
+  const RnnShape& s = c.shape;
+  const double forward = static_cast<double>(s.time * s.batch) *
+                         static_cast<double>(internal::RecipeOf(cell).gates() * s.hidden) *
+                         static_cast<double>(s.inputs + s.hidden);
+  return c.mode == Mode::kTraining ? 3 * forward : forward;
+}
+
+}  // namespace planish::bench::rnn

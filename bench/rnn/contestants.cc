@@ -1,0 +1,42 @@
+#include "bench/rnn/contestants.h"
+
+#include <algorithm>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+
+namespace planish::bench::rnn {
+
+namespace {
+
+struct Maker {
+  const char* who;
+  Contestant (*make)(Cell cell, const Case& c, const Arrays& arrays);
+};
+
+constexpr Maker kMakers[] = {{"planish", MakePlanish},      {"planish-packed", MakePlanishPacked},
+                             {"products", MakeProducts},    {"torch", MakeTorchNn},
+                             {"torch-cell", MakeTorchCell}, {"composed", MakeComposed},
+                             {"onednn", MakeOneDnn}};
+
+}  // namespace
+
+Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& arrays) {
+  const std::string who = name.substr(0, name.find(':'));
+  const auto* maker = std::ranges::find_if(kMakers, [&](const Maker& m) { return who == m.who; });
+  if (maker == std::end(kMakers)) {
+    throw std::invalid_argument(
+        "[MakeContestant] name must begin with planish:, planish-packed:, products:, torch:, "
+        "torch-cell:, composed: "
+        "or onednn: but has \"" +
+        name + "\"");
+  }
+  return maker->make(CellOf(name), c, arrays);
+}
+
+Cell CellOf(const std::string& name) {
+  const size_t colon = name.find(':');
+  return ParseCell(colon == std::string::npos ? "" : name.substr(colon + 1));
+}
+
+}  // namespace planish::bench::rnn

@@ -1,0 +1,63 @@
+#include "bench/base/threads.h"
+#include "bench/rnn/contestants.h"
+#include "src/rnn/cell.h"
+
+namespace planish::bench::rnn {
+
+namespace {
+
+RnnOptions<float> Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
+
+RnnOptions<float> PackedOptions(Cell cell, const Case& c, const Arrays& arrays) {
+  RnnOptions<float> options = Options();
+  options.packed = {cell, c.shape.inputs, c.shape.hidden, ParamsFor(cell, c.shape, arrays),
+                    options.parallel_for};
+  return options;
+}
+
+Contestant MakeStep(Cell cell, const Case& c, const Arrays& arrays) {
+  const internal::CellRecipe recipe = internal::RecipeOf(cell);
+  if (recipe.over == internal::Over::kBatch) return {.absent = "has no step by itself"};
+  const RnnStepArgs<float> args{.batch = c.shape.batch,
+                                .inputs = c.shape.inputs,
+                                .hidden = c.shape.hidden,
+                                .x = arrays.x,
+                                .params = ParamsFor(cell, c.shape, arrays),
+                                .h = arrays.h,
+                                .c = recipe.is_lstm() ? arrays.c : nullptr,
+                                .h_next = arrays.y};
+  return {.call = [=, options = PackedOptions(cell, c, arrays)] { RnnStep(cell, args, options); }};
+}
+
+}  // namespace
+
+Contestant MakePlanish(Cell cell, const Case& c, const Arrays& arrays) {
+  if (c.mode == Mode::kStep) return MakeStep(cell, c, arrays);
+  const RnnInputs<float> inputs{
+      .shape = c.shape, .x = arrays.x, .params = ParamsFor(cell, c.shape, arrays)};
+  const RnnForwardArgs<float> forward{.inputs = inputs, .y = arrays.y, .saved = arrays.saved};
+  if (c.mode == Mode::kForward) {
+    return {.call = [=, options = Options()] { RnnForward(cell, forward, options); }};
+  }
+  const RnnBackwardArgs<float> backward{.inputs = inputs,
+                                        .y = arrays.y,
+                                        .saved = arrays.saved,
+                                        .dy = arrays.dy,
+                                        .dx = arrays.dx,
+                                        .dparams = GradientsFor(cell, c.shape, arrays)};
+  return {.call = [=, options = Options()] {
+    RnnForward(cell, forward, options);
+    RnnBackward(cell, backward, options);
+  }};
+}
+
+Contestant MakePlanishPacked(Cell cell, const Case& c, const Arrays& arrays) {
+  if (c.mode == Mode::kStep) return {.absent = "is planish: of a step"};
+  if (c.mode == Mode::kTraining) return {.absent = "is measured forward"};
+  const RnnForwardArgs<float> forward{.inputs = {.shape = c.shape, .x = arrays.x}, .y = arrays.y};
+  return {.call = [=, options = PackedOptions(cell, c, arrays)] {
+    RnnForward(cell, forward, options);
+  }};
+}
+
+}  // namespace planish::bench::rnn

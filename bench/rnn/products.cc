@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+#include "bench/base/threads.h"
+#include "bench/rnn/contestants.h"
+#include "src/base/aligned.h"
+#include "src/base/gemm.h"
+#include "src/rnn/cell.h"
+
+namespace planish::bench::rnn {
+
+namespace {
+
+using internal::AlignedArray;
+using internal::GemmArgs;
+using internal::MakeAligned;
+using internal::PackedMatrix;
+
+// What the products need beside the case's arrays: packed weights, and gradients of the gates. The
+// states that the steps multiply are all the same, those that y holds.
+struct Work {
+  PackedMatrix<float> ih, hh, ih_transposed, hh_transposed, scratch;
+  AlignedArray<float> gates;   // [T * B, G]
+  AlignedArray<float> states;  // [B, H]
+  ParallelFor parallel_for = TorchThreads();
+};
+
+// `steps` products of all rows of the batch, one after the other: each thread has rows of its own,
+// as no step needs another row, or, of few rows, some of the columns, and they meet every step.
+void Recur(const GemmArgs<float>& step, int64_t steps, const PackedMatrix<float>& packed,
+           const ParallelFor& parallel_for) {
+  constexpr int64_t kFewRows = 4;
+  if (step.rows < 2 * kFewRows) {
+    for (int64_t t = 0; t < steps; ++t) internal::MultiplyAll(step, packed, parallel_for);
+    return;
+  }
+  parallel_for(0, step.rows, kFewRows, [&](int64_t begin, int64_t end) {
+    GemmArgs<float> rows = step;
+    rows.rows = end - begin;
+    rows.a += begin * step.a_stride;
+    rows.c += begin * step.c_stride;
+    for (int64_t t = 0; t < steps; ++t) internal::Multiply(rows, packed, 0, packed.panels());
+  });
+}
+
+}  // namespace
+
+Contestant MakeProducts(Cell cell, const Case& c, const Arrays& arrays) {
+  const RnnShape s = c.shape;
+  const int64_t columns = internal::RecipeOf(cell).gates() * s.hidden;
+  const int64_t rows = s.time * s.batch;
+  const auto work = std::make_shared<Work>();
+  work->ih.Pack({.data = arrays.all.weight_ih, .n = columns, .k = s.inputs, .stride = s.inputs},
+                work->parallel_for);
+  work->hh.Pack({.data = arrays.all.weight_hh, .n = columns, .k = s.hidden, .stride = s.hidden},
+                work->parallel_for);
+  work->gates = MakeAligned<float>(rows * columns);
+  work->states = MakeAligned<float>(s.batch * s.hidden);
+  std::fill_n(work->states.get(), s.batch * s.hidden, 0.5f);
+  const auto forward = [=] {
+    internal::MultiplyAll<float>({.rows = rows,
+                                  .a = arrays.x,
+                                  .a_stride = s.inputs,
+                                  .c = work->gates.get(),
+                                  .c_stride = columns},
+                                 work->ih, work->parallel_for);
+    Recur({.rows = s.batch,
+           .a = work->states.get(),
+           .a_stride = s.hidden,
+           .c = work->gates.get(),
+           .c_stride = columns},
+          s.time, work->hh, work->parallel_for);
+  };
+  if (c.mode != Mode::kTraining) return {.call = forward};
+  work->ih_transposed.Pack({.data = arrays.all.weight_ih,
+                            .n = s.inputs,
+                            .k = columns,
+                            .stride = s.inputs,
+                            .transposed = true},
+                           work->parallel_for);
+  work->hh_transposed.Pack({.data = arrays.all.weight_hh,
+                            .n = s.hidden,
+                            .k = columns,
+                            .stride = s.hidden,
+                            .transposed = true},
+                           work->parallel_for);
+  return {.call = [=] {
+    forward();
+    Recur({.rows = s.batch,
+           .a = work->gates.get(),
+           .a_stride = columns,
+           .c = work->states.get(),
+           .c_stride = s.hidden},
+          s.time, work->hh_transposed, work->parallel_for);
+    std::fill_n(work->states.get(), s.batch * s.hidden, 0.5f);
+    internal::MultiplyAll<float>({.rows = rows,
+                                  .a = work->gates.get(),
+                                  .a_stride = columns,
+                                  .c = arrays.dx,
+                                  .c_stride = s.inputs},
+                                 work->ih_transposed, work->parallel_for);
+    const auto gradient = [&](const float* b, int64_t k, float* dweight) {
+      internal::MultiplyTransposed<float>({.m = rows,
+                                           .n = columns,
+                                           .k = k,
+                                           .a = work->gates.get(),
+                                           .a_stride = columns,
+                                           .b = b,
+                                           .b_stride = k,
+                                           .c = dweight,
+                                           .c_stride = k},
+                                          work->scratch, work->parallel_for);
+    };
+    gradient(arrays.x, s.inputs, arrays.dall.weight_ih);
+    gradient(arrays.dy, s.hidden, arrays.dall.weight_hh);  // dy for the states: as large
+  }};
+}
+
+}  // namespace planish::bench::rnn

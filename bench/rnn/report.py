@@ -1,0 +1,308 @@
+"""Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
+
+A time is the fastest block's. Ratios are of times from one case, in one process: those of TorchScript
+and of the compiled cell are over the LN-LSTM's beside them.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import cases
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
+from tables import STYLE, count, judged, marker, number, table, write_section  # noqa: E402
+
+BEGIN, END = "<!-- make bench-rnn writes from here -->", "<!-- to here -->"
+LN_LSTM, LN_GRU = "planish:ln-lstm", "planish:ln-gru"
+
+
+class Results:
+    def __init__(self, document):
+        self.all = document["results"]
+        self.threads = sorted({r["threads"] for r in self.all})
+
+    def shapes(self, group, mode, threads):
+        return list(dict.fromkeys(r["shape"] for r in self.all
+                                  if (r["group"], r["mode"], r["threads"]) == (group, mode, threads)))  # fmt: skip
+
+    def ratio(self, group, mode, shape, threads, one, other):
+        """`one`'s time over `other`'s, from a case in which both took part; or None."""
+        return next((r["seconds"][one] / r["seconds"][other]
+                     for r in self.of(group, mode, shape, threads) if {one, other} <= r["seconds"].keys()), None)  # fmt: skip
+
+    def of(self, group, mode, shape, threads):
+        return [r for r in self.all
+                if (r["group"], r["mode"], r["shape"], r["threads"]) == (group, mode, shape, threads)]  # fmt: skip
+
+    def first(self, group, mode, shape, threads, name):
+        """A result with that contestant."""
+        found = self.of(group, mode, shape, threads)
+        return next((r for r in found if name in r["seconds"]), None)
+
+
+def shape_text(shape):
+    return ", ".join(shape.split("x"))
+
+
+def speed_cells(result, name):
+    """Milliseconds and GFLOP/s of a contestant."""
+    if not result:
+        return ["-", "-"]
+    seconds = result["seconds"][name]
+    return [number(1e3 * seconds), f"{2 * result['multiply-adds'][name] / seconds / 1e9:.0f}"]
+
+
+def best(values):
+    """The least of what there is."""
+    return min((v for v in values if v), default=None)
+
+
+def lstm_table(results, misses, mode, threads):
+    rows = []
+    for shape in results.shapes("lstm", mode, threads):
+        key = ("lstm", mode, shape, threads)
+        what = f"LN-LSTM {mode}, {shape_text(shape)}, {count(threads)}"
+
+        def over(name):
+            return results.ratio(*key, LN_LSTM, name)
+
+        composed = [results.ratio(*key, name, LN_LSTM) for name in cases.COMPOSED]
+        row = [shape_text(shape), *speed_cells(results.first(*key, LN_LSTM), LN_LSTM),
+               judged(over("torch:lstm"), cases.over_nn_lstm(mode, shape), misses,
+                      f"{what}, over nn.LSTM", most=True),
+               *([number(over("onednn:lstm"))] if mode == "forward" else []),
+               judged(over("planish:lstm"), cases.OVER_PLAIN, misses, f"{what}, over Planish's LSTM", most=True),
+               number(over("products:lstm")),
+               judged(best(composed), cases.under_composed(mode, shape), misses, f"{what}, best composed over it"),
+               *map(number, composed)]  # fmt: skip
+        rows.append(row)
+    if rows:
+        head = ["T, B, I, H", "LN-LSTM, ms", "GFLOP/s", "over nn.LSTM",
+                *(["over oneDNN's LSTM"] if mode == "forward" else []), "over Planish's LSTM",
+                "over the products", "best composed over it",
+                *(cases.TITLES[name] for name in cases.COMPOSED)]  # fmt: skip
+        yield f"#### LN-LSTM, {mode}, {count(threads)}\n\n" + table(head, rows)
+
+
+def gru_table(results, misses, mode, threads):
+    rows = []
+    for shape in results.shapes("gru", mode, threads):
+        key = ("gru", mode, shape, threads)
+        what = f"LN-GRU {mode}, {shape_text(shape)}, {count(threads)}"
+
+        def over(name, own=LN_GRU):
+            return results.ratio(*key, own, name)
+
+        row = [shape_text(shape), *speed_cells(results.first(*key, LN_GRU), LN_GRU),
+               judged(over("torch:gru"), cases.over_nn_gru(mode, shape), misses, f"{what}, over nn.GRU", most=True)]  # fmt: skip
+        if mode == "forward":
+            row += [judged(over("onednn:gru", "planish-packed:ln-gru"), cases.OVER_ONEDNN_GRU, misses,
+                           f"{what}, over oneDNN's GRU", most=True),
+                    number(over("onednn:gru"))]  # fmt: skip
+        row += [number(over("planish:gru")), number(over("products:gru")),
+                number(results.ratio(*key, "composed:ln-gru", LN_GRU))]  # fmt: skip
+        rows.append(row)
+    if rows:
+        head = ["T, B, I, H", "LN-GRU, ms", "GFLOP/s", "over nn.GRU"]
+        if mode == "forward":
+            head += ["over oneDNN's GRU, both packed", "packing counted"]
+        head += ["over Planish's GRU", "over the products", "composed in C++ over it"]
+        yield f"#### LN-GRU, {mode}, {count(threads)}\n\n" + table(head, rows)
+
+
+def step_tables(results, misses):
+    for shape in dict.fromkeys(r["shape"] for r in results.all if r["group"] == "step"):
+        rows = []
+        for threads in results.threads:
+            key = ("step", "step", shape, threads)
+            for kind, own in (("lstm", LN_LSTM), ("gru", LN_GRU)):
+                result = results.first(*key, own)
+                if not result:
+                    continue
+
+                def under(name):
+                    return results.ratio(*key, name, own)
+
+                composed = [under(f"{who}:ln-{kind}") for who in ("composed", "script", "compile")]
+                cell = under(f"torch-cell:{kind}")
+                what = f"LN-LSTM step, {shape_text(shape)}, {count(threads)}"
+                targets = cases.STEP_TARGETS if kind == "lstm" else (None,) * 3
+                values = (under(f"torch:{kind}"), best([cell, *composed]), under(f"onednn:{kind}"))
+                texts = ("nn.LSTM over it", "PyTorch's best cell over it", "oneDNN over it")
+                rows.append([str(threads), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}",
+                             *(judged(value, target, misses, f"{what}, {text}")
+                               for value, target, text in zip(values, targets, texts)),
+                             number(cell), *map(number, composed), number(under(f"planish:{kind}")),
+                             number(under(f"products:{kind}"))])  # fmt: skip
+        if rows:
+            head = ["threads", "cell", "µs", "nn.LSTM, nn.GRU", "PyTorch's best cell", "oneDNN",
+                    "nn.LSTMCell, GRUCell", "composed in C++", "TorchScript", "compiled", "Planish's plain cell",
+                    "products"]  # fmt: skip
+            yield f"#### A step, {shape_text(shape)}: the other's time over Planish's\n\n" + table(head, rows)
+
+
+def cell_table(results, misses, mode, threads):
+    shapes = results.shapes("cells", mode, threads)
+    names = dict.fromkeys(n for shape in shapes for r in results.of("cells", mode, shape, threads)
+                          for n in r["seconds"])  # fmt: skip
+    rows = []
+    for name in names:
+        if name == LN_LSTM:
+            continue
+        row = [name.partition(":")[2]]
+        for shape in shapes:
+            result = results.first("cells", mode, shape, threads, name)
+            value = None
+            if result and LN_LSTM in result["seconds"]:
+                own, base = (result["seconds"][n] / result["multiply-adds"][n] for n in (name, LN_LSTM))
+                value = own / base
+            what = f"{row[0]} {mode}, {shape_text(shape)}, {count(threads)}, over the LN-LSTM by multiply-add"
+            row.append(judged(value, cases.OVER_LN_LSTM, misses, what, most=True))
+        rows.append(row)
+    if rows:
+        yield (f"#### Other cells, {mode}, {count(threads)}: time of a multiply-add over the LN-LSTM's\n\n"
+               + table(["cell", *map(shape_text, shapes)], rows))  # fmt: skip
+
+
+def wrong(document):
+    return dict.fromkeys(f"{name} {r['mode']} {r['shape']}: {text}"
+                         for r in document["results"] for name, text in r["wrong"].items())  # fmt: skip
+
+
+def wrong_planish(document):
+    return "; ".join(text for text in wrong(document) if text.startswith("planish"))
+
+
+def markdown(document):
+    about, results = document["about"], Results(document)
+    misses = [0, []]  # figures judged, those missed
+    tables = [text for one in (lstm_table, gru_table) for mode in cases.MODES for threads in results.threads
+              for text in one(results, misses, mode, threads)]  # fmt: skip
+    tables += step_tables(results, misses)
+    tables += [text for mode in cases.MODES for threads in results.threads
+               for text in cell_table(results, misses, mode, threads)]  # fmt: skip
+    disturbed = sum(r["foreign cores"] > 0.1 for r in document["results"])
+    head = (f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; PyTorch {about['torch']}, "
+            f"{about['onednn']}; Planish {about['commit']}. While {disturbed} of {len(document['results'])} cases "
+            "were measured, other programs took more than a tenth of a core.")  # fmt: skip
+    notes = [f"Left out: what is composed {who} ({reason})." for who, reason in about["absent"].items()]
+    absent = {(name, text) for r in document["results"] for name, text in r["absent"].items()}
+    notes += [f"Left out: {name} ({text})." for name, text in sorted(absent)]
+    notes += [f"Wrong, and not timed: {text}." for text in wrong(document)]
+    if misses[0]:
+        notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
+                     + (". Missed:" if misses[1] else "."))  # fmt: skip
+        notes += [f"- {text}" for text in misses[1]]
+    return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes)
+
+
+CHART_TITLES = {
+    "time": "steps of time, T, with B = 32, I = H = 256",
+    "batch": "sequences, B, with T = 100, I = H = 256",
+    "hidden": "inputs and hidden units, I = H, with T = 100, B = 32",
+}
+CHART_AXIS = {"time": 0, "batch": 1, "hidden": 3}  # of a shape
+CLASSES = {"planish:ln-lstm": "planish", "planish:lstm": "onednn", "torch:lstm": "aten"}  # of STYLE
+PANEL, HEIGHT, BELOW, LEFT, TOP, GAP = 380, 200, 120, 66, 84, 60
+
+
+class Panel:
+    """A rectangle of a chart: sizes across, logarithmic; values up, between `low` and `high`, so `scale`d."""
+
+    def __init__(self, left, top, height, sizes, low, high, scale):
+        self.left, self.top, self.height, self.sizes = left, top, height, sizes
+        self.low, self.high, self.scale = scale(low), scale(high), scale
+
+    def x(self, size):
+        span = math.log(self.sizes[-1] / self.sizes[0]) or 1.0
+        return self.left + 14 + (PANEL - 28) * math.log(size / self.sizes[0]) / span
+
+    def y(self, value):
+        return self.top + self.height * (self.high - self.scale(value)) / (self.high - self.low)
+
+    def grid(self, ticks, title, limit=None):
+        yield f'<text x="{self.left}" y="{self.top - 10}">{title}</text>'
+        for tick in ticks:
+            y, kind = self.y(tick), "limit" if tick == limit else "grid"
+            yield f'<line class="{kind}" x1="{self.left}" x2="{self.left + PANEL}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            yield f'<text class="small" text-anchor="end" x="{self.left - 6}" y="{y + 4:.1f}">{tick:g}</text>'
+
+    def line(self, name, points):
+        places = [(self.x(size), self.y(value)) for size, value in points]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        yield f'<polyline class="{CLASSES[name]}" points="{line}"/>'
+        yield from (marker(CLASSES[name], x, y) for x, y in places)
+
+
+def steps(least, most):
+    """1, 2, 5, 10 and so on, from the last that is not above `least` to the first not below `most`."""
+    exponents = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
+    ticks = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
+    low = max(t for t in ticks if t <= least)
+    return [t for t in ticks if t >= low and (t < most or t == min(u for u in ticks if u >= most))]
+
+
+def chart(document, series):
+    """Time of a call by size, and below it that over nn.LSTM's, a column for each mode; None without results."""
+    threads = max(Results(document).threads)
+    found = [r for r in document["results"] if r["group"] == series]
+    if not found or any("torch:lstm" not in r["seconds"] for r in found):
+        return None
+
+    def points(mode, value):
+        """(size, value) of the results that have one."""
+        return sorted((int(r["shape"].split("x")[CHART_AXIS[series]]), value(r["seconds"]))
+                      for r in found if r["mode"] == mode)  # fmt: skip
+
+    sizes = [size for size, _ in points(found[0]["mode"], len)]
+    times = [1e3 * s for r in found for s in r["seconds"].values()]
+    ratios = [s / r["seconds"]["torch:lstm"] for r in found for s in r["seconds"].values()]
+    low, high = (math.floor(5 * min(ratios)) / 5, math.ceil(5 * max(*ratios, 1.01)) / 5)
+    total, bottom = LEFT + 2 * PANEL + GAP + 16, TOP + HEIGHT + 50 + BELOW
+    title = f"Time of a call against {CHART_TITLES[series]}; float, {count(threads)}"
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {bottom + 50}" '
+             f'role="img" aria-label="{title}">', f"<title>{title}</title><style>{STYLE}</style>",
+             '<rect class="page" width="100%" height="100%"/>',
+             f'<text class="title" x="{LEFT}" y="24">{title}</text>']  # fmt: skip
+    x = LEFT
+    for name in cases.CHARTED:
+        parts += [marker(CLASSES[name], x + 5, 44), f'<text x="{x + 16}" y="48">{cases.TITLES[name]}</text>']
+        x += 50 + 8 * len(cases.TITLES[name])
+    for i, mode in enumerate(cases.MODES):
+        left = LEFT + i * (PANEL + GAP)
+        ticks = steps(min(times), max(times))
+        upper = Panel(left, TOP, HEIGHT, sizes, ticks[0], ticks[-1], math.log)
+        parts += upper.grid(ticks, "forward, ms" if mode == "forward" else "training, ms")
+        lower = Panel(left, TOP + HEIGHT + 50, BELOW, sizes, low, high, float)
+        parts += lower.grid([n / 5 for n in range(round(5 * low), round(5 * high) + 1)], "over nn.LSTM", 1)
+        for size in sizes:
+            parts.append(f'<text class="small" text-anchor="middle" x="{upper.x(size):.1f}" '
+                         f'y="{bottom + 18}">{size}</text>')  # fmt: skip
+        for name in reversed(cases.CHARTED):  # Planish above the others
+            parts += upper.line(name, points(mode, lambda seconds: 1e3 * seconds[name]))
+            if name != "torch:lstm":
+                parts += lower.line(name, points(mode, lambda seconds: seconds[name] / seconds["torch:lstm"]))
+    parts.append(f'<text class="small" text-anchor="middle" x="{LEFT + PANEL + GAP / 2}" '
+                 f'y="{bottom + 42}">{CHART_TITLES[series]}</text></svg>')  # fmt: skip
+    return "\n".join(parts) + "\n"
+
+
+def write(document, docs):
+    """The charts, and the section of performance.md between its two marks."""
+    images = ""
+    for series in cases.SERIES:
+        if svg := chart(document, series):
+            (docs / f"rnn-{series}.svg").write_text(svg)
+            images += f"![Time against {CHART_TITLES[series]}](rnn-{series}.svg)\n"
+    write_section(docs / "performance.md", BEGIN, END, f"{images}\n{markdown(document)}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: report.py RESULTS.json [DOCS]")
+    results_read = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    print(markdown(results_read))
+    if len(sys.argv) == 3:
+        write(results_read, pathlib.Path(sys.argv[2]))
