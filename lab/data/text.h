@@ -50,6 +50,8 @@ class Vocabulary {
 
   int64_t size() const { return static_cast<int64_t>(characters_.size()); }
 
+  bool Contains(char character) const { return index_[static_cast<uint8_t>(character)] >= 0; }
+
   /// The number of each character of `text`. Throws DataError for one that is not in the
   /// vocabulary.
   std::vector<uint8_t> Encode(std::string_view text) const;

@@ -172,6 +172,8 @@ TEST(Vocabulary, NumbersTheCharactersThatOccur) {
   for (const uint8_t index : vocabulary.Encode("hello\n")) back += vocabulary.Decode(index);
   EXPECT_EQ(back, "hello\n");
   EXPECT_THROW(vocabulary.Encode("x"), DataError);
+  EXPECT_TRUE(vocabulary.Contains('\n'));
+  EXPECT_FALSE(vocabulary.Contains('x'));
   std::string all;
   for (int byte = 255; byte >= 0; --byte) all += static_cast<char>(byte);
   EXPECT_EQ(Vocabulary(all).size(), 256);
