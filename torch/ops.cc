@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -15,6 +14,7 @@
 #include "planish/norm.h"
 #include "planish/torch.h"
 #include "torch/compat.h"
+#include "torch/core.h"
 
 // The core's norms as PyTorch operators, as PyTorch's own generated code does it: two primitives,
 // each with a kernel for every backend, and an autograd node that calls them through the
@@ -73,8 +73,8 @@ void CheckVector(const char* name, const OptionalTensor& vector, const Tensor& x
 
 void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias) {
   TORCH_CHECK(x.dim() >= 1, "[layer_norm] x must have at least one dimension but has none");
-  TORCH_CHECK(x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble,
-              "[layer_norm] x must be float or double but has ", x.scalar_type());
+  TORCH_CHECK(IsFloatOrDouble(x), "[layer_norm] x must be float or double but has ",
+              x.scalar_type());
   CheckVector("weight", weight, x);
   CheckVector("bias", bias, x);
 }
@@ -85,47 +85,23 @@ c10::SymInt Rows(const Tensor& x) {
   return rows;
 }
 
-// PyTorch's threads run the core's loops: a second pool would fight libgomp's spinning workers.
-NormOptions CoreOptions(double eps) {
-  return {.eps = eps,
-          .parallel_for = [](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
-            at::parallel_for(begin, end, grain, task);
-          }};
-}
-
-template <class T>
-const T* Data(const OptionalTensor& t) {
-  return t ? t->const_data_ptr<T>() : nullptr;
-}
-
-OptionalTensor Contiguous(const OptionalTensor& t) {
-  return t ? OptionalTensor(t->contiguous()) : std::nullopt;
-}
+NormOptions CoreOptions(double eps) { return {.eps = eps, .parallel_for = TorchParallelFor}; }
 
 // LayerNorm-simple is the recipe without a gain and a bias.
 Norm WhichNorm(bool affine) { return affine ? Norm::kLayer : Norm::kLayerSimple; }
-
-template <class F>
-void ByType(at::ScalarType type, F&& f) {
-  if (type == at::kFloat) {
-    f.template operator()<float>();
-  } else {
-    f.template operator()<double>();
-  }
-}
 
 Two ForwardCpu(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
                double eps) {
   CheckForward(x_, weight_, bias_);
   const Tensor x = x_.contiguous();
-  const OptionalTensor weight = Contiguous(weight_), bias = Contiguous(bias_);
+  const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
   const int64_t cols = x.size(-1);
   const int64_t rows = Rows(x).expect_int();
   Tensor y = at::empty(x.sizes(), x.options());
   Tensor moments = at::empty({3, rows}, x.options());
   ByType(x.scalar_type(), [&]<class T>() {
     T* saved = moments.mutable_data_ptr<T>();
-    NormForward<T>(WhichNorm(weight || bias),
+    NormForward<T>(WhichNorm(weight.defined() || bias.defined()),
                    {.rows = rows,
                     .cols = cols,
                     .x = x.const_data_ptr<T>(),
@@ -149,7 +125,7 @@ Three BackwardCpu(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
               ", but have ", dy_.scalar_type(), " and ", moments_.scalar_type());
   CheckForward(x_, weight_, std::nullopt);
   const Tensor x = x_.contiguous(), dy = dy_.contiguous(), moments = moments_.contiguous();
-  const OptionalTensor weight = Contiguous(weight_);
+  const Tensor weight = Contiguous(OrUndefined(weight_));
   const int64_t cols = x.size(-1);
   const int64_t rows = Rows(x).expect_int();
   TORCH_CHECK(moments.dim() == 2 && moments.size(0) == 3 && moments.size(1) == rows,
@@ -159,11 +135,8 @@ Three BackwardCpu(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
   const Tensor dweight = mask[1] ? at::empty({cols}, x.options()) : Tensor();
   const Tensor dbias = mask[2] ? at::empty({cols}, x.options()) : Tensor();
   ByType(x.scalar_type(), [&]<class T>() {
-    const auto output = [](const Tensor& t) {
-      return t.defined() ? t.mutable_data_ptr<T>() : nullptr;
-    };
     const T* saved = moments.const_data_ptr<T>();
-    NormBackward<T>(WhichNorm(weight || mask[1] || mask[2]),
+    NormBackward<T>(WhichNorm(weight.defined() || mask[1] || mask[2]),
                     {.rows = rows,
                      .cols = cols,
                      .dy = dy.const_data_ptr<T>(),
@@ -172,9 +145,9 @@ Three BackwardCpu(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
                      .mean = saved,
                      .mean_lo = saved + rows,
                      .rstd = saved + 2 * rows,
-                     .dx = output(dx),
-                     .dgain = output(dweight),
-                     .dbias = output(dbias)},
+                     .dx = MutableData<T>(dx),
+                     .dgain = MutableData<T>(dweight),
+                     .dbias = MutableData<T>(dbias)},
                     CoreOptions(0));
   });
   return {dx, dweight, dbias};
@@ -226,7 +199,7 @@ Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight, const Optiona
                                   !torch::autograd::isFwGradDefined(weight) &&
                                   !torch::autograd::isFwGradDefined(bias),
                               "[layer_norm] forward-mode gradients are not implemented");
-  const Tensor w = weight.value_or(Tensor()), b = bias.value_or(Tensor());
+  const Tensor w = OrUndefined(weight), b = OrUndefined(bias);
   NodePtr<LayerNormBackward> node;
   if (torch::autograd::compute_requires_grad(x, w, b)) {
     node = MakeNode<LayerNormBackward>();

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "planish/torch_rnn.h"
+
 // Planish for C++ users of PyTorch: functions and torch::nn modules on the core's kernels.
 namespace planish {
 

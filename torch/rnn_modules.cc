@@ -1,0 +1,390 @@
+#include <ATen/ops/_pack_padded_sequence.h>
+#include <ATen/ops/_pad_packed_sequence.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planish/rnn.h"
+#include "planish/torch_rnn.h"
+#include "src/rnn/cell.h"
+#include "torch/rnn_fields.h"
+
+namespace planish::nn {
+
+namespace {
+
+using at::Tensor;
+using detail::RecurrentParameters;
+using internal::CellRecipe;
+using torch::nn::utils::rnn::PackedSequence;
+
+// Function names of errors: LayerNormLSTM, LayerNormGRUCell, ...
+template <Cell kDefault>
+std::string NameOf(const RecurrentOptions<kDefault>& /*options*/) {
+  constexpr CellRecipe recipe = internal::RecipeOf(kDefault);
+  return recipe.is_lstm() ? "LayerNormLSTM" : recipe.is_gru() ? "LayerNormGRU" : "LayerNormRNN";
+}
+template <Cell kDefault>
+std::string NameOf(const RecurrentCellOptions<kDefault>& /*options*/) {
+  return NameOf(RecurrentOptions<kDefault>(1, 1)) + "Cell";
+}
+
+void CheckAtLeastOne(const std::string& module, const char* name, int64_t size) {
+  TORCH_CHECK(size >= 1, "[", module, "] ", name, " must be at least 1 but has ", size);
+}
+
+/// What the options of layers and of cells have in common.
+template <class Options>
+void CheckOptions(const std::string& module, const Options& options) {
+  CheckAtLeastOne(module, "input_size", options.input_size());
+  CheckAtLeastOne(module, "hidden_size", options.hidden_size());
+  const int gates = internal::RecipeOf(Options::kDefaultVariant).gates();
+  TORCH_CHECK(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
+              "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates", " but has ",
+              cell_name(options.variant()));
+}
+
+void CheckSizes(const std::string& module, const char* name, const Tensor& t,
+                at::IntArrayRef sizes) {
+  TORCH_CHECK(!t.defined() || t.sizes() == sizes, "[", module, "] ", name, " must have ", sizes,
+              " but has ", t.sizes());
+}
+
+void CheckInput(const std::string& module, const Tensor& x, int64_t input_size) {
+  TORCH_CHECK(x.size(-1) == input_size, "[", module, "] x must have input_size, ", input_size,
+              ", as its last dimension but has ", x.sizes());
+}
+
+RecurrentParameters Register(torch::nn::Module& module, Cell cell, const RnnShape& shape,
+                             bool with_bias, const std::string& suffix) {
+  const CellRecipe recipe = internal::RecipeOf(cell);
+  RecurrentParameters parameters;
+  const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
+    return module.register_parameter(name + suffix, at::empty(sizes));
+  };
+  const auto table = internal::ParamsOf<const float>(recipe, shape);
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (!table[i].taken) continue;
+    const std::string name = table[i].name;
+    const int64_t size = table[i].size;
+    Tensor& tensor = parameters.tensors.*kFields[kFirstParam + i].member;
+    if (name == "weight_ih") {
+      tensor = add(name, {size / shape.inputs, shape.inputs});
+    } else if (name == "weight_hh") {
+      tensor = add(name, {size / shape.hidden, shape.hidden});
+    } else if (name == "bias") {
+      if (!with_bias) continue;
+      parameters.bias_ih = add("bias_ih", size);
+      if (recipe.sums == internal::Sums::kPlain) parameters.bias_hh = add("bias_hh", size);
+    } else if (name != "bias_hn") {  // that is a part of bias_hh
+      tensor = add(name, size);
+    }
+  }
+  return parameters;
+}
+
+void ResetParameters(torch::nn::Module& module, int64_t hidden) {
+  at::NoGradGuard no_grad;
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  for (auto& item : module.named_parameters(/*recurse=*/false)) {
+    if (!item.key().starts_with("ln_")) {
+      item.value().uniform_(-bound, bound);
+    } else {
+      item.value().fill_(item.key().find("_weight") != std::string::npos ? 1 : 0);
+    }
+  }
+}
+
+/// The parameters as the core takes them: PyTorch's two biases as one, but for bias_hn of the GRU,
+/// which r multiplies.
+RnnTensors WithBias(const RecurrentParameters& parameters, Cell cell) {
+  RnnTensors tensors = parameters.tensors;
+  const Tensor &ih = parameters.bias_ih, &hh = parameters.bias_hh;
+  if (!hh.defined()) {
+    tensors.bias = ih;
+  } else if (!internal::RecipeOf(cell).is_gru()) {
+    tensors.bias = ih + hh;
+  } else {
+    const int64_t r_and_z = 2 * tensors.weight_hh.size(1);
+    tensors.bias =
+        at::cat({ih.slice(0, 0, r_and_z) + hh.slice(0, 0, r_and_z), ih.slice(0, r_and_z)});
+    tensors.bias_hn = hh.slice(0, r_and_z);
+  }
+  return tensors;
+}
+
+Tensor SelectOrUndefined(const Tensor& t, int64_t index) {
+  return t.defined() ? t.select(0, index) : t;
+}
+
+Tensor PermuteBatch(const Tensor& states, const Tensor& indices) {
+  return states.defined() && indices.defined() ? states.index_select(1, indices) : states;
+}
+
+template <class State>
+std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
+  return state ? std::pair(std::get<0>(*state), std::get<1>(*state)) : std::pair<Tensor, Tensor>();
+}
+
+}  // namespace
+
+namespace detail {
+
+template <class Derived, class Options>
+RecurrentImpl<Derived, Options>::RecurrentImpl(const Options& options_) : options(options_) {
+  RecurrentImpl::reset();
+}
+
+template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::reset() {
+  const std::string module = NameOf(options);
+  CheckOptions(module, options);
+  CheckAtLeastOne(module, "num_layers", options.num_layers());
+  TORCH_CHECK(options.dropout() >= 0 && options.dropout() <= 1, "[", module,
+              "] dropout must be from 0 to 1 but has ", options.dropout());
+  const int64_t directions = options.bidirectional() ? 2 : 1;
+  layers_.clear();
+  for (int64_t layer = 0; layer < options.num_layers(); ++layer) {
+    const int64_t inputs = layer == 0 ? options.input_size() : directions * options.hidden_size();
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
+      layers_.push_back(Register(*this, options.variant(),
+                                 {.inputs = inputs, .hidden = options.hidden_size()},
+                                 options.bias(), suffix));
+    }
+  }
+  reset_parameters();
+}
+
+template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::reset_parameters() {
+  ResetParameters(*this, options.hidden_size());
+}
+
+template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "planish::nn::" << NameOf(options)
+         << "(input_size=" << options.input_size() << ", hidden_size=" << options.hidden_size()
+         << ", num_layers=" << options.num_layers() << ", bias=" << options.bias()
+         << ", batch_first=" << options.batch_first() << ", dropout=" << options.dropout()
+         << ", bidirectional=" << options.bidirectional()
+         << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
+         << ", checkpoint=" << options.checkpoint() << ")";
+}
+
+template <class Derived, class Options>
+RnnOutputs RecurrentImpl<Derived, Options>::RunLayers(const Tensor& x, const Tensor& h0,
+                                                      const Tensor& c0,
+                                                      const RnnSequences& sequences) {
+  const int64_t directions = options.bidirectional() ? 2 : 1;
+  Tensor input = x;
+  std::vector<Tensor> h_n, c_n;
+  for (int64_t layer = 0; layer < options.num_layers(); ++layer) {
+    if (layer > 0) input = at::dropout(input, options.dropout(), this->is_training());
+    std::vector<Tensor> y;
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const int64_t index = layer * directions + direction;
+      RnnTensors tensors = WithBias(layers_[static_cast<size_t>(index)], options.variant());
+      tensors.x = input;
+      tensors.h0 = SelectOrUndefined(h0, index);
+      tensors.c0 = SelectOrUndefined(c0, index);
+      tensors.h_reset = SelectOrUndefined(sequences.h_reset, index);
+      tensors.c_reset = SelectOrUndefined(sequences.c_reset, index);
+      tensors.lengths = sequences.lengths;
+      tensors.resets = sequences.resets;
+      const RnnOutputs outputs = rnn_forward(
+          options.variant(), tensors,
+          {.reverse = direction == 1, .eps = options.eps(), .checkpoint = options.checkpoint()});
+      y.push_back(outputs.y);
+      h_n.push_back(outputs.h_n);
+      c_n.push_back(outputs.c_n);
+    }
+    input = directions == 1 ? y[0] : at::cat(y, -1);
+  }
+  const bool lstm = internal::RecipeOf(options.variant()).is_lstm();
+  return {input, at::stack(h_n), lstm ? at::stack(c_n) : Tensor()};
+}
+
+template <class Derived, class Options>
+RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h0, const Tensor& c0,
+                                                const RnnSequences& sequences) {
+  const std::string module = NameOf(options);
+  TORCH_CHECK(x.dim() == 2 || x.dim() == 3, "[", module, "] x must have 2 or 3 dimensions but has ",
+              x.sizes());
+  CheckInput(module, x, options.input_size());
+  const bool one = x.dim() == 2;
+  const auto layers = static_cast<int64_t>(layers_.size());
+  const int64_t hidden = options.hidden_size();
+  std::vector<int64_t> states = {layers, hidden};
+  if (!one) states.insert(states.begin() + 1, x.size(options.batch_first() ? 0 : 1));
+  CheckSizes(module, "h_0", h0, states);
+  CheckSizes(module, "c_0", c0, states);
+  CheckSizes(module, "resets", sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
+  CheckSizes(module, "h_reset", sequences.h_reset, {layers, hidden});
+  CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
+  TORCH_CHECK(!one || !sequences.lengths.defined(), "[", module,
+              "] lengths must be left out for x [T, I] but has ", sequences.lengths.sizes());
+
+  const auto add_batch = [&](const Tensor& t) { return t.defined() && one ? t.unsqueeze(1) : t; };
+  const auto swap = [&](const Tensor& t) {
+    return t.defined() && !one && options.batch_first() ? t.transpose(0, 1) : t;
+  };
+  const auto drop_batch = [&](const Tensor& t) { return t.defined() && one ? t.squeeze(1) : t; };
+  RnnSequences time_first = sequences;
+  time_first.resets = swap(add_batch(sequences.resets));
+  const RnnOutputs outputs =
+      RunLayers(swap(add_batch(x)), add_batch(h0), add_batch(c0), time_first);
+  return {swap(drop_batch(outputs.y)), drop_batch(outputs.h_n), drop_batch(outputs.c_n)};
+}
+
+template <class Derived, class Options>
+RnnOutputs RecurrentImpl<Derived, Options>::RunPacked(const PackedSequence& x, const Tensor& h0,
+                                                      const Tensor& c0) {
+  const std::string module = NameOf(options);
+  TORCH_CHECK(x.data().dim() == 2, "[", module, "] x.data must have 2 dimensions but has ",
+              x.data().sizes());
+  CheckInput(module, x.data(), options.input_size());
+  const auto [padded, lengths] = at::_pad_packed_sequence(
+      x.data(), x.batch_sizes(), /*batch_first=*/false, /*padding_value=*/0, /*total_length=*/-1);
+  const int64_t states[] = {static_cast<int64_t>(layers_.size()), padded.size(1),
+                            options.hidden_size()};
+  CheckSizes(module, "h_0", h0, states);
+  CheckSizes(module, "c_0", c0, states);
+  const RnnOutputs outputs = RunLayers(padded, PermuteBatch(h0, x.sorted_indices()),
+                                       PermuteBatch(c0, x.sorted_indices()), {.lengths = lengths});
+  return {std::get<0>(at::_pack_padded_sequence(outputs.y, lengths, /*batch_first=*/false)),
+          PermuteBatch(outputs.h_n, x.unsorted_indices()),
+          PermuteBatch(outputs.c_n, x.unsorted_indices())};
+}
+
+template <class Derived, class Options>
+RecurrentCellImpl<Derived, Options>::RecurrentCellImpl(const Options& options_)
+    : options(options_) {
+  RecurrentCellImpl::reset();
+}
+
+template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::reset() {
+  const std::string module = NameOf(options);
+  CheckOptions(module, options);
+  TORCH_CHECK(internal::RecipeOf(options.variant()).over == internal::Over::kRow, "[", module,
+              "] variant must be a cell without batch norm but has ", cell_name(options.variant()));
+  cell_ = Register(*this, options.variant(),
+                   {.inputs = options.input_size(), .hidden = options.hidden_size()},
+                   options.bias(), "");
+  reset_parameters();
+}
+
+template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::reset_parameters() {
+  ResetParameters(*this, options.hidden_size());
+}
+
+template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
+  stream << std::boolalpha << "planish::nn::" << NameOf(options)
+         << "(input_size=" << options.input_size() << ", hidden_size=" << options.hidden_size()
+         << ", bias=" << options.bias() << ", variant=" << cell_name(options.variant())
+         << ", eps=" << options.eps() << ")";
+}
+
+template <class Derived, class Options>
+std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor& x,
+                                                                    const Tensor& h,
+                                                                    const Tensor& c) {
+  const std::string module = NameOf(options);
+  TORCH_CHECK(x.dim() == 1 || x.dim() == 2, "[", module, "] x must have 1 or 2 dimensions but has ",
+              x.sizes());
+  CheckInput(module, x, options.input_size());
+  std::vector<int64_t> state = {options.hidden_size()};
+  if (x.dim() == 2) state.insert(state.begin(), x.size(0));
+  CheckSizes(module, "h", h, state);
+  CheckSizes(module, "c", c, state);
+  const auto add_batch = [&](const Tensor& t) {
+    return t.defined() && x.dim() == 1 ? t.unsqueeze(0) : t;
+  };
+  RnnTensors tensors = WithBias(cell_, options.variant());
+  tensors.x = add_batch(x);
+  tensors.h0 = add_batch(h);
+  tensors.c0 = add_batch(c);
+  const auto [h1, c1] = rnn_step(options.variant(), tensors, options.eps());
+  return x.dim() == 1 ? std::tuple(h1.squeeze(0), c1.squeeze(0)) : std::tuple(h1, c1);
+}
+
+template class RecurrentImpl<LayerNormLSTMImpl, LayerNormLSTMOptions>;
+template class RecurrentImpl<LayerNormGRUImpl, LayerNormGRUOptions>;
+template class RecurrentImpl<LayerNormRNNImpl, LayerNormRNNOptions>;
+template class RecurrentCellImpl<LayerNormLSTMCellImpl, LayerNormLSTMCellOptions>;
+template class RecurrentCellImpl<LayerNormGRUCellImpl, LayerNormGRUCellOptions>;
+template class RecurrentCellImpl<LayerNormRNNCellImpl, LayerNormRNNCellOptions>;
+
+}  // namespace detail
+
+std::tuple<Tensor, LayerNormLSTMImpl::State> LayerNormLSTMImpl::forward(
+    const Tensor& x, const std::optional<State>& hx, const RnnSequences& sequences) {
+  const auto [h0, c0] = HAndC(hx);
+  const RnnOutputs outputs = Run(x, h0, c0, sequences);
+  return {outputs.y, {outputs.h_n, outputs.c_n}};
+}
+
+std::tuple<PackedSequence, LayerNormLSTMImpl::State> LayerNormLSTMImpl::forward_with_packed_input(
+    const PackedSequence& x, const std::optional<State>& hx) {
+  const auto [h0, c0] = HAndC(hx);
+  const RnnOutputs outputs = RunPacked(x, h0, c0);
+  return {PackedSequence(outputs.y, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices()),
+          {outputs.h_n, outputs.c_n}};
+}
+
+std::tuple<Tensor, Tensor> LayerNormGRUImpl::forward(const Tensor& x, const Tensor& hx,
+                                                     const RnnSequences& sequences) {
+  const RnnOutputs outputs = Run(x, hx, {}, sequences);
+  return {outputs.y, outputs.h_n};
+}
+
+std::tuple<PackedSequence, Tensor> LayerNormGRUImpl::forward_with_packed_input(
+    const PackedSequence& x, const Tensor& hx) {
+  const RnnOutputs outputs = RunPacked(x, hx, {});
+  return {PackedSequence(outputs.y, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices()),
+          outputs.h_n};
+}
+
+std::tuple<Tensor, Tensor> LayerNormRNNImpl::forward(const Tensor& x, const Tensor& hx,
+                                                     const RnnSequences& sequences) {
+  const RnnOutputs outputs = Run(x, hx, {}, sequences);
+  return {outputs.y, outputs.h_n};
+}
+
+std::tuple<PackedSequence, Tensor> LayerNormRNNImpl::forward_with_packed_input(
+    const PackedSequence& x, const Tensor& hx) {
+  const RnnOutputs outputs = RunPacked(x, hx, {});
+  return {PackedSequence(outputs.y, x.batch_sizes(), x.sorted_indices(), x.unsorted_indices()),
+          outputs.h_n};
+}
+
+LayerNormLSTMCellImpl::State LayerNormLSTMCellImpl::forward(const Tensor& x,
+                                                            const std::optional<State>& hx) {
+  const auto [h, c] = HAndC(hx);
+  return Run(x, h, c);
+}
+
+Tensor LayerNormGRUCellImpl::forward(const Tensor& x, const Tensor& hx) {
+  return std::get<0>(Run(x, hx, {}));
+}
+
+Tensor LayerNormRNNCellImpl::forward(const Tensor& x, const Tensor& hx) {
+  return std::get<0>(Run(x, hx, {}));
+}
+
+}  // namespace planish::nn

@@ -1,0 +1,710 @@
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/unsqueeze.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "planish/rnn.h"
+#include "planish/torch_rnn.h"
+#include "src/rnn/cell.h"
+#include "torch/compat.h"
+#include "torch/core.h"
+#include "torch/rnn_fields.h"
+
+// The core's recurrent layers as PyTorch operators, as ops.cc has the norms. Their arguments are
+// many, so kernels take them as a struct, and are registered boxed: a schema gives the order, and
+// Parse and Push alone know it.
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+using internal::CellRecipe;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+using Arguments = c10::ArrayRef<c10::IValue>;
+using SymSizes = c10::SmallVector<c10::SymInt, 3>;
+
+// What the operators have in common. c_n and c1 are [0] of a cell without c, saved is [0] unless it
+// is asked for or a gradient is needed.
+constexpr char kParamsSchema[] =
+    "str cell, Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, "
+    "Tensor? bias_hn=None, Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, "
+    "Tensor? ln_hh_weight=None, Tensor? ln_hh_bias=None, Tensor? ln_weight=None, "
+    "Tensor? ln_bias=None, Tensor? ln_c_weight=None, Tensor? ln_c_bias=None, Tensor? h0=None, "
+    "Tensor? c0=None";
+constexpr char kSequencesSchema[] =
+    ", Tensor? h_reset=None, Tensor? c_reset=None, Tensor? lengths=None, Tensor? resets=None, *, "
+    "bool reverse=False, float eps=1e-05, bool checkpoint=False, ";
+constexpr char kForwardOutputs[] = ") -> (Tensor y, Tensor h_n, Tensor c_n, Tensor saved)";
+constexpr char kBackwardOutputs[] =
+    ") -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, Tensor dbias_hn, "
+    "Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, Tensor dln_hh_bias, "
+    "Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, Tensor dln_c_bias, Tensor dh0, "
+    "Tensor dc0, Tensor dh_reset, Tensor dc_reset)";
+
+constexpr const char* kNames[] = {"rnn",         "rnn_relu",        "lstm",
+                                  "gru",         "ln_rnn",          "ln_rnn_relu",
+                                  "ln_lstm",     "ln_lstm_haste",   "ln_lstm_fastrnns",
+                                  "ln_lstm_tfa", "ln_lstm_contrib", "draw_lstm",
+                                  "ln_gru",      "bn_rnn",          "bn_lstm",
+                                  "bn_gru"};
+static_assert(std::size(kNames) == std::size(internal::kCells));
+
+Cell CellOf(const char* function, std::string_view name) {
+  for (const Cell cell : internal::kCells) {
+    if (name == cell_name(cell)) return cell;
+  }
+  std::string names;
+  for (const char* known : kNames) names += (names.empty() ? "" : ", ") + std::string(known);
+  TORCH_CHECK(false, "[", function, "] cell must be one of ", names, " but has ", name);
+}
+
+using Gradients = std::array<Tensor, kDifferentiables>;
+using Mask = std::array<bool, kDifferentiables>;
+
+/// What all operators take.
+struct Call {
+  Cell cell{};
+  RnnTensors tensors;
+  RnnSettings settings;
+
+  const Tensor& tensor(size_t field) const { return tensors.*kFields[field].member; }
+  CellRecipe recipe() const { return internal::RecipeOf(cell); }
+  /// Those that can have gradients.
+  c10::SmallVector<Tensor, kDifferentiables> differentiables() const {
+    c10::SmallVector<Tensor, kDifferentiables> list;
+    for (size_t i = 0; i < kDifferentiables; ++i) list.push_back(tensor(i));
+    return list;
+  }
+};
+
+struct ForwardCall : Call {
+  static constexpr char kName[] = "rnn_forward";
+  bool save = false;
+};
+struct ForwardResults {
+  Tensor y, h_n, c_n, saved;
+};
+
+struct BackwardCall : Call {
+  static constexpr char kName[] = "rnn_backward";
+  Tensor dy, dh_n, dc_n, y, saved;
+  Mask mask{};
+};
+
+struct StepCall : Call {
+  static constexpr char kName[] = "rnn_step";
+};
+struct StepResults {
+  Tensor h1, c1;
+};
+
+// ---- Arguments and results as the dispatcher has them
+
+std::string ForwardSchema() {
+  return std::string("rnn_forward(") + kParamsSchema + kSequencesSchema + "bool save=False" +
+         kForwardOutputs;
+}
+std::string BackwardSchema() {
+  return std::string(
+             "rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, ") +
+         kParamsSchema + kSequencesSchema + "bool[17] mask" + kBackwardOutputs;
+}
+std::string StepSchema() {
+  return std::string("rnn_step(") + kParamsSchema +
+         ", *, float eps=1e-05) -> (Tensor h1, Tensor c1)";
+}
+
+Tensor TensorOf(const c10::IValue& value) { return value.isNone() ? Tensor() : value.toTensor(); }
+
+c10::IValue ValueOf(const Tensor& tensor) { return tensor.defined() ? tensor : c10::IValue(); }
+
+/// Cell and the first `tensors` tensors; returns what is left.
+Arguments ParseTensors(const char* function, Arguments arguments, size_t tensors, Call& call) {
+  call.cell = CellOf(function, arguments[0].toStringRef());
+  for (size_t i = 0; i < tensors; ++i) {
+    call.tensors.*kFields[i].member = TensorOf(arguments[1 + i]);
+  }
+  return arguments.slice(1 + tensors);
+}
+
+void PushTensors(const Call& call, size_t tensors, Stack& stack) {
+  stack.emplace_back(cell_name(call.cell));
+  for (size_t i = 0; i < tensors; ++i) stack.push_back(ValueOf(call.tensor(i)));
+}
+
+RnnSettings SettingsOf(Arguments arguments) {
+  return {arguments[0].toBool(), arguments[1].toDouble(), arguments[2].toBool()};
+}
+
+void PushSettings(const RnnSettings& settings, Stack& stack) {
+  torch::jit::push(stack, settings.reverse, settings.eps, settings.checkpoint);
+}
+
+void Parse(Arguments arguments, ForwardCall& call) {
+  arguments = ParseTensors(call.kName, arguments, kTensors, call);
+  call.settings = SettingsOf(arguments);
+  call.save = arguments.back().toBool();
+}
+
+void Push(const ForwardCall& call, Stack& stack) {
+  PushTensors(call, kTensors, stack);
+  PushSettings(call.settings, stack);
+  torch::jit::push(stack, call.save);
+}
+
+void Parse(Arguments arguments, BackwardCall& call) {
+  call.dy = TensorOf(arguments[0]);
+  call.dh_n = TensorOf(arguments[1]);
+  call.dc_n = TensorOf(arguments[2]);
+  call.y = arguments[3].toTensor();
+  call.saved = arguments[4].toTensor();
+  arguments = ParseTensors(call.kName, arguments.slice(5), kTensors, call);
+  call.settings = SettingsOf(arguments);
+  const c10::List<bool> mask = arguments.back().toBoolList();
+  TORCH_CHECK(mask.size() == kDifferentiables, "[rnn_backward] mask must have ", kDifferentiables,
+              " values but has ", mask.size());
+  for (size_t i = 0; i < kDifferentiables; ++i) call.mask[i] = mask[i];
+}
+
+void Push(const BackwardCall& call, Stack& stack) {
+  torch::jit::push(stack, ValueOf(call.dy), ValueOf(call.dh_n), ValueOf(call.dc_n), call.y,
+                   call.saved);
+  PushTensors(call, kTensors, stack);
+  PushSettings(call.settings, stack);
+  c10::List<bool> mask;
+  for (const bool wanted : call.mask) mask.push_back(wanted);
+  torch::jit::push(stack, std::move(mask));
+}
+
+void Parse(Arguments arguments, StepCall& call) {
+  arguments = ParseTensors(call.kName, arguments, kStepTensors, call);
+  call.settings.eps = arguments[0].toDouble();
+}
+
+void Push(const StepCall& call, Stack& stack) {
+  PushTensors(call, kStepTensors, stack);
+  torch::jit::push(stack, call.settings.eps);
+}
+
+void Push(const ForwardResults& results, Stack& stack) {
+  torch::jit::push(stack, results.y, results.h_n, results.c_n, results.saved);
+}
+void Push(const Gradients& gradients, Stack& stack) {
+  for (const Tensor& gradient : gradients) stack.emplace_back(gradient);
+}
+void Push(const StepResults& results, Stack& stack) {
+  torch::jit::push(stack, results.h1, results.c1);
+}
+
+/// A kernel of a struct, as the dispatcher calls it.
+template <class CallType, auto kKernel>
+void Boxed(const c10::OperatorHandle& op, Stack* stack) {
+  CallType call;
+  const size_t arguments = op.schema().arguments().size();
+  Parse(torch::jit::last(*stack, arguments), call);
+  const auto results = kKernel(call);
+  torch::jit::drop(*stack, arguments);
+  Push(results, *stack);
+}
+
+template <class CallType, auto kKernel>
+torch::CppFunction Kernel() {
+  return torch::CppFunction::makeFromBoxedFunction<&Boxed<CallType, kKernel>>();
+}
+
+// Through the dispatcher: each caller sees the layers below its own (autograd, functional
+// transforms, backends).
+template <class CallType>
+Stack Dispatch(const CallType& call) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
+      (std::string("planish::") + CallType::kName).c_str(), "");
+  Stack stack;
+  Push(call, stack);
+  op.callBoxed(stack);
+  return stack;
+}
+
+ForwardResults CallForward(const ForwardCall& call) {
+  const Stack results = Dispatch(call);
+  return {results[0].toTensor(), results[1].toTensor(), results[2].toTensor(),
+          results[3].toTensor()};
+}
+
+variable_list CallBackward(const BackwardCall& call) {
+  variable_list gradients;
+  for (const c10::IValue& gradient : Dispatch(call)) gradients.push_back(TensorOf(gradient));
+  return gradients;
+}
+
+StepResults CallStep(const StepCall& call) {
+  const Stack results = Dispatch(call);
+  return {results[0].toTensor(), results[1].toTensor()};
+}
+
+// ---- Checks
+
+struct Sizes {
+  c10::SymInt time, batch, inputs, hidden;
+
+  RnnShape ints() const {
+    const auto number = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
+    return {number(time), number(batch), number(inputs), number(hidden)};
+  }
+};
+
+/// The core's entry of a parameter; its size is in rows of a weight, or numbers, for each hidden.
+internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
+  return internal::ParamsOf<const float>(recipe, {.inputs = 1, .hidden = 1})[field - kFirstParam];
+}
+
+bool IsParam(size_t field) { return field >= kFirstParam && field < kH0; }
+
+bool Takes(size_t field, const CellRecipe& recipe) {
+  if (IsParam(field)) return ParamOf(field, recipe).taken;
+  return (field != kC0 && field != kCReset) || recipe.is_lstm();
+}
+
+SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
+  const auto& [time, batch, inputs, hidden] = sizes;
+  if (IsParam(field)) {
+    SymSizes param = {hidden * ParamOf(field, recipe).size};
+    if (kFields[field].member == &RnnTensors::weight_ih) param.push_back(inputs);
+    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(hidden);
+    return param;
+  }
+  switch (field) {
+    case kX:
+      return {time, batch, inputs};
+    case kH0:
+    case kC0:
+      return {batch, hidden};
+    case kLengths:
+      return {batch};
+    case kResets:
+      return {time, batch};
+    default:
+      return {hidden};  // of the state after a reset
+  }
+}
+
+void CheckSizes(const char* function, const char* name, const Tensor& t, const SymSizes& sizes) {
+  TORCH_CHECK(t.sym_sizes() == c10::SymIntArrayRef(sizes), "[", function, "] ", name, " must have ",
+              c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
+}
+
+void CheckLike(const char* function, const char* name, const Tensor& t, const Tensor& x) {
+  TORCH_CHECK(t.scalar_type() == x.scalar_type() && t.device() == x.device(), "[", function, "] ",
+              name, " must have x's type and device, ", x.scalar_type(), " on ", x.device(),
+              ", but has ", t.scalar_type(), " on ", t.device());
+}
+
+/// Checks types and shapes, with x [T, B, I].
+Sizes CheckCall(const char* function, const Call& call) {
+  const RnnTensors& tensors = call.tensors;
+  const CellRecipe recipe = call.recipe();
+  const Tensor& x = tensors.x;
+  TORCH_CHECK(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
+              x.sym_sizes());
+  TORCH_CHECK(IsFloatOrDouble(x), "[", function, "] x must be float or double but has ",
+              x.scalar_type());
+  for (const size_t field : {kFirstParam, kFirstParam + 1}) {
+    const Tensor& weight = call.tensor(field);
+    TORCH_CHECK(weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ",
+                kFields[field].name, " must have 2 dimensions and at least one column but has ",
+                weight.sym_sizes());
+  }
+  const Sizes sizes = {x.sym_size(0), x.sym_size(1), tensors.weight_ih.sym_size(1),
+                       tensors.weight_hh.sym_size(1)};
+  for (size_t field = 0; field < kTensors; ++field) {
+    const Tensor& t = call.tensor(field);
+    if (!t.defined()) continue;
+    const char* name = kFields[field].name;
+    TORCH_CHECK(Takes(field, recipe), "[", function, "] ", name, " must be left out for ",
+                cell_name(call.cell), " but has ", t.sym_sizes());
+    CheckSizes(function, name, t, SizesOf(field, recipe, sizes));
+    if (field < kDifferentiables) CheckLike(function, name, t, x);
+  }
+  const auto check = [&](const char* name, const Tensor& t, at::ScalarType type) {
+    TORCH_CHECK(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
+                function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
+                t.scalar_type(), " on ", t.device());
+  };
+  check("lengths", tensors.lengths, at::kLong);
+  check("resets", tensors.resets, at::kBool);
+  for (const size_t field : {kHReset, kCReset}) {
+    TORCH_CHECK(tensors.resets.defined() || !call.tensor(field).defined(), "[", function, "] ",
+                kFields[field].name, " must be left out without resets but has ",
+                call.tensor(field).sym_sizes());
+  }
+  return sizes;
+}
+
+/// The step as a layer with T = 1.
+Call CheckStep(const StepCall& call) {
+  const Tensor& x = call.tensors.x;
+  TORCH_CHECK(call.recipe().over == internal::Over::kRow,
+              "[rnn_step] cell must be one without batch norm but has ", cell_name(call.cell));
+  TORCH_CHECK(x.dim() == 2, "[rnn_step] x must have 2 dimensions, [B, I], but has ", x.sym_sizes());
+  Call layer{call.cell, call.tensors, call.settings};
+  layer.tensors.x = x.unsqueeze(0);
+  CheckCall(call.kName, layer);
+  return layer;
+}
+
+int64_t SavedSize(const Call& call, const Sizes& sizes) {
+  int64_t size = 0;
+  ByType(call.tensors.x.scalar_type(), [&]<class T>() {
+    size = RnnSavedSize<T>(call.cell, sizes.ints(), call.settings.checkpoint);
+  });
+  return size;
+}
+
+Sizes CheckBackward(const BackwardCall& call) {
+  const Sizes sizes = CheckCall(call.kName, call);
+  const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
+  const SymSizes outputs = {sizes.time, sizes.batch, sizes.hidden};
+  const auto check = [&](const char* name, const Tensor& t, const SymSizes& expected) {
+    if (!t.defined()) return;
+    CheckSizes(call.kName, name, t, expected);
+    CheckLike(call.kName, name, t, call.tensors.x);
+  };
+  check("dy", call.dy, outputs);
+  check("dh_n", call.dh_n, states);
+  check("dc_n", call.dc_n, states);
+  check("y", call.y, outputs);
+  check("saved", call.saved, {SavedSize(call, sizes)});
+  TORCH_CHECK(call.recipe().is_lstm() || !call.dc_n.defined(),
+              "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), " but has ",
+              call.dc_n.sym_sizes());
+  for (size_t field = 0; field < kDifferentiables; ++field) {
+    TORCH_CHECK(!call.mask[field] || Takes(field, call.recipe()), "[rnn_backward] mask[", field,
+                "] must be false for ", cell_name(call.cell), " but has true");
+  }
+  return sizes;
+}
+
+// ---- Kernels
+
+ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
+  const auto options = call.tensors.x.options();
+  const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
+  return {at::empty_symint({sizes.time, sizes.batch, sizes.hidden}, options),
+          at::empty_symint(states, options),
+          call.recipe().is_lstm() ? at::empty_symint(states, options) : at::empty({0}, options),
+          at::empty({call.save ? SavedSize(call, sizes) : 0}, options)};
+}
+
+Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
+  Gradients gradients;
+  for (size_t field = 0; field < kDifferentiables; ++field) {
+    if (!call.mask[field]) continue;
+    gradients[field] =
+        at::empty_symint(SizesOf(field, call.recipe(), sizes), call.tensors.x.options());
+  }
+  return gradients;
+}
+
+StepResults EmptyStep(const Call& layer) {
+  const Tensor& x = layer.tensors.x;
+  const SymSizes states = {x.sym_size(1), layer.tensors.weight_hh.sym_size(1)};
+  return {at::empty_symint(states, x.options()), layer.recipe().is_lstm()
+                                                     ? at::empty_symint(states, x.options())
+                                                     : at::empty({0}, x.options())};
+}
+
+ForwardResults ForwardMeta(const ForwardCall& call) {
+  return EmptyResults(call, CheckCall(call.kName, call));
+}
+
+Gradients BackwardMeta(const BackwardCall& call) {
+  return EmptyGradients(call, CheckBackward(call));
+}
+
+StepResults StepMeta(const StepCall& call) { return EmptyStep(CheckStep(call)); }
+
+RnnTensors AllContiguous(const RnnTensors& tensors) {
+  RnnTensors contiguous;
+  for (const Field& field : kFields) {
+    contiguous.*field.member = Contiguous(tensors.*field.member);
+  }
+  return contiguous;
+}
+
+/// The parameters among `tensors`, in the schemas' order, as the core's.
+template <class T>
+RnnParams<const T> CoreParams(const CellRecipe& recipe, const RnnTensors& tensors) {
+  RnnParams<const T> params;
+  const auto table = internal::ParamsOf<const T>(recipe, {});
+  for (size_t i = 0; i < table.size(); ++i) {
+    params.*table[i].member = Data<T>(tensors.*kFields[kFirstParam + i].member);
+  }
+  return params;
+}
+
+template <class T>
+RnnInputs<T> CoreInputs(const Call& call, const RnnTensors& tensors, const RnnShape& shape) {
+  return {.shape = shape,
+          .x = Data<T>(tensors.x),
+          .params = CoreParams<T>(call.recipe(), tensors),
+          .h0 = Data<T>(tensors.h0),
+          .c0 = Data<T>(tensors.c0),
+          .lengths = Data<int64_t>(tensors.lengths),
+          .resets = reinterpret_cast<const uint8_t*>(Data<bool>(tensors.resets)),
+          .h_reset = Data<T>(tensors.h_reset),
+          .c_reset = Data<T>(tensors.c_reset),
+          .reverse = call.settings.reverse};
+}
+
+template <class T>
+RnnOptions<T> CoreOptions(const RnnSettings& settings) {
+  RnnOptions<T> options;
+  options.eps = settings.eps;
+  options.checkpoint = settings.checkpoint;
+  options.parallel_for = TorchParallelFor;
+  return options;
+}
+
+/// c of a cell without one is null.
+template <class T>
+T* CarriedC(const Call& call, const Tensor& c) {
+  return call.recipe().is_lstm() ? MutableData<T>(c) : nullptr;
+}
+
+ForwardResults ForwardCpu(const ForwardCall& call) {
+  const Sizes sizes = CheckCall(call.kName, call);
+  const RnnTensors tensors = AllContiguous(call.tensors);
+  const ForwardResults results = EmptyResults(call, sizes);
+  ByType(tensors.x.scalar_type(), [&]<class T>() {
+    RnnForward<T>(call.cell,
+                  {.inputs = CoreInputs<T>(call, tensors, sizes.ints()),
+                   .y = MutableData<T>(results.y),
+                   .h_n = MutableData<T>(results.h_n),
+                   .c_n = CarriedC<T>(call, results.c_n),
+                   .saved = call.save ? MutableData<T>(results.saved) : nullptr},
+                  CoreOptions<T>(call.settings));
+  });
+  return results;
+}
+
+Gradients BackwardCpu(const BackwardCall& call) {
+  const Sizes sizes = CheckBackward(call);
+  const RnnTensors tensors = AllContiguous(call.tensors);
+  const Tensor y = call.y.contiguous(), saved = call.saved.contiguous();
+  const Tensor dy = Contiguous(call.dy), dh_n = Contiguous(call.dh_n), dc_n = Contiguous(call.dc_n);
+  const Gradients gradients = EmptyGradients(call, sizes);
+  ByType(tensors.x.scalar_type(), [&]<class T>() {
+    RnnParams<T> dparams;
+    const auto table = internal::ParamsOf<T>(call.recipe(), {});
+    for (size_t i = 0; i < table.size(); ++i) {
+      dparams.*table[i].member = MutableData<T>(gradients[kFirstParam + i]);
+    }
+    RnnBackward<T>(call.cell,
+                   {.inputs = CoreInputs<T>(call, tensors, sizes.ints()),
+                    .y = Data<T>(y),
+                    .saved = Data<T>(saved),
+                    .dy = Data<T>(dy),
+                    .dh_n = Data<T>(dh_n),
+                    .dc_n = Data<T>(dc_n),
+                    .dx = MutableData<T>(gradients[kX]),
+                    .dparams = dparams,
+                    .dh0 = MutableData<T>(gradients[kH0]),
+                    .dc0 = MutableData<T>(gradients[kC0]),
+                    .dh_reset = MutableData<T>(gradients[kHReset]),
+                    .dc_reset = MutableData<T>(gradients[kCReset])},
+                   CoreOptions<T>(call.settings));
+  });
+  return gradients;
+}
+
+StepResults StepCpu(const StepCall& call) {
+  const Call layer = CheckStep(call);
+  const RnnTensors tensors = AllContiguous(layer.tensors);
+  const StepResults results = EmptyStep(layer);
+  ByType(tensors.x.scalar_type(), [&]<class T>() {
+    RnnStep<T>(call.cell,
+               {.batch = tensors.x.size(1),
+                .inputs = tensors.x.size(2),
+                .hidden = tensors.weight_hh.size(1),
+                .x = Data<T>(tensors.x),
+                .params = CoreParams<T>(call.recipe(), tensors),
+                .h = Data<T>(tensors.h0),
+                .c = Data<T>(tensors.c0),
+                .h_next = MutableData<T>(results.h1),
+                .c_next = CarriedC<T>(call, results.c1)},
+               CoreOptions<T>(call.settings));
+  });
+  return results;
+}
+
+// ---- Autograd
+
+struct RnnBackwardNode final : torch::autograd::Node {
+  Cell cell{};
+  RnnSettings settings;
+  std::array<SavedVariable, kTensors> tensors;
+  SavedVariable y, saved;
+
+  std::string name() const override { return "PlanishRnnBackward"; }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (SavedVariable& tensor : tensors) tensor.reset_data();
+    y.reset_data();
+    saved.reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    BackwardCall call;
+    call.dy = gradients[0];
+    call.dh_n = gradients[1];
+    if (gradients.size() > 2) call.dc_n = gradients[2];
+    if (!call.dy.defined() && !call.dh_n.defined() && !call.dc_n.defined()) {
+      return variable_list(kDifferentiables);
+    }
+    call.cell = cell;
+    call.settings = settings;
+    for (size_t i = 0; i < kTensors; ++i) {
+      call.tensors.*kFields[i].member = tensors[i].unpack();
+    }
+    call.y = y.unpack(getptr());
+    call.saved = saved.unpack();
+    for (size_t i = 0; i < kDifferentiables; ++i) call.mask[i] = task_should_compute_output(i);
+    return CallBackward(call);
+  }
+};
+
+bool NeedsGradients(const char* function, const Call& call) {
+  const auto inputs = call.differentiables();
+  TORCH_CHECK_NOT_IMPLEMENTED(!torch::autograd::isFwGradDefinedTensorList(at::TensorList(inputs)),
+                              "[", function, "] forward-mode gradients are not implemented");
+  return torch::autograd::compute_requires_grad(at::TensorList(inputs));
+}
+
+ForwardResults ForwardAutograd(const ForwardCall& call) {
+  NodePtr<RnnBackwardNode> node;
+  ForwardCall below = call;
+  if (NeedsGradients(call.kName, call)) {
+    node = MakeNode<RnnBackwardNode>();
+    node->set_next_edges(
+        torch::autograd::collect_next_edges(at::TensorList(call.differentiables())));
+    below.save = true;
+  }
+  const ForwardResults results = [&] {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return CallForward(below);
+  }();
+  if (node) {
+    variable_list outputs = {results.y, results.h_n};
+    if (call.recipe().is_lstm()) outputs.push_back(results.c_n);
+    torch::autograd::set_history(outputs, node);
+    node->cell = call.cell;
+    node->settings = call.settings;
+    for (size_t i = 0; i < kTensors; ++i) {
+      node->tensors[i] = SavedVariable(call.tensor(i), /*is_output=*/false);
+    }
+    node->y = SavedVariable(results.y, /*is_output=*/true);
+    node->saved = SavedVariable(results.saved, /*is_output=*/false);
+  }
+  return results;
+}
+
+// A step with gradients is a layer with T = 1: there is no backward operator of steps.
+StepResults StepAutograd(const StepCall& call) {
+  if (!NeedsGradients(call.kName, call)) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    return CallStep(call);
+  }
+  const Call layer = CheckStep(call);
+  ForwardCall forward;
+  forward.cell = layer.cell;
+  forward.tensors = layer.tensors;
+  forward.settings = layer.settings;
+  const ForwardResults results = CallForward(forward);
+  return {results.h_n, results.c_n};
+}
+
+/// What a caller in Python could not leave out.
+void CheckGiven(const char* function, const RnnTensors& tensors) {
+  for (size_t field = kX; field < kFirstParam + 2; ++field) {
+    TORCH_CHECK((tensors.*kFields[field].member).defined(), "[", function, "] ",
+                kFields[field].name, " must be a tensor but has none");
+  }
+}
+
+}  // namespace
+
+const char* cell_name(Cell cell) {
+  internal::RecipeOf(cell);
+  return kNames[static_cast<size_t>(cell)];
+}
+
+RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings) {
+  CheckGiven("rnn_forward", tensors);
+  ForwardCall call;
+  call.cell = cell;
+  call.tensors = tensors;
+  call.settings = settings;
+  const ForwardResults results = CallForward(call);
+  return {results.y, results.h_n, results.c_n};
+}
+
+std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double eps) {
+  CheckGiven("rnn_step", tensors);
+  StepCall call;
+  call.cell = cell;
+  call.tensors = tensors;
+  call.settings.eps = eps;
+  for (size_t field = kStepTensors; field < kTensors; ++field) {
+    TORCH_CHECK(!call.tensor(field).defined(), "[rnn_step] ", kFields[field].name,
+                " must be left out but has ", call.tensor(field).sizes());
+  }
+  const StepResults results = CallStep(call);
+  return {results.h1, results.c1};
+}
+
+TORCH_LIBRARY_FRAGMENT(planish, m) {
+  m.def(ForwardSchema().c_str());
+  m.def(BackwardSchema().c_str());
+  m.def(StepSchema().c_str());
+}
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardCpu>());
+  m.impl("rnn_backward", Kernel<BackwardCall, BackwardCpu>());
+  m.impl("rnn_step", Kernel<StepCall, StepCpu>());
+}
+
+TORCH_LIBRARY_IMPL(planish, Meta, m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardMeta>());
+  m.impl("rnn_backward", Kernel<BackwardCall, BackwardMeta>());
+  m.impl("rnn_step", Kernel<StepCall, StepMeta>());
+}
+
+TORCH_LIBRARY_IMPL(planish, Autograd, m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutograd>());
+  m.impl("rnn_step", Kernel<StepCall, StepAutograd>());
+  // No second derivative: an error in its place, not zeros.
+  m.impl("rnn_backward", torch::autograd::autogradNotImplementedFallback());
+}
+
+}  // namespace planish
