@@ -36,13 +36,14 @@ class RecurrentModule : public torch::nn::Module {
   virtual at::Tensor ZeroState(int64_t batch) const = 0;
 };
 
-/// Names that MakeRecurrent knows: the cells of planish/rnn.h, such as lstm, gru, ln-lstm, ln-gru.
-/// Those with batch norm are not among them: they have no running estimates, and so nothing to
-/// evaluate or to write a sample with.
+/// Names that MakeRecurrent knows: the cells of planish/rnn.h, such as lstm, gru, ln-lstm, ln-gru,
+/// and torch-lstm and torch-gru, PyTorch's own layers, for comparison. Cells with batch norm are
+/// not among them: they have no running estimates, and so nothing to evaluate a model or to write a
+/// sample with.
 const std::vector<std::string>& CellNames();
 
-/// The recurrent layer of the cell called `name`. Weights come from the default generator, layer by
-/// layer, those of products first, so that for one seed cells with as many gates have the same.
+/// The recurrent layer of the cell called `name`. Weights come from the default generator, those of
+/// the first layer's products first: for one seed, cells with as many gates have the same there.
 /// Throws UsageError for an unknown name.
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,
                                                const RecurrentOptions& options);

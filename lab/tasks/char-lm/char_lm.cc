@@ -36,7 +36,7 @@ class CharLm final : public Experiment {
   CharLm(const Settings& settings, const Corpus& corpus)
       : corpus_(corpus),
         streams_(settings.Int("batch_size")),
-        steps_(settings.Int("steps")),
+        window_(settings.Int("window")),
         sample_(settings.Int("sample")),
         temperature_(settings.Real("temperature")),
         model_({.cell = settings.Text("cell"),
@@ -50,7 +50,7 @@ class CharLm final : public Experiment {
   torch::nn::Module& model() override { return model_; }
 
   EpochPlan PlanEpoch(at::Generator& generator) override {
-    EpochPlan plan = StreamedBatches(corpus_.train.size(0), streams_, steps_, generator);
+    EpochPlan plan = StreamedBatches(corpus_.train.size(0), streams_, window_, generator);
     first_ = plan.order[0].item<int64_t>();
     return plan;
   }
@@ -112,7 +112,7 @@ class CharLm final : public Experiment {
   }
 
   const Corpus& corpus_;
-  int64_t streams_, steps_, sample_;
+  int64_t streams_, window_, sample_;
   double temperature_;
   CharModel model_;
   int64_t first_ = 0;  // the first case of the epoch, before which the state is zeros
@@ -142,7 +142,7 @@ class CharLmTask final : public Task {
     Default("lr", 3e-3, "Adam's learning rate");
     Default("evaluations_per_epoch", 4, "evaluations an epoch, beside a few early ones");
     const std::vector<SettingSpec> own = {
-        {"steps", 64, "characters that an update goes back in time", 1, 1 << 20, {}},
+        {"window", 64, "characters that an update goes back in time", 1, 1 << 20, {}},
         {"hidden", 128, "units of each recurrent layer", 1, 65536, {}},
         {"layers", 1, "recurrent layers", 1, 64, {}},
         {"embedding", 64, "numbers that stand for a character", 1, 65536, {}},
@@ -167,7 +167,7 @@ class CharLmTask final : public Task {
          {{"hidden", 16},
           {"embedding", 8},
           {"batch_size", 8},
-          {"steps", 16},
+          {"window", 16},
           {"epochs", 2},
           {"evaluations_per_epoch", 1},
           {"characters", 10'000},
@@ -214,7 +214,7 @@ class CharLmTask final : public Task {
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     const auto& corpus = dynamic_cast<const Corpus&>(data);
-    CheckStreams(corpus.train.size(0), s.Int("batch_size"), s.Int("steps"));
+    CheckStreams(corpus.train.size(0), s.Int("batch_size"), s.Int("window"));
     return std::make_unique<CharLm>(s, corpus);
   }
 

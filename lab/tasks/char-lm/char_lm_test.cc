@@ -98,8 +98,8 @@ TEST_F(CharLmTest, SaysWhatTextsItCannotUse) {
   EXPECT_THAT(ErrorOf(std::string(400, 'a')), HasSubstr("two different characters but has one"));
   EXPECT_EQ(ErrorOf(Abc(340)), "no error");
   const auto data = Load(Abc(340));  // 306 for training
-  EXPECT_THROW(Make(*data, {{"batch_size", "17"}, {"steps", "18"}}), UsageError);
-  EXPECT_NO_THROW(Make(*data, {{"batch_size", "16"}, {"steps", "18"}}));
+  EXPECT_THROW(Make(*data, {{"batch_size", "17"}, {"window", "18"}}), UsageError);
+  EXPECT_NO_THROW(Make(*data, {{"batch_size", "16"}, {"window", "18"}}));
 }
 
 TEST_F(CharLmTest, GivesEveryCellTheSameStartAndTheSameBatches) {
@@ -123,7 +123,7 @@ TEST_F(CharLmTest, GivesEveryCellTheSameStartAndTheSameBatches) {
 TEST_F(CharLmTest, ComputesTheLossItSays) {
   const std::string text = Abc(340);
   const auto data = Load(text);
-  const auto experiment = Make(*data, {{"batch_size", "4"}, {"steps", "5"}});
+  const auto experiment = Make(*data, {{"batch_size", "4"}, {"window", "5"}});
   std::map<std::string, at::Tensor> p;
   for (const auto& item : experiment->model().named_parameters()) {
     const std::string& key = item.key();
@@ -289,9 +289,9 @@ TEST_F(CharLmTest, LearnsWithEveryCell) {
     }
     at::NoGradGuard no_grad;
     experiment->model().eval();
-    // After 240 updates. The letters' frequencies 4/7, 2/7 and 1/7 alone need 1.38 bits, the text
-    // none.
-    EXPECT_LT(experiment->Evaluate().at("valid_bits"), 0.3) << cell;
+    // After 240 updates. The letters' frequencies alone need 1.38 bits, with the last letter .86,
+    // the whole of what came before none.
+    EXPECT_LT(experiment->Evaluate().at("valid_bits"), 0.7) << cell;
   }
 }
 
@@ -308,7 +308,7 @@ TEST_F(CharLmTest, ResumesWithTheSameBits) {
     }
     return all;
   };
-  for (const std::string cell : {"lstm", "gru"}) {
+  for (const std::string cell : {"lstm", "ln-lstm", "ln-gru"}) {
     const RunPlan whole = Plan("whole", {{"cell", cell}});
     ASSERT_EQ(Run(whole, *data), Outcome::kFinished);
     const lab::Run expected = ReadRun(whole.folder);

@@ -7,20 +7,20 @@
 
 namespace planish::lab {
 
-/// The batches of a pass over a text in `streams` pieces that are read side by side, `steps`
+/// The batches of a pass over a text in `streams` pieces that are read side by side, `window`
 /// characters a batch. Case i is the prediction of character i + 1, and a batch has the cases
-/// [steps, streams] in that order: stream s of batch t has what follows its cases of batch t - 1,
+/// [window, streams] in that order: stream s of batch t has what follows its cases of batch t - 1,
 /// so that a recurrent state can be carried from batch to batch.
 ///
-/// The first stream begins at a character below `steps` that `generator` draws: windows are cut
+/// The first stream begins at a character below `window` that `generator` draws: windows are cut
 /// elsewhere in every pass. What does not fill a batch at the text's end is left out. Throws what
 /// CheckStreams throws.
-EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t steps,
+EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
                           at::Generator& generator);
 
-/// Throws UsageError when a text is too short for one batch: it must have steps * (streams + 1)
+/// Throws UsageError when a text is too short for one batch: it must have window * (streams + 1)
 /// characters, so that there is one wherever the first stream begins.
-void CheckStreams(int64_t characters, int64_t streams, int64_t steps);
+void CheckStreams(int64_t characters, int64_t streams, int64_t window);
 
 }  // namespace planish::lab
 

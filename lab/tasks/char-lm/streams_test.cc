@@ -20,13 +20,13 @@ std::vector<int64_t> Cases(const EpochPlan& plan, int64_t batch) {
   return {cases.const_data_ptr<int64_t>(), cases.const_data_ptr<int64_t>() + cases.numel()};
 }
 
-EpochPlan Plan(int64_t characters, int64_t streams, int64_t steps, uint64_t seed) {
+EpochPlan Plan(int64_t characters, int64_t streams, int64_t window, uint64_t seed) {
   at::Generator generator = at::detail::createCPUGenerator(seed);
-  return StreamedBatches(characters, streams, steps, generator);
+  return StreamedBatches(characters, streams, window, generator);
 }
 
-// 24 characters, 3 streams, 2 steps: (24 - 2) / 6 = 3 batches, streams of 6 that begin at b, b + 6
-// and b + 12, where b, 0 or 1, is drawn.
+// 24 characters, 3 streams, a window of 2: (24 - 2) / 6 = 3 batches, streams of 6 that begin at b,
+// b + 6 and b + 12, where b, 0 or 1, is drawn.
 TEST(StreamedBatches, ReadsStreamsSideBySide) {
   std::set<int64_t> begins;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -58,7 +58,7 @@ TEST(StreamedBatches, RefusesATextThatIsTooShort) {
     FAIL();
   } catch (const UsageError& e) {
     EXPECT_THAT(e.what(),
-                HasSubstr("at least (batch_size + 1) * steps = 12 characters but has 11"));
+                HasSubstr("at least (batch_size + 1) * window = 12 characters but has 11"));
   }
 }
 
