@@ -223,8 +223,8 @@ CLI::Validator Seconds(const std::string& flag) {
 
 void AddTrain(CLI::App& app, Action& action) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* train =
-      app.add_subcommand("train", "Train a task with each norm, batch size and seed asked for");
+  CLI::App* train = app.add_subcommand(
+      "train", "Train a task with each norm or cell, batch size and seed asked for");
   train->footer(
       std::string(
           "A list makes a sweep: a run for each combination and seed, each in a folder of "
@@ -242,7 +242,8 @@ void AddTrain(CLI::App& app, Action& action) {
           "stderr, in plain lines where that is no terminal, or TERM=dumb or NO_COLOR "
           "is set.\n\n"
           "Example:\n  planish train pi-mnist --preset small --norm none,batch,layer "
-          "--batch-size 128,4 --seeds 3\n\n") +
+          "--batch-size 128,4 --seeds 3\n"
+          "  planish train char-lm --cell lstm,ln-lstm,ln-gru --data text.txt\n\n") +
       kExitStatuses);
   train->add_option("TASK", flags->task, "Task, as 'planish list' names it")
       ->type_name("")
@@ -264,10 +265,9 @@ void AddTrain(CLI::App& app, Action& action) {
       ->type_name("SEED")
       ->check(WholeNumber(0, int64_t{1} << 53, "--seed"));
   train
-      ->add_option(
-          "--preset", flags->preset,
-          "As 'planish list TASK' names it (default: its first), such as paper: as printed;\n"
-          "small: seconds a run; smoke: does it run?")
+      ->add_option("--preset", flags->preset,
+                   "One that 'planish list TASK' names (default: the first), such as\n"
+                   "paper: as printed; small: seconds a run; smoke: does it run?")
       ->type_name("NAME");
   train
       ->add_option("--set", flags->sets, "Change a setting of 'planish list TASK'; may be repeated")
