@@ -1,0 +1,1128 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/rnn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planish/torch_rnn.h"
+#include "src/rnn/cell.h"
+#include "torch/rnn_fields.h"
+
+namespace planish {
+namespace {
+
+using at::Tensor;
+using internal::CellRecipe;
+using internal::RecipeOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using torch::nn::utils::rnn::PackedSequence;
+
+// Both sides compute in double, sums of at most a hundred terms in another order, through a few
+// steps whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times
+// 10^5.
+constexpr double kDouble = 1e-11;
+
+void ExpectNear(const Tensor& ours, const Tensor& theirs, const std::string& name) {
+  ASSERT_TRUE(ours.defined() && theirs.defined()) << name;
+  ASSERT_EQ(ours.sizes(), theirs.sizes()) << name;
+  if (ours.numel() == 0) return;
+  const double most = std::max(1.0, theirs.detach().abs().max().item<double>());
+  EXPECT_LE((ours - theirs).detach().abs().max().item<double>(), kDouble * most) << name;
+}
+
+void ExpectSame(const Tensor& a, const Tensor& b, const std::string& name) {
+  ASSERT_EQ(a.defined(), b.defined()) << name;
+  if (!a.defined()) return;
+  EXPECT_TRUE(a.equal(b)) << name;
+}
+
+Tensor Random(at::IntArrayRef shape, at::ScalarType type = at::kDouble) {
+  return at::randn(shape, type);
+}
+
+bool IsLstm(Cell cell) { return RecipeOf(cell).is_lstm(); }
+
+/// What of a layer is given beside x and the weights.
+struct Given {
+  bool states = true;
+  bool lengths = false;
+  bool resets = false;
+  bool reverse = false;
+  bool affine = true;  ///< biases, and the gains and biases of norms
+  bool checkpoint = false;
+
+  RnnSettings settings() const {
+    return {.reverse = reverse, .eps = 1e-3, .checkpoint = checkpoint};
+  }
+};
+
+/// A layer with random numbers.
+RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given = {},
+                       at::ScalarType type = at::kDouble) {
+  at::manual_seed(7);
+  const CellRecipe recipe = RecipeOf(cell);
+  RnnTensors layer;
+  layer.x = Random({s.time, s.batch, s.inputs}, type);
+  const auto table = internal::ParamsOf<const float>(recipe, s);
+  for (size_t i = 0; i < table.size(); ++i) {
+    const std::string_view name = table[i].name;
+    if (!table[i].taken || (!given.affine && !name.starts_with("weight"))) continue;
+    Tensor& param = layer.*kFields[kFirstParam + i].member;
+    param = 0.4 * Random({table[i].size}, type);
+    if (name.ends_with("_weight")) param += 1;
+    if (name == "weight_ih") param = param.view({-1, s.inputs});
+    if (name == "weight_hh") param = param.view({-1, s.hidden});
+  }
+  if (given.states) layer.h0 = Random({s.batch, s.hidden}, type);
+  if (given.states && recipe.is_lstm()) layer.c0 = Random({s.batch, s.hidden}, type);
+  if (given.lengths) {
+    layer.lengths = at::randint(1, s.time + 1, {s.batch}, at::kLong);
+    layer.lengths[0] = s.time;
+  }
+  if (given.resets) {
+    layer.resets = at::rand({s.time, s.batch}) < 0.3;
+    layer.h_reset = Random({s.hidden}, type);
+    if (recipe.is_lstm()) layer.c_reset = Random({s.hidden}, type);
+  }
+  return layer;
+}
+
+/// The same with gradients wanted.
+RnnTensors Leaves(const RnnTensors& layer) {
+  RnnTensors leaves = layer;
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    Tensor& t = leaves.*kFields[i].member;
+    if (t.defined()) t = t.detach().clone().requires_grad_(true);
+  }
+  return leaves;
+}
+
+/// Results and the gradients of a random loss, by name.
+using Named = std::vector<std::pair<std::string, Tensor>>;
+
+Named WithGradients(const RnnTensors& leaves, const RnnOutputs& outputs) {
+  Named results = {{"y", outputs.y}, {"h_n", outputs.h_n}, {"c_n", outputs.c_n}};
+  at::manual_seed(8);
+  std::vector<Tensor> roots, weights;
+  for (const auto& [name, output] : results) {
+    if (!output.requires_grad()) continue;
+    roots.push_back(output);
+    weights.push_back(at::randn_like(output));
+  }
+  std::vector<std::string> names;
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    const Tensor& t = leaves.*kFields[i].member;
+    if (!t.defined() || !t.requires_grad()) continue;
+    names.emplace_back(std::string("d") + kFields[i].name);
+    inputs.push_back(t);
+  }
+  const auto gradients = torch::autograd::grad(roots, inputs, weights);
+  for (size_t i = 0; i < names.size(); ++i) results.emplace_back(names[i], gradients[i]);
+  return results;
+}
+
+Named Ours(Cell cell, const RnnTensors& layer, const RnnSettings& settings = {}) {
+  const RnnTensors leaves = Leaves(layer);
+  return WithGradients(leaves, rnn_forward(cell, leaves, settings));
+}
+
+// ---- The cells as planish/rnn.h has their equations, of PyTorch's operators and differentiated by
+// its autograd
+
+Tensor Over(const Tensor& t, const Tensor& otherwise) { return t.defined() ? t : otherwise; }
+
+Tensor LayerNorm(const Tensor& z, const Tensor& gain, const Tensor& bias, double eps) {
+  const auto optional = [](const Tensor& t) {
+    return t.defined() ? std::optional<Tensor>(t) : std::nullopt;
+  };
+  return at::layer_norm(z, {z.size(-1)}, optional(gain), optional(bias), eps);
+}
+
+/// Over the batch where `batch` says so, of each group of columns where there are several.
+Tensor Norm(bool batch, const Tensor& z, const Tensor& gain, const Tensor& bias, double eps,
+            at::IntArrayRef groups) {
+  if (batch) {
+    const Tensor centred = z - z.mean(0, true);
+    const Tensor xhat = centred / (centred.pow(2).mean(0, true) + eps).sqrt();
+    return xhat * Over(gain, at::ones_like(z[0])) + Over(bias, at::zeros_like(z[0]));
+  }
+  std::vector<Tensor> normalised;
+  int64_t begin = 0;
+  for (const int64_t group : groups) {
+    const auto columns = [&](const Tensor& t) {
+      return t.defined() ? t.narrow(-1, begin, group) : t;
+    };
+    normalised.push_back(LayerNorm(columns(z), columns(gain), columns(bias), eps));
+    begin += group;
+  }
+  return at::cat(normalised, -1);
+}
+
+std::pair<Tensor, Tensor> ComposedStep(Cell cell, const RnnTensors& p, const Tensor& x,
+                                       const Tensor& h, const Tensor& c, double eps) {
+  const int64_t n = h.size(1);
+  const Tensor zx = x.matmul(p.weight_ih.t()), zh = h.matmul(p.weight_hh.t());
+  const Tensor bias = Over(p.bias, at::zeros_like(zx[0]));
+  const auto ih = [&](bool batch, at::IntArrayRef groups) {
+    return Norm(batch, zx, p.ln_ih_weight, p.ln_ih_bias, eps, groups);
+  };
+  const auto hh = [&](bool batch, at::IntArrayRef groups) {
+    return Norm(batch, zh, p.ln_hh_weight, p.ln_hh_bias, eps, groups);
+  };
+  const auto sum = [&](bool batch, at::IntArrayRef groups) {
+    return Norm(batch, zx + zh, p.ln_weight, p.ln_bias, eps, groups);
+  };
+  const auto gru = [&](const Tensor& ax, const Tensor& ah, const Tensor& bias_hn) {
+    const auto a = ax.chunk(3, 1), b = ah.chunk(3, 1);
+    const Tensor r = (a[0] + b[0]).sigmoid(), z = (a[1] + b[1]).sigmoid();
+    const Tensor m = (a[2] + r * (b[2] + Over(bias_hn, at::zeros_like(b[2][0])))).tanh();
+    return std::pair((1 - z) * m + z * h, Tensor());
+  };
+  enum CellNorm { kNone, kOutput, kCarried };
+  const auto lstm = [&](const Tensor& a, CellNorm norm, bool batch = false) {
+    const auto gates = a.chunk(4, 1);
+    Tensor raw = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
+    const Tensor seen =
+        norm == kNone ? raw : Norm(batch, raw, p.ln_c_weight, p.ln_c_bias, eps, {n});
+    return std::pair(gates[3].sigmoid() * seen.tanh(), norm == kCarried ? seen : raw);
+  };
+  switch (cell) {
+    case Cell::kRnn:
+      return {(zx + zh + bias).tanh(), {}};
+    case Cell::kRnnRelu:
+      return {(zx + zh + bias).relu(), {}};
+    case Cell::kLnRnn:
+      return {sum(false, {n}).tanh(), {}};
+    case Cell::kLnRnnRelu:
+      return {sum(false, {n}).relu(), {}};
+    case Cell::kBnRnn:
+      return {sum(true, {n}).tanh(), {}};
+    case Cell::kGru:
+      return gru(zx + bias, zh, p.bias_hn);
+    case Cell::kLnGru:
+      return gru(ih(false, {2 * n, n}), hh(false, {2 * n, n}), {});
+    case Cell::kBnGru:
+      return gru(ih(true, {}), hh(true, {}), {});
+    case Cell::kLstm:
+      return lstm(zx + zh + bias, kNone);
+    case Cell::kDrawLstm:
+      return lstm(zx + zh + bias, kOutput);
+    case Cell::kLnLstm:
+    case Cell::kLnLstmHaste:
+      return lstm(ih(false, {4 * n}) + hh(false, {4 * n}) + bias, kOutput);
+    case Cell::kLnLstmFastRnns:
+    case Cell::kLnLstmTfa:
+      return lstm(ih(false, {4 * n}) + hh(false, {4 * n}) + bias, kCarried);
+    case Cell::kLnLstmContrib:
+      return lstm(sum(false, {n, n, n, n}), kCarried);
+    case Cell::kBnLstm:
+      return lstm(ih(true, {}) + hh(true, {}) + bias, kOutput, true);
+  }
+  return {};
+}
+
+RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings) {
+  const int64_t time = p.x.size(0), batch = p.x.size(1), hidden = p.weight_hh.size(1);
+  const Tensor zeros = at::zeros({batch, hidden}, p.x.options());
+  Tensor h = Over(p.h0, zeros), c = Over(p.c0, zeros);
+  std::vector<Tensor> y(static_cast<size_t>(time));
+  for (int64_t step = 0; step < time; ++step) {
+    const int64_t t = settings.reverse ? time - 1 - step : step;
+    const Tensor active =
+        p.lengths.defined() ? (p.lengths > t).unsqueeze(1) : at::ones({batch, 1}, at::kBool);
+    if (p.resets.defined()) {
+      const Tensor reset = p.resets[t].unsqueeze(1).logical_and(active);
+      h = at::where(reset, Over(p.h_reset, zeros[0]), h);
+      c = at::where(reset, Over(p.c_reset, zeros[0]), c);
+    }
+    const auto [h_next, c_next] = ComposedStep(cell, p, p.x[t], h, c, settings.eps);
+    h = at::where(active, h_next, h);
+    if (IsLstm(cell)) c = at::where(active, c_next, c);
+    y[static_cast<size_t>(t)] = at::where(active, h, zeros);
+  }
+  return {at::stack(y), h, IsLstm(cell) ? c : at::empty({0}, p.x.options())};
+}
+
+class EveryCell : public ::testing::TestWithParam<Cell> {};
+
+INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(internal::kCells),
+                         [](const auto& cell) { return cell_name(cell.param); });
+
+TEST_P(EveryCell, IsLikeTheSameComposedOfOperators) {
+  const Cell cell = GetParam();
+  // What is composed has moments over all sequences, whether they have the step or not.
+  const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
+  for (const Given& given : {Given{}, Given{.states = false}, Given{.affine = false},
+                             Given{.lengths = lengths, .resets = true},
+                             Given{.lengths = lengths, .resets = true, .reverse = true},
+                             Given{.resets = true, .checkpoint = true}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << "lengths " << given.lengths << ", resets " << given.resets << ", reverse "
+                 << given.reverse << ", affine " << given.affine);
+    const RnnTensors layer = RandomLayer(cell, {6, 5, 3, 7}, given);
+    const Named ours = Ours(cell, layer, given.settings());
+    const RnnTensors leaves = Leaves(layer);
+    const Named theirs = WithGradients(leaves, Composed(cell, leaves, given.settings()));
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      ASSERT_EQ(ours[i].first, theirs[i].first);
+      ExpectNear(ours[i].second, theirs[i].second, ours[i].first);
+    }
+  }
+}
+
+TEST_P(EveryCell, KeepsNothingWithoutGradients) {
+  const Cell cell = GetParam();
+  const RnnTensors layer = RandomLayer(cell, {4, 2, 3, 5});
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_forward", "");
+  const auto saved_numbers = [&](const RnnTensors& tensors) {
+    torch::jit::Stack stack = {cell_name(cell)};
+    for (const Field& field : kFields) {
+      const Tensor& t = tensors.*field.member;
+      stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
+    }
+    torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, /*save=*/false);
+    op.callBoxed(stack);
+    return stack[3].toTensor().numel();
+  };
+  EXPECT_EQ(saved_numbers(layer), 0);
+  EXPECT_EQ(saved_numbers(Leaves(layer)), RnnSavedSize<double>(cell, {4, 2, 3, 5}));
+  const at::NoGradGuard guard;
+  EXPECT_EQ(saved_numbers(Leaves(layer)), 0);
+  EXPECT_FALSE(rnn_forward(cell, Leaves(layer)).y.requires_grad());
+}
+
+TEST_P(EveryCell, TakesNoStepsAndNoSequences) {
+  const Cell cell = GetParam();
+  for (const RnnShape& shape : {RnnShape{0, 2, 3, 4}, RnnShape{3, 0, 3, 4}, RnnShape{0, 0, 3, 4}}) {
+    const RnnTensors layer = RandomLayer(cell, shape, {.resets = true});
+    for (const auto& [name, t] : Ours(cell, layer)) {
+      if (name == "y") {
+        EXPECT_EQ(t.sizes(), at::IntArrayRef({shape.time, shape.batch, 4}));
+      } else if (name == "h_n") {
+        ExpectSame(t, layer.h0, name);
+      } else if (name == "c_n") {
+        ExpectSame(t, IsLstm(cell) ? layer.c0 : at::empty({0}, at::kDouble), name);
+      } else if (name == "dx") {
+        EXPECT_EQ(t.sizes(), layer.x.sizes());
+      } else if (name != "dh0" && name != "dc0") {
+        EXPECT_TRUE(t.equal(at::zeros_like(t))) << name;  // a sum over no steps
+      }
+    }
+  }
+}
+
+TEST_P(EveryCell, TakesTensorsThatAreNotContiguous) {
+  const Cell cell = GetParam();
+  const Given given = {.lengths = true, .resets = true};
+  const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, given);
+  RnnTensors strided = layer;
+  for (const Field& field : kFields) {
+    Tensor& t = strided.*field.member;
+    if (!t.defined()) continue;
+    t = at::stack({t, t}, -1).select(-1, 0);
+    ASSERT_FALSE(t.is_contiguous());
+    if (field.member != &RnnTensors::lengths && field.member != &RnnTensors::resets) {
+      t.requires_grad_(true);
+    }
+  }
+  const Named ours = Ours(cell, layer);
+  const Named others = WithGradients(strided, rnn_forward(cell, strided));
+  for (size_t i = 0; i < ours.size(); ++i) {
+    ExpectSame(others[i].second, ours[i].second, ours[i].first);
+  }
+}
+
+TEST_P(EveryCell, StepsAreTheSequence) {
+  const Cell cell = GetParam();
+  if (RecipeOf(cell).over == internal::Over::kBatch) return;  // has no steps: SaysWhatIsWrong
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {}, type);
+    const RnnOutputs sequence = rnn_forward(cell, layer);
+    RnnTensors step = layer;
+    for (int64_t t = 0; t < 4; ++t) {
+      step.x = layer.x[t];
+      const auto [h, c] = rnn_step(cell, step);
+      ExpectSame(h, sequence.y[t], "y");
+      step.h0 = h;
+      if (IsLstm(cell)) step.c0 = c;
+    }
+    ExpectSame(step.h0, sequence.h_n, "h_n");
+    if (IsLstm(cell)) ExpectSame(step.c0, sequence.c_n, "c_n");
+  }
+}
+
+TEST_P(EveryCell, StepsHaveGradients) {
+  const Cell cell = GetParam();
+  if (RecipeOf(cell).over == internal::Over::kBatch) return;
+  const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6});
+  const Named sequence = Ours(cell, layer);
+  const RnnTensors leaves = Leaves(layer);
+  RnnTensors step = leaves;
+  std::vector<Tensor> y;
+  for (int64_t t = 0; t < 4; ++t) {
+    step.x = leaves.x[t];
+    const auto [h, c] = rnn_step(cell, step);
+    y.push_back(h);
+    step.h0 = h;
+    if (IsLstm(cell)) step.c0 = c;
+  }
+  const Named steps = WithGradients(
+      leaves, {at::stack(y), step.h0, IsLstm(cell) ? step.c0 : at::empty({0}, at::kDouble)});
+  ASSERT_EQ(steps.size(), sequence.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    ExpectNear(steps[i].second, sequence[i].second, sequence[i].first);
+  }
+}
+
+TEST_P(EveryCell, WorksOutShapesOnTheMetaDevice) {
+  const Cell cell = GetParam();
+  const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {.resets = true});
+  RnnTensors meta = Leaves(layer);
+  for (size_t i = 0; i < kTensors; ++i) {
+    Tensor& t = meta.*kFields[i].member;
+    if (t.defined()) t = t.detach().to(at::kMeta);
+    if (t.defined() && i < kDifferentiables) t.requires_grad_(true);
+  }
+  const Named ours = Ours(cell, layer);
+  const RnnOutputs outputs = rnn_forward(cell, meta);
+  std::vector<Tensor> roots = {outputs.y, outputs.h_n}, gradients = roots, inputs;
+  for (Tensor& gradient : gradients) gradient = at::empty_like(gradient);
+  Named theirs = {{"y", outputs.y}, {"h_n", outputs.h_n}, {"c_n", outputs.c_n}};
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    if ((meta.*kFields[i].member).defined()) inputs.push_back(meta.*kFields[i].member);
+  }
+  for (const Tensor& gradient : torch::autograd::grad(roots, inputs, gradients)) {
+    theirs.emplace_back("gradient", gradient);
+  }
+  ASSERT_EQ(theirs.size(), ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_TRUE(theirs[i].second.is_meta());
+    EXPECT_EQ(theirs[i].second.sizes(), ours[i].second.sizes()) << ours[i].first;
+  }
+  if (RecipeOf(cell).over == internal::Over::kBatch) return;
+  RnnTensors step = meta;
+  step.x = meta.x[0];
+  step.h_reset = step.c_reset = step.resets = Tensor();
+  const at::NoGradGuard guard;
+  const auto [h, c] = rnn_step(cell, step);
+  EXPECT_TRUE(h.is_meta());
+  EXPECT_EQ(h.sizes(), at::IntArrayRef({3, 6}));
+  EXPECT_EQ(c.numel(), IsLstm(cell) ? 18 : 0);
+}
+
+// ---- What holds for all cells alike
+
+TEST(RnnForward, ComputesTheGradientsThatAreNeeded) {
+  const RnnTensors layer = RandomLayer(Cell::kLnLstm, {4, 3, 5, 6}, {.resets = true});
+  const Named all = Ours(Cell::kLnLstm, layer);
+  for (size_t wanted = 0; wanted < kDifferentiables; ++wanted) {
+    RnnTensors one = layer;
+    Tensor& t = one.*kFields[wanted].member;
+    if (!t.defined()) continue;
+    t = t.detach().clone().requires_grad_(true);
+    const Named alone = WithGradients(one, rnn_forward(Cell::kLnLstm, one));
+    ASSERT_EQ(alone.size(), 4U);
+    const auto expected = std::find_if(all.begin(), all.end(),
+                                       [&](const auto& r) { return r.first == alone[3].first; });
+    ASSERT_NE(expected, all.end());
+    ExpectSame(alone[3].second, expected->second, alone[3].first);
+  }
+}
+
+TEST(RnnForward, TakesGradientsOfAnyOutput) {
+  const RnnTensors layer = RandomLayer(Cell::kLnLstm, {4, 3, 5, 6});
+  for (int output = 0; output < 3; ++output) {
+    const auto gradient = [&](auto forward) {
+      const RnnTensors leaves = Leaves(layer);
+      const RnnOutputs outputs = forward(Cell::kLnLstm, leaves, RnnSettings());
+      const Tensor root = output == 0 ? outputs.y : output == 1 ? outputs.h_n : outputs.c_n;
+      return torch::autograd::grad({root.sum()}, {leaves.x})[0];
+    };
+    ExpectNear(gradient(rnn_forward), gradient(Composed), "dx");
+  }
+}
+
+TEST(RnnForward, GivesTheSameBitsOnOneAndTwoThreads) {
+  const int threads = at::get_num_threads();
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn}) {
+    for (const RnnShape& shape : {RnnShape{20, 8, 40, 64}, RnnShape{20, 1, 40, 200}}) {
+      const RnnTensors layer = RandomLayer(cell, shape, {}, at::kFloat);
+      at::set_num_threads(1);
+      const Named one = Ours(cell, layer);
+      at::set_num_threads(2);
+      const Named two = Ours(cell, layer);
+      at::set_num_threads(threads);
+      for (size_t i = 0; i < one.size(); ++i) {
+        ExpectSame(one[i].second, two[i].second, one[i].first);
+      }
+    }
+  }
+}
+
+TEST(RnnForward, KeepsLessWithCheckpoint) {
+  const RnnShape shape = {600, 4, 3, 5};
+  const RnnTensors layer = RandomLayer(Cell::kLnLstm, shape, {.resets = true}, at::kFloat);
+  const Named whole = Ours(Cell::kLnLstm, layer);
+  const Named checkpoints = Ours(Cell::kLnLstm, layer, {.checkpoint = true});
+  for (size_t i = 0; i < whole.size(); ++i) {
+    ExpectSame(checkpoints[i].second, whole[i].second, whole[i].first);
+  }
+  EXPECT_LT(RnnSavedSize<float>(Cell::kLnLstm, shape, true),
+            RnnSavedSize<float>(Cell::kLnLstm, shape, false) / 100);
+}
+
+TEST(RnnForward, HasAnErrorInPlaceOfASecondDerivative) {
+  const RnnTensors leaves = Leaves(RandomLayer(Cell::kLnGru, {3, 2, 3, 4}));
+  const Tensor y = rnn_forward(Cell::kLnGru, leaves).y;
+  const Tensor dx =
+      torch::autograd::grad({y.pow(2).sum()}, {leaves.x}, {}, true, /*create_graph=*/true)[0];
+  EXPECT_THROW(torch::autograd::grad({dx.sum()}, {leaves.x}), c10::Error);
+}
+
+std::string ErrorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
+  const RnnTensors leaves = Leaves(RandomLayer(Cell::kLnGru, {3, 2, 3, 4}));
+  const Tensor y = rnn_forward(Cell::kLnGru, leaves).y;
+  const Tensor loss = y.sum();
+  y.detach().zero_();
+  EXPECT_THAT(ErrorOf([&] { torch::autograd::grad({loss}, {leaves.x}); }),
+              HasSubstr("modified by an inplace operation"));
+}
+
+// Schemas are an interface: what is loaded from files and called from Python rests on them.
+TEST(RnnForward, HasTheSchemasThatOthersRestOn) {
+  const auto schema = [](const char* name) {
+    std::ostringstream text;
+    text << c10::Dispatcher::singleton().findSchemaOrThrow(name, "").schema();
+    return text.str();
+  };
+  const std::string params =
+      "str cell, Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, "
+      "Tensor? bias_hn=None, Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, "
+      "Tensor? ln_hh_weight=None, Tensor? ln_hh_bias=None, Tensor? ln_weight=None, "
+      "Tensor? ln_bias=None, Tensor? ln_c_weight=None, Tensor? ln_c_bias=None, Tensor? h0=None, "
+      "Tensor? c0=None";
+  const std::string sequences =
+      ", Tensor? h_reset=None, Tensor? c_reset=None, Tensor? lengths=None, Tensor? resets=None, "
+      "*, bool reverse=False, float eps=1.0000000000000001e-05, bool checkpoint=False, ";
+  EXPECT_EQ(schema("planish::rnn_forward"),
+            "planish::rnn_forward(" + params + sequences +
+                "bool save=False) -> (Tensor y, Tensor h_n, Tensor c_n, Tensor saved)");
+  EXPECT_EQ(schema("planish::rnn_backward"),
+            "planish::rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, "
+            "str cell, " +
+                params.substr(10) + sequences +
+                "bool[17] mask) -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, "
+                "Tensor dbias_hn, Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, "
+                "Tensor dln_hh_bias, Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, "
+                "Tensor dln_c_bias, Tensor dh0, Tensor dc0, Tensor dh_reset, Tensor dc_reset)");
+  EXPECT_EQ(schema("planish::rnn_step"),
+            "planish::rnn_step(" + params +
+                ", *, float eps=1.0000000000000001e-05) -> (Tensor h1, Tensor c1)");
+}
+
+TEST(RnnForward, SaysWhatIsWrong) {
+  const RnnTensors good =
+      RandomLayer(Cell::kLnLstm, {4, 3, 5, 6}, {.lengths = true, .resets = true});
+  const auto error = [&](const std::function<void(RnnTensors&)>& change, Cell cell = Cell::kLnLstm,
+                         const RnnSettings& settings = {}) {
+    RnnTensors tensors = good;
+    change(tensors);
+    return ErrorOf([&] { rnn_forward(cell, tensors, settings); });
+  };
+  EXPECT_EQ(error([](RnnTensors&) {}), "no error");
+  EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x[0]; }),
+              HasSubstr("[rnn_forward] x must have 3 dimensions, [T, B, I], but has [3, 5]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.narrow(2, 0, 4); }),
+              HasSubstr("[rnn_forward] x must have [4, 3, 5] but has [4, 3, 4]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.to(at::kHalf); }),
+              HasSubstr("x must be float or double but has Half"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.x = Tensor(); }),
+              HasSubstr("x must be a tensor but has none"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.weight_hh = t.weight_hh.narrow(0, 0, 18); }),
+              HasSubstr("weight_hh must have [24, 6] but has [18, 6]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.weight_hh = t.weight_hh[0]; }),
+              HasSubstr("weight_hh must have 2 dimensions and at least one column but has [6]"));
+  EXPECT_THAT(
+      error([](RnnTensors& t) { t.weight_ih = t.weight_ih.narrow(1, 0, 0); }),
+      HasSubstr("weight_ih must have 2 dimensions and at least one column but has [24, 0]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.ln_c_bias = at::zeros({24}, at::kDouble); }),
+              HasSubstr("ln_c_bias must have [6] but has [24]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.bias = t.bias.to(at::kFloat); }),
+              HasSubstr("bias must have x's type and device, Double on cpu, but has Float on cpu"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.h0 = t.h0.narrow(0, 0, 2); }),
+              HasSubstr("h0 must have [3, 6] but has [2, 6]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.c_reset = t.c_reset.unsqueeze(0); }),
+              HasSubstr("c_reset must have [6] but has [1, 6]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.resets = t.resets.t(); }),
+              HasSubstr("resets must have [4, 3] but has [3, 4]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.resets = t.resets.to(at::kFloat); }),
+              HasSubstr("resets must be Bool on cpu but has Float on cpu"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.resets = Tensor(); }),
+              HasSubstr("h_reset must be left out without resets but has [6]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.lengths = t.lengths.to(at::kInt); }),
+              HasSubstr("lengths must be Long on cpu but has Int on cpu"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.lengths = t.lengths.narrow(0, 0, 2); }),
+              HasSubstr("lengths must have [3] but has [2]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.lengths = at::tensor({4, 0, 1}, at::kLong); }),
+              HasSubstr("lengths[1] must be at least 1 and at most time, 4 but has 0"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.lengths = at::tensor({4, 1, 5}, at::kLong); }),
+              HasSubstr("lengths[2] must be at least 1 and at most time, 4 but has 5"));
+  EXPECT_THAT(error([](RnnTensors&) {}, Cell::kLnLstmFastRnns),
+              HasSubstr("bias must be left out for ln_lstm_fastrnns but has [24]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.ln_hh_bias = Tensor(); }, Cell::kLnLstmHaste),
+              HasSubstr("ln_ih_bias must be left out for ln_lstm_haste but has [24]"));
+  EXPECT_THAT(error([](RnnTensors&) {}, Cell::kLnLstm, {.eps = -1}), HasSubstr("eps must"));
+  EXPECT_THAT(error([](RnnTensors&) {}, static_cast<Cell>(99)), HasSubstr("cell must"));
+
+  RnnTensors gru = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
+  gru.c0 = gru.h0;
+  EXPECT_THAT(ErrorOf([&] { rnn_forward(Cell::kLnGru, gru); }),
+              HasSubstr("c0 must be left out for ln_gru but has [3, 6]"));
+
+  RnnTensors step = good;
+  EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kLnLstm, step); }),
+              HasSubstr("[rnn_step] h_reset must be left out but has [6]"));
+  step.h_reset = step.c_reset = step.lengths = step.resets = Tensor();
+  EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kLnLstm, step); }),
+              HasSubstr("[rnn_step] x must have 2 dimensions, [B, I], but has [4, 3, 5]"));
+  step = RandomLayer(Cell::kBnLstm, {1, 3, 5, 6});
+  step.x = step.x[0];
+  for (const bool gradients : {false, true}) {
+    step.x.requires_grad_(gradients);
+    EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kBnLstm, step); }),
+                HasSubstr("[rnn_step] cell must be one without batch norm but has bn_lstm"));
+  }
+}
+
+TEST(RnnBackward, SaysWhatIsWrong) {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_backward", "");
+  const RnnTensors layer = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
+  const Tensor y = Random({4, 3, 6}), states = Random({3, 6});
+  const Tensor saved = Random({RnnSavedSize<double>(Cell::kLnGru, {4, 3, 5, 6})});
+  const auto error = [&](const c10::IValue& dy, const c10::IValue& dc_n, const Tensor& kept,
+                         const c10::List<bool>& mask, const char* cell = "ln_gru") {
+    torch::jit::Stack stack = {dy, c10::IValue(), dc_n, y, kept, cell};
+    for (const Field& field : kFields) {
+      const Tensor& t = layer.*field.member;
+      stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
+    }
+    torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, mask);
+    return ErrorOf([&] { op.callBoxed(stack); });
+  };
+  c10::List<bool> mask;
+  mask.resize(kDifferentiables, false);
+  const c10::IValue none;
+  EXPECT_EQ(error(y, none, saved, mask), "no error");
+  EXPECT_THAT(error(y.narrow(0, 0, 3), none, saved, mask),
+              HasSubstr("[rnn_backward] dy must have [4, 3, 6] but has [3, 3, 6]"));
+  EXPECT_THAT(error(y.to(at::kFloat), none, saved, mask),
+              HasSubstr("dy must have x's type and device, Double on cpu, but has Float on cpu"));
+  EXPECT_THAT(error(y, states, saved, mask),
+              HasSubstr("dc_n must be left out for ln_gru but has [3, 6]"));
+  EXPECT_THAT(error(y, none, saved.narrow(0, 0, 5), mask), HasSubstr("saved must have ["));
+  EXPECT_THAT(error(y, none, saved, mask, "lngru"),
+              HasSubstr("[rnn_backward] cell must be one of rnn, rnn_relu, lstm, gru, ln_rnn, "));
+  mask.set(kC0, true);
+  EXPECT_THAT(error(y, none, saved, mask),
+              HasSubstr("mask[14] must be false for ln_gru but has true"));
+  mask.resize(3);
+  EXPECT_THAT(error(y, none, saved, mask), HasSubstr("mask must have 17 values but has 3"));
+}
+
+// ---- Modules
+
+template <class From, class To>
+void CopyState(const From& from, To& to) {
+  const at::NoGradGuard guard;
+  const auto source = from->named_parameters();
+  auto target = to->named_parameters();
+  ASSERT_EQ(source.keys(), target.keys());
+  for (auto& item : target) item.value().copy_(source[item.key()]);
+}
+
+struct Layout {
+  int64_t layers = 1;
+  bool bidirectional = false, batch_first = false, bias = true;
+};
+const Layout kLayouts[] = {{},
+                           {.layers = 3},
+                           {.bidirectional = true},
+                           {.layers = 2, .bidirectional = true, .batch_first = true},
+                           {.batch_first = true},
+                           {.layers = 2, .bias = false}};
+
+constexpr int64_t kInputs = 3, kHidden = 4;
+
+template <class Options>
+Options WithLayout(const Layout& layout) {
+  return Options(kInputs, kHidden)
+      .num_layers(layout.layers)
+      .bidirectional(layout.bidirectional)
+      .batch_first(layout.batch_first)
+      .bias(layout.bias);
+}
+
+/// A call of a module: outputs by name, of states h_n, and c_n where the module has one.
+using Outputs = std::vector<Tensor>;
+
+Outputs Flat(const std::tuple<Tensor, Tensor>& results) {
+  return {std::get<0>(results), std::get<1>(results)};
+}
+Outputs Flat(const std::tuple<Tensor, std::tuple<Tensor, Tensor>>& results) {
+  const auto& [y, states] = results;
+  return {y, std::get<0>(states), std::get<1>(states)};
+}
+Outputs Flat(const std::tuple<PackedSequence, Tensor>& results) {
+  return {std::get<0>(results).data(), std::get<1>(results)};
+}
+Outputs Flat(const std::tuple<PackedSequence, std::tuple<Tensor, Tensor>>& results) {
+  const auto& [y, states] = results;
+  return {y.data(), std::get<0>(states), std::get<1>(states)};
+}
+
+/// Runs both modules in double with the parameters of `theirs`, on the same x and states, and
+/// compares outputs and the gradients of a random loss.
+template <class Theirs, class OurModule, class Call>
+void ExpectSameModule(Theirs theirs, OurModule ours, const std::vector<Tensor>& inputs,
+                      const Call& call) {
+  theirs->to(at::kDouble);
+  ours->to(at::kDouble);
+  CopyState(theirs, ours);
+  const auto run = [&](auto& module) {
+    std::vector<Tensor> leaves;
+    for (const Tensor& input : inputs) leaves.push_back(input.clone().requires_grad_(true));
+    Outputs results = call(module, leaves);
+    at::manual_seed(3);
+    std::vector<Tensor> weights;
+    for (const Tensor& output : results) weights.push_back(Random(output.sizes()));
+    for (const Tensor& parameter : module->parameters()) leaves.push_back(parameter);
+    const auto gradients = torch::autograd::grad(results, leaves, weights);
+    results.insert(results.end(), gradients.begin(), gradients.end());
+    return results;
+  };
+  const Outputs a = run(ours), b = run(theirs);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ExpectNear(a[i], b[i], "result " + std::to_string(i));
+}
+
+/// For all kinds of module: theirs and ours of a layout, and the states that they have.
+template <class F>
+void ForEveryKind(const Layout& layout, const F& f) {
+  f(torch::nn::LSTM(WithLayout<torch::nn::LSTMOptions>(layout)),
+    nn::LayerNormLSTM(WithLayout<nn::LayerNormLSTMOptions>(layout).variant(Cell::kLstm)), 2);
+  f(torch::nn::GRU(WithLayout<torch::nn::GRUOptions>(layout)),
+    nn::LayerNormGRU(WithLayout<nn::LayerNormGRUOptions>(layout).variant(Cell::kGru)), 1);
+  f(torch::nn::RNN(WithLayout<torch::nn::RNNOptions>(layout)),
+    nn::LayerNormRNN(WithLayout<nn::LayerNormRNNOptions>(layout).variant(Cell::kRnn)), 1);
+  f(torch::nn::RNN(WithLayout<torch::nn::RNNOptions>(layout).nonlinearity(torch::kReLU)),
+    nn::LayerNormRNN(WithLayout<nn::LayerNormRNNOptions>(layout).variant(Cell::kRnnRelu)), 1);
+}
+
+/// Calls a module with x and, where there are, states.
+Outputs Forward(auto& module, const std::vector<Tensor>& inputs) {
+  if (inputs.size() == 1) return Flat(module->forward(inputs[0]));
+  if constexpr (requires { module->forward(inputs[0], inputs[1]); }) {
+    return Flat(module->forward(inputs[0], inputs[1]));
+  } else {
+    return Flat(module->forward(inputs[0], std::tuple(inputs[1], inputs[2])));
+  }
+}
+
+Outputs ForwardPacked(auto& module, const std::vector<Tensor>& inputs, const Tensor& lengths) {
+  const PackedSequence packed = torch::nn::utils::rnn::pack_padded_sequence(
+      inputs[0], lengths, /*batch_first=*/false, /*enforce_sorted=*/false);
+  if (inputs.size() == 1) return Flat(module->forward_with_packed_input(packed));
+  if constexpr (requires { module->forward_with_packed_input(packed, inputs[1]); }) {
+    return Flat(module->forward_with_packed_input(packed, inputs[1]));
+  } else {
+    return Flat(module->forward_with_packed_input(packed, std::tuple(inputs[1], inputs[2])));
+  }
+}
+
+std::vector<Tensor> WithStates(const Tensor& x, at::IntArrayRef sizes, int states) {
+  std::vector<Tensor> inputs = {x};
+  for (int i = 0; i < states; ++i) inputs.push_back(Random(sizes));
+  return inputs;
+}
+
+TEST(RecurrentModules, ArePyTorchsWithThePlainVariants) {
+  for (const Layout& layout : kLayouts) {
+    const int64_t time = 5, batch = 2, states = layout.layers * (layout.bidirectional ? 2 : 1);
+    at::manual_seed(1);
+    const Tensor x =
+        layout.batch_first ? Random({batch, time, kInputs}) : Random({time, batch, kInputs});
+    ForEveryKind(layout, [&](auto theirs, auto ours, int parts) {
+      SCOPED_TRACE(::testing::Message() << *ours);
+      const auto call = [](auto& module, const auto& inputs) { return Forward(module, inputs); };
+      ExpectSameModule(theirs, ours, {x}, call);
+      ExpectSameModule(theirs, ours, WithStates(x, {states, batch, kHidden}, parts), call);
+    });
+  }
+}
+
+// torch::nn's modules of C++ take batches alone: theirs is a batch of one.
+TEST(RecurrentModules, TakeOneSequence) {
+  for (const Layout& layout : kLayouts) {
+    const int64_t states = layout.layers * (layout.bidirectional ? 2 : 1);
+    at::manual_seed(2);
+    const Tensor x = Random({5, kInputs});
+    ForEveryKind(layout, [&](auto theirs, auto ours, int parts) {
+      SCOPED_TRACE(::testing::Message() << *ours);
+      const auto call = [&](auto& module, std::vector<Tensor> inputs) {
+        constexpr bool kBatch = requires { module->options_base; };
+        const int64_t batch = layout.batch_first ? 0 : 1;
+        for (size_t i = 0; kBatch && i < inputs.size(); ++i) {
+          inputs[i] = inputs[i].unsqueeze(i == 0 ? batch : 1);
+        }
+        Outputs outputs = Forward(module, inputs);
+        for (size_t i = 0; kBatch && i < outputs.size(); ++i) {
+          outputs[i] = outputs[i].squeeze(i == 0 ? batch : 1);
+        }
+        return outputs;
+      };
+      ExpectSameModule(theirs, ours, {x}, call);
+      ExpectSameModule(theirs, ours, WithStates(x, {states, kHidden}, parts), call);
+    });
+  }
+}
+
+TEST(RecurrentModules, TakePackedSequences) {
+  for (const Layout& layout : kLayouts) {
+    const int64_t time = 5, batch = 4, states = layout.layers * (layout.bidirectional ? 2 : 1);
+    at::manual_seed(3);
+    const Tensor x = Random({time, batch, kInputs}), lengths = at::tensor({2, 5, 1, 5}, at::kLong);
+    ForEveryKind(layout, [&](auto theirs, auto ours, int parts) {
+      SCOPED_TRACE(::testing::Message() << *ours);
+      const auto call = [&](auto& module, const auto& inputs) {
+        return ForwardPacked(module, inputs, lengths);
+      };
+      ExpectSameModule(theirs, ours, {x}, call);
+      ExpectSameModule(theirs, ours, WithStates(x, {states, batch, kHidden}, parts), call);
+    });
+  }
+}
+
+TEST(RecurrentModules, TakeLengthsInPlaceOfPacking) {
+  at::manual_seed(4);
+  const Tensor x = Random({5, 3, kInputs}), lengths = at::tensor({2, 5, 1}, at::kLong);
+  nn::LayerNormLSTM module(nn::LayerNormLSTMOptions(kInputs, kHidden)
+                               .num_layers(2)
+                               .bidirectional(true)
+                               .batch_first(true));
+  module->to(at::kDouble);
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, lengths, false, false);
+  const auto [y, states] = module->forward(x.transpose(0, 1), {}, {.lengths = lengths});
+  const auto [packed_y, packed_states] = module->forward_with_packed_input(packed);
+  ExpectSame(y.transpose(0, 1), std::get<0>(torch::nn::utils::rnn::pad_packed_sequence(packed_y)),
+             "y");
+  ExpectSame(std::get<0>(states), std::get<0>(packed_states), "h_n");
+  ExpectSame(std::get<1>(states), std::get<1>(packed_states), "c_n");
+}
+
+TEST(RecurrentModules, ResetStates) {
+  at::manual_seed(5);
+  nn::LayerNormLSTM module(nn::LayerNormLSTMOptions(kInputs, kHidden).num_layers(2));
+  module->to(at::kDouble);
+  const Tensor x = Random({6, 2, kInputs});
+  const Tensor h = Random({2, kHidden}), c = Random({2, kHidden});
+  // All sequences start anew before step 4: as if the first part were not there.
+  Tensor resets = at::zeros({6, 2}, at::kBool);
+  resets[4].fill_(true);
+  const auto batch = [](const Tensor& t) { return t.unsqueeze(1).expand({2, 2, kHidden}); };
+  const auto [y, states] = module->forward(x, {}, {.resets = resets, .h_reset = h, .c_reset = c});
+  const auto [tail, tail_states] = module->forward(x.slice(0, 4), std::tuple(batch(h), batch(c)));
+  ExpectSame(y.slice(0, 4), tail, "y");
+  ExpectSame(std::get<0>(states), std::get<0>(tail_states), "h_n");
+  ExpectSame(std::get<1>(states), std::get<1>(tail_states), "c_n");
+
+  // Without a state to reset to: zeros. One sequence of [T, I], and batch_first, as well.
+  const auto zeros = module->forward(x, {}, {.resets = resets});
+  ExpectSame(std::get<0>(zeros).slice(0, 4), std::get<0>(module->forward(x.slice(0, 4))), "y");
+  const auto one = module->forward(x.select(1, 1), {}, {.resets = resets.select(1, 1)});
+  ExpectSame(std::get<0>(one), std::get<0>(zeros).select(1, 1), "y");
+  module->options.batch_first(true);
+  const auto first = module->forward(x.transpose(0, 1), {}, {.resets = resets.t()});
+  ExpectSame(std::get<0>(first).transpose(0, 1), std::get<0>(zeros), "y");
+}
+
+TEST(RecurrentModules, LearnTheStateAfterAReset) {
+  at::manual_seed(6);
+  nn::LayerNormGRU module(nn::LayerNormGRUOptions(kInputs, kHidden));
+  const Tensor h = at::zeros({1, kHidden}).requires_grad_(true);
+  const Tensor resets = at::ones({3, 2}, at::kBool);
+  const Tensor y = std::get<0>(
+      module->forward(at::randn({3, 2, kInputs}), {}, {.resets = resets, .h_reset = h}));
+  EXPECT_GT(torch::autograd::grad({y.pow(2).sum()}, {h})[0].abs().max().item<double>(), 0);
+}
+
+TEST(RecurrentModules, HaveTheKeysOfTheirVariant) {
+  const auto lstm = [](Cell cell) {
+    return nn::LayerNormLSTM(nn::LayerNormLSTMOptions(3, 4).variant(cell))
+        ->named_parameters()
+        .keys();
+  };
+  EXPECT_THAT(lstm(Cell::kLstm),
+              ElementsAre("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"));
+  EXPECT_THAT(
+      lstm(Cell::kLnLstm),
+      ElementsAre("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "ln_ih_weight_l0", "ln_ih_bias_l0",
+                  "ln_hh_weight_l0", "ln_hh_bias_l0", "ln_c_weight_l0", "ln_c_bias_l0"));
+  EXPECT_THAT(lstm(Cell::kLnLstmHaste),
+              ElementsAre("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "ln_ih_weight_l0",
+                          "ln_hh_weight_l0", "ln_c_weight_l0", "ln_c_bias_l0"));
+  EXPECT_THAT(lstm(Cell::kLnLstmContrib),
+              ElementsAre("weight_ih_l0", "weight_hh_l0", "ln_weight_l0", "ln_bias_l0",
+                          "ln_c_weight_l0", "ln_c_bias_l0"));
+  EXPECT_THAT(lstm(Cell::kDrawLstm), ElementsAre("weight_ih_l0", "weight_hh_l0", "bias_ih_l0",
+                                                 "bias_hh_l0", "ln_c_weight_l0", "ln_c_bias_l0"));
+  const auto options = nn::LayerNormGRUOptions(3, 4).num_layers(2).bidirectional(true).bias(false);
+  const auto parameters = nn::LayerNormGRU(options)->named_parameters();
+  EXPECT_EQ(parameters.size(), 24U);
+  EXPECT_EQ(parameters["weight_ih_l0_reverse"].sizes(), at::IntArrayRef({12, 3}));
+  EXPECT_EQ(parameters["weight_ih_l1"].sizes(), at::IntArrayRef({12, 8}));
+  EXPECT_EQ(parameters["ln_hh_bias_l1_reverse"].sizes(), at::IntArrayRef({12}));
+  EXPECT_THAT(nn::LayerNormRNN(3, 4)->named_parameters().keys(),
+              ElementsAre("weight_ih_l0", "weight_hh_l0", "ln_weight_l0", "ln_bias_l0"));
+  EXPECT_THAT(nn::LayerNormLSTMCell(3, 4)->named_parameters().keys(),
+              ElementsAre("weight_ih", "weight_hh", "bias_ih", "ln_ih_weight", "ln_ih_bias",
+                          "ln_hh_weight", "ln_hh_bias", "ln_c_weight", "ln_c_bias"));
+}
+
+TEST(RecurrentModules, StartAsPyTorchsDo) {
+  const Layout layout = {.layers = 2, .bidirectional = true};
+  at::manual_seed(9);
+  torch::nn::GRU theirs(WithLayout<torch::nn::GRUOptions>(layout));
+  at::manual_seed(9);
+  nn::LayerNormGRU ours(WithLayout<nn::LayerNormGRUOptions>(layout).variant(Cell::kGru));
+  for (const auto& item : ours->named_parameters()) {
+    ExpectSame(item.value(), theirs->named_parameters()[item.key()], item.key());
+  }
+  const auto normalised = nn::LayerNormLSTM(3, 16)->named_parameters();
+  EXPECT_TRUE(normalised["ln_ih_weight_l0"].equal(at::ones({64})));
+  EXPECT_TRUE(normalised["ln_ih_bias_l0"].equal(at::zeros({64})));
+  EXPECT_TRUE(normalised["ln_c_weight_l0"].equal(at::ones({16})));
+  for (const char* key : {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}) {
+    // Of 64 numbers or more, the largest is below 0.8 of the bound once in a million draws.
+    const double most = normalised[key].abs().max().item<double>();
+    EXPECT_LE(most, 0.25) << key;
+    EXPECT_GT(most, 0.2) << key;
+  }
+}
+
+TEST(RecurrentModules, DropOutBetweenLayersInTraining) {
+  at::manual_seed(10);
+  nn::LayerNormGRU module(nn::LayerNormGRUOptions(kInputs, kHidden).num_layers(2).dropout(1));
+  const Tensor x = at::randn({4, 2, kInputs});
+  const auto [dropped, states] = module->forward(x);
+  // All of the first layer's outputs are gone, but not its last state.
+  const auto [others, other_states] = module->forward(x + 1);
+  ExpectSame(dropped, others, "y");
+  EXPECT_FALSE(states[0].equal(other_states[0]));
+  module->eval();
+  const auto [kept, kept_states] = module->forward(x);
+  EXPECT_FALSE(kept.equal(dropped));
+  module->options.dropout(0);
+  module->train();
+  ExpectSame(std::get<0>(module->forward(x)), kept, "y");
+}
+
+TEST(RecurrentModules, CloneAndPrint) {
+  nn::LayerNormLSTM module(nn::LayerNormLSTMOptions(3, 4).variant(Cell::kLnLstmTfa).eps(1e-3));
+  const auto copy = std::dynamic_pointer_cast<nn::LayerNormLSTMImpl>(module->clone());
+  const Tensor x = at::randn({4, 2, 3});
+  const Tensor y = std::get<0>(module->forward(x));
+  ExpectSame(std::get<0>(copy->forward(x)), y, "y");
+  {
+    const at::NoGradGuard guard;
+    for (Tensor& parameter : module->parameters()) parameter.zero_();
+  }
+  ExpectSame(std::get<0>(copy->forward(x)), y, "y");
+  EXPECT_FALSE(std::get<0>(module->forward(x)).equal(y));
+  std::ostringstream text;
+  text << *module << " " << *nn::LayerNormGRUCell(3, 4);
+  EXPECT_EQ(text.str(),
+            "planish::nn::LayerNormLSTM(input_size=3, hidden_size=4, num_layers=1, bias=true, "
+            "batch_first=false, dropout=0, bidirectional=false, variant=ln_lstm_tfa, eps=0.001, "
+            "checkpoint=false) "
+            "planish::nn::LayerNormGRUCell(input_size=3, hidden_size=4, bias=true, "
+            "variant=ln_gru, eps=1e-05)");
+}
+
+TEST(RecurrentModules, GoIntoAnAnyModule) {
+  nn::LayerNormLSTM module(3, 4);
+  torch::nn::AnyModule any(module);
+  const Tensor x = at::randn({4, 2, 3});
+  const auto results = any.forward<std::tuple<Tensor, nn::LayerNormLSTMImpl::State>>(x);
+  ExpectSame(std::get<0>(results), std::get<0>(module->forward(x)), "y");
+}
+
+TEST(RecurrentModules, SayWhatIsWrong) {
+  using Options = nn::LayerNormLSTMOptions;
+  const auto made = [](const Options& options) {
+    return ErrorOf([&] { nn::LayerNormLSTM module(options); });
+  };
+  EXPECT_THAT(made(Options(0, 4)),
+              HasSubstr("[LayerNormLSTM] input_size must be at least 1 but has 0"));
+  EXPECT_THAT(made(Options(3, -1)), HasSubstr("hidden_size must be at least 1 but has -1"));
+  EXPECT_THAT(made(Options(3, 4).num_layers(0)), HasSubstr("num_layers must be at least 1"));
+  EXPECT_THAT(made(Options(3, 4).dropout(1.5)),
+              HasSubstr("dropout must be from 0 to 1 but has 1.5"));
+  EXPECT_THAT(made(Options(3, 4).variant(Cell::kLnGru)),
+              HasSubstr("variant must be a cell with 4 gates but has ln_gru"));
+  EXPECT_THAT(ErrorOf([] {
+                nn::LayerNormRNNCell cell(nn::LayerNormRNNCellOptions(3, 4).variant(Cell::kBnRnn));
+              }),
+              HasSubstr("[LayerNormRNNCell] variant must be a cell without batch norm but has "
+                        "bn_rnn"));
+
+  nn::LayerNormLSTM module(Options(3, 4).num_layers(2).batch_first(true));
+  const Tensor x = at::randn({2, 5, 3}), states = at::randn({2, 2, 4});
+  const auto error = [&](const Tensor& input, std::optional<nn::LayerNormLSTMImpl::State> hx = {},
+                         const nn::RnnSequences& sequences = {}) {
+    return ErrorOf([&] { module->forward(input, hx, sequences); });
+  };
+  EXPECT_EQ(error(x, std::tuple(states, states)), "no error");
+  EXPECT_THAT(error(x[0][0]), HasSubstr("x must have 2 or 3 dimensions but has [3]"));
+  EXPECT_THAT(error(x.narrow(2, 0, 2)),
+              HasSubstr("x must have input_size, 3, as its last dimension but has [2, 5, 2]"));
+  EXPECT_THAT(error(x, std::tuple(states[0], states)),
+              HasSubstr("h_0 must have [2, 2, 4] but has [2, 4]"));
+  EXPECT_THAT(error(x, std::tuple(states, at::randn({2, 5, 4}))),
+              HasSubstr("c_0 must have [2, 2, 4] but has [2, 5, 4]"));
+  EXPECT_THAT(error(x[0], std::tuple(states, states)),
+              HasSubstr("h_0 must have [2, 4] but has [2, 2, 4]"));
+  EXPECT_THAT(error(x, {}, {.resets = at::zeros({5, 2}, at::kBool)}),
+              HasSubstr("resets must have [2, 5] but has [5, 2]"));
+  EXPECT_THAT(error(x, {}, {.resets = at::zeros({2, 5}, at::kBool), .h_reset = at::zeros({4})}),
+              HasSubstr("h_reset must have [2, 4] but has [4]"));
+  EXPECT_THAT(error(x, {}, {.lengths = at::tensor({6, 1}, at::kLong)}),
+              HasSubstr("lengths[0] must be at least 1 and at most time, 5 but has 6"));
+  EXPECT_THAT(error(x[0], {}, {.lengths = at::tensor({5}, at::kLong)}),
+              HasSubstr("lengths must be left out for x [T, I] but has [1]"));
+  EXPECT_THAT(error(x.to(at::kDouble)),
+              HasSubstr("weight_ih must have x's type and device, Double on cpu, but has Float"));
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(
+      x.narrow(2, 0, 2), at::tensor({5, 2}, at::kLong), true);
+  EXPECT_THAT(ErrorOf([&] { module->forward_with_packed_input(packed); }),
+              HasSubstr("x must have input_size, 3, as its last dimension but has [7, 2]"));
+}
+
+// ---- Modules of a step
+
+// torch::nn's modules of C++ take batches alone: of one step theirs is a batch of one.
+TEST(RecurrentCells, ArePyTorchsWithThePlainVariants) {
+  at::manual_seed(11);
+  const auto call = [](auto& module, std::vector<Tensor> inputs) {
+    const bool add_batch = requires { module->options_base; } && inputs[0].dim() == 1;
+    for (Tensor& input : inputs) input = add_batch ? input.unsqueeze(0) : input;
+    Outputs outputs = [&]() -> Outputs {
+      if constexpr (requires { module->forward(inputs[0], inputs[0]); }) {
+        return {module->forward(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor())};
+      } else {
+        const auto [h, c] = inputs.size() > 1
+                                ? module->forward(inputs[0], std::tuple(inputs[1], inputs[2]))
+                                : module->forward(inputs[0]);
+        return {h, c};
+      }
+    }();
+    for (Tensor& output : outputs) output = add_batch ? output.squeeze(0) : output;
+    return outputs;
+  };
+  for (const bool bias : {true, false}) {
+    for (const bool batch : {true, false}) {
+      const auto random = [&](int64_t size) { return batch ? Random({2, size}) : Random({size}); };
+      for (const bool states : {false, true}) {
+        std::vector<Tensor> with_h = {random(kInputs)};
+        if (states) with_h.push_back(random(kHidden));
+        std::vector<Tensor> with_c = with_h;
+        if (states) with_c.push_back(random(kHidden));
+        const auto expect = [&](auto theirs, auto ours, const std::vector<Tensor>& inputs) {
+          SCOPED_TRACE(::testing::Message() << *ours << ", batch " << batch << states);
+          ExpectSameModule(theirs, ours, inputs, call);
+        };
+        expect(torch::nn::LSTMCell(torch::nn::LSTMCellOptions(kInputs, kHidden).bias(bias)),
+               nn::LayerNormLSTMCell(
+                   nn::LayerNormLSTMCellOptions(kInputs, kHidden).bias(bias).variant(Cell::kLstm)),
+               with_c);
+        expect(torch::nn::GRUCell(torch::nn::GRUCellOptions(kInputs, kHidden).bias(bias)),
+               nn::LayerNormGRUCell(
+                   nn::LayerNormGRUCellOptions(kInputs, kHidden).bias(bias).variant(Cell::kGru)),
+               with_h);
+        expect(torch::nn::RNNCell(torch::nn::RNNCellOptions(kInputs, kHidden).bias(bias)),
+               nn::LayerNormRNNCell(
+                   nn::LayerNormRNNCellOptions(kInputs, kHidden).bias(bias).variant(Cell::kRnn)),
+               with_h);
+      }
+    }
+  }
+}
+
+TEST(RecurrentCells, AreStepsOfTheirLayers) {
+  at::manual_seed(12);
+  nn::LayerNormLSTM layer(kInputs, kHidden);
+  nn::LayerNormLSTMCell cell(kInputs, kHidden);
+  {
+    const at::NoGradGuard guard;
+    for (auto& item : cell->named_parameters()) {
+      item.value().copy_(layer->named_parameters()[item.key() + "_l0"].normal_());
+    }
+  }
+  const Tensor x = at::randn({5, 2, kInputs});
+  const auto [y, states] = layer->forward(x);
+  for (const bool gradients : {true, false}) {
+    const at::AutoGradMode mode(gradients);
+    std::optional<nn::LayerNormLSTMCellImpl::State> state;
+    for (int64_t t = 0; t < 5; ++t) {
+      state = cell->forward(x[t], state);
+      EXPECT_EQ(std::get<0>(*state).requires_grad(), gradients);
+      ExpectSame(std::get<0>(*state), y[t], "y");
+    }
+    ExpectSame(std::get<1>(*state), std::get<1>(states)[0], "c_n");
+  }
+}
+
+TEST(RecurrentCells, SayWhatIsWrong) {
+  nn::LayerNormGRUCell cell(3, 4);
+  const auto error = [&](const Tensor& x, const Tensor& h) {
+    return ErrorOf([&] { cell->forward(x, h); });
+  };
+  EXPECT_EQ(error(at::randn({2, 3}), at::randn({2, 4})), "no error");
+  EXPECT_THAT(error(at::randn({1, 2, 3}), {}),
+              HasSubstr("[LayerNormGRUCell] x must have 1 or 2 dimensions but has [1, 2, 3]"));
+  EXPECT_THAT(error(at::randn({2, 2}), {}),
+              HasSubstr("x must have input_size, 3, as its last dimension but has [2, 2]"));
+  EXPECT_THAT(error(at::randn({2, 3}), at::randn({3, 4})),
+              HasSubstr("h must have [2, 4] but has [3, 4]"));
+  EXPECT_THAT(error(at::randn({3}), at::randn({1, 4})),
+              HasSubstr("h must have [4] but has [1, 4]"));
+}
+
+}  // namespace
+}  // namespace planish

@@ -2,7 +2,7 @@
 #define PLANISH_RNN_H_
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 
 #include "planish/error.h"
 #include "planish/parallel.h"
@@ -94,17 +94,30 @@ struct RnnParams {
   E* ln_c_bias = nullptr;     ///< [H] bias of the norm of c
 };
 
-/// A product of matrices, c = op(a) op(b), all contiguous with rows one after the other. c is [m,
-/// n] and sums run over k.
+namespace internal {
 template <class T>
-struct RnnProduct {
-  int64_t m = 0, n = 0, k = 0;  ///< all >= 1
-  const T* a = nullptr;         ///< [m, k], or [k, m] where transpose_a says so
-  const T* b = nullptr;         ///< [k, n], or [n, k] where transpose_b says so
-  T* c = nullptr;               ///< [m, n]
-  bool transpose_a = false;
-  bool transpose_b = false;
-  bool accumulate = false;  ///< whether the product is added to c, or replaces it
+class PackedLayer;
+}
+
+/// The parameters of a layer in the order in which its steps read them on this machine, made once
+/// for many calls: a call without them does so itself, which for a single step takes longer than the
+/// step. It holds copies, and is itself cheap to copy.
+template <class T>
+class RnnPackedParams {
+ public:
+  /// Of no layer.
+  RnnPackedParams() = default;
+
+  /// Of a layer with `inputs` I and `hidden` H. `params` are those of RnnInputs, and may go after
+  /// the call. Throws Error as RnnForward does.
+  RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params,
+                  const ParallelFor& parallel_for = {});
+
+  explicit operator bool() const { return layer_ != nullptr; }
+  const internal::PackedLayer<T>* layer() const { return layer_.get(); }
+
+ private:
+  std::shared_ptr<const internal::PackedLayer<T>> layer_;
 };
 
 /// What the calls take beside their arrays. T is float or double.
@@ -116,11 +129,9 @@ struct RnnOptions {
   /// computes the same bits, for the price of a forward pass.
   bool checkpoint = false;
   ParallelFor parallel_for;  ///< runs large calls on several threads; empty: the library's own
-  /// Computes the large products, of many steps at once: weight_ih with x (transpose_b), dx
-  /// (nothing transposed) and the weights' gradients (transpose_a, accumulate). It is called on the
-  /// calling thread alone. Empty: the library's own, whose bits depend on no number of threads.
-  /// With another one the promises on bits below hold as far as its own go.
-  std::function<void(const RnnProduct<T>&)> product;
+  /// For RnnForward and RnnStep: the parameters, packed before. Those of their arguments are then
+  /// not read, and may be null.
+  RnnPackedParams<T> packed;
 };
 
 /// What a layer is computed from, forward and backward.
@@ -186,18 +197,19 @@ struct RnnStepArgs {
 };
 
 /// The numbers of type T that RnnForward saves for RnnBackward. Without checkpoint, of each of T *
-/// B steps
+/// B steps, with P for H rounded up to a multiple of 16 for float, of 8 for double,
 ///
-///   kRnn, kRnnRelu            nothing              kLstm                5 H
-///   kLnRnn, kLnRnnRelu        H + 1                kDrawLstm            6 H + 1
-///   kGru                      4 H                  kLnLstmContrib      10 H + 5
-///   kLnGru                   10 H + 4              the other LN-LSTMs  14 H + 3
+///   kRnn, kRnnRelu            nothing              kLstm                6 P
+///   kLnRnn, kLnRnnRelu        P + 3                kDrawLstm            6 P + 3
+///   kGru                      4 P                  kLnLstmContrib      10 P + 15
+///   kLnGru                   10 P + 12             the other LN-LSTMs  14 P + 9
 ///
-/// times 4 bytes for float: the normalised sums (8 H of the LN-LSTM's) with 1 / deviation, the
-/// gates (4 H), c before the step and the normalised c. Batch norms keep 1 / deviation of each sum
-/// for all B together, H a step for kBnRnn, 9 H for kBnLstm and 6 H for kBnGru, and otherwise as
-/// their LN cells. With checkpoint H numbers of a sequence every S steps for an LSTM, nothing for
-/// the others; RnnBackward then needs memory for S steps. Throws Error as RnnForward does.
+/// times 4 bytes for float: the sums that are normalised (8 P of the LN-LSTM's) with three numbers
+/// for each norm, the gates (4 P), c before the step and tanh of c, a GRU's ah_n. Batch norms keep
+/// the normalised sums, and of an LSTM the normalised c, and one number for all B for each of them:
+/// of T * B steps P for kBnRnn, 15 P for kBnLstm and 10 P for kBnGru, and of T steps P, 9 P and 6 P.
+/// With checkpoint P numbers of a sequence every S steps for an LSTM, nothing for the others;
+/// RnnBackward then needs memory for S steps. Throws Error as RnnForward does.
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 
@@ -228,8 +240,9 @@ template <class T>
 void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options = {});
 
 /// One step of a layer: RnnForward with T = 1, nothing saved, and states that may be replaced in
-/// place. `options` serves its eps, parallel_for and product. Throws as RnnForward does, and for a
-/// cell with batch norm, whose moments belong to a step of training.
+/// place. `options` serves its eps, parallel_for and packed: with the last, a step allocates no memory
+/// once its thread has taken one as large. Throws as RnnForward does, and for a cell with batch norm,
+/// whose moments belong to a step of training.
 template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});
 
@@ -237,6 +250,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   X(float)                   \
   X(double)
 #define PLANISH_EXTERN(T)                                                                  \
+  extern template class RnnPackedParams<T>;                                                \
   extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&, bool);                    \
   extern template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
   extern template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \

@@ -15,6 +15,14 @@ inline constexpr int64_t kGrainElements = int64_t{1} << 15;
 /// takes as long as reading the matrix, a good ten microseconds, for many rows half of that.
 inline constexpr int64_t kGrainProducts = int64_t{1} << 19;
 
+/// Sequences from which on threads take sequences each. Below, a thread's share of a step's product
+/// would be a row or two, for which it would read all weights: it takes columns instead.
+inline constexpr int64_t kFewSequences = 4;
+
+/// Rows of steps' inputs that are multiplied with the weights together: enough for the weights to be
+/// read seldom, few enough for the sums to be in a cache when their step comes.
+inline constexpr int64_t kInputRows = 256;
+
 /// Columns from which on one row is split over threads: below, a row is work for ten microseconds
 /// or so, and rows are handed out whole.
 inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;

@@ -1,14 +1,17 @@
 #include "planish/rnn.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "src/base/check.h"
 #include "src/rnn/cell.h"
 #include "src/rnn/cpu.h"
+#include "src/rnn/packed.h"
 
 namespace planish {
 namespace {
@@ -51,22 +54,23 @@ class Arrays {
 
   template <class T>
   void Input(const char* name, const T* data, int64_t size) {
-    inputs_.push_back(VectorArray(name, data, size));
+    inputs_.Add(VectorArray(name, data, size));
   }
   template <class T>
   void NeededInput(const char* name, const T* data, int64_t size) {
+    internal::CheckNotNull(function_, {VectorArray(name, data, size)});
     Input(name, data, size);
-    internal::CheckNotNull(function_, {inputs_.back()});
   }
   template <class T>
   void Output(const char* name, const T* data, int64_t size, const T* may_be = nullptr) {
-    outputs_.push_back(VectorArray(name, data, size));
-    outputs_.back().may_be = may_be;
+    Array array = VectorArray(name, data, size);
+    array.may_be = may_be;
+    outputs_.Add(array);
   }
   template <class T>
   void NeededOutput(const char* name, const T* data, int64_t size, const T* may_be = nullptr) {
+    internal::CheckNotNull(function_, {VectorArray(name, data, size)});
     Output(name, data, size, may_be);
-    internal::CheckNotNull(function_, {outputs_.back()});
   }
   void MustBeNull(const char* name, const void* data, const char* reason) const {
     if (data == nullptr) return;
@@ -75,18 +79,32 @@ class Arrays {
 
   void CheckAlignedAndApart() const {
     for (const Array& input : inputs_) internal::CheckAligned(function_, {input});
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      internal::CheckAligned(function_, {outputs_[i]});
-      for (const Array& input : inputs_) internal::CheckApart(function_, {outputs_[i]}, {input});
-      for (size_t j = 0; j < i; ++j) {
-        internal::CheckApart(function_, {outputs_[i]}, {outputs_[j]});
+    for (const Array* output = outputs_.begin(); output != outputs_.end(); ++output) {
+      internal::CheckAligned(function_, {*output});
+      for (const Array& input : inputs_) internal::CheckApart(function_, {*output}, {input});
+      for (const Array* other = outputs_.begin(); other != output; ++other) {
+        internal::CheckApart(function_, {*output}, {*other});
       }
     }
   }
 
  private:
+  /// Those that are given. It allocates no memory, as a step should not.
+  class List {
+   public:
+    void Add(const Array& array) {
+      if (array.data != nullptr) arrays_.at(size_++) = array;
+    }
+    const Array* begin() const { return arrays_.data(); }
+    const Array* end() const { return arrays_.data() + size_; }
+
+   private:
+    std::array<Array, 2 * internal::kParams> arrays_{};
+    size_t size_ = 0;
+  };
+
   const char* function_;
-  std::vector<Array> inputs_, outputs_;
+  List inputs_, outputs_;
 };
 
 constexpr const char* kNoCell = "for a cell without c";
@@ -110,6 +128,36 @@ void AddParams(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<
   arrays.NeededInput("weight_hh", params.weight_hh, recipe.gates() * shape.hidden * shape.hidden);
 }
 
+/// Checks packed parameters, or adds the others.
+template <class T>
+void AddParams(const char* function, Cell cell, const RnnShape& shape,
+               const RnnParams<const T>& params, const RnnPackedParams<T>& packed,
+               Arrays& arrays) {
+  if (!packed) return AddParams(internal::RecipeOf(cell), shape, params, arrays);
+  const internal::PackedLayer<T>& layer = *packed.layer();
+  if (layer.cell() != cell) {
+    internal::Fail(function, "packed", "be of the same cell", "another one's parameters");
+  }
+  const auto same = [&](const char* size, int64_t packed_size, int64_t expected) {
+    if (packed_size == expected) return;
+    internal::Fail(function, "packed", std::string("be of ") + size + " " + std::to_string(expected),
+                   std::to_string(packed_size));
+  };
+  same("inputs", layer.inputs(), shape.inputs);
+  same("hidden", layer.order().hidden, shape.hidden);
+}
+
+/// Calls f with the options' packed parameters, or with some that it makes.
+template <class T, class F>
+void WithPacked(Cell cell, const RnnShape& shape, const RnnParams<const T>& params,
+                const RnnOptions<T>& options, const F& f) {
+  if (options.packed) return f(*options.packed.layer());
+  internal::PackedLayer<T> packed(cell, shape.inputs, shape.hidden, params);
+  packed.PackWeights(params, options.parallel_for);
+  f(packed);
+}
+
+/// All but the parameters.
 template <class T>
 void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T>& inputs,
                Arrays& arrays) {
@@ -124,7 +172,6 @@ void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T
     arrays.MustBeNull("c_reset", inputs.c_reset, kNoResets);
   }
   arrays.NeededInput("x", inputs.x, steps * shape.inputs);
-  AddParams(recipe, shape, inputs.params, arrays);
   arrays.Input("h0", inputs.h0, states);
   arrays.Input("c0", inputs.c0, states);
   arrays.Input("lengths", inputs.lengths, shape.batch);
@@ -146,7 +193,23 @@ template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint) {
   const CellRecipe recipe = internal::RecipeOf(cell);
   CheckRnnShape<T>("RnnSavedSize", shape);
-  return internal::SavedSize(recipe, shape, checkpoint);
+  return internal::SavedSize<T>(recipe, shape, checkpoint);
+}
+
+template <class T>
+RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
+                                    const RnnParams<const T>& params,
+                                    const ParallelFor& parallel_for) {
+  constexpr const char* kFunction = "RnnPackedParams";
+  const CellRecipe recipe = internal::RecipeOf(cell);
+  const RnnShape shape{0, 0, inputs, hidden};
+  CheckRnnShape<T>(kFunction, shape);
+  Arrays arrays(kFunction);
+  AddParams(recipe, shape, params, arrays);
+  arrays.CheckAlignedAndApart();
+  auto layer = std::make_shared<internal::PackedLayer<T>>(cell, inputs, hidden, params);
+  layer->PackWeights(params, parallel_for);
+  layer_ = std::move(layer);
 }
 
 template <class T>
@@ -159,13 +222,18 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   const int64_t states = shape.batch * shape.hidden;
   Arrays arrays(kFunction);
   AddInputs(kFunction, recipe, args.inputs, arrays);
+  AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
   arrays.NeededOutput("y", args.y, shape.time * states);
   if (!recipe.is_lstm()) arrays.MustBeNull("c_n", args.c_n, kNoCell);
   arrays.Output("h_n", args.h_n, states);
   arrays.Output("c_n", args.c_n, states);
-  arrays.Output("saved", args.saved, internal::SavedSize(recipe, shape, options.checkpoint));
+  arrays.Output("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
   arrays.CheckAlignedAndApart();
-  internal::ForwardLayer(recipe, args, options);
+  internal::ForwardMemory<T> memory;
+  WithPacked(cell, shape, args.inputs.params, options,
+             [&](const internal::PackedLayer<T>& packed) {
+               internal::ForwardLayer(packed, args, options, memory);
+             });
 }
 
 template <class T>
@@ -178,8 +246,9 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const int64_t states = shape.batch * shape.hidden;
   Arrays arrays(kFunction);
   AddInputs(kFunction, recipe, args.inputs, arrays);
+  AddParams(recipe, shape, args.inputs.params, arrays);
   arrays.NeededInput("y", args.y, shape.time * states);
-  arrays.NeededInput("saved", args.saved, internal::SavedSize(recipe, shape, options.checkpoint));
+  arrays.NeededInput("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
   if (!recipe.is_lstm()) {
     arrays.MustBeNull("dc_n", args.dc_n, kNoCell);
     arrays.MustBeNull("dc0", args.dc0, kNoCell);
@@ -200,7 +269,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.Output("dh_reset", args.dh_reset, shape.hidden);
   arrays.Output("dc_reset", args.dc_reset, shape.hidden);
   arrays.CheckAlignedAndApart();
-  internal::BackwardLayer(recipe, args, options);
+  internal::BackwardLayer(cell, args, options);
 }
 
 template <class T>
@@ -221,7 +290,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
     arrays.MustBeNull("c_next", args.c_next, kNoCell);
   }
   arrays.NeededInput("x", args.x, args.batch * args.inputs);
-  AddParams(recipe, shape, args.params, arrays);
+  AddParams(kFunction, cell, shape, args.params, options.packed, arrays);
   arrays.Input("h", args.h, states);
   arrays.Input("c", args.c, states);
   arrays.NeededOutput("h_next", args.h_next, states, args.h);
@@ -234,10 +303,15 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   forward.inputs.c0 = args.c;
   forward.y = args.h_next;
   forward.c_n = args.c_next;
-  internal::ForwardLayer(recipe, forward, options);
+  // Kept, so that steps need not allocate any.
+  thread_local internal::ForwardMemory<T> memory;
+  WithPacked(cell, shape, args.params, options, [&](const internal::PackedLayer<T>& packed) {
+    internal::ForwardLayer(packed, forward, options, memory);
+  });
 }
 
 #define PLANISH_INSTANTIATE(T)                                                      \
+  template class RnnPackedParams<T>;                                                \
   template int64_t RnnSavedSize<T>(Cell, const RnnShape&, bool);                    \
   template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
   template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \

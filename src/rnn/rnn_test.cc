@@ -169,12 +169,16 @@ TEST(RnnDeepTest, MatchesTheReference) {
   }
 }
 
+/// 5 units, padded.
+template <class T>
+constexpr size_t kPadded = std::is_same_v<T, float> ? 16 : 8;
+
 // --- The same bits ---
 
 // 50 steps of 70 sequences are 4 segments, the last shorter; 16 groups of 4 or 5 sequences.
 constexpr RnnShape kSmall = {50, 70, 3, 5};
 // The same, with enough work for every thread.
-constexpr RnnShape kLarge = {50, 70, 3, 16};
+constexpr RnnShape kLarge = {50, 70, 3, 40};
 
 TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
   using T = TypeParam;
@@ -204,36 +208,37 @@ TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
       const RnnResult<T> out = tests::Apply(p, options);
       EXPECT_EQ(out.DiffersIn(expected), "") << Describe(cell, kSmall, given);
       // 4 segments' c instead of 50 steps' gates and more.
-      EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 4u * 70 * 5 : 0u);
+      EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 4u * 70 * kPadded<T> : 0u);
     }
   }
 }
 
 TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
-  const RnnShape shape{7, 5, 3, 11};  // 35 steps, H = 11
+  const RnnShape shape{7, 5, 3, 11};  // 35 steps; 11 is padded to 16
   const auto size = [&](Cell cell) { return RnnSavedSize<float>(cell, shape); };
   EXPECT_EQ(size(Cell::kRnn), 0);
   EXPECT_EQ(size(Cell::kRnnRelu), 0);
-  EXPECT_EQ(size(Cell::kLnRnn), 35 * 12);
-  EXPECT_EQ(size(Cell::kLnRnnRelu), 35 * 12);
-  EXPECT_EQ(size(Cell::kGru), 35 * 44);
-  EXPECT_EQ(size(Cell::kLnGru), 35 * 114);
-  EXPECT_EQ(size(Cell::kLstm), 35 * 55);
-  EXPECT_EQ(size(Cell::kDrawLstm), 35 * 67);
-  EXPECT_EQ(size(Cell::kLnLstmContrib), 35 * 115);
+  EXPECT_EQ(size(Cell::kLnRnn), 35 * 19);
+  EXPECT_EQ(size(Cell::kLnRnnRelu), 35 * 19);
+  EXPECT_EQ(size(Cell::kGru), 35 * 4 * 16);
+  EXPECT_EQ(size(Cell::kLnGru), 35 * (10 * 16 + 12));
+  EXPECT_EQ(size(Cell::kLstm), 35 * 6 * 16);
+  EXPECT_EQ(size(Cell::kDrawLstm), 35 * (6 * 16 + 3));
+  EXPECT_EQ(size(Cell::kLnLstmContrib), 35 * (10 * 16 + 15));
   for (const Cell cell :
        {Cell::kLnLstm, Cell::kLnLstmHaste, Cell::kLnLstmFastRnns, Cell::kLnLstmTfa}) {
-    EXPECT_EQ(size(cell), 35 * 157) << NameOf(cell);
+    EXPECT_EQ(size(cell), 35 * (14 * 16 + 9)) << NameOf(cell);
   }
-  EXPECT_EQ(size(Cell::kBnRnn), 35 * 11 + 7 * 11);
-  EXPECT_EQ(size(Cell::kBnLstm), 35 * 14 * 11 + 7 * 9 * 11);
-  EXPECT_EQ(size(Cell::kBnGru), 35 * 10 * 11 + 7 * 6 * 11);
+  EXPECT_EQ(size(Cell::kBnRnn), 35 * 16 + 7 * 16);
+  EXPECT_EQ(size(Cell::kBnLstm), 35 * 15 * 16 + 7 * 9 * 16);
+  EXPECT_EQ(size(Cell::kBnGru), 35 * 10 * 16 + 7 * 6 * 16);
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {0, 5, 3, 11}), 0);
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {7, 0, 3, 11}), 0);
-  // S is 205: 3 segments of 500 steps, each with B * H numbers.
-  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {500, 5, 3, 11}, true), 3 * 55);
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {1, 1, 3, 8}), 14 * 8 + 9);
+  // S is 205: 3 segments of 500 steps, each with B * P numbers.
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {500, 5, 3, 11}, true), 3 * 5 * 16);
   // S is 32, which is more than the 16 rows' 64.
-  EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 11);
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 16);
 }
 
 TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
@@ -294,39 +299,36 @@ TEST(RnnStepTest, StatesAreOptional) {
   EXPECT_TRUE(tests::SameBits(h, expected.y));
 }
 
-// --- The caller's product ---
+// --- Packed parameters ---
 
-TEST(RnnProductTest, IsUsedForAllLargeProducts) {
-  for (const bool checkpoint : {false, true}) {
-    const RnnProblem<double> p(Cell::kLnGru, kSmall, {.lengths = true});
-    RnnOptions<double> options = p.Options();
-    options.checkpoint = checkpoint;
-    const RnnResult<double> expected = tests::Apply(p, options);
-    int inputs = 0, gradients = 0, weights = 0;
-    options.product = [&](const RnnProduct<double>& q) {
-      ++(q.transpose_b ? inputs : q.transpose_a ? weights : gradients);
-      EXPECT_EQ(q.accumulate, q.transpose_a);
-      for (int64_t i = 0; i < q.m; ++i) {
-        for (int64_t j = 0; j < q.n; ++j) {
-          double sum = q.accumulate ? q.c[i * q.n + j] : 0;
-          for (int64_t k = 0; k < q.k; ++k) {
-            sum += q.a[q.transpose_a ? k * q.m + i : i * q.k + k] *
-                   q.b[q.transpose_b ? j * q.k + k : k * q.n + j];
-          }
-          q.c[i * q.n + j] = sum;
-        }
-      }
-    };
-    const RnnResult<double> out = tests::Apply(p, options);
-    // The sums are of the same numbers, in whatever order: at most 3500 of them.
-    EXPECT_LE(tests::Difference(out.y, {expected.y.begin(), expected.y.end()}), 1e-13);
-    for (size_t a = 0; a < tests::kArrays; ++a) {
-      EXPECT_LE(tests::Difference(out.gradients[a], expected.gradients[a]), 1e-12) << ArrayName(a);
-    }
-    EXPECT_EQ(inputs, checkpoint ? 8 : 4);  // 4 segments; backward's again
-    EXPECT_EQ(gradients, 4);
-    EXPECT_EQ(weights, 8);  // of x and of the state
+TYPED_TEST(RnnTest, PackedParametersGiveTheSameBits) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> p(cell, {7, 5, 3, 17}, {.lengths = true, .resets = true});
+    RnnResult<T> expected = tests::Unwritten(p), out = tests::Unwritten(p);
+    RnnForward<T>(cell, tests::ForwardArgs(p, expected), p.Options());
+    RnnOptions<T> options = p.Options();
+    options.packed = RnnPackedParams<T>(cell, 3, 17, p.Inputs().params);
+    auto args = tests::ForwardArgs(p, out);
+    args.inputs.params = {};
+    RnnForward<T>(cell, args, options);
+    EXPECT_EQ(out.DiffersIn(expected), "") << NameOf(cell);
   }
+}
+
+// Steps with parameters that were packed for another instruction set than the one in use.
+TEST(RnnPackedParamsTest, KeepTheirInstructionSet) {
+  const std::string before = Target();
+  tests::ForEachTarget([&](const std::string& target) {
+    const RnnProblem<float> p(Cell::kLnGru, {1, 3, 5, 21}, {.states = false});
+    RnnResult<float> expected = tests::Unwritten(p), out = tests::Unwritten(p);
+    RnnForward<float>(Cell::kLnGru, tests::ForwardArgs(p, expected), p.Options());
+    RnnOptions<float> options = p.Options();
+    options.packed = RnnPackedParams<float>(Cell::kLnGru, 5, 21, p.Inputs().params);
+    SetTarget(before);
+    RnnForward<float>(Cell::kLnGru, tests::ForwardArgs(p, out), options);
+    EXPECT_EQ(out.DiffersIn(expected), "") << target;
+  });
 }
 
 // --- NaN, padding, nothing ---

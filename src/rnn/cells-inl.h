@@ -1,0 +1,597 @@
+// What a step computes beside its products: see cells.h. Compiled once for each target, in the
+// namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_RNN_CELLS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_RNN_CELLS_INL_H_
+#undef PLANISH_SRC_RNN_CELLS_INL_H_
+#else
+#define PLANISH_SRC_RNN_CELLS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include "src/base/math-inl.h"
+#include "src/base/simd.h"
+#include "src/rnn/cells.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors of numbers of type T. That there are functions of a vector's length apart from those of
+// one number keeps their names short: V<T> is a vector, kLanes<T> its length.
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+using V = hn::Vec<Tag<T>>;
+template <class T>
+inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
+
+template <class T>
+HWY_INLINE V<T> Get(const T* p) {
+  return hn::LoadU(Tag<T>(), p);
+}
+template <class T>
+HWY_INLINE void Put(V<T> v, T* p) {
+  hn::StoreU(v, Tag<T>(), p);
+}
+template <class T>
+HWY_INLINE V<T> All(T value) {
+  return hn::Set(Tag<T>(), value);
+}
+template <class T>
+HWY_INLINE T Total(V<T> v) {
+  return hn::GetLane(hn::SumOfLanes(Tag<T>(), v));
+}
+/// p[i..] += v
+template <class T>
+HWY_INLINE void AddTo(T* p, V<T> v) {
+  Put<T>(hn::Add(Get(p), v), p);
+}
+
+/// Vectors that hold n units.
+template <class T>
+HWY_INLINE int64_t VectorsOf(int64_t n) {
+  return (n + kLanes<T> - 1) / kLanes<T>;
+}
+
+// --- Norms of one row ---
+
+/// The numbers of a norm in a row: `gates` of each unit, interleaved, the last vectors with padding.
+struct Stretch {
+  int64_t gates, hidden;
+
+  template <class T>
+  HWY_INLINE int64_t vectors() const {
+    return VectorsOf<T>(hidden) * gates;
+  }
+  /// Vectors without padding.
+  template <class T>
+  HWY_INLINE int64_t whole() const {
+    return hidden / kLanes<T> * gates;
+  }
+  /// The lanes of the others that are no padding.
+  template <class T>
+  HWY_INLINE auto mask() const {
+    return hn::FirstN(Tag<T>(), static_cast<size_t>(hidden % kLanes<T>));
+  }
+  template <class T>
+  HWY_INLINE T count() const {
+    return static_cast<T>(gates * hidden);
+  }
+};
+
+template <class T>
+HWY_INLINE void WriteMap(double mean, double rest, double variance, double eps, T* map) {
+  const double rstd = 1 / std::sqrt(std::max(0.0, variance) + eps);
+  map[0] = static_cast<T>(mean);
+  map[1] = static_cast<T>(rstd);
+  map[2] = static_cast<T>(-rest * rstd);
+}
+
+/// The map of floats whose squares would not do: sums in double.
+HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps, float* map) {
+  const int64_t vectors = s.vectors<float>(), lanes = kLanes<float>;
+  const auto units_of = [&](int64_t v) {
+    return std::min(lanes, s.hidden - v / s.gates * lanes);
+  };
+  const auto n = static_cast<double>(s.gates * s.hidden);
+  double sum = 0, squares = 0;
+  for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t i = 0; i < units_of(v); ++i) sum += static_cast<double>(z[v * lanes + i]);
+  }
+  const double mean = sum / n;
+  for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t i = 0; i < units_of(v); ++i) {
+      const double d = static_cast<double>(z[v * lanes + i]) - mean;
+      squares += d * d;
+    }
+  }
+  const auto rounded = static_cast<double>(static_cast<float>(mean));
+  WriteMap(rounded, mean - rounded, squares / n, static_cast<double>(eps), map);
+}
+
+/// Takes the moments of a stretch, about its mean, by a second sweep, which also finds what
+/// rounding left of the mean.
+template <class T>
+HWY_NOINLINE void TakeMap(const T* z, const Stretch s, T eps, T* map) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const int64_t whole = s.whole<T>(), vectors = s.vectors<T>();
+  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
+  int64_t v = 0;
+  for (; v + 4 <= whole; v += 4) {
+    sum0 = hn::Add(sum0, Get(z + v * n));
+    sum1 = hn::Add(sum1, Get(z + (v + 1) * n));
+    sum2 = hn::Add(sum2, Get(z + (v + 2) * n));
+    sum3 = hn::Add(sum3, Get(z + (v + 3) * n));
+  }
+  for (; v < whole; ++v) sum0 = hn::Add(sum0, Get(z + v * n));
+  for (; v < vectors; ++v) sum1 = hn::Add(sum1, hn::IfThenElseZero(s.mask<T>(), Get(z + v * n)));
+  const T count = s.count<T>();
+  const T mean = Total<T>(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))) / count;
+
+  const auto shift = All<T>(mean);
+  sum0 = sum1 = hn::Zero(d);
+  auto square0 = hn::Zero(d), square1 = hn::Zero(d);
+  for (v = 0; v + 2 <= whole; v += 2) {
+    const auto d0 = hn::Sub(Get(z + v * n), shift), d1 = hn::Sub(Get(z + (v + 1) * n), shift);
+    sum0 = hn::Add(sum0, d0);
+    sum1 = hn::Add(sum1, d1);
+    square0 = hn::MulAdd(d0, d0, square0);
+    square1 = hn::MulAdd(d1, d1, square1);
+  }
+  for (; v < vectors; ++v) {
+    auto d0 = hn::Sub(Get(z + v * n), shift);
+    if (v >= whole) d0 = hn::IfThenElseZero(s.mask<T>(), d0);
+    sum0 = hn::Add(sum0, d0);
+    square0 = hn::MulAdd(d0, d0, square0);
+  }
+  const T rest = Total<T>(hn::Add(sum0, sum1)) / count;
+  const T square = Total<T>(hn::Add(square0, square1)) / count;
+  if constexpr (std::is_same_v<T, float>) {
+    // Beyond, squares overflow, or lose what is below the smallest normal number.
+    if (!(square > 1e-25f && square < 1e30f)) return MapInDouble(z, s, eps, map);
+  }
+  const T rstd = 1 / std::sqrt(std::max(T{0}, square - rest * rest) + eps);
+  map[0] = mean;
+  map[1] = rstd;
+  map[2] = -rest * rstd;
+}
+
+template <class T>
+struct MapVectors {
+  V<T> mean, rstd, offset;
+
+  HWY_INLINE explicit MapVectors(const T* map)
+      : mean(All<T>(map[0])), rstd(All<T>(map[1])), offset(All<T>(map[2])) {}
+  HWY_INLINE V<T> Xhat(V<T> z) const { return hn::MulAdd(hn::Sub(z, mean), rstd, offset); }
+};
+
+/// The map that leaves a number as it is: of xhat.
+template <class T>
+inline constexpr T kNoMap[kMap] = {0, 1, 0};
+
+/// a = gain * xhat, of as many vectors.
+template <class T>
+HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors, T* a) {
+  const MapVectors<T> norm(map);
+  for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
+    Put<T>(hn::Mul(Get(gain + i), norm.Xhat(Get(z + i))), a + i);
+  }
+}
+
+/// The sum of two of them.
+template <class T>
+HWY_NOINLINE void ScaleBoth(const T* zx, const T* map_ih, const T* gain_ih, const T* zh,
+                            const T* map_hh, const T* gain_hh, int64_t vectors, T* a) {
+  const MapVectors<T> ih(map_ih), hh(map_hh);
+  for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
+    const auto of_x = hn::Mul(Get(gain_ih + i), ih.Xhat(Get(zx + i)));
+    Put<T>(hn::MulAdd(Get(gain_hh + i), hh.Xhat(Get(zh + i)), of_x), a + i);
+  }
+}
+
+/// A norm taken back: with the gradient d of gain * xhat, dgain += d * xhat and
+/// dz = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = d * gain. dz may be d.
+template <class T>
+HWY_NOINLINE void NormBackward(const T* d, const T* z, const T* map, const T* gain, const Stretch s,
+                               T* dgain, T* dz) {
+  const Tag<T> tag;
+  constexpr int64_t n = kLanes<T>;
+  const int64_t end = s.vectors<T>() * n;
+  const MapVectors<T> norm(map);
+  auto sum0 = hn::Zero(tag), sum1 = hn::Zero(tag), dot0 = hn::Zero(tag), dot1 = hn::Zero(tag);
+  // Gains of padding are 0, so that it adds nothing.
+  int64_t i = 0;
+  for (; i + 2 * n <= end; i += 2 * n) {
+    const auto d0 = Get(d + i), d1 = Get(d + i + n);
+    const auto xhat0 = norm.Xhat(Get(z + i)), xhat1 = norm.Xhat(Get(z + i + n));
+    const auto g0 = hn::Mul(d0, Get(gain + i)), g1 = hn::Mul(d1, Get(gain + i + n));
+    Put<T>(hn::MulAdd(d0, xhat0, Get(dgain + i)), dgain + i);
+    Put<T>(hn::MulAdd(d1, xhat1, Get(dgain + i + n)), dgain + i + n);
+    sum0 = hn::Add(sum0, g0);
+    sum1 = hn::Add(sum1, g1);
+    dot0 = hn::MulAdd(g0, xhat0, dot0);
+    dot1 = hn::MulAdd(g1, xhat1, dot1);
+  }
+  for (; i < end; i += n) {
+    const auto d0 = Get(d + i), xhat0 = norm.Xhat(Get(z + i));
+    const auto g0 = hn::Mul(d0, Get(gain + i));
+    Put<T>(hn::MulAdd(d0, xhat0, Get(dgain + i)), dgain + i);
+    sum0 = hn::Add(sum0, g0);
+    dot0 = hn::MulAdd(g0, xhat0, dot0);
+  }
+  const auto mean_g = All<T>(Total<T>(hn::Add(sum0, sum1)) / s.count<T>());
+  const auto mean_gx = All<T>(Total<T>(hn::Add(dot0, dot1)) / s.count<T>());
+  for (i = 0; i < end; i += n) {
+    // In two roundings, as the mean's: of one number the difference is 0.
+    const auto g = hn::Sub(hn::Mul(Get(d + i), Get(gain + i)), mean_g);
+    Put<T>(hn::Mul(norm.rstd, hn::NegMulAdd(norm.Xhat(Get(z + i)), mean_gx, g)), dz + i);
+  }
+}
+
+// --- Gates ---
+
+template <class T>
+HWY_NOINLINE void RnnGates(const CellCall<T>& call, const T* a, T* h) {
+  const Tag<T> d;
+  const bool relu = call.recipe.arithmetic == Arithmetic::kRnnRelu;
+  const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>;
+  const T* bias = call.params.bias;
+  for (int64_t i = 0; i < end; i += kLanes<T>) {
+    const auto v = hn::Add(Get(a + i), Get(bias + i));
+    // NaN stays: it is not below 0.
+    Put<T>(relu ? hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v) : Tanh(d, v), h + i);
+  }
+}
+
+/// Of zx + zh with the norms done, or not normalised, into gates, c and what c was before.
+template <class T>
+HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T>& row) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_i = gate[0].begin, at_f = gate[1].begin, at_g = gate[2].begin, at_o = gate[3].begin;
+  const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
+  const T* bias = call.params.bias;
+  T *gates = row.gates, *state = row.c, *before = row.before;
+  for (int64_t unit = 0; unit < units; unit += n) {
+    const auto i = Sigmoid(d, hn::Add(Get(a + at_i), Get(bias + at_i)));
+    const auto f = Sigmoid(d, hn::Add(Get(a + at_f), Get(bias + at_f)));
+    const auto g = Tanh(d, hn::Add(Get(a + at_g), Get(bias + at_g)));
+    const auto o = Sigmoid(d, hn::Add(Get(a + at_o), Get(bias + at_o)));
+    const auto c = Get(state + unit);
+    Put<T>(c, before + unit);
+    Put<T>(hn::MulAdd(f, c, hn::Mul(i, g)), state + unit);
+    Put<T>(i, gates + at_i);
+    Put<T>(f, gates + at_f);
+    Put<T>(g, gates + at_g);
+    Put<T>(o, gates + at_o);
+    at_i += step, at_f += step, at_g += step, at_o += step;
+  }
+}
+
+/// A GRU's gates, ah_n and h, from the normalised ax and ah, or, where `plain`, from zx and zh.
+template <class T>
+HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>& row) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
+  const T *bias = call.params.bias, *bias_hn = call.params.bias_hn;
+  // A sum of r or z is in one place, or in two; those of n are always in two.
+  const T* a = plain ? row.zx : row.gates;
+  const T* candidates = plain ? row.zh + at_n : row.candidate;
+  T *gates = row.gates, *state = row.h, *candidate = row.candidate;
+  const auto one = All<T>(1);
+  const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
+  for (int64_t unit = 0; unit < units; unit += n) {
+    auto a_r = hn::Add(Get(a + at_r), Get(bias + at_r));
+    auto a_z = hn::Add(Get(a + at_z), Get(bias + at_z));
+    if (plain) {
+      a_r = hn::Add(a_r, Get(row.zh + at_r));
+      a_z = hn::Add(a_z, Get(row.zh + at_z));
+    }
+    const auto ax_n = hn::Add(Get(a + at_n), Get(bias + at_n));
+    const auto ah_n = hn::Add(Get(candidates + unit), Get(bias_hn + unit));
+    const auto r = Sigmoid(d, a_r), z = Sigmoid(d, a_z);
+    const auto new_state = Tanh(d, hn::MulAdd(r, ah_n, ax_n));
+    Put<T>(r, gates + at_r);
+    Put<T>(z, gates + at_z);
+    Put<T>(new_state, gates + at_n);
+    Put<T>(ah_n, candidate + unit);
+    const auto h = Get(state + unit);
+    Put<T>(hn::MulAdd(hn::Sub(one, z), new_state, hn::Mul(z, h)), state + unit);
+    at_r += step, at_z += step, at_n += n;
+  }
+}
+
+/// The map of a group of sums: taken now, or none where moments are over the batch.
+template <class T>
+HWY_INLINE const T* MapOf(const CellCall<T>& call, const Order::Group& group, const T* z, T* map) {
+  if (call.recipe.over == Over::kBatch) return kNoMap<T>;
+  TakeMap(z + group.begin, Stretch{group.gates, call.order.hidden}, call.eps, map);
+  return map;
+}
+
+template <class T>
+void Gates(const CellCall<T>& call, const CellRow<T>& row) {
+  const CellRecipe& recipe = call.recipe;
+  const Order& order = call.order;
+  const CellParams<T>& params = call.params;
+  const bool plain = recipe.sums == Sums::kPlain;
+  for (int g = 0; !plain && g < order.groups; ++g) {
+    const Order::Group& group = order.group[static_cast<size_t>(g)];
+    const int64_t vectors = VectorsOf<T>(order.hidden) * group.gates, at = group.begin;
+    const T* map_ih = MapOf(call, group, row.zx, row.map_ih + g * kMap);
+    const T *gain_ih = params.gain_ih + at, *gain_hh = params.gain_hh + at;
+    if (recipe.sums == Sums::kTogether) {
+      Scale(row.zx + at, map_ih, gain_ih, vectors, row.gates + at);
+      continue;
+    }
+    const T* map_hh = MapOf(call, group, row.zh, row.map_hh + g * kMap);
+    if (recipe.is_gru() && g == 1) {
+      Scale(row.zx + at, map_ih, gain_ih, vectors, row.gates + at);
+      Scale(row.zh + at, map_hh, gain_hh, vectors, row.candidate);
+    } else {
+      ScaleBoth(row.zx + at, map_ih, gain_ih, row.zh + at, map_hh, gain_hh, vectors,
+                row.gates + at);
+    }
+  }
+  if (recipe.is_lstm()) {
+    LstmGates(call, plain ? row.zx : row.gates, row);
+  } else if (recipe.is_gru()) {
+    GruGates(call, plain, row);
+  } else {
+    RnnGates(call, plain ? row.zx : row.gates, row.h);
+  }
+}
+
+template <class T>
+void Output(const CellCall<T>& call, const CellRow<T>& row) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const Order& order = call.order;
+  const int64_t units = VectorsOf<T>(order.hidden) * n, step = order.gate[3].step;
+  const T* o = row.gates + order.gate[3].begin;
+  if (call.recipe.cell == CellNorm::kNone) {
+    for (int64_t unit = 0; unit < units; unit += n, o += step) {
+      const auto tanh_c = Tanh(d, Get(row.c + unit));
+      Put<T>(tanh_c, row.tanh_c + unit);
+      Put<T>(hn::Mul(Get(o), tanh_c), row.h + unit);
+    }
+    return;
+  }
+  const bool over_batch = call.recipe.over == Over::kBatch;
+  const bool carried = call.recipe.cell == CellNorm::kCarried;
+  if (!over_batch) TakeMap(row.c, Stretch{1, order.hidden}, call.eps, row.map_c);
+  const MapVectors<T> norm(over_batch ? kNoMap<T> : row.map_c);
+  const T* c = over_batch ? row.xhat_c : row.c;
+  const T *gain = call.params.gain_c, *bias = call.params.bias_c;
+  for (int64_t unit = 0; unit < units; unit += n, o += step) {
+    const auto seen = hn::MulAdd(Get(gain + unit), norm.Xhat(Get(c + unit)), Get(bias + unit));
+    if (carried) Put<T>(seen, row.c + unit);
+    const auto tanh_c = Tanh(d, seen);
+    Put<T>(tanh_c, row.tanh_c + unit);
+    Put<T>(hn::Mul(Get(o), tanh_c), row.h + unit);
+  }
+}
+
+// --- Backward ---
+
+/// v * (1 - v), the derivative of the logistic function.
+template <class T>
+HWY_INLINE V<T> OfSigmoid(V<T> v) {
+  return hn::NegMulAdd(v, v, v);
+}
+/// 1 - v * v, that of tanh.
+template <class T>
+HWY_INLINE V<T> OfTanh(V<T> v) {
+  return hn::NegMulAdd(v, v, All<T>(1));
+}
+
+template <class T>
+void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                    const CellSums<T>& sums) {
+  constexpr int64_t n = kLanes<T>;
+  const Order& order = call.order;
+  const auto& gate = order.gate;
+  const bool norm = call.recipe.cell != CellNorm::kNone;
+  // The carried c has one gradient of the next step and one of h, which meet before the norm's
+  // backward where the normalised c is carried, and after it otherwise.
+  const bool meet_before = call.recipe.cell == CellNorm::kCarried;
+  const int64_t units = VectorsOf<T>(order.hidden) * n, step = gate[0].step;
+  int64_t at = 0;  // beside where each gate begins
+  for (int64_t unit = 0; unit < units; unit += n, at += step) {
+    const auto dh = Get(row.dh + unit), tanh_c = Get(row.tanh_c + unit);
+    const auto o = Get(row.gates + gate[3].begin + at);
+    Put<T>(hn::Mul(hn::Mul(dh, tanh_c), OfSigmoid<T>(o)), row.dzh + gate[3].begin + at);
+    auto d = hn::Mul(hn::Mul(dh, o), OfTanh<T>(tanh_c));
+    if (meet_before) d = hn::Add(d, Get(row.dc + unit));
+    Put<T>(d, row.dcell + unit);
+    if (norm) {
+      AddTo<T>(sums.bias_c + unit, d);
+      const auto i = Get(row.gates + gate[0].begin + at), f = Get(row.gates + gate[1].begin + at);
+      const auto g = Get(row.gates + gate[2].begin + at);
+      Put<T>(hn::MulAdd(f, Get(row.before + unit), hn::Mul(i, g)), row.room + unit);
+    }
+  }
+  if (norm && call.recipe.over == Over::kRow) {
+    NormBackward(row.dcell, row.room, row.map_c, call.params.gain_c, Stretch{1, order.hidden},
+                 sums.gain_c, row.dcell);
+  }
+}
+
+/// Into dzh, but for the gate o, which is there.
+template <class T>
+HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                                    T* dbias) {
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  const bool met = call.recipe.cell == CellNorm::kCarried;
+  int64_t at_i = gate[0].begin, at_f = gate[1].begin, at_g = gate[2].begin, at_o = gate[3].begin;
+  const int64_t units = VectorsOf<T>(call.order.hidden) * n, step = gate[0].step;
+  const T* gates = row.gates;
+  T* da = row.dzh;
+  for (int64_t unit = 0; unit < units; unit += n) {
+    auto d = Get(row.dcell + unit);
+    if (!met) d = hn::Add(d, Get(row.dc + unit));
+    const auto i = Get(gates + at_i), f = Get(gates + at_f), g = Get(gates + at_g);
+    Put<T>(hn::Mul(d, f), row.dc + unit);
+    const auto da_i = hn::Mul(hn::Mul(d, g), OfSigmoid<T>(i));
+    const auto da_f = hn::Mul(hn::Mul(d, Get(row.before + unit)), OfSigmoid<T>(f));
+    const auto da_g = hn::Mul(hn::Mul(d, i), OfTanh<T>(g));
+    AddTo<T>(dbias + at_i, da_i);
+    AddTo<T>(dbias + at_f, da_f);
+    AddTo<T>(dbias + at_g, da_g);
+    AddTo<T>(dbias + at_o, Get(da + at_o));
+    Put<T>(da_i, da + at_i);
+    Put<T>(da_f, da + at_f);
+    Put<T>(da_g, da + at_g);
+    at_i += step, at_f += step, at_g += step, at_o += step;
+  }
+}
+
+/// Into dzx and dzh.
+template <class T>
+HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                                   const CellSums<T>& sums) {
+  constexpr int64_t n = kLanes<T>;
+  const auto& gate = call.order.gate;
+  int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
+  const int64_t units = VectorsOf<T>(call.order.hidden) * n, step = gate[0].step;
+  const auto one = All<T>(1);
+  for (int64_t unit = 0; unit < units; unit += n) {
+    const auto r = Get(row.gates + at_r), z = Get(row.gates + at_z);
+    const auto new_state = Get(row.gates + at_n), d = Get(row.dh + unit);
+    const auto dax_n = hn::Mul(hn::Mul(d, hn::Sub(one, z)), OfTanh<T>(new_state));
+    const auto da_r = hn::Mul(hn::Mul(dax_n, Get(row.candidate + unit)), OfSigmoid<T>(r));
+    const auto change = hn::Sub(Get(row.h_before + unit), new_state);
+    const auto da_z = hn::Mul(hn::Mul(d, change), OfSigmoid<T>(z));
+    const auto dah_n = hn::Mul(dax_n, r);
+    AddTo<T>(sums.bias + at_r, da_r);
+    AddTo<T>(sums.bias + at_z, da_z);
+    AddTo<T>(sums.bias + at_n, dax_n);
+    AddTo<T>(sums.bias_hn + unit, dah_n);
+    Put<T>(da_r, row.dzx + at_r);
+    Put<T>(da_z, row.dzx + at_z);
+    Put<T>(dax_n, row.dzx + at_n);
+    Put<T>(da_r, row.dzh + at_r);
+    Put<T>(da_z, row.dzh + at_z);
+    Put<T>(dah_n, row.dzh + at_n);
+    Put<T>(hn::Mul(d, z), row.dh + unit);
+    at_r += step, at_z += step, at_n += n;
+  }
+}
+
+/// Into dzh.
+template <class T>
+HWY_NOINLINE void RnnGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                                   T* dbias) {
+  const Tag<T> tag;
+  const bool relu = call.recipe.arithmetic == Arithmetic::kRnnRelu;
+  const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>;
+  for (int64_t i = 0; i < end; i += kLanes<T>) {
+    const auto d = Get(row.dh + i), h = Get(row.h_after + i);
+    const auto da = relu ? hn::IfThenZeroElse(hn::Le(h, hn::Zero(tag)), d)
+                         : hn::Mul(d, OfTanh<T>(h));
+    AddTo<T>(dbias + i, da);
+    Put<T>(da, row.dzh + i);
+  }
+}
+
+template <class T>
+void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
+                   const CellSums<T>& sums) {
+  const CellRecipe& recipe = call.recipe;
+  const Order& order = call.order;
+  if (recipe.is_lstm()) {
+    LstmGatesBackward(call, row, sums.bias);
+  } else if (recipe.is_gru()) {
+    GruGatesBackward(call, row, sums);
+  } else {
+    RnnGatesBackward(call, row, sums.bias);
+  }
+  if (recipe.sums == Sums::kPlain || recipe.over == Over::kBatch) return;
+  for (int g = 0; g < order.groups; ++g) {
+    const Order::Group& group = order.group[static_cast<size_t>(g)];
+    const Stretch stretch{group.gates, order.hidden};
+    const int64_t at = group.begin;
+    const T* dah = row.dzh + at;
+    // The gradients of ax are those of ah, but for a GRU's n.
+    NormBackward(recipe.is_gru() ? row.dzx + at : dah, row.zx + at, row.map_ih + g * kMap,
+                 call.params.gain_ih + at, stretch, sums.gain_ih + at, row.dzx + at);
+    if (recipe.sums == Sums::kTogether) continue;
+    NormBackward(dah, row.zh + at, row.map_hh + g * kMap, call.params.gain_hh + at, stretch,
+                 sums.gain_hh + at, row.dzh + at);
+  }
+}
+
+// --- Norms over the batch ---
+
+template <class T>
+void BatchNorm(const BatchColumns<T>& columns, const T* z, T eps, T* xhat, T* rstd) {
+  const Tag<T> d;
+  const auto count = All<T>(static_cast<T>(columns.count));
+  const auto at = [&](int64_t i, int64_t j) { return columns.rows[i] * columns.stride + j; };
+  for (int64_t j = 0; j < columns.columns; j += kLanes<T>) {
+    auto sum = hn::Zero(d), rest = hn::Zero(d), square = hn::Zero(d);
+    for (int64_t i = 0; i < columns.count; ++i) sum = hn::Add(sum, Get(z + at(i, j)));
+    const auto mean = hn::Div(sum, count);
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const auto distance = hn::Sub(Get(z + at(i, j)), mean);
+      rest = hn::Add(rest, distance);
+      square = hn::MulAdd(distance, distance, square);
+    }
+    rest = hn::Div(rest, count);
+    const auto variance = hn::NegMulAdd(rest, rest, hn::Div(square, count));
+    const auto deviation = hn::Sqrt(hn::Add(hn::Max(variance, hn::Zero(d)), All<T>(eps)));
+    // NaN stays, which Max may lose.
+    const auto r = hn::IfThenElse(hn::IsNaN(variance), variance, hn::Div(All<T>(1), deviation));
+    Put<T>(r, rstd + j);
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const auto distance = hn::Sub(hn::Sub(Get(z + at(i, j)), mean), rest);
+      Put<T>(hn::Mul(distance, r), xhat + at(i, j));
+    }
+  }
+}
+
+template <class T>
+void BatchNormBackward(const BatchColumns<T>& columns, T* d, const T* xhat, const T* rstd,
+                       const T* gain, T* dgain) {
+  const Tag<T> tag;
+  const auto count = All<T>(static_cast<T>(columns.count));
+  const auto at = [&](int64_t i, int64_t j) { return columns.rows[i] * columns.stride + j; };
+  for (int64_t j = 0; j < columns.columns; j += kLanes<T>) {
+    auto sum = hn::Zero(tag), dot = hn::Zero(tag);
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const auto d_i = Get(d + at(i, j));
+      sum = hn::Add(sum, d_i);
+      dot = hn::MulAdd(d_i, Get(xhat + at(i, j)), dot);
+    }
+    AddTo<T>(dgain + j, dot);
+    const auto mean = hn::Div(sum, count), mean_dot = hn::Div(dot, count);
+    const auto scale = hn::Mul(Get(gain + j), Get(rstd + j));
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const auto rest = hn::Sub(Get(d + at(i, j)), mean);
+      Put<T>(hn::Mul(scale, hn::NegMulAdd(Get(xhat + at(i, j)), mean_dot, rest)), d + at(i, j));
+    }
+  }
+}
+
+template <class T>
+CellKernels<T> KernelsOf() {
+  return {kLanes<T>,         &Gates<T>,     &Output<T>,           &OutputBackward<T>,
+          &GatesBackward<T>, &BatchNorm<T>, &BatchNormBackward<T>};
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_RNN_CELLS_INL_H_
