@@ -154,9 +154,9 @@ class CharLmTask final : public Task {
     settings.insert(settings.end(), own.begin(), own.end());
     data_settings = {"characters"};
     presets = {
-        {"small", "128 units on 400,000 characters for 5 epochs: half a minute a run", {}},
+        {"small", "128 units on 400,000 characters for 5 epochs: ten seconds a run", {}},
         {"shakespeare",
-         "256 units on a text of a million characters for 20 epochs: half an hour a run",
+         "256 units on a text of a million characters for 20 epochs: five minutes a run",
          {{"hidden", 256},
           {"epochs", 20},
           {"lr", 2e-3},
@@ -173,9 +173,9 @@ class CharLmTask final : public Task {
           {"characters", 10'000},
           {"sample", 60}}},
     };
-    const std::string bits = "bits per character";
+    const std::string bits = "bits/char";
     metrics = {
-        {kTrainLoss, "training loss of the batches", "nats per character", true},
+        {kTrainLoss, "training loss of the batches", "nats/char", true},
         {"train_bits", "training loss", bits, true},
         {"valid_bits", "validation loss", bits, true},
         {"test_bits", "test loss", bits, true},
