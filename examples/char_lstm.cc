@@ -115,7 +115,7 @@ int Run(const std::string& file, int64_t updates) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int64_t updates = argc == 3 ? std::atoll(argv[2]) : 1000;
+  const int64_t updates = argc == 3 ? std::strtoll(argv[2], nullptr, 10) : 1000;
   if (argc < 2 || argc > 3 || updates < 1) {
     std::cerr << "usage: char_lstm FILE [UPDATES]\n";
     return 2;
