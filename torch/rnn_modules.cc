@@ -1,3 +1,4 @@
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_pack_padded_sequence.h>
 #include <ATen/ops/_pad_packed_sequence.h>
 #include <ATen/ops/cat.h>
@@ -5,9 +6,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -26,7 +29,6 @@ namespace planish::nn {
 namespace {
 
 using at::Tensor;
-using detail::RecurrentParameters;
 using internal::CellRecipe;
 using torch::nn::utils::rnn::PackedSequence;
 
@@ -67,34 +69,6 @@ void CheckInput(const std::string& module, const Tensor& x, int64_t input_size) 
               ", as its last dimension but has ", x.sizes());
 }
 
-RecurrentParameters Register(torch::nn::Module& module, Cell cell, const RnnShape& shape,
-                             bool with_bias, const std::string& suffix) {
-  const CellRecipe recipe = internal::RecipeOf(cell);
-  RecurrentParameters parameters;
-  const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
-    return module.register_parameter(name + suffix, at::empty(sizes));
-  };
-  const auto table = internal::ParamsOf<const float>(recipe, shape);
-  for (size_t i = 0; i < table.size(); ++i) {
-    if (!table[i].taken) continue;
-    const std::string name = table[i].name;
-    const int64_t size = table[i].size;
-    Tensor& tensor = parameters.tensors.*kFields[kFirstParam + i].member;
-    if (name == "weight_ih") {
-      tensor = add(name, {size / shape.inputs, shape.inputs});
-    } else if (name == "weight_hh") {
-      tensor = add(name, {size / shape.hidden, shape.hidden});
-    } else if (name == "bias") {
-      if (!with_bias) continue;
-      parameters.bias_ih = add("bias_ih", size);
-      if (recipe.sums == internal::Sums::kPlain) parameters.bias_hh = add("bias_hh", size);
-    } else if (name != "bias_hn") {  // that is a part of bias_hh
-      tensor = add(name, size);
-    }
-  }
-  return parameters;
-}
-
 void ResetParameters(torch::nn::Module& module, int64_t hidden) {
   at::NoGradGuard no_grad;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
@@ -105,24 +79,6 @@ void ResetParameters(torch::nn::Module& module, int64_t hidden) {
       item.value().fill_(item.key().find("_weight") != std::string::npos ? 1 : 0);
     }
   }
-}
-
-/// The parameters as the core takes them: PyTorch's two biases as one, but for bias_hn of the GRU,
-/// which r multiplies.
-RnnTensors WithBias(const RecurrentParameters& parameters, Cell cell) {
-  RnnTensors tensors = parameters.tensors;
-  const Tensor &ih = parameters.bias_ih, &hh = parameters.bias_hh;
-  if (!hh.defined()) {
-    tensors.bias = ih;
-  } else if (!internal::RecipeOf(cell).is_gru()) {
-    tensors.bias = ih + hh;
-  } else {
-    const int64_t r_and_z = 2 * tensors.weight_hh.size(1);
-    tensors.bias =
-        at::cat({ih.slice(0, 0, r_and_z) + hh.slice(0, 0, r_and_z), ih.slice(0, r_and_z)});
-    tensors.bias_hn = hh.slice(0, r_and_z);
-  }
-  return tensors;
 }
 
 Tensor SelectOrUndefined(const Tensor& t, int64_t index) {
@@ -142,6 +98,95 @@ std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
 
 namespace detail {
 
+RecurrentParameters::RecurrentParameters(torch::nn::Module& module, Cell cell,
+                                         const RnnShape& shape, bool bias,
+                                         const std::string& suffix)
+    : cell_(cell) {
+  const CellRecipe recipe = internal::RecipeOf(cell);
+  const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
+    all_.push_back(module.register_parameter(name + suffix, at::empty(sizes)));
+    return all_.back();
+  };
+  const auto table = internal::ParamsOf<const float>(recipe, shape);
+  for (size_t i = 0; i < table.size(); ++i) {
+    if (!table[i].taken) continue;
+    const std::string name = table[i].name;
+    const int64_t size = table[i].size;
+    Tensor& tensor = tensors_.*kFields[kFirstParam + i].member;
+    if (name == "weight_ih") {
+      tensor = add(name, {size / shape.inputs, shape.inputs});
+    } else if (name == "weight_hh") {
+      tensor = add(name, {size / shape.hidden, shape.hidden});
+    } else if (name == "bias") {
+      if (!bias) continue;
+      bias_ih_ = add("bias_ih", size);
+      if (recipe.sums == internal::Sums::kPlain) bias_hh_ = add("bias_hh", size);
+    } else if (name != "bias_hn") {  // that is a part of bias_hh
+      tensor = add(name, size);
+    }
+  }
+}
+
+// PyTorch's two biases as one, but for bias_hn of the GRU, which r multiplies.
+RnnTensors RecurrentParameters::WithBias() const {
+  RnnTensors tensors = tensors_;
+  if (!bias_hh_.defined()) {
+    tensors.bias = bias_ih_;
+  } else if (!internal::RecipeOf(cell_).is_gru()) {
+    tensors.bias = bias_ih_ + bias_hh_;
+  } else {
+    const int64_t r_and_z = 2 * tensors.weight_hh.size(1);
+    tensors.bias = at::cat({bias_ih_.slice(0, 0, r_and_z) + bias_hh_.slice(0, 0, r_and_z),
+                            bias_ih_.slice(0, r_and_z)});
+    tensors.bias_hn = bias_hh_.slice(0, r_and_z);
+  }
+  return tensors;
+}
+
+RnnTensors RecurrentParameters::Prepare(bool training, RnnPacked& packed) {
+  // An inference tensor has no version by which a change could be seen.
+  const bool can_keep = std::all_of(all_.begin(), all_.end(), [](const Tensor& parameter) {
+    return parameter.is_cpu() && !parameter.is_inference();
+  });
+  if (training || at::GradMode::is_enabled() || !can_keep) return WithBias();
+  const std::lock_guard<std::mutex> lock(kept_.mutex);
+  if (!kept_.IsOf(all_)) {
+    kept_.Drop();
+    kept_.packed = rnn_pack(cell_, WithBias());
+    for (const Tensor& parameter : all_) {
+      kept_.from.push_back(parameter.detach());
+      kept_.versions.push_back(parameter._version());
+    }
+  }
+  packed = kept_.packed;
+  RnnTensors weights;
+  weights.weight_ih = tensors_.weight_ih;
+  weights.weight_hh = tensors_.weight_hh;
+  return weights;
+}
+
+void RecurrentParameters::Drop() {
+  const std::lock_guard<std::mutex> lock(kept_.mutex);
+  kept_.Drop();
+}
+
+bool RecurrentParameters::Kept::IsOf(const std::vector<Tensor>& parameters) const {
+  if (!packed) return false;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].const_data_ptr() != from[i].const_data_ptr() ||
+        parameters[i]._version() != versions[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void RecurrentParameters::Kept::Drop() {
+  packed.reset();
+  from.clear();
+  versions.clear();
+}
+
 template <class Derived, class Options>
 RecurrentImpl<Derived, Options>::RecurrentImpl(const Options& options_) : options(options_) {
   RecurrentImpl::reset();
@@ -160,12 +205,17 @@ void RecurrentImpl<Derived, Options>::reset() {
     const int64_t inputs = layer == 0 ? options.input_size() : directions * options.hidden_size();
     for (int64_t direction = 0; direction < directions; ++direction) {
       const std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
-      layers_.push_back(Register(*this, options.variant(),
-                                 {.inputs = inputs, .hidden = options.hidden_size()},
-                                 options.bias(), suffix));
+      const RnnShape shape = {.inputs = inputs, .hidden = options.hidden_size()};
+      layers_.emplace_back(*this, options.variant(), shape, options.bias(), suffix);
     }
   }
   reset_parameters();
+}
+
+template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::train(bool on) {
+  torch::nn::Cloneable<Derived>::train(on);
+  for (RecurrentParameters& layer : layers_) layer.Drop();
 }
 
 template <class Derived, class Options>
@@ -196,7 +246,8 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunLayers(const Tensor& x, const Ten
     std::vector<Tensor> y;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
-      RnnTensors tensors = WithBias(layers_[static_cast<size_t>(index)], options.variant());
+      RnnPacked packed;
+      RnnTensors tensors = layers_[static_cast<size_t>(index)].Prepare(this->is_training(), packed);
       tensors.x = input;
       tensors.h0 = SelectOrUndefined(h0, index);
       tensors.c0 = SelectOrUndefined(c0, index);
@@ -206,7 +257,8 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunLayers(const Tensor& x, const Ten
       tensors.resets = sequences.resets;
       const RnnOutputs outputs = rnn_forward(
           options.variant(), tensors,
-          {.reverse = direction == 1, .eps = options.eps(), .checkpoint = options.checkpoint()});
+          {.reverse = direction == 1, .eps = options.eps(), .checkpoint = options.checkpoint()},
+          packed);
       y.push_back(outputs.y);
       h_n.push_back(outputs.h_n);
       c_n.push_back(outputs.c_n);
@@ -281,10 +333,15 @@ void RecurrentCellImpl<Derived, Options>::reset() {
   CheckOptions(module, options);
   TORCH_CHECK(internal::RecipeOf(options.variant()).over == internal::Over::kRow, "[", module,
               "] variant must be a cell without batch norm but has ", cell_name(options.variant()));
-  cell_ = Register(*this, options.variant(),
-                   {.inputs = options.input_size(), .hidden = options.hidden_size()},
-                   options.bias(), "");
+  const RnnShape shape = {.inputs = options.input_size(), .hidden = options.hidden_size()};
+  parameters_of_cell_ = RecurrentParameters(*this, options.variant(), shape, options.bias(), "");
   reset_parameters();
+}
+
+template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::train(bool on) {
+  torch::nn::Cloneable<Derived>::train(on);
+  parameters_of_cell_.Drop();
 }
 
 template <class Derived, class Options>
@@ -315,11 +372,12 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
   const auto add_batch = [&](const Tensor& t) {
     return t.defined() && x.dim() == 1 ? t.unsqueeze(0) : t;
   };
-  RnnTensors tensors = WithBias(cell_, options.variant());
+  RnnPacked packed;
+  RnnTensors tensors = parameters_of_cell_.Prepare(this->is_training(), packed);
   tensors.x = add_batch(x);
   tensors.h0 = add_batch(h);
   tensors.c0 = add_batch(c);
-  const auto [h1, c1] = rnn_step(options.variant(), tensors, options.eps());
+  const auto [h1, c1] = rnn_step(options.variant(), tensors, options.eps(), packed);
   return x.dim() == 1 ? std::tuple(h1.squeeze(0), c1.squeeze(0)) : std::tuple(h1, c1);
 }
 

@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include <array>
@@ -18,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "planish/rnn.h"
@@ -45,14 +47,15 @@ using SymSizes = c10::SmallVector<c10::SymInt, 3>;
 // What the operators have in common. c_n and c1 are [0] of a cell without c, saved is [0] unless it
 // is asked for or a gradient is needed.
 constexpr char kParamsSchema[] =
-    "str cell, Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, "
-    "Tensor? bias_hn=None, Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, "
-    "Tensor? ln_hh_weight=None, Tensor? ln_hh_bias=None, Tensor? ln_weight=None, "
-    "Tensor? ln_bias=None, Tensor? ln_c_weight=None, Tensor? ln_c_bias=None, Tensor? h0=None, "
-    "Tensor? c0=None";
+    "Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, Tensor? bias_hn=None, "
+    "Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, Tensor? ln_hh_weight=None, "
+    "Tensor? ln_hh_bias=None, Tensor? ln_weight=None, Tensor? ln_bias=None, "
+    "Tensor? ln_c_weight=None, Tensor? ln_c_bias=None";
+constexpr char kStatesSchema[] = ", Tensor? h0=None, Tensor? c0=None";
 constexpr char kSequencesSchema[] =
     ", Tensor? h_reset=None, Tensor? c_reset=None, Tensor? lengths=None, Tensor? resets=None, *, "
     "bool reverse=False, float eps=1e-05, bool checkpoint=False, ";
+constexpr char kPackedSchema[] = "__torch__.torch.classes.planish.RnnPackedParams";
 constexpr char kForwardOutputs[] = ") -> (Tensor y, Tensor h_n, Tensor c_n, Tensor saved)";
 constexpr char kBackwardOutputs[] =
     ") -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, Tensor dbias_hn, "
@@ -99,6 +102,7 @@ struct Call {
 struct ForwardCall : Call {
   static constexpr char kName[] = "rnn_forward";
   bool save = false;
+  RnnPacked packed;
 };
 struct ForwardResults {
   Tensor y, h_n, c_n, saved;
@@ -112,43 +116,78 @@ struct BackwardCall : Call {
 
 struct StepCall : Call {
   static constexpr char kName[] = "rnn_step";
+  RnnPacked packed;
 };
 struct StepResults {
   Tensor h1, c1;
 };
 
+struct PackCall : Call {
+  static constexpr char kName[] = "rnn_pack";
+};
+
+/// What RnnPacked refers to: parameters of the one type or the other.
+struct PackedParams final : torch::CustomClassHolder {
+  template <class T>
+  RnnPackedParams<T>& of() {
+    if constexpr (std::is_same_v<T, float>) {
+      return of_float;
+    } else {
+      return of_double;
+    }
+  }
+
+  RnnPackedParams<float> of_float;
+  RnnPackedParams<double> of_double;
+};
+
 // ---- Arguments and results as the dispatcher has them
 
+const std::string kLayerSchema =
+    std::string("str cell, Tensor x, ") + kParamsSchema + kStatesSchema + kSequencesSchema;
+
 std::string ForwardSchema() {
-  return std::string("rnn_forward(") + kParamsSchema + kSequencesSchema + "bool save=False" +
+  return "rnn_forward(" + kLayerSchema + "bool save=False, " + kPackedSchema + "? packed=None" +
          kForwardOutputs;
 }
 std::string BackwardSchema() {
-  return std::string(
-             "rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, ") +
-         kParamsSchema + kSequencesSchema + "bool[17] mask" + kBackwardOutputs;
+  return "rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, " +
+         kLayerSchema + "bool[17] mask" + kBackwardOutputs;
 }
 std::string StepSchema() {
-  return std::string("rnn_step(") + kParamsSchema +
-         ", *, float eps=1e-05) -> (Tensor h1, Tensor c1)";
+  return std::string("rnn_step(str cell, Tensor x, ") + kParamsSchema + kStatesSchema +
+         ", *, float eps=1e-05, " + kPackedSchema + "? packed=None) -> (Tensor h1, Tensor c1)";
+}
+std::string PackSchema() {
+  return std::string("rnn_pack(str cell, ") + kParamsSchema + ") -> " + kPackedSchema + " packed";
 }
 
 Tensor TensorOf(const c10::IValue& value) { return value.isNone() ? Tensor() : value.toTensor(); }
 
 c10::IValue ValueOf(const Tensor& tensor) { return tensor.defined() ? tensor : c10::IValue(); }
 
-/// Cell and the first `tensors` tensors; returns what is left.
-Arguments ParseTensors(const char* function, Arguments arguments, size_t tensors, Call& call) {
-  call.cell = CellOf(function, arguments[0].toStringRef());
-  for (size_t i = 0; i < tensors; ++i) {
-    call.tensors.*kFields[i].member = TensorOf(arguments[1 + i]);
-  }
-  return arguments.slice(1 + tensors);
+RnnPacked PackedOf(const c10::IValue& value) {
+  return value.isNone() ? RnnPacked() : RnnPacked(value.toCustomClass<PackedParams>());
 }
 
-void PushTensors(const Call& call, size_t tensors, Stack& stack) {
+c10::IValue ValueOf(const RnnPacked& packed) {
+  return packed ? c10::IValue(c10::dynamic_intrusive_pointer_cast<PackedParams>(packed))
+                : c10::IValue();
+}
+
+/// Cell and the tensors from `begin` to before `end`; returns what is left.
+Arguments ParseTensors(const char* function, Arguments arguments, size_t begin, size_t end,
+                       Call& call) {
+  call.cell = CellOf(function, arguments[0].toStringRef());
+  for (size_t i = begin; i < end; ++i) {
+    call.tensors.*kFields[i].member = TensorOf(arguments[1 + i - begin]);
+  }
+  return arguments.slice(1 + end - begin);
+}
+
+void PushTensors(const Call& call, size_t begin, size_t end, Stack& stack) {
   stack.emplace_back(cell_name(call.cell));
-  for (size_t i = 0; i < tensors; ++i) stack.push_back(ValueOf(call.tensor(i)));
+  for (size_t i = begin; i < end; ++i) stack.push_back(ValueOf(call.tensor(i)));
 }
 
 RnnSettings SettingsOf(Arguments arguments) {
@@ -160,15 +199,16 @@ void PushSettings(const RnnSettings& settings, Stack& stack) {
 }
 
 void Parse(Arguments arguments, ForwardCall& call) {
-  arguments = ParseTensors(call.kName, arguments, kTensors, call);
+  arguments = ParseTensors(call.kName, arguments, kX, kTensors, call);
   call.settings = SettingsOf(arguments);
-  call.save = arguments.back().toBool();
+  call.save = arguments[3].toBool();
+  call.packed = PackedOf(arguments[4]);
 }
 
 void Push(const ForwardCall& call, Stack& stack) {
-  PushTensors(call, kTensors, stack);
+  PushTensors(call, kX, kTensors, stack);
   PushSettings(call.settings, stack);
-  torch::jit::push(stack, call.save);
+  torch::jit::push(stack, call.save, ValueOf(call.packed));
 }
 
 void Parse(Arguments arguments, BackwardCall& call) {
@@ -177,7 +217,7 @@ void Parse(Arguments arguments, BackwardCall& call) {
   call.dc_n = TensorOf(arguments[2]);
   call.y = arguments[3].toTensor();
   call.saved = arguments[4].toTensor();
-  arguments = ParseTensors(call.kName, arguments.slice(5), kTensors, call);
+  arguments = ParseTensors(call.kName, arguments.slice(5), kX, kTensors, call);
   call.settings = SettingsOf(arguments);
   const c10::List<bool> mask = arguments.back().toBoolList();
   TORCH_CHECK(mask.size() == kDifferentiables, "[rnn_backward] mask must have ", kDifferentiables,
@@ -188,7 +228,7 @@ void Parse(Arguments arguments, BackwardCall& call) {
 void Push(const BackwardCall& call, Stack& stack) {
   torch::jit::push(stack, ValueOf(call.dy), ValueOf(call.dh_n), ValueOf(call.dc_n), call.y,
                    call.saved);
-  PushTensors(call, kTensors, stack);
+  PushTensors(call, kX, kTensors, stack);
   PushSettings(call.settings, stack);
   c10::List<bool> mask;
   for (const bool wanted : call.mask) mask.push_back(wanted);
@@ -196,14 +236,21 @@ void Push(const BackwardCall& call, Stack& stack) {
 }
 
 void Parse(Arguments arguments, StepCall& call) {
-  arguments = ParseTensors(call.kName, arguments, kStepTensors, call);
+  arguments = ParseTensors(call.kName, arguments, kX, kStepTensors, call);
   call.settings.eps = arguments[0].toDouble();
+  call.packed = PackedOf(arguments[1]);
 }
 
 void Push(const StepCall& call, Stack& stack) {
-  PushTensors(call, kStepTensors, stack);
-  torch::jit::push(stack, call.settings.eps);
+  PushTensors(call, kX, kStepTensors, stack);
+  torch::jit::push(stack, call.settings.eps, ValueOf(call.packed));
 }
+
+void Parse(Arguments arguments, PackCall& call) {
+  ParseTensors(call.kName, arguments, kFirstParam, kH0, call);
+}
+
+void Push(const PackCall& call, Stack& stack) { PushTensors(call, kFirstParam, kH0, stack); }
 
 void Push(const ForwardResults& results, Stack& stack) {
   torch::jit::push(stack, results.y, results.h_n, results.c_n, results.saved);
@@ -214,6 +261,7 @@ void Push(const Gradients& gradients, Stack& stack) {
 void Push(const StepResults& results, Stack& stack) {
   torch::jit::push(stack, results.h1, results.c1);
 }
+void Push(const RnnPacked& packed, Stack& stack) { stack.push_back(ValueOf(packed)); }
 
 /// A kernel of a struct, as the dispatcher calls it.
 template <class CallType, auto kKernel>
@@ -311,38 +359,56 @@ void CheckSizes(const char* function, const char* name, const Tensor& t, const S
               c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
 }
 
-void CheckLike(const char* function, const char* name, const Tensor& t, const Tensor& x) {
-  TORCH_CHECK(t.scalar_type() == x.scalar_type() && t.device() == x.device(), "[", function, "] ",
-              name, " must have x's type and device, ", x.scalar_type(), " on ", x.device(),
-              ", but has ", t.scalar_type(), " on ", t.device());
+/// The tensor whose type and device the others have: x, and weight_ih where there is none.
+size_t Model(const Call& call) { return call.tensors.x.defined() ? kX : kFirstParam; }
+
+void CheckLike(const char* function, const char* name, const Tensor& t, const Call& call) {
+  const Tensor& model = call.tensor(Model(call));
+  TORCH_CHECK(t.scalar_type() == model.scalar_type() && t.device() == model.device(), "[", function,
+              "] ", name, " must have ", kFields[Model(call)].name, "'s type and device, ",
+              model.scalar_type(), " on ", model.device(), ", but has ", t.scalar_type(), " on ",
+              t.device());
 }
 
-/// Checks types and shapes, with x [T, B, I].
-Sizes CheckCall(const char* function, const Call& call) {
-  const RnnTensors& tensors = call.tensors;
-  const CellRecipe recipe = call.recipe();
-  const Tensor& x = tensors.x;
-  TORCH_CHECK(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
-              x.sym_sizes());
-  TORCH_CHECK(IsFloatOrDouble(x), "[", function, "] x must be float or double but has ",
-              x.scalar_type());
+/// Checks one of the tensors, where it is given.
+void CheckTensor(const char* function, size_t field, const Call& call, const Sizes& sizes) {
+  const Tensor& t = call.tensor(field);
+  if (!t.defined()) return;
+  const char* name = kFields[field].name;
+  TORCH_CHECK(Takes(field, call.recipe()), "[", function, "] ", name, " must be left out for ",
+              cell_name(call.cell), " but has ", t.sym_sizes());
+  CheckSizes(function, name, t, SizesOf(field, call.recipe(), sizes));
+  if (field < kDifferentiables) CheckLike(function, name, t, call);
+}
+
+/// Checks the parameters. Returns the sizes that they have, T and B being 0.
+Sizes CheckParams(const char* function, const Call& call) {
+  const Tensor& model = call.tensor(Model(call));
+  TORCH_CHECK(IsFloatOrDouble(model), "[", function, "] ", kFields[Model(call)].name,
+              " must be float or double but has ", model.scalar_type());
   for (const size_t field : {kFirstParam, kFirstParam + 1}) {
     const Tensor& weight = call.tensor(field);
     TORCH_CHECK(weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ",
                 kFields[field].name, " must have 2 dimensions and at least one column but has ",
                 weight.sym_sizes());
   }
-  const Sizes sizes = {x.sym_size(0), x.sym_size(1), tensors.weight_ih.sym_size(1),
-                       tensors.weight_hh.sym_size(1)};
-  for (size_t field = 0; field < kTensors; ++field) {
-    const Tensor& t = call.tensor(field);
-    if (!t.defined()) continue;
-    const char* name = kFields[field].name;
-    TORCH_CHECK(Takes(field, recipe), "[", function, "] ", name, " must be left out for ",
-                cell_name(call.cell), " but has ", t.sym_sizes());
-    CheckSizes(function, name, t, SizesOf(field, recipe, sizes));
-    if (field < kDifferentiables) CheckLike(function, name, t, x);
-  }
+  const Sizes sizes = {0, 0, call.tensors.weight_ih.sym_size(1),
+                       call.tensors.weight_hh.sym_size(1)};
+  for (size_t field = kFirstParam; field < kH0; ++field) CheckTensor(function, field, call, sizes);
+  return sizes;
+}
+
+/// Checks types and shapes, with x [T, B, I].
+Sizes CheckCall(const char* function, const Call& call) {
+  const RnnTensors& tensors = call.tensors;
+  const Tensor& x = tensors.x;
+  TORCH_CHECK(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
+              x.sym_sizes());
+  Sizes sizes = CheckParams(function, call);
+  sizes.time = x.sym_size(0);
+  sizes.batch = x.sym_size(1);
+  CheckTensor(function, kX, call, sizes);
+  for (size_t field = kH0; field < kTensors; ++field) CheckTensor(function, field, call, sizes);
   const auto check = [&](const char* name, const Tensor& t, at::ScalarType type) {
     TORCH_CHECK(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
                 function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
@@ -385,7 +451,7 @@ Sizes CheckBackward(const BackwardCall& call) {
   const auto check = [&](const char* name, const Tensor& t, const SymSizes& expected) {
     if (!t.defined()) return;
     CheckSizes(call.kName, name, t, expected);
-    CheckLike(call.kName, name, t, call.tensors.x);
+    CheckLike(call.kName, name, t, call);
   };
   check("dy", call.dy, outputs);
   check("dh_n", call.dh_n, states);
@@ -483,6 +549,17 @@ RnnOptions<T> CoreOptions(const RnnSettings& settings) {
   return options;
 }
 
+/// The same with what is packed.
+template <class CallType, class T>
+RnnOptions<T> CoreOptions(const CallType& call) {
+  RnnOptions<T> options = CoreOptions<T>(call.settings);
+  if (!call.packed) return options;
+  options.packed = static_cast<PackedParams&>(*call.packed).template of<T>();
+  TORCH_CHECK(options.packed, "[", call.kName, "] packed must have x's type, ",
+              call.tensors.x.scalar_type(), ", but has another");
+  return options;
+}
+
 /// c of a cell without one is null.
 template <class T>
 T* CarriedC(const Call& call, const Tensor& c) {
@@ -500,7 +577,7 @@ ForwardResults ForwardCpu(const ForwardCall& call) {
                    .h_n = MutableData<T>(results.h_n),
                    .c_n = CarriedC<T>(call, results.c_n),
                    .saved = call.save ? MutableData<T>(results.saved) : nullptr},
-                  CoreOptions<T>(call.settings));
+                  CoreOptions<ForwardCall, T>(call));
   });
   return results;
 }
@@ -550,9 +627,21 @@ StepResults StepCpu(const StepCall& call) {
                 .c = Data<T>(tensors.c0),
                 .h_next = MutableData<T>(results.h1),
                 .c_next = CarriedC<T>(call, results.c1)},
-               CoreOptions<T>(call.settings));
+               CoreOptions<StepCall, T>(call));
   });
   return results;
+}
+
+RnnPacked PackCpu(const PackCall& call) {
+  const Sizes sizes = CheckParams(call.kName, call);
+  const RnnTensors tensors = AllContiguous(call.tensors);
+  const auto packed = c10::make_intrusive<PackedParams>();
+  ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
+    const RnnShape shape = sizes.ints();
+    packed->of<T>() = RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
+                                         CoreParams<T>(call.recipe(), tensors), TorchParallelFor);
+  });
+  return packed;
 }
 
 // ---- Autograd
@@ -593,17 +682,22 @@ struct RnnBackwardNode final : torch::autograd::Node {
   }
 };
 
-bool NeedsGradients(const char* function, const Call& call) {
+/// Packed parameters have no gradients: with them there must be none.
+template <class CallType>
+bool NeedsGradients(const CallType& call) {
   const auto inputs = call.differentiables();
   TORCH_CHECK_NOT_IMPLEMENTED(!torch::autograd::isFwGradDefinedTensorList(at::TensorList(inputs)),
-                              "[", function, "] forward-mode gradients are not implemented");
-  return torch::autograd::compute_requires_grad(at::TensorList(inputs));
+                              "[", call.kName, "] forward-mode gradients are not implemented");
+  const bool needed = torch::autograd::compute_requires_grad(at::TensorList(inputs));
+  TORCH_CHECK(!needed || !call.packed, "[", call.kName,
+              "] packed must be left out where gradients are needed but has parameters");
+  return needed;
 }
 
 ForwardResults ForwardAutograd(const ForwardCall& call) {
   NodePtr<RnnBackwardNode> node;
   ForwardCall below = call;
-  if (NeedsGradients(call.kName, call)) {
+  if (NeedsGradients(call)) {
     node = MakeNode<RnnBackwardNode>();
     node->set_next_edges(
         torch::autograd::collect_next_edges(at::TensorList(call.differentiables())));
@@ -630,7 +724,7 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
 
 // A step with gradients is a layer with T = 1: there is no backward operator of steps.
 StepResults StepAutograd(const StepCall& call) {
-  if (!NeedsGradients(call.kName, call)) {
+  if (!NeedsGradients(call)) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return CallStep(call);
   }
@@ -643,9 +737,9 @@ StepResults StepAutograd(const StepCall& call) {
   return {results.h_n, results.c_n};
 }
 
-/// What a caller in Python could not leave out.
-void CheckGiven(const char* function, const RnnTensors& tensors) {
-  for (size_t field = kX; field < kFirstParam + 2; ++field) {
+/// What a caller in Python could not leave out: the weights and, for most, x.
+void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
+  for (size_t field = first; field < kFirstParam + 2; ++field) {
     TORCH_CHECK((tensors.*kFields[field].member).defined(), "[", function, "] ",
                 kFields[field].name, " must be a tensor but has none");
   }
@@ -658,22 +752,26 @@ const char* cell_name(Cell cell) {
   return kNames[static_cast<size_t>(cell)];
 }
 
-RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings) {
-  CheckGiven("rnn_forward", tensors);
+RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings,
+                       const RnnPacked& packed) {
+  CheckGiven("rnn_forward", tensors, kX);
   ForwardCall call;
   call.cell = cell;
   call.tensors = tensors;
   call.settings = settings;
+  call.packed = packed;
   const ForwardResults results = CallForward(call);
   return {results.y, results.h_n, results.c_n};
 }
 
-std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double eps) {
-  CheckGiven("rnn_step", tensors);
+std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double eps,
+                                    const RnnPacked& packed) {
+  CheckGiven("rnn_step", tensors, kX);
   StepCall call;
   call.cell = cell;
   call.tensors = tensors;
   call.settings.eps = eps;
+  call.packed = packed;
   for (size_t field = kStepTensors; field < kTensors; ++field) {
     TORCH_CHECK(!call.tensor(field).defined(), "[rnn_step] ", kFields[field].name,
                 " must be left out but has ", call.tensor(field).sizes());
@@ -682,16 +780,28 @@ std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double
   return {results.h1, results.c1};
 }
 
+RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
+  CheckGiven("rnn_pack", params, kFirstParam);
+  PackCall call;
+  call.cell = cell;
+  call.tensors = params;
+  call.tensors.x = Tensor();
+  return PackedOf(Dispatch(call)[0]);
+}
+
 TORCH_LIBRARY_FRAGMENT(planish, m) {
+  m.class_<PackedParams>("RnnPackedParams");  // before the schemas that name it
   m.def(ForwardSchema().c_str());
   m.def(BackwardSchema().c_str());
   m.def(StepSchema().c_str());
+  m.def(PackSchema().c_str());
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) {
   m.impl("rnn_forward", Kernel<ForwardCall, ForwardCpu>());
   m.impl("rnn_backward", Kernel<BackwardCall, BackwardCpu>());
   m.impl("rnn_step", Kernel<StepCall, StepCpu>());
+  m.impl("rnn_pack", Kernel<PackCall, PackCpu>());
 }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
@@ -703,6 +813,7 @@ TORCH_LIBRARY_IMPL(planish, Meta, m) {
 TORCH_LIBRARY_IMPL(planish, Autograd, m) {
   m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutograd>());
   m.impl("rnn_step", Kernel<StepCall, StepAutograd>());
+  m.impl("rnn_pack", torch::CppFunction::makeFallthrough());
   // No second derivative: an error in its place, not zeros.
   m.impl("rnn_backward", torch::autograd::autogradNotImplementedFallback());
 }

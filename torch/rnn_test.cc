@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -8,12 +9,14 @@
 #include <torch/nn/modules/rnn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -297,7 +300,8 @@ TEST_P(EveryCell, KeepsNothingWithoutGradients) {
       const Tensor& t = tensors.*field.member;
       stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
     }
-    torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, /*save=*/false);
+    torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, /*save=*/false,
+                     /*packed=*/c10::IValue());
     op.callBoxed(stack);
     return stack[3].toTensor().numel();
   };
@@ -391,6 +395,32 @@ TEST_P(EveryCell, StepsHaveGradients) {
   }
 }
 
+TEST_P(EveryCell, TakesPackedParameters) {
+  const Cell cell = GetParam();
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const Given given = {.lengths = true, .resets = true};
+    const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, given, type);
+    const RnnPacked packed = rnn_pack(cell, layer);
+    RnnTensors others = layer;  // of the parameters the weights alone, for the sizes they tell
+    for (size_t field = kFirstParam + 2; field < kH0; ++field) {
+      others.*kFields[field].member = Tensor();
+    }
+    const RnnOutputs expected = rnn_forward(cell, layer);
+    const RnnOutputs outputs = rnn_forward(cell, others, {}, packed);
+    ExpectSame(outputs.y, expected.y, "y");
+    ExpectSame(outputs.h_n, expected.h_n, "h_n");
+    ExpectSame(outputs.c_n, expected.c_n, "c_n");
+    if (RecipeOf(cell).over == internal::Over::kBatch) continue;
+    RnnTensors step = layer, other_step = others;
+    for (RnnTensors* tensors : {&step, &other_step}) {
+      tensors->x = layer.x[0];
+      tensors->h_reset = tensors->c_reset = tensors->lengths = tensors->resets = Tensor();
+    }
+    EXPECT_TRUE(std::get<0>(rnn_step(cell, other_step, 1e-5, packed))
+                    .equal(std::get<0>(rnn_step(cell, step))));
+  }
+}
+
 TEST_P(EveryCell, WorksOutShapesOnTheMetaDevice) {
   const Cell cell = GetParam();
   const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {.resets = true});
@@ -451,11 +481,13 @@ TEST(RnnForward, TakesGradientsOfAnyOutput) {
   for (int output = 0; output < 3; ++output) {
     const auto gradient = [&](auto forward) {
       const RnnTensors leaves = Leaves(layer);
-      const RnnOutputs outputs = forward(Cell::kLnLstm, leaves, RnnSettings());
+      const RnnOutputs outputs = forward(leaves);
       const Tensor root = output == 0 ? outputs.y : output == 1 ? outputs.h_n : outputs.c_n;
       return torch::autograd::grad({root.sum()}, {leaves.x})[0];
     };
-    ExpectNear(gradient(rnn_forward), gradient(Composed), "dx");
+    const Tensor ours = gradient([](const auto& t) { return rnn_forward(Cell::kLnLstm, t); });
+    const Tensor theirs = gradient([](const auto& t) { return Composed(Cell::kLnLstm, t, {}); });
+    ExpectNear(ours, theirs, "dx");
   }
 }
 
@@ -514,36 +546,41 @@ TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
               HasSubstr("modified by an inplace operation"));
 }
 
-// Schemas are an interface: what is loaded from files and called from Python rests on them.
-TEST(RnnForward, HasTheSchemasThatOthersRestOn) {
+// Schemas are an interface: what is called from Python and kept in files rests on them.
+TEST(RnnOperators, HaveTheSchemasThatOthersRestOn) {
   const auto schema = [](const char* name) {
     std::ostringstream text;
     text << c10::Dispatcher::singleton().findSchemaOrThrow(name, "").schema();
     return text.str();
   };
   const std::string params =
-      "str cell, Tensor x, Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, "
-      "Tensor? bias_hn=None, Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, "
-      "Tensor? ln_hh_weight=None, Tensor? ln_hh_bias=None, Tensor? ln_weight=None, "
-      "Tensor? ln_bias=None, Tensor? ln_c_weight=None, Tensor? ln_c_bias=None, Tensor? h0=None, "
-      "Tensor? c0=None";
-  const std::string sequences =
-      ", Tensor? h_reset=None, Tensor? c_reset=None, Tensor? lengths=None, Tensor? resets=None, "
-      "*, bool reverse=False, float eps=1.0000000000000001e-05, bool checkpoint=False, ";
+      "Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, Tensor? bias_hn=None, "
+      "Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, Tensor? ln_hh_weight=None, "
+      "Tensor? ln_hh_bias=None, Tensor? ln_weight=None, Tensor? ln_bias=None, "
+      "Tensor? ln_c_weight=None, Tensor? ln_c_bias=None";
+  const std::string layer =
+      "str cell, Tensor x, " + params +
+      ", Tensor? h0=None, Tensor? c0=None, Tensor? h_reset=None, Tensor? c_reset=None, "
+      "Tensor? lengths=None, Tensor? resets=None, *, bool reverse=False, "
+      "float eps=1.0000000000000001e-05, bool checkpoint=False, ";
+  const std::string packed = "__torch__.torch.classes.planish.RnnPackedParams";
   EXPECT_EQ(schema("planish::rnn_forward"),
-            "planish::rnn_forward(" + params + sequences +
-                "bool save=False) -> (Tensor y, Tensor h_n, Tensor c_n, Tensor saved)");
-  EXPECT_EQ(schema("planish::rnn_backward"),
-            "planish::rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, "
-            "str cell, " +
-                params.substr(10) + sequences +
-                "bool[17] mask) -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, "
-                "Tensor dbias_hn, Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, "
-                "Tensor dln_hh_bias, Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, "
-                "Tensor dln_c_bias, Tensor dh0, Tensor dc0, Tensor dh_reset, Tensor dc_reset)");
+            "planish::rnn_forward(" + layer + "bool save=False, " + packed +
+                "? packed=None) -> (Tensor y, Tensor h_n, Tensor c_n, Tensor saved)");
+  EXPECT_EQ(
+      schema("planish::rnn_backward"),
+      "planish::rnn_backward(Tensor? dy, Tensor? dh_n, Tensor? dc_n, Tensor y, Tensor saved, " +
+          layer +
+          "bool[17] mask) -> (Tensor dx, Tensor dweight_ih, Tensor dweight_hh, Tensor dbias, "
+          "Tensor dbias_hn, Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, "
+          "Tensor dln_hh_bias, Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, "
+          "Tensor dln_c_bias, Tensor dh0, Tensor dc0, Tensor dh_reset, Tensor dc_reset)");
   EXPECT_EQ(schema("planish::rnn_step"),
-            "planish::rnn_step(" + params +
-                ", *, float eps=1.0000000000000001e-05) -> (Tensor h1, Tensor c1)");
+            "planish::rnn_step(str cell, Tensor x, " + params +
+                ", Tensor? h0=None, Tensor? c0=None, *, float eps=1.0000000000000001e-05, " +
+                packed + "? packed=None) -> (Tensor h1, Tensor c1)");
+  EXPECT_EQ(schema("planish::rnn_pack"),
+            "planish::rnn_pack(str cell, " + params + ") -> " + packed + " packed");
 }
 
 TEST(RnnForward, SaysWhatIsWrong) {
@@ -618,6 +655,37 @@ TEST(RnnForward, SaysWhatIsWrong) {
     EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kBnLstm, step); }),
                 HasSubstr("[rnn_step] cell must be one without batch norm but has bn_lstm"));
   }
+}
+
+TEST(RnnPack, SaysWhatIsWrong) {
+  const RnnTensors layer = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
+  const RnnPacked packed = rnn_pack(Cell::kLnGru, layer);
+  RnnTensors wrong = layer;
+  wrong.ln_ih_bias = layer.ln_ih_bias.to(at::kFloat);
+  EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnGru, wrong); }),
+              HasSubstr("[rnn_pack] ln_ih_bias must have weight_ih's type and device, Double on "
+                        "cpu, but has Float on cpu"));
+  wrong.weight_ih = Tensor();
+  EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnGru, wrong); }),
+              HasSubstr("[rnn_pack] weight_ih must be a tensor but has none"));
+  EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kGru, layer); }),
+              HasSubstr("ln_ih_weight must be left out for gru but has [18]"));
+  const auto error = [&](Cell cell, const RnnTensors& tensors) {
+    return ErrorOf([&] { rnn_forward(cell, tensors, {}, packed); });
+  };
+  EXPECT_EQ(error(Cell::kLnGru, layer), "no error");
+  EXPECT_THAT(error(Cell::kBnGru, layer), HasSubstr("packed must be of the same cell"));
+  EXPECT_THAT(error(Cell::kLnGru, RandomLayer(Cell::kLnGru, {4, 3, 5, 7})),
+              HasSubstr("packed must be of hidden 7 but has 6"));
+  EXPECT_THAT(error(Cell::kLnGru, RandomLayer(Cell::kLnGru, {4, 3, 5, 6}, {}, at::kFloat)),
+              HasSubstr("[rnn_forward] packed must have x's type, Float, but has another"));
+  const std::string gradients =
+      "packed must be left out where gradients are needed but has parameters";
+  EXPECT_THAT(error(Cell::kLnGru, Leaves(layer)), HasSubstr("[rnn_forward] " + gradients));
+  RnnTensors step = Leaves(layer);
+  step.x = step.x[0];
+  EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kLnGru, step, 1e-5, packed); }),
+              HasSubstr("[rnn_step] " + gradients));
 }
 
 TEST(RnnBackward, SaysWhatIsWrong) {
@@ -951,6 +1019,89 @@ TEST(RecurrentModules, DropOutBetweenLayersInTraining) {
   module->options.dropout(0);
   module->train();
   ExpectSame(std::get<0>(module->forward(x)), kept, "y");
+}
+
+/// Expects that a module in inference, which keeps its parameters packed, computes what it computes
+/// otherwise, whatever befalls the parameters in between.
+template <class Module, class Call>
+void ExpectSameInInference(Module module, const Call& call) {
+  const auto inference = [&] {
+    const at::NoGradGuard guard;
+    return call(module);
+  };
+  const auto expect_same = [&](const char* when) {
+    SCOPED_TRACE(when);
+    module->train();
+    const Outputs expected = call(module);
+    module->eval();
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const Outputs outputs = inference();
+      for (size_t i = 0; i < outputs.size(); ++i) ExpectSame(outputs[i], expected[i], when);
+    }
+  };
+  expect_same("at first");
+  const auto parameters = module->named_parameters();
+  for (const auto& item : parameters) {
+    // Not through expect_same, whose change of mode forgets what is packed.
+    const Outputs before = inference();
+    {
+      const at::NoGradGuard guard;
+      item.value().add_(0.25 * at::randn_like(item.value()));
+    }
+    EXPECT_FALSE(inference()[0].equal(before[0])) << item.key();
+    Tensor parameter = item.value();
+    const Outputs changed = inference();
+    parameter.set_data(parameter.detach() + 0.25 * at::randn_like(parameter));
+    EXPECT_FALSE(inference()[0].equal(changed[0])) << item.key();
+    const c10::InferenceMode mode;
+    const Outputs again = call(module), plain = inference();
+    ExpectSame(again[0], plain[0], item.key());
+  }
+  expect_same("after changes");
+  for (const auto& item : parameters) {
+    item.value().data().mul_(1.5);  // of which no version tells
+  }
+  expect_same("after changes of data");
+  module->to(at::kDouble);
+  module->to(at::kFloat);
+  expect_same("after conversions");
+}
+
+TEST(RecurrentModules, KeepPackedParametersInInference) {
+  at::manual_seed(13);
+  const Tensor x = at::randn({3, 2, kInputs});
+  for (const Cell cell : {Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib}) {
+    SCOPED_TRACE(cell_name(cell));
+    const auto options = nn::LayerNormLSTMOptions(kInputs, kHidden).variant(cell);
+    nn::LayerNormLSTM module(nn::LayerNormLSTMOptions(options).num_layers(2).bidirectional(true));
+    ExpectSameInInference(module, [&](auto& m) { return Flat(m->forward(x)); });
+    ExpectSameInInference(
+        nn::LayerNormLSTMCell(nn::LayerNormLSTMCellOptions(kInputs, kHidden).variant(cell)),
+        [&](auto& m) {
+          const auto [h, c] = m->forward(x[1], m->forward(x[0]));
+          return Outputs{h, c};
+        });
+  }
+  ExpectSameInInference(
+      nn::LayerNormGRUCell(nn::LayerNormGRUCellOptions(kInputs, kHidden).variant(Cell::kGru)),
+      [&](auto& m) { return Outputs{m->forward(x[1], m->forward(x[0]))}; });
+}
+
+TEST(RecurrentModules, ComputeOnManyThreadsAtOnce) {
+  at::manual_seed(14);
+  nn::LayerNormGRUCell module(nn::LayerNormGRUCellOptions(kInputs, kHidden));
+  module->eval();
+  const Tensor x = at::randn({2, kInputs}), expected = module->forward(x).detach();
+  std::vector<std::thread> threads;
+  std::atomic<int> same = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const at::NoGradGuard guard;
+      for (int repeat = 0; repeat < 50; ++repeat) same += module->forward(x).equal(expected);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(same, 200);
 }
 
 TEST(RecurrentModules, CloneAndPrint) {

@@ -2,13 +2,17 @@
 #define PLANISH_TORCH_RNN_H_
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <torch/nn/cloneable.h>
 #include <torch/nn/modules/common.h>
 #include <torch/nn/pimpl.h>
 #include <torch/nn/utils/rnn.h>
 
 #include <cstdint>
+#include <iosfwd>
+#include <mutex>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -48,6 +52,9 @@ struct RnnTensors {
   at::Tensor resets;        ///< [T, B] bool: whether to reset before this step; undefined: never
 };
 
+/// Parameters of a layer as rnn_pack has packed them, or none.
+using RnnPacked = c10::intrusive_ptr<torch::CustomClassHolder>;
+
 /// What a layer takes beside its tensors.
 struct RnnSettings {
   bool reverse = false;     ///< whether to go from the last step of each sequence to its first
@@ -64,17 +71,24 @@ struct RnnOutputs {
 
 /// A recurrent layer in one direction. Differentiable once with respect to x, the parameters, h0,
 /// c0, h_reset and c_reset; backward computes the gradients that are needed alone, and what it
-/// needs is kept only where there are any. Throws c10::Error when a type or shape does not fit or a
-/// tensor is given that the cell does not take, planish::Error when a length or eps is out of
-/// range; before any work in either case.
-RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings = {});
+/// needs is kept only where there are any. With `packed`, which must be of the same parameters,
+/// those of `tensors` but for the weights may be left out, and none is read; no gradients then.
+/// Throws c10::Error when a type or shape does not fit or a tensor is given that the cell does not
+/// take, planish::Error when a length or eps is out of range; before any work in either case.
+RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings = {},
+                       const RnnPacked& packed = {});
 
 /// One step of a layer, of x [B, I], parameters, h0 and c0: the next state and carried c, each [B,
 /// H] (c is [0] where the cell has none). The same bits as rnn_forward with T = 1, which it calls
 /// where gradients are needed. Throws as rnn_forward does, for a cell with batch norm, and when one
 /// of the other tensors is given.
-std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors,
-                                            double eps = 1e-5);
+std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double eps = 1e-5,
+                                            const RnnPacked& packed = {});
+
+/// Copies the parameters among `params` in the order in which kernels read them. A call without
+/// packed parameters packs them itself, which for a single step takes longer than the step. Throws
+/// as rnn_forward does.
+RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
 
 namespace nn {
 
@@ -137,11 +151,48 @@ struct RnnSequences {
 
 namespace detail {
 
-/// The parameters of a layer in one direction; `bias` and `bias_hn` of `tensors` are made of
-/// bias_ih and bias_hh at every call.
-struct RecurrentParameters {
-  RnnTensors tensors;
-  at::Tensor bias_ih, bias_hh;
+/// The parameters of a layer in one direction.
+class RecurrentParameters {
+ public:
+  /// Of no layer.
+  RecurrentParameters() = default;
+  /// Registers those of a cell with a module, under their names and `suffix`.
+  RecurrentParameters(torch::nn::Module& module, Cell cell, const RnnShape& shape, bool bias,
+                      const std::string& suffix);
+
+  /// As the core takes them: bias and bias_hn made of bias_ih and bias_hh. In inference, that is in
+  /// evaluation mode without gradients, `packed` is set and just the weights are returned. What is
+  /// packed is kept until a parameter's data or version changes.
+  RnnTensors Prepare(bool training, RnnPacked& packed);
+  /// Forgets what is packed.
+  void Drop();
+
+ private:
+  /// What is packed, and the parameters that it was packed from. A copy starts without.
+  struct Kept {
+    Kept() = default;
+    Kept(const Kept& /*other*/) {}
+    Kept& operator=(const Kept& /*other*/) {
+      Drop();
+      return *this;
+    }
+
+    bool IsOf(const std::vector<at::Tensor>& parameters) const;
+    void Drop();
+
+    std::mutex mutex;  ///< modules may be called by several threads at once
+    RnnPacked packed;
+    std::vector<at::Tensor> from;  ///< aliases, so that no other data takes their addresses
+    std::vector<int64_t> versions;
+  };
+
+  RnnTensors WithBias() const;
+
+  Cell cell_{};
+  RnnTensors tensors_;  ///< without bias and bias_hn
+  at::Tensor bias_ih_, bias_hh_;
+  std::vector<at::Tensor> all_;
+  Kept kept_;
 };
 
 /// What LayerNormLSTM, LayerNormGRU and LayerNormRNN share.
@@ -153,6 +204,9 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentImpl(const Options& options_);
 
   void reset() override;
+  /// Also forgets what is packed for inference: changes that no version tells of, such as those
+  /// made through Tensor::data, are seen after a change of mode.
+  void train(bool on = true) override;
   /// Draws weights and biases from the uniform distribution between -1/sqrt(H) and 1/sqrt(H), in
   /// the order of PyTorch's modules, and sets the gains of norms to 1 and their biases to 0.
   void reset_parameters();
@@ -185,7 +239,8 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentCellImpl(const Options& options_);
 
   void reset() override;
-  /// As RecurrentImpl has it.
+  /// As RecurrentImpl has it, as is reset_parameters.
+  void train(bool on = true) override;
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
@@ -196,7 +251,7 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
                                          const at::Tensor& c);
 
  private:
-  RecurrentParameters cell_;
+  RecurrentParameters parameters_of_cell_;
 };
 
 }  // namespace detail
