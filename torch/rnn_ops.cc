@@ -436,12 +436,23 @@ Call CheckStep(const StepCall& call) {
   return layer;
 }
 
-int64_t SavedSize(const Call& call, const Sizes& sizes) {
+int64_t SavedSize(const Call& call, const RnnShape& shape) {
   int64_t size = 0;
-  ByType(call.tensors.x.scalar_type(), [&]<class T>() {
-    size = RnnSavedSize<T>(call.cell, sizes.ints(), call.settings.checkpoint);
-  });
+  ByType(call.tensors.x.scalar_type(),
+         [&]<class T>() { size = RnnSavedSize<T>(call.cell, shape, call.settings.checkpoint); });
   return size;
+}
+
+c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
+  const bool symbols = sizes.time.is_symbolic() || sizes.batch.is_symbolic();
+  if (!symbols || call.settings.checkpoint) return SavedSize(call, sizes.ints());
+  // A compiler's T and B stay what they are: without checkpoints the size is T * (B * slope +
+  // rest).
+  RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden}.ints();
+  const int64_t one = SavedSize(call, shape);
+  shape.batch = 2;
+  const int64_t slope = SavedSize(call, shape) - one;
+  return sizes.time * (sizes.batch * slope + (one - slope));
 }
 
 Sizes CheckBackward(const BackwardCall& call) {
@@ -476,7 +487,7 @@ ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
   return {at::empty_symint({sizes.time, sizes.batch, sizes.hidden}, options),
           at::empty_symint(states, options),
           call.recipe().is_lstm() ? at::empty_symint(states, options) : at::empty({0}, options),
-          at::empty({call.save ? SavedSize(call, sizes) : 0}, options)};
+          at::empty_symint({call.save ? SavedSize(call, sizes) : c10::SymInt(0)}, options)};
 }
 
 Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {

@@ -262,7 +262,16 @@ RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings)
   return {at::stack(y), h, IsLstm(cell) ? c : at::empty({0}, p.x.options())};
 }
 
-class EveryCell : public ::testing::TestWithParam<Cell> {};
+// On one thread: ATen takes several for the smallest of norms, and waits long for them on a busy
+// machine.
+class EveryCell : public ::testing::TestWithParam<Cell> {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+  void TearDown() override { at::set_num_threads(threads_); }
+
+ private:
+  int threads_ = at::get_num_threads();
+};
 
 INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(internal::kCells),
                          [](const auto& cell) { return cell_name(cell.param); });
@@ -310,6 +319,19 @@ TEST_P(EveryCell, KeepsNothingWithoutGradients) {
   const at::NoGradGuard guard;
   EXPECT_EQ(saved_numbers(Leaves(layer)), 0);
   EXPECT_FALSE(rnn_forward(cell, Leaves(layer)).y.requires_grad());
+}
+
+// What the Meta kernel says of `saved` where T and B are symbols.
+TEST_P(EveryCell, KeepsNumbersInProportionToSteps) {
+  const auto size = [](int64_t time, int64_t batch) {
+    return RnnSavedSize<float>(GetParam(), {time, batch, 5, 6});
+  };
+  const int64_t slope = size(1, 2) - size(1, 1), rest = size(1, 1) - slope;
+  for (const int64_t time : {0, 1, 7, 1000}) {
+    for (const int64_t batch : {0, 1, 3, 50}) {
+      EXPECT_EQ(size(time, batch), time * (batch * slope + rest)) << time << " x " << batch;
+    }
+  }
 }
 
 TEST_P(EveryCell, TakesNoStepsAndNoSequences) {
@@ -981,6 +1003,43 @@ TEST(RecurrentModules, HaveTheKeysOfTheirVariant) {
   EXPECT_THAT(nn::LayerNormLSTMCell(3, 4)->named_parameters().keys(),
               ElementsAre("weight_ih", "weight_hh", "bias_ih", "ln_ih_weight", "ln_ih_bias",
                           "ln_hh_weight", "ln_hh_bias", "ln_c_weight", "ln_c_bias"));
+}
+
+TEST(RecurrentModules, ComputeTheirVariantFromTheirParameters) {
+  at::manual_seed(15);
+  const Tensor x = Random({4, 3, kInputs});
+  const auto expect = [&](auto module, Cell cell) {
+    SCOPED_TRACE(cell_name(cell));
+    module->to(at::kDouble);
+    RnnTensors tensors;
+    tensors.x = x;
+    for (auto& item : module->named_parameters()) {
+      const at::NoGradGuard guard;
+      item.value().normal_();
+      const std::string name = item.key().substr(0, item.key().find("_l0"));
+      for (const Field& field : kFields) {
+        if (name == field.name) tensors.*field.member = item.value();
+      }
+      if (name == "bias_ih") tensors.bias = item.value();
+    }
+    const Outputs ours = Flat(module->forward(x));
+    const RnnOutputs theirs = Composed(cell, tensors, {.eps = module->options.eps()});
+    ExpectNear(ours[0], theirs.y, "y");
+    ExpectNear(ours[1], theirs.h_n.unsqueeze(0), "h_n");
+    if (ours.size() > 2) ExpectNear(ours[2], theirs.c_n.unsqueeze(0), "c_n");
+  };
+  for (const Cell cell : internal::kCells) {
+    const CellRecipe recipe = RecipeOf(cell);
+    if (recipe.sums == internal::Sums::kPlain) continue;  // has two biases: as PyTorch's modules
+    if (recipe.is_lstm()) {
+      expect(nn::LayerNormLSTM(nn::LayerNormLSTMOptions(kInputs, kHidden).variant(cell).eps(1e-3)),
+             cell);
+    } else if (recipe.is_gru()) {
+      expect(nn::LayerNormGRU(nn::LayerNormGRUOptions(kInputs, kHidden).variant(cell)), cell);
+    } else {
+      expect(nn::LayerNormRNN(nn::LayerNormRNNOptions(kInputs, kHidden).variant(cell)), cell);
+    }
+  }
 }
 
 TEST(RecurrentModules, StartAsPyTorchsDo) {

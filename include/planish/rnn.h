@@ -125,7 +125,7 @@ template <class T>
 struct RnnOptions {
   double eps = 1e-5;  ///< added to variances, inside the root; finite and >= 0
   /// Whether to keep the carried c of every S-th step alone for RnnBackward, which then computes
-  /// the steps between anew, S of them at a time: S = max(ceil(sqrt(T)), ceil(1024 / B)). Backward
+  /// the steps between anew, S of them at a time: S = max(ceil(sqrt(T)), ceil(256 / B)). Backward
   /// computes the same bits, for the price of a forward pass.
   bool checkpoint = false;
   ParallelFor parallel_for;  ///< runs large calls on several threads; empty: the library's own

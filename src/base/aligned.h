@@ -28,6 +28,29 @@ AlignedArray<T> MakeAligned(int64_t n) {
   return AlignedArray<T>(static_cast<T*>(p));
 }
 
+/// An array that grows and is kept from call to call.
+template <class T>
+class Buffer {
+ public:
+  /// At least n numbers, whose values are whatever they were. Throws std::bad_alloc.
+  T* Get(int64_t n) {
+    if (n > capacity_) {
+      capacity_ = 0;
+      data_.reset();
+      data_ = MakeAligned<T>(n);
+      capacity_ = n;
+    }
+    return data_.get();
+  }
+  const T* data() const { return data_.get(); }
+  T* data() { return data_.get(); }
+  int64_t bytes() const { return capacity_ * static_cast<int64_t>(sizeof(T)); }
+
+ private:
+  AlignedArray<T> data_;
+  int64_t capacity_ = 0;
+};
+
 inline bool IsAligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; }
 
 }  // namespace planish::internal

@@ -106,15 +106,11 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t columns,
   columns_ = columns;
   depth_ = w.k;
   const int64_t padded = panels() * panel();
-  if (padded * depth_ > capacity_) {
-    capacity_ = 0;
-    data_ = MakeAligned<T>(padded * depth_);
-    capacity_ = padded * depth_;
-  }
+  T* const data = data_.Get(padded * depth_);
   RunParallel(parallel_for, panels(), GrainFor(panel() * depth_), [&](int64_t begin, int64_t end) {
     for (int64_t from = 0; from < depth_; from += kGemmDepth) {
       const int64_t depth = std::min(kGemmDepth, depth_ - from);
-      T* to = data_.get() + from * padded;
+      T* to = data + from * padded;
       if (w.transposed && !row_of) {
         PackRows(w, columns_, panel(), begin, end, from, depth, to);
       } else {

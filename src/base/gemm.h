@@ -71,14 +71,14 @@ class PackedMatrix {
   int64_t panels() const { return (columns_ + panel() - 1) / panel(); }
 
   const GemmKernels<T>& kernels() const { return kernels_; }
-  const T* data() const { return data_.get(); }
+  const T* data() const { return data_.data(); }
+  int64_t bytes() const { return data_.bytes(); }
 
  private:
   // Blocks of kGemmDepth numbers of the depth; in each block its panels; in each panel, for one
   // number of the depth after the other, that of each of its columns. Columns beyond the last are
   // zeros.
-  AlignedArray<T> data_;
-  int64_t capacity_ = 0;
+  Buffer<T> data_;
   int64_t columns_ = 0, depth_ = 0;
   GemmKernels<T> kernels_{1, 1, nullptr};
 };

@@ -29,6 +29,8 @@ struct ExpNumbers<float> {
   static constexpr float kLog2High = 0x1.63p-1f, kLog2Low = -0x1.bd0106p-13f;
   /// Beyond them exp is 0, or infinity.
   static constexpr float kLeast = -105, kMost = 90;
+  /// The n of kInfinite is 128, that of -kNormal is still a normal number's.
+  static constexpr float kInfinite = 88.5f, kNormal = 87;
   /// (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2: a Chebyshev fit, the constant term last.
   static constexpr float kTerms[] = {0x1.6d112cp-10f, 0x1.120b9p-7f, 0x1.55551ap-5f, 0x1.5554dcp-3f,
                                      0x1p-1f};
@@ -40,6 +42,7 @@ struct ExpNumbers<double> {
   static constexpr double kRound = 0x1.8p52;
   static constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
   static constexpr double kLeast = -747, kMost = 711;
+  static constexpr double kInfinite = 709.6, kNormal = 708;
   static constexpr double kTerms[] = {
       0x1.af38c67fbb53ep-26, 0x1.28919ccaf9211p-22, 0x1.71de0da24602dp-19, 0x1.a019b8f9792eep-16,
       0x1.a01a01a7c73cp-13,  0x1.6c16c17890eb4p-10, 0x1.11111111109afp-7,  0x1.5555555553d56p-5,
@@ -59,7 +62,7 @@ HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   using Numbers = ExpNumbers<T>;
   const auto round = hn::Set(d, Numbers::kRound);
   const auto log2e = hn::Set(d, static_cast<T>(1.4426950408889634));
-  const auto n = hn::Sub(hn::Add(hn::Mul(x, log2e), round), round);
+  const auto n = hn::Sub(hn::MulAdd(x, log2e, round), round);
   const auto r = hn::NegMulAdd(n, hn::Set(d, Numbers::kLog2Low),
                                hn::NegMulAdd(n, hn::Set(d, Numbers::kLog2High), x));
   auto sum = hn::Set(d, Numbers::kTerms[0]);
@@ -69,7 +72,7 @@ HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   return {n, hn::MulAdd(hn::Mul(r, r), sum, r)};
 }
 
-/// 2^n for whole n that give a normal number.
+/// 2^n for whole n that give a normal number, or infinity by the first n that is too large.
 template <class D>
 HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
   using Numbers = ExpNumbers<hn::TFromD<D>>;
@@ -105,17 +108,21 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   return KeepNan<D>(x, ExpWithin(d, within));
 }
 
-/// 1 / (1 + exp(-x)), to 4 units in the last place, subnormal results included. Its limits are 0
-/// and 1; NaN stays NaN.
+/// 1 / (1 + exp(-x)), to 4 units in the last place; below the smallest normal number it may be 0. Its
+/// limits are 0 and 1; NaN stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
+  using Numbers = ExpNumbers<T>;
+  // The limits are reached within: beyond one 2^n, with n the largest and one, is infinity, and
+  // beyond the other exp(-x) is nothing beside 1.
+  const auto within = hn::Min(hn::Max(x, hn::Set(d, -Numbers::kInfinite)),
+                              hn::Set(d, Numbers::kNormal));
+  const auto split = ExpOf(d, hn::Neg(within));
+  const auto power = PowerOfTwo(d, split.n);
   const auto one = hn::Set(d, T{1});
-  // Of -|x|, which cannot overflow: e / (1 + e), or 1 / (1 + e).
-  const auto below = hn::Neg(hn::Abs(x));
-  const auto e = ExpWithin(d, hn::Max(below, hn::Set(d, ExpNumbers<T>::kLeast)));
-  const auto upper = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
-  return KeepNan<D>(x, hn::Div(upper, hn::Add(one, e)));
+  const auto sum = hn::MulAdd(hn::Add(one, split.rest), power, one);
+  return KeepNan<D>(x, hn::Div(one, sum));
 }
 
 /// tanh(x), to 4 units in the last place. Its limits are -1 and 1; tanh(-0) is -0; NaN stays NaN.

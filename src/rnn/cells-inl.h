@@ -84,6 +84,12 @@ struct Stretch {
   }
 };
 
+/// Variances of numbers whose squares are well within T.
+template <class T>
+inline constexpr T kLeastSquare = std::is_same_v<T, float> ? T(1e-25) : T(1e-250);
+template <class T>
+inline constexpr T kMostSquare = std::is_same_v<T, float> ? T(1e30) : T(1e250);
+
 template <class T>
 HWY_INLINE void WriteMap(double mean, double rest, double variance, double eps, T* map) {
   const double rstd = 1 / std::sqrt(std::max(0.0, variance) + eps);
@@ -114,52 +120,96 @@ HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps
   WriteMap(rounded, mean - rounded, squares / n, static_cast<double>(eps), map);
 }
 
-/// Takes the moments of a stretch, about its mean, by a second sweep, which also finds what
-/// rounding left of the mean.
+/// The same of numbers whose mean is far from 0 beside their deviation, or which are of a size whose
+/// squares are no numbers: sums about the mean, and what rounding left of that.
 template <class T>
-HWY_NOINLINE void TakeMap(const T* z, const Stretch s, T eps, T* map) {
+HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* map) {
   const Tag<T> d;
   constexpr int64_t n = kLanes<T>;
   const int64_t whole = s.whole<T>(), vectors = s.vectors<T>();
-  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
-  int64_t v = 0;
-  for (; v + 4 <= whole; v += 4) {
-    sum0 = hn::Add(sum0, Get(z + v * n));
-    sum1 = hn::Add(sum1, Get(z + (v + 1) * n));
-    sum2 = hn::Add(sum2, Get(z + (v + 2) * n));
-    sum3 = hn::Add(sum3, Get(z + (v + 3) * n));
-  }
-  for (; v < whole; ++v) sum0 = hn::Add(sum0, Get(z + v * n));
-  for (; v < vectors; ++v) sum1 = hn::Add(sum1, hn::IfThenElseZero(s.mask<T>(), Get(z + v * n)));
   const T count = s.count<T>();
-  const T mean = Total<T>(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))) / count;
-
   const auto shift = All<T>(mean);
-  sum0 = sum1 = hn::Zero(d);
-  auto square0 = hn::Zero(d), square1 = hn::Zero(d);
-  for (v = 0; v + 2 <= whole; v += 2) {
-    const auto d0 = hn::Sub(Get(z + v * n), shift), d1 = hn::Sub(Get(z + (v + 1) * n), shift);
-    sum0 = hn::Add(sum0, d0);
-    sum1 = hn::Add(sum1, d1);
-    square0 = hn::MulAdd(d0, d0, square0);
-    square1 = hn::MulAdd(d1, d1, square1);
+  auto sum = hn::Zero(d), square = hn::Zero(d);
+  for (int64_t v = 0; v < vectors; ++v) {
+    auto distance = hn::Sub(Get(z + v * n), shift);
+    if (v >= whole) distance = hn::IfThenElseZero(s.mask<T>(), distance);
+    sum = hn::Add(sum, distance);
+    square = hn::MulAdd(distance, distance, square);
   }
-  for (; v < vectors; ++v) {
-    auto d0 = hn::Sub(Get(z + v * n), shift);
-    if (v >= whole) d0 = hn::IfThenElseZero(s.mask<T>(), d0);
-    sum0 = hn::Add(sum0, d0);
-    square0 = hn::MulAdd(d0, d0, square0);
-  }
-  const T rest = Total<T>(hn::Add(sum0, sum1)) / count;
-  const T square = Total<T>(hn::Add(square0, square1)) / count;
+  const T rest = Total<T>(sum) / count, mean_square = Total<T>(square) / count;
   if constexpr (std::is_same_v<T, float>) {
-    // Beyond, squares overflow, or lose what is below the smallest normal number.
-    if (!(square > 1e-25f && square < 1e30f)) return MapInDouble(z, s, eps, map);
+    if (!(mean_square > kLeastSquare<T> && mean_square < kMostSquare<T>)) {
+      return MapInDouble(z, s, eps, map);
+    }
   }
-  const T rstd = 1 / std::sqrt(std::max(T{0}, square - rest * rest) + eps);
+  WriteMap<T>(static_cast<double>(mean), static_cast<double>(rest),
+              static_cast<double>(mean_square - rest * rest), static_cast<double>(eps), map);
+}
+
+/// The map by the sums of numbers and of their squares, where these serve: with a mean within the
+/// deviation, the variance is right to a few units in the last place.
+template <class T>
+HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T eps, T* map) {
+  const T scale = 1 / s.count<T>();
+  const T mean = Total<T>(sum) * scale, mean_square = Total<T>(square) * scale;
+  const T variance = mean_square - mean * mean;
+  if (!(mean * mean <= variance && variance > kLeastSquare<T> && variance < kMostSquare<T>))
+      [[unlikely]] {
+    return MapAboutMean(z, s, mean, eps, map);
+  }
   map[0] = mean;
-  map[1] = rstd;
-  map[2] = -rest * rstd;
+  map[1] = 1 / std::sqrt(variance + eps);
+  map[2] = 0;
+}
+
+/// The maps of two stretches alike, or of one, if `second` is null. Padding is 0, or NaN in rows that
+/// are NaN.
+template <class T>
+HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T eps, T* map_first,
+                           T* map_second) {
+  const Tag<T> d;
+  constexpr int64_t n = kLanes<T>;
+  const int64_t end = s.vectors<T>() * n;
+  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), square0 = hn::Zero(d), square1 = hn::Zero(d);
+  if (!second) {
+    int64_t i = 0;
+    for (; i + 2 * n <= end; i += 2 * n) {
+      const auto z0 = Get(first + i), z1 = Get(first + i + n);
+      sum0 = hn::Add(sum0, z0);
+      sum1 = hn::Add(sum1, z1);
+      square0 = hn::MulAdd(z0, z0, square0);
+      square1 = hn::MulAdd(z1, z1, square1);
+    }
+    for (; i < end; i += n) {
+      const auto z0 = Get(first + i);
+      sum0 = hn::Add(sum0, z0);
+      square0 = hn::MulAdd(z0, z0, square0);
+    }
+    return FinishMap(hn::Add(sum0, sum1), hn::Add(square0, square1), first, s, eps, map_first);
+  }
+  auto sum2 = hn::Zero(d), sum3 = hn::Zero(d), square2 = hn::Zero(d), square3 = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * n <= end; i += 2 * n) {
+    const auto z0 = Get(first + i), z1 = Get(first + i + n);
+    const auto z2 = Get(second + i), z3 = Get(second + i + n);
+    sum0 = hn::Add(sum0, z0);
+    sum1 = hn::Add(sum1, z1);
+    sum2 = hn::Add(sum2, z2);
+    sum3 = hn::Add(sum3, z3);
+    square0 = hn::MulAdd(z0, z0, square0);
+    square1 = hn::MulAdd(z1, z1, square1);
+    square2 = hn::MulAdd(z2, z2, square2);
+    square3 = hn::MulAdd(z3, z3, square3);
+  }
+  for (; i < end; i += n) {
+    const auto z0 = Get(first + i), z2 = Get(second + i);
+    sum0 = hn::Add(sum0, z0);
+    sum2 = hn::Add(sum2, z2);
+    square0 = hn::MulAdd(z0, z0, square0);
+    square2 = hn::MulAdd(z2, z2, square2);
+  }
+  FinishMap(hn::Add(sum0, sum1), hn::Add(square0, square1), first, s, eps, map_first);
+  FinishMap(hn::Add(sum2, sum3), hn::Add(square2, square3), second, s, eps, map_second);
 }
 
 template <class T>
@@ -249,7 +299,8 @@ HWY_NOINLINE void RnnGates(const CellCall<T>& call, const T* a, T* h) {
   }
 }
 
-/// Of zx + zh with the norms done, or not normalised, into gates, c and what c was before.
+/// Of zx + zh with the norms done, or not normalised, into gates, c and what c was before, and the
+/// moments of c where it has a norm.
 template <class T>
 HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T>& row) {
   const Tag<T> d;
@@ -259,6 +310,7 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T
   const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
   const T* bias = call.params.bias;
   T *gates = row.gates, *state = row.c, *before = row.before;
+  auto sum = hn::Zero(d), square = hn::Zero(d);
   for (int64_t unit = 0; unit < units; unit += n) {
     const auto i = Sigmoid(d, hn::Add(Get(a + at_i), Get(bias + at_i)));
     const auto f = Sigmoid(d, hn::Add(Get(a + at_f), Get(bias + at_f)));
@@ -266,12 +318,18 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T
     const auto o = Sigmoid(d, hn::Add(Get(a + at_o), Get(bias + at_o)));
     const auto c = Get(state + unit);
     Put<T>(c, before + unit);
-    Put<T>(hn::MulAdd(f, c, hn::Mul(i, g)), state + unit);
+    const auto new_c = hn::MulAdd(f, c, hn::Mul(i, g));
+    sum = hn::Add(sum, new_c);
+    square = hn::MulAdd(new_c, new_c, square);
+    Put<T>(new_c, state + unit);
     Put<T>(i, gates + at_i);
     Put<T>(f, gates + at_f);
     Put<T>(g, gates + at_g);
     Put<T>(o, gates + at_o);
     at_i += step, at_f += step, at_g += step, at_o += step;
+  }
+  if (call.recipe.cell != CellNorm::kNone && call.recipe.over == Over::kRow) {
+    FinishMap(sum, square, state, Stretch{1, call.order.hidden}, call.eps, row.map_c);
   }
 }
 
@@ -310,36 +368,31 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
   }
 }
 
-/// The map of a group of sums: taken now, or none where moments are over the batch.
-template <class T>
-HWY_INLINE const T* MapOf(const CellCall<T>& call, const Order::Group& group, const T* z, T* map) {
-  if (call.recipe.over == Over::kBatch) return kNoMap<T>;
-  TakeMap(z + group.begin, Stretch{group.gates, call.order.hidden}, call.eps, map);
-  return map;
-}
-
 template <class T>
 void Gates(const CellCall<T>& call, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
   const Order& order = call.order;
   const CellParams<T>& params = call.params;
-  const bool plain = recipe.sums == Sums::kPlain;
+  const bool plain = recipe.sums == Sums::kPlain, over_batch = recipe.over == Over::kBatch;
+  const bool together = recipe.sums == Sums::kTogether;
   for (int g = 0; !plain && g < order.groups; ++g) {
     const Order::Group& group = order.group[static_cast<size_t>(g)];
     const int64_t vectors = VectorsOf<T>(order.hidden) * group.gates, at = group.begin;
-    const T* map_ih = MapOf(call, group, row.zx, row.map_ih + g * kMap);
-    const T *gain_ih = params.gain_ih + at, *gain_hh = params.gain_hh + at;
-    if (recipe.sums == Sums::kTogether) {
-      Scale(row.zx + at, map_ih, gain_ih, vectors, row.gates + at);
-      continue;
+    T *map_ih = row.map_ih + g * kMap, *map_hh = together ? nullptr : row.map_hh + g * kMap;
+    if (!over_batch) {
+      TakeMaps<T>(row.zx + at, together ? nullptr : row.zh + at,
+                  Stretch{group.gates, order.hidden}, call.eps, map_ih, map_hh);
     }
-    const T* map_hh = MapOf(call, group, row.zh, row.map_hh + g * kMap);
-    if (recipe.is_gru() && g == 1) {
-      Scale(row.zx + at, map_ih, gain_ih, vectors, row.gates + at);
-      Scale(row.zh + at, map_hh, gain_hh, vectors, row.candidate);
+    const T* ih = over_batch ? kNoMap<T> : map_ih;
+    const T* hh = over_batch ? kNoMap<T> : map_hh;
+    const T *gain_ih = params.gain_ih + at, *gain_hh = params.gain_hh + at;
+    if (together) {
+      Scale(row.zx + at, ih, gain_ih, vectors, row.gates + at);
+    } else if (recipe.is_gru() && g == 1) {
+      Scale(row.zx + at, ih, gain_ih, vectors, row.gates + at);
+      Scale(row.zh + at, hh, gain_hh, vectors, row.candidate);
     } else {
-      ScaleBoth(row.zx + at, map_ih, gain_ih, row.zh + at, map_hh, gain_hh, vectors,
-                row.gates + at);
+      ScaleBoth(row.zx + at, ih, gain_ih, row.zh + at, hh, gain_hh, vectors, row.gates + at);
     }
   }
   if (recipe.is_lstm()) {
@@ -368,7 +421,6 @@ void Output(const CellCall<T>& call, const CellRow<T>& row) {
   }
   const bool over_batch = call.recipe.over == Over::kBatch;
   const bool carried = call.recipe.cell == CellNorm::kCarried;
-  if (!over_batch) TakeMap(row.c, Stretch{1, order.hidden}, call.eps, row.map_c);
   const MapVectors<T> norm(over_batch ? kNoMap<T> : row.map_c);
   const T* c = over_batch ? row.xhat_c : row.c;
   const T *gain = call.params.gain_c, *bias = call.params.bias_c;

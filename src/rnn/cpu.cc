@@ -27,7 +27,7 @@ constexpr int64_t kMostGroups = 16;
 /// Rows that a product of weights' gradients should have. They are read and written once a segment,
 /// which with so many costs little beside the product. Segments decide the order of sums, so this
 /// number is a part of the result.
-constexpr int64_t kProductRows = 1024;
+constexpr int64_t kProductRows = 256;
 
 /// S of RnnOptions.
 int64_t SegmentSteps(const RnnShape& shape) {
@@ -478,6 +478,14 @@ class Layer {
     } else {
       ForActive(t, begin, end, [&](int64_t b) {
         const CellRowBackward<T> row = row_of(b);
+        if (b + 1 < end) {
+          for (int64_t j = 0; j < columns_; j += 16) {
+            if (row.zx) __builtin_prefetch(row.zx + columns_ + j);
+            if (row.zh) __builtin_prefetch(row.zh + columns_ + j);
+            __builtin_prefetch(row.gates + columns_ + j);
+          }
+          for (int64_t j = 0; j < padded_; j += 16) { __builtin_prefetch(row.before+padded_+j);__builtin_prefetch(row.tanh_c+padded_+j); }
+        }
         const CellSums<T>& group = sums[static_cast<size_t>(GroupOf(b))].cell;
         if (recipe_.is_lstm()) kernels_.output_backward(call_, row, group);
         kernels_.gates_backward(call_, row, group);
@@ -578,6 +586,36 @@ void PackTransposed(const Order& order, const T* weight, int64_t k, Buffer<T>& r
 }  // namespace
 
 template <class T>
+int64_t RnnMemory<T>::bytes() const {
+  int64_t sum = packed.bytes() + active.bytes() + hh_transposed.bytes() + ih_transposed.bytes() +
+                scratch.bytes();
+  for (const Buffer<T>* buffer : {&state, &zx, &step, &sums, &gradients, &dz, &h_before, &x, &anew,
+                                  &ordered, &dweight_ih, &dweight_hh}) {
+    sum += buffer->bytes();
+  }
+  return sum;
+}
+
+namespace {
+/// What the thread keeps; null while a call has it.
+template <class T>
+std::unique_ptr<RnnMemory<T>>& KeptMemory() {
+  thread_local std::unique_ptr<RnnMemory<T>> kept;
+  return kept;
+}
+}  // namespace
+
+// A call within another one, from its parallel_for, has memory of its own.
+template <class T>
+ThreadMemory<T>::ThreadMemory() : memory_(std::move(KeptMemory<T>())) {
+  if (!memory_) memory_ = std::make_unique<RnnMemory<T>>();
+}
+template <class T>
+ThreadMemory<T>::~ThreadMemory() {
+  if (memory_->bytes() <= kKeptBytes) KeptMemory<T>() = std::move(memory_);
+}
+
+template <class T>
 int64_t SavedSize(const CellRecipe& recipe, const RnnShape& shape, bool checkpoint) {
   if (!checkpoint) return shape.time * NumbersOf(KeptSizes<T>(recipe, shape));
   const int64_t states = shape.batch * PaddedUnits<T>(shape.hidden);
@@ -586,7 +624,7 @@ int64_t SavedSize(const CellRecipe& recipe, const RnnShape& shape, bool checkpoi
 
 template <class T>
 void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
-                  const RnnOptions<T>& options, ForwardMemory<T>& memory) {
+                  const RnnOptions<T>& options, RnnMemory<T>& memory) {
   const CellRecipe& recipe = packed.call().recipe;
   const RnnShape& shape = args.inputs.shape;
   const Layer<T> layer(packed, args.inputs, options);
@@ -600,7 +638,7 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   typename Layer<T>::State state{};
   state.h = memory.state.Get(2 * layer.states());
   state.c = state.h + layer.states();
-  if (!zx_kept) state.zx = memory.sums.Get(chunk_steps * layer.sums());
+  if (!zx_kept) state.zx = memory.zx.Get(chunk_steps * layer.sums());
   if (recipe.over == Over::kBatch) state.active = memory.active.Get(shape.batch);
   layer.Pad(args.inputs.h0, state.h);
   layer.Pad(args.inputs.c0, state.c);
@@ -626,13 +664,15 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
 }
 
 template <class T>
-void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options) {
+void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options,
+                   RnnMemory<T>& memory) {
   using GroupSums = typename Layer<T>::GroupSums;
   const RnnInputs<T>& in = args.inputs;
   const RnnShape& shape = in.shape;
   const RnnParams<T>& d = args.dparams;
   const CellRecipe recipe = RecipeOf(cell);
-  PackedLayer<T> packed(cell, shape.inputs, shape.hidden, in.params);
+  PackedLayer<T>& packed = memory.packed;
+  packed.Pack(cell, shape.inputs, shape.hidden, in.params);
   if (options.checkpoint) packed.PackWeights(in.params, options.parallel_for);
   const Order& order = packed.order();
   const int64_t padded = order.padded, columns = order.columns;
@@ -640,11 +680,12 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
 
   // Sums over steps, of each group of sequences.
   const int64_t size = 3 * columns + 5 * padded;
-  const AlignedArray<T> sums_memory = MakeAligned<T>(std::max<int64_t>(1, layer.groups()) * size);
-  std::fill_n(sums_memory.get(), std::max<int64_t>(1, layer.groups()) * size, T{0});
+  const int64_t groups = std::max<int64_t>(1, layer.groups());
+  T* const all_sums = memory.sums.Get(groups * size);
+  std::fill_n(all_sums, groups * size, T{0});
   std::vector<GroupSums> sums;
-  for (int64_t g = 0; g < std::max<int64_t>(1, layer.groups()); ++g) {
-    T* of_columns = sums_memory.get() + g * size;
+  for (int64_t g = 0; g < groups; ++g) {
+    T* of_columns = all_sums + g * size;
     T* of_units = of_columns + 3 * columns;
     sums.push_back({{of_columns, of_columns + columns, of_columns + 2 * columns, of_units,
                      of_units + padded, of_units + 2 * padded},
@@ -654,25 +695,24 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
 
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();
   const bool shared = recipe.sums != Sums::kApart && !recipe.is_gru();
-  const AlignedArray<T> state_memory = MakeAligned<T>(7 * states);
-  const AlignedArray<T> dz = MakeAligned<T>((shared ? 1 : 2) * rows * columns);
-  const AlignedArray<T> h_before = MakeAligned<T>(rows * padded);
-  const AlignedArray<T> x = MakeAligned<T>(in.lengths ? rows * shape.inputs : 0);
+  T* const state = memory.gradients.Get(7 * states);
+  T* const dz = memory.dz.Get((shared ? 1 : 2) * rows * columns);
+  T* const h_before = memory.h_before.Get(rows * padded);
+  T* const x = memory.x.Get(in.lengths ? rows * shape.inputs : 0);
   // Products read padding, which kernels need not have written.
-  if (padded != shape.hidden) std::fill_n(dz.get(), (shared ? 1 : 2) * rows * columns, T{0});
-  std::vector<int64_t> active(recipe.over == Over::kBatch ? static_cast<size_t>(shape.batch) : 0);
-  T* state = state_memory.get();
+  if (padded != shape.hidden) std::fill_n(dz, (shared ? 1 : 2) * rows * columns, T{0});
+  int64_t* const active = memory.active.Get(recipe.over == Over::kBatch ? shape.batch : 0);
   typename Layer<T>::Gradients gradients{
       .dh = state,
       .dc = state + states,
       .dcell = state + 2 * states,
       .room = state + 3 * states,
       .h_after = state + 4 * states,
-      .dzx = dz.get(),
-      .dzh = dz.get() + (shared ? 0 : rows * columns),
-      .h_before = h_before.get(),
+      .dzx = dz,
+      .dzh = dz + (shared ? 0 : rows * columns),
+      .h_before = h_before,
       .first = 0,
-      .active = active.data(),
+      .active = active,
   };
   layer.Pad(args.dh_n, gradients.dh);
   layer.Pad(args.dc_n, gradients.dc);
@@ -681,25 +721,23 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
   const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
   const bool again = options.checkpoint;
   const bool zx_kept = kept[kZx] > 0;
-  const AlignedArray<T> anew = MakeAligned<T>(again ? layer.segment_steps() * NumbersOf(kept) : 0);
-  const AlignedArray<T> step_memory = MakeAligned<T>(again ? NumbersOf(step) : 0);
-  const AlignedArray<T> zx = MakeAligned<T>(again && !zx_kept ? rows * columns : 0);
+  T* const anew = memory.anew.Get(again ? layer.segment_steps() * NumbersOf(kept) : 0);
+  T* const step_memory = memory.step.Get(again ? NumbersOf(step) : 0);
+  T* const zx = memory.zx.Get(again && !zx_kept ? rows * columns : 0);
   typename Layer<T>::State restored{.h = state + 5 * states,
                                     .c = state + 6 * states,
-                                    .zx = zx.get(),
+                                    .zx = zx,
                                     .first = 0,
-                                    .active = active.data()};
+                                    .active = active};
 
-  Buffer<T> room;
-  PackedMatrix<T> hh_transposed, ih_transposed, scratch;
-  PackTransposed(order, in.params.weight_hh, shape.hidden, room, options.parallel_for,
-                 hh_transposed);
+  PackTransposed(order, in.params.weight_hh, shape.hidden, memory.ordered, options.parallel_for,
+                 memory.hh_transposed);
   if (args.dx) {
-    PackTransposed(order, in.params.weight_ih, shape.inputs, room, options.parallel_for,
-                   ih_transposed);
+    PackTransposed(order, in.params.weight_ih, shape.inputs, memory.ordered, options.parallel_for,
+                   memory.ih_transposed);
   }
-  const AlignedArray<T> dweight_ih = MakeAligned<T>(d.weight_ih ? columns * shape.inputs : 0);
-  const AlignedArray<T> dweight_hh = MakeAligned<T>(d.weight_hh ? columns * padded : 0);
+  T* const dweight_ih = memory.dweight_ih.Get(d.weight_ih ? columns * shape.inputs : 0);
+  T* const dweight_hh = memory.dweight_hh.Get(d.weight_hh ? columns * padded : 0);
   const auto add_product = [&](const T* a, int64_t m, const T* b, int64_t k, T* to, bool add) {
     MultiplyTransposed<T>({.m = m,
                            .n = columns,
@@ -711,12 +749,12 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
                            .c = to,
                            .c_stride = k,
                            .accumulate = add},
-                          scratch, options.parallel_for);
+                          memory.scratch, options.parallel_for);
   };
   // Of no steps: zeros.
   if (layer.segments() == 0) {
-    if (d.weight_ih) std::fill_n(dweight_ih.get(), columns * shape.inputs, T{0});
-    if (d.weight_hh) std::fill_n(dweight_hh.get(), columns * padded, T{0});
+    if (d.weight_ih) std::fill_n(dweight_ih, columns * shape.inputs, T{0});
+    if (d.weight_hh) std::fill_n(dweight_hh, columns * padded, T{0});
   }
   for (int64_t segment = layer.segments() - 1; segment >= 0; --segment) {
     const Times times = layer.TimesOf(segment);
@@ -725,9 +763,9 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
     Slots<T> filled;
     Slots<const T> slots;
     if (again) {
-      filled = Slots<T>(anew.get(), kept, times.begin, steps);
-      slots = Slots<const T>(anew.get(), kept, times.begin, steps);
-      filled.Fill(step_memory.get(), step);
+      filled = Slots<T>(anew, kept, times.begin, steps);
+      slots = Slots<const T>(anew, kept, times.begin, steps);
+      filled.Fill(step_memory, step);
       if (zx_kept) restored.zx = filled.At(kZx, times.begin);
       const T* c = recipe.is_lstm() ? args.saved + segment * states : nullptr;
       layer.RestoreState(times, args.y, c, restored);
@@ -737,18 +775,18 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
     }
     layer.ForGroups(steps, [&](int64_t begin, int64_t end) {
       if (again) layer.ForwardSteps(times, begin, end, restored, filled, nullptr);
-      layer.BackwardSteps(times, begin, end, args, slots, hh_transposed, gradients, sums);
+      layer.BackwardSteps(times, begin, end, args, slots, memory.hh_transposed, gradients, sums);
     });
     const int64_t m = steps * shape.batch;
     const bool add = segment + 1 < layer.segments();
     if (d.weight_ih) {
       const T* inputs = in.x + times.begin * shape.batch * shape.inputs;
-      if (in.lengths) layer.CopyWithoutPadding(times, x.get());
-      add_product(gradients.dzx, m, in.lengths ? x.get() : inputs, shape.inputs, dweight_ih.get(),
+      if (in.lengths) layer.CopyWithoutPadding(times, x);
+      add_product(gradients.dzx, m, in.lengths ? x : inputs, shape.inputs, dweight_ih,
                   add);
     }
     if (d.weight_hh) {
-      add_product(gradients.dzh, m, gradients.h_before, padded, dweight_hh.get(), add);
+      add_product(gradients.dzh, m, gradients.h_before, padded, dweight_hh, add);
     }
     if (args.dx) {
       MultiplyAll<T>({.rows = m,
@@ -756,21 +794,21 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
                       .a_stride = columns,
                       .c = args.dx + times.begin * shape.batch * shape.inputs,
                       .c_stride = shape.inputs},
-                     ih_transposed, options.parallel_for);
+                     memory.ih_transposed, options.parallel_for);
     }
   }
 
   layer.Unpad(gradients.dh, args.dh0);
   layer.Unpad(gradients.dc, args.dc0);
-  WriteRows(order, dweight_ih.get(), shape.inputs, d.weight_ih);
+  WriteRows(order, dweight_ih, shape.inputs, d.weight_ih);
   for (int64_t j = 0; d.weight_hh && j < columns; ++j) {
     const int64_t row = order.RowOf(j);
     if (row < 0) continue;
-    std::copy_n(dweight_hh.get() + j * padded, shape.hidden, d.weight_hh + row * shape.hidden);
+    std::copy_n(dweight_hh + j * padded, shape.hidden, d.weight_hh + row * shape.hidden);
   }
-  for (int64_t g = 1; g < layer.groups(); ++g) {
-    const T* from = sums_memory.get() + g * size;
-    for (int64_t j = 0; j < size; ++j) sums_memory[static_cast<size_t>(j)] += from[j];
+  for (int64_t g = 1; g < groups; ++g) {
+    const T* from = all_sums + g * size;
+    for (int64_t j = 0; j < size; ++j) all_sums[j] += from[j];
   }
   const CellSums<T>& all = sums[0].cell;
   WriteRows(order, all.gain_ih, 1, d.ln_ih_weight);
@@ -793,8 +831,10 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
 #define PLANISH_INSTANTIATE(T)                                                        \
   template int64_t SavedSize<T>(const CellRecipe&, const RnnShape&, bool);            \
   template void ForwardLayer(const PackedLayer<T>&, const RnnForwardArgs<T>&,         \
-                             const RnnOptions<T>&, ForwardMemory<T>&);                \
-  template void BackwardLayer(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&);
+                             const RnnOptions<T>&, RnnMemory<T>&);                    \
+  template void BackwardLayer(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&,  \
+                              RnnMemory<T>&);                                         \
+  template class ThreadMemory<T>;
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 

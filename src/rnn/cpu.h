@@ -2,9 +2,11 @@
 #define PLANISH_SRC_RNN_CPU_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "planish/rnn.h"
 #include "src/base/aligned.h"
+#include "src/base/gemm.h"
 #include "src/rnn/cell.h"
 #include "src/rnn/packed.h"
 
@@ -15,38 +17,43 @@ namespace planish::internal {
 template <class T>
 int64_t SavedSize(const CellRecipe& recipe, const RnnShape& shape, bool checkpoint);
 
-/// Memory that grows and is kept from call to call.
+/// What a call works in, kept from call to call.
 template <class T>
-class Buffer {
+struct RnnMemory {
+  PackedLayer<T> packed;
+  // Of both directions.
+  Buffer<T> state, zx, step;
+  Buffer<int64_t> active;
+  // Of backward.
+  Buffer<T> sums, gradients, dz, h_before, x, anew, ordered, dweight_ih, dweight_hh;
+  PackedMatrix<T> hh_transposed, ih_transposed, scratch;
+
+  int64_t bytes() const;
+};
+
+/// That of the calling thread, for as long as one of these lives. What is then more than
+/// kKeptBytes is freed.
+template <class T>
+class ThreadMemory {
  public:
-  /// At least n numbers, whose values are whatever they were.
-  T* Get(int64_t n) {
-    if (n > capacity_) {
-      capacity_ = 0;
-      data_ = MakeAligned<T>(n);
-      capacity_ = n;
-    }
-    return data_.get();
-  }
+  ThreadMemory();
+  ~ThreadMemory();
+  ThreadMemory(const ThreadMemory&) = delete;
+  ThreadMemory& operator=(const ThreadMemory&) = delete;
+  RnnMemory<T>& operator*() const { return *memory_; }
 
  private:
-  AlignedArray<T> data_;
-  int64_t capacity_ = 0;
+  std::unique_ptr<RnnMemory<T>> memory_;
 };
 
-/// What ForwardLayer works in.
-template <class T>
-struct ForwardMemory {
-  Buffer<T> state, sums, step;
-  Buffer<int64_t> active;
-};
-
+/// `packed` may be that of `memory`.
 template <class T>
 void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
-                  const RnnOptions<T>& options, ForwardMemory<T>& memory);
+                  const RnnOptions<T>& options, RnnMemory<T>& memory);
 
 template <class T>
-void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options);
+void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options,
+                   RnnMemory<T>& memory);
 
 }  // namespace planish::internal
 

@@ -5,17 +5,18 @@
 namespace planish::internal {
 
 template <class T>
-PackedLayer<T>::PackedLayer(Cell cell, int64_t inputs, int64_t hidden,
-                            const RnnParams<const T>& params)
-    : cell_(cell),
-      inputs_(inputs),
-      kernels_(Cells<T>()),
-      call_{RecipeOf(cell), OrderOf<T>(RecipeOf(cell), hidden, kernels_.lanes), {}, T{0}},
-      numbers_(MakeAligned<T>(3 * call_.order.columns + 3 * call_.order.padded)) {
+void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
+                          const RnnParams<const T>& params) {
+  cell_ = cell;
+  inputs_ = inputs;
+  kernels_ = Cells<T>();
+  call_.recipe = RecipeOf(cell);
+  call_.order = OrderOf<T>(call_.recipe, hidden, kernels_.lanes);
   const CellRecipe& recipe = call_.recipe;
   const Order& order = call_.order;
-  std::fill_n(numbers_.get(), 3 * order.columns + 3 * order.padded, T{0});
-  T* next = numbers_.get();
+  const int64_t numbers = 3 * order.columns + 3 * order.padded;
+  T* next = numbers_.Get(numbers);
+  std::fill_n(next, numbers, T{0});
   const auto take = [&](int64_t n) {
     T* begin = next;
     next += n;

@@ -16,8 +16,9 @@ namespace planish::internal {
 template <class T>
 class PackedLayer {
  public:
-  /// The parameters of `params` but for the weights, and these with PackWeights.
-  PackedLayer(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params);
+  /// Takes the parameters but for the weights, and PackWeights takes those. Memory is kept from call
+  /// to call where it is large enough.
+  void Pack(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params);
   void PackWeights(const RnnParams<const T>& params, const ParallelFor& parallel_for);
 
   Cell cell() const { return cell_; }
@@ -28,12 +29,14 @@ class PackedLayer {
   const PackedMatrix<T>& ih() const { return ih_; }  ///< [columns, I]
   const PackedMatrix<T>& hh() const { return hh_; }  ///< [columns, H]
 
+  int64_t bytes() const { return numbers_.bytes() + ih_.bytes() + hh_.bytes(); }
+
  private:
-  Cell cell_;
-  int64_t inputs_;
-  CellKernels<T> kernels_;
-  CellCall<T> call_;
-  AlignedArray<T> numbers_;
+  Cell cell_{};
+  int64_t inputs_ = 0;
+  CellKernels<T> kernels_{};
+  CellCall<T> call_{};
+  Buffer<T> numbers_;
   PackedMatrix<T> ih_, hh_;
 };
 

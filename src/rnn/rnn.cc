@@ -147,14 +147,18 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
   same("hidden", layer.order().hidden, shape.hidden);
 }
 
-/// Calls f with the options' packed parameters, or with some that it makes.
-template <class T, class F>
-void WithPacked(Cell cell, const RnnShape& shape, const RnnParams<const T>& params,
-                const RnnOptions<T>& options, const F& f) {
-  if (options.packed) return f(*options.packed.layer());
-  internal::PackedLayer<T> packed(cell, shape.inputs, shape.hidden, params);
-  packed.PackWeights(params, options.parallel_for);
-  f(packed);
+/// RnnForward, of checked arguments.
+template <class T>
+void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options) {
+  const internal::ThreadMemory<T> memory;
+  const internal::PackedLayer<T>* packed = options.packed.layer();
+  if (packed == nullptr) {
+    const RnnShape& shape = args.inputs.shape;
+    (*memory).packed.Pack(cell, shape.inputs, shape.hidden, args.inputs.params);
+    (*memory).packed.PackWeights(args.inputs.params, options.parallel_for);
+    packed = &(*memory).packed;
+  }
+  internal::ForwardLayer(*packed, args, options, *memory);
 }
 
 /// All but the parameters.
@@ -207,7 +211,8 @@ RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
   Arrays arrays(kFunction);
   AddParams(recipe, shape, params, arrays);
   arrays.CheckAlignedAndApart();
-  auto layer = std::make_shared<internal::PackedLayer<T>>(cell, inputs, hidden, params);
+  auto layer = std::make_shared<internal::PackedLayer<T>>();
+  layer->Pack(cell, inputs, hidden, params);
   layer->PackWeights(params, parallel_for);
   layer_ = std::move(layer);
 }
@@ -229,11 +234,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   arrays.Output("c_n", args.c_n, states);
   arrays.Output("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
   arrays.CheckAlignedAndApart();
-  internal::ForwardMemory<T> memory;
-  WithPacked(cell, shape, args.inputs.params, options,
-             [&](const internal::PackedLayer<T>& packed) {
-               internal::ForwardLayer(packed, args, options, memory);
-             });
+  Forward(cell, args, options);
 }
 
 template <class T>
@@ -269,7 +270,8 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.Output("dh_reset", args.dh_reset, shape.hidden);
   arrays.Output("dc_reset", args.dc_reset, shape.hidden);
   arrays.CheckAlignedAndApart();
-  internal::BackwardLayer(cell, args, options);
+  const internal::ThreadMemory<T> memory;
+  internal::BackwardLayer(cell, args, options, *memory);
 }
 
 template <class T>
@@ -303,11 +305,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   forward.inputs.c0 = args.c;
   forward.y = args.h_next;
   forward.c_n = args.c_next;
-  // Kept, so that steps need not allocate any.
-  thread_local internal::ForwardMemory<T> memory;
-  WithPacked(cell, shape, args.params, options, [&](const internal::PackedLayer<T>& packed) {
-    internal::ForwardLayer(packed, forward, options, memory);
-  });
+  Forward(cell, forward, options);
 }
 
 #define PLANISH_INSTANTIATE(T)                                                      \

@@ -56,9 +56,11 @@ TYPED_TEST_SUITE(RnnTest, Types);
 
 // A step rounds by a few units of 2^-24 or 2^-53. Most results are that close; but a norm of two or
 // three numbers, or over two sequences, that nearly agree multiplies what it is given by its rstd,
-// and backward does so again. The worst of these tests is 1.3e-3 in float and 1.3e-12 in double.
+// and backward does so again: in the worst of these layers, five steps with norms of three numbers,
+// by 2e4. There float is off by 1.3e-3 even with moments in double and rounded once, and with those
+// of the kernels, a unit or two of 2^-24 worse, by 4.1e-3 where nothing is fused; double by 1.3e-12.
 template <class T>
-constexpr double kTolerance = std::is_same_v<T, float> ? 4e-3 : 4e-12;
+constexpr double kTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
 TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
   using T = TypeParam;
@@ -175,7 +177,7 @@ constexpr size_t kPadded = std::is_same_v<T, float> ? 16 : 8;
 
 // --- The same bits ---
 
-// 50 steps of 70 sequences are 4 segments, the last shorter; 16 groups of 4 or 5 sequences.
+// 50 steps of 70 sequences are 7 segments of 8, the last shorter; 16 groups of 4 or 5 sequences.
 constexpr RnnShape kSmall = {50, 70, 3, 5};
 // The same, with enough work for every thread.
 constexpr RnnShape kLarge = {50, 70, 3, 40};
@@ -207,8 +209,8 @@ TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
       options.checkpoint = true;
       const RnnResult<T> out = tests::Apply(p, options);
       EXPECT_EQ(out.DiffersIn(expected), "") << Describe(cell, kSmall, given);
-      // 4 segments' c instead of 50 steps' gates and more.
-      EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 4u * 70 * kPadded<T> : 0u);
+      // 7 segments' c instead of 50 steps' gates and more.
+      EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 7u * 70 * kPadded<T> : 0u);
     }
   }
 }
@@ -235,9 +237,9 @@ TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {0, 5, 3, 11}), 0);
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {7, 0, 3, 11}), 0);
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {1, 1, 3, 8}), 14 * 8 + 9);
-  // S is 205: 3 segments of 500 steps, each with B * P numbers.
-  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {500, 5, 3, 11}, true), 3 * 5 * 16);
-  // S is 32, which is more than the 16 rows' 64.
+  // S is 52: 10 segments of 500 steps, each with B * P numbers.
+  EXPECT_EQ(RnnSavedSize<double>(Cell::kLnLstm, {500, 5, 3, 11}, true), 10 * 5 * 16);
+  // S is 32, more than 256 rows' 4.
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 16);
 }
 
