@@ -25,7 +25,7 @@ void ListTask(const Task& task) {
   Print(fmt::format("{}: {}\n\npresets (--preset)\n", task.name, task.summary));
   for (const Preset& preset : task.presets)
     Print(fmt::format("  {:<22} {}\n", preset.name, preset.help));
-  Print(fmt::format("\nsettings (--set key=value), with the paper preset's value\n"));
+  Print(fmt::format("\nsettings (--set key=value), with their defaults\n"));
   for (const SettingSpec& spec : task.settings) {
     Print(fmt::format("  {:<22} {:<6} {} ({})\n", spec.name, Spelled(spec.value), spec.help,
                       Range(spec)));

@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 
 struct TrainFlags {
   std::string task;
-  std::optional<std::string> norms, batch_sizes;
-  std::string preset = "paper", data, device = "cpu";
+  std::optional<std::string> norms, cells, batch_sizes;
+  std::string preset, data, device = "cpu";
   std::vector<std::string> sets;
   std::optional<int> seeds;
   std::optional<int64_t> seed;
@@ -51,6 +51,7 @@ SweepRequest MakeRequest(const TrainFlags& flags) {
   request.preset = flags.preset;
   request.out = flags.out;
   if (flags.norms) request.values.emplace_back("norm", SplitList("--norm", *flags.norms));
+  if (flags.cells) request.values.emplace_back("cell", SplitList("--cell", *flags.cells));
   if (flags.batch_sizes) {
     request.values.emplace_back("batch_size", SplitList("--batch-size", *flags.batch_sizes));
   }
@@ -222,30 +223,36 @@ CLI::Validator Seconds(const std::string& flag) {
 
 void AddTrain(CLI::App& app, Action& action) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* train =
-      app.add_subcommand("train", "Train a task with each norm, batch size and seed asked for");
+  CLI::App* train = app.add_subcommand(
+      "train", "Train a task with each norm or cell, batch size and seed asked for");
   train->footer(
-      std::string("A list makes a sweep: a run for each combination and seed, each in a folder of "
-                  "its own,\n"
-                  "OUT/TASK/PRESET-NORM-bBATCH[-KEY=VALUE...]-sSEED:\n"
-                  "  config.json                   what decides the run, and where it was made\n"
-                  "  metrics.jsonl                 a line for each evaluation\n"
-                  "  events.out.tfevents.*         the same for TensorBoard\n"
-                  "  checkpoint/state.safetensors  weights and optimiser\n"
-                  "  result.json                   how it ended\n"
-                  "Finished runs are skipped, unfinished ones go on where they were, on as many "
-                  "threads with\n"
-                  "the bits of an uninterrupted run. At the end a table goes to stdout; progress "
-                  "goes to\n"
-                  "stderr, in plain lines where that is no terminal, or TERM=dumb or NO_COLOR "
-                  "is set.\n\n"
-                  "Example:\n  planish train pi-mnist --preset small --norm none,batch,layer "
-                  "--batch-size 128,4 --seeds 3\n\n") +
+      std::string(
+          "A list makes a sweep: a run for each combination and seed, each in a folder of "
+          "its own,\n"
+          "OUT/TASK/PRESET-NORM-bBATCH[-KEY=VALUE...]-sSEED (CELL for NORM in recurrent tasks):\n"
+          "  config.json                   what decides the run, and where it was made\n"
+          "  metrics.jsonl                 a line for each evaluation\n"
+          "  events.out.tfevents.*         the same for TensorBoard\n"
+          "  checkpoint/state.safetensors  weights and optimiser\n"
+          "  result.json                   how it ended\n"
+          "Finished runs are skipped, unfinished ones go on where they were, on as many "
+          "threads with\n"
+          "the bits of an uninterrupted run. At the end a table goes to stdout; progress "
+          "goes to\n"
+          "stderr, in plain lines where that is no terminal, or TERM=dumb or NO_COLOR "
+          "is set.\n\n"
+          "Example:\n  planish train pi-mnist --preset small --norm none,batch,layer "
+          "--batch-size 128,4 --seeds 3\n"
+          "  planish train char-lm --cell lstm,ln-lstm,ln-gru --data text.txt\n\n") +
       kExitStatuses);
   train->add_option("TASK", flags->task, "Task, as 'planish list' names it")
       ->type_name("")
       ->required();
   train->add_option("--norm", flags->norms, "Norms, separated by commas (default: the task's)")
+      ->type_name("LIST");
+  train
+      ->add_option("--cell", flags->cells,
+                   "Recurrent cells, separated by commas (default: the task's)")
       ->type_name("LIST");
   train
       ->add_option("--batch-size", flags->batch_sizes,
@@ -259,7 +266,8 @@ void AddTrain(CLI::App& app, Action& action) {
       ->check(WholeNumber(0, int64_t{1} << 53, "--seed"));
   train
       ->add_option("--preset", flags->preset,
-                   "paper: as printed (default); small: seconds a run; smoke: does it run?")
+                   "One that 'planish list TASK' names (default: the first), such as\n"
+                   "paper: as printed; small: seconds a run; smoke: does it run?")
       ->type_name("NAME");
   train
       ->add_option("--set", flags->sets, "Change a setting of 'planish list TASK'; may be repeated")
@@ -268,8 +276,9 @@ void AddTrain(CLI::App& app, Action& action) {
       ->take_all();
   train
       ->add_option("--data", flags->data,
-                   "Folder with the data (default: $PLANISH_DATA, else drawn digits)")
-      ->type_name("FOLDER");
+                   "Folder, or text file, with the data (default: $PLANISH_DATA, else\n"
+                   "digits and plays that planish makes itself)")
+      ->type_name("PATH");
   train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
       ->type_name("FOLDER");
   train->add_option("--threads", flags->threads, "Threads (default: all cores)")

@@ -13,6 +13,7 @@ namespace planish::lab {
 namespace {
 
 const Preset& FindPreset(const Task& task, const std::string& name) {
+  if (name.empty()) return task.presets.front();
   std::vector<std::string> names;
   for (const Preset& preset : task.presets) {
     if (preset.name == name) return preset;
@@ -22,13 +23,13 @@ const Preset& FindPreset(const Task& task, const std::string& name) {
       fmt::format("[train] preset must be one of {} but has \"{}\"", fmt::join(names, ", "), name));
 }
 
-// The run's folder name: norm and batch size, then every other setting that differs from the
-// preset.
-std::string FolderName(const RunPlan& plan, const Settings& preset) {
-  std::string name = fmt::format("{}-{}-b{}", plan.preset, plan.settings.Text("norm"),
+// The run's folder name: the value of the setting `compared` and the batch size, then every other
+// setting that differs from the preset.
+std::string FolderName(const RunPlan& plan, const Settings& preset, const std::string& compared) {
+  std::string name = fmt::format("{}-{}-b{}", plan.preset, plan.settings.Text(compared),
                                  plan.settings.Int("batch_size"));
   for (const auto& [key, value] : plan.settings.values().items()) {
-    if (key == "norm" || key == "batch_size" || value == preset.values().at(key)) continue;
+    if (key == compared || key == "batch_size" || value == preset.values().at(key)) continue;
     name += fmt::format("-{}={}", key, Spelled(value));
   }
   std::ranges::replace(name, '/', '_');
@@ -53,7 +54,8 @@ std::vector<std::string> SplitList(const std::string& flag, const std::string& t
 
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   Settings base(task.settings);
-  base.Apply(FindPreset(task, request.preset));
+  const Preset& preset = FindPreset(task, request.preset);
+  base.Apply(preset);
 
   std::set<std::string> seen;
   std::vector<Settings> combinations = {base};
@@ -81,8 +83,8 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   std::vector<RunPlan> plans;
   for (const int64_t seed : request.seeds) {
     for (const Settings& settings : combinations) {
-      RunPlan plan{settings, request.preset, seed, {}};
-      plan.folder = request.out / task.name / FolderName(plan, base);
+      RunPlan plan{settings, preset.name, seed, {}};
+      plan.folder = request.out / task.name / FolderName(plan, base, task.report.compare);
       plans.push_back(std::move(plan));
     }
   }

@@ -12,7 +12,7 @@ namespace planish::lab {
 
 /// What a command line asks to be trained.
 struct SweepRequest {
-  std::string preset = "paper";
+  std::string preset;  ///< empty: the task's first
   /// Setting -> values, in the order given. Each combination is a run for each seed; the first
   /// setting varies slowest.
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
@@ -22,8 +22,9 @@ struct SweepRequest {
 
 /// The runs of a sweep: seeds vary slowest, so that an early look at an unfinished sweep has every
 /// combination. Each run has its own folder
-/// out/<task>/<preset>-<norm>-b<batch>[-key=value...]-s<seed>. Throws UsageError for unknown
-/// presets, settings or values, a setting named twice, a value given twice, or an empty list.
+/// out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, <compared> being the value of
+/// the setting that the task compares. Throws UsageError for unknown presets, settings or values, a
+/// setting named twice, a value given twice, or an empty list.
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 
 /// Splits "a,b,c" at its commas. Throws UsageError, naming `flag`, when a part is empty.

@@ -44,6 +44,14 @@ TEST(Sweep, NamesSettingsThatDifferFromThePreset) {
       ElementsAre("o/toy/paper-none-b5-lr=0.01-s7", "o/toy/paper-none-b5-s7"));
 }
 
+TEST(Sweep, TakesTheFirstPresetWhereNoneIsNamed) {
+  SweepRequest request{.values = {}, .seeds = {7}, .out = "o"};
+  const ToyTask task;
+  const RunPlan plan = PlanSweep(task, request).front();
+  EXPECT_EQ(plan.preset, "paper");
+  EXPECT_EQ(plan.settings.Int("batch_size"), 5);  // the preset's, not the default
+}
+
 TEST(Sweep, RefusesWhatMakesNoSense) {
   EXPECT_EQ(ErrorOf({.preset = "huge", .seeds = {1}}),
             "[train] preset must be one of paper but has \"huge\"");

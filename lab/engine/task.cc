@@ -23,9 +23,13 @@ EpochPlan ShuffledBatches(int64_t cases, int64_t batch_size, at::Generator& gene
   return plan;
 }
 
-std::vector<SettingSpec> EngineSettings(const std::vector<std::string>& norms) {
+SettingSpec NormSetting(const std::vector<std::string>& norms) {
+  return {"norm", norms.front(), "the normalisation", {}, {}, norms};
+}
+
+std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
   return {
-      {"norm", norms.front(), "the normalisation", {}, {}, norms},
+      compared,
       {"batch_size", 128, "cases an update averages over", 1, 1 << 24, {}},
       {"epochs", 60, "passes over the training cases", 1, 1e9, {}},
       {"lr", 1e-3, "Adam's learning rate", 0, 1e6, {}},

@@ -59,6 +59,11 @@ class Experiment {
   /// Every metric that the task declares, but for kTrainLoss. The model is in evaluation mode and
   /// gradients are off.
   virtual Values Evaluate() = 0;
+
+  /// Texts that the report shows of the trained model; none by default. Asked for once, when the
+  /// run has finished, in evaluation mode and with gradients off. Every random choice is drawn from
+  /// `generator`.
+  virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
 };
 
 /// The engine's own metric: the mean training loss of the batches since the last evaluation.
@@ -71,8 +76,8 @@ class Task {
 
   std::string name;                   ///< as on the command line
   std::string summary;                ///< one line for `planish list`
-  std::vector<SettingSpec> settings;  ///< the defaults are the paper's
-  std::vector<Preset> presets;        ///< paper, small, smoke
+  std::vector<SettingSpec> settings;  ///< EngineSettings and its own; the paper's where it prints
+  std::vector<Preset> presets;        ///< the first is the default; small and smoke are there
   std::vector<MetricSpec> metrics;
   std::string choose_by;  ///< validation metric that picks the best evaluation
   ReportSpec report;
@@ -90,8 +95,12 @@ class Task {
   virtual std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const = 0;
 };
 
-/// Settings that every task has, because the engine reads them.
-std::vector<SettingSpec> EngineSettings(const std::vector<std::string>& norms);
+/// Settings that every task has, because the engine reads them, after `compared`, the one whose
+/// values the task compares (ReportSpec::compare), such as the norm.
+std::vector<SettingSpec> EngineSettings(const SettingSpec& compared);
+
+/// The setting "norm" with these values.
+SettingSpec NormSetting(const std::vector<std::string>& norms);
 
 }  // namespace planish::lab
 

@@ -43,6 +43,9 @@ struct ToyExperiment final : Experiment {
     const bool bad = spoil == "metric" && net.seen.item<int64_t>() > 2;
     return {{"valid_loss", bad ? INFINITY : loss}};
   }
+  std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
+    return {{"a number", std::to_string(at::rand({}, generator).item<double>())}};
+  }
 
   int64_t batch_size;
   std::string spoil;
@@ -54,7 +57,7 @@ struct ToyTask final : Task {
   ToyTask() {
     name = "toy";
     summary = "a regression";
-    settings = EngineSettings({"none", "layer"});
+    settings = EngineSettings(NormSetting({"none", "layer"}));
     settings.push_back(
         {"spoil", "no", "what is made NaN or infinite", {}, {}, {"no", "loss", "metric"}});
     presets = {{"paper", "", {{"epochs", 3}, {"batch_size", 5}}}};

@@ -26,6 +26,9 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// In place of an epoch, for the generator of samples.
+constexpr int64_t kSampling = -1;
+
 // A generator for the order of one epoch. It depends on seed and epoch alone, so that the order
 // needs no place in the checkpoint and is the same for every norm.
 at::Generator OrderGenerator(int64_t seed, int64_t epoch) {
@@ -201,6 +204,12 @@ class Training {
     for (const at::Tensor& weight : model().parameters()) result.parameters += weight.numel();
     result.final_values = state_.last.values;
     result.best = state_.best;
+    if (status == "finished") {
+      at::NoGradGuard no_grad;
+      model().eval();
+      at::Generator generator = OrderGenerator(plan_.seed, kSampling);
+      result.samples = experiment_->Samples(generator);
+    }
     writer_->Finish(result);
     return status == "finished" ? Outcome::kFinished : Outcome::kDiverged;
   }

@@ -118,6 +118,21 @@ TEST_F(TrainTest, ResumesWithTheSameBits) {
   }
 }
 
+TEST_F(TrainTest, DrawsSamplesThatTheSeedAloneDecides) {
+  const RunPlan whole = Plan("whole"), pieces = Plan("pieces"), other = Plan("other", {}, 2);
+  const RunPlan diverged = Plan("diverged", {{"spoil", "loss"}});
+  ASSERT_EQ(Run(whole), Outcome::kFinished);
+  ASSERT_EQ(RunInPieces(pieces, {3}), Outcome::kFinished);
+  ASSERT_EQ(Run(other), Outcome::kFinished);
+  ASSERT_EQ(Run(diverged), Outcome::kDiverged);
+  const auto text = [](const RunPlan& plan) {
+    return ReadRun(plan.folder).result->samples.at(0).text;
+  };
+  EXPECT_EQ(text(pieces), text(whole));
+  EXPECT_NE(text(other), text(whole));
+  EXPECT_TRUE(ReadRun(diverged.folder).result->samples.empty());
+}
+
 TEST_F(TrainTest, ForgetsWhatCameAfterTheCheckpoint) {
   const RunPlan whole = Plan("whole"), killed = Plan("killed");
   ASSERT_EQ(Run(whole), Outcome::kFinished);

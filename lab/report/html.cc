@@ -458,6 +458,25 @@ Markup RenderCharts(const Section& section, const Panel& panel, const std::strin
   return legend + charts;
 }
 
+// What the trained models of a panel wrote.
+Markup RenderSamples(const Section& section, const Panel& panel) {
+  Markup samples;
+  for (const Group& group : panel.groups) {
+    for (const Run* run : group.runs) {
+      if (!run->result) continue;
+      for (const RunResult::Sample& sample : run->result->samples) {
+        samples +=
+            Tag("figure", {},
+                Tag("figcaption", {}, RenderSample(section.IndexOf(group.value)),
+                    fmt::format("{}, seed {}: {}", group.value, run->config.seed, sample.title)),
+                Tag("pre", {}, sample.text));
+      }
+    }
+  }
+  if (samples.empty()) return {};
+  return Tag("h4", {}, "Samples") + Tag("div", {{"class", "samples"}}, samples);
+}
+
 Markup RenderRuns(const Section& section) {
   const RunConfig& config = *section.config;
   const MetricSpec* headline = section.Find(config.report.headline);
@@ -580,7 +599,8 @@ Markup RenderSection(const Section& section, const std::string& id) {
     std::string title = panel.title.empty() ? "Results" : "At " + panel.title;
     content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
                    RenderTargets(section, panel),
-                   RenderCharts(section, panel, fmt::format("{}-{}", id, i)));
+                   RenderCharts(section, panel, fmt::format("{}-{}", id, i)),
+                   RenderSamples(section, panel));
   }
   content += Tag("h3", {}, "Behind the numbers") + RenderRuns(section) +
              Details("Machine and versions", RenderStamps(section));

@@ -106,6 +106,16 @@ TEST(ReportTest, HostileNamesAreEscaped) {
   EXPECT_THAT(Findings(runs), Not(HasSubstr("\x1b")));
 }
 
+TEST(ReportTest, ShowsWhatTheModelsWrote) {
+  Runs runs = Sample();
+  EXPECT_THAT(RenderReport(runs), Not(HasSubstr(">Samples<")));
+  runs[1].result->samples = {{"300 characters at temperature 1", "To be\nor <not>\xFF"}};
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr(">Samples<"));
+  EXPECT_THAT(page, HasSubstr("none, seed 2: 300 characters at temperature 1</figcaption>"));
+  EXPECT_THAT(page, HasSubstr("<pre>To be\nor &lt;not&gt;\xEF\xBF\xBD</pre>"));
+}
+
 TEST(ReportTest, RunsThatDidNotFinishAreListed) {
   Runs runs = Sample();
   runs[3].result->status = "diverged";

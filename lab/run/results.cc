@@ -68,6 +68,17 @@ static void from_json(const Json& j, RunResult::Best& b) {
   j.at("values").get_to(b.values);
 }
 
+static void to_json(Json& j, const RunResult::Sample& s) {
+  // A model of bytes may write what is not UTF-8, and JSON must be: there and back mends it.
+  const auto mend = Json::error_handler_t::replace;
+  j = Json{{"title", s.title}, {"text", Json::parse(Json(s.text).dump(-1, ' ', false, mend))}};
+}
+
+static void from_json(const Json& j, RunResult::Sample& s) {
+  j.at("title").get_to(s.title);
+  j.at("text").get_to(s.text);
+}
+
 void to_json(Json& j, const RunConfig& c) {
   j = Json{{"format", c.format}, {"task", c.task},
            {"preset", c.preset}, {"settings", c.settings.is_null() ? Json::object() : c.settings},
@@ -116,6 +127,7 @@ void to_json(Json& j, const RunResult& r) {
            {"seconds", r.seconds},       {"evaluation_seconds", r.evaluation_seconds},
            {"parameters", r.parameters}, {"final", r.final_values}};
   if (r.best) j["best"] = *r.best;
+  if (!r.samples.empty()) j["samples"] = r.samples;
 }
 
 void from_json(const Json& j, RunResult& r) {
@@ -133,6 +145,8 @@ void from_json(const Json& j, RunResult& r) {
     j.at("best").get_to(best);
     r.best = std::move(best);
   }
+  r.samples.clear();
+  if (j.contains("samples")) j.at("samples").get_to(r.samples);
 }
 
 namespace {

@@ -96,6 +96,11 @@ struct RunResult {
     int64_t step = 0;
     std::map<std::string, double> values;
   };
+  /// A text that the trained model wrote.
+  struct Sample {
+    std::string title;  ///< how it was drawn
+    std::string text;   ///< result.json has U+FFFD where it is not UTF-8
+  };
   std::string status;   ///< "finished" or "diverged"
   std::string message;  ///< why, when diverged
   int64_t steps = 0;
@@ -105,6 +110,7 @@ struct RunResult {
   int64_t parameters = 0;         ///< trained numbers in the model
   std::map<std::string, double> final_values;
   std::optional<Best> best;
+  std::vector<Sample> samples;  ///< what the report shows as text
 };
 
 /// The from_json functions throw nlohmann's exceptions, or std::invalid_argument; ReadRun turns

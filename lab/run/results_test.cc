@@ -107,10 +107,23 @@ TEST(ReadRun, RoundTripsEvaluationsToTheBit) {
   EXPECT_TRUE(std::signbit(read.values.at("1")));
 }
 
+TEST(ReadRun, RoundTripsSamples) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  RunResult result;
+  result.samples = {{"first", "a\n\"é\""}, {"second", "no \xFF UTF-8"}};
+  WriteFile(folder / "result.json", Json(result).dump());
+  const RunResult read = *ReadRun(folder.path()).result;
+  ASSERT_EQ(read.samples.size(), 2u);
+  EXPECT_EQ(read.samples[0].title, "first");
+  EXPECT_EQ(read.samples[0].text, "a\n\"é\"");
+  EXPECT_EQ(read.samples[1].text, "no \xEF\xBF\xBD UTF-8");
+}
+
 TEST(ReadRun, RoundTripsTheResult) {
   const TestFolder folder;
   WriteRun(folder.path());
-  RunResult result{"diverged", "the loss is NaN", 7, 0.5, 1.5, 0.25, 1234, {{"loss", 2}}, {}};
+  RunResult result{"diverged", "the loss is NaN", 7, 0.5, 1.5, 0.25, 1234, {{"loss", 2}}, {}, {}};
   for (const bool with_best : {false, true}) {
     if (with_best) result.best = RunResult::Best{"valid_error", 5, {{"test_error", 0.02}}};
     WriteFile(folder / "result.json", Json(result).dump());

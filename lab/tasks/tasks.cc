@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/error.h"
+#include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
 namespace planish::lab {
@@ -12,6 +13,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
   static const std::vector<std::unique_ptr<Task>> tasks = [] {
     std::vector<std::unique_ptr<Task>> all;
     all.push_back(MakePiMnist());
+    all.push_back(MakeCharLm());
     return all;
   }();
   return tasks;

@@ -137,7 +137,7 @@ class PiMnistTask final : public Task {
     name = "pi-mnist";
     summary =
         "permutation-invariant MNIST, a 784-1000-1000-10 network (Ba et al. 2016, 6.6, Fig 6)";
-    settings = EngineSettings(NormNames());
+    settings = EngineSettings(NormSetting(NormNames()));
     const std::vector<SettingSpec> own = {
         {"width", 1000, "units of each hidden layer", 1, 65536, {}},
         {"depth", 2, "hidden layers", 1, 64, {}},

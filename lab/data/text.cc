@@ -1,0 +1,287 @@
+#include "lab/data/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <span>
+#include <system_error>
+
+#include "lab/base/format_integer.h"
+#include "lab/data/sha256.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string HashOf(std::string_view text) {
+  Sha256 sha;
+  sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  return sha.Hex();
+}
+
+struct Forms {
+  const char* singular;
+  const char* plural;
+};
+
+// The words of the plays. No two lists that can follow the same words share one, nor has a noun or
+// verb one form for both numbers: a play can be read in one way only, and the choices behind it
+// take exactly the bits of its probability.
+constexpr const char* kNames[] = {"Anna", "Bela",  "Carl",   "Dora",
+                                  "Emil", "Frida", "Gustav", "Hanna"};
+constexpr const char* kPlaces[] = {"the mill",  "the harbour", "the forest", "the market",
+                                   "the tower", "the garden",  "the bridge", "the kitchen"};
+constexpr const char* kThings[] = {"ring", "lamp",         "letter",   "silver key",
+                                   "map",  "broken clock", "red coat", "violin"};
+constexpr const char* kAdjectives[] = {"big",   "clever", "dark",    "gentle", "hungry", "little",
+                                       "merry", "quiet",  "strange", "tired",  "wild",   "young"};
+constexpr Forms kNouns[] = {
+    {"baker", "bakers"},   {"bird", "birds"},    {"cat", "cats"},     {"child", "children"},
+    {"dog", "dogs"},       {"fox", "foxes"},     {"ghost", "ghosts"}, {"horse", "horses"},
+    {"king", "kings"},     {"lady", "ladies"},   {"man", "men"},      {"mouse", "mice"},
+    {"sailor", "sailors"}, {"thief", "thieves"}, {"widow", "widows"}, {"wolf", "wolves"}};
+constexpr Forms kAlone[] = {{"sings", "sing"},   {"sleeps", "sleep"}, {"runs", "run"},
+                            {"laughs", "laugh"}, {"waits", "wait"},   {"weeps", "weep"},
+                            {"dances", "dance"}, {"hides", "hide"}};
+constexpr Forms kWithObject[] = {{"sees", "see"},      {"fears", "fear"},   {"follows", "follow"},
+                                 {"loves", "love"},    {"knows", "know"},   {"catches", "catch"},
+                                 {"carries", "carry"}, {"teaches", "teach"}};
+constexpr const char* kNumbers[] = {"one", "two", "three", "four", "five", "six"};
+
+// Writes scenes and counts the bits of its choices, all of which are between equally likely ones.
+class Playwright {
+ public:
+  explicit Playwright(int64_t seed) : state_(static_cast<uint64_t>(seed)) {}
+
+  const std::string& text() const { return text_; }
+  double bits() const { return bits_; }
+
+  void Scene() {
+    const int first = Choose(std::size(kNames));
+    const int second = (first + 1 + Choose(std::size(kNames) - 1)) % std::size(kNames);
+    const std::string thing = OneOf(kThings);
+    const std::string cast =
+        fmt::format("{} and {} with the {}.\n", kNames[first], kNames[second], thing);
+    text_ += fmt::format("Scene {}: {}.\nEnter {}", ++scene_, OneOf(kPlaces), cast);
+    const int speeches = 3 + Choose(6);
+    for (int i = 0; i < speeches; ++i) {
+      const char* speaker = kNames[i % 2 == 0 ? first : second];
+      const char* listener = kNames[i % 2 == 0 ? second : first];
+      text_ += fmt::format("{}:", speaker);
+      const int sentences = 1 + Choose(3);
+      for (int s = 0; s < sentences; ++s) text_ += " " + Sentence(listener, thing);
+      text_ += "\n";
+    }
+    text_ += "Exeunt " + cast + "\n";
+  }
+
+ private:
+  // SplitMix64 (Steele, Lea & Flood 2014).
+  uint64_t Next() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+  int Choose(size_t n) {
+    bits_ += std::log2(static_cast<double>(n));
+    return static_cast<int>(((Next() >> 32) * n) >> 32);
+  }
+
+  template <class T, size_t N>
+  const T& OneOf(const T (&list)[N]) {
+    return list[Choose(N)];
+  }
+
+  static const char* Form(const Forms& forms, bool plural) {
+    return plural ? forms.plural : forms.singular;
+  }
+
+  static std::string Capitalised(std::string text) {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+    return text;
+  }
+
+  // A noun with what belongs to it. `depth` bounds the clauses within clauses.
+  std::string NounPhrase(bool plural, int depth) {
+    static constexpr const char* kOne[] = {"the", "a", "every"};
+    static constexpr const char* kMany[] = {"the", "some", "all"};
+    std::string text = plural ? OneOf(kMany) : OneOf(kOne);
+    if (Choose(2) == 0) text += fmt::format(" {}", OneOf(kAdjectives));
+    text += fmt::format(" {}", Form(OneOf(kNouns), plural));
+    if (depth > 0 && Choose(4) == 0) {
+      text += " that ";
+      if (Choose(2) == 0) {
+        text += VerbPhrase(plural, depth - 1);
+      } else {
+        const bool others = Choose(2) == 0;
+        text += NounPhrase(others, depth - 1);
+        text += fmt::format(" {}", Form(OneOf(kWithObject), others));
+      }
+    }
+    return text;
+  }
+
+  std::string VerbPhrase(bool plural, int depth) {
+    if (Choose(2) == 0) return Form(OneOf(kAlone), plural);
+    std::string text = fmt::format("{} ", Form(OneOf(kWithObject), plural));
+    const bool object_plural = Choose(2) == 0;
+    return text + NounPhrase(object_plural, depth);
+  }
+
+  std::string Clause() {
+    const bool plural = Choose(2) == 0;
+    std::string text = NounPhrase(plural, 2) + " ";
+    return text + VerbPhrase(plural, 1);
+  }
+
+  // One sentence, spoken to `listener`.
+  std::string Sentence(const std::string& listener, const std::string& thing) {
+    switch (Choose(6)) {
+      case 0:
+        return Capitalised(Clause()) + ".";
+      case 1: {
+        std::string text = Capitalised(Clause());
+        text += Choose(2) == 0 ? ", and " : ", but ";
+        return text + Clause() + ".";
+      }
+      case 2: {
+        const bool plural = Choose(2) == 0;
+        return fmt::format("Where {} {}?", plural ? "are" : "is", NounPhrase(plural, 1));
+      }
+      case 3: {
+        const int count = 1 + Choose(std::size(kNumbers));
+        std::string text = kNumbers[0];
+        for (int i = 1; i < count; ++i) text += fmt::format(", {}", kNumbers[i]);
+        return Capitalised(text) + fmt::format(" {}!", Form(OneOf(kNouns), count > 1));
+      }
+      case 4:
+        return fmt::format("{}, {} the {}!", listener, Choose(2) == 0 ? "keep" : "give me", thing);
+      default: {
+        const char* who = OneOf(kNames);
+        return fmt::format("{} said: \"{}.\"", who, Capitalised(Clause()));
+      }
+    }
+  }
+
+  uint64_t state_;
+  std::string text_;
+  double bits_ = 0;
+  int scene_ = 0;
+};
+
+// The file that `path` stands for.
+fs::path TextFile(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const char* name : {"input.txt", "tinyshakespeare/input.txt"}) {
+    if (fs::exists(path / name, error)) return path / name;
+  }
+  throw DataError(fmt::format(
+      "[ReadText] {} must be a text file, or a folder with input.txt or tinyshakespeare/input.txt "
+      "in it, but is a folder without",
+      path.string()));
+}
+
+std::string NameOf(const fs::path& file) {
+  const fs::path folder = fs::absolute(file).lexically_normal().parent_path().filename();
+  return file.filename() == "input.txt" && !folder.empty() ? folder.string()
+                                                           : file.filename().string();
+}
+
+}  // namespace
+
+Text MakeText(int64_t length, int64_t seed) {
+  if (length < 1 || length > kMaxMadeText) {
+    throw UsageError(fmt::format("[MakeText] length must be from 1 to {} but has {}",
+                                 FormatInteger(kMaxMadeText), length));
+  }
+  Playwright writer(seed);
+  while (static_cast<int64_t>(writer.text().size()) < length) writer.Scene();
+  Text text;
+  text.characters = writer.text().substr(0, static_cast<size_t>(length));
+  text.name = "made plays";
+  text.source = "embedded";
+  text.entropy = writer.bits() / static_cast<double>(writer.text().size());
+  text.description = fmt::format(
+      "{} characters of plays made by planish from a random grammar, seed {}, whose choices take "
+      "{:.3f} bits a character: no model needs fewer on average",
+      FormatInteger(length), seed, *text.entropy);
+  text.sha256 = HashOf(text.characters);
+  return text;
+}
+
+Text ReadText(const fs::path& path, int64_t most) {
+  const fs::path file = TextFile(path);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(file.c_str(), "rb"),
+                                                           &std::fclose);
+  const auto fail = [&](int error) {
+    throw DataError(fmt::format("[ReadText] {} must be readable but has: {}", file.string(),
+                                std::generic_category().message(error)));
+  };
+  if (!in) fail(errno);
+  // In pieces: `most` may be far more than there is, and a pipe does not say how much that is.
+  constexpr int64_t kPiece = 1 << 20;
+  Text text;
+  while (static_cast<int64_t>(text.characters.size()) < most) {
+    const size_t old = text.characters.size();
+    const auto want = static_cast<size_t>(std::min(kPiece, most - static_cast<int64_t>(old)));
+    text.characters.resize(old + want);
+    const size_t got = std::fread(text.characters.data() + old, 1, want, in.get());
+    text.characters.resize(old + got);
+    if (got < want) {
+      if (std::ferror(in.get())) fail(errno);
+      break;
+    }
+  }
+  if (text.characters.empty()) {
+    throw DataError(fmt::format("[ReadText] {} must hold characters but is empty", file.string()));
+  }
+  text.name = NameOf(file);
+  text.source = "files";
+  text.description =
+      fmt::format("{} characters read from {}",
+                  FormatInteger(static_cast<int64_t>(text.characters.size())), file.string());
+  text.sha256 = HashOf(text.characters);
+  return text;
+}
+
+Text OpenText(const std::optional<fs::path>& path, int64_t most) {
+  return path ? ReadText(*path, most) : MakeText(std::min(most, kMaxMadeText));
+}
+
+Vocabulary::Vocabulary(std::string_view text) {
+  std::array<bool, 256> seen = {};
+  for (const char c : text) seen[static_cast<uint8_t>(c)] = true;
+  index_.fill(-1);
+  for (int byte = 0; byte < 256; ++byte) {
+    if (!seen[static_cast<size_t>(byte)]) continue;
+    index_[static_cast<size_t>(byte)] = static_cast<int16_t>(characters_.size());
+    characters_ += static_cast<char>(byte);
+  }
+}
+
+std::vector<uint8_t> Vocabulary::Encode(std::string_view text) const {
+  std::vector<uint8_t> indices;
+  indices.reserve(text.size());
+  for (const char c : text) {
+    const int16_t index = index_[static_cast<uint8_t>(c)];
+    if (index < 0) {
+      throw DataError(
+          fmt::format("[Vocabulary] text must hold the vocabulary's characters but has byte {}",
+                      static_cast<uint8_t>(c)));
+    }
+    indices.push_back(static_cast<uint8_t>(index));
+  }
+  return indices;
+}
+
+}  // namespace planish::lab

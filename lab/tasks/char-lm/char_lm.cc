@@ -1,0 +1,234 @@
+#include "lab/tasks/char-lm/char_lm.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "lab/data/text.h"
+#include "lab/error.h"
+#include "lab/tasks/char-lm/model.h"
+#include "lab/tasks/char-lm/streams.h"
+
+namespace planish::lab {
+
+namespace {
+
+// A text is evaluated in so many pieces side by side, each from a state of zeros: some thousand
+// characters each, so that what the first ones lack does not show.
+constexpr int64_t kEvaluationStreams = 16;
+// Steps evaluated at once.
+constexpr int64_t kEvaluationSteps = 64;
+// Of a text's characters the last so many are for testing, and as many before them for validation.
+constexpr int64_t kHeldOutShare = 20;
+// The fewest characters that validation and test can be measured on, and what a text then needs.
+constexpr int64_t kFewestCharacters = kHeldOutShare * (kEvaluationStreams + 1);
+
+struct Corpus final : Dataset {
+  Vocabulary vocabulary{""};
+  at::Tensor train, valid, test;  // [N] uint8, numbers of the vocabulary
+};
+
+class CharLm final : public Experiment {
+ public:
+  CharLm(const Settings& settings, const Corpus& corpus)
+      : corpus_(corpus),
+        streams_(settings.Int("batch_size")),
+        window_(settings.Int("window")),
+        sample_(settings.Int("sample")),
+        temperature_(settings.Real("temperature")),
+        model_({.cell = settings.Text("cell"),
+                .characters = corpus.vocabulary.size(),
+                .embedding = settings.Int("embedding"),
+                .hidden = settings.Int("hidden"),
+                .layers = settings.Int("layers"),
+                .streams = streams_,
+                .gain = settings.Real("gain")}) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    EpochPlan plan = StreamedBatches(corpus_.train.size(0), streams_, window_, generator);
+    first_ = plan.order[0].item<int64_t>();
+    return plan;
+  }
+
+  at::Tensor Loss(const at::Tensor& cases) override {
+    at::Tensor& carried = model_.carried();
+    if (cases[0].item<int64_t>() == first_) carried.zero_();
+    // A copy, because backward reads the state that this replaces.
+    const auto [logits, state] = model_.forward(
+        corpus_.train.index_select(0, cases).to(at::kLong).view({-1, streams_}), carried.clone());
+    carried.copy_(state.detach());
+    return at::cross_entropy_loss(logits, corpus_.train.index_select(0, cases + 1).to(at::kLong));
+  }
+
+  Values Evaluate() override {
+    // Of the training text as much as of the others.
+    return {{"train_bits", Bits(corpus_.train.slice(0, 0, corpus_.valid.size(0)))},
+            {"valid_bits", Bits(corpus_.valid)},
+            {"test_bits", Bits(corpus_.test)}};
+  }
+
+  std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
+    // What follows the end of a line, where the text has lines.
+    const bool lines = corpus_.vocabulary.Contains('\n');
+    int64_t character = lines ? corpus_.vocabulary.Encode("\n")[0] : 0;
+    at::Tensor state = model_.ZeroState(1);
+    std::string text;
+    for (int64_t i = 0; i < sample_; ++i) {
+      const auto [logits, after] = model_.forward(at::full({1, 1}, character, at::kLong), state);
+      const at::Tensor chances = (logits[0].to(at::kDouble) / temperature_).softmax(0);
+      character = at::multinomial(chances, 1, /*replacement=*/false, generator).item<int64_t>();
+      text += corpus_.vocabulary.Decode(character);
+      state = after;
+    }
+    return {{fmt::format("{} characters at temperature {:g}", sample_, temperature_), text}};
+  }
+
+ private:
+  // Mean bits a character of `text` [N]: minus the binary logarithm of the probability that the
+  // model gives it.
+  double Bits(const at::Tensor& text) {
+    const int64_t length = (text.size(0) - 1) / kEvaluationStreams;
+    const int64_t count = length * kEvaluationStreams;
+    const auto columns = [&](int64_t from) {
+      return text.slice(0, from, from + count).to(at::kLong).view({kEvaluationStreams, length}).t();
+    };
+    const at::Tensor x = columns(0), next = columns(1);
+    at::Tensor state = model_.ZeroState(kEvaluationStreams);
+    double nats = 0;
+    for (int64_t begin = 0; begin < length; begin += kEvaluationSteps) {
+      const int64_t end = std::min(begin + kEvaluationSteps, length);
+      const auto [logits, after] = model_.forward(x.slice(0, begin, end), state);
+      nats += at::cross_entropy_loss(logits, next.slice(0, begin, end).flatten(), {},
+                                     at::Reduction::Sum)
+                  .item<double>();
+      state = after;
+    }
+    return nats / static_cast<double>(count) / std::numbers::ln2;
+  }
+
+  const Corpus& corpus_;
+  int64_t streams_, window_, sample_;
+  double temperature_;
+  CharModel model_;
+  int64_t first_ = 0;  // the first case of the epoch, before which the state is zeros
+};
+
+ReportSpec MakeReport() {
+  ReportSpec report;
+  report.title = "Character model";
+  report.source = "Karpathy's char-rnn (2015)";
+  report.compare = "cell";
+  report.baseline = "lstm";
+  report.panel = "batch_size";
+  report.curves = {"train_bits", "valid_bits"};
+  report.headline = "test_bits";
+  report.targets = {{"valid_bits", {3, 2.5, 2.25, 2, 1.5, 1, 0.75}}};
+  return report;
+}
+
+class CharLmTask final : public Task {
+ public:
+  CharLmTask() {
+    name = "char-lm";
+    summary = "a character model: a recurrent layer of any cell on a text of your own";
+    settings = EngineSettings({"cell", "lstm", "the recurrent cell", {}, {}, CellNames()});
+    Default("batch_size", 32, "streams of text read side by side");
+    Default("epochs", 5, "passes over the training text");
+    Default("lr", 3e-3, "Adam's learning rate");
+    Default("evaluations_per_epoch", 4, "evaluations an epoch, beside a few early ones");
+    const std::vector<SettingSpec> own = {
+        {"window", 64, "characters that an update goes back in time", 1, 1 << 20, {}},
+        {"hidden", 128, "units of each recurrent layer", 1, 65536, {}},
+        {"layers", 1, "recurrent layers", 1, 64, {}},
+        {"embedding", 64, "numbers that stand for a character", 1, 65536, {}},
+        {"gain", 1.0, "gains of the norms before training", 0, 1e6, {}},
+        {"characters", 400'000, "characters of the text that are used, at most", 1, 1e15, {}},
+        {"sample", 300, "characters that the trained model writes", 1, 1'000'000, {}},
+        {"temperature", 0.8, "of what it writes: logits are divided by it", 0.01, 100, {}},
+    };
+    settings.insert(settings.end(), own.begin(), own.end());
+    data_settings = {"characters"};
+    presets = {
+        {"small", "128 units on 400,000 characters for 5 epochs: ten seconds a run", {}},
+        {"shakespeare",
+         "256 units on a text of a million characters for 20 epochs: five minutes a run",
+         {{"hidden", 256},
+          {"epochs", 20},
+          {"lr", 2e-3},
+          {"evaluations_per_epoch", 2},
+          {"characters", 2'000'000}}},
+        {"smoke",
+         "16 units on 10,000 characters for 2 epochs: does it run?",
+         {{"hidden", 16},
+          {"embedding", 8},
+          {"batch_size", 8},
+          {"window", 16},
+          {"epochs", 2},
+          {"evaluations_per_epoch", 1},
+          {"characters", 10'000},
+          {"sample", 60}}},
+    };
+    const std::string bits = "bits/char";
+    metrics = {
+        {kTrainLoss, "training loss of the batches", "nats/char", true},
+        {"train_bits", "training loss", bits, true},
+        {"valid_bits", "validation loss", bits, true},
+        {"test_bits", "test loss", bits, true},
+    };
+    choose_by = "valid_bits";
+    report = MakeReport();
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& path) const override {
+    const Text text = OpenText(path, s.Int("characters"));
+    const auto size = static_cast<int64_t>(text.characters.size());
+    if (size < kFewestCharacters) {
+      throw DataError(fmt::format("[char-lm] the text must have at least {} characters but has {}",
+                                  kFewestCharacters, size));
+    }
+    auto corpus = std::make_unique<Corpus>();
+    corpus->vocabulary = Vocabulary(text.characters);
+    if (corpus->vocabulary.size() < 2) {
+      throw DataError("[char-lm] the text must have two different characters but has one");
+    }
+    std::vector<uint8_t> numbers = corpus->vocabulary.Encode(text.characters);
+    const at::Tensor all = at::from_blob(numbers.data(), {size}, at::kByte).clone();
+    const int64_t held_out = size / kHeldOutShare, train = size - 2 * held_out;
+    corpus->train = all.slice(0, 0, train);
+    corpus->valid = all.slice(0, train, train + held_out);
+    corpus->test = all.slice(0, train + held_out);
+    corpus->about = {
+        text.name,
+        text.source,
+        fmt::format("{}; {} different characters", text.description, corpus->vocabulary.size()),
+        text.sha256,
+        {{"train", train}, {"valid", held_out}, {"test", held_out}}};
+    return corpus;
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    const auto& corpus = dynamic_cast<const Corpus&>(data);
+    CheckStreams(corpus.train.size(0), s.Int("batch_size"), s.Int("window"));
+    return std::make_unique<CharLm>(s, corpus);
+  }
+
+ private:
+  // Gives a setting of the engine another default and meaning.
+  void Default(std::string_view setting, nlohmann::ordered_json value, const char* help) {
+    SettingSpec& spec = *std::ranges::find(settings, setting, &SettingSpec::name);
+    spec.value = std::move(value);
+    spec.help = help;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeCharLm() { return std::make_unique<CharLmTask>(); }
+
+}  // namespace planish::lab

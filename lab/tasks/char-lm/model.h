@@ -1,0 +1,51 @@
+#ifndef PLANISH_LAB_TASKS_CHAR_LM_MODEL_H_
+#define PLANISH_LAB_TASKS_CHAR_LM_MODEL_H_
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "lab/model/recurrent.h"
+
+namespace planish::lab {
+
+/// Character -> embedding -> recurrent layers -> linear -> a logit for every character.
+class CharModel : public torch::nn::Module {
+ public:
+  struct Options {
+    std::string cell = "lstm";
+    int64_t characters = 0;  ///< V, of the vocabulary
+    int64_t embedding = 64;
+    int64_t hidden = 128;
+    int64_t layers = 1;
+    int64_t streams = 1;  ///< B of the state that training carries
+    double gain = 1;      ///< of the norms, before training
+  };
+
+  /// Draws the weights of embedding and output before those of the cell, so that for one seed they
+  /// are the same whatever the cell is.
+  explicit CharModel(const Options& options);
+
+  /// x [T, B] int64 and the state before -> logits [T * B, V], row t * B + b, and the state after.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state);
+
+  /// The state that sequences start from.
+  at::Tensor ZeroState(int64_t batch) const { return recurrent_->ZeroState(batch); }
+
+  /// The state that training carries from batch to batch: a buffer, so that a checkpoint holds it.
+  at::Tensor& carried() { return carried_; }
+
+ private:
+  torch::nn::Embedding embedding_;
+  torch::nn::Linear output_;
+  std::shared_ptr<RecurrentModule> recurrent_;
+  at::Tensor carried_;
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_CHAR_LM_MODEL_H_

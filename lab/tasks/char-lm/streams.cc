@@ -1,0 +1,39 @@
+#include "lab/tasks/char-lm/streams.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/randint.h>
+#include <fmt/format.h>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+
+void CheckStreams(int64_t characters, int64_t streams, int64_t window) {
+  const int64_t least = window * (streams + 1);
+  if (characters < least) {
+    throw UsageError(fmt::format(
+        "[char-lm] the training text must have at least (batch_size + 1) * window = {} characters "
+        "but has {}",
+        least, characters));
+  }
+}
+
+EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
+                          at::Generator& generator) {
+  CheckStreams(characters, streams, window);
+  // The last case is at most character (window - 1) + (streams * batches * window - 1), and the one
+  // after it must be there.
+  const int64_t batches = (characters - window) / (streams * window);
+  const int64_t begin = at::randint(window, {}, generator, at::kLong).item<int64_t>();
+  EpochPlan plan;
+  plan.order = at::arange(begin, begin + streams * batches * window, at::kLong)
+                   .view({streams, batches, window})
+                   .permute({1, 2, 0})
+                   .flatten();
+  for (int64_t batch = 0; batch <= batches; ++batch) {
+    plan.offsets.push_back(batch * streams * window);
+  }
+  return plan;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,68 @@
+"""planish train char-lm as its user meets it: texts, samples, errors."""
+
+import html
+import json
+import re
+
+import pytest
+
+SMOKE = ("train", "char-lm", "--preset", "smoke", "--threads", 1)
+
+
+def result_of(planish, name):
+    return json.loads((planish.folder / "runs/char-lm" / name / "result.json").read_text())
+
+
+def test_a_text_of_ones_own(planish):
+    text = planish.folder / "some.txt"
+    text.write_bytes(b"round and round and \xc3\xa9 \xff round\n" * 100)
+    planish.ok(*SMOKE, "--data", text, "--cell", "lstm,gru", "--set", "temperature=2")
+    folder = "smoke-{}-b8-temperature=2.0-s1"
+    config = json.loads((planish.folder / "runs/char-lm" / folder.format("gru") / "config.json").read_text())
+    assert config["data"]["name"] == "some.txt"
+    assert config["data"]["sizes"] == {"train": 2790, "valid": 155, "test": 155}
+    planish.ok("report", "runs")
+    page = (planish.folder / "report.html").read_text()
+    for cell in ("lstm", "gru"):
+        sample = result_of(planish, folder.format(cell))["samples"][0]
+        assert sample["title"] == "60 characters at temperature 2"
+        # Bytes of the text, of which what is not UTF-8 is shown as U+FFFD.
+        assert set(sample["text"]) <= set("round and \n\u00e9\ufffd"), sample["text"]
+        assert html.escape(sample["text"]) in page
+
+
+def test_the_default_is_small_plays(shared):
+    task = shared.ok("list", "char-lm").stdout
+    presets = re.search(r"presets.*?\n\n", task, re.S)[0]
+    assert re.findall(r"^  (\w+)", presets, re.M) == ["small", "shakespeare", "smoke"]
+
+
+@pytest.mark.parametrize(
+    "content, status, part",
+    [
+        (None, 3, "some.txt must be readable but has: No such file"),
+        (b"", 3, "some.txt must hold characters but is empty"),
+        (b"abc" * 100, 3, "at least 340 characters but has 300"),
+        (b"a" * 400, 3, "two different characters"),
+        (b"ab" * 200, 2, "(batch_size + 1) * window = 900 characters but has 360"),
+    ],
+)
+def test_texts_that_cannot_be_used(planish, content, status, part):
+    if content is not None:
+        (planish.folder / "some.txt").write_bytes(content)
+    result = planish(*SMOKE, "--quiet", "--data", "some.txt", "--set", "window=100")
+    assert result.returncode == status, result.stderr
+    assert re.fullmatch(r"planish: [^\n]+\n", result.stderr), result.stderr
+    assert part in result.stderr
+    assert not list(planish.folder.glob("runs/char-lm/*/config.json"))
+
+
+def test_wrong_usage(planish):
+    for arguments, part in (
+        (("--cell", "ltsm"), "ln-lstm"),
+        (("--norm", "layer"), "cell"),
+        (("--set", "temperature=0"), "at least 0.01"),
+    ):
+        result = planish(*SMOKE, "--quiet", *arguments)
+        assert result.returncode == 2
+        assert part in result.stderr
