@@ -100,8 +100,8 @@ class PackedLayer;
 }
 
 /// The parameters of a layer in the order in which its steps read them on this machine, made once
-/// for many calls: a call without them does so itself, which for a single step takes longer than the
-/// step. It holds copies, and is itself cheap to copy.
+/// for many calls: a call without them does so itself, which for a single step takes longer than
+/// the step. It holds copies, and is itself cheap to copy.
 template <class T>
 class RnnPackedParams {
  public:
@@ -207,8 +207,8 @@ struct RnnStepArgs {
 /// times 4 bytes for float: the sums that are normalised (8 P of the LN-LSTM's) with three numbers
 /// for each norm, the gates (4 P), c before the step and tanh of c, a GRU's ah_n. Batch norms keep
 /// the normalised sums, and of an LSTM the normalised c, and one number for all B for each of them:
-/// of T * B steps P for kBnRnn, 15 P for kBnLstm and 10 P for kBnGru, and of T steps P, 9 P and 6 P.
-/// With checkpoint P numbers of a sequence every S steps for an LSTM, nothing for the others;
+/// of T * B steps P for kBnRnn, 15 P for kBnLstm and 10 P for kBnGru, and of T steps P, 9 P and 6
+/// P. With checkpoint P numbers of a sequence every S steps for an LSTM, nothing for the others;
 /// RnnBackward then needs memory for S steps. Throws Error as RnnForward does.
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
@@ -240,9 +240,9 @@ template <class T>
 void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options = {});
 
 /// One step of a layer: RnnForward with T = 1, nothing saved, and states that may be replaced in
-/// place. `options` serves its eps, parallel_for and packed: with the last, a step allocates no memory
-/// once its thread has taken one as large. Throws as RnnForward does, and for a cell with batch norm,
-/// whose moments belong to a step of training.
+/// place. `options` serves its eps, parallel_for and packed: with the last, a step allocates no
+/// memory once its thread has taken one as large. Throws as RnnForward does, and for a cell with
+/// batch norm, whose moments belong to a step of training.
 template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});
 

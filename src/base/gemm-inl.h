@@ -312,9 +312,8 @@ HWY_NOINLINE void PackPanel(const T* const* columns, int64_t depth, T* to) {
         const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
         const auto ef_low = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
         const auto ef_high = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
-        const auto put = [&](auto v, int64_t row) HWY_ATTR {
-          hn::StoreU(hn::BitCast(d, v), d, at + row * kColumns);
-        };
+        const auto put = [&](auto v, int64_t row)
+                             HWY_ATTR { hn::StoreU(hn::BitCast(d, v), d, at + row * kColumns); };
         put(hn::InterleaveLower(pairs, ab_low, ef_low), 0);
         put(hn::InterleaveUpper(pairs, ab_low, ef_low), 1);
         put(hn::InterleaveLower(pairs, ab_high, ef_high), 2);

@@ -206,12 +206,9 @@ TYPED_TEST(GemmTest, DepthMayBePermuted) {
   }
   ForEachTarget([&](const std::string& target) {
     PackedMatrix<T> packed;
-    packed.Pack({.data = from.data(),
-                 .n = w.rows,
-                 .k = w.cols,
-                 .stride = from.stride,
-                 .transposed = true},
-                16 * kGates, RowOf, SerialFor);
+    packed.Pack(
+        {.data = from.data(), .n = w.rows, .k = w.cols, .stride = from.stride, .transposed = true},
+        16 * kGates, RowOf, SerialFor);
     ASSERT_EQ(packed.columns(), 300);
     ASSERT_EQ(packed.depth(), 16 * kGates);
     Matrix<T> c(9, 300, 0, 3);

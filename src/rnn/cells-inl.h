@@ -60,7 +60,8 @@ HWY_INLINE int64_t VectorsOf(int64_t n) {
 
 // --- Norms of one row ---
 
-/// The numbers of a norm in a row: `gates` of each unit, interleaved, the last vectors with padding.
+/// The numbers of a norm in a row: `gates` of each unit, interleaved, the last vectors with
+/// padding.
 struct Stretch {
   int64_t gates, hidden;
 
@@ -101,9 +102,7 @@ HWY_INLINE void WriteMap(double mean, double rest, double variance, double eps, 
 /// The map of floats whose squares would not do: sums in double.
 HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps, float* map) {
   const int64_t vectors = s.vectors<float>(), lanes = kLanes<float>;
-  const auto units_of = [&](int64_t v) {
-    return std::min(lanes, s.hidden - v / s.gates * lanes);
-  };
+  const auto units_of = [&](int64_t v) { return std::min(lanes, s.hidden - v / s.gates * lanes); };
   const auto n = static_cast<double>(s.gates * s.hidden);
   double sum = 0, squares = 0;
   for (int64_t v = 0; v < vectors; ++v) {
@@ -120,8 +119,8 @@ HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps
   WriteMap(rounded, mean - rounded, squares / n, static_cast<double>(eps), map);
 }
 
-/// The same of numbers whose mean is far from 0 beside their deviation, or which are of a size whose
-/// squares are no numbers: sums about the mean, and what rounding left of that.
+/// The same of numbers whose mean is far from 0 beside their deviation, or which are of a size
+/// whose squares are no numbers: sums about the mean, and what rounding left of that.
 template <class T>
 HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* map) {
   const Tag<T> d;
@@ -162,8 +161,8 @@ HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T
   map[2] = 0;
 }
 
-/// The maps of two stretches alike, or of one, if `second` is null. Padding is 0, or NaN in rows that
-/// are NaN.
+/// The maps of two stretches alike, or of one, if `second` is null. Padding is 0, or NaN in rows
+/// that are NaN.
 template <class T>
 HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T eps, T* map_first,
                            T* map_second) {
@@ -418,8 +417,8 @@ void Gates(const CellCall<T>& call, const CellRow<T>& row) {
     const int64_t vectors = VectorsOf<T>(order.hidden) * group.gates, at = group.begin;
     T *map_ih = row.map_ih + g * kMap, *map_hh = together ? nullptr : row.map_hh + g * kMap;
     if (!over_batch) {
-      TakeMaps<T>(row.zx + at, together ? nullptr : row.zh + at,
-                  Stretch{group.gates, order.hidden}, call.eps, map_ih, map_hh);
+      TakeMaps<T>(row.zx + at, together ? nullptr : row.zh + at, Stretch{group.gates, order.hidden},
+                  call.eps, map_ih, map_hh);
     }
     const T* ih = over_batch ? kNoMap<T> : map_ih;
     const T* hh = over_batch ? kNoMap<T> : map_hh;
@@ -590,8 +589,8 @@ HWY_NOINLINE void RnnGatesBackward(const CellCall<T>& call, const CellRowBackwar
   const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>;
   for (int64_t i = 0; i < end; i += kLanes<T>) {
     const auto d = Get(row.dh + i), h = Get(row.h_after + i);
-    const auto da = relu ? hn::IfThenZeroElse(hn::Le(h, hn::Zero(tag)), d)
-                         : hn::Mul(d, OfTanh<T>(h));
+    const auto da =
+        relu ? hn::IfThenZeroElse(hn::Le(h, hn::Zero(tag)), d) : hn::Mul(d, OfTanh<T>(h));
     AddTo<T>(dbias + i, da);
     Put<T>(da, row.dzh + i);
   }

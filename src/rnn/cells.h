@@ -43,15 +43,15 @@ struct CellCall {
 /// its groups. Where moments are over the batch, zx, zh and xhat_c hold xhat, and no map is read.
 template <class T>
 struct CellRow {
-  T *zx, *zh;              ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
-  T *map_ih, *map_hh;      ///< of the norms of zx and zh
-  T* map_c;                ///< [kMap] of the norm of c
-  T* gates;                ///< [columns] after their functions
-  T* candidate;            ///< [padded] a GRU's ah_n
-  T* before;               ///< [padded] the c from which the step starts
-  T* tanh_c;               ///< [padded] tanh of what h sees of c
-  const T* xhat_c;         ///< [padded] the normalised c, over the batch
-  T *h, *c;                ///< [padded] the state
+  T *zx, *zh;          ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
+  T *map_ih, *map_hh;  ///< of the norms of zx and zh
+  T* map_c;            ///< [kMap] of the norm of c
+  T* gates;            ///< [columns] after their functions
+  T* candidate;        ///< [padded] a GRU's ah_n
+  T* before;           ///< [padded] the c from which the step starts
+  T* tanh_c;           ///< [padded] tanh of what h sees of c
+  const T* xhat_c;     ///< [padded] the normalised c, over the batch
+  T *h, *c;            ///< [padded] the state
 };
 
 /// The same, backward. Those of CellRow that forward wrote are only read.

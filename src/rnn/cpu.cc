@@ -29,6 +29,9 @@ constexpr int64_t kMostGroups = 16;
 /// number is a part of the result.
 constexpr int64_t kProductRows = 256;
 
+/// What the gates of a sum, and the three sweeps of a norm over the batch, are worth in elements.
+constexpr int64_t kRowElements = 8, kColumnElements = 4;
+
 /// S of RnnOptions.
 int64_t SegmentSteps(const RnnShape& shape) {
   auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(shape.time)));
@@ -344,9 +347,8 @@ class Layer {
   void StepProduct(const GemmArgs<T>& args, const PackedMatrix<T>& weights) const {
     if (!one_thread()) return Multiply(args, weights, 0, weights.panels());
     const int64_t products = args.rows * weights.panel() * weights.depth();
-    RunParallel(
-        parallel_for_, weights.panels(), std::max<int64_t>(1, kGrainProducts / products),
-        [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
+    RunParallel(parallel_for_, weights.panels(), std::max<int64_t>(1, kGrainProducts / products),
+                [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
   }
 
   void ForwardStep(int64_t t, int64_t begin, int64_t end, const State& state,
@@ -401,28 +403,47 @@ class Layer {
     const auto normalise = [&](const T* z, int64_t width, T* xhat, T* rstd) {
       const BatchColumns<T> active = ActiveColumns(t, state.active, width);
       if (active.count == 0) return;
-      kernels_.batch_norm(active, z, call_.eps, xhat, rstd);
+      ForColumns(active, [&](const BatchColumns<T>& some, int64_t first) {
+        kernels_.batch_norm(some, z + first, call_.eps, xhat + first, rstd + first);
+      });
       // Padding, whose deviation is 0, stays 0 with any eps.
-      for (int64_t j = 0; j < width; ++j) {
-        if (width == columns_ ? order_.RowOf(j) >= 0 : j < hidden_) continue;
+      for (int64_t j = 0; padded_ != hidden_ && j < width; ++j) {
+        if (width == columns_ ? packed_.rows()[j] >= 0 : j < hidden_) continue;
         rstd[j] = 0;
         for (int64_t i = 0; i < active.count; ++i) xhat[active.rows[i] * width + j] = 0;
       }
+    };
+    const auto for_rows = [&](const auto& f) {
+      RunParallel(parallel_for_, batch_, GrainFor(kRowElements * columns_),
+                  [&](int64_t begin, int64_t end) { ForActive(t, begin, end, f); });
     };
     normalise(zx, columns_, zx, slots.At(kMapIh, t));
     if (recipe_.sums == Sums::kApart) {
       normalise(zh, columns_, zh, slots.At(kMapHh, t));
     }
-    ForActive(t, 0, batch_, [&](int64_t b) { kernels_.gates(call_, row_of(b)); });
+    for_rows([&](int64_t b) { kernels_.gates(call_, row_of(b)); });
     if (!recipe_.is_lstm()) return;
     normalise(state.c, padded_, slots.At(kXhatC, t), slots.At(kMapC, t));
-    ForActive(t, 0, batch_, [&](int64_t b) { kernels_.output(call_, row_of(b)); });
+    for_rows([&](int64_t b) { kernels_.output(call_, row_of(b)); });
   }
 
   BatchColumns<T> ActiveColumns(int64_t t, int64_t* active, int64_t width) const {
     int64_t count = 0;
     ForActive(t, 0, batch_, [&](int64_t b) { active[count++] = b; });
     return {active, count, width, width};
+  }
+
+  /// Calls f(columns, first) for some of the columns, from `first` on, in threads.
+  template <class F>
+  void ForColumns(const BatchColumns<T>& columns, const F& f) const {
+    constexpr int64_t kLine = kUnitsOfLine<T>;
+    const int64_t work = kLine * columns.count * kColumnElements;
+    RunParallel(parallel_for_, columns.columns / kLine, GrainFor(work),
+                [&](int64_t begin, int64_t end) {
+                  BatchColumns<T> some = columns;
+                  some.columns = (end - begin) * kLine;
+                  f(some, begin * kLine);
+                });
   }
 
   /// The state that a step starts from.
@@ -478,14 +499,7 @@ class Layer {
     } else {
       ForActive(t, begin, end, [&](int64_t b) {
         const CellRowBackward<T> row = row_of(b);
-        if (b + 1 < end) {
-          for (int64_t j = 0; j < columns_; j += 16) {
-            if (row.zx) __builtin_prefetch(row.zx + columns_ + j);
-            if (row.zh) __builtin_prefetch(row.zh + columns_ + j);
-            __builtin_prefetch(row.gates + columns_ + j);
-          }
-          for (int64_t j = 0; j < padded_; j += 16) { __builtin_prefetch(row.before+padded_+j);__builtin_prefetch(row.tanh_c+padded_+j); }
-        }
+        if (b + 1 < end) AskFor(row_of(b + 1));
         const CellSums<T>& group = sums[static_cast<size_t>(GroupOf(b))].cell;
         if (recipe_.is_lstm()) kernels_.output_backward(call_, row, group);
         kernels_.gates_backward(call_, row, group);
@@ -509,6 +523,17 @@ class Layer {
     });
   }
 
+  /// Asks for what forward kept of a row, which by now has left the caches, while another one is
+  /// computed with.
+  void AskFor(const CellRowBackward<T>& row) const {
+    for (const T* sums : {row.zx, row.zh, row.gates}) {
+      for (int64_t j = 0; sums && j < columns_; j += kUnitsOfLine<T>) __builtin_prefetch(sums + j);
+    }
+    for (const T* units : {row.candidate, row.before, row.tanh_c}) {
+      for (int64_t j = 0; units && j < padded_; j += kUnitsOfLine<T>) __builtin_prefetch(units + j);
+    }
+  }
+
   /// A step's backward, but for the product, of all sequences whose norms are over the batch.
   template <class F>
   void BackwardBatch(int64_t t, const Slots<const T>& slots, const Gradients& to, T* dzx, T* dzh,
@@ -516,7 +541,11 @@ class Layer {
     const auto normalise = [&](T* d, int64_t width, const T* xhat, const T* rstd, const T* gain,
                                T* dgain) {
       const BatchColumns<T> active = ActiveColumns(t, to.active, width);
-      if (active.count > 0) kernels_.batch_norm_backward(active, d, xhat, rstd, gain, dgain);
+      if (active.count == 0) return;
+      ForColumns(active, [&](const BatchColumns<T>& some, int64_t first) {
+        kernels_.batch_norm_backward(some, d + first, xhat + first, rstd + first, gain + first,
+                                     dgain + first);
+      });
     };
     const CellParams<T>& params = call_.params;
     if (recipe_.is_lstm()) {
@@ -551,22 +580,29 @@ class Layer {
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
 };
 
-/// `width` numbers of each column go to its row.
+/// The first `width` numbers of each column, which are `stride` apart, go to its row of `to`.
 template <class T>
-void WriteRows(const Order& order, const T* from, int64_t width, T* to) {
-  for (int64_t j = 0; to && j < order.columns; ++j, from += width) {
-    const int64_t row = order.RowOf(j);
-    if (row >= 0) std::copy_n(from, width, to + row * width);
-  }
+void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64_t width,
+               const ParallelFor& parallel_for, T* to) {
+  if (!to) return;
+  RunParallel(parallel_for, layer.order().columns, GrainFor(width),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t j = begin; j < end; ++j) {
+                  const int64_t row = layer.rows()[j];
+                  if (row >= 0) std::copy_n(from + j * stride, width, to + row * width);
+                }
+              });
 }
 
 /// weight [gates * H, k] packed for products dz [., columns] * weight.
 template <class T>
-void PackTransposed(const Order& order, const T* weight, int64_t k,
+void PackTransposed(const PackedLayer<T>& layer, const T* weight, int64_t k,
                     const ParallelFor& parallel_for, PackedMatrix<T>& to) {
+  const Order& order = layer.order();
   const int64_t rows = order.gates() * order.hidden;
-  to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
-          [&](int64_t column) { return order.RowOf(column); }, parallel_for);
+  to.Pack(
+      {.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
+      [rows_of = layer.rows()](int64_t column) { return rows_of[column]; }, parallel_for);
 }
 
 }  // namespace
@@ -710,16 +746,13 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
   T* const anew = memory.anew.Get(again ? layer.segment_steps() * NumbersOf(kept) : 0);
   T* const step_memory = memory.step.Get(again ? NumbersOf(step) : 0);
   T* const zx = memory.zx.Get(again && !zx_kept ? rows * columns : 0);
-  typename Layer<T>::State restored{.h = state + 5 * states,
-                                    .c = state + 6 * states,
-                                    .zx = zx,
-                                    .first = 0,
-                                    .active = active};
+  typename Layer<T>::State restored{
+      .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
 
-  PackTransposed(order, in.params.weight_hh, shape.hidden, options.parallel_for,
+  PackTransposed(packed, in.params.weight_hh, shape.hidden, options.parallel_for,
                  memory.hh_transposed);
   if (args.dx) {
-    PackTransposed(order, in.params.weight_ih, shape.inputs, options.parallel_for,
+    PackTransposed(packed, in.params.weight_ih, shape.inputs, options.parallel_for,
                    memory.ih_transposed);
   }
   T* const dweight_ih = memory.dweight_ih.Get(d.weight_ih ? columns * shape.inputs : 0);
@@ -768,8 +801,7 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
     if (d.weight_ih) {
       const T* inputs = in.x + times.begin * shape.batch * shape.inputs;
       if (in.lengths) layer.CopyWithoutPadding(times, x);
-      add_product(gradients.dzx, m, in.lengths ? x : inputs, shape.inputs, dweight_ih,
-                  add);
+      add_product(gradients.dzx, m, in.lengths ? x : inputs, shape.inputs, dweight_ih, add);
     }
     if (d.weight_hh) {
       add_product(gradients.dzh, m, gradients.h_before, padded, dweight_hh, add);
@@ -786,22 +818,21 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
 
   layer.Unpad(gradients.dh, args.dh0);
   layer.Unpad(gradients.dc, args.dc0);
-  WriteRows(order, dweight_ih, shape.inputs, d.weight_ih);
-  for (int64_t j = 0; d.weight_hh && j < columns; ++j) {
-    const int64_t row = order.RowOf(j);
-    if (row < 0) continue;
-    std::copy_n(dweight_hh + j * padded, shape.hidden, d.weight_hh + row * shape.hidden);
-  }
+  const auto write_rows = [&](const T* from, int64_t stride, int64_t width, T* to) {
+    WriteRows(packed, from, stride, width, options.parallel_for, to);
+  };
+  write_rows(dweight_ih, shape.inputs, shape.inputs, d.weight_ih);
+  write_rows(dweight_hh, padded, shape.hidden, d.weight_hh);
   for (int64_t g = 1; g < groups; ++g) {
     const T* from = all_sums + g * size;
     for (int64_t j = 0; j < size; ++j) all_sums[j] += from[j];
   }
   const CellSums<T>& all = sums[0].cell;
-  WriteRows(order, all.gain_ih, 1, d.ln_ih_weight);
-  WriteRows(order, all.gain_ih, 1, d.ln_weight);
-  WriteRows(order, all.gain_hh, 1, d.ln_hh_weight);
+  write_rows(all.gain_ih, 1, 1, d.ln_ih_weight);
+  write_rows(all.gain_ih, 1, 1, d.ln_weight);
+  write_rows(all.gain_hh, 1, 1, d.ln_hh_weight);
   for (T* bias : {d.bias, d.ln_bias, d.ln_ih_bias, d.ln_hh_bias}) {
-    WriteRows(order, all.bias, 1, bias);
+    write_rows(all.bias, 1, 1, bias);
   }
   const auto write = [&](const T* from, T* to) {
     if (to) std::copy_n(from, shape.hidden, to);
@@ -814,12 +845,12 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
   write(sums[0].c_reset, args.dc_reset);
 }
 
-#define PLANISH_INSTANTIATE(T)                                                        \
-  template int64_t SavedSize<T>(const CellRecipe&, const RnnShape&, bool);            \
-  template void ForwardLayer(const PackedLayer<T>&, const RnnForwardArgs<T>&,         \
-                             const RnnOptions<T>&, RnnMemory<T>&);                    \
-  template void BackwardLayer(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&,  \
-                              RnnMemory<T>&);                                         \
+#define PLANISH_INSTANTIATE(T)                                                       \
+  template int64_t SavedSize<T>(const CellRecipe&, const RnnShape&, bool);           \
+  template void ForwardLayer(const PackedLayer<T>&, const RnnForwardArgs<T>&,        \
+                             const RnnOptions<T>&, RnnMemory<T>&);                   \
+  template void BackwardLayer(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&, \
+                              RnnMemory<T>&);                                        \
   template class ThreadMemory<T>;
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

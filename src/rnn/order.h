@@ -17,8 +17,8 @@
 // gains and biases of 0.
 namespace planish::internal {
 
-/// Units are counted up to a multiple of this: a cache line of numbers, on every instruction set, so
-/// that sizes depend on none.
+/// Units are counted up to a multiple of this: a cache line of numbers, on every instruction set,
+/// so that sizes depend on none.
 template <class T>
 inline constexpr int64_t kUnitsOfLine = 64 / static_cast<int64_t>(sizeof(T));
 

@@ -17,6 +17,8 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
   const int64_t numbers = 3 * order.columns + 3 * order.padded;
   T* next = numbers_.Get(numbers);
   std::fill_n(next, numbers, T{0});
+  int64_t* const rows = rows_.Get(order.columns);
+  for (int64_t j = 0; j < order.columns; ++j) rows[j] = order.RowOf(j);
   const auto take = [&](int64_t n) {
     T* begin = next;
     next += n;
@@ -24,9 +26,9 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
   };
   // Of the gates: adds the array, or `otherwise` where there is none.
   const auto add_columns = [&](const T* from, T otherwise, T* to) {
+    if (!from && otherwise == 0) return;
     for (int64_t j = 0; j < order.columns; ++j) {
-      const int64_t row = order.RowOf(j);
-      if (row >= 0) to[j] += from ? from[row] : otherwise;
+      if (rows[j] >= 0) to[j] += from ? from[rows[j]] : otherwise;
     }
   };
   const auto add_units = [&](const T* from, T otherwise, T* to) {
@@ -63,10 +65,10 @@ template <class T>
 void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
                                  const ParallelFor& parallel_for) {
   const Order& order = call_.order;
-  const int64_t rows = call_.recipe.gates() * order.hidden;
-  const auto row_of = [&](int64_t column) { return order.RowOf(column); };
+  const int64_t n = call_.recipe.gates() * order.hidden;
+  const auto row_of = [this](int64_t column) { return this->rows()[column]; };
   const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
-    to.Pack({.data = weight, .n = rows, .k = k, .stride = k}, order.columns, row_of, parallel_for);
+    to.Pack({.data = weight, .n = n, .k = k, .stride = k}, order.columns, row_of, parallel_for);
   };
   pack(params.weight_ih, inputs_, ih_);
   pack(params.weight_hh, order.hidden, hh_);

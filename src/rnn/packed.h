@@ -16,8 +16,8 @@ namespace planish::internal {
 template <class T>
 class PackedLayer {
  public:
-  /// Takes the parameters but for the weights, and PackWeights takes those. Memory is kept from call
-  /// to call where it is large enough.
+  /// Takes the parameters but for the weights, and PackWeights takes those. Memory is kept from
+  /// call to call where it is large enough.
   void Pack(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params);
   void PackWeights(const RnnParams<const T>& params, const ParallelFor& parallel_for);
 
@@ -25,11 +25,13 @@ class PackedLayer {
   const CellKernels<T>& kernels() const { return kernels_; }
   const CellCall<T>& call() const { return call_; }
   const Order& order() const { return call_.order; }
+  /// Order::RowOf of each column.
+  const int64_t* rows() const { return rows_.data(); }
   int64_t inputs() const { return inputs_; }
   const PackedMatrix<T>& ih() const { return ih_; }  ///< [columns, I]
   const PackedMatrix<T>& hh() const { return hh_; }  ///< [columns, H]
 
-  int64_t bytes() const { return numbers_.bytes() + ih_.bytes() + hh_.bytes(); }
+  int64_t bytes() const { return numbers_.bytes() + rows_.bytes() + ih_.bytes() + hh_.bytes(); }
 
  private:
   Cell cell_{};
@@ -37,6 +39,7 @@ class PackedLayer {
   CellKernels<T> kernels_{};
   CellCall<T> call_{};
   Buffer<T> numbers_;
+  Buffer<int64_t> rows_;
   PackedMatrix<T> ih_, hh_;
 };
 

@@ -131,8 +131,7 @@ void AddParams(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<
 /// Checks packed parameters, or adds the others.
 template <class T>
 void AddParams(const char* function, Cell cell, const RnnShape& shape,
-               const RnnParams<const T>& params, const RnnPackedParams<T>& packed,
-               Arrays& arrays) {
+               const RnnParams<const T>& params, const RnnPackedParams<T>& packed, Arrays& arrays) {
   if (!packed) return AddParams(internal::RecipeOf(cell), shape, params, arrays);
   const internal::PackedLayer<T>& layer = *packed.layer();
   if (layer.cell() != cell) {
@@ -140,7 +139,8 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
   }
   const auto same = [&](const char* size, int64_t packed_size, int64_t expected) {
     if (packed_size == expected) return;
-    internal::Fail(function, "packed", std::string("be of ") + size + " " + std::to_string(expected),
+    internal::Fail(function, "packed",
+                   std::string("be of ") + size + " " + std::to_string(expected),
                    std::to_string(packed_size));
   };
   same("inputs", layer.inputs(), shape.inputs);
@@ -249,7 +249,8 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   AddInputs(kFunction, recipe, args.inputs, arrays);
   AddParams(recipe, shape, args.inputs.params, arrays);
   arrays.NeededInput("y", args.y, shape.time * states);
-  arrays.NeededInput("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
+  arrays.NeededInput("saved", args.saved,
+                     internal::SavedSize<T>(recipe, shape, options.checkpoint));
   if (!recipe.is_lstm()) {
     arrays.MustBeNull("dc_n", args.dc_n, kNoCell);
     arrays.MustBeNull("dc0", args.dc0, kNoCell);

@@ -58,7 +58,8 @@ TYPED_TEST_SUITE(RnnTest, Types);
 // three numbers, or over two sequences, that nearly agree multiplies what it is given by its rstd,
 // and backward does so again: in the worst of these layers, five steps with norms of three numbers,
 // by 2e4. There float is off by 1.3e-3 even with moments in double and rounded once, and with those
-// of the kernels, a unit or two of 2^-24 worse, by 4.1e-3 where nothing is fused; double by 1.3e-12.
+// of the kernels, a unit or two of 2^-24 worse, by 4.1e-3 where nothing is fused; double
+// by 1.3e-12.
 template <class T>
 constexpr double kTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
