@@ -193,6 +193,34 @@ TEST(RnnErrorsTest, ParametersOfOtherCells) {
             "[RnnStep] bias_hn must be null for a cell without it but has an address");
 }
 
+TEST(RnnErrorsTest, Packed) {
+  const auto with = [](Cell cell, int64_t inputs, int64_t hidden) {
+    return [=](auto&, auto& options) {
+      const RnnProblem<float> p(cell, {1, 1, inputs, hidden});
+      options.packed = RnnPackedParams<float>(cell, inputs, hidden, p.Inputs().params);
+    };
+  };
+  EXPECT_EQ(ForwardError(with(Cell::kLnLstm, 4, 5)), "");
+  EXPECT_EQ(ForwardError(with(Cell::kLstm, 4, 5)),
+            "[RnnForward] packed must be of the same cell but has another one's parameters");
+  EXPECT_EQ(ForwardError(with(Cell::kLnLstm, 3, 5)),
+            "[RnnForward] packed must be of inputs 4 but has 3");
+  EXPECT_EQ(StepError(with(Cell::kLnLstm, 4, 6)), "[RnnStep] packed must be of hidden 5 but has 6");
+  const RnnProblem<float> p(Cell::kLnLstm, {1, 1, 4, 5});
+  auto params = p.Inputs().params;
+  const auto pack = [&](int64_t inputs) {
+    return ErrorOf([&] { RnnPackedParams<float>(Cell::kLnLstm, inputs, 5, params); });
+  };
+  EXPECT_EQ(pack(4), "");
+  EXPECT_EQ(pack(0), "[RnnPackedParams] inputs must be at least 1 but has 0");
+  params.bias_hn = numbers;
+  EXPECT_EQ(pack(4),
+            "[RnnPackedParams] bias_hn must be null for a cell without it but has an address");
+  params.bias_hn = nullptr;
+  params.weight_hh = nullptr;
+  EXPECT_EQ(pack(4), "[RnnPackedParams] weight_hh must point to 400 bytes but has null");
+}
+
 TEST(RnnErrorsTest, CellsWithoutC) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.c0 = numbers; }, Cell::kLnGru),
             "[RnnForward] c0 must be null for a cell without c but has an address");

@@ -200,6 +200,45 @@ TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
   }
 }
 
+// So few sequences that threads share the columns of a step's product.
+TYPED_TEST(RnnTest, SameBitsForFewSequences) {
+  using T = TypeParam;
+  for (const Cell cell : {Cell::kRnn, Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib,
+                          Cell::kLnGru, Cell::kBnLstm}) {
+    for (const int64_t batch : {1, 3}) {
+      const RnnProblem<T> p(cell, {3, batch, 5, 610}, {.lengths = true});
+      int calls = 0;
+      const RnnResult<T> expected = tests::Apply(p, p.Options(SerialFor));
+      EXPECT_EQ(tests::Apply(p, p.Options(tests::SplitIn(7, &calls))).DiffersIn(expected), "")
+          << NameOf(cell);
+      EXPECT_GT(calls, 0) << NameOf(cell);
+      // A sequence is what it is alone.
+      if (batch == 1 || internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
+      RnnProblem<T> alone(cell, {3, 1, 5, 610});
+      alone.layer = p.layer;
+      alone.layer.shape.batch = 1;
+      alone.layer.lengths.resize(1);
+      const auto first = [&](std::vector<T>& values, int64_t width) {
+        std::vector<T> of_one;
+        for (int64_t t = 0; t < static_cast<int64_t>(values.size()) / width / batch; ++t) {
+          const auto begin = values.begin() + t * batch * width;
+          of_one.insert(of_one.end(), begin, begin + width);
+        }
+        values = of_one;
+      };
+      first(alone.layer.x, 5);
+      first(alone.layer.h0, 610);
+      first(alone.layer.c0, 610);
+      RnnResult<T> out = tests::Unwritten(alone);
+      RnnForward<T>(cell, tests::ForwardArgs(alone, out), alone.Options());
+      for (int64_t k = 0; k < 610; ++k) {
+        ASSERT_EQ(out.h[static_cast<size_t>(k)], expected.h[static_cast<size_t>(k)])
+            << NameOf(cell);
+      }
+    }
+  }
+}
+
 TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -523,6 +562,22 @@ TEST(RnnExactnessTest, SumsWithALargeMean) {
     RnnForward<float>(cell, tests::ForwardArgs(p, out), p.Options());
     EXPECT_LE(tests::Difference(out.y, internal::ReferenceRnnForward(p.Reference()).y), 2e-6)
         << NameOf(cell);
+  }
+}
+
+// Sums whose squares are no floats: what a norm makes of them depends on their scale by eps alone.
+TEST(RnnExactnessTest, SumsOfEveryScale) {
+  for (const Cell cell : internal::kCells) {
+    const internal::CellRecipe recipe = internal::RecipeOf(cell);
+    if (recipe.sums == internal::Sums::kPlain || recipe.over == internal::Over::kBatch) continue;
+    for (const float scale : {1e-25f, 1e-16f, 1e-12f, 1e-3f, 1e9f, 1e17f, 1e25f, 1e35f}) {
+      RnnProblem<float> p(cell, {1, 3, 2, 23}, {.states = false});
+      for (float& w : p.layer.weight_ih) w *= scale;
+      RnnResult<float> out = tests::Unwritten(p);
+      RnnForward<float>(cell, tests::ForwardArgs(p, out), p.Options());
+      EXPECT_LE(tests::Difference(out.y, internal::ReferenceRnnForward(p.Reference()).y), 2e-6)
+          << NameOf(cell) << " times " << scale;
+    }
   }
 }
 
