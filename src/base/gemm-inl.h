@@ -331,6 +331,22 @@ HWY_NOINLINE void PackPanel(const T* const* columns, int64_t depth, T* to) {
   }
 }
 
+/// See GemmKernels::pack_rows.
+template <class T>
+HWY_NOINLINE void PackRows(const T* const* rows, int64_t panels, int64_t depth, T* to) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < depth; ++i) {
+    const T* from = rows[i];
+    T* line = to + i * kColumns;
+    for (int64_t p = 0; p < panels; ++p, from += kColumns, line += depth * kColumns) {
+      hn::StoreU(hn::LoadU(d, from), d, line);
+      hn::StoreU(hn::LoadU(d, from + lanes), d, line + lanes);
+    }
+  }
+}
+
 template <class T>
 HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   if (task.a_transposed || task.rows > 2) {

@@ -24,10 +24,11 @@ void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask(task); }
 void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask(task); }
 
 GemmKernels<float> FloatKernels() {
-  return {PanelColumns<float>(), kTileRows, &MultiplyFloats, &PackPanel<float>};
+  return {PanelColumns<float>(), kTileRows, &MultiplyFloats, &PackPanel<float>, &PackRows<float>};
 }
 GemmKernels<double> DoubleKernels() {
-  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles, &PackPanel<double>};
+  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles, &PackPanel<double>,
+          &PackRows<double>};
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
@@ -67,22 +68,6 @@ constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
 template <class T>
 alignas(kAlignment) constexpr T kZeros[kGemmDepth] = {};
 
-/// Packs the panels [begin, end) of `columns` columns, `panel` each, from the rows of a transposed
-/// w: row(i) for each of `depth` numbers. `to` is where panel 0 would be.
-template <class T, class F>
-void PackRows(const F& row, int64_t columns, int64_t panel, int64_t begin, int64_t end,
-              int64_t depth, T* to) {
-  for (int64_t i = 0; i < depth; ++i) {
-    const T* from = row(i);
-    for (int64_t p = begin; p < end; ++p) {
-      T* line = to + (p * depth + i) * panel;
-      const int64_t n = from ? std::min(panel, columns - p * panel) : 0;
-      if (n > 0) std::copy_n(from + p * panel, n, line);
-      if (n < panel) std::fill(line + n, line + panel, T{0});
-    }
-  }
-}
-
 }  // namespace
 
 template <class T>
@@ -108,8 +93,7 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
       const int64_t depth = std::min(kGemmDepth, depth_ - from);
       T* to = data + from * padded;
       if (w.transposed) {
-        const auto at_depth = [&](int64_t i) { return row(from + i); };
-        PackRows(at_depth, columns_, panel(), begin, end, depth, to);
+        PackBlock(row, from, depth, begin, end, to);
         continue;
       }
       for (int64_t p = begin; p < end; ++p) {
@@ -122,6 +106,33 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
       }
     }
   });
+}
+
+template <class T>
+template <class F>
+void PackedMatrix<T>::PackBlock(const F& row, int64_t from, int64_t depth, int64_t begin,
+                                int64_t end, T* to) const {
+  // Of the panels that rows fill, those of padding, which is read as far as a few panels go, too.
+  const int64_t whole = std::min(end, columns_ / panel());
+  constexpr int64_t kPanels = kGemmDepth / kMostPanel;
+  for (int64_t p = begin; p < whole; p += kPanels) {
+    const int64_t panels = std::min(kPanels, whole - p);
+    std::array<const T*, kGemmDepth> rows;
+    for (int64_t i = 0; i < depth; ++i) {
+      const T* from_row = row(from + i);
+      rows[static_cast<size_t>(i)] = from_row ? from_row + p * panel() : kZeros<T>;
+    }
+    kernels_.pack_rows(rows.data(), panels, depth, to + p * panel() * depth);
+  }
+  for (int64_t p = std::max(begin, whole); p < end; ++p) {
+    const int64_t n = columns_ - p * panel();
+    for (int64_t i = 0; i < depth; ++i) {
+      T* line = to + (p * depth + i) * panel();
+      const T* from_row = row(from + i);
+      std::copy_n(from_row ? from_row + p * panel() : kZeros<T>, n, line);
+      std::fill(line + n, line + panel(), T{0});
+    }
+  }
 }
 
 template <class T>

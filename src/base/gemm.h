@@ -41,6 +41,9 @@ struct GemmKernels {
   void (*multiply)(const GemmTask<T>& task);
   /// Packs `panel` columns of `depth` numbers each into `to`: one number of each, then the next.
   void (*pack)(const T* const* columns, int64_t depth, T* to);
+  /// The same of whole panels that lie in rows, one for each number of the depth, one behind the
+  /// other: `panels` of them, to distances of depth * panel.
+  void (*pack_rows)(const T* const* rows, int64_t panels, int64_t depth, T* to);
 };
 
 /// w [n, k] in memory: w[j, i] is data[j * stride + i], or, transposed, data[i * stride + j].
@@ -78,12 +81,18 @@ class PackedMatrix {
   int64_t bytes() const { return data_.bytes(); }
 
  private:
+  /// The panels [begin, end) of a transposed w, row(i) of it for the numbers [from, from + depth)
+  /// of the depth; null for zeros. `to` is where panel 0 is.
+  template <class F>
+  void PackBlock(const F& row, int64_t from, int64_t depth, int64_t begin, int64_t end,
+                 T* to) const;
+
   // Blocks of kGemmDepth numbers of the depth; in each block its panels; in each panel, for one
   // number of the depth after the other, that of each of its columns. Columns beyond the last are
   // zeros.
   Buffer<T> data_;
   int64_t columns_ = 0, depth_ = 0;
-  GemmKernels<T> kernels_{1, 1, nullptr, nullptr};
+  GemmKernels<T> kernels_{1, 1, nullptr, nullptr, nullptr};
 };
 
 /// c [rows, packed.columns()] = a * w^T, or, with `accumulate`, c + a * w^T. a [rows,

@@ -21,8 +21,9 @@
 namespace planish::internal {
 namespace {
 
-/// Most groups of sequences: enough for as many threads; each costs sums for every gain and bias.
-constexpr int64_t kMostGroups = 16;
+/// Most groups of sequences: enough for as many threads; each costs sums for every gain and bias. And
+/// the fewest sequences of a group: a product of fewer takes as long, that of reading the weights.
+constexpr int64_t kMostGroups = 16, kGroup = 4;
 
 /// Rows that a product of weights' gradients should have. They are read and written once a segment,
 /// which with so many costs little beside the product. Segments decide the order of sums, so this
@@ -199,7 +200,7 @@ class Layer {
 
   int64_t groups() const {
     return recipe_.over == Over::kBatch ? std::min<int64_t>(batch_, 1)
-                                        : std::min(batch_, kMostGroups);
+                                        : std::min((batch_ + kGroup - 1) / kGroup, kMostGroups);
   }
   int64_t GroupBegin(int64_t group) const { return group * batch_ / groups(); }
 
