@@ -15,16 +15,19 @@ inline constexpr int64_t kGrainElements = int64_t{1} << 15;
 /// takes as long as reading the matrix, a good ten microseconds, for many rows half of that.
 inline constexpr int64_t kGrainProducts = int64_t{1} << 19;
 
+/// The same of a step of few sequences, for which threads wait from step to step anyway.
+inline constexpr int64_t kGrainStepProducts = int64_t{1} << 17;
+
 /// Sequences from which on threads take sequences each. Below, a thread's share of a step's product
 /// would be a row or two, for which it would read all weights: it takes columns instead.
 inline constexpr int64_t kFewSequences = 4;
 
-/// Rows of steps' inputs that are multiplied with the weights together: enough for the weights to be
-/// read seldom, few enough for the sums to be in a cache when their step comes.
+/// Rows of steps' inputs that are multiplied with the weights together: enough for the weights to
+/// be read seldom, few enough for the sums to be in a cache when their step comes.
 inline constexpr int64_t kInputRows = 256;
 
-/// Bytes that a recurrent layer's call leaves to the next one of its thread. Of memory that is newly
-/// mapped each page costs a fault: 3 of 100 parts of a layer of 256 units.
+/// Bytes that a recurrent layer's call leaves to the next one of its thread. Of memory that is
+/// newly mapped each page costs a fault: 3 of 100 parts of a layer of 256 units.
 inline constexpr int64_t kKeptBytes = int64_t{1} << 26;
 
 /// Columns from which on one row is split over threads: below, a row is work for ten microseconds
@@ -42,10 +45,10 @@ inline constexpr int64_t kTiledColumns = 2048;
 inline constexpr int64_t kResidualBytes = int64_t{1} << 14;
 
 /// Bytes of the arrays that are read twice, first for sums and then for the output, that stay in
-/// a cache between the two: channels are taken that many at a time. More than the second-level cache
-/// holds: a wider tile reads longer stretches of each sample, and that is worth more than the second
-/// reading from the last cache costs (from memory on one thread half a megabyte gave .36 to .66 of
-/// a copy, four .59 to .73).
+/// a cache between the two: channels are taken that many at a time. More than the second-level
+/// cache holds: a wider tile reads longer stretches of each sample, and that is worth more than the
+/// second reading from the last cache costs (from memory on one thread half a megabyte gave .36 to
+/// .66 of a copy, four .59 to .73).
 inline constexpr int64_t kTileBytes = int64_t{1} << 22;
 
 /// Bytes read and written from which on results are stored past the caches: three quarters of the

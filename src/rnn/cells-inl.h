@@ -21,8 +21,7 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of numbers of type T. That there are functions of a vector's length apart from those of
-// one number keeps their names short: V<T> is a vector, kLanes<T> its length.
+// V<T> is a vector of the target's length, which is kLanes<T>.
 template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
@@ -161,8 +160,7 @@ HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T
   map[2] = 0;
 }
 
-/// The maps of two stretches alike, or of one, if `second` is null. Padding is 0, or NaN in rows
-/// that are NaN.
+/// The maps of two stretches alike, or of one, if `second` is null. Padding is 0.
 template <class T>
 HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T eps, T* map_first,
                            T* map_second) {

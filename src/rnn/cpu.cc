@@ -21,8 +21,9 @@
 namespace planish::internal {
 namespace {
 
-/// Most groups of sequences: enough for as many threads; each costs sums for every gain and bias. And
-/// the fewest sequences of a group: a product of fewer takes as long, that of reading the weights.
+/// Most groups of sequences: enough for as many threads; each costs sums for every gain and bias.
+/// And the fewest sequences of a group: a product of fewer takes as long, that of reading the
+/// weights.
 constexpr int64_t kMostGroups = 16, kGroup = 4;
 
 /// Rows that a product of weights' gradients should have. They are read and written once a segment,
@@ -348,7 +349,8 @@ class Layer {
   void StepProduct(const GemmArgs<T>& args, const PackedMatrix<T>& weights) const {
     if (!one_thread()) return Multiply(args, weights, 0, weights.panels());
     const int64_t products = args.rows * weights.panel() * weights.depth();
-    RunParallel(parallel_for_, weights.panels(), std::max<int64_t>(1, kGrainProducts / products),
+    RunParallel(parallel_for_, weights.panels(),
+                std::max<int64_t>(1, kGrainStepProducts / products),
                 [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
   }
 
@@ -371,6 +373,11 @@ class Layer {
                    .c_stride = columns_,
                    .accumulate = added},
                   packed_.hh());
+    });
+    // A weight of 0 makes NaN of what is infinite.
+    ForActive(t, begin, end, [&](int64_t b) {
+      ClearPadding(zx + b * columns_);
+      if (zh) ClearPadding(zh + b * columns_);
     });
     const int64_t maps = recipe_.over == Over::kRow ? recipe_.norms() * kMap : 0;
     const int64_t maps_c = recipe_.over == Over::kRow ? kMap : 0;
@@ -506,6 +513,11 @@ class Layer {
         kernels_.gates_backward(call_, row, group);
       });
     }
+    // The product reads padding, which kernels need not have written.
+    ForActive(t, begin, end, [&](int64_t b) {
+      ClearPadding(dzx + b * columns_);
+      ClearPadding(dzh + b * columns_);
+    });
     ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
       // A GRU's state goes on beside the product, too.
       StepProduct({.rows = last - first,
@@ -522,6 +534,17 @@ class Layer {
       Move(to.dh + b * padded_, group.h_reset);
       if (recipe_.is_lstm()) Move(to.dc + b * padded_, group.c_reset);
     });
+  }
+
+  /// Zeros in place of the units that are not there, in a row of sums.
+  void ClearPadding(T* row) const {
+    for (int64_t unit = hidden_; unit < padded_; ++unit) {
+      const int64_t vector = unit / order_.lanes, lane = unit % order_.lanes;
+      for (int64_t g = 0; g < recipe_.gates(); ++g) {
+        const Order::Gate& gate = order_.gate[static_cast<size_t>(g)];
+        row[gate.begin + vector * gate.step + lane] = 0;
+      }
+    }
   }
 
   /// Asks for what forward kept of a row, which by now has left the caches, while another one is
@@ -722,8 +745,6 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
   T* const dz = memory.dz.Get((shared ? 1 : 2) * rows * columns);
   T* const h_before = memory.h_before.Get(rows * padded);
   T* const x = memory.x.Get(in.lengths ? rows * shape.inputs : 0);
-  // Products read padding, which kernels need not have written.
-  if (padded != shape.hidden) std::fill_n(dz, (shared ? 1 : 2) * rows * columns, T{0});
   int64_t* const active = memory.active.Get(recipe.over == Over::kBatch ? shape.batch : 0);
   typename Layer<T>::Gradients gradients{
       .dh = state,

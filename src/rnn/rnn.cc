@@ -11,6 +11,7 @@
 #include "src/base/check.h"
 #include "src/rnn/cell.h"
 #include "src/rnn/cpu.h"
+#include "src/rnn/order.h"
 #include "src/rnn/packed.h"
 
 namespace planish {
@@ -21,7 +22,8 @@ using internal::CellRecipe;
 using internal::VectorArray;
 
 /// Sizes with which no array, of those given and those that are worked in, is larger than a pointer
-/// can span: none has more than 32 * T * B * max(I, H) or 4 * H * max(I, H) numbers.
+/// can span: none has more than 32 * T * B * max(I, P) or 4 * P * max(I, P) numbers, P for H and
+/// the padding that kernels add.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
   const auto at_least = [&](const char* name, int64_t size, int64_t least) {
@@ -35,13 +37,16 @@ void CheckRnnShape(const char* function, const RnnShape& shape) {
   at_least("hidden", shape.hidden, 1);
   const int64_t most = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 32;
   const int64_t width = std::max(shape.inputs, shape.hidden);
+  const int64_t padded = shape.hidden > most ? most : internal::PaddedUnits<T>(shape.hidden);
+  const int64_t padded_width = std::max(width, padded);
   const int64_t steps = std::max<int64_t>(1, shape.time), batch = std::max<int64_t>(1, shape.batch);
-  const std::string rows = std::to_string(shape.time) + " * " + std::to_string(shape.batch);
-  if (width > most / steps / batch) {
+  if (padded_width > most / steps / batch) {
     internal::Fail(function, "time * batch * max(inputs, hidden)",
-                   "be at most " + std::to_string(most), rows + " * " + std::to_string(width));
+                   "be at most " + std::to_string(most),
+                   std::to_string(shape.time) + " * " + std::to_string(shape.batch) + " * " +
+                       std::to_string(width));
   }
-  if (width > most / shape.hidden) {
+  if (padded_width > most / padded) {
     internal::Fail(function, "hidden * max(inputs, hidden)", "be at most " + std::to_string(most),
                    std::to_string(shape.hidden) + " * " + std::to_string(width));
   }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -405,6 +406,22 @@ TYPED_TEST(RnnTest, NanStaysInItsSequence) {
       EXPECT_TRUE(std::isnan(out.y[at + k])) << NameOf(cell);
       EXPECT_TRUE(std::isnan(out.h[2 * 7 + k])) << NameOf(cell);
     }
+  }
+}
+
+// An infinite input of a cell with plain sums is what a huge one is: gates at their limits, whose
+// gradients are 0. All but those of weight_ih, where 0 meets infinity.
+TYPED_TEST(RnnTest, InfinityIsAHugeNumber) {
+  using T = TypeParam;
+  for (const Cell cell : {Cell::kRnn, Cell::kLstm, Cell::kGru, Cell::kDrawLstm}) {
+    RnnProblem<T> p(cell, {3, 2, 3, 5});
+    p.layer.x[(1 * 2 + 1) * 3] = T(1e30);
+    RnnResult<T> expected = tests::Apply(p, p.Options());
+    p.layer.x[(1 * 2 + 1) * 3] = std::numeric_limits<T>::infinity();
+    RnnResult<T> out = tests::Apply(p, p.Options());
+    expected.gradients[tests::kFirstParam].clear();
+    out.gradients[tests::kFirstParam].clear();
+    EXPECT_EQ(out.DiffersIn(expected), "") << NameOf(cell);
   }
 }
 

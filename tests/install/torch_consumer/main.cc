@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <tuple>
 
 int main() {
   planish::nn::LayerNorm norm(planish::nn::LayerNormOptions({3}).eps(1e-5));
@@ -35,5 +36,11 @@ int main() {
                  at::kDouble)
           .reshape({2, 3});
   if (!((x.grad() - dx).abs().max().item<double>() < 1e-6)) return 1;
-  return 0;
+
+  // A layer-normalised LSTM over four steps of two sequences: what it ends with is its last output.
+  planish::nn::LayerNormLSTM lstm(planish::nn::LayerNormLSTMOptions(3, 5));
+  const auto [out, state] = lstm(at::randn({4, 2, 3}));
+  out.sum().backward();
+  if (!out[3].equal(std::get<0>(state)[0])) return 1;
+  return lstm->named_parameters()["weight_hh_l0"].grad().abs().sum().item<double>() > 0 ? 0 : 1;
 }
