@@ -25,7 +25,7 @@ help:
 	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-rnn         recurrent layers against PyTorch, oneDNN ...; writes docs/performance.md'
-	@echo '                       (six minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
+	@echo '                       (nine minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
