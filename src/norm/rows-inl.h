@@ -670,11 +670,13 @@ HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest
                                 C* dgain_end, C* dbias_end, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const GradientRow<T> next = next_end.At(-lanes);
+  // Arrays that are not there have no place before their end.
+  const int64_t columns = kColumns ? lanes : 0;
   const auto mask = LastLanes(d, rest);
   const Vec<D> xhat = XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
   AddGradientSums<kOutput, kReadX, kColumns>(
       d, hn::IfThenElseZero(mask, Read(d, next.dy)), hn::IfThenElseZero(mask, xhat),
-      args_end.At(-lanes), dgain_end - lanes, dbias_end - lanes, sum_g, sum_g_xhat);
+      args_end.At(-lanes), dgain_end - columns, dbias_end - columns, sum_g, sum_g_xhat);
 }
 
 /// What one call of BackwardChunk works on: the row whose sums are taken, and the row whose results
