@@ -1,5 +1,5 @@
-#ifndef PLANISH_TORCH_COMPAT_H_
-#define PLANISH_TORCH_COMPAT_H_
+#ifndef PLANISH_TORCH_BASE_COMPAT_H_
+#define PLANISH_TORCH_BASE_COMPAT_H_
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/version.h>
@@ -30,4 +30,4 @@ NodePtr<Node> MakeNode() {
 
 }  // namespace planish
 
-#endif  // PLANISH_TORCH_COMPAT_H_
+#endif  // PLANISH_TORCH_BASE_COMPAT_H_

@@ -23,7 +23,7 @@
 
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
-#include "torch/rnn_fields.h"
+#include "torch/rnn/fields.h"
 
 namespace planish {
 namespace {

@@ -1,5 +1,5 @@
-#ifndef PLANISH_TORCH_CORE_H_
-#define PLANISH_TORCH_CORE_H_
+#ifndef PLANISH_TORCH_BASE_CORE_H_
+#define PLANISH_TORCH_BASE_CORE_H_
 
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
@@ -50,4 +50,4 @@ inline void TorchParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTas
 
 }  // namespace planish
 
-#endif  // PLANISH_TORCH_CORE_H_
+#endif  // PLANISH_TORCH_BASE_CORE_H_

@@ -12,9 +12,9 @@
 #include <tuple>
 
 #include "planish/norm.h"
-#include "planish/torch.h"
-#include "torch/compat.h"
-#include "torch/core.h"
+#include "planish/torch_norm.h"
+#include "torch/base/compat.h"
+#include "torch/base/core.h"
 
 // The core's norms as PyTorch operators, as PyTorch's own generated code does it: two primitives,
 // each with a kernel for every backend, and an autograd node that calls them through the

@@ -25,9 +25,9 @@
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
-#include "torch/compat.h"
-#include "torch/core.h"
-#include "torch/rnn_fields.h"
+#include "torch/base/compat.h"
+#include "torch/base/core.h"
+#include "torch/rnn/fields.h"
 
 // The core's recurrent layers as PyTorch operators, as ops.cc has the norms. Their arguments are
 // many, so kernels take them as a struct, and are registered boxed: a schema gives the order, and

@@ -1,4 +1,4 @@
-#include "planish/torch.h"
+#include "planish/torch_norm.h"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>

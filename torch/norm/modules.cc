@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "planish/torch.h"
+#include "planish/torch_norm.h"
 
 namespace planish::nn {
 
