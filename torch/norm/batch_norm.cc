@@ -285,5 +285,6 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
 }
 
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { m.impl("batch_norm", BatchNorm); }
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { m.impl("batch_norm", BatchNorm); }
 
 }  // namespace planish

@@ -253,5 +253,8 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) {
   m.impl("online_layer_norm", OnlineLayerNorm);
 }
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) {
+  m.impl("online_layer_norm", OnlineLayerNorm);
+}
 
 }  // namespace planish

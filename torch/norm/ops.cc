@@ -516,7 +516,7 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
   m.impl("norm_backward", BackwardAutograd);
 }
 
-TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) {
+void RegisterComposites(torch::Library& m) {
   m.impl("layer_norm", LayerNorm);
   m.impl("rms_norm", RmsNorm);
   m.impl("layer_norm_simple", LayerNormSimple);
@@ -526,5 +526,9 @@ TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) {
   m.impl("add_rms_norm", AddRmsNorm);
   m.impl("channel_layer_norm", ChannelLayerNorm);
 }
+
+TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { RegisterComposites(m); }
+// vmap has a key of its own for what is made of other operators.
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { RegisterComposites(m); }
 
 }  // namespace planish

@@ -178,5 +178,6 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
 }
 
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { m.impl("weight_norm", WeightNorm); }
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { m.impl("weight_norm", WeightNorm); }
 
 }  // namespace planish
