@@ -145,12 +145,12 @@ class Weights:
 
 def open_npz(layout: str, path: str | os.PathLike[str]) -> Mapping[str, Any]:
     """The arrays of an `.npz` file, read when they are asked for. Pickled ones are not."""
-    try:
-        arrays = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile):
-        arrays = None
-    if not isinstance(arrays, Mapping):
-        raise ValueError(f"[converters.{layout}] {os.fspath(path)} must be an .npz file but is not")
+    with open(path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError(
+                f"[converters.{layout}] {os.fspath(path)} must be an .npz file but is not"
+            )
+    arrays: Mapping[str, Any] = np.load(path, allow_pickle=False)
     return arrays
 
 
