@@ -10,6 +10,7 @@
 
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "torch/base/compat.h"
@@ -56,35 +57,31 @@ class LambdaNode final : public torch::autograd::Node {
   c10::SmallVector<torch::autograd::SavedVariable, 6> kept_;
 };
 
-inline bool AnyTangent(at::ArrayRef<at::Tensor> tensors) {
-  for (const at::Tensor& t : tensors) {
-    if (torch::autograd::isFwGradDefined(t)) return true;
-  }
-  return false;
+template <class... T>
+bool AnyTangent(const T&... tensors) {
+  return ((tensors.defined() && tensors._fw_grad(/*level=*/0).defined()) || ...);
 }
 
-/// An operator's outputs with their history: `forward(bool)` computes them below autograd, and is
-/// told whether a gradient is needed; `inputs` are what it is differentiable in, `kept(outputs)`
-/// the tensors that `backward` needs, `differentiable(outputs)` the outputs with a history.
+/// `forward()` below autograd.
+template <class Forward>
+auto BelowAutograd(Forward&& forward) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return forward();
+}
+
+/// An operator's outputs with their history, where a gradient is needed: `forward()` computes them,
+/// `inputs` are what it is differentiable in, `kept(outputs)` the tensors that `backward` needs,
+/// `differentiable(outputs)` the outputs with a history.
 template <class Forward, class Kept, class Differentiable, class Backward>
 auto WithHistory(const char* label, const Tensors& inputs, Forward&& forward, Kept&& kept,
                  Differentiable&& differentiable, Backward&& backward) {
-  const bool needed = at::GradMode::is_enabled() &&
-                      std::any_of(inputs.begin(), inputs.end(),
-                                  [](const auto& t) { return t.defined() && t.requires_grad(); });
-  auto outputs = [&] {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    return forward(needed);
-  }();
-  if (needed) {
-    auto node =
-        MakeNode<LambdaNode<std::decay_t<Backward>>>(label, std::forward<Backward>(backward));
-    node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(inputs)));
-    for (const at::Tensor& output : differentiable(outputs)) {
-      torch::autograd::set_history(output, node);
-    }
-    for (const at::Tensor& t : kept(outputs)) node->Keep(t);
+  auto outputs = BelowAutograd(std::forward<Forward>(forward));
+  auto node = MakeNode<LambdaNode<std::decay_t<Backward>>>(label, std::forward<Backward>(backward));
+  node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(inputs)));
+  for (const at::Tensor& output : differentiable(outputs)) {
+    torch::autograd::set_history(output, node);
   }
+  for (const at::Tensor& t : kept(outputs)) node->Keep(t);
   return outputs;
 }
 

@@ -2,6 +2,7 @@
 #define PLANISH_TORCH_NORM_ARRAYS_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/MaybeOwned.h>
 
 #include <cstdint>
 #include <type_traits>
@@ -52,14 +53,26 @@ void ByTypes(const at::Tensor& x, const at::Tensor& parameter, F&& f) {
   }
 }
 
+/// `t` or a contiguous copy of it; undefined stays so.
+inline c10::MaybeOwned<at::Tensor> ContiguousOrBorrowed(
+    const at::Tensor& t, at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  if (!t.defined() || t.is_contiguous(format)) return c10::MaybeOwned<at::Tensor>::borrowed(t);
+  return c10::MaybeOwned<at::Tensor>::owned(t.contiguous(format));
+}
+
 /// A tensor as rows of its last dimension.
 struct Rows {
-  at::Tensor tensor;  ///< itself where its rows lie at one distance from each other, else a copy
+  c10::MaybeOwned<at::Tensor> tensor;  ///< itself where its rows lie evenly, else a copy
   int64_t rows = 1, cols = 0, stride = 0;
+
+  template <class T>
+  T* array() const {
+    return Array<T>(*tensor);
+  }
 };
 
 inline Rows RowsOf(const at::Tensor& t) {
-  Rows rows{t};
+  Rows rows{c10::MaybeOwned<at::Tensor>::borrowed(t)};
   if (!t.defined()) return rows;
   const int64_t last = t.dim() - 1;
   rows.cols = t.size(last);
@@ -79,7 +92,7 @@ inline Rows RowsOf(const at::Tensor& t) {
   if (even && stride >= rows.cols) {
     rows.stride = stride;
   } else {
-    rows.tensor = t.contiguous();
+    rows.tensor = c10::MaybeOwned<at::Tensor>::owned(t.contiguous());
   }
   return rows;
 }

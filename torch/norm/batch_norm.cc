@@ -1,7 +1,6 @@
 #include "planish/batch_norm.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/rsqrt.h>
 #include <torch/library.h>
 
@@ -59,13 +58,13 @@ void CheckEvaluate(const Tensor& x, const OptionalTensor& weight, const Optional
 }
 
 Tensor EmptyLike(const Tensor& x) {
-  return at::empty_symint(x.sym_sizes(), x.options(), x.suggest_memory_format());
+  return EmptyOn(x, x.sym_sizes(), x.scalar_type(), x.suggest_memory_format());
 }
 
 Three EmptyBackward(const Tensor& x, const OptionalTensor& weight, const Mask& mask) {
   const auto vector = [&](bool wanted) {
     if (!wanted) return Tensor();
-    return at::empty_symint({x.sym_size(1)}, weight.value_or(x).options());
+    return EmptyOn(x, {x.sym_size(1)}, OrElse(weight, x).scalar_type());
   };
   return {mask[0] ? EmptyLike(x) : Tensor(), vector(mask[1]), vector(mask[2])};
 }
@@ -174,17 +173,18 @@ Tensor SumToChannels(const Tensor& t, at::ScalarType type) {
 
 Tensor EvaluateAutograd(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                         const Tensor& mean, const Tensor& var, double eps) {
-  const Tensor w = OrUndefined(weight), b = OrUndefined(bias);
-  if (AnyTangent({x, w, b})) {
+  const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
+  if (AnyTangent(x, w, b)) {
     CheckEvaluate(x, weight, bias, mean, var, eps);
     Tensor y = Normalized(x, mean, var, eps);
     if (w.defined()) y = y * ByChannel(w, x);
     if (b.defined()) y = y + ByChannel(b, x);
     return y.to(x.scalar_type());
   }
+  const auto forward = [&] { return CallEvaluate(x, weight, bias, mean, var, eps); };
+  if (!torch::autograd::compute_requires_grad(x, w, b)) return BelowAutograd(forward);
   return WithHistory(
-      "PlanishBatchNormEvaluateBackward", {x, w, b},
-      [&](bool) { return CallEvaluate(x, weight, bias, mean, var, eps); },
+      "PlanishBatchNormEvaluateBackward", {x, w, b}, forward,
       [&](const Tensor&) { return Tensors{x, w, mean, var}; },
       [](const Tensor& y) { return Tensors{y}; },
       [eps](const Tensors& g, const Tensors& kept, const auto& needed) {
@@ -198,14 +198,13 @@ Tensor EvaluateAutograd(const Tensor& x, const OptionalTensor& weight, const Opt
 
 Three EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
                                const Tensor& mean, const Tensor& var, double eps, Mask mask) {
-  const Tensor w = OrUndefined(weight);
-  if (!AnyTangent({dy, x, w}) && !torch::autograd::compute_requires_grad(dy, x, w)) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    return CallEvaluateBackward(dy, x, weight, mean, var, eps, mask);
+  const Tensor& w = OrUndefined(weight);
+  if (!AnyTangent(dy, x, w) && !torch::autograd::compute_requires_grad(dy, x, w)) {
+    return BelowAutograd([&] { return CallEvaluateBackward(dy, x, weight, mean, var, eps, mask); });
   }
   CheckEvaluate(x, weight, std::nullopt, mean, var, eps);
   const Tensor g = w.defined() ? Wide(dy) * ByChannel(w, x) : Wide(dy);
-  const at::ScalarType type = weight.value_or(x).scalar_type();
+  const at::ScalarType type = OrElse(weight, x).scalar_type();
   Three gradients;
   auto& [dx, dweight, dbias] = gradients;
   if (mask[0]) dx = (g * ByChannel(at::rsqrt(Wide(var) + eps), x)).to(x.scalar_type());

@@ -42,7 +42,7 @@ struct Moments {
 
 template <class C>
 Moments<C> MomentsOf(const Tensor& moments) {
-  if (moments.dim() != 2) return {};
+  if (!moments.defined()) return {};
   auto* data = [&] {
     if constexpr (std::is_const_v<C>) {
       return moments.const_data_ptr<std::remove_const_t<C>>();
@@ -77,14 +77,14 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
   NormForward<T, P>(Recipe(spec, t.weight.defined() || t.bias.defined()),
                     {.rows = x.rows,
                      .cols = x.cols,
-                     .x = Array<const T>(x.tensor),
+                     .x = x.template array<const T>(),
                      .gain = Array<const P>(t.weight),
                      .bias = Array<const P>(t.bias),
                      .y = Array<T>(t.y),
                      .mean = moments.mean,
                      .mean_lo = moments.mean_lo,
                      .rstd = moments.rstd,
-                     .residual = Array<const T>(residual.tensor),
+                     .residual = residual.template array<const T>(),
                      .sum = Array<T>(t.sum),
                      .x_stride = x.stride,
                      .residual_stride = residual.stride},
@@ -99,8 +99,8 @@ void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
   NormBackward<T, P>(Recipe(spec, affine),
                      {.rows = x.rows,
                       .cols = x.cols,
-                      .dy = Array<const T>(dy.tensor),
-                      .x = Array<const T>(x.tensor),
+                      .dy = dy.template array<const T>(),
+                      .x = x.template array<const T>(),
                       .gain = Array<const P>(t.weight),
                       .mean = moments.mean,
                       .mean_lo = moments.mean_lo,
@@ -108,7 +108,7 @@ void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
                       .dx = Array<T>(t.dx),
                       .dgain = Array<P>(t.dweight),
                       .dbias = Array<P>(t.dbias),
-                      .dsum = Array<const T>(dsum.tensor),
+                      .dsum = dsum.template array<const T>(),
                       .dy_stride = dy.stride,
                       .x_stride = x.stride,
                       .dsum_stride = dsum.stride},
@@ -195,15 +195,17 @@ void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Lay
 
 }  // namespace
 
-void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& tensors) {
-  NormForwardTensors t = tensors;
-  t.weight = Contiguous(t.weight);
-  t.bias = Contiguous(t.bias);
+void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& given) {
+  const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
+  const at::MemoryFormat format = FormatOf(spec, given.x);
+  const bool rows = spec.over == Over::kRow;  // which may have any stride
+  const auto x =
+      rows ? c10::MaybeOwned<Tensor>::borrowed(given.x) : ContiguousOrBorrowed(given.x, format);
+  const NormForwardTensors t = {*x,      given.residual, *weight,      *bias,
+                                given.y, given.sum,      given.moments};
   ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
-    if (spec.over == Over::kRow) return ForwardRows<T, P>(spec, t);
-    const at::MemoryFormat format = FormatOf(spec, t.x);
+    if (rows) return ForwardRows<T, P>(spec, t);
     const Layout layout = LayoutOf(spec, t.x, format);
-    t.x = t.x.contiguous(format);
     if (spec.over == Over::kBatch) {
       ForwardBatch<T, P>(spec, t, layout);
     } else {
@@ -212,17 +214,21 @@ void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& tensors) {
   });
 }
 
-void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& tensors) {
-  NormBackwardTensors t = tensors;
-  t.weight = Contiguous(t.weight);
-  t.moments = t.moments.contiguous();
+void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& given) {
+  const auto weight = ContiguousOrBorrowed(given.weight);
+  const auto moments = ContiguousOrBorrowed(given.moments);
+  const at::MemoryFormat format = FormatOf(spec, given.x);
+  const bool rows = spec.over == Over::kRow;
+  const auto array = [&](const Tensor& t) {
+    return rows ? c10::MaybeOwned<Tensor>::borrowed(t) : ContiguousOrBorrowed(t, format);
+  };
+  const auto x = array(given.x), dy = array(given.dy);
+  const NormBackwardTensors t = {*dy,      given.dsum,    *x,         *moments, *weight,
+                                 given.dx, given.dweight, given.dbias};
   const Tensor& like = t.dweight.defined() ? t.dweight : t.dbias.defined() ? t.dbias : t.weight;
   ByTypes(t.x, like, [&]<class T, class P>() {
-    if (spec.over == Over::kRow) return BackwardRows<T, P>(spec, t);
-    const at::MemoryFormat format = FormatOf(spec, t.x);
+    if (rows) return BackwardRows<T, P>(spec, t);
     const Layout layout = LayoutOf(spec, t.x, format);
-    t.x = t.x.contiguous(format);
-    t.dy = t.dy.contiguous(format);
     if (spec.over == Over::kBatch) {
       BackwardBatch<T, P>(spec, t, layout);
     } else {

@@ -10,16 +10,16 @@
 namespace planish {
 
 struct NormForwardTensors {
-  at::Tensor x, residual, weight, bias;  ///< all but x may be undefined
-  at::Tensor y, sum;                     ///< of FormatOf(x); sum with residual alone
-  at::Tensor moments;                    ///< [MomentRows, Groups] or without elements: not saved
+  const at::Tensor &x, &residual, &weight, &bias;  ///< all but x may be undefined
+  const at::Tensor &y, &sum;                       ///< of FormatOf(x); sum with residual alone
+  const at::Tensor& moments;                       ///< [MomentRows, Groups], or undefined
 };
 
 void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& tensors);
 
 struct NormBackwardTensors {
-  at::Tensor dy, dsum, x, moments, weight;  ///< dsum and weight may be undefined
-  at::Tensor dx, dweight, dbias;            ///< those wanted; dx of FormatOf(x)
+  const at::Tensor &dy, &dsum, &x, &moments, &weight;  ///< dsum and weight may be undefined
+  const at::Tensor &dx, &dweight, &dbias;              ///< those wanted; dx of FormatOf(x)
 };
 
 void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& tensors);

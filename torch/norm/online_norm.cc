@@ -1,7 +1,6 @@
 #include "planish/online_norm.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <cstdint>
@@ -59,8 +58,8 @@ Three ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& we
                         state.scalar_type() == at::kDouble && state.device() == x.device(),
                     "[online_layer_norm] state must have [2] Double on ", x.device(), " but has ",
                     state.sym_sizes(), " ", state.scalar_type(), " on ", state.device());
-  return {at::empty_symint(x.sym_sizes(), x.options()), at::empty({2}, state.options()),
-          at::empty_symint({kMoments, Cases(x)}, x.options().dtype(ComputeType(x.scalar_type())))};
+  return {EmptyOn(x, x.sym_sizes(), x.scalar_type()), EmptyOn(x, {2}, at::kDouble),
+          EmptyOn(x, {kMoments, Cases(x)}, ComputeType(x.scalar_type()))};
 }
 
 Three ForwardCpu(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
@@ -101,9 +100,9 @@ Three BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
       "[online_layer_norm] moments must have [5, ", Cases(x), "] ", ComputeType(x.scalar_type()),
       " but has ", moments.sym_sizes(), " ", moments.scalar_type());
   const auto vector = [&](bool wanted) {
-    return wanted ? at::empty_symint({x.sym_size(-1)}, weight.value_or(x).options()) : Tensor();
+    return wanted ? EmptyOn(x, {x.sym_size(-1)}, OrElse(weight, x).scalar_type()) : Tensor();
   };
-  return {mask[0] ? at::empty_symint(x.sym_sizes(), x.options()) : Tensor(), vector(mask[1]),
+  return {mask[0] ? EmptyOn(x, x.sym_sizes(), x.scalar_type()) : Tensor(), vector(mask[1]),
           vector(mask[2])};
 }
 
@@ -161,19 +160,23 @@ Statistics StatisticsOf(const Tensor& x, const Tensor& moments, double alpha) {
 
 Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
                       const OptionalTensor& bias, double alpha) {
-  const Tensor w = OrUndefined(weight), b = OrUndefined(bias);
-  const bool tangents = AnyTangent({x, w, b});
-  Three outputs = WithHistory(
-      "PlanishOnlineNormBackward", tangents ? Tensors{} : Tensors{x, w, b},
-      [&](bool) { return CallForward(x, state, weight, bias, alpha); },
-      [&](const Three& results) { return Tensors{x, std::get<2>(results), w}; },
-      [](const Three& results) { return Tensors{std::get<0>(results)}; },
-      [alpha](const Tensors& g, const Tensors& kept, const auto& needed) {
-        if (!g[0].defined()) return Tensors(3);
-        const auto [dx, dweight, dbias] = CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]),
-                                                       alpha, {needed(0), needed(1), needed(2)});
-        return Tensors{dx, dweight, dbias};
-      });
+  const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
+  const auto forward = [&] { return CallForward(x, state, weight, bias, alpha); };
+  const bool tangents = AnyTangent(x, w, b);
+  if (!tangents && torch::autograd::compute_requires_grad(x, w, b)) {
+    return WithHistory(
+        "PlanishOnlineNormBackward", {x, w, b}, forward,
+        [&](const Three& results) { return Tensors{x, std::get<2>(results), w}; },
+        [](const Three& results) { return Tensors{std::get<0>(results)}; },
+        [alpha](const Tensors& g, const Tensors& kept, const auto& wanted) {
+          if (!g[0].defined()) return Tensors(3);
+          const auto [dx, dweight, dbias] =
+              CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]), alpha,
+                           {wanted(0), wanted(1), wanted(2)});
+          return Tensors{dx, dweight, dbias};
+        });
+  }
+  Three outputs = BelowAutograd(forward);
   if (tangents) {
     Tensor y = StatisticsOf(x, std::get<2>(outputs), alpha).z;
     if (w.defined()) y = y * Wide(w);
@@ -185,16 +188,15 @@ Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor
 
 Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments,
                        const OptionalTensor& weight, double alpha, Mask mask) {
-  const Tensor w = OrUndefined(weight);
-  if (!AnyTangent({dy_, x, w}) && !torch::autograd::compute_requires_grad(dy_, x, w)) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    return CallBackward(dy_, x, moments, weight, alpha, mask);
+  const Tensor& w = OrUndefined(weight);
+  if (!AnyTangent(dy_, x, w) && !torch::autograd::compute_requires_grad(dy_, x, w)) {
+    return BelowAutograd([&] { return CallBackward(dy_, x, moments, weight, alpha, mask); });
   }
   const Tensor dy = Wide(dy_);
   const auto [z, sigma, s] = StatisticsOf(x, moments, alpha);
   const auto n = static_cast<double>(x.size(-1));
   const Tensor g = w.defined() ? dy * Wide(w) : dy;
-  const at::ScalarType type = weight.value_or(x).scalar_type();
+  const at::ScalarType type = OrElse(weight, x).scalar_type();
   const auto sum = [&](const Tensor& t) {
     return (t.dim() == 1 ? t : t.flatten(0, -2).sum(0)).to(type);
   };

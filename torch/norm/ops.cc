@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/result_type.h>
 #include <torch/library.h>
 
@@ -130,13 +129,13 @@ void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const Optiona
 // ---- Outputs
 
 Tensor EmptyLike(const NormSpec& spec, const Tensor& x) {
-  return at::empty_symint(x.sym_sizes(), x.options(), FormatOf(spec, x));
+  return EmptyOn(x, x.sym_sizes(), x.scalar_type(), FormatOf(spec, x));
 }
 
+/// Undefined, and None in Python, unless they are asked for.
 Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
-  const auto options = x.options().dtype(ComputeType(x.scalar_type()));
-  if (!save) return at::empty({0}, options);
-  return at::empty_symint({MomentRows(spec), Groups(spec, x)}, options);
+  if (!save) return {};
+  return EmptyOn(x, {MomentRows(spec), Groups(spec, x)}, ComputeType(x.scalar_type()));
 }
 
 Two EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
@@ -147,7 +146,7 @@ Three EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor&
                     const Mask& mask) {
   const auto vector = [&](bool wanted) {
     if (!wanted) return Tensor();
-    return at::empty_symint({x.sym_size(FeatureDim(spec, x))}, weight.value_or(x).options());
+    return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
   };
   return {mask[0] ? EmptyLike(spec, x) : Tensor(), vector(mask[1]), vector(mask[2])};
 }
@@ -169,9 +168,11 @@ Two ForwardCpu(const Tensor& x, const OptionalTensor& weight, const OptionalTens
   CheckForward(spec, x, weight, bias);
   auto [y, moments] = EmptyForward(spec, x, save);
   NormForwardCpu(spec, {.x = x,
+                        .residual = {},
                         .weight = OrUndefined(weight),
                         .bias = OrUndefined(bias),
                         .y = y,
+                        .sum = {},
                         .moments = moments});
   return {std::move(y), std::move(moments)};
 }
@@ -238,19 +239,23 @@ Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const Option
                     std::string_view norm, std::string_view over, double eps, double scale,
                     double slope, bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
-  const Tensor weight = OrUndefined(weight_), bias = OrUndefined(bias_);
-  const bool tangents = AnyTangent({x, weight, bias});
-  Two outputs = WithHistory(
-      "PlanishNormBackward", tangents ? Tensors{} : Tensors{x, weight, bias},
-      [&](bool needed) {
-        return CallNormForward(x, weight_, bias_, spec, save || needed || tangents);
-      },
-      [&](const Two& results) { return Tensors{x, std::get<1>(results), weight}; },
-      [](const Two& results) { return Tensors{std::get<0>(results)}; },
-      [spec](const Tensors& g, const Tensors& kept, const auto& needed) {
-        return NormBackward(spec, g[0], {}, kept[0], kept[1], kept[2],
-                            {needed(0), needed(1), needed(2)});
-      });
+  const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
+  const bool tangents = AnyTangent(x, weight, bias);
+  const bool needed = !tangents && torch::autograd::compute_requires_grad(x, weight, bias);
+  const auto forward = [&] {
+    return CallNormForward(x, weight_, bias_, spec, save || needed || tangents);
+  };
+  if (needed) {
+    return WithHistory(
+        "PlanishNormBackward", {x, weight, bias}, forward,
+        [&](const Two& results) { return Tensors{x, std::get<1>(results), weight}; },
+        [](const Two& results) { return Tensors{std::get<0>(results)}; },
+        [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
+          return NormBackward(spec, g[0], {}, kept[0], kept[1], kept[2],
+                              {wanted(0), wanted(1), wanted(2)});
+        });
+  }
+  Two outputs = BelowAutograd(forward);
   if (tangents) {
     std::get<0>(outputs) = ComposedNorm(spec, {x, std::get<1>(outputs), weight, bias});
   }
@@ -261,25 +266,27 @@ Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const Optional
                          const OptionalTensor& bias_, std::string_view norm, double eps,
                          bool save) {
   const NormSpec spec = {.norm = NormOf(norm), .eps = eps};
-  const Tensor weight = OrUndefined(weight_), bias = OrUndefined(bias_);
-  if (AnyTangent({x, residual, weight, bias})) {
+  const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
+  if (AnyTangent(x, residual, weight, bias)) {
     const Tensor sum = x + residual;
     auto [y, moments] = CallNormForward(sum, weight_, bias_, spec, /*save=*/true);
     return {y, sum, moments};
   }
+  const bool needed = torch::autograd::compute_requires_grad(x, residual, weight, bias);
+  const auto forward = [&] {
+    return CallAddForward(x, residual, weight_, bias_, spec, save || needed);
+  };
+  if (!needed) return BelowAutograd(forward);
   return WithHistory(
-      "PlanishAddNormBackward", {x, residual, weight, bias},
-      [&](bool needed) {
-        return CallAddForward(x, residual, weight_, bias_, spec, save || needed);
-      },
+      "PlanishAddNormBackward", {x, residual, weight, bias}, forward,
       [&](const Three& results) {
         return Tensors{std::get<1>(results), std::get<2>(results), weight};
       },
       [](const Three& results) { return Tensors{std::get<0>(results), std::get<1>(results)}; },
-      [spec](const Tensors& g, const Tensors& kept, const auto& needed) {
+      [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
         const Tensors d = NormBackward(spec, g[0], g[1], kept[0], kept[1], kept[2],
-                                       {needed(0) || needed(1), needed(2), needed(3)});
-        return Tensors{needed(0) ? d[0] : Tensor(), needed(1) ? d[0] : Tensor(), d[1], d[2]};
+                                       {wanted(0) || wanted(1), wanted(2), wanted(3)});
+        return Tensors{wanted(0) ? d[0] : Tensor(), wanted(1) ? d[0] : Tensor(), d[1], d[2]};
       });
 }
 
@@ -289,24 +296,25 @@ Three BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_, c
                        std::string_view over, double eps, double scale, double slope, bool unbiased,
                        Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
-  const Tensor dy = OrUndefined(dy_), dsum = OrUndefined(dsum_), weight = OrUndefined(weight_);
-  if (AnyTangent({dy, dsum, x, weight})) {
+  const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
+  if (AnyTangent(dy, dsum, x, weight)) {
     auto [dx, dweight, dbias] =
         ComposedNormBackward(spec, dy, dsum, {x, moments, weight, {}}, mask);
     return {dx, dweight, dbias};
   }
+  const auto backward = [&] { return CallBackward(dy_, dsum_, x, moments, weight_, spec, mask); };
+  if (!torch::autograd::compute_requires_grad(dy, dsum, x, weight)) return BelowAutograd(backward);
   return WithHistory(
-      "PlanishNormBackwardBackward", {dy, dsum, x, weight},
-      [&](bool) { return CallBackward(dy_, dsum_, x, moments, weight_, spec, mask); },
+      "PlanishNormBackwardBackward", {dy, dsum, x, weight}, backward,
       [&](const Three&) { return Tensors{dy, x, moments, weight}; },
       [](const Three& results) {
         return Tensors{std::get<0>(results), std::get<1>(results), std::get<2>(results)};
       },
-      [spec](const Tensors& g, const Tensors& kept, const auto& needed) {
+      [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
         auto [ddy, dx, dweight] = NormBackwardBackward(spec, {g[0], g[1], g[2]}, kept[0],
                                                        {kept[1], kept[2], kept[3], {}});
-        return Tensors{needed(0) ? ddy : Tensor(), needed(1) ? g[0] : Tensor(),
-                       needed(2) ? dx : Tensor(), needed(3) ? dweight : Tensor()};
+        return Tensors{wanted(0) ? ddy : Tensor(), wanted(1) ? g[0] : Tensor(),
+                       wanted(2) ? dx : Tensor(), wanted(3) ? dweight : Tensor()};
       });
 }
 

@@ -1,7 +1,6 @@
 #include "planish/weight_norm.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <array>
@@ -43,8 +42,8 @@ void CheckForward(const Tensor& v, const Tensor& g) {
 
 Two ForwardMeta(const Tensor& v, const Tensor& g) {
   CheckForward(v, g);
-  return {at::empty_symint(v.sym_sizes(), v.options()),
-          at::empty_symint({v.sym_size(0)}, v.options().dtype(ComputeType(v.scalar_type())))};
+  return {EmptyOn(v, v.sym_sizes(), v.scalar_type()),
+          EmptyOn(v, {v.sym_size(0)}, ComputeType(v.scalar_type()))};
 }
 
 Two ForwardCpu(const Tensor& v_, const Tensor& g_) {
@@ -70,8 +69,8 @@ Two BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tenso
       norm.sym_numel() == v.sym_size(0) && norm.scalar_type() == ComputeType(v.scalar_type()),
       "[weight_norm] norm must have [", v.sym_size(0), "] ", ComputeType(v.scalar_type()),
       " but has ", norm.sym_sizes(), " ", norm.scalar_type());
-  return {mask[0] ? at::empty_symint(v.sym_sizes(), v.options()) : Tensor(),
-          mask[1] ? at::empty_symint({v.sym_size(0)}, g.options()) : Tensor()};
+  return {mask[0] ? EmptyOn(v, v.sym_sizes(), v.scalar_type()) : Tensor(),
+          mask[1] ? EmptyOn(v, {v.sym_size(0)}, g.scalar_type()) : Tensor()};
 }
 
 Two BackwardCpu(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
@@ -100,14 +99,16 @@ Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
 Tensor NormOf(const Tensor& v) { return Wide(v).norm(2, at::IntArrayRef{1}, /*keepdim=*/true); }
 
 Two ForwardAutograd(const Tensor& v, const Tensor& g) {
-  if (AnyTangent({v, g})) {
+  if (AnyTangent(v, g)) {
     CheckForward(v, g);
     const Tensor norm = NormOf(v);
     return {(Wide(v) * (Wide(g).unsqueeze(1) / norm)).to(v.scalar_type()),
             norm.squeeze(1).detach()};
   }
+  const auto forward = [&] { return CallForward(v, g); };
+  if (!torch::autograd::compute_requires_grad(v, g)) return BelowAutograd(forward);
   return WithHistory(
-      "PlanishWeightNormBackward", {v, g}, [&](bool) { return CallForward(v, g); },
+      "PlanishWeightNormBackward", {v, g}, forward,
       [&](const Two& results) { return Tensors{v, g, std::get<1>(results)}; },
       [](const Two& results) { return Tensors{std::get<0>(results)}; },
       [](const Tensors& gradients, const Tensors& kept, const auto& needed) {
@@ -120,9 +121,8 @@ Two ForwardAutograd(const Tensor& v, const Tensor& g) {
 
 Two BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& saved,
                      std::array<bool, 2> mask) {
-  if (!AnyTangent({dw, v, g}) && !torch::autograd::compute_requires_grad(dw, v, g)) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    return CallBackward(dw, v, g, saved, mask);
+  if (!AnyTangent(dw, v, g) && !torch::autograd::compute_requires_grad(dw, v, g)) {
+    return BelowAutograd([&] { return CallBackward(dw, v, g, saved, mask); });
   }
   CheckForward(v, g);
   const Tensor norm = NormOf(v), unit = Wide(v) / norm;
