@@ -97,7 +97,8 @@ class ComposedLayer {
     return t.defined() ? t.unbind(0) : std::vector<Tensor>();
   }
 
-  /// xhat of z [..., B, n] over rows, or over the batch.
+  /// xhat of z [..., B, n] over rows, or over the batch. Not at::layer_norm, whose third derivative
+  /// is wrong (PyTorch 2.13).
   Tensor Xhat(const Tensor& z, const Tensor& active) const {
     const bool rows = recipe_.over == Over::kRow;
     const int64_t dim = rows ? -1 : -2;

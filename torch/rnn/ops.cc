@@ -903,6 +903,12 @@ void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
   }
 }
 
+void RegisterAutocast(torch::Library& m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutocast>());
+  m.impl("rnn_step", Kernel<StepCall, StepAutocast>());
+  m.impl("rnn_pack", Kernel<PackCall, PackAutocast>());
+}
+
 }  // namespace
 
 const char* cell_name(Cell cell) {
@@ -973,12 +979,6 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
   m.impl("rnn_step", Kernel<StepCall, StepAutograd>());
   m.impl("rnn_pack", torch::CppFunction::makeFallthrough());
   m.impl("rnn_backward", Kernel<BackwardCall, BackwardAutograd>());
-}
-
-void RegisterAutocast(torch::Library& m) {
-  m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutocast>());
-  m.impl("rnn_step", Kernel<StepCall, StepAutocast>());
-  m.impl("rnn_pack", Kernel<PackCall, PackAutocast>());
 }
 
 TORCH_LIBRARY_IMPL(planish, AutocastCPU, m) { RegisterAutocast(m); }
