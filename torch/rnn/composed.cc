@@ -33,7 +33,8 @@ using internal::Over;
 using internal::Sums;
 using torch::autograd::variable_list;
 
-/// Nothing below is cast to a lower type, whoever calls.
+/// Nothing below is cast to a lower type, whoever calls; but for what goes through torch.func's
+/// transforms, which bring autocast back for the levels below theirs.
 using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
 
 Tensor MaybeAdd(const Tensor& t, const Tensor& bias) { return bias.defined() ? t + bias : t; }

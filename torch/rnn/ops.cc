@@ -5,6 +5,7 @@
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/unsqueeze.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -491,10 +492,14 @@ Sizes CheckBackward(const BackwardCall& call) {
 ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
   const auto options = call.tensors.x.options();
   const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
+  const SymSizes saved_size = {call.save ? SavedSize(call, sizes) : c10::SymInt(0)};
+  // The kernel leaves out what is beyond a sequence: an output is not to show what memory held.
+  const Tensor saved = call.tensors.lengths.defined() ? at::zeros_symint(saved_size, options)
+                                                      : at::empty_symint(saved_size, options);
   return {at::empty_symint({sizes.time, sizes.batch, sizes.hidden}, options),
           at::empty_symint(states, options),
           call.recipe().is_lstm() ? at::empty_symint(states, options) : at::empty({0}, options),
-          at::empty_symint({call.save ? SavedSize(call, sizes) : c10::SymInt(0)}, options)};
+          saved};
 }
 
 Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
@@ -870,7 +875,7 @@ CallType InFloat(const CallType& call) {
 
 /// Results are in x's own type, so that a model in a lower type goes on in it, and one in float
 /// keeps float. A state in a lower type that is given to the next call has lost bits on the way:
-/// who needs them gives x, or the state, in float.
+/// who needs them gives x in float.
 Tensor InTypeOfX(const Call& call, const Tensor& result) {
   return result.to(call.tensors.x.scalar_type());
 }
