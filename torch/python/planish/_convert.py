@@ -5,6 +5,7 @@ import fnmatch
 import math
 import re
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from .nn import norms
+from .nn import norms, recurrent
 
 __all__ = ["TARGETS", "Change", "Conversion", "Left", "convert"]
 
@@ -70,8 +71,9 @@ class Conversion:
         groups: dict[str, list[str]] = {}
         for change in self.changed:
             text = f"{change.before} -> {change.after}"
-            for verb, what in (("drops", change.dropped), ("adds", change.added)):
-                text += f", {verb} {' and '.join(what)}" if what else ""
+            for verb, names in (("drops", change.dropped), ("adds", change.added)):
+                of_layers = dict.fromkeys(re.sub(r"_l\d+(_reverse)?$", "", name) for name in names)
+                text += f", {verb} {' and '.join(of_layers)}" if names else ""
             groups.setdefault(text, []).append(" = ".join(change.names))
         for left in self.left:
             text = f"{left.kind} left: {left.reason}"
@@ -114,7 +116,11 @@ class _Options:
 
 _BATCH = (nn.BatchNorm1d, nn.BatchNorm2d, norms.BatchNorm1d, norms.BatchNorm2d)
 _CHANNEL = (norms.LayerNorm1d, norms.LayerNorm2d)
-_RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
+_RECURRENT: dict[type[nn.Module], Callable[..., nn.Module]] = {
+    nn.LSTM: recurrent.LayerNormLSTM,
+    nn.GRU: recurrent.LayerNormGRU,
+    nn.RNN: recurrent.LayerNormRNN,
+}
 _BARE = (norms.LayerNormSimple, norms.DetachNorm, norms.AdaNorm)  # rows, no parameters
 
 # Everything by which a module is watched; a handle removes its hook from the same dictionaries.
@@ -169,7 +175,8 @@ def convert(
     The new module holds the same parameters and buffers, not copies, where it has a place for them:
     optimisers and tied weights go on. New ones start as at the start of training. eps, device,
     dtype, training flag and forward and backward hooks go over; eps=... sets another. A module with
-    several names is replaced by one module. No random number is drawn but for "layer_norm_rnn".
+    several names is replaced by one module. No random number is drawn. Of a recurrent layer the two
+    biases are dropped where the cell has none, and one, their sum, where it has one.
 
     filter: only modules that are of a class, whose name matches a glob ("encoder.*"), or of which a
     function ``(name, module) -> bool`` says so; or a sequence of these, any of which will do.
@@ -203,7 +210,7 @@ def convert(
     options = _Options(eps, 1.0 if C is None else C, 0.1 if k is None else k, variant, like)
     report = Conversion(to)
     swaps: list[tuple[nn.Module, nn.Module]] = []
-    for names, module in _candidates(model, recurrent=to == "layer_norm_rnn"):
+    for names, module in _candidates(model, of_time=to == "layer_norm_rnn"):
         kind = _kind(module)
         try:
             if not any(_passes(filter, name, module) for name in names):
@@ -240,13 +247,13 @@ def convert(
 
 
 def _candidates(
-    model: nn.Module, recurrent: bool
+    model: nn.Module, of_time: bool
 ) -> Iterator[tuple[tuple[str, ...], nn.Module]]:
     """Each norm, or recurrent layer, once, with all its names."""
     names: dict[nn.Module, list[str]] = {}
     for name, module in model.named_modules(remove_duplicate=False):
-        if recurrent:
-            wanted = isinstance(module, _RECURRENT)
+        if of_time:
+            wanted = isinstance(module, nn.RNNBase)
         else:
             wanted = _looks_like_norm(module) and ".parametrizations." not in f".{name}."
         if wanted:
@@ -473,7 +480,44 @@ def _channels(module: nn.Module, to: str, options: _Options) -> nn.Module:
 
 
 def _recurrent(module: nn.Module, options: _Options) -> nn.Module:
-    raise NotImplementedError
+    target = _RECURRENT.get(type(module))
+    if target is None:
+        raise _Unfit("it is a recurrent layer of another class")
+    assert isinstance(module, nn.RNNBase)
+    if module.proj_size > 0:
+        raise _Unfit("there is no proj_size")
+    own = dict(module.named_parameters())
+    arguments: dict[str, Any] = {"eps": _eps(None, options, 1e-5), "device": "meta"}
+    if options.variant is not None:
+        arguments["variant"] = options.variant
+    if isinstance(module, nn.RNN):
+        arguments["nonlinearity"] = module.nonlinearity
+    with warnings.catch_warnings():  # of dropout with one layer, as nn.LSTM has warned before
+        warnings.simplefilter("ignore")
+        after = target(
+            module.input_size,
+            module.hidden_size,
+            module.num_layers,
+            bias=module.bias,
+            batch_first=module.batch_first,
+            dropout=module.dropout,
+            bidirectional=module.bidirectional,
+            **arguments,
+        )
+    like = own["weight_ih_l0"]
+    wanted = dict(after.named_parameters())
+    for name, parameter in wanted.items():
+        hidden = name.replace("bias_ih", "bias_hh")
+        if name in own and (hidden == name or hidden in wanted):
+            _put(after, **{name: own[name]})
+        elif name in own:  # one bias in the place of two
+            both = nn.Parameter((own[name] + own[hidden]).detach())
+            _put(after, **{name: both})
+        else:
+            fill = 1.0 if "_weight" in name else 0.0
+            new = torch.full(parameter.shape, fill, dtype=like.dtype, device=like.device)
+            _put(after, **{name: nn.Parameter(new)})
+    return after
 
 
 def _leave_fast_path(model: nn.Module, swapped: set[nn.Module]) -> list[str]:

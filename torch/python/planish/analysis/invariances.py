@@ -106,7 +106,9 @@ def invariances(
     without. Table 1 has no bias before the norm: a bias of the linear layer is left as it is, and
     noted.
 
-    Raises ValueError where there is no linear layer, or no x and none can be made.
+    Raises ValueError where there is no linear layer, or no x and none can be made, and what
+    ``copy.deepcopy`` raises for a module that cannot be copied (so under the deprecated
+    ``torch.nn.utils.weight_norm``; that of ``torch.nn.utils.parametrizations`` can).
 
     >>> from planish.nn import LayerNorm
     >>> table = invariances((torch.nn.Linear(20, 50, bias=False), LayerNorm(50)))
@@ -145,8 +147,6 @@ def invariances(
 
 def _direction(layer: nn.Module) -> tuple[str, Tensor] | None:
     """The parameter that is W to the table, with a word for what it is; None: it is not known."""
-    if isinstance(getattr(layer, "weight_v", None), nn.Parameter):
-        return " (v)", layer.weight_v  # type: ignore[return-value]
     if not parametrize.is_parametrized(layer, "weight"):
         return "", layer.weight  # type: ignore[return-value]
     originals = layer.parametrizations["weight"]  # type: ignore[index]
@@ -242,7 +242,8 @@ class _Probe:
             elif transformation == "data re-centre":
                 size = data.shape[self.features]
                 gamma = torch.randn(size, generator=generator, dtype=torch.float64).to(data.device)
-                data.add_(gamma if self.features == -1 else gamma[:, *[None] * (data.dim() - 2)])
+                positions = 0 if self.features == -1 else data.dim() - 2
+                data.add_(gamma.reshape(-1, *([1] * positions)))
             else:
                 data[int(torch.randint(data.shape[0], (), generator=generator))].mul_(factor)
             return self.output(data)

@@ -1,6 +1,7 @@
 """Norms as modules. Where ``torch.nn`` has the norm, constructor and state dict are its own."""
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,8 +38,9 @@ _weight_norm = torch.ops.planish.weight_norm.default
 
 
 def _check_shape(name: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not sizes or not all(isinstance(size, int) and size >= 0 for size in sizes):
+    one = not isinstance(normalized_shape, Sequence)
+    sizes = (normalized_shape,) if one else tuple(normalized_shape)
+    if not sizes or not all(isinstance(size, numbers.Integral) and size >= 0 for size in sizes):
         raise ValueError(
             f"[{name}] normalized_shape must be one or more sizes, each at least 0, "
             f"but has {normalized_shape}"
@@ -53,7 +55,7 @@ def _check_eps(name: str, eps: float) -> float:
 
 
 def _check_count(name: str, argument: str, count: int, least: int) -> int:
-    if not isinstance(count, int) or count < least:
+    if not isinstance(count, numbers.Integral) or count < least:
         raise ValueError(f"[{name}] {argument} must be at least {least} but has {count}")
     return count
 
@@ -497,8 +499,9 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
             track_running_stats,
             device,
             dtype,
-            bias=bias,
         )
+        if not bias:  # which older versions of torch.nn do not take
+            self.register_parameter("bias", None)
         self.unbiased = bool(unbiased)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -609,7 +612,7 @@ class RecurrentBatchNorm(nn.Module):
         self.num_features = _check_count(name, "num_features", num_features, 1)
         self.max_length = _check_count(name, "max_length", max_length, 1)
         self.eps = _check_eps(name, eps)
-        if not 0 <= momentum <= 1:
+        if momentum is None or not 0 <= momentum <= 1:  # None: what BatchNorm has and this not
             raise ValueError(f"[{name}] momentum must be from 0 to 1 but has {momentum}")
         self.momentum = momentum
         self.affine = affine
