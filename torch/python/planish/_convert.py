@@ -79,9 +79,9 @@ class Conversion:
             text = f"{left.kind} left: {left.reason}"
             groups.setdefault(text, []).append(" = ".join(left.names))
         for text, names in groups.items():
-            lines.append(f"  {len(names)} x {text}")
-            wrapped = textwrap.wrap(", ".join(names), 94, break_on_hyphens=False)
-            lines.extend(" " * 6 + line for line in wrapped)
+            for words, first, rest in ((f"{len(names)} x {text}", 2, 4), (", ".join(names), 6, 6)):
+                indents = {"initial_indent": " " * first, "subsequent_indent": " " * rest}
+                lines.extend(textwrap.wrap(words, 100, break_on_hyphens=False, **indents))
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 
@@ -229,7 +229,12 @@ def convert(
                 names,
                 kind,
                 _kind(after),
-                tuple(name for name in before_state if name not in after_state),
+                tuple(
+                    name
+                    for name in before_state
+                    if name not in after_state
+                    and name.replace("bias_hh", "bias_ih") not in after_state  # which is their sum
+                ),
                 tuple(name for name in after_state if name not in before_state),
             )
         )
@@ -511,8 +516,8 @@ def _recurrent(module: nn.Module, options: _Options) -> nn.Module:
         if name in own and (hidden == name or hidden in wanted):
             _put(after, **{name: own[name]})
         elif name in own:  # one bias in the place of two
-            both = nn.Parameter((own[name] + own[hidden]).detach())
-            _put(after, **{name: both})
+            both = (own[name] + own[hidden]).detach()
+            _put(after, **{name: nn.Parameter(both, own[name].requires_grad)})
         else:
             fill = 1.0 if "_weight" in name else 0.0
             new = torch.full(parameter.shape, fill, dtype=like.dtype, device=like.device)
