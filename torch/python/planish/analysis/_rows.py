@@ -42,7 +42,7 @@ def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
         return (x.square().mean(dims, keepdim=True) + eps).sqrt()
     if isinstance(norm, BatchNorm) and not norm.training and norm.running_var is not None:
         var = norm.running_var.double()
-        return (var + eps).sqrt().reshape(1, -1, *[1] * (x.dim() - 2))
+        return (var + eps).sqrt().reshape(1, -1, *([1] * (x.dim() - 2)))
     if isinstance(norm, norms.AdaNorm) and norm.as_coded:
         return x.std(dims, keepdim=True) + eps
     unbiased = isinstance(norm, norms.BatchNorm1d | norms.BatchNorm2d) and norm.unbiased
@@ -52,16 +52,16 @@ def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
 
 
 def slope(norm: nn.Module, x: Tensor, sigma: Tensor | None) -> Tensor | float:
-    """What dL/dy is multiplied with to give dL/dxhat: the gain, or AdaNorm's factor."""
+    """What dL/dy is multiplied with to give dL/dxhat: the gain, AdaNorm's factor; 1: not known."""
     if isinstance(norm, norms.AdaNorm):
         assert sigma is not None
         x = x.double()
         xhat = (x - x.mean(reduced(norm, x), keepdim=True)) / sigma
         return norm.C * (1 - norm.k * xhat)
     weight = getattr(norm, "weight", None)
-    if not isinstance(weight, Tensor):
+    if not (isinstance(norm, KNOWN) and isinstance(weight, Tensor)):
         return 1.0
     gain = weight.detach().double()
     if isinstance(norm, _CHANNELS_FIRST):
-        return gain.reshape(1, -1, *[1] * (x.dim() - 2))
+        return gain.reshape(1, -1, *([1] * (x.dim() - 2)))
     return gain

@@ -90,8 +90,8 @@ def gradient_statistics(
     """Collects gradients before and after each norm of model in every backward pass within.
 
     Norms are ``torch.nn``'s LayerNorm, RMSNorm and BatchNorms, this library's, and what derives
-    from them; ``filter`` ``(name, module) -> bool`` names other modules instead (rows are then
-    along the last dimension, and sigma is not known unless it is one of these norms). Statistics
+    from them; ``filter`` ``(name, module) -> bool`` names other modules instead (of a class that is
+    none of these rows are along the last dimension, g is dL/dy, and sigma is not known). Statistics
     are taken in float64 from the first tensor that a norm is called with and from its output.
 
     Nothing of the model is changed: outputs, gradients and random numbers are the same, and the
