@@ -67,25 +67,31 @@ class Conversion:
     notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f'convert to "{self.to}": {len(self.changed)} changed, {len(self.left)} left']
+        counts = f"{len(self.changed)} changed, {len(self.left)} left"
+        lines = [f'convert to "{self.to}": {counts}']
         groups: dict[str, list[str]] = {}
         for change in self.changed:
             text = f"{change.before} -> {change.after}"
-            for verb, names in (("drops", change.dropped), ("adds", change.added)):
-                of_layers = dict.fromkeys(re.sub(r"_l\d+(_reverse)?$", "", name) for name in names)
-                text += f", {verb} {' and '.join(of_layers)}" if names else ""
+            for verb, tensors in (("drops", change.dropped), ("adds", change.added)):
+                kinds = dict.fromkeys(re.sub(r"_l\d+(_reverse)?$", "", name) for name in tensors)
+                text += f", {verb} {' and '.join(kinds)}" if tensors else ""
             groups.setdefault(text, []).append(" = ".join(change.names))
         for left in self.left:
             text = f"{left.kind} left: {left.reason}"
             groups.setdefault(text, []).append(" = ".join(left.names))
         for text, names in groups.items():
-            for words, first, rest in ((f"{len(names)} x {text}", 2, 4), (", ".join(names), 6, 6)):
-                indents = {"initial_indent": " " * first, "subsequent_indent": " " * rest}
-                lines.extend(textwrap.wrap(words, 100, break_on_hyphens=False, **indents))
+            lines.extend(_wrap(f"{len(names)} x {text}", "  ", "    "))
+            lines.extend(_wrap(", ".join(names), " " * 6, " " * 6))
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def _wrap(words: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        words, 100, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
 
 
 class _Unfit(Exception):
@@ -346,7 +352,7 @@ def _refuse_more(module: nn.Module) -> None:
         raise _Unfit("it holds more than a norm's parameters")
 
 
-def _row_of(module: nn.Module) -> _Row:
+def _row_of(module: Any) -> _Row:
     kind = type(module)
     if kind in (nn.LayerNorm, norms.LayerNorm):
         _refuse_more(module)
@@ -387,7 +393,7 @@ def _rms_by_trial(module: nn.Module) -> _Row | None:
         ),
         None,
     )
-    if set(parameters) != {"weight"} or list(module.buffers()) or list(module.children()):
+    if set(parameters) != {"weight"} or [*module.named_buffers(), *module.named_children()]:
         return None
     weight = parameters["weight"]
     if weight.dim() != 1 or weight.is_meta or eps is None or not (math.isfinite(eps) and eps >= 0):

@@ -147,7 +147,9 @@ class _Watch:
         if torch.is_grad_enabled() and x.requires_grad:
             dims = _rows.reduced(norm, x)
             x = x.view_as(x)
-            x.register_hook(lambda dx: self._take_after(dx, dims))
+            x.register_hook(  # type: ignore[no-untyped-call]
+                lambda dx: self._take_after(dx, dims)
+            )
         self.x.append(x)
         return x
 
@@ -159,7 +161,9 @@ class _Watch:
             dims = _rows.reduced(norm, x)
             sigma = _rows.deviation(norm, x)
             slope = _rows.slope(norm, x, sigma)
-            y.register_hook(lambda dy: self._take_before(dy, slope, sigma, dims))
+            y.register_hook(  # type: ignore[no-untyped-call]
+                lambda dy: self._take_before(dy, slope, sigma, dims)
+            )
 
     @torch.no_grad()
     def _take_before(

@@ -49,7 +49,8 @@ class Invariances:
 
     def __getitem__(self, transformation: str) -> Measured:
         """The worst of all rows."""
-        found = [row.measured[transformation] for row in self.rows if transformation in row.measured]
+        rows = [row.measured for row in self.rows]
+        found = [measured[transformation] for measured in rows if transformation in measured]
         if not found:
             raise KeyError(transformation)
         return max(found, key=lambda measured: measured.deviation)
@@ -149,7 +150,7 @@ def _direction(layer: nn.Module) -> tuple[str, Tensor] | None:
     """The parameter that is W to the table, with a word for what it is; None: it is not known."""
     if not parametrize.is_parametrized(layer, "weight"):
         return "", layer.weight  # type: ignore[return-value]
-    originals = layer.parametrizations["weight"]  # type: ignore[index]
+    originals: Any = layer.parametrizations["weight"]  # type: ignore[index]
     kinds = [type(parametrization).__name__.lstrip("_") for parametrization in originals]
     if kinds == ["WeightNorm"]:
         return " (v)", originals.original1

@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -37,10 +37,10 @@ _online_layer_norm = torch.ops.planish.online_layer_norm.default
 _weight_norm = torch.ops.planish.weight_norm.default
 
 
-def _check_shape(name: str, normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    one = not isinstance(normalized_shape, Sequence)
-    sizes = (normalized_shape,) if one else tuple(normalized_shape)
-    if not sizes or not all(isinstance(size, numbers.Integral) and size >= 0 for size in sizes):
+def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:
+    several = isinstance(normalized_shape, Iterable)
+    sizes: tuple[Any, ...] = tuple(normalized_shape) if several else (normalized_shape,)
+    if not sizes or any(not isinstance(size, numbers.Integral) or size < 0 for size in sizes):
         raise ValueError(
             f"[{name}] normalized_shape must be one or more sizes, each at least 0, "
             f"but has {normalized_shape}"
@@ -376,7 +376,7 @@ class OnlineLayerNorm(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> "OnlineLayerNorm":
         before = self.state
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.state.dtype != torch.float64:  # a cast of the module: the state keeps its bits
             kept = self.state if before.is_meta else before
             self.state = kept.to(self.state.device, torch.float64)
@@ -528,7 +528,8 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
         )
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + (", unbiased=True" if self.unbiased else "")
+        usual: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        return usual + (", unbiased=True" if self.unbiased else "")
 
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
