@@ -161,6 +161,15 @@ def test_invariances_leave_everything_as_it_was():
     assert found == [True, True, False]
 
 
+def test_every_pass_starts_from_the_same_state():
+    """Of OnlineLayerNorm: else a pass would find what the one before left."""
+    layer, x = linear().double(), normal(4, 20, dtype=torch.float64)
+    table = planish.invariances((layer, pnn.OnlineLayerNorm(50)), x)
+    ys = [pnn.OnlineLayerNorm(50).double()(factor * layer(x)) for factor in (1.0, 2.0, 0.5, 3.0)]
+    expected = max(float((y - ys[0]).abs().max()) for y in ys[1:]) / float(ys[0].abs().max())
+    assert table["W re-scale"].deviation == pytest.approx(expected, rel=1e-12)  # float64
+
+
 # Gradient statistics
 
 # By Xu's Theorem 1: mean and variance after, as functions of those with both detached.
