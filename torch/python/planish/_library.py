@@ -13,20 +13,18 @@ _NAME = "libplanish_torch.so"
 def _find(folders: Iterable[str]) -> pathlib.Path:
     """``$PLANISH_LIBRARY``, else the library in ``lib`` of one of the package's folders."""
     named = os.environ.get("PLANISH_LIBRARY")
-    # An editable installation has two folders: the sources, and the one with the library.
-    candidates = (
-        [pathlib.Path(named)] if named else [pathlib.Path(f) / "lib" / _NAME for f in folders]
-    )
+    if named:
+        candidates = [pathlib.Path(named)]
+    else:  # an editable installation has two folders: the sources, and the one with the library
+        candidates = [pathlib.Path(folder) / "lib" / _NAME for folder in folders]
     for candidate in candidates:
         if candidate.is_file():
             return candidate.resolve()
     places = ", ".join(str(candidate) for candidate in candidates)
-    advice = (
-        "PLANISH_LIBRARY names it"
-        if named
-        else f"install Planish again, or let PLANISH_LIBRARY name a {_NAME}"
-    )
-    raise ImportError(f"[planish] {_NAME} must be a file but has none at {places}: {advice}")
+    advice = "install Planish again, or let PLANISH_LIBRARY name one"
+    if named:
+        advice = "PLANISH_LIBRARY names it"
+    raise ImportError(f"[planish] {_NAME} must be a file but there is none at {places}: {advice}")
 
 
 def _minor(version: str) -> str:
@@ -61,8 +59,8 @@ def load(folders: Iterable[str]) -> str:
     if _minor(built_with) != _minor(torch.__version__):
         raise ImportError(
             f"[planish] PyTorch must be {_minor(built_with)}, with which Planish {version} was "
-            f"built, but has version {torch.__version__}: install torch=={_minor(built_with)}.*, or "
-            f"build Planish with the PyTorch that is here, in its repository: "
+            f"built, but has version {torch.__version__}: install torch=={_minor(built_with)}.*, "
+            f"or build Planish with the PyTorch that is here, in its repository: "
             f"pip install --no-build-isolation ."
         )
     if not hasattr(torch.ops.planish, "rnn_forward"):  # a program may have loaded it before

@@ -289,7 +289,7 @@ class _Layers(_Recurrent):
         self.bidirectional = bidirectional
         self.checkpoint = checkpoint
         directions = ("", "_reverse") if bidirectional else ("",)
-        self._suffixes = [f"_l{k}{direction}" for k in range(num_layers) for direction in directions]
+        self._suffixes = [f"_l{k}{second}" for k in range(num_layers) for second in directions]
         for index, suffix in enumerate(self._suffixes):
             first = index < len(directions)
             inputs = input_size if first else len(directions) * hidden_size
@@ -399,7 +399,10 @@ class _Layers(_Recurrent):
         return self._run_layers(x, states, resets_to, lengths, resets)
 
     def _run_packed(
-        self, x: PackedSequence, states: Sequence[Tensor | None], others: Mapping[str, Tensor | None]
+        self,
+        x: PackedSequence,
+        states: Sequence[Tensor | None],
+        others: Mapping[str, Tensor | None],
     ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
         """The same of packed sequences. States are in the order of before these were sorted."""
         for name, tensor in others.items():
@@ -460,9 +463,9 @@ class LayerNormLSTM(_Layers):
         eps: added to variances, inside the root; finite and at least 0.
         checkpoint: keep less for backward, which computes it again for the price of a forward pass.
 
-    Parameters of layer k, those of the second direction with ``_reverse`` behind: ``weight_ih_l{k}``
-    [4H, I or D * H], ``weight_hh_l{k}`` [4H, H], ``bias_ih_l{k}`` [4H], and of the norms that the
-    variant has ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``, ``ln_hh_weight_l{k}``,
+    Parameters of layer k, those of the second direction with ``_reverse`` behind:
+    ``weight_ih_l{k}`` [4H, I or D * H], ``weight_hh_l{k}`` [4H, H], ``bias_ih_l{k}`` [4H], and of
+    the norms that the variant has ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``, ``ln_hh_weight_l{k}``,
     ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H], ``ln_c_weight_l{k}``,
     ``ln_c_bias_l{k}`` [H]; plain and draw have ``bias_hh_l{k}`` [4H]. A state dict of
     ``torch.nn.LSTM`` can be loaded with ``strict=False``: where a variant has one bias it becomes
