@@ -7,7 +7,11 @@ import subprocess
 import sys
 
 import pytest
-import torch
+
+try:
+    import torch
+except ImportError:  # built against a libtorch of one's own
+    pytest.exit("PyTorch is not installed: the Python package is not tested", returncode=0)
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 

@@ -83,8 +83,8 @@ def test_says_that_the_library_named_is_missing(python, tmp_path):
     missing = str(tmp_path / "none.so")
     result = python("import planish", PLANISH_LIBRARY=missing)
     assert result.stderr.splitlines()[-1] == (
-        f"ImportError: [planish] libplanish_torch.so must be a file but there is none at {missing}: "
-        f"PLANISH_LIBRARY names it"
+        f"ImportError: [planish] libplanish_torch.so must be a file but there is none at "
+        f"{missing}: PLANISH_LIBRARY names it"
     )
 
 

@@ -465,11 +465,11 @@ class LayerNormLSTM(_Layers):
 
     Parameters of layer k, those of the second direction with ``_reverse`` behind:
     ``weight_ih_l{k}`` [4H, I or D * H], ``weight_hh_l{k}`` [4H, H], ``bias_ih_l{k}`` [4H], and of
-    the norms that the variant has ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``, ``ln_hh_weight_l{k}``,
-    ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H], ``ln_c_weight_l{k}``,
-    ``ln_c_bias_l{k}`` [H]; plain and draw have ``bias_hh_l{k}`` [4H]. A state dict of
-    ``torch.nn.LSTM`` can be loaded with ``strict=False``: where a variant has one bias it becomes
-    the sum of both.
+    the norms that the variant has ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``,
+    ``ln_hh_weight_l{k}``, ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H],
+    ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H]; plain and draw have ``bias_hh_l{k}`` [4H]. A state
+    dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``: where a variant has one bias it
+    becomes the sum of both.
 
     In evaluation mode without gradients parameters are kept packed as the kernels read them, until
     one of them changes.
