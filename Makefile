@@ -11,13 +11,15 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test dev asan core install accuracy bench-norm bench-rnn bench-pi-mnist format tidy clean
+.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-pi-mnist format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
 	@echo 'make test              install what is missing, build, run every test'
 	@echo 'make build             build everything into $(BUILD)'
 	@echo 'make install           install command, library and headers (PREFIX=$(PREFIX))'
+	@echo 'make wheel             build the Python package into dist/'
+	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
 	@echo 'make dev               build with warnings as errors into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
@@ -45,9 +47,19 @@ demo: build/release/build.ninja
 	$(PLANISH) train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 --seeds 3 --out $(DEMO) >/dev/null
 	@$(PLANISH) report $(DEMO) -o $(DEMO)/report.html
 
-test: build
+test: build python
 	ctest --preset release
 	PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest tests/python
+	PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest torch/python/tests
+
+# Modules that are gone from the sources go.
+python: build/release/build.ninja
+	cmake --build --preset release --target planish_torch
+	rm -rf $(BUILD)/python
+	cmake --install $(BUILD) --component python --prefix $(BUILD)/python >/dev/null
+
+wheel: setup
+	.venv/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
 
 dev: build/dev/build.ninja
 	cmake --build --preset dev

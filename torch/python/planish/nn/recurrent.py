@@ -1,0 +1,853 @@
+"""Recurrent layers with layer normalisation, with the interface of ``torch.nn``'s.
+
+Shapes: T time steps, B sequences, I inputs, H hidden units, G gates times H (4H of an LSTM, in
+PyTorch's order i, f, g, o; 3H of a GRU, r, z, n; H of an RNN), D directions, L layers times
+directions. LN is layer normalisation, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
+``s`` is the logistic function.
+"""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+__all__ = [
+    "LayerNormGRU",
+    "LayerNormGRUCell",
+    "LayerNormLSTM",
+    "LayerNormLSTMCell",
+    "LayerNormRNN",
+    "LayerNormRNNCell",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variant:
+    """A cell of the operators, and the parameters that it has beside its two weights."""
+
+    cell: str
+    parameters: tuple[str, ...]
+
+
+_BIAS = ("bias_ih",)
+_BIASES = ("bias_ih", "bias_hh")
+_APART = ("ln_ih_weight", "ln_ih_bias", "ln_hh_weight", "ln_hh_bias")
+_GAINS = ("ln_ih_weight", "ln_hh_weight")
+_TOGETHER = ("ln_weight", "ln_bias")
+_OF_C = ("ln_c_weight", "ln_c_bias")
+
+# As src/rnn/cell.h has them, where it says how the cells of the sources differ. The order of the
+# parameters is that in which they are drawn.
+_LSTMS = {
+    "paper": _Variant("ln_lstm", _BIAS + _APART + _OF_C),
+    "haste": _Variant("ln_lstm_haste", _BIAS + _GAINS + _OF_C),
+    "fastrnns": _Variant("ln_lstm_fastrnns", _APART + _OF_C),
+    "tfa": _Variant("ln_lstm_tfa", _BIAS + _APART + _OF_C),
+    "contrib": _Variant("ln_lstm_contrib", _TOGETHER + _OF_C),
+    "draw": _Variant("draw_lstm", _BIASES + _OF_C),
+    "plain": _Variant("lstm", _BIASES),
+    "batchnorm": _Variant("bn_lstm", _BIAS + _GAINS + _OF_C),
+}
+_GRUS = {
+    "paper": _Variant("ln_gru", _APART),
+    "plain": _Variant("gru", _BIASES),
+    "batchnorm": _Variant("bn_gru", _APART),
+}
+_RNNS = {
+    "tanh": {
+        "paper": _Variant("ln_rnn", _TOGETHER),
+        "plain": _Variant("rnn", _BIASES),
+        "batchnorm": _Variant("bn_rnn", _TOGETHER),
+    },
+    "relu": {
+        "paper": _Variant("ln_rnn_relu", _TOGETHER),
+        "plain": _Variant("rnn_relu", _BIASES),
+    },
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Packed:
+    """Parameters as the kernels read them, and what they were packed from."""
+
+    parameters: Any
+    pointers: tuple[int, ...]
+    versions: tuple[int, ...]
+    aliases: tuple[Tensor, ...]  # so that no other data takes their addresses
+
+    def is_of(self, tensors: Iterable[Tensor]) -> bool:
+        return all(
+            tensor.data_ptr() == pointer and tensor._version == version
+            for tensor, pointer, version in zip(tensors, self.pointers, self.versions, strict=True)
+        )
+
+
+class _Recurrent(nn.Module):
+    """What layers and cells share: parameters, and what is packed of them for inference."""
+
+    _gates: ClassVar[int]
+    _states: ClassVar[tuple[str, ...]] = ("h",)
+
+    def __init__(
+        self,
+        variants: Mapping[str, _Variant],
+        variant: str,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        eps: float,
+    ) -> None:
+        super().__init__()
+        self._check_at_least_one("input_size", input_size)
+        self._check_at_least_one("hidden_size", hidden_size)
+        self._check(variant in variants, f"variant must be one of {', '.join(variants)}", variant)
+        self._check(
+            math.isfinite(eps) and eps >= 0, "eps must be finite and at least 0", f"{eps:g}"
+        )
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        self.variant = variant
+        self.eps = eps
+        self._cell = variants[variant].cell
+        without = () if bias else _BIASES
+        self._names = ("weight_ih", "weight_hh") + tuple(
+            name for name in variants[variant].parameters if name not in without
+        )
+        self._packed: dict[str, _Packed] = {}
+
+    def _check(self, good: bool, what: str, value: object) -> None:
+        if not good:
+            raise ValueError(f"[{type(self).__name__}] {what} but has {value}")
+
+    def _check_at_least_one(self, name: str, size: int) -> None:
+        self._check(size >= 1, f"{name} must be at least 1", size)
+
+    def _check_size(self, name: str, tensor: Tensor | None, size: tuple[int, ...]) -> None:
+        if tensor is not None and tensor.shape != size:
+            self._check(False, f"{name} must have {list(size)}", list(tensor.shape))
+
+    def _check_inputs(self, x: Tensor) -> None:
+        if x.shape[-1] != self.input_size:
+            what = f"x must have input_size, {self.input_size}, as its last dimension"
+            self._check(False, what, list(x.shape))
+
+    def _add_parameters(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
+        hidden, sums = self.hidden_size, self._gates * self.hidden_size
+        sizes: dict[str, tuple[int, ...]] = {name: (hidden,) for name in _OF_C}
+        sizes |= {"weight_ih": (sums, inputs), "weight_hh": (sums, hidden)}
+        for name in self._names:
+            data = torch.empty(sizes.get(name, (sums,)), device=device, dtype=dtype)
+            self.register_parameter(name + suffix, nn.Parameter(data))
+
+    def reset_parameters(self) -> None:
+        """Draws weights and biases from between -1/sqrt(H) and 1/sqrt(H), in the order of
+        PyTorch's modules; the gains of norms become 1 and their biases 0."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for name, parameter in self.named_parameters(recurse=False):
+            if not name.startswith("ln_"):
+                nn.init.uniform_(parameter, -bound, bound)
+            elif "_weight" in name:
+                nn.init.ones_(parameter)
+            else:
+                nn.init.zeros_(parameter)
+
+    def _prepare(self, suffix: str) -> dict[str, Any]:
+        """Arguments of the operators: a layer's parameters, for inference packed."""
+        tensors = {name: getattr(self, name + suffix) for name in self._names}
+        if not self._can_keep(tensors.values()):
+            return self._with_bias(tensors)
+        packed = self._packed.get(suffix)
+        if packed is None or not packed.is_of(tensors.values()):
+            packed = _Packed(
+                torch.ops.planish.rnn_pack(self._cell, **self._with_bias(tensors)),
+                tuple(tensor.data_ptr() for tensor in tensors.values()),
+                tuple(tensor._version for tensor in tensors.values()),
+                tuple(tensor.detach() for tensor in tensors.values()),
+            )
+            self._packed[suffix] = packed
+        return {
+            "weight_ih": tensors["weight_ih"],
+            "weight_hh": tensors["weight_hh"],
+            "packed": packed.parameters,
+        }
+
+    def _can_keep(self, tensors: Iterable[Tensor]) -> bool:
+        """Whether what is packed of these tensors is good for another call.
+
+        In training they change. Compilers and tracers cannot hold what is packed. A subclass, and a
+        tensor within a functional transform, may have no data of its own, and an inference tensor
+        has no version by which a change could be seen.
+        """
+        return (
+            not torch.compiler.is_compiling()
+            and not self.training
+            and not torch.is_grad_enabled()
+            and not torch._C._is_tracing()
+            and not torch._C._are_functorch_transforms_active()
+            and torch._C._len_torch_dispatch_stack() == 0
+            and all(
+                type(tensor) in (Tensor, nn.Parameter)
+                and tensor.device.type == "cpu"
+                and not tensor.is_inference()
+                for tensor in tensors
+            )
+        )
+
+    def _with_bias(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+        """PyTorch's two biases as one, but for that of n of the GRU's state, which r multiplies."""
+        arguments = {name: tensor for name, tensor in tensors.items() if name not in _BIASES}
+        bias_ih, bias_hh = tensors.get("bias_ih"), tensors.get("bias_hh")
+        if bias_ih is not None and bias_hh is None:
+            arguments["bias"] = bias_ih
+        elif bias_ih is not None and bias_hh is not None and self._cell != "gru":
+            arguments["bias"] = bias_ih + bias_hh
+        elif bias_ih is not None and bias_hh is not None:
+            r_and_z = 2 * self.hidden_size
+            arguments["bias"] = torch.cat(
+                [bias_ih[:r_and_z] + bias_hh[:r_and_z], bias_ih[r_and_z:]]
+            )
+            arguments["bias_hn"] = bias_hh[r_and_z:]
+        return arguments
+
+    def train(self, mode: bool = True) -> "_Recurrent":
+        """As ``nn.Module.train``. Forgets what is packed for inference: changes that no version
+        tells of, such as those made through ``Tensor.data``, are seen after a change of mode."""
+        self._packed.clear()
+        super().train(mode)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_packed": {}}
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        """Adds the two biases of a state dict of ``torch.nn``'s where this variant has one."""
+        if "bias_ih" in self._names and "bias_hh" not in self._names:
+            for key in [key for key in state_dict if key.startswith(prefix + "bias_hh")]:
+                to = prefix + "bias_ih" + key[len(prefix + "bias_hh") :]
+                if to in state_dict and state_dict[to].shape == state_dict[key].shape:
+                    state_dict[to] = state_dict[to] + state_dict.pop(key)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+    def _states_of(self, hx: Any) -> tuple[Tensor | None, ...]:
+        """hx, a tensor or, of an LSTM, a pair of them, as a tuple with an entry for each state."""
+        if hx is None:
+            return (None,) * len(self._states)
+        if len(self._states) == 1:
+            self._check(isinstance(hx, Tensor), "hx must be a tensor", type(hx).__name__)
+            return (hx,)
+        pair = isinstance(hx, tuple | list) and len(hx) == 2
+        self._check(pair, "hx must be a tuple of two tensors, h and c,", type(hx).__name__)
+        return tuple(hx)
+
+    def _repr_of(self, options: Mapping[str, tuple[object, object]]) -> str:
+        """Sizes, and the options that are not what they are by default."""
+        words = [str(self.input_size), str(self.hidden_size)]
+        words += [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
+        return ", ".join(words)
+
+
+class _Layers(_Recurrent):
+    """What LayerNormLSTM, LayerNormGRU and LayerNormRNN share."""
+
+    def __init__(
+        self,
+        variants: Mapping[str, _Variant],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        bias: bool,
+        batch_first: bool,
+        dropout: float,
+        bidirectional: bool,
+        device: Any,
+        dtype: Any,
+        variant: str,
+        eps: float,
+        checkpoint: bool,
+    ) -> None:
+        super().__init__(variants, variant, input_size, hidden_size, bias, eps)
+        self._check_at_least_one("num_layers", num_layers)
+        self._check(0 <= dropout <= 1, "dropout must be from 0 to 1", f"{dropout:g}")
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                f"[{type(self).__name__}] dropout is between layers, and with num_layers=1 there "
+                f"is no such place: {dropout:g} does nothing",
+                stacklevel=3,
+            )
+        self.num_layers = num_layers
+        self.batch_first = batch_first
+        self.dropout = dropout
+        self.bidirectional = bidirectional
+        self.checkpoint = checkpoint
+        directions = ("", "_reverse") if bidirectional else ("",)
+        self._suffixes = [f"_l{k}{second}" for k in range(num_layers) for second in directions]
+        for index, suffix in enumerate(self._suffixes):
+            first = index < len(directions)
+            inputs = input_size if first else len(directions) * hidden_size
+            self._add_parameters(suffix, inputs, device, dtype)
+        self.reset_parameters()
+
+    @property
+    def all_weights(self) -> list[list[nn.Parameter]]:
+        """The parameters of each layer and direction, as ``nn.LSTM`` has them."""
+        return [[getattr(self, name + suffix) for name in self._names] for suffix in self._suffixes]
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: there is no flat copy of the parameters. For code that calls it."""
+
+    def extra_repr(self) -> str:
+        return self._repr_of(
+            {
+                "num_layers": (self.num_layers, 1),
+                "bias": (self.bias, True),
+                "batch_first": (self.batch_first, False),
+                "dropout": (self.dropout, 0),
+                "bidirectional": (self.bidirectional, False),
+                "variant": (self.variant, "paper"),
+                "eps": (self.eps, 1e-5),
+                "checkpoint": (self.checkpoint, False),
+            }
+        )
+
+    def _run_layers(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor | None],
+        resets_to: Sequence[Tensor | None],
+        lengths: Tensor | None,
+        resets: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """x and resets with time first, x with three dimensions; states have L first."""
+        directions = 2 if self.bidirectional else 1
+        last: list[list[Tensor]] = [[] for _ in self._states]
+        for layer in range(self.num_layers):
+            if layer > 0:
+                x = functional.dropout(x, self.dropout, self.training)
+            outputs: list[Tensor] = []
+            for direction in range(directions):
+                index = layer * directions + direction
+                arguments = self._prepare(self._suffixes[index])
+                for name, state, reset_to in zip(self._states, states, resets_to, strict=True):
+                    arguments[name + "0"] = None if state is None else state[index]
+                    arguments[name + "_reset"] = None if reset_to is None else reset_to[index]
+                y, *next_states = torch.ops.planish.rnn_forward(
+                    self._cell,
+                    x,
+                    **arguments,
+                    lengths=lengths,
+                    resets=resets,
+                    reverse=direction == 1,
+                    eps=self.eps,
+                    checkpoint=self.checkpoint,
+                )
+                outputs.append(y)
+                for of_layers, state in zip(last, next_states, strict=False):
+                    of_layers.append(state)
+            x = outputs[0] if directions == 1 else torch.cat(outputs, -1)
+        return x, tuple(torch.stack(of_layers) for of_layers in last)
+
+    def _check_states(self, states: Sequence[Tensor | None], size: tuple[int, ...]) -> None:
+        for name, state in zip(self._states, states, strict=True):
+            self._check_size(name + "_0", state, size)
+
+    def _run(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor | None],
+        resets_to: Sequence[Tensor | None],
+        lengths: Tensor | None,
+        resets: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The module with its layout of inputs and states."""
+        self._check(x.dim() in (2, 3), "x must have 2 or 3 dimensions", list(x.shape))
+        self._check_inputs(x)
+        layers, hidden = len(self._suffixes), self.hidden_size
+        if x.dim() == 2:
+            if lengths is not None:
+                what = "lengths must be left out for x [T, I]"
+                self._check(False, what, list(lengths.shape))
+            self._check_states(states, (layers, hidden))
+        else:
+            batch = x.shape[0 if self.batch_first else 1]
+            self._check_states(states, (layers, batch, hidden))
+        self._check_size("resets", resets, x.shape[:-1])
+        for name, reset_to in zip(self._states, resets_to, strict=True):
+            self._check_size(name + "_reset", reset_to, (layers, hidden))
+
+        if x.dim() == 2:
+            y, last = self._run_layers(
+                x.unsqueeze(1),
+                [None if state is None else state.unsqueeze(1) for state in states],
+                resets_to,
+                None,
+                None if resets is None else resets.unsqueeze(1),
+            )
+            return y.squeeze(1), tuple(state.squeeze(1) for state in last)
+        if self.batch_first:
+            resets = None if resets is None else resets.transpose(0, 1)
+            y, last = self._run_layers(x.transpose(0, 1), states, resets_to, lengths, resets)
+            return y.transpose(0, 1), last
+        return self._run_layers(x, states, resets_to, lengths, resets)
+
+    def _run_packed(
+        self,
+        x: PackedSequence,
+        states: Sequence[Tensor | None],
+        others: Mapping[str, Tensor | None],
+    ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
+        """The same of packed sequences. States are in the order of before these were sorted."""
+        for name, tensor in others.items():
+            if tensor is not None:
+                what = f"{name} must be left out for a PackedSequence"
+                self._check(False, what, list(tensor.shape))
+        self._check(x.data.dim() == 2, "x.data must have 2 dimensions", list(x.data.shape))
+        self._check_inputs(x.data)
+        padded, lengths = pad_packed_sequence(PackedSequence(x.data, x.batch_sizes))
+        self._check_states(states, (len(self._suffixes), padded.shape[1], self.hidden_size))
+        if x.sorted_indices is not None:
+            states = [
+                None if state is None else state.index_select(1, x.sorted_indices)
+                for state in states
+            ]
+        none = [None] * len(states)
+        y, last = self._run_layers(padded, states, none, lengths.to(padded.device), None)
+        if x.unsorted_indices is not None:
+            last = tuple(state.index_select(1, x.unsorted_indices) for state in last)
+        data = pack_padded_sequence(y, lengths).data
+        return PackedSequence(data, x.batch_sizes, x.sorted_indices, x.unsorted_indices), last
+
+
+class LayerNormLSTM(_Layers):
+    """An LSTM with layer normalisation over whole sequences, used as ``torch.nn.LSTM``::
+
+        a = LN(weight_ih x_t; ln_ih) + LN(weight_hh h_{t-1}; ln_hh) + bias_ih
+        c_t = s(f) * c_{t-1} + s(i) * tanh(g),   h_t = s(o) * tanh(LN(c_t; ln_c))
+
+    (Ba, Kiros & Hinton 2016, Eq. 20-22), each LN of a product over all 4H sums.
+
+    Args:
+        input_size: I, at least 1.
+        hidden_size: H, at least 1.
+        num_layers: layers, each on the outputs of the one before.
+        bias: False leaves out ``bias_ih`` and ``bias_hh``. The biases of the norms stay.
+        batch_first: inputs, outputs and resets are [B, T, ...]. States are [L, B, H] in any case.
+        dropout: the probability with which, in training, an output of a layer but the last
+            becomes 0.
+        bidirectional: a second layer beside each, from the last step to the first.
+        device: of the parameters.
+        dtype: of the parameters, ``torch.float32`` or ``torch.float64``.
+        variant: which of the LSTMs in use:
+
+            - ``"paper"``: the one above.
+            - ``"haste"``: without ``ln_ih_bias`` and ``ln_hh_bias``, as in the library haste.
+            - ``"fastrnns"``: of PyTorch's fastrnns benchmark: without ``bias_ih``, and the next
+              step sees LN(c_t), too.
+            - ``"tfa"``: of TensorFlow Addons: as fastrnns, with ``bias_ih``. Its eps is 1e-3.
+            - ``"contrib"``: ``LayerNormBasicLSTMCell`` of TensorFlow 1: LN(weight_ih x_t +
+              weight_hh h_{t-1}; ln) of each gate for itself; the next step sees LN(c_t). Its eps is
+              1e-12, and its forget bias of 1 belongs into ``ln_bias``.
+            - ``"draw"``: plain sums with two biases, LN(c_t) for h_t (Eq. 29-31).
+            - ``"plain"``: ``torch.nn.LSTM``.
+            - ``"batchnorm"``: moments over the sequences of the batch in place of LN, for each
+              step anew (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates: a result
+              depends on the other sequences, in evaluation, too.
+        eps: added to variances, inside the root; finite and at least 0.
+        checkpoint: keep less for backward, which computes it again for the price of a forward pass.
+
+    Parameters of layer k, those of the second direction with ``_reverse`` behind:
+    ``weight_ih_l{k}`` [4H, I or D * H], ``weight_hh_l{k}`` [4H, H], ``bias_ih_l{k}`` [4H], and of
+    the norms that the variant has ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``,
+    ``ln_hh_weight_l{k}``, ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H],
+    ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H]; plain and draw have ``bias_hh_l{k}`` [4H]. A state
+    dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``: where a variant has one bias it
+    becomes the sum of both.
+
+    In evaluation mode without gradients parameters are kept packed as the kernels read them, until
+    one of them changes.
+
+    Raises:
+        ValueError: an option is out of range, or a shape does not fit.
+
+    >>> lstm = LayerNormLSTM(3, 4, num_layers=2, bidirectional=True)
+    >>> lstm
+    LayerNormLSTM(3, 4, num_layers=2, bidirectional=True)
+    >>> y, (h_n, c_n) = lstm(torch.randn(7, 5, 3))
+    >>> y.shape, h_n.shape, c_n.shape
+    (torch.Size([7, 5, 8]), torch.Size([4, 5, 4]), torch.Size([4, 5, 4]))
+    """
+
+    _gates = 4
+    _states = ("h", "c")
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        variant: str = "paper",
+        eps: float = 1e-5,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(
+            _LSTMS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+            device, dtype, variant, eps, checkpoint,
+        )  # fmt: skip
+
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | None = None,
+        resets: Tensor | None = None,
+        h_reset: Tensor | None = None,
+        c_reset: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: tuple[Tensor, Tensor] | None = None,
+        *,
+        lengths: Tensor | None = None,
+        resets: Tensor | None = None,
+        h_reset: Tensor | None = None,
+        c_reset: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
+        """Runs the layers over a sequence.
+
+        Args:
+            input: [T, B, I], [B, T, I] with ``batch_first``, one sequence [T, I], or a
+                ``PackedSequence``.
+            hx: h_0 and c_0, each [L, B, H], or [L, H] with one sequence; zeros without.
+            lengths: [B] int64, each from 1 to T, in any order, in place of packing. Beyond its
+                length nothing of a sequence is read, and its outputs are 0.
+            resets: bool, [T, B] in the layout of the input: before a step where it is True the
+                state becomes ``h_reset`` and ``c_reset``. In reinforcement learning, where several
+                episodes lie behind each other in one row: whether an episode starts at this step.
+                No gradient passes a reset, but those of ``h_reset`` and ``c_reset``.
+            h_reset: [L, H] the state after a reset; zeros without.
+            c_reset: [L, H] the carried c after a reset; zeros without.
+
+        Returns:
+            y [T, B, D * H] in the layout of the input, and the pair of h_n and c_n as hx, the
+            state after the last step of each sequence.
+
+        >>> lstm = LayerNormLSTM(2, 3)
+        >>> starts = torch.tensor([[True], [False], [True]])  # two episodes, of 2 steps and of 1
+        >>> x = torch.randn(3, 1, 2)
+        >>> y, _ = lstm(x, resets=starts)
+        >>> torch.equal(y[2], lstm(x[2:])[0][0])
+        True
+        """
+        states = self._states_of(hx)
+        if isinstance(input, PackedSequence):
+            others = {"lengths": lengths, "resets": resets, "h_reset": h_reset, "c_reset": c_reset}
+            packed, (h_n, c_n) = self._run_packed(input, states, others)
+            return packed, (h_n, c_n)
+        y, (h_n, c_n) = self._run(input, states, (h_reset, c_reset), lengths, resets)
+        return y, (h_n, c_n)
+
+
+class _LayersOfH(_Layers):
+    """Layers whose state is h alone."""
+
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        resets: Tensor | None = None,
+        h_reset: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def forward(
+        self, input: PackedSequence, hx: Tensor | None = None
+    ) -> tuple[PackedSequence, Tensor]: ...
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        resets: Tensor | None = None,
+        h_reset: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, Tensor]:
+        """As ``LayerNormLSTM.forward``; the state, hx and what is returned, is h alone."""
+        states = self._states_of(hx)
+        if isinstance(input, PackedSequence):
+            others = {"lengths": lengths, "resets": resets, "h_reset": h_reset}
+            packed, (h_n,) = self._run_packed(input, states, others)
+            return packed, h_n
+        y, (h_n,) = self._run(input, states, (h_reset,), lengths, resets)
+        return y, h_n
+
+
+class LayerNormGRU(_LayersOfH):
+    """A GRU with layer normalisation over whole sequences, used as ``torch.nn.GRU``::
+
+        ax = LN(weight_ih x_t; ln_ih),   ah = LN(weight_hh h_{t-1}; ln_hh)
+        n = tanh(ax_n + s(ax_r + ah_r) * ah_n),   z = s(ax_z + ah_z)
+        h_t = (1 - z) * n + z * h_{t-1}
+
+    each LN over the 2H sums of r and z together and over the H sums of n for themselves (Ba, Kiros
+    & Hinton 2016, Eq. 26-28, with PyTorch's sense of z and order of gates: r, z, n). There is no
+    bias beside the norms'.
+
+    Args, parameters and errors are ``LayerNormLSTM``'s, with 3H for 4H and without ``ln_c``.
+    ``variant`` is ``"paper"``; ``"plain"``, which is ``torch.nn.GRU``; or ``"batchnorm"``, the same
+    as the paper's with moments over the batch.
+
+    >>> gru = LayerNormGRU(3, 4, batch_first=True)
+    >>> y, h_n = gru(torch.randn(5, 7, 3))
+    >>> y.shape, h_n.shape
+    (torch.Size([5, 7, 4]), torch.Size([1, 5, 4]))
+    """
+
+    _gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        variant: str = "paper",
+        eps: float = 1e-5,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(
+            _GRUS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
+            device, dtype, variant, eps, checkpoint,
+        )  # fmt: skip
+
+
+class LayerNormRNN(_LayersOfH):
+    """Elman's RNN with layer normalisation over whole sequences, used as ``torch.nn.RNN``:
+    ``h_t = tanh(LN(weight_ih x_t + weight_hh h_{t-1}; ln))`` (Ba, Kiros & Hinton 2016, Eq. 4).
+
+    Args, parameters and errors are ``LayerNormLSTM``'s, with H for 4H and, of the norms,
+    ``ln_weight_l{k}`` and ``ln_bias_l{k}`` alone. As in ``torch.nn.RNN``, ``nonlinearity``,
+    ``"tanh"`` or ``"relu"``, comes before ``bias``. ``variant`` is ``"paper"``; ``"plain"``, which
+    is ``torch.nn.RNN``; or, with tanh, ``"batchnorm"``.
+
+    >>> rnn = LayerNormRNN(3, 4, nonlinearity="relu")
+    >>> y, h_n = rnn(torch.randn(7, 5, 3))
+    >>> y.shape, bool((y >= 0).all())
+    (torch.Size([7, 5, 4]), True)
+    """
+
+    _gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        variant: str = "paper",
+        eps: float = 1e-5,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(
+            _rnns(self, nonlinearity), input_size, hidden_size, num_layers, bias, batch_first,
+            dropout, bidirectional, device, dtype, variant, eps, checkpoint,
+        )  # fmt: skip
+        self.nonlinearity = nonlinearity
+
+    def extra_repr(self) -> str:
+        relu = ", nonlinearity=relu" if self.nonlinearity == "relu" else ""
+        return super().extra_repr() + relu
+
+
+def _rnns(module: nn.Module, nonlinearity: str) -> Mapping[str, _Variant]:
+    if nonlinearity not in _RNNS:
+        raise ValueError(
+            f"[{type(module).__name__}] nonlinearity must be one of {', '.join(_RNNS)} but has "
+            f"{nonlinearity}"
+        )
+    return _RNNS[nonlinearity]
+
+
+class _Step(_Recurrent):
+    """What LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell share."""
+
+    def __init__(
+        self,
+        variants: Mapping[str, _Variant],
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        device: Any,
+        dtype: Any,
+        variant: str,
+        eps: float,
+    ) -> None:
+        steps = {name: v for name, v in variants.items() if name != "batchnorm"}
+        super().__init__(steps, variant, input_size, hidden_size, bias, eps)
+        self._add_parameters("", input_size, device, dtype)
+        self.reset_parameters()
+
+    def extra_repr(self) -> str:
+        return self._repr_of(
+            {
+                "bias": (self.bias, True),
+                "variant": (self.variant, "paper"),
+                "eps": (self.eps, 1e-5),
+            }
+        )
+
+    def _run(self, x: Tensor, hx: Any) -> tuple[Tensor, ...]:
+        self._check(x.dim() in (1, 2), "x must have 1 or 2 dimensions", list(x.shape))
+        self._check_inputs(x)
+        states = self._states_of(hx)
+        for name, state in zip(self._states, states, strict=True):
+            self._check_size(name, state, (*x.shape[:-1], self.hidden_size))
+        one = x.dim() == 1
+        arguments = self._prepare("")
+        for name, state in zip(self._states, states, strict=True):
+            arguments[name + "0"] = state.unsqueeze(0) if one and state is not None else state
+        step: tuple[Tensor, Tensor] = torch.ops.planish.rnn_step(
+            self._cell, x.unsqueeze(0) if one else x, **arguments, eps=self.eps
+        )
+        next_states = step[: len(states)]
+        return tuple(state.squeeze(0) for state in next_states) if one else next_states
+
+
+class LayerNormLSTMCell(_Step):
+    """One step of ``LayerNormLSTM``, used as ``torch.nn.LSTMCell``.
+
+    Args are ``LayerNormLSTM``'s as far as a step has them, without the variant ``"batchnorm"``;
+    parameters, too, without ``_l{k}``.
+
+    >>> cell = LayerNormLSTMCell(3, 4)
+    >>> h, c = cell(torch.randn(5, 3))
+    >>> h, c = cell(torch.randn(5, 3), (h, c))
+    >>> h.shape
+    torch.Size([5, 4])
+    """
+
+    _gates = 4
+    _states = ("h", "c")
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        variant: str = "paper",
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__(_LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps)
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """input [B, I] or [I], and h and c, each [B, H] or [H], zeros without: the next ones."""
+        h, c = self._run(input, hx)
+        return h, c
+
+
+class LayerNormGRUCell(_Step):
+    """One step of ``LayerNormGRU``, used as ``torch.nn.GRUCell``; as ``LayerNormLSTMCell``.
+
+    >>> LayerNormGRUCell(3, 4)(torch.randn(5, 3)).shape
+    torch.Size([5, 4])
+    """
+
+    _gates = 3
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        variant: str = "paper",
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__(_GRUS, input_size, hidden_size, bias, device, dtype, variant, eps)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
+        (h,) = self._run(input, hx)
+        return h
+
+
+class LayerNormRNNCell(_Step):
+    """One step of ``LayerNormRNN``, used as ``torch.nn.RNNCell``; as ``LayerNormLSTMCell``.
+
+    >>> LayerNormRNNCell(3, 4)(torch.randn(3)).shape
+    torch.Size([4])
+    """
+
+    _gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        variant: str = "paper",
+        eps: float = 1e-5,
+    ) -> None:
+        variants = _rnns(self, nonlinearity)
+        super().__init__(variants, input_size, hidden_size, bias, device, dtype, variant, eps)
+        self.nonlinearity = nonlinearity
+
+    def extra_repr(self) -> str:
+        relu = ", nonlinearity=relu" if self.nonlinearity == "relu" else ""
+        return super().extra_repr() + relu
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
+        (h,) = self._run(input, hx)
+        return h

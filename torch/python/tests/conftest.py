@@ -1,0 +1,43 @@
+"""What the tests of the package share. They run against the planish that is found: installed, or in
+the folder that PYTHONPATH names."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+try:
+    import torch
+except ImportError:  # built against a libtorch of one's own
+    pytest.exit("PyTorch is not installed: the Python package is not tested", returncode=0)
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def root():
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(1)
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Runs a program in an interpreter of its own, in a folder that is not the repository's."""
+
+    def run(program, **environment):
+        places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        path = os.pathsep.join(os.path.abspath(place) for place in places if place)
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path, env=os.environ | {"PYTHONPATH": path} | environment,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+
+    return run

@@ -1,0 +1,209 @@
+"""The package: finds its library, refuses one of another PyTorch, and says what is wrong."""
+
+import doctest
+import importlib
+import importlib.util
+import json
+import pathlib
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import torch
+
+import planish
+from planish import _library
+
+LIBRARY = _library._find(planish.__path__)
+MODULES = ["planish"] + [
+    module.name for module in pkgutil.walk_packages(planish.__path__, "planish.")
+]
+
+
+def version_of_the_project(root):
+    return re.search(r"project\(planish VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text())[1]
+
+
+def folder_with(tmp_path, library=b"", build=None):
+    """A folder with a library that cannot be loaded, and what says what it is."""
+    (tmp_path / "libplanish_torch.so").write_bytes(library)
+    if build is not None:
+        (tmp_path / "libplanish_torch.json").write_text(build)
+    return str(tmp_path / "libplanish_torch.so")
+
+
+def test_is_imported_from_any_folder(python, root):
+    result = python(
+        "import planish, torch; print(planish.__version__, torch.ops.planish.rnn_forward)"
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == [version_of_the_project(root), "planish.rnn_forward"]
+
+
+@pytest.mark.parametrize("version", ["2.9.1", "3.13.0"])
+def test_refuses_the_library_of_another_pytorch_before_loading_it(python, tmp_path, version):
+    # The file is empty: were it loaded, the error would be another one.
+    build = json.dumps({"planish": "0.1.0", "torch": version})
+    result = python("import planish", PLANISH_LIBRARY=folder_with(tmp_path, build=build))
+    minor = version.rpartition(".")[0]
+    assert result.stderr.splitlines()[-1] == (
+        f"ImportError: [planish] PyTorch must be {minor}, with which Planish 0.1.0 was built, but "
+        f"has version {torch.__version__}: install torch=={minor}.*, or build Planish with the "
+        f"PyTorch that is here, in its repository: pip install --no-build-isolation ."
+    )
+
+
+def test_takes_another_patch_of_the_same_pytorch(python, tmp_path):
+    shutil.copy(LIBRARY, tmp_path / "libplanish_torch.so")
+    minor = ".".join(torch.__version__.split(".")[:2])
+    build = {"planish": "9.9", "torch": f"{minor}.99+other"}
+    (tmp_path / "libplanish_torch.json").write_text(json.dumps(build))
+    result = python(
+        "import planish; print(planish.__version__)",
+        PLANISH_LIBRARY=str(tmp_path / "libplanish_torch.so"),
+    )
+    assert result.stdout == "9.9\n", result.stderr
+
+
+def test_takes_operators_that_are_loaded_already(python, tmp_path):
+    shutil.copy(LIBRARY, tmp_path / "libplanish_torch.so")  # to load this one, too, would abort
+    shutil.copy(LIBRARY.with_suffix(".json"), tmp_path / "libplanish_torch.json")
+    result = python(
+        f"import torch; torch.ops.load_library({str(LIBRARY)!r}); import planish; print('done')",
+        PLANISH_LIBRARY=str(tmp_path / "libplanish_torch.so"),
+    )
+    assert result.stdout == "done\n", result.stderr
+
+
+def test_says_that_the_library_named_is_missing(python, tmp_path):
+    missing = str(tmp_path / "none.so")
+    result = python("import planish", PLANISH_LIBRARY=missing)
+    assert result.stderr.splitlines()[-1] == (
+        f"ImportError: [planish] libplanish_torch.so must be a file but there is none at "
+        f"{missing}: PLANISH_LIBRARY names it"
+    )
+
+
+def test_says_that_the_package_has_no_library(tmp_path, monkeypatch):
+    monkeypatch.delenv("PLANISH_LIBRARY", raising=False)
+    with pytest.raises(ImportError) as caught:
+        _library.load([str(tmp_path / "first"), str(tmp_path / "second")])
+    assert str(caught.value) == (
+        f"[planish] libplanish_torch.so must be a file but there is none at "
+        f"{tmp_path}/first/lib/libplanish_torch.so, {tmp_path}/second/lib/libplanish_torch.so: "
+        f"install Planish again, or let PLANISH_LIBRARY name one"
+    )
+
+
+@pytest.mark.parametrize("build", [None, "", "{}", "[]", '{"torch": "2.13.0"}'])
+def test_says_that_nothing_tells_which_pytorch_a_library_is_of(python, tmp_path, build):
+    library = folder_with(tmp_path, build=build)
+    result = python("import planish", PLANISH_LIBRARY=library)
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith(
+        f"ImportError: [planish] libplanish_torch.json must be beside {library} and say which "
+        f"PyTorch it was built with, but could not be read ("
+    )
+    assert message.endswith("): build Planish again")
+
+
+def test_says_that_a_library_cannot_be_loaded(python, tmp_path):
+    build = json.dumps({"planish": "0.1.0", "torch": str(torch.__version__)})
+    library = folder_with(tmp_path, b"not a library", build)
+    result = python("import planish", PLANISH_LIBRARY=library)
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith(f"ImportError: [planish] {library} could not be loaded: ")
+
+
+def test_looks_in_every_folder_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.delenv("PLANISH_LIBRARY", raising=False)
+    (tmp_path / "second" / "lib").mkdir(parents=True)
+    library = folder_with(tmp_path / "second" / "lib")
+    folders = [str(tmp_path / "first"), str(tmp_path / "second")]
+    assert _library._find(folders) == pathlib.Path(library)
+
+
+def test_modules_say_what_they_offer():
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for offered in getattr(module, "__all__", []):
+            assert hasattr(module, offered), f"{name}.{offered}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_of_docstrings_run(name):
+    module = importlib.import_module(name)
+    failures, _ = doctest.testmod(module)
+    assert failures == 0
+
+
+def test_examples_of_the_documentation_run(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (root / "docs" / "python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+
+
+def test_type_hints_hold_and_are_seen_by_users(root, tmp_path):
+    if importlib.util.find_spec("mypy") is None:
+        pytest.skip("mypy is not installed")
+    assert (root / "torch/python/planish/py.typed").exists()
+    user = tmp_path / "user.py"
+    user.write_text(
+        "from typing_extensions import assert_type\n"
+        "import planish\n"
+        "from torch import Tensor, ones, zeros\n"
+        "from torch.nn.utils.rnn import PackedSequence\n"
+        "lstm = planish.nn.LayerNormLSTM(3, 4, variant='haste')\n"
+        "packed = PackedSequence(zeros(1, 3), ones(1))\n"
+        "states = (zeros(1, 1, 4), zeros(1, 1, 4))\n"
+        "assert_type(lstm.forward(zeros(1, 2, 3)), tuple[Tensor, tuple[Tensor, Tensor]])\n"
+        "assert_type(lstm.forward(packed, states), tuple[PackedSequence, tuple[Tensor, Tensor]])\n"
+        "assert_type(planish.nn.LayerNormGRUCell(3, 4).forward(zeros(3)), Tensor)\n"
+        "planish.nn.LayerNormGRU(3, 4, checkpoints=True)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), "--no-pretty",
+         "torch/python/planish", str(user)],
+        cwd=root, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    errors = [line for line in result.stdout.splitlines() if ": error: " in line]
+    assert len(errors) == 1, result.stdout + result.stderr
+    assert 'user.py:11: error: Unexpected keyword argument "checkpoints"' in errors[0]
+
+
+@pytest.mark.wheel
+def test_a_wheel_has_the_package_and_its_library(root, tmp_path):
+    if importlib.util.find_spec("scikit_build_core") is None:
+        pytest.skip("scikit-build-core is not installed")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps",
+         "--wheel-dir", str(tmp_path), str(root)],
+        check=True,
+    )  # fmt: skip
+    version = version_of_the_project(root)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"planish-{version}-py3-none-linux_")
+    with zipfile.ZipFile(wheel) as archive:
+        files = set(archive.namelist())
+        metadata = archive.read(f"planish-{version}.dist-info/METADATA").decode()
+        build = json.loads(archive.read("planish/lib/libplanish_torch.json"))
+    sources = root / "torch" / "python"
+    expected = {
+        str(path.relative_to(sources))
+        for path in (sources / "planish").rglob("*")
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+    expected |= {"planish/lib/libplanish_torch.so", "planish/lib/libplanish_torch.json"}
+    assert {file for file in files if ".dist-info/" not in file} == expected
+    assert build == {"planish": version, "torch": torch.__version__.partition("+")[0]}
+    lines = metadata.splitlines()
+    assert f"Version: {version}" in lines
+    assert [line for line in lines if line.startswith("Requires-Dist: torch")]

@@ -1,0 +1,939 @@
+"""Recurrent modules against PyTorch's, and against their equations in PyTorch's operations."""
+
+import concurrent.futures
+import copy
+import io
+import itertools
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pack_sequence
+
+from planish.nn import (
+    LayerNormGRU,
+    LayerNormGRUCell,
+    LayerNormLSTM,
+    LayerNormLSTMCell,
+    LayerNormRNN,
+    LayerNormRNNCell,
+)
+
+# Sums of a dozen numbers of about 1 over some steps, in another order than the oracle's: a few
+# units in the last place of float64, 2e-16, times the steps and the norms' division by small
+# deviations.
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+# The same in float32, 1.2e-7.
+CLOSE_FLOAT = {"rtol": 1e-4, "atol": 1e-5}
+
+LSTM_VARIANTS = ["paper", "haste", "fastrnns", "tfa", "contrib", "draw", "plain", "batchnorm"]
+LAYERS = (
+    [(LayerNormLSTM, {"variant": variant}) for variant in LSTM_VARIANTS]
+    + [(LayerNormGRU, {"variant": variant}) for variant in ("paper", "plain", "batchnorm")]
+    + [(LayerNormRNN, {"variant": variant}) for variant in ("paper", "plain", "batchnorm")]
+    + [(LayerNormRNN, {"variant": v, "nonlinearity": "relu"}) for v in ("paper", "plain")]
+)
+CELL_OF = {
+    LayerNormLSTM: LayerNormLSTMCell,
+    LayerNormGRU: LayerNormGRUCell,
+    LayerNormRNN: LayerNormRNNCell,
+}
+PLAIN = [
+    (LayerNormLSTM, nn.LSTM, {}),
+    (LayerNormGRU, nn.GRU, {}),
+    (LayerNormRNN, nn.RNN, {}),
+    (LayerNormRNN, nn.RNN, {"nonlinearity": "relu"}),
+]
+I, H = 4, 5
+
+
+def name_of(value):
+    if isinstance(value, dict):
+        return "-".join(value.values()) or "tanh"
+    return getattr(value, "__name__", None)
+
+
+def all_layers(**marks):
+    return pytest.mark.parametrize(("layer", "options"), LAYERS, ids=name_of, **marks)
+
+
+def states_of(result):
+    """h_n, and an LSTM's c_n."""
+    return result if isinstance(result, tuple) else (result,)
+
+
+def drawn(module):
+    """With parameters that are all different, gains and biases of norms as well."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return module
+
+
+def made(layer, options, *sizes, **others):
+    return drawn(layer(*(sizes or (I, H)), **options, **others).double())
+
+
+def random_states(layer, *shape):
+    h = torch.randn(*shape, dtype=torch.float64)
+    return (h, torch.randn_like(h)) if layer in (LayerNormLSTM, LayerNormLSTMCell) else h
+
+
+def assert_close(results, expected, **tolerance):
+    torch.testing.assert_close(results, expected, **(tolerance or CLOSE))
+
+
+# ---- The equations
+
+
+def norm(z, p, name, dim, groups=1):
+    """LN over the last dimension, or each of its groups, or, with dim=0, over the batch."""
+
+    def normalised(part):
+        mean = part.mean(dim, keepdim=True)
+        return (part - mean) / ((part - mean).square().mean(dim, keepdim=True) + 1e-5).sqrt()
+
+    result = torch.cat([normalised(part) for part in z.tensor_split(groups, -1)], -1)
+    return result * p[name + "_weight"] + p.get(name + "_bias", 0)
+
+
+def lstm_step(variant, p, x, h, c):
+    zx, zh = x @ p["weight_ih"].T, h @ p["weight_hh"].T
+    dim = 0 if variant == "batchnorm" else -1
+    if variant in ("plain", "draw"):
+        a = zx + p["bias_ih"] + zh + p["bias_hh"]
+    elif variant == "contrib":
+        a = norm(zx + zh, p, "ln", dim, groups=4)
+    else:
+        a = norm(zx, p, "ln_ih", dim) + norm(zh, p, "ln_hh", dim)
+        a = a if variant == "fastrnns" else a + p["bias_ih"]
+    i, f, g, o = a.chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    of_c = c if variant == "plain" else norm(c, p, "ln_c", dim)
+    h = o.sigmoid() * of_c.tanh()
+    return h, (of_c if variant in ("fastrnns", "tfa", "contrib") else c)
+
+
+def gru_step(variant, p, x, h):
+    zx, zh = x @ p["weight_ih"].T, h @ p["weight_hh"].T
+    if variant == "plain":
+        ax, ah = zx + p["bias_ih"], zh + p["bias_hh"]
+    else:
+        two = 2 * h.shape[-1]
+
+        def norms(z, name):
+            dim = 0 if variant == "batchnorm" else -1
+            first = {key: value[:two] for key, value in p.items() if key.startswith(name)}
+            last = {key: value[two:] for key, value in p.items() if key.startswith(name)}
+            parts = norm(z[..., :two], first, name, dim), norm(z[..., two:], last, name, dim)
+            return torch.cat(parts, -1)
+
+        ax, ah = norms(zx, "ln_ih"), norms(zh, "ln_hh")
+    (rx, zx, nx), (rh, zh, nh) = ax.chunk(3, -1), ah.chunk(3, -1)
+    z = (zx + zh).sigmoid()
+    n = (nx + (rx + rh).sigmoid() * nh).tanh()
+    return ((1 - z) * n + z * h,)
+
+
+def rnn_step(variant, nonlinearity, p, x, h):
+    z = x @ p["weight_ih"].T + h @ p["weight_hh"].T
+    if variant == "plain":
+        z = z + p["bias_ih"] + p["bias_hh"]
+    else:
+        z = norm(z, p, "ln", 0 if variant == "batchnorm" else -1)
+    return (z.relu() if nonlinearity == "relu" else z.tanh(),)
+
+
+def step_of(module, p, x, states):
+    if isinstance(module, LayerNormLSTM | LayerNormLSTMCell):
+        return lstm_step(module.variant, p, x, *states)
+    if isinstance(module, LayerNormGRU | LayerNormGRUCell):
+        return gru_step(module.variant, p, x, *states)
+    return rnn_step(module.variant, module.nonlinearity, p, x, *states)
+
+
+def composed(module, x, hx=None, lengths=None, resets=None, h_reset=None, c_reset=None):
+    """A module without dropout, x [T, B, I], from its state dict's entries."""
+    T, B, _ = x.shape
+    count = 2 if isinstance(module, LayerNormLSTM) else 1
+    entries = dict(module.named_parameters())
+    directions = ("", "_reverse") if module.bidirectional else ("",)
+    lengths = torch.full([B], T) if lengths is None else lengths
+    last = []
+    for layer, direction in itertools.product(range(module.num_layers), range(len(directions))):
+        if direction == 0:
+            inputs, x = x, []
+        suffix = f"_l{layer}{directions[direction]}"
+        p = {k.removesuffix(suffix): v for k, v in entries.items() if k.endswith(suffix)}
+        index = layer * len(directions) + direction
+        zeros = inputs.new_zeros(B, H)
+        states = [zeros] * count if hx is None else [s[index] for s in states_of(hx)]
+        reset_to = [zeros if s is None else s[index] for s in (h_reset, c_reset)]
+        y = [None] * T
+        for t in reversed(range(T)) if direction else range(T):
+            there = (t < lengths)[:, None]
+            if resets is not None:
+                reset = resets[t, :, None] & there
+                states = [
+                    torch.where(reset, to, state)
+                    for state, to in zip(states, reset_to, strict=False)
+                ]
+            after = step_of(module, p, inputs[t], states)
+            states = [torch.where(there, a, s) for a, s in zip(after, states, strict=True)]
+            y[t] = torch.where(there, states[0], 0)
+        x.append(torch.stack(y))
+        last.append(states)
+        if direction == len(directions) - 1:
+            x = torch.cat(x, -1)
+    return x, tuple(torch.stack(state) for state in zip(*last, strict=True))
+
+
+def with_gradients(call, inputs):
+    """What a call gives, and the gradients of a fixed sum of it with respect to `inputs`."""
+    y, states = call()
+    outputs = (y, *states_of(states))
+    torch.manual_seed(2)
+    loss = sum((output * torch.randn_like(output)).sum() for output in outputs)
+    return outputs, torch.autograd.grad(loss, inputs)
+
+
+@all_layers()
+def test_every_variant_is_its_equations(layer, options):
+    module = made(layer, options)
+    x = torch.randn(6, 3, I, dtype=torch.float64, requires_grad=True)
+    inputs = [x, *module.parameters()]
+    results = with_gradients(lambda: module(x), inputs)
+    assert_close(results, with_gradients(lambda: composed(module, x), inputs))
+
+
+@all_layers()
+def test_layers_directions_and_sequences_are_as_the_equations_say(layer, options):
+    module = made(layer, options, num_layers=2, bidirectional=True)
+    T, B, L = 6, 4, 4
+    x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
+    hx = random_states(layer, L, B, H)
+    sequences = {"resets": torch.rand(T, B) < 0.3, "h_reset": random_states(LayerNormGRU, L, H)}
+    if layer is LayerNormLSTM:
+        sequences["c_reset"] = random_states(LayerNormGRU, L, H)
+    if options["variant"] != "batchnorm":  # moments over those that have the step: not composed
+        sequences["lengths"] = torch.tensor([4, 6, 1, 5])
+    learned = [*states_of(hx), *(v for k, v in sequences.items() if k.endswith("_reset"))]
+    inputs = [x, *module.parameters(), *(state.requires_grad_() for state in learned)]
+    results = with_gradients(lambda: module(x, hx, **sequences), inputs)
+    assert_close(results, with_gradients(lambda: composed(module, x, hx, **sequences), inputs))
+
+
+@all_layers()
+def test_cells_are_steps_of_their_layers(layer, options):
+    cell_class = CELL_OF[layer]
+    if options["variant"] == "batchnorm":
+        pytest.skip("a step has no moments over a batch")
+    cell = made(cell_class, options)
+    module = layer(I, H, **options).double()
+    module.load_state_dict({key + "_l0": value for key, value in cell.state_dict().items()})
+    x = torch.randn(4, 3, I, dtype=torch.float64)
+    hx = random_states(layer, 3, H)
+    first = tuple(s[None] for s in hx) if isinstance(hx, tuple) else hx[None]
+    y, last = module(x, first)
+    for t in range(4):
+        hx = cell(x[t], hx)
+        assert torch.equal(states_of(hx)[0], y[t])  # the same bits: a step is a layer's
+    for state, expected in zip(states_of(hx), states_of(last), strict=True):
+        assert torch.equal(state, expected[0])
+    # One vector in place of a batch, and no state.
+    row = cell(x[0, 0], None)
+    batch = cell(x[0, :1])
+    assert [state.shape for state in states_of(row)] == [(H,)] * len(states_of(row))
+    for state, expected in zip(states_of(row), states_of(batch), strict=True):
+        assert torch.equal(state, expected[0])
+
+
+@all_layers()
+def test_checkpoints_change_no_bit(layer, options):
+    module = made(layer, options)
+    again = layer(I, H, **options, checkpoint=True).double()
+    again.load_state_dict(module.state_dict())
+    x = torch.randn(9, 3, I, dtype=torch.float64)
+    results = [with_gradients(lambda m=m: m(x), list(m.parameters())) for m in (module, again)]
+    assert_close(*results, rtol=0, atol=0)
+
+
+# ---- PyTorch's modules
+
+
+def pair(ours, theirs, options, *sizes, **others):
+    """The two modules from the same seed."""
+    torch.manual_seed(3)
+    module = ours(*(sizes or (I, H)), **options, **others, variant="plain", dtype=torch.float64)
+    torch.manual_seed(3)
+    return module, theirs(*(sizes or (I, H)), **options, **others, dtype=torch.float64)
+
+
+def plain(parameters=PLAIN):
+    return pytest.mark.parametrize(("ours", "theirs", "options"), parameters, ids=name_of)
+
+
+@plain()
+@pytest.mark.parametrize(
+    "others",
+    [
+        {},
+        {"bias": False},
+        {"num_layers": 3, "bidirectional": True, "dropout": 0.4},
+        {"num_layers": 2, "batch_first": True},
+    ],
+    ids=["", "no bias", "deep", "batch first"],
+)
+def test_plain_variants_are_torchs(ours, theirs, options, others):
+    module, torchs = pair(ours, theirs, options, **others)
+    # Keys, shapes, first values and their order are the same; and both load the other's.
+    mine, others_dict = module.state_dict(), torchs.state_dict()
+    assert list(mine) == list(others_dict)
+    assert all(torch.equal(mine[key], others_dict[key]) for key in mine)
+    drawn(module)
+    torchs.load_state_dict(module.state_dict())
+    module.load_state_dict(torchs.state_dict())
+
+    x = torch.randn(6, 3, I, dtype=torch.float64, requires_grad=True)
+    L = module.num_layers * (2 if module.bidirectional else 1)
+    hx = random_states(ours, L, 6 if module.batch_first else 3, H)
+    results = []
+    for m in (module, torchs):
+        torch.manual_seed(4)  # of dropout
+        results.append(with_gradients(lambda m=m: m(x, hx), [x, *m.parameters()]))
+    assert_close(*results)
+    assert_close(module.eval()(x)[0], torchs.eval()(x)[0])
+
+
+@plain()
+def test_one_sequence_without_a_batch_is_torchs(ours, theirs, options):
+    module, torchs = pair(ours, theirs, options, bidirectional=True, batch_first=True)
+    x, hx = torch.randn(6, I, dtype=torch.float64), random_states(ours, 2, H)
+    assert_close(module(x, hx), torchs(x, hx))
+    assert_close(module(x), torchs(x))
+    resets = torch.tensor([False, False, False, True, False, False])
+    one, many = module(x, resets=resets)[0], module(x[None], resets=resets[None])[0][0]
+    assert torch.equal(one, many)
+
+
+@plain()
+def test_packed_sequences_are_torchs(ours, theirs, options):
+    module, torchs = pair(ours, theirs, options, num_layers=2, bidirectional=True)
+    sequences = [torch.randn(length, I, dtype=torch.float64) for length in (2, 5, 1, 5)]
+    packed = pack_sequence(sequences, enforce_sorted=False)
+    hx = random_states(ours, 4, 4, H)
+    y, states = module(packed, hx)
+    expected, expected_states = torchs(packed, hx)
+    assert type(y) is PackedSequence
+    assert_close(y.data, expected.data)
+    assert_close(states, expected_states)
+    for mine, other in zip(y[1:], expected[1:], strict=True):
+        assert torch.equal(mine, other)
+    # Without a state, and sorted by the caller.
+    packed = pack_sequence(sorted(sequences, key=len, reverse=True))
+    assert_close(module(packed)[0].data, torchs(packed)[0].data)
+
+
+@all_layers()
+def test_lengths_are_packing(layer, options):
+    module = made(layer, options, bidirectional=True)
+    x, lengths = torch.randn(6, 3, I, dtype=torch.float64), torch.tensor([3, 6, 1])
+    y, states = module(x, lengths=lengths)
+    packed, packed_states = module(pack_padded_sequence(x, lengths, enforce_sorted=False))
+    again = pack_padded_sequence(y, lengths, enforce_sorted=False)
+    if options["variant"] == "batchnorm":  # moments are sums over the sequences, here sorted
+        assert_close(again.data, packed.data)
+        assert_close(states, packed_states)
+    else:
+        assert torch.equal(again.data, packed.data)
+        assert_close(states, packed_states, rtol=0, atol=0)
+    assert (y[3:, 0] == 0).all() and (y[1:, 2] == 0).all()
+
+
+@plain()
+def test_plain_cells_are_torchs(ours, theirs, options):
+    module, torchs = pair(CELL_OF[ours], getattr(nn, theirs.__name__ + "Cell"), options)
+    assert list(module.state_dict()) == list(torchs.state_dict())
+    torchs.load_state_dict(module.state_dict())
+    x, hx = torch.randn(3, I, dtype=torch.float64), random_states(ours, 3, H)
+    assert_close(module(x, hx), torchs(x, hx))
+    assert_close(module(x[0]), torchs(x[0]))
+    arguments = (I, H, False) + ((options["nonlinearity"],) if options else ())
+    module = CELL_OF[ours](*arguments, variant="plain")
+    assert list(module.state_dict()) == ["weight_ih", "weight_hh"]
+
+
+def test_arguments_come_in_torchs_order():
+    arguments = {"num_layers": 2, "bias": False, "batch_first": True, "dropout": 0.5}
+    arguments |= {"bidirectional": True, "device": "meta", "dtype": torch.float64}
+    for ours, theirs in ((LayerNormGRU, nn.GRU), (LayerNormLSTM, nn.LSTM), (LayerNormRNN, nn.RNN)):
+        module = ours(I, H, **arguments, variant="plain")
+        torchs = theirs(I, H, **arguments)
+        for (key, mine), (other_key, other) in zip(
+            module.named_parameters(), torchs.named_parameters(), strict=True
+        ):
+            assert (key, mine.shape, mine.dtype) == (other_key, other.shape, other.dtype)
+            assert mine.is_meta
+        assert module.extra_repr().startswith(torchs.extra_repr())
+    lstm = LayerNormLSTM(I, H, 2, False, True, 0.5, True, "cpu", torch.float64)
+    assert (lstm.num_layers, lstm.bias, lstm.batch_first, lstm.dropout) == (2, False, True, 0.5)
+    assert lstm.bidirectional and lstm.weight_hh_l1.dtype == torch.float64
+    rnn = LayerNormRNN(I, H, 1, "relu", False)
+    assert rnn.nonlinearity == "relu" and not rnn.bias
+    cell = LayerNormRNNCell(I, H, False, "relu", "cpu", torch.float64)
+    assert cell.nonlinearity == "relu" and not cell.bias and cell.weight_hh.dtype == torch.float64
+    lstm.flatten_parameters()
+    assert [len(weights) for weights in lstm.all_weights] == [8] * 4
+    assert lstm.all_weights[3][1] is lstm.weight_hh_l1_reverse
+
+
+# ---- Parameters
+
+G = {LayerNormLSTM: 4 * H, LayerNormGRU: 3 * H, LayerNormRNN: H}
+APART = ["ln_ih_weight", "ln_ih_bias", "ln_hh_weight", "ln_hh_bias"]
+OF_C = ["ln_c_weight", "ln_c_bias"]
+KEYS = {
+    (LayerNormLSTM, "paper"): ["bias_ih", *APART, *OF_C],
+    (LayerNormLSTM, "haste"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
+    (LayerNormLSTM, "fastrnns"): [*APART, *OF_C],
+    (LayerNormLSTM, "tfa"): ["bias_ih", *APART, *OF_C],
+    (LayerNormLSTM, "contrib"): ["ln_weight", "ln_bias", *OF_C],
+    (LayerNormLSTM, "draw"): ["bias_ih", "bias_hh", *OF_C],
+    (LayerNormLSTM, "plain"): ["bias_ih", "bias_hh"],
+    (LayerNormLSTM, "batchnorm"): ["bias_ih", "ln_ih_weight", "ln_hh_weight", *OF_C],
+    (LayerNormGRU, "paper"): APART,
+    (LayerNormGRU, "plain"): ["bias_ih", "bias_hh"],
+    (LayerNormGRU, "batchnorm"): APART,
+    (LayerNormRNN, "paper"): ["ln_weight", "ln_bias"],
+    (LayerNormRNN, "plain"): ["bias_ih", "bias_hh"],
+    (LayerNormRNN, "batchnorm"): ["ln_weight", "ln_bias"],
+}
+
+
+@all_layers()
+@pytest.mark.parametrize("bias", [True, False], ids=["", "no bias"])
+def test_keys_shapes_and_first_values(layer, options, bias):
+    module = layer(I, H, num_layers=2, bidirectional=True, bias=bias, **options)
+    names = ["weight_ih", "weight_hh"] + [
+        name for name in KEYS[layer, options["variant"]] if bias or not name.startswith("bias")
+    ]
+    suffixes = ["_l0", "_l0_reverse", "_l1", "_l1_reverse"]
+    entries = module.state_dict()
+    assert list(entries) == [name + suffix for suffix in suffixes for name in names]
+    bound = 1 / H**0.5
+    for key, value in entries.items():
+        name = key.partition("_l0")[0].partition("_l1")[0]
+        inputs = I if "_l0" in key else 2 * H
+        shape = {"weight_ih": (G[layer], inputs), "weight_hh": (G[layer], H)}.get(name)
+        assert value.shape == (shape or ((H,) if name in OF_C else (G[layer],)))
+        if name.startswith("ln_"):
+            assert (value == (1 if name.endswith("weight") else 0)).all()
+        else:
+            assert value.abs().max() <= bound and value.std() > bound / 4
+    if options["variant"] != "batchnorm":
+        cell = CELL_OF[layer](I, H, bias=bias, **options)
+        assert list(cell.state_dict()) == names
+
+
+@pytest.mark.parametrize("variant", LSTM_VARIANTS)
+def test_a_state_dict_of_torchs_lstm_can_be_loaded(variant):
+    model = nn.Sequential(LayerNormLSTM(I, H, num_layers=2, bidirectional=True, variant=variant))
+    torchs = nn.Sequential(nn.LSTM(I, H, num_layers=2, bidirectional=True))
+    entries = torchs.state_dict()
+    missing, unexpected = model.load_state_dict(entries, strict=False)
+    lost = {"fastrnns", "contrib"}  # these have no bias
+    assert sorted(missing) == sorted(key for key in model.state_dict() if ".ln_" in key)
+    assert sorted(unexpected) == sorted(k for k in entries if "bias" in k and variant in lost)
+    assert list(entries) == list(torchs.state_dict())  # the caller's is left alone
+    mine = model[0].state_dict()
+    assert torch.equal(mine["weight_hh_l1_reverse"], entries["0.weight_hh_l1_reverse"])
+    if "bias_hh_l0" in mine:
+        assert torch.equal(mine["bias_hh_l0"], entries["0.bias_hh_l0"])
+    elif variant not in lost:
+        total = entries["0.bias_ih_l0_reverse"] + entries["0.bias_hh_l0_reverse"]
+        assert torch.equal(mine["bias_ih_l0_reverse"], total)
+    if variant not in ("plain", "batchnorm"):
+        cell = LayerNormLSTMCell(I, H, variant=variant)
+        missing, _ = cell.load_state_dict(nn.LSTMCell(I, H).state_dict(), strict=False)
+        assert all(key.startswith("ln_") for key in missing)
+
+
+def test_a_state_dict_that_does_not_fit_is_refused_as_usual():
+    lstm = LayerNormLSTM(I, H)
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "ln_ih_weight_l0"'):
+        lstm.load_state_dict(nn.LSTM(I, H).state_dict())
+    with pytest.raises(RuntimeError, match="size mismatch for bias_ih_l0"):
+        lstm.load_state_dict(nn.LSTM(I, H + 1).state_dict(), strict=False)
+    entries = lstm.state_dict() | {"bias_hh_l0": torch.zeros(3)}
+    with pytest.raises(RuntimeError, match=r'Unexpected key\(s\) in state_dict: "bias_hh_l0"'):
+        lstm.load_state_dict(entries)
+
+
+@all_layers()
+def test_modules_are_copied_and_saved(layer, options, tmp_path):
+    module = made(layer, options, num_layers=2).eval()
+    x = torch.randn(3, 2, I, dtype=torch.float64)
+    with torch.no_grad():
+        y = module(x)[0]  # from here on with packed parameters, which cannot be saved
+    loaded = layer(I, H, num_layers=2, **options).double().eval()
+    torch.save(module.state_dict(), tmp_path / "state.pt")
+    loaded.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    whole = io.BytesIO()
+    torch.save(module, whole)
+    whole.seek(0)
+    others = [
+        copy.deepcopy(module),
+        pickle.loads(pickle.dumps(module)),
+        torch.load(whole, weights_only=False),
+        loaded,
+    ]
+    with torch.no_grad():
+        module.weight_hh_l0.zero_()  # the copies are their own
+        assert not torch.equal(module(x)[0], y)
+        for other in others:
+            assert torch.equal(other(x)[0], y)
+            assert repr(other) == repr(module)
+
+
+def test_modules_print_what_they_are():
+    assert repr(LayerNormLSTM(3, 4)) == "LayerNormLSTM(3, 4)"
+    module = LayerNormRNN(
+        3, 4, 2, "relu", False, True, 0.5, True, variant="plain", eps=1e-3, checkpoint=True
+    )
+    assert repr(module) == (
+        "LayerNormRNN(3, 4, num_layers=2, bias=False, batch_first=True, dropout=0.5, "
+        "bidirectional=True, variant=plain, eps=0.001, checkpoint=True, nonlinearity=relu)"
+    )
+    assert repr(LayerNormGRUCell(3, 4, variant="plain")) == "LayerNormGRUCell(3, 4, variant=plain)"
+    assert repr(LayerNormRNNCell(3, 4, False, "relu")) == (
+        "LayerNormRNNCell(3, 4, bias=False, nonlinearity=relu)"
+    )
+
+
+def test_types_change_with_to():
+    module = LayerNormLSTM(I, H)
+    x = torch.randn(3, 2, I)
+    y = module(x)[0]
+    assert y.dtype == torch.float32
+    # float32 rounds each of some hundred operations by 6e-8.
+    assert_close(module.double()(x.double())[0].float(), y, **CLOSE_FLOAT)
+    with pytest.raises(RuntimeError, match="x must be float or double but has Half"):
+        module.half()(x.half())
+
+
+# ---- Dropout and resets
+
+
+def test_dropout_is_between_layers_in_training():
+    module = made(LayerNormLSTM, {}, num_layers=2, dropout=0.5)
+    x = torch.randn(3, 2, I, dtype=torch.float64)
+    first, second = module(x), module(x)
+    assert not torch.equal(first[0], second[0])
+    assert torch.equal(first[1][0][0], second[1][0][0])  # the first layer's state
+    module.eval()
+    assert_close(module(x), composed(module, x))
+    module.train().dropout = 1.0  # nothing passes: the second layer sees zeros
+    (h_n, _), zeros = module(x)[1], torch.zeros(3, 2, H, dtype=torch.float64)
+    second = LayerNormLSTM(H, H).double()
+    second.load_state_dict(
+        {k.replace("_l1", "_l0"): v for k, v in module.state_dict().items() if "_l1" in k}
+    )
+    assert_close(h_n[1], second(zeros)[1][0][0])
+
+
+def test_one_layer_with_dropout_warns():
+    with pytest.warns(UserWarning, match=r"\[LayerNormGRU\] dropout is between layers") as record:
+        LayerNormGRU(I, H, dropout=0.5)
+    assert record[0].filename == __file__
+
+
+@all_layers()
+@pytest.mark.parametrize("batch_first", [False, True], ids=["", "batch first"])
+def test_a_reset_is_the_start_of_another_sequence(layer, options, batch_first):
+    if options["variant"] == "batchnorm":
+        pytest.skip("sequences see each other")
+    module = made(layer, options, num_layers=2, batch_first=batch_first)
+    x = torch.randn(2, 7, I, dtype=torch.float64)
+    resets = torch.zeros(2, 7, dtype=torch.bool)
+    resets[0, 3] = resets[0, 5] = resets[1, 0] = True
+    hx = random_states(layer, 2, 2, H)
+    layout = (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
+    y, last = module(layout(x), hx, resets=layout(resets))
+    y = layout(y)
+    start = tuple(s[:, :1] for s in hx) if isinstance(hx, tuple) else hx[:, :1]
+
+    def alone(row, begin, end, hx=None):
+        return layout(module(layout(x[row : row + 1, begin:end]), hx)[0])[0]
+
+    # The bits are the same, since a sequence's results depend on it alone.
+    parts = [alone(0, 0, 3, start), alone(0, 3, 5), alone(0, 5, 7)]
+    assert torch.equal(y[0], torch.cat(parts))
+    assert torch.equal(y[1], alone(1, 0, 7))  # the first state is forgotten
+    for mine, expected in zip(
+        states_of(last), states_of(module(layout(x[:1, 5:]))[1]), strict=True
+    ):
+        assert torch.equal(mine[:, :1], expected)
+
+
+def test_no_gradient_passes_a_reset():
+    module = made(LayerNormGRU, {})
+    x = torch.randn(5, 2, I, dtype=torch.float64, requires_grad=True)
+    resets = torch.zeros(5, 2, dtype=torch.bool)
+    resets[3, 0] = True
+    module(x, resets=resets)[0][4].sum().backward()
+    assert (x.grad[:3, 0] == 0).all()
+    assert (x.grad[3:, 0] != 0).all() and (x.grad[:, 1] != 0).all()
+
+
+# ---- Inference
+
+
+def packed_of(module):
+    return {suffix: packed.parameters for suffix, packed in module._packed.items()}
+
+
+@all_layers()
+def test_inference_packs_once_and_computes_the_same(layer, options):
+    module = made(layer, options, bidirectional=True).eval()
+    x = torch.randn(4, 3, I, dtype=torch.float64)
+    expected = module(x)  # with gradients: not packed
+    assert not module._packed
+    with torch.no_grad():
+        assert_close(module(x), expected, rtol=0, atol=0)
+        first = packed_of(module)
+        assert list(first) == ["_l0", "_l0_reverse"]
+        module(x)
+        assert packed_of(module) == first
+        module.train()(x)
+        assert not module._packed  # in training weights change between calls
+    with torch.inference_mode():
+        assert_close(module.eval()(x), expected, rtol=0, atol=0)
+        assert module._packed
+
+
+def change_in_place(module):
+    with torch.no_grad():
+        module.weight_hh_l0.mul_(2)
+
+
+def change_by_an_optimizer(module):
+    module(torch.randn(2, 1, I))[0].sum().backward()
+    torch.optim.SGD(module.parameters(), lr=1.0).step()
+
+
+def change_by_loading(module):
+    module.load_state_dict({k: v + 1 for k, v in module.state_dict().items()})
+
+
+def change_by_loading_other_tensors(module):
+    entries = {k: v + 1 for k, v in module.state_dict().items()}
+    module.load_state_dict(entries, assign=True)
+
+
+def change_a_parameter(module):
+    module.ln_c_bias_l0 = nn.Parameter(module.ln_c_bias_l0 + 1)
+
+
+def change_data(module):
+    module.weight_ih_l0.data = module.weight_ih_l0.data + 1
+
+
+def change_behind_versions(module):
+    module.weight_ih_l0.data.add_(1)
+    module.eval()
+
+
+CHANGES = [
+    change_in_place,
+    change_by_an_optimizer,
+    change_by_loading,
+    change_by_loading_other_tensors,
+    change_a_parameter,
+    change_data,
+    change_behind_versions,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_change_of_parameters_is_seen(change):
+    module = drawn(LayerNormLSTM(I, H)).eval()
+    x = torch.randn(4, 3, I)
+    with torch.no_grad():
+        before = module(x)[0]
+    change(module)
+    with torch.no_grad():
+        after = module(x)[0]
+    assert not torch.equal(after, before)
+    assert torch.equal(after, module(x)[0])  # with gradients, and so from the parameters
+
+
+def test_parameters_that_are_computed_are_seen():
+    module = drawn(LayerNormGRU(I, H)).eval()
+    torch.nn.utils.parametrizations.weight_norm(module, "weight_hh_l0")
+    x = torch.randn(4, 3, I)
+    for _ in range(3):
+        with torch.no_grad():
+            module.parametrizations.weight_hh_l0.original0.mul_(1.5)
+            packed = module(x)[0]
+        assert torch.equal(packed, module(x)[0])
+
+
+def test_threads_may_share_a_module():
+    module = drawn(LayerNormLSTM(I, H)).eval()
+    x = torch.randn(20, 3, I)
+
+    @torch.no_grad()
+    def run(_):
+        return module(x)[0]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(run, range(40)))
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+def test_parameters_made_in_inference_mode_are_used_as_they_are():
+    with torch.inference_mode():
+        module = drawn(LayerNormLSTM(I, H)).eval()
+        x = torch.randn(4, 3, I)
+        before = module(x)[0]
+        module.weight_hh_l0.mul_(2)  # no version counts this
+        assert not torch.equal(module(x)[0], before)
+
+
+# ---- Transformations
+
+
+@pytest.mark.parametrize(
+    ("layer", "options", "training"),
+    [
+        (LayerNormLSTM, {"variant": "paper"}, True),
+        (LayerNormLSTM, {"variant": "contrib"}, False),
+        (LayerNormGRU, {"variant": "plain"}, True),  # its biases are cut in parts
+        (LayerNormRNN, {"variant": "plain", "nonlinearity": "relu"}, False),
+    ],
+    ids=name_of,
+)
+def test_compiles_in_one_graph(layer, options, training):
+    torch.compiler.reset()
+    module = made(layer, options, bidirectional=True).train(training)
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=True)
+    for T, B in ((4, 3), (6, 2)):
+        x = torch.randn(T, B, I, dtype=torch.float64, requires_grad=True)
+        hx, resets = random_states(layer, 2, B, H), torch.rand(T, B) < 0.3
+        inputs = [x, *module.parameters()]
+        results = [
+            with_gradients(lambda m=m: m(x, hx, resets=resets), inputs)
+            for m in (compiled, module)
+        ]
+        assert_close(*results)
+        with torch.no_grad():  # where a module in evaluation mode has packed parameters
+            assert_close(compiled(x, hx, resets=resets), module(x, hx, resets=resets))
+
+
+def test_compiles_to_code():
+    torch.compiler.reset()
+    model = nn.Sequential()
+    model.lstm, model.cell = LayerNormLSTM(I, H, batch_first=True), LayerNormGRUCell(H, H)
+
+    def run(x):
+        y, (h_n, _) = model.lstm(x)
+        return model.cell(y.relu()[:, -1] * 2, h_n[0].exp())
+
+    compiled = torch.compile(run, fullgraph=True)
+    x = torch.randn(3, 6, I)
+    results = []
+    for call in (compiled, run):
+        model.zero_grad()
+        y = call(x)
+        y.square().sum().backward()
+        results.append((y, [p.grad.clone() for p in model.parameters() if p.grad is not None]))
+    # The compiler orders a few operations of float32 differently.
+    assert_close(*results, **CLOSE_FLOAT)
+    with torch.no_grad():
+        model.eval()
+        assert_close(compiled(x), run(x), **CLOSE_FLOAT)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("grad", [True, False], ids=["", "no grad"])
+def test_exports(training, grad):
+    module = drawn(LayerNormLSTM(I, H, 2, batch_first=True, variant="haste")).train(training)
+    x, hx = torch.randn(3, 6, I), (torch.randn(2, 3, H), torch.randn(2, 3, H))
+    batch, time = torch.export.Dim("batch", min=2), torch.export.Dim("time", min=2)
+    shapes = {"input": {0: batch, 1: time}, "hx": ({1: batch}, {1: batch})}
+    with torch.set_grad_enabled(grad):
+        program = torch.export.export(module, (x, hx), dynamic_shapes=shapes)
+        saved = io.BytesIO()
+        torch.export.save(program, saved)
+        saved.seek(0)
+        loaded = torch.export.load(saved).module()
+        for B, T in ((3, 6), (2, 9)):
+            x, hx = torch.randn(B, T, I), (torch.randn(2, B, H), torch.randn(2, B, H))
+            assert_close(loaded(x, hx), module(x, hx), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_functional_transforms_and_tracers_go_through(training):
+    module = made(LayerNormGRU, {}).train(training)
+    x = torch.randn(4, 3, I, dtype=torch.float64)
+    with torch.no_grad():
+        expected = module(x)[0]
+    parameters = dict(module.named_parameters())
+
+    def loss(parameters, x):
+        return torch.func.functional_call(module, parameters, (x,))[0].sum()
+
+    results = torch.func.grad(loss)(parameters, x)
+    module(x)[0].sum().backward()
+    assert_close(results, {name: p.grad for name, p in parameters.items()})
+
+    # Two models at once, without gradients.
+    with torch.no_grad():
+        stacked = {name: torch.stack([p, 2 * p]) for name, p in parameters.items()}
+        both = torch.func.vmap(loss, in_dims=(0, None))(stacked, x)
+        double = {name: 2 * p for name, p in parameters.items()}
+        assert_close(both, torch.stack([loss(parameters, x), loss(double, x)]))
+
+        traced = torch.fx.experimental.proxy_tensor.make_fx(lambda x: module(x)[0])(x)
+        assert torch.equal(traced(x), expected)
+        with torch.device("meta"):
+            shapes = LayerNormGRU(I, H).train(training)(torch.empty(4, 3, I))
+        assert [shape.shape for shape in shapes] == [(4, 3, H), (1, 3, H)]
+
+
+# ---- What cannot be
+
+
+def error_of(call):
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        call()
+    return type(caught.value), str(caught.value).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LayerNormLSTM(0, 4), "[LayerNormLSTM] input_size must be at least 1 but has 0"),
+        (lambda: LayerNormGRU(3, -1), "[LayerNormGRU] hidden_size must be at least 1 but has -1"),
+        (lambda: LayerNormRNN(3, 4, 0), "[LayerNormRNN] num_layers must be at least 1 but has 0"),
+        (
+            lambda: LayerNormLSTM(3, 4, dropout=2),
+            "[LayerNormLSTM] dropout must be from 0 to 1 but has 2",
+        ),
+        (
+            lambda: LayerNormLSTM(3, 4, eps=-1),
+            "[LayerNormLSTM] eps must be finite and at least 0 but has -1",
+        ),
+        (
+            lambda: LayerNormLSTMCell(3, 4, eps=float("nan")),
+            "[LayerNormLSTMCell] eps must be finite and at least 0 but has nan",
+        ),
+        (
+            lambda: LayerNormLSTM(3, 4, variant="lasagne"),
+            "[LayerNormLSTM] variant must be one of paper, haste, fastrnns, tfa, contrib, draw, "
+            "plain, batchnorm but has lasagne",
+        ),
+        (
+            lambda: LayerNormGRU(3, 4, variant="haste"),
+            "[LayerNormGRU] variant must be one of paper, plain, batchnorm but has haste",
+        ),
+        (
+            lambda: LayerNormRNN(3, 4, variant="batchnorm", nonlinearity="relu"),
+            "[LayerNormRNN] variant must be one of paper, plain but has batchnorm",
+        ),
+        (
+            lambda: LayerNormGRUCell(3, 4, variant="batchnorm"),
+            "[LayerNormGRUCell] variant must be one of paper, plain but has batchnorm",
+        ),
+        (
+            lambda: LayerNormRNNCell(3, 4, nonlinearity="sin"),
+            "[LayerNormRNNCell] nonlinearity must be one of tanh, relu but has sin",
+        ),
+    ],
+)
+def test_options_out_of_range_are_refused(call, message):
+    assert error_of(call) == (ValueError, message)
+
+
+LSTM = LayerNormLSTM(3, 4, num_layers=2, batch_first=True)
+X, STATES = torch.randn(2, 5, 3), torch.randn(2, 2, 4)
+RESETS = torch.zeros(2, 5, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LSTM(X[0][0]), "x must have 2 or 3 dimensions but has [3]"),
+        (
+            lambda: LSTM(X[:, :, :2]),
+            "x must have input_size, 3, as its last dimension but has [2, 5, 2]",
+        ),
+        (lambda: LSTM(X, (STATES[0], STATES)), "h_0 must have [2, 2, 4] but has [2, 4]"),
+        (
+            lambda: LSTM(X, (STATES, torch.randn(2, 5, 4))),
+            "c_0 must have [2, 2, 4] but has [2, 5, 4]",
+        ),
+        (lambda: LSTM(X[0], (STATES, STATES)), "h_0 must have [2, 4] but has [2, 2, 4]"),
+        (lambda: LSTM(X, STATES), "hx must be a tuple of two tensors, h and c, but has Tensor"),
+        (
+            lambda: LayerNormGRU(3, 4)(X, (STATES, STATES)),
+            "hx must be a tensor but has tuple",
+        ),
+        (lambda: LSTM(X, resets=RESETS.T), "resets must have [2, 5] but has [5, 2]"),
+        (
+            lambda: LSTM(X, resets=RESETS, h_reset=torch.zeros(4)),
+            "h_reset must have [2, 4] but has [4]",
+        ),
+        (
+            lambda: LSTM(X[0], lengths=torch.tensor([5])),
+            "lengths must be left out for x [T, I] but has [1]",
+        ),
+        (
+            lambda: LSTM(pack_sequence([X[0]]), lengths=torch.tensor([5])),
+            "lengths must be left out for a PackedSequence but has [1]",
+        ),
+        (
+            lambda: LSTM(pack_sequence([X[0]]), resets=RESETS),
+            "resets must be left out for a PackedSequence but has [2, 5]",
+        ),
+        (
+            lambda: LSTM(pack_sequence([X[0, :, :2]])),
+            "x must have input_size, 3, as its last dimension but has [5, 2]",
+        ),
+        (
+            lambda: LSTM(pack_sequence([X[0]]), (STATES, STATES)),
+            "h_0 must have [2, 1, 4] but has [2, 2, 4]",
+        ),
+        (
+            lambda: LayerNormLSTMCell(3, 4)(X),
+            "x must have 1 or 2 dimensions but has [2, 5, 3]",
+        ),
+        (
+            lambda: LayerNormLSTMCell(3, 4)(X[0], (STATES[0], STATES[0])),
+            "h must have [5, 4] but has [2, 4]",
+        ),
+        (lambda: LayerNormGRUCell(3, 4)(X[0, 0], STATES[0]), "h must have [4] but has [2, 4]"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(call, message):
+    kind, text = error_of(call)
+    assert kind is ValueError
+    assert text.startswith("[LayerNorm") and text.partition("] ")[2] == message
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LSTM(X.double()), "x's type and device, Double on cpu, but has Float on cpu"),
+        (lambda: LSTM(X, resets=RESETS.float()), "resets must be Bool on cpu but has Float on cpu"),
+        (lambda: LSTM(X, lengths=torch.tensor([6, 1])), "lengths[0] must be at least 1 and at"),
+        (lambda: LSTM(X, lengths=torch.tensor([1.0, 1.0])), "lengths must be Long on cpu but has"),
+        (
+            lambda: LSTM(X, h_reset=torch.zeros(2, 4)),
+            "h_reset must be left out without resets but has [4]",
+        ),
+    ],
+)
+def test_operators_refuse_the_rest(call, message):
+    assert message in error_of(call)[1]
