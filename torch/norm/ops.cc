@@ -393,6 +393,16 @@ Tensor RmsNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, const Opti
                  weight, {});
 }
 
+// Without a list, of which PyTorch's call from Python takes most of a microsecond.
+Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+                       double eps) {
+  return LayerNorm(x, weight.sym_sizes(), weight, bias, eps);
+}
+
+Tensor AffineRmsNorm(const Tensor& x, const Tensor& weight, std::optional<double> eps) {
+  return RmsNorm(x, weight.sym_sizes(), weight, eps);
+}
+
 Tensor LayerNormSimple(const Tensor& x, c10::SymIntArrayRef normalized_shape, double eps) {
   return RowNorm({.norm = Norm::kLayerSimple, .eps = eps}, x, normalized_shape, {}, {});
 }
@@ -488,6 +498,9 @@ TORCH_LIBRARY(planish, m) {
   m.def(
       "rms_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
       "Tensor");
+  m.def(
+      "affine_layer_norm(Tensor x, Tensor weight, Tensor? bias=None, float eps=1e-05) -> Tensor");
+  m.def("affine_rms_norm(Tensor x, Tensor weight, float? eps=None) -> Tensor");
   m.def("layer_norm_simple(Tensor x, SymInt[] normalized_shape, float eps=1e-05) -> Tensor");
   m.def(
       "detach_norm(Tensor x, SymInt[] normalized_shape, bool mean=True, bool std=True, float "
@@ -527,6 +540,8 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
 void RegisterComposites(torch::Library& m) {
   m.impl("layer_norm", LayerNorm);
   m.impl("rms_norm", RmsNorm);
+  m.impl("affine_layer_norm", AffineLayerNorm);
+  m.impl("affine_rms_norm", AffineRmsNorm);
   m.impl("layer_norm_simple", LayerNormSimple);
   m.impl("detach_norm", DetachNorm);
   m.impl("ada_norm", AdaNorm);

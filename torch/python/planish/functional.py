@@ -14,6 +14,9 @@ from torch import Tensor
 # Bound once: looking an operator up by attributes takes longer than a small call.
 _layer_norm = torch.ops.planish.layer_norm.default
 _rms_norm = torch.ops.planish.rms_norm.default
+# Without normalized_shape, which is weight's: PyTorch takes most of a microsecond to read a list.
+_affine_layer_norm = torch.ops.planish.affine_layer_norm.default
+_affine_rms_norm = torch.ops.planish.affine_rms_norm.default
 _layer_norm_simple = torch.ops.planish.layer_norm_simple.default
 _detach_norm = torch.ops.planish.detach_norm.default
 _ada_norm = torch.ops.planish.ada_norm.default
@@ -53,6 +56,8 @@ def layer_norm(
     >>> layer_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.,  1.]])
     """
+    if weight is not None and weight.shape == normalized_shape:
+        return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
     return _layer_norm(x, normalized_shape, weight, bias, eps)  # type: ignore[no-any-return]
 
 
@@ -70,6 +75,8 @@ def rms_norm(
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])
     """
+    if weight is not None and weight.shape == normalized_shape:
+        return _affine_rms_norm(x, weight, eps)  # type: ignore[no-any-return]
     return _rms_norm(x, normalized_shape, weight, eps)  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,9 @@ NORMS = {
         x, x.shape[-2:], w.expand(x.shape[-2:]), b.expand(x.shape[-2:])
     ),
     "layer_norm_no_weight": lambda x, w, b: ops.layer_norm(x, [x.shape[-1]], None, b),
+    "affine_layer_norm": lambda x, w, b: ops.affine_layer_norm(x, w, b),
     "rms_norm": lambda x, w, b: ops.rms_norm(x, [x.shape[-1]], w),
+    "affine_rms_norm": lambda x, w, b: ops.affine_rms_norm(x, w),
     "layer_norm_simple": lambda x, w, b: ops.layer_norm_simple(x, [x.shape[-1]]),
     "add_layer_norm": lambda x, w, b: ops.add_layer_norm(x, x.flip(0), [x.shape[-1]], w, b),
     "add_rms_norm": lambda x, w, b: ops.add_rms_norm(x, x.flip(0), [x.shape[-1]], w),
@@ -68,7 +70,7 @@ def composed(name):
     """The norm in PyTorch's differentiable operators, over the last dimension."""
 
     def function(x, w, b):
-        if name == "layer_norm":
+        if name in ("layer_norm", "affine_layer_norm"):
             return affine(normalized(x), w, b)
         if name == "add_layer_norm":
             total = x + x.flip(0)
@@ -82,7 +84,7 @@ def composed(name):
             return affine(flat, w, b)
         if name == "layer_norm_no_weight":
             return normalized(x) + b
-        if name == "rms_norm":
+        if name in ("rms_norm", "affine_rms_norm"):
             eps = torch.finfo(x.dtype).eps
             return x * (x.square().mean(-1, keepdim=True) + eps).rsqrt() * w
         if name == "layer_norm_simple":
@@ -535,6 +537,10 @@ ERRORS = [
      "[layer_norm] weight must have x's type or Float, and x's device, Float on cpu, but has Float on meta"),
     (lambda: ops.layer_norm(X.bfloat16(), [3], torch.ones(3), torch.ones(3).bfloat16()),
      "[layer_norm] bias must have weight's type, Float, but has BFloat16"),
+    (lambda: ops.affine_layer_norm(X, torch.ones(2)),
+     "[layer_norm] normalized_shape must be the last dimensions of x, which has [2, 3], but has [2]"),
+    (lambda: ops.affine_rms_norm(X, torch.ones(())),
+     "[rms_norm] normalized_shape must be the last dimensions of x, which has [2, 3], but has []"),
     (lambda: ops.layer_norm(X.int(), [3]),
      "[layer_norm] x must be float, double, bfloat16 or half but has Int"),
     (lambda: ops.layer_norm(X, [3], None, None, -1.0),

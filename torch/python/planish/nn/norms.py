@@ -28,6 +28,8 @@ __all__ = [
 # Bound once: looking an operator up by attributes takes longer than a small call.
 _layer_norm = torch.ops.planish.layer_norm.default
 _rms_norm = torch.ops.planish.rms_norm.default
+_affine_layer_norm = torch.ops.planish.affine_layer_norm.default  # without the list: quicker
+_affine_rms_norm = torch.ops.planish.affine_rms_norm.default
 _layer_norm_simple = torch.ops.planish.layer_norm_simple.default
 _detach_norm = torch.ops.planish.detach_norm.default
 _ada_norm = torch.ops.planish.ada_norm.default
@@ -102,8 +104,13 @@ class LayerNorm(nn.LayerNorm):
         )
 
     def forward(self, input: Tensor) -> Tensor:
-        return _layer_norm(  # type: ignore[no-any-return]
-            input, self.normalized_shape, self.weight, self.bias, self.eps
+        weight = self.weight
+        if weight is None:
+            return _layer_norm(  # type: ignore[no-any-return]
+                input, self.normalized_shape, None, None, self.eps
+            )
+        return _affine_layer_norm(  # type: ignore[no-any-return]
+            input, weight, self.bias, self.eps
         )
 
 
@@ -138,9 +145,12 @@ class RMSNorm(nn.RMSNorm):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return _rms_norm(  # type: ignore[no-any-return]
-            x, self.normalized_shape, self.weight, self.eps
-        )
+        weight = self.weight
+        if weight is None:
+            return _rms_norm(  # type: ignore[no-any-return]
+                x, self.normalized_shape, None, self.eps
+            )
+        return _affine_rms_norm(x, weight, self.eps)  # type: ignore[no-any-return]
 
 
 class LayerNormSimple(nn.Module):

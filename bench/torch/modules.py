@@ -1,0 +1,123 @@
+"""The norms as PyTorch's users have them and as Planish has them, each with the same numbers."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import planish
+
+
+class AddLayerNorm(nn.LayerNorm):
+    """What a residual network writes: the sum, and its norm."""
+
+    def forward(self, x, residual):
+        total = x + residual
+        return super().forward(total), total
+
+
+class OurAddLayerNorm(nn.LayerNorm):
+    def forward(self, x, residual):
+        return planish.functional.add_layer_norm(x, residual, self.normalized_shape, self.weight, self.bias, self.eps)
+
+
+class ChannelLayerNorm(nn.LayerNorm):
+    """LayerNorm over the channels of images, as ConvNeXt has it: permuted, and permuted back."""
+
+    def forward(self, x):
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+# Name: (PyTorch's, Planish's), of the last or the channels' size.
+MODULES = {
+    "layer_norm": (nn.LayerNorm, planish.nn.LayerNorm),
+    "layer_norm_bfloat16": (nn.LayerNorm, planish.nn.LayerNorm),
+    "rms_norm": (nn.RMSNorm, planish.nn.RMSNorm),
+    "add_layer_norm": (AddLayerNorm, OurAddLayerNorm),
+    "channel_layer_norm": (ChannelLayerNorm, planish.nn.LayerNorm2d),
+    "batch_norm_2d": (nn.BatchNorm2d, planish.nn.BatchNorm2d),
+}
+
+
+class Problem:
+    """Inputs of a norm, from which every contestant computes."""
+
+    def __init__(self, norm, shape):
+        self.norm, self.shape = norm, shape
+        self.dtype = torch.bfloat16 if norm.endswith("bfloat16") else torch.float32
+        generator = torch.Generator().manual_seed(1)
+        make = lambda *sizes: torch.randn(sizes, generator=generator).to(self.dtype)  # noqa: E731
+        self.features = shape[1]
+        inputs = 2 if norm == "add_layer_norm" else 1
+        self.inputs = [make(*shape).requires_grad_() for _ in range(inputs)]
+        self.gradients = [make(*shape) for _ in range(inputs)]  # there are as many outputs
+        self.parameters = [1 + make(self.features) / 4, make(self.features) / 4]
+
+    def module(self, who):
+        """A contestant's module, with the problem's weight and bias."""
+        module = MODULES[self.norm][who == "planish"](self.features, dtype=self.dtype)
+        with torch.no_grad():
+            for parameter, numbers in zip(module.parameters(), self.parameters):
+                parameter.copy_(numbers)
+        return torch.compile(module, dynamic=False) if who == "compile" else module
+
+    def call(self, who, mode):
+        """A function that computes outputs or, in training, gradients of inputs and parameters."""
+        module = self.module(who)
+        parameters = list(module.parameters())
+        if mode == "forward":
+            inputs = [x.detach() for x in self.inputs]
+
+            def forward():
+                with torch.no_grad():
+                    return outputs_of(module(*inputs))
+
+            return forward
+        wanted = [*self.inputs, *parameters]
+        return lambda: torch.autograd.grad(outputs_of(module(*self.inputs)), wanted, self.gradients)
+
+    def exact(self, mode):
+        """The same in double, made of operators that share nothing with either."""
+        x = [t.detach().double().requires_grad_() for t in self.inputs]
+        parameters = [t.double().requires_grad_() for t in self.parameters]
+        outputs = composed(self.norm, x, *parameters)
+        if mode == "forward":
+            return outputs
+        if self.norm == "rms_norm":
+            parameters = parameters[:1]
+        return torch.autograd.grad(outputs, [*x, *parameters], [g.double() for g in self.gradients])
+
+
+def outputs_of(y):
+    return y if isinstance(y, tuple) else (y,)
+
+
+def composed(norm, x, weight, bias):
+    if norm == "rms_norm":
+        eps = torch.finfo(torch.float32).eps
+        return (x[0] * (x[0].square().mean(-1, keepdim=True) + eps).rsqrt() * weight,)
+    total = sum(x)
+    dims = {"channel_layer_norm": (1,), "batch_norm_2d": (0, 2, 3)}.get(norm, (-1,))
+    centred = total - total.mean(dims, keepdim=True)
+    xhat = centred * (centred.square().mean(dims, keepdim=True) + 1e-5).rsqrt()
+    shape = (-1, 1, 1) if norm in ("channel_layer_norm", "batch_norm_2d") else (-1,)
+    y = xhat * weight.view(shape) + bias.view(shape)
+    return (y, total) if norm == "add_layer_norm" else (y,)
+
+
+def wrong(problem, mode, results, exact):
+    """What is wrong with the results, or None. A number has 1/2000 of the largest of its tensor to be
+    off by in float, 2 units of the type in bfloat16, whose sums over rows PyTorch takes in bfloat16:
+    its gradients of parameters are not compared."""
+    tolerance = 5e-4 if problem.dtype == torch.float32 else 2 * torch.finfo(torch.bfloat16).eps
+    compared = len(exact)
+    if problem.dtype == torch.bfloat16 and mode == "training":
+        compared = len(problem.inputs)
+    for i in range(compared):
+        error = (results[i].double() - exact[i]).abs().max() / exact[i].abs().max()
+        if not error <= tolerance:
+            return f"result {i} is off by {error:.1e}"
+    return None
+
+
+# Named here so that a benchmark without an import of F fails to start rather than in a case.
+assert F.layer_norm

@@ -1,0 +1,113 @@
+"""Tables from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
+
+A time is the fastest block's; ratios are of times from one case, in one process.
+"""
+
+import json
+import pathlib
+import sys
+
+import cases
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
+from tables import count, geometric_mean, judged, number, table, write_section  # noqa: E402
+
+BEGIN, END = "<!-- make bench-torch writes from here -->", "<!-- to here -->"
+TITLES = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "add_layer_norm": "sum and LayerNorm",
+          "layer_norm_bfloat16": "LayerNorm in bfloat16", "channel_layer_norm": "LayerNorm over channels",
+          "batch_norm_2d": "BatchNorm2d"}  # fmt: skip
+
+
+def microseconds(seconds):
+    return f"{1e6 * seconds:,.1f}" if seconds < 1e-4 else f"{1e6 * seconds:,.0f}"
+
+
+def speed_table(results, norm, threads, misses):
+    """Planish's time, and the others' over it, of both modes."""
+    shapes = list(dict.fromkeys(r["shape"] for r in results if (r["norm"], r["threads"]) == (norm, threads)))
+    rows, ratios = [], {}
+    for shape in shapes:
+        row = [shape]
+        for mode in cases.MODES:
+            seconds = next((r["seconds"] for r in results if (r["norm"], r["mode"], r["shape"], r["threads"])
+                            == (norm, mode, shape, threads)), {})  # fmt: skip
+            own = seconds.get("planish")
+            row.append(microseconds(own) if own else "-")
+            for who in ("eager", "compile"):
+                ratio = seconds[who] / own if own and who in seconds else None
+                what = f"{TITLES[norm]} {mode}, {shape}, {count(threads)}, eager over Planish"
+                row.append(judged(ratio, cases.LEAST if who == "eager" else None, misses, what))
+                if ratio:
+                    ratios.setdefault((mode, who), []).append(ratio)
+        rows.append(row)
+    if not rows:
+        return
+    means = [number(geometric_mean(ratios.get((mode, who), []))) for mode in cases.MODES for who in ("eager", "compile")]
+    rows.append(["geometric mean", "", *means[:2], "", *means[2:]])
+    head = ["shape", "forward, µs", "eager over it", "compiled over it",
+            "training, µs", "eager over it", "compiled over it"]  # fmt: skip
+    yield f"#### {TITLES[norm]}, {count(threads)}\n\n" + table(head, rows)
+
+
+def overhead_table(document, misses):
+    rows = []
+    for result in document["overhead"]:
+        seconds = result["seconds"]
+        own, core = seconds["planish"], seconds["core"]
+        what = f"binding over the core, {result['shape']}, µs"
+        rows.append([result["shape"], number(1e6 * core), number(1e6 * own),
+                     judged(1e6 * (own - core), 1e6 * cases.MOST_OVERHEAD, misses, what, most=True),
+                     number(1e6 * seconds["eager"])])  # fmt: skip
+    if rows:
+        head = ["shape", "core", "operator from Python", "difference", "F.layer_norm"]
+        yield "#### A call of layer norm, forward, 1 thread: µs\n\n" + table(head, rows)
+
+
+def memory_table(document, misses):
+    rows = []
+    for result in document["memory"]:
+        own, theirs = result["bytes"]["planish"], result["bytes"]["eager"]
+        what = f"peak memory of {TITLES[result['norm']]}, {result['shape']}, over eager"
+        rows.append([TITLES[result["norm"]], result["shape"], f"{own / 1e6:.1f}", f"{theirs / 1e6:.1f}",
+                     judged(own / theirs, cases.MOST_MEMORY, misses, what, most=True)])  # fmt: skip
+    if rows:
+        head = ["norm", "shape", "Planish, MB", "eager, MB", "over eager"]
+        yield "#### Peak memory of a training step, beyond inputs and parameters\n\n" + table(head, rows)
+
+
+def wrong(document):
+    return dict.fromkeys(f"{who} {r['norm']} {r['mode']} {r['shape']}: {text}"
+                         for r in document["results"] for who, text in r["wrong"].items())  # fmt: skip
+
+
+def wrong_planish(document):
+    return "; ".join(text for text in wrong(document) if text.startswith("planish"))
+
+
+def markdown(document):
+    about, results = document["about"], document["results"]
+    misses = [0, []]  # figures judged, those missed
+    tables = [text for norm in TITLES for threads in sorted({r["threads"] for r in results})
+              for text in speed_table(results, norm, threads, misses)]  # fmt: skip
+    tables += [*overhead_table(document, misses), *memory_table(document, misses)]
+    disturbed = sum(r["foreign cores"] > 0.1 for r in results)
+    head = (f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; PyTorch {about['torch']}, Python "
+            f"{about['python']}; Planish {about['commit']}. While {disturbed} of {len(results)} cases were measured, "
+            "other programs took more than a tenth of a core.")  # fmt: skip
+    notes = [f"Wrong, and not timed: {text}." for text in wrong(document)]
+    if misses[0]:
+        notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
+                     + (". Missed:" if misses[1] else "."))  # fmt: skip
+        notes += [f"- {text}" for text in misses[1]]
+    return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes)
+
+
+def write(document, docs):
+    write_section(docs / "performance.md", BEGIN, END, markdown(document))
+
+
+if __name__ == "__main__":
+    results_document = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    if len(sys.argv) > 2:
+        write(results_document, pathlib.Path(sys.argv[2]))
+    print(markdown(results_document))
