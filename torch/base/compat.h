@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include <memory>
+#include <utility>
 
 // What differs between the versions of PyTorch that the binding builds against (2.11 to 2.13).
 namespace planish {
@@ -13,18 +14,18 @@ namespace planish {
 template <class Node>
 using NodePtr = c10::intrusive_ptr<Node>;
 
-template <class Node>
-NodePtr<Node> MakeNode() {
-  return c10::make_intrusive<Node>();
+template <class Node, class... Args>
+NodePtr<Node> MakeNode(Args&&... args) {
+  return c10::make_intrusive<Node>(std::forward<Args>(args)...);
 }
 #else
 template <class Node>
 using NodePtr = std::shared_ptr<Node>;
 
-template <class Node>
-NodePtr<Node> MakeNode() {
+template <class Node, class... Args>
+NodePtr<Node> MakeNode(Args&&... args) {
   // deleteNode unwinds a long graph without recursion.
-  return NodePtr<Node>(new Node(), torch::autograd::deleteNode);
+  return NodePtr<Node>(new Node(std::forward<Args>(args)...), torch::autograd::deleteNode);
 }
 #endif
 

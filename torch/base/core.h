@@ -13,8 +13,9 @@
 // undefined one, and the core's null.
 namespace planish {
 
-inline at::Tensor OrUndefined(const std::optional<at::Tensor>& t) {
-  return t.value_or(at::Tensor());
+inline const at::Tensor& OrUndefined(const std::optional<at::Tensor>& t) {
+  static const at::Tensor undefined;
+  return t ? *t : undefined;
 }
 
 inline at::Tensor Contiguous(const at::Tensor& t) { return t.defined() ? t.contiguous() : t; }

@@ -1,274 +1,542 @@
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
-#include <torch/csrc/autograd/saved_variable.h>
+#include "torch/norm/ops.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/result_type.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
+#include <limits>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
-#include "planish/norm.h"
 #include "planish/torch_norm.h"
-#include "torch/base/compat.h"
-#include "torch/base/core.h"
+#include "torch/base/autograd.h"
+#include "torch/norm/derivatives.h"
+#include "torch/norm/kernels.h"
 
-// The core's norms as PyTorch operators, as PyTorch's own generated code does it: two primitives,
-// each with a kernel for every backend, and an autograd node that calls them through the
-// dispatcher.
+// The norms as PyTorch operators. Two primitives, norm_forward and norm_backward, have a kernel for
+// every backend and for autograd, whatever the norm; the functions that users call are made of
+// them.
 namespace planish {
 
 namespace {
 
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
-using torch::autograd::SavedVariable;
-using torch::autograd::variable_list;
-using Two = std::tuple<Tensor, Tensor>;
-using Three = std::tuple<Tensor, Tensor, Tensor>;
 
-// moments: [3, rows], the mean, the part of the mean that its type cannot hold, and rstd.
 constexpr char kForward[] =
-    "layer_norm_forward(Tensor x, Tensor? weight, Tensor? bias, float eps) -> (Tensor y, Tensor "
-    "moments)";
+    "norm_forward(Tensor x, Tensor? weight, Tensor? bias, str norm, str over, float eps, float "
+    "scale, float slope, bool unbiased, bool save) -> (Tensor y, Tensor moments)";
+constexpr char kAddForward[] =
+    "add_norm_forward(Tensor x, Tensor residual, Tensor? weight, Tensor? bias, str norm, float "
+    "eps, bool save) -> (Tensor y, Tensor sum, Tensor moments)";
 constexpr char kBackward[] =
-    "layer_norm_backward(Tensor dy, Tensor x, Tensor moments, Tensor? weight, bool[3] mask) -> "
-    "(Tensor dx, Tensor dweight, Tensor dbias)";
-constexpr char kLayerNorm[] =
-    "layer_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
-    "float eps=1e-05) -> Tensor";
+    "norm_backward(Tensor? dy, Tensor? dsum, Tensor x, Tensor moments, Tensor? weight, str norm, "
+    "str over, float eps, float scale, float slope, bool unbiased, bool[3] mask) -> (Tensor dx, "
+    "Tensor dweight, Tensor dbias)";
 
-// Through the dispatcher: each caller sees the layers below its own (autograd, functional
-// transforms, backends).
-Two CallForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                double eps) {
+// ---- The primitives through the dispatcher
+
+Three CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                     const OptionalTensor& bias, const NormSpec& spec, bool save) {
   static const auto op =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("planish::layer_norm_forward", "")
-          .typed<Two(const Tensor&, const OptionalTensor&, const OptionalTensor&, double)>();
-  return op.call(x, weight, bias, eps);
+      FindOperator<Three(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                         std::string_view, double, bool)>("planish::add_norm_forward");
+  return op.call(x, residual, weight, bias, NameOf(spec.norm), spec.eps, save);
 }
 
-Three CallBackward(const Tensor& dy, const Tensor& x, const Tensor& moments,
-                   const OptionalTensor& weight, std::array<bool, 3> mask) {
-  static const auto op = c10::Dispatcher::singleton()
-                             .findSchemaOrThrow("planish::layer_norm_backward", "")
-                             .typed<Three(const Tensor&, const Tensor&, const Tensor&,
-                                          const OptionalTensor&, std::array<bool, 3>)>();
-  return op.call(dy, x, moments, weight, mask);
+Three CallBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                   const Tensor& moments, const OptionalTensor& weight, const NormSpec& spec,
+                   Mask mask) {
+  static const auto op =
+      FindOperator<Three(const OptionalTensor&, const OptionalTensor&, const Tensor&, const Tensor&,
+                         const OptionalTensor&, std::string_view, std::string_view, double, double,
+                         double, bool, Mask)>("planish::norm_backward");
+  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), NameOf(spec.over), spec.eps,
+                 spec.scale, spec.slope, spec.unbiased, mask);
 }
 
-void CheckVector(const char* name, const OptionalTensor& vector, const Tensor& x) {
-  if (!vector) return;
-  TORCH_CHECK(vector->dim() == 1 && vector->sym_size(0) == x.sym_size(-1), "[layer_norm] ", name,
-              " must have the size of the normalised dimensions, ", x.sym_size(-1), ", but has ",
-              vector->sym_sizes());
-  TORCH_CHECK(vector->scalar_type() == x.scalar_type() && vector->device() == x.device(),
-              "[layer_norm] ", name, " must have x's type and device, ", x.scalar_type(), " on ",
-              x.device(), ", but has ", vector->scalar_type(), " on ", vector->device());
-}
+// ---- Checks
 
-void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias) {
-  TORCH_CHECK(x.dim() >= 1, "[layer_norm] x must have at least one dimension but has none");
-  TORCH_CHECK(IsFloatOrDouble(x), "[layer_norm] x must be float or double but has ",
-              x.scalar_type());
-  CheckVector("weight", weight, x);
-  CheckVector("bias", bias, x);
-}
-
-c10::SymInt Rows(const Tensor& x) {
-  c10::SymInt rows = 1;
-  for (int64_t d = 0; d + 1 < x.dim(); ++d) rows *= x.sym_size(d);
-  return rows;
-}
-
-NormOptions CoreOptions(double eps) { return {.eps = eps, .parallel_for = TorchParallelFor}; }
-
-// LayerNorm-simple is the recipe without a gain and a bias.
-Norm WhichNorm(bool affine) { return affine ? Norm::kLayer : Norm::kLayerSimple; }
-
-Two ForwardCpu(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
-               double eps) {
-  CheckForward(x_, weight_, bias_);
-  const Tensor x = x_.contiguous();
-  const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
-  const int64_t cols = x.size(-1);
-  const int64_t rows = Rows(x).expect_int();
-  Tensor y = at::empty(x.sizes(), x.options());
-  Tensor moments = at::empty({3, rows}, x.options());
-  ByType(x.scalar_type(), [&]<class T>() {
-    T* saved = moments.mutable_data_ptr<T>();
-    NormForward<T>(WhichNorm(weight.defined() || bias.defined()),
-                   {.rows = rows,
-                    .cols = cols,
-                    .x = x.const_data_ptr<T>(),
-                    .gain = Data<T>(weight),
-                    .bias = Data<T>(bias),
-                    .y = y.mutable_data_ptr<T>(),
-                    .mean = saved,
-                    .mean_lo = saved + rows,
-                    .rstd = saved + 2 * rows},
-                   CoreOptions(eps));
-  });
-  return {y, moments};
-}
-
-Three BackwardCpu(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
-                  const OptionalTensor& weight_, std::array<bool, 3> mask) {
-  TORCH_CHECK(dy_.sizes() == x_.sizes(), "[layer_norm_backward] dy must have x's sizes, ",
-              x_.sizes(), ", but has ", dy_.sizes());
-  TORCH_CHECK(dy_.scalar_type() == x_.scalar_type() && moments_.scalar_type() == x_.scalar_type(),
-              "[layer_norm_backward] dy and moments must have x's type, ", x_.scalar_type(),
-              ", but have ", dy_.scalar_type(), " and ", moments_.scalar_type());
-  CheckForward(x_, weight_, std::nullopt);
-  const Tensor x = x_.contiguous(), dy = dy_.contiguous(), moments = moments_.contiguous();
-  const Tensor weight = Contiguous(OrUndefined(weight_));
-  const int64_t cols = x.size(-1);
-  const int64_t rows = Rows(x).expect_int();
-  TORCH_CHECK(moments.dim() == 2 && moments.size(0) == 3 && moments.size(1) == rows,
-              "[layer_norm_backward] moments must have [3, ", rows, "] numbers but has ",
-              moments.sizes());
-  const Tensor dx = mask[0] ? at::empty(x.sizes(), x.options()) : Tensor();
-  const Tensor dweight = mask[1] ? at::empty({cols}, x.options()) : Tensor();
-  const Tensor dbias = mask[2] ? at::empty({cols}, x.options()) : Tensor();
-  ByType(x.scalar_type(), [&]<class T>() {
-    const T* saved = moments.const_data_ptr<T>();
-    NormBackward<T>(WhichNorm(weight.defined() || mask[1] || mask[2]),
-                    {.rows = rows,
-                     .cols = cols,
-                     .dy = dy.const_data_ptr<T>(),
-                     .x = x.const_data_ptr<T>(),
-                     .gain = Data<T>(weight),
-                     .mean = saved,
-                     .mean_lo = saved + rows,
-                     .rstd = saved + 2 * rows,
-                     .dx = MutableData<T>(dx),
-                     .dgain = MutableData<T>(dweight),
-                     .dbias = MutableData<T>(dbias)},
-                    CoreOptions(0));
-  });
-  return {dx, dweight, dbias};
-}
-
-Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias, double) {
-  CheckForward(x, weight, bias);
-  return {at::empty_symint(x.sym_sizes(), x.options()),
-          at::empty_symint({3, Rows(x)}, x.options())};
-}
-
-Three BackwardMeta(const Tensor&, const Tensor& x, const Tensor&, const OptionalTensor&,
-                   std::array<bool, 3> mask) {
-  const auto vector = [&](bool wanted) {
-    return wanted ? at::empty_symint({x.sym_size(-1)}, x.options()) : Tensor();
-  };
-  return {mask[0] ? at::empty_symint(x.sym_sizes(), x.options()) : Tensor(), vector(mask[1]),
-          vector(mask[2])};
-}
-
-struct LayerNormBackward final : torch::autograd::Node {
-  SavedVariable x, weight, moments;
-
-  std::string name() const override { return "PlanishLayerNormBackward"; }
-
-  void release_variables() override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    x.reset_data();
-    weight.reset_data();
-    moments.reset_data();
+Norm NormOf(std::string_view name) {
+  for (const NormName& entry : kNormNames) {
+    if (entry.name == name) return entry.norm;
   }
+  std::string names;
+  for (const NormName& entry : kNormNames) {
+    names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  TORCH_CHECK_VALUE(false, "[norm_forward] norm must be one of ", names, " but has ", name);
+}
 
-  variable_list apply(variable_list&& gradients) override {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!gradients[0].defined()) return variable_list(3);
-    const Tensor saved_weight = weight.unpack();
+NormSpec SpecOf(std::string_view norm, std::string_view over, double eps, double scale,
+                double slope, bool unbiased) {
+  const auto* found = std::find(std::begin(kOverNames), std::end(kOverNames), over);
+  TORCH_CHECK_VALUE(found != std::end(kOverNames),
+                    "[norm_forward] over must be row, channels or batch but has ", over);
+  const NormSpec spec = {
+      NormOf(norm), static_cast<Over>(found - std::begin(kOverNames)), eps, scale, slope, unbiased};
+  TORCH_CHECK_VALUE(spec.over != Over::kBatch || spec.norm == Norm::kLayer,
+                    "[norm_forward] norm must be layer over the batch but has ", norm);
+  return spec;
+}
+
+void CheckSpec(const NormSpec& spec, const Tensor& x) {
+  const char* function = FunctionOf(spec);
+  CheckX(function, x, spec.over == Over::kRow ? 1 : 2);
+  CheckEps(function, spec.eps);
+  CheckFinite(function, "C", spec.scale);
+  CheckFinite(function, "k", spec.slope);
+  TORCH_CHECK_VALUE(spec.norm != Norm::kAdaAsCoded || x.sym_size(FeatureDim(spec, x)) >= 2, "[",
+                    function,
+                    "] x must have at least 2 numbers in a row for the unbiased deviation but has ",
+                    x.sym_sizes());
+}
+
+void CheckForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                  const OptionalTensor& bias) {
+  CheckSpec(spec, x);
+  const char* function = FunctionOf(spec);
+  TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!weight && !bias), "[", function,
+                    "] weight and bias must be left out but has one");
+  CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
+}
+
+void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
+                   const Tensor& x, const Tensor& moments, const OptionalTensor& weight,
+                   const Mask& mask) {
+  CheckForward(spec, x, weight, std::nullopt);
+  TORCH_CHECK_VALUE(dy, "[norm_backward] dy must be a tensor but has none");
+  CheckLike("norm_backward", "dy", *dy, x);
+  if (dsum) {
+    TORCH_CHECK_VALUE(spec.over == Over::kRow, "[norm_backward] dsum must be left out but has ",
+                      dsum->sym_sizes());
+    CheckLike("norm_backward", "dsum", *dsum, x);
+  }
+  TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!mask[1] && !mask[2]),
+                    "[norm_backward] mask must ask for dx alone but has more");
+  TORCH_CHECK_VALUE(moments.dim() == 2 && moments.size(0) == MomentRows(spec) &&
+                        moments.sym_size(1) == Groups(spec, x) &&
+                        moments.scalar_type() == ComputeType(x.scalar_type()) &&
+                        moments.device() == x.device(),
+                    "[norm_backward] moments must have [", MomentRows(spec), ", ", Groups(spec, x),
+                    "] ", ComputeType(x.scalar_type()), " on ", x.device(), " but has ",
+                    moments.sym_sizes(), " ", moments.scalar_type(), " on ", moments.device());
+}
+
+// ---- Outputs
+
+Tensor EmptyLike(const NormSpec& spec, const Tensor& x) {
+  return EmptyOn(x, x.sym_sizes(), x.scalar_type(), FormatOf(spec, x));
+}
+
+/// Undefined, and None in Python, unless they are asked for.
+Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
+  if (!save) return {};
+  return EmptyOn(x, {MomentRows(spec), Groups(spec, x)}, ComputeType(x.scalar_type()));
+}
+
+Two EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
+  return {EmptyLike(spec, x), EmptyMoments(spec, x, save)};
+}
+
+Three EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                    const Mask& mask) {
+  const auto vector = [&](bool wanted) {
+    if (!wanted) return Tensor();
+    return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
+  };
+  return {mask[0] ? EmptyLike(spec, x) : Tensor(), vector(mask[1]), vector(mask[2])};
+}
+
+// ---- Kernels
+
+Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                std::string_view norm, std::string_view over, double eps, double scale,
+                double slope, bool unbiased, bool save) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckForward(spec, x, weight, bias);
+  return EmptyForward(spec, x, save);
+}
+
+Two ForwardCpu(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+               std::string_view norm, std::string_view over, double eps, double scale, double slope,
+               bool unbiased, bool save) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckForward(spec, x, weight, bias);
+  auto [y, moments] = EmptyForward(spec, x, save);
+  NormForwardCpu(spec, {.x = x,
+                        .residual = {},
+                        .weight = OrUndefined(weight),
+                        .bias = OrUndefined(bias),
+                        .y = y,
+                        .sum = {},
+                        .moments = moments});
+  return {std::move(y), std::move(moments)};
+}
+
+Three AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                     const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
+  const NormSpec spec = {.norm = NormOf(norm), .eps = eps};
+  CheckForward(spec, x, weight, bias);
+  CheckLike("add_norm_forward", "residual", residual, x);
+  return {EmptyLike(spec, x), EmptyLike(spec, x), EmptyMoments(spec, x, save)};
+}
+
+Three AddForwardCpu(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                    const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
+  auto [y, sum, moments] = AddForwardMeta(x, residual, weight, bias, norm, eps, save);
+  NormForwardCpu({.norm = NormOf(norm), .eps = eps}, {.x = x,
+                                                      .residual = residual,
+                                                      .weight = OrUndefined(weight),
+                                                      .bias = OrUndefined(bias),
+                                                      .y = y,
+                                                      .sum = sum,
+                                                      .moments = moments});
+  return {y, sum, moments};
+}
+
+Three BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                   const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+                   std::string_view over, double eps, double scale, double slope, bool unbiased,
+                   Mask mask) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckBackward(spec, dy, dsum, x, moments, weight, mask);
+  return EmptyBackward(spec, x, weight, mask);
+}
+
+Three BackwardCpu(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                  const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+                  std::string_view over, double eps, double scale, double slope, bool unbiased,
+                  Mask mask) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckBackward(spec, dy, dsum, x, moments, weight, mask);
+  auto [dx, dweight, dbias] = EmptyBackward(spec, x, weight, mask);
+  NormBackwardCpu(spec, {.dy = *dy,
+                         .dsum = OrUndefined(dsum),
+                         .x = x,
+                         .moments = moments,
+                         .weight = OrUndefined(weight),
+                         .dx = dx,
+                         .dweight = dweight,
+                         .dbias = dbias});
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
+}
+
+// ---- Autograd
+
+Tensors NormBackward(const NormSpec& spec, const Tensor& dy, const Tensor& dsum, const Tensor& x,
+                     const Tensor& moments, const Tensor& weight, const Mask& mask) {
+  if (!dy.defined()) return {mask[0] ? dsum : Tensor(), Tensor(), Tensor()};
+  auto [dx, dweight, dbias] =
+      CallBackward(dy, OrNone(dsum), x, moments, OrNone(weight), spec, mask);
+  return {std::move(dx), std::move(dweight), std::move(dbias)};
+}
+
+Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const OptionalTensor& bias_,
+                    std::string_view norm, std::string_view over, double eps, double scale,
+                    double slope, bool unbiased, bool save) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
+  const bool tangents = AnyTangent(x, weight, bias);
+  const bool needed = !tangents && torch::autograd::compute_requires_grad(x, weight, bias);
+  const auto forward = [&] {
+    return CallNormForward(x, weight_, bias_, spec, save || needed || tangents);
+  };
+  if (needed) {
+    return WithHistory(
+        "PlanishNormBackward", {x, weight, bias}, forward,
+        [&](const Two& results) { return Tensors{x, std::get<1>(results), weight}; },
+        [](const Two& results) { return Tensors{std::get<0>(results)}; },
+        [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
+          return NormBackward(spec, g[0], {}, kept[0], kept[1], kept[2],
+                              {wanted(0), wanted(1), wanted(2)});
+        });
+  }
+  Two outputs = BelowAutograd(forward);
+  if (tangents) {
+    std::get<0>(outputs) = ComposedNorm(spec, {x, std::get<1>(outputs), weight, bias});
+  }
+  return outputs;
+}
+
+Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const OptionalTensor& weight_,
+                         const OptionalTensor& bias_, std::string_view norm, double eps,
+                         bool save) {
+  const NormSpec spec = {.norm = NormOf(norm), .eps = eps};
+  const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
+  if (AnyTangent(x, residual, weight, bias)) {
+    const Tensor sum = x + residual;
+    auto [y, moments] = CallNormForward(sum, weight_, bias_, spec, /*save=*/true);
+    return {y, sum, moments};
+  }
+  const bool needed = torch::autograd::compute_requires_grad(x, residual, weight, bias);
+  const auto forward = [&] {
+    return CallAddForward(x, residual, weight_, bias_, spec, save || needed);
+  };
+  if (!needed) return BelowAutograd(forward);
+  return WithHistory(
+      "PlanishAddNormBackward", {x, residual, weight, bias}, forward,
+      [&](const Three& results) {
+        return Tensors{std::get<1>(results), std::get<2>(results), weight};
+      },
+      [](const Three& results) { return Tensors{std::get<0>(results), std::get<1>(results)}; },
+      [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
+        const Tensors d = NormBackward(spec, g[0], g[1], kept[0], kept[1], kept[2],
+                                       {wanted(0) || wanted(1), wanted(2), wanted(3)});
+        return Tensors{wanted(0) ? d[0] : Tensor(), wanted(1) ? d[0] : Tensor(), d[1], d[2]};
+      });
+}
+
+// The moments are functions of x: no gradient of their own.
+Three BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_, const Tensor& x,
+                       const Tensor& moments, const OptionalTensor& weight_, std::string_view norm,
+                       std::string_view over, double eps, double scale, double slope, bool unbiased,
+                       Mask mask) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
+  if (AnyTangent(dy, dsum, x, weight)) {
     auto [dx, dweight, dbias] =
-        CallBackward(gradients[0], x.unpack(), moments.unpack(getptr()),
-                     saved_weight.defined() ? OptionalTensor(saved_weight) : std::nullopt,
-                     {task_should_compute_output(0), task_should_compute_output(1),
-                      task_should_compute_output(2)});
+        ComposedNormBackward(spec, dy, dsum, {x, moments, weight, {}}, mask);
     return {dx, dweight, dbias};
   }
-};
-
-Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                    double eps) {
-  TORCH_CHECK_NOT_IMPLEMENTED(!torch::autograd::isFwGradDefined(x) &&
-                                  !torch::autograd::isFwGradDefined(weight) &&
-                                  !torch::autograd::isFwGradDefined(bias),
-                              "[layer_norm] forward-mode gradients are not implemented");
-  const Tensor w = OrUndefined(weight), b = OrUndefined(bias);
-  NodePtr<LayerNormBackward> node;
-  if (torch::autograd::compute_requires_grad(x, w, b)) {
-    node = MakeNode<LayerNormBackward>();
-    node->set_next_edges(torch::autograd::collect_next_edges(x, w, b));
-    node->x = SavedVariable(x, /*is_output=*/false);
-    node->weight = SavedVariable(w, /*is_output=*/false);
-  }
-  auto [y, moments] = [&] {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    return CallForward(x, weight, bias, eps);
-  }();
-  if (node) {
-    torch::autograd::set_history(y, node);
-    node->moments = SavedVariable(moments, /*is_output=*/false);
-  }
-  return {y, moments};
+  const auto backward = [&] { return CallBackward(dy_, dsum_, x, moments, weight_, spec, mask); };
+  if (!torch::autograd::compute_requires_grad(dy, dsum, x, weight)) return BelowAutograd(backward);
+  return WithHistory(
+      "PlanishNormBackwardBackward", {dy, dsum, x, weight}, backward,
+      [&](const Three&) { return Tensors{dy, x, moments, weight}; },
+      [](const Three& results) {
+        return Tensors{std::get<0>(results), std::get<1>(results), std::get<2>(results)};
+      },
+      [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
+        auto [ddy, dx, dweight] = NormBackwardBackward(spec, {g[0], g[1], g[2]}, kept[0],
+                                                       {kept[1], kept[2], kept[3], {}});
+        return Tensors{wanted(0) ? ddy : Tensor(), wanted(1) ? g[0] : Tensor(),
+                       wanted(2) ? dx : Tensor(), wanted(3) ? dweight : Tensor()};
+      });
 }
 
-Tensor LayerNormComposite(const Tensor& x, c10::SymIntArrayRef normalized_shape,
-                          const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
-  const int64_t dims = static_cast<int64_t>(normalized_shape.size());
-  TORCH_CHECK(
-      dims >= 1 && dims <= x.dim() && x.sym_sizes().slice(x.dim() - dims) == normalized_shape,
-      "[layer_norm] normalized_shape must be the last dimensions of x, which has ", x.sym_sizes(),
-      ", but has ", normalized_shape);
+// ---- What users call
+
+/// Checks normalized_shape, and weight and bias against it. Returns the dimensions that it names.
+int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntArrayRef shape,
+                             const OptionalTensor& weight, const OptionalTensor& bias) {
+  const auto dims = static_cast<int64_t>(shape.size());
+  TORCH_CHECK_VALUE(dims >= 1 && dims <= x.dim() && x.sym_sizes().slice(x.dim() - dims) == shape,
+                    "[", function,
+                    "] normalized_shape must be the last dimensions of x, which has ",
+                    x.sym_sizes(), ", but has ", shape);
   for (const auto& [name, vector] : {std::pair("weight", &weight), std::pair("bias", &bias)}) {
-    TORCH_CHECK(!*vector || (*vector)->sym_sizes() == normalized_shape, "[layer_norm] ", name,
-                " must have normalized_shape, ", normalized_shape, ", but has ",
-                (*vector)->sym_sizes());
+    TORCH_CHECK_VALUE(!*vector || (*vector)->sym_sizes() == shape, "[", function, "] ", name,
+                      " must have normalized_shape, ", shape, ", but has ", (*vector)->sym_sizes());
   }
-  if (dims == 1) return std::get<0>(CallForward(x, weight, bias, eps));
-  const auto flat = [](const OptionalTensor& t) {
-    return t ? OptionalTensor(t->flatten()) : std::nullopt;
-  };
-  return std::get<0>(CallForward(x.flatten(x.dim() - dims), flat(weight), flat(bias), eps))
+  return dims;
+}
+
+OptionalTensor Flat(const OptionalTensor& t) {
+  return t ? OptionalTensor(t->flatten()) : std::nullopt;
+}
+
+Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normalized_shape,
+               const OptionalTensor& weight, const OptionalTensor& bias) {
+  const int64_t dims = CheckNormalizedShape(FunctionOf(spec), x, normalized_shape, weight, bias);
+  if (dims == 1) return std::get<0>(CallNormForward(x, weight, bias, spec, false));
+  return std::get<0>(
+             CallNormForward(x.flatten(x.dim() - dims), Flat(weight), Flat(bias), spec, false))
       .view_symint(x.sym_sizes());
+}
+
+Two AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
+               const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
+               const OptionalTensor& weight, const OptionalTensor& bias) {
+  TORCH_CHECK_VALUE(x_.sym_sizes() == residual_.sym_sizes(), "[", function,
+                    "] residual must have x's sizes, ", x_.sym_sizes(), ", but has ",
+                    residual_.sym_sizes());
+  CheckX(function, x_, 1);
+  CheckX(function, residual_, 1);
+  // As x + residual would be: under autocast one is often of 16 bits and the other float.
+  const at::ScalarType type = at::result_type(x_, residual_);
+  const Tensor x = x_.to(type), residual = residual_.to(type);
+  const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);
+  if (dims == 1) {
+    const auto [y, sum, moments] = CallAddForward(x, residual, weight, bias, spec, false);
+    return {y, sum};
+  }
+  const int64_t first = x.dim() - dims;
+  const auto [y, sum, moments] = CallAddForward(x.flatten(first), residual.flatten(first),
+                                                Flat(weight), Flat(bias), spec, false);
+  return {y.view_symint(x.sym_sizes()), sum.view_symint(x.sym_sizes())};
+}
+
+/// PyTorch's default: the distance from 1 to the next number of the type that x is computed in.
+double RmsEps(at::ScalarType type, std::optional<double> eps) {
+  if (eps) return *eps;
+  return ComputeType(type) == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                          : std::numeric_limits<float>::epsilon();
+}
+
+Norm DetachRecipe(bool mean, bool std) {
+  if (mean) return std ? Norm::kDetach : Norm::kDetachMean;
+  return std ? Norm::kDetachDeviation : Norm::kLayerSimple;
+}
+
+Tensor LayerNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape,
+                 const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
+  return RowNorm({.eps = eps}, x, normalized_shape, weight, bias);
+}
+
+Tensor RmsNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
+               std::optional<double> eps) {
+  return RowNorm({.norm = Norm::kRms, .eps = RmsEps(x.scalar_type(), eps)}, x, normalized_shape,
+                 weight, {});
+}
+
+Tensor LayerNormSimple(const Tensor& x, c10::SymIntArrayRef normalized_shape, double eps) {
+  return RowNorm({.norm = Norm::kLayerSimple, .eps = eps}, x, normalized_shape, {}, {});
+}
+
+Tensor DetachNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, bool mean, bool std,
+                  double eps) {
+  return RowNorm({.norm = DetachRecipe(mean, std), .eps = eps}, x, normalized_shape, {}, {});
+}
+
+Tensor AdaNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, double C, double k,
+               bool as_coded, double eps) {
+  return RowNorm(
+      {.norm = as_coded ? Norm::kAdaAsCoded : Norm::kAda, .eps = eps, .scale = C, .slope = k}, x,
+      normalized_shape, {}, {});
+}
+
+Two AddLayerNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef normalized_shape,
+                 const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
+  return AddRowNorm("add_layer_norm", {.eps = eps}, x, residual, normalized_shape, weight, bias);
+}
+
+Two AddRmsNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef normalized_shape,
+               const OptionalTensor& weight, std::optional<double> eps) {
+  return AddRowNorm("add_rms_norm",
+                    {.norm = Norm::kRms, .eps = RmsEps(at::result_type(x, residual), eps)}, x,
+                    residual, normalized_shape, weight, {});
+}
+
+Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                        double eps) {
+  return std::get<0>(
+      CallNormForward(x, weight, bias, {.over = Over::kChannels, .eps = eps}, false));
 }
 
 }  // namespace
 
+Two CallNormForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                    const NormSpec& spec, bool save) {
+  static const auto op =
+      FindOperator<Two(const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                       std::string_view, std::string_view, double, double, double, bool, bool)>(
+          "planish::norm_forward");
+  return op.call(x, weight, bias, NameOf(spec.norm), NameOf(spec.over), spec.eps, spec.scale,
+                 spec.slope, spec.unbiased, save);
+}
+
 Tensor layer_norm(const Tensor& x, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                   const OptionalTensor& bias, double eps) {
-  return LayerNormComposite(x, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
+  return LayerNorm(x, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
+}
+
+Tensor rms_norm(const Tensor& x, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
+                std::optional<double> eps) {
+  return RmsNorm(x, c10::fromIntArrayRefSlow(normalized_shape), weight, eps);
+}
+
+Tensor layer_norm_simple(const Tensor& x, at::IntArrayRef normalized_shape, double eps) {
+  return LayerNormSimple(x, c10::fromIntArrayRefSlow(normalized_shape), eps);
+}
+
+Tensor detach_norm(const Tensor& x, at::IntArrayRef normalized_shape, bool mean, bool std,
+                   double eps) {
+  return DetachNorm(x, c10::fromIntArrayRefSlow(normalized_shape), mean, std, eps);
+}
+
+Tensor ada_norm(const Tensor& x, at::IntArrayRef normalized_shape, double C, double k,
+                bool as_coded, double eps) {
+  return AdaNorm(x, c10::fromIntArrayRefSlow(normalized_shape), C, k, as_coded, eps);
+}
+
+Two add_layer_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
+                   const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
+  return AddLayerNorm(x, residual, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
+}
+
+Two add_rms_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
+                 const OptionalTensor& weight, std::optional<double> eps) {
+  return AddRmsNorm(x, residual, c10::fromIntArrayRefSlow(normalized_shape), weight, eps);
+}
+
+Tensor channel_layer_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                          double eps) {
+  return ChannelLayerNorm(x, weight, bias, eps);
 }
 
 TORCH_LIBRARY(planish, m) {
   m.def(kForward);
+  m.def(kAddForward);
   m.def(kBackward);
-  m.def(kLayerNorm);
+  m.def(
+      "layer_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+      "float eps=1e-05) -> Tensor");
+  m.def(
+      "rms_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+      "Tensor");
+  m.def("layer_norm_simple(Tensor x, SymInt[] normalized_shape, float eps=1e-05) -> Tensor");
+  m.def(
+      "detach_norm(Tensor x, SymInt[] normalized_shape, bool mean=True, bool std=True, float "
+      "eps=1e-05) -> Tensor");
+  m.def(
+      "ada_norm(Tensor x, SymInt[] normalized_shape, float C=1, float k=0.1, bool as_coded=False, "
+      "float eps=1e-05) -> Tensor");
+  m.def(
+      "add_layer_norm(Tensor x, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, "
+      "Tensor? bias=None, float eps=1e-05) -> (Tensor y, Tensor sum)");
+  m.def(
+      "add_rms_norm(Tensor x, Tensor residual, SymInt[] normalized_shape, Tensor? weight=None, "
+      "float? eps=None) -> (Tensor y, Tensor sum)");
+  m.def(
+      "channel_layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> "
+      "Tensor");
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) {
-  m.impl("layer_norm_forward", ForwardCpu);
-  m.impl("layer_norm_backward", BackwardCpu);
+  m.impl("norm_forward", ForwardCpu);
+  m.impl("add_norm_forward", AddForwardCpu);
+  m.impl("norm_backward", BackwardCpu);
 }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
-  m.impl("layer_norm_forward", ForwardMeta);
-  m.impl("layer_norm_backward", BackwardMeta);
+  m.impl("norm_forward", ForwardMeta);
+  m.impl("add_norm_forward", AddForwardMeta);
+  m.impl("norm_backward", BackwardMeta);
 }
 
 TORCH_LIBRARY_IMPL(planish, Autograd, m) {
-  m.impl("layer_norm_forward", ForwardAutograd);
-  // No second derivative yet: an error in its place, not zeros.
-  m.impl("layer_norm_backward", torch::autograd::autogradNotImplementedFallback());
+  m.impl("norm_forward", ForwardAutograd);
+  m.impl("add_norm_forward", AddForwardAutograd);
+  m.impl("norm_backward", BackwardAutograd);
 }
 
-TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) {
-  m.impl("layer_norm", LayerNormComposite);
+void RegisterComposites(torch::Library& m) {
+  m.impl("layer_norm", LayerNorm);
+  m.impl("rms_norm", RmsNorm);
+  m.impl("layer_norm_simple", LayerNormSimple);
+  m.impl("detach_norm", DetachNorm);
+  m.impl("ada_norm", AdaNorm);
+  m.impl("add_layer_norm", AddLayerNorm);
+  m.impl("add_rms_norm", AddRmsNorm);
+  m.impl("channel_layer_norm", ChannelLayerNorm);
 }
+
+TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { RegisterComposites(m); }
+// vmap has a key of its own for what is made of other operators.
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { RegisterComposites(m); }
 
 }  // namespace planish

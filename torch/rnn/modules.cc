@@ -44,7 +44,7 @@ std::string NameOf(const RecurrentCellOptions<kDefault>& /*options*/) {
 }
 
 void CheckAtLeastOne(const std::string& module, const char* name, int64_t size) {
-  TORCH_CHECK(size >= 1, "[", module, "] ", name, " must be at least 1 but has ", size);
+  TORCH_CHECK_VALUE(size >= 1, "[", module, "] ", name, " must be at least 1 but has ", size);
 }
 
 /// What the options of layers and of cells have in common.
@@ -53,20 +53,20 @@ void CheckOptions(const std::string& module, const Options& options) {
   CheckAtLeastOne(module, "input_size", options.input_size());
   CheckAtLeastOne(module, "hidden_size", options.hidden_size());
   const int gates = internal::RecipeOf(Options::kDefaultVariant).gates();
-  TORCH_CHECK(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
-              "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates", " but has ",
-              cell_name(options.variant()));
+  TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
+                    "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates",
+                    " but has ", cell_name(options.variant()));
 }
 
 void CheckSizes(const std::string& module, const char* name, const Tensor& t,
                 at::IntArrayRef sizes) {
-  TORCH_CHECK(!t.defined() || t.sizes() == sizes, "[", module, "] ", name, " must have ", sizes,
-              " but has ", t.sizes());
+  TORCH_CHECK_VALUE(!t.defined() || t.sizes() == sizes, "[", module, "] ", name, " must have ",
+                    sizes, " but has ", t.sizes());
 }
 
 void CheckInput(const std::string& module, const Tensor& x, int64_t input_size) {
-  TORCH_CHECK(x.size(-1) == input_size, "[", module, "] x must have input_size, ", input_size,
-              ", as its last dimension but has ", x.sizes());
+  TORCH_CHECK_VALUE(x.size(-1) == input_size, "[", module, "] x must have input_size, ", input_size,
+                    ", as its last dimension but has ", x.sizes());
 }
 
 void ResetParameters(torch::nn::Module& module, int64_t hidden) {
@@ -197,8 +197,8 @@ void RecurrentImpl<Derived, Options>::reset() {
   const std::string module = NameOf(options);
   CheckOptions(module, options);
   CheckAtLeastOne(module, "num_layers", options.num_layers());
-  TORCH_CHECK(options.dropout() >= 0 && options.dropout() <= 1, "[", module,
-              "] dropout must be from 0 to 1 but has ", options.dropout());
+  TORCH_CHECK_VALUE(options.dropout() >= 0 && options.dropout() <= 1, "[", module,
+                    "] dropout must be from 0 to 1 but has ", options.dropout());
   const int64_t directions = options.bidirectional() ? 2 : 1;
   layers_.clear();
   for (int64_t layer = 0; layer < options.num_layers(); ++layer) {
@@ -273,8 +273,8 @@ template <class Derived, class Options>
 RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h0, const Tensor& c0,
                                                 const RnnSequences& sequences) {
   const std::string module = NameOf(options);
-  TORCH_CHECK(x.dim() == 2 || x.dim() == 3, "[", module, "] x must have 2 or 3 dimensions but has ",
-              x.sizes());
+  TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, "[", module,
+                    "] x must have 2 or 3 dimensions but has ", x.sizes());
   CheckInput(module, x, options.input_size());
   const bool one = x.dim() == 2;
   const auto layers = static_cast<int64_t>(layers_.size());
@@ -286,8 +286,8 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   CheckSizes(module, "resets", sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
   CheckSizes(module, "h_reset", sequences.h_reset, {layers, hidden});
   CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
-  TORCH_CHECK(!one || !sequences.lengths.defined(), "[", module,
-              "] lengths must be left out for x [T, I] but has ", sequences.lengths.sizes());
+  TORCH_CHECK_VALUE(!one || !sequences.lengths.defined(), "[", module,
+                    "] lengths must be left out for x [T, I] but has ", sequences.lengths.sizes());
 
   const auto add_batch = [&](const Tensor& t) { return t.defined() && one ? t.unsqueeze(1) : t; };
   const auto swap = [&](const Tensor& t) {
@@ -305,8 +305,8 @@ template <class Derived, class Options>
 RnnOutputs RecurrentImpl<Derived, Options>::RunPacked(const PackedSequence& x, const Tensor& h0,
                                                       const Tensor& c0) {
   const std::string module = NameOf(options);
-  TORCH_CHECK(x.data().dim() == 2, "[", module, "] x.data must have 2 dimensions but has ",
-              x.data().sizes());
+  TORCH_CHECK_VALUE(x.data().dim() == 2, "[", module, "] x.data must have 2 dimensions but has ",
+                    x.data().sizes());
   CheckInput(module, x.data(), options.input_size());
   const auto [padded, lengths] = at::_pad_packed_sequence(
       x.data(), x.batch_sizes(), /*batch_first=*/false, /*padding_value=*/0, /*total_length=*/-1);
@@ -331,8 +331,9 @@ template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::reset() {
   const std::string module = NameOf(options);
   CheckOptions(module, options);
-  TORCH_CHECK(internal::RecipeOf(options.variant()).over == internal::Over::kRow, "[", module,
-              "] variant must be a cell without batch norm but has ", cell_name(options.variant()));
+  TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).over == internal::Over::kRow, "[", module,
+                    "] variant must be a cell without batch norm but has ",
+                    cell_name(options.variant()));
   const RnnShape shape = {.inputs = options.input_size(), .hidden = options.hidden_size()};
   parameters_of_cell_ = RecurrentParameters(*this, options.variant(), shape, options.bias(), "");
   reset_parameters();
@@ -362,8 +363,8 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
                                                                     const Tensor& h,
                                                                     const Tensor& c) {
   const std::string module = NameOf(options);
-  TORCH_CHECK(x.dim() == 1 || x.dim() == 2, "[", module, "] x must have 1 or 2 dimensions but has ",
-              x.sizes());
+  TORCH_CHECK_VALUE(x.dim() == 1 || x.dim() == 2, "[", module,
+                    "] x must have 1 or 2 dimensions but has ", x.sizes());
   CheckInput(module, x, options.input_size());
   std::vector<int64_t> state = {options.hidden_size()};
   if (x.dim() == 2) state.insert(state.begin(), x.size(0));

@@ -1,17 +1,19 @@
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/unsqueeze.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/SmallVector.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +29,7 @@
 #include "src/rnn/cell.h"
 #include "torch/base/compat.h"
 #include "torch/base/core.h"
+#include "torch/rnn/composed.h"
 #include "torch/rnn/fields.h"
 
 // The core's recurrent layers as PyTorch operators, as ops.cc has the norms. Their arguments are
@@ -77,11 +80,8 @@ Cell CellOf(const char* function, std::string_view name) {
   }
   std::string names;
   for (const char* known : kNames) names += (names.empty() ? "" : ", ") + std::string(known);
-  TORCH_CHECK(false, "[", function, "] cell must be one of ", names, " but has ", name);
+  TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, " but has ", name);
 }
-
-using Gradients = std::array<Tensor, kDifferentiables>;
-using Mask = std::array<bool, kDifferentiables>;
 
 /// What all operators take.
 struct Call {
@@ -220,8 +220,8 @@ void Parse(Arguments arguments, BackwardCall& call) {
   arguments = ParseTensors(call.kName, arguments.slice(5), kX, kTensors, call);
   call.settings = SettingsOf(arguments);
   const c10::List<bool> mask = arguments.back().toBoolList();
-  TORCH_CHECK(mask.size() == kDifferentiables, "[rnn_backward] mask must have ", kDifferentiables,
-              " values but has ", mask.size());
+  TORCH_CHECK_VALUE(mask.size() == kDifferentiables, "[rnn_backward] mask must have ",
+                    kDifferentiables, " values but has ", mask.size());
   for (size_t i = 0; i < kDifferentiables; ++i) call.mask[i] = mask[i];
 }
 
@@ -269,9 +269,13 @@ void Boxed(const c10::OperatorHandle& op, Stack* stack) {
   CallType call;
   const size_t arguments = op.schema().arguments().size();
   Parse(torch::jit::last(*stack, arguments), call);
-  const auto results = kKernel(call);
-  torch::jit::drop(*stack, arguments);
-  Push(results, *stack);
+  try {
+    const auto results = kKernel(call);
+    torch::jit::drop(*stack, arguments);
+    Push(results, *stack);
+  } catch (const Error& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
 }
 
 template <class CallType, auto kKernel>
@@ -307,6 +311,8 @@ StepResults CallStep(const StepCall& call) {
   const Stack results = Dispatch(call);
   return {results[0].toTensor(), results[1].toTensor()};
 }
+
+RnnPacked CallPack(const PackCall& call) { return PackedOf(Dispatch(call)[0]); }
 
 // ---- Checks
 
@@ -355,8 +361,8 @@ SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
 }
 
 void CheckSizes(const char* function, const char* name, const Tensor& t, const SymSizes& sizes) {
-  TORCH_CHECK(t.sym_sizes() == c10::SymIntArrayRef(sizes), "[", function, "] ", name, " must have ",
-              c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
+  TORCH_CHECK_VALUE(t.sym_sizes() == c10::SymIntArrayRef(sizes), "[", function, "] ", name,
+                    " must have ", c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
 }
 
 /// The tensor whose type and device the others have: x, and weight_ih where there is none.
@@ -364,10 +370,10 @@ size_t Model(const Call& call) { return call.tensors.x.defined() ? kX : kFirstPa
 
 void CheckLike(const char* function, const char* name, const Tensor& t, const Call& call) {
   const Tensor& model = call.tensor(Model(call));
-  TORCH_CHECK(t.scalar_type() == model.scalar_type() && t.device() == model.device(), "[", function,
-              "] ", name, " must have ", kFields[Model(call)].name, "'s type and device, ",
-              model.scalar_type(), " on ", model.device(), ", but has ", t.scalar_type(), " on ",
-              t.device());
+  TORCH_CHECK_VALUE(t.scalar_type() == model.scalar_type() && t.device() == model.device(), "[",
+                    function, "] ", name, " must have ", kFields[Model(call)].name,
+                    "'s type and device, ", model.scalar_type(), " on ", model.device(),
+                    ", but has ", t.scalar_type(), " on ", t.device());
 }
 
 /// Checks one of the tensors, where it is given.
@@ -375,8 +381,8 @@ void CheckTensor(const char* function, size_t field, const Call& call, const Siz
   const Tensor& t = call.tensor(field);
   if (!t.defined()) return;
   const char* name = kFields[field].name;
-  TORCH_CHECK(Takes(field, call.recipe()), "[", function, "] ", name, " must be left out for ",
-              cell_name(call.cell), " but has ", t.sym_sizes());
+  TORCH_CHECK_VALUE(Takes(field, call.recipe()), "[", function, "] ", name,
+                    " must be left out for ", cell_name(call.cell), " but has ", t.sym_sizes());
   CheckSizes(function, name, t, SizesOf(field, call.recipe(), sizes));
   if (field < kDifferentiables) CheckLike(function, name, t, call);
 }
@@ -384,13 +390,13 @@ void CheckTensor(const char* function, size_t field, const Call& call, const Siz
 /// Checks the parameters. Returns the sizes that they have, T and B being 0.
 Sizes CheckParams(const char* function, const Call& call) {
   const Tensor& model = call.tensor(Model(call));
-  TORCH_CHECK(IsFloatOrDouble(model), "[", function, "] ", kFields[Model(call)].name,
-              " must be float or double but has ", model.scalar_type());
+  TORCH_CHECK_VALUE(IsFloatOrDouble(model), "[", function, "] ", kFields[Model(call)].name,
+                    " must be float or double but has ", model.scalar_type());
   for (const size_t field : {kFirstParam, kFirstParam + 1}) {
     const Tensor& weight = call.tensor(field);
-    TORCH_CHECK(weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ",
-                kFields[field].name, " must have 2 dimensions and at least one column but has ",
-                weight.sym_sizes());
+    TORCH_CHECK_VALUE(
+        weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ", kFields[field].name,
+        " must have 2 dimensions and at least one column but has ", weight.sym_sizes());
   }
   const Sizes sizes = {0, 0, call.tensors.weight_ih.sym_size(1),
                        call.tensors.weight_hh.sym_size(1)};
@@ -402,24 +408,24 @@ Sizes CheckParams(const char* function, const Call& call) {
 Sizes CheckCall(const char* function, const Call& call) {
   const RnnTensors& tensors = call.tensors;
   const Tensor& x = tensors.x;
-  TORCH_CHECK(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
-              x.sym_sizes());
+  TORCH_CHECK_VALUE(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
+                    x.sym_sizes());
   Sizes sizes = CheckParams(function, call);
   sizes.time = x.sym_size(0);
   sizes.batch = x.sym_size(1);
   CheckTensor(function, kX, call, sizes);
   for (size_t field = kH0; field < kTensors; ++field) CheckTensor(function, field, call, sizes);
   const auto check = [&](const char* name, const Tensor& t, at::ScalarType type) {
-    TORCH_CHECK(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
-                function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
-                t.scalar_type(), " on ", t.device());
+    TORCH_CHECK_VALUE(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
+                      function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
+                      t.scalar_type(), " on ", t.device());
   };
   check("lengths", tensors.lengths, at::kLong);
   check("resets", tensors.resets, at::kBool);
   for (const size_t field : {kHReset, kCReset}) {
-    TORCH_CHECK(tensors.resets.defined() || !call.tensor(field).defined(), "[", function, "] ",
-                kFields[field].name, " must be left out without resets but has ",
-                call.tensor(field).sym_sizes());
+    TORCH_CHECK_VALUE(tensors.resets.defined() || !call.tensor(field).defined(), "[", function,
+                      "] ", kFields[field].name, " must be left out without resets but has ",
+                      call.tensor(field).sym_sizes());
   }
   return sizes;
 }
@@ -427,9 +433,11 @@ Sizes CheckCall(const char* function, const Call& call) {
 /// The step as a layer with T = 1.
 Call CheckStep(const StepCall& call) {
   const Tensor& x = call.tensors.x;
-  TORCH_CHECK(call.recipe().over == internal::Over::kRow,
-              "[rnn_step] cell must be one without batch norm but has ", cell_name(call.cell));
-  TORCH_CHECK(x.dim() == 2, "[rnn_step] x must have 2 dimensions, [B, I], but has ", x.sym_sizes());
+  TORCH_CHECK_VALUE(call.recipe().over == internal::Over::kRow,
+                    "[rnn_step] cell must be one without batch norm but has ",
+                    cell_name(call.cell));
+  TORCH_CHECK_VALUE(x.dim() == 2, "[rnn_step] x must have 2 dimensions, [B, I], but has ",
+                    x.sym_sizes());
   Call layer{call.cell, call.tensors, call.settings};
   layer.tensors.x = x.unsqueeze(0);
   CheckCall(call.kName, layer);
@@ -469,12 +477,12 @@ Sizes CheckBackward(const BackwardCall& call) {
   check("dc_n", call.dc_n, states);
   check("y", call.y, outputs);
   check("saved", call.saved, {SavedSize(call, sizes)});
-  TORCH_CHECK(call.recipe().is_lstm() || !call.dc_n.defined(),
-              "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), " but has ",
-              call.dc_n.sym_sizes());
+  TORCH_CHECK_VALUE(call.recipe().is_lstm() || !call.dc_n.defined(),
+                    "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), " but has ",
+                    call.dc_n.sym_sizes());
   for (size_t field = 0; field < kDifferentiables; ++field) {
-    TORCH_CHECK(!call.mask[field] || Takes(field, call.recipe()), "[rnn_backward] mask[", field,
-                "] must be false for ", cell_name(call.cell), " but has true");
+    TORCH_CHECK_VALUE(!call.mask[field] || Takes(field, call.recipe()), "[rnn_backward] mask[",
+                      field, "] must be false for ", cell_name(call.cell), " but has true");
   }
   return sizes;
 }
@@ -484,10 +492,14 @@ Sizes CheckBackward(const BackwardCall& call) {
 ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
   const auto options = call.tensors.x.options();
   const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
+  const SymSizes saved_size = {call.save ? SavedSize(call, sizes) : c10::SymInt(0)};
+  // The kernel leaves out what is beyond a sequence: an output is not to show what memory held.
+  const Tensor saved = call.tensors.lengths.defined() ? at::zeros_symint(saved_size, options)
+                                                      : at::empty_symint(saved_size, options);
   return {at::empty_symint({sizes.time, sizes.batch, sizes.hidden}, options),
           at::empty_symint(states, options),
           call.recipe().is_lstm() ? at::empty_symint(states, options) : at::empty({0}, options),
-          at::empty_symint({call.save ? SavedSize(call, sizes) : c10::SymInt(0)}, options)};
+          saved};
 }
 
 Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
@@ -566,8 +578,8 @@ RnnOptions<T> CoreOptions(const CallType& call) {
   RnnOptions<T> options = CoreOptions<T>(call.settings);
   if (!call.packed) return options;
   options.packed = static_cast<PackedParams&>(*call.packed).template of<T>();
-  TORCH_CHECK(options.packed, "[", call.kName, "] packed must have x's type, ",
-              call.tensors.x.scalar_type(), ", but has another");
+  TORCH_CHECK_VALUE(options.packed, "[", call.kName, "] packed must have x's type, ",
+                    call.tensors.x.scalar_type(), ", but has another");
   return options;
 }
 
@@ -657,17 +669,38 @@ RnnPacked PackCpu(const PackCall& call) {
 
 // ---- Autograd
 
-struct RnnBackwardNode final : torch::autograd::Node {
+/// The tensors of a call as a node keeps them.
+struct SavedCall {
   Cell cell{};
   RnnSettings settings;
   std::array<SavedVariable, kTensors> tensors;
+
+  void Save(const Call& call) {
+    cell = call.cell;
+    settings = call.settings;
+    for (size_t i = 0; i < kTensors; ++i) tensors[i] = SavedVariable(call.tensor(i), false);
+  }
+  void Unpack(Call& call) const {
+    call.cell = cell;
+    call.settings = settings;
+    for (size_t i = 0; i < kTensors; ++i) {
+      call.tensors.*kFields[i].member = tensors[i].unpack();
+    }
+  }
+  void Release() {
+    for (SavedVariable& tensor : tensors) tensor.reset_data();
+  }
+};
+
+struct RnnBackwardNode final : torch::autograd::Node {
+  SavedCall saved_call;
   SavedVariable y, saved;
 
   std::string name() const override { return "PlanishRnnBackward"; }
 
   void release_variables() override {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (SavedVariable& tensor : tensors) tensor.reset_data();
+    saved_call.Release();
     y.reset_data();
     saved.reset_data();
   }
@@ -681,11 +714,7 @@ struct RnnBackwardNode final : torch::autograd::Node {
     if (!call.dy.defined() && !call.dh_n.defined() && !call.dc_n.defined()) {
       return variable_list(kDifferentiables);
     }
-    call.cell = cell;
-    call.settings = settings;
-    for (size_t i = 0; i < kTensors; ++i) {
-      call.tensors.*kFields[i].member = tensors[i].unpack();
-    }
+    saved_call.Unpack(call);
     call.y = y.unpack(getptr());
     call.saved = saved.unpack();
     for (size_t i = 0; i < kDifferentiables; ++i) call.mask[i] = task_should_compute_output(i);
@@ -693,22 +722,62 @@ struct RnnBackwardNode final : torch::autograd::Node {
   }
 };
 
-/// Packed parameters have no gradients: with them there must be none.
+/// Takes gradients of gradients through rnn_backward, whose kernel has no such one: through the
+/// layer composed of PyTorch's operators.
+struct RnnDoubleBackwardNode final : torch::autograd::Node {
+  SavedCall saved_call;
+  std::array<SavedVariable, kOutputs> output_gradients;
+
+  std::string name() const override { return "PlanishRnnDoubleBackward"; }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    saved_call.Release();
+    for (SavedVariable& gradient : output_gradients) gradient.reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Call call;
+    saved_call.Unpack(call);
+    OutputGradients unpacked;
+    for (size_t i = 0; i < kOutputs; ++i) unpacked[i] = output_gradients[i].unpack();
+    Gradients seconds;
+    std::copy(gradients.begin(), gradients.end(), seconds.begin());
+    SecondMask needed;
+    for (size_t i = 0; i < kBackwardInputs; ++i) needed[i] = task_should_compute_output(i);
+    const SecondGradients results =
+        ComposedDoubleBackward(call.cell, call.tensors, call.settings, unpacked, seconds, needed,
+                               /*create_graph=*/at::GradMode::is_enabled());
+    return variable_list(results.begin(), results.end());
+  }
+};
+
+/// What derivatives of a call's results are wanted.
+struct Wanted {
+  bool gradients = false;
+  bool tangents = false;  ///< forward-mode derivatives
+
+  explicit Wanted(at::TensorList inputs)
+      : gradients(torch::autograd::compute_requires_grad(inputs)),
+        tangents(torch::autograd::isFwGradDefinedTensorList(inputs)) {}
+  bool any() const { return gradients || tangents; }
+};
+
+/// Packed parameters have no derivatives: with them there must be none.
 template <class CallType>
-bool NeedsGradients(const CallType& call) {
-  const auto inputs = call.differentiables();
-  TORCH_CHECK_NOT_IMPLEMENTED(!torch::autograd::isFwGradDefinedTensorList(at::TensorList(inputs)),
-                              "[", call.kName, "] forward-mode gradients are not implemented");
-  const bool needed = torch::autograd::compute_requires_grad(at::TensorList(inputs));
-  TORCH_CHECK(!needed || !call.packed, "[", call.kName,
-              "] packed must be left out where gradients are needed but has parameters");
-  return needed;
+Wanted WantedOf(const CallType& call) {
+  const Wanted wanted(call.differentiables());
+  TORCH_CHECK_VALUE(!wanted.any() || !call.packed, "[", call.kName,
+                    "] packed must be left out where gradients are needed but has parameters");
+  return wanted;
 }
 
 ForwardResults ForwardAutograd(const ForwardCall& call) {
+  const Wanted wanted = WantedOf(call);
   NodePtr<RnnBackwardNode> node;
   ForwardCall below = call;
-  if (NeedsGradients(call)) {
+  if (wanted.gradients && !wanted.tangents) {
     node = MakeNode<RnnBackwardNode>();
     node->set_next_edges(
         torch::autograd::collect_next_edges(at::TensorList(call.differentiables())));
@@ -718,24 +787,66 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return CallForward(below);
   }();
+  if (wanted.tangents) {
+    // The kernel has checked the values of the call, and saved what a backward without tangents,
+    // of a level of torch.func above this one, is checked for.
+    const RnnOutputs outputs = ComposedForward(call.cell, call.tensors, call.settings);
+    return {outputs.y, outputs.h_n, outputs.c_n, results.saved};
+  }
   if (node) {
     variable_list outputs = {results.y, results.h_n};
     if (call.recipe().is_lstm()) outputs.push_back(results.c_n);
     torch::autograd::set_history(outputs, node);
-    node->cell = call.cell;
-    node->settings = call.settings;
-    for (size_t i = 0; i < kTensors; ++i) {
-      node->tensors[i] = SavedVariable(call.tensor(i), /*is_output=*/false);
-    }
+    node->saved_call.Save(call);
     node->y = SavedVariable(results.y, /*is_output=*/true);
     node->saved = SavedVariable(results.saved, /*is_output=*/false);
   }
   return results;
 }
 
-// A step with gradients is a layer with T = 1: there is no backward operator of steps.
+/// The composed layer could not say where a tensor comes in that is not there.
+void CheckMaskIsOfTensors(const BackwardCall& call) {
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    TORCH_CHECK_VALUE(!call.mask[i] || call.tensor(i).defined(), "[rnn_backward] mask[", i,
+                      "] must be false without ", kFields[i].name,
+                      " where further derivatives are needed but has true");
+  }
+}
+
+Gradients BackwardAutograd(const BackwardCall& call) {
+  auto inputs = call.differentiables();
+  inputs.append({call.dy, call.dh_n, call.dc_n});
+  const Wanted wanted{at::TensorList(inputs)};
+  if (wanted.any()) CheckMaskIsOfTensors(call);
+  if (wanted.tangents) {
+    CheckBackward(call);
+    return ComposedBackward(call.cell, call.tensors, call.settings, {call.dy, call.dh_n, call.dc_n},
+                            call.mask, /*create_graph=*/wanted.gradients);
+  }
+  NodePtr<RnnDoubleBackwardNode> node;
+  if (wanted.gradients) {
+    node = MakeNode<RnnDoubleBackwardNode>();
+    node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(inputs)));
+  }
+  Gradients gradients;
+  {
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    const variable_list below = CallBackward(call);
+    std::copy(below.begin(), below.end(), gradients.begin());
+  }
+  if (node) {
+    torch::autograd::set_history(variable_list(gradients.begin(), gradients.end()), node);
+    node->saved_call.Save(call);
+    for (size_t i = 0; i < kOutputs; ++i) {
+      node->output_gradients[i] = SavedVariable(inputs[kDifferentiables + i], false);
+    }
+  }
+  return gradients;
+}
+
+// A step with derivatives is a layer with T = 1: there is no backward operator of steps.
 StepResults StepAutograd(const StepCall& call) {
-  if (!NeedsGradients(call)) {
+  if (!WantedOf(call).any()) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return CallStep(call);
   }
@@ -748,12 +859,59 @@ StepResults StepAutograd(const StepCall& call) {
   return {results.h_n, results.c_n};
 }
 
+// ---- Autocast
+
+/// The call in float, of tensors of any lower type: norms and a carried state need its range and
+/// its bits. double stays. nn.LSTM has lower products and gives y in the lower type.
+template <class CallType>
+CallType InFloat(const CallType& call) {
+  CallType in_float = call;
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    Tensor& t = in_float.tensors.*kFields[i].member;
+    if (t.defined()) t = at::autocast::cached_cast(at::kFloat, t, t.device().type());
+  }
+  return in_float;
+}
+
+/// Results are in x's own type, so that a model in a lower type goes on in it, and one in float
+/// keeps float. A state in a lower type that is given to the next call has lost bits on the way:
+/// who needs them gives x in float.
+Tensor InTypeOfX(const Call& call, const Tensor& result) {
+  return result.to(call.tensors.x.scalar_type());
+}
+
+using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
+
+ForwardResults ForwardAutocast(const ForwardCall& call) {
+  const NoAutocast guard(c10::autocast_dispatch_keyset);
+  const ForwardResults results = CallForward(InFloat(call));
+  return {InTypeOfX(call, results.y), InTypeOfX(call, results.h_n), InTypeOfX(call, results.c_n),
+          results.saved};
+}
+
+StepResults StepAutocast(const StepCall& call) {
+  const NoAutocast guard(c10::autocast_dispatch_keyset);
+  const StepResults results = CallStep(InFloat(call));
+  return {InTypeOfX(call, results.h1), InTypeOfX(call, results.c1)};
+}
+
+RnnPacked PackAutocast(const PackCall& call) {
+  const NoAutocast guard(c10::autocast_dispatch_keyset);
+  return CallPack(InFloat(call));
+}
+
 /// What a caller in Python could not leave out: the weights and, for most, x.
 void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
   for (size_t field = first; field < kFirstParam + 2; ++field) {
-    TORCH_CHECK((tensors.*kFields[field].member).defined(), "[", function, "] ",
-                kFields[field].name, " must be a tensor but has none");
+    TORCH_CHECK_VALUE((tensors.*kFields[field].member).defined(), "[", function, "] ",
+                      kFields[field].name, " must be a tensor but has none");
   }
+}
+
+void RegisterAutocast(torch::Library& m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutocast>());
+  m.impl("rnn_step", Kernel<StepCall, StepAutocast>());
+  m.impl("rnn_pack", Kernel<PackCall, PackAutocast>());
 }
 
 }  // namespace
@@ -784,8 +942,8 @@ std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double
   call.settings.eps = eps;
   call.packed = packed;
   for (size_t field = kStepTensors; field < kTensors; ++field) {
-    TORCH_CHECK(!call.tensor(field).defined(), "[rnn_step] ", kFields[field].name,
-                " must be left out but has ", call.tensor(field).sizes());
+    TORCH_CHECK_VALUE(!call.tensor(field).defined(), "[rnn_step] ", kFields[field].name,
+                      " must be left out but has ", call.tensor(field).sizes());
   }
   const StepResults results = CallStep(call);
   return {results.h1, results.c1};
@@ -797,7 +955,7 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
   call.cell = cell;
   call.tensors = params;
   call.tensors.x = Tensor();
-  return PackedOf(Dispatch(call)[0]);
+  return CallPack(call);
 }
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
@@ -825,8 +983,10 @@ TORCH_LIBRARY_IMPL(planish, Autograd, m) {
   m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutograd>());
   m.impl("rnn_step", Kernel<StepCall, StepAutograd>());
   m.impl("rnn_pack", torch::CppFunction::makeFallthrough());
-  // No second derivative: an error in its place, not zeros.
-  m.impl("rnn_backward", torch::autograd::autogradNotImplementedFallback());
+  m.impl("rnn_backward", Kernel<BackwardCall, BackwardAutograd>());
 }
+
+TORCH_LIBRARY_IMPL(planish, AutocastCPU, m) { RegisterAutocast(m); }
+TORCH_LIBRARY_IMPL(planish, AutocastCUDA, m) { RegisterAutocast(m); }
 
 }  // namespace planish

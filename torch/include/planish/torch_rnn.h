@@ -69,12 +69,19 @@ struct RnnOutputs {
   at::Tensor c_n;  ///< [B, H] the LSTMs' carried c after it; [0] of other cells
 };
 
-/// A recurrent layer in one direction. Differentiable once with respect to x, the parameters, h0,
-/// c0, h_reset and c_reset; backward computes the gradients that are needed alone, and what it
-/// needs is kept only where there are any. With `packed`, which must be of the same parameters,
-/// those of `tensors` but for the weights may be left out, and none is read; no gradients then.
-/// Throws c10::Error when a type or shape does not fit or a tensor is given that the cell does not
-/// take, planish::Error when a length or eps is out of range; before any work in either case.
+/// A recurrent layer in one direction. Differentiable with respect to x, the parameters, h0, c0,
+/// h_reset and c_reset; backward computes the gradients that are needed alone, and what it needs is
+/// kept only where there are any. Second and further derivatives, and those in forward mode, go
+/// through the same layer made of PyTorch's operators: they take its time and memory, many times
+/// those of a first gradient. With `packed`, which must be of the same parameters, those of
+/// `tensors` but for the weights may be left out, and none is read; no derivatives then.
+///
+/// Under autocast tensors of a lower type than float are taken as float, computed with in float,
+/// and y, h_n and c_n have x's type.
+///
+/// Throws c10::ValueError, which is ValueError in Python, when a type or shape does not fit, a
+/// tensor is given that the cell does not take, or a length or eps is out of range; before any
+/// work.
 RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings = {},
                        const RnnPacked& packed = {});
 

@@ -1,0 +1,90 @@
+#ifndef PLANISH_TORCH_BASE_AUTOGRAD_H_
+#define PLANISH_TORCH_BASE_AUTOGRAD_H_
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "torch/base/compat.h"
+
+// Autograd nodes as PyTorch's generated code has them: they keep tensors, and their backward calls
+// operators through the dispatcher, so that each layer (functional transforms, compilers, higher
+// derivatives) sees it.
+namespace planish {
+
+using Tensors = c10::SmallVector<at::Tensor, 6>;
+
+/// A node with up to six tensors kept. `Backward` is called as
+///   Tensors backward(Tensors& gradients, Tensors& kept, needed)
+/// with gradients of the outputs, which may be undefined, the kept tensors, and needed(i): whether
+/// the gradient of input i is asked for.
+template <class Backward>
+class LambdaNode final : public torch::autograd::Node {
+ public:
+  LambdaNode(const char* label, Backward backward)
+      : label_(label), backward_(std::move(backward)) {}
+
+  std::string name() const override { return label_; }
+
+  /// Keeps an input of the forward call.
+  void Keep(const at::Tensor& input) { kept_.emplace_back(input, /*is_output=*/false); }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto& variable : kept_) variable.reset_data();
+  }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Tensors given(gradients.begin(), gradients.end()), kept;
+    for (auto& variable : kept_) kept.push_back(variable.unpack(this->getptr()));
+    const auto needed = [this](size_t input) { return this->task_should_compute_output(input); };
+    const Tensors results = backward_(given, kept, needed);
+    return {results.begin(), results.end()};
+  }
+
+ private:
+  const char* label_;
+  Backward backward_;
+  c10::SmallVector<torch::autograd::SavedVariable, 6> kept_;
+};
+
+template <class... T>
+bool AnyTangent(const T&... tensors) {
+  return ((tensors.defined() && tensors._fw_grad(/*level=*/0).defined()) || ...);
+}
+
+/// `forward()` below autograd.
+template <class Forward>
+auto BelowAutograd(Forward&& forward) {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return forward();
+}
+
+/// An operator's outputs with their history, where a gradient is needed: `forward()` computes them,
+/// `inputs` are what it is differentiable in, `kept(outputs)` the tensors that `backward` needs,
+/// `differentiable(outputs)` the outputs with a history.
+template <class Forward, class Kept, class Differentiable, class Backward>
+auto WithHistory(const char* label, const Tensors& inputs, Forward&& forward, Kept&& kept,
+                 Differentiable&& differentiable, Backward&& backward) {
+  auto outputs = BelowAutograd(std::forward<Forward>(forward));
+  auto node = MakeNode<LambdaNode<std::decay_t<Backward>>>(label, std::forward<Backward>(backward));
+  node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(inputs)));
+  for (const at::Tensor& output : differentiable(outputs)) {
+    torch::autograd::set_history(output, node);
+  }
+  for (const at::Tensor& t : kept(outputs)) node->Keep(t);
+  return outputs;
+}
+
+}  // namespace planish
+
+#endif  // PLANISH_TORCH_BASE_AUTOGRAD_H_

@@ -1,0 +1,190 @@
+#include "torch/norm/derivatives.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+
+/// The statistics of x as functions of x, and sums over what is normalised together.
+class Statistics {
+ public:
+  Statistics(const NormSpec& spec, const NormInputs& inputs) : spec_(spec) {
+    const Tensor& x = inputs.x;
+    const int64_t feature = FeatureDim(spec, x);
+    for (int64_t d = 0; d < x.dim(); ++d) {
+      (d == feature ? feature_ : others_).push_back(d);
+      parameter_shape_.push_back(d == feature ? x.sym_size(d) : c10::SymInt(1));
+      const bool moment = (d == feature) == (spec.over == Over::kBatch);
+      moment_shape_.push_back(moment ? x.sym_size(d) : c10::SymInt(1));
+    }
+    for (const int64_t d : Dims()) count_ *= static_cast<double>(x.size(d));
+
+    // Near the mean nothing cancels; the mean of what is left is the only part that depends on x.
+    const Tensor wide = Wide(x);
+    if (spec.norm == Norm::kRms) {
+      centred_ = wide;
+    } else {
+      centred_ = wide - Moment(inputs.moments, 0) - Moment(inputs.moments, 1);
+      if (ViaMean(spec.norm)) centred_ = centred_ - Mean(centred_);
+    }
+    if (!ViaDeviation(spec.norm)) {
+      rstd = Moment(inputs.moments, 2);
+    } else if (spec.norm == Norm::kAdaAsCoded) {
+      deviation = (Mean(centred_.square()) * Unbiasing()).sqrt();
+      rstd = (deviation + spec.eps).reciprocal();
+      b = Unbiasing() * (1 + spec.eps / deviation);
+    } else if (spec.unbiased) {
+      const Tensor var = Mean(centred_.square()) * Unbiasing();
+      rstd = (var + spec.eps).rsqrt();
+      b = at::full_like(var, Unbiasing());
+    } else {
+      rstd = (Mean(centred_.square()) + spec.eps).rsqrt();
+    }
+    xhat = centred_ * rstd;
+  }
+
+  Tensor xhat;  ///< as x
+  Tensor rstd;  ///< of each group, as a tensor that x is multiplied with, like those that follow
+  Tensor deviation;  ///< of AdaNorm as coded alone
+  Tensor b;          ///< the factor before xhat * mean(g * xhat); undefined: 1
+
+  /// The mean over what is normalised together.
+  Tensor Mean(const Tensor& t) const { return t.mean(Dims(), /*keepdim=*/true); }
+
+  /// The sum over all but the features, as a weight.
+  Tensor SumToParameter(const Tensor& t, at::ScalarType type) const {
+    return (others_.empty() ? t : t.sum(others_)).to(type);
+  }
+
+  /// A weight as a tensor that x is multiplied with.
+  Tensor Parameter(const Tensor& t) const { return Wide(t).view_symint(parameter_shape_); }
+
+  static Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
+
+  /// dy times what stands between xhat and y.
+  Tensor ThroughOutput(const Tensor& dy, const Tensor& weight) const {
+    if (IsAda(spec_.norm)) return dy * Factor();
+    return weight.defined() ? dy * Parameter(weight) : dy;
+  }
+
+  /// AdaNorm's scale * (1 - slope * xhat), which no derivative passes through.
+  Tensor Factor() const { return spec_.scale * (1 - spec_.slope * xhat.detach()); }
+
+  /// g - a * mean(g) - b * xhat * mean(g * xhat), of which dx is rstd times. Its own transpose.
+  Tensor Project(const Tensor& g) const {
+    Tensor result = g;
+    if (ViaMean(spec_.norm)) result = result - Mean(g);
+    if (ViaDeviation(spec_.norm)) result = result - TimesB(xhat * Mean(g * xhat));
+    return result;
+  }
+
+  Tensor TimesB(const Tensor& t) const { return b.defined() ? b * t : t; }
+
+  /// The gradient of x from those of xhat and, summed over a group and divided by its size, rstd.
+  /// `more` is added to the gradient of the centred x.
+  Tensor ToX(const Tensor& dxhat, const Tensor& drstd, const Tensor& more) const {
+    Tensor dcentred = rstd * dxhat;
+    if (ViaDeviation(spec_.norm)) {
+      dcentred = dcentred - TimesB(xhat * (rstd * Mean(dxhat * xhat) + rstd.square() * drstd));
+    }
+    if (more.defined()) dcentred = dcentred + more;
+    return ViaMean(spec_.norm) ? dcentred - Mean(dcentred) : dcentred;
+  }
+
+  /// d(b)/d(centred x) times the sum over a group of db * its size, for AdaNorm as coded: the only
+  /// norm whose b depends on x.
+  Tensor ThroughB(const Tensor& db) const {
+    const Tensor slope = -Unbiasing() * spec_.eps / deviation.square();
+    return db * slope * Unbiasing() / deviation * centred_;
+  }
+
+ private:
+  const std::vector<int64_t>& Dims() const {
+    return spec_.over == Over::kBatch ? others_ : feature_;
+  }
+
+  Tensor Moment(const Tensor& moments, int64_t row) const {
+    return moments.select(0, row).view_symint(moment_shape_);
+  }
+
+  /// n / (n - 1).
+  double Unbiasing() const { return count_ / (count_ - 1); }
+
+  NormSpec spec_;
+  std::vector<int64_t> feature_, others_;
+  std::vector<c10::SymInt> parameter_shape_, moment_shape_;
+  double count_ = 1;
+  Tensor centred_;
+};
+
+Tensor Plus(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; }
+
+Tensor AsType(const Tensor& t, const Tensor& like) {
+  return t.defined() ? t.to(like.scalar_type()) : t;
+}
+
+Tensor Wide(const Tensor& t) { return t.defined() ? Statistics::Wide(t) : t; }
+
+}  // namespace
+
+Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs) {
+  const Statistics s(spec, inputs);
+  Tensor y = s.ThroughOutput(s.xhat, inputs.weight);
+  if (inputs.bias.defined()) y = y + s.Parameter(inputs.bias);
+  return AsType(y, inputs.x);
+}
+
+std::array<Tensor, 3> ComposedNormBackward(const NormSpec& spec, const Tensor& dy,
+                                           const Tensor& dsum, const NormInputs& inputs,
+                                           std::array<bool, 3> mask) {
+  const Statistics s(spec, inputs);
+  const Tensor wide = Wide(dy);
+  const at::ScalarType type = (inputs.weight.defined() ? inputs.weight : inputs.x).scalar_type();
+  std::array<Tensor, 3> gradients;
+  if (mask[0]) {
+    const Tensor dx = s.rstd * s.Project(s.ThroughOutput(wide, inputs.weight));
+    gradients[0] = AsType(dsum.defined() ? dx + dsum : dx, inputs.x);
+  }
+  if (mask[1]) gradients[1] = s.SumToParameter(wide * s.xhat, type);
+  if (mask[2]) gradients[2] = s.SumToParameter(wide, type);
+  return gradients;
+}
+
+std::array<Tensor, 3> NormBackwardBackward(const NormSpec& spec, const std::array<Tensor, 3>& g_,
+                                           const Tensor& dy_, const NormInputs& inputs) {
+  const Statistics s(spec, inputs);
+  const Tensor u = Wide(g_[0]), dy = Wide(dy_);
+  const Tensor weight = inputs.weight;
+  Tensor ddy, dweight, dxhat, drstd, dcentred;
+  if (u.defined()) {
+    const Tensor g = s.ThroughOutput(dy, weight), dg = s.rstd * s.Project(u);
+    ddy = s.ThroughOutput(dg, weight);
+    if (weight.defined()) dweight = s.SumToParameter(dg * dy, weight.scalar_type());
+    if (ViaDeviation(spec.norm)) {
+      const Tensor gx = s.Mean(g * s.xhat), ux = s.Mean(u * s.xhat);
+      dxhat = -s.TimesB(s.rstd * (u * gx + g * ux));
+      drstd = s.Mean(u * s.Project(g));
+      if (spec.norm == Norm::kAdaAsCoded) dcentred = s.ThroughB(-s.rstd * gx * ux);
+    }
+  }
+  if (g_[1].defined()) {
+    const Tensor ddweight = s.Parameter(g_[1]);
+    ddy = Plus(ddy, s.xhat * ddweight);
+    dxhat = Plus(dxhat, dy * ddweight);
+  }
+  if (g_[2].defined()) ddy = Plus(ddy, s.Parameter(g_[2]).expand_as(dy));
+  Tensor dx;
+  if (dxhat.defined()) {
+    dx = s.ToX(dxhat, drstd.defined() ? drstd : at::zeros_like(s.rstd), dcentred);
+  }
+  return {AsType(ddy, dy_), AsType(dx, inputs.x), dweight};
+}
+
+}  // namespace planish

@@ -1,0 +1,240 @@
+#include "torch/norm/kernels.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "planish/batch_norm.h"
+#include "planish/channel_norm.h"
+#include "planish/norm.h"
+#include "torch/norm/arrays.h"
+
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+
+/// x as [outer, features, inner] in memory: rows have inner 1, and so has what is channels-last.
+struct Layout {
+  int64_t outer = 1, features = 1, inner = 1;
+};
+
+Layout LayoutOf(const NormSpec& spec, const Tensor& x, at::MemoryFormat format) {
+  Layout layout;
+  const int64_t feature = FeatureDim(spec, x);
+  layout.features = x.size(feature);
+  for (int64_t d = 0; d < feature; ++d) layout.outer *= x.size(d);
+  for (int64_t d = feature + 1; d < x.dim(); ++d) layout.inner *= x.size(d);
+  if (format != at::MemoryFormat::Contiguous) {
+    layout.outer *= layout.inner;
+    layout.inner = 1;
+  }
+  return layout;
+}
+
+/// The rows of the moments, null where they are not saved.
+template <class C>
+struct Moments {
+  C *mean = nullptr, *mean_lo = nullptr, *rstd = nullptr, *var = nullptr;
+};
+
+template <class C>
+Moments<C> MomentsOf(const Tensor& moments) {
+  if (!moments.defined()) return {};
+  auto* data = [&] {
+    if constexpr (std::is_const_v<C>) {
+      return moments.const_data_ptr<std::remove_const_t<C>>();
+    } else {
+      return moments.mutable_data_ptr<C>();
+    }
+  }();
+  const int64_t groups = moments.size(1);
+  return {data, data + groups, data + 2 * groups,
+          moments.size(0) > 3 ? data + 3 * groups : nullptr};
+}
+
+// LayerNorm-simple is the recipe without a gain and a bias.
+Norm Recipe(const NormSpec& spec, bool affine) {
+  return spec.norm == Norm::kLayer && !affine ? Norm::kLayerSimple : spec.norm;
+}
+
+NormOptions CoreOptions(const NormSpec& spec) {
+  return {
+      .eps = spec.eps, .scale = spec.scale, .slope = spec.slope, .parallel_for = TorchParallelFor};
+}
+
+BatchNormOptions CoreBatchOptions(const NormSpec& spec) {
+  return {
+      .eps = spec.eps, .unbiased = spec.unbiased, .momentum = 1, .parallel_for = TorchParallelFor};
+}
+
+template <class T, class P>
+void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
+  const Rows x = RowsOf(t.x), residual = RowsOf(t.residual);
+  const auto moments = MomentsOf<Compute<T>>(t.moments);
+  NormForward<T, P>(Recipe(spec, t.weight.defined() || t.bias.defined()),
+                    {.rows = x.rows,
+                     .cols = x.cols,
+                     .x = x.template array<const T>(),
+                     .gain = Array<const P>(t.weight),
+                     .bias = Array<const P>(t.bias),
+                     .y = Array<T>(t.y),
+                     .mean = moments.mean,
+                     .mean_lo = moments.mean_lo,
+                     .rstd = moments.rstd,
+                     .residual = residual.template array<const T>(),
+                     .sum = Array<T>(t.sum),
+                     .x_stride = x.stride,
+                     .residual_stride = residual.stride},
+                    CoreOptions(spec));
+}
+
+template <class T, class P>
+void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
+  const Rows x = RowsOf(t.x), dy = RowsOf(t.dy), dsum = RowsOf(t.dsum);
+  const auto moments = MomentsOf<const Compute<T>>(t.moments);
+  const bool affine = t.weight.defined() || t.dweight.defined() || t.dbias.defined();
+  NormBackward<T, P>(Recipe(spec, affine),
+                     {.rows = x.rows,
+                      .cols = x.cols,
+                      .dy = dy.template array<const T>(),
+                      .x = x.template array<const T>(),
+                      .gain = Array<const P>(t.weight),
+                      .mean = moments.mean,
+                      .mean_lo = moments.mean_lo,
+                      .rstd = moments.rstd,
+                      .dx = Array<T>(t.dx),
+                      .dgain = Array<P>(t.dweight),
+                      .dbias = Array<P>(t.dbias),
+                      .dsum = dsum.template array<const T>(),
+                      .dy_stride = dy.stride,
+                      .x_stride = x.stride,
+                      .dsum_stride = dsum.stride},
+                     CoreOptions(spec));
+}
+
+template <class T, class P>
+void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
+  const auto moments = MomentsOf<Compute<T>>(t.moments);
+  ChannelNormForward<T, P>(Recipe(spec, t.weight.defined() || t.bias.defined()),
+                           {.batch = layout.outer,
+                            .channels = layout.features,
+                            .spatial = layout.inner,
+                            .x = Array<const T>(t.x),
+                            .gain = Array<const P>(t.weight),
+                            .bias = Array<const P>(t.bias),
+                            .y = Array<T>(t.y),
+                            .mean = moments.mean,
+                            .mean_lo = moments.mean_lo,
+                            .rstd = moments.rstd},
+                           CoreOptions(spec));
+}
+
+template <class T, class P>
+void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
+  const auto moments = MomentsOf<const Compute<T>>(t.moments);
+  const bool affine = t.weight.defined() || t.dweight.defined() || t.dbias.defined();
+  ChannelNormBackward<T, P>(Recipe(spec, affine),
+                            {.batch = layout.outer,
+                             .channels = layout.features,
+                             .spatial = layout.inner,
+                             .dy = Array<const T>(t.dy),
+                             .x = Array<const T>(t.x),
+                             .gain = Array<const P>(t.weight),
+                             .mean = moments.mean,
+                             .mean_lo = moments.mean_lo,
+                             .rstd = moments.rstd,
+                             .dx = Array<T>(t.dx),
+                             .dgain = Array<P>(t.dweight),
+                             .dbias = Array<P>(t.dbias)},
+                            CoreOptions(spec));
+}
+
+// The unbiased variance is what running estimates with momentum 1 become; of one number there is
+// none.
+template <class T, class P>
+void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
+  const auto moments = MomentsOf<Compute<T>>(t.moments);
+  if (moments.var) t.moments.select(0, 3).zero_();
+  const bool several = moments.var && layout.outer * layout.inner >= 2;
+  const Tensor mean = several ? at::zeros({layout.features}, t.moments.options()) : Tensor();
+  BatchNormForward<T, P>({.batch = layout.outer,
+                          .channels = layout.features,
+                          .spatial = layout.inner,
+                          .x = Array<const T>(t.x),
+                          .gain = Array<const P>(t.weight),
+                          .bias = Array<const P>(t.bias),
+                          .y = Array<T>(t.y),
+                          .mean = moments.mean,
+                          .mean_lo = moments.mean_lo,
+                          .rstd = moments.rstd,
+                          .running_mean = several ? Array<Compute<T>>(mean) : nullptr,
+                          .running_var = several ? moments.var : nullptr},
+                         CoreBatchOptions(spec));
+}
+
+template <class T, class P>
+void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
+  const auto moments = MomentsOf<const Compute<T>>(t.moments);
+  BatchNormBackward<T, P>({.batch = layout.outer,
+                           .channels = layout.features,
+                           .spatial = layout.inner,
+                           .dy = Array<const T>(t.dy),
+                           .x = Array<const T>(t.x),
+                           .gain = Array<const P>(t.weight),
+                           .mean = moments.mean,
+                           .mean_lo = moments.mean_lo,
+                           .rstd = moments.rstd,
+                           .dx = Array<T>(t.dx),
+                           .dgain = Array<P>(t.dweight),
+                           .dbias = Array<P>(t.dbias)},
+                          CoreBatchOptions(spec));
+}
+
+}  // namespace
+
+void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& given) {
+  const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
+  const at::MemoryFormat format = FormatOf(spec, given.x);
+  const bool rows = spec.over == Over::kRow;  // which may have any stride
+  const auto x =
+      rows ? c10::MaybeOwned<Tensor>::borrowed(given.x) : ContiguousOrBorrowed(given.x, format);
+  const NormForwardTensors t = {*x,      given.residual, *weight,      *bias,
+                                given.y, given.sum,      given.moments};
+  ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
+    if (rows) return ForwardRows<T, P>(spec, t);
+    const Layout layout = LayoutOf(spec, t.x, format);
+    if (spec.over == Over::kBatch) {
+      ForwardBatch<T, P>(spec, t, layout);
+    } else {
+      ForwardChannels<T, P>(spec, t, layout);
+    }
+  });
+}
+
+void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& given) {
+  const auto weight = ContiguousOrBorrowed(given.weight);
+  const auto moments = ContiguousOrBorrowed(given.moments);
+  const at::MemoryFormat format = FormatOf(spec, given.x);
+  const bool rows = spec.over == Over::kRow;
+  const auto array = [&](const Tensor& t) {
+    return rows ? c10::MaybeOwned<Tensor>::borrowed(t) : ContiguousOrBorrowed(t, format);
+  };
+  const auto x = array(given.x), dy = array(given.dy);
+  const NormBackwardTensors t = {*dy,      given.dsum,    *x,         *moments, *weight,
+                                 given.dx, given.dweight, given.dbias};
+  const Tensor& like = t.dweight.defined() ? t.dweight : t.dbias.defined() ? t.dbias : t.weight;
+  ByTypes(t.x, like, [&]<class T, class P>() {
+    if (rows) return BackwardRows<T, P>(spec, t);
+    const Layout layout = LayoutOf(spec, t.x, format);
+    if (spec.over == Over::kBatch) {
+      BackwardBatch<T, P>(spec, t, layout);
+    } else {
+      BackwardChannels<T, P>(spec, t, layout);
+    }
+  });
+}
+
+}  // namespace planish

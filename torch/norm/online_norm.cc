@@ -1,0 +1,262 @@
+#include "planish/online_norm.h"
+
+#include <ATen/TensorOperators.h>
+#include <torch/library.h>
+
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "planish/torch_norm.h"
+#include "torch/base/autograd.h"
+#include "torch/norm/ops.h"
+
+// Online layer norm. The state that a case finds is a constant for its gradient.
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+
+constexpr char kName[] = "online_layer_norm";
+// Rows of what is saved: mean, mean_lo, rstd, offset and deviation of OnlineNormForwardArgs.
+constexpr int64_t kMoments = 5;
+
+Three CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                  const OptionalTensor& bias, double alpha) {
+  static const auto op =
+      FindOperator<Three(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                         double)>("planish::online_norm_forward");
+  return op.call(x, state, weight, bias, alpha);
+}
+
+Three CallBackward(const Tensor& dy, const Tensor& x, const Tensor& moments,
+                   const OptionalTensor& weight, double alpha, Mask mask) {
+  static const auto op =
+      FindOperator<Three(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, double,
+                         Mask)>("planish::online_norm_backward");
+  return op.call(dy, x, moments, weight, alpha, mask);
+}
+
+void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                  double alpha) {
+  CheckX(kName, x, 1);
+  TORCH_CHECK_VALUE(x.sym_size(-1) >= 2,
+                    "[online_layer_norm] x must have at least 2 numbers in a case but has ",
+                    x.sym_sizes());
+  TORCH_CHECK_VALUE(alpha > 0 && alpha <= 1,
+                    "[online_layer_norm] alpha must be above 0 and at most 1 but has ", alpha);
+  CheckParameters(kName, weight, bias, x, x.sym_size(-1));
+}
+
+c10::SymInt Cases(const Tensor& x) { return Groups({}, x); }
+
+Three ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                  const OptionalTensor& bias, double alpha) {
+  CheckForward(x, weight, bias, alpha);
+  TORCH_CHECK_VALUE(state.dim() == 1 && state.sym_size(0) == 2 &&
+                        state.scalar_type() == at::kDouble && state.device() == x.device(),
+                    "[online_layer_norm] state must have [2] Double on ", x.device(), " but has ",
+                    state.sym_sizes(), " ", state.scalar_type(), " on ", state.device());
+  return {EmptyOn(x, x.sym_sizes(), x.scalar_type()), EmptyOn(x, {2}, at::kDouble),
+          EmptyOn(x, {kMoments, Cases(x)}, ComputeType(x.scalar_type()))};
+}
+
+Three ForwardCpu(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
+                 const OptionalTensor& bias_, double alpha) {
+  auto [y, next, moments] = ForwardMeta(x_, state, weight_, bias_, alpha);
+  const Tensor x = x_.contiguous();
+  const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
+  const Tensor before = state.contiguous();
+  OnlineState numbers = {before.const_data_ptr<double>()[0], before.const_data_ptr<double>()[1]};
+  ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
+    auto* saved = Array<Compute<T>>(moments);
+    const int64_t rows = moments.size(1);
+    OnlineNormForward<T, P>({.rows = rows,
+                             .cols = x.size(-1),
+                             .x = Array<const T>(x),
+                             .gain = Array<const P>(weight),
+                             .bias = Array<const P>(bias),
+                             .y = Array<T>(y),
+                             .mean = saved,
+                             .mean_lo = saved + rows,
+                             .rstd = saved + 2 * rows,
+                             .offset = saved + 3 * rows,
+                             .deviation = saved + 4 * rows},
+                            numbers, {.alpha = alpha, .parallel_for = TorchParallelFor});
+  });
+  next.mutable_data_ptr<double>()[0] = numbers.mean;
+  next.mutable_data_ptr<double>()[1] = numbers.deviation;
+  return {y, next, moments};
+}
+
+Three BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
+                   const OptionalTensor& weight, double alpha, Mask mask) {
+  CheckForward(x, weight, std::nullopt, alpha);
+  CheckLike(kName, "dy", dy, x);
+  TORCH_CHECK_VALUE(
+      moments.dim() == 2 && moments.size(0) == kMoments && moments.sym_size(1) == Cases(x) &&
+          moments.scalar_type() == ComputeType(x.scalar_type()),
+      "[online_layer_norm] moments must have [5, ", Cases(x), "] ", ComputeType(x.scalar_type()),
+      " but has ", moments.sym_sizes(), " ", moments.scalar_type());
+  const auto vector = [&](bool wanted) {
+    return wanted ? EmptyOn(x, {x.sym_size(-1)}, OrElse(weight, x).scalar_type()) : Tensor();
+  };
+  return {mask[0] ? EmptyOn(x, x.sym_sizes(), x.scalar_type()) : Tensor(), vector(mask[1]),
+          vector(mask[2])};
+}
+
+Three BackwardCpu(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
+                  const OptionalTensor& weight_, double alpha, Mask mask) {
+  auto [dx, dweight, dbias] = BackwardMeta(dy_, x_, moments_, weight_, alpha, mask);
+  const Tensor dy = dy_.contiguous(), x = x_.contiguous(), moments = moments_.contiguous();
+  const Tensor weight = Contiguous(OrUndefined(weight_));
+  ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
+    const auto* saved = Array<const Compute<T>>(moments);
+    const int64_t rows = moments.size(1);
+    OnlineNormBackward<T, P>({.rows = rows,
+                              .cols = x.size(-1),
+                              .dy = Array<const T>(dy),
+                              .x = Array<const T>(x),
+                              .gain = Array<const P>(weight),
+                              .mean = saved,
+                              .mean_lo = saved + rows,
+                              .rstd = saved + 2 * rows,
+                              .offset = saved + 3 * rows,
+                              .deviation = saved + 4 * rows,
+                              .dx = Array<T>(dx),
+                              .dgain = Array<P>(dweight),
+                              .dbias = Array<P>(dbias)},
+                             {.alpha = alpha, .parallel_for = TorchParallelFor});
+  });
+  return {dx, dweight, dbias};
+}
+
+// ---- The same in PyTorch's operators, for derivatives of derivatives
+
+Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
+
+Tensor Mean(const Tensor& t) { return t.mean(at::IntArrayRef{-1}, /*keepdim=*/true); }
+
+/// z, sigma and s of the cases as functions of x, whose values are those that were saved.
+struct Statistics {
+  Tensor z, sigma, s;
+};
+
+Statistics StatisticsOf(const Tensor& x, const Tensor& moments, double alpha) {
+  std::vector<c10::SymInt> shape = x.sym_sizes().vec();
+  shape.back() = 1;
+  const auto saved = [&](int64_t row) { return moments.select(0, row).view_symint(shape); };
+  // Near mu nothing cancels; what follows adds only zeros that depend on x.
+  const Tensor near = Wide(x) - saved(0) - saved(1);
+  const Tensor centred = near - alpha * (Mean(near) - Mean(near).detach());
+  const auto n = static_cast<double>(x.size(-1));
+  Statistics statistics;
+  statistics.s = (Mean(centred.square()) * (n / (n - 1))).sqrt();
+  statistics.sigma = saved(2).reciprocal() + alpha * (statistics.s - statistics.s.detach());
+  statistics.z = centred / statistics.sigma;
+  return statistics;
+}
+
+Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                      const OptionalTensor& bias, double alpha) {
+  const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
+  const auto forward = [&] { return CallForward(x, state, weight, bias, alpha); };
+  const bool tangents = AnyTangent(x, w, b);
+  if (!tangents && torch::autograd::compute_requires_grad(x, w, b)) {
+    return WithHistory(
+        "PlanishOnlineNormBackward", {x, w, b}, forward,
+        [&](const Three& results) { return Tensors{x, std::get<2>(results), w}; },
+        [](const Three& results) { return Tensors{std::get<0>(results)}; },
+        [alpha](const Tensors& g, const Tensors& kept, const auto& wanted) {
+          if (!g[0].defined()) return Tensors(3);
+          const auto [dx, dweight, dbias] =
+              CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]), alpha,
+                           {wanted(0), wanted(1), wanted(2)});
+          return Tensors{dx, dweight, dbias};
+        });
+  }
+  Three outputs = BelowAutograd(forward);
+  if (tangents) {
+    Tensor y = StatisticsOf(x, std::get<2>(outputs), alpha).z;
+    if (w.defined()) y = y * Wide(w);
+    if (b.defined()) y = y + Wide(b);
+    std::get<0>(outputs) = y.to(x.scalar_type());
+  }
+  return outputs;
+}
+
+Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments,
+                       const OptionalTensor& weight, double alpha, Mask mask) {
+  const Tensor& w = OrUndefined(weight);
+  if (!AnyTangent(dy_, x, w) && !torch::autograd::compute_requires_grad(dy_, x, w)) {
+    return BelowAutograd([&] { return CallBackward(dy_, x, moments, weight, alpha, mask); });
+  }
+  const Tensor dy = Wide(dy_);
+  const auto [z, sigma, s] = StatisticsOf(x, moments, alpha);
+  const auto n = static_cast<double>(x.size(-1));
+  const Tensor g = w.defined() ? dy * Wide(w) : dy;
+  const at::ScalarType type = OrElse(weight, x).scalar_type();
+  const auto sum = [&](const Tensor& t) {
+    return (t.dim() == 1 ? t : t.flatten(0, -2).sum(0)).to(type);
+  };
+  Three gradients;
+  auto& [dx, dweight, dbias] = gradients;
+  if (mask[0]) {
+    const Tensor b = alpha * n / (n - 1) * sigma / s;
+    dx = ((g - alpha * Mean(g) - b * (z - alpha * Mean(z)) * Mean(g * z)) / sigma)
+             .to(x.scalar_type());
+  }
+  if (mask[1]) dweight = sum(dy * z);
+  if (mask[2]) dbias = sum(dy);
+  return gradients;
+}
+
+Two OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                    const OptionalTensor& bias, double alpha) {
+  auto [y, next, moments] = CallForward(x, state, weight, bias, alpha);
+  return {std::move(y), std::move(next)};
+}
+
+}  // namespace
+
+Two online_layer_norm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                      const OptionalTensor& bias, double alpha) {
+  return OnlineLayerNorm(x, state, weight, bias, alpha);
+}
+
+TORCH_LIBRARY_FRAGMENT(planish, m) {
+  m.def(
+      "online_norm_forward(Tensor x, Tensor state, Tensor? weight, Tensor? bias, float alpha) -> "
+      "(Tensor y, Tensor new_state, Tensor moments)");
+  m.def(
+      "online_norm_backward(Tensor dy, Tensor x, Tensor moments, Tensor? weight, float alpha, "
+      "bool[3] mask) -> (Tensor dx, Tensor dweight, Tensor dbias)");
+  m.def(
+      "online_layer_norm(Tensor x, Tensor state, Tensor? weight=None, Tensor? bias=None, float "
+      "alpha=0.1) -> (Tensor y, Tensor new_state)");
+}
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) {
+  m.impl("online_norm_forward", ForwardCpu);
+  m.impl("online_norm_backward", BackwardCpu);
+}
+
+TORCH_LIBRARY_IMPL(planish, Meta, m) {
+  m.impl("online_norm_forward", ForwardMeta);
+  m.impl("online_norm_backward", BackwardMeta);
+}
+
+TORCH_LIBRARY_IMPL(planish, Autograd, m) {
+  m.impl("online_norm_forward", ForwardAutograd);
+  m.impl("online_norm_backward", BackwardAutograd);
+}
+
+TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) {
+  m.impl("online_layer_norm", OnlineLayerNorm);
+}
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) {
+  m.impl("online_layer_norm", OnlineLayerNorm);
+}
+
+}  // namespace planish

@@ -1,0 +1,110 @@
+#ifndef PLANISH_TORCH_NORM_OPS_H_
+#define PLANISH_TORCH_NORM_OPS_H_
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/SymIntArrayRef.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "torch/norm/arrays.h"
+#include "torch/norm/spec.h"
+
+// What the operators of torch/norm share: how they are called, and checks of their arguments, whose
+// errors name the function that the user called.
+namespace planish {
+
+using OptionalTensor = std::optional<at::Tensor>;
+using Two = std::tuple<at::Tensor, at::Tensor>;
+using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using Mask = std::array<bool, 3>;
+
+inline OptionalTensor OrNone(const at::Tensor& t) {
+  return t.defined() ? OptionalTensor(t) : std::nullopt;
+}
+
+inline const at::Tensor& OrElse(const OptionalTensor& t, const at::Tensor& other) {
+  return t ? *t : other;
+}
+
+/// A new tensor beside x.
+inline at::Tensor EmptyOn(const at::Tensor& x, c10::SymIntArrayRef sizes, at::ScalarType type,
+                          at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  if (const auto numbers = c10::asIntArrayRefSlowOpt(sizes); numbers && x.is_cpu()) {
+    // Past the dispatcher, whose part in a small call one can measure.
+    return at::detail::empty_cpu(*numbers, type, /*pin_memory=*/false, format);
+  }
+  return at::empty_symint(sizes, x.options().dtype(type), format);
+}
+
+/// An operator as the dispatcher has it: each caller sees the layers below its own (autograd,
+/// functional transforms, backends).
+template <class Function>
+c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
+}
+
+/// norm_forward through the dispatcher.
+Two CallNormForward(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                    const NormSpec& spec, bool save);
+
+inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
+  TORCH_CHECK_VALUE(x.dim() >= dims, "[", function, "] x must have at least ", dims,
+                    dims == 1 ? " dimension but has " : " dimensions but has ", x.dim());
+  TORCH_CHECK_VALUE(IsNormType(x.scalar_type()), "[", function,
+                    "] x must be float, double, bfloat16 or half but has ", x.scalar_type());
+}
+
+/// A tensor of one number for each of `count` features, of x's type or float.
+inline void CheckVector(const char* function, const char* name, const OptionalTensor& vector,
+                        const at::Tensor& x, const c10::SymInt& count) {
+  if (!vector || !vector->defined()) return;
+  TORCH_CHECK_VALUE(vector->dim() == 1 && vector->sym_size(0) == count, "[", function, "] ", name,
+                    " must have [", count, "] but has ", vector->sym_sizes());
+  TORCH_CHECK_VALUE(
+      (vector->scalar_type() == x.scalar_type() || vector->scalar_type() == at::kFloat) &&
+          vector->device() == x.device(),
+      "[", function, "] ", name, " must have x's type or Float, and x's device, ", x.scalar_type(),
+      " on ", x.device(), ", but has ", vector->scalar_type(), " on ", vector->device());
+}
+
+inline void CheckParameters(const char* function, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const at::Tensor& x,
+                            const c10::SymInt& count) {
+  CheckVector(function, "weight", weight, x, count);
+  CheckVector(function, "bias", bias, x, count);
+  TORCH_CHECK_VALUE(!weight || !bias || weight->scalar_type() == bias->scalar_type(), "[", function,
+                    "] bias must have weight's type, ", weight->scalar_type(), ", but has ",
+                    bias->scalar_type());
+}
+
+inline void CheckFinite(const char* function, const char* name, double value) {
+  TORCH_CHECK_VALUE(std::isfinite(value), "[", function, "] ", name, " must be finite but has ",
+                    value);
+}
+
+inline void CheckEps(const char* function, double eps) {
+  TORCH_CHECK_VALUE(eps >= 0 && std::isfinite(eps), "[", function,
+                    "] eps must be finite and at least 0 but has ", eps);
+}
+
+/// `t`, named, has the sizes, type and device of `x`.
+inline void CheckLike(const char* function, const char* name, const at::Tensor& t,
+                      const at::Tensor& x, const char* name_of_x = "x") {
+  TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "[", function, "] ", name, " must have ",
+                    name_of_x, "'s sizes, ", x.sym_sizes(), ", but has ", t.sym_sizes());
+  TORCH_CHECK_VALUE(t.scalar_type() == x.scalar_type() && t.device() == x.device(), "[", function,
+                    "] ", name, " must have ", name_of_x, "'s type and device, ", x.scalar_type(),
+                    " on ", x.device(), ", but has ", t.scalar_type(), " on ", t.device());
+}
+
+}  // namespace planish
+
+#endif  // PLANISH_TORCH_NORM_OPS_H_

@@ -1,0 +1,114 @@
+#ifndef PLANISH_TORCH_NORM_SPEC_H_
+#define PLANISH_TORCH_NORM_SPEC_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "planish/norm.h"
+
+// What distinguishes one call of norm_forward and norm_backward from another beside its tensors.
+namespace planish {
+
+/// What is normalised together: the last dimension; dimension 1 at every position; or, for each
+/// index of dimension 1, all the others (batch norm in training).
+enum class Over : uint8_t { kRow, kChannels, kBatch };
+
+struct NormSpec {
+  Norm norm = Norm::kLayer;
+  Over over = Over::kRow;
+  double eps = 1e-5;
+  double scale = 1;       ///< AdaNorm's C
+  double slope = 0.1;     ///< AdaNorm's k
+  bool unbiased = false;  ///< batch norm's variance
+};
+
+struct NormName {
+  Norm norm;
+  std::string_view name;
+};
+
+/// As the operators spell them.
+inline constexpr NormName kNormNames[] = {
+    {Norm::kLayer, "layer"},   {Norm::kLayerSimple, "layer_simple"},
+    {Norm::kDetach, "detach"}, {Norm::kDetachMean, "detach_mean"},
+    {Norm::kRms, "rms"},       {Norm::kDetachDeviation, "detach_deviation"},
+    {Norm::kAda, "ada"},       {Norm::kAdaAsCoded, "ada_as_coded"},
+};
+inline constexpr std::string_view kOverNames[] = {"row", "channels", "batch"};
+
+inline std::string_view NameOf(Norm norm) {
+  for (const NormName& entry : kNormNames) {
+    if (entry.norm == norm) return entry.name;
+  }
+  return {};
+}
+inline std::string_view NameOf(Over over) { return kOverNames[static_cast<size_t>(over)]; }
+
+/// The function that users call for it, as errors name it.
+inline const char* FunctionOf(const NormSpec& spec) {
+  if (spec.over == Over::kBatch) return "batch_norm";
+  if (spec.over == Over::kChannels) return "channel_layer_norm";
+  switch (spec.norm) {
+    case Norm::kLayer:
+      return "layer_norm";
+    case Norm::kLayerSimple:
+      return "layer_norm_simple";
+    case Norm::kRms:
+      return "rms_norm";
+    case Norm::kAda:
+    case Norm::kAdaAsCoded:
+      return "ada_norm";
+    default:
+      return "detach_norm";
+  }
+}
+
+inline bool IsAda(Norm norm) { return norm == Norm::kAda || norm == Norm::kAdaAsCoded; }
+inline bool IsAffine(Norm norm) { return norm == Norm::kLayer || norm == Norm::kRms; }
+
+/// Whether gradients pass through the mean: the a of docs/math.md.
+inline bool ViaMean(Norm norm) {
+  return norm != Norm::kRms && norm != Norm::kDetach && norm != Norm::kDetachMean;
+}
+/// Whether gradients pass through the deviation: its b.
+inline bool ViaDeviation(Norm norm) {
+  return norm != Norm::kDetach && norm != Norm::kDetachDeviation;
+}
+
+/// The dimension that weight and bias run over.
+inline int64_t FeatureDim(const NormSpec& spec, const at::Tensor& x) {
+  return spec.over == Over::kRow ? x.dim() - 1 : 1;
+}
+
+/// How many groups of numbers are normalised together: each has moments.
+inline c10::SymInt Groups(const NormSpec& spec, const at::Tensor& x) {
+  const int64_t feature = FeatureDim(spec, x);
+  if (spec.over == Over::kBatch) return x.sym_size(feature);
+  c10::SymInt groups = 1;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (d != feature) groups *= x.sym_size(d);
+  }
+  return groups;
+}
+
+/// Rows of the moments: the mean, the part of the mean that its type cannot hold, 1/sqrt(var+eps),
+/// and batch norm's unbiased variance.
+inline int64_t MomentRows(const NormSpec& spec) { return spec.over == Over::kBatch ? 4 : 3; }
+
+/// Channels-last where x is, else contiguous. Rows are contiguous.
+inline at::MemoryFormat FormatOf(const NormSpec& spec, const at::Tensor& x) {
+  return spec.over == Over::kRow ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
+}
+
+/// The type of moments.
+inline at::ScalarType ComputeType(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+}  // namespace planish
+
+#endif  // PLANISH_TORCH_NORM_SPEC_H_

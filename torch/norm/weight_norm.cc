@@ -1,0 +1,183 @@
+#include "planish/weight_norm.h"
+
+#include <ATen/TensorOperators.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cstdint>
+#include <tuple>
+
+#include "planish/torch_norm.h"
+#include "torch/base/autograd.h"
+#include "torch/norm/ops.h"
+
+// Weight norm of the rows of a matrix, and weight_norm of any dimension made of it.
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+
+constexpr char kName[] = "weight_norm";
+
+Two CallForward(const Tensor& v, const Tensor& g) {
+  static const auto op =
+      FindOperator<Two(const Tensor&, const Tensor&)>("planish::weight_norm_forward");
+  return op.call(v, g);
+}
+
+Two CallBackward(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
+                 std::array<bool, 2> mask) {
+  static const auto op =
+      FindOperator<Two(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                       std::array<bool, 2>)>("planish::weight_norm_backward");
+  return op.call(dw, v, g, norm, mask);
+}
+
+void CheckForward(const Tensor& v, const Tensor& g) {
+  TORCH_CHECK_VALUE(v.dim() == 2, "[weight_norm] v must have 2 dimensions but has ", v.dim());
+  CheckX(kName, v, 2);
+  CheckVector(kName, "g", g, v, v.sym_size(0));
+}
+
+Two ForwardMeta(const Tensor& v, const Tensor& g) {
+  CheckForward(v, g);
+  return {EmptyOn(v, v.sym_sizes(), v.scalar_type()),
+          EmptyOn(v, {v.sym_size(0)}, ComputeType(v.scalar_type()))};
+}
+
+Two ForwardCpu(const Tensor& v_, const Tensor& g_) {
+  auto [w, norm] = ForwardMeta(v_, g_);
+  const Tensor v = v_.contiguous(), g = g_.contiguous();
+  ByTypes(v, g, [&]<class T, class P>() {
+    WeightNormForward<T, P>({.rows = v.size(0),
+                             .cols = v.size(1),
+                             .v = Array<const T>(v),
+                             .g = Array<const P>(g),
+                             .w = Array<T>(w),
+                             .norm = Array<Compute<T>>(norm)},
+                            TorchParallelFor);
+  });
+  return {w, norm};
+}
+
+Two BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
+                 std::array<bool, 2> mask) {
+  CheckForward(v, g);
+  CheckLike(kName, "dw", dw, v, "v");
+  TORCH_CHECK_VALUE(
+      norm.sym_numel() == v.sym_size(0) && norm.scalar_type() == ComputeType(v.scalar_type()),
+      "[weight_norm] norm must have [", v.sym_size(0), "] ", ComputeType(v.scalar_type()),
+      " but has ", norm.sym_sizes(), " ", norm.scalar_type());
+  return {mask[0] ? EmptyOn(v, v.sym_sizes(), v.scalar_type()) : Tensor(),
+          mask[1] ? EmptyOn(v, {v.sym_size(0)}, g.scalar_type()) : Tensor()};
+}
+
+Two BackwardCpu(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
+                std::array<bool, 2> mask) {
+  auto [dv, dg] = BackwardMeta(dw_, v_, g_, norm_, mask);
+  const Tensor dw = dw_.contiguous(), v = v_.contiguous();
+  const Tensor g = g_.contiguous(), norm = norm_.contiguous();
+  ByTypes(v, g, [&]<class T, class P>() {
+    WeightNormBackward<T, P>({.rows = v.size(0),
+                              .cols = v.size(1),
+                              .dw = Array<const T>(dw),
+                              .v = Array<const T>(v),
+                              .g = Array<const P>(g),
+                              .norm = Array<const Compute<T>>(norm),
+                              .dv = Array<T>(dv),
+                              .dg = Array<P>(dg)},
+                             TorchParallelFor);
+  });
+  return {dv, dg};
+}
+
+// ---- The same in PyTorch's operators, for derivatives of derivatives
+
+Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
+
+Tensor NormOf(const Tensor& v) { return Wide(v).norm(2, at::IntArrayRef{1}, /*keepdim=*/true); }
+
+Two ForwardAutograd(const Tensor& v, const Tensor& g) {
+  if (AnyTangent(v, g)) {
+    CheckForward(v, g);
+    const Tensor norm = NormOf(v);
+    return {(Wide(v) * (Wide(g).unsqueeze(1) / norm)).to(v.scalar_type()),
+            norm.squeeze(1).detach()};
+  }
+  const auto forward = [&] { return CallForward(v, g); };
+  if (!torch::autograd::compute_requires_grad(v, g)) return BelowAutograd(forward);
+  return WithHistory(
+      "PlanishWeightNormBackward", {v, g}, forward,
+      [&](const Two& results) { return Tensors{v, g, std::get<1>(results)}; },
+      [](const Two& results) { return Tensors{std::get<0>(results)}; },
+      [](const Tensors& gradients, const Tensors& kept, const auto& needed) {
+        if (!gradients[0].defined()) return Tensors(2);
+        const auto [dv, dg] =
+            CallBackward(gradients[0], kept[0], kept[1], kept[2], {needed(0), needed(1)});
+        return Tensors{dv, dg};
+      });
+}
+
+Two BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& saved,
+                     std::array<bool, 2> mask) {
+  if (!AnyTangent(dw, v, g) && !torch::autograd::compute_requires_grad(dw, v, g)) {
+    return BelowAutograd([&] { return CallBackward(dw, v, g, saved, mask); });
+  }
+  CheckForward(v, g);
+  const Tensor norm = NormOf(v), unit = Wide(v) / norm;
+  const Tensor dg = (Wide(dw) * unit).sum(1, /*keepdim=*/true);
+  const Tensor dv = Wide(g).unsqueeze(1) / norm * (Wide(dw) - unit * dg);
+  return {mask[0] ? dv.to(v.scalar_type()) : Tensor(),
+          mask[1] ? dg.squeeze(1).to(g.scalar_type()) : Tensor()};
+}
+
+Tensor WeightNorm(const Tensor& v, const Tensor& g, int64_t dim) {
+  TORCH_CHECK_VALUE(dim >= -1 && dim < v.dim(), "[weight_norm] dim must be from -1 to ",
+                    v.dim() - 1, " but has ", dim);
+  if (dim == -1) {  // as PyTorch: one norm of the whole tensor
+    TORCH_CHECK_VALUE(g.sym_numel() == 1, "[weight_norm] g must have one number but has ",
+                      g.sym_sizes());
+    return std::get<0>(CallForward(v.reshape({1, -1}), g.reshape({1}))).view_symint(v.sym_sizes());
+  }
+  TORCH_CHECK_VALUE(g.sym_numel() == v.sym_size(dim), "[weight_norm] g must have ", v.sym_size(dim),
+                    " numbers but has ", g.sym_sizes());
+  const Tensor first = v.transpose(0, dim);
+  const Tensor rows = v.dim() == 1 ? first.unsqueeze(1) : first.flatten(1);
+  return std::get<0>(CallForward(rows, g.flatten()))
+      .view_symint(first.sym_sizes())
+      .transpose(0, dim)
+      .contiguous();
+}
+
+}  // namespace
+
+Tensor weight_norm(const Tensor& v, const Tensor& g, int64_t dim) { return WeightNorm(v, g, dim); }
+
+TORCH_LIBRARY_FRAGMENT(planish, m) {
+  m.def("weight_norm_forward(Tensor v, Tensor g) -> (Tensor w, Tensor norm)");
+  m.def(
+      "weight_norm_backward(Tensor dw, Tensor v, Tensor g, Tensor norm, bool[2] mask) -> (Tensor "
+      "dv, Tensor dg)");
+  m.def("weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) {
+  m.impl("weight_norm_forward", ForwardCpu);
+  m.impl("weight_norm_backward", BackwardCpu);
+}
+
+TORCH_LIBRARY_IMPL(planish, Meta, m) {
+  m.impl("weight_norm_forward", ForwardMeta);
+  m.impl("weight_norm_backward", BackwardMeta);
+}
+
+TORCH_LIBRARY_IMPL(planish, Autograd, m) {
+  m.impl("weight_norm_forward", ForwardAutograd);
+  m.impl("weight_norm_backward", BackwardAutograd);
+}
+
+TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { m.impl("weight_norm", WeightNorm); }
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { m.impl("weight_norm", WeightNorm); }
+
+}  // namespace planish

@@ -1,0 +1,15 @@
+"""What the norms of a model do: measured on the model itself."""
+
+from .gradients import GradientStatistics, NormGradients, gradient_statistics
+from .invariances import TRANSFORMATIONS, Invariances, Measured, Row, invariances
+
+__all__ = [
+    "TRANSFORMATIONS",
+    "GradientStatistics",
+    "Invariances",
+    "Measured",
+    "NormGradients",
+    "Row",
+    "gradient_statistics",
+    "invariances",
+]

@@ -1,0 +1,193 @@
+"""What the converters share: the result, and arrays that are checked as they are taken."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Source = Mapping[str, Any] | str | os.PathLike[str]
+"""Arrays or tensors by key, or the path of an `.npz` file."""
+
+_LISTED = 12  # keys named in an error
+
+
+@dataclass(frozen=True, eq=False)
+class Converted:
+    """Weights of a recurrent layer as a module of `planish.nn` takes them.
+
+    Attributes:
+        module: the name of its class, such as `"LayerNormLSTM"`.
+        options: the arguments its constructor needs: `input_size`, `hidden_size`, `variant` and
+            `eps`, and `bias`, `num_layers` or `bidirectional` where they are not the defaults.
+        state_dict: the tensors by the module's keys, of the type they had, copied.
+    """
+
+    module: str
+    options: dict[str, Any]
+    state_dict: dict[str, Tensor]
+
+    def build(self) -> torch.nn.Module:
+        """Constructs the module, of the weights' type and with their values."""
+        from planish import nn
+
+        module: torch.nn.Module = getattr(nn, self.module)(**self.options)
+        module.to(dtype=next(iter(self.state_dict.values())).dtype)
+        module.load_state_dict(self.state_dict)
+        return module
+
+
+class Weights:
+    """The arrays of a source whose keys begin with `prefix`, each checked as it is taken.
+
+    Errors are ValueError, begin with `[converters.layout]` and name the whole key.
+    """
+
+    def __init__(
+        self, layout: str, source: Source, prefix: str = "", other_prefix: str = "", end: str = ""
+    ) -> None:
+        """Of what begins with `prefix` all but what begins with `other_prefix`. Names are without
+        `prefix`, and without `end` where a key has that."""
+        self.layout = layout
+        self._arrays = source if isinstance(source, Mapping) else open_npz(layout, source)
+        self._prefix = prefix
+        self._keys = {
+            key[len(prefix) :].removesuffix(end): key
+            for key in self._arrays
+            if key.startswith(prefix) and not (other_prefix and key.startswith(other_prefix))
+        }
+        self._taken: set[str] = set()
+        self._dtype: torch.dtype | None = None
+        self._first = ""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._keys
+
+    def error(self, text: str) -> ValueError:
+        return ValueError(f"[converters.{self.layout}] {text}")
+
+    def names(self) -> list[str]:
+        return list(self._keys)
+
+    def key(self, name: str) -> str:
+        """The whole key of `name`, for an error."""
+        return self._keys.get(name, self._prefix + name)
+
+    def matrix(self, name: str) -> tuple[int, int]:
+        """The sizes of the matrix `name`, which may not be 0."""
+        sizes = list(self._read(name).shape)
+        if len(sizes) != 2 or 0 in sizes:
+            raise self.error(f"{self.key(name)} must have two sizes of 1 or more but has {sizes}")
+        return sizes[0], sizes[1]
+
+    def take(self, name: str, *sizes: int) -> Tensor:
+        """A copy of the array `name`, which must have these sizes and the type of the others."""
+        tensor = self._read(name)
+        key = self.key(name)
+        if list(tensor.shape) != list(sizes):
+            raise self.error(f"{key} must have {list(sizes)} but has {list(tensor.shape)}")
+        if self._dtype is None:
+            self._dtype, self._first = tensor.dtype, key
+        if tensor.dtype != self._dtype:
+            raise self.error(
+                f"{key} must have the type of {self._first}, {_name(self._dtype)}, but has "
+                f"{_name(tensor.dtype)}"
+            )
+        self._taken.add(name)
+        return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+    def finish(self, layer: str) -> None:
+        """Throws if there is a key that nobody took, which `layer` then does not have."""
+        left = [key for name, key in self._keys.items() if name not in self._taken]
+        if left:
+            raise self.error(f"the keys must be those of {layer} but have {_listed(left)}")
+
+    def _read(self, name: str) -> Tensor:
+        key = self.key(name)
+        if name not in self._keys:
+            found = sorted(self._keys.values())
+            there = f"are {_listed(found)}" if found else f"none begins with {self._prefix!r}"
+            raise self.error(f"the keys must have {key} but {there}")
+        try:
+            array = self._arrays[key]
+        except ValueError as error:
+            if "allow_pickle" not in str(error):
+                raise
+            raise self.error(
+                f"{key} must be an array of numbers but has pickled Python objects, which are "
+                "not read"
+            ) from None
+        if not isinstance(array, Tensor):
+            array = np.asarray(array)
+            if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+                raise self.error(
+                    f"{key} must have floating-point numbers of 16 to 64 bits but has "
+                    f"{array.dtype}"
+                )
+            # torch takes neither another byte order, as some files have it, nor
+            # negative strides, and warns about memory that cannot be written.
+            native = array.dtype.newbyteorder("=")
+            array = torch.from_numpy(np.array(array, dtype=native, order="C"))
+        if not array.is_floating_point():
+            raise self.error(
+                f"{key} must have floating-point numbers of 16 to 64 bits but has "
+                f"{_name(array.dtype)}"
+            )
+        tensor: Tensor = array
+        return tensor
+
+
+def open_npz(layout: str, path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """The arrays of an `.npz` file, read when they are asked for. Pickled ones are not."""
+    with open(path, "rb") as file:
+        if not zipfile.is_zipfile(file):
+            raise ValueError(
+                f"[converters.{layout}] {os.fspath(path)} must be an .npz file but is not"
+            )
+    arrays: Mapping[str, Any] = np.load(path, allow_pickle=False)
+    return arrays
+
+
+def reorder(tensor: Tensor, have: str, want: str, dim: int = 0) -> Tensor:
+    """The blocks of `tensor` along `dim`, a gate each, from the order `have` to `want`."""
+    blocks = dict(zip(have, tensor.chunk(len(have), dim), strict=True))
+    return torch.cat([blocks[gate] for gate in want], dim)
+
+
+def options(inputs: int, hidden: int, variant: str, eps: float) -> dict[str, Any]:
+    return {"input_size": inputs, "hidden_size": hidden, "variant": variant, "eps": eps}
+
+
+def to_numpy(layout: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+    """The tensors as arrays of their own, for `numpy.savez(path, **arrays)`."""
+    arrays = {}
+    for key, tensor in tensors.items():
+        if tensor.dtype == torch.bfloat16:
+            raise ValueError(
+                f"[converters.{layout}] {key} must have a type that NumPy has but has bfloat16"
+            )
+        arrays[key] = np.array(tensor.detach().cpu().numpy(), order="C")
+    return arrays
+
+
+def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, each contiguous and in memory of its own."""
+    return {
+        key: tensor.clone(memory_format=torch.contiguous_format)
+        for key, tensor in tensors.items()
+    }
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _listed(keys: list[str]) -> str:
+    more = f" and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+    return ", ".join(keys[:_LISTED]) + more

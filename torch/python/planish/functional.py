@@ -1,0 +1,233 @@
+"""The norms as functions: thin, typed names for ``torch.ops.planish.*``.
+
+Rows are the last dimensions of x, those of ``normalized_shape``. All functions take float, double,
+bfloat16 and half; weight and bias have x's type or float32; moments are float32, of double double.
+Errors are RuntimeError or ValueError that name the operator, the argument and what it has.
+``docs/math.md`` derives every equation; Ba is Ba, Kiros & Hinton 2016, Xu is Xu et al. 2019.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+# Bound once: looking an operator up by attributes takes longer than a small call.
+_layer_norm = torch.ops.planish.layer_norm.default
+_rms_norm = torch.ops.planish.rms_norm.default
+_layer_norm_simple = torch.ops.planish.layer_norm_simple.default
+_detach_norm = torch.ops.planish.detach_norm.default
+_ada_norm = torch.ops.planish.ada_norm.default
+_add_layer_norm = torch.ops.planish.add_layer_norm.default
+_add_rms_norm = torch.ops.planish.add_rms_norm.default
+_channel_layer_norm = torch.ops.planish.channel_layer_norm.default
+_batch_norm = torch.ops.planish.batch_norm.default
+_online_layer_norm = torch.ops.planish.online_layer_norm.default
+_weight_norm = torch.ops.planish.weight_norm.default
+
+__all__ = [
+    "ada_norm",
+    "add_layer_norm",
+    "add_rms_norm",
+    "batch_norm",
+    "channel_layer_norm",
+    "detach_norm",
+    "layer_norm",
+    "layer_norm_simple",
+    "online_layer_norm",
+    "rms_norm",
+    "weight_norm",
+]
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """LayerNorm (Ba, Eq. 3): ``weight * (x - mean) / sqrt(var + eps) + bias``, var biased.
+
+    x is [..., *normalized_shape], weight and bias have normalized_shape; y has x's shape and type.
+
+    >>> layer_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
+    tensor([[-1.,  1.]])
+    """
+    return _layer_norm(x, normalized_shape, weight, bias, eps)  # type: ignore[no-any-return]
+
+
+def rms_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """RMSNorm (Zhang & Sennrich 2019): ``weight * x / sqrt(mean(x^2) + eps)``.
+
+    x is [..., *normalized_shape], weight has normalized_shape. eps=None is ``finfo(x.dtype).eps``,
+    as in PyTorch.
+
+    >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
+    tensor([[0.2000, 1.4000]])
+    """
+    return _rms_norm(x, normalized_shape, weight, eps)  # type: ignore[no-any-return]
+
+
+def layer_norm_simple(x: Tensor, normalized_shape: Sequence[int], eps: float = 1e-5) -> Tensor:
+    """LayerNorm-simple (Xu, section 3.1): LayerNorm without weight and bias.
+
+    >>> layer_norm_simple(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
+    tensor([[-1.,  1.]])
+    """
+    return _layer_norm_simple(x, normalized_shape, eps)  # type: ignore[no-any-return]
+
+
+def detach_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    mean: bool = True,
+    std: bool = True,
+    eps: float = 1e-5,
+) -> Tensor:
+    """DetachNorm (Xu, Eq. 4): LayerNorm-simple whose mean and deviation are constants in backward.
+
+    mean and std say which of the two are constants (Xu, Table 3 has each alone); with neither it is
+    LayerNorm-simple.
+
+    >>> x = torch.tensor([[1.0, 3.0]], requires_grad=True)
+    >>> detach_norm(x, [2], eps=0.0).backward(torch.tensor([[5.0, 5.0]]))
+    >>> x.grad
+    tensor([[5., 5.]])
+    """
+    return _detach_norm(x, normalized_shape, mean, std, eps)  # type: ignore[no-any-return]
+
+
+def ada_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    C: float = 1.0,
+    k: float = 0.1,
+    as_coded: bool = False,
+    eps: float = 1e-5,
+) -> Tensor:
+    """AdaNorm (Xu, Eq. 9): ``C * (1 - k * xhat) * xhat``, the factor a constant in backward.
+
+    xhat is LayerNorm-simple's. as_coded takes that of the authors' code instead:
+    ``(x - mean) / (std + eps)`` with the unbiased deviation, for rows of at least 2 numbers.
+
+    >>> ada_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
+    tensor([[-1.1000,  0.9000]])
+    """
+    return _ada_norm(x, normalized_shape, C, k, as_coded, eps)  # type: ignore[no-any-return]
+
+
+def add_layer_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """The pair ``(layer_norm(sum), sum)`` with ``sum = x + residual``, in one pass over memory.
+
+    x and residual are [..., *normalized_shape]. What a pre-norm Transformer needs of both: the
+    normalised sum for its next block and the sum as the next residual.
+
+    >>> y, s = add_layer_norm(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 2.0]]), [2], eps=0.0)
+    >>> y, s
+    (tensor([[-1.,  1.]]), tensor([[1., 3.]]))
+    """
+    return _add_layer_norm(  # type: ignore[no-any-return]
+        x, residual, normalized_shape, weight, bias, eps
+    )
+
+
+def add_rms_norm(
+    x: Tensor,
+    residual: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The pair ``(rms_norm(sum), sum)`` with ``sum = x + residual``, in one pass over memory.
+
+    >>> y, s = add_rms_norm(torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 2.0]]), [2], eps=0.0)
+    >>> y, s
+    (tensor([[0.2000, 1.4000]]), tensor([[1., 7.]]))
+    """
+    return _add_rms_norm(x, residual, normalized_shape, weight, eps)  # type: ignore[no-any-return]
+
+
+def channel_layer_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """LayerNorm over the channels C of x [N, C, ...], at each position for itself.
+
+    weight and bias are [C]. Nothing is permuted: what ``layer_norm`` does of x [N, ..., C].
+
+    >>> channel_layer_norm(torch.tensor([[[1.0, 5.0], [3.0, 5.5]]]), eps=0.0)
+    tensor([[[-1., -1.],
+             [ 1.,  1.]]])
+    """
+    return _channel_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+    unbiased: bool = False,
+) -> Tensor:
+    """BatchNorm (Ioffe & Szegedy 2015; Ba, Eq. 2) of x [N, C, ...]: moments of each of C channels.
+
+    In training with the moments of this batch, and running_mean and running_var [C], where given,
+    move towards them by momentum, in place; else with running_mean and running_var. unbiased
+    divides by the root of the unbiased variance (for small batches: Ba, section 6.6).
+
+    >>> batch_norm(torch.tensor([[1.0], [3.0]]), None, None, None, None, True, eps=0.0)
+    tensor([[-1.],
+            [ 1.]])
+    """
+    return _batch_norm(  # type: ignore[no-any-return]
+        x, weight, bias, running_mean, running_var, training, momentum, eps, unbiased
+    )
+
+
+def online_layer_norm(
+    x: Tensor,
+    state: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    alpha: float = 0.1,
+) -> tuple[Tensor, Tensor]:
+    """Online LayerNorm (T. Breloff's post of 2016) of x [..., D], whose rows are cases in order.
+
+    ``mu_t = alpha * mean(x) + (1 - alpha) * mu``, ``s = sqrt(sum((x - mu_t)^2) / (D - 1))``,
+    ``sigma_t = alpha * s + (1 - alpha) * sigma``, ``y = weight * (x - mu_t) / sigma_t + bias``.
+    state is float64 [2], (mu, sigma), at the start (0, 1). Gives y and the state after the last
+    case; the state that a case finds is a constant in backward.
+
+    >>> start = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    >>> y, state = online_layer_norm(torch.tensor([[2.0, 4.0]]), start, alpha=0.5)
+    >>> [round(number, 6) for number in state.tolist()]
+    [1.5, 1.774755]
+    """
+    return _online_layer_norm(x, state, weight, bias, alpha)  # type: ignore[no-any-return]
+
+
+def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
+    """WeightNorm (Salimans & Kingma 2016; Ba, Eq. 5): ``w = g * v / ||v||``.
+
+    The norm is taken of each slice of v along dim; g has v's shape with 1 in all dimensions but
+    dim.
+
+    >>> weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
+    tensor([[6., 8.]])
+    """
+    return _weight_norm(v, g, dim)  # type: ignore[no-any-return]

@@ -1,0 +1,110 @@
+"""The constructor of the post that introduced online layer normalisation, and its printing."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .norms import OnlineLayerNorm
+
+__all__ = ["NNet", "nnet"]
+
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "identity": nn.Identity,
+    "logistic": nn.Sigmoid,
+    "relu": nn.ReLU,
+    "softplus": nn.Softplus,
+    "softsign": nn.Softsign,
+    "tanh": nn.Tanh,
+}
+
+
+def _layer_line(layer: nn.Module, width: int) -> str:
+    if isinstance(layer, nn.Linear):
+        kind = "Linear" if layer.bias is None else "Affine"
+        return f"{kind}{{{layer.in_features}-->{layer.out_features}}}"
+    if isinstance(layer, OnlineLayerNorm):
+        return f"LayerNorm{{n={layer.num_features}, mu={layer.mu}, sigma={layer.sigma}}}"
+    for name, module in _ACTIVATIONS.items():
+        if type(layer) is module:
+            return f"{name}{{{width}}}"
+    return f"{type(layer).__name__}{{{width}}}"
+
+
+class NNet(nn.Sequential):
+    """What ``nnet`` makes: a Sequential that prints a line for each layer, as the post does."""
+
+    def __repr__(self) -> str:
+        lines, width, dtype = [], 0, torch.get_default_dtype()
+        for layer in self:
+            if isinstance(layer, nn.Linear):
+                width, dtype = layer.out_features, layer.weight.dtype
+            lines.append("   " + _layer_line(layer, width))
+        return f"Chain{{{str(dtype).removeprefix('torch.')}}}(\n" + "\n".join(lines) + "\n)"
+
+
+def nnet(
+    nin: int,
+    nout: int,
+    hidden: int | Sequence[int],
+    inner: str | Callable[[], nn.Module] = "relu",
+    output: str | Callable[[], nn.Module] = "identity",
+    layernorm: bool = True,
+    *,
+    alpha: float = 0.1,
+    device: Any = None,
+    dtype: Any = None,
+) -> NNet:
+    """A multi-layer perceptron with online layer normalisation on every layer, the last included.
+
+    The constructor of T. Breloff's post "Online Layer Normalization" (2016): for each width in
+    ``[*hidden, nout]`` a linear map, OnlineLayerNorm(width, alpha), and the activation ``inner``,
+    of the last layer ``output``. The linear maps have no bias, since the norm has one; with
+    ``layernorm=False`` they have theirs. Activations are "identity", "logistic", "relu",
+    "softplus", "softsign", "tanh", or a callable that makes a module.
+
+    Shape: x [..., nin], y [..., nout]. Raises ValueError for a width below 1 (below 2 with
+    layernorm), an unknown activation, and alpha outside (0, 1].
+
+    It prints a line for each layer; those of the norms, with the state that the next case finds,
+    read as in the post.
+
+    >>> nnet(3, 5, [4, 5, 4], "relu", "logistic", layernorm=True)
+    Chain{float32}(
+       Linear{3-->4}
+       LayerNorm{n=4, mu=0.0, sigma=1.0}
+       relu{4}
+       Linear{4-->5}
+       LayerNorm{n=5, mu=0.0, sigma=1.0}
+       relu{5}
+       Linear{5-->4}
+       LayerNorm{n=4, mu=0.0, sigma=1.0}
+       relu{4}
+       Linear{4-->5}
+       LayerNorm{n=5, mu=0.0, sigma=1.0}
+       logistic{5}
+    )
+    """
+    widths = [nin, *([hidden] if isinstance(hidden, int) else hidden), nout]
+    least = 2 if layernorm else 1
+    for argument, width in zip(["nin"] + ["hidden"] * (len(widths) - 2) + ["nout"], widths):
+        if width < (1 if argument == "nin" else least):
+            raise ValueError(
+                f"[nnet] {argument} must be at least {1 if argument == 'nin' else least} "
+                f"but has {width}"
+            )
+    for argument, activation in (("inner", inner), ("output", output)):
+        if not callable(activation) and activation not in _ACTIVATIONS:
+            raise ValueError(
+                f"[nnet] {argument} must be a callable or one of {', '.join(_ACTIVATIONS)} "
+                f"but has {activation!r}"
+            )
+    net = NNet()
+    for i, (before, width) in enumerate(zip(widths, widths[1:])):
+        net.append(nn.Linear(before, width, bias=not layernorm, device=device, dtype=dtype))
+        if layernorm:
+            net.append(OnlineLayerNorm(width, alpha, device=device, dtype=dtype))
+        activation = output if i + 2 == len(widths) else inner
+        net.append(activation() if callable(activation) else _ACTIVATIONS[activation]())
+    return net

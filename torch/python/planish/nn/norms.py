@@ -1,0 +1,765 @@
+"""Norms as modules. Where ``torch.nn`` has the norm, constructor and state dict are its own."""
+
+import math
+import numbers
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+__all__ = [
+    "AdaNorm",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "DetachNorm",
+    "LayerNorm",
+    "LayerNorm1d",
+    "LayerNorm2d",
+    "LayerNormSimple",
+    "OnlineLayerNorm",
+    "RMSNorm",
+    "RecurrentBatchNorm",
+    "WeightNorm",
+    "weight_norm",
+]
+
+# Bound once: looking an operator up by attributes takes longer than a small call.
+_layer_norm = torch.ops.planish.layer_norm.default
+_rms_norm = torch.ops.planish.rms_norm.default
+_layer_norm_simple = torch.ops.planish.layer_norm_simple.default
+_detach_norm = torch.ops.planish.detach_norm.default
+_ada_norm = torch.ops.planish.ada_norm.default
+_channel_layer_norm = torch.ops.planish.channel_layer_norm.default
+_batch_norm = torch.ops.planish.batch_norm.default
+_online_layer_norm = torch.ops.planish.online_layer_norm.default
+_weight_norm = torch.ops.planish.weight_norm.default
+
+
+def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:
+    several = isinstance(normalized_shape, Iterable)
+    sizes: tuple[Any, ...] = tuple(normalized_shape) if several else (normalized_shape,)
+    if not sizes or any(not isinstance(size, numbers.Integral) or size < 0 for size in sizes):
+        raise ValueError(
+            f"[{name}] normalized_shape must be one or more sizes, each at least 0, "
+            f"but has {normalized_shape}"
+        )
+    return sizes
+
+
+def _check_eps(name: str, eps: float) -> float:
+    if not (math.isfinite(eps) and eps >= 0):
+        raise ValueError(f"[{name}] eps must be finite and at least 0 but has {eps}")
+    return eps
+
+
+def _check_count(name: str, argument: str, count: int, least: int) -> int:
+    if not isinstance(count, numbers.Integral) or count < least:
+        raise ValueError(f"[{name}] {argument} must be at least {least} but has {count}")
+    return count
+
+
+def _check_finite(name: str, argument: str, value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"[{name}] {argument} must be finite but has {value}")
+    return value
+
+
+class LayerNorm(nn.LayerNorm):
+    """``torch.nn.LayerNorm`` on this library's kernels (Ba, Kiros & Hinton 2016, Eq. 3).
+
+    ``y = weight * (x - mean) / sqrt(var + eps) + bias``, moments over the last dimensions of x,
+    those of normalized_shape, var biased. It is a ``torch.nn.LayerNorm``: arguments, parameters and
+    state dict are the same.
+
+    Shape: x [..., *normalized_shape], y the same.
+
+    >>> norm = LayerNorm(4)
+    >>> norm
+    LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True)
+    >>> norm.load_state_dict(torch.nn.LayerNorm(4).state_dict())
+    <All keys matched successfully>
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        name = type(self).__name__
+        super().__init__(
+            list(_check_shape(name, normalized_shape)),
+            _check_eps(name, eps),
+            elementwise_affine,
+            bias,
+            device,
+            dtype,
+        )
+
+    def forward(self, input: Tensor) -> Tensor:
+        return _layer_norm(  # type: ignore[no-any-return]
+            input, self.normalized_shape, self.weight, self.bias, self.eps
+        )
+
+
+class RMSNorm(nn.RMSNorm):
+    """``torch.nn.RMSNorm`` on this library's kernels (Zhang & Sennrich 2019).
+
+    ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, those of
+    normalized_shape; eps=None is ``finfo(x.dtype).eps``. It is a ``torch.nn.RMSNorm``: arguments,
+    parameters and state dict are the same.
+
+    Shape: x [..., *normalized_shape], y the same.
+
+    >>> RMSNorm(4)
+    RMSNorm((4,), eps=None, elementwise_affine=True)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        name = type(self).__name__
+        super().__init__(
+            list(_check_shape(name, normalized_shape)),
+            None if eps is None else _check_eps(name, eps),
+            elementwise_affine,
+            device,
+            dtype,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _rms_norm(  # type: ignore[no-any-return]
+            x, self.normalized_shape, self.weight, self.eps
+        )
+
+
+class LayerNormSimple(nn.Module):
+    """LayerNorm-simple (Xu et al. 2019, section 3.1): LayerNorm without weight and bias.
+
+    Shape: x [..., *normalized_shape], y the same. No parameters, nothing in the state dict.
+
+    >>> LayerNormSimple(4)
+    LayerNormSimple((4,), eps=1e-05)
+    """
+
+    normalized_shape: tuple[int, ...]
+    eps: float
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.normalized_shape = _check_shape(name, normalized_shape)
+        self.eps = _check_eps(name, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _layer_norm_simple(x, self.normalized_shape, self.eps)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+class DetachNorm(nn.Module):
+    """DetachNorm (Xu et al. 2019, Eq. 4): forward LayerNorm-simple, backward ``dx = rstd * dy``.
+
+    mean and std say which moments are constants in backward; Xu, Table 3 has each alone ("detach
+    variance" is std there, too). With neither it is LayerNorm-simple.
+
+    Shape: x [..., *normalized_shape], y the same. No parameters, nothing in the state dict.
+
+    >>> DetachNorm(4, mean=False)
+    DetachNorm((4,), mean=False, std=True, eps=1e-05)
+    """
+
+    normalized_shape: tuple[int, ...]
+    mean: bool
+    std: bool
+    eps: float
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        mean: bool = True,
+        std: bool = True,
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.normalized_shape = _check_shape(name, normalized_shape)
+        self.mean = bool(mean)
+        self.std = bool(std)
+        self.eps = _check_eps(name, eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _detach_norm(  # type: ignore[no-any-return]
+            x, self.normalized_shape, self.mean, self.std, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, mean={self.mean}, std={self.std}, eps={self.eps}"
+
+
+class AdaNorm(nn.Module):
+    """AdaNorm (Xu et al. 2019, Eq. 9): ``y = C * (1 - k * xhat) * xhat``.
+
+    xhat is LayerNorm-simple's, and the factor before it is a constant in backward. as_coded takes
+    xhat from the authors' code, ``(x - mean) / (std + eps)`` with the unbiased deviation, which
+    needs rows of at least 2 numbers. The paper has k = 1/10 and tunes C.
+
+    Shape: x [..., *normalized_shape], y the same. No parameters, nothing in the state dict.
+
+    >>> AdaNorm(4, C=2.0)
+    AdaNorm((4,), C=2.0, k=0.1, as_coded=False, eps=1e-05)
+    """
+
+    normalized_shape: tuple[int, ...]
+    C: float
+    k: float
+    as_coded: bool
+    eps: float
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        C: float = 1.0,
+        k: float = 0.1,
+        as_coded: bool = False,
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.normalized_shape = _check_shape(name, normalized_shape)
+        self.C = _check_finite(name, "C", C)
+        self.k = _check_finite(name, "k", k)
+        self.as_coded = bool(as_coded)
+        self.eps = _check_eps(name, eps)
+        if self.as_coded and math.prod(self.normalized_shape) < 2:
+            raise ValueError(
+                f"[{name}] normalized_shape must hold at least 2 numbers with as_coded "
+                f"but has {normalized_shape}"
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _ada_norm(  # type: ignore[no-any-return]
+            x, self.normalized_shape, self.C, self.k, self.as_coded, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.normalized_shape}, C={self.C}, k={self.k}, as_coded={self.as_coded}, "
+            f"eps={self.eps}"
+        )
+
+
+class OnlineLayerNorm(nn.Module):
+    """Online LayerNorm (T. Breloff, "Online Layer Normalization", 2016).
+
+    A layer keeps one mean mu and one deviation sigma from case to case, at the start 0 and 1. A
+    case x [num_features] that follows moves and uses them:
+
+        mu_t    = alpha * mean(x) + (1 - alpha) * mu
+        s       = sqrt(sum((x - mu_t)^2) / (num_features - 1))
+        sigma_t = alpha * s + (1 - alpha) * sigma
+        y       = weight * (x - mu_t) / sigma_t + bias
+
+    alpha is in (0, 1], and may be set between calls; 1 is LayerNorm with the unbiased deviation and
+    no eps. Gradients do not pass to the state that a case found.
+
+    Training: the rows of x are cases in order, the first finds the state that the last call left,
+    and the state moves on. Evaluation: the state stays, and every row is taken as the one case that
+    follows it, so that a row's result depends on no other row. ``forward(x, advance=...)`` asks for
+    one or the other in either mode.
+
+    Shape: x [..., num_features], num_features at least 2, y the same. State dict: ``weight`` and
+    ``bias`` [num_features], of affine; ``state`` [2], mu and sigma, float64 whatever the module is
+    cast to.
+
+    >>> norm = OnlineLayerNorm(4, alpha=0.5)
+    >>> norm
+    OnlineLayerNorm(4, alpha=0.5, affine=True, mu=0.0, sigma=1.0)
+    >>> _ = norm(torch.tensor([[1.0, 1.0, 3.0, 3.0]]))
+    >>> norm.mu
+    1.0
+    """
+
+    num_features: int
+    alpha: float
+    affine: bool
+    state: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        alpha: float = 0.1,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.num_features = _check_count(name, "num_features", num_features, 2)
+        if not 0 < alpha <= 1:
+            raise ValueError(f"[{name}] alpha must be above 0 and at most 1 but has {alpha}")
+        self.alpha = alpha
+        self.affine = affine
+        self.weight: nn.Parameter | None
+        self.bias: nn.Parameter | None
+        if affine:
+            self.weight = nn.Parameter(torch.ones(num_features, device=device, dtype=dtype))
+            self.bias = nn.Parameter(torch.zeros(num_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+            self.register_parameter("bias", None)
+        self.register_buffer("state", torch.empty(2, device=device, dtype=torch.float64))
+        self.reset_state()
+
+    @property
+    def mu(self) -> float:
+        """The mean that the next case finds."""
+        return float(self.state[0])
+
+    @property
+    def sigma(self) -> float:
+        """The deviation that the next case finds."""
+        return float(self.state[1])
+
+    def reset_state(self) -> None:
+        """Back to mu = 0, sigma = 1."""
+        with torch.no_grad():
+            self.state[0] = 0
+            self.state[1] = 1
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0, and the state of the start."""
+        self.reset_state()
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, advance: bool | None = None) -> Tensor:
+        """y of x [..., num_features]; advance: whether the state moves on, None: in training."""
+        if self.training if advance is None else advance:
+            y: Tensor
+            y, state = _online_layer_norm(x, self.state, self.weight, self.bias, self.alpha)
+            with torch.no_grad():
+                self.state.copy_(state)
+            return y
+        return self._from_the_same_state(x)
+
+    def _from_the_same_state(self, x: Tensor) -> Tensor:
+        if x.dim() < 1 or x.shape[-1] != self.num_features:
+            raise ValueError(
+                f"[OnlineLayerNorm] x must have {self.num_features} numbers in its last dimension "
+                f"but has {list(x.shape)}"
+            )
+        numbers = x.double()  # as the state, which a float would round
+        mu, sigma = self.state.unbind()
+        mu = self.alpha * numbers.mean(-1, keepdim=True) + (1 - self.alpha) * mu
+        centred = numbers - mu
+        s = (centred.square().sum(-1, keepdim=True) / (self.num_features - 1)).sqrt()
+        y = centred / (self.alpha * s + (1 - self.alpha) * sigma)
+        if self.weight is not None:
+            y = y * self.weight
+        if self.bias is not None:
+            y = y + self.bias
+        return y.to(x.dtype)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "OnlineLayerNorm":
+        before = self.state
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.state.dtype != torch.float64:  # a cast of the module: the state keeps its bits
+            kept = self.state if before.is_meta else before
+            self.state = kept.to(self.state.device, torch.float64)
+        return self
+
+    def extra_repr(self) -> str:
+        state = "" if self.state.is_meta else f", mu={self.mu}, sigma={self.sigma}"
+        return f"{self.num_features}, alpha={self.alpha}, affine={self.affine}{state}"
+
+
+class _ChannelLayerNorm(nn.Module):
+    dims: tuple[int, ...]
+    shapes: str
+    num_channels: int
+    eps: float
+    affine: bool
+
+    def __init__(
+        self,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.num_channels = _check_count(name, "num_channels", num_channels, 0)
+        self.eps = _check_eps(name, eps)
+        self.affine = affine
+        self.weight: nn.Parameter | None
+        self.bias: nn.Parameter | None
+        if affine:
+            self.weight = nn.Parameter(torch.ones(num_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+        if affine and bias:
+            self.bias = nn.Parameter(torch.zeros(num_channels, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0."""
+        if self.weight is not None:
+            nn.init.ones_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() not in self.dims or x.shape[1] != self.num_channels:
+            raise ValueError(
+                f"[{type(self).__name__}] x must be {self.shapes} with C = {self.num_channels} "
+                f"but has {list(x.shape)}"
+            )
+        return _channel_layer_norm(  # type: ignore[no-any-return]
+            x, self.weight, self.bias, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
+
+
+class LayerNorm1d(_ChannelLayerNorm):
+    """LayerNorm over the channels of x [N, C] or [N, C, L], at each position for itself.
+
+    What LayerNorm(C) does of x [N, L, C], without permuting. State dict: ``weight`` and ``bias``
+    [C], as of LayerNorm(C).
+
+    >>> LayerNorm1d(3)(torch.randn(2, 3, 5)).shape
+    torch.Size([2, 3, 5])
+    """
+
+    dims = (2, 3)
+    shapes = "[N, C] or [N, C, L]"
+
+
+class LayerNorm2d(_ChannelLayerNorm):
+    """LayerNorm over the channels of x [N, C, H, W], at each position for itself.
+
+    What LayerNorm(C) does of x [N, H, W, C], without permuting. State dict: ``weight`` and ``bias``
+    [C], as of LayerNorm(C).
+
+    >>> LayerNorm2d(3)
+    LayerNorm2d(3, eps=1e-05, affine=True, bias=True)
+    """
+
+    dims = (4,)
+    shapes = "[N, C, H, W]"
+
+
+class _BatchNorm(nn.modules.batchnorm._BatchNorm):
+    dims: tuple[int, ...]
+    shapes: str
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        unbiased: bool = False,
+    ) -> None:
+        name = type(self).__name__
+        if momentum is not None and not 0 <= momentum <= 1:
+            raise ValueError(f"[{name}] momentum must be from 0 to 1, or None, but has {momentum}")
+        super().__init__(
+            _check_count(name, "num_features", num_features, 0),
+            _check_eps(name, eps),
+            momentum,
+            affine,
+            track_running_stats,
+            device,
+            dtype,
+        )
+        if not bias:  # which older versions of torch.nn do not take
+            self.register_parameter("bias", None)
+        self.unbiased = bool(unbiased)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in self.dims or input.shape[1] != self.num_features:
+            raise ValueError(
+                f"[{type(self).__name__}] x must be {self.shapes} with C = {self.num_features} "
+                f"but has {list(input.shape)}"
+            )
+        mean, var, momentum = self.running_mean, self.running_var, self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if momentum is None:
+                momentum = 1.0 / float(self.num_batches_tracked)
+        return _batch_norm(  # type: ignore[no-any-return]
+            input,
+            self.weight,
+            self.bias,
+            mean,
+            var,
+            self.training or mean is None,
+            0.0 if momentum is None else momentum,
+            self.eps,
+            self.unbiased,
+        )
+
+    def extra_repr(self) -> str:
+        usual: str = super().extra_repr()  # type: ignore[no-untyped-call]
+        return usual + (", unbiased=True" if self.unbiased else "")
+
+
+class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
+    """``torch.nn.BatchNorm1d`` on this library's kernels (Ioffe & Szegedy 2015; Ba, Eq. 2).
+
+    It is a ``torch.nn.BatchNorm1d``: arguments, parameters, buffers and state dict are the same
+    (momentum=None: running estimates are averages over all batches). Beyond it, unbiased=True
+    divides by the root of the unbiased variance in training (Ba, section 6.6, for batches of 4);
+    running_var is the unbiased one in either case.
+
+    Shape: x [N, C] or [N, C, L], y the same.
+
+    >>> BatchNorm1d(4, unbiased=True).extra_repr().endswith("unbiased=True")
+    True
+    """
+
+    dims = (2, 3)
+    shapes = "[N, C] or [N, C, L]"
+
+
+class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
+    """``torch.nn.BatchNorm2d`` on this library's kernels; see BatchNorm1d.
+
+    Shape: x [N, C, H, W], y the same.
+    """
+
+    dims = (4,)
+    shapes = "[N, C, H, W]"
+
+
+class RecurrentBatchNorm(nn.Module):
+    """BatchNorm for recurrent layers (Cooijmans et al. 2016): every time step has its own moments.
+
+    In training a step is normalised over the sequences of the batch, with the moments of that step,
+    and the running estimates of that step move by momentum, as BatchNorm's do. Weight and bias are
+    one for all steps; the weight starts at 0.1 (section 4: with 1 gradients vanish).
+
+    In evaluation step t uses the estimates of step t, or, past the longest sequence seen in
+    training, those of that sequence's last step (section 3). Estimates are kept for max_length
+    steps: later ones are normalised in training all the same, and leave no estimate.
+
+    All sequences of a batch count at every step: padding is data. unbiased as in BatchNorm1d.
+
+    Shape: x [T, B, C], steps step .. step + T - 1 of B sequences, or x [B, C], the one step
+    ``step``; y the same. In training B is at least 2. State dict: ``weight`` and ``bias`` [C];
+    ``running_mean`` and ``running_var`` [max_length, C]; ``num_batches_tracked`` [max_length].
+
+    >>> norm = RecurrentBatchNorm(4, max_length=10)
+    >>> x = torch.randn(3, 2, 4)
+    >>> steps = torch.stack([norm(x[t], step=t) for t in range(3)])
+    >>> torch.equal(steps, norm(x))
+    True
+    """
+
+    num_features: int
+    max_length: int
+    eps: float
+    momentum: float
+    affine: bool
+    unbiased: bool
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        max_length: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        initial_weight: float = 0.1,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+        unbiased: bool = False,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.num_features = _check_count(name, "num_features", num_features, 1)
+        self.max_length = _check_count(name, "max_length", max_length, 1)
+        self.eps = _check_eps(name, eps)
+        if momentum is None or not 0 <= momentum <= 1:  # None: what BatchNorm has and this not
+            raise ValueError(f"[{name}] momentum must be from 0 to 1 but has {momentum}")
+        self.momentum = momentum
+        self.affine = affine
+        self.initial_weight = _check_finite(name, "initial_weight", initial_weight)
+        self.unbiased = bool(unbiased)
+        factory = {"device": device, "dtype": dtype}
+        self.weight: nn.Parameter | None
+        self.bias: nn.Parameter | None
+        if affine:
+            self.weight = nn.Parameter(torch.empty(num_features, **factory))
+        else:
+            self.register_parameter("weight", None)
+        if affine and bias:
+            self.bias = nn.Parameter(torch.empty(num_features, **factory))
+        else:
+            self.register_parameter("bias", None)
+        self.register_buffer("running_mean", torch.empty(max_length, num_features, **factory))
+        self.register_buffer("running_var", torch.empty(max_length, num_features, **factory))
+        self.register_buffer(
+            "num_batches_tracked", torch.empty(max_length, device=device, dtype=torch.long)
+        )
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Estimates of the start: mean 0, variance 1, no batch seen."""
+        self.running_mean.zero_()
+        self.running_var.fill_(1)
+        self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Weight initial_weight, bias 0, and the estimates of the start."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            nn.init.constant_(self.weight, self.initial_weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, step: int = 0) -> Tensor:
+        """y of x [T, B, C], or [B, C]; step: the index of the first step in its sequence."""
+        if x.dim() not in (2, 3) or x.shape[-1] != self.num_features:
+            raise ValueError(
+                f"[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = {self.num_features} "
+                f"but has {list(x.shape)}"
+            )
+        if step < 0:
+            raise ValueError(f"[RecurrentBatchNorm] step must be at least 0 but has {step}")
+        if x.dim() == 2:
+            return self._steps(x.unsqueeze(0), step).squeeze(0)
+        return self._steps(x, step)
+
+    def _steps(self, x: Tensor, first: int) -> Tensor:
+        if not self.training:
+            steps = torch.arange(first, first + x.shape[0], device=x.device)
+            longest = (self.num_batches_tracked > 0).sum()
+            steps = torch.minimum(steps, (longest - 1).clamp(min=0))
+            return self._normalise(x, self.running_mean[steps], self.running_var[steps])
+        if x.shape[1] < 2:
+            raise ValueError(
+                "[RecurrentBatchNorm] x must have at least 2 sequences in training but has "
+                f"{list(x.shape)}"
+            )
+        tracked = max(0, min(x.shape[0], self.max_length - first))
+        kept = slice(first, first + tracked)
+        parts = []
+        if tracked > 0:
+            self.num_batches_tracked[kept] += 1
+            mean, var = self.running_mean[kept], self.running_var[kept]
+            parts.append(self._normalise(x[:tracked], mean, var))
+        if tracked < x.shape[0]:
+            parts.append(self._normalise(x[tracked:], None, None))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _normalise(self, x: Tensor, mean: Tensor | None, var: Tensor | None) -> Tensor:
+        # A channel of a step is a channel of its own to the operator: one call for all steps.
+        time, batch, channels = x.shape
+
+        def each_step(vector: Tensor | None) -> Tensor | None:
+            return None if vector is None else vector.repeat(time)
+
+        y: Tensor = _batch_norm(
+            x.transpose(0, 1).reshape(batch, time * channels),
+            each_step(self.weight),
+            each_step(self.bias),
+            None if mean is None else mean.view(-1),
+            None if var is None else var.view(-1),
+            self.training,
+            self.momentum,
+            self.eps,
+            self.unbiased,
+        )
+        return y.view(batch, time, channels).transpose(0, 1)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, max_length={self.max_length}, eps={self.eps}, "
+            f"momentum={self.momentum}, affine={self.affine}, bias={self.bias is not None}"
+            + (", unbiased=True" if self.unbiased else "")
+        )
+
+
+class WeightNorm(nn.Module):
+    """WeightNorm (Salimans & Kingma 2016; Ba, Eq. 5) as a parametrization: ``w = g * v / ||v||``.
+
+    The norm is taken of each slice of v along dim (dim=0 of a Linear: of a unit's weights), of all
+    of v with dim=-1. Register it with ``weight_norm``, or with ``torch.nn.utils.parametrize``.
+    """
+
+    dim: int
+
+    def __init__(self, dim: int = 0) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, g: Tensor, v: Tensor) -> Tensor:
+        """w of v, any shape, and g, with v's size in dim and 1 in the others."""
+        return _weight_norm(v, g, self.dim)  # type: ignore[no-any-return]
+
+    def right_inverse(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """g and v that give w: g = ||w||, v = w."""
+        return torch.norm_except_dim(w, 2, self.dim), w
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
+def weight_norm(module: nn.Module, name: str = "weight", dim: int = 0) -> nn.Module:
+    """Gives module's parameter ``name`` the parametrization WeightNorm(dim), and returns module.
+
+    Keys are those of ``torch.nn.utils.parametrizations.weight_norm``, checkpoints go both ways:
+    ``parametrizations.weight.original0`` is g, ``parametrizations.weight.original1`` is v. At the
+    start w is what the parameter was. ``torch.nn.utils.parametrize.remove_parametrizations`` ends
+    it. Raises ValueError where module has no such parameter, or dim is none of its dimensions.
+
+    >>> linear = weight_norm(torch.nn.Linear(3, 2, bias=False))
+    >>> sorted(linear.state_dict())
+    ['parametrizations.weight.original0', 'parametrizations.weight.original1']
+    """
+    parameter = getattr(module, name, None)
+    if not isinstance(parameter, Tensor):
+        raise ValueError(
+            f"[weight_norm] name must be a parameter of {type(module).__name__} but has {name!r}"
+        )
+    if not -1 <= dim < parameter.dim():
+        raise ValueError(
+            f"[weight_norm] dim must be from -1 to {parameter.dim() - 1} for {name} "
+            f"{list(parameter.shape)} but has {dim}"
+        )
+    parametrize.register_parametrization(module, name, WeightNorm(dim), unsafe=True)
+    return module
