@@ -1,23 +1,15 @@
 """What the tests of the package share. They run against the planish that is found: installed, or in
 the folder that PYTHONPATH names."""
 
-import importlib.metadata
 import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-
-
-def pytest_sessionstart():
-    # A build may have had a libtorch of one's own. The repository has a folder torch, too.
-    try:
-        importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.exit("PyTorch is not installed: the Python package is not tested", returncode=0)
 
 
 @pytest.fixture(scope="session")
@@ -28,8 +20,6 @@ def root():
 
 @pytest.fixture(autouse=True)
 def seed():
-    import torch  # not above: see pytest_sessionstart
-
     torch.manual_seed(1)
 
 
