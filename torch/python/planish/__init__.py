@@ -14,6 +14,20 @@ from planish import _library
 
 __version__ = _library.load(__path__)
 
-from planish import nn  # noqa: E402  its modules need the operators
+# What follows needs the operators.
+from planish import converters, functional, nn  # noqa: E402
+from planish._convert import Change, Conversion, Left, convert  # noqa: E402
+from planish.analysis import gradient_statistics, invariances  # noqa: E402
 
-__all__ = ["__version__", "nn"]
+__all__ = [
+    "Change",
+    "Conversion",
+    "Left",
+    "__version__",
+    "convert",
+    "converters",
+    "functional",
+    "gradient_statistics",
+    "invariances",
+    "nn",
+]

@@ -5,20 +5,13 @@ What the cells compute is compared with its equations in torch/rnn/rnn_test.cc.
 """
 
 import io
-import os
-import pathlib
 
 import pytest
 import torch
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-LIBRARY = pathlib.Path(
-    os.environ.get("PLANISH_LIBRARY", ROOT / "build/release/torch/libplanish_torch.so")
-)
-if not LIBRARY.exists():
-    pytest.skip(f"there is no {LIBRARY}", allow_module_level=True)
-torch.ops.load_library(LIBRARY)
+import planish  # noqa: F401  (registers the operators)
+
 rnn_forward = torch.ops.planish.rnn_forward
 rnn_backward = torch.ops.planish.rnn_backward
 rnn_step = torch.ops.planish.rnn_step

@@ -1,5 +1,21 @@
 """Modules that are used as those of ``torch.nn``."""
 
+from planish.nn.nnet import NNet, nnet
+from planish.nn.norms import (
+    AdaNorm,
+    BatchNorm1d,
+    BatchNorm2d,
+    DetachNorm,
+    LayerNorm,
+    LayerNorm1d,
+    LayerNorm2d,
+    LayerNormSimple,
+    OnlineLayerNorm,
+    RecurrentBatchNorm,
+    RMSNorm,
+    WeightNorm,
+    weight_norm,
+)
 from planish.nn.recurrent import (
     LayerNormGRU,
     LayerNormGRUCell,
@@ -10,10 +26,25 @@ from planish.nn.recurrent import (
 )
 
 __all__ = [
+    "AdaNorm",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "DetachNorm",
+    "LayerNorm",
+    "LayerNorm1d",
+    "LayerNorm2d",
     "LayerNormGRU",
     "LayerNormGRUCell",
     "LayerNormLSTM",
     "LayerNormLSTMCell",
     "LayerNormRNN",
     "LayerNormRNNCell",
+    "LayerNormSimple",
+    "NNet",
+    "OnlineLayerNorm",
+    "RMSNorm",
+    "RecurrentBatchNorm",
+    "WeightNorm",
+    "nnet",
+    "weight_norm",
 ]
