@@ -522,6 +522,22 @@ def test_types_change_with_to():
         module.half()(x.half())
 
 
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_autocast_rounds_input_and_output_alone(training):
+    module = drawn(LayerNormLSTM(I, H, num_layers=2)).train(training)
+    cell = drawn(LayerNormGRUCell(I, H)).train(training)
+    x = torch.randn(4, 3, I, dtype=torch.bfloat16)
+    with torch.set_grad_enabled(training):
+        with torch.autocast("cpu", torch.bfloat16):
+            y, (h_n, c_n) = module(x)
+            step = cell(x[0])
+        expected, states = module(x.float())
+    assert y.dtype == h_n.dtype == c_n.dtype == step.dtype == torch.bfloat16
+    # bfloat16 has 8 bits: 2^-9 by rounding y, and as much by rounding what the second layer sees.
+    assert_close((y, (h_n, c_n)), (expected, states), rtol=2**-7, atol=2**-7, check_dtype=False)
+    assert torch.equal(step, cell(x[0].float()).bfloat16())
+
+
 # ---- Dropout and resets
 
 
@@ -800,6 +816,19 @@ def test_functional_transforms_and_tracers_go_through(training):
         with torch.device("meta"):
             shapes = LayerNormGRU(I, H).train(training)(torch.empty(4, 3, I))
         assert [shape.shape for shape in shapes] == [(4, 3, H), (1, 3, H)]
+
+
+@pytest.mark.parametrize(("layer", "options"), [LAYERS[0], LAYERS[8], LAYERS[11]], ids=name_of)
+def test_second_derivatives(layer, options):
+    module = made(layer, options, 2, 2)
+    parameters = list(module.parameters())
+    x = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
+
+    def run(x, *_):
+        return module(x)[0]
+
+    assert torch.autograd.gradcheck(run, (x, *parameters))
+    assert torch.autograd.gradgradcheck(run, (x, *parameters))
 
 
 # ---- What cannot be

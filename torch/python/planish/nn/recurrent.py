@@ -9,7 +9,7 @@ directions. LN is layer normalisation, ``(z - mean) / sqrt(var + eps)`` times a 
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, overload
 
 import torch
@@ -25,6 +25,12 @@ __all__ = [
     "LayerNormRNN",
     "LayerNormRNNCell",
 ]
+
+
+# Bound once: looking an operator up by attributes takes longer than some of its arguments.
+_rnn_forward = torch.ops.planish.rnn_forward.default
+_rnn_step = torch.ops.planish.rnn_step.default
+_rnn_pack = torch.ops.planish.rnn_pack.default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,20 +78,30 @@ _RNNS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
 class _Packed:
     """Parameters as the kernels read them, and what they were packed from."""
 
-    parameters: Any
-    pointers: tuple[int, ...]
-    versions: tuple[int, ...]
-    aliases: tuple[Tensor, ...]  # so that no other data takes their addresses
+    def __init__(self, parameters: Any, tensors: Sequence[Tensor]) -> None:
+        self.parameters = parameters
+        self._from = [(tensor, tensor.data_ptr(), tensor._version) for tensor in tensors]
+        self._aliases = [tensor.detach() for tensor in tensors]  # no other data takes their place
 
-    def is_of(self, tensors: Iterable[Tensor]) -> bool:
-        return all(
-            tensor.data_ptr() == pointer and tensor._version == version
-            for tensor, pointer, version in zip(tensors, self.pointers, self.versions, strict=True)
-        )
+    def is_of(self, tensors: Sequence[Tensor]) -> bool:
+        # The same object first: others may have no data_ptr. Not all(): this is in each step.
+        for tensor, (other, pointer, version) in zip(tensors, self._from, strict=True):
+            if tensor is not other or tensor.data_ptr() != pointer or tensor._version != version:
+                return False
+        return True
+
+
+def _can_keep(tensor: Tensor) -> bool:
+    """Whether a change of the tensor can be seen: a subclass may have no data of its own, and an
+    inference tensor has no version."""
+    return (
+        type(tensor) in (Tensor, nn.Parameter)
+        and tensor.device.type == "cpu"
+        and not tensor.is_inference()
+    )
 
 
 class _Recurrent(nn.Module):
@@ -106,10 +122,10 @@ class _Recurrent(nn.Module):
         super().__init__()
         self._check_at_least_one("input_size", input_size)
         self._check_at_least_one("hidden_size", hidden_size)
-        self._check(variant in variants, f"variant must be one of {', '.join(variants)}", variant)
-        self._check(
-            math.isfinite(eps) and eps >= 0, "eps must be finite and at least 0", f"{eps:g}"
-        )
+        if variant not in variants:
+            raise self._error(f"variant must be one of {', '.join(variants)}", variant)
+        if not (math.isfinite(eps) and eps >= 0):
+            raise self._error("eps must be finite and at least 0", f"{eps:g}")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
@@ -122,21 +138,25 @@ class _Recurrent(nn.Module):
         )
         self._packed: dict[str, _Packed] = {}
 
-    def _check(self, good: bool, what: str, value: object) -> None:
-        if not good:
-            raise ValueError(f"[{type(self).__name__}] {what} but has {value}")
+    def _error(self, what: str, value: object) -> ValueError:
+        return ValueError(f"[{type(self).__name__}] {what} but has {value}")
 
     def _check_at_least_one(self, name: str, size: int) -> None:
-        self._check(size >= 1, f"{name} must be at least 1", size)
+        if size < 1:
+            raise self._error(f"{name} must be at least 1", size)
 
     def _check_size(self, name: str, tensor: Tensor | None, size: tuple[int, ...]) -> None:
         if tensor is not None and tensor.shape != size:
-            self._check(False, f"{name} must have {list(size)}", list(tensor.shape))
+            raise self._error(f"{name} must have {list(size)}", list(tensor.shape))
+
+    def _check_left_out(self, name: str, tensor: Tensor | None, what: str) -> None:
+        if tensor is not None:
+            raise self._error(f"{name} must be left out for {what}", list(tensor.shape))
 
     def _check_inputs(self, x: Tensor) -> None:
         if x.shape[-1] != self.input_size:
             what = f"x must have input_size, {self.input_size}, as its last dimension"
-            self._check(False, what, list(x.shape))
+            raise self._error(what, list(x.shape))
 
     def _add_parameters(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
         hidden, sums = self.hidden_size, self._gates * self.hidden_size
@@ -160,50 +180,39 @@ class _Recurrent(nn.Module):
 
     def _prepare(self, suffix: str) -> dict[str, Any]:
         """Arguments of the operators: a layer's parameters, for inference packed."""
-        tensors = {name: getattr(self, name + suffix) for name in self._names}
-        if not self._can_keep(tensors.values()):
+        # By getattr where it is no parameter but computed (torch.nn.utils.parametrize): getattr of a
+        # module takes longer.
+        tensors: list[Any] = [
+            self._parameters[name] if name in self._parameters else getattr(self, name)
+            for name in [name + suffix for name in self._names]
+        ]
+        if not self._in_inference():
             return self._with_bias(tensors)
         packed = self._packed.get(suffix)
-        if packed is None or not packed.is_of(tensors.values()):
-            packed = _Packed(
-                torch.ops.planish.rnn_pack(self._cell, **self._with_bias(tensors)),
-                tuple(tensor.data_ptr() for tensor in tensors.values()),
-                tuple(tensor._version for tensor in tensors.values()),
-                tuple(tensor.detach() for tensor in tensors.values()),
-            )
+        if packed is None or not packed.is_of(tensors):
+            arguments = self._with_bias(tensors)
+            if not all(map(_can_keep, tensors)):
+                return arguments
+            packed = _Packed(_rnn_pack(self._cell, **arguments), tensors)
             self._packed[suffix] = packed
-        return {
-            "weight_ih": tensors["weight_ih"],
-            "weight_hh": tensors["weight_hh"],
-            "packed": packed.parameters,
-        }
+        return {"weight_ih": tensors[0], "weight_hh": tensors[1], "packed": packed.parameters}
 
-    def _can_keep(self, tensors: Iterable[Tensor]) -> bool:
-        """Whether what is packed of these tensors is good for another call.
-
-        In training they change. Compilers and tracers cannot hold what is packed. A subclass, and a
-        tensor within a functional transform, may have no data of its own, and an inference tensor
-        has no version by which a change could be seen.
-        """
-        return (
-            not torch.compiler.is_compiling()
-            and not self.training
-            and not torch.is_grad_enabled()
-            and not torch._C._is_tracing()
-            and not torch._C._are_functorch_transforms_active()
-            and torch._C._len_torch_dispatch_stack() == 0
-            and all(
-                type(tensor) in (Tensor, nn.Parameter)
-                and tensor.device.type == "cpu"
-                and not tensor.is_inference()
-                for tensor in tensors
-            )
+    def _in_inference(self) -> bool:
+        """Whether packed parameters may be used: not in training, where they change, and not where
+        a compiler or tracer records the call, or a transform stands between module and kernel."""
+        return not (
+            torch.compiler.is_compiling()
+            or self.training
+            or torch.is_grad_enabled()
+            or torch._C._is_tracing()
+            or torch._C._are_functorch_transforms_active()
+            or torch._C._len_torch_dispatch_stack() > 0
         )
 
-    def _with_bias(self, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    def _with_bias(self, tensors: Sequence[Tensor]) -> dict[str, Any]:
         """PyTorch's two biases as one, but for that of n of the GRU's state, which r multiplies."""
-        arguments = {name: tensor for name, tensor in tensors.items() if name not in _BIASES}
-        bias_ih, bias_hh = tensors.get("bias_ih"), tensors.get("bias_hh")
+        arguments = dict(zip(self._names, tensors, strict=True))
+        bias_ih, bias_hh = arguments.pop("bias_ih", None), arguments.pop("bias_hh", None)
         if bias_ih is not None and bias_hh is None:
             arguments["bias"] = bias_ih
         elif bias_ih is not None and bias_hh is not None and self._cell != "gru":
@@ -242,10 +251,11 @@ class _Recurrent(nn.Module):
         if hx is None:
             return (None,) * len(self._states)
         if len(self._states) == 1:
-            self._check(isinstance(hx, Tensor), "hx must be a tensor", type(hx).__name__)
+            if not isinstance(hx, Tensor):
+                raise self._error("hx must be a tensor", type(hx).__name__)
             return (hx,)
-        pair = isinstance(hx, tuple | list) and len(hx) == 2
-        self._check(pair, "hx must be a tuple of two tensors, h and c,", type(hx).__name__)
+        if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+            raise self._error("hx must be a tuple of two tensors, h and c,", type(hx).__name__)
         return tuple(hx)
 
     def _repr_of(self, options: Mapping[str, tuple[object, object]]) -> str:
@@ -276,7 +286,8 @@ class _Layers(_Recurrent):
     ) -> None:
         super().__init__(variants, variant, input_size, hidden_size, bias, eps)
         self._check_at_least_one("num_layers", num_layers)
-        self._check(0 <= dropout <= 1, "dropout must be from 0 to 1", f"{dropout:g}")
+        if not 0 <= dropout <= 1:
+            raise self._error("dropout must be from 0 to 1", f"{dropout:g}")
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 f"[{type(self).__name__}] dropout is between layers, and with num_layers=1 there "
@@ -337,9 +348,11 @@ class _Layers(_Recurrent):
                 index = layer * directions + direction
                 arguments = self._prepare(self._suffixes[index])
                 for name, state, reset_to in zip(self._states, states, resets_to, strict=True):
-                    arguments[name + "0"] = None if state is None else state[index]
-                    arguments[name + "_reset"] = None if reset_to is None else reset_to[index]
-                y, *next_states = torch.ops.planish.rnn_forward(
+                    if state is not None:
+                        arguments[name + "0"] = state[index]
+                    if reset_to is not None:
+                        arguments[name + "_reset"] = reset_to[index]
+                y, *next_states = _rnn_forward(
                     self._cell,
                     x,
                     **arguments,
@@ -368,13 +381,12 @@ class _Layers(_Recurrent):
         resets: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The module with its layout of inputs and states."""
-        self._check(x.dim() in (2, 3), "x must have 2 or 3 dimensions", list(x.shape))
+        if x.dim() not in (2, 3):
+            raise self._error("x must have 2 or 3 dimensions", list(x.shape))
         self._check_inputs(x)
         layers, hidden = len(self._suffixes), self.hidden_size
         if x.dim() == 2:
-            if lengths is not None:
-                what = "lengths must be left out for x [T, I]"
-                self._check(False, what, list(lengths.shape))
+            self._check_left_out("lengths", lengths, "x [T, I]")
             self._check_states(states, (layers, hidden))
         else:
             batch = x.shape[0 if self.batch_first else 1]
@@ -406,10 +418,9 @@ class _Layers(_Recurrent):
     ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
         """The same of packed sequences. States are in the order of before these were sorted."""
         for name, tensor in others.items():
-            if tensor is not None:
-                what = f"{name} must be left out for a PackedSequence"
-                self._check(False, what, list(tensor.shape))
-        self._check(x.data.dim() == 2, "x.data must have 2 dimensions", list(x.data.shape))
+            self._check_left_out(name, tensor, "a PackedSequence")
+        if x.data.dim() != 2:
+            raise self._error("x.data must have 2 dimensions", list(x.data.shape))
         self._check_inputs(x.data)
         padded, lengths = pad_packed_sequence(PackedSequence(x.data, x.batch_sizes))
         self._check_states(states, (len(self._suffixes), padded.shape[1], self.hidden_size))
@@ -737,20 +748,22 @@ class _Step(_Recurrent):
         )
 
     def _run(self, x: Tensor, hx: Any) -> tuple[Tensor, ...]:
-        self._check(x.dim() in (1, 2), "x must have 1 or 2 dimensions", list(x.shape))
+        dimensions = x.dim()
+        if dimensions not in (1, 2):
+            raise self._error("x must have 1 or 2 dimensions", list(x.shape))
         self._check_inputs(x)
         states = self._states_of(hx)
-        for name, state in zip(self._states, states, strict=True):
-            self._check_size(name, state, (*x.shape[:-1], self.hidden_size))
-        one = x.dim() == 1
+        size = (self.hidden_size,) if dimensions == 1 else (x.shape[0], self.hidden_size)
         arguments = self._prepare("")
         for name, state in zip(self._states, states, strict=True):
-            arguments[name + "0"] = state.unsqueeze(0) if one and state is not None else state
-        step: tuple[Tensor, Tensor] = torch.ops.planish.rnn_step(
-            self._cell, x.unsqueeze(0) if one else x, **arguments, eps=self.eps
-        )
+            self._check_size(name, state, size)
+            if state is not None:
+                arguments[name + "0"] = state.unsqueeze(0) if dimensions == 1 else state
+        if dimensions == 1:
+            x = x.unsqueeze(0)
+        step: tuple[Tensor, Tensor] = _rnn_step(self._cell, x, **arguments, eps=self.eps)
         next_states = step[: len(states)]
-        return tuple(state.squeeze(0) for state in next_states) if one else next_states
+        return tuple(s.squeeze(0) for s in next_states) if dimensions == 1 else next_states
 
 
 class LayerNormLSTMCell(_Step):
