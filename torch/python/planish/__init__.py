@@ -17,6 +17,7 @@ __version__ = _library.load(__path__)
 # What follows needs the operators.
 from planish import converters, functional, nn  # noqa: E402
 from planish._convert import Change, Conversion, Left, convert  # noqa: E402
+from planish._memory import keep_freed_memory  # noqa: E402
 from planish.analysis import gradient_statistics, invariances  # noqa: E402
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "functional",
     "gradient_statistics",
     "invariances",
+    "keep_freed_memory",
     "nn",
 ]
