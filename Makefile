@@ -50,7 +50,7 @@ demo: build/release/build.ninja
 test: build python
 	ctest --preset release
 	PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest tests/python
-	@if .venv/bin/python -c 'import torch' 2>/dev/null; then set -x; \
+	@if .venv/bin/python -c 'import torch.nn' 2>/dev/null; then set -x; \
 	  PYTHONPATH=$(CURDIR)/$(BUILD)/python .venv/bin/python -m pytest torch/python/tests; \
 	else echo 'left out: torch/python/tests, since .venv has no PyTorch (CMAKE_PREFIX_PATH names a libtorch)'; fi
 
