@@ -11,7 +11,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-pi-mnist format tidy clean
+.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -28,6 +28,7 @@ help:
 	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-rnn         recurrent layers against PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (nine minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
+	@echo 'make bench-torch       norms from Python against torch.nn, eager and compiled; writes docs/performance.md'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
@@ -92,6 +93,12 @@ bench-rnn: build/release/build.ninja
 	cmake --preset release $(CONFIGURE) >/dev/null
 	cmake --build --preset release --target rnn_bench rnn_bench_c
 	.venv/bin/python bench/rnn/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
+
+bench-torch: build/release/build.ninja python
+	@bench/base/setup.sh
+	cmake --preset release $(CONFIGURE) >/dev/null
+	cmake --build --preset release --target norm_bench norm_bench_c
+	.venv/bin/python bench/torch/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
 
 bench-pi-mnist: build
 	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)

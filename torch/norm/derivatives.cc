@@ -134,6 +134,28 @@ Tensor Wide(const Tensor& t) { return t.defined() ? Statistics::Wide(t) : t; }
 
 }  // namespace
 
+Tensor ComposedMoments(const NormSpec& spec, const Tensor& x_) {
+  const Tensor x = Wide(x_);
+  std::vector<int64_t> dims;
+  const int64_t feature = FeatureDim(spec, x);
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if ((d == feature) != (spec.over == Over::kBatch)) dims.push_back(d);
+  }
+  Tensor mean = x.mean(dims, /*keepdim=*/true);
+  if (spec.norm == Norm::kRms) mean = at::zeros_like(mean);
+  const Tensor rest = x - mean;  // whose mean is what `mean` cannot hold
+  const Tensor mean_lo = spec.norm == Norm::kRms ? mean : rest.mean(dims, /*keepdim=*/true);
+  const Tensor squares = (rest - mean_lo).square().sum(dims, /*keepdim=*/true);
+  double n = 1;
+  for (const int64_t d : dims) n *= static_cast<double>(x.size(d));
+  const bool ada = spec.norm == Norm::kAdaAsCoded;
+  const Tensor var = squares / (ada || spec.unbiased ? n - 1 : n);
+  const Tensor rstd = ada ? (var.sqrt() + spec.eps).reciprocal() : (var + spec.eps).rsqrt();
+  std::vector<Tensor> rows = {mean.flatten(), mean_lo.flatten(), rstd.flatten()};
+  if (spec.over == Over::kBatch) rows.push_back((squares / (n - 1)).flatten());
+  return at::stack(rows).detach();
+}
+
 Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs) {
   const Statistics s(spec, inputs);
   Tensor y = s.ThroughOutput(s.xhat, inputs.weight);

@@ -18,6 +18,9 @@ struct NormInputs {
   at::Tensor x, moments, weight, bias;  ///< weight and bias may be undefined
 };
 
+/// What norm_forward saves, for whoever cannot call it.
+at::Tensor ComposedMoments(const NormSpec& spec, const at::Tensor& x);
+
 /// y.
 at::Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs);
 

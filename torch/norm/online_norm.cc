@@ -170,9 +170,8 @@ Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor
         [](const Three& results) { return Tensors{std::get<0>(results)}; },
         [alpha](const Tensors& g, const Tensors& kept, const auto& wanted) {
           if (!g[0].defined()) return Tensors(3);
-          const auto [dx, dweight, dbias] =
-              CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]), alpha,
-                           {wanted(0), wanted(1), wanted(2)});
+          const auto [dx, dweight, dbias] = CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]),
+                                                         alpha, {wanted(0), wanted(1), wanted(2)});
           return Tensors{dx, dweight, dbias};
         });
   }

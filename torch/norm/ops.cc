@@ -47,17 +47,6 @@ Three CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTens
   return op.call(x, residual, weight, bias, NameOf(spec.norm), spec.eps, save);
 }
 
-Three CallBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                   const Tensor& moments, const OptionalTensor& weight, const NormSpec& spec,
-                   Mask mask) {
-  static const auto op =
-      FindOperator<Three(const OptionalTensor&, const OptionalTensor&, const Tensor&, const Tensor&,
-                         const OptionalTensor&, std::string_view, std::string_view, double, double,
-                         double, bool, Mask)>("planish::norm_backward");
-  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), NameOf(spec.over), spec.eps,
-                 spec.scale, spec.slope, spec.unbiased, mask);
-}
-
 // ---- Checks
 
 Norm NormOf(std::string_view name) {
@@ -69,18 +58,6 @@ Norm NormOf(std::string_view name) {
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
   TORCH_CHECK_VALUE(false, "[norm_forward] norm must be one of ", names, " but has ", name);
-}
-
-NormSpec SpecOf(std::string_view norm, std::string_view over, double eps, double scale,
-                double slope, bool unbiased) {
-  const auto* found = std::find(std::begin(kOverNames), std::end(kOverNames), over);
-  TORCH_CHECK_VALUE(found != std::end(kOverNames),
-                    "[norm_forward] over must be row, channels or batch but has ", over);
-  const NormSpec spec = {
-      NormOf(norm), static_cast<Over>(found - std::begin(kOverNames)), eps, scale, slope, unbiased};
-  TORCH_CHECK_VALUE(spec.over != Over::kBatch || spec.norm == Norm::kLayer,
-                    "[norm_forward] norm must be layer over the batch but has ", norm);
-  return spec;
 }
 
 void CheckSpec(const NormSpec& spec, const Tensor& x) {
@@ -95,19 +72,10 @@ void CheckSpec(const NormSpec& spec, const Tensor& x) {
                     x.sym_sizes());
 }
 
-void CheckForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-                  const OptionalTensor& bias) {
-  CheckSpec(spec, x);
-  const char* function = FunctionOf(spec);
-  TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!weight && !bias), "[", function,
-                    "] weight and bias must be left out but has one");
-  CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
-}
-
 void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
                    const Tensor& x, const Tensor& moments, const OptionalTensor& weight,
                    const Mask& mask) {
-  CheckForward(spec, x, weight, std::nullopt);
+  CheckNormForward(spec, x, weight, std::nullopt);
   TORCH_CHECK_VALUE(dy, "[norm_backward] dy must be a tensor but has none");
   CheckLike("norm_backward", "dy", *dy, x);
   if (dsum) {
@@ -125,6 +93,42 @@ void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const Optiona
                     "] ", ComputeType(x.scalar_type()), " on ", x.device(), " but has ",
                     moments.sym_sizes(), " ", moments.scalar_type(), " on ", moments.device());
 }
+
+}  // namespace
+
+NormSpec SpecOf(std::string_view norm, std::string_view over, double eps, double scale,
+                double slope, bool unbiased) {
+  const auto* found = std::find(std::begin(kOverNames), std::end(kOverNames), over);
+  TORCH_CHECK_VALUE(found != std::end(kOverNames),
+                    "[norm_forward] over must be row, channels or batch but has ", over);
+  const NormSpec spec = {
+      NormOf(norm), static_cast<Over>(found - std::begin(kOverNames)), eps, scale, slope, unbiased};
+  TORCH_CHECK_VALUE(spec.over != Over::kBatch || spec.norm == Norm::kLayer,
+                    "[norm_forward] norm must be layer over the batch but has ", norm);
+  return spec;
+}
+
+void CheckNormForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                      const OptionalTensor& bias) {
+  CheckSpec(spec, x);
+  const char* function = FunctionOf(spec);
+  TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!weight && !bias), "[", function,
+                    "] weight and bias must be left out but has one");
+  CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
+}
+
+Three CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                       const Tensor& moments, const OptionalTensor& weight, const NormSpec& spec,
+                       Mask mask) {
+  static const auto op =
+      FindOperator<Three(const OptionalTensor&, const OptionalTensor&, const Tensor&, const Tensor&,
+                         const OptionalTensor&, std::string_view, std::string_view, double, double,
+                         double, bool, Mask)>("planish::norm_backward");
+  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), NameOf(spec.over), spec.eps,
+                 spec.scale, spec.slope, spec.unbiased, mask);
+}
+
+namespace {
 
 // ---- Outputs
 
@@ -157,7 +161,7 @@ Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTen
                 std::string_view norm, std::string_view over, double eps, double scale,
                 double slope, bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
-  CheckForward(spec, x, weight, bias);
+  CheckNormForward(spec, x, weight, bias);
   return EmptyForward(spec, x, save);
 }
 
@@ -165,7 +169,7 @@ Two ForwardCpu(const Tensor& x, const OptionalTensor& weight, const OptionalTens
                std::string_view norm, std::string_view over, double eps, double scale, double slope,
                bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
-  CheckForward(spec, x, weight, bias);
+  CheckNormForward(spec, x, weight, bias);
   auto [y, moments] = EmptyForward(spec, x, save);
   NormForwardCpu(spec, {.x = x,
                         .residual = {},
@@ -180,7 +184,7 @@ Two ForwardCpu(const Tensor& x, const OptionalTensor& weight, const OptionalTens
 Three AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
                      const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
   const NormSpec spec = {.norm = NormOf(norm), .eps = eps};
-  CheckForward(spec, x, weight, bias);
+  CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
   return {EmptyLike(spec, x), EmptyLike(spec, x), EmptyMoments(spec, x, save)};
 }
@@ -231,7 +235,7 @@ Tensors NormBackward(const NormSpec& spec, const Tensor& dy, const Tensor& dsum,
                      const Tensor& moments, const Tensor& weight, const Mask& mask) {
   if (!dy.defined()) return {mask[0] ? dsum : Tensor(), Tensor(), Tensor()};
   auto [dx, dweight, dbias] =
-      CallBackward(dy, OrNone(dsum), x, moments, OrNone(weight), spec, mask);
+      CallNormBackward(dy, OrNone(dsum), x, moments, OrNone(weight), spec, mask);
   return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
@@ -302,7 +306,9 @@ Three BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_, c
         ComposedNormBackward(spec, dy, dsum, {x, moments, weight, {}}, mask);
     return {dx, dweight, dbias};
   }
-  const auto backward = [&] { return CallBackward(dy_, dsum_, x, moments, weight_, spec, mask); };
+  const auto backward = [&] {
+    return CallNormBackward(dy_, dsum_, x, moments, weight_, spec, mask);
+  };
   if (!torch::autograd::compute_requires_grad(dy, dsum, x, weight)) return BelowAutograd(backward);
   return WithHistory(
       "PlanishNormBackwardBackward", {dy, dsum, x, weight}, backward,
@@ -498,8 +504,7 @@ TORCH_LIBRARY(planish, m) {
   m.def(
       "rms_norm(Tensor x, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
       "Tensor");
-  m.def(
-      "affine_layer_norm(Tensor x, Tensor weight, Tensor? bias=None, float eps=1e-05) -> Tensor");
+  m.def("affine_layer_norm(Tensor x, Tensor weight, Tensor? bias=None, float eps=1e-05) -> Tensor");
   m.def("affine_rms_norm(Tensor x, Tensor weight, float? eps=None) -> Tensor");
   m.def("layer_norm_simple(Tensor x, SymInt[] normalized_shape, float eps=1e-05) -> Tensor");
   m.def(

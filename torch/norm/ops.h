@@ -12,6 +12,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "torch/norm/arrays.h"
@@ -54,6 +55,18 @@ c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
 /// norm_forward through the dispatcher.
 Two CallNormForward(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                     const NormSpec& spec, bool save);
+
+/// norm_backward likewise.
+Three CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const at::Tensor& x,
+                       const at::Tensor& moments, const OptionalTensor& weight,
+                       const NormSpec& spec, Mask mask);
+
+/// What the arguments of norm_forward and norm_backward that are no tensors say.
+NormSpec SpecOf(std::string_view norm, std::string_view over, double eps, double scale,
+                double slope, bool unbiased);
+
+void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
+                      const OptionalTensor& bias);
 
 inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
   TORCH_CHECK_VALUE(x.dim() >= dims, "[", function, "] x must have at least ", dims,

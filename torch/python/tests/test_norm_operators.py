@@ -199,6 +199,38 @@ def test_functional_transforms(name):
         torch.testing.assert_close(transform(ours), transform(theirs), **CLOSE)
 
 
+RULES = ("layer_norm", "affine_layer_norm", "rms_norm", "layer_norm_simple", "add_layer_norm",
+         "channel_layer_norm", "batch_norm", "batch_norm_unbiased", "detach_norm", "ada_norm_as_coded")  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error:There is a performance drop")
+@pytest.mark.parametrize("mapped", [(0, None, None), (2, None, None), (None, 0, 0), (1, 0, 1)])
+@pytest.mark.parametrize("name", RULES)
+def test_vmap_is_each_case_alone(name, mapped):
+    x, w, b = inputs(requires_grad=False)
+    cases = [
+        t if dim is None else torch.stack([t, 2 - t, t * t], dim)
+        for t, dim in zip((x, w, b), mapped)
+    ]
+
+    def results(x, w, b):
+        def loss(x, w, b):
+            ys = outputs(ALL[name](x, w, b))
+            return sum(y.sin().sum() for y in ys), ys
+
+        gradients, ys = grad(loss, (0, 1, 2), has_aux=True)(x, w, b)
+        return *ys, *gradients
+
+    ours = vmap(results, mapped)(*cases)
+    for i in range(3):
+        alone = results(*(t if dim is None else t.select(dim, i) for t, dim in zip(cases, mapped)))
+        for a, z in zip(ours, alone):
+            torch.testing.assert_close(a[i], z, **CLOSE)
+    twice = vmap(vmap(lambda x: ALL[name](x, w, b)))(x.expand(2, 3, 3, 2, 5))
+    for a, z in zip(outputs(twice), outputs(ALL[name](x, w, b))):
+        torch.testing.assert_close(a, z.expand_as(a), **CLOSE)
+
+
 def test_forward_mode_keeps_what_is_detached_constant():
     x, tangent = inputs(requires_grad=False)[0], inputs(requires_grad=False, seed=1)[0]
     with forward_ad.dual_level():

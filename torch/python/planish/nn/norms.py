@@ -106,12 +106,8 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, input: Tensor) -> Tensor:
         weight = self.weight
         if weight is None:
-            return _layer_norm(  # type: ignore[no-any-return]
-                input, self.normalized_shape, None, None, self.eps
-            )
-        return _affine_layer_norm(  # type: ignore[no-any-return]
-            input, weight, self.bias, self.eps
-        )
+            return _layer_norm(input, self.normalized_shape, None, None, self.eps)
+        return _affine_layer_norm(input, weight, self.bias, self.eps)  # type: ignore[no-any-return]
 
 
 class RMSNorm(nn.RMSNorm):
@@ -147,9 +143,7 @@ class RMSNorm(nn.RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight
         if weight is None:
-            return _rms_norm(  # type: ignore[no-any-return]
-                x, self.normalized_shape, None, self.eps
-            )
+            return _rms_norm(x, self.normalized_shape, None, self.eps)
         return _affine_rms_norm(x, weight, self.eps)  # type: ignore[no-any-return]
 
 

@@ -1,0 +1,130 @@
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <ATen/functorch/PlumbingHelper.h>
+#include <torch/library.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <tuple>
+
+#include "torch/norm/derivatives.h"
+#include "torch/norm/ops.h"
+
+// vmap of norm_forward and norm_backward: cases are more rows, where weight and bias are the same
+// for all of them. What is not so is composed of PyTorch's operators, which know what to do.
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+
+/// A tensor as this level of vmap has it: its memory, with the dimension that it is mapped over at
+/// the front, or as it is.
+struct Mapped {
+  Tensor tensor;
+  bool mapped = false;
+};
+
+class Level {
+ public:
+  Level() : level_(at::functorch::maybeCurrentDynamicLayer()->layerId()) {}
+
+  Mapped Unwrap(const Tensor& t, int64_t front = 0) const {
+    if (!t.defined()) return {t};
+    const auto [tensor, dim] = at::functorch::unwrapTensorAtLevel(t, level_);
+    return {dim ? tensor.movedim(*dim, front) : tensor, dim.has_value()};
+  }
+  Tensor Wrap(const Tensor& t, int64_t dim = 0) const {
+    return at::functorch::makeBatched(t, dim, level_);
+  }
+
+ private:
+  int64_t level_;
+};
+
+// Rows lie behind any number of dimensions, channels behind one.
+Tensor Fold(const NormSpec& spec, const Tensor& t) {
+  return spec.over == Over::kRow || !t.defined() ? t : t.flatten(0, 1);
+}
+Tensor Unfold(const NormSpec& spec, const Tensor& t, const Tensor& like) {
+  return spec.over == Over::kRow ? t : t.view_symint(like.sym_sizes());
+}
+
+/// Whether the mapped cases can be rows of one call.
+bool CanFold(const NormSpec& spec, std::initializer_list<Mapped> cases,
+             std::initializer_list<Mapped> parameters) {
+  if (spec.over == Over::kBatch) return false;
+  for (const Mapped& t : cases) {
+    if (t.tensor.defined() && !t.mapped) return false;
+  }
+  for (const Mapped& t : parameters) {
+    if (t.mapped) return false;
+  }
+  return true;
+}
+
+Two ForwardBatched(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
+                   std::string_view norm, std::string_view over, double eps, double scale,
+                   double slope, bool unbiased, bool save) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckNormForward(spec, x_, weight_, bias_);
+  const Level level;
+  const Mapped x = level.Unwrap(x_), weight = level.Unwrap(OrUndefined(weight_)),
+               bias = level.Unwrap(OrUndefined(bias_));
+  if (!CanFold(spec, {x}, {weight, bias})) {
+    const Tensor moments = ComposedMoments(spec, x_);
+    return {ComposedNorm(spec, {x_, moments, OrUndefined(weight_), OrUndefined(bias_)}), moments};
+  }
+  const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+  auto [y, moments] =
+      CallNormForward(Fold(spec, x.tensor), OrNone(weight.tensor), OrNone(bias.tensor), spec, save);
+  if (save) {
+    moments = level.Wrap(
+        moments.view_symint({MomentRows(spec), x.tensor.sym_size(0), Groups(spec, x_)}), 1);
+  }
+  return {level.Wrap(Unfold(spec, y, x.tensor)), moments};
+}
+
+Three AddForwardBatched(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                        const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
+  const Tensor sum = x + residual;
+  auto [y, moments] =
+      CallNormForward(sum, weight, bias, SpecOf(norm, "row", eps, 1, 0, false), save);
+  return {y, sum, moments};
+}
+
+Three BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_, const Tensor& x_,
+                      const Tensor& moments_, const OptionalTensor& weight_, std::string_view norm,
+                      std::string_view over, double eps, double scale, double slope, bool unbiased,
+                      Mask mask) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  const Level level;
+  const Mapped dy = level.Unwrap(OrUndefined(dy_)), dsum = level.Unwrap(OrUndefined(dsum_)),
+               x = level.Unwrap(x_), moments = level.Unwrap(moments_, 1),
+               weight = level.Unwrap(OrUndefined(weight_));
+  const bool fold = mask[0] && CanFold(spec, {dy, dsum, x, moments}, {weight});
+  // Each case has its own gradients of weight and bias.
+  auto gradients = ComposedNormBackward(spec, OrUndefined(dy_), OrUndefined(dsum_),
+                                        {x_, moments_, OrUndefined(weight_), {}},
+                                        {mask[0] && !fold, mask[1], mask[2]});
+  if (fold) {
+    const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
+    const Tensor dx = std::get<0>(CallNormBackward(
+        Fold(spec, dy.tensor), OrNone(Fold(spec, dsum.tensor)), Fold(spec, x.tensor),
+        moments.tensor.flatten(1), OrNone(weight.tensor), spec, {true, false, false}));
+    gradients[0] = level.Wrap(Unfold(spec, dx, x.tensor));
+  }
+  return {gradients[0], gradients[1], gradients[2]};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(planish, FuncTorchBatched, m) {
+  m.impl("norm_forward", ForwardBatched);
+  m.impl("add_norm_forward", AddForwardBatched);
+  m.impl("norm_backward", BackwardBatched);
+}
+
+}  // namespace planish
