@@ -69,8 +69,8 @@ def rms_norm(
 ) -> Tensor:
     """RMSNorm (Zhang & Sennrich 2019): ``weight * x / sqrt(mean(x^2) + eps)``.
 
-    x is [..., *normalized_shape], weight has normalized_shape. eps=None is ``finfo(x.dtype).eps``,
-    as in PyTorch.
+    x is [..., *normalized_shape], weight has normalized_shape. eps=None is that of
+    ``torch.finfo`` of the type that is computed in, float32 for 16 bits, as in PyTorch.
 
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])

@@ -36,7 +36,7 @@ def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
     """sigma of each row of x, eps in it, in float64, with x's dimensions; None: it is not known."""
     dims, eps = reduced(norm, x), getattr(norm, "eps", 0.0)
     if eps is None:  # RMSNorm's default
-        eps = torch.finfo(x.dtype).eps
+        eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
     x = x.double()
     if isinstance(norm, nn.RMSNorm):
         return (x.square().mean(dims, keepdim=True) + eps).sqrt()

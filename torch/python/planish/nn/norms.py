@@ -114,8 +114,8 @@ class RMSNorm(nn.RMSNorm):
     """``torch.nn.RMSNorm`` on this library's kernels (Zhang & Sennrich 2019).
 
     ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, those of
-    normalized_shape; eps=None is ``finfo(x.dtype).eps``. It is a ``torch.nn.RMSNorm``: arguments,
-    parameters and state dict are the same.
+    normalized_shape; eps=None is that of ``torch.finfo`` of the type that is computed in, float32 for
+    16 bits. It is a ``torch.nn.RMSNorm``: arguments, parameters and state dict are the same.
 
     Shape: x [..., *normalized_shape], y the same.
 
