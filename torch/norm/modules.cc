@@ -416,6 +416,9 @@ void OnlineLayerNormImpl::pretty_print(std::ostream& stream) const {
 }
 
 Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance) {
+  TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == options.num_features(),
+                    "[OnlineLayerNorm] x must have ", options.num_features(),
+                    " numbers in its last dimension but has ", x.sizes());
   if (advance.value_or(is_training())) {
     auto [y, next] =
         planish::online_layer_norm(x, state, OrNone(weight), OrNone(bias), options.alpha());
@@ -424,9 +427,6 @@ Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance
     return y;
   }
   // Every row from the same state, in its type, which a float would round.
-  TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == options.num_features(),
-                    "[OnlineLayerNorm] x must have ", options.num_features(),
-                    " numbers in its last dimension but has ", x.sizes());
   const double alpha = options.alpha();
   const Tensor numbers = x.to(at::kDouble);
   const Tensor centred =

@@ -7,6 +7,7 @@
 
 #include "lab/engine/adam.h"
 #include "lab/error.h"
+#include "lab/model/norms.h"
 #include "lab/tasks/pi-mnist/model.h"
 
 namespace planish::lab {
