@@ -9,6 +9,7 @@
 #include <torch/nn/modules/normalization.h>
 #include <torch/serialize.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>

@@ -1,9 +1,12 @@
+#include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/linear.h>
 
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
