@@ -1,12 +1,10 @@
 #include "lab/model/norms.h"
 
-#include <ATen/ops/batch_norm.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
+#include <memory>
+#include <utility>
 
 #include "lab/error.h"
 #include "planish/torch.h"
@@ -20,69 +18,58 @@ class NoNorm final : public NormModule {
   at::Tensor forward(const at::Tensor& x) override { return x; }
 };
 
-class LayerNorm final : public NormModule {
+// A norm of planish::nn behind the interface.
+template <class Layer>
+class Wrapped final : public NormModule {
  public:
-  LayerNorm(int64_t channels, double epsilon, bool affine)
-      : norm_(register_module(
-            "norm",
-            nn::LayerNorm(
-                nn::LayerNormOptions({channels}).eps(epsilon).elementwise_affine(affine)))) {}
+  explicit Wrapped(Layer norm) : norm_(register_module("norm", std::move(norm))) {}
   at::Tensor forward(const at::Tensor& x) override { return norm_->forward(x); }
 
  private:
-  nn::LayerNorm norm_;
+  Layer norm_;
 };
 
-// Batch normalisation (Ba et al. 2016 Eq 2) on ATen's kernel, with running estimates (momentum 0.1)
-// for evaluation.
-class BatchNorm final : public NormModule {
- public:
-  BatchNorm(int64_t channels, const NormOptions& options)
-      : options_(options),
-        weight_(register_parameter("weight", at::ones({channels}))),
-        bias_(register_parameter("bias", at::zeros({channels}))),
-        running_mean_(register_buffer("running_mean", at::zeros({channels}))),
-        running_var_(register_buffer("running_var", at::ones({channels}))) {}
+using Module = std::shared_ptr<NormModule>;
 
-  at::Tensor forward(const at::Tensor& x) override {
-    if (!is_training() || !options_.unbiased_variance)
-      return Normalise(x, weight_, options_.epsilon);
-    // With v the biased variance and r = (N-1)/N, the unbiased one is v/r, and
-    // 1/sqrt(v/r + eps) = sqrt(r) / sqrt(v + r*eps): the biased kernel with another eps and gain.
-    const auto n = static_cast<double>(x.size(0));
-    const double r = (n - 1) / n;
-    return Normalise(x, weight_ * std::sqrt(r), r * options_.epsilon);
-  }
+template <class Layer>
+Module Wrap(Layer norm) {
+  return std::make_shared<Wrapped<Layer>>(std::move(norm));
+}
 
- private:
-  at::Tensor Normalise(const at::Tensor& x, const at::Tensor& gain, double epsilon) {
-    return at::batch_norm(x, gain, bias_, running_mean_, running_var_, is_training(),
-                          /*momentum=*/0.1, epsilon, /*cudnn_enabled=*/true);
-  }
-
-  NormOptions options_;
-  at::Tensor weight_, bias_, running_mean_, running_var_;
-};
+Module Detach(int64_t channels, double epsilon, bool mean, bool deviation) {
+  return Wrap(
+      nn::DetachNorm(nn::DetachNormOptions({channels}).mean(mean).std(deviation).eps(epsilon)));
+}
 
 struct Entry {
   std::string name;
-  std::shared_ptr<NormModule> (*make)(int64_t channels, const NormOptions& options);
+  Module (*make)(int64_t channels, const NormOptions& options);
 };
 
 const std::vector<Entry>& Table() {
-  using Module = std::shared_ptr<NormModule>;
+  using Options = const NormOptions&;
   static const std::vector<Entry> table = {
-      {"none", [](int64_t, const NormOptions&) -> Module { return std::make_shared<NoNorm>(); }},
+      {"none", [](int64_t, Options) -> Module { return std::make_shared<NoNorm>(); }},
       {"batch",
-       [](int64_t c, const NormOptions& o) -> Module { return std::make_shared<BatchNorm>(c, o); }},
+       [](int64_t c, Options o) {
+         return Wrap(nn::BatchNorm1d(
+             nn::BatchNorm1dOptions(c).eps(o.epsilon).unbiased(o.unbiased_variance)));
+       }},
       {"layer",
-       [](int64_t c, const NormOptions& o) -> Module {
-         return std::make_shared<LayerNorm>(c, o.epsilon, true);
+       [](int64_t c, Options o) {
+         return Wrap(nn::LayerNorm(nn::LayerNormOptions({c}).eps(o.epsilon)));
        }},
       {"layer-simple",
-       [](int64_t c, const NormOptions& o) -> Module {
-         return std::make_shared<LayerNorm>(c, o.epsilon, false);
+       [](int64_t c, Options o) {
+         return Wrap(nn::LayerNormSimple(nn::LayerNormSimpleOptions({c}).eps(o.epsilon)));
        }},
+      {"rms", [](int64_t c,
+                 Options o) { return Wrap(nn::RMSNorm(nn::RMSNormOptions({c}).eps(o.epsilon))); }},
+      {"detach", [](int64_t c, Options o) { return Detach(c, o.epsilon, true, true); }},
+      {"detach-mean", [](int64_t c, Options o) { return Detach(c, o.epsilon, true, false); }},
+      {"detach-deviation", [](int64_t c, Options o) { return Detach(c, o.epsilon, false, true); }},
+      {"ada", [](int64_t c,
+                 Options o) { return Wrap(nn::AdaNorm(nn::AdaNormOptions({c}).eps(o.epsilon))); }},
   };
   return table;
 }

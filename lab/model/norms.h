@@ -23,7 +23,8 @@ class NormModule : public torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
 };
 
-/// Names that MakeNorm knows: none, batch, layer, layer-simple.
+/// Names that MakeNorm knows: none, batch, layer, layer-simple, rms, detach, detach-mean,
+/// detach-deviation, ada: norms of planish::nn with the options that they have by default.
 const std::vector<std::string>& NormNames();
 
 /// The norm called `name` over rows of `channels`. Draws no random numbers, so that models that

@@ -1,45 +1,572 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/minimum.h>
+#include <ATen/ops/norm_except_dim.h>
+#include <torch/nn/modules/linear.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
 #include <ostream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "planish/torch_norm.h"
+#include "torch/norm/ops.h"
 
+// Modules differ in their options and in forward. All else follows from which options there are: an
+// option of one name means the same in every module, and is checked and printed alike.
 namespace planish::nn {
 
-LayerNormImpl::LayerNormImpl(LayerNormOptions options_) : options(std::move(options_)) {
-  LayerNormImpl::reset();
+namespace {
+
+using at::Tensor;
+
+// Buffers that a module which is cast keeps as they are: a count, and numbers that a float rounds.
+constexpr std::string_view kKeepTheirType[] = {"num_batches_tracked", "state"};
+
+// ---- Checks
+
+void CheckShape(const char* module, at::IntArrayRef shape) {
+  TORCH_CHECK_VALUE(
+      !shape.empty() && std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n >= 0; }),
+      "[", module, "] normalized_shape must be one or more sizes, each at least 0, but has ",
+      shape);
 }
 
-void LayerNormImpl::reset() {
-  if (options.elementwise_affine()) {
-    weight = register_parameter("weight", at::empty(options.normalized_shape()));
-    bias = register_parameter("bias", at::empty(options.normalized_shape()));
-  } else {
-    weight = register_parameter("weight", at::Tensor(), /*requires_grad=*/false);
-    bias = register_parameter("bias", at::Tensor(), /*requires_grad=*/false);
+void CheckCount(const char* module, const char* name, int64_t count, int64_t least) {
+  TORCH_CHECK_VALUE(count >= least, "[", module, "] ", name, " must be at least ", least,
+                    " but has ", count);
+}
+
+void CheckEps(const char* module, std::optional<double> eps) {
+  if (eps) planish::CheckEps(module, *eps);
+}
+
+void CheckMomentum(const char* module, double momentum) {
+  TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1, "[", module,
+                    "] momentum must be from 0 to 1 but has ", momentum);
+}
+
+void CheckMomentum(const char* module, std::optional<double> momentum) {
+  TORCH_CHECK_VALUE(!momentum || (*momentum >= 0 && *momentum <= 1), "[", module,
+                    "] momentum must be from 0 to 1, or None, but has ", *momentum);
+}
+
+int64_t LeastFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
+int64_t LeastFeatures(const BatchNormOptions& /*options*/) { return 0; }
+int64_t LeastFeatures(const RecurrentBatchNormOptions& /*options*/) { return 1; }
+
+template <class Options>
+void CheckOptions(const char* module, const Options& o) {
+  if constexpr (requires { o.normalized_shape(); }) CheckShape(module, o.normalized_shape());
+  if constexpr (requires { o.num_features(); }) {
+    CheckCount(module, "num_features", o.num_features(), LeastFeatures(o));
   }
-  reset_parameters();
+  if constexpr (requires { o.num_channels(); }) {
+    CheckCount(module, "num_channels", o.num_channels(), 0);
+  }
+  if constexpr (requires { o.in_features(); }) {
+    CheckCount(module, "in_features", o.in_features(), 1);
+    CheckCount(module, "out_features", o.out_features(), 1);
+  }
+  if constexpr (requires { o.max_length(); }) CheckCount(module, "max_length", o.max_length(), 1);
+  if constexpr (requires { o.C(); }) CheckFinite(module, "C", o.C());
+  if constexpr (requires { o.k(); }) CheckFinite(module, "k", o.k());
+  if constexpr (requires { o.as_coded(); }) {
+    const auto& shape = o.normalized_shape();
+    const int64_t numbers =
+        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+    TORCH_CHECK_VALUE(!o.as_coded() || numbers >= 2, "[", module,
+                      "] normalized_shape must hold at least 2 numbers with as_coded but has ",
+                      at::IntArrayRef(shape));
+  }
+  if constexpr (requires { o.alpha(); }) {
+    TORCH_CHECK_VALUE(o.alpha() > 0 && o.alpha() <= 1, "[", module,
+                      "] alpha must be above 0 and at most 1 but has ", o.alpha());
+  }
+  if constexpr (requires { o.eps(); }) CheckEps(module, o.eps());
+  if constexpr (requires { o.momentum(); }) CheckMomentum(module, o.momentum());
+  if constexpr (requires { o.initial_weight(); }) {
+    CheckFinite(module, "initial_weight", o.initial_weight());
+  }
 }
 
-void LayerNormImpl::reset_parameters() {
-  if (!options.elementwise_affine()) return;
-  at::NoGradGuard no_grad;
-  weight.fill_(1);
-  bias.fill_(0);
+/// x of the modules that end in 1d and 2d.
+void CheckChannels(const char* module, int64_t spatial, const Tensor& x, int64_t channels) {
+  const bool dims = spatial == 1 ? x.dim() == 2 || x.dim() == 3 : x.dim() == 4;
+  TORCH_CHECK_VALUE(dims && x.size(1) == channels, "[", module, "] x must be ",
+                    spatial == 1 ? "[N, C] or [N, C, L]" : "[N, C, H, W]", " with C = ", channels,
+                    " but has ", x.sizes());
 }
 
-void LayerNormImpl::pretty_print(std::ostream& stream) const {
-  stream << std::boolalpha << "planish::nn::LayerNorm("
-         << at::IntArrayRef(options.normalized_shape()) << ", eps=" << options.eps()
-         << ", elementwise_affine=" << options.elementwise_affine() << ")";
+// ---- What parameters and buffers there are
+
+template <class Options>
+std::vector<int64_t> ParameterShape(const Options& o) {
+  if constexpr (requires { o.normalized_shape(); }) {
+    return o.normalized_shape();
+  } else if constexpr (requires { o.num_channels(); }) {
+    return {o.num_channels()};
+  } else {
+    return {o.num_features()};
+  }
 }
 
-at::Tensor LayerNormImpl::forward(const at::Tensor& x) {
-  const auto optional = [](const at::Tensor& t) {
-    return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
+template <class Options>
+bool HasWeight(const Options& o) {
+  if constexpr (requires { o.elementwise_affine(); }) {
+    return o.elementwise_affine();
+  } else {
+    return o.affine();
+  }
+}
+
+template <class Options>
+bool HasBias(const Options& o) {
+  if constexpr (requires { o.bias(); }) {
+    return HasWeight(o) && o.bias();
+  } else {
+    return HasWeight(o);
+  }
+}
+bool HasBias(const RMSNormOptions& /*options*/) { return false; }
+bool HasBias(const WeightNormLinearOptions& o) { return o.bias(); }
+
+template <class Options>
+double InitialWeight(const Options& o) {
+  if constexpr (requires { o.initial_weight(); }) {
+    return o.initial_weight();
+  } else {
+    return 1;
+  }
+}
+
+bool HasEstimates(const BatchNormOptions& o) { return o.track_running_stats(); }
+bool HasEstimates(const RecurrentBatchNormOptions& /*options*/) { return true; }
+
+/// Of which num_batches_tracked has one number for each, and running estimates one a feature.
+std::vector<int64_t> CountShape(const BatchNormOptions& /*options*/) { return {}; }
+std::vector<int64_t> CountShape(const RecurrentBatchNormOptions& o) { return {o.max_length()}; }
+
+// ---- Printing
+
+/// The arguments of a module, as print has them: `4, eps=0.001, affine=true`.
+class Arguments {
+ public:
+  explicit Arguments(std::ostream& stream) : stream_(stream) {}
+
+  /// The first one, without its name.
+  template <class T>
+  void operator()(const T& value) {
+    Separate();
+    stream_ << std::boolalpha << value;
+  }
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    Separate();
+    stream_ << std::boolalpha << name << '=' << value;
+  }
+  void operator()(const char* name, const std::optional<double>& value) {
+    if (value) {
+      operator()(name, *value);
+    } else {
+      operator()(name, "None");
+    }
+  }
+
+ private:
+  void Separate() {
+    if (!first_) stream_ << ", ";
+    first_ = false;
+  }
+
+  std::ostream& stream_;
+  bool first_ = true;
+};
+
+template <class Options>
+void Print(const Options& o, Arguments print) {
+  if constexpr (requires { o.normalized_shape(); }) print(at::IntArrayRef(o.normalized_shape()));
+  if constexpr (requires { o.num_features(); }) print(o.num_features());
+  if constexpr (requires { o.num_channels(); }) print(o.num_channels());
+  if constexpr (requires { o.in_features(); }) {
+    print("in_features", o.in_features());
+    print("out_features", o.out_features());
+  }
+  if constexpr (requires { o.max_length(); }) print("max_length", o.max_length());
+  if constexpr (requires { o.mean(); }) print("mean", o.mean());
+  if constexpr (requires { o.std(); }) print("std", o.std());
+  if constexpr (requires { o.C(); }) print("C", o.C());
+  if constexpr (requires { o.k(); }) print("k", o.k());
+  if constexpr (requires { o.as_coded(); }) print("as_coded", o.as_coded());
+  if constexpr (requires { o.alpha(); }) print("alpha", o.alpha());
+  if constexpr (requires { o.eps(); }) print("eps", o.eps());
+  if constexpr (requires { o.momentum(); }) print("momentum", o.momentum());
+  if constexpr (requires { o.elementwise_affine(); }) {
+    print("elementwise_affine", o.elementwise_affine());
+  }
+  if constexpr (requires { o.affine(); }) print("affine", o.affine());
+  if constexpr (requires { o.bias(); }) print("bias", HasBias(o));
+  if constexpr (requires { o.track_running_stats(); }) {
+    print("track_running_stats", o.track_running_stats());
+  }
+  if constexpr (requires { o.unbiased(); }) {
+    if (o.unbiased()) print("unbiased", true);
+  }
+  if constexpr (requires { o.dim(); }) print("dim", o.dim());
+}
+
+}  // namespace
+
+namespace detail {
+
+template <class Derived, class Options>
+NormImpl<Derived, Options>::NormImpl(Options options_) : options(std::move(options_)) {
+  CheckOptions(Derived::kName, options);
+}
+
+template <class Derived, class Options>
+void NormImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
+  stream << "planish::nn::" << Derived::kName << '(';
+  Print(options, Arguments(stream));
+  stream << ')';
+}
+
+/// Calls `cast`, which gives the buffers of `module` another type, and takes that back for those
+/// that keep theirs.
+template <class Cast>
+void CastBut(torch::nn::Module& module, const Cast& cast) {
+  std::vector<std::pair<Tensor, Tensor>> kept;
+  for (auto& item : module.named_buffers(/*recurse=*/false)) {
+    if (std::find(std::begin(kKeepTheirType), std::end(kKeepTheirType), item.key()) !=
+        std::end(kKeepTheirType)) {
+      kept.emplace_back(item.value(), item.value().detach());
+    }
+  }
+  cast();
+  for (auto& [buffer, before] : kept) buffer.set_data(before.to(buffer.device()));
+}
+
+template <class Derived, class Options>
+void NormImpl<Derived, Options>::to(torch::Dtype type, bool non_blocking) {
+  CastBut(*this, [&] { torch::nn::Module::to(type, non_blocking); });
+}
+
+template <class Derived, class Options>
+void NormImpl<Derived, Options>::to(torch::Device device, torch::Dtype type, bool non_blocking) {
+  CastBut(*this, [&] { torch::nn::Module::to(device, type, non_blocking); });
+}
+
+template <class Derived, class Options>
+AffineNormImpl<Derived, Options>::AffineNormImpl(Options options_)
+    : NormImpl<Derived, Options>(std::move(options_)) {
+  AffineNormImpl::reset();
+}
+
+template <class Derived, class Options>
+void AffineNormImpl<Derived, Options>::reset() {
+  const auto add = [&](const char* name, bool there) {
+    const Tensor parameter = there ? at::empty(ParameterShape(this->options)) : Tensor();
+    return this->register_parameter(name, parameter, /*requires_grad=*/there);
   };
-  return planish::layer_norm(x, options.normalized_shape(), optional(weight), optional(bias),
+  weight = add("weight", HasWeight(this->options));
+  bias = add("bias", HasBias(this->options));
+  AffineNormImpl::reset_parameters();
+}
+
+template <class Derived, class Options>
+void AffineNormImpl<Derived, Options>::reset_parameters() {
+  const at::NoGradGuard no_grad;
+  if (weight.defined()) weight.fill_(InitialWeight(this->options));
+  if (bias.defined()) bias.zero_();
+}
+
+template <class Derived, class Options>
+RunningNormImpl<Derived, Options>::RunningNormImpl(Options options_)
+    : AffineNormImpl<Derived, Options>(std::move(options_)) {
+  RegisterEstimates();
+}
+
+template <class Derived, class Options>
+void RunningNormImpl<Derived, Options>::reset() {
+  AffineNormImpl<Derived, Options>::reset();
+  RegisterEstimates();
+}
+
+template <class Derived, class Options>
+void RunningNormImpl<Derived, Options>::RegisterEstimates() {
+  const bool there = HasEstimates(this->options);
+  const std::vector<int64_t> counts = CountShape(this->options);
+  std::vector<int64_t> sizes = counts;
+  sizes.push_back(this->options.num_features());
+  running_mean = this->register_buffer("running_mean", there ? at::empty(sizes) : Tensor());
+  running_var = this->register_buffer("running_var", there ? at::empty(sizes) : Tensor());
+  num_batches_tracked =
+      this->register_buffer("num_batches_tracked", there ? at::empty(counts, at::kLong) : Tensor());
+  reset_running_stats();
+}
+
+template <class Derived, class Options>
+void RunningNormImpl<Derived, Options>::reset_running_stats() {
+  if (!running_mean.defined()) return;
+  running_mean.zero_();
+  running_var.fill_(1);
+  num_batches_tracked.zero_();
+}
+
+template <class Derived, class Options>
+void RunningNormImpl<Derived, Options>::reset_parameters() {
+  reset_running_stats();
+  AffineNormImpl<Derived, Options>::reset_parameters();
+}
+
+template class NormImpl<LayerNormImpl, LayerNormOptions>;
+template class NormImpl<RMSNormImpl, RMSNormOptions>;
+template class NormImpl<LayerNormSimpleImpl, LayerNormSimpleOptions>;
+template class NormImpl<DetachNormImpl, DetachNormOptions>;
+template class NormImpl<AdaNormImpl, AdaNormOptions>;
+template class NormImpl<OnlineLayerNormImpl, OnlineLayerNormOptions>;
+template class NormImpl<LayerNorm1dImpl, LayerNorm1dOptions>;
+template class NormImpl<LayerNorm2dImpl, LayerNorm2dOptions>;
+template class NormImpl<BatchNorm1dImpl, BatchNorm1dOptions>;
+template class NormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
+template class NormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
+template class NormImpl<WeightNormLinearImpl, WeightNormLinearOptions>;
+
+template class AffineNormImpl<LayerNormImpl, LayerNormOptions>;
+template class AffineNormImpl<RMSNormImpl, RMSNormOptions>;
+template class AffineNormImpl<OnlineLayerNormImpl, OnlineLayerNormOptions>;
+template class AffineNormImpl<LayerNorm1dImpl, LayerNorm1dOptions>;
+template class AffineNormImpl<LayerNorm2dImpl, LayerNorm2dOptions>;
+template class AffineNormImpl<BatchNorm1dImpl, BatchNorm1dOptions>;
+template class AffineNormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
+template class AffineNormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
+
+template class RunningNormImpl<BatchNorm1dImpl, BatchNorm1dOptions>;
+template class RunningNormImpl<BatchNorm2dImpl, BatchNorm2dOptions>;
+template class RunningNormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions>;
+
+}  // namespace detail
+
+// ---- Over rows
+
+Tensor LayerNormImpl::forward(const Tensor& x) {
+  return planish::layer_norm(x, options.normalized_shape(), OrNone(weight), OrNone(bias),
                              options.eps());
+}
+
+Tensor RMSNormImpl::forward(const Tensor& x) {
+  return planish::rms_norm(x, options.normalized_shape(), OrNone(weight), options.eps());
+}
+
+Tensor LayerNormSimpleImpl::forward(const Tensor& x) {
+  return planish::layer_norm_simple(x, options.normalized_shape(), options.eps());
+}
+
+Tensor DetachNormImpl::forward(const Tensor& x) {
+  return planish::detach_norm(x, options.normalized_shape(), options.mean(), options.std(),
+                              options.eps());
+}
+
+Tensor AdaNormImpl::forward(const Tensor& x) {
+  return planish::ada_norm(x, options.normalized_shape(), options.C(), options.k(),
+                           options.as_coded(), options.eps());
+}
+
+// ---- Online
+
+OnlineLayerNormImpl::OnlineLayerNormImpl(OnlineLayerNormOptions options_)
+    : AffineNormImpl(std::move(options_)) {
+  RegisterState();
+}
+
+void OnlineLayerNormImpl::reset() {
+  AffineNormImpl::reset();
+  RegisterState();
+}
+
+void OnlineLayerNormImpl::RegisterState() {
+  state = register_buffer("state", at::empty({2}, at::kDouble));
+  reset_state();
+}
+
+void OnlineLayerNormImpl::reset_state() {
+  state[0] = 0;
+  state[1] = 1;
+}
+
+void OnlineLayerNormImpl::reset_parameters() {
+  reset_state();
+  AffineNormImpl::reset_parameters();
+}
+
+void OnlineLayerNormImpl::pretty_print(std::ostream& stream) const {
+  stream << "planish::nn::" << kName << '(';
+  Print(options, Arguments(stream));
+  if (!state.is_meta()) stream << ", mu=" << mu() << ", sigma=" << sigma();
+  stream << ')';
+}
+
+Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance) {
+  TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == options.num_features(),
+                    "[OnlineLayerNorm] x must have ", options.num_features(),
+                    " numbers in its last dimension but has ", x.sizes());
+  if (advance.value_or(is_training())) {
+    auto [y, next] =
+        planish::online_layer_norm(x, state, OrNone(weight), OrNone(bias), options.alpha());
+    const at::NoGradGuard no_grad;
+    state.copy_(next);
+    return y;
+  }
+  // Every row from the same state, in its type, which a float would round.
+  const double alpha = options.alpha();
+  const Tensor numbers = x.to(at::kDouble);
+  const Tensor centred =
+      numbers - (alpha * numbers.mean(-1, /*keepdim=*/true) + (1 - alpha) * state[0]);
+  const Tensor s =
+      (centred.square().sum(-1, /*keepdim=*/true) / (options.num_features() - 1)).sqrt();
+  Tensor y = centred / (alpha * s + (1 - alpha) * state[1]);
+  if (weight.defined()) y = y * weight;
+  if (bias.defined()) y = y + bias;
+  return y.to(x.scalar_type());
+}
+
+// ---- Over channels
+
+Tensor LayerNorm1dImpl::forward(const Tensor& x) {
+  CheckChannels(kName, 1, x, options.num_channels());
+  return planish::channel_layer_norm(x, OrNone(weight), OrNone(bias), options.eps());
+}
+
+Tensor LayerNorm2dImpl::forward(const Tensor& x) {
+  CheckChannels(kName, 2, x, options.num_channels());
+  return planish::channel_layer_norm(x, OrNone(weight), OrNone(bias), options.eps());
+}
+
+// ---- Over the batch
+
+namespace {
+
+template <class Module>
+Tensor BatchForward(Module& m, const Tensor& x) {
+  std::optional<double> momentum = m.options.momentum();
+  if (m.is_training() && m.num_batches_tracked.defined()) {
+    m.num_batches_tracked.add_(1);
+    if (!momentum) momentum = 1 / m.num_batches_tracked.template item<double>();
+  }
+  return planish::batch_norm(x, OrNone(m.weight), OrNone(m.bias), OrNone(m.running_mean),
+                             OrNone(m.running_var), m.is_training() || !m.running_mean.defined(),
+                             momentum.value_or(0), m.options.eps(), m.options.unbiased());
+}
+
+}  // namespace
+
+Tensor BatchNorm1dImpl::forward(const Tensor& x) {
+  CheckChannels(kName, 1, x, options.num_features());
+  return BatchForward(*this, x);
+}
+
+Tensor BatchNorm2dImpl::forward(const Tensor& x) {
+  CheckChannels(kName, 2, x, options.num_features());
+  return BatchForward(*this, x);
+}
+
+Tensor RecurrentBatchNormImpl::forward(const Tensor& x, int64_t step) {
+  TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == options.num_features(),
+                    "[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = ",
+                    options.num_features(), " but has ", x.sizes());
+  CheckCount(kName, "step", step, 0);
+  return x.dim() == 2 ? Steps(x.unsqueeze(0), step).squeeze(0) : Steps(x, step);
+}
+
+Tensor RecurrentBatchNormImpl::Steps(const Tensor& x, int64_t first) {
+  const int64_t time = x.size(0);
+  if (!is_training()) {
+    const Tensor longest = num_batches_tracked.gt(0).sum();
+    const Tensor steps =
+        at::minimum(at::arange(first, first + time, longest.options()), (longest - 1).clamp_min(0));
+    return Normalise(x, running_mean.index_select(0, steps), running_var.index_select(0, steps));
+  }
+  TORCH_CHECK_VALUE(x.size(1) >= 2,
+                    "[RecurrentBatchNorm] x must have at least 2 sequences in training but has ",
+                    x.sizes());
+  const int64_t tracked = std::clamp<int64_t>(options.max_length() - first, 0, time);
+  std::vector<Tensor> parts;
+  if (tracked > 0) {
+    num_batches_tracked.slice(0, first, first + tracked).add_(1);
+    parts.push_back(Normalise(x.slice(0, 0, tracked), running_mean.slice(0, first, first + tracked),
+                              running_var.slice(0, first, first + tracked)));
+  }
+  if (tracked < time) parts.push_back(Normalise(x.slice(0, tracked), {}, {}));
+  return parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+// A channel of a step is a channel of its own to the function: one call for all steps.
+Tensor RecurrentBatchNormImpl::Normalise(const Tensor& x, const Tensor& mean, const Tensor& var) {
+  const int64_t time = x.size(0), batch = x.size(1), channels = x.size(2);
+  const auto each_step = [&](const Tensor& vector) {
+    return OrNone(vector.defined() ? vector.repeat({time}) : vector);
+  };
+  const auto flat = [](const Tensor& estimate) {
+    return OrNone(estimate.defined() ? estimate.view(-1) : estimate);
+  };
+  const Tensor y = planish::batch_norm(
+      x.transpose(0, 1).reshape({batch, time * channels}), each_step(weight), each_step(bias),
+      flat(mean), flat(var), is_training(), options.momentum(), options.eps(), options.unbiased());
+  return y.view({batch, time, channels}).transpose(0, 1);
+}
+
+// ---- Of weights
+
+WeightNormImpl::WeightNormImpl(const Tensor& w, int64_t dim_) : dim(dim_), v(w) {
+  TORCH_CHECK_VALUE(dim >= -1 && dim < w.dim(), "[WeightNorm] dim must be from -1 to ", w.dim() - 1,
+                    " but has ", dim);
+  {
+    const at::NoGradGuard no_grad;
+    g = at::norm_except_dim(w, 2, dim);
+  }
+  WeightNormImpl::reset();
+}
+
+// Of the values that there are: they are the parameters' only source.
+void WeightNormImpl::reset() {
+  g = register_parameter("original0", g.detach().clone());
+  v = register_parameter("original1", v.detach().clone());
+}
+
+void WeightNormImpl::pretty_print(std::ostream& stream) const {
+  stream << "planish::nn::" << kName << "(dim=" << dim << ')';
+}
+
+Tensor WeightNormImpl::forward() { return planish::weight_norm(v, g, dim); }
+
+WeightNormLinearImpl::WeightNormLinearImpl(const WeightNormLinearOptions& options_)
+    : NormImpl(options_) {
+  WeightNormLinearImpl::reset();
+}
+
+void WeightNormLinearImpl::reset() {
+  const torch::nn::Linear start(
+      torch::nn::LinearOptions(options.in_features(), options.out_features()).bias(options.bias()));
+  bias = register_parameter("bias", start->bias, /*requires_grad=*/options.bias());
+  const WeightNorm weight(start->weight, options.dim());
+  parametrizations = register_module(
+      "parametrizations",
+      torch::nn::ModuleDict(
+          std::vector<std::pair<std::string, std::shared_ptr<Module>>>{{"weight", weight.ptr()}}));
+}
+
+Tensor WeightNormLinearImpl::forward(const Tensor& x) {
+  Tensor weight = parametrizations["weight"]->as<WeightNorm>()->forward();
+  return at::linear(x, weight, OrNone(bias));
 }
 
 }  // namespace planish::nn

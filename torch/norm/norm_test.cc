@@ -3,11 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
 
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -171,55 +167,6 @@ TEST(LayerNorm, SaysWhatIsWrong) {
               HasSubstr("x must be float, double, bfloat16 or half but has Int"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, {}, {}, -1); }),
               HasSubstr("[layer_norm] eps must be finite and at least 0 but has -1"));
-}
-
-TEST(LayerNormModule, LoadsTheStateOfTorchsModule) {
-  at::manual_seed(5);
-  torch::nn::LayerNorm theirs(torch::nn::LayerNormOptions({6}));
-  nn::LayerNorm ours(nn::LayerNormOptions({6}));
-  at::NoGradGuard guard;
-  theirs->weight.normal_();
-  theirs->bias.normal_();
-  const auto from = theirs->named_parameters();
-  auto to = ours->named_parameters();
-  ASSERT_EQ(from.keys(), to.keys());
-  for (auto& item : to) item.value().copy_(from[item.key()]);
-  const Tensor x = at::randn({4, 6});
-  // Both in float on numbers below 10: a few roundings of 2^-24 each.
-  EXPECT_LT(MaxDifference(ours->forward(x), theirs->forward(x)), 1e-5);
-}
-
-TEST(LayerNormModule, HasNoParametersWithoutAffine) {
-  nn::LayerNorm norm(nn::LayerNormOptions({6}).elementwise_affine(false));
-  EXPECT_TRUE(norm->parameters().empty());
-  const Tensor x = at::randn({4, 6});
-  EXPECT_TRUE(norm->forward(x).equal(planish::layer_norm(x, {6})));
-}
-
-TEST(LayerNormModule, ClonesAndPrints) {
-  nn::LayerNorm norm(nn::LayerNormOptions({6, 2}).eps(1e-3));
-  const auto copy = std::dynamic_pointer_cast<nn::LayerNormImpl>(norm->clone());
-  {
-    at::NoGradGuard guard;
-    norm->weight.fill_(3);
-  }
-  EXPECT_TRUE(copy->weight.equal(at::ones({6, 2})));
-  EXPECT_EQ(copy->options.eps(), 1e-3);
-  std::ostringstream text;
-  text << *norm;
-  EXPECT_EQ(text.str(), "planish::nn::LayerNorm([6, 2], eps=0.001, elementwise_affine=true)");
-}
-
-TEST(LayerNormModule, TrainsInASequential) {
-  at::manual_seed(6);
-  torch::nn::Sequential net(torch::nn::Linear(4, 8), nn::LayerNorm(nn::LayerNormOptions({8})),
-                            torch::nn::Linear(8, 1));
-  const Tensor x = at::randn({16, 4});
-  net->forward(x).pow(2).mean().backward();
-  for (const Tensor& p : net->parameters()) {
-    ASSERT_TRUE(p.grad().defined());
-    EXPECT_GT(p.grad().abs().max().item<double>(), 0);
-  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "lab/engine/adam.h"
 #include "lab/error.h"
+#include "lab/model/norms.h"
 #include "lab/tasks/pi-mnist/model.h"
 
 namespace planish::lab {
@@ -59,7 +60,7 @@ TEST(PixelMlp, ComputesWhatItSays) {
 TEST_F(PiMnistTest, StartsEveryNormFromTheSameWeights) {
   const auto data = task->Load(Smoke(), {});
   std::vector<at::Tensor> first;
-  for (const std::string norm : {"none", "batch", "layer", "layer-simple"}) {
+  for (const std::string& norm : NormNames()) {
     at::manual_seed(9);
     const auto experiment = task->Make(Smoke({{"norm", norm}}), *data);
     std::vector<at::Tensor> weights;
@@ -92,7 +93,7 @@ TEST_F(PiMnistTest, MeasuresEveryMetricItDeclares) {
 
 TEST_F(PiMnistTest, LearnsWithEveryNorm) {
   const auto data = task->Load(Smoke(), {});
-  for (const std::string norm : {"none", "batch", "layer", "layer-simple"}) {
+  for (const std::string& norm : NormNames()) {
     at::manual_seed(1);
     const auto experiment = task->Make(Smoke({{"norm", norm}, {"batch_size", "32"}}), *data);
     torch::nn::Module& model = experiment->model();

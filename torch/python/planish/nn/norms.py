@@ -352,6 +352,11 @@ class OnlineLayerNorm(nn.Module):
 
     def forward(self, x: Tensor, advance: bool | None = None) -> Tensor:
         """y of x [..., num_features]; advance: whether the state moves on, None: in training."""
+        if x.dim() < 1 or x.shape[-1] != self.num_features:
+            raise ValueError(
+                f"[OnlineLayerNorm] x must have {self.num_features} numbers in its last dimension "
+                f"but has {list(x.shape)}"
+            )
         if self.training if advance is None else advance:
             y: Tensor
             y, state = _online_layer_norm(x, self.state, self.weight, self.bias, self.alpha)
@@ -361,11 +366,6 @@ class OnlineLayerNorm(nn.Module):
         return self._from_the_same_state(x)
 
     def _from_the_same_state(self, x: Tensor) -> Tensor:
-        if x.dim() < 1 or x.shape[-1] != self.num_features:
-            raise ValueError(
-                f"[OnlineLayerNorm] x must have {self.num_features} numbers in its last dimension "
-                f"but has {list(x.shape)}"
-            )
         numbers = x.double()  # as the state, which a float would round
         mu, sigma = self.state.unbind()
         mu = self.alpha * numbers.mean(-1, keepdim=True) + (1 - self.alpha) * mu
