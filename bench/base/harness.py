@@ -1,8 +1,11 @@
 """What the drivers of the comparisons share: programs that are fed cases, and how busy the machine is."""
 
+import argparse
 import json
 import os
 import pathlib
+import platform
+import re
 import subprocess
 import sys
 import time
@@ -126,3 +129,77 @@ def version_in_python(package):
         [sys.executable, "-c", f"from importlib.metadata import version as v; print(v({package!r}))"],
         capture_output=True, text=True)  # fmt: skip
     return version.stdout.strip() or None
+
+
+def arguments(name, doc, *, quick, example, seconds):
+    """A parser with the options that every comparison has; check_arguments looks at them. `example` is a
+    case for --filter to match, `seconds` the least length of a block."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--build", default="build/release", help="CMake's build folder")
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--threads", default="1,2" if len(os.sched_getaffinity(0)) > 1 else "1",
+                        help="numbers of threads (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--filter", default="", metavar="REGEX", help=f"cases that match, as '{example}'")
+    parser.add_argument("--seconds", type=float, default=seconds,
+                        help="length of a block, of at least one call (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--out", help=f"file for the results (default: BUILD/bench/{name}/results.json)")
+    parser.add_argument("--docs", help="folder whose performance.md and charts are written")
+    parser.set_defaults(name=name)
+    return parser
+
+
+def add_blocks(parser, blocks, quick_blocks, option="--blocks"):
+    parser.add_argument(option, type=int, dest="blocks",
+                        help=f"of each contestant (default: {blocks}, quick: {quick_blocks})")  # fmt: skip
+    parser.set_defaults(usual_blocks=(blocks, quick_blocks))
+
+
+def add_most(parser, seconds):
+    parser.add_argument("--most", type=float, default=seconds,
+                        help="seconds of a contestant's blocks together, but for the first 3 "
+                        "(default: %(default)s)")  # fmt: skip
+
+
+def check_arguments(parser):
+    args = parser.parse_args()
+    try:
+        args.threads = [int(t) for t in args.threads.split(",")]
+        re.compile(args.filter)
+    except (ValueError, re.error):
+        parser.error("--threads must be numbers and --filter a regular expression")
+    args.blocks = args.usual_blocks[args.quick] if args.blocks is None else args.blocks
+    numbers = [*args.threads, args.blocks, args.seconds, getattr(args, "most", 1)]
+    if not min(numbers) > 0:
+        parser.error("threads, blocks, seconds and most must be above 0")
+    args.out = args.out or f"{args.build}/bench/{args.name}/results.json"
+    return args
+
+
+def about(args, program):
+    """What a program says of itself, the machine and the libraries in it."""
+    path = pathlib.Path(args.build) / "bench" / program
+    if not path.exists():
+        raise BenchError(f"{path} must have been built but has not: run make bench-{args.name}, and see "
+                         "what CMake says of bench/norm")  # fmt: skip
+    told = json.loads(subprocess.run([path, "--about"], check=True, capture_output=True).stdout)
+    warn_if_busy()
+    return told | {"caches": caches(), "python": platform.python_version()}
+
+
+def finish(args, document, report):
+    """Keeps and prints the results; `report` is the comparison's module."""
+    pathlib.Path(args.out).write_text(json.dumps(document, indent=1) + "\n")
+    print(report.markdown(document))
+    if args.docs:
+        report.write(document, pathlib.Path(args.docs))
+    if wrong := report.wrong_planish(document):
+        raise BenchError(f"Planish is wrong: {wrong}")
+
+
+def run_main(main):
+    try:
+        main()
+    except BenchError as error:
+        sys.exit(f"bench: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\nbench: stopped")

@@ -1,6 +1,9 @@
 """What the reports of the comparisons share: numbers beside their targets, tables, charts' colours."""
 
+import json
 import math
+import pathlib
+import sys
 
 
 def number(value, digits=2):
@@ -35,6 +38,36 @@ def table(header, rows):
 
 def count(threads):
     return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def wrong(document):
+    """'planish:ln-lstm forward 100x32x256x256: y is off by ...', of whoever was wrong."""
+    keys = ("norm", "mode", "direction", "type", "shape", "rows", "cols")
+    return dict.fromkeys(
+        " ".join([name, *(str(r[key]) for key in keys if key in r)]) + f": {text}"
+        for r in document["results"] for name, text in r["wrong"].items())  # fmt: skip
+
+
+def wrong_planish(document):
+    return "; ".join(text for text in wrong(document) if text.startswith("planish"))
+
+
+def summary(misses):
+    """Lines that say which of the figures that `judged` has seen miss their targets."""
+    if not misses[0]:
+        return []
+    reached = f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
+    return [reached + (". Missed:" if misses[1] else "."), *(f"- {text}" for text in misses[1])]
+
+
+def run_report(markdown, write):
+    """`report.py RESULTS.json [DOCS]`"""
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: report.py RESULTS.json [DOCS]")
+    document = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    print(markdown(document))
+    if len(sys.argv) == 3:
+        write(document, pathlib.Path(sys.argv[2]))
 
 
 def write_section(page, begin, end, text):

@@ -7,13 +7,9 @@ docs/performance.md explains the tables. Results go to a file of JSON, tables to
 with --docs, with charts into the documentation.
 """
 
-import argparse
-import json
 import os
 import pathlib
-import platform
 import re
-import subprocess
 import sys
 
 import cases
@@ -63,7 +59,7 @@ def run_cases(args, process, some, contestants, progress):
     if not some:
         return {}
     folder = pathlib.Path(args.build) / "bench" / "norm"
-    effort = [str(args.repetitions), str(args.seconds)]
+    effort = [str(args.blocks), str(args.seconds)]
     if process == "norm_bench":
         command = [folder / "norm_bench", *effort]
     else:
@@ -87,67 +83,28 @@ def run_cases(args, process, some, contestants, progress):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = harness.arguments("norm", __doc__, quick="about a minute: few shapes, few repetitions",
+                               example="shares forward float 4096x1024 t2", seconds=0.005)  # fmt: skip
     everyone = [*cases.IN_PROCESS, *cases.IN_PYTHON]
-    parser.add_argument("--build", default="build/release", help="CMake's build folder")
-    parser.add_argument("--quick", action="store_true",
-                        help="about a minute: few shapes, few repetitions")  # fmt: skip
     parser.add_argument("--only", default=",".join(everyone),
                         help=f"contestants, of {', '.join(everyone)} (default: all)")  # fmt: skip
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", default="1,2" if cores > 1 else "1",
-                        help="numbers of threads (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--filter", default="", metavar="REGEX",
-                        help="cases that match, as 'shares forward float 4096x1024 t2'")  # fmt: skip
-    parser.add_argument("--repetitions", type=int, help="of each contestant (default: 12, quick: 4)")
-    parser.add_argument("--seconds", type=float, default=0.005,
-                        help="least length of a repetition (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--out", help="file for the results (default: BUILD/bench/norm/results.json)")
-    parser.add_argument("--docs", help="folder whose performance.md and charts are written")
-    args = parser.parse_args()
+    harness.add_blocks(parser, 12, 4, "--repetitions")
+    args = harness.check_arguments(parser)
     args.only = args.only.split(",")
     for who in args.only:
         if who not in everyone:
             parser.error(f"--only must be of {', '.join(everyone)} but has {who}")
-    try:
-        args.threads = [int(t) for t in args.threads.split(",")]
-        re.compile(args.filter)
-    except (ValueError, re.error):
-        parser.error("--threads must be numbers and --filter a regular expression")
-    args.repetitions = args.repetitions or (4 if args.quick else 12)
-    if min(args.threads) < 1 or args.repetitions < 1 or not args.seconds > 0:
-        parser.error("threads, repetitions and seconds must be above 0")
-    args.out = args.out or f"{args.build}/bench/norm/results.json"
     return args
 
 
 def main():
     args = parse()
-    program = pathlib.Path(args.build) / "bench" / "norm" / "norm_bench"
-    if not program.exists():
-        raise BenchError(f"{program} must have been built but has not: run make bench-norm, and see "
-                         "what CMake says of bench/norm")  # fmt: skip
-    about = json.loads(subprocess.run([program, "--about"], check=True, capture_output=True).stdout)
-    harness.warn_if_busy()
-    results, absent = measure(args, about)
-    about["caches"] = harness.caches()
-    about["python"] = platform.python_version()
-    about["absent"] = absent
+    about = harness.about(args, "norm/norm_bench")
+    results, about["absent"] = measure(args, about)
     for who in ("torch", "onnxruntime"):
         about[f"{who} in Python"] = harness.version_in_python(who)
-    document = {"about": about, "results": results}
-    pathlib.Path(args.out).write_text(json.dumps(document, indent=1) + "\n")
-    print(report.markdown(document))
-    if args.docs:
-        report.write(document, pathlib.Path(args.docs))
-    if wrong := report.wrong_planish(document):
-        raise BenchError(f"Planish is wrong: {wrong}")
+    harness.finish(args, {"about": about, "results": results}, report)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\nbench: stopped")
+    harness.run_main(main)

@@ -4,15 +4,18 @@ A time is the fastest repetition's. The limit of a case is the fastest of the co
 the loops that read two arrays and write one (backward) that ran between the contestants.
 """
 
-import json
 import pathlib
 import sys
 
 import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
-from tables import STYLE, count, geometric_mean, judged, marker, number, table, write_section  # noqa: E402
+from tables import (  # noqa: E402
+    STYLE, count, geometric_mean, judged, marker, number, run_report, summary, table, write_section, wrong,
+    wrong_planish,
+)
 
+__all__ = ["markdown", "write", "wrong_planish"]
 BEGIN, END = "<!-- make bench-norm writes from here -->", "<!-- to here -->"
 
 
@@ -218,16 +221,6 @@ def disturbed(document):
     return sum(r["foreign cores"] > 0.1 for r in document["results"])
 
 
-def wrong(document):
-    return dict.fromkeys(
-        f"{name} {r['direction']} {r['type']} {r['rows']}x{r['cols']}: {text}"
-        for r in document["results"] for name, text in r["wrong"].items())  # fmt: skip
-
-
-def wrong_planish(document):
-    return "; ".join(text for text in wrong(document) if text.startswith("planish:"))
-
-
 def markdown(document):
     about, results = document["about"], Results(document)
     misses = [0, []]  # figures judged, those missed
@@ -248,10 +241,7 @@ def markdown(document):
               if not name.startswith(cases.BARE)}  # fmt: skip
     notes += [f"Left out: {cases.TITLES[who]} in {dtype} ({text})." for who, dtype, text in sorted(absent)]
     notes += [f"Wrong, and not timed: {text}." for text in wrong(document)]
-    if misses[0]:
-        notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
-                     + (". Missed:" if misses[1] else "."))  # fmt: skip
-        notes += [f"- {text}" for text in misses[1]]
+    notes += summary(misses)
     return "\n".join(notes[:1]) + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes[1:])
 
 
@@ -322,9 +312,4 @@ def write(document, docs):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: report.py RESULTS.json [DOCS]")
-    results_read = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    print(markdown(results_read))
-    if len(sys.argv) == 3:
-        write(results_read, pathlib.Path(sys.argv[2]))
+    run_report(markdown, write)

@@ -7,13 +7,9 @@ tables. Results go to a file of JSON, tables to standard output and, with --docs
 documentation.
 """
 
-import argparse
-import json
 import os
 import pathlib
-import platform
 import re
-import subprocess
 import sys
 
 import cases
@@ -70,68 +66,29 @@ def run_cases(args, process, some, progress):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build/release", help="CMake's build folder")
-    parser.add_argument("--quick", action="store_true",
-                        help="two shapes and a step, few blocks, no charts, nothing compiled")  # fmt: skip
+    parser = harness.arguments(
+        "rnn", __doc__, quick="two shapes and a step, few blocks, no charts, nothing compiled",
+        example="lstm training 100x32x256x256 t2",
+        seconds=0.03)  # fmt: skip
     parser.add_argument("--only", metavar="WHO",
                         help=f"contestants beside Planish, of {','.join(cases.WHO)}, or none")  # fmt: skip
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", default="1,2" if cores > 1 else "1",
-                        help="numbers of threads (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--filter", default="", metavar="REGEX",
-                        help="cases that match, as 'lstm training 100x32x256x256 t2'; groups are lstm, gru, "
-                        "cells, step, time, batch, hidden")  # fmt: skip
-    parser.add_argument("--blocks", type=int, help="of each contestant (default: 8, quick: 3)")
-    parser.add_argument("--seconds", type=float, default=0.03,
-                        help="length of a block, of at least one call (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--most", type=float, default=1.0,
-                        help="seconds of a contestant's blocks together, but for the first 3 "
-                        "(default: %(default)s)")  # fmt: skip
-    parser.add_argument("--out", help="file for the results (default: BUILD/bench/rnn/results.json)")
-    parser.add_argument("--docs", help="folder whose performance.md and charts are written")
-    args = parser.parse_args()
+    harness.add_blocks(parser, 8, 3)
+    harness.add_most(parser, 1.0)
+    args = harness.check_arguments(parser)
     everyone = [who for who in cases.WHO if not (args.quick and who == "compile")]
     args.only = everyone if args.only is None else [] if args.only == "none" else args.only.split(",")
     for who in args.only:
         if who not in cases.WHO:
             parser.error(f"--only must be of {','.join(cases.WHO)}, or none, but has {who}")
-    try:
-        args.threads = [int(t) for t in args.threads.split(",")]
-        re.compile(args.filter)
-    except (ValueError, re.error):
-        parser.error("--threads must be numbers and --filter a regular expression")
-    args.blocks = args.blocks if args.blocks is not None else 3 if args.quick else 8
-    if min(args.threads) < 1 or args.blocks < 1 or not min(args.seconds, args.most) > 0:
-        parser.error("threads, blocks, seconds and most must be above 0")
-    args.out = args.out or f"{args.build}/bench/rnn/results.json"
     return args
 
 
 def main():
     args = parse()
-    program = pathlib.Path(args.build) / "bench" / "rnn" / "rnn_bench"
-    if not program.exists():
-        raise BenchError(f"{program} must have been built but has not: run make bench-rnn")
-    about = json.loads(subprocess.run([program, "--about"], check=True, capture_output=True).stdout)
-    harness.warn_if_busy()
-    results, absent = measure(args, about)
-    about["caches"] = harness.caches()
-    about["python"] = platform.python_version()
-    about["absent"] = absent
-    document = {"about": about, "results": results}
-    pathlib.Path(args.out).write_text(json.dumps(document, indent=1) + "\n")
-    print(report.markdown(document))
-    if args.docs:
-        report.write(document, pathlib.Path(args.docs))
-    if wrong := report.wrong_planish(document):
-        raise BenchError(f"Planish is wrong: {wrong}")
+    about = harness.about(args, "rnn/rnn_bench")
+    results, about["absent"] = measure(args, about)
+    harness.finish(args, {"about": about, "results": results}, report)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\nbench: stopped")
+    harness.run_main(main)

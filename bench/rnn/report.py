@@ -4,7 +4,6 @@ A time is the fastest block's. Ratios are of times from one case, in one process
 and of the compiled cell are over the LN-LSTM's beside them.
 """
 
-import json
 import math
 import pathlib
 import sys
@@ -12,8 +11,11 @@ import sys
 import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
-from tables import STYLE, count, judged, marker, number, table, write_section  # noqa: E402
+from tables import (  # noqa: E402
+    STYLE, count, judged, marker, number, run_report, summary, table, write_section, wrong, wrong_planish,
+)
 
+__all__ = ["markdown", "write", "wrong_planish"]
 BEGIN, END = "<!-- make bench-rnn writes from here -->", "<!-- to here -->"
 LN_LSTM, LN_GRU = "planish:ln-lstm", "planish:ln-gru"
 
@@ -166,15 +168,6 @@ def cell_table(results, misses, mode, threads):
                + table(["cell", *map(shape_text, shapes)], rows))  # fmt: skip
 
 
-def wrong(document):
-    return dict.fromkeys(f"{name} {r['mode']} {r['shape']}: {text}"
-                         for r in document["results"] for name, text in r["wrong"].items())  # fmt: skip
-
-
-def wrong_planish(document):
-    return "; ".join(text for text in wrong(document) if text.startswith("planish"))
-
-
 def markdown(document):
     about, results = document["about"], Results(document)
     misses = [0, []]  # figures judged, those missed
@@ -191,10 +184,7 @@ def markdown(document):
     absent = {(name, text) for r in document["results"] for name, text in r["absent"].items()}
     notes += [f"Left out: {name} ({text})." for name, text in sorted(absent)]
     notes += [f"Wrong, and not timed: {text}." for text in wrong(document)]
-    if misses[0]:
-        notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
-                     + (". Missed:" if misses[1] else "."))  # fmt: skip
-        notes += [f"- {text}" for text in misses[1]]
+    notes += summary(misses)
     return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes)
 
 
@@ -300,9 +290,4 @@ def write(document, docs):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: report.py RESULTS.json [DOCS]")
-    results_read = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    print(markdown(results_read))
-    if len(sys.argv) == 3:
-        write(results_read, pathlib.Path(sys.argv[2]))
+    run_report(markdown, write)

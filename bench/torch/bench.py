@@ -7,11 +7,9 @@ of both goes into pages of memory that the system hands out (docs/performance.md
 file of JSON, tables to standard output and, with --docs, into the documentation.
 """
 
-import argparse
 import json
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import sys
@@ -82,57 +80,24 @@ def peak_memory(args):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--build", default="build/release", help="CMake's build folder")
-    parser.add_argument("--quick", action="store_true", help="three shapes of layer norm, few blocks, nothing compiled")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("--threads", default="1,2" if cores > 1 else "1", help="numbers of threads (default: %(default)s)")
-    parser.add_argument("--filter", default="", metavar="REGEX",
-                        help="cases that match, as 'layer_norm training 512x1024 t2'")  # fmt: skip
-    parser.add_argument("--blocks", type=int, help="of each contestant (default: 12, quick: 5)")
-    parser.add_argument("--seconds", type=float, default=0.01,
-                        help="length of a block, of at least one call (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--most", type=float, default=0.6,
-                        help="seconds of a contestant's blocks together, but for the first 3 (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--out", help="file for the results (default: BUILD/bench/torch/results.json)")
-    parser.add_argument("--docs", help="folder whose performance.md is written")
-    args = parser.parse_args()
-    try:
-        args.threads = [int(t) for t in args.threads.split(",")]
-        re.compile(args.filter)
-    except (ValueError, re.error):
-        parser.error("--threads must be numbers and --filter a regular expression")
-    args.blocks = args.blocks if args.blocks is not None else 5 if args.quick else 12
-    if min(args.threads) < 1 or args.blocks < 1 or not min(args.seconds, args.most) > 0:
-        parser.error("threads, blocks, seconds and most must be above 0")
+    parser = harness.arguments("torch", __doc__, quick="three shapes of layer norm, few blocks, nothing compiled",
+                               example="layer_norm training 512x1024 t2", seconds=0.01)  # fmt: skip
+    harness.add_blocks(parser, 12, 5)
+    harness.add_most(parser, 0.6)
+    args = harness.check_arguments(parser)
     args.contestants = [who for who in cases.CONTESTANTS if not (args.quick and who == "compile")]
-    args.out = args.out or f"{args.build}/bench/torch/results.json"
     return args
 
 
 def main():
     args = parse()
-    folder = pathlib.Path(args.build) / "bench" / "norm"
-    if not (folder / "norm_bench").exists():
-        raise BenchError(f"{folder / 'norm_bench'} must have been built but has not: run make bench-torch")
     pathlib.Path(args.out).parent.mkdir(parents=True, exist_ok=True)
-    about = json.loads(subprocess.run([folder / "norm_bench", "--about"], check=True, capture_output=True).stdout)
-    harness.warn_if_busy()
-    about |= {"caches": harness.caches(), "python": platform.python_version()}
-    document = {"about": about, "overhead": json.loads(output(args, "overhead.py", folder / "libnorm_bench_c.so")),
+    about = harness.about(args, "norm/norm_bench")
+    library = pathlib.Path(args.build) / "bench" / "norm" / "libnorm_bench_c.so"
+    document = {"about": about, "overhead": json.loads(output(args, "overhead.py", library)),
                 "memory": peak_memory(args), "results": measure(args)}  # fmt: skip
-    pathlib.Path(args.out).write_text(json.dumps(document, indent=1) + "\n")
-    print(report.markdown(document))
-    if args.docs:
-        report.write(document, pathlib.Path(args.docs))
-    if wrong := report.wrong_planish(document):
-        raise BenchError(f"Planish is wrong: {wrong}")
+    harness.finish(args, document, report)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as error:
-        sys.exit(f"bench: {error}")
-    except KeyboardInterrupt:
-        sys.exit("\nbench: stopped")
+    harness.run_main(main)

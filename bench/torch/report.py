@@ -3,15 +3,17 @@
 A time is the fastest block's; ratios are of times from one case, in one process.
 """
 
-import json
 import pathlib
 import sys
 
 import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
-from tables import count, geometric_mean, judged, number, table, write_section  # noqa: E402
+from tables import (  # noqa: E402
+    count, geometric_mean, judged, number, run_report, summary, table, write_section, wrong, wrong_planish,
+)
 
+__all__ = ["markdown", "write", "wrong_planish"]
 BEGIN, END = "<!-- make bench-torch writes from here -->", "<!-- to here -->"
 TITLES = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm", "add_layer_norm": "sum and LayerNorm",
           "layer_norm_bfloat16": "LayerNorm in bfloat16", "channel_layer_norm": "LayerNorm over channels",
@@ -75,15 +77,6 @@ def memory_table(document, misses):
         yield "#### Peak memory of a training step, beyond inputs and parameters\n\n" + table(head, rows)
 
 
-def wrong(document):
-    return dict.fromkeys(f"{who} {r['norm']} {r['mode']} {r['shape']}: {text}"
-                         for r in document["results"] for who, text in r["wrong"].items())  # fmt: skip
-
-
-def wrong_planish(document):
-    return "; ".join(text for text in wrong(document) if text.startswith("planish"))
-
-
 def markdown(document):
     about, results = document["about"], document["results"]
     misses = [0, []]  # figures judged, those missed
@@ -95,10 +88,7 @@ def markdown(document):
             f"{about['python']}; Planish {about['commit']}. While {disturbed} of {len(results)} cases were measured, "
             "other programs took more than a tenth of a core.")  # fmt: skip
     notes = [f"Wrong, and not timed: {text}." for text in wrong(document)]
-    if misses[0]:
-        notes.append(f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
-                     + (". Missed:" if misses[1] else "."))  # fmt: skip
-        notes += [f"- {text}" for text in misses[1]]
+    notes += summary(misses)
     return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes)
 
 
@@ -107,7 +97,4 @@ def write(document, docs):
 
 
 if __name__ == "__main__":
-    results_document = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    if len(sys.argv) > 2:
-        write(results_document, pathlib.Path(sys.argv[2]))
-    print(markdown(results_document))
+    run_report(markdown, write)
