@@ -120,8 +120,8 @@ def advantages_of(rollout: Rollout, gamma: float = 0.98, decay: float = 0.95) ->
 
 
 class Learner:
-    """Acts for T steps, learns from them, and so on. From a rollout to the next go the environments,
-    the recurrent state, and in which of the environments an episode starts."""
+    """Acts for T steps, learns from them, and so on. A rollout hands on to the next environments,
+    recurrent state, and in which of the environments an episode starts."""
 
     def __init__(self, cell: str, seed: int, options: argparse.Namespace) -> None:
         torch.manual_seed(seed)

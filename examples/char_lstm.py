@@ -201,8 +201,10 @@ def parse() -> argparse.Namespace:
         help="picture of the curves, whose numbers go to a .csv beside it" + usual)
     # fmt: on
     options = parser.parse_args()
-    if not options.svg.parent.is_dir():
-        parser.error(f"argument --svg: must be in a folder that exists but has {options.svg}")
+    if options.svg.suffix != ".svg" or not options.svg.parent.is_dir():
+        parser.error(
+            f"argument --svg: must be a .svg file in a folder that exists but has {options.svg}"
+        )
     options.every = options.every or max(1, options.updates // 20)
     return options
 
