@@ -207,7 +207,7 @@ def parse() -> argparse.Namespace:
     # fmt: off
     add("--cell", choices=[*CELLS, "all"], default="all",
         help="ln-gru and plain-gru are LayerNormGRU's, gru is torch.nn.GRU step by step" + usual)
-    add("--updates", type=at_least_one, default=600, metavar="N",
+    add("--updates", type=at_least_one, default=400, metavar="N",
         help="rollouts to learn from" + usual)
     add("--every", type=at_least_one, metavar="N",
         help="updates from a line of success to the next; a twentieth of all by default")
@@ -221,7 +221,7 @@ def parse() -> argparse.Namespace:
         help="environments side by side" + usual)
     add("--steps", type=at_least_one, default=16, metavar="T",
         help="steps of a rollout" + usual)
-    add("--lr", type=above_zero, default=1e-3, metavar="RATE",
+    add("--lr", type=above_zero, default=3e-3, metavar="RATE",
         help="Adam's learning rate" + usual)
     # fmt: on
     options = parser.parse_args()

@@ -1,7 +1,6 @@
 """The programs of examples/: that they learn, and that their numbers are what they should be."""
 
 import argparse
-import collections
 import csv
 import importlib
 import itertools
@@ -75,13 +74,11 @@ def program(root, tmp_path):
 
 
 # Texts of words that are drawn from WORDS, each with the same probability. Any model needs log2(16)
-# bits for the 6 characters of a word and its space; one that knows how frequent characters are and
-# no more needs FREQUENCIES a character, and one without learning log2 of the alphabet's size.
+# bits for the 6 characters of a word and its space. One that knows only how frequent each character
+# is needs 4.4 a character.
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["".join(random.Random(i).choices(LETTERS, k=5)) for i in range(16)]
 ENTROPY = math.log2(16) / 6
-SHARES = [count / 96 for count in collections.Counter("".join(w + " " for w in WORDS)).values()]
-FREQUENCIES = -sum(share * math.log2(share) for share in SHARES)
 
 
 @pytest.fixture
@@ -111,9 +108,9 @@ def test_char_lstm_learns(program, text, tmp_path):
         # Logits of a new model are not all 0: those of 32 units of at most 1 times weights of at
         # most 32^-1/2 stay within some tenths.
         assert curve[0][1] == pytest.approx(math.log2(alphabet), abs=0.3)
-        # Of the 400 words held out some are more frequent than others: a model that favours these by
-        # chance may need a little less than ENTROPY.
-        assert ENTROPY - 0.02 < curve[-1][1] < FREQUENCIES - 1.5
+        # Of the 400 words held out some are more frequent than others: a model that happens to
+        # favour these may need a little less than ENTROPY. Three seeds ended below .71.
+        assert ENTROPY - 0.02 < curve[-1][1] < 0.9
         (row,) = re.findall(rf"^{cell} .*", out, re.MULTILINE)
         lowest = min(bits for _, bits in curve)
         values = [curve[5][1], curve[10][1], curve[20][1], lowest]
@@ -124,7 +121,7 @@ def test_char_lstm_learns(program, text, tmp_path):
         pairs = {pair for word in WORDS for pair in itertools.pairwise(f" {word} ")}
         found = [pair in pairs for pair in itertools.pairwise(sample)]
         assert len(sample) == 60
-        assert sum(found) > len(found) / 2
+        assert sum(found) > 0.8 * len(found)
 
 
 def test_char_lstm_draws_its_curves(main, text, tmp_path):
@@ -282,8 +279,8 @@ def test_actor_critic_learns_to_remember(program):
         "--updates", 150, "--every", 50,
     )  # fmt: skip
     (row,) = re.findall(r"^ln-gru .*", out, re.MULTILINE)
-    # Without memory it is 1 in 4.
-    assert float(row.split()[2]) > 0.6
+    # Without memory it is 1 in 4. Five seeds ended above .99.
+    assert float(row.split()[2]) > 0.9
 
 
 def test_actor_critic_compares_cells(main):
