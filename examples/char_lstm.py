@@ -114,9 +114,10 @@ class Run:
 
 def read_text(file: pathlib.Path | None) -> tuple[str, str]:
     """The text, and what to call it."""
-    tiny = pathlib.Path(os.environ.get("PLANISH_DATA", ""), "tinyshakespeare", "input.txt")
-    if file is None and tiny.exists():
-        file = tiny
+    folder = os.environ.get("PLANISH_DATA")
+    if file is None and folder:
+        tiny = pathlib.Path(folder, "tinyshakespeare", "input.txt")
+        file = tiny if tiny.exists() else None
     if file is not None:
         try:
             return file.read_text(encoding="utf-8", errors="replace"), str(file)
