@@ -160,7 +160,7 @@ def save_curves(svg: pathlib.Path, runs: Sequence[Run], cells: Sequence[str], ti
         }
         for axis, label in enumerate(("updates", "seconds of training"))
     }
-    write_svg(svg, title, "bits per character, validation", panels, y_span=1.5)
+    write_svg(svg, title, "bits per character, validation", panels)
     with svg.with_suffix(".csv").open("w", newline="", encoding="utf-8") as file:
         lines = csv.writer(file)
         lines.writerow(["cell", "seed", "updates", "seconds", "bits_per_character"])

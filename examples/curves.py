@@ -40,17 +40,15 @@ def style_of(names: Sequence[str]) -> str:
   }}"""
 
 
-def write_svg(
-    file: pathlib.Path, title: str, y_label: str, panels: Mapping[str, Panel], y_span: float
-) -> None:
+def write_svg(file: pathlib.Path, title: str, y_label: str, panels: Mapping[str, Panel]) -> None:
     """Panels side by side, by the labels of their x axes, at most three names in each: a thin line
-    a seed and a thick one for their mean. What is more than y_span above the lowest point is
-    cut off."""
+    a seed and a thick one for their mean. The first tenth of the points is cut off where it is
+    above all that follow."""
     names = list(next(iter(panels.values())))
     all_curves = [curve for panel in panels.values() for of in panel.values() for curve in of]
-    heights = [y for curve in all_curves for _, y in curve]
-    low = min(heights)
-    high = min(low + y_span, max(heights))
+    heights = [y for curve in all_curves for _, y in curve[len(curve) // 10 :]]
+    low, high = min(heights), max(heights)
+    high = max(high, low + 0.01)  # of curves that are flat, too
     low -= 0.05 * (high - low)
     size = (LEFT + len(panels) * (WIDTH + GAP), TOP + HEIGHT + 46)
     out = [

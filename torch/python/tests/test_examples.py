@@ -162,6 +162,15 @@ def test_ticks_are_few_and_round(module, low, high, most):
     assert all(len(f"{tick:g}") <= 5 for tick in ticks)
 
 
+def test_flat_curves_are_drawn(module, tmp_path):
+    file = tmp_path / "flat.svg"
+    module("curves").write_svg(file, "flat", "y", {"x": {"a": [[(0, 2.0), (1, 2.0)]]}})
+    elements = xml.etree.ElementTree.parse(file).iter()
+    lines = [element.get("points") for element in elements if "points" in element.attrib]
+    # From the left to the right at the height of the lowest point, a twentieth above the bottom.
+    assert lines[-1] == f"58.0,{84 + 260 / 1.05:.1f} 458.0,{84 + 260 / 1.05:.1f}"
+
+
 def test_char_lstm_carries_the_state_over_its_batches(module):
     char_lstm = module("char_lstm")
     text = torch.arange(103)
