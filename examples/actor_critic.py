@@ -221,7 +221,7 @@ def parse() -> argparse.Namespace:
         help="environments side by side" + usual)
     add("--steps", type=at_least_one, default=16, metavar="T",
         help="steps of a rollout" + usual)
-    add("--lr", type=above_zero, default=3e-3, metavar="RATE",
+    add("--lr", type=above_zero, default=1e-2, metavar="RATE",
         help="Adam's learning rate" + usual)
     # fmt: on
     options = parser.parse_args()
