@@ -366,6 +366,8 @@ class _Layers(_Recurrent):
                 for of_layers, state in zip(last, next_states, strict=False):
                     of_layers.append(state)
             x = outputs[0] if directions == 1 else torch.cat(outputs, -1)
+        if len(self._suffixes) == 1:
+            return x, tuple(of_layers[0].unsqueeze(0) for of_layers in last)
         return x, tuple(torch.stack(of_layers) for of_layers in last)
 
     def _check_states(self, states: Sequence[Tensor | None], size: tuple[int, ...]) -> None:
