@@ -46,6 +46,10 @@ struct NormOptions {
   double scale = 1;          ///< AdaNorm's C, finite; other norms do not read it
   double slope = 0.1;        ///< AdaNorm's k, finite; other norms do not read it
   ParallelFor parallel_for;  ///< runs large calls on several threads; empty: the library's own
+  /// Whether y or dx is memory that nothing has been written to since the system gave it. A large
+  /// result then goes through the caches, where the system has just put the zeros that it replaces;
+  /// otherwise past them. Results are the same; norms over channels do not read it.
+  bool new_outputs = false;
 };
 
 /// The arrays of NormForward. T is the type of the rows: float, double, bfloat16 or float16. P is

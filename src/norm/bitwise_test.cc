@@ -68,6 +68,20 @@ void ForEachKernel(F&& f) {
   }
 }
 
+TYPED_TEST(BitwiseTest, SameInNewMemory) {
+  for (const auto& [rows, cols] : kKernels) {
+    const Problem<TypeParam> p(Norm::kLayer, rows, cols);
+    const tests::Streaming streaming;
+    const auto expected = tests::Apply(p);
+    NormOptions options = p.Options();
+    options.new_outputs = true;
+    tests::Result<TypeParam> out(p);
+    NormForward<TypeParam>(p.norm, tests::ForwardArgs(p, out), options);
+    NormBackward<TypeParam>(p.norm, tests::BackwardArgs(p, out), options);
+    EXPECT_EQ(out.DiffersIn(expected), "") << rows << " x " << cols;
+  }
+}
+
 TYPED_TEST(BitwiseTest, SameForEverySplit) {
   for (const auto& [rows, cols] : kShapes) {
     const Problem<TypeParam> p(Norm::kLayer, rows, cols);

@@ -225,7 +225,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  args.stream = args.residual == nullptr &&
+  args.stream = args.stream && args.residual == nullptr &&
                 2 * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
   if (cols >= kLongRowColumns) {
     ForwardLongRows(args, parallel_for);
@@ -265,8 +265,8 @@ template <class T>
 void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
                     const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  args.stream =
-      args.dsum == nullptr && 3 * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
+  args.stream = args.stream && args.dsum == nullptr &&
+                3 * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
   if (dgain) {
     BackwardWithColumns(args, dgain, dbias, parallel_for);
   } else if (args.dx == nullptr) {

@@ -108,6 +108,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
   call.residual_stride = residual_stride;
   call.sum = args.sum;
   call.sum_stride = sum_stride;
+  call.stream = !options.new_outputs;
   internal::ForwardMatrix(call, options.parallel_for);
 }
 
@@ -177,6 +178,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
   call.dx_stride = dx_stride;
   call.dsum = args.dsum;
   call.dsum_stride = dsum_stride;
+  call.stream = !options.new_outputs;
   internal::BackwardMatrix(call, dgains.data(), dbiases.data(), options.parallel_for);
   dgains.Finish();
   dbiases.Finish();

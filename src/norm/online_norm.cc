@@ -174,6 +174,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   call.mean_lo = args.mean_lo;
   call.rstd = args.rstd;
   call.factors = factors.get();
+  call.stream = true;
   internal::BackwardMatrix(call, dgains.data(), dbiases.data(), options.parallel_for);
   dgains.Finish();
   dbiases.Finish();

@@ -4,6 +4,12 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -42,6 +48,22 @@ void ByType(at::ScalarType type, F&& f) {
   } else {
     f.template operator()<double>();
   }
+}
+
+/// Whether a large tensor's memory is as the system has just mapped it, so that its first use will
+/// be met by the kernel's zeros. It is asked of a page in the middle.
+inline bool IsNewMemory(const at::Tensor& t) {
+#ifdef __linux__
+  constexpr size_t kLarge = 1 << 22;  // below, results do not go past the caches in any case
+  if (!t.defined() || t.nbytes() < kLarge) return false;
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto middle = reinterpret_cast<uintptr_t>(t.const_data_ptr()) + t.nbytes() / 2;
+  unsigned char resident = 1;
+  return mincore(reinterpret_cast<void*>(middle / page * page), 1, &resident) == 0 &&
+         (resident & 1) == 0;
+#else
+  return false;
+#endif
 }
 
 /// PyTorch's threads run the core's loops: a second pool would fight libgomp's spinning workers.

@@ -60,9 +60,12 @@ Norm Recipe(const NormSpec& spec, bool affine) {
   return spec.norm == Norm::kLayer && !affine ? Norm::kLayerSimple : spec.norm;
 }
 
-NormOptions CoreOptions(const NormSpec& spec) {
-  return {
-      .eps = spec.eps, .scale = spec.scale, .slope = spec.slope, .parallel_for = TorchParallelFor};
+NormOptions CoreOptions(const NormSpec& spec, const Tensor& output) {
+  return {.eps = spec.eps,
+          .scale = spec.scale,
+          .slope = spec.slope,
+          .parallel_for = TorchParallelFor,
+          .new_outputs = IsNewMemory(output)};
 }
 
 BatchNormOptions CoreBatchOptions(const NormSpec& spec) {
@@ -88,7 +91,7 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
                      .sum = Array<T>(t.sum),
                      .x_stride = x.stride,
                      .residual_stride = residual.stride},
-                    CoreOptions(spec));
+                    CoreOptions(spec, t.y));
 }
 
 template <class T, class P>
@@ -112,7 +115,7 @@ void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
                       .dy_stride = dy.stride,
                       .x_stride = x.stride,
                       .dsum_stride = dsum.stride},
-                     CoreOptions(spec));
+                     CoreOptions(spec, t.dx));
 }
 
 template <class T, class P>
@@ -129,7 +132,7 @@ void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const La
                             .mean = moments.mean,
                             .mean_lo = moments.mean_lo,
                             .rstd = moments.rstd},
-                           CoreOptions(spec));
+                           CoreOptions(spec, t.y));
 }
 
 template <class T, class P>
@@ -149,7 +152,7 @@ void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const 
                              .dx = Array<T>(t.dx),
                              .dgain = Array<P>(t.dweight),
                              .dbias = Array<P>(t.dbias)},
-                            CoreOptions(spec));
+                            CoreOptions(spec, t.dx));
 }
 
 // The unbiased variance is what running estimates with momentum 1 become; of one number there is
