@@ -1,11 +1,8 @@
 #ifndef PLANISH_TORCH_NORM_OPS_H_
 #define PLANISH_TORCH_NORM_OPS_H_
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/empty.h>
-#include <c10/core/SymIntArrayRef.h>
 #include <c10/util/Exception.h>
 
 #include <array>
@@ -33,16 +30,6 @@ inline OptionalTensor OrNone(const at::Tensor& t) {
 
 inline const at::Tensor& OrElse(const OptionalTensor& t, const at::Tensor& other) {
   return t ? *t : other;
-}
-
-/// A new tensor beside x.
-inline at::Tensor EmptyOn(const at::Tensor& x, c10::SymIntArrayRef sizes, at::ScalarType type,
-                          at::MemoryFormat format = at::MemoryFormat::Contiguous) {
-  if (const auto numbers = c10::asIntArrayRefSlowOpt(sizes); numbers && x.is_cpu()) {
-    // Past the dispatcher, whose part in a small call one can measure.
-    return at::detail::empty_cpu(*numbers, type, /*pin_memory=*/false, format);
-  }
-  return at::empty_symint(sizes, x.options().dtype(type), format);
 }
 
 /// An operator as the dispatcher has it: each caller sees the layers below its own (autograd,

@@ -493,13 +493,14 @@ ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
   const auto options = call.tensors.x.options();
   const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
   const SymSizes saved_size = {call.save ? SavedSize(call, sizes) : c10::SymInt(0)};
+  const auto empty = [&](c10::SymIntArrayRef shape) {
+    return EmptyOn(call.tensors.x, shape, call.tensors.x.scalar_type());
+  };
   // The kernel leaves out what is beyond a sequence: an output is not to show what memory held.
-  const Tensor saved = call.tensors.lengths.defined() ? at::zeros_symint(saved_size, options)
-                                                      : at::empty_symint(saved_size, options);
-  return {at::empty_symint({sizes.time, sizes.batch, sizes.hidden}, options),
-          at::empty_symint(states, options),
-          call.recipe().is_lstm() ? at::empty_symint(states, options) : at::empty({0}, options),
-          saved};
+  const Tensor saved =
+      call.tensors.lengths.defined() ? at::zeros_symint(saved_size, options) : empty({saved_size});
+  return {empty({sizes.time, sizes.batch, sizes.hidden}), empty(states),
+          call.recipe().is_lstm() ? empty(states) : empty({0}), saved};
 }
 
 Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
@@ -507,7 +508,7 @@ Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
   for (size_t field = 0; field < kDifferentiables; ++field) {
     if (!call.mask[field]) continue;
     gradients[field] =
-        at::empty_symint(SizesOf(field, call.recipe(), sizes), call.tensors.x.options());
+        EmptyOn(call.tensors.x, SizesOf(field, call.recipe(), sizes), call.tensors.x.scalar_type());
   }
   return gradients;
 }
@@ -515,9 +516,8 @@ Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
 StepResults EmptyStep(const Call& layer) {
   const Tensor& x = layer.tensors.x;
   const SymSizes states = {x.sym_size(1), layer.tensors.weight_hh.sym_size(1)};
-  return {at::empty_symint(states, x.options()), layer.recipe().is_lstm()
-                                                     ? at::empty_symint(states, x.options())
-                                                     : at::empty({0}, x.options())};
+  const auto empty = [&](c10::SymIntArrayRef shape) { return EmptyOn(x, shape, x.scalar_type()); };
+  return {empty(states), layer.recipe().is_lstm() ? empty(states) : empty({0})};
 }
 
 ForwardResults ForwardMeta(const ForwardCall& call) {
