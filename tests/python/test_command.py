@@ -18,9 +18,9 @@ from conftest import Command
 
 # One thread: the runs are too small for more, and the tests compare bits.
 SMOKE = ("train", "pi-mnist", "--preset", "smoke", "--threads", 1)
-# About a second of training: long enough to be stopped in its middle.
-LONG = (*SMOKE, "--norm", "layer", "--batch-size", 4, "--set", "epochs=40", "--out", "runs")
-LONG_FOLDER = "runs/pi-mnist/smoke-layer-b4-epochs=40-s1"
+# Two seconds of training: long enough to be stopped in its middle.
+LONG = (*SMOKE, "--norm", "layer", "--batch-size", 4, "--set", "epochs=120", "--out", "runs")
+LONG_FOLDER = "runs/pi-mnist/smoke-layer-b4-epochs=120-s1"
 SWEEP = (*SMOKE, "--norm", "none,layer", "--batch-size", "64,128", "--seeds", 2, "--out", "runs")
 SWEEP_NAMES = [
     f"smoke-{norm}-b{batch}-s{seed}"
@@ -304,7 +304,7 @@ def test_other_threads_are_warned_of_even_when_quiet(planish):
 
 def test_two_processes_do_not_share_a_run(planish):
     process = planish.start(*LONG, "--set", "width=256")
-    folder = planish.folder / "runs/pi-mnist/smoke-layer-b4-epochs=40-width=256-s1"
+    folder = planish.folder / "runs/pi-mnist/smoke-layer-b4-epochs=120-width=256-s1"
     deadline = time.monotonic() + 120
     while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.001)
