@@ -11,6 +11,7 @@ others. The state of the recurrent layer has to become zero where an episode sta
 
 import argparse
 import dataclasses
+import sys
 import time
 
 import torch
@@ -249,4 +250,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)  # as of a program that the signal has ended

@@ -10,6 +10,22 @@ from torch import Tensor, nn
 from torch.compiler import is_compiling
 from torch.nn.utils import parametrize
 
+from planish._operators import (
+    _ada_norm,
+    _affine_layer_norm,
+    _affine_layer_norm_op,
+    _affine_rms_norm,
+    _affine_rms_norm_op,
+    _batch_norm,
+    _channel_layer_norm,
+    _detach_norm,
+    _layer_norm,
+    _layer_norm_simple,
+    _online_layer_norm,
+    _rms_norm,
+    _weight_norm,
+)
+
 __all__ = [
     "AdaNorm",
     "BatchNorm1d",
@@ -25,22 +41,6 @@ __all__ = [
     "WeightNorm",
     "weight_norm",
 ]
-
-# Bound once: looking an operator up by attributes takes longer than a small call.
-_layer_norm = torch.ops.planish.layer_norm.default
-_rms_norm = torch.ops.planish.rms_norm.default
-_affine_layer_norm = torch.ops.planish.affine_layer_norm.default  # without the list: quicker
-_affine_rms_norm = torch.ops.planish.affine_rms_norm.default
-# What calling these comes to, a Python call less; torch.compile knows the operators alone.
-_affine_layer_norm_op = getattr(_affine_layer_norm, "_op", _affine_layer_norm)
-_affine_rms_norm_op = getattr(_affine_rms_norm, "_op", _affine_rms_norm)
-_layer_norm_simple = torch.ops.planish.layer_norm_simple.default
-_detach_norm = torch.ops.planish.detach_norm.default
-_ada_norm = torch.ops.planish.ada_norm.default
-_channel_layer_norm = torch.ops.planish.channel_layer_norm.default
-_batch_norm = torch.ops.planish.batch_norm.default
-_online_layer_norm = torch.ops.planish.online_layer_norm.default
-_weight_norm = torch.ops.planish.weight_norm.default
 
 
 def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:

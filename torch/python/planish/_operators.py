@@ -1,0 +1,22 @@
+"""The operators that functions and modules call."""
+
+import torch
+
+# Bound once: looking an operator up by attributes takes longer than a small call.
+_layer_norm = torch.ops.planish.layer_norm.default
+_rms_norm = torch.ops.planish.rms_norm.default
+# Without normalized_shape, which is weight's: PyTorch takes most of a microsecond to read a list.
+_affine_layer_norm = torch.ops.planish.affine_layer_norm.default
+_affine_rms_norm = torch.ops.planish.affine_rms_norm.default
+# What calling these comes to, a Python call less; torch.compile knows the operators alone.
+_affine_layer_norm_op = getattr(_affine_layer_norm, "_op", _affine_layer_norm)
+_affine_rms_norm_op = getattr(_affine_rms_norm, "_op", _affine_rms_norm)
+_layer_norm_simple = torch.ops.planish.layer_norm_simple.default
+_detach_norm = torch.ops.planish.detach_norm.default
+_ada_norm = torch.ops.planish.ada_norm.default
+_add_layer_norm = torch.ops.planish.add_layer_norm.default
+_add_rms_norm = torch.ops.planish.add_rms_norm.default
+_channel_layer_norm = torch.ops.planish.channel_layer_norm.default
+_batch_norm = torch.ops.planish.batch_norm.default
+_online_layer_norm = torch.ops.planish.online_layer_norm.default
+_weight_norm = torch.ops.planish.weight_norm.default
