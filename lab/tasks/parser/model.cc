@@ -107,8 +107,8 @@ ParserModel::ParserModel(const Options& options)
                                                            options.embedding, options.hidden))) {
   std::string name = "input";
   for (int64_t layer = 1; layer <= options.layers; ++layer) {
-    norms_.push_back(register_module(name + "_norm",
-                                     MakeNorm(options.norm, options.hidden, options.norm_options)));
+    norms_.push_back(register_module(
+        name + "_norm", MakeNorm(options.norm, {options.hidden}, options.norm_options)));
     const bool is_last = layer == options.layers;
     name = is_last ? "output" : "hidden" + std::to_string(layer);
     linears_.push_back(register_module(

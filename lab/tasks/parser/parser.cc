@@ -54,10 +54,14 @@ class Parsing final : public Experiment {
     return ShuffledBatches(trees_.train.transitions.size(0), batch_size_, generator);
   }
 
-  at::Tensor Loss(const at::Tensor& cases) override {
-    return at::cross_entropy_loss(Logits(trees_.train.features.index_select(0, cases),
-                                         trees_.train.legal.index_select(0, cases)),
-                                  trees_.train.transitions.index_select(0, cases));
+  Tensors Batch(const at::Tensor& cases) override {
+    const Examples& train = trees_.train;
+    return {train.features.index_select(0, cases), train.legal.index_select(0, cases),
+            train.transitions.index_select(0, cases)};
+  }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    return at::cross_entropy_loss(Logits(batch[0], batch[1]), batch[2]);
   }
 
   Values Evaluate() override {
@@ -144,11 +148,10 @@ class ParserTask final : public Task {
   ParserTask() {
     name = "parser";
     summary = "dependency parsing by transitions: an MLP on 48 features (Xu et al. 2019, PTB)";
-    settings = EngineSettings(NormSetting({"none", "batch", "layer", "layer-simple", "rms",
-                                           "detach", "detach-mean", "detach-std", "ada"}));
+    settings = EngineSettings(NormSetting(NormNames()));
     Default("batch_size", 1024);
     Default("epochs", 20);
-    const std::vector<SettingSpec> own = {
+    AddSettings({
         {"hidden", 512, "units of each hidden layer", 1, 65536, {}},
         {"hidden_layers", 2, "hidden layers; Chen & Manning have 1", 1, 64, {}},
         {"embedding", 50, "numbers that stand for a word, tag or relation", 1, 65536, {}},
@@ -168,8 +171,8 @@ class ParserTask final : public Task {
         {"subtypes", false, "relations keep their subtypes: nmod:poss is not nmod", {}, {}, {}},
         {"min_count", 2, "words that training has less often are unknown", 1, 1e9, {}},
         {"sentences", 1'000'000, "training sentences, at most: the first", 1, 1e9, {}},
-    };
-    settings.insert(settings.end(), own.begin(), own.end());
+    });
+    AddSettings(NormDetails());
     data_settings = {"tags", "subtypes", "min_count", "sentences"};
     presets = {
         {"paper", "512 units, batches of 1,024, as printed; 20 epochs (ours)", {}},
@@ -218,6 +221,10 @@ class ParserTask final : public Task {
     trees->train = MakeExamples(encode(set.train), trees->vocabulary);
     trees->valid_sentences = encode(set.valid);
     trees->valid = MakeExamples(trees->valid_sentences, trees->vocabulary);
+    if (trees->train.sentences == 0 || trees->valid.sentences == 0) {
+      throw DataError(
+          "[parser] training and validation must have a projective sentence each but have none");
+    }
     trees->test_sentences = encode(set.test);
     const int64_t test = MakeExamples(trees->test_sentences, trees->vocabulary).transitions.size(0);
     trees->about = {set.name,
