@@ -134,10 +134,9 @@ TEST(ParseConllu, KnowsUtf8) {
                            "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_EQ(error(good), "no error");
   }
-  for (const char* bad :
-       {"\x80", "\xc1\xbf", "\xc2", "\xc2\xc2", "\xe0\x9f\xbf", "\xe2\x82", "\xe2\x82(",
-        "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf0\x90\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-        "\xff"}) {
+  for (const char* bad : {"\x80", "\xc1\xbf", "\xc2", "\xc2\xc2", "\xe0\x9f\xbf", "\xe2\x82",
+                          "\xe2\x82(", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf0\x90\x80",
+                          "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"}) {
     EXPECT_THAT(error(bad), HasSubstr("line 1, must be UTF-8"));
   }
 }
