@@ -49,11 +49,11 @@ class NormModule::Sums {
 
 at::Tensor NormModule::forward(const at::Tensor& x) {
   if (!sums_ || !x.requires_grad()) return Normalise(x);
-  // Views of their own: what reaches x past the norm, through a residual connection, is not the
-  // norm's doing.
+  // A view of its own: what reaches x past the norm, through a residual connection, is not the
+  // norm's doing. And a copy, since a view that is then changed in place, by a ReLU, loses its
+  // hook.
   const at::Tensor in = x.view_as(x);
-  at::Tensor y = Normalise(in);
-  y = y.view_as(y);
+  const at::Tensor y = Normalise(in).clone();
   const auto dy = std::make_shared<at::Tensor>();
   y.register_hook([dy](const at::Tensor& gradient) { *dy = gradient; });
   in.register_hook([this, dy, sums = sums_, x = x.detach()](const at::Tensor& dx) {
