@@ -42,9 +42,9 @@ class PyTorch:
 
     def __init__(self, task, settings, start, *, fused=None, dtype=torch.float32, generator=None):
         self.task, self.settings = task, settings
-        self.model = task.model(settings)
-        mirrors.fill(self.model, task.weight, {name.removeprefix("model."): value for name, value in start.items()
-                                               if name.startswith("model.")})  # fmt: skip
+        weights = {name.removeprefix("model."): value for name, value in start.items() if name.startswith("model.")}
+        self.model = task.model(settings, weights)
+        mirrors.fill(self.model, task.weight, weights)
         if generator is not None:
             for parameter in self.model.parameters():
                 updates.nudge(parameter, generator)

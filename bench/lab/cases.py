@@ -12,6 +12,10 @@ class Task(NamedTuple):
 
 TASKS = {
     "mnist-cnn": Task("mnist_cnn", 1.2),
+    "rt": Task("sentences", 1.2),
+    "sst5": Task("sentences", 1.0),
+    "parser": Task("parser", 1.2),
+    "mt": Task("mt", 1.0),
 }
 NORMS = ("none", "layer", "layer-simple", "rms")
 QUICK_NORMS = ("none", "layer")

@@ -32,7 +32,7 @@ class Network(nn.Module):
         return self.output(x)
 
 
-def model(settings):
+def model(settings, start):
     return Network(settings)
 
 
