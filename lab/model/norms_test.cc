@@ -160,6 +160,29 @@ TEST(Norms, WatchWhatTheyDoToGradients) {
   }
 }
 
+TEST(Norms, WatchWhatIsThenChangedInPlace) {
+  at::manual_seed(7);
+  const at::Tensor data = at::randn({4, 6}, at::kDouble);
+  for (const std::string& name : NormNames()) {
+    auto norm = MakeNorm(name, {6});
+    norm->to(at::kDouble);
+    std::vector<at::Tensor> gradients;
+    for (const bool watch : {false, true}) {
+      const at::Tensor leaf = data.clone().requires_grad_(true);
+      if (watch) norm->Watch();
+      norm->forward(leaf * 2).relu_().sum().backward();
+      gradients.push_back(leaf.grad());
+    }
+    EXPECT_TRUE(gradients[0].equal(gradients[1])) << name;
+    const auto g = norm->Watched();
+    ASSERT_TRUE(g) << name;
+    // Of no norm the gradient is that of ReLU: 1 where the number is above 0.
+    if (name == "none") {
+      EXPECT_DOUBLE_EQ(g->mean_before, data.gt(0).to(at::kDouble).mean(1).mean().item<double>());
+    }
+  }
+}
+
 TEST(Norms, LeaveRowsOutThatNoGradientReaches) {
   at::manual_seed(6);
   auto norm = MakeNorm("detach", {4});
