@@ -1,19 +1,17 @@
 #include "lab/data/conllu.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 
@@ -40,28 +38,6 @@ std::optional<std::pair<int32_t, int32_t>> TwoNumbers(std::string_view text, cha
   const auto first = Number(text.substr(0, at)), second = Number(text.substr(at + 1));
   if (!first || !second) return std::nullopt;
   return std::pair(*first, *second);
-}
-
-// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool IsUtf8(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  for (size_t i = 0; i < text.size();) {
-    const uint8_t lead = byte(i++);
-    if (lead < 0x80) continue;
-    const int more = lead >= 0xc2 && lead < 0xe0   ? 1
-                     : lead >= 0xe0 && lead < 0xf0 ? 2
-                     : lead >= 0xf0 && lead < 0xf5 ? 3
-                                                   : 0;
-    if (more == 0 || i + static_cast<size_t>(more) > text.size()) return false;
-    const uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
-    const uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
-    if (byte(i) < low || byte(i) > high) return false;
-    ++i;
-    for (int rest = 1; rest < more; ++rest, ++i) {
-      if ((byte(i) & 0xc0) != 0x80) return false;
-    }
-  }
-  return true;
 }
 
 class Parser {
@@ -95,7 +71,7 @@ class Parser {
 
   void Line(std::string_view line) {
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!IsUtf8(line)) Fail(line_, "be UTF-8", "bytes that are not");
+    if (FindInvalidUtf8(line)) Fail(line_, "be UTF-8", "bytes that are not");
     if (line.empty()) {
       if (InSentence()) EndSentence();
     } else if (line.front() == '#') {
@@ -217,31 +193,6 @@ class Parser {
   bool has_empty_nodes_ = false;
 };
 
-// The content of a file, plain or gzip.
-std::string ReadContent(const fs::path& file) {
-  const auto fail = [&](const std::string& has) {
-    throw DataError(
-        fmt::format("[ReadConllu] {} must be readable but has: {}", file.string(), has));
-  };
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) fail("the type of a folder or device");
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> in(gzopen(file.c_str(), "rb"), &gzclose_r);
-  if (!in) fail(std::generic_category().message(errno));
-  constexpr unsigned kPiece = 1 << 20;
-  std::string content;
-  for (;;) {
-    const size_t old = content.size();
-    content.resize(old + kPiece);
-    const int got = gzread(in.get(), content.data() + old, kPiece);
-    content.resize(old + static_cast<size_t>(std::max(got, 0)));
-    if (got == static_cast<int>(kPiece)) continue;
-    int code = Z_OK;
-    const char* message = gzerror(in.get(), &code);
-    if (code != Z_OK) fail(code == Z_ERRNO ? std::generic_category().message(errno) : message);
-    return content;
-  }
-}
-
 using Parts = std::initializer_list<std::string_view>;
 
 // The file of `folder` that has one of `parts` in its name, or nothing.
@@ -288,7 +239,7 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
                         "has no {} file",
                         place.string(), part));
       }
-      const std::string content = ReadContent(*file);
+      const std::string content = ReadUnpacked(*file);
       sha.Update({reinterpret_cast<const uint8_t*>(content.data()), content.size()});
       return ParseConllu(content, file->string());
     };

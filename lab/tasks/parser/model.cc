@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "lab/model/dropout.h"
+
 namespace planish::lab {
 
 namespace {
@@ -125,7 +127,7 @@ at::Tensor ParserModel::forward(const at::Tensor& features) {
     } else {
       x = activation_ == "cube" ? x.pow(3) : x.tanh();
     }
-    x = linears_[layer]->forward(at::dropout(x, dropout_, is_training()));
+    x = linears_[layer]->forward(Dropout(x, dropout_, is_training()));
   }
   return x;
 }

@@ -56,12 +56,13 @@ class Parsing final : public Experiment {
 
   Tensors Batch(const at::Tensor& cases) override {
     const Examples& train = trees_.train;
-    return {train.features.index_select(0, cases), train.legal.index_select(0, cases),
+    return {train.features.index_select(0, cases),
+            feasible_.index_select(0, train.legal.index_select(0, cases)),
             train.transitions.index_select(0, cases)};
   }
 
   at::Tensor Loss(const Tensors& batch) override {
-    return at::cross_entropy_loss(Logits(batch[0], batch[1]), batch[2]);
+    return at::cross_entropy_loss(model_.forward(batch[0]) + batch[1], batch[2]);
   }
 
   Values Evaluate() override {
@@ -73,10 +74,6 @@ class Parsing final : public Experiment {
   Values Test() override { return Scores("test", trees_.test_sentences); }
 
  private:
-  at::Tensor Logits(const at::Tensor& features, const at::Tensor& legal) {
-    return model_.forward(features) + feasible_.index_select(0, legal);
-  }
-
   double ValidLoss() {
     const Examples& valid = trees_.valid;
     const int64_t count = valid.transitions.size(0);
@@ -85,8 +82,9 @@ class Parsing final : public Experiment {
       const auto part = [&](const at::Tensor& of) {
         return of.slice(0, begin, std::min(begin + kEvaluationBatch, count));
       };
-      sum += at::cross_entropy_loss(Logits(part(valid.features), part(valid.legal)),
-                                    part(valid.transitions), {}, at::Reduction::Sum)
+      const at::Tensor logits =
+          model_.forward(part(valid.features)) + feasible_.index_select(0, part(valid.legal));
+      sum += at::cross_entropy_loss(logits, part(valid.transitions), {}, at::Reduction::Sum)
                  .item<double>();
     }
     return sum / static_cast<double>(count);
