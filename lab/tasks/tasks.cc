@@ -6,6 +6,8 @@
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
+#include "lab/tasks/rt/rt.h"
+#include "lab/tasks/sst5/sst5.h"
 
 namespace planish::lab {
 
@@ -14,6 +16,8 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     std::vector<std::unique_ptr<Task>> all;
     all.push_back(MakePiMnist());
     all.push_back(MakeCharLm());
+    all.push_back(MakeRt());
+    all.push_back(MakeSst5());
     return all;
   }();
   return tasks;
