@@ -8,6 +8,8 @@
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/parser/parser.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
+#include "lab/tasks/rt/rt.h"
+#include "lab/tasks/sst5/sst5.h"
 
 namespace planish::lab {
 
@@ -18,6 +20,8 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeCharLm());
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
+    all.push_back(MakeRt());
+    all.push_back(MakeSst5());
     return all;
   }();
   return tasks;
