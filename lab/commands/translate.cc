@@ -59,9 +59,10 @@ int RunTranslate(const TranslateFlags& flags) {
   const auto set = [&](const char* name, const auto& value) {
     if (!value) return;
     if (!run.config.settings.contains(name)) {
-      throw UsageError(fmt::format("[translate] RUN must be of a task with the setting {} but has "
-                                   "task {}",
-                                   name, run.config.task));
+      throw UsageError(
+          fmt::format("[translate] RUN must be of a task with the setting {} but has "
+                      "task {}",
+                      name, run.config.task));
     }
     run.config.settings[name] = *value;
   };
@@ -69,13 +70,12 @@ int RunTranslate(const TranslateFlags& flags) {
   set("length_penalty", flags.length_penalty);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  const std::optional<fs::path> folder =
-      flags.data.empty() ? std::nullopt : DataFolder(flags.data);
+  const std::optional<fs::path> folder = flags.data.empty() ? std::nullopt : DataFolder(flags.data);
   const Trained trained = OpenTrained(task, run, folder);
   auto* translator = dynamic_cast<LineTranslator*>(trained.experiment.get());
   if (!translator) {
-    throw UsageError(fmt::format("[translate] RUN must be of a task that translates but has task {}",
-                                 run.config.task));
+    throw UsageError(fmt::format(
+        "[translate] RUN must be of a task that translates but has task {}", run.config.task));
   }
   // At a terminal somebody waits for each line.
   const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;

@@ -23,13 +23,13 @@ struct Hypothesis {
   double score = 0;
 };
 
-/// Beam search as fairseq's: hypotheses grow a piece at a time, the `beam` likeliest unfinished ones
-/// of a sentence are kept, and those that end with </s> among the `beam` likeliest are finished.
-/// A sentence is done once `beam` hypotheses are, or at its greatest length, where only </s> may
-/// follow. The best one has the highest sum of log-probabilities / length^alpha, </s> counted in
-/// both. `source` [B, S] int64 and `lengths` [B] int64 are as TranslationModel::forward takes them.
-/// Sentences don't influence each other, but for roundings. The model must be in evaluation mode,
-/// and gradients off.
+/// Beam search as fairseq's: hypotheses grow a piece at a time, the `beam` likeliest unfinished
+/// ones of a sentence are kept, and those that end with </s> among the `beam` likeliest are
+/// finished. A sentence is done once `beam` hypotheses are, or at its greatest length, where only
+/// </s> may follow. The best one has the highest sum of log-probabilities / length^alpha, </s>
+/// counted in both. `source` [B, S] int64 and `lengths` [B] int64 are as TranslationModel::forward
+/// takes them. Sentences don't influence each other, but for roundings. The model must be in
+/// evaluation mode, and gradients off.
 std::vector<Hypothesis> BeamSearch(TranslationModel& model, const at::Tensor& source,
                                    const at::Tensor& lengths, const BeamOptions& options);
 

@@ -20,8 +20,7 @@ using ::testing::SizeIs;
 std::shared_ptr<TranslationModel> MakeModel(uint64_t seed, int64_t vocabulary) {
   at::manual_seed(seed);
   auto model = std::make_shared<TranslationModel>(TranslationModel::Options{
-      .vocabulary = vocabulary,
-      .transformer = {.layers = 2, .width = 8, .heads = 2, .ffn = 16}});
+      .vocabulary = vocabulary, .transformer = {.layers = 2, .width = 8, .heads = 2, .ffn = 16}});
   at::NoGradGuard no_grad;
   // Far from uniform, so that translations differ.
   for (at::Tensor& weight : model->parameters()) weight.mul_(1.7);
@@ -51,8 +50,8 @@ double SumOf(TranslationModel& model, const at::Tensor& source,
     wanted.push_back(piece);
   }
   wanted.push_back(Bpe::kEnd);
-  const at::Tensor x = model.forward(source, at::tensor({source.size(1)}),
-                                     at::tensor(input).unsqueeze(0));
+  const at::Tensor x =
+      model.forward(source, at::tensor({source.size(1)}), at::tensor(input).unsqueeze(0));
   const at::Tensor chances = model.Logits(x[0]).to(at::kDouble).log_softmax(1);
   return chances.gather(1, at::tensor(wanted).unsqueeze(1)).sum().item<double>();
 }
@@ -69,8 +68,8 @@ TEST(BeamSearch, FindsTheBestOfAllWhenItsBeamHoldsAll) {
       std::vector<int32_t> best;
       double best_score = -std::numeric_limits<double>::infinity();
       std::function<void(std::vector<int32_t>)> visit = [&](std::vector<int32_t> pieces) {
-        const double score = SumOf(*model, source, pieces) /
-                             std::pow(static_cast<double>(pieces.size() + 1), alpha);
+        const double score =
+            SumOf(*model, source, pieces) / std::pow(static_cast<double>(pieces.size() + 1), alpha);
         if (score > best_score) {
           best_score = score;
           best = pieces;
@@ -80,9 +79,9 @@ TEST(BeamSearch, FindsTheBestOfAllWhenItsBeamHoldsAll) {
         for (pieces.back() = 2; pieces.back() <= 4; ++pieces.back()) visit(pieces);
       };
       visit({});
-      const auto found = BeamSearch(
-          *model, source, lengths,
-          {.beam = 121, .length_penalty = alpha, .longest_ratio = 0, .longest_more = 5});
+      const auto found =
+          BeamSearch(*model, source, lengths,
+                     {.beam = 121, .length_penalty = alpha, .longest_ratio = 0, .longest_more = 5});
       EXPECT_EQ(found.at(0).pieces, best) << seed << " " << alpha;
       // Floats that are summed over 5 steps against doubles.
       EXPECT_NEAR(found.at(0).score, best_score, 1e-5) << seed << " " << alpha;
@@ -107,8 +106,8 @@ TEST(BeamSearch, OfOneIsGreedy) {
       input.push_back(piece);
       expected.push_back(static_cast<int32_t>(piece));
     }
-    const auto found = BeamSearch(*model, source, lengths,
-                                  {.beam = 1, .longest_ratio = 1, .longest_more = 8});
+    const auto found =
+        BeamSearch(*model, source, lengths, {.beam = 1, .longest_ratio = 1, .longest_more = 8});
     EXPECT_EQ(found.at(0).pieces, expected) << seed;
   }
 }
@@ -155,8 +154,9 @@ TEST(BeamSearch, EndsAtTheGreatestLength) {
   EXPECT_LE(found.at(0).pieces.size(), 2u);
   EXPECT_LE(found.at(1).pieces.size(), 5u);
   // Only </s> fits.
-  EXPECT_THAT(BeamSearch(*model, source, lengths, {.longest_ratio = 0, .longest_more = 1})[0].pieces,
-              SizeIs(0));
+  EXPECT_THAT(
+      BeamSearch(*model, source, lengths, {.longest_ratio = 0, .longest_more = 1})[0].pieces,
+      SizeIs(0));
 }
 
 TEST(BeamSearch, GivesNothingFromAModelThatHasDiverged) {

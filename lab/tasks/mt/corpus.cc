@@ -96,7 +96,8 @@ std::vector<at::Tensor> SortedBatches(const at::Tensor& lengths, int64_t max_tok
   const auto length = sorted.accessor<int64_t, 1>();
   std::vector<at::Tensor> batches;
   for (int64_t begin = 0, end = 0; begin < sorted.size(0); begin = end) {
-    while (end < sorted.size(0) && (end == begin || (end + 1 - begin) * length[end] <= max_tokens)) {
+    while (end < sorted.size(0) &&
+           (end == begin || (end + 1 - begin) * length[end] <= max_tokens)) {
       ++end;
     }
     batches.push_back(order.slice(0, begin, end));
@@ -111,12 +112,12 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   train = Encode(bpe, std::move(text.train), max_length, left_out);
   valid = Encode(bpe, std::move(text.valid), max_length, left_out);
   test = Encode(bpe, std::move(text.test), std::nullopt, left_out);
-  for (const auto& [split, set] : {std::pair("training", &train), std::pair("validation", &valid),
-                                   std::pair("test", &test)}) {
+  for (const auto& [split, set] :
+       {std::pair("training", &train), std::pair("validation", &valid), std::pair("test", &test)}) {
     if (set->size() == 0) {
-      throw DataError(fmt::format(
-          "[mt] {} must have {} pairs of at most max_length = {} pieces but has none", text.name,
-          split, max_length));
+      throw DataError(
+          fmt::format("[mt] {} must have {} pairs of at most max_length = {} pieces but has none",
+                      text.name, split, max_length));
     }
   }
   about.name = text.name;
@@ -126,9 +127,10 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   about.description = fmt::format("{}; {} pieces in the vocabulary of both languages",
                                   text.description, FormatInteger(bpe.size()));
   if (left_out.too_long > 0) {
-    about.description += fmt::format("; {} pairs for training or validation left out that have "
-                                     "more than {} pieces",
-                                     FormatInteger(left_out.too_long), max_length);
+    about.description += fmt::format(
+        "; {} pairs for training or validation left out that have "
+        "more than {} pieces",
+        FormatInteger(left_out.too_long), max_length);
   }
   if (left_out.nothing > 0) {
     about.description += fmt::format("; {} pairs left out of which a side has no letters",

@@ -44,8 +44,8 @@ TEST(Corpus, HasPiecesWithTheirEndAndPadding) {
   for (const PairSet* set : {&corpus.train, &corpus.valid, &corpus.test}) {
     for (int64_t i = 0; i < set->size(); ++i) {
       const SentencePair& pair = set->text[static_cast<size_t>(i)];
-      for (const auto& [pieces, line] : {std::pair(&set->source, pair.source),
-                                         std::pair(&set->target, pair.target)}) {
+      for (const auto& [pieces, line] :
+           {std::pair(&set->source, pair.source), std::pair(&set->target, pair.target)}) {
         const int64_t length = pieces->lengths[i].item<int64_t>();
         std::vector<int64_t> expected;
         for (const int32_t piece : corpus.bpe.Encode(line)) expected.push_back(piece);
@@ -76,7 +76,7 @@ TEST(Corpus, CountsWhatItLeavesOut) {
   text.train.push_back({longer, "kurz"});
   text.train.push_back({"short", longer});
   text.valid.push_back({longer, longer});
-  text.test.push_back({longer, longer});          // stays
+  text.test.push_back({longer, longer});        // stays
   text.valid.push_back({"\u200b", "nothing"});  // a zero-width space, which NFKC drops
   text.test.push_back({"дог", "Hund"});
   const Corpus corpus(text, 60, 20, {});
@@ -107,9 +107,9 @@ TEST(SortedBatches, HaveEveryCaseOnceWithinTheTokens) {
   const auto batches = SortedBatches(lengths, 10);
   std::vector<std::vector<int64_t>> cases;
   for (const at::Tensor& batch : batches) cases.push_back(Numbers(batch));
-  EXPECT_THAT(cases, ::testing::ElementsAre(::testing::ElementsAre(1, 6, 3),
-                                            ::testing::ElementsAre(4, 0), ::testing::ElementsAre(2),
-                                            ::testing::ElementsAre(5)));
+  EXPECT_THAT(cases,
+              ::testing::ElementsAre(::testing::ElementsAre(1, 6, 3), ::testing::ElementsAre(4, 0),
+                                     ::testing::ElementsAre(2), ::testing::ElementsAre(5)));
 }
 
 }  // namespace

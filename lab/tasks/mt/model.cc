@@ -8,8 +8,7 @@
 
 namespace planish::lab {
 
-TranslationModel::TranslationModel(const Options& options)
-    : dropout_(options.transformer.dropout) {
+TranslationModel::TranslationModel(const Options& options) : dropout_(options.transformer.dropout) {
   const int64_t width = options.transformer.width;
   at::Tensor embedding = at::randn({options.vocabulary, width}) / std::sqrt(width);
   embedding[0].zero_();
@@ -44,8 +43,7 @@ DecoderState TranslationModel::Start(const at::Tensor& source, const at::Tensor&
   return decoder_->Start(Encode(source, mask), mask);
 }
 
-at::Tensor TranslationModel::Step(const at::Tensor& pieces, int64_t position,
-                                  DecoderState& state) {
+at::Tensor TranslationModel::Step(const at::Tensor& pieces, int64_t position, DecoderState& state) {
   return Logits(decoder_->Step(Embed(pieces.unsqueeze(1), position), state).squeeze(1));
 }
 

@@ -10,13 +10,13 @@
 
 namespace planish::lab {
 
-/// The Transformer as a translator (Vaswani et al. 2017): both languages share a vocabulary, and one
-/// matrix is the embedding of source and target and, transposed, the output layer. B, S, T, D, V:
-/// sentences, padded lengths of source and target, width, vocabulary.
+/// The Transformer as a translator (Vaswani et al. 2017): both languages share a vocabulary, and
+/// one matrix is the embedding of source and target and, transposed, the output layer. B, S, T, D,
+/// V: sentences, padded lengths of source and target, width, vocabulary.
 class TranslationModel final : public torch::nn::Module {
  public:
   struct Options {
-    int64_t vocabulary = 0;           ///< V; piece 0 is padding
+    int64_t vocabulary = 0;  ///< V; piece 0 is padding
     TransformerOptions transformer;
   };
 

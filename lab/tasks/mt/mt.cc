@@ -43,7 +43,7 @@ TransformerOptions LayersOf(const Settings& s) {
 
 // What the model is to predict of some pairs.
 struct Wanted {
-  at::Tensor input;      // [B, T] what stands before each piece of the target, </s> before the first
+  at::Tensor input;  // [B, T] what stands before each piece of the target, </s> before the first
   at::Tensor positions;  // [P] those of the B * T that are no padding
   at::Tensor pieces;     // [P] int64, the pieces there
 };
@@ -107,8 +107,7 @@ class Translation final : public Experiment, public LineTranslator {
     std::vector<RunResult::Sample> samples;
     for (size_t i = 0; i < ours.size(); ++i) {
       const SentencePair& pair = corpus_.valid.text[i];
-      samples.push_back(
-          {pair.source, fmt::format("{}\n(reference: {})", ours[i], pair.target)});
+      samples.push_back({pair.source, fmt::format("{}\n(reference: {})", ours[i], pair.target)});
     }
     return samples;
   }
@@ -203,8 +202,14 @@ ReportSpec MakeReport() {
   const auto claim = [&](const std::string& text, const std::string& table,
                          const std::string& better, const std::string& worse,
                          const std::string& direction, const std::string& data) {
-    report.claims.push_back({text, "Xu et al. 2019, " + table, "test_bleu", "best", better, worse,
-                             {{"direction", direction}}, data});
+    report.claims.push_back({text,
+                             "Xu et al. 2019, " + table,
+                             "test_bleu",
+                             "best",
+                             better,
+                             worse,
+                             {{"direction", direction}},
+                             data});
   };
   const std::string iwslt = "iwslt14 de-en", wmt = "wmt14 en-de";
   claim("LayerNorm is better than no norm: 35.5 against 34.0 BLEU, German to English", "Table 1",
@@ -229,8 +234,8 @@ class MtTask final : public Task {
   MtTask() {
     name = "mt";
     summary = "machine translation: a pre-norm Transformer on sentence pairs";
-    settings = EngineSettings(NormSetting({"layer", "none", "layer-simple", "rms", "detach",
-                                           "detach-mean", "detach-std", "ada"}));
+    settings = EngineSettings(NormSetting(
+        {"layer", "none", "layer-simple", "rms", "detach", "detach-mean", "detach-std", "ada"}));
     Default("batch_size", 4096, "pieces of the longer side that a batch has, padding counted");
     Default("epochs", 55);
     Default("lr", 1.5e-3);
@@ -265,8 +270,12 @@ class MtTask final : public Task {
         {"vocabulary", 10149, "pieces of both languages together", 8, 1'000'000, {}},
         {"train_pairs", 10'000'000, "training pairs that are used, at most", 1, 1e15, {}},
         {"max_length", 256, "longer pairs, in pieces, are left out of training", 2, 1e6, {}},
-        {"bleu_sentences", 200, "validation pairs translated, greedily, at each evaluation", 1,
-         1e9, {}},
+        {"bleu_sentences",
+         200,
+         "validation pairs translated, greedily, at each evaluation",
+         1,
+         1e9,
+         {}},
         {"beam", 5, "hypotheses of a sentence that are kept in translation", 1, 1000, {}},
         {"length_penalty", 1.0, "power of the length that scores are divided by", 0, 10, {}},
     });
@@ -325,11 +334,10 @@ class MtTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& path) const override {
-    return std::make_unique<Corpus>(
-        OpenParallel(path, {.data = s.Text("data"),
-                            .direction = s.Text("direction"),
-                            .train_pairs = s.Int("train_pairs")}),
-        s.Int("vocabulary"), s.Int("max_length"), CacheFolder());
+    return std::make_unique<Corpus>(OpenParallel(path, {.data = s.Text("data"),
+                                                        .direction = s.Text("direction"),
+                                                        .train_pairs = s.Int("train_pairs")}),
+                                    s.Int("vocabulary"), s.Int("max_length"), CacheFolder());
   }
 
   void Check(const Settings& s, const Dataset& data) const override {
