@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 #include <torch/nn/init.h>
 
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "lab/error.h"
+#include "lab/model/dropout.h"
 
 namespace planish::lab {
 
@@ -40,9 +42,22 @@ std::vector<at::Tensor> SplitHeads(const at::Tensor& x, int64_t parts, int64_t h
 // softmax(q k' / sqrt(D/H) + mask) v, heads side by side: [B, T, D].
 at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const at::Tensor& mask, bool causal, double dropout) {
-  const std::optional<at::Tensor> added =
-      mask.defined() ? std::optional(mask.to(q.scalar_type())) : std::nullopt;
-  const at::Tensor y = at::scaled_dot_product_attention(q, k, v, added, dropout, causal);
+  at::Tensor y;
+  if (dropout == 0) {
+    const std::optional<at::Tensor> added =
+        mask.defined() ? std::optional(mask.to(q.scalar_type())) : std::nullopt;
+    y = at::scaled_dot_product_attention(q, k, v, added, /*dropout_p=*/0, causal);
+  } else {
+    // What the fused attention does with dropout on the CPU, but for the dropout.
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+    at::Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
+    if (mask.defined()) scores = scores + mask;
+    if (causal) {
+      const at::Tensor later = at::ones({q.size(2), k.size(2)}, at::kBool).triu(1);
+      scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
+    }
+    y = at::matmul(Dropout(scores.softmax(3), dropout, /*training=*/true), v);
+  }
   return y.transpose(1, 2).flatten(2);
 }
 
@@ -127,7 +142,7 @@ FeedForward::FeedForward(const TransformerOptions& options)
       out_(register_module("out", MakeLinear(options.ffn, options.width))) {}
 
 at::Tensor FeedForward::forward(const at::Tensor& x) {
-  return out_->forward(at::dropout(hidden_->forward(x).relu(), dropout_, is_training()));
+  return out_->forward(Dropout(hidden_->forward(x).relu(), dropout_, is_training()));
 }
 
 EncoderLayer::EncoderLayer(const TransformerOptions& options) : dropout_(options.dropout) {
@@ -141,8 +156,8 @@ EncoderLayer::EncoderLayer(const TransformerOptions& options) : dropout_(options
 at::Tensor EncoderLayer::forward(const at::Tensor& x, const at::Tensor& mask) {
   const bool training = is_training();
   const at::Tensor a = attention_->forward(attention_norm_->forward(x), mask, /*causal=*/false);
-  const at::Tensor h = x + at::dropout(a, dropout_, training);
-  return h + at::dropout(ffn_->forward(ffn_norm_->forward(h)), dropout_, training);
+  const at::Tensor h = AddDropout(x, a, dropout_, training);
+  return AddDropout(h, ffn_->forward(ffn_norm_->forward(h)), dropout_, training);
 }
 
 DecoderLayer::DecoderLayer(const TransformerOptions& options) : dropout_(options.dropout) {
@@ -158,13 +173,13 @@ DecoderLayer::DecoderLayer(const TransformerOptions& options) : dropout_(options
 at::Tensor DecoderLayer::forward(const at::Tensor& x, const KeysValues& memory,
                                  const at::Tensor& mask) {
   const at::Tensor a = attention_->forward(attention_norm_->forward(x), {}, /*causal=*/true);
-  return Rest(x + at::dropout(a, dropout_, is_training()), memory, mask);
+  return Rest(AddDropout(x, a, dropout_, is_training()), memory, mask);
 }
 
 at::Tensor DecoderLayer::Step(const at::Tensor& x, KeysValues& past, const KeysValues& memory,
                               const at::Tensor& mask) {
   const at::Tensor a = attention_->Step(attention_norm_->forward(x), past);
-  return Rest(x + at::dropout(a, dropout_, is_training()), memory, mask);
+  return Rest(AddDropout(x, a, dropout_, is_training()), memory, mask);
 }
 
 // What follows the attention among the sequence's own positions.
@@ -172,8 +187,8 @@ at::Tensor DecoderLayer::Rest(const at::Tensor& x, const KeysValues& memory,
                               const at::Tensor& mask) {
   const bool training = is_training();
   const at::Tensor c = cross_->forward(cross_norm_->forward(x), memory, mask);
-  const at::Tensor h = x + at::dropout(c, dropout_, training);
-  return h + at::dropout(ffn_->forward(ffn_norm_->forward(h)), dropout_, training);
+  const at::Tensor h = AddDropout(x, c, dropout_, training);
+  return AddDropout(h, ffn_->forward(ffn_norm_->forward(h)), dropout_, training);
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerOptions& options) {

@@ -281,6 +281,22 @@ TEST_F(TransformerTest, DropsWhereItSays) {
   EXPECT_GT(Distance(attention.forward(x, {}, false), a.at("out.bias").expand({2, 4, 12})), 0.01);
 }
 
+// Attention with dropout is composed of other operators: at a rate that rounds to none it gives
+// what the fused one gives, masks included.
+TEST_F(TransformerTest, AttendsAlikeWithDropoutAndWithout) {
+  TransformerOptions options = Small();
+  options.dropout = options.activation_dropout = 0;
+  options.attention_dropout = 1e-9;
+  TransformerDecoder decoder(options);
+  Randomise(decoder);
+  const at::Tensor x = at::randn({2, 6, 12}, at::kDouble),
+                   memory = at::randn({2, 3, 12}, at::kDouble);
+  const at::Tensor mask = PaddingMask(at::tensor(std::vector<int64_t>{3, 2}), 3);
+  const at::Tensor composed = decoder.forward(x, memory, mask);
+  decoder.eval();
+  EXPECT_LT(Distance(decoder.forward(x, memory, mask), composed), kDouble);
+}
+
 TEST_F(TransformerTest, HasTheKnownSizes) {
   const auto attention = [](int64_t d) { return 4 * (d * d + d); };
   const auto ffn = [](int64_t d, int64_t f) { return d * f + f + f * d + d; };

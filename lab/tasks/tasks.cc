@@ -5,6 +5,7 @@
 
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
+#include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
@@ -15,6 +16,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     std::vector<std::unique_ptr<Task>> all;
     all.push_back(MakePiMnist());
     all.push_back(MakeCharLm());
+    all.push_back(MakeMnistCnn());
     all.push_back(MakeMt());
     return all;
   }();

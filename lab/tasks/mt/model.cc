@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lab/model/dropout.h"
+
 namespace planish::lab {
 
 TranslationModel::TranslationModel(const Options& options) : dropout_(options.transformer.dropout) {
@@ -23,7 +25,7 @@ at::Tensor TranslationModel::Embed(const at::Tensor& pieces, int64_t first) {
     positions_ = SinusoidalPositions(std::max<int64_t>(2 * end, 64), width);
   }
   const at::Tensor x = at::embedding(embedding_, pieces, /*padding_idx=*/0) * std::sqrt(width);
-  return at::dropout(x + positions_.slice(0, first, end), dropout_, is_training());
+  return Dropout(x + positions_.slice(0, first, end), dropout_, is_training());
 }
 
 at::Tensor TranslationModel::Encode(const at::Tensor& source, const at::Tensor& mask) {
