@@ -83,6 +83,7 @@ int RunCommandLine(int argc, char** argv) {
   AddShow(app, action);
   AddList(app, action);
   AddBench(app, action);
+  AddTranslate(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -7,6 +7,7 @@
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/parser/parser.h"
+#include "lab/tasks/mt/mt.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 #include "lab/tasks/rt/rt.h"
 #include "lab/tasks/sst5/sst5.h"
@@ -22,6 +23,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeParser());
     all.push_back(MakeRt());
     all.push_back(MakeSst5());
+    all.push_back(MakeMt());
     return all;
   }();
   return tasks;
