@@ -8,9 +8,9 @@
 #include <numbers>
 
 #include "lab/data/text.h"
+#include "lab/engine/streams.h"
 #include "lab/error.h"
 #include "lab/tasks/char-lm/model.h"
-#include "lab/tasks/char-lm/streams.h"
 
 namespace planish::lab {
 
