@@ -1,10 +1,12 @@
 #ifndef PLANISH_LAB_ENGINE_STREAMS_H_
 #define PLANISH_LAB_ENGINE_STREAMS_H_
 
+#include <ATen/core/Generator.h>
+
 #include <cstdint>
 #include <string_view>
 
-#include "lab/engine/task.h"
+#include "lab/engine/batches.h"
 
 namespace planish::lab {
 
