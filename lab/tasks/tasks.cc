@@ -5,6 +5,7 @@
 
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
+#include "lab/tasks/enwik8/enwik8.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
 namespace planish::lab {
@@ -14,6 +15,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     std::vector<std::unique_ptr<Task>> all;
     all.push_back(MakePiMnist());
     all.push_back(MakeCharLm());
+    all.push_back(MakeEnwik8());
     return all;
   }();
   return tasks;
