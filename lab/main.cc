@@ -82,6 +82,7 @@ int RunCommandLine(int argc, char** argv) {
   AddReport(app, action);
   AddShow(app, action);
   AddList(app, action);
+  AddSample(app, action);
   AddBench(app, action);
   AddTranslate(app, action);
   try {

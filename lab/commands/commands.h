@@ -26,6 +26,7 @@ void AddTrain(CLI::App& app, Action& action);
 void AddReport(CLI::App& app, Action& action);
 void AddShow(CLI::App& app, Action& action);
 void AddList(CLI::App& app, Action& action);
+void AddSample(CLI::App& app, Action& action);
 void AddBench(CLI::App& app, Action& action);
 void AddTranslate(CLI::App& app, Action& action);
 
