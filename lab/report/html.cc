@@ -14,50 +14,10 @@
 #include "lab/report/chart.h"
 #include "lab/report/findings.h"
 #include "lab/report/format.h"
+#include "lab/report/pieces.h"
 
 namespace planish::lab {
 namespace {
-
-constexpr std::string_view kMissing = "–";
-
-Markup Cell(const Markup& content) { return Tag("td", {}, content); }
-
-Markup NumberCell(const Markup& content) { return Tag("td", {{"class", "number"}}, content); }
-
-Markup Head(const Markup& content) { return Tag("th", {{"scope", "col"}}, content); }
-
-Markup NumberHead(const Markup& content) {
-  return Tag("th", {{"scope", "col"}, {"class", "number"}}, content);
-}
-
-Markup RowHead(const Markup& content) { return Tag("th", {{"scope", "row"}}, content); }
-
-// A table in a box of its own, which scrolls sideways where the page is narrow.
-Markup ScrollingTable(const std::string& label, const Markup& head, const Markup& body) {
-  return Tag("div",
-             {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", label}},
-             Tag("table", {}, Tag("thead", {}, head), Tag("tbody", {}, body)));
-}
-
-Markup Details(const std::string& summary, const Markup& content) {
-  return Tag("details", {}, Tag("summary", {}, summary), content);
-}
-
-Markup List(const std::vector<std::string>& lines) {
-  Markup items;
-  for (const std::string& line : lines) items += Tag("li", {}, line);
-  return Tag("ul", {}, items);
-}
-
-Markup Fact(const std::string& term, const Markup& content) {
-  return Tag("div", {}, Tag("dt", {}, term), Tag("dd", {}, content));
-}
-
-std::string Badge(std::string_view word) {
-  std::string name(word);
-  std::replace(name.begin(), name.end(), ' ', '-');
-  return "badge " + name;
-}
 
 // "22 finished, 1 diverged, 1 not finished".
 std::string StatusCounts(const Section& section) {
@@ -156,7 +116,7 @@ Markup RenderFindings(const Section& section) {
   Markup items;
   for (const Panel& panel : section.panels) {
     for (const Finding& finding : FindingsOf(section, panel)) {
-      items += Tag("li", {}, Tag("span", {{"class", Badge(finding.word)}}, finding.word),
+      items += Tag("li", {}, Badge(finding.word),
                    Tag("span", {}, finding.sentence));
     }
   }
@@ -184,7 +144,7 @@ Markup RenderClaims(const Section& section) {
           fmt::format(" The claim is about {}; this is {}.", claim.data, section.config->data.name);
     }
     const std::string verdict(VerdictText(result.verdict));
-    items += Tag("li", {}, Tag("span", {{"class", Badge(verdict)}}, verdict),
+    items += Tag("li", {}, Badge(verdict),
                  Tag("div", {}, Tag("p", {}, claim.text),
                      Tag("p", {{"class", "aside"}}, claim.source), Tag("p", {}, measured)));
   }
@@ -227,13 +187,6 @@ Markup SeedsCell(const Group& group) {
   const int finished = group.CountOf(Status::kFinished);
   const auto all = static_cast<int>(group.runs.size());
   return NumberCell(finished == all ? std::to_string(all) : fmt::format("{} of {}", finished, all));
-}
-
-std::string DifferenceText(const MetricSpec& metric, const Comparison& comparison) {
-  if (comparison.difference.count == 0) return std::string(kMissing);
-  std::string text = FormatEstimate(metric, comparison.difference);
-  if (text[0] == '-') return "−" + text.substr(1);
-  return comparison.difference.mean == 0 ? text : "+" + text;
 }
 
 Markup NameHead(const Section& section, const Group& group) {
@@ -279,7 +232,8 @@ Markup RenderResults(const Section& section, const Panel& panel) {
       if (!differences || metric != headline) continue;
       row += NumberCell(&group == baseline
                             ? std::string(kMissing)
-                            : DifferenceText(*metric, Compare(group, *baseline, *metric, measure)));
+                            : DifferenceText(*metric,
+                                             Compare(group, *baseline, *metric, measure).difference));
     }
     row += RunMeanCell(group, [](const Run& run) { return std::optional(run.result->seconds); }, 3);
     row += RunMeanCell(group, CasesPerSecond, 3);
@@ -335,52 +289,6 @@ Markup RenderTargets(const Section& section, const Panel& panel) {
          Tag("p", {{"class", "note"}},
              "The first evaluation at or beyond the value; mean over the seeds that reached "
              "it, and how many did where not all.");
-}
-
-Markup RenderLegend(const std::vector<Series>& series) {
-  Markup items;
-  for (const Series& s : series) {
-    items += Tag(
-        "li", {},
-        Tag("label", {},
-            Element(
-                "input",
-                {{"type", "checkbox"}, {"checked", ""}, {"hidden", ""}, {"data-series", s.name}}),
-            RenderSample(s.style), s.name));
-  }
-  return Tag("ul", {{"class", "legend"}}, items);
-}
-
-// What the charts' marks mean, as far as they occur.
-std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {
-  bool interval = false;
-  bool range = false;
-  bool diverged = false;
-  bool unfinished = false;
-  bool shorter = false;
-  for (const Series& s : series) {
-    interval |= s.curve.seeds > 2;
-    range |= s.curve.seeds == 2;
-    for (const Curve::Seed& seed : s.curve.single) {
-      diverged |= StatusOf(*seed.run) == Status::kDiverged;
-      unfinished |= StatusOf(*seed.run) == Status::kUnfinished;
-      shorter |=
-          StatusOf(*seed.run) == Status::kFinished && seed.points.size() > s.curve.mean.size();
-    }
-  }
-  std::string note;
-  if (interval || range) note += "Thick lines: mean over seeds. Thin lines: single seeds. ";
-  if (interval) note += "Bands: 95% interval of the mean, cut at the chart's edge. ";
-  if (range) note += "With two seeds the band goes from the lower to the higher. ";
-  if (shorter) note += "The mean covers the steps at which every finished seed was evaluated. ";
-  if (diverged) note += "A cross ends a run that diverged; the mean leaves it out. ";
-  if (unfinished)
-    note += "Unfinished runs are thin lines outside the mean while others have finished. ";
-  if (axis.has_zero) {
-    note += "Values of 0 have no place on a logarithmic axis: they are drawn at its lower edge. ";
-  }
-  note += axis.log ? "Vertical axis: logarithmic." : "Vertical axis: linear.";
-  return note;
 }
 
 // The numbers behind a metric's charts: at most about 100 evaluations.
@@ -449,7 +357,7 @@ Markup RenderCharts(const Section& section, const Panel& panel, const std::strin
       chart.against_seconds = against_seconds;
       chart.axis = axis;
       chart.series = series;
-      pair += Tag("figure", {}, Tag("figcaption", {}, chart.heading), RenderChart(chart));
+      pair += RenderFigure(chart);
     }
     charts += Tag("div", {{"class", "charts"}}, pair) +
               Tag("p", {{"class", "note"}}, ChartNote(series, axis)) +
