@@ -1,0 +1,1 @@
+#include "lab/reproduce/plan.h"
