@@ -110,7 +110,7 @@ class Steps {
 
   double Update() {
     if (!experiment_) throw std::runtime_error("[Update] setup must come first but has not");
-    const double loss = UpdateWeights(*experiment_, *adam_, epoch_.batch(next_));
+    const double loss = UpdateWeights(*experiment_, *adam_, {{epoch_.batch(next_)}}).loss;
     if (!std::isfinite(loss)) throw std::runtime_error("[Update] the loss must be finite");
     next_ = (next_ + 1) % epoch_.batches();
     return loss;

@@ -81,21 +81,16 @@ class SharedData {
       : task_(task), folder_(std::move(folder)), plans_(plans) {}
 
   // The data that `settings` ask for; an earlier answer is void when other data is read. Throws
-  // UsageError when they are too few for a batch of any run that shares them: now, and not when
-  // that run's turn comes.
+  // UsageError when they do not fit any run that shares them: now, and not when that run's turn
+  // comes.
   const Dataset& For(const Settings& settings, Progress& progress) {
     if (data_ && Key(settings) == key_) return *data_;
     data_.reset();
     data_ = task_.Load(settings, folder_);
     key_ = Key(settings);
     progress.Note("data: " + data_->about.description);
-    const int64_t cases = data_->about.sizes.at("train");
     for (const RunPlan& plan : plans_) {
-      const int64_t batch = plan.settings.Int("batch_size");
-      if (batch > cases && Key(plan.settings) == key_) {
-        throw UsageError(fmt::format(
-            "[train] batch_size must be at most the {} training cases but has {}", cases, batch));
-      }
+      if (Key(plan.settings) == key_) task_.Check(plan.settings, *data_);
     }
     return *data_;
   }
@@ -116,12 +111,14 @@ class SharedData {
   std::unique_ptr<Dataset> data_;
 };
 
-// "test error 2.31% after 10 epochs, 12.3 s of training".
+// "test error 2.31% after 10 epochs, 12.3 s of training". The test set may have been read with the
+// best weights alone.
 std::string Headline(const Task& task, const RunResult& result) {
   const auto metric = std::ranges::find(task.metrics, task.report.headline, &MetricSpec::name);
+  const auto& values =
+      result.final_values.contains(metric->name) ? result.final_values : result.best->values;
   return fmt::format("{} {} after {:g} epochs, {:.1f} s of training", metric->label,
-                     FormatValue(*metric, result.final_values.at(metric->name)), result.epochs,
-                     result.seconds);
+                     FormatValue(*metric, values.at(metric->name)), result.epochs, result.seconds);
 }
 
 // What --json prints of a run.
@@ -151,7 +148,9 @@ int RunTrain(const TrainFlags& flags) {
   options.stop = [] { return Interrupted() != 0; };
 
   Progress progress(static_cast<int>(plans.size()), StderrProgressMode(flags.quiet));
-  SharedData data(task, DataFolder(flags.data), plans);
+  const std::optional<fs::path> folder = DataFolder(flags.data);
+  if (folder) options.data = fs::absolute(*folder).lexically_normal().string();
+  SharedData data(task, folder, plans);
   std::vector<Run> runs;
   int skipped = 0, diverged = 0;
   for (const RunPlan& plan : plans) {

@@ -25,6 +25,9 @@ class Adam {
   /// `parameters` are updated in place. Moments start at zero.
   Adam(NamedTensors parameters, const Options& options);
 
+  /// The learning rate of the updates from here on.
+  void SetLearningRate(double rate) { options_.learning_rate = rate; }
+
   /// One update from the parameters' gradients, which are then dropped (backward hands over its own
   /// buffers instead of adding to old ones). Throws std::runtime_error naming a parameter that has
   /// no gradient.

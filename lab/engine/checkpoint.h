@@ -20,13 +20,19 @@ struct TrainingState {
   double epoch_fraction = 0;  ///< both as one number
   int64_t cases = 0;          ///< training cases seen
   double seconds = 0;         ///< spent training
+  double input_seconds = 0;   ///< of these, gathering batches
   double evaluation_seconds = 0;
   double loss_sum = 0;     ///< of the batches since the last evaluation
   int64_t loss_count = 0;  ///< batches since the last evaluation
   std::optional<RunResult::Best> best;
-  Evaluation last;      ///< the latest evaluation
-  std::string threads;  ///< threads that made the checkpoint
+  NamedTensors best_weights;  ///< parameters and buffers at `best`, copied
+  Evaluation last;            ///< the latest evaluation
+  std::string threads;        ///< threads that made the checkpoint
+  std::string data;  ///< where the data was read, empty when it was not: for `planish sample`
 };
+
+/// Parameters, then buffers, sharing memory with the model.
+NamedTensors WeightsOf(const torch::nn::Module& model);
 
 /// Writes weights, buffers, optimiser, the default generator and `state` to one safetensors file
 /// with a checksum, replacing an older one only when the new one is on disk. Throws RunError.
@@ -37,6 +43,16 @@ void SaveCheckpoint(const std::filesystem::path& file, const torch::nn::Module& 
 /// when the file is damaged or belongs to another model.
 TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Module& model,
                              Adam& adam);
+
+/// Reads the weights of the best evaluation, and nothing else, into `model`. Throws RunError as
+/// LoadCheckpoint, and when there has been no evaluation.
+void LoadBestWeights(const std::filesystem::path& file, torch::nn::Module& model);
+
+/// TrainingState::data of a checkpoint. Throws RunError as LoadCheckpoint.
+std::string CheckpointData(const std::filesystem::path& file);
+
+/// The file of a run that SaveCheckpoint writes.
+std::filesystem::path CheckpointFile(const std::filesystem::path& run);
 
 }  // namespace planish::lab
 

@@ -54,7 +54,10 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   state.evaluation_seconds = 1e-300;
   state.loss_sum = 1.0 / 3;
   state.loss_count = 7;
+  state.input_seconds = 0.25;
+  state.data = "where it was";
   state.best = RunResult::Best{"valid", 8, {{"valid", 0.25}}};
+  for (const auto& [name, t] : WeightsOf(net)) state.best_weights.emplace_back(name, t.clone() + 1);
   state.last = {.step = 8, .epoch = 2, .cases = 32, .seconds = 0.2, .values = {{"valid", 0.5}}};
   state.threads = "2";
   SaveCheckpoint(file, net, adam, state);
@@ -82,6 +85,24 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   EXPECT_EQ(back.best->values.at("valid"), 0.25);
   EXPECT_EQ(back.last.values.at("valid"), 0.5);
   EXPECT_EQ(back.threads, "2");
+  EXPECT_EQ(back.input_seconds, 0.25);
+  EXPECT_EQ(back.data, "where it was");
+  EXPECT_EQ(CheckpointData(file), "where it was");
+  ASSERT_EQ(back.best_weights.size(), state.best_weights.size());
+  Net best(4);
+  LoadBestWeights(file, best);
+  const NamedTensors weights = WeightsOf(best);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_TRUE(back.best_weights[i].second.equal(state.best_weights[i].second));
+    EXPECT_TRUE(weights[i].second.equal(state.best_weights[i].second)) << weights[i].first;
+  }
+}
+
+TEST_F(CheckpointTest, HasNoBestWeightsBeforeAnEvaluation) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  SaveCheckpoint(file, net, adam, {});
+  EXPECT_THROW(LoadBestWeights(file, net), RunError);
 }
 
 TEST_F(CheckpointTest, RefusesAnotherModel) {
@@ -105,7 +126,7 @@ TEST_F(CheckpointTest, RefusesAnotherFile) {
   std::filesystem::create_directories(file.parent_path());
   WriteSafetensors(file, {}, {{"format", "something else"}});
   EXPECT_THROW(LoadCheckpoint(file, net, adam), RunError);
-  WriteSafetensors(file, {}, {{"format", "planish-checkpoint/1"}, {"state", "{}"}});
+  WriteSafetensors(file, {}, {{"format", "planish-checkpoint/2"}, {"state", "{}"}});
   EXPECT_THROW(LoadCheckpoint(file, net, adam), RunError);
   EXPECT_THROW(LoadCheckpoint(folder.path() / "none", net, adam), RunError);
 }

@@ -1,30 +1,54 @@
 #include "lab/engine/task.h"
 
-#include <ATen/ops/randperm.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "lab/engine/schedule.h"
 #include "lab/error.h"
 
 namespace planish::lab {
 
-at::Tensor EpochPlan::batch(int64_t b) const {
-  const auto i = static_cast<size_t>(b);
-  return order.slice(0, offsets[i], offsets[i + 1]);
+void Task::Check(const Settings& chosen, const Dataset& data) const {
+  const int64_t cases = data.about.sizes.at("train"), batch = chosen.Int("batch_size");
+  if (batch > cases) {
+    throw UsageError(fmt::format(
+        "[train] batch_size must be at most the {} training cases but has {}", cases, batch));
+  }
 }
 
-EpochPlan ShuffledBatches(int64_t cases, int64_t batch_size, at::Generator& generator) {
-  if (batch_size > cases) {
-    throw UsageError(fmt::format(
-        "[engine] batch_size must be at most the {} training cases but has {}", cases, batch_size));
+void Task::Default(std::string_view setting, nlohmann::ordered_json value, std::string help) {
+  const auto spec = std::ranges::find(settings, setting, &SettingSpec::name);
+  if (spec == settings.end()) {
+    throw std::logic_error(fmt::format("[Task] {} must be a setting but is none", setting));
   }
-  EpochPlan plan;
-  plan.order = at::randperm(cases, generator, at::kLong);
-  for (int64_t end = 0; end <= cases; end += batch_size) plan.offsets.push_back(end);
-  return plan;
+  spec->value = std::move(value);
+  if (!help.empty()) spec->help = std::move(help);
+}
+
+void Task::AddSettings(const std::vector<SettingSpec>& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
 }
 
 SettingSpec NormSetting(const std::vector<std::string>& norms) {
   return {"norm", norms.front(), "the normalisation", {}, {}, norms};
+}
+
+std::vector<SettingSpec> NormDetails() {
+  const NormOptions options;
+  return {
+      {"eps", options.epsilon, "what a norm adds to the variance", 0, 1, {}},
+      {"ada_c", options.ada_c, "AdaNorm's C", 0, 1e6, {}},
+      {"ada_k", options.ada_k, "AdaNorm's k", 0, 1e6, {}},
+  };
+}
+
+NormOptions NormOptionsOf(const Settings& settings) {
+  return {.epsilon = settings.Real("eps"),
+          .ada_c = settings.Real("ada_c"),
+          .ada_k = settings.Real("ada_k")};
 }
 
 std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
@@ -32,7 +56,16 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
       compared,
       {"batch_size", 128, "cases an update averages over", 1, 1 << 24, {}},
       {"epochs", 60, "passes over the training cases", 1, 1e9, {}},
-      {"lr", 1e-3, "Adam's learning rate", 0, 1e6, {}},
+      {"lr", 1e-3, "Adam's learning rate, at its highest", 0, 1e6, {}},
+      {"schedule",
+       "constant",
+       "of the learning rate after warm-up; cosine ends at 0",
+       {},
+       {},
+       ScheduleNames()},
+      {"warmup", 0, "updates over which the learning rate rises from 0", 0, 1e9, {}},
+      {"clip", 0.0, "largest norm of all gradients together; 0: any", 0, 1e9, {}},
+      {"accumulate", 1, "batches an update averages over", 1, 1e6, {}},
       {"adam_beta1", 0.9, "Adam's decay of the first moment", 0, 1, {}},
       {"adam_beta2", 0.999, "Adam's decay of the second moment", 0, 1, {}},
       {"adam_eps", 1e-8, "Adam's epsilon", 0, 1, {}},

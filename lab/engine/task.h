@@ -10,9 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "lab/engine/batches.h"
 #include "lab/engine/settings.h"
+#include "lab/model/norms.h"
 #include "lab/run/results.h"
 
 // What an experiment must say of itself. The engine (train.h) knows nothing else of it, and the
@@ -22,26 +25,13 @@ namespace planish::lab {
 /// Metric name -> value.
 using Values = std::map<std::string, double>;
 
-/// The batches of one epoch: batch b is the cases order[offsets[b]] .. order[offsets[b + 1] - 1].
-struct EpochPlan {
-  at::Tensor order;              ///< int64 case numbers
-  std::vector<int64_t> offsets;  ///< batches + 1 positions in `order`
-
-  int64_t batches() const { return static_cast<int64_t>(offsets.size()) - 1; }
-  /// Case numbers of batch `b`: a view into `order`.
-  at::Tensor batch(int64_t b) const;
-};
-
-/// All `cases` in random order, cut into batches of `batch_size`. The remainder of an epoch that
-/// does not fill a batch is left out (another one each epoch), so that every update averages as
-/// many cases.
-EpochPlan ShuffledBatches(int64_t cases, int64_t batch_size, at::Generator& generator);
-
 /// Data that a task has read or drawn; runs of a sweep share it.
 struct Dataset {
   virtual ~Dataset() = default;
   RunConfig::Data about;
 };
+
+using Tensors = std::vector<at::Tensor>;
 
 /// A model with its data: what the engine trains.
 class Experiment {
@@ -53,16 +43,23 @@ class Experiment {
   /// Batches of the next epoch. Every random choice is drawn from `generator`.
   virtual EpochPlan PlanEpoch(at::Generator& generator) = 0;
 
-  /// Mean loss over the cases of a batch, to be differentiated. The model is in training mode.
-  virtual at::Tensor Loss(const at::Tensor& cases) = 0;
+  /// What Loss needs of a batch's cases, gathered from the data: the input pipeline, which a run
+  /// times. Gradients are off.
+  virtual Tensors Batch(const at::Tensor& cases) = 0;
 
-  /// Every metric that the task declares, but for kTrainLoss. The model is in evaluation mode and
-  /// gradients are off.
+  /// Mean loss over a batch, to be differentiated. The model is in training mode.
+  virtual at::Tensor Loss(const Tensors& batch) = 0;
+
+  /// Metrics of training and validation. The model is in evaluation mode and gradients are off.
   virtual Values Evaluate() = 0;
 
-  /// Texts that the report shows of the trained model; none by default. Asked for once, when the
-  /// run has finished, in evaluation mode and with gradients off. Every random choice is drawn from
-  /// `generator`.
+  /// Metrics of the test set. Asked for once, when the run has finished, with the weights of the
+  /// evaluation that validation chose (Task::choose_by). Otherwise as Evaluate. A task whose paper
+  /// draws test curves may have them in Evaluate instead.
+  virtual Values Test() { return {}; }
+
+  /// Texts that the report shows of the trained model; none by default. Asked for once, as Test.
+  /// Every random choice is drawn from `generator`.
   virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
 };
 
@@ -78,8 +75,8 @@ class Task {
   std::string summary;                ///< one line for `planish list`
   std::vector<SettingSpec> settings;  ///< EngineSettings and its own; the paper's where it prints
   std::vector<Preset> presets;        ///< the first is the default; small and smoke are there
-  std::vector<MetricSpec> metrics;
-  std::string choose_by;  ///< validation metric that picks the best evaluation
+  std::vector<MetricSpec> metrics;    ///< those of Evaluate, of Test, and kTrainLoss
+  std::string choose_by;              ///< validation metric that picks the best evaluation
   ReportSpec report;
 
   /// Reads the data from `folder`, or makes the embedded default. Throws DataError.
@@ -89,10 +86,22 @@ class Task {
   /// The settings that decide what Load gives: runs that agree on them share it.
   std::vector<std::string> data_settings;
 
+  /// Throws UsageError where settings do not fit the data, so that a sweep refuses them before it
+  /// begins. Every task's batch size must be at most the training cases, unless it counts
+  /// otherwise.
+  virtual void Check(const Settings& settings, const Dataset& data) const;
+
   /// Builds model and batches. Initial weights are drawn from the default generator, which the
   /// engine has seeded; normalisation layers draw nothing, so that all norms start from the same
   /// weights.
   virtual std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const = 0;
+
+ protected:
+  /// Gives a setting of the engine another default and, unless empty, another help.
+  void Default(std::string_view setting, nlohmann::ordered_json value, std::string help = "");
+
+  /// Adds settings behind those that there are.
+  void AddSettings(const std::vector<SettingSpec>& more);
 };
 
 /// Settings that every task has, because the engine reads them, after `compared`, the one whose
@@ -101,6 +110,12 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared);
 
 /// The setting "norm" with these values.
 SettingSpec NormSetting(const std::vector<std::string>& norms);
+
+/// Settings of the norms themselves: eps, and C and k of AdaNorm.
+std::vector<SettingSpec> NormDetails();
+
+/// What NormDetails' settings say.
+NormOptions NormOptionsOf(const Settings& settings);
 
 }  // namespace planish::lab
 

@@ -16,32 +16,43 @@ struct ToyData final : Dataset {
 };
 
 struct ToyModel : torch::nn::Module {
-  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(6, 1));
+  explicit ToyModel(const std::string& name) : norm(register_module("norm", MakeNorm(name, {3}))) {}
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(6, 3));
+  std::shared_ptr<NormModule> norm;
   at::Tensor seen = register_buffer("seen", at::zeros({}, at::kLong));
 };
 
 // A regression whose loss draws from the default generator, as dropout would.
 struct ToyExperiment final : Experiment {
   ToyExperiment(const Settings& settings, const ToyData& points)
-      : batch_size(settings.Int("batch_size")), spoil(settings.Text("spoil")), data(points) {}
+      : batch_size(settings.Int("batch_size")),
+        spoil(settings.Text("spoil")),
+        data(points),
+        net(settings.Text("norm")) {}
 
   torch::nn::Module& model() override { return net; }
   EpochPlan PlanEpoch(at::Generator& generator) override {
     return ShuffledBatches(data.x.size(0), batch_size, generator);
   }
-  at::Tensor Loss(const at::Tensor& cases) override {
+  Tensors Batch(const at::Tensor& cases) override {
+    return {data.x.index_select(0, cases), data.y.index_select(0, cases)};
+  }
+  at::Tensor Loss(const Tensors& batch) override {
     net.seen.add_(1);
     if (spoil == "loss" && net.seen.item<int64_t>() == 3)
       return at::full({}, NAN).requires_grad_(true);
-    const at::Tensor x = data.x.index_select(0, cases);
-    const at::Tensor kept = x * at::rand_like(x).gt(0.3).to(at::kFloat);
-    return (net.linear->forward(kept).squeeze(1) - data.y.index_select(0, cases)).square().mean();
+    const at::Tensor kept = batch[0] * at::rand_like(batch[0]).gt(0.3).to(at::kFloat);
+    return (net.norm->forward(net.linear->forward(kept)).select(1, 0) - batch[1]).square().mean();
   }
   Values Evaluate() override {
-    const double loss =
-        (net.linear->forward(data.x).squeeze(1) - data.y).square().mean().item<double>();
+    const double loss = Error();
     const bool bad = spoil == "metric" && net.seen.item<int64_t>() > 2;
     return {{"valid_loss", bad ? INFINITY : loss}};
+  }
+  Values Test() override { return {{"test_loss", spoil == "test" ? NAN : Error() + 1}}; }
+  double Error() {
+    const at::Tensor y = net.norm->forward(net.linear->forward(data.x)).select(1, 0);
+    return (y - data.y).square().mean().item<double>();
   }
   std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
     return {{"a number", std::to_string(at::rand({}, generator).item<double>())}};
@@ -59,9 +70,11 @@ struct ToyTask final : Task {
     summary = "a regression";
     settings = EngineSettings(NormSetting({"none", "layer"}));
     settings.push_back(
-        {"spoil", "no", "what is made NaN or infinite", {}, {}, {"no", "loss", "metric"}});
+        {"spoil", "no", "what is made NaN or infinite", {}, {}, {"no", "loss", "metric", "test"}});
     presets = {{"paper", "", {{"epochs", 3}, {"batch_size", 5}}}};
-    metrics = {{kTrainLoss, "loss", "", true}, {"valid_loss", "validation loss", "", true}};
+    metrics = {{kTrainLoss, "loss", "", true},
+               {"valid_loss", "validation loss", "", true},
+               {"test_loss", "test loss", "", true}};
     choose_by = "valid_loss";
     report.headline = "valid_loss";
     report.compare = "norm";

@@ -1,6 +1,7 @@
 #include "lab/engine/train.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -9,8 +10,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "lab/engine/checkpoint.h"
+#include "lab/engine/schedule.h"
 #include "lab/error.h"
 #include "lab/run/events.h"
 #include "lab/run/writer.h"
@@ -39,16 +43,33 @@ at::Generator OrderGenerator(int64_t seed, int64_t epoch) {
   return at::detail::createCPUGenerator(z ^ (z >> 31));
 }
 
-// Whether an evaluation is due once `done` of the `batches` of an epoch are done: `per_epoch`
-// times, evenly; in the first epoch also after 1/16, 1/8, 1/4 and 1/2, where the curves move
-// fastest.
-bool EvaluationDue(int64_t epoch, int64_t done, int64_t batches, int64_t per_epoch) {
-  if (done * per_epoch / batches != (done - 1) * per_epoch / batches) return true;
+// Whether an evaluation is due after the update that brings the batches done from `before` to
+// `done` of the `batches` of an epoch: `per_epoch` times, evenly; in the first epoch also after
+// 1/16, 1/8, 1/4 and 1/2, where the curves move fastest.
+bool EvaluationDue(int64_t epoch, int64_t before, int64_t done, int64_t batches,
+                   int64_t per_epoch) {
+  if (done * per_epoch / batches != before * per_epoch / batches) return true;
   if (epoch > 0) return false;
   for (const int64_t part : {16, 8, 4, 2}) {
-    if (done * part / batches == 1 && (done - 1) * part / batches == 0) return true;
+    if (done * part / batches >= 1 && before * part / batches == 0) return true;
   }
   return false;
+}
+
+// Scales the gradients of `model` so that their norm, of all together, is at most `limit`.
+void ClipGradients(torch::nn::Module& model, double limit) {
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& weight : model.parameters()) {
+    if (weight.grad().defined()) gradients.push_back(weight.grad());
+  }
+  double square = 0;
+  for (const at::Tensor& norm : at::_foreach_norm(gradients)) {
+    const auto value = norm.item<double>();
+    square += value * value;
+  }
+  if (const double norm = std::sqrt(square); norm > limit) {
+    at::_foreach_mul_(gradients, limit / norm);
+  }
 }
 
 // "nan", "inf" or "-inf": without the sign that a NaN may have.
@@ -61,22 +82,35 @@ class Training {
  public:
   Training(const Task& task, const Dataset& data, const RunPlan& plan, const TrainOptions& options,
            Progress& progress)
-      : task_(task), plan_(plan), options_(options), progress_(progress) {
+      : task_(task),
+        plan_(plan),
+        options_(options),
+        progress_(progress),
+        schedule_{plan.settings.Text("schedule"), plan.settings.Real("lr"),
+                  plan.settings.Int("warmup")},
+        epochs_(static_cast<double>(plan.settings.Int("epochs"))) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(static_cast<uint64_t>(plan.seed));
     experiment_ = task.Make(plan.settings, data);
     adam_.emplace(MakeAdam(model(), plan.settings));
     state_.threads = std::to_string(at::get_num_threads());
+    state_.data = options.data;
+    for (const auto& item : model().named_modules("", /*include_self=*/false)) {
+      if (auto norm = std::dynamic_pointer_cast<NormModule>(item.value()))
+        norms_.emplace_back(item.key(), std::move(norm));
+    }
   }
 
   // Goes on from the checkpoint, where there is one.
   void Resume(RunWriter& writer) {
-    if (!fs::exists(CheckpointFile())) {
+    const fs::path file = CheckpointFile(plan_.folder);
+    if (!fs::exists(file)) {
       writer.TruncateAfter(-1);
       return;
     }
     const std::string threads = state_.threads;
-    state_ = LoadCheckpoint(CheckpointFile(), model(), *adam_);
+    state_ = LoadCheckpoint(file, model(), *adam_);
+    state_.data = options_.data;
     writer.TruncateAfter(state_.step);
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
@@ -102,10 +136,12 @@ class Training {
       at::Generator order = OrderGenerator(plan_.seed, state_.epoch);
       const EpochPlan epoch = experiment_->PlanEpoch(order);
       while (state_.batch < epoch.batches()) {
-        if (!Update(epoch)) return Finish("diverged");
-        if (EvaluationDue(state_.epoch, state_.batch, epoch.batches(), per_epoch) && !Evaluate()) {
-          return Finish("diverged");
-        }
+        const int64_t end =
+            std::min(state_.batch + plan_.settings.Int("accumulate"), epoch.batches());
+        const bool evaluate =
+            EvaluationDue(state_.epoch, state_.batch, end, epoch.batches(), per_epoch);
+        if (!Advance(epoch, end, evaluate)) return Finish("diverged");
+        if (evaluate && !Evaluate()) return Finish("diverged");
         ShowProgress();
         if (options_.stop()) {
           Save();
@@ -122,27 +158,53 @@ class Training {
 
  private:
   torch::nn::Module& model() { return experiment_->model(); }
-  fs::path CheckpointFile() const { return plan_.folder / "checkpoint" / "state.safetensors"; }
 
-  // One update of the weights. False when the loss is not finite.
-  bool Update(const EpochPlan& epoch) {
+  // One update of the weights, from the batches up to `end`; where `watch` says so, of the norms'
+  // gradients too. False when the loss is not finite.
+  bool Advance(const EpochPlan& epoch, int64_t end, bool watch) {
     const Clock::time_point start = Clock::now();
-    const at::Tensor cases = epoch.batch(state_.batch);
-    const double value = UpdateWeights(*experiment_, *adam_, cases);
-    if (!std::isfinite(value)) {
-      message_ = fmt::format("the training loss was {} at step {}", Named(value), state_.step);
+    std::vector<at::Tensor> batches;
+    int64_t cases = 0;
+    for (int64_t b = state_.batch; b < end; ++b) {
+      batches.push_back(epoch.batch(b));
+      cases += batches.back().size(0);
+    }
+    adam_->SetLearningRate(schedule_.Rate(state_.step + 1, state_.epoch_fraction / epochs_));
+    if (watch) {
+      for (const auto& [name, norm] : norms_) norm->Watch();
+    }
+    const Update update = UpdateWeights(*experiment_, *adam_, batches, plan_.settings.Real("clip"));
+    if (watch) TakeGradients();
+    if (!std::isfinite(update.loss)) {
+      message_ =
+          fmt::format("the training loss was {} at step {}", Named(update.loss), state_.step);
       return false;
     }
     ++state_.step;
-    ++state_.batch;
-    state_.cases += cases.size(0);
-    state_.loss_sum += value;
+    state_.batch = end;
+    state_.cases += cases;
+    state_.loss_sum += update.loss;
     ++state_.loss_count;
     state_.seconds += SecondsSince(start);
+    state_.input_seconds += update.input_seconds;
     state_.epoch_fraction =
         static_cast<double>(state_.epoch) +
         static_cast<double>(state_.batch) / static_cast<double>(epoch.batches());
     return true;
+  }
+
+  void TakeGradients() {
+    gradients_.clear();
+    for (const auto& [name, norm] : norms_) {
+      std::optional<NormGradients> watched = norm->Watched();
+      if (!watched) continue;
+      watched->norm = name;
+      // What has overflowed says nothing, and JSON cannot hold it.
+      if (std::isfinite(watched->variance_detached) && std::isfinite(watched->variance_after) &&
+          std::isfinite(watched->variance_before) && std::isfinite(watched->sigma)) {
+        gradients_.push_back(std::move(*watched));
+      }
+    }
   }
 
   // Measures every metric and writes them down. False when one is not finite.
@@ -168,6 +230,7 @@ class Training {
     evaluation.epoch = state_.epoch_fraction;
     evaluation.cases = state_.cases;
     evaluation.seconds = state_.seconds;
+    evaluation.gradients = std::exchange(gradients_, {});
     state_.loss_sum = 0;
     state_.loss_count = 0;
     ChooseBest(evaluation);
@@ -185,31 +248,55 @@ class Training {
       if (spec->lower_is_better ? value >= best : value <= best) return;
     }
     state_.best = RunResult::Best{task_.choose_by, evaluation.step, evaluation.values};
+    state_.best_weights.clear();
+    for (const auto& [name, tensor] : WeightsOf(model()))
+      state_.best_weights.emplace_back(name, tensor.clone());
+  }
+
+  // Gives the model the weights that validation chose.
+  void TakeBestWeights() {
+    const NamedTensors weights = WeightsOf(model());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      at::Tensor weight = weights[i].second;
+      weight.copy_(state_.best_weights[i].second);
+    }
   }
 
   void Save() {
     writer_->Sync();
-    SaveCheckpoint(CheckpointFile(), model(), *adam_, state_);
+    SaveCheckpoint(CheckpointFile(plan_.folder), model(), *adam_, state_);
     last_checkpoint_ = Clock::now();
   }
 
-  Outcome Finish(const std::string& status) {
+  Outcome Finish(std::string status) {
     RunResult result;
+    result.best = state_.best;
+    if (status == "finished") {
+      const Clock::time_point start = Clock::now();
+      at::NoGradGuard no_grad;
+      TakeBestWeights();
+      model().eval();
+      for (const auto& [name, value] : experiment_->Test()) {
+        if (!std::isfinite(value)) {
+          message_ = fmt::format("{} was {} at step {}", name, Named(value), result.best->step);
+          status = "diverged";
+        } else {
+          result.best->values[name] = value;
+        }
+      }
+      at::Generator generator = OrderGenerator(plan_.seed, kSampling);
+      result.samples = experiment_->Samples(generator);
+      state_.evaluation_seconds += SecondsSince(start);
+    }
     result.status = status;
     result.message = message_;
     result.steps = state_.step;
     result.epochs = state_.epoch_fraction;
     result.seconds = state_.seconds;
+    result.input_seconds = state_.input_seconds;
     result.evaluation_seconds = state_.evaluation_seconds;
     for (const at::Tensor& weight : model().parameters()) result.parameters += weight.numel();
     result.final_values = state_.last.values;
-    result.best = state_.best;
-    if (status == "finished") {
-      at::NoGradGuard no_grad;
-      model().eval();
-      at::Generator generator = OrderGenerator(plan_.seed, kSampling);
-      result.samples = experiment_->Samples(generator);
-    }
     writer_->Finish(result);
     return status == "finished" ? Outcome::kFinished : Outcome::kDiverged;
   }
@@ -217,13 +304,14 @@ class Training {
   void ShowProgress() {
     RunProgress now;
     now.epoch = state_.epoch_fraction;
-    now.epochs = static_cast<double>(plan_.settings.Int("epochs"));
+    now.epochs = epochs_;
     if (state_.loss_count > 0) now.loss = state_.loss_sum / static_cast<double>(state_.loss_count);
-    const auto metric = state_.last.values.find(task_.report.headline);
-    if (metric != state_.last.values.end()) {
-      const auto spec = std::ranges::find(task_.metrics, task_.report.headline, &MetricSpec::name);
-      now.metric = {spec->label, metric->second, spec->unit};
-    }
+    // The test set is read at the end alone, unless the task draws its curve.
+    const std::string& shown = state_.last.values.contains(task_.report.headline)
+                                   ? task_.report.headline
+                                   : task_.choose_by;
+    const auto spec = std::ranges::find(task_.metrics, shown, &MetricSpec::name);
+    now.metric = {spec->label, state_.last.values.at(shown), spec->unit};
     now.cases_per_second = static_cast<double>(state_.cases) / state_.seconds;
     const double spent = state_.seconds + state_.evaluation_seconds;
     now.seconds_left = spent / state_.epoch_fraction * (now.epochs - state_.epoch_fraction);
@@ -237,6 +325,10 @@ class Training {
   std::unique_ptr<Experiment> experiment_;
   std::optional<Adam> adam_;
   TrainingState state_;
+  Schedule schedule_;
+  double epochs_;
+  std::vector<std::pair<std::string, std::shared_ptr<NormModule>>> norms_;
+  std::vector<NormGradients> gradients_;  // of the latest update that was watched
   std::string message_;
   RunWriter* writer_ = nullptr;
   EventWriter* events_ = nullptr;
@@ -253,15 +345,32 @@ Adam MakeAdam(const torch::nn::Module& model, const Settings& settings) {
                                       settings.Real("adam_beta2"), settings.Real("adam_eps")});
 }
 
-double UpdateWeights(Experiment& experiment, Adam& adam, const at::Tensor& cases) {
+Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
+                     double clip) {
   experiment.model().train();
-  const at::Tensor loss = experiment.Loss(cases);
-  const double value = loss.item<double>();
-  if (std::isfinite(value)) {
+  Update update;
+  const auto count = static_cast<double>(batches.size());
+  for (const at::Tensor& cases : batches) {
+    const Clock::time_point start = Clock::now();
+    Tensors batch;
+    {
+      at::NoGradGuard no_grad;
+      batch = experiment.Batch(cases);
+    }
+    update.input_seconds += SecondsSince(start);
+    at::Tensor loss = experiment.Loss(batch);
+    if (batches.size() > 1) loss = loss / count;
+    update.loss += loss.item<double>();
+    if (!std::isfinite(update.loss)) {
+      for (const at::Tensor& weight : experiment.model().parameters())
+        weight.mutable_grad().reset();
+      return update;
+    }
     loss.backward();
-    adam.Step();
   }
-  return value;
+  if (clip > 0) ClipGradients(experiment.model(), clip);
+  adam.Step();
+  return update;
 }
 
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "lab/engine/adam.h"
@@ -24,6 +25,8 @@ struct RunPlan {
 struct TrainOptions {
   /// Seconds of training between two checkpoints. There is always one at the end, and on a stop.
   double checkpoint_seconds = 60;
+  /// Where the data was read, for those who open the trained model later; empty when it was not.
+  std::string data;
   /// Asked after each update; true saves and ends the call.
   std::function<bool()> stop = [] { return false; };
 };
@@ -46,10 +49,17 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
 /// The optimiser of `model`'s parameters that the settings ask for.
 Adam MakeAdam(const torch::nn::Module& model, const Settings& settings);
 
-/// One update of the weights from the cases of a batch: forward, backward and Adam's step. Returns
-/// the loss that was differentiated, the mean over the batch; when that is not finite, the weights
-/// stay as they are.
-double UpdateWeights(Experiment& experiment, Adam& adam, const at::Tensor& cases);
+/// What an update of the weights left.
+struct Update {
+  double loss = 0;           ///< mean over the batches; when not finite, the weights are as before
+  double input_seconds = 0;  ///< spent in Experiment::Batch
+};
+
+/// One update of the weights from the cases of some batches: forward, backward and Adam's step on
+/// the mean of the batches' gradients, scaled to the norm `clip` where they are longer (0: never;
+/// Pascanu et al. 2013, algorithm 1).
+Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
+                     double clip = 0);
 
 /// What decides the run, with what the report needs to know of it: config.json.
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,

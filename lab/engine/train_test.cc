@@ -1,6 +1,6 @@
 #include "lab/engine/train.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 
 #include "lab/engine/sweep.h"
 #include "lab/engine/toy_task.h"
+#include "lab/engine/trained.h"
 #include "lab/error.h"
 #include "lab/run/safetensors.h"
 #include "lab/testing/test_folder.h"
@@ -85,7 +86,7 @@ TEST_F(TrainTest, WritesTheFilesOfARun) {
   EXPECT_EQ(run.result->status, "finished");
   EXPECT_EQ(run.result->steps, 24);
   EXPECT_EQ(run.result->epochs, 3);
-  EXPECT_EQ(run.result->parameters, 7);
+  EXPECT_EQ(run.result->parameters, 21);
   EXPECT_EQ(run.result->final_values, run.evaluations.back().values);
   // Before any update; after 1/8, 1/4 and 1/2 of the first epoch (1/16 is less than an update); and
   // at the end of each epoch.
@@ -217,18 +218,114 @@ TEST_F(TrainTest, ChecksTheBatchSizeAgainstTheData) {
   EXPECT_EQ(Run(Plan("b", {{"batch_size", "43"}})), Outcome::kFinished);
 }
 
-TEST(ShuffledBatches, CoversEachCaseAtMostOnce) {
-  at::Generator generator = at::detail::createCPUGenerator(1);
-  const EpochPlan plan = ShuffledBatches(10, 3, generator);
-  ASSERT_EQ(plan.batches(), 3);
-  std::vector<int64_t> seen;
-  for (int64_t b = 0; b < 3; ++b) {
-    const at::Tensor batch = plan.batch(b);
-    for (int64_t i = 0; i < batch.size(0); ++i) seen.push_back(batch[i].item<int64_t>());
+// The toy measures its test loss as its validation loss plus 1.
+TEST_F(TrainTest, ReadsTheTestSetOnceWithTheWeightsThatValidationChose) {
+  // So high a rate that the last evaluation is not the best.
+  const RunPlan plan = Plan("a", {{"lr", "0.7"}, {"epochs", "8"}});
+  ASSERT_EQ(Run(plan), Outcome::kFinished);
+  const lab::Run run = ReadRun(plan.folder);
+  const RunResult::Best& best = *run.result->best;
+  EXPECT_LT(best.step, run.result->steps);
+  EXPECT_EQ(best.values.at("test_loss"), best.values.at("valid_loss") + 1);
+  EXPECT_FALSE(run.result->final_values.contains("test_loss"));
+  for (const Evaluation& e : run.evaluations) EXPECT_FALSE(e.values.contains("test_loss"));
+  // The same after a resumption behind the best evaluation.
+  const RunPlan pieces = Plan("b", {{"lr", "0.7"}, {"epochs", "8"}});
+  ASSERT_EQ(RunInPieces(pieces, {30, 33}), Outcome::kFinished);
+  EXPECT_EQ(ReadRun(pieces.folder).result->best->values, best.values);
+  // And for those who open the trained model later.
+  const Trained trained = OpenTrained(task, run, {});
+  EXPECT_EQ(trained.experiment->Test().at("test_loss"), best.values.at("test_loss"));
+  fs::remove_all(plan.folder / "checkpoint");
+  EXPECT_THROW(OpenTrained(task, run, {}), RunError);
+}
+
+TEST_F(TrainTest, EndsARunWhoseTestMetricIsNotFinite) {
+  const RunPlan plan = Plan("a", {{"spoil", "test"}});
+  EXPECT_EQ(Run(plan), Outcome::kDiverged);
+  EXPECT_THAT(ReadRun(plan.folder).result->message, HasSubstr("test_loss was nan"));
+}
+
+TEST_F(TrainTest, WritesTheGradientsAroundEachNormDown) {
+  const RunPlan plain = Plan("none"), layer = Plan("layer", {{"norm", "layer"}});
+  ASSERT_EQ(Run(plain), Outcome::kFinished);
+  ASSERT_EQ(Run(layer), Outcome::kFinished);
+  const auto evaluations = ReadRun(layer.folder).evaluations;
+  EXPECT_TRUE(evaluations[0].gradients.empty()) << "before any update";
+  for (size_t i = 1; i < evaluations.size(); ++i) {
+    ASSERT_EQ(evaluations[i].gradients.size(), 1u) << i;
+    const NormGradients& g = evaluations[i].gradients[0];
+    EXPECT_EQ(g.norm, "norm");
+    EXPECT_LE(g.rows, 5);
+    EXPECT_GT(g.mean_detached, 0);
+    EXPECT_LT(g.mean_after, 1e-6 * g.mean_detached + 1e-6);
+    EXPECT_LE(g.variance_after, g.variance_detached);
   }
-  EXPECT_EQ(seen.size(), 9u);
-  std::ranges::sort(seen);
-  EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());
+  const NormGradients& g = ReadRun(plain.folder).evaluations.back().gradients.at(0);
+  EXPECT_EQ(g.sigma, 1);
+  EXPECT_EQ(g.mean_after, g.mean_before);
+  EXPECT_EQ(g.variance_after, g.variance_detached);
+}
+
+TEST_F(TrainTest, AveragesTheGradientsOfAccumulatedBatches) {
+  const Settings settings(task.settings);
+  at::manual_seed(1);
+  const auto a = task.Make(settings, *data);
+  at::manual_seed(1);
+  const auto b = task.Make(settings, *data);
+  Adam one = MakeAdam(a->model(), settings), two = MakeAdam(b->model(), settings);
+  const at::Tensor first = at::arange(0, 5), second = at::arange(5, 10);
+  // Both draw the same numbers for what is dropped: first the one batch's, then the other's.
+  at::manual_seed(2);
+  (a->Loss(a->Batch(first)) / 2).backward();
+  (a->Loss(a->Batch(second)) / 2).backward();
+  one.Step();
+  at::manual_seed(2);
+  const Update update = UpdateWeights(*b, two, {{first, second}});
+  EXPECT_GT(update.loss, 0);
+  for (const auto& item : a->model().named_parameters())
+    EXPECT_TRUE(item.value().equal(b->model().named_parameters()[item.key()])) << item.key();
+  // 43 cases in batches of 5 are 8 batches: three updates an epoch of three, three and two batches.
+  const RunPlan plan = Plan("a", {{"accumulate", "3"}});
+  ASSERT_EQ(Run(plan), Outcome::kFinished);
+  EXPECT_EQ(ReadRun(plan.folder).result->steps, 9);
+  EXPECT_EQ(ReadRun(plan.folder).evaluations.back().cases, 120);
+  const RunPlan pieces = Plan("b", {{"accumulate", "3"}});
+  ASSERT_EQ(RunInPieces(pieces, {2, 3}), Outcome::kFinished);
+  EXPECT_EQ(Tensors(pieces), Tensors(plan));
+}
+
+// Adam's first moment after one step is (1 - beta1) times the gradient.
+TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
+  const Settings settings(task.settings);
+  const auto norm_after = [&](double clip) {
+    at::manual_seed(1);
+    const auto experiment = task.Make(settings, *data);
+    Adam adam = MakeAdam(experiment->model(), settings);
+    UpdateWeights(*experiment, adam, {{at::arange(5)}}, clip);
+    double square = 0;
+    for (const auto& [name, t] : adam.State()) {
+      if (name.starts_with("adam.first_moment.")) square += (t / 0.1).square().sum().item<double>();
+    }
+    return std::sqrt(square);
+  };
+  const double free = norm_after(0);
+  ASSERT_GT(free, 0.5);
+  // Sums of 21 squares in float.
+  EXPECT_NEAR(norm_after(0.25), 0.25, 1e-6);
+  EXPECT_EQ(norm_after(2 * free), free);
+}
+
+TEST_F(TrainTest, FollowsItsSchedule) {
+  const RunPlan constant = Plan("a"), cosine = Plan("b", {{"schedule", "cosine"}});
+  const RunPlan warm = Plan("c", {{"warmup", "24"}});
+  for (const RunPlan* plan : {&constant, &cosine, &warm}) ASSERT_EQ(Run(*plan), Outcome::kFinished);
+  const auto loss = [&](const RunPlan& plan, size_t i) {
+    return ReadRun(plan.folder).evaluations.at(i).values.at("valid_loss");
+  };
+  EXPECT_EQ(loss(cosine, 1), loss(constant, 1)) << "the first update has the whole rate";
+  EXPECT_GT(loss(cosine, 6), loss(constant, 6)) << "and the last ones hardly any";
+  EXPECT_GT(loss(warm, 1), loss(constant, 1));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "lab/model/norms.h"
 
+#include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <memory>
+#include <array>
+#include <cmath>
 #include <utility>
 
 #include "lab/error.h"
@@ -11,65 +13,205 @@
 
 namespace planish::lab {
 
+// Sums over the rows of all backward passes.
+class NormModule::Sums {
+ public:
+  // x, g (the gradient of the normalised numbers) and dx as rows.
+  void Add(const at::Tensor& sigma, at::Tensor g, const at::Tensor& dx) {
+    // Rows that no gradient reaches, such as padding, are left out.
+    const at::Tensor reached = g.ne(0).any(1);
+    g = g.index({reached});
+    const at::Tensor rows_dx = dx.index({reached}), rows_sigma = sigma.index({reached});
+    const at::Tensor mean = g.mean(1).abs(), variance = g.var(1, /*unbiased=*/false);
+    const at::Tensor terms[] = {rows_sigma,
+                                mean,
+                                variance,
+                                mean / rows_sigma,
+                                variance / rows_sigma.square(),
+                                rows_dx.mean(1).abs(),
+                                rows_dx.var(1, /*unbiased=*/false)};
+    for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += terms[i].sum().item<double>();
+    rows_ += g.size(0);
+  }
+
+  std::optional<NormGradients> Means() const {
+    if (rows_ == 0) return std::nullopt;
+    const auto mean = [&](int i) {
+      return sums_[static_cast<size_t>(i)] / static_cast<double>(rows_);
+    };
+    return NormGradients{"", rows_, mean(0), mean(1), mean(2), mean(3), mean(4), mean(5), mean(6)};
+  }
+
+ private:
+  int64_t rows_ = 0;
+  std::array<double, 7> sums_ = {};
+};
+
+at::Tensor NormModule::forward(const at::Tensor& x) {
+  if (!sums_ || !x.requires_grad()) return Normalise(x);
+  // Views of their own: what reaches x past the norm, through a residual connection, is not the
+  // norm's doing.
+  const at::Tensor in = x.view_as(x);
+  at::Tensor y = Normalise(in);
+  y = y.view_as(y);
+  const auto dy = std::make_shared<at::Tensor>();
+  y.register_hook([dy](const at::Tensor& gradient) { *dy = gradient; });
+  in.register_hook([this, dy, sums = sums_, x = x.detach()](const at::Tensor& dx) {
+    at::NoGradGuard no_grad;
+    const at::Tensor numbers = x.to(at::kDouble), factor = Factor(numbers);
+    at::Tensor g = dy->to(at::kDouble);
+    if (factor.defined()) g = g * factor;
+    sums->Add(Sigma(Rows(numbers)), Rows(g), Rows(dx.to(at::kDouble)));
+  });
+  return y;
+}
+
+void NormModule::Watch() { sums_ = std::make_shared<Sums>(); }
+
+std::optional<NormGradients> NormModule::Watched() {
+  const std::shared_ptr<Sums> sums = std::exchange(sums_, nullptr);
+  return sums ? sums->Means() : std::nullopt;
+}
+
+at::Tensor NormModule::Rows(const at::Tensor& t) const {
+  return t.flatten(-dimensions_).flatten(0, -2);
+}
+
 namespace {
 
 class NoNorm final : public NormModule {
  public:
-  at::Tensor forward(const at::Tensor& x) override { return x; }
-};
-
-// A norm of planish::nn behind the interface.
-template <class Layer>
-class Wrapped final : public NormModule {
- public:
-  explicit Wrapped(Layer norm) : norm_(register_module("norm", std::move(norm))) {}
-  at::Tensor forward(const at::Tensor& x) override { return norm_->forward(x); }
+  explicit NoNorm(int64_t dimensions) : NormModule(dimensions) {}
 
  private:
+  at::Tensor Normalise(const at::Tensor& x) override { return x; }
+  at::Tensor Sigma(const at::Tensor& rows) const override {
+    return at::ones({rows.size(0)}, rows.options());
+  }
+};
+
+// A norm of planish::nn over rows behind the interface.
+template <class Layer>
+class RowNorm final : public NormModule {
+ public:
+  explicit RowNorm(Layer norm)
+      : NormModule(static_cast<int64_t>(norm->options.normalized_shape().size())),
+        norm_(register_module("norm", std::move(norm))) {}
+
+ private:
+  static constexpr bool kHasGain = requires(const Layer& n) { n->weight; };
+  static constexpr bool kCentres = !std::is_same_v<Layer, nn::RMSNorm>;
+
+  at::Tensor Normalise(const at::Tensor& x) override { return norm_->forward(x); }
+
+  at::Tensor Sigma(const at::Tensor& rows) const override {
+    const at::Tensor square = kCentres ? rows.var(1, /*unbiased=*/false) : rows.square().mean(1);
+    if constexpr (std::is_same_v<Layer, nn::RMSNorm>) {
+      return (square + norm_->options.eps().value()).sqrt();
+    } else {
+      return (square + norm_->options.eps()).sqrt();
+    }
+  }
+
+  at::Tensor Factor(const at::Tensor& x) const override {
+    if constexpr (kHasGain) {
+      return norm_->weight.to(x.scalar_type());
+    } else if constexpr (std::is_same_v<Layer, nn::AdaNorm>) {
+      const at::Tensor rows = Rows(x);
+      const at::Tensor xhat = (rows - rows.mean(1, /*keepdim=*/true)) / Sigma(rows).unsqueeze(1);
+      return (norm_->options.C() * (1 - norm_->options.k() * xhat)).view_as(x);
+    } else {
+      return {};
+    }
+  }
+
+  Layer norm_;
+};
+
+// Batch norm over cases and, of images, positions. Rows are channels.
+template <class Layer>
+class BatchNorm final : public NormModule {
+ public:
+  BatchNorm(Layer norm, int64_t dimensions)
+      : NormModule(dimensions), norm_(register_module("norm", std::move(norm))) {}
+
+ private:
+  at::Tensor Normalise(const at::Tensor& x) override {
+    if constexpr (std::is_same_v<Layer, nn::BatchNorm1d>) {
+      return norm_->forward(x.flatten(0, -2)).view_as(x);
+    } else {
+      return norm_->forward(x);
+    }
+  }
+  at::Tensor Rows(const at::Tensor& t) const override {
+    const int64_t channel = std::is_same_v<Layer, nn::BatchNorm1d> ? t.dim() - 1 : 1;
+    return t.transpose(0, channel).flatten(1);
+  }
+  at::Tensor Sigma(const at::Tensor& rows) const override {
+    return (rows.var(1, norm_->options.unbiased()) + norm_->options.eps()).sqrt();
+  }
+  at::Tensor Factor(const at::Tensor& x) const override {
+    const at::Tensor gain = norm_->weight.to(x.scalar_type());
+    return std::is_same_v<Layer, nn::BatchNorm1d> ? gain : gain.view({1, -1, 1, 1});
+  }
+
   Layer norm_;
 };
 
 using Module = std::shared_ptr<NormModule>;
+using Shape = const std::vector<int64_t>&;
+using Options = const NormOptions&;
 
 template <class Layer>
-Module Wrap(Layer norm) {
-  return std::make_shared<Wrapped<Layer>>(std::move(norm));
+Module OverRows(Layer norm) {
+  return std::make_shared<RowNorm<Layer>>(std::move(norm));
 }
 
-Module Detach(int64_t channels, double epsilon, bool mean, bool deviation) {
-  return Wrap(
-      nn::DetachNorm(nn::DetachNormOptions({channels}).mean(mean).std(deviation).eps(epsilon)));
+Module Detach(Shape shape, double epsilon, bool mean, bool deviation) {
+  return OverRows(
+      nn::DetachNorm(nn::DetachNormOptions(shape).mean(mean).std(deviation).eps(epsilon)));
+}
+
+Module Batch(Shape shape, Options o) {
+  const nn::BatchNormOptions options =
+      nn::BatchNormOptions(shape[0]).eps(o.epsilon).unbiased(o.unbiased_variance);
+  if (shape.size() == 1) {
+    return std::make_shared<BatchNorm<nn::BatchNorm1d>>(nn::BatchNorm1d(options), 1);
+  }
+  return std::make_shared<BatchNorm<nn::BatchNorm2d>>(nn::BatchNorm2d(options), 3);
 }
 
 struct Entry {
   std::string name;
-  Module (*make)(int64_t channels, const NormOptions& options);
+  Module (*make)(Shape shape, Options options);
 };
 
 const std::vector<Entry>& Table() {
-  using Options = const NormOptions&;
   static const std::vector<Entry> table = {
-      {"none", [](int64_t, Options) -> Module { return std::make_shared<NoNorm>(); }},
-      {"batch",
-       [](int64_t c, Options o) {
-         return Wrap(nn::BatchNorm1d(
-             nn::BatchNorm1dOptions(c).eps(o.epsilon).unbiased(o.unbiased_variance)));
+      {"none",
+       [](Shape s, Options) -> Module {
+         return std::make_shared<NoNorm>(static_cast<int64_t>(s.size()));
        }},
+      {"batch", Batch},
       {"layer",
-       [](int64_t c, Options o) {
-         return Wrap(nn::LayerNorm(nn::LayerNormOptions({c}).eps(o.epsilon)));
+       [](Shape s, Options o) {
+         return OverRows(nn::LayerNorm(nn::LayerNormOptions(s).eps(o.epsilon)));
        }},
       {"layer-simple",
-       [](int64_t c, Options o) {
-         return Wrap(nn::LayerNormSimple(nn::LayerNormSimpleOptions({c}).eps(o.epsilon)));
+       [](Shape s, Options o) {
+         return OverRows(nn::LayerNormSimple(nn::LayerNormSimpleOptions(s).eps(o.epsilon)));
        }},
-      {"rms", [](int64_t c,
-                 Options o) { return Wrap(nn::RMSNorm(nn::RMSNormOptions({c}).eps(o.epsilon))); }},
-      {"detach", [](int64_t c, Options o) { return Detach(c, o.epsilon, true, true); }},
-      {"detach-mean", [](int64_t c, Options o) { return Detach(c, o.epsilon, true, false); }},
-      {"detach-deviation", [](int64_t c, Options o) { return Detach(c, o.epsilon, false, true); }},
-      {"ada", [](int64_t c,
-                 Options o) { return Wrap(nn::AdaNorm(nn::AdaNormOptions({c}).eps(o.epsilon))); }},
+      {"rms",
+       [](Shape s, Options o) {
+         return OverRows(nn::RMSNorm(nn::RMSNormOptions(s).eps(o.epsilon)));
+       }},
+      {"detach", [](Shape s, Options o) { return Detach(s, o.epsilon, true, true); }},
+      {"detach-mean", [](Shape s, Options o) { return Detach(s, o.epsilon, true, false); }},
+      {"detach-std", [](Shape s, Options o) { return Detach(s, o.epsilon, false, true); }},
+      {"ada",
+       [](Shape s, Options o) {
+         return OverRows(nn::AdaNorm(nn::AdaNormOptions(s).eps(o.epsilon).C(o.ada_c).k(o.ada_k)));
+       }},
   };
   return table;
 }
@@ -85,10 +227,10 @@ const std::vector<std::string>& NormNames() {
   return names;
 }
 
-std::shared_ptr<NormModule> MakeNorm(const std::string& name, int64_t channels,
+std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<int64_t>& shape,
                                      const NormOptions& options) {
   for (const Entry& entry : Table()) {
-    if (entry.name == name) return entry.make(channels, options);
+    if (entry.name == name) return entry.make(shape, options);
   }
   throw UsageError(fmt::format("[MakeNorm] norm must be one of {} but has \"{}\"",
                                fmt::join(NormNames(), ", "), name));

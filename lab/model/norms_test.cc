@@ -17,14 +17,14 @@ using ::testing::ElementsAre;
 
 TEST(Norms, AreATable) {
   EXPECT_THAT(NormNames(), ElementsAre("none", "batch", "layer", "layer-simple", "rms", "detach",
-                                       "detach-mean", "detach-deviation", "ada"));
-  EXPECT_THROW(MakeNorm("group", 3), UsageError);
+                                       "detach-mean", "detach-std", "ada"));
+  EXPECT_THROW(MakeNorm("group", {3}), UsageError);
 }
 
 TEST(Norms, DrawNoRandomNumbers) {
   const at::Tensor before = at::detail::getDefaultCPUGenerator().get_state();
   for (const std::string& name : NormNames()) {
-    auto norm = MakeNorm(name, 8);
+    auto norm = MakeNorm(name, {8});
     norm->forward(at::ones({4, 8}));
     EXPECT_TRUE(at::detail::getDefaultCPUGenerator().get_state().equal(before)) << name;
   }
@@ -33,24 +33,23 @@ TEST(Norms, DrawNoRandomNumbers) {
 TEST(Norms, NormaliseWhatTheirNamesSay) {
   at::manual_seed(1);
   const at::Tensor x = at::randn({16, 8}) * 3 + 5;
-  EXPECT_TRUE(MakeNorm("none", 8)->forward(x).is_same(x));
+  EXPECT_TRUE(MakeNorm("none", {8})->forward(x).is_same(x));
   // Means and deviations of float numbers below 20, sums of at most 16 terms: 1e-5 is 20 roundings.
-  for (const std::string name :
-       {"layer", "layer-simple", "detach", "detach-mean", "detach-deviation"}) {
-    const at::Tensor y = MakeNorm(name, 8)->forward(x);
+  for (const std::string name : {"layer", "layer-simple", "detach", "detach-mean", "detach-std"}) {
+    const at::Tensor y = MakeNorm(name, {8})->forward(x);
     EXPECT_LT(y.mean(1).abs().max().item<double>(), 1e-5) << name;
     EXPECT_LT((y.var(1, /*unbiased=*/false) - 1).abs().max().item<double>(), 1e-4)
         << name;  // eps / var
   }
-  const at::Tensor y = MakeNorm("batch", 8)->forward(x);
+  const at::Tensor y = MakeNorm("batch", {8})->forward(x);
   EXPECT_LT(y.mean(0).abs().max().item<double>(), 1e-5);
   EXPECT_LT((y.var(0, /*unbiased=*/false) - 1).abs().max().item<double>(), 1e-4);
   // Numbers of size 1 to 3 from the same float numbers: 1e-5 is some twenty roundings.
   const at::Tensor rms = x / (x.square().mean(1, /*keepdim=*/true) + 1e-5).sqrt();
-  EXPECT_LT((MakeNorm("rms", 8)->forward(x) - rms).abs().max().item<double>(), 1e-5);
-  const at::Tensor xhat = MakeNorm("layer-simple", 8)->forward(x);
+  EXPECT_LT((MakeNorm("rms", {8})->forward(x) - rms).abs().max().item<double>(), 1e-5);
+  const at::Tensor xhat = MakeNorm("layer-simple", {8})->forward(x);
   const at::Tensor ada = (1 - 0.1 * xhat) * xhat;
-  EXPECT_LT((MakeNorm("ada", 8)->forward(x) - ada).abs().max().item<double>(), 1e-5);
+  EXPECT_LT((MakeNorm("ada", {8})->forward(x) - ada).abs().max().item<double>(), 1e-5);
 }
 
 // dx = rstd*(dy - a*mean(dy) - b*xhat*mean(dy*xhat)), where a and b are 0 for a moment that is a
@@ -61,10 +60,10 @@ TEST(Norms, DetachWhatTheirNamesSay) {
   const at::Tensor rstd = (x.var(1, /*unbiased=*/false, /*keepdim=*/true) + 1e-5).rsqrt();
   const at::Tensor xhat = (x - x.mean(1, true)) * rstd;
   const std::tuple<std::string, double, double> cases[] = {
-      {"layer-simple", 1, 1}, {"detach", 0, 0}, {"detach-mean", 0, 1}, {"detach-deviation", 1, 0}};
+      {"layer-simple", 1, 1}, {"detach", 0, 0}, {"detach-mean", 0, 1}, {"detach-std", 1, 0}};
   for (const auto& [name, a, b] : cases) {
     const at::Tensor input = x.clone().requires_grad_(true);
-    MakeNorm(name, 8)->forward(input).backward(dy);
+    MakeNorm(name, {8})->forward(input).backward(dy);
     const at::Tensor expected =
         rstd * (dy - a * dy.mean(1, true) - b * xhat * (dy * xhat).mean(1, true));
     EXPECT_LT((input.grad() - expected).abs().max().item<double>(), 2e-6) << name;
@@ -76,7 +75,7 @@ TEST(Norms, BatchDividesByTheVarianceAskedFor) {
   at::manual_seed(2);
   const at::Tensor x = at::randn({4, 8}), dy = at::randn({4, 8});
   for (const bool unbiased : {false, true}) {
-    auto norm = MakeNorm("batch", 8, {.epsilon = 0.1, .unbiased_variance = unbiased});
+    auto norm = MakeNorm("batch", {8}, {.epsilon = 0.1, .unbiased_variance = unbiased});
     at::Tensor a = x.clone().requires_grad_(true), b = x.clone().requires_grad_(true);
     const at::Tensor y = norm->forward(a);
     const at::Tensor expected = (b - b.mean(0)) / (b.var(0, unbiased) + 0.1).sqrt();
@@ -90,6 +89,86 @@ TEST(Norms, BatchDividesByTheVarianceAskedFor) {
     EXPECT_LT((norm->forward(x) - (x - mean) / (var + 0.1).sqrt()).abs().max().item<double>(),
               1e-6);
   }
+}
+
+TEST(Norms, TakeTheLastDimensionsAndTheChannelsOfImages) {
+  at::manual_seed(4);
+  const at::Tensor x = at::randn({3, 5, 4, 2}, at::kDouble) + 2;
+  for (const std::string& name : NormNames()) {
+    if (name == "none") continue;
+    auto norm = MakeNorm(name, {5, 4, 2});
+    norm->to(at::kDouble);
+    const at::Tensor y = norm->forward(x);
+    if (name == "batch") {
+      EXPECT_LT(y.mean({0, 2, 3}).abs().max().item<double>(), 1e-14);
+      continue;
+    }
+    auto flat = MakeNorm(name, {40});
+    flat->to(at::kDouble);
+    EXPECT_TRUE(y.equal(flat->forward(x.flatten(1)).view_as(x))) << name;
+  }
+  // Batch norm of sequences takes all positions of a channel together.
+  auto batch = MakeNorm("batch", {5});
+  batch->to(at::kDouble);
+  const at::Tensor y = batch->forward(at::randn({3, 7, 5}, at::kDouble));
+  EXPECT_LT(y.mean({0, 1}).abs().max().item<double>(), 1e-14);
+}
+
+// Xu et al. 2019, Theorem 1, in double: equal but for rounding of sums of at most 60 terms.
+TEST(Norms, WatchWhatTheyDoToGradients) {
+  at::manual_seed(5);
+  const std::vector<std::vector<int64_t>> shapes = {{6}, {5, 2, 3}};
+  for (const std::vector<int64_t>& shape : shapes) {
+    std::vector<int64_t> sizes = {4};
+    sizes.insert(sizes.end(), shape.begin(), shape.end());
+    const at::Tensor x = at::randn(sizes, at::kDouble) * 3, dy = at::randn(sizes, at::kDouble) + 1;
+    for (const std::string& name : NormNames()) {
+      auto norm = MakeNorm(name, shape);
+      norm->to(at::kDouble);
+      for (at::Tensor& p : norm->parameters()) {
+        at::NoGradGuard no_grad;
+        p.uniform_(0.5, 2);
+      }
+      at::Tensor plain = x.clone().requires_grad_(true), watched = x.clone().requires_grad_(true);
+      (norm->forward(plain) + plain).backward(dy);
+      EXPECT_FALSE(norm->Watched()) << name;
+      norm->Watch();
+      (norm->forward(watched) + watched).backward(dy);
+      EXPECT_TRUE(watched.grad().equal(plain.grad())) << name;
+      const auto g = norm->Watched();
+      ASSERT_TRUE(g) << name;
+      EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4) << name;
+      const double rounding = 1e-13 * (g->mean_detached + g->variance_detached);
+      // eps is 1e-5 of a variance of nine: mean(dx*xhat) is not quite 0 for the centred norms.
+      if (name == "none" || name == "detach") {
+        EXPECT_NEAR(g->mean_after, g->mean_detached, rounding) << name;
+        EXPECT_NEAR(g->variance_after, g->variance_detached, rounding) << name;
+      } else if (name == "detach-std") {
+        EXPECT_NEAR(g->mean_after, 0, rounding);
+        EXPECT_NEAR(g->variance_after, g->variance_detached, rounding);
+      } else if (name == "detach-mean") {
+        EXPECT_NEAR(g->mean_after, g->mean_detached, rounding);
+        EXPECT_LT(g->variance_after, 0.99 * g->variance_detached);
+      } else if (name != "rms") {
+        EXPECT_NEAR(g->mean_after, 0, rounding) << name;
+        EXPECT_LT(g->variance_after, 0.999 * g->variance_detached) << name;
+      }
+      EXPECT_EQ(g->sigma == 1, name == "none");
+      EXPECT_FALSE(norm->Watched()) << "it ends with the call";
+    }
+  }
+}
+
+TEST(Norms, LeaveRowsOutThatNoGradientReaches) {
+  at::manual_seed(6);
+  auto norm = MakeNorm("detach", {4});
+  norm->Watch();
+  const at::Tensor x = at::randn({3, 2, 4}).requires_grad_(true);
+  norm->forward(x).narrow(0, 0, 2).sum().backward();
+  EXPECT_EQ(norm->Watched()->rows, 4);
+  norm->Watch();
+  norm->forward(at::randn({3, 4}));
+  EXPECT_FALSE(norm->Watched()) << "an input without a gradient";
 }
 
 }  // namespace

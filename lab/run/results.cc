@@ -58,6 +58,9 @@ static void from_json(const Json& j, RunConfig::Data& d) {
   }
 }
 
+PLANISH_JSON(NormGradients, norm, rows, sigma, mean_before, variance_before, mean_detached,
+             variance_detached, mean_after, variance_after)
+
 static void to_json(Json& j, const RunResult::Best& b) {
   j = Json{{"by", b.by}, {"step", b.step}, {"values", b.values}};
 }
@@ -111,6 +114,7 @@ void to_json(Json& j, const Evaluation& e) {
            {"cases", e.cases},
            {"seconds", e.seconds},
            {"values", e.values}};
+  if (!e.gradients.empty()) j["gradients"] = e.gradients;
 }
 
 void from_json(const Json& j, Evaluation& e) {
@@ -119,13 +123,20 @@ void from_json(const Json& j, Evaluation& e) {
   GetInteger(j.at("cases"), e.cases);
   j.at("seconds").get_to(e.seconds);
   j.at("values").get_to(e.values);
+  e.gradients.clear();
+  if (j.contains("gradients")) j.at("gradients").get_to(e.gradients);
 }
 
 void to_json(Json& j, const RunResult& r) {
-  j = Json{{"status", r.status},         {"message", r.message},
-           {"steps", r.steps},           {"epochs", r.epochs},
-           {"seconds", r.seconds},       {"evaluation_seconds", r.evaluation_seconds},
-           {"parameters", r.parameters}, {"final", r.final_values}};
+  j = Json{{"status", r.status},
+           {"message", r.message},
+           {"steps", r.steps},
+           {"epochs", r.epochs},
+           {"seconds", r.seconds},
+           {"input_seconds", r.input_seconds},
+           {"evaluation_seconds", r.evaluation_seconds},
+           {"parameters", r.parameters},
+           {"final", r.final_values}};
   if (r.best) j["best"] = *r.best;
   if (!r.samples.empty()) j["samples"] = r.samples;
 }
@@ -136,6 +147,7 @@ void from_json(const Json& j, RunResult& r) {
   GetInteger(j.at("steps"), r.steps);
   j.at("epochs").get_to(r.epochs);
   j.at("seconds").get_to(r.seconds);
+  r.input_seconds = j.value("input_seconds", 0.0);  // older runs do not have it
   j.at("evaluation_seconds").get_to(r.evaluation_seconds);
   GetInteger(j.at("parameters"), r.parameters);
   j.at("final").get_to(r.final_values);

@@ -80,6 +80,24 @@ struct RunConfig {
       stamps;  ///< version, commit, compiler, torch, cpu, threads, started
 };
 
+/// Gradients around a norm in one update: means over the rows that it normalises together (of batch
+/// norm a channel of the batch), padding left out. Of a row, g is the gradient of the normalised
+/// numbers (gain * dL/dy; AdaNorm: its factor in place of the gain), dx = dL/dx what the norm hands
+/// on without what flows past it, sigma its deviation (1 without a norm). Xu et al. 2019, Theorem
+/// 1: with both moments detached mean_after = mean_detached and variance_after = variance_detached;
+/// the derivative of the mean makes mean_after 0, that of the deviation variance_after smaller.
+struct NormGradients {
+  std::string norm;  ///< the module's name in the model
+  int64_t rows = 0;
+  double sigma = 0;
+  double mean_before = 0;        ///< |mean(g)|
+  double variance_before = 0;    ///< var(g)
+  double mean_detached = 0;      ///< |mean(g)| / sigma
+  double variance_detached = 0;  ///< var(g) / sigma^2
+  double mean_after = 0;         ///< |mean(dx)|
+  double variance_after = 0;     ///< var(dx)
+};
+
 /// One line of metrics.jsonl.
 struct Evaluation {
   int64_t step = 0;    ///< updates of the weights so far
@@ -87,6 +105,7 @@ struct Evaluation {
   int64_t cases = 0;   ///< training cases seen so far
   double seconds = 0;  ///< seconds spent training so far: evaluation and pauses do not count
   std::map<std::string, double> values;  ///< metric -> value; never NaN or infinite
+  std::vector<NormGradients> gradients;  ///< in the update before, by the model's order
 };
 
 /// result.json.
@@ -94,7 +113,7 @@ struct RunResult {
   struct Best {
     std::string by;  ///< the validation metric that chose it
     int64_t step = 0;
-    std::map<std::string, double> values;
+    std::map<std::string, double> values;  ///< of that evaluation, and of the test set
   };
   /// A text that the trained model wrote.
   struct Sample {
@@ -106,6 +125,7 @@ struct RunResult {
   int64_t steps = 0;
   double epochs = 0;
   double seconds = 0;             ///< training
+  double input_seconds = 0;       ///< of these, gathering batches
   double evaluation_seconds = 0;  ///< evaluating
   int64_t parameters = 0;         ///< trained numbers in the model
   std::map<std::string, double> final_values;

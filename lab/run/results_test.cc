@@ -123,7 +123,8 @@ TEST(ReadRun, RoundTripsSamples) {
 TEST(ReadRun, RoundTripsTheResult) {
   const TestFolder folder;
   WriteRun(folder.path());
-  RunResult result{"diverged", "the loss is NaN", 7, 0.5, 1.5, 0.25, 1234, {{"loss", 2}}, {}, {}};
+  RunResult result{"diverged", "the loss is NaN", 7,  0.5, 1.5, 0.125, 0.25,
+                   1234,       {{"loss", 2}},     {}, {}};
   for (const bool with_best : {false, true}) {
     if (with_best) result.best = RunResult::Best{"valid_error", 5, {{"test_error", 0.02}}};
     WriteFile(folder / "result.json", Json(result).dump());

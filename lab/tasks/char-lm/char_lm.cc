@@ -55,14 +55,19 @@ class CharLm final : public Experiment {
     return plan;
   }
 
-  at::Tensor Loss(const at::Tensor& cases) override {
+  // Characters [T, B], those that follow [T * B], and whether the pass begins.
+  Tensors Batch(const at::Tensor& cases) override {
+    return {corpus_.train.index_select(0, cases).to(at::kLong).view({-1, streams_}),
+            corpus_.train.index_select(0, cases + 1).to(at::kLong), cases[0] == first_};
+  }
+
+  at::Tensor Loss(const Tensors& batch) override {
     at::Tensor& carried = model_.carried();
-    if (cases[0].item<int64_t>() == first_) carried.zero_();
+    if (batch[2].item<bool>()) carried.zero_();
     // A copy, because backward reads the state that this replaces.
-    const auto [logits, state] = model_.forward(
-        corpus_.train.index_select(0, cases).to(at::kLong).view({-1, streams_}), carried.clone());
+    const auto [logits, state] = model_.forward(batch[0], carried.clone());
     carried.copy_(state.detach());
-    return at::cross_entropy_loss(logits, corpus_.train.index_select(0, cases + 1).to(at::kLong));
+    return at::cross_entropy_loss(logits, batch[1]);
   }
 
   Values Evaluate() override {
@@ -151,7 +156,7 @@ class CharLmTask final : public Task {
         {"sample", 300, "characters that the trained model writes", 1, 1'000'000, {}},
         {"temperature", 0.8, "of what it writes: logits are divided by it", 0.01, 100, {}},
     };
-    settings.insert(settings.end(), own.begin(), own.end());
+    AddSettings(own);
     data_settings = {"characters"};
     presets = {
         {"small", "128 units on 400,000 characters for 5 epochs: ten seconds a run", {}},
@@ -216,14 +221,6 @@ class CharLmTask final : public Task {
     const auto& corpus = dynamic_cast<const Corpus&>(data);
     CheckStreams(corpus.train.size(0), s.Int("batch_size"), s.Int("window"));
     return std::make_unique<CharLm>(s, corpus);
-  }
-
- private:
-  // Gives a setting of the engine another default and meaning.
-  void Default(std::string_view setting, nlohmann::ordered_json value, const char* help) {
-    SettingSpec& spec = *std::ranges::find(settings, setting, &SettingSpec::name);
-    spec.value = std::move(value);
-    spec.help = help;
   }
 };
 

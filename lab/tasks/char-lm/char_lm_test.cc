@@ -161,7 +161,9 @@ TEST_F(CharLmTest, ComputesTheLossItSays) {
     for (int64_t batch = 0; batch < 3; ++batch) {
       const double expected = loss(plan.batch(batch), h, c);
       // Float against double: numbers of size 1, some tens of roundings of 6e-8.
-      EXPECT_NEAR(experiment->Loss(plan.batch(batch)).item<double>(), expected, 3e-6) << batch;
+      EXPECT_NEAR(experiment->Loss(experiment->Batch(plan.batch(batch))).item<double>(), expected,
+                  3e-6)
+          << batch;
     }
   }
 }
@@ -224,7 +226,7 @@ TEST_F(CharLmTest, MeasuresEveryMetricItDeclaresAndLeavesTheStateAlone) {
   auto& model = dynamic_cast<CharModel&>(experiment->model());
   at::Generator generator = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(generator);
-  experiment->Loss(plan.batch(0));
+  experiment->Loss(experiment->Batch(plan.batch(0)));
   at::NoGradGuard no_grad;
   const at::Tensor carried = model.carried().clone();
   EXPECT_GT(carried.abs().max().item<double>(), 0);
@@ -284,7 +286,7 @@ TEST_F(CharLmTest, LearnsWithEveryCell) {
     for (int epoch = 0; epoch < 12; ++epoch) {
       const EpochPlan plan = experiment->PlanEpoch(order);
       for (int64_t b = 0; b < plan.batches(); ++b) {
-        UpdateWeights(*experiment, adam, plan.batch(b));
+        UpdateWeights(*experiment, adam, {{plan.batch(b)}});
       }
     }
     at::NoGradGuard no_grad;
@@ -352,7 +354,7 @@ TEST_F(CharLmTest, TrainsOnTheRealText) {
   const EpochPlan plan = experiment->PlanEpoch(order);
   double last = 0;
   for (int64_t b = 0; b < 300; ++b) {
-    const double loss = UpdateWeights(*experiment, adam, plan.batch(b)) / std::log(2.0);
+    const double loss = UpdateWeights(*experiment, adam, {{plan.batch(b)}}).loss / std::log(2.0);
     if (b == 0) {
       EXPECT_NEAR(loss, std::log2(65), 0.4);
     }

@@ -11,7 +11,7 @@ PixelMlp::PixelMlp(const Options& options) {
     const std::string index = std::to_string(layer);
     linears_.push_back(register_module("linear" + index, torch::nn::Linear(inputs, outputs)));
     norms_.push_back(
-        register_module("norm" + index, MakeNorm(norm, outputs, options.norm_options)));
+        register_module("norm" + index, MakeNorm(norm, {outputs}, options.norm_options)));
     inputs = outputs;
   }
 }

@@ -47,9 +47,12 @@ class PiMnist final : public Experiment {
     return ShuffledBatches(data_.train.x.size(0), batch_size_, generator);
   }
 
-  at::Tensor Loss(const at::Tensor& cases) override {
-    return at::cross_entropy_loss(model_.forward(data_.train.x.index_select(0, cases)),
-                                  data_.train.labels.index_select(0, cases));
+  Tensors Batch(const at::Tensor& cases) override {
+    return {data_.train.x.index_select(0, cases), data_.train.labels.index_select(0, cases)};
+  }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    return at::cross_entropy_loss(model_.forward(batch[0]), batch[1]);
   }
 
   Values Evaluate() override {
@@ -161,7 +164,7 @@ class PiMnistTask final : public Task {
          {}},
         {"test_cases", 10000, "test cases: the first of the test images", 1, 10'000'000, {}},
     };
-    settings.insert(settings.end(), own.begin(), own.end());
+    AddSettings(own);
     data_settings = {"train_cases", "valid_cases", "test_cases"};
     presets = {
         {"paper", "784-1000-1000-10 on 55,000 cases for 60 epochs, as printed", {}},

@@ -107,7 +107,7 @@ TEST_F(PiMnistTest, LearnsWithEveryNorm) {
     for (int epoch = 0; epoch < 10; ++epoch) {
       const EpochPlan plan = experiment->PlanEpoch(order);
       for (int64_t b = 0; b < plan.batches(); ++b) {
-        experiment->Loss(plan.batch(b)).backward();
+        experiment->Loss(experiment->Batch(plan.batch(b))).backward();
         adam.Step();
       }
     }
@@ -125,7 +125,7 @@ TEST_F(PiMnistTest, UsesTheUnbiasedVarianceAtBatchSizeFour) {
     const auto experiment = task->Make(
         Smoke({{"norm", "batch"}, {"bn_variance", variance}, {"batch_size", size}}), *data);
     experiment->model().train();
-    return experiment->Loss(at::arange(std::stol(size))).item<double>();
+    return experiment->Loss(experiment->Batch(at::arange(std::stol(size)))).item<double>();
   };
   EXPECT_EQ(loss("auto", "4"), loss("unbiased", "4"));
   EXPECT_NE(loss("auto", "4"), loss("biased", "4"));

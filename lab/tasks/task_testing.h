@@ -1,0 +1,83 @@
+#ifndef PLANISH_LAB_TASKS_TASK_TESTING_H_
+#define PLANISH_LAB_TASKS_TASK_TESTING_H_
+
+#include <ATen/Functions.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/engine/checkpoint.h"
+#include "lab/engine/sweep.h"
+#include "lab/engine/train.h"
+#include "lab/run/safetensors.h"
+#include "lab/testing/test_folder.h"
+
+// What the tests of the tasks share.
+namespace planish::lab {
+
+using Sets = std::vector<std::pair<std::string, std::string>>;
+
+/// The settings of a preset, with some changed.
+inline Settings PresetSettings(const Task& task, const std::string& preset, const Sets& sets = {}) {
+  Settings settings(task.settings);
+  settings.Apply(*std::ranges::find(task.presets, preset, &Preset::name));
+  for (const auto& [name, value] : sets) settings.Set(name, value);
+  return settings;
+}
+
+/// Expects that a run of the preset `smoke` that is stopped after each number of updates in
+/// `pieces`, one after the other, ends as an uninterrupted one: the same metrics at every step,
+/// every tensor of the checkpoint, and the same best evaluation with its test metrics, to the bit.
+inline void ExpectExactResume(const Task& task, const Sets& sets = {},
+                              const std::vector<int>& pieces = {1, 2, 3}) {
+  const TestFolder folder;
+  const auto plan = [&](const std::string& out) {
+    SweepRequest request{.preset = "smoke", .values = {}, .seeds = {3}, .out = folder / out};
+    for (const auto& [name, value] : sets) request.values.push_back({name, {value}});
+    return PlanSweep(task, request).front();
+  };
+  const RunPlan whole = plan("whole"), cut = plan("cut");
+  const auto data = task.Load(whole.settings, {});
+  const auto train = [&](const RunPlan& run, std::function<bool()> stop) {
+    Progress progress(1, ProgressMode::kQuiet);
+    return Train(task, *data, run, {{"threads", "1"}}, {.data = {}, .stop = std::move(stop)},
+                 progress);
+  };
+  const auto never = [] { return false; };
+  ASSERT_EQ(train(whole, never), Outcome::kFinished);
+  for (const int piece : pieces) {
+    int updates = 0;
+    ASSERT_EQ(train(cut, [&] { return ++updates == piece; }), Outcome::kInterrupted)
+        << "smoke has too few updates for the pieces";
+    at::rand({3});  // what happens to the default generator between two calls must not matter
+  }
+  ASSERT_EQ(train(cut, never), Outcome::kFinished);
+
+  const Run a = ReadRun(whole.folder), b = ReadRun(cut.folder);
+  ASSERT_EQ(a.evaluations.size(), b.evaluations.size());
+  for (size_t i = 0; i < a.evaluations.size(); ++i) {
+    EXPECT_EQ(a.evaluations[i].step, b.evaluations[i].step);
+    EXPECT_EQ(a.evaluations[i].values, b.evaluations[i].values) << a.evaluations[i].step;
+  }
+  EXPECT_EQ(a.result->best->step, b.result->best->step);
+  EXPECT_EQ(a.result->best->values, b.result->best->values);
+  const auto tensors = [](const RunPlan& run) {
+    const auto file = SafetensorsFile::Read(CheckpointFile(run.folder), Checksum::kRequired);
+    std::map<std::string, std::string> all;
+    for (const StoredTensor& t : file.tensors()) {
+      all[t.name] = std::string(reinterpret_cast<const char*>(t.data.data()), t.data.size());
+    }
+    return all;
+  };
+  EXPECT_TRUE(tensors(whole) == tensors(cut)) << "weights, optimiser or generator";
+}
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_TASK_TESTING_H_
