@@ -14,6 +14,7 @@
 #include "lab/report/chart.h"
 #include "lab/report/findings.h"
 #include "lab/report/format.h"
+#include "lab/report/gradients.h"
 #include "lab/report/pieces.h"
 
 namespace planish::lab {
@@ -169,6 +170,12 @@ std::vector<const MetricSpec*> CurveMetrics(const Section& section) {
   return metrics;
 }
 
+// Percent of a run's training that its input pipeline took.
+std::optional<double> InputShare(const Run& run) {
+  if (!(run.result->seconds > 0) || run.result->input_seconds == 0) return std::nullopt;
+  return 100 * run.result->input_seconds / run.result->seconds;
+}
+
 // Mean over finished runs of something that every run has.
 Markup RunMeanCell(const Group& group, const std::function<std::optional<double>(const Run&)>& read,
                    int digits) {
@@ -203,6 +210,12 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   const Measure measure = HeadlineMeasure(section);
   const Group* baseline = panel.Find(config.report.baseline);
   const bool differences = baseline && panel.groups.size() > 1;
+  // A metric of the test set has been read once, where validation chose.
+  const auto has_final = [&](const MetricSpec& metric) {
+    return std::ranges::any_of(panel.groups, [&](const Group& group) {
+      return !Values(group, metric.name, Measure::kFinal).empty();
+    });
+  };
 
   const auto tall = [](const Markup& text) {
     return Tag("th", {{"rowspan", "2"}, {"scope", "col"}, {"class", "number"}}, text);
@@ -213,21 +226,27 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   for (const MetricSpec* metric : metrics) {
     const bool difference = differences && metric == headline;
     top +=
-        Tag("th", {{"colspan", difference ? "3" : "2"}, {"scope", "colgroup"}, {"class", "span"}},
+        Tag("th",
+            {{"colspan", std::to_string(1 + has_final(*metric) + difference)},
+             {"scope", "colgroup"},
+             {"class", "span"}},
             LabelWithUnit(*metric));
-    second += NumberHead("final") + NumberHead("best");
+    if (has_final(*metric)) second += NumberHead("final");
+    second += NumberHead("best");
     if (difference) {
       second += NumberHead((measure == Measure::kBest ? "best minus " : "final minus ") +
                            config.report.baseline);
     }
   }
-  top += tall("training (s)") + tall("cases/s") + tall("parameters");
+  top += tall("training (s)") + tall("input (%)") + tall("cases/s") + tall("parameters");
 
   Markup rows;
   for (const Group& group : panel.groups) {
     Markup row = NameHead(section, group) + SeedsCell(group);
     for (const MetricSpec* metric : metrics) {
-      row += EstimateCell(*metric, Values(group, metric->name, Measure::kFinal));
+      if (has_final(*metric)) {
+        row += EstimateCell(*metric, Values(group, metric->name, Measure::kFinal));
+      }
       row += EstimateCell(*metric, Values(group, metric->name, Measure::kBest));
       if (!differences || metric != headline) continue;
       row += NumberCell(&group == baseline
@@ -236,6 +255,7 @@ Markup RenderResults(const Section& section, const Panel& panel) {
                                              Compare(group, *baseline, *metric, measure).difference));
     }
     row += RunMeanCell(group, [](const Run& run) { return std::optional(run.result->seconds); }, 3);
+    row += RunMeanCell(group, InputShare, 2);
     row += RunMeanCell(group, CasesPerSecond, 3);
     row += RunMeanCell(
         group, [](const Run& run) { return std::optional<double>(run.result->parameters); }, 9);
@@ -245,7 +265,7 @@ Markup RenderResults(const Section& section, const Panel& panel) {
                         rows) +
          Tag("p", {{"class", "note"}},
              "Mean over finished seeds ± half-width of the 95% interval. Best: at the evaluation "
-             "that validation chose.");
+             "that validation chose. Input: share of training that gathering batches takes.");
 }
 
 Markup TargetCell(const Reached& reached) {
@@ -397,9 +417,13 @@ Markup RenderRuns(const Section& section) {
   }
   head += NumberHead("seed") + Head("status") + NumberHead("steps") + NumberHead("training (s)") +
           NumberHead("evaluating (s)");
+  const bool has_final =
+      headline && std::ranges::any_of(section.runs, [&](const Run* run) {
+        return run->result && run->result->final_values.contains(headline->name);
+      });
   if (headline) {
-    head += NumberHead("final " + LabelWithUnit(*headline)) +
-            NumberHead("best " + LabelWithUnit(*headline)) + NumberHead("best at step");
+    if (has_final) head += NumberHead("final " + LabelWithUnit(*headline));
+    head += NumberHead("best " + LabelWithUnit(*headline)) + NumberHead("best at step");
   }
   head += Head("folder");
   Markup rows;
@@ -423,8 +447,10 @@ Markup RenderRuns(const Section& section) {
         }
         if (headline) {
           const SeedValues best_step = Values(alone, headline->name, Measure::kStepsToBest);
-          row += EstimateCell(*headline, Values(alone, headline->name, Measure::kFinal)) +
-                 EstimateCell(*headline, Values(alone, headline->name, Measure::kBest)) +
+          if (has_final) {
+            row += EstimateCell(*headline, Values(alone, headline->name, Measure::kFinal));
+          }
+          row += EstimateCell(*headline, Values(alone, headline->name, Measure::kBest)) +
                  NumberCell(best_step.empty()
                                 ? std::string(kMissing)
                                 : FormatInteger(std::llround(best_step.begin()->second)));
@@ -502,12 +528,16 @@ Markup RenderSection(const Section& section, const std::string& id) {
                    List(warnings));
   }
   content += Tag("h3", {}, "What was run") + RenderFacts(section);
+  if (!report.notes.empty()) {
+    content += Tag("h3", {}, "Where this departs from the paper") + List(report.notes);
+  }
   for (size_t i = 0; i < section.panels.size(); ++i) {
     const Panel& panel = section.panels[i];
     std::string title = panel.title.empty() ? "Results" : "At " + panel.title;
     content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
                    RenderTargets(section, panel),
                    RenderCharts(section, panel, fmt::format("{}-{}", id, i)),
+                   RenderGradients(section, panel, fmt::format("{}-{}", id, i)),
                    RenderSamples(section, panel));
   }
   content += Tag("h3", {}, "Behind the numbers") + RenderRuns(section) +

@@ -47,6 +47,22 @@ double Rounded(double value) {
   return rounded;
 }
 
+void Round(NormGradients& norm) {
+  for (double* value :
+       {&norm.sigma, &norm.mean_before, &norm.variance_before, &norm.mean_detached,
+        &norm.variance_detached, &norm.mean_after, &norm.variance_after}) {
+    *value = Rounded(*value);
+  }
+}
+
+// The evaluation whose gradients the report shows.
+std::optional<size_t> LastGradients(const Run& run) {
+  for (size_t i = run.evaluations.size(); i-- > 0;) {
+    if (!run.evaluations[i].gradients.empty()) return i;
+  }
+  return std::nullopt;
+}
+
 // Thresholds whose first crossing the report gives steps for: metric and value.
 std::vector<std::pair<std::string, double>> Thresholds(const ReportSpec& report) {
   std::vector<std::pair<std::string, double>> thresholds;
@@ -75,6 +91,7 @@ std::set<size_t> KeptEvaluations(const Run& run) {
   for (size_t i = 0; i < wanted; ++i) {
     kept.insert(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
   }
+  if (const std::optional<size_t> gradients = LastGradients(run)) kept.insert(*gradients);
   const auto keep_first = [&](const auto& matches) {
     const auto found = std::ranges::find_if(run.evaluations, matches);
     if (found != run.evaluations.end()) {
@@ -132,6 +149,7 @@ bool IsWithin(const fs::path& path, const fs::path& folder) {
 
 Run Thinned(Run run) {
   const std::set<std::string> needed = NeededMetrics(run);
+  const std::optional<size_t> gradients = LastGradients(run);
   std::vector<Evaluation> evaluations;
   for (const size_t i : KeptEvaluations(run)) {
     Evaluation evaluation = run.evaluations[i];
@@ -140,6 +158,8 @@ Run Thinned(Run run) {
     for (auto& [name, value] : evaluation.values) value = Rounded(value);
     evaluation.epoch = Rounded(evaluation.epoch);
     evaluation.seconds = Rounded(evaluation.seconds);
+    if (i != gradients) evaluation.gradients.clear();
+    for (NormGradients& norm : evaluation.gradients) Round(norm);
     evaluations.push_back(std::move(evaluation));
   }
   run.evaluations = std::move(evaluations);

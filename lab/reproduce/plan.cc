@@ -64,7 +64,7 @@ void LookInto(PlannedRun& run, Estimates& estimates) {
 }
 
 std::string Minutes(const std::optional<double>& minutes) {
-  return minutes ? fmt::format("{:.1f}", *minutes) : "?";
+  return minutes ? fmt::format("{:.{}f}", *minutes, *minutes < 1 ? 2 : 1) : "?";
 }
 
 }  // namespace
