@@ -259,7 +259,7 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   for (const char* text : {"Table 1. ", "Table 2, top. ", "Table 3. ", "Table 4. ", "Figure 3. "}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
-  EXPECT_THAT(page, HasSubstr("73.00 ± 2.36"));  // scipy: t(.975, 2) * std / sqrt(3)
+  EXPECT_THAT(page, HasSubstr("73.00 ± 2.37"));  // scipy: t(.975, 2) * std / sqrt(3)
   EXPECT_THAT(page, HasSubstr("diverged 3 of 3"));
   EXPECT_THAT(page, HasSubstr("77.21 ± 1.29"));  // printed, with its sampling error
   EXPECT_THAT(page, HasSubstr("ud_ewt (substitute)"));
