@@ -26,8 +26,9 @@ TokenPairs FindPairs(const at::Tensor& tokens, int64_t vocabulary);
 /// Tokens -> embeddings, one after the other -> linear. That is a sum over positions of what each
 /// (position, token) pair contributes, and few pairs make up a batch: most children are missing,
 /// and there are few tags and relations. So the product is taken once for each pair of the batch,
-/// not for each place: an eighth of the arithmetic on English, forward and backward. (Chen &
-/// Manning 2014, 3.2, do so when they parse, for the commonest pairs.)
+/// not for each place: a batch of 1,024 of English EWT has 4,200 pairs at 49,152 places, and takes
+/// a twelfth of the arithmetic, forward and backward. (Chen & Manning 2014, 3.2, do so when they
+/// parse, for the commonest pairs.)
 class TokenLinear : public torch::nn::Module {
  public:
   /// Weights and bias are drawn as those of a linear layer of positions * embedding inputs, the
