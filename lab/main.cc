@@ -79,9 +79,12 @@ int RunCommandLine(int argc, char** argv) {
                        "Print version, compiler, libtorch, CPU and threads, and exit");
   Action action;
   AddTrain(app, action);
+  AddReproduce(app, action);
   AddReport(app, action);
+  AddThin(app, action);
   AddShow(app, action);
   AddList(app, action);
+  AddSample(app, action);
   AddBench(app, action);
   AddTranslate(app, action);
   try {

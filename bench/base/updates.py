@@ -10,11 +10,11 @@ import time
 import torch
 
 PAUSE = 0.05  # seconds after a block: a process's OpenMP workers spin before they sleep
-NUDGES = 5  # trainings from other last bits
 
 
-def nudges(count=NUDGES):
-    """Generators for trainings in float whose weights are changed in their last bit; None for as they are."""
+def nudges(count):
+    """Generators for `count` trainings in float whose weights are changed in their last bit, and None for one
+    from the weights as they are."""
     return [None] + [torch.Generator().manual_seed(seed) for seed in range(1, count + 1)]
 
 

@@ -33,6 +33,7 @@ from harness import BenchError  # noqa: E402
 
 CHECKED_UPDATES = 6
 BATCHES = 32  # of an epoch, followed again and again
+NUDGES = 3
 PLANS = 3
 
 
@@ -127,7 +128,7 @@ def batches(start, dtype):
 def check(task, settings, start, planish):
     """{competitor: what is wrong with its losses}, and how far the others' agree."""
     exact = PyTorch(task, settings, start, dtype=torch.float64).losses(CHECKED_UPDATES)
-    floats = [PyTorch(task, settings, start, generator=g).losses(CHECKED_UPDATES) for g in updates.nudges()]
+    floats = [PyTorch(task, settings, start, generator=g).losses(CHECKED_UPDATES) for g in updates.nudges(NUDGES)]
     losses = {"planish": planish.losses(CHECKED_UPDATES), "pytorch": floats[0]}
     return updates.compare(losses, exact, floats)
 
@@ -135,13 +136,14 @@ def check(task, settings, start, planish):
 def run_case(args, case, planish, file):
     task = importlib.import_module(cases.TASKS[case.task].module)
     result = {"task": case.task, "norm": case.norm, "threads": case.threads}
-    told, start = planish.setup(case, args.preset, task.CHECK, file)
-    wrong, result["agreement"] = check(task, told["settings"], start, planish)
-    result["wrong"] = wrong
-    if wrong or args.check:
+    told, start = planish.setup(case, args.preset, task.SETTINGS | task.CHECK, file)
+    result["wrong"], result["agreement"] = check(task, told["settings"], start, planish)
+    if args.check:
+        print(f"{case}: losses agree within {result['agreement']}", file=sys.stderr)
+    if result["wrong"] or args.check:
         return result
     if task.CHECK:
-        told, start = planish.setup(case, args.preset, {}, file)
+        told, start = planish.setup(case, args.preset, task.SETTINGS, file)
     settings = told["settings"]
     competitors = {
         "planish": planish,

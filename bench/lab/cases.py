@@ -16,6 +16,7 @@ TASKS = {
     "sst5": Task("sentences", 1.0),
     "parser": Task("parser", 1.2),
     "mt": Task("mt", 1.0),
+    "enwik8": Task("enwik8", 1.0),
 }
 NORMS = ("none", "layer", "layer-simple", "rms")
 QUICK_NORMS = ("none", "layer")

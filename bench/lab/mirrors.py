@@ -1,8 +1,9 @@
 """What the tasks' models in PyTorch share. A task's module has
 UNIT            what is counted in a batch: "cases", "tokens"
-CHECK           settings of the comparison of the losses, such as no dropout, which draws other masks
+SETTINGS        what is changed of the preset's settings, such as a learning rate that needs no warm-up
+CHECK           what is changed, too, where losses are compared, such as no dropout, which draws other masks
 model(settings, start)  the model, an nn.Module, as a user of PyTorch writes it; `start` has Planish's
-                parameters and buffers, for their sizes
+                parameters, for their sizes
 weight(name, weights)  the start of its parameter of that name, from these
 loss(model, batch)     from a batch's tensors as the task gathers them
 size(batch)     how many UNITs it has

@@ -6,6 +6,7 @@ from torch.nn import functional
 import mirrors
 
 UNIT = "cases"
+SETTINGS = {}
 CHECK = {}
 
 

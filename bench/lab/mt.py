@@ -6,6 +6,7 @@ from torch.nn import functional
 import mirrors
 
 UNIT = "target pieces"
+SETTINGS = {"lr": "0.0001"}  # without warm-up
 CHECK = {"dropout": "0", "attention_dropout": "0", "activation_dropout": "0"}
 PADDING = 0
 

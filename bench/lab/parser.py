@@ -6,6 +6,7 @@ from torch.nn import functional
 import mirrors
 
 UNIT = "transitions"
+SETTINGS = {}
 CHECK = {"dropout": "0"}
 ACTIVATIONS = {"relu": functional.relu, "cube": lambda x: x**3, "tanh": lambda x: x.tanh()}
 

@@ -6,6 +6,7 @@ from torch.nn import functional
 import mirrors
 
 UNIT = "words"
+SETTINGS = {}
 CHECK = {"dropout": "0", "attention_dropout": "0", "activation_dropout": "0"}
 
 

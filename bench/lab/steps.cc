@@ -171,11 +171,8 @@ class Steps {
   void WriteStart(const fs::path& file) {
     at::NoGradGuard no_grad;
     Store store;
-    const auto add = [&](const auto& items) {
-      for (const auto& item : items) store.Add("model." + item.key(), item.value());
-    };
-    add(experiment_->model().named_parameters());
-    add(experiment_->model().named_buffers());
+    for (const auto& item : experiment_->model().named_parameters())
+      store.Add("model." + item.key(), item.value());
     for (int64_t b = 0; b < batches_; ++b) {
       const Tensors batch = experiment_->Batch(epoch_.batch(b));
       for (size_t i = 0; i < batch.size(); ++i) {

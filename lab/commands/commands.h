@@ -23,9 +23,12 @@ inline constexpr char kExitStatuses[] =
 using Action = std::function<int()>;
 
 void AddTrain(CLI::App& app, Action& action);
+void AddReproduce(CLI::App& app, Action& action);
 void AddReport(CLI::App& app, Action& action);
+void AddThin(CLI::App& app, Action& action);
 void AddShow(CLI::App& app, Action& action);
 void AddList(CLI::App& app, Action& action);
+void AddSample(CLI::App& app, Action& action);
 void AddBench(CLI::App& app, Action& action);
 void AddTranslate(CLI::App& app, Action& action);
 

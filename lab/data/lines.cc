@@ -20,7 +20,29 @@ namespace {
   throw DataError(fmt::format("[ReadLines] {} must {} but has {}", file.string(), must, has));
 }
 
-// The bytes of a file, unpacked where it is a gzip stream.
+// The length of the well-formed sequence that `text` begins with, 0 where it is none: table 3-7 of
+// the Unicode standard.
+size_t SequenceLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const auto within = [&](size_t i, int low, int high) {
+    return i < text.size() && byte(i) >= low && byte(i) <= high;
+  };
+  const uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
 std::string ReadUnpacked(const fs::path& file) {
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
@@ -46,29 +68,6 @@ std::string ReadUnpacked(const fs::path& file) {
   if (close == Z_BUF_ERROR) Fail(file, "be a whole gzip stream", "an early end");
   return text;
 }
-
-// The length of the well-formed sequence that `text` begins with, 0 where it is none: table 3-7 of
-// the Unicode standard.
-size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const auto within = [&](size_t i, int low, int high) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
-}
-
-}  // namespace
 
 std::optional<size_t> FindInvalidUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {

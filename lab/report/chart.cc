@@ -45,6 +45,7 @@ double XValue(const Chart& chart, const Curve::Point& point) {
 }
 
 std::string CostName(const Chart& chart, const Curve::Point& point) {
+  if (!chart.places.empty()) return chart.places[static_cast<size_t>(point.step - 1)];
   return chart.against_seconds ? FormatSignificant(point.seconds, 3) + " s"
                                : "step " + FormatInteger(point.step);
 }
@@ -204,6 +205,7 @@ Markup RenderAxes(const Chart& chart, const Axis& x_axis) {
   grid += Tag("path", {{"class", "grid"}, {"d", path}});
   path.clear();
   for (const double tick : x_axis.Ticks()) {
+    if (!chart.places.empty() && (tick < 1 || tick != std::floor(tick))) continue;
     path += fmt::format("M{}v5", Coordinates(X(x_axis, tick), kTop + kPlotHeight));
     text(X(x_axis, tick), kTop + kPlotHeight + 21, "middle", CostText(tick));
   }
@@ -214,7 +216,9 @@ Markup RenderAxes(const Chart& chart, const Axis& x_axis) {
                  {"x", fmt::format("{:.1f}", kLeft + kPlotWidth / 2)},
                  {"y", fmt::format("{:.1f}", kHeight - 10)},
                  {"text-anchor", "middle"}},
-                chart.against_seconds ? "seconds of training" : "steps (updates of the weights)");
+                chart.against_seconds    ? "seconds of training"
+                : chart.places.empty() ? "steps (updates of the weights)"
+                                       : "norms from input to output");
   grid += labels;
   return grid;
 }
@@ -222,7 +226,9 @@ Markup RenderAxes(const Chart& chart, const Axis& x_axis) {
 std::string Describe(const Chart& chart) {
   std::string text =
       fmt::format("Line chart of {} against {}, {} axis.", LabelWithUnit(chart.metric),
-                  chart.against_seconds ? "seconds of training" : "steps",
+                  chart.against_seconds    ? "seconds of training"
+                  : chart.places.empty() ? "steps"
+                                         : "the norms of the model",
                   chart.axis.log ? "logarithmic" : "linear");
   for (const Series& series : chart.series) {
     const std::vector<Curve::Point>& points = series.curve.mean;

@@ -42,6 +42,7 @@ struct Chart {
   std::string heading;
   MetricSpec metric;
   bool against_seconds = false;
+  std::vector<std::string> places;  ///< when not empty, steps 1, 2, ... are these places of a model
   Axis axis;
   std::vector<Series> series;
 };

@@ -14,50 +14,11 @@
 #include "lab/report/chart.h"
 #include "lab/report/findings.h"
 #include "lab/report/format.h"
+#include "lab/report/gradients.h"
+#include "lab/report/pieces.h"
 
 namespace planish::lab {
 namespace {
-
-constexpr std::string_view kMissing = "–";
-
-Markup Cell(const Markup& content) { return Tag("td", {}, content); }
-
-Markup NumberCell(const Markup& content) { return Tag("td", {{"class", "number"}}, content); }
-
-Markup Head(const Markup& content) { return Tag("th", {{"scope", "col"}}, content); }
-
-Markup NumberHead(const Markup& content) {
-  return Tag("th", {{"scope", "col"}, {"class", "number"}}, content);
-}
-
-Markup RowHead(const Markup& content) { return Tag("th", {{"scope", "row"}}, content); }
-
-// A table in a box of its own, which scrolls sideways where the page is narrow.
-Markup ScrollingTable(const std::string& label, const Markup& head, const Markup& body) {
-  return Tag("div",
-             {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", label}},
-             Tag("table", {}, Tag("thead", {}, head), Tag("tbody", {}, body)));
-}
-
-Markup Details(const std::string& summary, const Markup& content) {
-  return Tag("details", {}, Tag("summary", {}, summary), content);
-}
-
-Markup List(const std::vector<std::string>& lines) {
-  Markup items;
-  for (const std::string& line : lines) items += Tag("li", {}, line);
-  return Tag("ul", {}, items);
-}
-
-Markup Fact(const std::string& term, const Markup& content) {
-  return Tag("div", {}, Tag("dt", {}, term), Tag("dd", {}, content));
-}
-
-std::string Badge(std::string_view word) {
-  std::string name(word);
-  std::replace(name.begin(), name.end(), ' ', '-');
-  return "badge " + name;
-}
 
 // "22 finished, 1 diverged, 1 not finished".
 std::string StatusCounts(const Section& section) {
@@ -156,7 +117,7 @@ Markup RenderFindings(const Section& section) {
   Markup items;
   for (const Panel& panel : section.panels) {
     for (const Finding& finding : FindingsOf(section, panel)) {
-      items += Tag("li", {}, Tag("span", {{"class", Badge(finding.word)}}, finding.word),
+      items += Tag("li", {}, Badge(finding.word),
                    Tag("span", {}, finding.sentence));
     }
   }
@@ -184,7 +145,7 @@ Markup RenderClaims(const Section& section) {
           fmt::format(" The claim is about {}; this is {}.", claim.data, section.config->data.name);
     }
     const std::string verdict(VerdictText(result.verdict));
-    items += Tag("li", {}, Tag("span", {{"class", Badge(verdict)}}, verdict),
+    items += Tag("li", {}, Badge(verdict),
                  Tag("div", {}, Tag("p", {}, claim.text),
                      Tag("p", {{"class", "aside"}}, claim.source), Tag("p", {}, measured)));
   }
@@ -209,6 +170,12 @@ std::vector<const MetricSpec*> CurveMetrics(const Section& section) {
   return metrics;
 }
 
+// Percent of a run's training that its input pipeline took.
+std::optional<double> InputShare(const Run& run) {
+  if (!(run.result->seconds > 0) || run.result->input_seconds == 0) return std::nullopt;
+  return 100 * run.result->input_seconds / run.result->seconds;
+}
+
 // Mean over finished runs of something that every run has.
 Markup RunMeanCell(const Group& group, const std::function<std::optional<double>(const Run&)>& read,
                    int digits) {
@@ -229,13 +196,6 @@ Markup SeedsCell(const Group& group) {
   return NumberCell(finished == all ? std::to_string(all) : fmt::format("{} of {}", finished, all));
 }
 
-std::string DifferenceText(const MetricSpec& metric, const Comparison& comparison) {
-  if (comparison.difference.count == 0) return std::string(kMissing);
-  std::string text = FormatEstimate(metric, comparison.difference);
-  if (text[0] == '-') return "−" + text.substr(1);
-  return comparison.difference.mean == 0 ? text : "+" + text;
-}
-
 Markup NameHead(const Section& section, const Group& group) {
   return RowHead(RenderSample(section.IndexOf(group.value)) + group.value);
 }
@@ -250,6 +210,12 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   const Measure measure = HeadlineMeasure(section);
   const Group* baseline = panel.Find(config.report.baseline);
   const bool differences = baseline && panel.groups.size() > 1;
+  // A metric of the test set has been read once, where validation chose.
+  const auto has_final = [&](const MetricSpec& metric) {
+    return std::ranges::any_of(panel.groups, [&](const Group& group) {
+      return !Values(group, metric.name, Measure::kFinal).empty();
+    });
+  };
 
   const auto tall = [](const Markup& text) {
     return Tag("th", {{"rowspan", "2"}, {"scope", "col"}, {"class", "number"}}, text);
@@ -260,28 +226,36 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   for (const MetricSpec* metric : metrics) {
     const bool difference = differences && metric == headline;
     top +=
-        Tag("th", {{"colspan", difference ? "3" : "2"}, {"scope", "colgroup"}, {"class", "span"}},
+        Tag("th",
+            {{"colspan", std::to_string(1 + has_final(*metric) + difference)},
+             {"scope", "colgroup"},
+             {"class", "span"}},
             LabelWithUnit(*metric));
-    second += NumberHead("final") + NumberHead("best");
+    if (has_final(*metric)) second += NumberHead("final");
+    second += NumberHead("best");
     if (difference) {
       second += NumberHead((measure == Measure::kBest ? "best minus " : "final minus ") +
                            config.report.baseline);
     }
   }
-  top += tall("training (s)") + tall("cases/s") + tall("parameters");
+  top += tall("training (s)") + tall("input (%)") + tall("cases/s") + tall("parameters");
 
   Markup rows;
   for (const Group& group : panel.groups) {
     Markup row = NameHead(section, group) + SeedsCell(group);
     for (const MetricSpec* metric : metrics) {
-      row += EstimateCell(*metric, Values(group, metric->name, Measure::kFinal));
+      if (has_final(*metric)) {
+        row += EstimateCell(*metric, Values(group, metric->name, Measure::kFinal));
+      }
       row += EstimateCell(*metric, Values(group, metric->name, Measure::kBest));
       if (!differences || metric != headline) continue;
       row += NumberCell(&group == baseline
                             ? std::string(kMissing)
-                            : DifferenceText(*metric, Compare(group, *baseline, *metric, measure)));
+                            : DifferenceText(*metric,
+                                             Compare(group, *baseline, *metric, measure).difference));
     }
     row += RunMeanCell(group, [](const Run& run) { return std::optional(run.result->seconds); }, 3);
+    row += RunMeanCell(group, InputShare, 2);
     row += RunMeanCell(group, CasesPerSecond, 3);
     row += RunMeanCell(
         group, [](const Run& run) { return std::optional<double>(run.result->parameters); }, 9);
@@ -291,7 +265,7 @@ Markup RenderResults(const Section& section, const Panel& panel) {
                         rows) +
          Tag("p", {{"class", "note"}},
              "Mean over finished seeds ± half-width of the 95% interval. Best: at the evaluation "
-             "that validation chose.");
+             "that validation chose. Input: share of training that gathering batches takes.");
 }
 
 Markup TargetCell(const Reached& reached) {
@@ -335,52 +309,6 @@ Markup RenderTargets(const Section& section, const Panel& panel) {
          Tag("p", {{"class", "note"}},
              "The first evaluation at or beyond the value; mean over the seeds that reached "
              "it, and how many did where not all.");
-}
-
-Markup RenderLegend(const std::vector<Series>& series) {
-  Markup items;
-  for (const Series& s : series) {
-    items += Tag(
-        "li", {},
-        Tag("label", {},
-            Element(
-                "input",
-                {{"type", "checkbox"}, {"checked", ""}, {"hidden", ""}, {"data-series", s.name}}),
-            RenderSample(s.style), s.name));
-  }
-  return Tag("ul", {{"class", "legend"}}, items);
-}
-
-// What the charts' marks mean, as far as they occur.
-std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {
-  bool interval = false;
-  bool range = false;
-  bool diverged = false;
-  bool unfinished = false;
-  bool shorter = false;
-  for (const Series& s : series) {
-    interval |= s.curve.seeds > 2;
-    range |= s.curve.seeds == 2;
-    for (const Curve::Seed& seed : s.curve.single) {
-      diverged |= StatusOf(*seed.run) == Status::kDiverged;
-      unfinished |= StatusOf(*seed.run) == Status::kUnfinished;
-      shorter |=
-          StatusOf(*seed.run) == Status::kFinished && seed.points.size() > s.curve.mean.size();
-    }
-  }
-  std::string note;
-  if (interval || range) note += "Thick lines: mean over seeds. Thin lines: single seeds. ";
-  if (interval) note += "Bands: 95% interval of the mean, cut at the chart's edge. ";
-  if (range) note += "With two seeds the band goes from the lower to the higher. ";
-  if (shorter) note += "The mean covers the steps at which every finished seed was evaluated. ";
-  if (diverged) note += "A cross ends a run that diverged; the mean leaves it out. ";
-  if (unfinished)
-    note += "Unfinished runs are thin lines outside the mean while others have finished. ";
-  if (axis.has_zero) {
-    note += "Values of 0 have no place on a logarithmic axis: they are drawn at its lower edge. ";
-  }
-  note += axis.log ? "Vertical axis: logarithmic." : "Vertical axis: linear.";
-  return note;
 }
 
 // The numbers behind a metric's charts: at most about 100 evaluations.
@@ -449,7 +377,7 @@ Markup RenderCharts(const Section& section, const Panel& panel, const std::strin
       chart.against_seconds = against_seconds;
       chart.axis = axis;
       chart.series = series;
-      pair += Tag("figure", {}, Tag("figcaption", {}, chart.heading), RenderChart(chart));
+      pair += RenderFigure(chart);
     }
     charts += Tag("div", {{"class", "charts"}}, pair) +
               Tag("p", {{"class", "note"}}, ChartNote(series, axis)) +
@@ -489,9 +417,13 @@ Markup RenderRuns(const Section& section) {
   }
   head += NumberHead("seed") + Head("status") + NumberHead("steps") + NumberHead("training (s)") +
           NumberHead("evaluating (s)");
+  const bool has_final =
+      headline && std::ranges::any_of(section.runs, [&](const Run* run) {
+        return run->result && run->result->final_values.contains(headline->name);
+      });
   if (headline) {
-    head += NumberHead("final " + LabelWithUnit(*headline)) +
-            NumberHead("best " + LabelWithUnit(*headline)) + NumberHead("best at step");
+    if (has_final) head += NumberHead("final " + LabelWithUnit(*headline));
+    head += NumberHead("best " + LabelWithUnit(*headline)) + NumberHead("best at step");
   }
   head += Head("folder");
   Markup rows;
@@ -515,8 +447,10 @@ Markup RenderRuns(const Section& section) {
         }
         if (headline) {
           const SeedValues best_step = Values(alone, headline->name, Measure::kStepsToBest);
-          row += EstimateCell(*headline, Values(alone, headline->name, Measure::kFinal)) +
-                 EstimateCell(*headline, Values(alone, headline->name, Measure::kBest)) +
+          if (has_final) {
+            row += EstimateCell(*headline, Values(alone, headline->name, Measure::kFinal));
+          }
+          row += EstimateCell(*headline, Values(alone, headline->name, Measure::kBest)) +
                  NumberCell(best_step.empty()
                                 ? std::string(kMissing)
                                 : FormatInteger(std::llround(best_step.begin()->second)));
@@ -594,12 +528,16 @@ Markup RenderSection(const Section& section, const std::string& id) {
                    List(warnings));
   }
   content += Tag("h3", {}, "What was run") + RenderFacts(section);
+  if (!report.notes.empty()) {
+    content += Tag("h3", {}, "Where this departs from the paper") + List(report.notes);
+  }
   for (size_t i = 0; i < section.panels.size(); ++i) {
     const Panel& panel = section.panels[i];
     std::string title = panel.title.empty() ? "Results" : "At " + panel.title;
     content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
                    RenderTargets(section, panel),
                    RenderCharts(section, panel, fmt::format("{}-{}", id, i)),
+                   RenderGradients(section, panel, fmt::format("{}-{}", id, i)),
                    RenderSamples(section, panel));
   }
   content += Tag("h3", {}, "Behind the numbers") + RenderRuns(section) +

@@ -9,6 +9,8 @@
 #include "lab/report/findings.h"
 #include "lab/report/format.h"
 #include "lab/report/html.h"
+#include "lab/report/paper_html.h"
+#include "lab/report/reproduction.h"
 #include "lab/run/atomic_file.h"
 
 namespace planish::lab {
@@ -27,6 +29,12 @@ std::string RenderReport(const std::vector<Run>& runs) {
   const std::vector<Section> sections = SectionsOf(runs, "RenderReport");
   Markup links;
   Markup body;
+  const std::vector<Reproduction> reproductions = FindReproductions(sections);
+  for (const Reproduction& reproduction : reproductions) {
+    const std::string id = "paper-" + reproduction.paper->name;
+    links += Tag("li", {}, Tag("a", {{"href", "#" + id}}, reproduction.paper->title));
+    body += RenderReproduction(reproduction, id);
+  }
   for (size_t i = 0; i < sections.size(); ++i) {
     const std::string id = fmt::format("s{}", i);
     const RunConfig& config = *sections[i].config;
@@ -39,7 +47,7 @@ std::string RenderReport(const std::vector<Run>& runs) {
                                 ? sections[0].config->report.title + " – Planish report"
                                 : "Planish report";
   Markup header = Tag("h1", {}, "Planish report");
-  if (sections.size() > 1)
+  if (sections.size() + reproductions.size() > 1)
     header += Tag("nav", {{"aria-label", "Experiments"}}, Tag("ul", {}, links));
   return RenderDocument(title, Tag("header", {}, header) + Tag("main", {}, body));
 }
@@ -68,7 +76,11 @@ std::string Findings(const std::vector<Run>& runs, int most) {
                             fmt::format(" {} more in the report.", lines.size() - count));
   }
   lines.resize(count);
-  return fmt::format("{}{}", fmt::join(lines, ""), claims);
+  std::string papers;
+  for (const Reproduction& reproduction : FindReproductions(sections)) {
+    papers += BriefOfPaper(reproduction);
+  }
+  return fmt::format("{}{}{}", fmt::join(lines, ""), claims, papers);
 }
 
 }  // namespace planish::lab

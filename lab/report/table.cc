@@ -98,10 +98,20 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
   const MetricSpec* metric = section.Find(report.headline);
   const Measure measure = HeadlineMeasure(section);
   const Group* baseline = panel.Find(report.baseline);
+  // A metric of the test set has been read once, where validation chose.
+  const bool has_final = metric && std::ranges::any_of(panel.groups, [&](const Group& group) {
+                           return !Values(group, metric->name, Measure::kFinal).empty();
+                         });
+  const bool has_best = metric && std::ranges::any_of(panel.groups, [&](const Group& group) {
+                          return !Values(group, metric->name, Measure::kBest).empty();
+                        });
+  const bool only_best = has_best && !has_final;
   Row head = {CleanText(Words(report.compare)), "seeds"};
   if (metric) {
     const std::string label = CleanText(LabelWithUnit(*metric));
-    head.insert(head.end(), {"final " + label, "best", "against " + CleanText(report.baseline)});
+    if (!only_best) head.push_back("final " + label);
+    head.push_back(only_best ? "best " + label : "best");
+    head.push_back("against " + CleanText(report.baseline));
   }
   head.push_back("seconds");
   std::vector<Row> rows = {head};
@@ -111,7 +121,9 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
     Row row = {CleanText(group.value),
                finished == all ? std::to_string(all) : fmt::format("{}/{}", finished, all)};
     if (metric) {
-      row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kFinal)));
+      if (!only_best) {
+        row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kFinal)));
+      }
       row.push_back(EstimateText(*metric, Values(group, metric->name, Measure::kBest)));
       std::string against = "-";
       if (baseline && &group != baseline) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "lab/papers/paper.h"
+
 namespace planish::lab {
 
 Run StartedRun(const std::string& norm, int batch_size, int64_t seed) {
@@ -61,6 +63,54 @@ Run FinishedRun(const std::string& norm, int batch_size, int64_t seed,
   result.evaluation_seconds = 0.5;
   result.parameters = 12345;
   run.result = result;
+  return run;
+}
+
+Run ColumnRun(const std::string& column_name, const std::string& norm, int64_t seed, double value,
+              const std::string& data, double train, double valid) {
+  const PaperColumn& column = *FindPaper("xu2019").FindColumn(column_name);
+  Run run = StartedRun(norm, 32, seed);
+  run.folder = fmt::format("runs/{}/small-{}-s{}", column.task, norm, seed);
+  RunConfig& config = run.config;
+  config.task = column.task;
+  for (const auto& [key, setting] : column.settings) config.settings[key] = setting;
+  config.data = {data, "files", "Made up.", data + " bytes", {{"train", 1000}, {"test", 100}}};
+  const bool percent = column.unit.starts_with("%");
+  config.metrics = {{column.train_curve, "training loss", "nats", true},
+                    {column.valid_curve, "validation loss", "nats", true},
+                    {column.metric, "test " + column.unit, percent ? "%" : column.unit,
+                     column.lower_is_better}};
+  config.report = {column.label,   "Xu et al. 2019", "norm",
+                   "layer",        "batch_size",     {column.train_curve, column.valid_curve},
+                   column.metric,  {},               {},
+                   {"Made up in " + column.name + "."}};
+  RunResult result;
+  result.status = "finished";
+  for (int i = 0; i <= 4; ++i) {
+    const double left = 1 - i / 4.0;
+    Evaluation evaluation{100 * i, 0.5 * i, 3200 * i, 2.0 * i,
+                          {{column.train_curve, train + left * (1 - train)},
+                           {column.valid_curve, valid + left * (1 - valid)}}};
+    run.evaluations.push_back(evaluation);
+  }
+  const Evaluation& last = run.evaluations.back();
+  result.steps = last.step;
+  result.epochs = last.epoch;
+  result.seconds = last.seconds;
+  result.input_seconds = 0.04 * last.seconds;
+  result.evaluation_seconds = 0.5;
+  result.parameters = 12345;
+  result.final_values = last.values;
+  result.best = RunResult::Best{column.valid_curve, last.step, last.values};
+  result.best->values[column.metric] = value;
+  run.result = result;
+  return run;
+}
+
+Run Diverged(Run run) {
+  run.result->status = "diverged";
+  run.result->message = "the training loss was nan at step 7";
+  run.result->best.reset();
   return run;
 }
 

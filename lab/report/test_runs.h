@@ -22,6 +22,15 @@ Run StartedRun(const std::string& norm, int batch_size, int64_t seed);
 Run FinishedRun(const std::string& norm, int batch_size, int64_t seed,
                 const std::vector<double>& errors);
 
+/// A run of the column of Xu et al. 2019 with that name, on data named `data`, that finished with
+/// `value` of the column's metric, read once at its best evaluation, and with the training and
+/// validation curves that the column draws: from 1 to `train` and `valid`.
+Run ColumnRun(const std::string& column, const std::string& norm, int64_t seed, double value,
+              const std::string& data, double train = 0.5, double valid = 0.6);
+
+/// The same run diverged.
+Run Diverged(Run run);
+
 /// A claim that `better` has a lower final test error than `worse`, on "mnist".
 ClaimSpec LowerErrorClaim(const std::string& better, const std::string& worse);
 

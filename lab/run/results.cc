@@ -28,7 +28,26 @@ namespace fs = std::filesystem;
 PLANISH_JSON(MetricSpec, name, label, unit, lower_is_better)
 PLANISH_JSON(TargetSpec, metric, values)
 PLANISH_JSON(ClaimSpec, text, source, metric, measure, better, worse, where, data)
-PLANISH_JSON(ReportSpec, title, source, compare, baseline, panel, curves, headline, targets, claims)
+
+static void to_json(Json& j, const ReportSpec& r) {
+  j = Json{{"title", r.title},       {"source", r.source},   {"compare", r.compare},
+           {"baseline", r.baseline}, {"panel", r.panel},     {"curves", r.curves},
+           {"headline", r.headline}, {"targets", r.targets}, {"claims", r.claims}};
+  if (!r.notes.empty()) j["notes"] = r.notes;
+}
+
+static void from_json(const Json& j, ReportSpec& r) {
+  j.at("title").get_to(r.title);
+  j.at("source").get_to(r.source);
+  j.at("compare").get_to(r.compare);
+  j.at("baseline").get_to(r.baseline);
+  j.at("panel").get_to(r.panel);
+  j.at("curves").get_to(r.curves);
+  j.at("headline").get_to(r.headline);
+  j.at("targets").get_to(r.targets);
+  j.at("claims").get_to(r.claims);
+  r.notes = j.value("notes", std::vector<std::string>());  // older runs do not have it
+}
 
 // The library would convert 1.5 to 1, 1e300 to anything and 2^63 to a negative number.
 static void GetInteger(const Json& j, int64_t& integer) {

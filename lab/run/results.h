@@ -56,6 +56,8 @@ struct ReportSpec {
   std::string headline;             ///< the metric that the findings are about
   std::vector<TargetSpec> targets;  ///< thresholds whose steps and seconds are shown
   std::vector<ClaimSpec> claims;    ///< published statements, each given a verdict
+  std::vector<std::string> notes = {};  ///< sentences on where the task departs from the paper, and
+                                        ///< what it chose where nothing is printed
 };
 
 /// config.json. `task`, `preset`, `settings`, `seed` and `data.sha256` decide the run; the rest

@@ -170,6 +170,8 @@ void Progress::Update(const RunProgress& progress) {
   if (mode_ != ProgressMode::kQuiet) Show(run_ + "  " + FormatProgress(progress));
 }
 
+void Progress::Update(const std::string& text) { Show(text); }
+
 void Progress::Note(std::string_view text) {
   if (mode_ != ProgressMode::kQuiet) Print(text);
 }

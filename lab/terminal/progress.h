@@ -74,6 +74,9 @@ class Progress {
   /// Shows `progress` if its turn has come; to be called as often as is convenient.
   void Update(const RunProgress& progress);
 
+  /// Shows `text` if its turn has come: the progress of what is no single run.
+  void Update(const std::string& text);
+
   /// Shows a line of text that stays; the live line goes on below it.
   void Note(std::string_view text);
 

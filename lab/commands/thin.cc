@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "lab/commands/commands.h"
+#include "lab/error.h"
+#include "lab/report/thin.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+void AddThin(CLI::App& app, Action& action) {
+  struct Flags {
+    fs::path from, to;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* thin = app.add_subcommand("thin", "Copy run folders with only what the report needs");
+  thin->footer(
+      "Below TO each run has the place that it has below FROM, with config.json, metrics.jsonl and\n"
+      "result.json: no checkpoint, no events, about 60 evaluations of the metrics that the report\n"
+      "draws, the last gradients, and no path of the machine. 'planish report TO' makes the same\n"
+      "tables; long curves have fewer points. Such a copy of some hundred runs is a few megabytes.\n\n"
+      "Example:\n  planish thin runs/xu2019 results/xu2019");
+  thin->add_option("FROM", flags->from, "Folder that holds runs, at any depth")
+      ->type_name("")
+      ->required();
+  thin->add_option("TO", flags->to, "Folder for the copies; files in it are replaced")
+      ->type_name("")
+      ->required();
+  thin->callback([&action, flags] {
+    action = [flags] {
+      if (flags->to.empty()) throw UsageError("[thin] TO must be a folder but has no name");
+      const size_t runs = ThinRuns(flags->from, flags->to);
+      Print(fmt::format("{} runs: {}\n", runs, fs::absolute(flags->to).lexically_normal().string()));
+      return 0;
+    };
+  });
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,111 @@
+#ifndef PLANISH_LAB_PAPERS_PAPER_H_
+#define PLANISH_LAB_PAPERS_PAPER_H_
+
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// Papers as data: which experiments of the lab a paper's tables are made of, and what it prints.
+// `planish reproduce` plans runs from it, the report sets runs beside it. Nothing here computes.
+namespace planish::lab {
+
+/// A printed value that says that training diverged.
+inline constexpr double kPrintedDiverged = std::numeric_limits<double>::quiet_NaN();
+
+/// One column of a paper's tables: an experiment.
+struct PaperColumn {
+  std::string name;   ///< for --tasks: "en-de"
+  std::string label;  ///< as printed: "En-De"
+  std::string task;   ///< the lab's task
+  /// What the column sets beside the preset. A run whose settings have these values, of this task,
+  /// belongs to the column, whatever its preset.
+  std::map<std::string, nlohmann::ordered_json> settings = {};
+  std::string metric;            ///< of the test set, read where validation chose
+  bool lower_is_better = false;  ///< as printed
+  std::string unit;              ///< of the printed value: "BLEU". The report shows stored values in it
+  std::string train_curve;       ///< the metrics that the paper's figures draw
+  std::string valid_curve;
+  std::string paper_data;  ///< the paper's data, for people
+  std::string data;        ///< its RunConfig::Data::name; empty: the lab has no loader's name for it
+  std::optional<double> sampling_error = std::nullopt;  ///< of one printed value, from the test
+                                                        ///< set's size alone
+  int layers = 0;                  ///< as printed
+  std::vector<std::string> norms;  ///< to be run, the paper's first
+  int seeds = 3;                   ///< to be run
+  double minutes = 0;              ///< a run with Paper::preset takes, measured on one core
+};
+
+/// One row of a paper's results: a norm, and what is printed for it in each column.
+struct PaperRow {
+  std::string norm;   ///< as the lab names it
+  std::string label;  ///< as printed
+  std::vector<double> values;
+};
+
+/// A table: rows of the results, some set against another.
+struct PaperTable {
+  struct Line {
+    std::string norm;
+    std::string against;  ///< the norm that the table compares it with; empty: none
+  };
+  std::string name;  ///< "Table 1"
+  std::string caption;
+  std::vector<Line> lines;
+};
+
+/// A figure of training and validation curves.
+struct PaperFigure {
+  std::string name;  ///< "Figure 1"
+  std::string caption;
+  std::vector<std::string> columns;
+  std::vector<std::string> norms;
+};
+
+/// A statement about several columns: in each, the sum of weight * value over `contrast` is better
+/// than 0. {{"ada", 1}, {"layer", -1}}: AdaNorm is better than LayerNorm.
+struct PaperClaim {
+  enum class Of { kTest, kTrainCurve, kValidCurve };
+  std::string text;
+  std::string source;  ///< where it is printed
+  std::vector<std::pair<std::string, double>> contrast;
+  std::vector<std::string> columns;  ///< that it speaks of
+  int least = 0;                     ///< of these, how many it is said to hold in
+  Of of = Of::kTest;                 ///< curves are read after the last step
+};
+
+/// A paper.
+struct Paper {
+  std::string name;  ///< "xu2019"
+  std::string title;
+  std::string preset;  ///< that `planish reproduce` takes where none is asked for
+  std::vector<PaperColumn> columns;
+  std::vector<PaperRow> rows = {};
+  std::vector<PaperTable> tables = {};
+  std::vector<PaperFigure> figures = {};
+  std::vector<PaperClaim> claims = {};
+  std::vector<std::string> notes = {};  ///< what a reader of the comparison must know
+
+  /// The column, row with that name or norm, or null.
+  const PaperColumn* FindColumn(std::string_view column) const;
+  const PaperRow* FindRow(std::string_view norm) const;
+  /// What is printed; nothing where the paper has no such row.
+  std::optional<double> Printed(std::string_view norm, const PaperColumn& column) const;
+};
+
+/// All papers.
+const std::vector<Paper>& Papers();
+
+/// Throws UsageError, which lists those there are.
+const Paper& FindPaper(std::string_view name);
+
+Paper MakeBa2016();
+Paper MakeXu2019();
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_PAPERS_PAPER_H_

@@ -1,0 +1,89 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "lab/error.h"
+#include "lab/papers/paper.h"
+
+namespace planish::lab {
+namespace {
+
+// Names in one part of a paper that another part must have.
+TEST(Papers, AreConsistent) {
+  for (const Paper& paper : Papers()) {
+    SCOPED_TRACE(paper.name);
+    EXPECT_FALSE(paper.title.empty());
+    EXPECT_FALSE(paper.preset.empty());
+    std::set<std::string> names;
+    for (const PaperColumn& column : paper.columns) {
+      SCOPED_TRACE(column.name);
+      EXPECT_TRUE(names.insert(column.name).second);
+      EXPECT_FALSE(column.metric.empty());
+      EXPECT_FALSE(column.train_curve.empty());
+      EXPECT_FALSE(column.valid_curve.empty());
+      EXPECT_FALSE(column.paper_data.empty());
+      EXPECT_GE(column.seeds, 3);
+      EXPECT_GT(column.minutes, 0);
+      EXPECT_EQ(std::set<std::string>(column.norms.begin(), column.norms.end()).size(),
+                column.norms.size());
+    }
+    std::set<std::string> norms;
+    for (const PaperRow& row : paper.rows) {
+      EXPECT_TRUE(norms.insert(row.norm).second) << row.norm;
+      EXPECT_EQ(row.values.size(), paper.columns.size()) << row.norm;
+      for (const PaperColumn& column : paper.columns) {
+        EXPECT_THAT(column.norms, testing::Contains(row.norm)) << column.name;
+      }
+    }
+    for (const PaperTable& table : paper.tables) {
+      EXPECT_FALSE(table.lines.empty()) << table.name;
+      for (const PaperTable::Line& line : table.lines) {
+        EXPECT_TRUE(norms.contains(line.norm)) << line.norm;
+        EXPECT_TRUE(line.against.empty() || norms.contains(line.against)) << line.against;
+      }
+    }
+    for (const PaperFigure& figure : paper.figures) {
+      for (const std::string& column : figure.columns) {
+        EXPECT_NE(paper.FindColumn(column), nullptr) << column;
+      }
+      for (const std::string& norm : figure.norms) EXPECT_TRUE(norms.contains(norm)) << norm;
+    }
+    for (const PaperClaim& claim : paper.claims) {
+      SCOPED_TRACE(claim.text);
+      double sum = 0;
+      for (const auto& [norm, weight] : claim.contrast) {
+        EXPECT_TRUE(norms.contains(norm)) << norm;
+        sum += weight;
+      }
+      EXPECT_EQ(sum, 0);  // the contrast of equal values is 0
+      for (const std::string& column : claim.columns) {
+        EXPECT_NE(paper.FindColumn(column), nullptr) << column;
+      }
+      EXPECT_GE(claim.least, 1);
+      EXPECT_LE(claim.least, static_cast<int>(claim.columns.size()));
+    }
+  }
+}
+
+TEST(Papers, AreFoundByName) {
+  EXPECT_EQ(FindPaper("xu2019").columns.size(), 8u);
+  try {
+    FindPaper("xu");
+    FAIL() << "must throw";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "[reproduce] paper must be one of xu2019, ba2016 but has \"xu\"");
+  }
+}
+
+TEST(Papers, GiveWhatIsPrinted) {
+  const Paper& paper = FindPaper("xu2019");
+  EXPECT_EQ(paper.Printed("ada", *paper.FindColumn("ptb")), 89.23);
+  EXPECT_EQ(paper.Printed("layer", *paper.FindColumn("enwik8")), 1.07);
+  EXPECT_TRUE(std::isnan(*paper.Printed("none", *paper.FindColumn("en-de"))));
+  EXPECT_EQ(paper.Printed("rms", *paper.FindColumn("ptb")), std::nullopt);
+}
+
+}  // namespace
+}  // namespace planish::lab

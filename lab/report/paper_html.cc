@@ -1,0 +1,369 @@
+#include "lab/report/paper_html.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/report/chart.h"
+#include "lab/report/format.h"
+#include "lab/report/pieces.h"
+
+namespace planish::lab {
+namespace {
+
+Markup Aside(const std::string& text) { return Tag("span", {{"class", "aside"}}, text); }
+
+// "En-De (+)", as the paper marks the direction.
+std::string LabelWithSign(const PaperColumn& column) {
+  return column.label + (column.lower_is_better ? " (−)" : " (+)");
+}
+
+// A norm as the paper names it, or else as the lab does.
+std::string NormLabel(const Paper& paper, const std::string& norm) {
+  const PaperRow* row = paper.FindRow(norm);
+  return row ? row->label : norm;
+}
+
+std::string PrintedText(double value) {
+  return std::isnan(value) ? "diverged" : fmt::format("{:g}", value);
+}
+
+Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
+  const Group* group = runs.Find(norm);
+  if (!group || !runs.metric) return NumberCell(kMissing);
+  const int diverged = group->CountOf(Status::kDiverged);
+  const auto all = static_cast<int>(group->runs.size());
+  const Estimate value = EstimateMean(Values(*group, runs.metric->name, Measure::kBest));
+  if (value.count == 0) {
+    return NumberCell(diverged > 0 ? Markup(fmt::format("diverged {} of {}", diverged, all))
+                                   : Markup("not finished"));
+  }
+  Markup content = FormatEstimate(*runs.metric, value);
+  content += Aside(diverged > 0 ? fmt::format("n {}, {} diverged", value.count, diverged)
+                                : fmt::format("n {}", value.count));
+  return NumberCell(content);
+}
+
+Markup PrintedCell(const Paper& paper, const PaperColumn& column, const std::string& norm) {
+  const std::optional<double> value = paper.Printed(norm, column);
+  if (!value) return NumberCell(kMissing);
+  std::string text = PrintedText(*value);
+  if (column.sampling_error && !std::isnan(*value)) {
+    text += fmt::format(" ± {:.2f}", *column.sampling_error);
+  }
+  return NumberCell(text);
+}
+
+Markup PrintedDifferenceCell(const Paper& paper, const PaperColumn& column,
+                             const PaperTable::Line& line) {
+  const std::optional<double> a = paper.Printed(line.norm, column);
+  const std::optional<double> b = paper.Printed(line.against, column);
+  if (!a || !b) return NumberCell(kMissing);
+  if (std::isnan(*a) || std::isnan(*b)) {
+    const int sign = PrintedSign(paper, column, {{line.norm, 1}, {line.against, -1}});
+    return NumberCell(sign > 0 ? "better" : sign < 0 ? "worse" : std::string(kMissing));
+  }
+  // Two decimals of rounding, without the noise of binary fractions.
+  const double difference = std::round((*a - *b) * 100) / 100;
+  const std::string size = fmt::format("{:g}", std::abs(difference));
+  return NumberCell(difference == 0 ? "0" : (difference < 0 ? "−" : "+") + size);
+}
+
+std::string ContrastText(const ContrastResult& contrast, const MetricSpec& metric) {
+  if (contrast.by_divergence) {
+    return contrast.sign > 0 ? "the other side diverged" : "diverged";
+  }
+  return DifferenceText(metric, contrast.value);
+}
+
+// What a substitute shows: "same sign".
+std::string Lean(const LineResult& result) {
+  if (result.difference.sign == 0) return "cannot tell";
+  if (result.printed == 0) return result.difference.sign > 0 ? "better here" : "worse here";
+  return result.difference.sign == result.printed ? "same sign" : "other sign";
+}
+
+Markup VerdictCell(const LineResult& result) {
+  if (result.verdict == Verdict::kNotMeasured) return NumberCell(kMissing);
+  Markup content = Badge(VerdictText(result.verdict));
+  if (result.verdict == Verdict::kOtherData) {
+    content += Aside(Lean(result));
+  } else if (result.verdict == Verdict::kCannotTell) {
+    if (result.printed == 0) {
+      content += Aside("no printed sign");
+    } else if (!result.difference.doubt.empty()) {
+      content += Aside(result.difference.doubt);
+    }
+  }
+  return NumberCell(content);
+}
+
+Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
+  const Paper& paper = *reproduction.paper;
+  Markup head = Tag("th", {{"colspan", "2"}, {"scope", "col"}}, "");
+  for (const ColumnRuns& runs : reproduction.columns) {
+    Markup content = LabelWithSign(*runs.column);
+    content += Aside(runs.section ? runs.section->config->data.name +
+                                        (runs.own_data ? "" : " (substitute)")
+                                  : "not run");
+    head += NumberHead(content);
+  }
+  Markup rows;
+  for (const PaperTable::Line& line : table.lines) {
+    const bool compared = !line.against.empty();
+    Markup ours = Tag("th",
+                      {{"scope", "rowgroup"}, {"rowspan", compared ? "5" : "2"}, {"class", "norm"}},
+                      NormLabel(paper, line.norm), Aside(line.norm)) +
+                  Tag("th", {{"scope", "row"}}, "here");
+    Markup printed = Tag("th", {{"scope", "row"}}, "printed");
+    const std::string than = " minus " + line.against;
+    Markup difference = Tag("th", {{"scope", "row"}}, "here" + than);
+    Markup printed_difference = Tag("th", {{"scope", "row"}}, "printed" + than);
+    Markup verdict = Tag("th", {{"scope", "row"}}, "verdict");
+    for (const ColumnRuns& runs : reproduction.columns) {
+      ours += OursCell(runs, line.norm);
+      printed += PrintedCell(paper, *runs.column, line.norm);
+      if (!compared) continue;
+      const LineResult result = Judge(reproduction, runs, line);
+      difference += NumberCell(result.difference.measured
+                                   ? ContrastText(result.difference, *runs.metric)
+                                   : std::string(kMissing));
+      printed_difference += PrintedDifferenceCell(paper, *runs.column, line);
+      verdict += VerdictCell(result);
+    }
+    rows += Tag("tr", {{"class", "first"}}, ours) + Tag("tr", {}, printed);
+    if (compared) {
+      rows += Tag("tr", {}, difference) + Tag("tr", {}, printed_difference) +
+              Tag("tr", {}, verdict);
+    }
+  }
+  return Tag("h3", {}, table.name + ". " + table.caption) +
+         ScrollingTable(table.name, Tag("tr", {}, head), rows, "comparison");
+}
+
+// "RT, SST5 (the paper's own data) and De-En (substitutes)".
+std::string ColumnsText(const PaperClaimResult& result, int sign) {
+  const std::vector<std::string> own = result.Columns(sign, true);
+  const std::vector<std::string> others = result.Columns(sign, false);
+  std::string text = fmt::format("{}", fmt::join(own, ", "));
+  if (!others.empty()) {
+    text += fmt::format("{}{} (other data)", own.empty() ? "" : "; ", fmt::join(others, ", "));
+  }
+  return text;
+}
+
+std::string NotMeasured(const PaperClaimResult& result) {
+  std::vector<std::string> labels;
+  for (const PaperClaimResult::Column& column : result.columns) {
+    if (!column.contrast.measured) labels.push_back(column.runs->column->label);
+  }
+  return fmt::format("{}", fmt::join(labels, ", "));
+}
+
+size_t CountOf(const PaperClaimResult& result, int sign) {
+  return result.Columns(sign, true).size() + result.Columns(sign, false).size();
+}
+
+// "Holds in 2 of 8 columns: RT; De-En (other data). Fails in 1: SST5. ..."
+std::string ClaimText(const PaperClaimResult& result) {
+  std::string text;
+  const auto say = [&](const std::string& what, size_t count, const std::string& columns) {
+    if (count > 0) text += fmt::format("{} in {}: {}. ", what, count, columns);
+  };
+  say("Holds", CountOf(result, 1), ColumnsText(result, 1));
+  say("The contrary holds", CountOf(result, -1), ColumnsText(result, -1));
+  say("Cannot tell", CountOf(result, 0), ColumnsText(result, 0));
+  const std::string missing = NotMeasured(result);
+  if (!missing.empty()) text += "Not measured: " + missing + ". ";
+  text += fmt::format("It is said of at least {} of {} columns", result.claim->least,
+                      result.columns.size());
+  if (result.claim->of == PaperClaim::Of::kTest) {
+    text += fmt::format("; the printed values have it in {}", result.printed);
+  }
+  return text + ".";
+}
+
+// "RT +0.42 ± 0.30; ...": what was measured of a claim.
+std::string NumbersText(const PaperClaimResult& result) {
+  std::vector<std::string> parts;
+  std::string contrast;
+  for (const auto& [norm, weight] : result.claim->contrast) {
+    const std::string size =
+        std::abs(weight) == 1 ? "" : fmt::format("{:g} ", std::abs(weight));
+    contrast += (contrast.empty() ? (weight < 0 ? "−" : "") : weight < 0 ? " − " : " + ") + size +
+                norm;
+  }
+  for (const PaperClaimResult::Column& column : result.columns) {
+    if (!column.contrast.measured) continue;
+    std::string part = fmt::format("{} {}", column.runs->column->label,
+                                   ContrastText(column.contrast, *column.metric));
+    if (column.metric->lower_is_better) part += " (lower is better)";
+    if (!column.contrast.doubt.empty()) part += fmt::format(" ({})", column.contrast.doubt);
+    parts.push_back(part);
+  }
+  return parts.empty() ? "" : fmt::format("{}: {}.", contrast, fmt::join(parts, "; "));
+}
+
+Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
+  Markup items;
+  for (const PaperClaimResult& result : results) {
+    const std::string numbers = NumbersText(result);
+    items += Tag("li", {}, Badge(VerdictText(result.verdict)),
+                 Tag("div", {}, Tag("p", {}, result.claim->text, Aside(result.claim->source)),
+                     Tag("p", {}, ClaimText(result)),
+                     numbers.empty() ? Markup() : Tag("p", {{"class", "aside"}}, numbers)));
+  }
+  return Tag("h3", {}, "The paper's claims") + Tag("ul", {{"class", "findings"}}, items) +
+         Tag("p", {{"class", "note"}},
+             "The rule was fixed before the runs. In a column a claim holds when the 95% interval "
+             "of the paired difference has its sign and excludes 0; the contrary holds when it "
+             "excludes 0 with the other sign. Agrees: it holds in as many columns as the paper "
+             "says. Differs: it cannot, even if it held in every column that leaves it open. Both "
+             "on the paper's own data alone, columns with a substitute counting as open. Other "
+             "data: only with the substitutes is it one of the two. Cannot tell: neither.");
+}
+
+// Curves of the norms of a figure, for each of its columns training on the left and validation on
+// the right.
+Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figure,
+                      const std::string& id) {
+  const Paper& paper = *reproduction.paper;
+  Markup content;
+  Markup legend;
+  for (const std::string& name : figure.columns) {
+    const ColumnRuns& runs = reproduction.At(name);
+    const PaperColumn& column = *runs.column;
+    const std::string title = LabelWithSign(column);
+    if (!runs.section) {
+      content += Tag("p", {{"class", "note"}}, title + ": no runs.");
+      continue;
+    }
+    Markup pair;
+    std::string note;
+    for (const std::string& curve_name : {column.train_curve, column.valid_curve}) {
+      const MetricSpec* metric = runs.section->Find(curve_name);
+      if (!metric) continue;
+      Chart chart;
+      std::vector<Curve> curves;
+      for (const std::string& norm : figure.norms) {
+        const Group* group = runs.Find(norm);
+        if (!group) continue;
+        Curve curve = CurveOf(*group, metric->name);
+        if (curve.single.empty()) continue;
+        curves.push_back(curve);
+        chart.series.push_back(
+            {norm, static_cast<int>(paper.FindRow(norm) - paper.rows.data()), std::move(curve)});
+      }
+      if (chart.series.empty()) continue;
+      if (legend.empty()) legend = RenderLegend(chart.series);
+      chart.id = fmt::format("{}-{}-{}", id, column.name, curve_name);
+      chart.heading = fmt::format("{}: {}", column.label, LabelWithUnit(*metric));
+      chart.metric = *metric;
+      chart.axis = ValueAxis(curves, metric->lower_is_better);
+      pair += RenderFigure(chart);
+      note = ChartNote(chart.series, chart.axis);
+    }
+    if (pair.empty()) {
+      content += Tag("p", {{"class", "note"}}, title + ": no evaluations of these norms.");
+      continue;
+    }
+    content += Tag("div", {{"class", "charts"}}, pair) + Tag("p", {{"class", "note"}}, note);
+    if (!runs.own_data) {
+      content += Tag("p", {{"class", "note"}},
+                     fmt::format("{}: {} in the paper, {} here.", column.label, column.paper_data,
+                                 runs.section->config->data.name));
+    }
+  }
+  return Tag("div", {{"class", "panel"}}, Tag("h3", {}, figure.name + ". " + figure.caption),
+             legend, content);
+}
+
+// What stands in each column: data, preset, seeds.
+Markup RenderColumns(const Reproduction& reproduction) {
+  Markup rows;
+  for (const ColumnRuns& runs : reproduction.columns) {
+    const PaperColumn& column = *runs.column;
+    Markup row = RowHead(column.label) + Cell(column.paper_data);
+    if (!runs.section) {
+      rows += Tag("tr", {}, row, Cell("not run"), Cell(kMissing), Cell(kMissing),
+                  NumberCell(kMissing), NumberCell(kMissing), NumberCell(kMissing));
+      continue;
+    }
+    const RunConfig::Data& data = runs.section->config->data;
+    int finished = 0, diverged = 0, unfinished = 0;
+    for (const Group& group : runs.panel->groups) {
+      finished += group.CountOf(Status::kFinished);
+      diverged += group.CountOf(Status::kDiverged);
+      unfinished += group.CountOf(Status::kUnfinished);
+    }
+    std::string settings = fmt::format("{} {}", column.task,
+                                       runs.panel->settings.value("preset", std::string("")));
+    for (const auto& [name, value] : column.settings) {
+      settings += fmt::format(", {} {}", Words(name), SettingText(value));
+    }
+    if (runs.other_panels > 0) {
+      settings += fmt::format(" ({} further down)", Count(runs.other_panels, "other setting"));
+    }
+    row += Cell((runs.own_data ? "the paper's own: " : "substitute: ") + data.name) +
+           Cell(settings) +
+           Cell(runs.metric ? LabelWithUnit(*runs.metric) : "no " + Words(column.metric)) +
+           NumberCell(std::to_string(finished)) + NumberCell(std::to_string(diverged)) +
+           NumberCell(std::to_string(unfinished));
+    rows += Tag("tr", {}, row);
+  }
+  const Markup head = Head("column") + Head("data in the paper") + Head("data here") +
+                      Head("task and settings") + Head("measured") + NumberHead("runs finished") +
+                      NumberHead("diverged") + NumberHead("not finished");
+  return Tag("h3", {}, "What stands in each column") +
+         ScrollingTable("Columns", Tag("tr", {}, head), rows);
+}
+
+}  // namespace
+
+Markup RenderReproduction(const Reproduction& reproduction, const std::string& id) {
+  const Paper& paper = *reproduction.paper;
+  Markup content = Tag("h2", {}, paper.title) +
+                   Tag("p", {{"class", "source"}}, "What the paper prints beside these runs.") +
+                   RenderClaims(JudgeClaims(reproduction)) + RenderColumns(reproduction);
+  for (const PaperTable& table : paper.tables) content += RenderTable(reproduction, table);
+  std::vector<std::string> notes = {
+      "Here: the mean over n seeds and the half-width of its 95% interval, on the test set, read "
+      "once, at the evaluation that validation chose. Differences are paired: both sides share the "
+      "seed, and with it the first weights and the order of the cases.",
+      "Verdicts: agrees when the 95% interval of the paired difference excludes 0 with the sign of "
+      "the printed difference, differs when it excludes 0 with the other, cannot tell when it "
+      "includes 0 or the paper prints no sign. Other data: a substitute stands in for the paper's "
+      "data, so that the value is not to be set against the printed one; what it shows of the "
+      "difference is in small print.",
+      "Diverged is a result. A norm all of whose runs diverged (two at least) is worse than one "
+      "that finished twice or more; beyond that, differences are over the seeds that finished.",
+      "± behind a printed value is the sampling error of one run, from the size of the test set; "
+      "a printed value without it is a score that has none so simply."};
+  notes.insert(notes.end(), paper.notes.begin(), paper.notes.end());
+  content += Tag("div", {{"class", "note"}}, List(notes));
+  for (size_t i = 0; i < paper.figures.size(); ++i) {
+    content += RenderFigureOf(reproduction, paper.figures[i], fmt::format("{}-f{}", id, i));
+  }
+  return Tag("section", {{"id", id}, {"class", "paper"}}, content);
+}
+
+std::string BriefOfPaper(const Reproduction& reproduction) {
+  std::string lines;
+  for (const PaperClaimResult& result : JudgeClaims(reproduction)) {
+    const std::string text = result.claim->text;
+    std::vector<std::string> counts;
+    for (const auto& [word, sign] : {std::pair("holds", 1), {"contrary", -1}, {"open", 0}}) {
+      const size_t own = result.Columns(sign, true).size();
+      const size_t all = own + result.Columns(sign, false).size();
+      if (all > 0) counts.push_back(fmt::format("{} {} ({} own data)", word, all, own));
+    }
+    if (counts.empty()) counts.emplace_back("not measured");
+    lines += CleanText(fmt::format("{:<12} {} [{}]\n", VerdictText(result.verdict), text,
+                                   fmt::join(counts, ", ")));
+  }
+  return CleanText(reproduction.paper->title) + ":\n" + lines;
+}
+
+}  // namespace planish::lab

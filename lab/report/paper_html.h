@@ -1,0 +1,20 @@
+#ifndef PLANISH_LAB_REPORT_PAPER_HTML_H_
+#define PLANISH_LAB_REPORT_PAPER_HTML_H_
+
+#include <string>
+
+#include "lab/report/markup.h"
+#include "lab/report/reproduction.h"
+
+namespace planish::lab {
+
+/// A paper beside the runs as a section of the page: its claims, tables and figures. `id` starts
+/// every id in it.
+Markup RenderReproduction(const Reproduction& reproduction, const std::string& id);
+
+/// The paper's claims for a terminal, a line each with its verdict.
+std::string BriefOfPaper(const Reproduction& reproduction);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_REPORT_PAPER_HTML_H_

@@ -1,0 +1,109 @@
+#include "lab/report/pieces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/report/format.h"
+
+namespace planish::lab {
+
+Markup Cell(const Markup& content) { return Tag("td", {}, content); }
+
+Markup NumberCell(const Markup& content) { return Tag("td", {{"class", "number"}}, content); }
+
+Markup Head(const Markup& content) { return Tag("th", {{"scope", "col"}}, content); }
+
+Markup NumberHead(const Markup& content) {
+  return Tag("th", {{"scope", "col"}, {"class", "number"}}, content);
+}
+
+Markup RowHead(const Markup& content) { return Tag("th", {{"scope", "row"}}, content); }
+
+Markup ScrollingTable(const std::string& label, const Markup& head, const Markup& body,
+                      const std::string& kind) {
+  return Tag("div",
+             {{"class", kind.empty() ? "scroll" : "scroll " + kind},
+              {"role", "region"},
+              {"tabindex", "0"},
+              {"aria-label", label}},
+             Tag("table", {}, Tag("thead", {}, head), Tag("tbody", {}, body)));
+}
+
+Markup Details(const std::string& summary, const Markup& content) {
+  return Tag("details", {}, Tag("summary", {}, summary), content);
+}
+
+Markup List(const std::vector<std::string>& lines) {
+  Markup items;
+  for (const std::string& line : lines) items += Tag("li", {}, line);
+  return Tag("ul", {}, items);
+}
+
+Markup Fact(const std::string& term, const Markup& content) {
+  return Tag("div", {}, Tag("dt", {}, term), Tag("dd", {}, content));
+}
+
+Markup Badge(std::string_view word) {
+  std::string name(word);
+  std::replace(name.begin(), name.end(), ' ', '-');
+  return Tag("span", {{"class", "badge " + name}}, word);
+}
+
+std::string DifferenceText(const MetricSpec& metric, const Estimate& difference) {
+  if (difference.count == 0) return std::string(kMissing);
+  std::string text = FormatEstimate(metric, difference);
+  if (text[0] == '-') return "−" + text.substr(1);
+  return difference.mean == 0 ? text : "+" + text;
+}
+
+Markup RenderLegend(const std::vector<Series>& series) {
+  Markup items;
+  for (const Series& s : series) {
+    items += Tag(
+        "li", {},
+        Tag("label", {},
+            Element(
+                "input",
+                {{"type", "checkbox"}, {"checked", ""}, {"hidden", ""}, {"data-series", s.name}}),
+            RenderSample(s.style), s.name));
+  }
+  return Tag("ul", {{"class", "legend"}}, items);
+}
+
+std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {
+  bool interval = false;
+  bool range = false;
+  bool diverged = false;
+  bool unfinished = false;
+  bool shorter = false;
+  for (const Series& s : series) {
+    interval |= s.curve.seeds > 2;
+    range |= s.curve.seeds == 2;
+    for (const Curve::Seed& seed : s.curve.single) {
+      diverged |= StatusOf(*seed.run) == Status::kDiverged;
+      unfinished |= StatusOf(*seed.run) == Status::kUnfinished;
+      shorter |=
+          StatusOf(*seed.run) == Status::kFinished && seed.points.size() > s.curve.mean.size();
+    }
+  }
+  std::string note;
+  if (interval || range) note += "Thick lines: mean over seeds. Thin lines: single seeds. ";
+  if (interval) note += "Bands: 95% interval of the mean, cut at the chart's edge. ";
+  if (range) note += "With two seeds the band goes from the lower to the higher. ";
+  if (shorter) note += "The mean covers the steps at which every finished seed was evaluated. ";
+  if (diverged) note += "A cross ends a run that diverged; the mean leaves it out. ";
+  if (unfinished)
+    note += "Unfinished runs are thin lines outside the mean while others have finished. ";
+  if (axis.has_zero) {
+    note += "Values of 0 have no place on a logarithmic axis: they are drawn at its lower edge. ";
+  }
+  note += axis.log ? "Vertical axis: logarithmic." : "Vertical axis: linear.";
+  return note;
+}
+
+Markup RenderFigure(const Chart& chart) {
+  return Tag("figure", {}, Tag("figcaption", {}, chart.heading), RenderChart(chart));
+}
+
+}  // namespace planish::lab

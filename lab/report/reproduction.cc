@@ -1,0 +1,244 @@
+#include "lab/report/reproduction.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace planish::lab {
+namespace {
+
+bool Belongs(const Panel& panel, const PaperColumn& column) {
+  return std::ranges::all_of(column.settings, [&](const auto& setting) {
+    const auto found = panel.settings.find(setting.first);
+    return found != panel.settings.end() && *found == nlohmann::json(setting.second);
+  });
+}
+
+int FinishedIn(const Panel& panel) {
+  int finished = 0;
+  for (const Group& group : panel.groups) finished += group.CountOf(Status::kFinished);
+  return finished;
+}
+
+ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& sections) {
+  ColumnRuns runs;
+  runs.column = &column;
+  int belonging = 0;
+  for (const Section& section : sections) {
+    if (section.config->task != column.task || section.config->report.compare != "norm") continue;
+    for (const Panel& panel : section.panels) {
+      if (!Belongs(panel, column)) continue;
+      ++belonging;
+      if (runs.panel && FinishedIn(panel) <= FinishedIn(*runs.panel)) continue;
+      runs.section = &section;
+      runs.panel = &panel;
+    }
+  }
+  if (!runs.panel) return runs;
+  runs.metric = runs.section->Find(column.metric);
+  runs.own_data = runs.section->config->data.name == column.data;
+  runs.other_panels = belonging - 1;
+  return runs;
+}
+
+// Seed -> weighted sum, over the seeds that every norm has.
+SeedValues WeightedSums(const std::vector<SeedValues>& values, const Contrast& contrast) {
+  SeedValues sums;
+  for (const auto& [seed, first] : values[0]) {
+    double sum = 0;
+    bool complete = true;
+    for (size_t i = 0; i < values.size() && complete; ++i) {
+      const auto value = values[i].find(seed);
+      complete = value != values[i].end();
+      if (complete) sum += contrast[i].second * value->second;
+    }
+    if (complete) sums[seed] = sum;
+  }
+  return sums;
+}
+
+// The sign that divergence gives to a difference of two norms, 0 where it gives none.
+int DivergenceSign(const Group& plus, const Group& minus) {
+  const auto lost = [](const Group& a, const Group& b) {
+    return a.CountOf(Status::kFinished) == 0 && a.CountOf(Status::kDiverged) >= 2 &&
+           b.CountOf(Status::kFinished) >= 2;
+  };
+  return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
+}
+
+const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
+  if (!runs.section || of == PaperClaim::Of::kTest) return runs.metric;
+  const PaperColumn& column = *runs.column;
+  return runs.section->Find(of == PaperClaim::Of::kTrainCurve ? column.train_curve
+                                                             : column.valid_curve);
+}
+
+// 1: enough columns hold; -1: too few can; 0: it is open.
+int Decide(int holds, int fails, size_t columns, int least) {
+  if (holds >= least) return 1;
+  return static_cast<int>(columns) - fails < least ? -1 : 0;
+}
+
+Verdict VerdictOf(const PaperClaimResult& result) {
+  int holds = 0, fails = 0, own_holds = 0, own_fails = 0;
+  bool measured = false;
+  for (const PaperClaimResult::Column& column : result.columns) {
+    measured |= column.contrast.measured;
+    holds += column.contrast.sign > 0;
+    fails += column.contrast.sign < 0;
+    own_holds += column.contrast.sign > 0 && column.runs->own_data;
+    own_fails += column.contrast.sign < 0 && column.runs->own_data;
+  }
+  if (!measured) return Verdict::kNotMeasured;
+  const int least = result.claim->least;
+  switch (Decide(own_holds, own_fails, result.columns.size(), least)) {
+    case 1:
+      return Verdict::kAgrees;
+    case -1:
+      return Verdict::kDiffers;
+    default:
+      return Decide(holds, fails, result.columns.size(), least) == 0 ? Verdict::kCannotTell
+                                                                    : Verdict::kOtherData;
+  }
+}
+
+}  // namespace
+
+const Group* ColumnRuns::Find(std::string_view norm) const {
+  return panel ? panel->Find(norm) : nullptr;
+}
+
+const ColumnRuns& Reproduction::At(std::string_view column) const {
+  return columns[static_cast<size_t>(paper->FindColumn(column) - paper->columns.data())];
+}
+
+std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections) {
+  std::vector<Reproduction> found;
+  for (const Paper& paper : Papers()) {
+    if (paper.tables.empty()) continue;
+    Reproduction reproduction{&paper, {}};
+    bool any = false;
+    for (const PaperColumn& column : paper.columns) {
+      reproduction.columns.push_back(FindRuns(column, sections));
+      any |= reproduction.columns.back().panel != nullptr;
+    }
+    if (any) found.push_back(std::move(reproduction));
+  }
+  return found;
+}
+
+ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const MetricSpec& metric,
+                        Measure measure) {
+  ContrastResult result;
+  std::vector<SeedValues> values;
+  std::vector<const Group*> groups;
+  for (const auto& [norm, weight] : contrast) {
+    const Group* group = runs.Find(norm);
+    if (!group || group->CountOf(Status::kUnfinished) == static_cast<int>(group->runs.size())) {
+      return result;
+    }
+    groups.push_back(group);
+    values.push_back(Values(*group, metric.name, measure));
+  }
+  result.measured = true;
+  result.value = EstimateMean(WeightedSums(values, contrast));
+  result.sign = SureSign(result.value) * (metric.lower_is_better ? -1 : 1);
+  if (groups.size() == 2) {
+    const bool first_plus = contrast[0].second > 0;
+    const Group& plus = *groups[first_plus ? 0 : 1];
+    const Group& minus = *groups[first_plus ? 1 : 0];
+    if (const int sign = DivergenceSign(plus, minus)) {
+      result.sign = sign;
+      result.by_divergence = true;
+      return result;
+    }
+    const int more = plus.CountOf(Status::kDiverged) - minus.CountOf(Status::kDiverged);
+    if (result.sign * more > 0) {
+      result.sign = 0;
+      result.doubt = "more runs of the better side diverged";
+      return result;
+    }
+  } else if (result.sign != 0 && std::ranges::any_of(groups, [](const Group* group) {
+               return group->CountOf(Status::kDiverged) > 0;
+             })) {
+    result.sign = 0;
+    result.doubt = "some runs diverged";
+    return result;
+  }
+  if (result.value.count == 0) result.doubt = "no seed has a value on every side";
+  if (result.value.count == 1) result.doubt = "one seed gives no interval";
+  return result;
+}
+
+int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast) {
+  double sum = 0;
+  int diverged = 0;
+  int diverged_sign = 0;
+  for (const auto& [norm, weight] : contrast) {
+    const std::optional<double> value = paper.Printed(norm, column);
+    if (!value) return 0;
+    if (std::isnan(*value)) {
+      ++diverged;
+      diverged_sign = weight > 0 ? -1 : 1;
+    } else {
+      sum += weight * *value;
+    }
+  }
+  if (diverged > 0) return contrast.size() == 2 && diverged == 1 ? diverged_sign : 0;
+  constexpr double kRounding = 1e-6;  // values have two decimals
+  if (std::abs(sum) < kRounding) return 0;
+  return (sum > 0) != column.lower_is_better ? 1 : -1;
+}
+
+LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
+                 const PaperTable::Line& line) {
+  LineResult result;
+  const Contrast contrast = {{line.norm, 1}, {line.against, -1}};
+  result.printed = PrintedSign(*reproduction.paper, *runs.column, contrast);
+  if (!runs.metric) return result;
+  result.difference = Measured(runs, contrast, *runs.metric, Measure::kBest);
+  if (!result.difference.measured) return result;
+  if (!runs.own_data) {
+    result.verdict = Verdict::kOtherData;
+  } else if (result.printed == 0 || result.difference.sign == 0) {
+    result.verdict = Verdict::kCannotTell;
+  } else {
+    result.verdict =
+        result.difference.sign == result.printed ? Verdict::kAgrees : Verdict::kDiffers;
+  }
+  return result;
+}
+
+std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) const {
+  std::vector<std::string> labels;
+  for (const Column& column : columns) {
+    if (column.contrast.measured && column.contrast.sign == sign &&
+        column.runs->own_data == own_data) {
+      labels.push_back(column.runs->column->label);
+    }
+  }
+  return labels;
+}
+
+std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
+  std::vector<PaperClaimResult> results;
+  for (const PaperClaim& claim : reproduction.paper->claims) {
+    PaperClaimResult result;
+    result.claim = &claim;
+    for (const std::string& name : claim.columns) {
+      const ColumnRuns& runs = reproduction.At(name);
+      PaperClaimResult::Column column{&runs, MetricOf(runs, claim.of), {}};
+      if (column.metric) {
+        column.contrast =
+            Measured(runs, claim.contrast, *column.metric,
+                     claim.of == PaperClaim::Of::kTest ? Measure::kBest : Measure::kFinal);
+      }
+      result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;
+      result.columns.push_back(std::move(column));
+    }
+    result.verdict = VerdictOf(result);
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,285 @@
+#include "lab/report/reproduction.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/report/paper_html.h"
+#include "lab/report/report.h"
+#include "lab/report/test_runs.h"
+
+namespace planish::lab {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const Paper& Xu() { return FindPaper("xu2019"); }
+
+// Runs of a column: norm -> values of seeds 1, 2, ...
+using Column = std::map<std::string, std::vector<double>>;
+
+void Add(Runs& runs, const std::string& column, const std::string& data, const Column& values) {
+  for (const auto& [norm, seeds] : values) {
+    for (size_t i = 0; i < seeds.size(); ++i) {
+      runs.push_back(ColumnRun(column, norm, static_cast<int64_t>(i) + 1, seeds[i], data));
+    }
+  }
+}
+
+// Runs as the report takes them. Everything points into it.
+struct Measurement {
+  explicit Measurement(Runs given) : runs(std::move(given)), sections(Summarise(runs)) {
+    reproductions = FindReproductions(sections);
+  }
+  const Reproduction& xu() const { return reproductions.at(0); }
+  LineResult Line(const std::string& column, const std::string& norm, const std::string& against) {
+    return Judge(xu(), xu().At(column), {norm, against});
+  }
+  PaperClaimResult Claim(const std::string& start) {
+    for (PaperClaimResult& result : JudgeClaims(xu())) {
+      if (result.claim->text.starts_with(start)) return result;
+    }
+    ADD_FAILURE() << "no claim starts with " << start;
+    return {};
+  }
+
+  Runs runs;
+  std::vector<Section> sections;
+  std::vector<Reproduction> reproductions;
+};
+
+Measurement MeasureColumn(const std::string& column, const std::string& data, const Column& values) {
+  Runs runs;
+  Add(runs, column, data, values);
+  return Measurement(std::move(runs));
+}
+
+// Layer norm 2 points above none, sure: differences .02, .021, .019.
+const Column kLayerBetter = {{"none", {.70, .71, .72}}, {"layer", {.72, .731, .739}}};
+
+TEST(PrintedSign, IsThatOfTheTable) {
+  const auto sign = [](const char* column, const Contrast& contrast) {
+    return PrintedSign(Xu(), *Xu().FindColumn(column), contrast);
+  };
+  const Contrast layer_over_none = {{"layer", 1}, {"none", -1}};
+  EXPECT_EQ(sign("rt", layer_over_none), 1);       // 77.21, 76.85
+  EXPECT_EQ(sign("mnist", layer_over_none), -1);   // 99.13, 99.14
+  EXPECT_EQ(sign("enwik8", layer_over_none), -1);  // 1.07, 1.04, lower is better
+  EXPECT_EQ(sign("en-de", layer_over_none), 1);    // 28.3, diverged
+  EXPECT_EQ(sign("en-de", {{"none", 1}, {"layer", -1}}), -1);
+  EXPECT_EQ(sign("en-de", {{"detach", 1}, {"none", -1}}), 0);       // both diverged
+  EXPECT_EQ(sign("de-en", {{"layer-simple", 1}, {"layer", -1}}), 0);  // 35.5, 35.5
+  EXPECT_EQ(sign("rt", {{"rms", 1}, {"layer", -1}}), 0);            // no such row
+  // 40.54 - 2 * 40.04 + 38.55 = -.99; diverged values make no sum.
+  const Contrast three = {{"layer-simple", 1}, {"detach", -2}, {"none", 1}};
+  EXPECT_EQ(sign("sst5", three), -1);
+  EXPECT_EQ(sign("en-de", three), 0);
+}
+
+// The claims' counts are the paper's own: its printed values must bear them out.
+TEST(PrintedSign, BearsOutEveryClaimOnResults) {
+  for (const PaperClaim& claim : Xu().claims) {
+    if (claim.of != PaperClaim::Of::kTest) continue;
+    int holds = 0;
+    for (const std::string& column : claim.columns) {
+      holds += PrintedSign(Xu(), *Xu().FindColumn(column), claim.contrast) > 0;
+    }
+    EXPECT_EQ(holds, claim.least) << claim.text;
+  }
+}
+
+TEST(Reproduction, FindsColumnsByTaskAndSettings) {
+  Runs runs;
+  Add(runs, "en-de", "multi30k", {{"layer", {30}}});
+  Add(runs, "de-en", "multi30k", {{"layer", {31}}});
+  const Measurement m(std::move(runs));
+  ASSERT_EQ(m.reproductions.size(), 1u);
+  EXPECT_EQ(m.xu().At("en-de").panel->settings["direction"], "en-de");
+  EXPECT_EQ(m.xu().At("de-en").panel->settings["direction"], "de-en");
+  EXPECT_EQ(m.xu().At("en-vi").panel, nullptr);
+  EXPECT_FALSE(m.xu().At("en-de").own_data);
+}
+
+TEST(Reproduction, IsNotMadeOfOtherTasks) {
+  EXPECT_THAT(FindReproductions(Summarise({FinishedRun("layer", 4, 1, {.1})})), IsEmpty());
+}
+
+TEST(Reproduction, TakesThePanelWithMostRuns) {
+  Runs runs;
+  Add(runs, "rt", "rt", {{"layer", {.7, .7}}, {"none", {.7}}});
+  for (int64_t seed : {1, 2}) {
+    lab::Run run = ColumnRun("rt", "layer", seed, .9, "rt");
+    run.config.preset = "paper";
+    runs.push_back(run);
+  }
+  const Measurement m(std::move(runs));
+  EXPECT_EQ(m.xu().At("rt").panel->settings["preset"], "small");
+  EXPECT_EQ(m.xu().At("rt").other_panels, 1);
+}
+
+TEST(LineVerdict, FollowsTheRule) {
+  Measurement m = MeasureColumn("rt", "rt", kLayerBetter);
+  EXPECT_EQ(m.Line("rt", "layer", "none").verdict, Verdict::kAgrees);
+  EXPECT_EQ(m.Line("rt", "none", "layer").verdict, Verdict::kAgrees);
+  EXPECT_EQ(m.Line("rt", "ada", "layer").verdict, Verdict::kNotMeasured);
+  EXPECT_NEAR(m.Line("rt", "layer", "none").difference.value.mean, .02, 1e-12);
+  // MNIST prints LayerNorm below no norm.
+  EXPECT_EQ(MeasureColumn("mnist", "mnist", kLayerBetter).Line("mnist", "layer", "none").verdict,
+            Verdict::kDiffers);
+  EXPECT_EQ(MeasureColumn("rt", "rt", {{"none", {.70, .71, .72}}, {"layer", {.71, .70, .72}}})
+                .Line("rt", "layer", "none")
+                .verdict,
+            Verdict::kCannotTell);
+}
+
+TEST(LineVerdict, LowerIsBetterOnEnwik8) {
+  // Sure that layer is higher, hence worse, as printed.
+  EXPECT_EQ(MeasureColumn("enwik8", "enwik8", kLayerBetter).Line("enwik8", "layer", "none").verdict,
+            Verdict::kAgrees);
+}
+
+TEST(LineVerdict, ASubstituteIsOtherDataWhateverItShows) {
+  Measurement m = MeasureColumn("rt", "drawn", kLayerBetter);
+  const LineResult result = m.Line("rt", "layer", "none");
+  EXPECT_EQ(result.verdict, Verdict::kOtherData);
+  EXPECT_EQ(result.difference.sign, 1);
+}
+
+TEST(LineVerdict, APrintedTieCannotBeAgreedWith) {
+  // Enwik8: AdaNorm and LayerNorm both 1.07.
+  const LineResult result =
+      MeasureColumn("enwik8", "enwik8", {{"ada", {1.70, 1.71, 1.72}}, {"layer", {1.72, 1.731, 1.739}}})
+          .Line("enwik8", "ada", "layer");
+  EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+  EXPECT_EQ(result.difference.sign, 1);
+}
+
+TEST(LineVerdict, DivergenceIsAResult) {
+  Runs runs;
+  Add(runs, "rt", "rt", {{"layer", {.7, .71}}});
+  for (int64_t seed : {1, 2}) runs.push_back(Diverged(ColumnRun("rt", "none", seed, 0, "rt")));
+  Measurement m(runs);
+  const LineResult result = m.Line("rt", "layer", "none");
+  EXPECT_TRUE(result.difference.by_divergence);
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+  // One run that diverged is not enough.
+  runs.pop_back();
+  EXPECT_EQ(Measurement(runs).Line("rt", "layer", "none").verdict, Verdict::kCannotTell);
+}
+
+TEST(LineVerdict, SurvivorsAreNotSurelyBetter) {
+  Runs runs;
+  Add(runs, "rt", "rt", kLayerBetter);
+  runs.push_back(Diverged(ColumnRun("rt", "layer", 4, 0, "rt")));
+  const LineResult result = Measurement(runs).Line("rt", "layer", "none");
+  EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+  EXPECT_EQ(result.difference.doubt, "more runs of the better side diverged");
+  // Of the worse side they may.
+  runs.back() = Diverged(ColumnRun("rt", "none", 4, 0, "rt"));
+  EXPECT_EQ(Measurement(runs).Line("rt", "layer", "none").verdict, Verdict::kAgrees);
+}
+
+TEST(Contrasts, ArePairedOverTheSeedsThatAllHave) {
+  // layer-simple - 2 detach + none of seeds 1 and 2: .1, .3; seed 3 has no detach.
+  Measurement m = MeasureColumn(
+      "rt", "rt",
+      {{"layer-simple", {.5, .6, .9}}, {"detach", {.3, .2}}, {"none", {.2, .1, .1}}});
+  const ContrastResult result =
+      Measured(m.xu().At("rt"), {{"layer-simple", 1}, {"detach", -2}, {"none", 1}},
+               *m.xu().At("rt").metric, Measure::kBest);
+  EXPECT_EQ(result.value.count, 2);
+  EXPECT_NEAR(result.value.mean, .2, 1e-12);
+}
+
+// Columns in which ada is better than layer, each sure.
+Runs AdaBetterIn(const std::vector<std::string>& own, const std::vector<std::string>& substitutes) {
+  const Column better = {{"layer", {.70, .71, .72}}, {"ada", {.72, .731, .739}}};
+  Runs runs;
+  for (const std::string& column : own) Add(runs, column, Xu().FindColumn(column)->data, better);
+  for (const std::string& column : substitutes) Add(runs, column, "substitute", better);
+  return runs;
+}
+
+TEST(PaperClaims, OtherDataWhenOnlySubstitutesDecide) {
+  const std::string claim = "AdaNorm is better";
+  Measurement three(AdaBetterIn({"rt", "sst5", "mnist"}, {}));
+  EXPECT_EQ(three.Claim(claim).verdict, Verdict::kCannotTell);
+  EXPECT_THAT(three.Claim(claim).Columns(1, true), ElementsAre("RT", "SST5", "MNIST"));
+  Measurement seven(AdaBetterIn({"rt", "sst5", "mnist"}, {"en-de", "de-en", "en-vi", "ptb"}));
+  EXPECT_EQ(seven.Claim(claim).verdict, Verdict::kOtherData);
+  EXPECT_THAT(seven.Claim(claim).Columns(1, false), ElementsAre("En-De", "De-En", "En-Vi", "PTB"));
+  EXPECT_EQ(seven.Claim(claim).printed, 7);
+}
+
+TEST(PaperClaims, DifferWhenTooFewColumnsAreOpen) {
+  // Seven of eight: two failures on the paper's own data are too many.
+  const Column worse = {{"ada", {.70, .71, .72}}, {"layer", {.72, .731, .739}}};
+  Runs runs;
+  Add(runs, "rt", "rt", worse);
+  EXPECT_EQ(Measurement(runs).Claim("AdaNorm is better").verdict, Verdict::kCannotTell);
+  Add(runs, "mnist", "mnist", worse);
+  EXPECT_EQ(Measurement(runs).Claim("AdaNorm is better").verdict, Verdict::kDiffers);
+}
+
+TEST(PaperClaims, AgreeWhenEnoughColumnsHold) {
+  // Four of eight: layer-simple over layer.
+  const Column better = {{"layer", {.70, .71, .72}}, {"layer-simple", {.72, .731, .739}}};
+  Runs runs;
+  for (const char* column : {"rt", "sst5", "mnist", "ptb"}) {
+    Add(runs, column, Xu().FindColumn(column)->data, better);
+  }
+  EXPECT_EQ(Measurement(runs).Claim("The bias and gain do not help").verdict, Verdict::kAgrees);
+}
+
+TEST(PaperClaims, OnCurvesReadTheLastEvaluation) {
+  Runs runs;
+  for (int64_t seed = 1; seed <= 3; ++seed) {
+    const double noise = 0.001 * static_cast<double>(seed * seed);
+    for (const char* column : {"en-vi", "ptb", "de-en"}) {
+      runs.push_back(ColumnRun(column, "layer", seed, 1, "substitute", .2 + noise, .8));
+      runs.push_back(ColumnRun(column, "ada", seed, 1, "substitute", .3, .6 + noise));
+    }
+  }
+  Measurement m(runs);
+  EXPECT_EQ(m.Claim("LayerNorm ends with a lower training loss than AdaNorm").verdict,
+            Verdict::kOtherData);
+  EXPECT_THAT(m.Claim("LayerNorm ends with a higher validation loss than AdaNorm").Columns(1, false),
+              ElementsAre("En-Vi", "PTB", "De-En"));
+}
+
+TEST(PaperPage, ShowsTablesClaimsAndFigures) {
+  Runs runs;
+  Add(runs, "rt", "rt", kLayerBetter);
+  Add(runs, "ptb", "ud_ewt", kLayerBetter);
+  for (int64_t seed : {1, 2, 3}) runs.push_back(Diverged(ColumnRun("rt", "ada", seed, 0, "rt")));
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("id=\"paper-xu2019\""));
+  for (const char* text : {"Table 1. ", "Table 2, top. ", "Table 3. ", "Table 4. ", "Figure 3. "}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page, HasSubstr("73.00 ± 2.37"));  // scipy: t(.975, 2) * std / sqrt(3)
+  EXPECT_THAT(page, HasSubstr("diverged 3 of 3"));
+  EXPECT_THAT(page, HasSubstr("77.21 ± 1.29"));  // printed, with its sampling error
+  EXPECT_THAT(page, HasSubstr("ud_ewt (substitute)"));
+  EXPECT_THAT(page, HasSubstr("same sign"));
+  EXPECT_THAT(page, HasSubstr("Made up in rt."));  // the task's notes
+  EXPECT_THAT(page, HasSubstr("PTB: training loss (nats)"));
+}
+
+TEST(PaperPage, IsNotThereWithoutThePapersTasks) {
+  EXPECT_THAT(RenderReport({FinishedRun("layer", 4, 1, {.1})}), Not(HasSubstr("paper-")));
+}
+
+TEST(PaperPage, TheTerminalHasALineForEachClaim) {
+  Runs runs;
+  Add(runs, "rt", "rt", kLayerBetter);
+  EXPECT_THAT(Findings(runs),
+              HasSubstr("cannot tell  LayerNorm is better than no normalization on six of eight "
+                        "datasets. [holds 1 (1 own data)]\n"));
+  EXPECT_THAT(Findings(runs), HasSubstr("not measured AdaNorm is better than LayerNorm"));
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,23 @@
+#ifndef PLANISH_LAB_REPORT_THIN_H_
+#define PLANISH_LAB_REPORT_THIN_H_
+
+#include <filesystem>
+
+#include "lab/run/results.h"
+
+namespace planish::lab {
+
+/// A run with what the report draws of it and no more: of metrics.jsonl the metrics that report and
+/// papers name, at no more than about 60 evaluations (the first, the last, that which validation
+/// chose, the first beyond each target, others evenly between), six digits of each number, and of
+/// the gradients the last. Paths in its texts become the name of their file.
+Run Thinned(Run run);
+
+/// Writes each run at or below `from`, thinned, to the same place below `to`: config.json,
+/// metrics.jsonl and result.json. Gives the number of runs. Throws RunError where `from` holds no
+/// run, `to` is `from` or lies in it, or a file cannot be read or written.
+size_t ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_REPORT_THIN_H_

@@ -1,0 +1,136 @@
+#include "lab/reproduce/children.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "lab/error.h"
+
+extern char** environ;
+
+namespace planish::lab {
+
+namespace {
+
+RunError CannotStart(const std::string& program, int error) {
+  return RunError("[reproduce] " + program + " must start but has: " + SystemReason(error));
+}
+
+// What posix_spawn is told of a child: its streams and its process group.
+class SpawnOptions {
+ public:
+  explicit SpawnOptions(int errors) {
+    posix_spawn_file_actions_init(&actions_);
+    posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions_, errors, STDERR_FILENO);
+    posix_spawnattr_init(&attributes_);
+    posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+  }
+  ~SpawnOptions() {
+    posix_spawn_file_actions_destroy(&actions_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnOptions(const SpawnOptions&) = delete;
+  SpawnOptions& operator=(const SpawnOptions&) = delete;
+
+  const posix_spawn_file_actions_t* actions() const { return &actions_; }
+  const posix_spawnattr_t* attributes() const { return &attributes_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+std::string LastLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+Children::~Children() {
+  Terminate();
+  for (const Child& child : children_) {
+    while (waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void Children::Start(size_t id, const std::vector<std::string>& arguments) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw CannotStart(program_, errno);
+  Child child{id, 0, FileDescriptor(ends[0]), {}};
+  const FileDescriptor theirs(ends[1]);
+  // The child's end blocks: a full pipe must not cost it a line.
+  fcntl(theirs.get(), F_SETFL, 0);
+  const SpawnOptions options(theirs.get());
+  std::vector<char*> argv = {const_cast<char*>("planish")};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const int error = posix_spawn(&child.pid, program_.c_str(), options.actions(),
+                                options.attributes(), argv.data(), environ);
+  if (error != 0) throw CannotStart(program_, error);
+  children_.push_back(std::move(child));
+}
+
+// Takes what there is without waiting. A long text keeps its end.
+void Children::ReadErrors(Child& child) {
+  constexpr size_t kKept = 64 * 1024;
+  std::array<char, 4096> buffer;
+  while (child.errors) {
+    const ssize_t count = read(child.errors.get(), buffer.data(), buffer.size());
+    if (count > 0) {
+      child.text.append(buffer.data(), static_cast<size_t>(count));
+      if (child.text.size() > 2 * kKept) child.text.erase(0, child.text.size() - kKept);
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      child.errors = FileDescriptor();
+    } else if (errno == EAGAIN) {
+      return;
+    }
+  }
+}
+
+std::vector<Children::Ended> Children::Wait(int milliseconds) {
+  std::vector<pollfd> waiting;
+  for (const Child& child : children_) {
+    if (child.errors) waiting.push_back({child.errors.get(), POLLIN, 0});
+  }
+  // A child that has ended closes its stderr, which ends the wait; one that has closed it before is
+  // looked at when the time is up.
+  if (!children_.empty()) poll(waiting.data(), waiting.size(), milliseconds);
+  std::vector<Ended> ended;
+  for (Child& child : children_) {
+    ReadErrors(child);
+    int status = 0;
+    const pid_t pid = waitpid(child.pid, &status, WNOHANG);
+    if (pid != child.pid) continue;
+    ReadErrors(child);
+    ended.push_back({child.id, WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
+                     LastLine(child.text)});
+    child.pid = 0;
+  }
+  std::erase_if(children_, [](const Child& child) { return child.pid == 0; });
+  return ended;
+}
+
+std::vector<pid_t> Children::Pids() const {
+  std::vector<pid_t> pids;
+  for (const Child& child : children_) pids.push_back(child.pid);
+  return pids;
+}
+
+void Children::Terminate() {
+  for (const Child& child : children_) kill(child.pid, SIGTERM);
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,82 @@
+#include "lab/reproduce/children.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <map>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+// Waits for all, however long it takes.
+std::map<size_t, Children::Ended> WaitForAll(Children& children) {
+  std::map<size_t, Children::Ended> all;
+  while (children.running() > 0) {
+    for (Children::Ended& ended : children.Wait(1000)) all[ended.id] = std::move(ended);
+  }
+  return all;
+}
+
+// The shell stands in for planish: it can do whatever a child may do.
+TEST(Children, GiveStatusAndTheLastLineOfStderr) {
+  Children children("/bin/sh");
+  children.Start(1, {"-c", "exit 0"});
+  children.Start(2, {"-c", "echo one >&2; echo two >&2; echo out; exit 3"});
+  children.Start(3, {"-c", "kill -KILL $$"});
+  EXPECT_EQ(children.running(), 3u);
+  const auto ended = WaitForAll(children);
+  ASSERT_EQ(ended.size(), 3u);
+  EXPECT_EQ(ended.at(1).status, 0);
+  EXPECT_EQ(ended.at(1).error, "");
+  EXPECT_EQ(ended.at(2).status, 3);
+  EXPECT_EQ(ended.at(2).error, "two");
+  EXPECT_EQ(ended.at(3).status, 128 + SIGKILL);
+}
+
+TEST(Children, AreTerminatedInOrder) {
+  Children children("/bin/sh");
+  children.Start(7, {"-c", "trap 'echo saved >&2; exit 143' TERM; echo ready >&2; "
+                           "while true; do sleep 0.01; done"});
+  // Until its trap is set.
+  children.Wait(10'000);
+  children.Terminate();
+  const auto ended = WaitForAll(children);
+  EXPECT_EQ(ended.at(7).status, 143);
+  EXPECT_EQ(ended.at(7).error, "saved");
+}
+
+TEST(Children, WriteMoreThanAPipeHolds) {
+  Children children("/bin/sh");
+  children.Start(1, {"-c", "i=0; while [ $i -lt 20000 ]; do echo line $i >&2; i=$((i+1)); done"});
+  EXPECT_EQ(WaitForAll(children).at(1).error, "line 19999");
+}
+
+TEST(Children, AreNotLeftBehind) {
+  pid_t pid = 0;
+  {
+    Children children("/bin/sh");
+    children.Start(1, {"-c", "exec sleep 1000"});
+    pid = children.Pids().at(0);
+  }
+  EXPECT_EQ(kill(pid, 0), -1);
+  EXPECT_EQ(errno, ESRCH);
+}
+
+TEST(Children, AProgramThatIsNotThereIsNamed) {
+  Children children("/nowhere/planish");
+  try {
+    children.Start(1, {});
+    FAIL() << "must throw";
+  } catch (const RunError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[reproduce] /nowhere/planish must start but has: No such file or directory");
+  }
+  EXPECT_EQ(children.running(), 0u);
+  EXPECT_TRUE(children.Wait(1000).empty());
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,224 @@
+#include "lab/reproduce/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "lab/engine/sweep.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Columns in the order asked for; a task's name stands for all of its columns.
+std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
+                                              const std::vector<std::string>& names) {
+  std::vector<const PaperColumn*> chosen;
+  const auto add = [&](const PaperColumn& column) {
+    if (std::ranges::find(chosen, &column) == chosen.end()) chosen.push_back(&column);
+  };
+  for (const std::string& name : names) {
+    bool found = false;
+    for (const PaperColumn& column : paper.columns) {
+      if (column.name != name && column.task != name) continue;
+      add(column);
+      found = true;
+    }
+    if (found) continue;
+    std::vector<std::string> known;
+    for (const PaperColumn& column : paper.columns) known.push_back(column.name);
+    for (const PaperColumn& column : paper.columns) {
+      if (std::ranges::find(known, column.task) == known.end()) known.push_back(column.task);
+    }
+    throw UsageError(fmt::format("[reproduce] --tasks must be of {} but has \"{}\"",
+                                 fmt::join(known, ", "), name));
+  }
+  if (names.empty()) {
+    for (const PaperColumn& column : paper.columns) add(column);
+  }
+  return chosen;
+}
+
+// What is known of the run's folder. Its training's share of the whole is read off its last
+// evaluation.
+void LookInto(PlannedRun& run, Estimates& estimates) {
+  if (!fs::exists(run.folder / "config.json")) return;
+  const Run found = ReadRun(run.folder);
+  if (found.result) {
+    run.done = true;
+    if (found.result->status == "finished") {
+      estimates.Add(run.column, run.norm,
+                    (found.result->seconds + found.result->evaluation_seconds) / 60);
+    }
+    return;
+  }
+  const double epochs = found.config.settings.value("epochs", 0.0);
+  if (epochs > 0 && !found.evaluations.empty()) {
+    run.part_done = std::clamp(found.evaluations.back().epoch / epochs, 0.0, 1.0);
+  }
+}
+
+std::string Minutes(const std::optional<double>& minutes) {
+  return minutes ? fmt::format("{:.{}f}", *minutes, *minutes < 1 ? 2 : 1) : "?";
+}
+
+}  // namespace
+
+std::string PlannedRun::Name() const {
+  return folder.parent_path().filename().string() + " " + folder.filename().string();
+}
+
+void Estimates::Add(size_t column, const std::string& norm, double minutes) {
+  for (Mean* mean : {&all_[column], &by_norm_[column][norm]}) {
+    mean->sum += minutes;
+    ++mean->count;
+  }
+}
+
+std::optional<double> Estimates::Minutes(size_t column, const std::string& norm) const {
+  const auto found = by_norm_[column].find(norm);
+  if (found != by_norm_[column].end()) return found->second.sum / found->second.count;
+  return Minutes(column);
+}
+
+std::optional<double> Estimates::Minutes(size_t column) const {
+  const Mean& mean = all_[column];
+  return mean.count > 0 ? std::optional(mean.sum / mean.count) : reference_[column];
+}
+
+std::optional<double> Estimates::Left(const PlannedRun& run) const {
+  const std::optional<double> minutes = Minutes(run.column, run.norm);
+  return minutes ? std::optional(*minutes * (1 - run.part_done)) : std::nullopt;
+}
+
+size_t ReproducePlan::Done() const {
+  return static_cast<size_t>(std::ranges::count_if(runs, &PlannedRun::done));
+}
+
+ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
+                       const TaskFinder& find) {
+  ReproducePlan plan;
+  plan.paper = &paper;
+  plan.preset = request.preset.empty() ? paper.preset : request.preset;
+  std::vector<std::optional<double>> reference;
+  for (const PaperColumn* column : ChooseColumns(paper, request.tasks)) {
+    plan.columns.push_back({column, request.norms.empty() ? column->norms : request.norms,
+                            request.seeds.value_or(column->seeds)});
+    reference.push_back(plan.preset == paper.preset ? std::optional(column->minutes)
+                                                    : std::nullopt);
+  }
+  plan.estimates = Estimates(std::move(reference));
+
+  struct Place {
+    bool extra;
+    int64_t seed;
+    size_t column, norm;
+    auto operator<=>(const Place&) const = default;
+  };
+  std::vector<std::pair<Place, PlannedRun>> runs;
+  for (size_t c = 0; c < plan.columns.size(); ++c) {
+    const ReproducePlan::Column& column = plan.columns[c];
+    const Task& task = find(column.column->task);
+    for (size_t n = 0; n < column.norms.size(); ++n) {
+      const std::string& norm = column.norms[n];
+      SweepRequest sweep;
+      sweep.preset = plan.preset;
+      sweep.out = request.out;
+      sweep.values.emplace_back("norm", std::vector{norm});
+      std::vector<std::string> arguments = {"train", task.name, "--preset", plan.preset,
+                                            "--norm", norm};
+      for (const auto& [key, value] : column.column->settings) {
+        sweep.values.emplace_back(key, std::vector{Spelled(value)});
+        arguments.insert(arguments.end(), {"--set", key + "=" + Spelled(value)});
+      }
+      for (int64_t seed = 1; seed <= column.seeds; ++seed) sweep.seeds.push_back(seed);
+      for (const RunPlan& planned : PlanSweep(task, sweep)) {
+        PlannedRun run;
+        run.column = c;
+        run.norm = norm;
+        run.seed = planned.seed;
+        run.folder = planned.folder;
+        run.arguments = arguments;
+        run.arguments.insert(run.arguments.end(), {"--seed", std::to_string(run.seed), "--out",
+                                                   request.out.string()});
+        LookInto(run, plan.estimates);
+        const bool extra = !paper.rows.empty() && !paper.FindRow(norm);
+        runs.emplace_back(Place{extra, run.seed, c, n}, std::move(run));
+      }
+    }
+  }
+  std::ranges::stable_sort(runs, {}, &std::pair<Place, PlannedRun>::first);
+  for (auto& [place, run] : runs) plan.runs.push_back(std::move(run));
+  return plan;
+}
+
+Schedule MakeSchedule(const ReproducePlan& plan, int jobs, std::optional<double> hours) {
+  Schedule schedule;
+  std::vector<double> free_at(static_cast<size_t>(std::max(jobs, 1)), 0.0);  // minutes
+  for (const PlannedRun& run : plan.runs) {
+    if (run.done) continue;
+    double& job = *std::ranges::min_element(free_at);
+    const std::optional<double> minutes = plan.estimates.Left(run);
+    if (hours && job + minutes.value_or(0) > *hours * 60) {
+      ++schedule.left;
+      continue;
+    }
+    ++schedule.runs;
+    schedule.unknown += !minutes;
+    job += minutes.value_or(0);
+    schedule.hours = std::max(schedule.hours, job / 60);
+  }
+  return schedule;
+}
+
+std::string RenderPlan(const ReproducePlan& plan) {
+  std::vector<std::array<std::string, 8>> rows = {
+      {"column", "task", "norms", "seeds", "runs", "done", "minutes a run", "hours left"}};
+  double all_hours = 0;
+  bool unknown = false;
+  for (size_t c = 0; c < plan.columns.size(); ++c) {
+    const ReproducePlan::Column& column = plan.columns[c];
+    size_t runs = 0, done = 0;
+    double minutes = 0;
+    bool known = true;
+    for (const PlannedRun& run : plan.runs) {
+      if (run.column != c) continue;
+      ++runs;
+      done += run.done;
+      if (run.done) continue;
+      const std::optional<double> left = plan.estimates.Left(run);
+      known &= left.has_value();
+      minutes += left.value_or(0);
+    }
+    all_hours += minutes / 60;
+    unknown |= !known;
+    std::string a_run = Minutes(plan.estimates.Minutes(c));
+    if (plan.estimates.Measured(c)) a_run += " here";
+    rows.push_back({column.column->name, column.column->task, std::to_string(column.norms.size()),
+                    std::to_string(column.seeds), std::to_string(runs), std::to_string(done),
+                    a_run, known ? fmt::format("{:.2f}", minutes / 60) : "?"});
+  }
+  rows.push_back({"all", "", "", "", std::to_string(plan.runs.size()), std::to_string(plan.Done()),
+                  "", fmt::format("{:.2f}{}", all_hours, unknown ? " + ?" : "")});
+  std::array<size_t, 8> widths{};
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text = fmt::format("{}, preset {}\n\n", plan.paper->title, plan.preset);
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i < 2 ? fmt::format("  {:<{}}", row[i], widths[i])
+                    : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+}  // namespace planish::lab

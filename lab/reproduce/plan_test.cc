@@ -1,0 +1,215 @@
+#include "lab/reproduce/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/error.h"
+#include "lab/run/writer.h"
+#include "lab/tasks/tasks.h"
+#include "lab/testing/test_folder.h"
+
+namespace planish::lab {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Two columns of pi-mnist: "a" with two norms and three seeds, "b" with another batch size, a norm
+// that the paper does not have, and two seeds.
+Paper MakeTestPaper() {
+  PaperColumn a;
+  a.name = "a";
+  a.task = "pi-mnist";
+  a.settings = {{"batch_size", 64}};
+  a.norms = {"none", "layer"};
+  a.seeds = 3;
+  a.minutes = 6;
+  PaperColumn b = a;
+  b.name = "b";
+  b.settings = {{"batch_size", 32}};
+  b.norms = {"none", "rms"};
+  b.seeds = 2;
+  b.minutes = 12;
+  Paper paper;
+  paper.name = "test";
+  paper.title = "A test paper";
+  paper.preset = "smoke";
+  paper.columns = {a, b};
+  paper.rows = {{"none", "w/o", {1, 2}}, {"layer", "LN", {1, 2}}};
+  return paper;
+}
+
+class PlanTest : public testing::Test {
+ protected:
+  ReproducePlan Plan(ReproduceRequest request = {}) {
+    request.out = folder_ / "runs";
+    return MakePlan(paper_, request, FindTask);
+  }
+
+  // "a none 1": column, norm, seed.
+  static std::vector<std::string> Order(const ReproducePlan& plan) {
+    std::vector<std::string> names;
+    for (const PlannedRun& run : plan.runs) {
+      names.push_back(plan.columns[run.column].column->name + " " + run.norm + " " +
+                      std::to_string(run.seed));
+    }
+    return names;
+  }
+
+  // Gives a planned run a folder, as `train` does, that ended after so many seconds.
+  static void Finish(const PlannedRun& run, double seconds, const std::string& status) {
+    RunConfig config;
+    config.settings = {{"epochs", 4}};
+    RunResult result;
+    result.status = status;
+    result.seconds = seconds - 1;
+    result.evaluation_seconds = 1;
+    RunWriter writer(run.folder);
+    writer.WriteConfig(config);
+    writer.Finish(result);
+  }
+
+  TestFolder folder_;
+  Paper paper_ = MakeTestPaper();
+};
+
+TEST_F(PlanTest, GoesSeedBySeedAndThePapersNormsFirst) {
+  EXPECT_THAT(Order(Plan()), ElementsAre("a none 1", "a layer 1", "b none 1",  //
+                                         "a none 2", "a layer 2", "b none 2",  //
+                                         "a none 3", "a layer 3",              //
+                                         "b rms 1", "b rms 2"));
+}
+
+TEST_F(PlanTest, TakesColumnsInTheOrderAskedFor) {
+  ReproduceRequest request;
+  request.tasks = {"b", "a"};
+  request.norms = {"layer"};
+  request.seeds = 2;
+  EXPECT_THAT(Order(Plan(request)), ElementsAre("b layer 1", "a layer 1", "b layer 2", "a layer 2"));
+  request.tasks = {"pi-mnist"};
+  EXPECT_THAT(Order(Plan(request)), ElementsAre("a layer 1", "b layer 1", "a layer 2", "b layer 2"));
+}
+
+TEST_F(PlanTest, SaysWhatTrainIsToBeTold) {
+  const PlannedRun run = Plan().runs[1];
+  EXPECT_EQ(run.folder, folder_ / "runs/pi-mnist/smoke-layer-b64-s1");
+  EXPECT_THAT(run.arguments,
+              ElementsAre("train", "pi-mnist", "--preset", "smoke", "--norm", "layer", "--set",
+                          "batch_size=64", "--seed", "1", "--out", (folder_ / "runs").string()));
+  EXPECT_EQ(run.Name(), "pi-mnist smoke-layer-b64-s1");
+}
+
+TEST_F(PlanTest, RefusesWhatThereIsNot) {
+  const auto error = [&](auto change) -> std::string {
+    ReproduceRequest request;
+    change(request);
+    try {
+      Plan(request);
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error([](ReproduceRequest& r) { r.tasks = {"c"}; }),
+            "[reproduce] --tasks must be of a, b, pi-mnist but has \"c\"");
+  EXPECT_THAT(error([](ReproduceRequest& r) { r.norms = {"x"}; }), HasSubstr("norm must be one of"));
+  EXPECT_THAT(error([](ReproduceRequest& r) { r.preset = "x"; }), HasSubstr("preset must be one"));
+}
+
+TEST_F(PlanTest, EstimatesFromRunsOfTheNormThenOfTheColumnThenFromTheTable) {
+  ReproducePlan plan = Plan();
+  EXPECT_EQ(plan.estimates.Minutes(0), 6);
+  EXPECT_FALSE(plan.estimates.Measured(0));
+  Finish(plan.runs[0], 120, "finished");  // a none 1
+  Finish(plan.runs[3], 240, "finished");  // a none 2
+  Finish(plan.runs[1], 30, "diverged");   // a layer 1: done, but no measure of a whole run
+  plan = Plan();
+  EXPECT_EQ(plan.Done(), 3u);
+  EXPECT_TRUE(plan.runs[1].done);
+  EXPECT_EQ(plan.estimates.Minutes(0, "none"), 3);
+  EXPECT_EQ(plan.estimates.Minutes(0, "layer"), 3);
+  EXPECT_EQ(plan.estimates.Minutes(1, "none"), 12);
+  EXPECT_TRUE(plan.estimates.Measured(0));
+  plan.estimates.Add(0, "layer", 9);
+  EXPECT_EQ(plan.estimates.Minutes(0, "layer"), 9);
+  EXPECT_EQ(plan.estimates.Minutes(0), 5);
+}
+
+TEST_F(PlanTest, AnUnfinishedRunHasLessLeft) {
+  const ReproducePlan plan = Plan();
+  RunConfig config;
+  config.settings = {{"epochs", 4}};
+  {
+    RunWriter writer(plan.runs[0].folder);
+    writer.WriteConfig(config);
+    writer.Append({10, 1, 640, 2.0, {{"loss", 1}}});
+  }
+  const ReproducePlan again = Plan();
+  EXPECT_FALSE(again.runs[0].done);
+  EXPECT_EQ(again.estimates.Left(again.runs[0]), 4.5);  // 6 minutes, a quarter done
+}
+
+TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {
+  ReproduceRequest request;
+  request.preset = "small";
+  const ReproducePlan plan = Plan(request);
+  EXPECT_EQ(plan.estimates.Minutes(0), std::nullopt);
+  const Schedule schedule = MakeSchedule(plan, 2, 1);
+  EXPECT_EQ(schedule.unknown, 10u);
+  EXPECT_EQ(schedule.left, 0u);
+  EXPECT_THAT(RenderPlan(plan), HasSubstr("0.00 + ?"));
+}
+
+TEST_F(PlanTest, TheBudgetTakesWhatFitsInOrder) {
+  const ReproducePlan plan = Plan();
+  // a: six runs of 6 minutes, b: four of 12, one after the other: 36 + 48 minutes.
+  const Schedule all = MakeSchedule(plan, 1, std::nullopt);
+  EXPECT_EQ(all.runs, 10u);
+  EXPECT_NEAR(all.hours, 84 / 60.0, 1e-12);
+  // On two: a1 a1 | b1 a2 | a2 b2 | a3 a3 | b b: jobs end at 6 6 18 12 18 30 24 30 36 42.
+  EXPECT_NEAR(MakeSchedule(plan, 2, std::nullopt).hours, 42 / 60.0, 1e-12);
+  // Half an hour: 6 + 6 + 12 (seed 1), then 6; 12 of b's seed 2 do not fit into what is left.
+  const Schedule some = MakeSchedule(plan, 1, 0.5);
+  EXPECT_EQ(some.runs, 4u);
+  EXPECT_EQ(some.left, 6u);
+  EXPECT_NEAR(some.hours, 30 / 60.0, 1e-12);
+}
+
+TEST_F(PlanTest, IsATable) {
+  Finish(Plan().runs[0], 120, "finished");
+  EXPECT_EQ(RenderPlan(Plan()),
+            "A test paper, preset smoke\n"
+            "\n"
+            "  column  task      norms  seeds  runs  done  minutes a run  hours left\n"
+            "  a       pi-mnist      2      3     6     1       2.0 here        0.17\n"
+            "  b       pi-mnist      2      2     4     0           12.0        0.80\n"
+            "  all                               10     1                       0.97\n");
+}
+
+// Names in lab/papers that the tasks must have.
+TEST(Papers, NameWhatTheTasksHave) {
+  for (const Paper& paper : Papers()) {
+    for (const PaperColumn& column : paper.columns) {
+      SCOPED_TRACE(paper.name + " " + column.name);
+      const Task* task = nullptr;
+      ASSERT_NO_THROW(task = &FindTask(column.task));
+      EXPECT_EQ(task->report.compare, "norm");
+      const auto metric = std::ranges::find(task->metrics, column.metric, &MetricSpec::name);
+      ASSERT_NE(metric, task->metrics.end()) << column.metric;
+      EXPECT_EQ(metric->lower_is_better, column.lower_is_better);
+      EXPECT_EQ(metric->unit == "%", column.unit.starts_with("%"));
+      EXPECT_EQ(task->report.headline, column.metric);
+      for (const std::string& curve : {column.train_curve, column.valid_curve}) {
+        EXPECT_NE(std::ranges::find(task->metrics, curve, &MetricSpec::name), task->metrics.end())
+            << curve;
+      }
+      ReproduceRequest request;  // the preset, norms and settings
+      request.out = "runs";
+      request.tasks = {column.name};
+      EXPECT_NO_THROW(MakePlan(paper, request, FindTask));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace planish::lab

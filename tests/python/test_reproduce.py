@@ -1,0 +1,211 @@
+"""planish reproduce and planish thin, on the cheap experiments of Ba et al. 2016."""
+
+import json
+import re
+import signal
+import time
+
+import pytest
+from test_command import assert_one_line, lines_of, tensors_of, without_seconds
+
+SMOKE = ("reproduce", "ba2016", "--preset", "smoke", "--out", "out")
+# Two columns, two norms and a seed: four runs of a second or so.
+FEW = (*SMOKE, "--norms", "none,layer", "--seeds", 1, "--jobs", 2)
+TASK = "out/pi-mnist"
+FOLDERS = [
+    f"smoke-{norm}-{column}-s1"
+    for norm in ("layer", "none")
+    for column in ("b128-epochs=20", "b4-epochs=4-evaluations_per_epoch=4")
+]
+
+
+@pytest.fixture(scope="module")
+def done(shared):
+    shared.result = shared.ok(*FEW)
+    return shared
+
+
+def runs_of(planish):
+    task = planish.folder / TASK
+    return sorted(path.name for path in task.iterdir()) if task.is_dir() else []
+
+
+def finished(planish):
+    return [name for name in runs_of(planish) if (planish.folder / TASK / name / "result.json").exists()]
+
+
+def test_dry_run_prints_the_plan_and_does_nothing(planish):
+    result = planish.ok("reproduce", "ba2016", "--out", "out", "--dry-run", "--data", "nowhere", "--jobs", 1)
+    assert result.stdout.startswith("Lei Ba, Kiros & Hinton 2016, Layer Normalization, preset paper\n")
+    assert re.search(r"^  mnist-4 +pi-mnist +4 +3 +12 +0 +5\.0 +1\.00$", result.stdout, re.M)
+    assert re.search(r"^  all +24 +0 +1\.50$", result.stdout, re.M)
+    assert "24 of 24 runs to do, 1 at once: about 1.5 hours." in result.stdout
+    assert result.stderr == ""
+    assert not (planish.folder / "out").exists()
+
+
+def test_dry_run_says_what_does_not_fit(planish):
+    result = planish.ok(
+        "reproduce", "ba2016", "--tasks", "mnist-4", "--dry-run", "--hours", 0.5, "--jobs", 2)  # fmt: skip
+    assert "12 of 12 runs to do" in result.stdout
+    result = planish.ok(
+        "reproduce", "ba2016", "--tasks", "mnist-4", "--dry-run", "--hours", 0.5, "--jobs", 1)  # fmt: skip
+    assert "6 of 12 runs to do, 1 at once: about 0.5 hours." in result.stdout
+    assert "6 more do not fit into --hours 0.5." in result.stdout
+
+
+def test_every_paper_has_a_plan(planish):
+    assert "SST5" not in planish.ok("reproduce", "xu2019", "--dry-run", "--tasks", "mnist").stdout
+    plan = planish.ok("reproduce", "xu2019", "--dry-run").stdout
+    for column in ("en-de", "de-en", "en-vi", "enwik8", "rt", "sst5", "mnist", "ptb"):
+        assert re.search(rf"^  {column} ", plan, re.M), column
+
+
+def test_trains_every_cell_and_reports(done):
+    assert runs_of(done) == sorted(FOLDERS)
+    assert finished(done) == sorted(FOLDERS)
+    assert "4 of 4 runs to do, 2 at once" in done.result.stdout
+    assert "no --data" in done.result.stdout
+    lines = done.result.stderr.splitlines()
+    assert sum(bool(re.match(r"\d/4 pi-mnist smoke-\S+  \d+:\d\d$", line)) for line in lines) == 4
+    report = done.folder / "out" / "report.html"
+    assert done.result.stdout.endswith(f"report: {report.resolve()}\n")
+    assert "Permutation-invariant MNIST" in report.read_text(encoding="utf-8")
+
+
+def test_runs_are_those_of_train(done, planish):
+    planish.ok(
+        "train", "pi-mnist", "--preset", "smoke", "--norm", "layer", "--set", "batch_size=128", "--set", "epochs=20",
+        "--set", "evaluations_per_epoch=1", "--threads", 1, "--out", "out")  # fmt: skip
+    name = "smoke-layer-b128-epochs=20-s1"
+    assert without_seconds(planish.folder / TASK / name / "metrics.jsonl") == without_seconds(
+        done.folder / TASK / name / "metrics.jsonl"
+    )
+
+
+def test_again_only_reports(done):
+    before = {path: path.stat().st_mtime_ns for path in (done.folder / TASK).rglob("*.json*")}
+    result = done.ok(*FEW)
+    assert "0 of 4 runs to do" in result.stdout
+    assert "report: " in result.stdout
+    assert {path: path.stat().st_mtime_ns for path in (done.folder / TASK).rglob("*.json*")} == before
+
+
+def test_estimates_come_from_finished_runs(done):
+    plan = done.ok(*SMOKE, "--norms", "none,layer", "--seeds", 2, "--dry-run").stdout
+    assert re.search(r"^  mnist-128 +pi-mnist +2 +2 +4 +2 +\d\.\d\d here +\d\.\d\d$", plan, re.M)
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_and_continued_is_uninterrupted(done, planish, signal_number):
+    process = planish.start(*FEW)
+    deadline = time.monotonic() + 60
+    while not any((planish.folder / TASK / name / "metrics.jsonl").exists() for name in runs_of(planish)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal_number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal_number, stderr
+    assert re.search(r"stopped: \d of 4 runs done\. The same command again goes on where it was\.", stderr)
+    assert "report:" not in stdout
+    assert len(finished(planish)) < 4
+    planish.ok(*FEW)
+    assert finished(planish) == sorted(FOLDERS)
+    for name in FOLDERS:
+        ours, theirs = planish.folder / TASK / name, done.folder / TASK / name
+        assert without_seconds(ours / "metrics.jsonl") == without_seconds(theirs / "metrics.jsonl")
+        assert tensors_of(ours) == tensors_of(theirs)
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(planish):
+    broken = planish.folder / TASK / FOLDERS[0]
+    broken.mkdir(parents=True)
+    (broken / "config.json").write_text("{")
+    result = planish(*FEW)
+    assert_one_line(result, 1, "[ReadRun]", "config.json")  # the plan looks into it
+
+
+def test_a_child_that_fails_is_named_and_the_others_go_on(planish):
+    blocked = planish.folder / TASK
+    blocked.mkdir(parents=True)
+    (blocked / FOLDERS[0]).write_text("a file where a folder must be")
+    result = planish(*FEW)
+    assert result.returncode == 1
+    assert re.search(rf"^pi-mnist {re.escape(FOLDERS[0])} failed \(status 1\): planish: \[", result.stderr, re.M)
+    assert "1 of 4 runs failed" in result.stderr
+    assert finished(planish) == sorted(FOLDERS[1:])
+    assert "report: " in result.stdout
+
+
+def test_data_that_cannot_be_read_leaves_out_the_column(planish):
+    result = planish(*SMOKE, "--norms", "none,layer", "--seeds", 3, "--jobs", 1, "--data", "nowhere")
+    assert result.returncode == 1
+    assert result.stderr.count("failed (status 3)") == 2  # one in each column
+    assert "mnist-128: the other 5 runs of this column are left out" in result.stderr
+    assert "12 of 12 runs failed" in result.stderr
+    assert "report: " not in result.stdout
+
+
+def test_time_that_is_up_ends_it(planish):
+    result = planish.ok(*SMOKE, "--norms", "none,layer", "--jobs", 1, "--hours", 0.0005)  # 1.8 s
+    assert "runs done within --hours 0.0005. The same command again goes on where it was." in result.stderr
+    assert len(finished(planish)) < 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ((), ("PAPER",)),
+        (("xu",), ("xu2019", "ba2016", '"xu"')),
+        (("ba2016", "--tasks", "rt"), ("--tasks", "mnist-128", '"rt"')),
+        (("ba2016", "--tasks", "mnist-4,"), ("--tasks",)),
+        (("ba2016", "--norms", "x"), ("norm must be one of", '"x"')),
+        (("ba2016", "--preset", "x"), ("preset must be one of", '"x"')),
+        (("ba2016", "--seeds", "0"), ("--seeds", '"0"')),
+        (("ba2016", "--hours", "0"), ("--hours", '"0"')),
+        (("ba2016", "--hours", "soon"), ("--hours", '"soon"')),
+        (("ba2016", "--jobs", "-1"), ("--jobs",)),
+        (("ba2016", "--threads", "two"), ("--threads", '"two"')),
+        (("ba2016", "--out", ""), ("--out",)),
+        (("ba2016", "--nope"), ("--nope",)),
+    ],
+)
+def test_wrong_usage(planish, arguments, parts):
+    assert_one_line(planish("reproduce", *arguments), 2, *parts)
+
+
+# planish thin.
+
+
+def test_thin_copies_what_the_report_needs(done, tmp_path):
+    thin = tmp_path / "thin"
+    result = done.ok("thin", "out", thin)
+    assert result.stdout == f"4 runs: {thin}\n"
+    files = sorted(str(path.relative_to(thin)) for path in thin.rglob("*") if path.is_file())
+    names = ("config.json", "metrics.jsonl", "result.json")
+    assert files == sorted(f"pi-mnist/{folder}/{name}" for folder in FOLDERS for name in names)
+    for path in thin.rglob("*.json*"):
+        text = path.read_text(encoding="utf-8")
+        assert str(done.folder) not in text
+        assert not re.search(r'["\s]/\w+/', text), path
+    # Neither gradients before the last nor metrics that nothing draws.
+    folder = f"pi-mnist/{FOLDERS[0]}"
+    lines = lines_of(thin / folder / "metrics.jsonl")
+    assert "train_error" in lines_of(done.folder / "out" / folder / "metrics.jsonl")[-1]["values"]
+    assert all("train_error" not in line["values"] for line in lines)
+    assert all("gradients" not in line for line in lines[:-1])
+    one, other = (done.ok("show", path).stdout for path in ("out", thin))
+    assert one == other
+
+
+def test_thin_refuses_its_own_source(done):
+    assert_one_line(done("thin", "out", "out/thin"), 1, "must lie outside")
+    assert_one_line(done("thin", "nowhere", "thin"), 1, "nowhere")
+    assert_one_line(done("thin", "out"), 2, "TO")
+
+
+def test_config_of_a_thin_run_is_whole(done, tmp_path):
+    done.ok("thin", "out", tmp_path / "thin")
+    folder = f"pi-mnist/{FOLDERS[0]}/config.json"
+    one, other = (json.loads((root / folder).read_text()) for root in (done.folder / "out", tmp_path / "thin"))
+    assert one == other
