@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/sha256.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -67,6 +68,16 @@ int64_t Unknown(const PairSet& set) {
       .item<int64_t>();
 }
 
+// Of the pairs, and of what the vocabulary makes of them: weights mean nothing with another one.
+std::string HashOf(const std::string& pairs, const PairSet& set) {
+  Sha256 sha;
+  sha.Update({reinterpret_cast<const uint8_t*>(pairs.data()), pairs.size()});
+  for (const at::Tensor& rows : {set.source.rows, set.target.rows}) {
+    sha.Update({static_cast<const uint8_t*>(rows.const_data_ptr()), rows.nbytes()});
+  }
+  return sha.Hex();
+}
+
 std::vector<std::string> BothSides(const std::vector<SentencePair>& pairs) {
   std::vector<std::string> lines;
   for (const SentencePair& pair : pairs) {
@@ -122,7 +133,7 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   }
   about.name = text.name;
   about.source = text.source;
-  about.sha256 = text.sha256;
+  about.sha256 = HashOf(text.sha256, train);
   about.sizes = {{"train", train.size()}, {"valid", valid.size()}, {"test", test.size()}};
   about.description = fmt::format("{}; {} pieces in the vocabulary of both languages",
                                   text.description, FormatInteger(bpe.size()));

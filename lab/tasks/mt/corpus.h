@@ -48,9 +48,10 @@ struct Corpus final : Dataset {
 
   /// Pairs of which a side has more than `max_length` pieces, </s> counted, are left out of
   /// training and validation; none are of the test set, whose BLEU would be another one without
-  /// them. `about` says how many, and how many pieces outside training the vocabulary lacks. The
-  /// vocabulary is kept in `cache`, as Bpe::TrainOnce keeps it. Throws DataError where nothing is
-  /// left of a split, and what Bpe::Train throws.
+  /// them. `about` says how many, and how many pieces outside training the vocabulary lacks; its
+  /// sha256 is of the pairs and of the training pairs' pieces. The vocabulary is kept in `cache`,
+  /// as Bpe::TrainOnce keeps it. Throws DataError where nothing is left of a split, and what
+  /// Bpe::Train throws.
   Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
          const std::optional<std::filesystem::path>& cache);
 };

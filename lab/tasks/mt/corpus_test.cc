@@ -37,7 +37,12 @@ TEST(Corpus, HasPiecesWithTheirEndAndPadding) {
   EXPECT_EQ(corpus.about.sizes,
             (std::map<std::string, int64_t>{{"train", 40}, {"valid", 2}, {"test", 1}}));
   EXPECT_EQ(corpus.about.name, "some en-de");
-  EXPECT_EQ(corpus.about.sha256, "sha");
+  EXPECT_THAT(corpus.about.sha256, ::testing::SizeIs(64));
+  EXPECT_EQ(corpus.about.sha256, Corpus(SomeText(), 60, 100, {}).about.sha256);
+  EXPECT_NE(corpus.about.sha256, Corpus(SomeText(), 50, 100, {}).about.sha256);
+  ParallelText other = SomeText();
+  other.sha256 = "other";
+  EXPECT_NE(corpus.about.sha256, Corpus(other, 60, 100, {}).about.sha256);
   EXPECT_THAT(corpus.about.description,
               HasSubstr("some; " + std::to_string(corpus.bpe.size()) + " pieces in the voc"));
   EXPECT_THAT(corpus.about.description, Not(HasSubstr("left out")));
