@@ -11,7 +11,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist format tidy clean
+.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -30,6 +30,7 @@ help:
 	@echo '                       (nine minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-torch       norms from Python against torch.nn, eager and compiled; writes docs/performance.md'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
+	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
 
@@ -102,6 +103,10 @@ bench-torch: build/release/build.ninja python
 
 bench-pi-mnist: build
 	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)
+
+bench-lab: build/release/build.ninja
+	cmake --build --preset release --target lab_steps
+	.venv/bin/python bench/lab/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
 
 # Their output differs between versions: 19 where it is there, else whatever there is.
 llvm = $$(command -v $(1)-19 || echo $(1))

@@ -84,7 +84,9 @@ int RunCommandLine(int argc, char** argv) {
   AddThin(app, action);
   AddShow(app, action);
   AddList(app, action);
+  AddSample(app, action);
   AddBench(app, action);
+  AddTranslate(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

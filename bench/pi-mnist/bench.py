@@ -22,6 +22,10 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
+from harness import BenchError, run_main  # noqa: E402
+from updates import PAUSE, best, compare, measure, nudge, nudges, ratio_text  # noqa: E402
+
 PROGRAM = pathlib.Path("bench") / "pi_mnist_steps"
 NORMS = {
     "none": lambda width: nn.Identity(),
@@ -30,18 +34,13 @@ NORMS = {
     "layer-simple": lambda width: nn.LayerNorm(width, elementwise_affine=False),
 }
 CHECKED_UPDATES = 8
-PAUSE = 0.05  # seconds after a block: a process's OpenMP workers spin before they sleep
 PLANISH, NOT_KEPT, DEFAULT, FUSED = "Planish", "memory not kept", "PyTorch", "PyTorch, fused"
-
-
-class BenchError(Exception):
-    pass
 
 
 class PyTorch:
     """The model, data and optimiser as a user of PyTorch writes them."""
 
-    def __init__(self, norm, batch, data, start, *, fused=None, dtype=torch.float32, nudge=None):
+    def __init__(self, norm, batch, data, start, *, fused=None, dtype=torch.float32, generator=None):
         layers = []
         for inputs, outputs in ((784, 1000), (1000, 1000), (1000, 10)):
             layers.append(nn.Linear(inputs, outputs))
@@ -53,11 +52,9 @@ class PyTorch:
         linears = [layer for layer in self.model if isinstance(layer, nn.Linear)]
         for i, linear in enumerate(linears):
             linear.load_state_dict({k: start[f"linear{i}.{k}"] for k in ("weight", "bias")})
-            if nudge is not None:
-                with torch.no_grad():
-                    for weight in linear.parameters():
-                        noise = torch.rand(weight.shape, generator=nudge) * 2 - 1
-                        weight.mul_(1 + 2.0**-23 * noise)
+            if generator is not None:
+                for weight in linear.parameters():
+                    nudge(weight, generator)
         self.model.to(dtype)
         self.optimiser = torch.optim.Adam(self.model.parameters(), lr=1e-3, fused=fused)
         self.x = data[0] if dtype == torch.float32 else data[0].to(dtype)
@@ -125,67 +122,14 @@ class Planish:
 
 
 def check(what, competitors, norm, batch, data, start):
-    """Raises BenchError unless every competitor's losses are those of the training.
-
-    What is allowed follows from what rounding does to this very training: eight times the largest
-    distance so far between PyTorch's losses in float and in double, from the weights given and from
-    weights changed in their last bit. The first loss may differ by 1e-6 of it in any case, eight
-    roundings; a later one by 3e-5: where a gradient is zero but for rounding, Adam's first steps
-    move the weight by the learning rate one way or the other. The comparison ends where rounding
-    would hide an error of 2e-3, and that must not be the first or second.
-    """
+    """Raises BenchError unless every competitor's losses are those of the training."""
     exact = PyTorch(norm, batch, data, start, dtype=torch.float64).losses(CHECKED_UPDATES)
-    nudges = [None] + [torch.Generator().manual_seed(seed) for seed in range(1, 6)]
-    floats = [PyTorch(norm, batch, data, start, nudge=n).losses(CHECKED_UPDATES) for n in nudges]
+    floats = [PyTorch(norm, batch, data, start, generator=n).losses(CHECKED_UPDATES) for n in nudges(5)]
     losses = {name: c.losses(CHECKED_UPDATES) for name, c in competitors.items()}
-    rounding, report = 0.0, []
-    for i, expected in enumerate(exact):
-        rounding = max([rounding] + [abs(run[i] - expected) for run in floats])
-        tolerance = max(8 * rounding, (1e-6 if i == 0 else 3e-5) * expected)
-        if tolerance > 2e-3 * expected:
-            break
-        for name, run in losses.items():
-            if not abs(run[i] - expected) <= tolerance:
-                raise BenchError(
-                    f"{what}: the loss of {name} at update {i + 1} must be {expected:.9g} within "
-                    f"{tolerance:.2g} but is {run[i]:.9g}"
-                )
-        distance = max(abs(run[i] - expected) for run in losses.values())
-        report.append(f"{distance / expected:.0e}")
-    if len(report) < 2:
-        raise BenchError(f"{what}: rounding hides the losses after update {len(report)}")
-    print(f"{what}: losses agree within {' '.join(report)}", file=sys.stderr)
-
-
-def measure(competitors, rounds, block):
-    """{name: [(seconds, faults) of an update, one pair a round]}."""
-    count = 1
-    slowest = 0.0
-    while slowest < block / 2:  # also warms up
-        count *= 2
-        slowest = max(c.steps(count)[0] for c in competitors.values())
-    count = max(1, round(count * block / slowest))
-    results = {name: [] for name in competitors}
-    names = list(competitors)
-    for r in range(rounds):
-        for i in range(len(names)):
-            name = names[(i + r) % len(names)]  # each is first, second ... as often
-            time.sleep(PAUSE)
-            seconds, faults = competitors[name].steps(count)
-            results[name].append((seconds / count, faults / count))
-    return results
-
-
-def best(result):
-    return min(seconds for seconds, _ in result)
-
-
-def ratio(slow, fast):
-    """'of the minima (median of the rounds' ratios, their first and last decile)'."""
-    pairs = sorted(s / f for (s, _), (f, _) in zip(slow, fast))
-    deciles = pairs[len(pairs) // 10], pairs[-1 - len(pairs) // 10]
-    return (f"{best(slow) / best(fast):.2f} ({statistics.median(pairs):.2f}, "
-            f"{deciles[0]:.2f}-{deciles[1]:.2f})")  # fmt: skip
+    wrong, distances = compare(losses, exact, floats)
+    for name, text in wrong.items():
+        raise BenchError(f"{what}: {name}: {text}")
+    print(f"{what}: losses agree within {distances}", file=sys.stderr)
 
 
 def faults(result):
@@ -269,11 +213,11 @@ def main():
                 speed.append(
                     row
                     + [f"{batch / best(results[name]):,.0f}" for name in (PLANISH, DEFAULT, FUSED)]
-                    + [ratio(results[name], results[PLANISH]) for name in (DEFAULT, FUSED)]
+                    + [ratio_text(results[name], results[PLANISH]) for name in (DEFAULT, FUSED)]
                 )
                 memory.append(
                     row
-                    + [ratio(results[NOT_KEPT], results[PLANISH])]
+                    + [ratio_text(results[NOT_KEPT], results[PLANISH])]
                     + [faults(results[name]) for name in (PLANISH, NOT_KEPT, DEFAULT, FUSED)]
                 )
                 time.sleep(PAUSE)
@@ -298,7 +242,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as error:
-        sys.exit(f"bench: {error}")
+    run_main(main)

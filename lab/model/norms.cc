@@ -49,11 +49,10 @@ class NormModule::Sums {
 
 at::Tensor NormModule::forward(const at::Tensor& x) {
   if (!sums_ || !x.requires_grad()) return Normalise(x);
-  // Views of their own: what reaches x past the norm, through a residual connection, is not the
-  // norm's doing.
+  // A view, because what reaches x past the norm, through a residual connection, is not the norm's
+  // doing; and a copy, which may be changed in place without losing its hook.
   const at::Tensor in = x.view_as(x);
-  at::Tensor y = Normalise(in);
-  y = y.view_as(y);
+  const at::Tensor y = Normalise(in).clone();
   const auto dy = std::make_shared<at::Tensor>();
   y.register_hook([dy](const at::Tensor& gradient) { *dy = gradient; });
   in.register_hook([this, dy, sums = sums_, x = x.detach()](const at::Tensor& dx) {

@@ -133,7 +133,8 @@ TEST(Norms, WatchWhatTheyDoToGradients) {
       (norm->forward(plain) + plain).backward(dy);
       EXPECT_FALSE(norm->Watched()) << name;
       norm->Watch();
-      (norm->forward(watched) + watched).backward(dy);
+      // In place, as a model may go on.
+      norm->forward(watched).add_(watched).backward(dy);
       EXPECT_TRUE(watched.grad().equal(plain.grad())) << name;
       const auto g = norm->Watched();
       ASSERT_TRUE(g) << name;
@@ -155,6 +156,29 @@ TEST(Norms, WatchWhatTheyDoToGradients) {
       }
       EXPECT_EQ(g->sigma == 1, name == "none");
       EXPECT_FALSE(norm->Watched()) << "it ends with the call";
+    }
+  }
+}
+
+TEST(Norms, WatchWhatIsThenChangedInPlace) {
+  at::manual_seed(7);
+  const at::Tensor data = at::randn({4, 6}, at::kDouble);
+  for (const std::string& name : NormNames()) {
+    auto norm = MakeNorm(name, {6});
+    norm->to(at::kDouble);
+    std::vector<at::Tensor> gradients;
+    for (const bool watch : {false, true}) {
+      const at::Tensor leaf = data.clone().requires_grad_(true);
+      if (watch) norm->Watch();
+      norm->forward(leaf * 2).relu_().sum().backward();
+      gradients.push_back(leaf.grad());
+    }
+    EXPECT_TRUE(gradients[0].equal(gradients[1])) << name;
+    const auto g = norm->Watched();
+    ASSERT_TRUE(g) << name;
+    // Of no norm the gradient is that of ReLU: 1 where the number is above 0.
+    if (name == "none") {
+      EXPECT_DOUBLE_EQ(g->mean_before, data.gt(0).to(at::kDouble).mean(1).mean().item<double>());
     }
   }
 }

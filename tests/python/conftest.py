@@ -14,6 +14,7 @@ class Command:
         self.program, self.folder = program, folder
         unset = {"PLANISH_DATA", "NO_COLOR", "CI", "COLUMNS"}
         self.environment = {key: value for key, value in os.environ.items() if key not in unset}
+        self.environment["XDG_CACHE_HOME"] = str(folder / "cache")
 
     def __call__(self, *arguments, **options):
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options

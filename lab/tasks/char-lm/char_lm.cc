@@ -8,9 +8,10 @@
 #include <numbers>
 
 #include "lab/data/text.h"
-#include "lab/error.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/streams.h"
 #include "lab/tasks/char-lm/model.h"
-#include "lab/tasks/char-lm/streams.h"
+#include "lab/tasks/text_corpus.h"
 
 namespace planish::lab {
 
@@ -21,19 +22,9 @@ namespace {
 constexpr int64_t kEvaluationStreams = 16;
 // Steps evaluated at once.
 constexpr int64_t kEvaluationSteps = 64;
-// Of a text's characters the last so many are for testing, and as many before them for validation.
-constexpr int64_t kHeldOutShare = 20;
-// The fewest characters that validation and test can be measured on, and what a text then needs.
-constexpr int64_t kFewestCharacters = kHeldOutShare * (kEvaluationStreams + 1);
-
-struct Corpus final : Dataset {
-  Vocabulary vocabulary{""};
-  at::Tensor train, valid, test;  // [N] uint8, numbers of the vocabulary
-};
-
-class CharLm final : public Experiment {
+class CharLm final : public Experiment, public TextSampler {
  public:
-  CharLm(const Settings& settings, const Corpus& corpus)
+  CharLm(const Settings& settings, const TextCorpus& corpus)
       : corpus_(corpus),
         streams_(settings.Int("batch_size")),
         window_(settings.Int("window")),
@@ -78,19 +69,19 @@ class CharLm final : public Experiment {
   }
 
   std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
-    // What follows the end of a line, where the text has lines.
-    const bool lines = corpus_.vocabulary.Contains('\n');
-    int64_t character = lines ? corpus_.vocabulary.Encode("\n")[0] : 0;
+    return {{fmt::format("{} characters at temperature {:g}", sample_, temperature_),
+             Sample("", sample_, temperature_, generator)}};
+  }
+
+  std::string Sample(const std::string& prompt, int64_t length, double temperature,
+                     at::Generator& generator) override {
     at::Tensor state = model_.ZeroState(1);
-    std::string text;
-    for (int64_t i = 0; i < sample_; ++i) {
-      const auto [logits, after] = model_.forward(at::full({1, 1}, character, at::kLong), state);
-      const at::Tensor chances = (logits[0].to(at::kDouble) / temperature_).softmax(0);
-      character = at::multinomial(chances, 1, /*replacement=*/false, generator).item<int64_t>();
-      text += corpus_.vocabulary.Decode(character);
-      state = after;
-    }
-    return {{fmt::format("{} characters at temperature {:g}", sample_, temperature_), text}};
+    return WriteText(corpus_.vocabulary, prompt, length, temperature, generator,
+                     [&](const at::Tensor& characters) {
+                       const auto [logits, after] = model_.forward(characters.unsqueeze(1), state);
+                       state = after;
+                       return logits[-1];
+                     });
   }
 
  private:
@@ -116,7 +107,7 @@ class CharLm final : public Experiment {
     return nats / static_cast<double>(count) / std::numbers::ln2;
   }
 
-  const Corpus& corpus_;
+  const TextCorpus& corpus_;
   int64_t streams_, window_, sample_;
   double temperature_;
   CharModel model_;
@@ -191,36 +182,17 @@ class CharLmTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& path) const override {
-    const Text text = OpenText(path, s.Int("characters"));
-    const auto size = static_cast<int64_t>(text.characters.size());
-    if (size < kFewestCharacters) {
-      throw DataError(fmt::format("[char-lm] the text must have at least {} characters but has {}",
-                                  kFewestCharacters, size));
-    }
-    auto corpus = std::make_unique<Corpus>();
-    corpus->vocabulary = Vocabulary(text.characters);
-    if (corpus->vocabulary.size() < 2) {
-      throw DataError("[char-lm] the text must have two different characters but has one");
-    }
-    std::vector<uint8_t> numbers = corpus->vocabulary.Encode(text.characters);
-    const at::Tensor all = at::from_blob(numbers.data(), {size}, at::kByte).clone();
-    const int64_t held_out = size / kHeldOutShare, train = size - 2 * held_out;
-    corpus->train = all.slice(0, 0, train);
-    corpus->valid = all.slice(0, train, train + held_out);
-    corpus->test = all.slice(0, train + held_out);
-    corpus->about = {
-        text.name,
-        text.source,
-        fmt::format("{}; {} different characters", text.description, corpus->vocabulary.size()),
-        text.sha256,
-        {{"train", train}, {"valid", held_out}, {"test", held_out}}};
-    return corpus;
+    return SplitText(OpenText(path, s.Int("characters")), name, kEvaluationStreams + 1);
+  }
+
+  void Check(const Settings& s, const Dataset& data) const override {
+    CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
+                 s.Int("window"));
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
-    const auto& corpus = dynamic_cast<const Corpus&>(data);
-    CheckStreams(corpus.train.size(0), s.Int("batch_size"), s.Int("window"));
-    return std::make_unique<CharLm>(s, corpus);
+    Check(s, data);
+    return std::make_unique<CharLm>(s, dynamic_cast<const TextCorpus&>(data));
   }
 };
 

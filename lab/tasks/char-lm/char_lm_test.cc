@@ -11,13 +11,13 @@
 
 #include "lab/data/source.h"
 #include "lab/data/text.h"
+#include "lab/engine/streams.h"
 #include "lab/engine/sweep.h"
 #include "lab/engine/train.h"
 #include "lab/error.h"
 #include "lab/model/recurrent.h"
 #include "lab/run/safetensors.h"
 #include "lab/tasks/char-lm/model.h"
-#include "lab/tasks/char-lm/streams.h"
 #include "lab/testing/test_folder.h"
 
 namespace planish::lab {

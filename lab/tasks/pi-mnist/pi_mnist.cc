@@ -1,44 +1,24 @@
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
 #include <ATen/Functions.h>
-#include <fmt/format.h>
 
-#include "lab/data/source.h"
 #include "lab/error.h"
+#include "lab/tasks/digit_cases.h"
 #include "lab/tasks/pi-mnist/model.h"
 
 namespace planish::lab {
 
 namespace {
 
-constexpr int64_t kPixels = 28 * 28;
 // The training loss is measured on this many of the training cases, the same at each evaluation:
 // enough for two digits, and a fraction of the time of all 55,000.
 constexpr int64_t kTrainProbe = 10'000;
 // Cases evaluated at once: large enough for a fast product, small enough to stay in cache.
 constexpr int64_t kEvaluationBatch = 1'000;
 
-struct Cases {
-  at::Tensor x;       // [N, 784] float, 0 .. 1
-  at::Tensor labels;  // [N] int64
-};
-
-struct Digits final : Dataset {
-  Cases train, valid, test;
-};
-
-// Rows [begin, end) of `images` as tensors.
-Cases Slice(const Images& images, int64_t begin, int64_t end) {
-  const auto bytes = at::TensorOptions().dtype(at::kByte);
-  auto* pixels = const_cast<uint8_t*>(images.pixels.data()) + begin * kPixels;
-  auto* labels = const_cast<uint8_t*>(images.labels.data()) + begin;
-  return {at::from_blob(pixels, {end - begin, kPixels}, bytes).to(at::kFloat).div_(255),
-          at::from_blob(labels, {end - begin}, bytes).to(at::kLong)};
-}
-
 class PiMnist final : public Experiment {
  public:
-  PiMnist(const Settings& settings, const Digits& data)
+  PiMnist(const Settings& settings, const DigitCases& data)
       : data_(data), batch_size_(settings.Int("batch_size")), model_(MakeOptions(settings)) {}
 
   torch::nn::Module& model() override { return model_; }
@@ -47,9 +27,7 @@ class PiMnist final : public Experiment {
     return ShuffledBatches(data_.train.x.size(0), batch_size_, generator);
   }
 
-  Tensors Batch(const at::Tensor& cases) override {
-    return {data_.train.x.index_select(0, cases), data_.train.labels.index_select(0, cases)};
-  }
+  Tensors Batch(const at::Tensor& cases) override { return TakeCases(data_.train, cases); }
 
   at::Tensor Loss(const Tensors& batch) override {
     return at::cross_entropy_loss(model_.forward(batch[0]), batch[1]);
@@ -57,9 +35,7 @@ class PiMnist final : public Experiment {
 
   Values Evaluate() override {
     Values values;
-    Measure("train",
-            {data_.train.x.slice(0, 0, kTrainProbe), data_.train.labels.slice(0, 0, kTrainProbe)},
-            &values);
+    Measure("train", FirstCases(data_.train, kTrainProbe), &values);
     Measure("valid", data_.valid, &values);
     Measure("test", data_.test, &values);
     return values;
@@ -79,23 +55,14 @@ class PiMnist final : public Experiment {
     return options;
   }
 
-  // Mean negative log-likelihood and error rate over `cases`.
   void Measure(const std::string& split, const Cases& cases, Values* values) {
-    double nll = 0;
-    int64_t wrong = 0;
-    const int64_t count = cases.x.size(0);
-    for (int64_t begin = 0; begin < count; begin += kEvaluationBatch) {
-      const int64_t end = std::min(begin + kEvaluationBatch, count);
-      const at::Tensor logits = model_.forward(cases.x.slice(0, begin, end));
-      const at::Tensor labels = cases.labels.slice(0, begin, end);
-      nll += at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
-      wrong += logits.argmax(1).ne(labels).sum().item<int64_t>();
-    }
-    (*values)[split + "_nll"] = nll / static_cast<double>(count);
-    (*values)[split + "_error"] = static_cast<double>(wrong) / static_cast<double>(count);
+    const Scores scores =
+        Score([this](const at::Tensor& x) { return model_.forward(x); }, cases, kEvaluationBatch);
+    (*values)[split + "_nll"] = scores.nll;
+    (*values)[split + "_error"] = scores.error;
   }
 
-  const Digits& data_;
+  const DigitCases& data_;
   int64_t batch_size_;
   PixelMlp model_;
 };
@@ -150,22 +117,10 @@ class PiMnistTask final : public Task {
          {},
          {},
          {"auto", "biased", "unbiased"}},
-        {"train_cases",
-         55000,
-         "training cases: the first of the training images",
-         1,
-         10'000'000,
-         {}},
-        {"valid_cases",
-         5000,
-         "validation cases: the training images after those",
-         1,
-         10'000'000,
-         {}},
-        {"test_cases", 10000, "test cases: the first of the test images", 1, 10'000'000, {}},
     };
     AddSettings(own);
-    data_settings = {"train_cases", "valid_cases", "test_cases"};
+    AddSettings(DigitCaseSettings());
+    data_settings = DigitCaseSettingNames();
     presets = {
         {"paper", "784-1000-1000-10 on 55,000 cases for 60 epochs, as printed", {}},
         {"small",
@@ -199,32 +154,14 @@ class PiMnistTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& folder) const override {
-    const int64_t train = s.Int("train_cases"), valid = s.Int("valid_cases"),
-                  test = s.Int("test_cases");
-    const ImageSet set = OpenDigits(folder, {.train = train + valid, .test = test});
-    if (train + valid > set.train.count || test > set.test.count) {
-      throw UsageError(
-          fmt::format("[pi-mnist] train_cases + valid_cases and test_cases must be at most {} and "
-                      "{}, the images there are, but have {} and {}",
-                      set.train.count, set.test.count, train + valid, test));
-    }
-    auto data = std::make_unique<Digits>();
-    data->train = Slice(set.train, 0, train);
-    data->valid = Slice(set.train, train, train + valid);
-    data->test = Slice(set.test, 0, test);
-    data->about = {set.name,
-                   set.source,
-                   set.description,
-                   set.sha256,
-                   {{"train", train}, {"valid", valid}, {"test", test}}};
-    return data;
+    return LoadDigitCases(name, s, folder);
   }
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
       throw UsageError("[pi-mnist] batch_size must be at least 2 for batch norm but has 1");
     }
-    return std::make_unique<PiMnist>(s, dynamic_cast<const Digits&>(data));
+    return std::make_unique<PiMnist>(s, dynamic_cast<const DigitCases&>(data));
   }
 };
 

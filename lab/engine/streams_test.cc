@@ -1,4 +1,4 @@
-#include "lab/tasks/char-lm/streams.h"
+#include "lab/engine/streams.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>

@@ -1,4 +1,4 @@
-#include "lab/tasks/char-lm/streams.h"
+#include "lab/engine/streams.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/randint.h>
@@ -8,13 +8,14 @@
 
 namespace planish::lab {
 
-void CheckStreams(int64_t characters, int64_t streams, int64_t window) {
+void CheckStreams(int64_t characters, int64_t streams, int64_t window,
+                  std::string_view window_name) {
   const int64_t least = window * (streams + 1);
   if (characters < least) {
     throw UsageError(fmt::format(
-        "[char-lm] the training text must have at least (batch_size + 1) * window = {} characters "
-        "but has {}",
-        least, characters));
+        "[streams] the training text must have at least (batch_size + 1) * {} = {} characters but "
+        "has {}",
+        window_name, least, characters));
   }
 }
 

@@ -1,0 +1,210 @@
+"""Training speed of the lab's tasks: Planish beside the same models in plain PyTorch, eager, in Python.
+
+Both start from the same weights and follow the same batches. First their losses are compared; nothing is
+timed unless they agree. Then blocks of updates alternate; what is reported are ratios of the fastest.
+docs/performance.md explains the tables. Results go to a file of JSON, tables to standard output and, with
+--docs, into the documentation.
+"""
+
+import importlib
+import json
+import os
+import pathlib
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+from safetensors.torch import load_file
+
+import cases
+import mirrors
+import report
+
+HERE = pathlib.Path(__file__).parent
+sys.path.append(str(HERE.parent / "base"))
+import harness  # noqa: E402
+import updates  # noqa: E402
+from harness import BenchError  # noqa: E402
+
+CHECKED_UPDATES = 6
+BATCHES = 32  # of an epoch, followed again and again
+NUDGES = 3
+PLANS = 3
+
+
+class PyTorch:
+    """The model and its optimiser as a user of PyTorch writes them. The batches are there, so that no input
+    pipeline costs it anything."""
+
+    def __init__(self, task, settings, start, *, fused=None, dtype=torch.float32, generator=None):
+        self.task, self.settings = task, settings
+        weights = {name.removeprefix("model."): value for name, value in start.items() if name.startswith("model.")}
+        self.model = task.model(settings, weights)
+        mirrors.fill(self.model, task.weight, weights)
+        if generator is not None:
+            for parameter in self.model.parameters():
+                updates.nudge(parameter, generator)
+        self.model.to(dtype).train()
+        self.optimiser = torch.optim.Adam(
+            self.model.parameters(), lr=settings["lr"], betas=(settings["adam_beta1"], settings["adam_beta2"]),
+            eps=settings["adam_eps"], fused=fused)  # fmt: skip
+        self.batches, self.next = batches(start, dtype), 0
+
+    def update(self):
+        self.optimiser.zero_grad()
+        value, count = 0.0, self.settings["accumulate"]
+        for _ in range(count):
+            loss = self.task.loss(self.model, self.batches[self.next])
+            self.next = (self.next + 1) % len(self.batches)
+            value += loss.item() / count  # Planish reads every loss, too
+            (loss / count if count > 1 else loss).backward()
+        if self.settings["clip"] > 0:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings["clip"])
+        self.optimiser.step()
+        return value
+
+    def losses(self, count):
+        return [self.update() for _ in range(count)]
+
+    def steps(self, count):
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        start = time.perf_counter()
+        for _ in range(count):
+            self.update()
+        seconds = time.perf_counter() - start
+        return seconds, 0.0, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+
+
+class Planish:
+    """bench/lab/steps.cc in a process of its own."""
+
+    def __init__(self, args, threads):
+        self.process = subprocess.Popen(
+            [pathlib.Path(args.build) / "bench" / "lab_steps", str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
+        self.folder = args.data
+
+    def ask(self, **command):
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:  # it has told why on stderr
+            raise BenchError(f"lab_steps ended with status {self.process.wait()} at {command}")
+        return json.loads(line)
+
+    def setup(self, case, preset, settings, file):
+        """What it tells of the setup, and the file's tensors."""
+        told = self.ask(setup=case.task, preset=preset, set={"norm": case.norm, **settings}, data=self.folder,
+                        batches=BATCHES, file=str(file))  # fmt: skip
+        return told, load_file(file)
+
+    def losses(self, count):
+        return self.ask(losses=count)
+
+    def steps(self, count):
+        told = self.ask(steps=count)
+        return told["seconds"], told["input_seconds"], told["faults"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def batches(start, dtype):
+    """The tensors of each batch, real numbers in `dtype`; None for one that a task leaves out."""
+    found = {}
+    for name, value in start.items():
+        if match := re.fullmatch(r"batch\.(\d+)\.(\d+)", name):
+            real = value.is_floating_point()
+            found.setdefault(int(match[1]), {})[int(match[2])] = value.to(dtype) if real else value
+    return [[found[b].get(i) for i in range(max(found[b]) + 1)] for b in sorted(found)]
+
+
+def check(task, settings, start, planish):
+    """{competitor: what is wrong with its losses}, and how far the others' agree."""
+    exact = PyTorch(task, settings, start, dtype=torch.float64).losses(CHECKED_UPDATES)
+    floats = [PyTorch(task, settings, start, generator=g).losses(CHECKED_UPDATES) for g in updates.nudges(NUDGES)]
+    losses = {"planish": planish.losses(CHECKED_UPDATES), "pytorch": floats[0]}
+    return updates.compare(losses, exact, floats)
+
+
+def run_case(args, case, planish, file):
+    task = importlib.import_module(cases.TASKS[case.task].module)
+    result = {"task": case.task, "norm": case.norm, "threads": case.threads}
+    told, start = planish.setup(case, args.preset, task.SETTINGS | task.CHECK, file)
+    result["wrong"], result["agreement"] = check(task, told["settings"], start, planish)
+    if args.check:
+        print(f"{case}: losses agree within {result['agreement']}", file=sys.stderr)
+    if result["wrong"] or args.check:
+        return result
+    if task.CHECK:
+        told, start = planish.setup(case, args.preset, task.SETTINGS, file)
+    settings = told["settings"]
+    competitors = {
+        "planish": planish,
+        "pytorch": PyTorch(task, settings, start),
+        "fused": PyTorch(task, settings, start, fused=True),
+    }
+    blocks = updates.measure(competitors, args.blocks, args.seconds)
+    used = batches(start, torch.float32)
+    units = settings["accumulate"] * statistics.mean(task.size(batch) for batch in used)
+    epoch = planish.ask(plans=PLANS) * settings["accumulate"] / told["epoch_batches"]
+    share = statistics.median((inputs + epoch) / seconds for seconds, inputs, _ in blocks["planish"])
+    return result | {
+        "settings": settings, "data": told["data"], "unit": task.UNIT, "units": units, "input share": share,
+        "seconds": {who: updates.best(found) for who, found in blocks.items()},
+        "over": {who: updates.ratio(blocks[who], blocks["planish"]) for who in ("pytorch", "fused")},
+        "faults": {who: statistics.median(f for *_, f in found) for who, found in blocks.items()},
+    }  # fmt: skip
+
+
+def run_cases(args, some, progress):
+    """{case: result}"""
+    results = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for threads in sorted({case.threads for case in some}):
+            torch.set_num_threads(threads)
+            planish = Planish(args, threads)
+            foreign = harness.Foreign(planish.process.pid)
+            for case in some:
+                if case.threads != threads:
+                    continue
+                found = run_case(args, case, planish, pathlib.Path(folder) / "start")
+                results[case] = found | {"foreign cores": foreign.cores()}
+                progress.step(str(case))
+            planish.close()
+    return results
+
+
+def parse():
+    parser = harness.arguments("lab", __doc__, quick="two norms, few blocks", example="mnist-cnn layer t2", seconds=0.4)
+    harness.add_blocks(parser, 12, 5)
+    parser.add_argument("--preset", default="small", help="of the tasks (default: small)")
+    parser.add_argument("--data", default=os.environ.get("PLANISH_DATA"),
+                        help="folder with the data (default: $PLANISH_DATA, else what the tasks make)")  # fmt: skip
+    parser.add_argument("--check", action="store_true", help="compare the losses, time nothing")
+    return harness.check_arguments(parser)
+
+
+def main():
+    args = parse()
+    pathlib.Path(args.out).parent.mkdir(parents=True, exist_ok=True)
+    about = harness.about(args, "lab_steps") | {"preset": args.preset}
+    if about["torch"].split("+")[0] != torch.__version__.split("+")[0]:
+        raise BenchError(f"both sides must have one PyTorch but have {about['torch']} and {torch.__version__}")
+    some = [case for case in cases.all_cases(args.threads, args.quick) if re.search(args.filter, str(case))]
+    if not some:
+        raise BenchError(f"--filter must match a case but has {args.filter!r}")
+    progress = harness.Progress(len(some))
+    results = harness.settle(some, lambda those: run_cases(args, those, progress), progress)
+    progress.close()
+    harness.finish(args, {"about": about, "results": list(results.values())}, report)
+
+
+if __name__ == "__main__":
+    harness.run_main(main)

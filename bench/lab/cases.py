@@ -1,0 +1,36 @@
+"""The tasks that are compared, and what is asked of them."""
+
+from typing import NamedTuple
+
+MOST_INPUT = 0.05  # of an update, in the input pipeline
+
+
+class Task(NamedTuple):
+    module: str  # of the model in PyTorch
+    least: float  # PyTorch's time over Planish's
+
+
+TASKS = {
+    "mnist-cnn": Task("mnist_cnn", 1.2),
+    "rt": Task("sentences", 1.2),
+    "sst5": Task("sentences", 1.0),
+    "parser": Task("parser", 1.2),
+    "mt": Task("mt", 1.0),
+    "enwik8": Task("enwik8", 1.0),
+}
+NORMS = ("none", "layer", "layer-simple", "rms")
+QUICK_NORMS = ("none", "layer")
+
+
+class Case(NamedTuple):
+    task: str
+    norm: str
+    threads: int
+
+    def __str__(self):
+        return f"{self.task} {self.norm} t{self.threads}"
+
+
+def all_cases(threads, quick):
+    """Ordered by threads, then by task, so that processes and data are made once."""
+    return [Case(task, norm, t) for t in threads for task in TASKS for norm in (QUICK_NORMS if quick else NORMS)]

@@ -1,0 +1,66 @@
+"""Tables from bench.py's results; `report.py RESULTS [DOCS]` makes them again."""
+
+import pathlib
+import sys
+
+import cases
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
+from tables import (  # noqa: E402
+    count, judged, run_report, summary, table, write_section, wrong, wrong_planish,
+)
+
+__all__ = ["markdown", "write", "wrong_planish"]
+BEGIN, END = "<!-- make bench-lab writes from here -->", "<!-- to here -->"
+
+
+def spread(over):
+    return "{1:.2f}, {2:.2f}-{3:.2f}".format(*over)
+
+
+def speed_table(results, threads, misses):
+    rows = []
+    for r in results:
+        if r["threads"] != threads or "seconds" not in r:
+            continue
+        what = f"{r['task']}, {r['norm']}, {count(threads)}"
+        seconds, over = r["seconds"], r["over"]
+        rows.append([r["task"], r["norm"], r["unit"],
+                     *(f"{r['units'] / seconds[who]:,.0f}" for who in ("planish", "pytorch", "fused")),
+                     judged(over["pytorch"][0], cases.TASKS[r["task"]].least, misses, f"{what}, over PyTorch"),
+                     spread(over["pytorch"]), f"{over['fused'][0]:.2f}", spread(over["fused"]),
+                     f"{1e3 * seconds['planish']:.2f}", share(r["input share"], misses, what)])  # fmt: skip
+    if rows:
+        head = ["task", "norm", "unit", "Planish", "PyTorch", "PyTorch, fused", "over PyTorch", "rounds",
+                "over fused", "rounds", "update, ms", "input"]  # fmt: skip
+        yield f"#### The lab's tasks, {count(threads)}: units a second\n\n" + table(head, rows)
+
+
+def share(value, misses, what):
+    """Percent of an update, in bold where it is too much."""
+    text = judged(100 * value, 100 * cases.MOST_INPUT, misses, f"{what}, input pipeline, %", most=True)
+    return f"{text}%"
+
+
+def markdown(document):
+    about, results = document["about"], document["results"]
+    misses = [0, []]  # figures judged, those missed
+    tables = [text for threads in sorted({r["threads"] for r in results})
+              for text in speed_table(results, threads, misses)]  # fmt: skip
+    disturbed = sum(r["foreign cores"] > 0.1 for r in results)
+    head = (f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; PyTorch {about['torch']}, Python "
+            f"{about['python']}; Planish {about['commit']}; preset {about['preset']}. While {disturbed} of "
+            f"{len(results)} cases were measured, other programs took more than a tenth of a core.")  # fmt: skip
+    notes = [f"Wrong, and not timed: {text}." for text in wrong(document)]
+    data = {r["task"]: r["data"] for r in results if "data" in r}
+    notes += [f"- {task}: {text}" for task, text in data.items()]
+    notes += summary(misses)
+    return "\n\n".join([head, *tables, "\n".join(notes)])
+
+
+def write(document, docs):
+    write_section(docs / "performance.md", BEGIN, END, markdown(document))
+
+
+if __name__ == "__main__":
+    run_report(markdown, write)

@@ -1,0 +1,244 @@
+// The Planish side of bench/lab/bench.py: updates of any task by the code that `planish train`
+// runs, on request. One command a line on stdin, one answer a line on stdout, both JSON.
+//   {"setup": TASK, "preset": NAME, "set": {SETTING: TEXT}, "data": FOLDER or null, "batches": N,
+//   "file": FILE}
+//       makes a model; writes its parameters and buffers ("model.NAME") and the first N batches of
+//       an epoch ("batch.INDEX.TENSOR") as Experiment::Batch gives them, which all later updates
+//       follow, again and again: {"settings": {NAME: VALUE}, "data": what was read, "batches": N,
+//       "epoch_batches": of the epoch}
+//   {"losses": N}   makes N updates: the loss of each
+//   {"steps": N}    makes N updates: {"seconds", "input_seconds": of these, in Experiment::Batch,
+//                   "faults": minor page faults}
+//   {"plans": N}    plans N epochs: seconds of the fastest
+//   usage: lab_steps THREADS   or, for the stamps of the machine: lab_steps --about
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "lab/engine/machine.h"
+#include "lab/engine/memory.h"
+#include "lab/engine/train.h"
+#include "lab/run/safetensors.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kSeed = 1;
+
+template <class F>
+double Seconds(F&& f) {
+  const Clock::time_point start = Clock::now();
+  f();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int64_t MinorFaults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+const char* Dtype(const at::Tensor& t) {
+  switch (t.scalar_type()) {
+    case at::kFloat:
+      return "F32";
+    case at::kDouble:
+      return "F64";
+    case at::kLong:
+      return "I64";
+    case at::kInt:
+      return "I32";
+    case at::kByte:
+      return "U8";
+    case at::kBool:
+      return "BOOL";
+    default:
+      throw std::runtime_error("[Dtype] a tensor must be of a known type but is not");
+  }
+}
+
+// What a file is written from: tensors that are contiguous and live as long as the object.
+class Store {
+ public:
+  void Add(const std::string& name, const at::Tensor& tensor) {
+    const at::Tensor t = tensor.contiguous();
+    kept_.push_back(t);
+    stored_.push_back({name,
+                       Dtype(t),
+                       t.sizes().vec(),
+                       {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
+  }
+  void Write(const fs::path& file) const { WriteSafetensors(file, stored_); }
+
+ private:
+  std::vector<at::Tensor> kept_;
+  std::vector<StoredTensor> stored_;
+};
+
+class Steps {
+ public:
+  Json Setup(const Json& command) {
+    const Task& task = FindTask(command.at("setup").get<std::string>());
+    settings_.emplace(task.settings);
+    const auto name = command.at("preset").get<std::string>();
+    const auto preset = std::ranges::find(task.presets, name, &Preset::name);
+    if (preset == task.presets.end()) {
+      throw std::runtime_error(
+          fmt::format("[Setup] preset must be one of {}'s but has \"{}\"", task.name, name));
+    }
+    settings_->Apply(*preset);
+    for (const auto& [setting, value] : command.at("set").items())
+      settings_->Set(setting, value.get<std::string>());
+    std::optional<fs::path> folder;
+    if (!command.at("data").is_null()) folder = command.at("data").get<std::string>();
+    Load(task, folder);
+    task.Check(*settings_, *data_);
+
+    at::Generator weights = at::detail::getDefaultCPUGenerator();
+    weights.set_current_seed(kSeed);
+    adam_.reset();
+    experiment_ = task.Make(*settings_, *data_);
+    adam_.emplace(MakeAdam(experiment_->model(), *settings_));
+    at::Generator order = at::detail::createCPUGenerator(kSeed);
+    epoch_ = experiment_->PlanEpoch(order);
+    batches_ = std::min(command.at("batches").get<int64_t>(), epoch_.batches());
+    next_ = 0;
+    WriteStart(command.at("file").get<std::string>());
+    return {{"settings", settings_->values()},
+            {"data", data_->about.description},
+            {"batches", batches_},
+            {"epoch_batches", epoch_.batches()}};
+  }
+
+  Json Losses(int64_t count) {
+    Json losses = Json::array();
+    for (int64_t i = 0; i < count; ++i) losses.push_back(MakeUpdate().loss);
+    return losses;
+  }
+
+  Json Measure(int64_t count) {
+    const int64_t before = MinorFaults();
+    double input_seconds = 0;
+    const double seconds = Seconds([&] {
+      for (int64_t i = 0; i < count; ++i) input_seconds += MakeUpdate().input_seconds;
+    });
+    return {
+        {"seconds", seconds}, {"input_seconds", input_seconds}, {"faults", MinorFaults() - before}};
+  }
+
+  double Plan(int64_t count) {
+    double fastest = INFINITY;
+    at::Generator order = at::detail::createCPUGenerator(kSeed);
+    for (int64_t i = 0; i < count; ++i)
+      fastest = std::min(fastest, Seconds([&] { experiment_->PlanEpoch(order); }));
+    return fastest;
+  }
+
+ private:
+  // Reads the data unless it is what was read last.
+  void Load(const Task& task, const std::optional<fs::path>& folder) {
+    std::string key = task.name + "\n" + (folder ? folder->string() : "");
+    for (const std::string& name : task.data_settings)
+      key += "\n" + settings_->values().at(name).dump();
+    if (key == data_key_) return;
+    experiment_.reset();  // which refers to the data
+    data_ = task.Load(*settings_, folder);
+    data_key_ = key;
+  }
+
+  void WriteStart(const fs::path& file) {
+    at::NoGradGuard no_grad;
+    Store store;
+    for (const auto& item : experiment_->model().named_parameters())
+      store.Add("model." + item.key(), item.value());
+    for (int64_t b = 0; b < batches_; ++b) {
+      const Tensors batch = experiment_->Batch(epoch_.batch(b));
+      for (size_t i = 0; i < batch.size(); ++i) {
+        if (batch[i].defined()) store.Add(fmt::format("batch.{}.{}", b, i), batch[i]);
+      }
+    }
+    store.Write(file);
+  }
+
+  Update MakeUpdate() {
+    if (!experiment_) throw std::runtime_error("[MakeUpdate] setup must come first but has not");
+    std::vector<at::Tensor> batches;
+    for (int64_t i = 0; i < settings_->Int("accumulate"); ++i) {
+      batches.push_back(epoch_.batch(next_));
+      next_ = (next_ + 1) % batches_;
+    }
+    const Update update = UpdateWeights(*experiment_, *adam_, batches, settings_->Real("clip"));
+    if (!std::isfinite(update.loss)) {
+      throw std::runtime_error("[MakeUpdate] the loss must be finite but is not");
+    }
+    return update;
+  }
+
+  std::optional<Settings> settings_;
+  std::string data_key_;
+  std::unique_ptr<Dataset> data_;
+  std::unique_ptr<Experiment> experiment_;
+  std::optional<Adam> adam_;
+  EpochPlan epoch_;
+  int64_t batches_ = 0, next_ = 0;
+};
+
+Json Answer(Steps& steps, const std::string& line) {
+  const Json command = Json::parse(line);
+  const auto count = [&](const char* name) { return command.at(name).get<int64_t>(); };
+  if (command.contains("setup")) return steps.Setup(command);
+  if (command.contains("losses")) return steps.Losses(count("losses"));
+  if (command.contains("steps")) return steps.Measure(count("steps"));
+  if (command.contains("plans")) return steps.Plan(count("plans"));
+  throw std::runtime_error("[Answer] a line must be a command but has " + line);
+}
+
+int Main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--about") {
+    std::cout << Json(MachineStamps()).dump() << std::endl;
+    return 0;
+  }
+  const int threads = argc == 2 ? std::atoi(argv[1]) : 0;
+  if (threads < 1) {
+    fmt::print(stderr, "usage: lab_steps THREADS | --about\n");
+    return 2;
+  }
+  at::set_num_threads(threads);
+  Steps steps;
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << Answer(steps, line).dump() << std::endl;
+  return 0;
+}
+
+}  // namespace
+}  // namespace planish::lab
+
+int main(int argc, char** argv) try {
+  planish::lab::KeepFreedMemory();
+  return planish::lab::Main(argc, argv);
+} catch (const std::exception& e) {
+  fmt::print(stderr, "lab_steps: {}\n", e.what());
+  return 1;
+}

@@ -1,0 +1,96 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lab/commands/commands.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/trained.h"
+#include "lab/error.h"
+#include "lab/run/results.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SampleFlags {
+  fs::path run;
+  std::string prompt, data;
+  int64_t length = 500, seed = 1;
+  double temperature = 0.8;
+  int threads = 0;
+};
+
+void CheckRange(const char* flag, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    throw UsageError(fmt::format("[sample] {} must be from {:.15g} to {:.15g} but has {:g}", flag,
+                                 least, most, value));
+  }
+}
+
+int RunSample(const SampleFlags& flags) {
+  CheckRange("--length", static_cast<double>(flags.length), 1, 10'000'000);
+  CheckRange("--seed", static_cast<double>(flags.seed), 0, static_cast<double>(int64_t{1} << 53));
+  CheckRange("--temperature", flags.temperature, 0.01, 100);
+  CheckRange("--threads", flags.threads, 0, 1024);
+  const Run run = ReadRun(flags.run);
+  if (!run.result) {
+    throw RunError(fmt::format(
+        "[sample] {} must be a run that has ended but is unfinished: planish train goes on with it",
+        flags.run.string()));
+  }
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const at::NoGradGuard no_grad;
+  const std::optional<fs::path> data =
+      flags.data.empty() ? std::nullopt : std::optional<fs::path>(flags.data);
+  const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
+  auto* sampler = dynamic_cast<TextSampler*>(trained.experiment.get());
+  if (sampler == nullptr) {
+    throw UsageError(fmt::format("[sample] RUN must be of a task that writes text but has task {}",
+                                 run.config.task));
+  }
+  at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(flags.seed));
+  Print(flags.prompt + sampler->Sample(flags.prompt, flags.length, flags.temperature, generator) +
+        "\n");
+  return 0;
+}
+
+}  // namespace
+
+void AddSample(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<SampleFlags>();
+  CLI::App* sample = app.add_subcommand("sample", "Write text with a run's trained model");
+  sample->footer(
+      "Prints the prompt and what follows it, bytes as they come, and ends the line.\n\n"
+      "Example:\n  planish sample runs/char-lm/small-lstm-b32-s1 --prompt \"Enter \" --length 200");
+  sample->add_option("RUN", flags->run, "The folder of a run of a task that models text")
+      ->type_name("")
+      ->required();
+  sample
+      ->add_option("--prompt", flags->prompt,
+                   "What the text begins with (default: nothing, as after the end of a line)")
+      ->type_name("TEXT");
+  sample->add_option("--length", flags->length, "Bytes to write (default: 500)")->type_name("N");
+  sample
+      ->add_option("--temperature", flags->temperature,
+                   "Logits are divided by it: small for likely text (default: 0.8)")
+      ->type_name("T");
+  sample->add_option("--seed", flags->seed, "Of the choices (default: 1)")->type_name("SEED");
+  sample
+      ->add_option("--data", flags->data,
+                   "The data that the run was trained on (default: where it was read then)")
+      ->type_name("PATH");
+  sample->add_option("--threads", flags->threads, "Threads (default: all cores)")->type_name("N");
+  sample->callback([&action, flags] { action = [flags] { return RunSample(*flags); }; });
+}
+
+}  // namespace planish::lab

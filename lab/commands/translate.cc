@@ -1,0 +1,125 @@
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/commands/commands.h"
+#include "lab/data/lines.h"
+#include "lab/data/source.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/trained.h"
+#include "lab/error.h"
+#include "lab/run/results.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Lines translated at once where nobody waits for each.
+constexpr size_t kChunk = 256;
+
+struct TranslateFlags {
+  fs::path run;
+  std::string data;
+  std::optional<int64_t> beam;
+  std::optional<double> length_penalty;
+  int threads = 0;
+};
+
+// Reads up to `most` lines, which end as ReadLines' do. `number` counts lines.
+std::vector<std::string> NextLines(size_t most, int64_t& number) {
+  std::vector<std::string> lines;
+  std::string line;
+  while (lines.size() < most && std::getline(std::cin, line)) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (FindInvalidUtf8(line)) {
+      throw DataError(
+          fmt::format("[translate] input must be UTF-8 but has other bytes on line {}", number));
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+int RunTranslate(const TranslateFlags& flags) {
+  Run run = ReadRun(flags.run);
+  const Task& task = FindTask(run.config.task);
+  const auto set = [&](const char* name, const auto& value) {
+    if (!value) return;
+    if (!run.config.settings.contains(name)) {
+      throw UsageError(
+          fmt::format("[translate] RUN must be of a task with the setting {} but has "
+                      "task {}",
+                      name, run.config.task));
+    }
+    run.config.settings[name] = *value;
+  };
+  set("beam", flags.beam);
+  set("length_penalty", flags.length_penalty);
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const at::NoGradGuard no_grad;
+  const std::optional<fs::path> folder = flags.data.empty() ? std::nullopt : DataFolder(flags.data);
+  const Trained trained = OpenTrained(task, run, folder);
+  auto* translator = dynamic_cast<LineTranslator*>(trained.experiment.get());
+  if (!translator) {
+    throw UsageError(fmt::format(
+        "[translate] RUN must be of a task that translates but has task {}", run.config.task));
+  }
+  // At a terminal somebody waits for each line.
+  const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;
+  int64_t number = 0;
+  for (auto lines = NextLines(most, number); !lines.empty(); lines = NextLines(most, number)) {
+    for (const std::string& line : translator->Translate(lines)) Print(line + "\n");
+    FlushStdout();
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddTranslate(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<TranslateFlags>();
+  CLI::App* translate =
+      app.add_subcommand("translate", "Translate lines of stdin with a run of a translation task");
+  translate->footer(
+      "Each line of stdin, in UTF-8, gives a line on stdout: a sentence of the language that the\n"
+      "run was trained to translate. The weights are those of the evaluation that validation\n"
+      "chose. Vocabulary and data are those of the training, which are read again.\n\n"
+      "Example:\n"
+      "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b2048-s1");
+  translate->add_option("RUN", flags->run, "Folder of a run of mt")->type_name("")->required();
+  translate
+      ->add_option("--beam", flags->beam,
+                   "Hypotheses of a sentence that are kept; 1 is greedy search (default: the "
+                   "run's)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+  translate
+      ->add_option("--length-penalty", flags->length_penalty,
+                   "Scores are divided by the length to the power of A: larger gives longer "
+                   "translations\n(default: the run's)")
+      ->type_name("A")
+      ->check(CLI::Range(0.0, 10.0));
+  translate
+      ->add_option("--data", flags->data,
+                   "Folder with the data of the training (default: where it was)")
+      ->type_name("PATH");
+  translate->add_option("--threads", flags->threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  translate->callback([&action, flags] { action = [flags] { return RunTranslate(*flags); }; });
+}
+
+}  // namespace planish::lab

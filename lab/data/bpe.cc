@@ -1,0 +1,167 @@
+#include "lab/data/bpe.h"
+
+#include <fmt/format.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include "lab/data/sha256.h"
+#include "lab/error.h"
+#include "lab/run/atomic_file.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Part of the file's name: another number when the options below change.
+constexpr int kOptionsVersion = 1;
+
+class Lines final : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(std::span<const std::string> lines) : lines_(lines) {}
+  bool done() const override { return next_ == lines_.size(); }
+  void Next() override { ++next_; }
+  const std::string& value() const override { return lines_[next_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::span<const std::string> lines_;
+  size_t next_ = 0;
+};
+
+std::string HashOf(std::span<const std::string> lines) {
+  Sha256 sha;
+  for (const std::string& line : lines) {
+    sha.Update({reinterpret_cast<const uint8_t*>(line.data()), line.size()});
+    const uint8_t end = '\n';
+    sha.Update({&end, 1});
+  }
+  return sha.Hex();
+}
+
+std::optional<Bpe> ReadModel(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  try {
+    return Bpe(std::string(std::istreambuf_iterator<char>(in), {}));
+  } catch (const DataError&) {
+    return std::nullopt;  // somebody else's file, or a damaged one: trained again
+  }
+}
+
+}  // namespace
+
+Bpe::Bpe(std::string model)
+    : model_(std::move(model)),
+      processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
+  if (!processor_->LoadFromSerializedProto(model_).ok()) {
+    throw DataError(
+        fmt::format("[Bpe] model must be one of sentencepiece's but has {} bytes of something else",
+                    model_.size()));
+  }
+  const auto check = [&](int64_t place, int id, const char* piece) {
+    if (id != place) {
+      throw DataError(fmt::format("[Bpe] vocabulary must hold the piece {} at {} but has it {}",
+                                  piece, place,
+                                  id < 0 ? std::string("nowhere") : fmt::format("at {}", id)));
+    }
+  };
+  check(kPad, processor_->pad_id(), "<pad>");
+  check(kEnd, processor_->eos_id(), "</s>");
+  check(kUnknown, processor_->unk_id(), "<unk>");
+}
+
+Bpe::~Bpe() = default;
+Bpe::Bpe(Bpe&&) noexcept = default;
+Bpe& Bpe::operator=(Bpe&&) noexcept = default;
+
+Bpe Bpe::Train(std::span<const std::string> lines, int64_t size) {
+  Lines iterator(lines);
+  std::string model;
+  const std::unordered_map<std::string, std::string> options = {
+      {"model_type", "bpe"},
+      {"vocab_size", std::to_string(size)},
+      {"hard_vocab_limit", "false"},
+      {"character_coverage", "1.0"},
+      {"pad_id", std::to_string(kPad)},
+      {"eos_id", std::to_string(kEnd)},
+      {"unk_id", std::to_string(kUnknown)},
+      {"bos_id", "-1"},
+      {"num_threads", "1"},
+      {"minloglevel", "2"},  // errors alone: it talks on stderr otherwise
+  };
+  const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
+  if (!status.ok()) {
+    throw UsageError(fmt::format(
+        "[Bpe] vocabulary must hold at least every character of the text but has {} pieces ({})",
+        size, status.error_message()));
+  }
+  return Bpe(std::move(model));
+}
+
+Bpe Bpe::TrainOnce(std::span<const std::string> lines, int64_t size,
+                   const std::optional<fs::path>& folder) {
+  if (!folder) return Train(lines, size);
+  const fs::path file = *folder / fmt::format("bpe-{}-nfkc{}-{}.model", size, kOptionsVersion,
+                                              HashOf(lines).substr(0, 32));
+  if (auto kept = ReadModel(file)) return *std::move(kept);
+  Bpe bpe = Train(lines, size);
+  std::error_code error;
+  fs::create_directories(*folder, error);
+  try {
+    WriteFileAtomically(file, bpe.model());
+  } catch (const RunError&) {
+    // Kept files save time, no more.
+  }
+  return bpe;
+}
+
+int64_t Bpe::size() const { return processor_->GetPieceSize(); }
+
+std::vector<int32_t> Bpe::Encode(std::string_view line) const {
+  std::vector<int> ids;
+  if (const auto status = processor_->Encode({line.data(), line.size()}, &ids); !status.ok()) {
+    throw DataError(fmt::format("[Bpe] line must be text but has: {}", status.error_message()));
+  }
+  return {ids.begin(), ids.end()};
+}
+
+std::string Bpe::Decode(std::span<const int32_t> pieces) const {
+  std::vector<int> ids;
+  for (const int32_t piece : pieces) {
+    if (piece < 0 || piece >= size()) {
+      throw DataError(
+          fmt::format("[Bpe] piece must be from 0 to {} but has {}", size() - 1, piece));
+    }
+    if (piece != kPad && piece != kEnd) ids.push_back(piece);
+  }
+  std::string line;
+  if (const auto status = processor_->Decode(ids, &line); !status.ok()) {
+    throw DataError(fmt::format("[Bpe] pieces must be text but have: {}", status.error_message()));
+  }
+  return line;
+}
+
+std::optional<fs::path> CacheFolder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value ? value : "");
+  };
+  if (const fs::path cache = variable("XDG_CACHE_HOME"); cache.is_absolute()) {
+    return cache / "planish";
+  }
+  if (const fs::path home = variable("HOME"); home.is_absolute()) {
+    return home / ".cache" / "planish";
+  }
+  return std::nullopt;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,156 @@
+#include "lab/data/bpe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sentencepiece_trainer.h>
+#include <stdlib.h>
+
+#include <unordered_map>
+
+#include "lab/error.h"
+#include "lab/testing/test_folder.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Each;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+const std::vector<std::string>& SomeLines() {
+  static const std::vector<std::string> lines = {
+      "the dog sees the dogs",    "the cat sees the cats", "Die Königin trägt das Buch.",
+      "Die Könige tragen Bücher", "a dog, a cat",          "dogs and cats"};
+  return lines;
+}
+
+TEST(Bpe, TrainsReversiblePieces) {
+  const Bpe bpe = Bpe::Train(SomeLines(), 60);
+  EXPECT_LE(bpe.size(), 60);
+  for (const std::string& line : SomeLines()) {
+    const std::vector<int32_t> pieces = bpe.Encode(line);
+    EXPECT_THAT(pieces, Each(::testing::Gt(2)));
+    EXPECT_EQ(bpe.Decode(pieces), line);
+  }
+  // Words that are frequent are one piece.
+  EXPECT_THAT(bpe.Encode("the"), SizeIs(1));
+}
+
+TEST(Bpe, HasAnUnknownPieceForUnseenCharacters) {
+  const Bpe bpe = Bpe::Train(SomeLines(), 60);
+  const std::vector<int32_t> pieces = bpe.Encode("the ж");
+  EXPECT_EQ(pieces.back(), Bpe::kUnknown);
+  EXPECT_EQ(bpe.Decode(pieces), "the  \u2047 ");
+}
+
+TEST(Bpe, LeavesOutPaddingAndEnd) {
+  const Bpe bpe = Bpe::Train(SomeLines(), 60);
+  std::vector<int32_t> pieces = bpe.Encode("a cat");
+  pieces.insert(pieces.end(), {1, 0, 0});
+  EXPECT_EQ(bpe.Decode(pieces), "a cat");
+  EXPECT_THROW(bpe.Decode(std::vector<int32_t>{static_cast<int32_t>(bpe.size())}), DataError);
+  EXPECT_THROW(bpe.Decode(std::vector<int32_t>{-1}), DataError);
+}
+
+TEST(Bpe, IsTheSameEveryTime) {
+  EXPECT_EQ(Bpe::Train(SomeLines(), 60).model(), Bpe::Train(SomeLines(), 60).model());
+}
+
+TEST(Bpe, GivesFewerPiecesWhereTheLinesHaveNoMore) {
+  EXPECT_LT(Bpe::Train(SomeLines(), 5000).size(), 200);
+}
+
+TEST(Bpe, RefusesAVocabularySmallerThanTheAlphabet) {
+  try {
+    Bpe::Train(SomeLines(), 10);
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), StartsWith("[Bpe] vocabulary must hold at least every character of the "
+                                     "text but has 10 pieces"));
+  }
+}
+
+// A vocabulary that lacks a piece: without <pad>, and with </s> elsewhere.
+TEST(Bpe, RefusesForeignVocabularies) {
+  const auto error = [](std::unordered_map<std::string, std::string> options) {
+    options.insert({{"model_type", "bpe"},
+                    {"vocab_size", "60"},
+                    {"hard_vocab_limit", "false"},
+                    {"minloglevel", "2"}});
+    std::string model;
+    const TestFolder folder;
+    std::string all;
+    for (const std::string& line : SomeLines()) all += line + "\n";
+    WriteFile(folder / "lines", all);
+    options["input"] = (folder / "lines").string();
+    EXPECT_TRUE(sentencepiece::SentencePieceTrainer::Train(options, nullptr, &model).ok());
+    try {
+      const Bpe bpe(model);
+    } catch (const DataError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error({}), "[Bpe] vocabulary must hold the piece <pad> at 0 but has it nowhere");
+  EXPECT_EQ(error({{"pad_id", "0"}, {"eos_id", "2"}, {"unk_id", "1"}, {"bos_id", "-1"}}),
+            "[Bpe] vocabulary must hold the piece </s> at 1 but has it at 2");
+  EXPECT_THROW(Bpe("no model"), DataError);
+  EXPECT_THROW(Bpe(""), DataError);
+}
+
+TEST(TrainOnce, KeepsWhatItTrained) {
+  const TestFolder temp;
+  const fs::path folder = temp / "a" / "b";
+  const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder);
+  std::vector<fs::path> files(fs::directory_iterator(folder), {});
+  ASSERT_EQ(files.size(), 1u);
+  EXPECT_THAT(files[0].filename().string(), StartsWith("bpe-60-nfkc1-"));
+  EXPECT_EQ(ReadFile(files[0]), first.model());
+  // That it is read shows where it has been exchanged for another one.
+  const Bpe other = Bpe::Train(SomeLines(), 50);
+  ASSERT_NE(other.model(), first.model());
+  WriteFile(files[0], other.model());
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder).model(), other.model());
+  // Other lines, another size: another file.
+  Bpe::TrainOnce(SomeLines(), 50, folder);
+  Bpe::TrainOnce(std::span(SomeLines()).subspan(1), 60, folder);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 3);
+}
+
+TEST(TrainOnce, TrainsAgainWhereTheFileIsDamaged) {
+  const TestFolder folder;
+  const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
+  const fs::path file = folder / folder.Entries().at(0);
+  WriteFile(file, first.model().substr(0, 100));
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
+  EXPECT_EQ(ReadFile(file), first.model());
+}
+
+TEST(TrainOnce, WorksWithoutAPlaceToKeep) {
+  const TestFolder folder;
+  WriteFile(folder / "file", "");
+  const std::string expected = Bpe::Train(SomeLines(), 60).model();
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, std::nullopt).model(), expected);
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder / "file").model(), expected);
+}
+
+TEST(CacheFolder, FollowsTheXdgSpecification) {
+  const char* cache = getenv("XDG_CACHE_HOME");
+  const char* home = getenv("HOME");
+  const std::string old_cache = cache ? cache : "", old_home = home ? home : "";
+  setenv("XDG_CACHE_HOME", "/some/cache", 1);
+  setenv("HOME", "/home/somebody", 1);
+  EXPECT_EQ(CacheFolder(), "/some/cache/planish");
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  EXPECT_EQ(CacheFolder(), "/home/somebody/.cache/planish");
+  unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(CacheFolder(), "/home/somebody/.cache/planish");
+  unsetenv("HOME");
+  EXPECT_EQ(CacheFolder(), std::nullopt);
+  if (cache) setenv("XDG_CACHE_HOME", old_cache.c_str(), 1);
+  if (home) setenv("HOME", old_home.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,108 @@
+#include "lab/data/lines.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <system_error>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
+  throw DataError(fmt::format("[ReadLines] {} must {} but has {}", file.string(), must, has));
+}
+
+// The length of the well-formed sequence that `text` begins with, 0 where it is none: table 3-7 of
+// the Unicode standard.
+size_t SequenceLength(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const auto within = [&](size_t i, int low, int high) {
+    return i < text.size() && byte(i) >= low && byte(i) <= high;
+  };
+  const uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string ReadUnpacked(const fs::path& file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (!fs::exists(status)) Fail(file, "be readable", error ? error.message() : "no such file");
+  if (!fs::is_regular_file(status)) Fail(file, "be a file", "another type");
+  errno = 0;
+  gzFile in = gzopen(file.c_str(), "rb");
+  if (!in) Fail(file, "be readable", std::generic_category().message(errno));
+  std::string text;
+  constexpr size_t kPiece = 1 << 18;
+  int got = 0;
+  do {
+    const size_t old = text.size();
+    text.resize(old + kPiece);
+    got = gzread(in, text.data() + old, kPiece);
+    text.resize(old + static_cast<size_t>(got > 0 ? got : 0));
+  } while (got > 0);
+  int code = Z_OK;
+  const std::string reason = gzerror(in, &code);
+  const int close = gzclose_r(in);
+  if (got < 0 || code != Z_OK) Fail(file, "be a whole gzip stream", reason);
+  // Where the stream stops in its middle, only this says so.
+  if (close == Z_BUF_ERROR) Fail(file, "be a whole gzip stream", "an early end");
+  return text;
+}
+
+std::optional<size_t> FindInvalidUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = SequenceLength(text.substr(i));
+    if (length == 0) return i;
+    i += length;
+  }
+  return std::nullopt;
+}
+
+bool IsBlank(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ' || text[i] == '\t') continue;
+    if (text.substr(i, 2) != "\u00a0") return false;
+    ++i;
+  }
+  return true;
+}
+
+std::vector<std::string> ReadLines(const fs::path& file) {
+  const std::string text = ReadUnpacked(file);
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    if (const auto at = FindInvalidUtf8(line)) {
+      Fail(file, "be UTF-8",
+           fmt::format("byte 0x{:02x} at column {} of line {}", static_cast<uint8_t>(line[*at]),
+                       *at + 1, lines.size() + 1));
+    }
+    lines.push_back(std::move(line));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,82 @@
+#include "lab/data/lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "lab/data/test_files.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ReadLinesTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> Lines(const std::string& bytes) {
+    WriteFile(folder / "text", bytes);
+    return ReadLines(folder / "text");
+  }
+  std::string ErrorOf(const std::string& bytes) {
+    try {
+      Lines(bytes);
+    } catch (const DataError& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  TestFolder folder;
+};
+
+TEST_F(ReadLinesTest, CutsAtLineFeedsAlone) {
+  EXPECT_THAT(Lines("a\nb c\n\nd"), ElementsAre("a", "b c", "", "d"));
+  EXPECT_THAT(Lines("a\r\nb\n"), ElementsAre("a", "b"));
+  // U+0085 and U+2028, at which other programs cut.
+  EXPECT_THAT(Lines("a\u0085b\u2028c\n"), ElementsAre("a\u0085b\u2028c"));
+  EXPECT_THAT(Lines(""), IsEmpty());
+}
+
+TEST_F(ReadLinesTest, UnpacksGzipWhateverTheName) {
+  std::string big;
+  for (int i = 0; i < 200'000; ++i) big += std::to_string(i) + "\n";
+  const auto lines = Lines(Gzip(big));
+  ASSERT_EQ(lines.size(), 200'000u);
+  EXPECT_EQ(lines.back(), "199999");
+  EXPECT_THAT(Lines(Gzip("one\ntwo")), ElementsAre("one", "two"));
+}
+
+TEST_F(ReadLinesTest, SaysWhatIsWrong) {
+  EXPECT_THAT(ErrorOf("fine\nfi\xfcr\n"), HasSubstr("be UTF-8 but has byte 0xfc at column 3 of "
+                                                    "line 2"));
+  std::string packed = Gzip("some text that is long enough to be cut somewhere in its middle\n");
+  EXPECT_THAT(ErrorOf(packed.substr(0, packed.size() - 12)),
+              HasSubstr("must be a whole gzip stream"));
+  packed[packed.size() - 6] = static_cast<char>(packed[packed.size() - 6] ^ 1);  // the CRC
+  EXPECT_THAT(ErrorOf(packed), HasSubstr("must be a whole gzip stream"));
+  EXPECT_THROW(ReadLines(folder / "none"), DataError);
+  EXPECT_THROW(ReadLines(folder.path()), DataError);
+}
+
+TEST(FindInvalidUtf8, KnowsTheWellFormedSequences) {
+  const auto valid = [](std::string_view text) { return !FindInvalidUtf8(text); };
+  EXPECT_TRUE(valid("aä€😀"));
+  EXPECT_TRUE(valid("\xc2\x80 \xe0\xa0\x80 \xed\x9f\xbf \xf4\x8f\xbf\xbf"));
+  for (const char* bad :
+       {"\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+        "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xc3("}) {
+    EXPECT_FALSE(valid(bad)) << ::testing::PrintToString(bad);
+  }
+  EXPECT_EQ(FindInvalidUtf8("ä\xff"), 2u);
+}
+
+TEST(IsBlank, KnowsBlanks) {
+  EXPECT_TRUE(IsBlank(""));
+  EXPECT_TRUE(IsBlank(" \t\u00a0 "));
+  EXPECT_FALSE(IsBlank(" . "));
+  EXPECT_FALSE(IsBlank("\u00c4"));
+}
+
+}  // namespace
+}  // namespace planish::lab

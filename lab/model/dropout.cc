@@ -1,0 +1,102 @@
+#include "lab/model/dropout.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/addcmul.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <mutex>
+
+namespace planish::lab {
+
+namespace {
+
+// Numbers that one start of the generator is good for, so that threads can share the work.
+constexpr int64_t kBlock = 4096;
+// Generators side by side, a vector of them for any instruction set; each step gives each four
+// numbers of 16 bits.
+constexpr int64_t kLanes = 8;
+constexpr int64_t kStep = kLanes * 4;
+
+uint64_t SplitMix(uint64_t* state) {
+  uint64_t z = *state += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+// The noise of one block: 0 where 16 random bits are below `least`, else `kept`.
+void FillBlock(uint64_t seed, int32_t least, float kept, float* noise, int64_t count) {
+  // xorshift128+ (Vigna 2017): shifts, exclusive ors and additions, which all vectors have.
+  std::array<uint64_t, kLanes> a, b;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    a[lane] = SplitMix(&seed);
+    b[lane] = SplitMix(&seed);
+  }
+  for (int64_t begin = 0; begin < count; begin += kStep) {
+    std::array<uint64_t, kLanes> sums;
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      uint64_t x = a[lane];
+      const uint64_t y = b[lane];
+      a[lane] = y;
+      x ^= x << 23;
+      b[lane] = x ^ y ^ (x >> 18) ^ (y >> 5);
+      sums[lane] = b[lane] + y;
+    }
+    const auto bits = std::bit_cast<std::array<int16_t, kStep>>(sums);
+    const int64_t n = std::min(kStep, count - begin);
+    if (n == kStep) {
+      for (int64_t i = 0; i < kStep; ++i) noise[begin + i] = bits[i] < least ? 0 : kept;
+    } else {
+      for (int64_t i = 0; i < n; ++i) noise[begin + i] = bits[i] < least ? 0 : kept;
+    }
+  }
+}
+
+// What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate).
+at::Tensor Noise(const at::Tensor& x, double rate) {
+  const auto dropped = static_cast<int32_t>(std::lround(rate * 65536));
+  if (dropped == 65536) return at::zeros_like(x);
+  const float kept = static_cast<float>(65536.0 / (65536 - dropped));
+  const int32_t least = dropped - 32768;  // of signed numbers
+
+  uint64_t seed = 0;
+  {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    seed = generator.get<at::CPUGeneratorImpl>()->random64();
+  }
+  at::Tensor noise = at::empty(x.sizes(), at::kFloat);
+  float* out = noise.data_ptr<float>();
+  const int64_t count = noise.numel();
+  const int64_t blocks = (count + kBlock - 1) / kBlock;
+  at::parallel_for(0, blocks, /*grain_size=*/8, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      uint64_t state = seed ^ static_cast<uint64_t>(block);
+      const uint64_t start = SplitMix(&state);
+      const int64_t begin = block * kBlock;
+      FillBlock(start, least, kept, out + begin, std::min(kBlock, count - begin));
+    }
+  });
+  return noise.to(x.scalar_type());
+}
+
+}  // namespace
+
+at::Tensor Dropout(const at::Tensor& x, double rate, bool training) {
+  return training && rate > 0 ? at::mul(x, Noise(x, rate)) : x;
+}
+
+at::Tensor AddDropout(const at::Tensor& residual, const at::Tensor& x, double rate, bool training) {
+  return training && rate > 0 ? at::addcmul(residual, x, Noise(x, rate)) : at::add(residual, x);
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,185 @@
+#ifndef PLANISH_LAB_MODEL_TRANSFORMER_H_
+#define PLANISH_LAB_MODEL_TRANSFORMER_H_
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lab/model/norms.h"
+
+// The Transformer (Vaswani et al. 2017) in the pre-norm form: x + sublayer(norm(x)), and a norm
+// after the last layer. B, T, S, D, H: sequences, their padded length, that of the sequences that a
+// decoder looks at, width, heads.
+//
+// Sequences are padded at their end. What stands at padding changes no result at a real position,
+// in the encoder thanks to its mask, in the decoder because no position looks ahead; results at
+// padding mean nothing. Norms see padded positions as rows of their own, so that every norm fits
+// but batch norm.
+namespace planish::lab {
+
+struct TransformerOptions {
+  int64_t layers = 6;
+  int64_t width = 512;
+  int64_t heads = 8;                 ///< must divide width
+  int64_t ffn = 2048;                ///< hidden units of the feed-forward sublayers, ReLU
+  double dropout = 0.1;              ///< of each sublayer's result before it is added
+  double attention_dropout = 0;      ///< of attention weights
+  double activation_dropout = 0;     ///< of the hidden units of the feed-forward sublayers
+  std::string norm = "layer";        ///< before every sublayer
+  std::string final_norm = "layer";  ///< after the last layer
+  NormOptions norm_options;
+};
+
+/// Sines and cosines of positions 0 .. length - 1 [length, width] (Vaswani et al. 2017, 3.5):
+/// entry 2i is sin(p / 10000^(2i/width)), entry 2i + 1 its cosine. `width` must be even.
+at::Tensor SinusoidalPositions(int64_t length, int64_t width);
+
+/// What attention adds to its scores so that nothing looks at padding: [B, 1, 1, longest] of 0 at
+/// the first lengths[b] positions of row b and -infinity at the others. Undefined, which attention
+/// takes as no mask, where no row has padding.
+at::Tensor PaddingMask(const at::Tensor& lengths, int64_t longest);
+
+/// Keys and values of an attention, both [B, H, S, D/H].
+struct KeysValues {
+  at::Tensor keys, values;
+};
+
+/// Attention of the positions of a sequence among each other, with one product for queries, keys
+/// and values. Weights start as fairseq's: uniform after Glorot & Bengio, biases 0.
+class SelfAttention final : public torch::nn::Module {
+ public:
+  explicit SelfAttention(const TransformerOptions& options);
+
+  /// x [B, T, D] -> [B, T, D]. `mask` is PaddingMask's; if `causal`, no position looks at a later
+  /// one.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& mask, bool causal);
+
+  /// The next position of each sequence: x [B, 1, D] looks at itself and at the positions that
+  /// `past` holds (undefined tensors: none), to which it is added.
+  at::Tensor Step(const at::Tensor& x, KeysValues& past);
+
+ private:
+  TransformerOptions options_;
+  torch::nn::Linear qkv_, out_;
+};
+
+/// Attention to the positions of another sequence. Weights start as SelfAttention's.
+class CrossAttention final : public torch::nn::Module {
+ public:
+  explicit CrossAttention(const TransformerOptions& options);
+
+  /// What `forward` looks at: memory [B, S, D].
+  KeysValues Project(const at::Tensor& memory);
+
+  /// x [B * k, T, D] -> [B * k, T, D]; rows b * k to b * k + k - 1 look at row b of the memory, of
+  /// which `mask` is the PaddingMask.
+  at::Tensor forward(const at::Tensor& x, const KeysValues& memory, const at::Tensor& mask);
+
+ private:
+  TransformerOptions options_;
+  torch::nn::Linear query_, kv_, out_;
+};
+
+/// Linear, ReLU, linear, position by position. Weights start as SelfAttention's.
+class FeedForward final : public torch::nn::Module {
+ public:
+  explicit FeedForward(const TransformerOptions& options);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  double dropout_;
+  torch::nn::Linear hidden_, out_;
+};
+
+class EncoderLayer final : public torch::nn::Module {
+ public:
+  explicit EncoderLayer(const TransformerOptions& options);
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
+
+ private:
+  double dropout_;
+  std::shared_ptr<NormModule> attention_norm_;
+  std::shared_ptr<SelfAttention> attention_;
+  std::shared_ptr<NormModule> ffn_norm_;
+  std::shared_ptr<FeedForward> ffn_;
+};
+
+class DecoderLayer final : public torch::nn::Module {
+ public:
+  explicit DecoderLayer(const TransformerOptions& options);
+  at::Tensor forward(const at::Tensor& x, const KeysValues& memory, const at::Tensor& mask);
+  at::Tensor Step(const at::Tensor& x, KeysValues& past, const KeysValues& memory,
+                  const at::Tensor& mask);
+  KeysValues Project(const at::Tensor& memory) { return cross_->Project(memory); }
+
+ private:
+  at::Tensor Rest(const at::Tensor& x, const KeysValues& memory, const at::Tensor& mask);
+
+  double dropout_;
+  std::shared_ptr<NormModule> attention_norm_;
+  std::shared_ptr<SelfAttention> attention_;
+  std::shared_ptr<NormModule> cross_norm_;
+  std::shared_ptr<CrossAttention> cross_;
+  std::shared_ptr<NormModule> ffn_norm_;
+  std::shared_ptr<FeedForward> ffn_;
+};
+
+/// Encoder layers and the final norm. Parameters and norms are called 0.attention_norm,
+/// 0.attention.qkv, 0.attention.out, 0.ffn_norm, 0.ffn.hidden, 0.ffn.out, ..., final_norm.
+class TransformerEncoder final : public torch::nn::Module {
+ public:
+  explicit TransformerEncoder(const TransformerOptions& options);
+
+  /// x [B, T, D], embeddings with their positions -> [B, T, D]. `mask` is PaddingMask's.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
+
+ private:
+  std::vector<std::shared_ptr<EncoderLayer>> layers_;
+  std::shared_ptr<NormModule> final_norm_;
+};
+
+/// What a decoder that goes step by step carries along. It has rows b * k to b * k + k - 1 for row
+/// b of the memory: k is 1 at first, and the width of a beam after Reorder.
+struct DecoderState {
+  std::vector<KeysValues> past;    ///< of each layer, the positions so far
+  std::vector<KeysValues> memory;  ///< of each layer, what the encoder gave
+  at::Tensor mask;                 ///< of the memory
+
+  /// The positions so far of row i become those of the old row rows[i] (int64 [B * k]; k may be
+  /// another than before).
+  void Reorder(const at::Tensor& rows);
+
+  /// Row b of the memory becomes the old row rows[b]. Reorder must give the positions so far
+  /// matching rows.
+  void ReorderMemory(const at::Tensor& rows);
+};
+
+/// Decoder layers and the final norm. Parameters and norms are called as the encoder's, with
+/// 0.cross_norm, 0.cross.query, 0.cross.kv and 0.cross.out between attention and feed-forward.
+class TransformerDecoder final : public torch::nn::Module {
+ public:
+  explicit TransformerDecoder(const TransformerOptions& options);
+
+  /// Whole sequences, where no position looks at a later one: x [B, T, D], memory [B, S, D] and its
+  /// PaddingMask -> [B, T, D].
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& mask);
+
+  /// The state before the first position.
+  DecoderState Start(const at::Tensor& memory, const at::Tensor& mask);
+
+  /// The next position of every sequence: x [B * k, 1, D] -> [B * k, 1, D], what `forward` gives
+  /// for the last position of the sequences so far.
+  at::Tensor Step(const at::Tensor& x, DecoderState& state);
+
+ private:
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;
+  std::shared_ptr<NormModule> final_norm_;
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_MODEL_TRANSFORMER_H_

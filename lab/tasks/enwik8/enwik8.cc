@@ -1,0 +1,338 @@
+#include "lab/tasks/enwik8/enwik8.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numbers>
+
+#include "lab/data/bytes.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/streams.h"
+#include "lab/error.h"
+#include "lab/model/transformer_xl.h"
+#include "lab/tasks/text_corpus.h"
+
+namespace planish::lab {
+
+namespace {
+
+// Norms that a position can have without what comes after it, which batch norm takes the moments
+// from, too.
+std::vector<std::string> CausalNorms() {
+  std::vector<std::string> names = NormNames();
+  std::erase(names, "batch");
+  std::ranges::rotate(names, std::ranges::find(names, "layer"));  // the default is the first
+  return names;
+}
+
+class Enwik8 final : public Experiment, public TextSampler {
+ public:
+  Enwik8(const Settings& s, const TextCorpus& corpus)
+      : corpus_(corpus),
+        streams_(s.Int("batch_size")),
+        target_(s.Int("target")),
+        reach_{.memory = s.Int("memory")},
+        eval_target_(s.Int("eval_target")),
+        eval_reach_{.memory = s.Int("eval_memory")},
+        test_target_(s.Int("test_target")),
+        test_reach_{.memory = s.Int("test_memory"),
+                    .window = s.Flag("test_same_length") ? s.Int("test_memory") : 0,
+                    .clamp = s.Int("test_clamp")},
+        eval_streams_(s.Int("eval_streams")),
+        eval_bytes_(s.Int("eval_bytes")),
+        test_bytes_(s.Int("test_bytes")),
+        sample_(s.Int("sample")),
+        temperature_(s.Real("temperature")),
+        model_({.symbols = corpus.vocabulary.size(),
+                .layers = s.Int("layers"),
+                .width = s.Int("width"),
+                .heads = s.Int("heads"),
+                .head_width = s.Int("head_width"),
+                .inner = s.Int("inner"),
+                .dropout = s.Real("dropout"),
+                .attention_dropout = s.Real("attention_dropout"),
+                .norm = s.Text("norm"),
+                .norm_options = NormOptionsOf(s),
+                .pre_norm = s.Text("norm_position") == "pre",
+                .deviation = s.Real("init")}),
+        memory_(model_.register_buffer(
+            "memory", at::zeros({s.Int("layers"), streams_, reach_.memory, s.Int("width")}))),
+        remembered_(model_.register_buffer("remembered", at::zeros({}, at::kLong))) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    EpochPlan plan = StreamedBatches(corpus_.train.size(0), streams_, target_, generator);
+    first_ = plan.order[0].item<int64_t>();
+    return plan;
+  }
+
+  // Bytes [B, T], those that follow [B * T], and whether the pass begins.
+  Tensors Batch(const at::Tensor& cases) override {
+    const at::Tensor by_stream = cases.view({-1, streams_}).t().flatten();
+    return {corpus_.train.index_select(0, by_stream).to(at::kLong).view({streams_, -1}),
+            corpus_.train.index_select(0, by_stream + 1).to(at::kLong), cases[0] == first_};
+  }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    if (batch[2].item<bool>()) remembered_.zero_();
+    SegmentMemory memory = Remembered();
+    const at::Tensor logits = model_.forward(batch[0], memory, reach_);
+    Remember(memory);
+    return at::cross_entropy_loss(logits, batch[1]);
+  }
+
+  Values Evaluate() override {
+    return {{"train_bits", Bits(corpus_.train, eval_bytes_, eval_target_, eval_reach_)},
+            {"valid_bits", Bits(corpus_.valid, eval_bytes_, eval_target_, eval_reach_)}};
+  }
+
+  Values Test() override {
+    return {{"test_bits", Bits(corpus_.test, test_bytes_, test_target_, test_reach_)}};
+  }
+
+  std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
+    return {{fmt::format("{} bytes at temperature {:g}", sample_, temperature_),
+             Sample("", sample_, temperature_, generator)}};
+  }
+
+  std::string Sample(const std::string& prompt, int64_t length, double temperature,
+                     at::Generator& generator) override {
+    SegmentMemory memory;
+    return WriteText(corpus_.vocabulary, prompt, length, temperature, generator,
+                     [&](const at::Tensor& bytes) {
+                       at::Tensor logits;
+                       for (const at::Tensor& segment : bytes.split(eval_target_)) {
+                         logits = model_.forward(segment.unsqueeze(0), memory, eval_reach_);
+                       }
+                       return logits[-1];
+                     });
+  }
+
+ private:
+  // The memory that the last batch left: a copy, because backward reads what Remember replaces.
+  SegmentMemory Remembered() const {
+    const auto count = remembered_.item<int64_t>();
+    if (count == 0) return {};
+    return memory_.slice(2, memory_.size(2) - count).clone().unbind(0);
+  }
+
+  void Remember(const SegmentMemory& memory) {
+    if (memory.empty()) return;
+    const int64_t count = memory[0].size(1);
+    for (size_t i = 0; i < memory.size(); ++i) {
+      memory_[static_cast<int64_t>(i)].slice(1, memory_.size(2) - count).copy_(memory[i]);
+    }
+    remembered_.fill_(count);
+  }
+
+  // Mean bits a byte of the first `most` bytes of `text` [N]: minus the binary logarithm of the
+  // probability that the model gives it. Read in pieces side by side, each from an empty memory.
+  double Bits(const at::Tensor& text, int64_t most, int64_t target, const Reach& reach) {
+    const int64_t length = std::min(text.size(0) - 1, most) / eval_streams_;
+    const int64_t count = length * eval_streams_;
+    const auto rows = [&](int64_t from) {
+      return text.slice(0, from, from + count).to(at::kLong).view({eval_streams_, length});
+    };
+    const at::Tensor x = rows(0), next = rows(1);
+    SegmentMemory memory;
+    double nats = 0;
+    for (int64_t begin = 0; begin < length; begin += target) {
+      const int64_t end = std::min(begin + target, length);
+      const at::Tensor logits = model_.forward(x.slice(1, begin, end), memory, reach);
+      nats += at::cross_entropy_loss(logits, next.slice(1, begin, end).flatten(), {},
+                                     at::Reduction::Sum)
+                  .item<double>();
+    }
+    return nats / static_cast<double>(count) / std::numbers::ln2;
+  }
+
+  const TextCorpus& corpus_;
+  int64_t streams_, target_;
+  Reach reach_;
+  int64_t eval_target_;
+  Reach eval_reach_;
+  int64_t test_target_;
+  Reach test_reach_;
+  int64_t eval_streams_, eval_bytes_, test_bytes_, sample_;
+  double temperature_;
+  TransformerXl model_;
+  at::Tensor memory_;      // [layers, B, M, width], the last `remembered_` of M positions
+  at::Tensor remembered_;  // [], int64
+  int64_t first_ = 0;      // the first case of the epoch, before which nothing is remembered
+};
+
+ReportSpec MakeReport() {
+  ReportSpec report;
+  report.title = "Enwiki8: Transformer-XL on bytes";
+  report.source = "Xu et al. 2019, section 2.2; model of Dai et al. 2019";
+  report.compare = "norm";
+  report.baseline = "layer";
+  report.panel = "norm_position";
+  report.curves = {"train_bits", "valid_bits"};
+  report.headline = "test_bits";
+  report.targets = {{"valid_bits", {4, 3.5, 3, 2.75, 2.5, 2.25, 2, 1.5, 1.25}}};
+  const auto claim = [](const char* text, const char* source, const char* metric,
+                        const char* measure, const char* better, const char* worse) {
+    return ClaimSpec{
+        text,    std::string("Xu et al. 2019, ") + source, metric, measure, better, worse, {},
+        "enwik8"};
+  };
+  report.claims = {
+      claim("Without normalisation bits per character are fewer than with LayerNorm (1.04, 1.07).",
+            "Table 1", "test_bits", "best", "none", "layer"),
+      claim("LayerNorm has a lower training loss than LayerNorm-simple.", "Figure 1", "train_bits",
+            "final", "layer", "layer-simple"),
+      claim("LayerNorm-simple has a lower validation loss than LayerNorm.", "Figure 1",
+            "valid_bits", "final", "layer-simple", "layer"),
+      claim("DetachNorm needs more bits than no normalisation (1.12, 1.04).", "Table 2",
+            "test_bits", "best", "none", "detach"),
+      claim("Detaching the derivative of the variance costs bits (1.10, 1.07).", "Table 3",
+            "test_bits", "best", "layer-simple", "detach-std"),
+      claim("Detaching that of the variance costs more than that of the mean (1.10, 1.07).",
+            "Table 3", "test_bits", "best", "detach-mean", "detach-std"),
+  };
+  return report;
+}
+
+class Enwik8Task final : public Task {
+ public:
+  Enwik8Task() {
+    name = "enwik8";
+    summary = "Transformer-XL on the bytes of a text (Xu et al. 2019, Enwiki8)";
+    settings = EngineSettings(NormSetting(CausalNorms()));
+    Default("batch_size", 22, "streams of text read side by side");
+    Default("epochs", 50, "passes over the training text");  // of enwik8: 399,450 updates
+    Default("lr", 2.5e-4);
+    Default("schedule", "cosine");
+    Default("clip", 0.25);
+    Default("evaluations_per_epoch", 2);
+    AddSettings(NormDetails());
+    constexpr double kLongest = 1 << 20;
+    AddSettings({
+        {"norm_position",
+         "post",
+         "norms after the sum with what a half of a layer adds, or of what it reads",
+         {},
+         {},
+         {"post", "pre"}},
+        {"layers", 12, "layers, each of attention and feed-forward", 1, 1000, {}},
+        {"width", 512, "numbers that stand for a position", 1, 65536, {}},
+        {"heads", 8, "heads of attention", 1, 1024, {}},
+        {"head_width", 64, "numbers of a query, key and value of a head", 1, 65536, {}},
+        {"inner", 2048, "units of the feed-forward part", 1, 1 << 20, {}},
+        {"dropout", 0.1, "dropout of embeddings, sinusoids, and what layers add", 0, 0.99, {}},
+        {"attention_dropout", 0.0, "dropout of attention's probabilities", 0, 0.99, {}},
+        {"init", 0.02, "deviation of the first weights", 0, 1e3, {}},
+        {"target", 512, "bytes of a stream that a batch has", 1, kLongest, {}},
+        {"memory", 512, "positions that training remembers of earlier batches", 0, kLongest, {}},
+        {"eval_target", 128, "target of evaluations", 1, kLongest, {}},
+        {"eval_memory",
+         896,
+         "memory of evaluations, and of texts that are written",
+         0,
+         kLongest,
+         {}},
+        {"eval_streams", 10, "pieces of a text that are evaluated side by side", 1, 65536, {}},
+        {"eval_bytes",
+         100'000'000,
+         "bytes that training and validation are measured on, at most",
+         1,
+         1e15,
+         {}},
+        {"test_target", 80, "target of the test", 1, kLongest, {}},
+        {"test_memory", 2100, "memory of the test", 0, kLongest, {}},
+        {"test_same_length",
+         true,
+         "the test's positions all see as many as its memory has",
+         {},
+         {},
+         {}},
+        {"test_clamp",
+         820,
+         "greatest distance that the test tells apart; 0: none",
+         0,
+         kLongest,
+         {}},
+        {"test_bytes", 100'000'000, "bytes that the test is measured on, at most", 1, 1e15, {}},
+        {"bytes", 100'000'000, "bytes of the text that are used, at most", 1, 1e15, {}},
+        {"sample", 300, "bytes that the trained model writes", 1, 1'000'000, {}},
+        {"temperature", 0.8, "of what it writes: logits are divided by it", 0.01, 100, {}},
+    });
+    data_settings = {"bytes", "eval_streams"};
+    presets = {
+        {"paper", "12 layers of 512 for 50 epochs, on enwik8 about the 400,000 updates", {}},
+        {"small",
+         "8 layers of 64 on 1,600,000 bytes for an epoch: three minutes a run on one core",
+         {{"layers", 8},          {"width", 64},
+          {"heads", 2},           {"head_width", 32},
+          {"inner", 256},         {"target", 64},
+          {"memory", 64},         {"eval_target", 64},
+          {"eval_memory", 128},   {"eval_streams", 16},
+          {"eval_bytes", 32'768}, {"test_target", 64},
+          {"test_memory", 256},   {"test_clamp", 128},
+          {"test_bytes", 65'536}, {"bytes", 1'600'000},
+          {"batch_size", 16},     {"epochs", 1},
+          {"lr", 2e-3},           {"evaluations_per_epoch", 4}}},
+        {"smoke",
+         "2 layers of 16 on 10,000 bytes for 2 epochs: does it run?",
+         {{"layers", 2},
+          {"width", 16},
+          {"heads", 2},
+          {"head_width", 8},
+          {"inner", 32},
+          {"target", 32},
+          {"memory", 32},
+          {"eval_target", 32},
+          {"eval_memory", 64},
+          {"eval_streams", 4},
+          {"test_target", 16},
+          {"test_memory", 96},
+          {"test_clamp", 48},
+          {"bytes", 10'000},
+          {"batch_size", 8},
+          {"epochs", 2},
+          {"lr", 1e-2},
+          {"evaluations_per_epoch", 1},
+          {"sample", 60}}},
+    };
+    const std::string bits = "bits/byte";
+    metrics = {
+        {kTrainLoss, "training loss of the batches", "nats/byte", true},
+        {"train_bits", "training loss", bits, true},
+        {"valid_bits", "validation loss", bits, true},
+        {"test_bits", "test loss", bits, true},
+    };
+    choose_by = "valid_bits";
+    report = MakeReport();
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& path) const override {
+    return SplitText(OpenBytes(path, s.Int("bytes")), name, s.Int("eval_streams") + 1);
+  }
+
+  void Check(const Settings& s, const Dataset& data) const override {
+    CheckStreams(dynamic_cast<const TextCorpus&>(data).train.size(0), s.Int("batch_size"),
+                 s.Int("target"), "target");
+    for (const char* most : {"eval_bytes", "test_bytes"}) {
+      if (s.Int(most) < s.Int("eval_streams")) {
+        throw UsageError(fmt::format("[enwik8] {} must be at least eval_streams = {} but has {}",
+                                     most, s.Int("eval_streams"), s.Int(most)));
+      }
+    }
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    Check(s, data);
+    return std::make_unique<Enwik8>(s, dynamic_cast<const TextCorpus&>(data));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeEnwik8() { return std::make_unique<Enwik8Task>(); }
+
+}  // namespace planish::lab

@@ -1,0 +1,17 @@
+#ifndef PLANISH_LAB_TASKS_ENWIK8_ENWIK8_H_
+#define PLANISH_LAB_TASKS_ENWIK8_ENWIK8_H_
+
+#include <memory>
+
+#include "lab/engine/task.h"
+
+namespace planish::lab {
+
+/// A Transformer-XL on the bytes of a text (Xu et al. 2019, Enwiki8), with the settings of its
+/// released code for enwik8. That also draws the gains of layer norm from N(1, .02); here they
+/// start at 1, since norms draw no random numbers.
+std::unique_ptr<Task> MakeEnwik8();
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_ENWIK8_ENWIK8_H_

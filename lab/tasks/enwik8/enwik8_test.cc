@@ -1,0 +1,287 @@
+#include "lab/tasks/enwik8/enwik8.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "lab/data/text.h"
+#include "lab/engine/abilities.h"
+#include "lab/error.h"
+#include "lab/model/transformer_xl.h"
+#include "lab/tasks/task_testing.h"
+#include "lab/testing/test_folder.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<std::string> kNorms = {"layer",  "none",        "layer-simple", "rms",
+                                         "detach", "detach-mean", "detach-std",   "ada"};
+
+at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+
+class Enwik8Test : public ::testing::Test {
+ protected:
+  // The experiment that Train would make of `sets` for seed 5.
+  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
+    at::manual_seed(5);
+    return task->Make(PresetSettings(*task, "smoke", sets), data);
+  }
+
+  std::unique_ptr<Dataset> Made(const Sets& sets = {}) {
+    return task->Load(PresetSettings(*task, "smoke", sets), {});
+  }
+
+  // The data of a text, by way of a file.
+  std::unique_ptr<Dataset> Load(const std::string& text) {
+    WriteFile(folder / "some.txt", text);
+    return task->Load(PresetSettings(*task, "smoke"), folder / "some.txt");
+  }
+
+  TestFolder folder;
+  std::unique_ptr<Task> task = MakeEnwik8();
+};
+
+// The numbers [N] of the made text of smoke.
+at::Tensor MadeNumbers() {
+  const std::string text = MakeText(10'000).characters;
+  std::vector<int64_t> numbers;
+  for (const uint8_t number : Vocabulary(text).Encode(text)) numbers.push_back(number);
+  return at::tensor(numbers, at::kLong);
+}
+
+TEST_F(Enwik8Test, SaysWhatItCannotUse) {
+  std::string text;
+  while (text.size() < 1'000) text += "abcd";
+  const auto error = [&](const std::string& content) -> std::string {
+    try {
+      Load(content);
+    } catch (const DataError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error(""), HasSubstr("some.txt must hold bytes but is empty"));
+  EXPECT_THAT(error(text.substr(0, 99)), HasSubstr("at least 100 characters but has 99"));
+  EXPECT_THAT(error(std::string(200, 'a')), HasSubstr("two different characters"));
+  const auto data = Load(text);  // 900 for training
+  const auto refusal = [&](const Sets& sets) -> std::string {
+    try {
+      Make(*data, sets);
+    } catch (const UsageError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal({{"target", "100"}}), "no error");
+  EXPECT_THAT(refusal({{"target", "101"}}),
+              HasSubstr("(batch_size + 1) * target = 909 characters but has 900"));
+  EXPECT_THAT(refusal({{"test_bytes", "3"}}),
+              HasSubstr("test_bytes must be at least eval_streams"));
+  EXPECT_EQ(refusal({{"memory", "0"}, {"eval_memory", "0"}, {"test_memory", "0"}}), "no error");
+}
+
+TEST_F(Enwik8Test, HasEveryNormButBatch) {
+  for (const SettingSpec& spec : task->settings) {
+    if (spec.name == "norm")
+      EXPECT_THAT(spec.choices, ::testing::UnorderedElementsAreArray(kNorms));
+  }
+}
+
+TEST_F(Enwik8Test, GivesEveryNormTheSameStartAndTheSameBatches) {
+  const auto data = Made();
+  std::map<std::string, at::Tensor> first;
+  for (const std::string& norm : kNorms) {
+    const auto experiment = Make(*data, {{"norm", norm}});
+    at::Generator generator = Generator(1);
+    std::map<std::string, at::Tensor> now = {{"order", experiment->PlanEpoch(generator).order}};
+    for (const auto& item : experiment->model().named_parameters()) {
+      if (item.key().find("norm") == std::string::npos) now[item.key()] = item.value();
+    }
+    // Two layers of six products, two of which have a bias; the embedding and three biases.
+    ASSERT_EQ(now.size(), 1u + 2 * 8 + 4);
+    if (first.empty()) first = now;
+    for (const auto& [name, tensor] : now) EXPECT_TRUE(tensor.equal(first[name])) << norm << name;
+  }
+}
+
+// Each loss is that of the model after all of the stream before, as far as memory goes: of the
+// whole in one segment where every position sees what memory and batch have of it. And the first of
+// the next pass is that of a model without memory again.
+TEST_F(Enwik8Test, CarriesItsMemory) {
+  const auto data = Made();
+  const at::Tensor text = MadeNumbers();
+  const auto experiment =
+      Make(*data, {{"dropout", "0"}, {"target", "8"}, {"memory", "24"}, {"init", "0.3"}});
+  auto& model = dynamic_cast<TransformerXl&>(experiment->model());
+  at::Generator generator = Generator(7);
+  for (int pass = 0; pass < 2; ++pass) {
+    const EpochPlan plan = experiment->PlanEpoch(generator);
+    const at::Tensor starts = plan.batch(0).slice(0, 0, 8);
+    for (int64_t batch = 0; batch < 4; ++batch) {  // a memory of 24 holds three of them
+      at::manual_seed(1);
+      const double loss = experiment->Loss(experiment->Batch(plan.batch(batch))).item<double>();
+      std::vector<at::Tensor> x, next;
+      for (int64_t s = 0; s < 8; ++s) {
+        const int64_t begin = starts[s].item<int64_t>(), end = begin + 8 * (batch + 1);
+        x.push_back(text.slice(0, begin, end));
+        next.push_back(text.slice(0, end - 7, end + 1));
+      }
+      const at::NoGradGuard no_grad;
+      SegmentMemory none;
+      const at::Tensor logits =
+          model.forward(at::stack(x), none, {}).view({8, 8 * (batch + 1), -1});
+      const double expected = at::cross_entropy_loss(logits.slice(1, 8 * batch).flatten(0, 1),
+                                                     at::stack(next).flatten())
+                                  .item<double>();
+      // Float numbers of size 1 to 10 through two layers: some hundred roundings.
+      EXPECT_NEAR(loss, expected, 5e-5) << pass << " " << batch;
+    }
+  }
+}
+
+// With no weights but the output's bias every byte has the same probability wherever it stands, and
+// bits are counted by hand.
+TEST_F(Enwik8Test, MeasuresBitsPerByte) {
+  std::string text;
+  while (text.size() < 2'000) text += "aabaabc";
+  text.resize(2'000);
+  const auto data = Load(text);
+  const auto experiment = Make(*data, {{"eval_bytes", "99"}, {"test_bytes", "50"}});
+  at::NoGradGuard no_grad;
+  experiment->model().eval();
+  for (at::Tensor& weight : experiment->model().parameters()) weight.zero_();
+  const std::vector<double> chances = {0.5, 0.375, 0.125};
+  for (const auto& item : experiment->model().named_parameters()) {
+    if (item.key() != "output_bias") continue;
+    for (int64_t i = 0; i < 3; ++i) item.value()[i] = std::log(chances[static_cast<size_t>(i)]);
+  }
+  const auto bits = [&](size_t begin, size_t count) {
+    double sum = 0;
+    for (size_t i = 1; i <= count; ++i) {
+      sum -= std::log2(chances[static_cast<size_t>(text[begin + i] - 'a')]);
+    }
+    return sum / static_cast<double>(count);
+  };
+  const Values values = experiment->Evaluate(), test = experiment->Test();
+  EXPECT_THAT(values, ::testing::SizeIs(2));
+  EXPECT_THAT(test, ::testing::SizeIs(1));
+  // Four pieces of 24, and of 12; sums of float numbers of size 1.
+  EXPECT_NEAR(values.at("train_bits"), bits(0, 96), 1e-6);
+  EXPECT_NEAR(values.at("valid_bits"), bits(1'800, 96), 1e-6);
+  EXPECT_NEAR(test.at("test_bits"), bits(1'900, 48), 1e-6);
+}
+
+// Pieces of 124 bytes in segments of 32 and 16, against one segment each that reaches as far: the
+// memory of evaluations, 64, and the window of the test, 96.
+TEST_F(Enwik8Test, TestsWithALongerMemory) {
+  const auto data = Made();
+  const auto experiment =
+      Make(*data, {{"init", "0.3"}, {"eval_memory", "124"}, {"test_memory", "40"}});
+  auto& model = dynamic_cast<TransformerXl&>(experiment->model());
+  at::NoGradGuard no_grad;
+  model.eval();
+  const at::Tensor text = MadeNumbers();
+  const auto bits = [&](int64_t begin, const Reach& reach) {
+    SegmentMemory none;
+    const at::Tensor x = text.slice(0, begin, begin + 496).view({4, 124});
+    const at::Tensor next = text.slice(0, begin + 1, begin + 497);
+    return at::cross_entropy_loss(model.forward(x, none, reach), next).item<double>() /
+           std::log(2.0);
+  };
+  // Float numbers of size 1 to 10, in other groups: some hundred roundings.
+  EXPECT_NEAR(experiment->Evaluate().at("valid_bits"), bits(9'000, {}), 1e-4);
+  EXPECT_NEAR(experiment->Test().at("test_bits"), bits(9'500, {.window = 40, .clamp = 48}), 1e-4);
+  EXPECT_GT(std::abs(bits(9'500, {.window = 40, .clamp = 48}) - bits(9'500, {.window = 39})), 1e-4);
+}
+
+TEST_F(Enwik8Test, LearnsWithEveryNorm) {
+  std::string text;
+  while (text.size() < 3'000) text += "aabaabc";
+  const auto data = Load(text);
+  for (const std::string& norm : kNorms) {
+    const Settings settings = PresetSettings(*task, "smoke", {{"lr", "0.01"}, {"norm", norm}});
+    const auto experiment = Make(*data, {{"norm", norm}});
+    Adam adam = MakeAdam(experiment->model(), settings);
+    at::Generator order = Generator(1);
+    for (int epoch = 0; epoch < 15; ++epoch) {
+      const EpochPlan plan = experiment->PlanEpoch(order);
+      for (int64_t b = 0; b < plan.batches(); ++b) {
+        UpdateWeights(*experiment, adam, {{plan.batch(b)}});
+      }
+    }
+    at::NoGradGuard no_grad;
+    experiment->model().eval();
+    // The letters' frequencies alone need 1.38 bits, with the last letter .86, the whole of what
+    // came before none but for the first letters of a piece.
+    EXPECT_LT(experiment->Evaluate().at("valid_bits"), 0.8) << norm;
+  }
+}
+
+TEST_F(Enwik8Test, ResumesWithTheSameBits) {
+  for (const Sets& sets :
+       {Sets{{"norm", "layer"}, {"memory", "48"}}, Sets{{"norm", "ada"}, {"norm_position", "pre"}},
+        Sets{{"norm", "none"}, {"attention_dropout", "0.1"}}}) {
+    ExpectExactResume(*task, sets, {1, 34, 2});
+  }
+}
+
+TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
+  const auto data = Made();
+  const auto experiment = Make(*data);
+  experiment->model().eval();
+  at::NoGradGuard no_grad;
+  auto& sampler = dynamic_cast<TextSampler&>(*experiment);
+  const auto sample = [&](uint64_t seed, const std::string& prompt) {
+    at::Generator generator = Generator(seed);
+    return sampler.Sample(prompt, 50, 1, generator);
+  };
+  // Longer than a segment of evaluations, 32.
+  const std::string prompt = "Scene 1: the bridge.\nEnter Carl and Anna with the red coat.\n";
+  EXPECT_EQ(sample(1, prompt).size(), 50u);
+  EXPECT_EQ(sample(1, prompt), sample(1, prompt));
+  EXPECT_NE(sample(1, prompt), sample(2, prompt));
+  EXPECT_EQ(sample(1, ""), sample(1, "\n"));
+  EXPECT_THROW(sample(1, "\x01"), DataError);
+  at::Generator generator = Generator(1);
+  const auto samples = experiment->Samples(generator);
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples[0].title, "60 bytes at temperature 0.8");
+  EXPECT_EQ(samples[0].text.size(), 60u);
+}
+
+// 12 layers of 4 products of 512 x 512 in attention and one of positions, 512 x 2048 both ways with
+// biases, and two norms; the embedding, the biases of the output, of content and position. With the
+// 204 bytes of enwik8 it is 41.06 million: Dai et al. 2019, Table 2, print 41M.
+TEST_F(Enwik8Test, PaperIsTransformerXlBase) {
+  const Sets fewer = {{"target", "16"}, {"memory", "16"}, {"batch_size", "2"}, {"bytes", "10000"}};
+  const Settings settings = PresetSettings(*task, "paper", fewer);
+  const auto data = task->Load(settings, {});
+  at::manual_seed(1);
+  const auto experiment = task->Make(settings, *data);
+  int64_t count = 0;
+  for (const at::Tensor& weight : experiment->model().parameters()) count += weight.numel();
+  const auto formula = [](int64_t symbols) {
+    constexpr int64_t kWidth = 512, kInner = 2048;
+    const int64_t layer = 5 * kWidth * kWidth + 2 * kWidth * kInner + kInner + kWidth + 4 * kWidth;
+    return 12 * layer + symbols * (kWidth + 1) + 2 * kWidth;
+  };
+  EXPECT_EQ(count, formula(Vocabulary(MakeText(10'000).characters).size()));
+  EXPECT_EQ(formula(204), 41'055'436);
+  Adam adam = MakeAdam(experiment->model(), settings);
+  at::Generator order = Generator(1);
+  const EpochPlan plan = experiment->PlanEpoch(order);
+  for (int64_t b = 0; b < 2; ++b) {
+    EXPECT_TRUE(std::isfinite(UpdateWeights(*experiment, adam, {{plan.batch(b)}}).loss));
+  }
+}
+
+}  // namespace
+}  // namespace planish::lab

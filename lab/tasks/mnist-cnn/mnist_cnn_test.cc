@@ -1,0 +1,192 @@
+#include "lab/tasks/mnist-cnn/mnist_cnn.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "lab/engine/train.h"
+#include "lab/error.h"
+#include "lab/model/norms.h"
+#include "lab/tasks/digit_cases.h"
+#include "lab/tasks/mnist-cnn/model.h"
+#include "lab/tasks/task_testing.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::UnorderedElementsAre;
+
+class MnistCnnTest : public ::testing::Test {
+ protected:
+  Settings Chosen(const std::string& preset, const Sets& sets = {}) {
+    return PresetSettings(*task, preset, sets);
+  }
+  std::unique_ptr<Task> task = MakeMnistCnn();
+};
+
+int64_t Count(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const at::Tensor& p : model.parameters()) count += p.numel();
+  return count;
+}
+
+TEST(DigitCnn, HasAsManyParametersAsItShould) {
+  // 5*5*1*20 + 20, 5*5*20*50 + 50, (4*4*50)*500 + 500, 500*10 + 10: 431,080, as Caffe's LeNet has.
+  const int64_t weights = 520 + 25'050 + 400'500 + 5'010;
+  EXPECT_EQ(weights, 431'080);
+  EXPECT_EQ(Count(DigitCnn({.norm = "none"})), weights);
+  EXPECT_EQ(Count(DigitCnn({.norm = "layer-simple"})), weights);
+  // Gain and bias of a case's 24*24*20 and 8*8*50 numbers, and of the 500 of the linear layer.
+  EXPECT_EQ(Count(DigitCnn({.norm = "layer"})), weights + 2 * (11'520 + 3'200 + 500));
+  EXPECT_EQ(Count(DigitCnn({.norm = "layer", .norm_convolutions = false})), weights + 2 * 500);
+  EXPECT_EQ(Count(DigitCnn({.norm = "batch"})), weights + 2 * (20 + 50 + 500));
+}
+
+// The same network of PyTorch's own functions, with channels first and ReLU before the maximum.
+TEST(DigitCnn, ComputesWhatItSays) {
+  for (const std::string norm : {"none", "layer", "batch"}) {
+    SCOPED_TRACE(norm);
+    at::manual_seed(1);
+    DigitCnn model({.norm = norm, .channels = {3, 4}, .hidden = 6, .side = 20, .classes = 5});
+    model.to(at::kDouble);
+    const auto p = model.named_parameters();
+    {
+      at::NoGradGuard no_grad;  // gains and biases that matter
+      for (const auto& item : p) {
+        if (item.key().find("_norm") != std::string::npos)
+          item.value().add_(at::rand_like(item.value()));
+      }
+    }
+    const auto normalise = [&](const at::Tensor& y, const std::string& name) {
+      if (norm == "none") return y;
+      const at::Tensor gain = p[name + "_norm.norm.weight"], bias = p[name + "_norm.norm.bias"];
+      if (norm == "batch") {
+        return at::batch_norm(y, gain, bias, {}, {}, /*training=*/true, 0.1, 1e-5, false);
+      }
+      if (y.dim() == 2) return at::layer_norm(y, y.sizes()[1], gain, bias);
+      // [H, W, C] -> [C, H, W]
+      return at::layer_norm(y, y.sizes().slice(1), gain.permute({2, 0, 1}),
+                            bias.permute({2, 0, 1}));
+    };
+    const at::Tensor x = at::rand({6, 400}, at::kDouble);
+    at::Tensor y = x.view({6, 1, 20, 20});
+    for (const std::string name : {"convolution0", "convolution1"}) {
+      y = at::conv2d(y, p[name + ".weight"], p[name + ".bias"]);
+      y = at::max_pool2d(normalise(y, name).relu(), 2);
+    }
+    y = y.permute({0, 2, 3, 1}).flatten(1);
+    y = normalise(at::linear(y, p["hidden.weight"], p["hidden.bias"]), "hidden").relu();
+    y = at::linear(y, p["output.weight"], p["output.bias"]);
+
+    const at::Tensor actual = model.forward(x);
+    // Sums of at most 75 products of numbers around 1, in another order, in double.
+    EXPECT_LT((actual - y).abs().max().item<double>(), 1e-12);
+
+    const at::Tensor dy = at::rand({6, 5}, at::kDouble);
+    std::vector<at::Tensor> parameters;
+    for (const auto& item : p) parameters.push_back(item.value());
+    const std::vector<at::Tensor> expected_gradients = torch::autograd::grad({y}, parameters, {dy});
+    const std::vector<at::Tensor> gradients = torch::autograd::grad({actual}, parameters, {dy});
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      // Sums over 6 cases of up to 256 positions, of products as above.
+      EXPECT_LT((gradients[i] - expected_gradients[i]).abs().max().item<double>(), 1e-10)
+          << p.keys()[i];
+    }
+  }
+}
+
+TEST_F(MnistCnnTest, StartsEveryNormFromTheSameWeights) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  std::vector<at::Tensor> first;
+  for (const std::string& norm : NormNames()) {
+    at::manual_seed(9);
+    const auto experiment = task->Make(Chosen("smoke", {{"norm", norm}}), *data);
+    std::vector<at::Tensor> weights;
+    for (const auto& item : experiment->model().named_parameters()) {
+      if (item.key().find("_norm") == std::string::npos) weights.push_back(item.value());
+    }
+    ASSERT_EQ(weights.size(), 8u);
+    if (first.empty()) first = weights;
+    for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(weights[i].equal(first[i])) << norm;
+  }
+}
+
+TEST_F(MnistCnnTest, MeasuresEveryMetricItDeclares) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  const auto experiment = task->Make(Chosen("smoke"), *data);
+  experiment->model().eval();
+  const Values evaluation = experiment->Evaluate(), test = experiment->Test();
+  std::vector<std::string> names;
+  for (const Values& values : {evaluation, test}) {
+    for (const auto& [name, value] : values) {
+      names.push_back(name);
+      // Ten balanced classes and small random logits: chance.
+      if (name.ends_with("_accuracy")) {
+        EXPECT_NEAR(value, 0.1, 0.12) << name;
+      } else {
+        EXPECT_NEAR(value, std::log(10), 0.2) << name;
+      }
+    }
+  }
+  EXPECT_THAT(names, UnorderedElementsAre("train_nll", "train_accuracy", "valid_nll",
+                                          "valid_accuracy", "test_nll", "test_accuracy"));
+}
+
+TEST_F(MnistCnnTest, LearnsWithEveryNorm) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  for (const std::string& norm : NormNames()) {
+    at::manual_seed(1);
+    const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.003"}});
+    const auto experiment = task->Make(settings, *data);
+    Adam adam = MakeAdam(experiment->model(), settings);
+    at::Generator order = at::detail::createCPUGenerator(1);
+    experiment->model().train();
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      const EpochPlan plan = experiment->PlanEpoch(order);
+      for (int64_t b = 0; b < plan.batches(); ++b) {
+        experiment->Loss(experiment->Batch(plan.batch(b))).backward();
+        adam.Step();
+      }
+    }
+    at::NoGradGuard no_grad;
+    experiment->model().eval();
+    // 48 updates on 512 images: seen to end at 64% to 88%; chance is 10%.
+    EXPECT_GT(experiment->Evaluate().at("valid_accuracy"), 0.5) << norm;
+  }
+}
+
+TEST_F(MnistCnnTest, ResumesExactly) {
+  ExpectExactResume(*task, {{"norm", "batch"}, {"train_cases", "160"}});  // 5 batches, twice
+}
+
+TEST_F(MnistCnnTest, TakesItsSettings) {
+  const Settings settings =
+      Chosen("smoke", {{"norm", "layer"}, {"norm_at", "linear"}, {"hidden", "7"}});
+  const auto data = task->Load(settings, {});
+  const auto experiment = task->Make(settings, *data);
+  EXPECT_EQ(Count(experiment->model()), 520 + 25'050 + 801 * 7 + 8 * 10 + 2 * 7);
+  EXPECT_THROW(task->Make(Chosen("smoke", {{"norm", "batch"}, {"batch_size", "1"}}), *data),
+               UsageError);
+  EXPECT_THROW(Chosen("smoke", {{"norm_at", "none"}}), UsageError);
+  EXPECT_THROW(task->Load(Chosen("smoke", {{"train_cases", "999999"}}), {}), UsageError);
+}
+
+TEST_F(MnistCnnTest, TrainsThePapersNetwork) {
+  const Settings settings = Chosen(
+      "paper", {{"norm", "ada"}, {"train_cases", "64"}, {"valid_cases", "1"}, {"test_cases", "1"}});
+  const auto data = task->Load(settings, {});
+  const auto experiment = task->Make(settings, *data);
+  Adam adam = MakeAdam(experiment->model(), settings);
+  const at::Tensor cases = at::arange(64, at::kLong);
+  const double before = UpdateWeights(*experiment, adam, {{cases}}).loss;
+  double after = before;
+  for (int i = 0; i < 3; ++i) after = UpdateWeights(*experiment, adam, {{cases}}).loss;
+  EXPECT_LT(after, before);
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,51 @@
+#include "lab/tasks/mnist-cnn/model.h"
+
+#include <ATen/Functions.h>
+
+namespace planish::lab {
+
+namespace {
+
+constexpr int64_t kKernel = 5, kPool = 2;
+
+}  // namespace
+
+DigitCnn::DigitCnn(const Options& options) : side_(options.side) {
+  int64_t channels = 1, side = options.side;
+  for (const int64_t outputs : options.channels) {
+    const std::string name = "convolution" + std::to_string(convolutions_.size());
+    Convolution convolution;
+    convolution.layer = register_module(
+        name, torch::nn::Conv2d(torch::nn::Conv2dOptions(channels, outputs, kKernel)));
+    channels = outputs;
+    side -= kKernel - 1;
+    if (options.norm_convolutions) {
+      const std::vector<int64_t> case_shape = {side, side, channels};
+      convolution.norm = register_module(
+          name + "_norm",
+          MakeNorm(options.norm, options.norm == "batch" ? std::vector{channels} : case_shape,
+                   options.norm_options));
+    }
+    side /= kPool;
+    convolutions_.push_back(std::move(convolution));
+  }
+  hidden_ = register_module("hidden", torch::nn::Linear(side * side * channels, options.hidden));
+  hidden_norm_ = register_module("hidden_norm",
+                                 MakeNorm(options.norm, {options.hidden}, options.norm_options));
+  output_ = register_module("output", torch::nn::Linear(options.hidden, options.classes));
+}
+
+at::Tensor DigitCnn::forward(const at::Tensor& x) {
+  at::Tensor y = x.view({-1, side_, side_, 1});
+  for (Convolution& convolution : convolutions_) {
+    // [N, H, W, C] to the eye of a convolution and back: views, the numbers stay where they are.
+    y = convolution.layer->forward(y.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
+    if (convolution.norm) y = convolution.norm->forward(y);
+    // ReLU of the maximum is the maximum of ReLUs, at a quarter of the work. In place: the maximum
+    // does not need its own output for backward.
+    y = at::max_pool2d(y.permute({0, 3, 1, 2}), kPool).relu_().permute({0, 2, 3, 1});
+  }
+  return output_->forward(hidden_norm_->forward(hidden_->forward(y.flatten(1))).relu_());
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,51 @@
+#ifndef PLANISH_LAB_TASKS_MNIST_CNN_MODEL_H_
+#define PLANISH_LAB_TASKS_MNIST_CNN_MODEL_H_
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lab/model/norms.h"
+
+namespace planish::lab {
+
+/// Image -> (5 x 5 convolution, norm, ReLU, 2 x 2 maximum) twice -> linear, norm, ReLU -> linear ->
+/// logits.
+///
+/// A norm behind a convolution is over all channels and positions of a case, batch norm over all
+/// cases and positions of a channel. Images lie in memory channel by channel of a position, in
+/// which convolutions and maxima are fastest: the gains and biases of these norms are [H, W, C].
+class DigitCnn : public torch::nn::Module {
+ public:
+  struct Options {
+    std::string norm = "none";
+    bool norm_convolutions = true;             ///< else the linear layer alone has a norm
+    std::vector<int64_t> channels = {20, 50};  ///< of the convolutions
+    int64_t hidden = 500;                      ///< units of the first linear layer
+    int64_t side = 28;                         ///< an image has side x side pixels
+    int64_t classes = 10;
+    NormOptions norm_options;
+  };
+  explicit DigitCnn(const Options& options);
+
+  /// x: [N, side * side] -> logits [N, classes].
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  struct Convolution {
+    torch::nn::Conv2d layer{nullptr};
+    std::shared_ptr<NormModule> norm;  // may be null
+  };
+  int64_t side_;
+  std::vector<Convolution> convolutions_;
+  torch::nn::Linear hidden_{nullptr}, output_{nullptr};
+  std::shared_ptr<NormModule> hidden_norm_;
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_MNIST_CNN_MODEL_H_

@@ -1,0 +1,177 @@
+#include "lab/tasks/mt/bleu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+
+namespace planish::lab {
+
+namespace {
+
+constexpr size_t kOrders = 4;
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+// ASCII punctuation but for what numbers and words may hold: . , - '
+bool IsApart(char c) {
+  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
+         (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
+}
+
+bool IsPoint(char c) { return c == '.' || c == ','; }
+
+void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// The length of the blank at `i`, 0 where there is none: what Unicode calls white space, and the
+// separators U+001C to U+001F.
+size_t BlankLength(std::string_view text, size_t i) {
+  const auto c = static_cast<unsigned char>(text[i]);
+  if (c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f)) return 1;
+  const std::string_view two = text.substr(i, 2), three = text.substr(i, 3);
+  if (two == "\u0085" || two == "\u00a0") return 2;
+  if (three == "\u1680" || three == "\u2028" || three == "\u2029" || three == "\u202f" ||
+      three == "\u205f" || three == "\u3000") {
+    return 3;
+  }
+  // U+2000 to U+200A
+  if (three.size() == 3 && three.starts_with("\xe2\x80") &&
+      static_cast<unsigned char>(three[2]) <= 0x8a) {
+    return 3;
+  }
+  return 0;
+}
+
+std::vector<std::string> SplitAtBlanks(std::string_view text) {
+  std::vector<std::string> words;
+  size_t begin = 0;
+  for (size_t i = 0; i <= text.size();) {
+    const size_t blank = i < text.size() ? BlankLength(text, i) : 1;
+    if (blank > 0 && i > begin) words.emplace_back(text.substr(begin, i - begin));
+    i += std::max<size_t>(blank, 1);
+    if (blank > 0) begin = i;
+  }
+  return words;
+}
+
+// Puts blanks around the second of two neighbours, or the first, where `matches` takes both. As a
+// regular expression does it, neighbours that matched are not looked at again.
+template <class Matches>
+std::string Separate(const std::string& text, Matches matches, std::string_view before_first,
+                     std::string_view between, std::string_view after) {
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    if (i + 1 < text.size() && matches(text[i], text[i + 1])) {
+      out += before_first;
+      out += text[i];
+      out += between;
+      out += text[i + 1];
+      out += after;
+      i += 2;
+    } else {
+      out += text[i++];
+    }
+  }
+  return out;
+}
+
+// n-grams of a sentence, joined by blanks, which no token holds, and how often they occur.
+using Counts = std::map<std::string, int64_t>;
+
+std::array<Counts, kOrders> CountGrams(const std::vector<std::string>& tokens) {
+  std::array<Counts, kOrders> counts;
+  for (size_t begin = 0; begin < tokens.size(); ++begin) {
+    std::string gram;
+    for (size_t n = 0; n < kOrders && begin + n < tokens.size(); ++n) {
+      if (n > 0) gram += ' ';
+      gram += tokens[begin + n];
+      ++counts[n][gram];
+    }
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::vector<std::string> Tokenize13a(std::string_view line) {
+  std::string text(line);
+  while (!text.empty()) {  // blanks at the end go first: a dash before them ends the line
+    size_t end = text.size();
+    for (size_t length = 1; length <= 3 && length <= text.size(); ++length) {
+      if (BlankLength(text, text.size() - length) == length) end = text.size() - length;
+    }
+    if (end == text.size()) break;
+    text.resize(end);
+  }
+  ReplaceAll(text, "<skipped>", "");
+  ReplaceAll(text, "-\n", "");
+  ReplaceAll(text, "\n", " ");
+  ReplaceAll(text, "&quot;", "\"");
+  ReplaceAll(text, "&amp;", "&");
+  ReplaceAll(text, "&lt;", "<");
+  ReplaceAll(text, "&gt;", ">");
+  std::string apart = " ";
+  for (const char c : text + " ") {
+    if (IsApart(c)) {
+      apart += ' ';
+      apart += c;
+      apart += ' ';
+    } else {
+      apart += c;
+    }
+  }
+  // Bytes will do for characters: those of longer sequences are no ASCII.
+  apart = Separate(apart, [](char a, char b) { return !IsDigit(a) && IsPoint(b); }, "", " ", " ");
+  apart = Separate(apart, [](char a, char b) { return IsPoint(a) && !IsDigit(b); }, " ", " ", "");
+  apart = Separate(apart, [](char a, char b) { return IsDigit(a) && b == '-'; }, "", " ", " ");
+  return SplitAtBlanks(apart);
+}
+
+Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references) {
+  if (hypotheses.size() != references.size()) {
+    throw std::invalid_argument(
+        fmt::format("[CorpusBleu] hypotheses must be as many as the {} references but has {}",
+                    references.size(), hypotheses.size()));
+  }
+  std::array<int64_t, kOrders> correct = {}, total = {};
+  Bleu bleu;
+  for (size_t i = 0; i < hypotheses.size(); ++i) {
+    const std::vector<std::string> hypothesis = Tokenize13a(hypotheses[i]);
+    const std::vector<std::string> reference = Tokenize13a(references[i]);
+    bleu.hypothesis_tokens += std::ssize(hypothesis);
+    bleu.reference_tokens += std::ssize(reference);
+    const auto ours = CountGrams(hypothesis), theirs = CountGrams(reference);
+    for (size_t n = 0; n < kOrders; ++n) {
+      for (const auto& [gram, count] : ours[n]) {
+        total[n] += count;
+        const auto it = theirs[n].find(gram);
+        if (it != theirs[n].end()) correct[n] += std::min(count, it->second);
+      }
+    }
+  }
+  if (bleu.hypothesis_tokens < bleu.reference_tokens) {
+    bleu.brevity = bleu.hypothesis_tokens == 0
+                       ? 0
+                       : std::exp(1 - static_cast<double>(bleu.reference_tokens) /
+                                          static_cast<double>(bleu.hypothesis_tokens));
+  }
+  if (std::ranges::all_of(correct, [](int64_t c) { return c == 0; })) return bleu;
+  double smoothing = 1, logs = 0;
+  for (size_t n = 0; n < kOrders; ++n) {
+    if (total[n] == 0) return bleu;  // no sentence is long enough: a precision of 0
+    if (correct[n] == 0) smoothing *= 2;
+    bleu.precisions[n] = 100 * (correct[n] == 0 ? 1 / smoothing : static_cast<double>(correct[n])) /
+                         static_cast<double>(total[n]);
+    logs += std::log(bleu.precisions[n]);
+  }
+  bleu.score = bleu.brevity * std::exp(logs / kOrders);
+  return bleu;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,32 @@
+#ifndef PLANISH_LAB_TASKS_MT_BLEU_H_
+#define PLANISH_LAB_TASKS_MT_BLEU_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace planish::lab {
+
+/// BLEU of a corpus with one reference a sentence (Papineni et al. 2002), as sacrebleu computes it
+/// by default (Post 2018): tokens of mteval-v13a, cased, n-grams up to 4, "exp" smoothing of counts
+/// of 0 (each such precision is 1 / (2^k total), k = 1, 2, ... along n).
+struct Bleu {
+  double score = 0;  ///< 0 .. 100
+  double brevity = 1;
+  std::array<double, 4> precisions = {};  ///< percent
+  int64_t hypothesis_tokens = 0, reference_tokens = 0;
+};
+
+/// Throws std::invalid_argument where there are not as many hypotheses as references.
+Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references);
+
+/// The tokens that mteval-v13a makes of a line: punctuation apart from words, full stops and commas
+/// kept within numbers, dashes after digits apart.
+std::vector<std::string> Tokenize13a(std::string_view line);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_MT_BLEU_H_

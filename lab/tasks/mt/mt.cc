@@ -1,0 +1,363 @@
+#include "lab/tasks/mt/mt.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lab/engine/abilities.h"
+#include "lab/engine/batches.h"
+#include "lab/error.h"
+#include "lab/tasks/mt/beam.h"
+#include "lab/tasks/mt/bleu.h"
+#include "lab/tasks/mt/corpus.h"
+#include "lab/tasks/mt/model.h"
+
+namespace planish::lab {
+
+namespace {
+
+// Pieces that are evaluated or translated at once, padding counted.
+constexpr int64_t kEvaluationTokens = 4096;
+constexpr int64_t kTranslationTokens = 2048;
+// Pairs of the training set that its loss is measured on.
+constexpr int64_t kTrainSample = 500;
+// Translations that the report shows.
+constexpr int64_t kSamples = 5;
+
+TransformerOptions LayersOf(const Settings& s) {
+  TransformerOptions options;
+  options.layers = s.Int("layers");
+  options.width = s.Int("width");
+  options.heads = s.Int("heads");
+  options.ffn = s.Int("ffn");
+  options.dropout = s.Real("dropout");
+  options.attention_dropout = s.Real("attention_dropout");
+  options.activation_dropout = s.Real("activation_dropout");
+  options.final_norm = s.Text("norm");
+  options.norm = s.Text("wiring") == "code" ? "layer" : s.Text("norm");
+  options.norm_options = NormOptionsOf(s);
+  return options;
+}
+
+// What the model is to predict of some pairs.
+struct Wanted {
+  at::Tensor input;  // [B, T] what stands before each piece of the target, </s> before the first
+  at::Tensor positions;  // [P] those of the B * T that are no padding
+  at::Tensor pieces;     // [P] int64, the pieces there
+};
+
+Wanted WantedOf(const at::Tensor& target) {
+  const at::Tensor first = at::full({target.size(0), 1}, Bpe::kEnd, at::kInt);
+  const at::Tensor flat = target.flatten();
+  const at::Tensor positions = (flat != Bpe::kPad).nonzero().squeeze(1);
+  return {at::cat({first, target.slice(1, 0, -1)}, 1), positions,
+          flat.index_select(0, positions).to(at::kLong)};
+}
+
+class Translation final : public Experiment, public LineTranslator {
+ public:
+  Translation(const Settings& s, const Corpus& corpus)
+      : corpus_(corpus),
+        batch_tokens_(s.Int("batch_size")),
+        smoothing_(s.Real("label_smoothing")),
+        bleu_sentences_(s.Int("bleu_sentences")),
+        beam_{.beam = s.Int("beam"), .length_penalty = s.Real("length_penalty")},
+        lengths_(Longer(corpus.train)),
+        model_({.vocabulary = corpus.bpe.size(), .transformer = LayersOf(s)}) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    return TokenBatches({lengths_.const_data_ptr<int64_t>(), static_cast<size_t>(lengths_.size(0))},
+                        batch_tokens_, generator);
+  }
+
+  // Source [B, S], its lengths [B], and what WantedOf gives of the target.
+  Tensors Batch(const at::Tensor& cases) override { return Batch(corpus_.train, cases); }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    return at::cross_entropy_loss(Predict(batch), batch[4], {}, at::Reduction::Mean,
+                                  /*ignore_index=*/-100, smoothing_);
+  }
+
+  Values Evaluate() override {
+    Values values;
+    Measure(corpus_.train, std::min(kTrainSample, corpus_.train.size()), "train", values);
+    Measure(corpus_.valid, corpus_.valid.size(), "valid", values);
+    values.erase("train_accuracy");
+    BeamOptions greedy = beam_;
+    greedy.beam = 1;
+    values["valid_bleu"] =
+        BleuOf(corpus_.valid, std::min(bleu_sentences_, corpus_.valid.size()), greedy);
+    return values;
+  }
+
+  Values Test() override {
+    Values values;
+    Measure(corpus_.test, corpus_.test.size(), "test", values);
+    values["test_bleu"] = BleuOf(corpus_.test, corpus_.test.size(), beam_);
+    return values;
+  }
+
+  std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) override {
+    const int64_t count = std::min(kSamples, corpus_.valid.size());
+    const std::vector<std::string> ours = TranslateSet(corpus_.valid, count, beam_);
+    std::vector<RunResult::Sample> samples;
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const SentencePair& pair = corpus_.valid.text[i];
+      samples.push_back({pair.source, fmt::format("{}\n(reference: {})", ours[i], pair.target)});
+    }
+    return samples;
+  }
+
+  std::vector<std::string> Translate(const std::vector<std::string>& lines) override {
+    if (lines.empty()) return {};
+    return Translate(EncodeLines(corpus_.bpe, lines), beam_);
+  }
+
+ private:
+  // The pieces of the longer side of each pair [N].
+  static at::Tensor Longer(const PairSet& set) {
+    return at::maximum(set.source.lengths, set.target.lengths);
+  }
+
+  static Tensors Batch(const PairSet& set, const at::Tensor& cases) {
+    const Pieces source = set.source.Select(cases);
+    const Wanted wanted = WantedOf(set.target.Select(cases).rows);
+    return {source.rows, source.lengths, wanted.input, wanted.positions, wanted.pieces};
+  }
+
+  // Logits [P, V] of the pieces that are wanted.
+  at::Tensor Predict(const Tensors& batch) {
+    const at::Tensor x = model_.forward(batch[0], batch[1], batch[2]);
+    return model_.Logits(x.flatten(0, 1).index_select(0, batch[3]));
+  }
+
+  // Mean nats a piece, and the share of pieces that are the likeliest, of the first `count` pairs.
+  void Measure(const PairSet& set, int64_t count, const std::string& name, Values& values) {
+    double nats = 0, right = 0, pieces = 0;
+    for (const at::Tensor& cases :
+         SortedBatches(Longer(set).slice(0, 0, count), kEvaluationTokens)) {
+      const Tensors batch = Batch(set, cases);
+      const at::Tensor logits = Predict(batch);
+      nats += at::cross_entropy_loss(logits, batch[4], {}, at::Reduction::Sum).item<double>();
+      right += (logits.argmax(1) == batch[4]).sum().item<double>();
+      pieces += static_cast<double>(batch[4].size(0));
+    }
+    values[name + "_nats"] = nats / pieces;
+    values[name + "_accuracy"] = right / pieces;
+  }
+
+  // One line for each row of `source`. An empty line has an empty translation.
+  std::vector<std::string> Translate(const Pieces& source, const BeamOptions& options) {
+    std::vector<std::string> lines(static_cast<size_t>(source.size()));
+    for (const at::Tensor& cases : SortedBatches(source.lengths, kTranslationTokens)) {
+      const Pieces batch = source.Select(cases);
+      const std::vector<Hypothesis> found = BeamSearch(model_, batch.rows, batch.lengths, options);
+      const auto place = cases.accessor<int64_t, 1>();
+      const auto length = batch.lengths.accessor<int64_t, 1>();
+      for (int64_t i = 0; i < cases.size(0); ++i) {
+        if (length[i] <= 1) continue;
+        lines[static_cast<size_t>(place[i])] =
+            corpus_.bpe.Decode(found[static_cast<size_t>(i)].pieces);
+      }
+    }
+    return lines;
+  }
+
+  std::vector<std::string> TranslateSet(const PairSet& set, int64_t count,
+                                        const BeamOptions& options) {
+    return Translate({set.source.rows.slice(0, 0, count), set.source.lengths.slice(0, 0, count)},
+                     options);
+  }
+
+  double BleuOf(const PairSet& set, int64_t count, const BeamOptions& options) {
+    std::vector<std::string> references;
+    for (int64_t i = 0; i < count; ++i) {
+      references.push_back(set.text[static_cast<size_t>(i)].target);
+    }
+    return CorpusBleu(TranslateSet(set, count, options), references).score;
+  }
+
+  const Corpus& corpus_;
+  int64_t batch_tokens_;
+  double smoothing_;
+  int64_t bleu_sentences_;
+  BeamOptions beam_;
+  at::Tensor lengths_;
+  TranslationModel model_;
+};
+
+ReportSpec MakeReport() {
+  ReportSpec report;
+  report.title = "Machine translation";
+  report.source = "Xu et al. 2019, 2.2";
+  report.compare = "norm";
+  report.baseline = "layer";
+  report.panel = "direction";
+  report.curves = {"train_nats", "valid_nats", "valid_bleu"};
+  report.headline = "test_bleu";
+  const auto claim = [&](const std::string& text, const std::string& table,
+                         const std::string& better, const std::string& worse,
+                         const std::string& direction, const std::string& data) {
+    report.claims.push_back({text,
+                             "Xu et al. 2019, " + table,
+                             "test_bleu",
+                             "best",
+                             better,
+                             worse,
+                             {{"direction", direction}},
+                             data});
+  };
+  const std::string iwslt = "iwslt14 de-en", wmt = "wmt14 en-de";
+  claim("LayerNorm is better than no norm: 35.5 against 34.0 BLEU, German to English", "Table 1",
+        "layer", "none", "de-en", iwslt);
+  claim("Forward normalisation alone is worse than no norm: 33.9 against 34.0 BLEU", "Table 2",
+        "none", "detach", "de-en", iwslt);
+  claim("Detaching the deviation is worse than detaching nothing: 34.2 against 35.5 BLEU",
+        "Table 3", "layer-simple", "detach-std", "de-en", iwslt);
+  claim("Detaching the mean is no worse than detaching nothing: 35.6 against 35.5 BLEU", "Table 3",
+        "detach-mean", "layer-simple", "de-en", iwslt);
+  claim("AdaNorm is better than LayerNorm: 35.6 against 35.5 BLEU", "Table 4", "ada", "layer",
+        "de-en", iwslt);
+  claim("Bias and gain do not help: 28.4 without against 28.3 BLEU with them, English to German",
+        "Table 1", "layer-simple", "layer", "en-de", wmt);
+  claim("AdaNorm is better than LayerNorm: 28.5 against 28.3 BLEU", "Table 4", "ada", "layer",
+        "en-de", wmt);
+  return report;
+}
+
+class MtTask final : public Task {
+ public:
+  MtTask() {
+    name = "mt";
+    summary = "machine translation: a pre-norm Transformer on sentence pairs";
+    settings = EngineSettings(NormSetting(
+        {"layer", "none", "layer-simple", "rms", "detach", "detach-mean", "detach-std", "ada"}));
+    Default("batch_size", 4096, "pieces of the longer side that a batch has, padding counted");
+    Default("epochs", 55);
+    Default("lr", 1.5e-3);
+    Default("adam_beta2", 0.98);
+    Default("schedule", "inverse-sqrt");
+    Default("warmup", 8000);
+    Default("accumulate", 2);
+    AddSettings(NormDetails());
+    AddSettings({
+        {"wiring",
+         "paper",
+         "which norms are the chosen one: paper: all; code: the last of encoder and decoder, the "
+         "others being layer",
+         {},
+         {},
+         {"paper", "code"}},
+        {"layers", 6, "of the encoder, and as many of the decoder", 1, 1000, {}},
+        {"width", 512, "numbers that stand for a piece", 2, 65536, {}},
+        {"heads", 4, "of each attention", 1, 1024, {}},
+        {"ffn", 1024, "hidden units of the feed-forward sublayers", 1, 1 << 20, {}},
+        {"dropout", 0.3, "of embeddings and of each sublayer's result", 0, 0.99, {}},
+        {"attention_dropout", 0.1, "of attention weights", 0, 0.99, {}},
+        {"activation_dropout", 0.1, "of the feed-forward sublayers' hidden units", 0, 0.99, {}},
+        {"label_smoothing", 0.1, "of the training loss", 0, 0.99, {}},
+        {"data",
+         "auto",
+         "auto: multi30k of the data folder, else made",
+         {},
+         {},
+         {"auto", "made", "multi30k", "tatoeba", "iwslt14", "files"}},
+        {"direction", "de-en", "from a language to another, as their files' names end", {}, {}, {}},
+        {"vocabulary", 10149, "pieces of both languages together", 8, 1'000'000, {}},
+        {"train_pairs", 10'000'000, "training pairs that are used, at most", 1, 1e15, {}},
+        {"max_length", 256, "longer pairs, in pieces, are left out of training", 2, 1e6, {}},
+        {"bleu_sentences",
+         200,
+         "validation pairs translated, greedily, at each evaluation",
+         1,
+         1e9,
+         {}},
+        {"beam", 5, "hypotheses of a sentence that are kept in translation", 1, 1000, {}},
+        {"length_penalty", 1.0, "power of the length that scores are divided by", 0, 10, {}},
+    });
+    data_settings = {"data", "direction", "vocabulary", "train_pairs", "max_length"};
+    presets = {
+        {"paper", "6 + 6 layers of 512 for 55 epochs, as printed for German to English", {}},
+        {"small",
+         "6 + 6 layers of 64",
+         {{"layers", 6},
+          {"width", 64},
+          {"heads", 4},
+          {"ffn", 128},
+          {"dropout", 0.1},
+          {"attention_dropout", 0.0},
+          {"activation_dropout", 0.0},
+          {"vocabulary", 2000},
+          {"train_pairs", 10'000},
+          {"max_length", 64},
+          {"batch_size", 2048},
+          {"accumulate", 1},
+          {"epochs", 4},
+          {"lr", 4e-3},
+          {"warmup", 200}}},
+        {"smoke",
+         "2 + 2 layers of 16 on 300 pairs for 2 epochs: does it run?",
+         {{"layers", 2},
+          {"width", 16},
+          {"heads", 2},
+          {"ffn", 32},
+          {"vocabulary", 200},
+          {"train_pairs", 300},
+          {"max_length", 64},
+          {"batch_size", 1024},
+          {"accumulate", 1},
+          {"epochs", 2},
+          {"lr", 1e-2},
+          {"warmup", 4},
+          {"bleu_sentences", 20},
+          {"beam", 2}}},
+    };
+    const std::string nats = "nats/piece";
+    metrics = {
+        {kTrainLoss, "training loss of the batches, labels smoothed", nats, true},
+        {"train_nats", "training loss", nats, true},
+        {"valid_nats", "validation loss", nats, true},
+        {"valid_accuracy", "validation accuracy of pieces", "%", false},
+        {"valid_bleu", "validation BLEU, greedy", "BLEU", false},
+        {"test_nats", "test loss", nats, true},
+        {"test_accuracy", "test accuracy of pieces", "%", false},
+        {"test_bleu", "test BLEU", "BLEU", false},
+    };
+    // As the paper's code chooses checkpoints; a loss of all pieces is steadier than BLEU.
+    choose_by = "valid_nats";
+    report = MakeReport();
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& path) const override {
+    return std::make_unique<Corpus>(OpenParallel(path, {.data = s.Text("data"),
+                                                        .direction = s.Text("direction"),
+                                                        .train_pairs = s.Int("train_pairs")}),
+                                    s.Int("vocabulary"), s.Int("max_length"), CacheFolder());
+  }
+
+  void Check(const Settings& s, const Dataset& data) const override {
+    const auto& train = dynamic_cast<const Corpus&>(data).train;
+    const int64_t longest =
+        at::maximum(train.source.lengths.max(), train.target.lengths.max()).item<int64_t>();
+    if (longest > s.Int("batch_size")) {
+      throw UsageError(fmt::format(
+          "[mt] batch_size must be at least the {} pieces of the longest training pair but has {}",
+          longest, s.Int("batch_size")));
+    }
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    return std::make_unique<Translation>(s, dynamic_cast<const Corpus&>(data));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeMt() { return std::make_unique<MtTask>(); }
+
+}  // namespace planish::lab

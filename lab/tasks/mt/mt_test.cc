@@ -1,0 +1,395 @@
+#include "lab/tasks/mt/mt.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <torch/nn/modules/transformer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "lab/data/source.h"
+#include "lab/engine/abilities.h"
+#include "lab/error.h"
+#include "lab/tasks/mt/bleu.h"
+#include "lab/tasks/mt/corpus.h"
+#include "lab/tasks/mt/model.h"
+#include "lab/tasks/task_testing.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+
+int64_t ParametersOf(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const at::Tensor& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+class MtTest : public ::testing::Test {
+ protected:
+  // Vocabularies are not left on the machine.
+  MtTest() { setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1); }
+  ~MtTest() override { unsetenv("XDG_CACHE_HOME"); }
+
+  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
+
+  std::unique_ptr<Dataset> Load(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
+
+  // The experiment that Train would make of `sets` for seed 5.
+  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
+    at::manual_seed(5);
+    return task->Make(Smoke(sets), data);
+  }
+
+  std::vector<std::string> NormsOfTask() {
+    return std::ranges::find(task->settings, "norm", &SettingSpec::name)->choices;
+  }
+
+  TestFolder folder;
+  std::unique_ptr<Task> task = MakeMt();
+};
+
+// By hand: of width D, with H hidden units and V pieces, an attention has 4 matrices D D and 4
+// biases D, a feed-forward sublayer 2 D H + H + D, a norm 2 D; encoder layers have 1, 1, 2 of them,
+// decoder layers 2, 1, 3; then the final norms and V D embeddings.
+int64_t ByHand(int64_t layers, int64_t d, int64_t h, int64_t v, int64_t norm) {
+  const int64_t attention = 4 * d * d + 4 * d, ffn = 2 * d * h + h + d;
+  return layers * (3 * attention + 2 * ffn + 5 * norm) + 2 * norm + v * d;
+}
+
+TEST_F(MtTest, HasTheParametersOfItsFormula) {
+  const auto data = Load();
+  const int64_t pieces = dynamic_cast<const Corpus&>(*data).bpe.size();
+  for (const auto& [norm, parameters] : std::vector<std::pair<std::string, int64_t>>{
+           {"layer", 32}, {"none", 0}, {"layer-simple", 0}, {"ada", 0}}) {
+    EXPECT_EQ(ParametersOf(Make(*data, {{"norm", norm}})->model()),
+              ByHand(2, 16, 32, pieces, parameters))
+        << norm;
+  }
+  // As the released code has it: the layers keep LayerNorm.
+  EXPECT_EQ(ParametersOf(Make(*data, {{"norm", "none"}, {"wiring", "code"}})->model()),
+            ByHand(2, 16, 32, pieces, 32) - 2 * 32);
+}
+
+// transformer_iwslt_de_en with the paper's 10,149 pieces: PyTorch's own Transformer of that size,
+// which has the final norms, too, and one embedding. Without these norms, and with 8,848 German and
+// 6,632 English pieces in place of shared ones, as fairseq's example has them, the same formula is
+// 39,469,056.
+TEST_F(MtTest, HasThePublishedSize) {
+  const Settings paper(task->settings);
+  TranslationModel model({.vocabulary = paper.Int("vocabulary"),
+                          .transformer = {.layers = paper.Int("layers"),
+                                          .width = paper.Int("width"),
+                                          .heads = paper.Int("heads"),
+                                          .ffn = paper.Int("ffn")}});
+  EXPECT_EQ(ParametersOf(model), 36'741'632);
+  EXPECT_EQ(ByHand(6, 512, 1024, 10'149, 1024), 36'741'632);
+  EXPECT_EQ(ByHand(6, 512, 1024, 8'848 + 6'632, 1024) - 2 * 1024, 39'469'056);
+  const torch::nn::Transformer theirs(torch::nn::TransformerOptions(512, 4)
+                                          .num_encoder_layers(6)
+                                          .num_decoder_layers(6)
+                                          .dim_feedforward(1024));
+  EXPECT_EQ(ParametersOf(model), ParametersOf(*theirs) + 10'149 * 512);
+}
+
+TEST_F(MtTest, TrainsAtThePapersSize) {
+  const auto data = Load();
+  Settings paper(task->settings);
+  paper.Set("data", "made");
+  at::manual_seed(1);
+  const auto experiment = task->Make(paper, *data);
+  Adam adam = MakeAdam(experiment->model(), paper);
+  experiment->model().train();
+  const std::vector<at::Tensor> batches = {at::tensor({0, 1}, at::kLong),
+                                           at::tensor({2, 3}, at::kLong)};
+  const double first = UpdateWeights(*experiment, adam, batches).loss;
+  // Beyond ln 200 = 5.3: with one matrix for both, the piece that was read is the likeliest at
+  // first.
+  EXPECT_NEAR(first, 7.5, 2.5);
+  EXPECT_LT(UpdateWeights(*experiment, adam, batches).loss, first);
+}
+
+TEST_F(MtTest, GivesEveryNormTheSameStartAndTheSameBatches) {
+  const auto data = Load();
+  std::map<std::string, at::Tensor> first;
+  for (const std::string wiring : {"paper", "code"}) {
+    for (const std::string& norm : NormsOfTask()) {
+      const auto experiment = Make(*data, {{"norm", norm}, {"wiring", wiring}});
+      at::Generator generator = Generator(1);
+      std::map<std::string, at::Tensor> now = {{"order", experiment->PlanEpoch(generator).order},
+                                               {"dropout", at::rand({4})}};
+      for (const auto& item : experiment->model().named_parameters()) {
+        if (item.key().find("norm") == std::string::npos) now[item.key()] = item.value();
+      }
+      ASSERT_EQ(now.size(), 2u + 1 + 2 * (8 + 14));  // weight and bias of 4 and 7 linear layers
+      if (first.empty()) first = now;
+      for (const auto& [name, tensor] : now) {
+        EXPECT_TRUE(tensor.equal(first[name])) << norm << name;
+      }
+    }
+  }
+}
+
+// Which norm stands where.
+TEST_F(MtTest, WiresTheNormsAsThePaperOrTheCode) {
+  const auto data = Load();
+  const auto norms = [&](const std::string& norm, const std::string& wiring) {
+    std::vector<std::string> with_gain;
+    for (const auto& item :
+         Make(*data, {{"norm", norm}, {"wiring", wiring}})->model().named_parameters()) {
+      const std::string name = item.key().substr(0, item.key().rfind('.'));
+      if (name.ends_with("norm") && item.key().ends_with("weight")) with_gain.push_back(name);
+    }
+    return with_gain;
+  };
+  EXPECT_THAT(norms("layer", "paper"), SizeIs(2 * 2 + 2 * 3 + 2));
+  EXPECT_EQ(norms("layer", "code"), norms("layer", "paper"));
+  EXPECT_THAT(norms("layer-simple", "paper"), SizeIs(0));
+  const auto code = norms("layer-simple", "code");
+  EXPECT_THAT(code, SizeIs(2 * 2 + 2 * 3));
+  for (const std::string& name : code) EXPECT_THAT(name, ::testing::Not(HasSubstr("final")));
+}
+
+// The whole model written out in double, without padding, without dropout.
+at::Tensor LogitsByHand(const torch::nn::Module& model, const at::Tensor& source,
+                        const at::Tensor& input, int64_t heads) {
+  std::map<std::string, at::Tensor> p;
+  for (const auto& item : model.named_parameters()) {
+    p[item.key()] = item.value().detach().to(at::kDouble);
+  }
+  const int64_t width = p.at("embedding").size(1), each = width / heads;
+  const auto linear = [&](const at::Tensor& x, const std::string& name) {
+    return at::matmul(x, p.at(name + ".weight").t()) + p.at(name + ".bias");
+  };
+  const auto norm = [&](const at::Tensor& x, const std::string& name) {
+    const at::Tensor centred = x - x.mean(1, true);
+    return centred / (centred.square().mean(1, true) + 1e-5).sqrt() * p.at(name + ".norm.weight") +
+           p.at(name + ".norm.bias");
+  };
+  const auto embed = [&](const at::Tensor& pieces) {
+    at::Tensor x = p.at("embedding").index_select(0, pieces) * std::sqrt(width);
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      for (int64_t i = 0; i < width; ++i) {
+        const double angle =
+            static_cast<double>(t) /
+            std::pow(10000.0, static_cast<double>(i / 2 * 2) / static_cast<double>(width));
+        x[t][i] += i % 2 == 0 ? std::sin(angle) : std::cos(angle);
+      }
+    }
+    return x;
+  };
+  const auto attend = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          bool causal) {
+    std::vector<at::Tensor> parts;
+    for (int64_t h = 0; h < heads; ++h) {
+      const auto part = [&](const at::Tensor& x) { return x.slice(1, h * each, (h + 1) * each); };
+      at::Tensor scores = at::matmul(part(q), part(k).t()) / std::sqrt(each);
+      if (causal) {
+        scores = scores.masked_fill(at::ones({q.size(0), k.size(0)}, at::kBool).triu(1),
+                                    -std::numeric_limits<double>::infinity());
+      }
+      parts.push_back(at::matmul(scores.softmax(1), part(v)));
+    }
+    return at::cat(parts, 1);
+  };
+  const auto self = [&](const at::Tensor& x, const std::string& at_layer, bool causal) {
+    const auto qkv =
+        linear(norm(x, at_layer + "attention_norm"), at_layer + "attention.qkv").chunk(3, 1);
+    return x + linear(attend(qkv[0], qkv[1], qkv[2], causal), at_layer + "attention.out");
+  };
+  const auto ffn = [&](const at::Tensor& x, const std::string& at_layer) {
+    return x + linear(linear(norm(x, at_layer + "ffn_norm"), at_layer + "ffn.hidden").relu(),
+                      at_layer + "ffn.out");
+  };
+  at::Tensor x = embed(source);
+  for (const std::string layer : {"encoder.0.", "encoder.1."}) {
+    x = ffn(self(x, layer, false), layer);
+  }
+  const at::Tensor memory = norm(x, "encoder.final_norm");
+  x = embed(input);
+  for (const std::string layer : {"decoder.0.", "decoder.1."}) {
+    x = self(x, layer, true);
+    const at::Tensor q = linear(norm(x, layer + "cross_norm"), layer + "cross.query");
+    const auto kv = linear(memory, layer + "cross.kv").chunk(2, 1);
+    x = x + linear(attend(q, kv[0], kv[1], false), layer + "cross.out");
+    x = ffn(x, layer);
+  }
+  return at::matmul(norm(x, "decoder.final_norm"), p.at("embedding").t());
+}
+
+// The loss of a batch with padding, with smoothed labels, against sums over pieces by hand; the
+// losses that are measured, against the same without smoothing.
+TEST_F(MtTest, ComputesTheLossItSays) {
+  const auto data = Load();
+  const auto& corpus = dynamic_cast<const Corpus&>(*data);
+  const auto experiment = Make(*data, {{"label_smoothing", "0.2"}});
+  experiment->model().eval();
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& weight : experiment->model().parameters()) weight.mul_(1.5);
+  const auto pieces = static_cast<double>(corpus.bpe.size());
+  double smoothed = 0, count = 0;
+  for (const int64_t i : {3, 8, 0}) {
+    const at::Tensor source =
+        corpus.train.source.rows[i].slice(0, 0, corpus.train.source.lengths[i].item<int64_t>());
+    const at::Tensor target =
+        corpus.train.target.rows[i].slice(0, 0, corpus.train.target.lengths[i].item<int64_t>());
+    const at::Tensor input = at::cat({at::full({1}, Bpe::kEnd, at::kInt), target.slice(0, 0, -1)});
+    const at::Tensor chances = LogitsByHand(experiment->model(), source, input, 2).log_softmax(1);
+    for (int64_t t = 0; t < target.size(0); ++t) {
+      smoothed -= 0.8 * chances[t][target[t].item<int64_t>()].item<double>() +
+                  0.2 / pieces * chances[t].sum().item<double>();
+      ++count;
+    }
+  }
+  const at::Tensor cases = at::tensor({3, 8, 0}, at::kLong);
+  // Floats against doubles through four layers: numbers of size 10, some hundred roundings of 6e-8.
+  EXPECT_NEAR(experiment->Loss(experiment->Batch(cases)).item<double>(), smoothed / count, 2e-5);
+
+  double nats = 0, right = 0, all = 0;
+  for (int64_t i = 0; i < corpus.valid.size(); ++i) {
+    const at::Tensor source =
+        corpus.valid.source.rows[i].slice(0, 0, corpus.valid.source.lengths[i].item<int64_t>());
+    const at::Tensor target =
+        corpus.valid.target.rows[i].slice(0, 0, corpus.valid.target.lengths[i].item<int64_t>());
+    const at::Tensor input = at::cat({at::full({1}, Bpe::kEnd, at::kInt), target.slice(0, 0, -1)});
+    const at::Tensor chances = LogitsByHand(experiment->model(), source, input, 2).log_softmax(1);
+    nats -= chances.gather(1, target.to(at::kLong).unsqueeze(1)).sum().item<double>();
+    right += (chances.argmax(1) == target).sum().item<double>();
+    all += static_cast<double>(target.size(0));
+  }
+  const Values values = experiment->Evaluate();
+  EXPECT_NEAR(values.at("valid_nats"), nats / all, 2e-5);
+  EXPECT_NEAR(values.at("valid_accuracy"), right / all, 1.5 / all);  // a tie may go either way
+}
+
+TEST_F(MtTest, MeasuresEveryMetricItDeclares) {
+  const auto data = Load();
+  const auto experiment = Make(*data);
+  experiment->model().eval();
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> names = {kTrainLoss};
+  for (const Values& values : {experiment->Evaluate(), experiment->Test()}) {
+    for (const auto& [name, value] : values) names.push_back(name);
+  }
+  std::vector<std::string> declared;
+  for (const MetricSpec& metric : task->metrics) declared.push_back(metric.name);
+  EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(declared));
+}
+
+TEST_F(MtTest, LearnsToTranslate) {
+  const Sets sets = {{"dropout", "0"},      {"attention_dropout", "0"}, {"activation_dropout", "0"},
+                     {"train_pairs", "12"}, {"label_smoothing", "0"},   {"lr", "0.005"},
+                     {"width", "32"}};
+  const auto data = Load(sets);
+  const auto& corpus = dynamic_cast<const Corpus&>(*data);
+  const std::vector<at::Tensor> batch = {at::arange(corpus.train.size())};
+  // Losses are ln 200 = 5.3 and more at first; what detaches gets less far (Xu et al. 2019, 3.2).
+  for (const std::string& norm : NormsOfTask()) {
+    Sets with_norm = sets;
+    with_norm.push_back({"norm", norm});
+    const auto experiment = Make(*data, with_norm);
+    experiment->model().train();
+    Adam adam = MakeAdam(experiment->model(), Smoke(with_norm));
+    double loss = 0;
+    for (int i = 0; i < 40; ++i) loss = UpdateWeights(*experiment, adam, batch).loss;
+    EXPECT_LT(loss, 4) << norm;
+    if (norm != "layer") continue;
+    for (int i = 0; i < 110; ++i) loss = UpdateWeights(*experiment, adam, batch).loss;
+    EXPECT_LT(loss, 0.1);
+    experiment->model().eval();
+    const at::NoGradGuard no_grad;
+    std::vector<std::string> sources, targets;
+    for (const SentencePair& pair : corpus.train.text) {
+      sources.push_back(pair.source);
+      targets.push_back(pair.target);
+    }
+    const auto ours = dynamic_cast<LineTranslator&>(*experiment).Translate(sources);
+    EXPECT_GT(CorpusBleu(ours, targets).score, 90);
+  }
+}
+
+TEST_F(MtTest, ResumesWithTheSameBits) {
+  for (const std::string norm : {"layer", "ada"}) {
+    SCOPED_TRACE(norm);
+    ExpectExactResume(*task,
+                      {{"norm", norm}, {"accumulate", "2"}, {"bleu_sentences", "3"}, {"beam", "1"}},
+                      {1, 2});
+  }
+}
+
+TEST_F(MtTest, TranslatesLinesInOrder) {
+  const auto data = Load();
+  const auto experiment = Make(*data);
+  experiment->model().eval();
+  const at::NoGradGuard no_grad;
+  auto& translator = dynamic_cast<LineTranslator&>(*experiment);
+  EXPECT_THAT(translator.Translate({}), SizeIs(0));
+  std::vector<std::string> lines;
+  for (int i = 0; i < 40; ++i) {
+    lines.push_back(i % 7 == 3 ? "" : std::string(static_cast<size_t>(i), 'a') + " der Hund Ж");
+  }
+  const auto together = translator.Translate(lines);
+  ASSERT_THAT(together, SizeIs(40));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_EQ(together[i], translator.Translate({lines[i]}).at(0)) << i;
+    if (lines[i].empty()) {
+      EXPECT_EQ(together[i], "");
+    }
+  }
+}
+
+TEST_F(MtTest, RefusesBatchesSmallerThanASentence) {
+  const auto data = Load();
+  EXPECT_NO_THROW(task->Check(Smoke(), *data));
+  try {
+    task->Check(Smoke({{"batch_size", "8"}}), *data);
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("pieces of the longest training pair but has 8"));
+  }
+}
+
+TEST_F(MtTest, HasBothDirections) {
+  const auto there = Load({{"direction", "en-de"}}), back = Load({{"direction", "de-en"}});
+  const auto& a = dynamic_cast<const Corpus&>(*there);
+  const auto& b = dynamic_cast<const Corpus&>(*back);
+  EXPECT_EQ(a.train.text[0].source, b.train.text[0].target);
+  EXPECT_EQ(there->about.name, "made en-de");
+}
+
+TEST_F(MtTest, TrainsOnRealPairs) {
+  const std::optional<fs::path> path = DataFolder("");
+  if (!path || !fs::exists(*path / "multi30k")) {
+    GTEST_SKIP() << "PLANISH_DATA does not name a folder with multi30k";
+  }
+  const Settings settings =
+      PresetSettings(*task, "small", {{"train_pairs", "500"}, {"vocabulary", "500"}});
+  const auto data = task->Load(settings, path);
+  EXPECT_EQ(data->about.name, "multi30k de-en");
+  EXPECT_EQ(data->about.sizes.at("test"), 1000);
+  at::manual_seed(1);
+  const auto experiment = task->Make(settings, *data);
+  experiment->model().train();
+  Adam adam = MakeAdam(experiment->model(), settings);
+  at::Generator order = Generator(1);
+  const EpochPlan plan = experiment->PlanEpoch(order);
+  double first = 0, last = 0;
+  for (int64_t b = 0; b < 5; ++b) {
+    last = UpdateWeights(*experiment, adam, {{plan.batch(0)}}).loss;
+    if (b == 0) first = last;
+  }
+  EXPECT_LT(last, first);
+}
+
+}  // namespace
+}  // namespace planish::lab

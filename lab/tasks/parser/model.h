@@ -1,0 +1,77 @@
+#ifndef PLANISH_LAB_TASKS_PARSER_MODEL_H_
+#define PLANISH_LAB_TASKS_PARSER_MODEL_H_
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lab/model/norms.h"
+
+namespace planish::lab {
+
+/// The different (position, token) pairs of a batch: tokens[offsets[k]] .. tokens[offsets[k + 1] -
+/// 1] are the tokens that occur at position k, each once.
+struct TokenPairs {
+  at::Tensor tokens;             ///< [U] int64
+  std::vector<int64_t> offsets;  ///< [K + 1]
+  at::Tensor rows;               ///< [N * K] int32: of each place of the batch, its pair
+};
+
+/// The pairs of `tokens` [N, K] int32, which are from 0 to `vocabulary` - 1.
+TokenPairs FindPairs(const at::Tensor& tokens, int64_t vocabulary);
+
+/// Tokens -> embeddings, one after the other -> linear. That is a sum over positions of what each
+/// (position, token) pair contributes, and few pairs make up a batch: most children are missing,
+/// and there are few tags and relations. So the product is taken once for each pair of the batch,
+/// not for each place: an eighth of the arithmetic on English, forward and backward. (Chen &
+/// Manning 2014, 3.2, do so when they parse, for the commonest pairs.)
+class TokenLinear : public torch::nn::Module {
+ public:
+  /// Weights and bias are drawn as those of a linear layer of positions * embedding inputs, the
+  /// embeddings from N(0, 1).
+  TokenLinear(int64_t tokens, int64_t positions, int64_t embedding, int64_t outputs);
+
+  /// tokens [N, positions] int32 -> [N, outputs].
+  at::Tensor forward(const at::Tensor& tokens);
+
+ private:
+  at::Tensor embedding_;  // [tokens, embedding]
+  at::Tensor weight_;     // [positions, embedding, outputs]
+  at::Tensor bias_;       // [outputs]
+};
+
+/// Features -> (linear, norm, activation, dropout) x layers -> linear -> a logit a transition, the
+/// first linear layer over embeddings.
+class ParserModel : public torch::nn::Module {
+ public:
+  struct Options {
+    std::string norm = "none";
+    NormOptions norm_options;
+    std::string activation = "relu";  ///< or "cube" or "tanh"
+    int64_t tokens = 0;               ///< of the vocabulary
+    int64_t features = 48;
+    int64_t embedding = 50;
+    int64_t hidden = 512;
+    int64_t layers = 2;  ///< hidden layers
+    int64_t outputs = 0;
+    double dropout = 0.2;
+  };
+  explicit ParserModel(const Options& options);
+
+  /// features [N, 48] int32 -> logits [N, outputs].
+  at::Tensor forward(const at::Tensor& features);
+
+ private:
+  std::string activation_;
+  double dropout_;
+  std::shared_ptr<TokenLinear> input_;
+  std::vector<torch::nn::Linear> linears_;  // after the first
+  std::vector<std::shared_ptr<NormModule>> norms_;
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_PARSER_MODEL_H_

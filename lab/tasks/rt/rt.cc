@@ -1,0 +1,79 @@
+#include "lab/tasks/rt/rt.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "lab/base/format_integer.h"
+#include "lab/tasks/sentence_task.h"
+
+namespace planish::lab {
+
+namespace {
+
+// The paper's numbers of sentences. They are one fewer than the 10,662 that there are.
+constexpr int64_t kTrain = 8608, kValid = 964, kTest = 1089;
+
+class RtTask final : public SentenceTask {
+ public:
+  RtTask() : SentenceTask("rt", 2) {
+    summary = "film reviews, positive or negative, by a Transformer encoder (Xu et al. 2019, RT)";
+    AddSettings({{"split", 1, "decides which sentences are for training", 0, 1e9, {}}});
+    data_settings.push_back("split");
+    report.title = "RT: film reviews, positive or negative";
+    report.source = "Xu et al. 2019, Tables 1 to 4";
+    AddClaim("Layer norm is better than none.", "Table 1: 77.21% and 76.85%", "layer", "none");
+    AddClaim("Without bias and gain, layer norm is worse.", "Table 1: 76.66% and 77.21%", "layer",
+             "layer-simple");
+    AddClaim("DetachNorm is worse than no norm: forward normalisation does not help.",
+             "Table 2: 76.40% and 76.85%", "none", "detach");
+    AddClaim("Detaching the mean makes LayerNorm-simple worse.", "Table 3: 75.02% and 76.66%",
+             "layer-simple", "detach-mean");
+    AddClaim("Detaching the variance does not make LayerNorm-simple worse.",
+             "Table 3: 77.04% and 76.66%", "detach-std", "layer-simple");
+    AddClaim("AdaNorm is better than layer norm.", "Table 4: 77.50% and 77.21%", "ada", "layer");
+  }
+
+ private:
+  SentenceSets Read(const Settings& s, const std::filesystem::path& folder) const override {
+    const std::filesystem::path files = FolderWith(folder, "mr", "rt-polarity.pos");
+    SentenceReader reader(s.Int("longest"));
+    Sentences all = reader.Read(files / "rt-polarity.pos", 1);
+    const Sentences negative = reader.Read(files / "rt-polarity.neg", 0);
+    for (const auto& sentence : negative.words) all.Add(sentence, 0);
+
+    // Fisher & Yates' shuffle. The standard library's is another one in each implementation.
+    std::vector<size_t> order(all.words.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::mt19937_64 random(static_cast<uint64_t>(s.Int("split")));
+    for (size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[((random() >> 32) * i) >> 32]);
+    }
+    SentenceSets sets;
+    size_t next = 0;
+    for (const auto& [set, share] : {std::pair(&sets.train, kTrain), std::pair(&sets.valid, kValid),
+                                     std::pair(&sets.test, kTest)}) {
+      // In proportion where there are more or fewer sentences than in the set the paper used.
+      const int64_t count = all.size() * share / (kTrain + kValid + kTest);
+      for (int64_t i = 0; i < count; ++i, ++next) {
+        set->Add(std::move(all.words[order[next]]), all.labels[order[next]]);
+      }
+    }
+    sets.name = "rt";
+    sets.source = "files";
+    sets.description = fmt::format(
+        "{} sentences of film reviews read from {}, split at random (split={}), {} left over{}",
+        FormatInteger(all.size()), files.string(), s.Int("split"), order.size() - next,
+        reader.Counts());
+    sets.sha256 = reader.Sha256OfLines();
+    return sets;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeRt() { return std::make_unique<RtTask>(); }
+
+}  // namespace planish::lab

@@ -1,0 +1,107 @@
+#include "lab/tasks/rt/rt.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "lab/error.h"
+#include "lab/tasks/task_testing.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RtTest : public ::testing::Test {
+ protected:
+  // As many sentences in each file, all different and of one word.
+  void WriteSentences(int positive, int negative) {
+    std::filesystem::create_directory(folder / "mr");
+    std::string text;
+    for (int i = 0; i < positive; ++i) text += fmt::format("good{}\n", i);
+    WriteFile(folder / "mr/rt-polarity.pos", text);
+    text.clear();
+    for (int i = 0; i < negative; ++i) text += fmt::format("bad{} . \n", i);
+    WriteFile(folder / "mr/rt-polarity.neg", text);
+  }
+
+  std::unique_ptr<Dataset> Load(const Sets& sets = {}) {
+    return task->Load(PresetSettings(*task, "paper", sets), folder.path());
+  }
+
+  // Words, lengths and labels of the training sentences.
+  Tensors Train(const Dataset& data, const Sets& sets = {}) {
+    const auto experiment = task->Make(PresetSettings(*task, "smoke", sets), data);
+    return experiment->Batch(at::arange(data.about.sizes.at("train")));
+  }
+
+  TestFolder folder;
+  std::unique_ptr<Task> task = MakeRt();
+};
+
+TEST_F(RtTest, SplitsAsManyAsThePaper) {
+  WriteSentences(5331, 5331);
+  const auto data = Load();
+  EXPECT_EQ(data->about.sizes,
+            (std::map<std::string, int64_t>{{"train", 8608}, {"valid", 964}, {"test", 1089}}));
+  EXPECT_EQ(data->about.name, "rt");
+  EXPECT_EQ(data->about.source, "files");
+  EXPECT_THAT(data->about.description, HasSubstr("10,662 sentences"));
+  EXPECT_THAT(data->about.description, HasSubstr("(split=1), 1 left over;"));
+}
+
+TEST_F(RtTest, SplitsAsTheSettingSays) {
+  WriteSentences(60, 60);
+  const Sets all = {{"min_count", "1"}};
+  const auto first = Train(*Load(all)), again = Train(*Load(all));
+  for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(first[i].equal(again[i]));
+  const auto other = Train(*Load({{"min_count", "1"}, {"split", "2"}}));
+  EXPECT_FALSE(other[2].equal(first[2]));
+  EXPECT_EQ(first[2].size(0), 120 * 8608 / 10661);
+  // Negative ones have two words here: labels stay with their sentences.
+  EXPECT_TRUE(first[1].eq(2 - first[2]).all().item<bool>());
+  // Mixed: runs of one class, of which the files have two, are many.
+  const at::Tensor changes = first[2].slice(0, 1).ne(first[2].slice(0, 0, -1));
+  EXPECT_GT(changes.sum().item<int64_t>(), 20);
+  // No sentence twice: every word but "." is in one sentence.
+  std::set<int> words;
+  const at::Tensor numbers = first[0].select(1, 0);
+  for (int64_t i = 0; i < numbers.size(0); ++i) words.insert(numbers[i].item<int>());
+  EXPECT_EQ(static_cast<int64_t>(words.size()), numbers.size(0));
+}
+
+TEST_F(RtTest, TakesTheFolderItself) {
+  WriteSentences(30, 30);
+  EXPECT_NO_THROW(task->Load(PresetSettings(*task, "smoke"), folder / "mr"));
+}
+
+TEST_F(RtTest, SaysWhatItLeftOut) {
+  WriteSentences(30, 30);
+  WriteFile(folder / "mr/rt-polarity.pos",
+            ReadFile(folder / "mr/rt-polarity.pos") + "\n  \nso very good\n");
+  const auto data = Load({{"longest", "2"}});
+  EXPECT_THAT(data->about.description,
+              HasSubstr("; 2 empty lines left out; 1 sentence cut to 2 words; "));
+}
+
+TEST_F(RtTest, RefusesFilesItCannotUse) {
+  WriteSentences(30, 30);
+  WriteFile(folder / "mr/rt-polarity.neg", "bad\n\xff\n");
+  EXPECT_THROW(Load(), DataError);
+  std::filesystem::remove(folder / "mr/rt-polarity.neg");
+  EXPECT_THROW(Load(), DataError);
+  WriteSentences(2, 2);
+  try {
+    Load();
+    FAIL() << "no error";
+  } catch (const DataError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("there must be validation sentences but there is none"));
+  }
+}
+
+}  // namespace
+}  // namespace planish::lab

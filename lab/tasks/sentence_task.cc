@@ -1,0 +1,260 @@
+#include "lab/tasks/sentence_task.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "lab/base/format_integer.h"
+#include "lab/data/made_sentences.h"
+#include "lab/error.h"
+#include "lab/model/sentence_classifier.h"
+
+namespace planish::lab {
+
+namespace {
+
+// Training accuracy is measured on so many of the first training sentences.
+constexpr int64_t kTrainProbe = 1000;
+// Tokens evaluated at once.
+constexpr int64_t kEvaluationTokens = 8192;
+
+// Sentences as numbers of a lexicon.
+struct Numbered {
+  at::Tensor words;                 // int32 [N, longest], filled up with 0
+  at::Tensor lengths;               // int64 [N]
+  at::Tensor labels;                // int64 [N]
+  std::vector<int64_t> lengths_of;  // the same as `lengths`
+  int64_t tokens = 0, unknown = 0;
+
+  int64_t size() const { return lengths.size(0); }
+};
+
+at::Tensor ToTensor(std::vector<int64_t> values) {
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kLong).clone();
+}
+
+Numbered Number(const Sentences& sentences, const Lexicon& lexicon) {
+  Numbered numbered;
+  for (const auto& sentence : sentences.words) {
+    numbered.lengths_of.push_back(static_cast<int64_t>(sentence.size()));
+  }
+  const int64_t longest = std::ranges::max(numbered.lengths_of);
+  numbered.words = at::zeros({sentences.size(), longest}, at::kInt);
+  int32_t* row = numbered.words.data_ptr<int32_t>();
+  for (const auto& sentence : sentences.words) {
+    std::ranges::transform(sentence, row, [&](const auto& word) { return lexicon.Number(word); });
+    numbered.tokens += static_cast<int64_t>(sentence.size());
+    numbered.unknown += std::count(row, row + sentence.size(), 0);
+    row += longest;
+  }
+  numbered.lengths = ToTensor(numbered.lengths_of);
+  numbered.labels = ToTensor(sentences.labels);
+  return numbered;
+}
+
+struct Corpus final : Dataset {
+  Numbered train, valid, test;
+  int64_t words = 0;    // in the lexicon
+  int64_t longest = 0;  // words of a sentence
+};
+
+SentenceClassifier::Options ModelOptions(const Settings& s, const Corpus& corpus, int64_t classes) {
+  return {.words = corpus.words,
+          .longest = corpus.longest,
+          .classes = classes,
+          .encoder = {.layers = s.Int("layers"),
+                      .width = s.Int("width"),
+                      .heads = s.Int("heads"),
+                      .ffn = s.Int("ffn"),
+                      .dropout = s.Real("dropout"),
+                      .attention_dropout = s.Real("attention_dropout"),
+                      .activation_dropout = s.Real("activation_dropout"),
+                      .norm = s.Text("norm"),
+                      .final_norm = s.Text("norm"),
+                      .norm_options = NormOptionsOf(s)}};
+}
+
+class SentenceExperiment final : public Experiment {
+ public:
+  SentenceExperiment(const Settings& settings, const Corpus& corpus, int64_t classes)
+      : corpus_(corpus),
+        batch_tokens_(settings.Int("batch_size")),
+        model_(ModelOptions(settings, corpus, classes)) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    return TokenBatches(corpus_.train.lengths_of, batch_tokens_, generator);
+  }
+
+  Tensors Batch(const at::Tensor& cases) override { return Gather(corpus_.train, cases); }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    return at::cross_entropy_loss(model_.forward(batch[0], batch[1]), batch[2]);
+  }
+
+  Values Evaluate() override {
+    const Result valid = Measure(corpus_.valid, corpus_.valid.size());
+    return {{"train_accuracy", Measure(corpus_.train, kTrainProbe).accuracy},
+            {"valid_loss", valid.loss},
+            {"valid_accuracy", valid.accuracy}};
+  }
+
+  Values Test() override {
+    return {{"test_accuracy", Measure(corpus_.test, corpus_.test.size()).accuracy}};
+  }
+
+ private:
+  struct Result {
+    double loss = 0, accuracy = 0;
+  };
+
+  // Words [B, T] of these cases, up to the longest one's, with their lengths and labels.
+  static Tensors Gather(const Numbered& set, const at::Tensor& cases) {
+    const at::Tensor lengths = set.lengths.index_select(0, cases);
+    const int64_t longest = lengths.max().item<int64_t>();
+    return {set.words.slice(1, 0, longest).index_select(0, cases), lengths,
+            set.labels.index_select(0, cases)};
+  }
+
+  // Mean loss and accuracy over the first `most` sentences.
+  Result Measure(const Numbered& set, int64_t most) {
+    const int64_t count = std::min(most, set.size());
+    at::Generator generator = at::detail::createCPUGenerator(0);
+    const auto lengths = std::span(set.lengths_of).first(static_cast<size_t>(count));
+    const EpochPlan plan =
+        TokenBatches(lengths, std::max(kEvaluationTokens, corpus_.longest), generator);
+    double loss = 0;
+    int64_t right = 0;
+    for (int64_t b = 0; b < plan.batches(); ++b) {
+      const Tensors batch = Gather(set, plan.batch(b));
+      const at::Tensor logits = model_.forward(batch[0], batch[1]);
+      loss += at::cross_entropy_loss(logits, batch[2], {}, at::Reduction::Sum).item<double>();
+      right += logits.argmax(1).eq(batch[2]).sum().item<int64_t>();
+    }
+    return {loss / static_cast<double>(count),
+            static_cast<double>(right) / static_cast<double>(count)};
+  }
+
+  const Corpus& corpus_;
+  int64_t batch_tokens_;
+  SentenceClassifier model_;
+};
+
+}  // namespace
+
+SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(classes) {
+  name = std::move(task_name);
+  settings = EngineSettings(NormSetting(
+      {"none", "layer", "layer-simple", "rms", "detach", "detach-mean", "detach-std", "ada"}));
+  Default("batch_size", 4096, "tokens of a batch, padding included");
+  Default("epochs", 10);
+  Default("adam_beta2", 0.998);
+  Default("lr", 5e-4);
+  AddSettings(NormDetails());
+  AddSettings({
+      {"layers", 4, "encoder layers", 1, 1000, {}},
+      {"width", 128, "numbers that stand for a word, and units of each layer", 2, 65536, {}},
+      {"heads", 4, "of attention; they divide the width", 1, 65536, {}},
+      {"ffn", 128, "hidden units of the feed-forward layers", 1, 1 << 20, {}},
+      {"dropout", 0.2, "of embeddings and of each layer's result", 0, 1, {}},
+      {"attention_dropout", 0.0, "of attention weights", 0, 1, {}},
+      {"activation_dropout", 0.0, "of the feed-forward layers' hidden units", 0, 1, {}},
+      {"min_count",
+       2,
+       "times that a word is in the training sentences; fewer: unknown",
+       1,
+       1e9,
+       {}},
+      {"longest", 128, "words of a sentence that are read", 1, 1 << 20, {}},
+      {"train_cases", 1'000'000, "training sentences used, at most", 1, 1e9, {}},
+  });
+  data_settings = {"min_count", "longest", "train_cases"};
+  presets = {
+      {"paper", "4 layers of 128 on all sentences, as printed", {}},
+      {"small", "the paper's model and data for 6 epochs: about a minute a run", {{"epochs", 6}}},
+      {"smoke",
+       "2 layers of 32 on 600 sentences for 2 epochs: does it run?",
+       {{"layers", 2},
+        {"width", 32},
+        {"ffn", 32},
+        {"batch_size", 512},
+        {"train_cases", 600},
+        {"epochs", 2}}},
+  };
+  metrics = {
+      {kTrainLoss, "training loss of the batches", "nats", true},
+      {"train_accuracy", "training accuracy", "%", false},
+      {"valid_loss", "validation loss", "nats", true},
+      {"valid_accuracy", "validation accuracy", "%", false},
+      {"test_accuracy", "test accuracy", "%", false},
+  };
+  choose_by = "valid_accuracy";
+  report.compare = "norm";
+  report.baseline = "layer";
+  report.panel = "batch_size";
+  report.curves = {kTrainLoss, "valid_loss"};
+  report.headline = "test_accuracy";
+}
+
+void SentenceTask::AddClaim(const std::string& text, const std::string& table,
+                            const std::string& better, const std::string& worse) {
+  report.claims.push_back(
+      {text, "Xu et al. 2019, " + table, "test_accuracy", "best", better, worse, {}, name});
+}
+
+std::unique_ptr<Dataset> SentenceTask::Load(
+    const Settings& s, const std::optional<std::filesystem::path>& folder) const {
+  SentenceSets sets = folder ? Read(s, *folder) : MakeSentences({.classes = classes_});
+  const auto most = static_cast<size_t>(s.Int("train_cases"));
+  if (sets.train.words.size() > most) {
+    sets.train.words.resize(most);
+    sets.train.labels.resize(most);
+  }
+  for (const auto& [set, what] :
+       {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
+    if (set->size() == 0) {
+      throw DataError(fmt::format("[{}] there must be {} sentences but there is none", name, what));
+    }
+  }
+  const Lexicon lexicon(sets.train, s.Int("min_count"));
+  auto corpus = std::make_unique<Corpus>();
+  corpus->train = Number(sets.train, lexicon);
+  corpus->valid = Number(sets.valid, lexicon);
+  corpus->test = Number(sets.test, lexicon);
+  corpus->words = lexicon.size();
+  for (const Numbered* set : {&corpus->train, &corpus->valid, &corpus->test}) {
+    corpus->longest = std::max(corpus->longest, set->words.size(1));
+  }
+  corpus->about = {sets.name,
+                   sets.source,
+                   fmt::format("{}; {} words in the lexicon, {:.1f}% of the test words are not",
+                               sets.description, FormatInteger(lexicon.size() - 1),
+                               100 * static_cast<double>(corpus->test.unknown) /
+                                   static_cast<double>(corpus->test.tokens)),
+                   sets.sha256,
+                   {{"train", corpus->train.size()},
+                    {"valid", corpus->valid.size()},
+                    {"test", corpus->test.size()}}};
+  return corpus;
+}
+
+void SentenceTask::Check(const Settings& s, const Dataset& data) const {
+  const int64_t longest = dynamic_cast<const Corpus&>(data).train.words.size(1);
+  if (s.Int("batch_size") < longest) {
+    throw UsageError(
+        fmt::format("[{}] batch_size must be at least the {} words of the longest sentence but has "
+                    "{}",
+                    name, longest, s.Int("batch_size")));
+  }
+}
+
+std::unique_ptr<Experiment> SentenceTask::Make(const Settings& s, const Dataset& data) const {
+  return std::make_unique<SentenceExperiment>(s, dynamic_cast<const Corpus&>(data), classes_);
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,47 @@
+#ifndef PLANISH_LAB_TASKS_SENTENCE_TASK_H_
+#define PLANISH_LAB_TASKS_SENTENCE_TASK_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/data/sentences.h"
+#include "lab/engine/task.h"
+
+namespace planish::lab {
+
+/// What the tasks share that classify sentences with a Transformer encoder (Xu et al. 2019, 2.2).
+/// Printed there: 4 layers, width and word embeddings 128, norms before each layer, dropout 0.2,
+/// Adam with 0.9 and 0.998, 4,096 tokens a batch. Ours: 4 heads; 128 hidden units in the
+/// feed-forward layers, as "the hidden dimension is 128" can be read; dropout of embeddings and of
+/// each layer's result alone; the mean over words; words that occur twice in training; learning
+/// rate and epochs.
+class SentenceTask : public Task {
+ public:
+  std::unique_ptr<Dataset> Load(const Settings& settings,
+                                const std::optional<std::filesystem::path>& folder) const override;
+  void Check(const Settings& settings, const Dataset& data) const override;
+  std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const override;
+
+ protected:
+  /// Settings, presets, metrics and the report, but for its title, source and claims.
+  SentenceTask(std::string name, int64_t classes);
+
+  /// The task's sets from the files below `folder`.
+  virtual SentenceSets Read(const Settings& settings,
+                            const std::filesystem::path& folder) const = 0;
+
+  /// A claim that of the norms `better` and `worse` the first has the higher test accuracy.
+  void AddClaim(const std::string& text, const std::string& table, const std::string& better,
+                const std::string& worse);
+
+  int64_t classes() const { return classes_; }
+
+ private:
+  int64_t classes_;
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_SENTENCE_TASK_H_

@@ -1,0 +1,53 @@
+#include "lab/tasks/sst5/sst5.h"
+
+#include <fmt/format.h>
+
+#include "lab/base/format_integer.h"
+#include "lab/tasks/sentence_task.h"
+
+namespace planish::lab {
+
+namespace {
+
+class Sst5Task final : public SentenceTask {
+ public:
+  Sst5Task() : SentenceTask("sst5", 5) {
+    summary = "film reviews in five classes by a Transformer encoder (Xu et al. 2019, SST5)";
+    report.title = "SST5: film reviews in five classes";
+    report.source = "Xu et al. 2019, Tables 1 to 4";
+    AddClaim("Layer norm is better than none.", "Table 1: 39.23% and 38.55%", "layer", "none");
+    AddClaim("Without bias and gain, layer norm is better.", "Table 1: 40.54% and 39.23%",
+             "layer-simple", "layer");
+    AddClaim("DetachNorm is better than no norm: here forward normalisation helps.",
+             "Table 2: 40.04% and 38.55%", "detach", "none");
+    AddClaim("Detaching the mean does not make LayerNorm-simple worse.",
+             "Table 3: 40.99% and 40.54%", "detach-mean", "layer-simple");
+    AddClaim("Detaching the variance does not make LayerNorm-simple worse.",
+             "Table 3: 41.74% and 40.54%", "detach-std", "layer-simple");
+    AddClaim("AdaNorm is better than layer norm.", "Table 4: 40.54% and 39.23%", "ada", "layer");
+  }
+
+ private:
+  SentenceSets Read(const Settings& s, const std::filesystem::path& folder) const override {
+    const std::filesystem::path files = FolderWith(folder, "sst", "stsa.fine.train");
+    SentenceReader reader(s.Int("longest"));
+    SentenceSets sets;
+    sets.train = reader.ReadLabelled(files / "stsa.fine.train", classes());
+    sets.valid = reader.ReadLabelled(files / "stsa.fine.dev", classes());
+    sets.test = reader.ReadLabelled(files / "stsa.fine.test", classes());
+    sets.name = "sst5";
+    sets.source = "files";
+    sets.description =
+        fmt::format("{} sentences of film reviews read from {}{}",
+                    FormatInteger(sets.train.size() + sets.valid.size() + sets.test.size()),
+                    files.string(), reader.Counts());
+    sets.sha256 = reader.Sha256OfLines();
+    return sets;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeSst5() { return std::make_unique<Sst5Task>(); }
+
+}  // namespace planish::lab

@@ -1,0 +1,60 @@
+#include "lab/tasks/text_corpus.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+
+std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
+                                      int64_t fewest_held_out) {
+  const auto size = static_cast<int64_t>(text.characters.size());
+  const int64_t fewest = kHeldOutShare * fewest_held_out;
+  if (size < fewest) {
+    throw DataError(fmt::format("[{}] the text must have at least {} characters but has {}", task,
+                                fewest, size));
+  }
+  auto corpus = std::make_unique<TextCorpus>();
+  corpus->vocabulary = Vocabulary(text.characters);
+  if (corpus->vocabulary.size() < 2) {
+    throw DataError(
+        fmt::format("[{}] the text must have two different characters but has one", task));
+  }
+  std::vector<uint8_t> numbers = corpus->vocabulary.Encode(text.characters);
+  const at::Tensor all = at::from_blob(numbers.data(), {size}, at::kByte).clone();
+  const int64_t held_out = size / kHeldOutShare, train = size - 2 * held_out;
+  corpus->train = all.slice(0, 0, train);
+  corpus->valid = all.slice(0, train, train + held_out);
+  corpus->test = all.slice(0, train + held_out);
+  corpus->about = {
+      text.name,
+      text.source,
+      fmt::format("{}; {} different characters", text.description, corpus->vocabulary.size()),
+      text.sha256,
+      {{"train", train}, {"valid", held_out}, {"test", held_out}}};
+  return corpus;
+}
+
+std::string WriteText(const Vocabulary& vocabulary, const std::string& prompt, int64_t length,
+                      double temperature, at::Generator& generator,
+                      const std::function<at::Tensor(const at::Tensor&)>& logits) {
+  std::vector<int64_t> numbers;
+  for (const uint8_t number : vocabulary.Encode(prompt)) numbers.push_back(number);
+  if (numbers.empty()) {
+    numbers = {vocabulary.Contains('\n') ? vocabulary.Encode("\n")[0] : 0};
+  }
+  at::Tensor next = at::tensor(numbers, at::kLong);
+  std::string text;
+  for (int64_t i = 0; i < length; ++i) {
+    const at::Tensor chances = (logits(next).to(at::kDouble) / temperature).softmax(0);
+    next = at::multinomial(chances, 1, /*replacement=*/false, generator);
+    text += vocabulary.Decode(next.item<int64_t>());
+  }
+  return text;
+}
+
+}  // namespace planish::lab

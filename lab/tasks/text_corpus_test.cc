@@ -1,0 +1,70 @@
+#include "lab/tasks/text_corpus.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(SplitText, KeepsTheOrder) {
+  std::string letters;
+  for (int i = 0; i < 100; ++i) letters += static_cast<char>('a' + i % 26);
+  const auto corpus = SplitText({.characters = letters, .name = "letters"}, "task", 5);
+  EXPECT_EQ(corpus->about.name, "letters");
+  EXPECT_EQ(corpus->about.sizes,
+            (std::map<std::string, int64_t>{{"train", 90}, {"valid", 5}, {"test", 5}}));
+  std::string back;
+  for (const at::Tensor& part : {corpus->train, corpus->valid, corpus->test}) {
+    for (int64_t i = 0; i < part.size(0); ++i) {
+      back += corpus->vocabulary.Decode(part[i].item<int64_t>());
+    }
+  }
+  EXPECT_EQ(back, letters);
+}
+
+TEST(SplitText, RefusesTextsWithNothingToLearn) {
+  const auto error = [](const std::string& characters) -> std::string {
+    try {
+      SplitText({.characters = characters}, "task", 2);
+    } catch (const DataError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error(std::string(39, 'a') + "b"), "no error");
+  EXPECT_THAT(error(std::string(38, 'a') + "b"),
+              HasSubstr("[task] the text must have at least 40 characters but has 39"));
+  EXPECT_THAT(error(std::string(40, 'a')), HasSubstr("two different characters but has one"));
+}
+
+// A model that is sure of what follows each character: b after a, c after b, a after c.
+TEST(WriteText, FollowsThePrompt) {
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  std::vector<std::vector<int64_t>> given;
+  const auto logits = [&](const at::Tensor& numbers) {
+    given.emplace_back(numbers.const_data_ptr<int64_t>(),
+                       numbers.const_data_ptr<int64_t>() + numbers.numel());
+    at::Tensor out = at::full({3}, -std::numeric_limits<float>::infinity());
+    out[(given.back().back() + 1) % 3] = 0;
+    return out;
+  };
+  const Vocabulary vocabulary("abc");
+  EXPECT_EQ(WriteText(vocabulary, "cab", 4, 1, generator, logits), "cabc");
+  EXPECT_THAT(given,
+              ElementsAre(ElementsAre(2, 0, 1), ElementsAre(2), ElementsAre(0), ElementsAre(1)));
+  EXPECT_EQ(WriteText(vocabulary, "", 2, 1, generator, logits), "bc");  // after the first, a
+  EXPECT_EQ(WriteText(Vocabulary("a\nb"), "", 2, 1, generator, logits), "ab");  // after a line
+  EXPECT_THROW(WriteText(vocabulary, "x", 1, 1, generator, logits), DataError);
+}
+
+}  // namespace
+}  // namespace planish::lab
