@@ -246,6 +246,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     }
     Markup pair;
     std::string note;
+    bool log = false;
     for (const std::string& curve_name : {column.train_curve, column.valid_curve}) {
       const MetricSpec* metric = runs.section->Find(curve_name);
       if (!metric) continue;
@@ -267,7 +268,12 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
       chart.metric = *metric;
       chart.axis = ValueAxis(curves, metric->lower_is_better);
       pair += RenderFigure(chart);
-      note = ChartNote(chart.series, chart.axis);
+      if (note.empty()) {
+        note = ChartNote(chart.series, chart.axis);
+        log = chart.axis.log;
+      } else if (chart.axis.log != log) {
+        note += chart.axis.log ? " On the right: logarithmic." : " On the right: linear.";
+      }
     }
     if (pair.empty()) {
       content += Tag("p", {{"class", "note"}}, title + ": no evaluations of these norms.");
