@@ -5,10 +5,10 @@
 
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
-#include "lab/tasks/mnist-cnn/mnist_cnn.h"
-#include "lab/tasks/parser/parser.h"
-#include "lab/tasks/mt/mt.h"
 #include "lab/tasks/enwik8/enwik8.h"
+#include "lab/tasks/mnist-cnn/mnist_cnn.h"
+#include "lab/tasks/mt/mt.h"
+#include "lab/tasks/parser/parser.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 #include "lab/tasks/rt/rt.h"
 #include "lab/tasks/sst5/sst5.h"
@@ -20,12 +20,12 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     std::vector<std::unique_ptr<Task>> all;
     all.push_back(MakePiMnist());
     all.push_back(MakeCharLm());
-    all.push_back(MakeMnistCnn());
-    all.push_back(MakeParser());
-    all.push_back(MakeRt());
-    all.push_back(MakeSst5());
     all.push_back(MakeMt());
     all.push_back(MakeEnwik8());
+    all.push_back(MakeRt());
+    all.push_back(MakeSst5());
+    all.push_back(MakeMnistCnn());
+    all.push_back(MakeParser());
     return all;
   }();
   return tasks;
