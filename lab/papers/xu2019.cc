@@ -39,8 +39,8 @@ PaperColumn Mt(const char* name, const char* label, const char* data, const char
   c.settings = {{"data", data}, {"direction", direction}, {"wiring", "paper"}};
   c.metric = "test_bleu";
   c.unit = "BLEU";
-  c.train_curve = "train_nll";
-  c.valid_curve = "valid_nll";
+  c.train_curve = "train_nats";
+  c.valid_curve = "valid_nats";
   c.paper_data = paper_data;
   c.layers = 12;
   c.norms = TransformerNorms();
@@ -53,11 +53,11 @@ PaperColumn Enwik8() {
   c.name = "enwik8";
   c.label = "Enwik8";
   c.task = "enwik8";
-  c.metric = "test_bpc";
+  c.metric = "test_bits";
   c.lower_is_better = true;
   c.unit = "bits per character";
-  c.train_curve = "train_bpc";
-  c.valid_curve = "valid_bpc";
+  c.train_curve = "train_bits";
+  c.valid_curve = "valid_bits";
   c.paper_data = "enwik8, 100 MB";
   c.data = "enwik8";
   c.layers = 12;
@@ -74,8 +74,8 @@ PaperColumn Sentences(const char* name, const char* label, const char* paper_dat
   c.task = name;
   c.metric = "test_accuracy";
   c.unit = "% accuracy";
-  c.train_curve = "train_nll";
-  c.valid_curve = "valid_nll";
+  c.train_curve = "train_loss";
+  c.valid_curve = "valid_loss";
   c.paper_data = paper_data;
   c.data = name;
   c.sampling_error = sampling_error;
@@ -112,8 +112,8 @@ PaperColumn Parser() {
   c.task = "parser";
   c.metric = "test_uas";
   c.unit = "% UAS";
-  c.train_curve = "train_nll";
-  c.valid_curve = "valid_nll";
+  c.train_curve = "train_loss";
+  c.valid_curve = "valid_loss";
   c.paper_data = "Penn Treebank";
   c.data = "ptb";
   c.sampling_error = 0.14;

@@ -26,8 +26,14 @@ std::string NormLabel(const Paper& paper, const std::string& norm) {
   return row ? row->label : norm;
 }
 
-std::string PrintedText(double value) {
-  return std::isnan(value) ? "diverged" : fmt::format("{:g}", value);
+// With as many decimals as the paper prints in the column.
+std::string PrintedText(const Paper& paper, const PaperColumn& column, double value) {
+  if (std::isnan(value)) return "diverged";
+  const bool one = std::ranges::all_of(paper.rows, [&](const PaperRow& row) {
+    const double printed = *paper.Printed(row.norm, column) * 10;
+    return std::isnan(printed) || std::abs(printed - std::round(printed)) < 1e-6;
+  });
+  return fmt::format("{:.{}f}", value, one ? 1 : 2);
 }
 
 Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
@@ -49,7 +55,7 @@ Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
 Markup PrintedCell(const Paper& paper, const PaperColumn& column, const std::string& norm) {
   const std::optional<double> value = paper.Printed(norm, column);
   if (!value) return NumberCell(kMissing);
-  std::string text = PrintedText(*value);
+  std::string text = PrintedText(paper, column, *value);
   if (column.sampling_error && !std::isnan(*value)) {
     text += fmt::format(" ± {:.2f}", *column.sampling_error);
   }
@@ -67,14 +73,12 @@ Markup PrintedDifferenceCell(const Paper& paper, const PaperColumn& column,
   }
   // Two decimals of rounding, without the noise of binary fractions.
   const double difference = std::round((*a - *b) * 100) / 100;
-  const std::string size = fmt::format("{:g}", std::abs(difference));
+  const std::string size = PrintedText(paper, column, std::abs(difference));
   return NumberCell(difference == 0 ? "0" : (difference < 0 ? "−" : "+") + size);
 }
 
 std::string ContrastText(const ContrastResult& contrast, const MetricSpec& metric) {
-  if (contrast.by_divergence) {
-    return contrast.sign > 0 ? "the other side diverged" : "diverged";
-  }
+  if (contrast.by_divergence) return contrast.sign > 0 ? "better" : "worse";
   return DifferenceText(metric, contrast.value);
 }
 
@@ -105,9 +109,8 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
   Markup head = Tag("th", {{"colspan", "2"}, {"scope", "col"}}, "");
   for (const ColumnRuns& runs : reproduction.columns) {
     Markup content = LabelWithSign(*runs.column);
-    content += Aside(runs.section ? runs.section->config->data.name +
-                                        (runs.own_data ? "" : " (substitute)")
-                                  : "not run");
+    content += Aside(runs.section ? runs.section->config->data.name : "not run");
+    if (runs.section && !runs.own_data) content += Aside("(substitute)");
     head += NumberHead(content);
   }
   Markup rows;
@@ -118,9 +121,9 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
                       NormLabel(paper, line.norm), Aside(line.norm)) +
                   Tag("th", {{"scope", "row"}}, "here");
     Markup printed = Tag("th", {{"scope", "row"}}, "printed");
-    const std::string than = " minus " + line.against;
-    Markup difference = Tag("th", {{"scope", "row"}}, "here" + than);
-    Markup printed_difference = Tag("th", {{"scope", "row"}}, "printed" + than);
+    const Markup than = Aside(line.against);
+    Markup difference = Tag("th", {{"scope", "row"}}, "here minus", than);
+    Markup printed_difference = Tag("th", {{"scope", "row"}}, "printed minus", than);
     Markup verdict = Tag("th", {{"scope", "row"}}, "verdict");
     for (const ColumnRuns& runs : reproduction.columns) {
       ours += OursCell(runs, line.norm);
@@ -199,7 +202,8 @@ std::string NumbersText(const PaperClaimResult& result) {
     if (!column.contrast.measured) continue;
     std::string part = fmt::format("{} {}", column.runs->column->label,
                                    ContrastText(column.contrast, *column.metric));
-    if (column.metric->lower_is_better) part += " (lower is better)";
+    if (column.metric->lower_is_better && !column.contrast.by_divergence) part += " (lower is better)";
+    if (column.contrast.by_divergence) part += column.contrast.sign > 0 ? " (the other diverged)" : " (diverged)";
     if (!column.contrast.doubt.empty()) part += fmt::format(" ({})", column.contrast.doubt);
     parts.push_back(part);
   }
@@ -242,6 +246,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     }
     Markup pair;
     std::string note;
+    bool log = false;
     for (const std::string& curve_name : {column.train_curve, column.valid_curve}) {
       const MetricSpec* metric = runs.section->Find(curve_name);
       if (!metric) continue;
@@ -263,7 +268,12 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
       chart.metric = *metric;
       chart.axis = ValueAxis(curves, metric->lower_is_better);
       pair += RenderFigure(chart);
-      note = ChartNote(chart.series, chart.axis);
+      if (note.empty()) {
+        note = ChartNote(chart.series, chart.axis);
+        log = chart.axis.log;
+      } else if (chart.axis.log != log) {
+        note += chart.axis.log ? " On the right: logarithmic." : " On the right: linear.";
+      }
     }
     if (pair.empty()) {
       content += Tag("p", {{"class", "note"}}, title + ": no evaluations of these norms.");

@@ -164,7 +164,7 @@ ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const 
     result.doubt = "some runs diverged";
     return result;
   }
-  if (result.value.count == 0) result.doubt = "no seed has a value on every side";
+  if (result.value.count == 0) result.doubt = "diverged, or no seed in common";
   if (result.value.count == 1) result.doubt = "one seed gives no interval";
   return result;
 }

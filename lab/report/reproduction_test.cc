@@ -262,7 +262,7 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   EXPECT_THAT(page, HasSubstr("73.00 ± 2.37"));  // scipy: t(.975, 2) * std / sqrt(3)
   EXPECT_THAT(page, HasSubstr("diverged 3 of 3"));
   EXPECT_THAT(page, HasSubstr("77.21 ± 1.29"));  // printed, with its sampling error
-  EXPECT_THAT(page, HasSubstr("ud_ewt (substitute)"));
+  EXPECT_THAT(page, HasSubstr("(substitute)"));
   EXPECT_THAT(page, HasSubstr("same sign"));
   EXPECT_THAT(page, HasSubstr("Made up in rt."));  // the task's notes
   EXPECT_THAT(page, HasSubstr("PTB: training loss (nats)"));

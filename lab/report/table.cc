@@ -110,7 +110,7 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
   if (metric) {
     const std::string label = CleanText(LabelWithUnit(*metric));
     if (!only_best) head.push_back("final " + label);
-    head.push_back(only_best ? "best " + label : "best");
+    head.push_back("best");
     head.push_back("against " + CleanText(report.baseline));
   }
   head.push_back("seconds");
@@ -167,10 +167,15 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
       text += RenderPanel(section, panel, options);
     }
     if (section.Find(config.report.headline)) {
-      text += "\n" + Wrapped(
-                         "±: 95% interval of the mean over seeds; best: at the evaluation that "
-                         "validation chose; seconds: of training.",
-                         width, "");
+      // Of the test set there may be no other.
+      const bool only_best = std::ranges::none_of(section.runs, [&](const Run* run) {
+        return run->result && run->result->final_values.contains(config.report.headline);
+      });
+      const std::string best =
+          only_best ? CleanText(LabelWithUnit(*section.Find(config.report.headline))) + " " : "";
+      text += "\n" + Wrapped("±: 95% interval of the mean over seeds; best: " + best +
+                                 "at the evaluation that validation chose; seconds: of training.",
+                             width, "");
     }
     const std::vector<std::string> incomplete = Incomplete(section);
     if (!incomplete.empty()) text += "\n";
