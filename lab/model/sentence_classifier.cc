@@ -15,7 +15,7 @@ SentenceClassifier::SentenceClassifier(const Options& options)
   embedding_ = register_parameter(
       "embedding", at::randn({options.words, width}) / std::sqrt(static_cast<double>(width)));
   encoder_ = register_module("encoder", std::make_shared<TransformerEncoder>(options.encoder));
-  output_ = register_module("output", torch::nn::Linear(width, options.classes));
+  output_ = register_module("output", Linear(width, options.classes));
 }
 
 at::Tensor SentenceClassifier::forward(const at::Tensor& words, const at::Tensor& lengths) {

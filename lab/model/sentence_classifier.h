@@ -2,11 +2,11 @@
 #define PLANISH_LAB_MODEL_SENTENCE_CLASSIFIER_H_
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <memory>
 
+#include "lab/model/linear.h"
 #include "lab/model/transformer.h"
 
 namespace planish::lab {
@@ -34,7 +34,7 @@ class SentenceClassifier final : public torch::nn::Module {
   at::Tensor positions_;  // [longest, width]
   at::Tensor embedding_;
   std::shared_ptr<TransformerEncoder> encoder_;
-  torch::nn::Linear output_{nullptr};
+  Linear output_{nullptr};
 };
 
 }  // namespace planish::lab

@@ -18,8 +18,8 @@ namespace {
 
 // A linear layer whose weights are uniform with variance gain^2 * 2 / (inputs + outputs), as
 // fairseq has them.
-torch::nn::Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1) {
-  torch::nn::Linear linear(inputs, outputs);
+Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1) {
+  Linear linear(inputs, outputs);
   torch::nn::init::xavier_uniform_(linear->weight, gain);
   torch::nn::init::zeros_(linear->bias);
   return linear;

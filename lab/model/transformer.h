@@ -2,13 +2,13 @@
 #define PLANISH_LAB_MODEL_TRANSFORMER_H_
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lab/model/linear.h"
 #include "lab/model/norms.h"
 
 // The Transformer (Vaswani et al. 2017) in the pre-norm form: x + sublayer(norm(x)), and a norm
@@ -64,7 +64,7 @@ class SelfAttention final : public torch::nn::Module {
 
  private:
   TransformerOptions options_;
-  torch::nn::Linear qkv_, out_;
+  Linear qkv_, out_;
 };
 
 /// Attention to the positions of another sequence. Weights start as SelfAttention's.
@@ -81,7 +81,7 @@ class CrossAttention final : public torch::nn::Module {
 
  private:
   TransformerOptions options_;
-  torch::nn::Linear query_, kv_, out_;
+  Linear query_, kv_, out_;
 };
 
 /// Linear, ReLU, linear, position by position. Weights start as SelfAttention's.
@@ -92,7 +92,7 @@ class FeedForward final : public torch::nn::Module {
 
  private:
   double dropout_;
-  torch::nn::Linear hidden_, out_;
+  Linear hidden_, out_;
 };
 
 class EncoderLayer final : public torch::nn::Module {
