@@ -31,7 +31,8 @@ class Layer(nn.Module):
         self.inner, self.outer = nn.Linear(width, settings["inner"]), nn.Linear(settings["inner"], width)
         self.attention_norm, self.feedforward_norm = (mirrors.norm(settings, width) for _ in range(2))
         self.pre = settings["norm_position"] == "pre"
-        self.dropout, self.attention_dropout = nn.Dropout(settings["dropout"]), nn.Dropout(settings["attention_dropout"])
+        self.dropout = nn.Dropout(settings["dropout"])
+        self.attention_dropout = nn.Dropout(settings["attention_dropout"])
 
     def heads_of(self, x):
         return x.unflatten(-1, (self.heads, self.head_width))

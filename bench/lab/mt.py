@@ -7,7 +7,7 @@ import mirrors
 
 UNIT = "target pieces"
 SETTINGS = {"lr": "0.0001"}  # without warm-up
-CHECK = {"dropout": "0", "attention_dropout": "0", "activation_dropout": "0"}
+CHECK = {"lr": "0.00001", "dropout": "0", "attention_dropout": "0", "activation_dropout": "0"}
 PADDING = 0
 
 
