@@ -189,11 +189,11 @@ TEST(Progress, FollowsTheTerminalsWidth) {
   EXPECT_EQ(terminal.Take(), "\rrun 1/1 a\x1b[K");
   terminal.columns = 12;
   terminal.now += 1;
-  progress.Update({});
+  progress.Update(RunProgress{});
   EXPECT_EQ(terminal.Take(), "\rrun 1/1 abc\x1b[K");
   terminal.columns = 1;
   terminal.now += 1;
-  progress.Update({});
+  progress.Update(RunProgress{});
   EXPECT_EQ(terminal.Take(), "\r\x1b[K");
 }
 

@@ -90,8 +90,8 @@ TEST_F(Enwik8Test, SaysWhatItCannotUse) {
 
 TEST_F(Enwik8Test, HasEveryNormButBatch) {
   for (const SettingSpec& spec : task->settings) {
-    if (spec.name == "norm")
-      EXPECT_THAT(spec.choices, ::testing::UnorderedElementsAreArray(kNorms));
+    if (spec.name != "norm") continue;
+    EXPECT_THAT(spec.choices, ::testing::UnorderedElementsAreArray(kNorms));
   }
 }
 
