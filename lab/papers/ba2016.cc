@@ -12,9 +12,8 @@ Paper MakeBa2016() {
     c.task = "pi-mnist";
     // The figure's axis has 60 epochs: the runs of docs/reproduction.md have fewer, which is what
     // an hour on one core allows.
-    c.settings = {{"batch_size", batch_size},
-                  {"epochs", epochs},
-                  {"evaluations_per_epoch", evaluations}};
+    c.settings = {
+        {"batch_size", batch_size}, {"epochs", epochs}, {"evaluations_per_epoch", evaluations}};
     c.metric = "test_error";
     c.lower_is_better = true;
     c.unit = "%";

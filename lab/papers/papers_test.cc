@@ -68,7 +68,7 @@ TEST(Papers, AreConsistent) {
 }
 
 TEST(Papers, AreFoundByName) {
-  EXPECT_EQ(FindPaper("xu2019").columns.size(), 8u);
+  EXPECT_EQ(FindPaper("xu2019").columns.size(), 9u);
   try {
     FindPaper("xu");
     FAIL() << "must throw";

@@ -7,12 +7,12 @@ namespace {
 
 // Minutes a run of preset "small" takes on one core of two that are both at work, for each task.
 // Plans rest on them until a folder has runs of its own.
-constexpr double kMtMinutes = 4;
-constexpr double kEnwik8Minutes = 5;
-constexpr double kRtMinutes = 1.5;
-constexpr double kSst5Minutes = 1.5;
-constexpr double kMnistCnnMinutes = 2;
-constexpr double kParserMinutes = 2;
+constexpr double kMtMinutes = 2.5;
+constexpr double kEnwik8Minutes = 3;
+constexpr double kRtMinutes = 0.8;
+constexpr double kSst5Minutes = 0.8;
+constexpr double kMnistCnnMinutes = 1.5;
+constexpr double kParserMinutes = 1.5;
 
 using Norms = std::vector<std::string>;
 
@@ -29,14 +29,15 @@ Norms FeedForwardNorms() {
 
 // Machine translation. The paper's training sets are not to be had here; the language pair and the
 // direction are the paper's where a substitute has them. English-Vietnamese has none: En-Vi stands
-// for a third corpus, of short sentences.
+// for a third corpus, of short sentences. The printed values come from code in which the norm asked
+// for is that of the two final norms alone, wiring=code; the text has it everywhere, wiring=paper.
 PaperColumn Mt(const char* name, const char* label, const char* data, const char* direction,
-               const char* paper_data) {
+               const char* wiring, const char* paper_data) {
   PaperColumn c;
   c.name = name;
   c.label = label;
   c.task = "mt";
-  c.settings = {{"data", data}, {"direction", direction}, {"wiring", "paper"}};
+  c.settings = {{"data", data}, {"direction", direction}, {"wiring", wiring}};
   c.metric = "test_bleu";
   c.unit = "BLEU";
   c.train_curve = "train_nats";
@@ -144,31 +145,32 @@ Paper MakeXu2019() {
   paper.title = "Xu et al. 2019, Understanding and Improving Layer Normalization";
   paper.preset = "small";
   paper.columns = {
-      Mt("en-de", "En-De", "multi30k", "en-de", "WMT'14 English-German"),
-      Mt("de-en", "De-En", "multi30k", "de-en", "IWSLT'14 German-English"),
-      Mt("en-vi", "En-Vi", "tatoeba", "en-de", "IWSLT'15 English-Vietnamese"),
+      Mt("en-de", "En-De", "multi30k", "en-de", "code", "WMT'14 English-German"),
+      Mt("de-en", "De-En", "multi30k", "de-en", "code", "IWSLT'14 German-English"),
+      Mt("en-vi", "En-Vi", "tatoeba", "en-de", "code", "IWSLT'15 English-Vietnamese"),
       Enwik8(),
       Sentences("rt", "RT", "RT (movie reviews, two classes)", 1.29, kRtMinutes),
       Sentences("sst5", "SST5", "SST, five classes", 1.04, kSst5Minutes),
       MnistCnn(),
       Parser(),
+      Mt("de-en-all", "De-En, every norm", "multi30k", "de-en", "paper", "IWSLT'14 German-English"),
   };
   paper.rows = {
-      {"none", "w/o Norm", {kX, 34.0, 28.4, 1.04, 76.85, 38.55, 99.14, 88.31}},
-      {"layer", "LayerNorm", {28.3, 35.5, 31.2, 1.07, 77.21, 39.23, 99.13, 89.12}},
-      {"layer-simple", "LayerNorm-simple", {28.4, 35.5, 31.6, 1.07, 76.66, 40.54, 99.09, 89.19}},
-      {"detach", "DetachNorm", {kX, 33.9, 27.7, 1.12, 76.40, 40.04, 99.10, 89.79}},
-      {"detach-mean", "Detach Mean", {28.3, 35.6, 31.3, 1.07, 75.02, 40.99, 99.25, 89.45}},
-      {"detach-std", "Detach Variance", {kX, 34.2, 29.8, 1.10, 77.04, 41.74, 99.10, 89.80}},
-      {"ada", "AdaNorm", {28.5, 35.6, 31.4, 1.07, 77.50, 40.54, 99.35, 89.23}},
+      {"none", "w/o Norm", {kX, 34.0, 28.4, 1.04, 76.85, 38.55, 99.14, 88.31, 34.0}},
+      {"layer", "LayerNorm", {28.3, 35.5, 31.2, 1.07, 77.21, 39.23, 99.13, 89.12, 35.5}},
+      {"layer-simple",
+       "LayerNorm-simple",
+       {28.4, 35.5, 31.6, 1.07, 76.66, 40.54, 99.09, 89.19, 35.5}},
+      {"detach", "DetachNorm", {kX, 33.9, 27.7, 1.12, 76.40, 40.04, 99.10, 89.79, 33.9}},
+      {"detach-mean", "Detach Mean", {28.3, 35.6, 31.3, 1.07, 75.02, 40.99, 99.25, 89.45, 35.6}},
+      {"detach-std", "Detach Variance", {kX, 34.2, 29.8, 1.10, 77.04, 41.74, 99.10, 89.80, 34.2}},
+      {"ada", "AdaNorm", {28.5, 35.6, 31.4, 1.07, 77.50, 40.54, 99.35, 89.23, 35.6}},
   };
   paper.tables = {
       {"Table 1",
        "The bias and gain do not work on six out of eight datasets.",
        {{"none", ""}, {"layer", "none"}, {"layer-simple", "layer"}}},
-      {"Table 2, top",
-       "The effect of forward normalization.",
-       {{"none", ""}, {"detach", "none"}}},
+      {"Table 2, top", "The effect of forward normalization.", {{"none", ""}, {"detach", "none"}}},
       {"Table 2, bottom",
        "The effect of the derivatives of the mean and variance.",
        {{"detach", ""}, {"layer-simple", "detach"}}},
@@ -234,6 +236,11 @@ Paper MakeXu2019() {
   paper.notes = {
       "No printed value has a seed count or an interval. Its sampling error is that of one run, "
       "from the size of the test set alone; many printed differences are below two of these.",
+      "The released code gives the norm asked for to the two final norms of encoder and decoder "
+      "alone, the others stay LayerNorm: so the first three columns have it (wiring=code). The "
+      "last "
+      "column has the norm everywhere, as the text says (wiring=paper), beside the same printed "
+      "values as De-En.",
       "On Enwik8 the paper prints a better value without normalization (1.04) than with LayerNorm "
       "(1.07).",
   };
