@@ -40,8 +40,9 @@ at::Tensor Product(const at::Tensor& x, const at::Tensor& w,
 struct LinearFunction final : torch::autograd::Function<LinearFunction> {
   // x [N, I].
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
-                            const at::Tensor& b) {
+                            const std::optional<at::Tensor>& b) {
     context->save_for_backward({x, w});
+    context->saved_data["bias"] = b.has_value();
     return Product(x, w, b);
   }
 
@@ -55,21 +56,25 @@ struct LinearFunction final : torch::autograd::Function<LinearFunction> {
       result[1] =
           x.size(1) < g.size(1) ? Product(x.t(), g.t()).t().contiguous() : Product(g.t(), x.t());
     }
-    if (context->needs_input_grad(2)) result[2] = g.sum(0);
+    // Without a bias there is no third input that could be asked for.
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) result[2] = g.sum(0);
     return result;
   }
 };
 
 }  // namespace
 
-at::Tensor LinearImpl::forward(const at::Tensor& x) {
-  if (!OneDnn() || x.scalar_type() != at::kFloat || x.numel() == 0 || !bias.defined()) {
+at::Tensor LinearProduct(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (!OneDnn() || x.scalar_type() != at::kFloat || x.numel() == 0) {
     return at::linear(x, weight, bias);
   }
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = weight.size(0);
-  return LinearFunction::apply(rows, weight, bias).view(sizes);
+  const std::optional<at::Tensor> added = bias.defined() ? std::optional(bias) : std::nullopt;
+  return LinearFunction::apply(rows, weight, added).view(sizes);
 }
+
+at::Tensor LinearImpl::forward(const at::Tensor& x) { return LinearProduct(x, weight, bias); }
 
 }  // namespace planish::lab

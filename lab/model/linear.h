@@ -6,9 +6,12 @@
 
 namespace planish::lab {
 
-/// torch::nn::Linear, whose products, backward ones too, are oneDNN's where PyTorch has it and
-/// numbers are float. PyTorch itself takes MKL's, which use half of the width of some processors'
-/// vectors.
+/// x weight' + bias of x [..., inputs], weight [outputs, inputs] and bias [outputs] or undefined.
+/// The products, backward ones too, are oneDNN's where PyTorch has it and numbers are float.
+/// PyTorch itself takes MKL's, which use half of the width of some processors' vectors.
+at::Tensor LinearProduct(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// torch::nn::Linear on LinearProduct.
 struct LinearImpl final : torch::nn::LinearImpl {
   using torch::nn::LinearImpl::LinearImpl;
 

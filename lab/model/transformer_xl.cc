@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lab/model/dropout.h"
+#include "lab/model/linear.h"
 #include "lab/model/relative_attention.h"
 
 namespace planish::lab {
@@ -14,8 +16,8 @@ namespace planish::lab {
 namespace {
 
 // A product's weights, drawn for real by TransformerXl.
-torch::nn::Linear Product(int64_t inputs, int64_t outputs, bool bias) {
-  return torch::nn::Linear(torch::nn::LinearOptions(inputs, outputs).bias(bias));
+Linear Product(int64_t inputs, int64_t outputs, bool bias) {
+  return Linear(torch::nn::LinearOptions(inputs, outputs).bias(bias));
 }
 
 }  // namespace
@@ -51,29 +53,25 @@ class TransformerXl::Layer : public torch::nn::Module {
                                      {.heads = options_.heads,
                                       .window = window,
                                       .dropout = is_training() ? options_.attention_dropout : 0});
-    x = x + Drop(attended_->forward(y));
+    x = AddDropout(x, attended_->forward(y), options_.dropout, is_training());
     if (!options_.pre_norm) x = attention_norm_->forward(x);
     input = options_.pre_norm ? feedforward_norm_->forward(x) : x;
-    y = Drop(outer_->forward(Drop(inner_->forward(input).relu_())));
-    x = x + y;
+    y = Dropout(inner_->forward(input).relu_(), options_.dropout, is_training());
+    x = AddDropout(x, outer_->forward(y), options_.dropout, is_training());
     return options_.pre_norm ? x : feedforward_norm_->forward(x);
   }
 
   // Draws all weights but those of the norms.
   void Draw(double deviation) {
-    for (torch::nn::Linear linear : {query_, key_value_, position_, attended_, inner_, outer_}) {
+    for (const Linear& linear : {query_, key_value_, position_, attended_, inner_, outer_}) {
       linear->weight.normal_(0, deviation);
       if (linear->bias.defined()) linear->bias.zero_();
     }
   }
 
  private:
-  at::Tensor Drop(const at::Tensor& x) const {
-    return at::dropout(x, options_.dropout, is_training());
-  }
-
   Options options_;
-  torch::nn::Linear query_, key_value_, position_, attended_, inner_, outer_;
+  Linear query_, key_value_, position_, attended_, inner_, outer_;
   std::shared_ptr<NormModule> attention_norm_, feedforward_norm_;
 };
 
@@ -112,7 +110,7 @@ at::Tensor TransformerXl::forward(const at::Tensor& x, SegmentMemory& memory, co
   const int64_t length = x.size(1);
   const int64_t remembered = memory.empty() ? 0 : memory[0].size(1);
   const auto drop = [&](const at::Tensor& t) {
-    return at::dropout(t, options_.dropout, is_training());
+    return Dropout(t, options_.dropout, is_training());
   };
   at::Tensor y = drop(embedding_->forward(x) * std::sqrt(static_cast<double>(options_.width)));
   const at::Tensor sinusoids = drop(Sinusoids(remembered + length, reach.clamp));
@@ -128,7 +126,7 @@ at::Tensor TransformerXl::forward(const at::Tensor& x, SegmentMemory& memory, co
     y = layers_[i]->forward(y, before, sinusoids, content_bias_, position_bias_, reach.window);
   }
   memory = std::move(next);
-  return at::linear(drop(y).flatten(0, 1), embedding_->weight, output_bias_);
+  return LinearProduct(drop(y).flatten(0, 1), embedding_->weight, output_bias_);
 }
 
 }  // namespace planish::lab

@@ -113,8 +113,8 @@ ParserModel::ParserModel(const Options& options)
         name + "_norm", MakeNorm(options.norm, {options.hidden}, options.norm_options)));
     const bool is_last = layer == options.layers;
     name = is_last ? "output" : "hidden" + std::to_string(layer);
-    linears_.push_back(register_module(
-        name, torch::nn::Linear(options.hidden, is_last ? options.outputs : options.hidden)));
+    linears_.push_back(
+        register_module(name, Linear(options.hidden, is_last ? options.outputs : options.hidden)));
   }
 }
 

@@ -2,12 +2,12 @@
 #define PLANISH_LAB_TASKS_PARSER_MODEL_H_
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/linear.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "lab/model/linear.h"
 #include "lab/model/norms.h"
 
 namespace planish::lab {
@@ -69,7 +69,7 @@ class ParserModel : public torch::nn::Module {
   std::string activation_;
   double dropout_;
   std::shared_ptr<TokenLinear> input_;
-  std::vector<torch::nn::Linear> linears_;  // after the first
+  std::vector<Linear> linears_;  // after the first
   std::vector<std::shared_ptr<NormModule>> norms_;
 };
 
