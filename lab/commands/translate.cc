@@ -98,7 +98,7 @@ void AddTranslate(CLI::App& app, Action& action) {
       "run was trained to translate. The weights are those of the evaluation that validation\n"
       "chose. Vocabulary and data are those of the training, which are read again.\n\n"
       "Example:\n"
-      "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b2048-s1");
+      "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b1024-s1");
   translate->add_option("RUN", flags->run, "Folder of a run of mt")->type_name("")->required();
   translate
       ->add_option("--beam", flags->beam,

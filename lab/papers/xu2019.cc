@@ -29,8 +29,8 @@ Norms FeedForwardNorms() {
 
 // Machine translation. The paper's training sets are not to be had here; the language pair and the
 // direction are the paper's where a substitute has them. English-Vietnamese has none: En-Vi stands
-// for a third corpus, of short sentences. The printed values come from code in which the norm asked
-// for is that of the two final norms alone, wiring=code; the text has it everywhere, wiring=paper.
+// for a third corpus, of short sentences. In the released code the norm asked for is
+// that of the two final norms alone, wiring=code; the text has it everywhere, wiring=paper.
 PaperColumn Mt(const char* name, const char* label, const char* data, const char* direction,
                const char* wiring, const char* paper_data) {
   PaperColumn c;

@@ -175,10 +175,10 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
   });
   data_settings = {"min_count", "longest", "train_cases"};
   presets = {
-      {"paper", "4 layers of 128 on all sentences, as printed", {}},
       {"small",
        "the paper's model and data for 6 epochs: half a minute a run on one core",
        {{"epochs", 6}, {"evaluations_per_epoch", 2}}},
+      {"paper", "4 layers of 128 on all sentences, as printed", {}},
       {"smoke",
        "2 layers of 32 on 600 sentences for 2 epochs: does it run?",
        {{"layers", 2},

@@ -263,7 +263,6 @@ class Enwik8Task final : public Task {
     });
     data_settings = {"bytes", "eval_streams"};
     presets = {
-        {"paper", "12 layers of 512 for 50 epochs, on enwik8 about the 400,000 updates", {}},
         {"small",
          "8 layers of 64 on 1,600,000 bytes for an epoch: three minutes a run on one core",
          {{"layers", 8},        {"width", 64},          {"heads", 2},
@@ -273,6 +272,7 @@ class Enwik8Task final : public Task {
           {"test_memory", 256}, {"test_clamp", 128},    {"test_bytes", 65'536},
           {"bytes", 1'600'000}, {"batch_size", 16},     {"epochs", 1},
           {"lr", 4e-3},         {"init", 0.05},         {"evaluations_per_epoch", 4}}},
+        {"paper", "12 layers of 512 for 50 epochs, on enwik8 about the 400,000 updates", {}},
         {"smoke",
          "2 layers of 16 on 10,000 bytes for 2 epochs: does it run?",
          {{"layers", 2},

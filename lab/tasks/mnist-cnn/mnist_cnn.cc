@@ -124,10 +124,10 @@ class MnistCnnTask final : public Task {
     AddSettings(DigitCaseSettings());
     data_settings = DigitCaseSettingNames();
     presets = {
-        {"paper", "55,000 cases for 20 epochs, as printed", {}},
         {"small",
          "the same network and cases for 5 epochs: a minute a run on one core",
          {{"epochs", 5}}},
+        {"paper", "55,000 cases for 20 epochs, as printed", {}},
         {"smoke",
          "the same network on 512 cases for 2 epochs: does it run?",
          {{"train_cases", 512}, {"valid_cases", 128}, {"test_cases", 128}, {"epochs", 2}}},

@@ -173,8 +173,8 @@ class ParserTask final : public Task {
     AddSettings(NormDetails());
     data_settings = {"tags", "subtypes", "min_count", "sentences"};
     presets = {
-        {"paper", "512 units, batches of 1,024, as printed; 20 epochs (ours)", {}},
         {"small", "the paper's model for 4 epochs", {{"epochs", 4}}},
+        {"paper", "512 units, batches of 1,024, as printed; 20 epochs (ours)", {}},
         {"smoke",
          "32 units on 300 sentences for 2 epochs: does it run?",
          {{"hidden", 32}, {"embedding", 8}, {"batch_size", 64}, {"epochs", 2}, {"sentences", 300}}},
