@@ -218,7 +218,7 @@ int RunReproduce(const ReproduceFlags& flags) {
 
   // Once, not in each run.
   if (std::error_code error; fs::create_directories(request.out, error), error) {
-    throw RunError(fmt::format("[reproduce] --out must be a folder that can be written but {}: {}",
+    throw RunError(fmt::format("[reproduce] --out must be a folder that can be written but has {}: {}",
                                request.out.string(), error.message()));
   }
 
