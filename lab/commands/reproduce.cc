@@ -2,9 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -12,6 +10,7 @@
 #include <thread>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/data/source.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
@@ -56,7 +55,8 @@ class Runner {
     }
   }
 
-  // Trains what there is time for. Gives 0, 1 when some run failed, or 128 and the signal that came.
+  // Trains what there is time for. Gives 0, 1 when some run failed, or 128 and the signal that
+  // came.
   int Train() {
     const InterruptGuard interrupts;
     while (true) {
@@ -81,7 +81,8 @@ class Runner {
           "{} of {} runs done within --hours {:g}. The same command again goes on where it was.",
           done_, plan_.runs.size(), *flags_.hours));
     }
-    if (failed_ > 0) progress_.Warn(fmt::format("{} of {} runs failed", failed_, plan_.runs.size()));
+    if (failed_ > 0)
+      progress_.Warn(fmt::format("{} of {} runs failed", failed_, plan_.runs.size()));
     return failed_ > 0 ? 1 : 0;
   }
 
@@ -130,11 +131,11 @@ class Runner {
             result.status == "finished" ? "" : "  " + result.status + ": " + result.message));
       } else if (!stopping_) {
         ++failed_;
-        progress_.Warn(fmt::format(
-            "{} failed ({}): {}", run.Name(),
-            child.status < 128 ? fmt::format("status {}", child.status)
-                               : fmt::format("signal {}", child.status - 128),
-            child.error.empty() ? "it said nothing" : child.error));
+        progress_.Warn(fmt::format("{} failed ({}): {}", run.Name(),
+                                   child.status < 128
+                                       ? fmt::format("status {}", child.status)
+                                       : fmt::format("signal {}", child.status - 128),
+                                   child.error.empty() ? "it said nothing" : child.error));
         if (child.status == kDataStatus) LeaveOut(run.column);
       }
     }
@@ -142,8 +143,8 @@ class Runner {
 
   // Data that one run of a column cannot read, none can.
   void LeaveOut(size_t column) {
-    const size_t count = std::erase_if(
-        waiting_, [&](size_t run) { return plan_.runs[run].column == column; });
+    const size_t count =
+        std::erase_if(waiting_, [&](size_t run) { return plan_.runs[run].column == column; });
     if (count == 0) return;
     failed_ += count;
     progress_.Warn(fmt::format("{}: the other {} runs of this column are left out",
@@ -178,7 +179,7 @@ class Runner {
   size_t jobs_;
   Clock::time_point start_ = Clock::now();
   Children children_;
-  std::vector<size_t> waiting_;                   // in their order
+  std::vector<size_t> waiting_;                  // in their order
   std::map<size_t, Clock::time_point> running_;  // since when
   Progress progress_;
   size_t done_;
@@ -201,11 +202,10 @@ int RunReproduce(const ReproduceFlags& flags) {
   const int jobs = flags.jobs.value_or(std::max(1, cores / flags.threads));
   const Schedule schedule = MakeSchedule(plan, jobs, flags.hours);
   std::string text = RenderPlan(plan);
-  text += fmt::format("\n{} of {} runs to do, {} at once: about {:.1f} hours{}.\n", schedule.runs,
-                      plan.runs.size(), jobs, schedule.hours,
-                      schedule.unknown > 0
-                          ? fmt::format(" and {} runs of unknown length", schedule.unknown)
-                          : "");
+  text += fmt::format(
+      "\n{} of {} runs to do, {} at once: about {:.1f} hours{}.\n", schedule.runs, plan.runs.size(),
+      jobs, schedule.hours,
+      schedule.unknown > 0 ? fmt::format(" and {} runs of unknown length", schedule.unknown) : "");
   if (schedule.left > 0) {
     text += fmt::format("{} more do not fit into --hours {:g}.\n", schedule.left, *flags.hours);
   }
@@ -215,6 +215,12 @@ int RunReproduce(const ReproduceFlags& flags) {
   Print(text);
   FlushStdout();
   if (flags.dry_run) return 0;
+
+  // Once, not in each run.
+  if (std::error_code error; fs::create_directories(request.out, error), error) {
+    throw RunError(fmt::format("[reproduce] --out must be a folder that can be written but has {}: {}",
+                               request.out.string(), error.message()));
+  }
 
   const int status = Runner(plan, flags, jobs).Train();
   if (status > 1) return status;
@@ -226,34 +232,6 @@ int RunReproduce(const ReproduceFlags& flags) {
                       fs::absolute(report).lexically_normal().string()));
   }
   return status;
-}
-
-CLI::Validator WholeNumber(int64_t most, const std::string& flag) {
-  const auto check = [=](const std::string& text) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most) {
-      throw UsageError(fmt::format("[reproduce] {} must be a whole number from 1 to {} but has "
-                                   "\"{}\"",
-                                   flag, most, text));
-    }
-    return std::string();
-  };
-  return CLI::Validator(check, "");
-}
-
-CLI::Validator Hours() {
-  const auto check = [](const std::string& text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
-        value <= 0) {
-      throw UsageError(
-          fmt::format("[reproduce] --hours must be a number above 0 but has \"{}\"", text));
-    }
-    return std::string();
-  };
-  return CLI::Validator(check, "");
 }
 
 }  // namespace
@@ -289,21 +267,23 @@ void AddReproduce(CLI::App& app, Action& action) {
       ->add_option("--norms", flags->norms, "Norms, separated by commas (default: each column's)")
       ->type_name("LIST");
   reproduce
-      ->add_option("--seeds", flags->seeds, "Train with each of the seeds 1 to N (default: each\n"
-                                            "column's, at least 3)")
+      ->add_option("--seeds", flags->seeds,
+                   "Train with each of the seeds 1 to N (default: each\n"
+                   "column's, at least 3)")
       ->type_name("N")
-      ->check(WholeNumber(1000, "--seeds"));
+      ->check(WholeNumber("reproduce", "--seeds", 1, 1000));
   reproduce
       ->add_option("--hours", flags->hours,
                    "Start what fits, and stop what still runs then (default: no limit)")
       ->type_name("HOURS")
-      ->check(Hours());
+      ->check(Number("reproduce", "--hours", "a number above 0",
+                     [](double hours) { return hours > 0; }));
   reproduce->add_option("--jobs", flags->jobs, "Runs at once (default: one for each core)")
       ->type_name("N")
-      ->check(WholeNumber(1024, "--jobs"));
+      ->check(WholeNumber("reproduce", "--jobs", 1, 1024));
   reproduce->add_option("--threads", flags->threads, "Threads of each run (default: 1)")
       ->type_name("N")
-      ->check(WholeNumber(1024, "--threads"));
+      ->check(WholeNumber("reproduce", "--threads", 1, 1024));
   reproduce
       ->add_option("--data", flags->data,
                    "Folder with the data (default: $PLANISH_DATA, else data that planish makes)")

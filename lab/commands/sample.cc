@@ -10,6 +10,7 @@
 #include <string>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/trained.h"
 #include "lab/error.h"
@@ -30,24 +31,8 @@ struct SampleFlags {
   int threads = 0;
 };
 
-void CheckRange(const char* flag, double value, double least, double most) {
-  if (!(value >= least && value <= most)) {
-    throw UsageError(fmt::format("[sample] {} must be from {:.15g} to {:.15g} but has {:g}", flag,
-                                 least, most, value));
-  }
-}
-
 int RunSample(const SampleFlags& flags) {
-  CheckRange("--length", static_cast<double>(flags.length), 1, 10'000'000);
-  CheckRange("--seed", static_cast<double>(flags.seed), 0, static_cast<double>(int64_t{1} << 53));
-  CheckRange("--temperature", flags.temperature, 0.01, 100);
-  CheckRange("--threads", flags.threads, 0, 1024);
   const Run run = ReadRun(flags.run);
-  if (!run.result) {
-    throw RunError(fmt::format(
-        "[sample] {} must be a run that has ended but is unfinished: planish train goes on with it",
-        flags.run.string()));
-  }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
   const std::optional<fs::path> data =
@@ -79,17 +64,25 @@ void AddSample(CLI::App& app, Action& action) {
       ->add_option("--prompt", flags->prompt,
                    "What the text begins with (default: nothing, as after the end of a line)")
       ->type_name("TEXT");
-  sample->add_option("--length", flags->length, "Bytes to write (default: 500)")->type_name("N");
+  sample->add_option("--length", flags->length, "Bytes to write (default: 500)")
+      ->type_name("N")
+      ->check(WholeNumber("sample", "--length", 1, 10'000'000));
   sample
       ->add_option("--temperature", flags->temperature,
                    "Logits are divided by it: small for likely text (default: 0.8)")
-      ->type_name("T");
-  sample->add_option("--seed", flags->seed, "Of the choices (default: 1)")->type_name("SEED");
+      ->type_name("T")
+      ->check(Number("sample", "--temperature", "a number from 0.01 to 100",
+                     [](double t) { return t >= 0.01 && t <= 100; }));
+  sample->add_option("--seed", flags->seed, "Of the choices (default: 1)")
+      ->type_name("SEED")
+      ->check(WholeNumber("sample", "--seed", 0, int64_t{1} << 53));
   sample
       ->add_option("--data", flags->data,
                    "The data that the run was trained on (default: where it was read then)")
       ->type_name("PATH");
-  sample->add_option("--threads", flags->threads, "Threads (default: all cores)")->type_name("N");
+  sample->add_option("--threads", flags->threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(WholeNumber("sample", "--threads", 1, 1024));
   sample->callback([&action, flags] { action = [flags] { return RunSample(*flags); }; });
 }
 

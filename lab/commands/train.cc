@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/data/source.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/sweep.h"
@@ -189,35 +188,6 @@ int RunTrain(const TrainFlags& flags) {
   return 0;
 }
 
-// Refuses a text that is not a whole number from `least` to `most`.
-CLI::Validator WholeNumber(int64_t least, int64_t most, const std::string& flag) {
-  const auto check = [=](const std::string& text) {
-    int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-      throw UsageError(fmt::format("[train] {} must be a whole number from {} to {} but has \"{}\"",
-                                   flag, least, most, text));
-    }
-    return std::string();
-  };
-  return CLI::Validator(check, "");
-}
-
-// Refuses a text that is not a number of at least 0.
-CLI::Validator Seconds(const std::string& flag) {
-  const auto check = [=](const std::string& text) {
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
-        value < 0) {
-      throw UsageError(
-          fmt::format("[train] {} must be a number of seconds but has \"{}\"", flag, text));
-    }
-    return std::string();
-  };
-  return CLI::Validator(check, "");
-}
-
 }  // namespace
 
 void AddTrain(CLI::App& app, Action& action) {
@@ -259,10 +229,10 @@ void AddTrain(CLI::App& app, Action& action) {
       ->type_name("LIST");
   train->add_option("--seeds", flags->seeds, "Train with each of the seeds 1 to N (default: 1)")
       ->type_name("N")
-      ->check(WholeNumber(1, 1000, "--seeds"));
+      ->check(WholeNumber("train", "--seeds", 1, 1000));
   train->add_option("--seed", flags->seed, "Train with this seed alone")
       ->type_name("SEED")
-      ->check(WholeNumber(0, int64_t{1} << 53, "--seed"));
+      ->check(WholeNumber("train", "--seed", 0, int64_t{1} << 53));
   train
       ->add_option("--preset", flags->preset,
                    "One that 'planish list TASK' names (default: the first), such as\n"
@@ -282,14 +252,15 @@ void AddTrain(CLI::App& app, Action& action) {
       ->type_name("FOLDER");
   train->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
-      ->check(WholeNumber(1, 1024, "--threads"));
+      ->check(WholeNumber("train", "--threads", 1, 1024));
   train->add_option("--device", flags->device, "cpu (default, and the only one)")
       ->type_name("NAME");
   train
       ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
                    "Training that a crash may lose (default: 60)")
       ->type_name("SECONDS")
-      ->check(Seconds("--checkpoint-seconds"));
+      ->check(Number("train", "--checkpoint-seconds", "a number of seconds",
+                     [](double seconds) { return seconds >= 0; }));
   train->add_flag("--json", flags->json,
                   "Print a line of JSON for each run as it ends, and no table");
   train->add_flag("--quiet", flags->quiet, "Warnings and errors only, no progress");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/data/lines.h"
 #include "lab/data/source.h"
 #include "lab/engine/abilities.h"
@@ -105,20 +106,21 @@ void AddTranslate(CLI::App& app, Action& action) {
                    "Hypotheses of a sentence that are kept; 1 is greedy search (default: the "
                    "run's)")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1000}));
+      ->check(WholeNumber("translate", "--beam", 1, 1000));
   translate
       ->add_option("--length-penalty", flags->length_penalty,
                    "Scores are divided by the length to the power of A: larger gives longer "
                    "translations\n(default: the run's)")
       ->type_name("A")
-      ->check(CLI::Range(0.0, 10.0));
+      ->check(Number("translate", "--length-penalty", "a number from 0 to 10",
+                     [](double power) { return power >= 0 && power <= 10; }));
   translate
       ->add_option("--data", flags->data,
                    "Folder with the data of the training (default: where it was)")
       ->type_name("PATH");
   translate->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(WholeNumber("translate", "--threads", 1, 1024));
   translate->callback([&action, flags] { action = [flags] { return RunTranslate(*flags); }; });
 }
 

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Part of the file's name: another number when the options below change.
-constexpr int kOptionsVersion = 1;
+// Part of the file's name: another number when the options or the file's form change.
+constexpr int kOptionsVersion = 2;
 
 class Lines final : public sentencepiece::SentenceIterator {
  public:
@@ -47,13 +47,20 @@ std::string HashOf(std::span<const std::string> lines) {
   return sha.Hex();
 }
 
+// The first line of a kept file: sentencepiece takes a damaged model for a sound one, or crashes.
+std::string Checksum(const std::string& model) { return HashOf(std::span(&model, 1)) + "\n"; }
+
 std::optional<Bpe> ReadModel(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
+  std::string sum;
+  std::getline(in, sum);
+  std::string model(std::istreambuf_iterator<char>(in), {});
+  if (sum + "\n" != Checksum(model)) return std::nullopt;
   try {
-    return Bpe(std::string(std::istreambuf_iterator<char>(in), {}));
+    return Bpe(std::move(model));
   } catch (const DataError&) {
-    return std::nullopt;  // somebody else's file, or a damaged one: trained again
+    return std::nullopt;  // somebody else's file: trained again
   }
 }
 
@@ -101,8 +108,7 @@ Bpe Bpe::Train(std::span<const std::string> lines, int64_t size) {
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
   if (!status.ok()) {
     throw UsageError(fmt::format(
-        "[Bpe] vocabulary must hold at least every character of the text but has {} pieces ({})",
-        size, status.error_message()));
+        "[Bpe] vocabulary must hold at least every character of the text but has {} pieces", size));
   }
   return Bpe(std::move(model));
 }
@@ -117,7 +123,7 @@ Bpe Bpe::TrainOnce(std::span<const std::string> lines, int64_t size,
   std::error_code error;
   fs::create_directories(*folder, error);
   try {
-    WriteFileAtomically(file, bpe.model());
+    WriteFileAtomically(file, Checksum(bpe.model()) + bpe.model());
   } catch (const RunError&) {
     // Kept files save time, no more.
   }

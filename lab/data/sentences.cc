@@ -54,6 +54,11 @@ Sentences SentenceReader::Read(const fs::path& file, int64_t label) {
   Hash(lines);
   Sentences sentences;
   for (const std::string& line : lines) Add(line, label, &sentences);
+  // A class without sentences makes a task that any model solves.
+  if (sentences.size() == 0) {
+    throw DataError(
+        fmt::format("[SentenceReader] {} must hold a sentence but has none", file.string()));
+  }
   return sentences;
 }
 

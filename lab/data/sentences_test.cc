@@ -91,6 +91,12 @@ TEST_F(SentencesTest, SaysWhichFileIsMissing) {
               HasSubstr("must hold some.train or set/some.train but has neither"));
 }
 
+TEST_F(SentencesTest, RefusesAClassWithoutSentences) {
+  for (const char* text : {"", "\n \n"}) {
+    EXPECT_THAT(ErrorOf([&] { Read(text); }), HasSubstr("file must hold a sentence but has none"));
+  }
+}
+
 TEST_F(SentencesTest, FindsTheFolder) {
   std::filesystem::create_directory(folder / "set");
   WriteFile(folder / "set/some.train", "");

@@ -10,6 +10,12 @@ namespace planish::lab {
 namespace fs = std::filesystem;
 
 Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::path>& folder) {
+  if (!run.result) {
+    throw RunError(fmt::format(
+        "[OpenTrained] {} must be a run that has ended but is unfinished: planish train goes on "
+        "with it",
+        run.folder.string()));
+  }
   const fs::path file = CheckpointFile(run.folder);
   if (!fs::exists(file)) {
     throw RunError(

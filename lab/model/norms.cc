@@ -21,6 +21,7 @@ class NormModule::Sums {
     // Rows that no gradient reaches, such as padding, are left out.
     const at::Tensor reached = g.ne(0).any(1);
     g = g.index({reached});
+    if (g.size(0) == 0) return;  // else the variances warn on stderr
     const at::Tensor rows_dx = dx.index({reached}), rows_sigma = sigma.index({reached});
     const at::Tensor mean = g.mean(1).abs(), variance = g.var(1, /*unbiased=*/false);
     const at::Tensor terms[] = {rows_sigma,

@@ -193,6 +193,11 @@ TEST(Norms, LeaveRowsOutThatNoGradientReaches) {
   norm->Watch();
   norm->forward(at::randn({3, 4}));
   EXPECT_FALSE(norm->Watched()) << "an input without a gradient";
+  norm->Watch();
+  ::testing::internal::CaptureStderr();
+  (norm->forward(x) * 0).sum().backward();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(norm->Watched()) << "no row that a gradient reaches";
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "lab/engine/sweep.h"
@@ -102,6 +103,10 @@ size_t ReproducePlan::Done() const {
 
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
                        const TaskFinder& find) {
+  if (std::set(request.norms.begin(), request.norms.end()).size() < request.norms.size()) {
+    throw UsageError(fmt::format("[reproduce] --norms must name each norm once but has \"{}\"",
+                                 fmt::join(request.norms, ",")));
+  }
   ReproducePlan plan;
   plan.paper = &paper;
   plan.preset = request.preset.empty() ? paper.preset : request.preset;
@@ -130,8 +135,8 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
       sweep.preset = plan.preset;
       sweep.out = request.out;
       sweep.values.emplace_back("norm", std::vector{norm});
-      std::vector<std::string> arguments = {"train", task.name, "--preset", plan.preset,
-                                            "--norm", norm};
+      std::vector<std::string> arguments = {"train",     task.name, "--preset",
+                                            plan.preset, "--norm",  norm};
       for (const auto& [key, value] : column.column->settings) {
         sweep.values.emplace_back(key, std::vector{Spelled(value)});
         arguments.insert(arguments.end(), {"--set", key + "=" + Spelled(value)});
@@ -144,8 +149,8 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
         run.seed = planned.seed;
         run.folder = planned.folder;
         run.arguments = arguments;
-        run.arguments.insert(run.arguments.end(), {"--seed", std::to_string(run.seed), "--out",
-                                                   request.out.string()});
+        run.arguments.insert(run.arguments.end(),
+                             {"--seed", std::to_string(run.seed), "--out", request.out.string()});
         LookInto(run, plan.estimates);
         const bool extra = !paper.rows.empty() && !paper.FindRow(norm);
         runs.emplace_back(Place{extra, run.seed, c, n}, std::move(run));
@@ -200,8 +205,8 @@ std::string RenderPlan(const ReproducePlan& plan) {
     std::string a_run = Minutes(plan.estimates.Minutes(c));
     if (plan.estimates.Measured(c)) a_run += " here";
     rows.push_back({column.column->name, column.column->task, std::to_string(column.norms.size()),
-                    std::to_string(column.seeds), std::to_string(runs), std::to_string(done),
-                    a_run, known ? fmt::format("{:.2f}", minutes / 60) : "?"});
+                    std::to_string(column.seeds), std::to_string(runs), std::to_string(done), a_run,
+                    known ? fmt::format("{:.2f}", minutes / 60) : "?"});
   }
   rows.push_back({"all", "", "", "", std::to_string(plan.runs.size()), std::to_string(plan.Done()),
                   "", fmt::format("{:.2f}{}", all_hours, unknown ? " + ?" : "")});

@@ -85,9 +85,11 @@ TEST_F(PlanTest, TakesColumnsInTheOrderAskedFor) {
   request.tasks = {"b", "a"};
   request.norms = {"layer"};
   request.seeds = 2;
-  EXPECT_THAT(Order(Plan(request)), ElementsAre("b layer 1", "a layer 1", "b layer 2", "a layer 2"));
+  EXPECT_THAT(Order(Plan(request)),
+              ElementsAre("b layer 1", "a layer 1", "b layer 2", "a layer 2"));
   request.tasks = {"pi-mnist"};
-  EXPECT_THAT(Order(Plan(request)), ElementsAre("a layer 1", "b layer 1", "a layer 2", "b layer 2"));
+  EXPECT_THAT(Order(Plan(request)),
+              ElementsAre("a layer 1", "b layer 1", "a layer 2", "b layer 2"));
 }
 
 TEST_F(PlanTest, SaysWhatTrainIsToBeTold) {
@@ -112,8 +114,11 @@ TEST_F(PlanTest, RefusesWhatThereIsNot) {
   };
   EXPECT_EQ(error([](ReproduceRequest& r) { r.tasks = {"c"}; }),
             "[reproduce] --tasks must be of a, b, pi-mnist but has \"c\"");
-  EXPECT_THAT(error([](ReproduceRequest& r) { r.norms = {"x"}; }), HasSubstr("norm must be one of"));
+  EXPECT_THAT(error([](ReproduceRequest& r) { r.norms = {"x"}; }),
+              HasSubstr("norm must be one of"));
   EXPECT_THAT(error([](ReproduceRequest& r) { r.preset = "x"; }), HasSubstr("preset must be one"));
+  EXPECT_EQ(error([](ReproduceRequest& r) { r.norms = {"layer", "none", "layer"}; }),
+            "[reproduce] --norms must name each norm once but has \"layer,none,layer\"");
 }
 
 TEST_F(PlanTest, EstimatesFromRunsOfTheNormThenOfTheColumnThenFromTheTable) {

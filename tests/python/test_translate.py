@@ -25,7 +25,7 @@ def test_a_run_says_what_it_is(trained):
     assert config["data"]["name"] == "made en-de"
     assert re.search(r"made en to de, made by planish: 300 training pairs of 4,000", config["data"]["description"])
     (vocabulary,) = (trained.folder / "cache/planish").iterdir()
-    assert re.fullmatch(r"bpe-200-nfkc1-[0-9a-f]{32}\.model", vocabulary.name)
+    assert re.fullmatch(r"bpe-200-nfkc2-[0-9a-f]{32}\.model", vocabulary.name)
 
 
 def test_a_line_for_each_line(trained):
@@ -100,8 +100,8 @@ def test_files_of_ones_own(planish):
     data = json.loads((run / "config.json").read_text())["data"]
     assert data["name"] == "files aa-bb"
     assert data["sizes"] == {"train": 40, "valid": 3, "test": 5}
-    assert "; 1 pairs with an empty side left out" in data["description"]
-    assert "; 1 pairs for training or validation left out that have more than 64 pieces" in data["description"]
+    assert "; 1 pair with an empty side left out" in data["description"]
+    assert "; 1 pair of more than 64 pieces left out of training and validation" in data["description"]
     # Its data is found again, unless it has changed.
     assert planish("translate", run, input="one\n").stdout.count("\n") == 1
     (folder / "test.aa").write_text("else\n" * 5)

@@ -138,14 +138,15 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   about.description = fmt::format("{}; {} pieces in the vocabulary of both languages",
                                   text.description, FormatInteger(bpe.size()));
   if (left_out.too_long > 0) {
-    about.description += fmt::format(
-        "; {} pairs for training or validation left out that have "
-        "more than {} pieces",
-        FormatInteger(left_out.too_long), max_length);
+    about.description +=
+        fmt::format("; {} of more than {} pieces left out of training and validation",
+                    left_out.too_long == 1 ? "1 pair" : FormatInteger(left_out.too_long) + " pairs",
+                    max_length);
   }
   if (left_out.nothing > 0) {
-    about.description += fmt::format("; {} pairs left out of which a side has no letters",
-                                     FormatInteger(left_out.nothing));
+    about.description +=
+        fmt::format("; {} left out of which a side has no letters",
+                    left_out.nothing == 1 ? "1 pair" : FormatInteger(left_out.nothing) + " pairs");
   }
   if (const int64_t unknown = Unknown(valid) + Unknown(test); unknown > 0) {
     about.description += fmt::format("; {} pieces of validation and test are not in the vocabulary",

@@ -90,9 +90,8 @@ TEST(Corpus, CountsWhatItLeavesOut) {
   EXPECT_EQ(corpus.test.size(), 3);
   EXPECT_EQ(std::ssize(corpus.test.text), 3);
   EXPECT_THAT(corpus.about.description,
-              HasSubstr("; 3 pairs for training or validation left out that have more than 20 "
-                        "pieces"));
-  EXPECT_THAT(corpus.about.description, HasSubstr("; 1 pairs left out of which a side has no"));
+              HasSubstr("; 3 pairs of more than 20 pieces left out of training and validation"));
+  EXPECT_THAT(corpus.about.description, HasSubstr("; 1 pair left out of which a side has no"));
   EXPECT_THAT(corpus.about.description,
               HasSubstr("; 1 pieces of validation and test are not in the vocabulary"));
 }

@@ -1,0 +1,52 @@
+#include "lab/commands/numbers.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace {
+
+template <typename T>
+std::optional<T> Parse(const std::string& text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+[[noreturn]] void Refuse(const std::string& command, const std::string& flag,
+                         const std::string& must, const std::string& text) {
+  throw UsageError(fmt::format("[{}] {} must be {} but has \"{}\"", command, flag, must, text));
+}
+
+}  // namespace
+
+CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t least,
+                           int64_t most) {
+  const auto check = [=](const std::string& text) {
+    const auto value = Parse<int64_t>(text);
+    if (!value || *value < least || *value > most) {
+      Refuse(command, flag, fmt::format("a whole number from {} to {}", least, most), text);
+    }
+    return std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Validator Number(const std::string& command, const std::string& flag, const std::string& must,
+                      bool (*fits)(double)) {
+  const auto check = [=](const std::string& text) {
+    const auto value = Parse<double>(text);
+    if (!value || !std::isfinite(*value) || !fits(*value)) Refuse(command, flag, must, text);
+    return std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+}  // namespace planish::lab
