@@ -85,8 +85,8 @@ int RunCommandLine(int argc, char** argv) {
   AddShow(app, action);
   AddList(app, action);
   AddSample(app, action);
-  AddBench(app, action);
   AddTranslate(app, action);
+  AddBench(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
