@@ -144,7 +144,7 @@ int RunTrain(const TrainFlags& flags) {
   const std::map<std::string, std::string> stamps = MachineStamps();
   TrainOptions options;
   options.checkpoint_seconds = flags.checkpoint_seconds;
-  options.stop = [] { return Interrupted() != 0; };
+  options.stop = options.stop_evaluation = [] { return Interrupted() != 0; };
 
   Progress progress(static_cast<int>(plans.size()), StderrProgressMode(flags.quiet));
   const std::optional<fs::path> folder = DataFolder(flags.data);

@@ -6,11 +6,13 @@
 #include <torch/nn/module.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lab/engine/batches.h"
@@ -32,6 +34,9 @@ struct Dataset {
 };
 
 using Tensors = std::vector<at::Tensor>;
+
+/// Thrown through an evaluation that is not to go on.
+struct EvaluationStopped {};
 
 /// A model with its data: what the engine trains.
 class Experiment {
@@ -61,6 +66,19 @@ class Experiment {
   /// Texts that the report shows of the trained model; none by default. Asked for once, as Test.
   /// Every random choice is drawn from `generator`.
   virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
+
+  /// Asked by Poll; true stops the evaluation that is running.
+  void SetStop(std::function<bool()> stop) { stop_ = std::move(stop); }
+
+ protected:
+  /// To be called between the parts of Evaluate, Test and Samples, a few seconds apart at most, so
+  /// that Ctrl-C need not wait for their end.
+  void Poll() const {
+    if (stop_ && stop_()) throw EvaluationStopped();
+  }
+
+ private:
+  std::function<bool()> stop_;
 };
 
 /// The engine's own metric: the mean training loss of the batches since the last evaluation.

@@ -51,6 +51,7 @@ struct ToyExperiment final : Experiment {
   }
   Values Test() override { return {{"test_loss", spoil == "test" ? NAN : Error() + 1}}; }
   double Error() {
+    Poll();
     const at::Tensor y = net.norm->forward(net.linear->forward(data.x)).select(1, 0);
     return (y - data.y).square().mean().item<double>();
   }

@@ -92,6 +92,7 @@ class Training {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     generator.set_current_seed(static_cast<uint64_t>(plan.seed));
     experiment_ = task.Make(plan.settings, data);
+    experiment_->SetStop(options.stop_evaluation);
     adam_.emplace(MakeAdam(model(), plan.settings));
     state_.threads = std::to_string(at::get_num_threads());
     state_.data = options.data;
@@ -407,7 +408,12 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
   Training training(task, data, plan, options, progress);  // refuses settings that do not fit
   if (is_new) writer.WriteConfig(config);
   training.Resume(writer);
-  return training.Run(writer);
+  try {
+    return training.Run(writer);
+  } catch (const EvaluationStopped&) {
+    // An evaluation is repeated as a whole: the run goes on from the checkpoint before it.
+    return Outcome::kInterrupted;
+  }
 }
 
 }  // namespace planish::lab

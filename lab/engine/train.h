@@ -29,6 +29,8 @@ struct TrainOptions {
   std::string data;
   /// Asked after each update; true saves and ends the call.
   std::function<bool()> stop = [] { return false; };
+  /// Asked during evaluations; true ends the call with what the last checkpoint has.
+  std::function<bool()> stop_evaluation = [] { return false; };
 };
 
 enum class Outcome {

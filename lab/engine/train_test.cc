@@ -134,6 +134,26 @@ TEST_F(TrainTest, DrawsSamplesThatTheSeedAloneDecides) {
   EXPECT_TRUE(ReadRun(diverged.folder).result->samples.empty());
 }
 
+// The toy asks once an evaluation: of 24 updates, seven evaluations and the test.
+TEST_F(TrainTest, StopsWithinAnEvaluationAndRepeatsIt) {
+  const RunPlan whole = Plan("whole");
+  int asked = 0;
+  ASSERT_EQ(Run(whole, {.stop_evaluation = [&] { return ++asked < 0; }}), Outcome::kFinished);
+  EXPECT_EQ(asked, 8);
+  for (int at = 1; at <= 8; ++at) {
+    const RunPlan cut = Plan("cut" + std::to_string(at));
+    asked = 0;
+    ASSERT_EQ(Run(cut, {.checkpoint_seconds = 0, .stop_evaluation = [&] { return ++asked == at; }}),
+              Outcome::kInterrupted)
+        << at;
+    EXPECT_FALSE(ReadRun(cut.folder).result) << at;
+    ASSERT_EQ(Run(cut), Outcome::kFinished);
+    EXPECT_EQ(Metrics(cut), Metrics(whole)) << at;
+    EXPECT_EQ(Tensors(cut), Tensors(whole)) << at;
+    EXPECT_EQ(ReadRun(cut.folder).result->best->values, ReadRun(whole.folder).result->best->values);
+  }
+}
+
 TEST_F(TrainTest, ForgetsWhatCameAfterTheCheckpoint) {
   const RunPlan whole = Plan("whole"), killed = Plan("killed");
   ASSERT_EQ(Run(whole), Outcome::kFinished);

@@ -97,6 +97,7 @@ class CharLm final : public Experiment, public TextSampler {
     at::Tensor state = model_.ZeroState(kEvaluationStreams);
     double nats = 0;
     for (int64_t begin = 0; begin < length; begin += kEvaluationSteps) {
+      Poll();
       const int64_t end = std::min(begin + kEvaluationSteps, length);
       const auto [logits, after] = model_.forward(x.slice(0, begin, end), state);
       nats += at::cross_entropy_loss(logits, next.slice(0, begin, end).flatten(), {},

@@ -140,6 +140,7 @@ class Enwik8 final : public Experiment, public TextSampler {
     SegmentMemory memory;
     double nats = 0;
     for (int64_t begin = 0; begin < length; begin += target) {
+      Poll();
       const int64_t end = std::min(begin + target, length);
       const at::Tensor logits = model_.forward(x.slice(1, begin, end), memory, reach);
       nats += at::cross_entropy_loss(logits, next.slice(1, begin, end).flatten(), {},

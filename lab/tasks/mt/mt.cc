@@ -140,6 +140,7 @@ class Translation final : public Experiment, public LineTranslator {
     double nats = 0, right = 0, pieces = 0;
     for (const at::Tensor& cases :
          SortedBatches(Longer(set).slice(0, 0, count), kEvaluationTokens)) {
+      Poll();
       const Tensors batch = Batch(set, cases);
       const at::Tensor logits = Predict(batch);
       nats += at::cross_entropy_loss(logits, batch[4], {}, at::Reduction::Sum).item<double>();
@@ -154,6 +155,7 @@ class Translation final : public Experiment, public LineTranslator {
   std::vector<std::string> Translate(const Pieces& source, const BeamOptions& options) {
     std::vector<std::string> lines(static_cast<size_t>(source.size()));
     for (const at::Tensor& cases : SortedBatches(source.lengths, kTranslationTokens)) {
+      Poll();
       const Pieces batch = source.Select(cases);
       const std::vector<Hypothesis> found = BeamSearch(model_, batch.rows, batch.lengths, options);
       const auto place = cases.accessor<int64_t, 1>();

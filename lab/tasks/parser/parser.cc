@@ -79,6 +79,7 @@ class Parsing final : public Experiment {
     const int64_t count = valid.transitions.size(0);
     double sum = 0;
     for (int64_t begin = 0; begin < count; begin += kEvaluationBatch) {
+      Poll();
       const auto part = [&](const at::Tensor& of) {
         return of.slice(0, begin, std::min(begin + kEvaluationBatch, count));
       };
@@ -91,8 +92,9 @@ class Parsing final : public Experiment {
   }
 
   Values Scores(const std::string& split, const std::vector<EncodedSentence>& sentences) {
-    const std::vector<Tree> trees = Decode(sentences, trees_.vocabulary,
-                                           [&](const at::Tensor& x) { return model_.forward(x); });
+    const std::vector<Tree> trees = Decode(sentences, trees_.vocabulary, [&](const at::Tensor& x) {
+      return Poll(), model_.forward(x);
+    });
     const Attachment score = Score(trees, sentences);
     return {{split + "_uas", score.unlabelled}, {split + "_las", score.labelled}};
   }

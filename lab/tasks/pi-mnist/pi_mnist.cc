@@ -56,8 +56,8 @@ class PiMnist final : public Experiment {
   }
 
   void Measure(const std::string& split, const Cases& cases, Values* values) {
-    const Scores scores =
-        Score([this](const at::Tensor& x) { return model_.forward(x); }, cases, kEvaluationBatch);
+    const Scores scores = Score([this](const at::Tensor& x) { return Poll(), model_.forward(x); },
+                                cases, kEvaluationBatch);
     (*values)[split + "_nll"] = scores.nll;
     (*values)[split + "_error"] = scores.error;
   }
