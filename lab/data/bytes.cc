@@ -1,15 +1,14 @@
 #include "lab/data/bytes.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 
@@ -46,46 +45,12 @@ fs::path Locate(const fs::path& path) {
        "neither");
 }
 
-// The first `most` bytes of the content of a file, plain or gzip.
-std::string Content(const fs::path& file, int64_t most) {
-  std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (status.type() == fs::file_type::not_found || status.type() == fs::file_type::none) {
-    Fail(file, "be readable", error.message());
-  }
-  if (fs::is_directory(status)) Fail(file, "be a file", "the type of a folder");
-  errno = 0;
-  gzFile in = gzopen(file.c_str(), "rb");
-  if (in == nullptr) Fail(file, "be readable", std::generic_category().message(errno));
-  gzbuffer(in, 1 << 17);
-  constexpr int64_t kPiece = 1 << 20;
-  std::string content;
-  int got = 1;
-  while (got > 0 && std::ssize(content) < most) {
-    const size_t old = content.size();
-    const auto want = static_cast<unsigned>(std::min(kPiece, most - std::ssize(content)));
-    content.resize(old + want);
-    got = gzread(in, content.data() + old, want);
-    content.resize(old + static_cast<size_t>(std::max(got, 0)));
-  }
-  int code = Z_OK;
-  std::string reason = gzerror(in, &code);
-  if (code == Z_ERRNO) reason = std::generic_category().message(errno);
-  // Closing tells a stream that stops early, which reading takes for its end.
-  const bool cut = gzclose_r(in) == Z_BUF_ERROR;
-  if (got < 0) {
-    Fail(file, code == Z_ERRNO ? "be readable" : "be a sound gzip stream", "an error: " + reason);
-  }
-  if (cut) Fail(file, "be a whole gzip stream", "no end: it is truncated");
-  return content;
-}
-
 }  // namespace
 
 Text ReadBytes(const fs::path& path, int64_t most) {
   const fs::path file = Locate(path);
   Text text;
-  text.characters = Content(file, most);
+  text.characters = FileContent(file, "ReadBytes").Rest(most);
   if (text.characters.empty()) {
     throw DataError(fmt::format("[ReadBytes] {} must hold bytes but is empty", file.string()));
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
@@ -239,7 +240,7 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
                         "has no {} file",
                         place.string(), part));
       }
-      const std::string content = ReadUnpacked(*file);
+      const std::string content = FileContent(*file, "ReadTreebanks").Rest();
       sha.Update({reinterpret_cast<const uint8_t*>(content.data()), content.size()});
       return ParseConllu(content, file->string());
     };

@@ -192,10 +192,10 @@ TEST_F(ReadTreebanksTest, RefusesBrokenFiles) {
   spoilt[packed.size() - 5] ^= 1;  // of the checksum
   WriteFile(folder / "test.conllu.gz", spoilt);
   EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("test.conllu.gz must be a whole gzip stream but has "));
+              HasSubstr("test.conllu.gz must be a sound gzip stream but has "));
   fs::remove(folder / "test.conllu.gz");
   fs::create_directories(folder / "test.conllu");
-  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("test.conllu must be a file but has another type"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("test.conllu must be a file but has the type of a folder"));
 }
 
 TEST(ReadTreebanks, TheRealOne) {

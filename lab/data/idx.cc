@@ -1,20 +1,15 @@
 #include "lab/data/idx.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
-#include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -34,106 +29,10 @@ constexpr char kMnistSha256[] = "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f
   throw DataError(fmt::format("[LoadMnist] {} must {} but has {}", file.string(), must, has));
 }
 
-// The uncompressed bytes of a file, plain or gzip, in order. zlib's gzread would do, but it takes
-// whatever follows a gzip stream for padding and ignores it.
-class Content {
- public:
-  explicit Content(const fs::path& file) : file_(file) {
-    std::error_code error;
-    const fs::file_status status = fs::status(file, error);
-    if (error) Fail(file, "be readable", error.message());
-    if (fs::is_directory(status)) Fail(file, "be a file", "the type of a folder");
-    if (!fs::is_regular_file(status)) Fail(file, "be a file", "the type of a device or pipe");
-    in_.open(file, std::ios::binary);
-    if (!in_) Fail(file, "be readable", std::generic_category().message(errno));
-    size_ = static_cast<int64_t>(fs::file_size(file, error));
-    if (error) Fail(file, "be readable", error.message());
-    Refill();
-    gzip_ = zlib_.avail_in >= 2 && input_[0] == 0x1f && input_[1] == 0x8b;
-    if (gzip_ && inflateInit2(&zlib_, MAX_WBITS + 16) != Z_OK) {
-      throw std::runtime_error("[LoadMnist] zlib must start but has failed");
-    }
-  }
-  ~Content() {
-    if (gzip_) inflateEnd(&zlib_);
-  }
-  Content(const Content&) = delete;
-  Content& operator=(const Content&) = delete;
-
-  bool is_gzip() const { return gzip_; }
-
-  // No more bytes than this come out of the file: deflate shrinks at most 1032 times
-  // (zlib's technical details), so a header can be refuted before memory is taken for it.
-  int64_t UpperBound() const { return gzip_ ? size_ * 1032 : size_; }
-
-  // Fills `out` as far as the content goes; the number of bytes written.
-  int64_t Read(std::span<uint8_t> out) {
-    int64_t done = 0;
-    while (done < std::ssize(out)) {
-      const int64_t got = ReadSome(out.subspan(static_cast<size_t>(done)));
-      if (got == 0) break;
-      done += got;
-    }
-    return done;
-  }
-
- private:
-  // At least one byte, or none at the end of the content.
-  int64_t ReadSome(std::span<uint8_t> out) {
-    const auto room = static_cast<uInt>(std::min(out.size(), size_t{1} << 30));
-    if (!gzip_) {
-      if (zlib_.avail_in == 0) Refill();
-      const uInt got = std::min(room, zlib_.avail_in);
-      std::memcpy(out.data(), zlib_.next_in, got);
-      zlib_.next_in += got;
-      zlib_.avail_in -= got;
-      return got;
-    }
-    zlib_.next_out = out.data();
-    zlib_.avail_out = room;
-    while (zlib_.avail_out == room) {
-      if (zlib_.avail_in == 0) Refill();
-      if (member_ended_) {
-        if (zlib_.avail_in == 0) break;
-        // Several gzip streams in a row are one file; anything else after a stream is not.
-        if (*zlib_.next_in != 0x1f) Fail(file_, "end with its gzip stream", "more bytes after it");
-        inflateReset(&zlib_);
-        zlib_.next_out = out.data();
-        zlib_.avail_out = room;
-        member_ended_ = false;
-      }
-      if (zlib_.avail_in == 0) Fail(file_, "be a whole gzip stream", "no end: it is truncated");
-      const int result = inflate(&zlib_, Z_NO_FLUSH);
-      if (result == Z_STREAM_END) {
-        member_ended_ = true;
-      } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        Fail(file_, "be a sound gzip stream",
-             fmt::format("an error: {}", zlib_.msg ? zlib_.msg : "unknown"));
-      }
-    }
-    return room - zlib_.avail_out;
-  }
-
-  void Refill() {
-    in_.read(reinterpret_cast<char*>(input_.data()), static_cast<std::streamsize>(input_.size()));
-    if (in_.bad()) Fail(file_, "be readable", "an error while being read");
-    zlib_.next_in = input_.data();
-    zlib_.avail_in = static_cast<uInt>(in_.gcount());
-  }
-
-  fs::path file_;
-  std::ifstream in_;
-  int64_t size_ = 0;
-  std::array<uint8_t, 1 << 16> input_;
-  z_stream zlib_ = {};
-  bool gzip_ = false;
-  bool member_ended_ = false;
-};
-
 // Reads one idx file of unsigned bytes: `dims` are those after the first, which is the number of
 // cases.
 std::vector<uint8_t> ReadIdx(const fs::path& file, int64_t magic, std::span<const int64_t> dims) {
-  Content content(file);
+  FileContent content(file, "LoadMnist");
   std::array<uint8_t, 16> header;
   const int64_t header_size = 8 + 4 * std::ssize(dims);
   const int64_t header_read =

@@ -1,13 +1,12 @@
 #include "lab/data/lines.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <system_error>
+#include <utility>
 
+#include "lab/data/file_content.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -43,32 +42,6 @@ size_t SequenceLength(std::string_view text) {
 
 }  // namespace
 
-std::string ReadUnpacked(const fs::path& file) {
-  std::error_code error;
-  const fs::file_status status = fs::status(file, error);
-  if (!fs::exists(status)) Fail(file, "be readable", error ? error.message() : "no such file");
-  if (!fs::is_regular_file(status)) Fail(file, "be a file", "another type");
-  errno = 0;
-  gzFile in = gzopen(file.c_str(), "rb");
-  if (!in) Fail(file, "be readable", std::generic_category().message(errno));
-  std::string text;
-  constexpr size_t kPiece = 1 << 18;
-  int got = 0;
-  do {
-    const size_t old = text.size();
-    text.resize(old + kPiece);
-    got = gzread(in, text.data() + old, kPiece);
-    text.resize(old + static_cast<size_t>(got > 0 ? got : 0));
-  } while (got > 0);
-  int code = Z_OK;
-  const std::string reason = gzerror(in, &code);
-  const int close = gzclose_r(in);
-  if (got < 0 || code != Z_OK) Fail(file, "be a whole gzip stream", reason);
-  // Where the stream stops in its middle, only this says so.
-  if (close == Z_BUF_ERROR) Fail(file, "be a whole gzip stream", "an early end");
-  return text;
-}
-
 std::optional<size_t> FindInvalidUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t length = SequenceLength(text.substr(i));
@@ -88,7 +61,7 @@ bool IsBlank(std::string_view text) {
 }
 
 std::vector<std::string> ReadLines(const fs::path& file) {
-  const std::string text = ReadUnpacked(file);
+  const std::string text = FileContent(file, "ReadLines").Rest();
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());

@@ -10,10 +10,6 @@
 
 namespace planish::lab {
 
-/// The bytes of a file, unpacked where it is a gzip stream, whatever its name. Throws DataError when
-/// it cannot be read or unpacked.
-std::string ReadUnpacked(const std::filesystem::path& file);
-
 /// The lines of a UTF-8 text file, plain or gzip whatever its name, without their ends ("\n" or
 /// "\r\n"; no other character ends a line). Throws DataError when the file cannot be read or
 /// unpacked, and where a line is not UTF-8, with its number.
