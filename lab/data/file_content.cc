@@ -141,4 +141,11 @@ std::string FileContent::Rest(int64_t most) {
   return content;
 }
 
+std::optional<fs::path> FindFile(const fs::path& folder, const std::string& name) {
+  for (const std::string& candidate : {name, name + ".gz"}) {
+    if (fs::is_regular_file(folder / candidate)) return folder / candidate;
+  }
+  return std::nullopt;
+}
+
 }  // namespace planish::lab

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,10 @@ class FileContent {
   class Stream;
   std::unique_ptr<Stream> stream_;
 };
+
+/// The file called `name` or `name`.gz in `folder`; nothing where there is neither.
+std::optional<std::filesystem::path> FindFile(const std::filesystem::path& folder,
+                                              const std::string& name);
 
 }  // namespace planish::lab
 

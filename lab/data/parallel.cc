@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
@@ -55,21 +56,13 @@ Direction ParseDirection(const std::string& text) {
   return direction;
 }
 
-// The file called `name` or `name`.gz; nothing where there is neither.
-std::optional<fs::path> Find(const fs::path& folder, const std::string& name) {
-  for (const std::string& candidate : {name, name + ".gz"}) {
-    if (fs::is_regular_file(folder / candidate)) return folder / candidate;
-  }
-  return std::nullopt;
-}
-
 // The files of both languages that begin with one of `stems`.
 std::pair<fs::path, fs::path> FindBoth(const fs::path& folder,
                                        const std::vector<std::string>& stems,
                                        const Direction& direction) {
   for (const std::string& stem : stems) {
-    const auto from = Find(folder, stem + "." + direction.from);
-    const auto to = Find(folder, stem + "." + direction.to);
+    const auto from = FindFile(folder, stem + "." + direction.from);
+    const auto to = FindFile(folder, stem + "." + direction.to);
     if (from && to) return {*from, *to};
     if (from || to) {
       throw DataError(fmt::format("[mt] {} must hold {}.{} and {}.{} but has only {}",
@@ -173,7 +166,7 @@ void Split(const std::vector<SentencePair>& pairs, ParallelText& text, LeftOut& 
 fs::path FindTable(const fs::path& folder) {
   if (fs::is_regular_file(folder)) return folder;
   for (const fs::path& candidate : {folder / "tatoeba_deu_eng", folder}) {
-    if (const auto file = Find(candidate, "deu.txt")) return *file;
+    if (const auto file = FindFile(candidate, "deu.txt")) return *file;
   }
   throw DataError(fmt::format(
       "[mt] {} must hold deu.txt[.gz], in it or in tatoeba_deu_eng below it, but has neither",

@@ -1,0 +1,316 @@
+#include "lab/data/npy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lab/data/file_content.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+// NumPy itself reads no longer header.
+constexpr int64_t kLongestHeader = 10'000;
+// Bytes that are read and converted at once.
+constexpr int64_t kPiece = 1 << 20;
+
+[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
+  throw DataError(fmt::format("[ReadNpy] {} must {} but has {}", file.string(), must, has));
+}
+
+std::string Hex(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("\\x{:02x}", static_cast<uint8_t>(byte));
+  return text;
+}
+
+struct Header {
+  std::optional<std::string> descr;
+  std::optional<bool> fortran_order;
+  std::optional<std::vector<int64_t>> shape;
+};
+
+// Reads the header's text: a Python dictionary of strings, truth values and tuples of numbers.
+class HeaderReader {
+ public:
+  // `offset` is that of `text` in the file.
+  HeaderReader(const fs::path& file, std::string_view text, int64_t offset)
+      : file_(file), text_(text), offset_(offset) {}
+
+  Header Read() {
+    Header header;
+    Expect('{');
+    while (!Take('}')) {
+      const int64_t at = Here();
+      const std::string key = String();
+      Expect(':');
+      if (key == "descr") {
+        Once(header.descr, key, at) = String();
+      } else if (key == "fortran_order") {
+        Once(header.fortran_order, key, at) = Truth();
+      } else if (key == "shape") {
+        Once(header.shape, key, at) = Tuple();
+      } else {
+        Wrong("descr, fortran_order or shape as a key", at);
+      }
+      if (!Take(',')) {
+        Expect('}');
+        break;
+      }
+    }
+    SkipBlanks();
+    if (next_ != text_.size()) Wrong("nothing after its dictionary", Here());
+    return header;
+  }
+
+ private:
+  [[noreturn]] void Wrong(const std::string& must, int64_t at) const {
+    const auto i = static_cast<size_t>(at - offset_);
+    Fail(file_, fmt::format("have {} at byte {}, in its header,", must, at),
+         i < text_.size() ? fmt::format("\"{}\"", Printable(text_.substr(i, 12))) : "its end");
+  }
+
+  static std::string Printable(std::string_view bytes) {
+    std::string text;
+    for (const char c : bytes) text += c >= ' ' && c <= '~' ? c : '?';
+    return text;
+  }
+
+  template <class T>
+  std::optional<T>& Once(std::optional<T>& value, const std::string& key, int64_t at) const {
+    if (value) Wrong(key + " once", at);
+    return value;
+  }
+
+  void SkipBlanks() {
+    while (next_ < text_.size() && (text_[next_] == ' ' || text_[next_] == '\n')) ++next_;
+  }
+
+  // The offset of what comes next.
+  int64_t Here() {
+    SkipBlanks();
+    return offset_ + static_cast<int64_t>(next_);
+  }
+
+  bool Take(char c) {
+    SkipBlanks();
+    if (next_ == text_.size() || text_[next_] != c) return false;
+    ++next_;
+    return true;
+  }
+
+  void Expect(char c) {
+    if (!Take(c)) Wrong(fmt::format("a {}", c), Here());
+  }
+
+  std::string String() {
+    const int64_t at = Here();
+    const char quote = next_ < text_.size() ? text_[next_] : '\0';
+    const size_t end = quote == '\'' || quote == '"' ? text_.find(quote, next_ + 1) : text_.npos;
+    if (end == text_.npos) Wrong("a string", at);
+    std::string value(text_.substr(next_ + 1, end - next_ - 1));
+    next_ = end + 1;
+    return value;
+  }
+
+  bool Truth() {
+    const int64_t at = Here();
+    for (const auto& [name, value] : {std::pair<std::string_view, bool>("False", false),
+                                      std::pair<std::string_view, bool>("True", true)}) {
+      if (text_.substr(next_).starts_with(name)) {
+        next_ += name.size();
+        return value;
+      }
+    }
+    Wrong("True or False", at);
+  }
+
+  std::vector<int64_t> Tuple() {
+    std::vector<int64_t> values;
+    Expect('(');
+    while (!Take(')')) {
+      values.push_back(Size());
+      if (!Take(',')) {
+        Expect(')');
+        break;
+      }
+    }
+    return values;
+  }
+
+  int64_t Size() {
+    const int64_t at = Here();
+    int64_t value = 0;
+    const size_t begin = next_;
+    while (next_ < text_.size() && text_[next_] >= '0' && text_[next_] <= '9') {
+      if (value > std::numeric_limits<int64_t>::max() / 10 - 1) Wrong("a smaller size", at);
+      value = 10 * value + (text_[next_++] - '0');
+    }
+    if (next_ == begin) Wrong("a size", at);
+    return value;
+  }
+
+  const fs::path& file_;
+  std::string_view text_;
+  int64_t offset_;
+  size_t next_ = 0;
+};
+
+// IEEE 754's binary16.
+float HalfToFloat(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float sign = bits >> 15 != 0 ? -1.0F : 1.0F;
+  if (exponent == 31) {
+    return fraction == 0 ? sign * std::numeric_limits<float>::infinity()
+                         : std::numeric_limits<float>::quiet_NaN();
+  }
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
+  return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+}
+
+// The numbers that `bytes` hold, each of the type From, at `out`.
+template <class From>
+void Convert(std::span<const uint8_t> bytes, float* out) {
+  for (size_t i = 0; i < bytes.size(); i += sizeof(From)) {
+    From number;
+    std::memcpy(&number, &bytes[i], sizeof number);
+    if constexpr (std::is_same_v<From, uint16_t>) {
+      *out++ = HalfToFloat(number);
+    } else {
+      *out++ = static_cast<float>(number);
+    }
+  }
+}
+
+struct Type {
+  std::string_view descr;
+  int64_t size;  // bytes
+  void (*convert)(std::span<const uint8_t> bytes, float* out);
+};
+
+constexpr Type kTypes[] = {
+    {"<f4", 4, Convert<float>}, {"<f8", 8, Convert<double>}, {"<f2", 2, Convert<uint16_t>}};
+
+class NpyReader {
+ public:
+  explicit NpyReader(const fs::path& file) : file_(file), content_(file, "ReadNpy") {}
+
+  NpyArray Read() {
+    const Header header = ReadHeader();
+    if (*header.fortran_order) {
+      Fail(file_, "be in C order, fortran_order False,", "fortran_order True");
+    }
+    const auto* const type = std::ranges::find(kTypes, *header.descr, &Type::descr);
+    if (type == std::end(kTypes)) {
+      Fail(file_, "have numbers of type <f4, <f8 or <f2", *header.descr);
+    }
+    NpyArray array{.shape = *header.shape, .values = {}};
+    ReadValues(*type, array);
+    std::array<uint8_t, 1> more;
+    if (content_.Read(more) > 0) {
+      Fail(file_, fmt::format("end at byte {}", offset_), "more bytes");
+    }
+    return array;
+  }
+
+ private:
+  // So many bytes, of which `what` is to be the name.
+  std::string Take(int64_t count, const std::string& what) {
+    const std::string bytes = content_.Rest(count);
+    if (std::ssize(bytes) < count) {
+      Fail(file_, fmt::format("have {} bytes of {} from byte {} on", count, what, offset_),
+           fmt::format("{}: it is truncated", bytes.size()));
+    }
+    offset_ += count;
+    return bytes;
+  }
+
+  Header ReadHeader() {
+    const std::string magic = content_.Rest(std::ssize(kMagic));
+    if (magic != kMagic) {
+      Fail(file_, fmt::format("begin with NumPy's {}", Hex(kMagic)), Hex(magic));
+    }
+    offset_ = std::ssize(kMagic);
+    const std::string version = Take(2, "version");
+    const int major = static_cast<uint8_t>(version[0]), minor = static_cast<uint8_t>(version[1]);
+    if (major < 1 || major > 3 || minor != 0) {
+      Fail(file_, "have version 1.0, 2.0 or 3.0 at byte 6", fmt::format("{}.{}", major, minor));
+    }
+    const std::string size = Take(major == 1 ? 2 : 4, "header size");
+    int64_t length = 0;
+    for (size_t i = size.size(); i-- > 0;) length = length << 8 | static_cast<uint8_t>(size[i]);
+    if (length > kLongestHeader) {
+      Fail(file_, fmt::format("have a header of at most {} bytes", kLongestHeader),
+           fmt::format("{} at byte 8", length));
+    }
+    const int64_t begin = offset_;
+    const std::string text = Take(length, "header");
+    Header header = HeaderReader(file_, text, begin).Read();
+    const auto needs = [&](bool has, const char* key) {
+      if (!has) Fail(file_, fmt::format("have {} in its header", key), "none");
+    };
+    needs(header.descr.has_value(), "descr");
+    needs(header.fortran_order.has_value(), "fortran_order");
+    needs(header.shape.has_value(), "shape");
+    return header;
+  }
+
+  void ReadValues(const Type& type, NpyArray& array) {
+    const std::string what =
+        fmt::format("numbers, for the shape ({}),", fmt::join(array.shape, ", "));
+    int64_t count = 1, bytes = 0;
+    bool overflow = false;
+    for (const int64_t size : array.shape) overflow |= __builtin_mul_overflow(count, size, &count);
+    overflow |= __builtin_mul_overflow(count, type.size, &bytes);
+    // Before memory is taken for what a header claims.
+    if (const int64_t most = content_.UpperBound() - offset_; overflow || bytes > most) {
+      Fail(file_,
+           fmt::format("have {} bytes of {} from byte {} on",
+                       overflow ? "2^63 or more" : std::to_string(bytes), what, offset_),
+           fmt::format("{}{}: it is truncated", content_.is_gzip() ? "at most " : "", most));
+    }
+    array.values.resize(static_cast<size_t>(count));
+    float* out = array.values.data();
+    std::vector<uint8_t> piece(static_cast<size_t>(std::min(bytes, kPiece)));
+    for (int64_t done = 0; done < bytes;) {
+      const std::span<uint8_t> wanted =
+          std::span(piece).first(static_cast<size_t>(std::min(bytes - done, kPiece)));
+      const int64_t got = content_.Read(wanted);
+      if (got < std::ssize(wanted)) {
+        Fail(file_, fmt::format("have {} bytes of {} from byte {} on", bytes, what, offset_),
+             fmt::format("{}: it is truncated", done + got));
+      }
+      type.convert(wanted, out);
+      out += got / type.size;
+      done += got;
+    }
+    offset_ += bytes;
+  }
+
+  const fs::path& file_;
+  FileContent content_;
+  int64_t offset_ = 0;
+};
+
+}  // namespace
+
+NpyArray ReadNpy(const fs::path& file) { return NpyReader(file).Read(); }
+
+}  // namespace planish::lab

@@ -1,0 +1,203 @@
+#include "lab/data/npy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "lab/data/test_files.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+std::string LittleEndian(uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 255);
+  return text;
+}
+
+// A file of this version whose header is `dictionary`, filled up with blanks to a multiple of 16.
+std::string Npy(const std::string& dictionary, const std::string& numbers, int version = 1) {
+  const int size_bytes = version == 1 ? 2 : 4;
+  std::string header = dictionary;
+  while ((8 + size_bytes + header.size() + 1) % 16 != 0) header += ' ';
+  header += '\n';
+  return "\x93NUMPY" + std::string(1, static_cast<char>(version)) + std::string(1, '\0') +
+         LittleEndian(header.size(), size_bytes) + header + numbers;
+}
+
+std::string Dictionary(const std::string& descr, const std::string& shape,
+                       const std::string& fortran = "False") {
+  return "{'descr': '" + descr + "', 'fortran_order': " + fortran + ", 'shape': " + shape + ", }";
+}
+
+template <class T>
+std::string Bytes(const std::vector<T>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
+}
+
+class NpyTest : public ::testing::Test {
+ protected:
+  NpyArray Read(const std::string& content) {
+    WriteFile(folder / "a.npy", content);
+    return ReadNpy(folder / "a.npy");
+  }
+  std::string ErrorOf(const std::string& content) {
+    try {
+      Read(content);
+    } catch (const DataError& e) {
+      EXPECT_THAT(e.what(), AllOf(StartsWith("[ReadNpy] " + (folder / "a.npy").string()),
+                                  HasSubstr(" must "), HasSubstr(" but has ")));
+      return e.what();
+    }
+    return "no error";
+  }
+  TestFolder folder;
+};
+
+const std::string kFloats = Bytes<float>({1, -2.5F, 3e-20F, 4, 5, 6});
+
+TEST_F(NpyTest, ReadsFloatsOfEveryVersion) {
+  for (const int version : {1, 2, 3}) {
+    const std::string file = Npy(Dictionary("<f4", "(2, 3)"), kFloats, version);
+    for (const std::string& content : {file, Gzip(file)}) {
+      const NpyArray array = Read(content);
+      EXPECT_THAT(array.shape, ElementsAre(2, 3));
+      EXPECT_THAT(array.values, ElementsAre(1, -2.5F, 3e-20F, 4, 5, 6)) << version;
+    }
+  }
+}
+
+// numpy.save of numpy.arange(3, dtype=numpy.float32), NumPy 2.4: its bytes.
+TEST_F(NpyTest, ReadsWhatNumPyWrites) {
+  std::string file = "\x93NUMPY\x01";
+  file += '\0';
+  file += "v";
+  file += '\0';
+  file += "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+  file.append(128 - 1 - file.size(), ' ');
+  file += '\n';
+  EXPECT_THAT(Read(file + Bytes<float>({0, 1, 2})).values, ElementsAre(0, 1, 2));
+}
+
+TEST_F(NpyTest, ReadsDoubles) {
+  EXPECT_THAT(Read(Npy(Dictionary("<f8", "(3,)"), Bytes<double>({0.1, -1e300, 2}))).values,
+              ElementsAre(0.1F, -std::numeric_limits<float>::infinity(), 2));
+}
+
+TEST_F(NpyTest, ReadsHalves) {
+  // 1, -2, the largest, the smallest normal and subnormal ones, infinities, no number.
+  const std::vector<uint16_t> bits = {0x3c00, 0xc000, 0x7bff, 0x0400,
+                                      0x0001, 0x7c00, 0xfc00, 0x7e00};
+  const NpyArray array = Read(Npy(Dictionary("<f2", "(8,)"), Bytes(bits)));
+  const std::vector<float> expected = {1, -2, 65504, 0x1p-14F, 0x1p-24F, INFINITY, -INFINITY};
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(array.values[i], expected[i]) << i;
+  EXPECT_TRUE(std::isnan(array.values[7]));
+}
+
+TEST_F(NpyTest, ReadsMoreThanAPiece) {
+  std::vector<double> numbers(300'001);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i);
+  const NpyArray array = Read(Npy(Dictionary("<f8", "(300001,)"), Bytes(numbers)));
+  ASSERT_EQ(array.values.size(), numbers.size());
+  for (size_t i = 0; i < numbers.size(); ++i) ASSERT_EQ(array.values[i], numbers[i]);
+}
+
+TEST_F(NpyTest, ReadsShapesOfAnySize) {
+  EXPECT_THAT(Read(Npy(Dictionary("<f4", "()"), Bytes<float>({7}))).shape, IsEmpty());
+  EXPECT_THAT(Read(Npy(Dictionary("<f4", "(0, 5)"), "")).shape, ElementsAre(0, 5));
+  EXPECT_THAT(Read(Npy(Dictionary("<f4", "(2,3,1)"), kFloats)).shape, ElementsAre(2, 3, 1));
+}
+
+TEST_F(NpyTest, ReadsHeadersInAnyOrder) {
+  EXPECT_THAT(
+      Read(Npy("{ \"shape\":(6,),\"fortran_order\" :False,\n 'descr':\"<f4\"}", kFloats)).shape,
+      ElementsAre(6));
+}
+
+TEST_F(NpyTest, SaysWhatIsNoNpyFile) {
+  EXPECT_THAT(ErrorOf(""), HasSubstr("begin with NumPy's \\x93\\x4e"));
+  EXPECT_THAT(ErrorOf("PK\3\4 an npz"), HasSubstr("but has \\x50\\x4b\\x03\\x04\\x20\\x61"));
+  std::string file = Npy(Dictionary("<f4", "(6,)"), kFloats);
+  file[6] = 4;
+  EXPECT_THAT(ErrorOf(file), HasSubstr("version 1.0, 2.0 or 3.0 at byte 6 but has 4.0"));
+  file[6] = 1;
+  file[7] = 1;
+  EXPECT_THAT(ErrorOf(file), HasSubstr("but has 1.1"));
+}
+
+TEST_F(NpyTest, SaysWhereAFileEnds) {
+  const std::string file = Npy(Dictionary("<f4", "(2, 3)"), kFloats);
+  ASSERT_EQ(file.size(), 80u + 24u);
+  EXPECT_THAT(ErrorOf(file.substr(0, 7)), HasSubstr("2 bytes of version from byte 6 on but has 1"));
+  EXPECT_THAT(ErrorOf(file.substr(0, 9)), HasSubstr("2 bytes of header size from byte 8"));
+  EXPECT_THAT(ErrorOf(file.substr(0, 40)),
+              HasSubstr("70 bytes of header from byte 10 on but has 30"));
+  for (const bool gzip : {false, true}) {
+    const std::string cut = file.substr(0, 100);
+    EXPECT_THAT(ErrorOf(gzip ? Gzip(cut) : cut),
+                HasSubstr("24 bytes of numbers, for the shape (2, 3), from byte 80 on but has 20: "
+                          "it is truncated"));
+    const std::string longer = file + "x";
+    EXPECT_THAT(ErrorOf(gzip ? Gzip(longer) : longer),
+                HasSubstr("must end at byte 104 but has more bytes"));
+  }
+}
+
+// A header must not take memory that the file cannot fill.
+TEST_F(NpyTest, RefusesAbsurdSizes) {
+  EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats)),
+              HasSubstr("4000000000000 bytes of numbers, for the shape (1000000, 1000000), from "
+                        "byte 96 on but has 24"));
+  EXPECT_THAT(ErrorOf(Gzip(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats))),
+              HasSubstr("but has at most "));
+  EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(9000000000, 9000000000)"), kFloats)),
+              HasSubstr("2^63 or more bytes"));
+  EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(99999999999999999999,)"), kFloats)),
+              HasSubstr("a smaller size at byte"));
+  std::string file = Npy(Dictionary("<f4", "(6,)"), kFloats, 2);
+  file[11] = 1;  // the highest byte of the header's size
+  EXPECT_THAT(ErrorOf(file), HasSubstr("a header of at most 10000 bytes but has 16777"));
+}
+
+TEST_F(NpyTest, SaysWhatItDoesNotRead) {
+  EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(2, 3)", "True"), kFloats)),
+              HasSubstr("must be in C order, fortran_order False, but has fortran_order True"));
+  for (const std::string descr : {">f4", "<i4", "|u1", "<f16", "<c8"}) {
+    EXPECT_THAT(ErrorOf(Npy(Dictionary(descr, "(2, 3)"), kFloats)),
+                HasSubstr("numbers of type <f4, <f8 or <f2 but has " + descr));
+  }
+}
+
+TEST_F(NpyTest, NamesTheByteOfABrokenHeader) {
+  const auto error = [&](const std::string& dictionary) {
+    return ErrorOf(Npy(dictionary, kFloats));
+  };
+  EXPECT_THAT(error("not a dictionary"),
+              HasSubstr("a { at byte 10, in its header, but has \"not a"));
+  EXPECT_THAT(error("{'descr': <f4}"), HasSubstr("a string at byte 20"));
+  EXPECT_THAT(error("{'descr': '<f4"), HasSubstr("a string at byte 20"));
+  EXPECT_THAT(error("{'descr' '<f4'}"), HasSubstr("a : at byte 19"));
+  EXPECT_THAT(error("{'shape': (2; 3)}"), HasSubstr("a ) at byte 22"));
+  EXPECT_THAT(error("{'shape': (-1,)}"), HasSubstr("a size at byte 21"));
+  EXPECT_THAT(error("{'fortran_order': 0}"), HasSubstr("True or False at byte 28"));
+  EXPECT_THAT(error("{'other': 'x'}"),
+              HasSubstr("descr, fortran_order or shape as a key at byte 11"));
+  EXPECT_THAT(error("{'descr': '<f4', 'descr': '<f4'}"), HasSubstr("descr once at byte 27"));
+  EXPECT_THAT(error(Dictionary("<f4", "(6,)") + " 1"), HasSubstr("nothing after its dictionary"));
+  EXPECT_THAT(error("{'descr': '<f4', 'shape': (6,)}"),
+              HasSubstr("have fortran_order in its header but has none"));
+  EXPECT_THAT(error("{"), HasSubstr("but has its end"));
+}
+
+}  // namespace
+}  // namespace planish::lab
