@@ -63,6 +63,9 @@ class PyTorch:
             self.next = (self.next + 1) % len(self.batches)
             value += loss.item() / count  # Planish reads every loss, too
             (loss / count if count > 1 else loss).backward()
+        if self.settings.get("clip_each", 0) > 0:
+            for parameter in self.model.parameters():
+                torch.nn.utils.clip_grad_norm_(parameter, self.settings["clip_each"])
         if self.settings["clip"] > 0:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings["clip"])
         self.optimiser.step()

@@ -189,7 +189,8 @@ class Steps {
       batches.push_back(epoch_.batch(next_));
       next_ = (next_ + 1) % batches_;
     }
-    const Update update = UpdateWeights(*experiment_, *adam_, batches, settings_->Real("clip"));
+    const Update update = UpdateWeights(*experiment_, *adam_, batches, settings_->Real("clip"),
+                                        ClipEachOf(*settings_));
     if (!std::isfinite(update.loss)) {
       throw std::runtime_error("[MakeUpdate] the loss must be finite but is not");
     }

@@ -2,9 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cmath>
 #include <stdexcept>
 
 namespace planish::lab {
@@ -16,6 +18,7 @@ Adam::Adam(NamedTensors parameters, const Options& options)
     first_moments_.push_back(at::zeros_like(weight));
     second_moments_.push_back(at::zeros_like(weight));
     steps_.push_back(at::zeros({}, at::kFloat));
+    if (options.theano) forever_.push_back(at::full({}, 1e30, at::kFloat));
   }
 }
 
@@ -32,9 +35,14 @@ void Adam::Step() {
     gradient.reset();
   }
   for (at::Tensor& step : steps_) step.add_(1);
-  at::_fused_adam_(weights_, gradients, first_moments_, second_moments_, {}, steps_,
-                   options_.learning_rate, options_.beta1, options_.beta2, /*weight_decay=*/0.0,
-                   options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  double rate = options_.learning_rate;
+  if (options_.theano && !steps_.empty()) {
+    const auto t = steps_.front().item<double>();
+    rate *= std::sqrt(1 - std::pow(1 - options_.beta2, t)) / (1 - std::pow(1 - options_.beta1, t));
+  }
+  at::_fused_adam_(weights_, gradients, first_moments_, second_moments_, {},
+                   options_.theano ? forever_ : steps_, rate, options_.beta1, options_.beta2,
+                   /*weight_decay=*/0.0, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
 }
 
 NamedTensors Adam::State() const {

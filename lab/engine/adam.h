@@ -20,6 +20,11 @@ class Adam {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
+    /// Update t corrects its moments, which start at zero, by 1 - (1 - beta)^t in place of 1 -
+    /// beta^t, and has epsilon beside the root of the uncorrected second moment: what much code for
+    /// Theano does (such as that of order-embeddings and of skip-thoughts), whose betas are 1 minus
+    /// the paper's. By default the first updates are then about 3 to 6.5 times as large.
+    bool theano = false;
   };
 
   /// `parameters` are updated in place. Moments start at zero.
@@ -40,6 +45,7 @@ class Adam {
   Options options_;
   NamedTensors parameters_;
   std::vector<at::Tensor> weights_, first_moments_, second_moments_, steps_;
+  std::vector<at::Tensor> forever_;  // of theano: steps so late that the kernel corrects nothing
 };
 
 }  // namespace planish::lab

@@ -43,6 +43,8 @@ class Settings {
   /// Applies a preset, whose values are checked as Set checks them.
   void Apply(const Preset& preset);
 
+  bool Has(std::string_view name) const { return values_.contains(std::string(name)); }
+
   int64_t Int(std::string_view name) const;
   double Real(std::string_view name) const;
   bool Flag(std::string_view name) const;

@@ -73,4 +73,17 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
   };
 }
 
+std::vector<SettingSpec> TheanoSettings() {
+  return {
+      {"clip_each", 0.0, "largest norm of each parameter's gradient; 0: any", 0, 1e9, {}},
+      {"adam",
+       "textbook",
+       "its correction for moments that start at 0; theano: of some code, with larger first "
+       "updates",
+       {},
+       {},
+       {"textbook", "theano"}},
+  };
+}
+
 }  // namespace planish::lab

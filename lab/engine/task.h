@@ -126,6 +126,10 @@ class Task {
 /// values the task compares (ReportSpec::compare), such as the norm.
 std::vector<SettingSpec> EngineSettings(const SettingSpec& compared);
 
+/// Settings that the engine reads, too, of tasks that have them: clip_each and adam, for papers
+/// whose code was Theano's.
+std::vector<SettingSpec> TheanoSettings();
+
 /// The setting "norm" with these values.
 SettingSpec NormSetting(const std::vector<std::string>& norms);
 

@@ -56,12 +56,27 @@ bool EvaluationDue(int64_t epoch, int64_t before, int64_t done, int64_t batches,
   return false;
 }
 
-// Scales the gradients of `model` so that their norm, of all together, is at most `limit`.
-void ClipGradients(torch::nn::Module& model, double limit) {
+std::vector<at::Tensor> GradientsOf(torch::nn::Module& model) {
   std::vector<at::Tensor> gradients;
   for (const at::Tensor& weight : model.parameters()) {
     if (weight.grad().defined()) gradients.push_back(weight.grad());
   }
+  return gradients;
+}
+
+// Scales the gradient of each parameter so that its norm is at most `limit`.
+void ClipEachGradient(torch::nn::Module& model, double limit) {
+  const std::vector<at::Tensor> gradients = GradientsOf(model);
+  const std::vector<at::Tensor> norms = at::_foreach_norm(gradients);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor most = at::scalar_tensor(limit, norms[i].options());
+    gradients[i].mul_(most / norms[i].clamp_min(most));  // exactly 1 where there is nothing to clip
+  }
+}
+
+// Scales the gradients of `model` so that their norm, of all together, is at most `limit`.
+void ClipGradients(torch::nn::Module& model, double limit) {
+  const std::vector<at::Tensor> gradients = GradientsOf(model);
   double square = 0;
   for (const at::Tensor& norm : at::_foreach_norm(gradients)) {
     const auto value = norm.item<double>();
@@ -174,7 +189,8 @@ class Training {
     if (watch) {
       for (const auto& [name, norm] : norms_) norm->Watch();
     }
-    const Update update = UpdateWeights(*experiment_, *adam_, batches, plan_.settings.Real("clip"));
+    const Update update = UpdateWeights(*experiment_, *adam_, batches, plan_.settings.Real("clip"),
+                                        ClipEachOf(plan_.settings));
     if (watch) TakeGradients();
     if (!std::isfinite(update.loss)) {
       message_ =
@@ -342,12 +358,20 @@ Adam MakeAdam(const torch::nn::Module& model, const Settings& settings) {
   NamedTensors parameters;
   for (const auto& item : model.named_parameters())
     parameters.emplace_back(item.key(), item.value());
-  return Adam(std::move(parameters), {settings.Real("lr"), settings.Real("adam_beta1"),
-                                      settings.Real("adam_beta2"), settings.Real("adam_eps")});
+  return Adam(std::move(parameters),
+              {.learning_rate = settings.Real("lr"),
+               .beta1 = settings.Real("adam_beta1"),
+               .beta2 = settings.Real("adam_beta2"),
+               .epsilon = settings.Real("adam_eps"),
+               .theano = settings.Has("adam") && settings.Text("adam") == "theano"});
+}
+
+double ClipEachOf(const Settings& settings) {
+  return settings.Has("clip_each") ? settings.Real("clip_each") : 0;
 }
 
 Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
-                     double clip) {
+                     double clip, double clip_each) {
   experiment.model().train();
   Update update;
   const auto count = static_cast<double>(batches.size());
@@ -369,6 +393,7 @@ Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Ten
     }
     loss.backward();
   }
+  if (clip_each > 0) ClipEachGradient(experiment.model(), clip_each);
   if (clip > 0) ClipGradients(experiment.model(), clip);
   adam.Step();
   return update;

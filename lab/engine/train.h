@@ -59,9 +59,12 @@ struct Update {
 
 /// One update of the weights from the cases of some batches: forward, backward and Adam's step on
 /// the mean of the batches' gradients, scaled to the norm `clip` where they are longer (0: never;
-/// Pascanu et al. 2013, algorithm 1).
+/// Pascanu et al. 2013, algorithm 1), and before that each parameter's for itself to `clip_each`.
 Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
-                     double clip = 0);
+                     double clip = 0, double clip_each = 0);
+
+/// What the setting clip_each says, of a task that has it; else 0.
+double ClipEachOf(const Settings& settings);
 
 /// What decides the run, with what the report needs to know of it: config.json.
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,

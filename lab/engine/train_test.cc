@@ -336,6 +336,49 @@ TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
   EXPECT_EQ(norm_after(2 * free), free);
 }
 
+// Norms of what ToyTask's parameters have for gradients, as above.
+TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
+  const Settings settings(task.settings);
+  const auto norms_after = [&](double clip_each) {
+    at::manual_seed(1);
+    const auto experiment = task.Make(settings, *data);
+    Adam adam = MakeAdam(experiment->model(), settings);
+    UpdateWeights(*experiment, adam, {{at::arange(5)}}, /*clip=*/0, clip_each);
+    std::vector<double> norms;
+    for (const auto& [name, t] : adam.State()) {
+      if (name.starts_with("adam.first_moment.")) norms.push_back((t / 0.1).norm().item<double>());
+    }
+    return norms;
+  };
+  const std::vector<double> free = norms_after(0);
+  const double limit = (std::ranges::min(free) + std::ranges::max(free)) / 2;
+  const std::vector<double> clipped = norms_after(limit);
+  ASSERT_EQ(clipped.size(), free.size());
+  for (size_t i = 0; i < free.size(); ++i) {
+    // Sums of at most 18 squares in float.
+    EXPECT_NEAR(clipped[i], std::min(free[i], limit), 1e-6) << i;
+  }
+  EXPECT_LT(std::ranges::min(free), limit);
+}
+
+// The engine reads these settings of a task that has them.
+TEST_F(TrainTest, TakesTheSettingsOfTheanoCode) {
+  ASSERT_EQ(Run(Plan("plain")), Outcome::kFinished);
+  const std::vector<SettingSpec> more = TheanoSettings();
+  task.settings.insert(task.settings.end(), more.begin(), more.end());
+  const RunPlan same = Plan("same"),
+                clipped = Plan("b", {{"clip_each", "1e-3"}, {"adam_eps", "1"}});
+  const RunPlan theano = Plan("c", {{"adam", "theano"}});
+  for (const RunPlan* plan : {&same, &clipped, &theano}) ASSERT_EQ(Run(*plan), Outcome::kFinished);
+  const auto loss = [&](const RunPlan& plan) {
+    return ReadRun(plan.folder).evaluations.back().values.at("valid_loss");
+  };
+  EXPECT_EQ(loss(same), loss(Plan("plain")));
+  EXPECT_GT(loss(clipped), loss(same))
+      << "gradients of norm 1e-3 beside an epsilon of 1 do nothing";
+  EXPECT_LT(loss(theano), loss(same)) << "larger updates, far from the minimum";
+}
+
 TEST_F(TrainTest, FollowsItsSchedule) {
   const RunPlan constant = Plan("a"), cosine = Plan("b", {{"schedule", "cosine"}});
   const RunPlan warm = Plan("c", {{"warmup", "24"}});
