@@ -32,6 +32,22 @@ class LineTranslator {
   virtual std::vector<std::string> Translate(const std::vector<std::string>& lines) = 0;
 };
 
+/// A model that finds images by a caption: `planish search`.
+class CaptionSearcher {
+ public:
+  virtual ~CaptionSearcher() = default;
+
+  struct Hit {
+    double score = 0;   ///< the larger the better
+    int64_t image = 0;  ///< its place among the test images, from 0
+    std::vector<std::string> captions;
+  };
+
+  /// The `most` best of the test images, or all where there are fewer, best first. Throws DataError
+  /// for a caption without a word that the model knows.
+  virtual std::vector<Hit> Search(const std::string& caption, int64_t most) = 0;
+};
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_ENGINE_ABILITIES_H_

@@ -8,6 +8,7 @@
 #include "lab/tasks/enwik8/enwik8.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
+#include "lab/tasks/order-embedding/order_embedding.h"
 #include "lab/tasks/parser/parser.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 #include "lab/tasks/rt/rt.h"
@@ -26,6 +27,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeSst5());
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
+    all.push_back(MakeOrderEmbedding());
     return all;
   }();
   return tasks;

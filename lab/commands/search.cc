@@ -1,0 +1,117 @@
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
+#include "lab/data/lines.h"
+#include "lab/data/source.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/trained.h"
+#include "lab/error.h"
+#include "lab/run/results.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SearchFlags {
+  fs::path run;
+  std::optional<std::string> caption;
+  std::string data;
+  int64_t count = 5;
+  int threads = 0;
+};
+
+void CheckUtf8(const std::string& caption, const std::string& place) {
+  if (FindInvalidUtf8(caption)) {
+    throw DataError(fmt::format("[search] {} must be UTF-8 but has other bytes", place));
+  }
+}
+
+void PrintHits(CaptionSearcher& searcher, const std::string& caption, int64_t count) {
+  for (const CaptionSearcher::Hit& hit : searcher.Search(caption, count)) {
+    Print(fmt::format("{:.4f}\t{}\t{}\n", hit.score, hit.image, fmt::join(hit.captions, " / ")));
+  }
+}
+
+// Each line of stdin is a caption, whose images end with an empty line.
+void SearchLines(CaptionSearcher& searcher, int64_t count) {
+  int64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    const std::string place = fmt::format("line {} of stdin", ++number);
+    if (line.ends_with('\r')) line.pop_back();
+    CheckUtf8(line, place);
+    try {
+      if (!IsBlank(line)) PrintHits(searcher, line, count);
+    } catch (const DataError& e) {
+      throw DataError(fmt::format("{}, on {}", e.what(), place));
+    }
+    Print("\n");
+    FlushStdout();
+  }
+}
+
+int RunSearch(const SearchFlags& flags) {
+  if (flags.caption) CheckUtf8(*flags.caption, "CAPTION");
+  const Run run = ReadRun(flags.run);
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const at::NoGradGuard no_grad;
+  const std::optional<fs::path> folder = flags.data.empty() ? std::nullopt : DataFolder(flags.data);
+  const Trained trained = OpenTrained(FindTask(run.config.task), run, folder);
+  auto* searcher = dynamic_cast<CaptionSearcher*>(trained.experiment.get());
+  if (searcher == nullptr) {
+    throw UsageError(fmt::format("[search] RUN must be of a task that finds images but has task {}",
+                                 run.config.task));
+  }
+  if (flags.caption) {
+    PrintHits(*searcher, *flags.caption, flags.count);
+  } else {
+    SearchLines(*searcher, flags.count);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddSearch(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<SearchFlags>();
+  CLI::App* search = app.add_subcommand("search", "Find images by a caption with a trained run");
+  search->footer(
+      "Prints the best of the test images, one a line: score (the larger the better), number of\n"
+      "the image from 0 and its own captions, between tabs. Without a CAPTION each line of stdin\n"
+      "is one, whose images end with an empty line. Words that the training captions lack are\n"
+      "unknown; of a set of files (data=files) words are what is between blanks, as in them.\n\n"
+      "Example:\n"
+      "  planish search runs/order-embedding/small-layer-b128-s1 \"a dog runs on the beach\" -n 3");
+  search->add_option("RUN", flags->run, "Folder of a run of order-embedding")
+      ->type_name("")
+      ->required();
+  search->add_option("CAPTION", flags->caption, "What to look for (default: the lines of stdin)")
+      ->type_name("");
+  search->add_option("-n,--count", flags->count, "Images to print (default: 5)")
+      ->type_name("N")
+      ->check(WholeNumber("search", "--count", 1, 1'000'000));
+  search
+      ->add_option("--data", flags->data,
+                   "Folder with the data of the training (default: where it was)")
+      ->type_name("PATH");
+  search->add_option("--threads", flags->threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(WholeNumber("search", "--threads", 1, 1024));
+  search->callback([&action, flags] { action = [flags] { return RunSearch(*flags); }; });
+}
+
+}  // namespace planish::lab
