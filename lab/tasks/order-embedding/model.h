@@ -26,8 +26,8 @@ class OrderEmbedding final : public torch::nn::Module {
     int64_t word_size = 300;   ///< numbers that stand for a word
     int64_t hidden = 1024;     ///< H
     int64_t features = 4096;   ///< F
-    /// Whether places are ordered: absolute values of what was said, a caption being above its
-    /// image. Otherwise they are compared by their cosine.
+    /// Whether places are ordered: absolute values of what was said, a caption's to be below its
+    /// image's. Otherwise they are compared by their cosine.
     bool order = true;
   };
 
