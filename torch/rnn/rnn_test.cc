@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -24,6 +23,7 @@
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
 #include "torch/rnn/fields.h"
+#include "torch/rnn/testing.h"
 
 namespace planish {
 namespace {
@@ -35,85 +35,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using torch::nn::utils::rnn::PackedSequence;
 
-// Both sides compute in double, sums of at most a hundred terms in another order, through a few
-// steps whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times
-// 10^5.
-constexpr double kDouble = 1e-11;
-
-void ExpectNear(const Tensor& ours, const Tensor& theirs, const std::string& name) {
-  ASSERT_TRUE(ours.defined() && theirs.defined()) << name;
-  ASSERT_EQ(ours.sizes(), theirs.sizes()) << name;
-  if (ours.numel() == 0) return;
-  const double most = std::max(1.0, theirs.detach().abs().max().item<double>());
-  EXPECT_LE((ours - theirs).detach().abs().max().item<double>(), kDouble * most) << name;
-}
-
-void ExpectSame(const Tensor& a, const Tensor& b, const std::string& name) {
-  ASSERT_EQ(a.defined(), b.defined()) << name;
-  if (!a.defined()) return;
-  EXPECT_TRUE(a.equal(b)) << name;
-}
-
-Tensor Random(at::IntArrayRef shape, at::ScalarType type = at::kDouble) {
-  return at::randn(shape, type);
-}
-
-bool IsLstm(Cell cell) { return RecipeOf(cell).is_lstm(); }
-
-/// What of a layer is given beside x and the weights.
-struct Given {
-  bool states = true;
-  bool lengths = false;
-  bool resets = false;
-  bool reverse = false;
-  bool affine = true;  ///< biases, and the gains and biases of norms
-  bool checkpoint = false;
-
-  RnnSettings settings() const {
-    return {.reverse = reverse, .eps = 1e-3, .checkpoint = checkpoint};
-  }
-};
-
-/// A layer with random numbers.
-RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given = {},
-                       at::ScalarType type = at::kDouble) {
-  at::manual_seed(7);
-  const CellRecipe recipe = RecipeOf(cell);
-  RnnTensors layer;
-  layer.x = Random({s.time, s.batch, s.inputs}, type);
-  const auto table = internal::ParamsOf<const float>(recipe, s);
-  for (size_t i = 0; i < table.size(); ++i) {
-    const std::string_view name = table[i].name;
-    if (!table[i].taken || (!given.affine && !name.starts_with("weight"))) continue;
-    Tensor& param = layer.*kFields[kFirstParam + i].member;
-    param = 0.4 * Random({table[i].size}, type);
-    if (name.ends_with("_weight")) param += 1;
-    if (name == "weight_ih") param = param.view({-1, s.inputs});
-    if (name == "weight_hh") param = param.view({-1, s.hidden});
-  }
-  if (given.states) layer.h0 = Random({s.batch, s.hidden}, type);
-  if (given.states && recipe.is_lstm()) layer.c0 = Random({s.batch, s.hidden}, type);
-  if (given.lengths) {
-    layer.lengths = at::randint(1, s.time + 1, {s.batch}, at::kLong);
-    layer.lengths[0] = s.time;
-  }
-  if (given.resets) {
-    layer.resets = at::rand({s.time, s.batch}) < 0.3;
-    layer.h_reset = Random({s.hidden}, type);
-    if (recipe.is_lstm()) layer.c_reset = Random({s.hidden}, type);
-  }
-  return layer;
-}
-
-/// The same with gradients wanted.
-RnnTensors Leaves(const RnnTensors& layer) {
-  RnnTensors leaves = layer;
-  for (size_t i = 0; i < kDifferentiables; ++i) {
-    Tensor& t = leaves.*kFields[i].member;
-    if (t.defined()) t = t.detach().clone().requires_grad_(true);
-  }
-  return leaves;
-}
+using tests::ErrorOf;
+using tests::ExpectNear;
+using tests::ExpectSame;
+using tests::Given;
+using tests::IsLstm;
+using tests::Leaves;
+using tests::Random;
+using tests::RandomLayer;
 
 /// Results and the gradients of a random loss, by name.
 using Named = std::vector<std::pair<std::string, Tensor>>;
@@ -612,15 +541,6 @@ TEST(RnnForward, HasSecondDerivativesOfArgumentsMadeOfEachOther) {
   };
   ExpectNear(second([](const auto& t) { return rnn_forward(Cell::kLnGru, t); }),
              second([](const auto& t) { return Composed(Cell::kLnGru, t, {}); }), "d2x");
-}
-
-std::string ErrorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
