@@ -543,6 +543,37 @@ TEST(RnnForward, HasSecondDerivativesOfArgumentsMadeOfEachOther) {
              second([](const auto& t) { return Composed(Cell::kLnGru, t, {}); }), "d2x");
 }
 
+TEST(RnnForward, IsComposedOnRequest) {
+  const RnnShape shape = {3, 2, 3, 4};
+  const Given given = {.lengths = true, .resets = true, .reverse = true};
+  const RnnTensors layer = RandomLayer(Cell::kLnLstm, shape, given);
+  RnnSettings settings = given.settings();
+  const Named kernels = Ours(Cell::kLnLstm, layer, settings);
+  settings.composed = true;
+  const Named composed = Ours(Cell::kLnLstm, layer, settings);
+  ASSERT_EQ(composed.size(), kernels.size());
+  for (size_t i = 0; i < composed.size(); ++i) {
+    ExpectNear(composed[i].second, kernels[i].second, kernels[i].first);
+  }
+  const auto error = [&](const RnnTensors& tensors, double eps, const RnnPacked& packed) {
+    return ErrorOf(
+        [&] { rnn_forward(Cell::kLnLstm, tensors, {.eps = eps, .composed = true}, packed); });
+  };
+  EXPECT_EQ(error(layer, 0, {}), "no error");
+  EXPECT_THAT(error(layer, -1, {}),
+              HasSubstr("[rnn_forward] eps must be finite and at least 0 but has -1"));
+  EXPECT_THAT(error(layer, 0, rnn_pack(Cell::kLnLstm, layer)),
+              HasSubstr("[rnn_forward] packed must be left out with composed but has parameters"));
+  RnnTensors wrong = layer;
+  wrong.lengths = at::tensor({3, 0}, at::kLong);
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths[1] must be at least 1 and at "
+                                             "most time, 3 but has 0"));
+  wrong.lengths = at::tensor({4, 1}, at::kLong);
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("lengths[0] must be at least 1 and at most time, 3"));
+  wrong.lengths = at::tensor({3}, at::kLong);
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths must have [2] but has [1]"));
+}
+
 TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
   const RnnTensors leaves = Leaves(RandomLayer(Cell::kLnGru, {3, 2, 3, 4}));
   const Tensor y = rnn_forward(Cell::kLnGru, leaves).y;
@@ -1166,13 +1197,13 @@ TEST(RecurrentModules, CloneAndPrint) {
   ExpectSame(std::get<0>(copy->forward(x)), y, "y");
   EXPECT_FALSE(std::get<0>(module->forward(x)).equal(y));
   std::ostringstream text;
-  text << *module << " " << *nn::LayerNormGRUCell(3, 4);
+  text << *module << " " << *nn::LayerNormGRUCell(nn::LayerNormGRUCellOptions(3, 4).composed(true));
   EXPECT_EQ(text.str(),
             "planish::nn::LayerNormLSTM(input_size=3, hidden_size=4, num_layers=1, bias=true, "
             "batch_first=false, dropout=0, bidirectional=false, variant=ln_lstm_tfa, eps=0.001, "
             "checkpoint=false) "
             "planish::nn::LayerNormGRUCell(input_size=3, hidden_size=4, bias=true, "
-            "variant=ln_gru, eps=1e-05)");
+            "variant=ln_gru, eps=1e-05, composed=true)");
 }
 
 TEST(RecurrentModules, GoIntoAnAnyModule) {

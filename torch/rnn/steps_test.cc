@@ -48,7 +48,7 @@ using Step = std::function<State(const Tensor& x, const State& state)>;
 
 RnnTensors OnlyParams(const RnnTensors& layer) {
   RnnTensors params = layer;
-  params.x = params.h0 = params.c0 = {};
+  params.x = params.h0 = params.c0 = Tensor();
   return params;
 }
 
@@ -394,12 +394,13 @@ TEST(RnnSteps, AreConstantWithoutGradients) {
       return Together(cell, leaves);
     }();
     const Tensor expected = OfAllStates(leaves, OneByOne(cell, leaves));
+    const Step with_gradients = Together(cell, leaves);
     {
       const at::NoGradGuard guard;
       const Tensor loss = OfAllStates(leaves, step);
       EXPECT_FALSE(loss.requires_grad());
       ExpectSame(loss, expected, "without gradients");
-      ExpectSame(OfAllStates(leaves, Together(cell, leaves)), expected, "made with gradients");
+      ExpectSame(OfAllStates(leaves, with_gradients), expected, "made with gradients");
     }
     // With gradients, of the inputs and states alone.
     const Tensor loss = OfAllStates(leaves, step);
@@ -444,7 +445,7 @@ TEST(RnnSteps, AreThoseOfRnnStepUnderAutocast) {
 TEST(RnnSteps, HaveTheTangentsOfRnnStep) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {1, 3, 3, 5});
   const RnnSteps steps(Cell::kLnLstm, OnlyParams(layer), kEps);
-  const uint64_t level = torch::autograd::forward_ad::ForwardADLevel::get_next_idx();
+  const uint64_t level = torch::autograd::ForwardADLevel::get_next_idx();
   const Tensor x = at::_make_dual(layer.x[0], at::ones({3, 3}, at::kDouble), level);
   const Tensor h = std::get<0>(steps.step(x, layer.h0, layer.c0));
   RnnTensors tensors = layer;
@@ -454,7 +455,7 @@ TEST(RnnSteps, HaveTheTangentsOfRnnStep) {
   ASSERT_TRUE(tangent.defined());
   ExpectSame(tangent, std::get<1>(at::_unpack_dual(expected, level)), "tangent");
   EXPECT_GT(tangent.abs().max().item<double>(), 1e-3);
-  torch::autograd::forward_ad::ForwardADLevel::release_idx(level);
+  torch::autograd::ForwardADLevel::release_idx(level);
 }
 
 TEST(RnnSteps, SayWhatIsWrong) {
