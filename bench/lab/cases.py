@@ -3,12 +3,14 @@
 from typing import NamedTuple
 
 MOST_INPUT = 0.05  # of an update, in the input pipeline
+NORMS = ("none", "layer", "layer-simple", "rms")
+QUICK_NORMS = ("none", "layer")
 
 
 class Task(NamedTuple):
     module: str  # of the model in PyTorch
     least: float  # PyTorch's time over Planish's
-    norms: tuple = ()  # those that it has; all when empty
+    norms: tuple = NORMS
 
 
 TASKS = {
@@ -19,9 +21,8 @@ TASKS = {
     "mt": Task("mt", 1.0),
     "enwik8": Task("enwik8", 1.0),
     "order-embedding": Task("order_embedding", 1.15, ("none", "layer")),
+    "draw": Task("draw", 1.15, ("none", "layer", "layer-full")),
 }
-NORMS = ("none", "layer", "layer-simple", "rms")
-QUICK_NORMS = ("none", "layer")
 
 
 class Case(NamedTuple):
@@ -35,6 +36,5 @@ class Case(NamedTuple):
 
 def all_cases(threads, quick):
     """Ordered by threads, then by task, so that processes and data are made once."""
-    norms = QUICK_NORMS if quick else NORMS
-    return [Case(name, norm, t) for t in threads for name, task in TASKS.items() for norm in norms
-            if not task.norms or norm in task.norms]  # fmt: skip
+    return [Case(task, norm, t) for t in threads for task, about in TASKS.items()
+            for norm in (QUICK_NORMS if quick else about.norms)]  # fmt: skip
