@@ -6,6 +6,7 @@
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/enwik8/enwik8.h"
+#include "lab/tasks/handwriting/handwriting.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
 #include "lab/tasks/parser/parser.h"
@@ -26,6 +27,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeSst5());
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
+    all.push_back(MakeHandwriting());
     return all;
   }();
   return tasks;
