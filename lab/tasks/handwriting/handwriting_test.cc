@@ -334,7 +334,7 @@ TEST_F(HandwritingTest, WritesTexts) {
     at::Generator generator = Generator(seed);
     return writer.Write(request, generator);
   };
-  const HandWriter::Request tea{.text = "tea < rose" + std::string(), .bias = 0.5, .steps = 40};
+  const HandWriter::Request tea{.text = "tea < rose", .bias = 0.5, .steps = 40};
   EXPECT_THAT([&] { write(tea, 1); },
               ::testing::ThrowsMessage<DataError>(HasSubstr(
                   "[write] the text must have characters that the training lines have but has "
