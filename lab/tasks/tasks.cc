@@ -5,6 +5,7 @@
 
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
+#include "lab/tasks/draw/draw.h"
 #include "lab/tasks/enwik8/enwik8.h"
 #include "lab/tasks/handwriting/handwriting.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
@@ -28,6 +29,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
     all.push_back(MakeHandwriting());
+    all.push_back(MakeDraw());
     return all;
   }();
   return tasks;
