@@ -17,6 +17,7 @@
 #include "lab/tasks/handwriting/mixture.h"
 #include "lab/tasks/handwriting/model.h"
 #include "lab/tasks/handwriting/svg.h"
+#include "lab/tasks/handwriting/window.h"
 
 namespace planish::lab {
 

@@ -44,7 +44,7 @@ TEST(MixtureNats, AreThoseOfThePrintedDensity) {
   ASSERT_EQ(nats.sizes(), at::IntArrayRef({kPoints}));
   for (int64_t i = 0; i < kPoints; ++i) {
     const double* row = y[i].const_data_ptr<double>();
-    const auto p = points[i].accessor<double, 1>();
+    const double* p = points[i].const_data_ptr<double>();
     const double e = 1 / (1 + std::exp(-row[0]));
     const double expected =
         -std::log(Density(row, kGaussians, p[0], p[1])) - std::log(p[2] == 1 ? e : 1 - e);
