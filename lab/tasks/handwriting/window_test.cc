@@ -67,7 +67,7 @@ TEST(TextWindow, IsTheComposedOne) {
     for (size_t i = 0; i < outputs.size(); ++i) {
       sum = sum + (outputs[i] * Normal(outputs[i].sizes(), 10 + i)).sum();
     }
-    for (const at::Tensor& d : torch::autograd::grad({sum}, inputs)) outputs.push_back(d);
+    for (const at::Tensor& d : torch::autograd::grad({sum}, inputs, {}, true)) outputs.push_back(d);
     // Where a window goes nowhere, and where positions go nowhere.
     for (const at::Tensor& one : {outputs[2].sum(), positions.sum()}) {
       for (const at::Tensor& d : torch::autograd::grad({one}, inputs, {}, true)) {
