@@ -86,7 +86,7 @@ TEST(SampleMixture, DrawsWhatTheNumbersSay) {
                                    std::log(3 - kFloor), std::atanh(-0.6)});
   for (const double bias : {0.0, 1.0}) {
     at::Generator generator = at::detail::createCPUGenerator(8);
-    constexpr int kDraws = 20'000;
+    constexpr int kDraws = 4'000;
     double x = 0, z = 0, xx = 0, zz = 0, xz = 0, lifts = 0;
     for (int i = 0; i < kDraws; ++i) {
       const auto point = SampleMixture(y, kFloor, bias, generator);
@@ -96,7 +96,7 @@ TEST(SampleMixture, DrawsWhatTheNumbersSay) {
       lifts += point[2] / kDraws;
     }
     const double s = std::exp(-bias);
-    // Four deviations of means, variances and shares of 20,000.
+    // Four deviations of means, variances and shares of so many.
     EXPECT_NEAR(x, 0, 4 * 0.5 * s / std::sqrt(kDraws));
     EXPECT_NEAR(z, 0, 4 * 3 * s / std::sqrt(kDraws));
     EXPECT_NEAR(xx / (0.25 * s * s), 1, 4 * std::sqrt(2.0 / kDraws));
@@ -112,7 +112,7 @@ TEST(SampleMixture, SharpensTheWeights) {
       at::tensor({0.0, 0.0, 1.0, -1.0, 1.0, 0.0, 0.0, -9.0, -9.0, -9.0, -9.0, 0.0, 0.0});
   for (const double bias : {0.0, 2.0}) {
     at::Generator generator = at::detail::createCPUGenerator(9);
-    constexpr int kDraws = 10'000;
+    constexpr int kDraws = 2'000;
     double right = 0;
     for (int i = 0; i < kDraws; ++i) {
       right += SampleMixture(y, kFloor, bias, generator)[0] > 0 ? 1.0 / kDraws : 0;
