@@ -8,7 +8,7 @@
 
 namespace planish::lab {
 
-/// The strokes as an SVG document, which begins with kSvgBegin: dark lines on no ground, `scale`
+/// The strokes as an SVG document, which begins with kSvgBegin: dark lines on white, `scale`
 /// pixels for a unit of the data. `text` is what it says of itself; points that are not finite end
 /// the strokes.
 std::string StrokesSvg(const std::vector<PenPoint>& points, double scale, const std::string& text);
