@@ -20,6 +20,7 @@ TASKS = {
     "parser": Task("parser", 1.2),
     "mt": Task("mt", 1.0),
     "enwik8": Task("enwik8", 1.0),
+    "draw": Task("draw", 1.15, ("none", "layer", "layer-full")),
     "handwriting": Task("handwriting", 2.0, ("none", "layer")),
 }
 
