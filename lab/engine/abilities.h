@@ -54,8 +54,8 @@ class HandWriter {
     return 200 + 60 * static_cast<int64_t>(text.size());
   }
 
-  /// Throws DataError for a text with characters that the model has not seen, or a line of the
-  /// validation data that there is not.
+  /// Throws DataError for a text with characters that the model has not seen, UsageError for a line
+  /// of the validation data that there is not.
   virtual Written Write(const Request& request, at::Generator& generator) = 0;
 };
 

@@ -81,7 +81,7 @@ def test_the_report_shows_it(shared, runs):
         ("handwriting", ("fox?",), 3, 'that the training lines have but has "f", "x", others'),
         ("handwriting", ("tea", "--bias", -1), 2, "--bias must be a number from 0 to 100"),
         ("handwriting", ("tea", "--steps", 0), 2, "--steps must be a whole number from 1"),
-        ("handwriting", ("tea", "--prime-case", 8), 3, "--prime-case must be below 8"),
+        ("handwriting", ("tea", "--prime-case", 8), 2, "--prime-case must be below 8"),
         ("handwriting", ("tea", "--prime-case", "x"), 2, "--prime-case must be a whole number"),
         ("handwriting", ("tea", "-o", "nowhere/a.svg"), 1, "nowhere/a.svg"),
         ("handwriting", ("tea", "--data", "empty"), 3, "empty must hold IAM-OnDB's lineStrokes"),
@@ -108,9 +108,10 @@ def write_iam(folder, forms=10):
         form = f"a01-{i:03}u"
         (folder / "ascii" / below / f"{form}.txt").write_text("OCR:\n\nab\n\nCSR:\n\nA line, of 7.\nand more\n")
         for line in (1, 2):
-            points = [(10 * k + i, (k * k * 7 + i * line) % 50) for k in range(20)]
-            xml = f"<WhiteboardCaptureSession><StrokeSet>{stroke(points[:9])}{stroke(points[9:])}</StrokeSet></WhiteboardCaptureSession>"
-            (folder / "lineStrokes" / below / f"{form}-{line:02}.xml").write_text(xml)
+            points = [(10 * k + k * k % 7 + i, (k * k * 7 + i * line) % 50) for k in range(20)]
+            xml = f"<StrokeSet>{stroke(points[:9])}{stroke(points[9:])}</StrokeSet>"
+            file = folder / "lineStrokes" / below / f"{form}-{line:02}.xml"
+            file.write_text(f"<WhiteboardCaptureSession>{xml}</WhiteboardCaptureSession>")
     return folder / "lineStrokes/a01"
 
 
@@ -122,12 +123,13 @@ def test_it_trains_on_iam_ondb(planish):
     (run,) = (planish.folder / "runs/handwriting").iterdir()
     config = json.loads((run / "config.json").read_text())
     assert config["data"]["name"] == "iam-ondb"
-    assert "16 training, 2 validation and 2 test lines of 20, parts by every tenth form" in config["data"]["description"]
+    description = config["data"]["description"]
+    assert "16 training, 2 validation and 2 test lines of 20, parts by every tenth form" in description
     # "7" is one of the others, which the model has seen: so is "8".
     assert planish.ok("write", run, "A8, of", "--steps", 5).stdout.endswith("</svg>\n")
 
     bad = files / "a01-003/a01-003u-02.xml"
-    bad.write_text(bad.read_text().replace('x="33"', 'x="1e7"'))
+    bad.write_text(re.sub(r'x="\d+"', 'x="1e7"', bad.read_text(), count=1))
     result = planish(*train, "--out", "other")
     assert result.returncode == 3
     assert re.fullmatch(

@@ -108,7 +108,7 @@ class Writing final : public Experiment, public HandWriter {
           unknown));
     }
     if (request.prime && *request.prime >= corpus_.valid.size()) {
-      throw DataError(fmt::format(
+      throw UsageError(fmt::format(
           "[write] --prime-case must be below {}, the lines of the validation data, but "
           "has {}",
           corpus_.valid.size(), *request.prime));

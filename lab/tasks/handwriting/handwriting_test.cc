@@ -355,7 +355,7 @@ TEST_F(HandwritingTest, WritesTexts) {
   EXPECT_THAT([&] { write({.text = "tax", .bias = 0, .steps = 9}, 1); },
               ::testing::ThrowsMessage<DataError>(HasSubstr("but has \"x\"")));
   EXPECT_THAT([&] { write({.text = "tea", .bias = 0, .steps = 9, .prime = 8}, 1); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("--prime-case must be below 8")));
+              ::testing::ThrowsMessage<UsageError>(HasSubstr("--prime-case must be below 8")));
 
   const HandWriter::Request one{.text = "tea", .bias = 0.5, .steps = 1000};
   const auto written = write(one, 1);
