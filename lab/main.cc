@@ -87,6 +87,7 @@ int RunCommandLine(int argc, char** argv) {
   AddSample(app, action);
   AddTranslate(app, action);
   AddSearch(app, action);
+  AddWrite(app, action);
   AddBench(app, action);
   try {
     app.parse(argc, argv);

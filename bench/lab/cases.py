@@ -22,6 +22,7 @@ TASKS = {
     "enwik8": Task("enwik8", 1.0),
     "order-embedding": Task("order_embedding", 1.15, ("none", "layer")),
     "draw": Task("draw", 1.15, ("none", "layer", "layer-full")),
+    "handwriting": Task("handwriting", 2.0, ("none", "layer")),
 }
 
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,32 @@ class CaptionSearcher {
   /// The `most` best of the test images, or all where there are fewer, best first. Throws DataError
   /// for a caption without a word that the model knows.
   virtual std::vector<Hit> Search(const std::string& caption, int64_t most) = 0;
+};
+
+/// A model that writes a text by hand: `planish write`.
+class HandWriter {
+ public:
+  virtual ~HandWriter() = default;
+
+  struct Request {
+    std::string text;              ///< UTF-8, a character or more
+    double bias = 0;               ///< towards what is likely, 0 or more
+    int64_t steps = 0;             ///< points after which the pen stops wherever it is
+    std::optional<int64_t> prime;  ///< line of the validation data in whose style to go on
+  };
+  struct Written {
+    std::string svg;     ///< as RunResult::Sample has it
+    bool whole = false;  ///< whether the pen had passed the text's last character when it stopped
+  };
+
+  /// Points that are enough for most texts of so many bytes.
+  static int64_t DefaultSteps(const std::string& text) {
+    return 200 + 60 * static_cast<int64_t>(text.size());
+  }
+
+  /// Throws DataError for a text with characters that the model has not seen, UsageError for a line
+  /// of the validation data that there is not.
+  virtual Written Write(const Request& request, at::Generator& generator) = 0;
 };
 
 }  // namespace planish::lab

@@ -8,6 +8,7 @@
 #include "lab/tasks/convnet/convnet.h"
 #include "lab/tasks/draw/draw.h"
 #include "lab/tasks/enwik8/enwik8.h"
+#include "lab/tasks/handwriting/handwriting.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
 #include "lab/tasks/online-ln/online_ln.h"
@@ -31,6 +32,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
     all.push_back(MakeOrderEmbedding());
+    all.push_back(MakeHandwriting());
     all.push_back(MakeDraw());
     all.push_back(MakeConvNet());
     all.push_back(MakeOnlineLn());

@@ -1,0 +1,135 @@
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
+#include "lab/data/lines.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/trained.h"
+#include "lab/error.h"
+#include "lab/run/atomic_file.h"
+#include "lab/run/results.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLongestText = 1000;
+
+struct WriteFlags {
+  fs::path run;
+  std::string text, data, out;
+  double bias = 0.5;
+  int64_t seed = 1;
+  std::optional<int64_t> steps, prime;
+  int threads = 0;
+};
+
+void CheckText(const std::string& text) {
+  if (IsBlank(text)) {
+    throw UsageError("[write] TEXT must have a character that is no blank but has none");
+  }
+  if (text.size() > kLongestText) {
+    throw UsageError(fmt::format("[write] TEXT must have at most {} bytes but has {}", kLongestText,
+                                 text.size()));
+  }
+  if (const auto at = FindInvalidUtf8(text)) {
+    throw UsageError(fmt::format("[write] TEXT must be UTF-8 but has byte 0x{:02x} in place {}",
+                                 static_cast<uint8_t>(text[*at]), *at + 1));
+  }
+}
+
+int RunWrite(const WriteFlags& flags) {
+  CheckText(flags.text);
+  const Run run = ReadRun(flags.run);
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const at::NoGradGuard no_grad;
+  const std::optional<fs::path> data =
+      flags.data.empty() ? std::nullopt : std::optional<fs::path>(flags.data);
+  const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
+  auto* writer = dynamic_cast<HandWriter*>(trained.experiment.get());
+  if (writer == nullptr) {
+    throw UsageError(fmt::format(
+        "[write] RUN must be of a task that writes by hand but has task {}", run.config.task));
+  }
+  at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(flags.seed));
+  const HandWriter::Written written =
+      writer->Write({.text = flags.text,
+                     .bias = flags.bias,
+                     .steps = flags.steps.value_or(HandWriter::DefaultSteps(flags.text)),
+                     .prime = flags.prime},
+                    generator);
+  if (flags.out.empty()) {
+    Print(written.svg + "\n");
+  } else {
+    WriteFileAtomically(flags.out, written.svg + "\n");
+  }
+  if (!written.whole) {
+    std::fputs(
+        "warning: the pen was stopped before it had passed the text's last character "
+        "(see --steps)\n",
+        stderr);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddWrite(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<WriteFlags>();
+  CLI::App* write = app.add_subcommand("write", "Write a text by hand with a run of handwriting");
+  write->footer(
+      "Gives an SVG of the pen's strokes. The pen stops once the model's window has passed the\n"
+      "text's last character. Characters that the training lines lack are refused.\n\n"
+      "Example:\n"
+      "  planish write runs/handwriting/small-layer-b8-s1 \"a line by hand\" --bias 1 -o line.svg");
+  write->add_option("RUN", flags->run, "The folder of a run of handwriting")
+      ->type_name("")
+      ->required();
+  write->add_option("TEXT", flags->text, "What to write")->type_name("")->required();
+  write->add_option("-o,--out", flags->out, "The file of the SVG (default: stdout)")
+      ->type_name("FILE");
+  write
+      ->add_option("--bias", flags->bias,
+                   "Towards likely strokes: 0 writes as the model thinks people do, 5 the tidiest "
+                   "(default: 0.5)")
+      ->type_name("B")
+      ->check(Number("write", "--bias", "a number from 0 to 100",
+                     [](double bias) { return bias >= 0 && bias <= 100; }));
+  write->add_option("--seed", flags->seed, "Of the choices (default: 1)")
+      ->type_name("SEED")
+      ->check(WholeNumber("write", "--seed", 0, int64_t{1} << 53));
+  write
+      ->add_option("--steps", flags->steps,
+                   "Points after which the pen stops wherever it is (default: 200, and 60 for each "
+                   "byte of the text)")
+      ->type_name("N")
+      ->check(WholeNumber("write", "--steps", 1, 1'000'000));
+  write
+      ->add_option("--prime-case", flags->prime,
+                   "Write on in the style of this line of the validation data, counted from 0")
+      ->type_name("N")
+      ->check(WholeNumber("write", "--prime-case", 0, int64_t{1} << 53));
+  write
+      ->add_option("--data", flags->data,
+                   "The data that the run was trained on (default: where it was read then)")
+      ->type_name("PATH");
+  write->add_option("--threads", flags->threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(WholeNumber("write", "--threads", 1, 1024));
+  write->callback([&action, flags] { action = [flags] { return RunWrite(*flags); }; });
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,36 @@
+#ifndef PLANISH_LAB_TASKS_HANDWRITING_ALPHABET_H_
+#define PLANISH_LAB_TASKS_HANDWRITING_ALPHABET_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace planish::lab {
+
+/// The symbols that stand for characters. Graves 2013, section 5, has 57, the letters and some
+/// punctuation, and one for all other characters; which marks these are is not printed.
+class Alphabet {
+ public:
+  /// The symbol of every character that has none of its own.
+  static constexpr int64_t kOther = 0;
+
+  /// With the 52 letters, blank, comma, full stop and apostrophe: 57 symbols with kOther. With
+  /// `digits` 67.
+  explicit Alphabet(bool digits);
+
+  int64_t size() const { return static_cast<int64_t>(characters_.size()) + 1; }
+
+  /// A symbol for every character of `text`, UTF-8.
+  std::vector<int64_t> Encode(std::string_view text) const;
+
+  /// `symbol`, from 0 to size() - 1, for people: "\"a\"" or "others".
+  std::string Name(int64_t symbol) const;
+
+ private:
+  std::string characters_;  // of symbol 1 and on
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_HANDWRITING_ALPHABET_H_

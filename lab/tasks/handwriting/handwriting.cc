@@ -1,0 +1,316 @@
+#include "lab/tasks/handwriting/handwriting.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "lab/data/handwriting.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/batches.h"
+#include "lab/error.h"
+#include "lab/tasks/handwriting/corpus.h"
+#include "lab/tasks/handwriting/mixture.h"
+#include "lab/tasks/handwriting/model.h"
+#include "lab/tasks/handwriting/svg.h"
+#include "lab/tasks/handwriting/window.h"
+
+namespace planish::lab {
+
+namespace {
+
+// Lines that are evaluated at once.
+constexpr int64_t kEvaluationLines = 16;
+// Pixels of a mean offset's deviation in pictures.
+constexpr double kPixels = 4;
+// Of what the report shows.
+constexpr double kSampleBias = 0.5;
+// Steps after which the pen's writing of a text is looked for a stop.
+constexpr int64_t kPollSteps = 64;
+
+class Writing final : public Experiment, public HandWriter {
+ public:
+  Writing(const Settings& s, const HandwritingCorpus& corpus)
+      : corpus_(corpus),
+        batch_size_(s.Int("batch_size")),
+        samples_(s.Int("samples")),
+        floor_(s.Real("floor")),
+        model_({.norm = s.Text("norm"),
+                .composed = s.Text("cell") == "composed",
+                .alphabet = corpus.alphabet.size(),
+                .hidden = s.Int("hidden"),
+                .window = s.Int("window"),
+                .mixture = s.Int("mixture"),
+                .epsilon = s.Real("eps"),
+                .gain = s.Real("gain"),
+                .advance = s.Real("advance"),
+                .clip_outputs = s.Real("clip_outputs"),
+                .clip_layers = s.Real("clip_layers")}) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    return ShuffledBatches(corpus_.train.size(), batch_size_, generator);
+  }
+
+  // What LineSet::Batch gives.
+  Tensors Batch(const at::Tensor& cases) override { return corpus_.train.Batch(cases); }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    return Nats(batch).sum() / static_cast<double>(batch[0].size(1));
+  }
+
+  Values Evaluate() override {
+    Values values;
+    // Of the training lines as many as of the others.
+    Measure(corpus_.train, std::min(corpus_.train.size(), corpus_.valid.size()), "train", values);
+    Measure(corpus_.valid, corpus_.valid.size(), "valid", values);
+    return values;
+  }
+
+  Values Test() override {
+    Values values;
+    Measure(corpus_.test, corpus_.test.size(), "test", values);
+    return values;
+  }
+
+  std::vector<RunResult::Sample> Samples(at::Generator& generator) override {
+    const LineSet& valid = corpus_.valid;
+    std::vector<RunResult::Sample> samples;
+    for (int64_t i = 0; i < std::min(samples_, valid.size()); ++i) {
+      const std::string& text = valid.texts[static_cast<size_t>(i)];
+      if (i == 0) {
+        samples.push_back({fmt::format("from the validation data: {}", text), "",
+                           Picture(corpus_.Trace(valid.Line(i)), text)});
+      }
+      const Request request{.text = text, .bias = kSampleBias, .steps = DefaultSteps(text)};
+      samples.push_back({fmt::format("by the model, bias {:g}: {}", kSampleBias, text), "",
+                         Draw(request, generator).svg});
+    }
+    return samples;
+  }
+
+  Written Write(const Request& request, at::Generator& generator) override {
+    std::string unknown;
+    for (const int64_t symbol : corpus_.alphabet.Encode(request.text)) {
+      const std::string name = corpus_.alphabet.Name(symbol);
+      if (corpus_.known[static_cast<size_t>(symbol)] || unknown.find(name) != unknown.npos)
+        continue;
+      unknown += (unknown.empty() ? "" : ", ") + name;
+    }
+    if (!unknown.empty()) {
+      throw DataError(fmt::format(
+          "[write] the text must have characters that the training lines have but has {}",
+          unknown));
+    }
+    if (request.prime && *request.prime >= corpus_.valid.size()) {
+      throw UsageError(fmt::format(
+          "[write] --prime-case must be below {}, the lines of the validation data, but "
+          "has {}",
+          corpus_.valid.size(), *request.prime));
+    }
+    return Draw(request, generator);
+  }
+
+ private:
+  // Nats of every point [S] of a batch.
+  at::Tensor Nats(const Tensors& batch) {
+    const double scale = 1 / static_cast<double>(batch[0].size(1));
+    const at::Tensor y = model_.forward(batch[0], batch[1], batch[2], scale);
+    return MixtureNats(y.flatten(0, 1).index_select(0, batch[3]), batch[4], floor_);
+  }
+
+  // Mean nats of a line and of a point, of the first `count` lines.
+  void Measure(const LineSet& set, int64_t count, const std::string& name, Values& values) {
+    const at::Tensor order = set.steps.slice(0, 0, count).argsort(/*stable=*/true, 0, false);
+    double nats = 0;
+    for (const at::Tensor& lines : order.split(kEvaluationLines)) {
+      Poll();
+      nats += Nats(set.Batch(lines)).sum().item<double>();
+    }
+    values[name + "_nats"] = nats / static_cast<double>(count);
+    values[name + "_point_nats"] = nats / set.steps.slice(0, 0, count).sum().item<double>();
+  }
+
+  Written Draw(const Request& request, at::Generator& generator) {
+    std::string text = request.text;
+    at::Tensor given = at::zeros({1, 3});
+    if (request.prime) {
+      given = corpus_.valid.Line(*request.prime);
+      text = corpus_.valid.texts[static_cast<size_t>(*request.prime)] + " " + text;
+    }
+    const at::Tensor symbols = SymbolsOf(corpus_.alphabet.Encode(text));
+    HandwritingModel::Pen pen = model_.Start(1);
+    at::Tensor y;
+    for (int64_t i = 0; i < given.size(0); ++i) {
+      if (i % kPollSteps == 0) Poll();
+      y = model_.Step(given.slice(0, i, i + 1), symbols, pen);
+    }
+    // The first point of a line is where its strokes begin; a line that was given goes elsewhere.
+    std::vector<at::Tensor> rows;
+    if (!request.prime) rows.push_back(given);
+    Written written;
+    for (int64_t step = 0; step < request.steps && !written.whole; ++step) {
+      if (step % kPollSteps == 0) Poll();
+      const auto point = SampleMixture(y[0], floor_, request.bias, generator);
+      rows.push_back(at::tensor({point[0], point[1], point[2]}).unsqueeze(0));
+      y = model_.Step(rows.back(), symbols, pen);
+      written.whole = HasPassed(pen.raw, pen.positions, symbols.size(1));
+    }
+    written.svg = Picture(corpus_.Trace(at::cat(rows)), request.text);
+    return written;
+  }
+
+  std::string Picture(const std::vector<PenPoint>& points, const std::string& text) const {
+    const auto& deviation = corpus_.scale.deviation;
+    return StrokesSvg(points, kPixels / std::sqrt(double{deviation[0]} * double{deviation[1]}),
+                      text);
+  }
+
+  const HandwritingCorpus& corpus_;
+  int64_t batch_size_, samples_;
+  double floor_;
+  HandwritingModel model_;
+};
+
+ReportSpec MakeReport() {
+  ReportSpec report;
+  report.title = "Handwriting";
+  report.source = "Ba, Kiros & Hinton 2016, 6.5 and Figure 5; model of Graves 2013, 5.2";
+  report.compare = "norm";
+  report.baseline = "none";
+  report.panel = "length";
+  report.curves = {"train_nats", "valid_nats"};
+  report.headline = "test_nats";
+  report.targets = {
+      {"valid_nats", {1500, 1250, 1000, 750, 500, 250, 0, -250, -500, -750, -1000, -1250}}};
+  report.claims = {
+      {"With layer normalization the log likelihood gets to the baseline's best in fewer updates.",
+       "Ba, Kiros & Hinton 2016, Figure 5",
+       "valid_nats",
+       "steps to best",
+       "layer",
+       "none",
+       {},
+       "iam-ondb"},
+  };
+  report.notes = {
+      "The paper converges to a comparable log likelihood with and without layer normalization; "
+      "it prints no number.",
+      "Nats are of offsets scaled to mean 0 and deviation 1 over the training lines.",
+  };
+  return report;
+}
+
+class HandwritingTask final : public Task {
+ public:
+  HandwritingTask() {
+    name = "handwriting";
+    summary = "pen strokes from text, three recurrent layers with a window (Ba et al. 2016, 6.5)";
+    settings = EngineSettings(NormSetting(HandwritingNorms()));
+    Default("batch_size", 8);
+    Default("epochs", 50);
+    Default("lr", 5e-4);
+    AddSettings({
+        {"cell",
+         "fused",
+         "Planish's kernels, or PyTorch's operators for comparison",
+         {},
+         {},
+         {"fused", "composed"}},
+        {"eps", 1e-5, "what a norm adds to the variance", 0, 1, {}},
+        {"gain", 1.0, "gains of the norms before training", 0, 1e6, {}},
+        {"hidden", 400, "units of each of the three layers", 1, 65536, {}},
+        {"window", 10, "Gaussians of the window on the text", 1, 1000, {}},
+        {"mixture", 20, "Gaussians of the next offset", 1, 1000, {}},
+        {"length", 500, "steps of a line that count", 1, 1e6, {}},
+        {"alphabet",
+         "paper",
+         "paper: 57 symbols, of letters, \" ,.'\" and one for all others; digits: with digits",
+         {},
+         {},
+         {"paper", "digits"}},
+        {"lines", 5364, "training lines, at most", 1, 1e7, {}},
+        {"held_out", 1500, "lines for validation, and for the test, at most", 1, 1e7, {}},
+        {"clip_outputs",
+         100.0,
+         "largest derivative of a line's nats by an output; 0: any",
+         0,
+         1e9,
+         {}},
+        {"clip_layers",
+         10.0,
+         "largest derivative of a line's nats by an output of a layer; 0: any",
+         0,
+         1e9,
+         {}},
+        {"floor", 0.01, "added to deviations of the next offset, in those of all", 1e-6, 1, {}},
+        {"advance",
+         0.04,
+         "characters that the window goes on in a step, before training",
+         1e-6,
+         1e3,
+         {}},
+        {"samples", 3, "lines that the trained model writes for the report", 0, 1000, {}},
+    });
+    data_settings = {"length", "alphabet", "lines", "held_out"};
+    presets = {
+        {"small",
+         "128 units on 800 lines of 500 steps for 5 epochs: two minutes a run on one core",
+         {{"hidden", 128},
+          {"alphabet", "digits"},
+          {"lines", 800},
+          {"held_out", 64},
+          {"epochs", 5},
+          {"lr", 2e-3},
+          {"evaluations_per_epoch", 2}}},
+        {"paper", "three layers of 400 on all lines; 50 epochs and the learning rate are ours", {}},
+        {"smoke",
+         "16 units on 24 lines of 60 steps for 2 epochs: does it run?",
+         {{"hidden", 16},
+          {"window", 3},
+          {"mixture", 3},
+          {"length", 60},
+          {"lines", 24},
+          {"held_out", 8},
+          {"batch_size", 4},
+          {"epochs", 2},
+          {"lr", 1e-2},
+          {"samples", 1}}},
+    };
+    const std::string line = "nats/line", point = "nats/point";
+    metrics = {
+        {kTrainLoss, "training loss of the batches", line, true},
+        {"train_nats", "training loss", line, true},
+        {"train_point_nats", "training loss", point, true},
+        {"valid_nats", "validation loss", line, true},
+        {"valid_point_nats", "validation loss", point, true},
+        {"test_nats", "test loss", line, true},
+        {"test_point_nats", "test loss", point, true},
+    };
+    choose_by = "valid_nats";
+    report = MakeReport();
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& path) const override {
+    return std::make_unique<HandwritingCorpus>(
+        OpenHandwriting(path, {.train = s.Int("lines"), .held_out = s.Int("held_out")}),
+        Alphabet(s.Text("alphabet") == "digits"), s.Int("length"));
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    Check(s, data);
+    return std::make_unique<Writing>(s, dynamic_cast<const HandwritingCorpus&>(data));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeHandwriting() { return std::make_unique<HandwritingTask>(); }
+
+}  // namespace planish::lab

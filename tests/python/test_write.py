@@ -1,0 +1,139 @@
+"""planish train handwriting and planish write as their user meets them."""
+
+import json
+import re
+import xml.etree.ElementTree as etree
+
+import pytest
+
+SVG = "{http://www.w3.org/2000/svg}"
+SMOKE = ("--preset", "smoke", "--threads", 1, "--quiet", "--set", "epochs=1")
+
+
+@pytest.fixture(scope="module")
+def runs(shared):
+    """A finished run of handwriting, and one of a task that does not write."""
+    shared.ok("train", "handwriting", *SMOKE, "--norm", "layer")
+    shared.ok("train", "pi-mnist", *SMOKE, "--norm", "none")
+    return {name: next((shared.folder / "runs" / name).iterdir()) for name in ("handwriting", "pi-mnist")}
+
+
+def path_of(svg):
+    root = etree.fromstring(svg)
+    assert root.tag == SVG + "svg"
+    return root.find(SVG + "title").text, root.find(SVG + "path").get("d")
+
+
+def test_a_run_says_what_it_is(runs):
+    result = json.loads((runs["handwriting"] / "result.json").read_text())
+    assert result["status"] == "finished"
+    assert set(result["best"]["values"]) >= {"valid_nats", "valid_point_nats", "test_nats", "test_point_nats"}
+    assert "test_nats" not in result["final"]
+    assert len(result["samples"]) == 2
+    for sample in result["samples"]:
+        path_of(sample["svg"])
+    config = json.loads((runs["handwriting"] / "config.json").read_text())
+    assert config["data"]["name"] == "made strokes"
+    assert "24 training, 8 validation and 8 test lines" in config["data"]["description"]
+
+
+def test_it_writes(shared, runs):
+    def write(*arguments):
+        return shared.ok("write", runs["handwriting"], "a stone", "--threads", 1, "--steps", 30, *arguments)
+
+    first = write()
+    title, path = path_of(first.stdout)
+    assert title == "a stone"
+    points = re.findall(r"[ML]-?[\d.]+ -?[\d.]+", path)
+    assert 1 < len(points) <= 31
+    assert write().stdout == first.stdout
+    assert write("--seed", 2).stdout != first.stdout
+    assert write("--bias", 3).stdout != first.stdout
+    assert write("--prime-case", 1).stdout != first.stdout
+    to_file = write("-o", "a.svg")
+    assert to_file.stdout == ""
+    assert (shared.folder / "a.svg").read_text() == first.stdout
+
+
+def test_it_says_when_it_was_stopped(shared, runs):
+    one = shared.ok("write", runs["handwriting"], "a stone", "--steps", 1)
+    assert "warning: the pen was stopped before it had passed" in one.stderr
+    path_of(one.stdout)
+
+
+def test_the_report_shows_it(shared, runs):
+    shared.ok("report", runs["handwriting"], "-o", "report.html")
+    page = (shared.folder / "report.html").read_text()
+    assert "data:image/svg+xml;base64," in page
+    assert "by the model, bias 0.5" in page
+
+
+@pytest.mark.parametrize(
+    "run, arguments, status, part",
+    [
+        ("none", ("tea",), 1, "none"),
+        ("pi-mnist", ("tea",), 2, "a task that writes by hand but has task pi-mnist"),
+        ("handwriting", ("",), 2, "TEXT must have a character that is no blank but has none"),
+        ("handwriting", ("  ",), 2, "TEXT must have a character that is no blank but has none"),
+        ("handwriting", ("a" * 1001,), 2, "TEXT must have at most 1000 bytes but has 1001"),
+        # The byte 0xff.
+        ("handwriting", ("t\udcff",), 2, "TEXT must be UTF-8 but has byte 0xff in place 2"),
+        ("handwriting", ("fox?",), 3, 'that the training lines have but has "f", "x", others'),
+        ("handwriting", ("tea", "--bias", -1), 2, "--bias must be a number from 0 to 100"),
+        ("handwriting", ("tea", "--steps", 0), 2, "--steps must be a whole number from 1"),
+        ("handwriting", ("tea", "--prime-case", 8), 2, "--prime-case must be below 8"),
+        ("handwriting", ("tea", "--prime-case", "x"), 2, "--prime-case must be a whole number"),
+        ("handwriting", ("tea", "-o", "nowhere/a.svg"), 1, "nowhere/a.svg"),
+        ("handwriting", ("tea", "--data", "empty"), 3, "empty must hold IAM-OnDB's lineStrokes"),
+    ],
+)
+def test_what_it_refuses(shared, runs, run, arguments, status, part):
+    (shared.folder / "empty").mkdir(exist_ok=True)
+    result = shared("write", runs.get(run, run), *arguments)
+    assert result.returncode == status, result.stderr
+    assert re.fullmatch(r"planish: [^\n]+\n", result.stderr), result.stderr
+    assert part in result.stderr
+    assert result.stdout == ""
+
+
+def stroke(points):
+    return "<Stroke>" + "".join(f'<Point x="{x}" y="{y}" time="0"/>' for x, y in points) + "</Stroke>"
+
+
+def write_iam(folder, forms=10):
+    for i in range(forms):
+        below = f"a01/a01-{i:03}"
+        for part in ("lineStrokes", "ascii"):
+            (folder / part / below).mkdir(parents=True, exist_ok=True)
+        form = f"a01-{i:03}u"
+        (folder / "ascii" / below / f"{form}.txt").write_text("OCR:\n\nab\n\nCSR:\n\nA line, of 7.\nand more\n")
+        for line in (1, 2):
+            points = [(10 * k + k * k % 7 + i, (k * k * 7 + i * line) % 50) for k in range(20)]
+            xml = f"<StrokeSet>{stroke(points[:9])}{stroke(points[9:])}</StrokeSet>"
+            file = folder / "lineStrokes" / below / f"{form}-{line:02}.xml"
+            file.write_text(f"<WhiteboardCaptureSession>{xml}</WhiteboardCaptureSession>")
+    return folder / "lineStrokes/a01"
+
+
+def test_it_trains_on_iam_ondb(planish):
+    data = planish.folder / "data"
+    files = write_iam(data / "iam")
+    train = ("train", "handwriting", *SMOKE, "--norm", "none", "--data", data)
+    planish.ok(*train)
+    (run,) = (planish.folder / "runs/handwriting").iterdir()
+    config = json.loads((run / "config.json").read_text())
+    assert config["data"]["name"] == "iam-ondb"
+    description = config["data"]["description"]
+    assert "16 training, 2 validation and 2 test lines of 20, parts by every tenth form" in description
+    # "7" is one of the others, which the model has seen: so is "8".
+    assert planish.ok("write", run, "A8, of", "--steps", 5).stdout.endswith("</svg>\n")
+
+    bad = files / "a01-003/a01-003u-02.xml"
+    bad.write_text(re.sub(r'x="\d+"', 'x="1e7"', bad.read_text(), count=1))
+    result = planish(*train, "--out", "other")
+    assert result.returncode == 3
+    assert re.fullmatch(
+        r'planish: \[ParseLineStrokes\] \S+a01-003u-02.xml, Point at byte \d+, must have a number from -100000 to '
+        r'100000 as x but has "1e7"\n',
+        result.stderr,
+    )
