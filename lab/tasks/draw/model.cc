@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
-#include <functional>
 #include <vector>
 
 namespace planish::lab {
@@ -59,12 +58,9 @@ DrawModel::DrawModel(const Options& o)
   DrawWeights(*encoder_, o.hidden);
   DrawWeights(*decoder_, o.hidden);
   const at::NoGradGuard no_grad;
-  // All glimpses add up: larger weights would begin with a canvas far from blank, and with codes
-  // that cost hundreds of nats where a norm makes the LSTMs' outputs large.
-  for (Linear& linear : {std::ref(posterior_), std::ref(head_)}) {
-    linear->weight.normal_(0, 0.01);
-    linear->bias.zero_();
-  }
+  // A bias of the patch would add up over all glimpses, and begin with a canvas far from blank.
+  posterior_->bias.zero_();
+  head_->bias.zero_();
 }
 
 DrawModel::Head DrawModel::HeadOf(const at::Tensor& h) {
