@@ -7,10 +7,12 @@ if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
 
-# libtorch's headers take about ten seconds a file: ccache makes the second build a second.
+# libtorch's headers take about ten seconds a file: ccache makes the second build a second. Without the
+# sloppiness it takes no file with a precompiled header; a header that changed is noticed all the same.
 find_program(PLANISH_CCACHE ccache)
 if(PLANISH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${PLANISH_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env"
+    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${PLANISH_CCACHE}")
 endif()
 
 # -Wno-restrict: g++ 12 sees overlaps in string concatenation that are not there.
@@ -45,4 +47,14 @@ function(planish_test name)
   planish_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+endfunction()
+
+# planish_precompiled(target): takes libtorch's headers from planish_lab_model, read once for the whole
+# lab: eight seconds a file less. Flags that the compiler compares must be the same everywhere.
+function(planish_precompiled target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  target_compile_options(${target} PRIVATE -fPIC ${OpenMP_CXX_FLAGS})
+  target_precompile_headers(${target} REUSE_FROM planish_lab_model)
 endfunction()

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "lab/base/base64.h"
 #include "lab/base/format_integer.h"
 #include "lab/report/assets.h"
 #include "lab/report/chart.h"
@@ -386,18 +387,26 @@ Markup RenderCharts(const Section& section, const Panel& panel, const std::strin
   return legend + charts;
 }
 
-// What the trained models of a panel wrote.
+// What the trained models of a panel wrote and drew.
 Markup RenderSamples(const Section& section, const Panel& panel) {
   Markup samples;
   for (const Group& group : panel.groups) {
     for (const Run* run : group.runs) {
       if (!run->result) continue;
       for (const RunResult::Sample& sample : run->result->samples) {
-        samples +=
-            Tag("figure", {},
-                Tag("figcaption", {}, RenderSample(section.IndexOf(group.value)),
-                    fmt::format("{}, seed {}: {}", group.value, run->config.seed, sample.title)),
-                Tag("pre", {}, sample.text));
+        const std::string title =
+            fmt::format("{}, seed {}: {}", group.value, run->config.seed, sample.title);
+        Markup figure = Tag("figcaption", {}, RenderSample(section.IndexOf(group.value)), title);
+        if (!sample.svg.empty()) {
+          // As an image: then a browser runs no script in it and loads nothing for it, whoever
+          // wrote the result.
+          figure += Element("img", {{"class", "picture"},
+                                    {"alt", title},
+                                    {"src", "data:image/svg+xml;base64," + Base64(sample.svg)}});
+        }
+        if (!sample.text.empty()) figure += Tag("pre", {}, sample.text);
+        const Attributes wide = {{"class", "drawing"}};
+        samples += Element("figure", sample.svg.empty() ? Attributes() : wide, figure);
       }
     }
   }
@@ -558,7 +567,7 @@ std::string RenderDocument(const std::string& title, const Markup& body) {
       Element("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}}) +
       Element("meta", {{"http-equiv", "Content-Security-Policy"},
                        {"content",
-                        "default-src 'none'; style-src 'unsafe-inline'; "
+                        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
                         "script-src 'unsafe-inline'"}}) +
       Element("meta", {{"name", "color-scheme"}, {"content", "light dark"}}) +
       Tag("title", {}, title) + Tag("style", {}, Markup::Raw(assets::kStyle));

@@ -75,7 +75,7 @@ std::string Escape(std::string_view text) {
 }
 
 Markup Element(std::string_view name, const Attributes& attributes, const Markup& content) {
-  static constexpr std::array<std::string_view, 4> kVoid = {"br", "input", "link", "meta"};
+  static constexpr std::array<std::string_view, 5> kVoid = {"br", "img", "input", "link", "meta"};
   std::string html = "<";
   html += name;
   for (const auto& [key, value] : attributes) {

@@ -13,6 +13,7 @@ TEST(MarkupTest, TextAndAttributesAreEscaped) {
 TEST(MarkupTest, OnlyVoidElementsHaveNoEndTag) {
   EXPECT_EQ(Tag("div", {}).html(), "<div></div>");
   EXPECT_EQ(Element("br", {}).html(), "<br>");
+  EXPECT_EQ(Element("img", {{"alt", ""}}).html(), "<img alt=\"\">");
   EXPECT_EQ(Element("meta", {{"charset", "utf-8"}}).html(), "<meta charset=\"utf-8\">");
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <pugixml.hpp>
 
+#include "lab/base/base64.h"
 #include "lab/error.h"
 #include "lab/report/test_runs.h"
 #include "lab/testing/test_folder.h"
@@ -114,6 +115,18 @@ TEST(ReportTest, ShowsWhatTheModelsWrote) {
   EXPECT_THAT(page, HasSubstr(">Samples<"));
   EXPECT_THAT(page, HasSubstr("none, seed 2: 300 characters at temperature 1</figcaption>"));
   EXPECT_THAT(page, HasSubstr("<pre>To be\nor &lt;not&gt;\xEF\xBF\xBD</pre>"));
+}
+
+// A picture stands in the page as an image alone, whatever is in it.
+TEST(ReportTest, ShowsWhatTheModelsDrew) {
+  Runs runs = Sample();
+  const std::string svg = std::string(kSvgBegin) + "><script>alert(1)</script></svg>";
+  runs[1].result->samples = {{"a \"line\"", "", svg}, {"another", "words", svg}};
+  const std::string page = RenderReport(runs);
+  const std::string image = "src=\"data:image/svg+xml;base64," + Base64(svg) + "\">";
+  EXPECT_THAT(page, HasSubstr("alt=\"none, seed 2: a &quot;line&quot;\" " + image + "</figure>"));
+  EXPECT_THAT(page, HasSubstr(image + "<pre>words</pre></figure>"));
+  EXPECT_THAT(page, Not(HasSubstr("alert(1)")));
 }
 
 TEST(ReportTest, RunsThatDidNotFinishAreListed) {

@@ -94,11 +94,17 @@ static void to_json(Json& j, const RunResult::Sample& s) {
   // A model of bytes may write what is not UTF-8, and JSON must be: there and back mends it.
   const auto mend = Json::error_handler_t::replace;
   j = Json{{"title", s.title}, {"text", Json::parse(Json(s.text).dump(-1, ' ', false, mend))}};
+  if (!s.svg.empty()) j["svg"] = s.svg;
 }
 
 static void from_json(const Json& j, RunResult::Sample& s) {
   j.at("title").get_to(s.title);
   j.at("text").get_to(s.text);
+  s.svg = j.value("svg", std::string());
+  if (!s.svg.empty() && !(s.svg.starts_with(kSvgBegin) && s.svg.ends_with("</svg>"))) {
+    throw std::invalid_argument("a sample's svg must be from " + std::string(kSvgBegin) +
+                                "to </svg> but is not");
+  }
 }
 
 void to_json(Json& j, const RunConfig& c) {

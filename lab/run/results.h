@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // A run is a folder; these are its files, and everything that the report knows of it:
@@ -110,6 +111,10 @@ struct Evaluation {
   std::vector<NormGradients> gradients;  ///< in the update before, by the model's order
 };
 
+/// How the picture of a sample begins; it ends with "</svg>". Browsers draw no SVG without the
+/// name of its language.
+inline constexpr std::string_view kSvgBegin = "<svg xmlns=\"http://www.w3.org/2000/svg\" ";
+
 /// result.json.
 struct RunResult {
   struct Best {
@@ -117,10 +122,11 @@ struct RunResult {
     int64_t step = 0;
     std::map<std::string, double> values;  ///< of that evaluation, and of the test set
   };
-  /// A text that the trained model wrote.
+  /// What the trained model made: a text, a picture or both.
   struct Sample {
-    std::string title;  ///< how it was drawn
-    std::string text;   ///< result.json has U+FFFD where it is not UTF-8
+    std::string title;     ///< how it was drawn
+    std::string text;      ///< result.json has U+FFFD where it is not UTF-8
+    std::string svg = {};  ///< an SVG document that begins with kSvgBegin, or empty
   };
   std::string status;   ///< "finished" or "diverged"
   std::string message;  ///< why, when diverged
@@ -132,7 +138,7 @@ struct RunResult {
   int64_t parameters = 0;         ///< trained numbers in the model
   std::map<std::string, double> final_values;
   std::optional<Best> best;
-  std::vector<Sample> samples;  ///< what the report shows as text
+  std::vector<Sample> samples;  ///< what the report shows of them
 };
 
 /// The from_json functions throw nlohmann's exceptions, or std::invalid_argument; ReadRun turns

@@ -111,13 +111,36 @@ TEST(ReadRun, RoundTripsSamples) {
   const TestFolder folder;
   WriteRun(folder.path());
   RunResult result;
-  result.samples = {{"first", "a\n\"é\""}, {"second", "no \xFF UTF-8"}};
+  const std::string svg = std::string(kSvgBegin) + "viewBox=\"0 0 1 1\"><path d=\"\"/></svg>";
+  result.samples = {{"first", "a\n\"é\""}, {"second", "no \xFF UTF-8"}, {"third", "", svg}};
   WriteFile(folder / "result.json", Json(result).dump());
   const RunResult read = *ReadRun(folder.path()).result;
-  ASSERT_EQ(read.samples.size(), 2u);
+  ASSERT_EQ(read.samples.size(), 3u);
   EXPECT_EQ(read.samples[0].title, "first");
   EXPECT_EQ(read.samples[0].text, "a\n\"é\"");
   EXPECT_EQ(read.samples[1].text, "no \xEF\xBF\xBD UTF-8");
+  EXPECT_EQ(read.samples[1].svg, "");
+  EXPECT_EQ(read.samples[2].svg, svg);
+}
+
+TEST(ReadRun, RefusesPicturesThatAreNoSvg) {
+  const TestFolder folder;
+  WriteRun(folder.path());
+  const std::string begin(kSvgBegin);
+  for (const std::string& svg :
+       {std::string("<script>alert(1)</script>"), "<svg></svg>" + begin, begin + "width=\"1\"/>",
+        begin + "></svg>\n", " " + begin + "></svg>"}) {
+    RunResult result;
+    result.samples = {{"drawn", "", svg}};
+    WriteFile(folder / "result.json", Json(result).dump());
+    try {
+      ReadRun(folder.path());
+      FAIL() << svg;
+    } catch (const RunError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("result.json"));
+      EXPECT_THAT(e.what(), HasSubstr("a sample's svg must be from <svg xmlns="));
+    }
+  }
 }
 
 TEST(ReadRun, RoundTripsTheResult) {

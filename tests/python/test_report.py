@@ -1,5 +1,6 @@
 """The report as the parser of a browser sees it."""
 
+import base64
 import html.parser
 import json
 import os
@@ -130,6 +131,25 @@ def test_nothing_comes_from_elsewhere(sample):
     assert not re.search(r"@import|url\(", page.style)
     assert not re.search(r"fetch|XMLHttpRequest|import\b", page.script)
     assert set(re.findall(r"https?://[^\s'\"<]*", text)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_pictures_are_images_that_hold_all_they_need(sample):
+    runs = sample()
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"><script>alert(2)</script></svg>'
+    result = json.loads((runs / "layer-0" / "result.json").read_text())
+    result["samples"] = [{"title": HOSTILE, "text": "", "svg": svg}]
+    (runs / "layer-0" / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    page = Page(render(runs))
+    assert page.errors == []
+    assert len(page.all("script")) == 1
+    (image,) = page.all("img")
+    assert set(image) == {"class", "alt", "src"}
+    assert image["alt"] == "layer, seed 0: " + HOSTILE
+    kind, _, data = image["src"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(data, validate=True).decode() == svg
+    (policy,) = [meta["content"] for meta in page.all("meta") if meta.get("http-equiv")]
+    assert "img-src data:;" in policy and "default-src 'none'" in policy
 
 
 def test_every_drawing_has_a_text_alternative(sample):
