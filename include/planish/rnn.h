@@ -97,11 +97,14 @@ struct RnnParams {
 namespace internal {
 template <class T>
 class PackedLayer;
-}
+template <class T>
+class ParamSums;
+}  // namespace internal
 
 /// The parameters of a layer in the order in which its steps read them on this machine, made once
 /// for many calls: a call without them does so itself, which for a single step takes longer than
-/// the step. It holds copies, and is itself cheap to copy.
+/// the step. It holds copies, and is itself cheap to copy. With `backward` it serves RnnBackward,
+/// too, and takes twice the memory.
 template <class T>
 class RnnPackedParams {
  public:
@@ -111,13 +114,47 @@ class RnnPackedParams {
   /// Of a layer with `inputs` I and `hidden` H. `params` are those of RnnInputs, and may go after
   /// the call. Throws Error as RnnForward does.
   RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params,
-                  const ParallelFor& parallel_for = {});
+                  const ParallelFor& parallel_for = {}, bool backward = false);
 
   explicit operator bool() const { return layer_ != nullptr; }
+  bool backward() const { return backward_; }
   const internal::PackedLayer<T>* layer() const { return layer_.get(); }
 
  private:
   std::shared_ptr<const internal::PackedLayer<T>> layer_;
+  bool backward_ = false;
+};
+
+/// The gradients of a layer's parameters, summed over calls of RnnBackward: of steps that are taken
+/// one by one, since an input depends on the last output, and then back from the last to the first.
+/// The gradients of the weights are products of the steps' states and inputs, taken of 256 rows
+/// (steps times sequences) at a time and not of each step, whose reading and writing of all weights
+/// would be most of the step's cost; copies of those rows wait here until then.
+///
+/// Not for several threads at once. Of no use after a call with it has thrown.
+template <class T>
+class RnnGradientSums {
+ public:
+  /// Zeros, of the parameters that are packed. Throws Error when there are none, or not for
+  /// backward.
+  explicit RnnGradientSums(const RnnPackedParams<T>& packed);
+  ~RnnGradientSums();
+  RnnGradientSums(RnnGradientSums&&) noexcept;
+  RnnGradientSums& operator=(RnnGradientSums&&) noexcept;
+
+  /// Writes the sums of the gradients that are asked for, in place of what their arrays held. More
+  /// may be added afterwards. Sums depend on the calls and their order, not on the number of
+  /// threads; those of steps are RnnBackward's of the whole sequence, to the bit, where that is not
+  /// longer than ceil(256 / B) steps, and otherwise may be rounded differently. Throws Error as
+  /// RnnForward does.
+  void Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for = {});
+
+  const RnnPackedParams<T>& packed() const { return packed_; }
+  internal::ParamSums<T>& sums() { return *sums_; }
+
+ private:
+  RnnPackedParams<T> packed_;
+  std::unique_ptr<internal::ParamSums<T>> sums_;
 };
 
 /// What the calls take beside their arrays. T is float or double.
@@ -129,8 +166,8 @@ struct RnnOptions {
   /// computes the same bits, for the price of a forward pass.
   bool checkpoint = false;
   ParallelFor parallel_for;  ///< runs large calls on several threads; empty: the library's own
-  /// For RnnForward and RnnStep: the parameters, packed before. Those of their arguments are then
-  /// not read, and may be null.
+  /// The parameters, packed before, for RnnBackward with `backward`. Those of the arguments are
+  /// then not read, and may be null.
   RnnPackedParams<T> packed;
 };
 
@@ -176,10 +213,12 @@ struct RnnBackwardArgs {
   const T* dc_n = nullptr;   ///< [B, H] the gradient of c_n, or null for zeros
   T* dx = nullptr;           ///< [T, B, I]; 0 beyond the length of a sequence
   RnnParams<T> dparams;      ///< of the parameters that the cell takes
-  T* dh0 = nullptr;          ///< [B, H]
-  T* dc0 = nullptr;          ///< [B, H]
-  T* dh_reset = nullptr;     ///< [H]
-  T* dc_reset = nullptr;     ///< [H]
+  /// Takes their gradients in place of dparams, which are then null; of options.packed. Or null.
+  RnnGradientSums<T>* sums = nullptr;
+  T* dh0 = nullptr;       ///< [B, H]
+  T* dc0 = nullptr;       ///< [B, H]
+  T* dh_reset = nullptr;  ///< [H]
+  T* dc_reset = nullptr;  ///< [H]
 };
 
 /// The arrays of RnnStep.
@@ -236,6 +275,10 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
 /// Gradients of parameters, and of h_reset and c_reset, are sums over T and B in an order that the
 /// shape alone fixes: they are the same for any number of threads, and with or without checkpoint,
 /// to the bit. Throws as RnnForward does.
+///
+/// A step that is taken by itself is RnnForward with T = 1, the last state as h0 and `saved`; its
+/// gradients are those of RnnBackward with T = 1, with dh_n and dc_n the gradients of the state
+/// after it, and `sums`.
 template <class T>
 void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options = {});
 
@@ -251,6 +294,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   X(double)
 #define PLANISH_EXTERN(T)                                                                  \
   extern template class RnnPackedParams<T>;                                                \
+  extern template class RnnGradientSums<T>;                                                \
   extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&, bool);                    \
   extern template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
   extern template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \

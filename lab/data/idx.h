@@ -1,16 +1,11 @@
 #ifndef PLANISH_LAB_DATA_IDX_H_
 #define PLANISH_LAB_DATA_IDX_H_
 
-#include <cstdint>
 #include <filesystem>
 
 #include "lab/data/images.h"
 
 namespace planish::lab {
-
-/// The first word of an idx file: bytes (0x08) in three dimensions, or in one.
-inline constexpr int64_t kIdxImagesMagic = 0x00000803;
-inline constexpr int64_t kIdxLabelsMagic = 0x00000801;
 
 /// Images of 28 x 28 pixels in ten classes from the four files of MNIST's distribution,
 /// {train,t10k}-{images-idx3,labels-idx1}-ubyte, each plain or gzipped (with or without .gz in its

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/modules/rnn.h>
+#include <torch/nn/utils/rnn.h>
 
+#include <optional>
 #include <tuple>
 
 #include "lab/error.h"
@@ -16,83 +18,192 @@ namespace planish::lab {
 
 namespace {
 
+template <class Layer>
+void FillGains(Layer& layer, double gain) {
+  const at::NoGradGuard no_grad;
+  for (auto& item : layer->named_parameters()) {
+    const bool is_gain =
+        item.key().starts_with("ln_") && item.key().find("_weight") != item.key().npos;
+    if (is_gain) item.value().fill_(gain);
+  }
+}
+
+// Zeros of the type that a module's parameters have.
+at::Tensor Zeros(at::IntArrayRef sizes, const torch::nn::Module& module) {
+  return at::zeros(sizes, module.parameters()[0].options().requires_grad(false));
+}
+
 // A layer, Planish's or PyTorch's, behind the interface; kStates of them are h and c, or h.
 template <class Layer, int64_t kStates>
 class Wrapped final : public RecurrentModule {
  public:
   Wrapped(const RecurrentOptions& options, Layer layer)
       : options_(options), layer_(register_module("layer", std::move(layer))) {
-    at::NoGradGuard no_grad;
-    for (auto& item : layer_->named_parameters()) {
-      const bool is_gain =
-          item.key().starts_with("ln_") && item.key().find("_weight") != item.key().npos;
-      if (is_gain) item.value().fill_(options.gain);
-    }
+    FillGains(layer_, options.gain);
   }
 
-  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state) override {
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state,
+                                            const at::Tensor& lengths) override {
     if constexpr (kStates == 2) {
-      const auto [y, last] = layer_->forward(x, std::make_tuple(state[0], state[1]));
+      const auto [y, last] = Run(x, std::make_tuple(state[0], state[1]), lengths);
       return {y, at::stack({std::get<0>(last), std::get<1>(last)})};
     } else {
-      const auto [y, last] = layer_->forward(x, state[0]);
+      const auto [y, last] = Run(x, state[0], lengths);
       return {y, last.unsqueeze(0)};
     }
   }
 
   at::Tensor ZeroState(int64_t batch) const override {
-    return at::zeros({kStates, options_.layers, batch, options_.hidden});
+    return Zeros({kStates, options_.layers, batch, options_.hidden}, *layer_);
+  }
+
+ private:
+  template <class State>
+  std::tuple<at::Tensor, State> Run(const at::Tensor& x, const State& state,
+                                    const at::Tensor& lengths) {
+    if constexpr (requires { layer_->forward(x, state, nn::RnnSequences()); }) {
+      return layer_->forward(x, state, {.lengths = lengths});
+    } else {
+      if (!lengths.defined()) return layer_->forward(x, state);
+      namespace rnn = torch::nn::utils::rnn;
+      const auto packed = rnn::pack_padded_sequence(x, lengths, false, /*enforce_sorted=*/false);
+      const auto [y, last] = layer_->forward_with_packed_input(packed, state);
+      return {std::get<0>(rnn::pad_packed_sequence(y, false, 0, x.size(0))), last};
+    }
+  }
+
+  RecurrentOptions options_;
+  Layer layer_;
+};
+
+// The same one step at a time: Layer is a cell.
+template <class Layer, int64_t kStates>
+class WrappedSteps final : public RecurrentSteps {
+ public:
+  WrappedSteps(const RecurrentOptions& options, Layer layer)
+      : options_(options), layer_(register_module("layer", std::move(layer))) {
+    FillGains(layer_, options.gain);
+  }
+
+  void Begin() override { begun_ = true; }
+
+  RecurrentState Step(const at::Tensor& x, const RecurrentState& state) override {
+    if (!begun_) throw Error("[RecurrentSteps] Begin must be called before Step but has not been");
+    if constexpr (kStates == 2) {
+      const auto [h, c] = layer_->forward(x, std::make_tuple(state.h, state.c));
+      return {h, c};
+    } else {
+      return {layer_->forward(x, state.h), {}};
+    }
+  }
+
+  RecurrentState ZeroState(int64_t batch) const override {
+    const auto zeros = [&] { return Zeros({batch, options_.hidden}, *layer_); };
+    return {zeros(), kStates == 2 ? zeros() : at::Tensor()};
   }
 
  private:
   RecurrentOptions options_;
   Layer layer_;
+  bool begun_ = false;
 };
 
 using Module = std::shared_ptr<RecurrentModule>;
+using Steps = std::shared_ptr<RecurrentSteps>;
 
-// A layer of planish::nn that computes `cell`.
-template <class Layer, class LayerOptions, int64_t kStates>
-Module Make(const RecurrentOptions& o, Cell cell) {
-  return std::make_shared<Wrapped<Layer, kStates>>(
-      o, Layer(LayerOptions(o.inputs, o.hidden).num_layers(o.layers).variant(cell).eps(o.epsilon)));
+// The modules of one kind of cell, of planish::nn or of torch::nn.
+template <class LayerType, class LayerOptionsType, class CellType, class CellOptionsType,
+          int64_t kNumberOfStates>
+struct Kind {
+  using Layer = LayerType;
+  using LayerOptions = LayerOptionsType;
+  using StepLayer = CellType;
+  using StepOptions = CellOptionsType;
+  static constexpr int64_t kStates = kNumberOfStates;
+};
+using Lstm = Kind<nn::LayerNormLSTM, nn::LayerNormLSTMOptions, nn::LayerNormLSTMCell,
+                  nn::LayerNormLSTMCellOptions, 2>;
+using Gru = Kind<nn::LayerNormGRU, nn::LayerNormGRUOptions, nn::LayerNormGRUCell,
+                 nn::LayerNormGRUCellOptions, 1>;
+using Rnn = Kind<nn::LayerNormRNN, nn::LayerNormRNNOptions, nn::LayerNormRNNCell,
+                 nn::LayerNormRNNCellOptions, 1>;
+using TorchLstm = Kind<torch::nn::LSTM, torch::nn::LSTMOptions, torch::nn::LSTMCell,
+                       torch::nn::LSTMCellOptions, 2>;
+using TorchGru =
+    Kind<torch::nn::GRU, torch::nn::GRUOptions, torch::nn::GRUCell, torch::nn::GRUCellOptions, 1>;
+
+// Planish's modules take more options than PyTorch's, which are of one cell.
+template <class Options>
+constexpr bool kIsPlanishs = requires(Options options) { options.variant(); };
+
+template <class Options>
+Options WithCell(Options options, const RecurrentOptions& o, Cell cell) {
+  if constexpr (kIsPlanishs<Options>) options.variant(cell).eps(o.epsilon).composed(o.composed);
+  return options;
 }
 
-// A layer of torch::nn.
-template <class Layer, class LayerOptions, int64_t kStates>
-Module MakeTorch(const RecurrentOptions& o, Cell) {
-  return std::make_shared<Wrapped<Layer, kStates>>(
-      o, Layer(LayerOptions(o.inputs, o.hidden).num_layers(o.layers)));
+template <class K>
+Module MakeModule(const RecurrentOptions& o, Cell cell) {
+  using Options = typename K::LayerOptions;
+  using Layer = typename K::Layer;
+  const auto options = WithCell(Options(o.inputs, o.hidden).num_layers(o.layers), o, cell);
+  return std::make_shared<Wrapped<Layer, K::kStates>>(o, Layer(options));
+}
+
+template <class K>
+Steps MakeSteps(const RecurrentOptions& o, Cell cell) {
+  using Options = typename K::StepOptions;
+  using Layer = typename K::StepLayer;
+  const auto options = WithCell(Options(o.inputs, o.hidden), o, cell);
+  return std::make_shared<WrappedSteps<Layer, K::kStates>>(o, Layer(options));
 }
 
 struct Entry {
   std::string name;
   Cell cell;
+  bool can_be_composed;
   Module (*make)(const RecurrentOptions& options, Cell cell);
+  Steps (*make_steps)(const RecurrentOptions& options, Cell cell);
 };
 
+template <class K>
+Entry EntryOf(const std::string& name, Cell cell) {
+  return {name, cell, kIsPlanishs<typename K::LayerOptions>, MakeModule<K>, MakeSteps<K>};
+}
+
 const std::vector<Entry>& Table() {
-  constexpr auto kRnn = Make<nn::LayerNormRNN, nn::LayerNormRNNOptions, 1>;
-  constexpr auto kGru = Make<nn::LayerNormGRU, nn::LayerNormGRUOptions, 1>;
-  constexpr auto kLstm = Make<nn::LayerNormLSTM, nn::LayerNormLSTMOptions, 2>;
   static const std::vector<Entry> table = {
-      {"lstm", Cell::kLstm, kLstm},
-      {"ln-lstm", Cell::kLnLstm, kLstm},
-      {"gru", Cell::kGru, kGru},
-      {"ln-gru", Cell::kLnGru, kGru},
-      {"rnn", Cell::kRnn, kRnn},
-      {"ln-rnn", Cell::kLnRnn, kRnn},
-      {"rnn-relu", Cell::kRnnRelu, kRnn},
-      {"ln-rnn-relu", Cell::kLnRnnRelu, kRnn},
-      {"ln-lstm-haste", Cell::kLnLstmHaste, kLstm},
-      {"ln-lstm-fastrnns", Cell::kLnLstmFastRnns, kLstm},
-      {"ln-lstm-tfa", Cell::kLnLstmTfa, kLstm},
-      {"ln-lstm-contrib", Cell::kLnLstmContrib, kLstm},
-      {"draw-lstm", Cell::kDrawLstm, kLstm},
-      {"torch-lstm", Cell::kLstm, MakeTorch<torch::nn::LSTM, torch::nn::LSTMOptions, 2>},
-      {"torch-gru", Cell::kGru, MakeTorch<torch::nn::GRU, torch::nn::GRUOptions, 1>},
+      EntryOf<Lstm>("lstm", Cell::kLstm),
+      EntryOf<Lstm>("ln-lstm", Cell::kLnLstm),
+      EntryOf<Gru>("gru", Cell::kGru),
+      EntryOf<Gru>("ln-gru", Cell::kLnGru),
+      EntryOf<Rnn>("rnn", Cell::kRnn),
+      EntryOf<Rnn>("ln-rnn", Cell::kLnRnn),
+      EntryOf<Rnn>("rnn-relu", Cell::kRnnRelu),
+      EntryOf<Rnn>("ln-rnn-relu", Cell::kLnRnnRelu),
+      EntryOf<Lstm>("ln-lstm-haste", Cell::kLnLstmHaste),
+      EntryOf<Lstm>("ln-lstm-fastrnns", Cell::kLnLstmFastRnns),
+      EntryOf<Lstm>("ln-lstm-tfa", Cell::kLnLstmTfa),
+      EntryOf<Lstm>("ln-lstm-contrib", Cell::kLnLstmContrib),
+      EntryOf<Lstm>("draw-lstm", Cell::kDrawLstm),
+      EntryOf<TorchLstm>("torch-lstm", Cell::kLstm),
+      EntryOf<TorchGru>("torch-gru", Cell::kGru),
   };
   return table;
+}
+
+// The entry of a cell that there is, with options that it has.
+const Entry& Find(const char* function, const std::string& name, const RecurrentOptions& options) {
+  for (const Entry& entry : Table()) {
+    if (entry.name != name) continue;
+    if (options.composed && !entry.can_be_composed) {
+      throw UsageError(
+          fmt::format("[{}] composed must be false for \"{}\" but has true", function, name));
+    }
+    return entry;
+  }
+  throw UsageError(fmt::format("[{}] cell must be one of {} but has \"{}\"", function,
+                               fmt::join(CellNames(), ", "), name));
 }
 
 }  // namespace
@@ -108,11 +219,18 @@ const std::vector<std::string>& CellNames() {
 
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,
                                                const RecurrentOptions& options) {
-  for (const Entry& entry : Table()) {
-    if (entry.name == name) return entry.make(options, entry.cell);
+  const Entry& entry = Find("MakeRecurrent", name, options);
+  return entry.make(options, entry.cell);
+}
+
+std::shared_ptr<RecurrentSteps> MakeRecurrentSteps(const std::string& name,
+                                                   const RecurrentOptions& options) {
+  const Entry& entry = Find("MakeRecurrentSteps", name, options);
+  if (options.layers != 1) {
+    throw UsageError(
+        fmt::format("[MakeRecurrentSteps] layers must be 1 but has {}", options.layers));
   }
-  throw UsageError(fmt::format("[MakeRecurrent] cell must be one of {} but has \"{}\"",
-                               fmt::join(CellNames(), ", "), name));
+  return entry.make_steps(options, entry.cell);
 }
 
 }  // namespace planish::lab

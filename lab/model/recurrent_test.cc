@@ -3,17 +3,26 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "lab/error.h"
+#include "planish/error.h"
 
 namespace planish::lab {
 namespace {
 
 using ::testing::ElementsAre;
 
-std::map<std::string, at::Tensor> Parameters(const RecurrentModule& module) {
+// Both sides compute in double, sums of some tens of terms in another order, through a few steps
+// whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times 10^5.
+constexpr double kDouble = 1e-11;
+
+std::map<std::string, at::Tensor> Parameters(const torch::nn::Module& module) {
   std::map<std::string, at::Tensor> all;
   for (const auto& item : module.named_parameters()) all[item.key()] = item.value();
   return all;
@@ -24,12 +33,64 @@ std::shared_ptr<RecurrentModule> Seeded(const std::string& cell, const Recurrent
   return MakeRecurrent(cell, options);
 }
 
+bool IsPyTorchs(const std::string& cell) { return cell.starts_with("torch-"); }
+
+// Parameters that differ from 0 and 1, so that each gradient tells of its own equation.
+void Randomise(torch::nn::Module& module) {
+  at::manual_seed(2);
+  module.to(at::kDouble);
+  for (at::Tensor& parameter : module.parameters()) {
+    parameter.set_data(parameter.detach() + 0.3 * at::randn_like(parameter));
+  }
+}
+
+void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& name) {
+  ASSERT_EQ(a.sizes(), b.sizes()) << name;
+  const double most = std::max(1.0, b.abs().max().item<double>());
+  EXPECT_LE((a - b).abs().max().item<double>(), kDouble * most) << name;
+}
+
+// Expects two lists of results to be equal, and the gradients of a random loss of them with respect
+// to two lists of tensors, which are likewise in the same order.
+void ExpectSameGradients(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& inputs_a,
+                         const std::vector<at::Tensor>& b,
+                         const std::vector<at::Tensor>& inputs_b) {
+  ASSERT_EQ(a.size(), b.size());
+  ASSERT_EQ(inputs_a.size(), inputs_b.size());
+  std::vector<at::Tensor> weights;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ExpectNear(a[i], b[i], "result " + std::to_string(i));
+    weights.push_back(at::randn_like(b[i]));
+  }
+  const auto da = torch::autograd::grad(a, inputs_a, weights, /*retain_graph=*/true);
+  const auto db = torch::autograd::grad(b, inputs_b, weights, /*retain_graph=*/true);
+  for (size_t i = 0; i < da.size(); ++i) {
+    ExpectNear(da[i], db[i], "gradient " + std::to_string(i));
+    EXPECT_GT(db[i].abs().max().item<double>(), 1e-6) << "gradient " << i;
+  }
+}
+
+// A leaf, and the module's parameters.
+std::vector<at::Tensor> WithParameters(const torch::nn::Module& module,
+                                       std::vector<at::Tensor> leaves) {
+  for (const at::Tensor& parameter : module.parameters()) leaves.push_back(parameter);
+  return leaves;
+}
+
+at::Tensor Leaf(at::IntArrayRef sizes) {
+  return at::randn(sizes, at::kDouble).requires_grad_(true);
+}
+
 TEST(Recurrent, AreATable) {
   EXPECT_THAT(CellNames(),
               ElementsAre("lstm", "ln-lstm", "gru", "ln-gru", "rnn", "ln-rnn", "rnn-relu",
                           "ln-rnn-relu", "ln-lstm-haste", "ln-lstm-fastrnns", "ln-lstm-tfa",
                           "ln-lstm-contrib", "draw-lstm", "torch-lstm", "torch-gru"));
   EXPECT_THROW(MakeRecurrent("ln", {.inputs = 3, .hidden = 4}), UsageError);
+  EXPECT_THROW(MakeRecurrent("torch-lstm", {.inputs = 3, .hidden = 4, .composed = true}),
+               UsageError);
+  EXPECT_THROW(MakeRecurrentSteps("ln", {.inputs = 3, .hidden = 4}), UsageError);
+  EXPECT_THROW(MakeRecurrentSteps("gru", {.inputs = 3, .hidden = 4, .layers = 2}), UsageError);
 }
 
 // A sequence in two pieces with the state carried between them is the whole sequence.
@@ -109,6 +170,114 @@ TEST(Recurrent, GainsStartAsAskedFor) {
     }
     EXPECT_EQ(gains > 0, cell.find("ln-") != cell.npos || cell == "draw-lstm") << cell;
   }
+}
+
+// Each sequence of a batch is what it is alone, cut to its length.
+TEST(Recurrent, StopAtTheLengthOfEachSequence) {
+  const at::Tensor lengths = at::tensor({2, 5, 1, 4}, at::kLong);
+  for (const std::string& cell : CellNames()) {
+    for (const bool composed : {false, true}) {
+      if (composed && IsPyTorchs(cell)) continue;
+      SCOPED_TRACE(cell);
+      const auto module =
+          Seeded(cell, {.inputs = 3, .hidden = 4, .layers = 2, .composed = composed});
+      Randomise(*module);
+      const at::Tensor x = Leaf({6, 4, 3}), state = Leaf(module->ZeroState(4).sizes());
+      const auto [y, last] = module->forward(x, state, lengths);
+      std::vector<at::Tensor> ys, lasts;
+      for (int64_t b = 0; b < 4; ++b) {
+        const int64_t length = lengths[b].item<int64_t>();
+        const auto [own_y, own_last] =
+            module->forward(x.slice(0, 0, length).slice(1, b, b + 1), state.slice(2, b, b + 1));
+        ys.push_back(at::cat({own_y, at::zeros({6 - length, 1, 4}, at::kDouble)}));
+        lasts.push_back(own_last);
+      }
+      const auto inputs = WithParameters(*module, {x, state});
+      ExpectSameGradients({y, last}, inputs, {at::cat(ys, 1), at::cat(lasts, 2)}, inputs);
+    }
+  }
+}
+
+TEST(Recurrent, ComposedAreAsTheKernels) {
+  for (const std::string& cell : CellNames()) {
+    if (IsPyTorchs(cell)) continue;
+    SCOPED_TRACE(cell);
+    RecurrentOptions options = {.inputs = 3, .hidden = 5, .layers = 2, .epsilon = 1e-3};
+    const auto fused = Seeded(cell, options);
+    options.composed = true;
+    const auto composed = Seeded(cell, options);
+    for (const auto& [name, tensor] : Parameters(*fused)) {
+      EXPECT_TRUE(tensor.equal(Parameters(*composed).at(name))) << name;
+    }
+    Randomise(*fused);
+    Randomise(*composed);
+    const at::Tensor x = Leaf({4, 3, 3}), state = Leaf(fused->ZeroState(3).sizes());
+    const auto [y, last] = fused->forward(x, state);
+    const auto [composed_y, composed_last] = composed->forward(x, state);
+    ExpectSameGradients({y, last}, WithParameters(*fused, {x, state}), {composed_y, composed_last},
+                        WithParameters(*composed, {x, state}));
+  }
+}
+
+// Steps, fused and composed, are a sequence's, and start from the same weights.
+TEST(RecurrentSteps, AreThoseOfASequence) {
+  for (const std::string& cell : CellNames()) {
+    for (const bool composed : {false, true}) {
+      if (composed && IsPyTorchs(cell)) continue;
+      SCOPED_TRACE(cell + (composed ? ", composed" : ""));
+      RecurrentOptions options = {.inputs = 3, .hidden = 5, .epsilon = 1e-3, .gain = 0.5};
+      const auto module = Seeded(cell, options);
+      options.composed = composed;
+      at::manual_seed(1);
+      const auto steps = MakeRecurrentSteps(cell, options);
+      const auto of_steps = Parameters(*steps);
+      EXPECT_EQ(of_steps.size(), Parameters(*module).size());
+      for (const auto& [name, tensor] : Parameters(*module)) {
+        EXPECT_TRUE(tensor.equal(of_steps.at(name.substr(0, name.find("_l0"))))) << name;
+      }
+      Randomise(*module);
+      Randomise(*steps);
+
+      const at::Tensor x = Leaf({6, 3, 3}), state = Leaf(module->ZeroState(3).sizes());
+      const auto [y, last] = module->forward(x, state);
+      const bool lstm = state.size(0) == 2;
+      steps->Begin();
+      RecurrentState now = {state[0][0], lstm ? state[1][0] : at::Tensor()};
+      std::vector<at::Tensor> ys;
+      for (int64_t t = 0; t < x.size(0); ++t) {
+        now = steps->Step(x[t], now);
+        EXPECT_EQ(now.c.defined(), lstm);
+        ys.push_back(now.h);
+      }
+      std::vector<at::Tensor> results = {at::stack(ys)}, expected = {y};
+      if (lstm) results.push_back(now.c), expected.push_back(last[1][0]);
+      ExpectSameGradients(results, WithParameters(*steps, {x, state}), expected,
+                          WithParameters(*module, {x, state}));
+    }
+  }
+}
+
+TEST(RecurrentSteps, StartFromZeros) {
+  for (const std::string& cell : CellNames()) {
+    const auto steps = MakeRecurrentSteps(cell, {.inputs = 3, .hidden = 4});
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      steps->to(type);
+      const RecurrentState zero = steps->ZeroState(2);
+      const at::Tensor expected = at::zeros({2, 4}, type);
+      EXPECT_TRUE(zero.h.equal(expected)) << cell;
+      EXPECT_EQ(zero.c.defined(), cell.find("lstm") != cell.npos) << cell;
+      if (zero.c.defined()) {
+        EXPECT_TRUE(zero.c.equal(expected)) << cell;
+      }
+    }
+  }
+}
+
+TEST(RecurrentSteps, MustBegin) {
+  const auto steps = MakeRecurrentSteps("ln-lstm", {.inputs = 3, .hidden = 4});
+  EXPECT_THROW(steps->Step(at::randn({2, 3}), steps->ZeroState(2)), Error);
+  steps->Begin();
+  EXPECT_EQ(steps->Step(at::randn({2, 3}), steps->ZeroState(2)).h.sizes(), at::IntArrayRef({2, 4}));
 }
 
 }  // namespace

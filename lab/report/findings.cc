@@ -82,6 +82,7 @@ std::string MeasureName(const MetricSpec& metric, Measure measure) {
       return metric.label + " at the evaluation that validation chose";
     case Measure::kStepsToBest:
     case Measure::kStepsTo:
+    case Measure::kCatchUp:
       return metric.label;
   }
   return "";
@@ -226,7 +227,8 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
       return fmt::format("{} never in {}", section.Named(value), Count(finished, "seed"));
     }
     std::string seeds = MeanOf(estimate.count, group);
-    if (result.measure == Measure::kStepsTo && estimate.count < finished) {
+    const bool effort = result.measure == Measure::kStepsTo || result.measure == Measure::kCatchUp;
+    if (effort && estimate.count < finished) {
       seeds += fmt::format(", never in {}", finished - estimate.count);
     }
     return fmt::format("{} {} ({})", section.Named(value), FormatValue(metric, estimate.mean),

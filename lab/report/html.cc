@@ -118,8 +118,7 @@ Markup RenderFindings(const Section& section) {
   Markup items;
   for (const Panel& panel : section.panels) {
     for (const Finding& finding : FindingsOf(section, panel)) {
-      items += Tag("li", {}, Badge(finding.word),
-                   Tag("span", {}, finding.sentence));
+      items += Tag("li", {}, Badge(finding.word), Tag("span", {}, finding.sentence));
     }
   }
   Markup content = Tag("h3", {}, "What was found");
@@ -226,12 +225,11 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   Markup second;
   for (const MetricSpec* metric : metrics) {
     const bool difference = differences && metric == headline;
-    top +=
-        Tag("th",
-            {{"colspan", std::to_string(1 + has_final(*metric) + difference)},
-             {"scope", "colgroup"},
-             {"class", "span"}},
-            LabelWithUnit(*metric));
+    top += Tag("th",
+               {{"colspan", std::to_string(1 + has_final(*metric) + difference)},
+                {"scope", "colgroup"},
+                {"class", "span"}},
+               LabelWithUnit(*metric));
     if (has_final(*metric)) second += NumberHead("final");
     second += NumberHead("best");
     if (difference) {
@@ -250,10 +248,10 @@ Markup RenderResults(const Section& section, const Panel& panel) {
       }
       row += EstimateCell(*metric, Values(group, metric->name, Measure::kBest));
       if (!differences || metric != headline) continue;
-      row += NumberCell(&group == baseline
-                            ? std::string(kMissing)
-                            : DifferenceText(*metric,
-                                             Compare(group, *baseline, *metric, measure).difference));
+      row += NumberCell(
+          &group == baseline
+              ? std::string(kMissing)
+              : DifferenceText(*metric, Compare(group, *baseline, *metric, measure).difference));
     }
     row += RunMeanCell(group, [](const Run& run) { return std::optional(run.result->seconds); }, 3);
     row += RunMeanCell(group, InputShare, 2);
@@ -310,6 +308,50 @@ Markup RenderTargets(const Section& section, const Panel& panel) {
          Tag("p", {{"class", "note"}},
              "The first evaluation at or beyond the value; mean over the seeds that reached "
              "it, and how many did where not all.");
+}
+
+Markup ShareCell(const CatchUp& catch_up, const Estimate& share) {
+  if (catch_up.of == 0) return NumberCell(kMissing);
+  if (catch_up.count == 0) {
+    return NumberCell(
+        Tag("span", {{"class", "never"}}, fmt::format("never in {}", Count(catch_up.of, "seed"))));
+  }
+  Markup content(fmt::format("{:.2f}", share.mean));
+  if (share.half_width) {
+    content += Tag("span", {{"class", "aside"}},
+                   fmt::format("{:.2f} to {:.2f}", share.low(), share.high()));
+  }
+  if (catch_up.count < catch_up.of) {
+    content += Tag("span", {{"class", "aside"}},
+                   fmt::format("{} of {}", catch_up.count, Count(catch_up.of, "seed")));
+  }
+  return NumberCell(content);
+}
+
+// How soon each group is as good as the baseline at its best.
+Markup RenderCatchUp(const Section& section, const Panel& panel) {
+  const MetricSpec* metric = ChosenBy(section);
+  const Group* baseline = panel.Find(section.config->report.baseline);
+  if (!metric || !baseline) return {};
+  Markup rows;
+  bool any = false;
+  for (const Group& group : panel.groups) {
+    if (&group == baseline) continue;
+    const CatchUp catch_up = CatchUpWith(group, *baseline, *metric);
+    any |= catch_up.of > 0;
+    rows += Tag("tr", {}, NameHead(section, group), ShareCell(catch_up, catch_up.steps),
+                ShareCell(catch_up, catch_up.seconds));
+  }
+  if (!any) return {};
+  const std::string title =
+      fmt::format("To the best {} of {}", metric->label, section.Named(baseline->value));
+  const Markup head = Tag("tr", {}, Head(Words(section.config->report.compare)),
+                          NumberHead("share of its steps"), NumberHead("share of its seconds"));
+  return Tag("h4", {}, title) + ScrollingTable(title + " " + panel.title, head, rows) +
+         Tag("p", {{"class", "note"}},
+             "The first evaluation as good as the one that validation chose of the baseline, over "
+             "what the baseline took to that one, seed by seed: mean, 95% interval, and how many "
+             "seeds got there where not all.");
 }
 
 // The numbers behind a metric's charts: at most about 100 evaluations.
@@ -426,10 +468,9 @@ Markup RenderRuns(const Section& section) {
   }
   head += NumberHead("seed") + Head("status") + NumberHead("steps") + NumberHead("training (s)") +
           NumberHead("evaluating (s)");
-  const bool has_final =
-      headline && std::ranges::any_of(section.runs, [&](const Run* run) {
-        return run->result && run->result->final_values.contains(headline->name);
-      });
+  const bool has_final = headline && std::ranges::any_of(section.runs, [&](const Run* run) {
+                           return run->result && run->result->final_values.contains(headline->name);
+                         });
   if (headline) {
     if (has_final) head += NumberHead("final " + LabelWithUnit(*headline));
     head += NumberHead("best " + LabelWithUnit(*headline)) + NumberHead("best at step");
@@ -544,7 +585,7 @@ Markup RenderSection(const Section& section, const std::string& id) {
     const Panel& panel = section.panels[i];
     std::string title = panel.title.empty() ? "Results" : "At " + panel.title;
     content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
-                   RenderTargets(section, panel),
+                   RenderTargets(section, panel), RenderCatchUp(section, panel),
                    RenderCharts(section, panel, fmt::format("{}-{}", id, i)),
                    RenderGradients(section, panel, fmt::format("{}-{}", id, i)),
                    RenderSamples(section, panel));

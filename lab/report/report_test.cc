@@ -171,6 +171,21 @@ TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
                 "steps, counting a run that never got there at its last step"));
 }
 
+TEST(ReportTest, SaysHowSoonTheBaselineIsCaughtUpWith) {
+  Runs runs;
+  for (const int64_t seed : {1, 2}) {
+    runs.push_back(FinishedRun("none", 4, seed, {.5, .4, .2, .3}));
+    runs.push_back(FinishedRun("layer", 4, seed, {.4, .2, .1, .1}));
+    runs.push_back(FinishedRun("batch", 4, seed, {.5, .4, .3, .3}));
+  }
+  const std::string page = RenderReport(runs);
+  const size_t table = page.find("To the best validation error of norm none");
+  ASSERT_NE(table, std::string::npos);
+  const std::string after = page.substr(table, 1500);
+  EXPECT_THAT(after, HasSubstr("0.67"));
+  EXPECT_THAT(after, HasSubstr("never in 2 seeds"));
+}
+
 TEST(ReportTest, OneSeedSaysSo) {
   const Runs runs = {FinishedRun("none", 4, 1, {.06}), FinishedRun("layer", 4, 1, {.05})};
   EXPECT_THAT(RenderReport(runs),

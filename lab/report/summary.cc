@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -53,7 +54,8 @@ std::optional<double> Finite(const std::map<std::string, double>& values, const 
 std::optional<double> Read(const Run& run, const std::string& metric, Measure measure) {
   if (StatusOf(run) != Status::kFinished) return std::nullopt;
   if (measure == Measure::kFinal) return Finite(run.result->final_values, metric);
-  if (!run.result->best || measure == Measure::kStepsTo) return std::nullopt;
+  if (!run.result->best) return std::nullopt;
+  if (measure == Measure::kStepsTo || measure == Measure::kCatchUp) return std::nullopt;
   if (measure == Measure::kStepsToBest) return static_cast<double>(run.result->best->step);
   return Finite(run.result->best->values, metric);
 }
@@ -208,10 +210,11 @@ Section MakeSection(std::vector<const Run*> runs) {
   return section;
 }
 
-// A claim's measure, and the target of kStepsTo.
+// A claim's measure, the target of kStepsTo, and what kCatchUp counts.
 struct ClaimMeasure {
   Measure measure = Measure::kFinal;
   double target = 0;
+  Effort effort = Effort::kSteps;
 };
 
 std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
@@ -219,6 +222,9 @@ std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
   if (name == "final") return ClaimMeasure{Measure::kFinal};
   if (name == "best") return ClaimMeasure{Measure::kBest};
   if (name == "steps to best") return ClaimMeasure{Measure::kStepsToBest};
+  if (name == "steps to worse's best") return ClaimMeasure{Measure::kCatchUp};
+  if (name == "seconds to worse's best")
+    return ClaimMeasure{Measure::kCatchUp, 0, Effort::kSeconds};
   if (!name.starts_with(kStepsTo)) return std::nullopt;
   name.remove_prefix(kStepsTo.size());
   ClaimMeasure measure{Measure::kStepsTo};
@@ -238,6 +244,11 @@ MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
     case Measure::kStepsTo:
       return {"step", "steps to " + metric.label + " " + FormatTarget(metric, measure.target),
               "steps", true};
+    case Measure::kCatchUp:
+      if (measure.effort == Effort::kSteps) {
+        return {"step", "steps to the other's best " + metric.label, "steps", true};
+      }
+      return {"seconds", "seconds to the other's best " + metric.label, "s", true};
   }
   return metric;
 }
@@ -252,22 +263,69 @@ const Curve::Point* FirstBeyond(const std::map<int64_t, Curve::Point>& points,
   return nullptr;
 }
 
-// Seed -> steps to the target, and seed -> last step where it was never reached.
-struct StepsTo {
+double Spent(const Curve::Point& point, Effort effort) {
+  return effort == Effort::kSteps ? static_cast<double>(point.step) : point.seconds;
+}
+
+// Seed -> what it took to a target, and seed -> all that was spent where it was never reached.
+struct EffortTo {
   SeedValues reached;
   SeedValues never;
 };
 
-StepsTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
-  StepsTo steps;
+// `targets` has a value for a seed, or for all.
+EffortTo EffortOf(const Group& group, const MetricSpec& metric,
+                  const std::function<std::optional<double>(int64_t seed)>& targets,
+                  Effort effort) {
+  EffortTo spent;
   for (const Run* run : group.runs) {
+    const int64_t seed = run->config.seed;
+    const std::optional<double> target = targets(seed);
     const auto points = PointsOf(*run, metric.name);
-    if (StatusOf(*run) != Status::kFinished || points.empty()) continue;
-    const Curve::Point* first = FirstBeyond(points, metric, target);
-    (first ? steps.reached : steps.never)[run->config.seed] =
-        static_cast<double>(first ? first->step : points.rbegin()->first);
+    if (!target || StatusOf(*run) != Status::kFinished || points.empty()) continue;
+    const Curve::Point* first = FirstBeyond(points, metric, *target);
+    (first ? spent.reached : spent.never)[seed] =
+        Spent(first ? *first : points.rbegin()->second, effort);
   }
-  return steps;
+  return spent;
+}
+
+EffortTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
+  return EffortOf(group, metric, [&](int64_t) { return std::optional(target); }, Effort::kSteps);
+}
+
+// Seed -> the evaluation that validation chose, of finished runs.
+std::map<int64_t, Curve::Point> BestPoints(const Group& group, const MetricSpec& metric) {
+  std::map<int64_t, Curve::Point> best;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) != Status::kFinished || !run->result->best) continue;
+    const auto points = PointsOf(*run, metric.name);
+    const auto point = points.find(run->result->best->step);
+    if (point != points.end()) best[run->config.seed] = point->second;
+  }
+  return best;
+}
+
+// Where one side of a pair never got there, it counts with all that it spent: the least that it can
+// be, so that the difference is never overstated.
+Comparison CompareEfforts(const EffortTo& a, const EffortTo& b) {
+  Comparison comparison{EstimateMean(a.reached), EstimateMean(b.reached), {}};
+  SeedValues values_a = a.reached;
+  SeedValues values_b = b.reached;
+  // A side that stopped before the other reached the target bounds nothing.
+  const auto bound = [&](const EffortTo& spent, const SeedValues& other, SeedValues& values) {
+    for (const auto& [seed, last] : spent.never) {
+      const auto reached = other.find(seed);
+      if (reached == other.end() || reached->second > last) continue;
+      values[seed] = last;
+      ++comparison.bounded;
+    }
+  };
+  bound(a, b.reached, values_a);
+  bound(b, a.reached, values_b);
+  comparison.difference = PairedDifference(values_a, values_b);
+  comparison.better = -SureSign(comparison.difference);
+  return comparison;
 }
 
 bool Holds(const Panel& panel, const ClaimSpec& claim) {
@@ -277,12 +335,14 @@ bool Holds(const Panel& panel, const ClaimSpec& claim) {
   });
 }
 
-// Whether a finished run of the group has the measure; for kStepsTo, was evaluated at all.
+// Whether a finished run of the group has the measure; for kStepsTo, was evaluated at all; for
+// kCatchUp, has a best evaluation.
 bool Measures(const Group& group, const MetricSpec& metric, const ClaimMeasure& measure) {
+  if (measure.measure == Measure::kCatchUp) return !BestPoints(group, metric).empty();
   if (measure.measure != Measure::kStepsTo) {
     return !Values(group, metric.name, measure.measure).empty();
   }
-  const StepsTo steps = StepsOf(group, metric, measure.target);
+  const EffortTo steps = StepsOf(group, metric, measure.target);
   return !steps.reached.empty() || !steps.never.empty();
 }
 
@@ -364,25 +424,47 @@ Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Mea
 }
 
 Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target) {
-  const StepsTo steps_a = StepsOf(a, metric, target);
-  const StepsTo steps_b = StepsOf(b, metric, target);
-  Comparison comparison{EstimateMean(steps_a.reached), EstimateMean(steps_b.reached), {}};
-  SeedValues values_a = steps_a.reached;
-  SeedValues values_b = steps_b.reached;
-  // A side that stopped before the other reached the target bounds nothing.
-  const auto bound = [&](const StepsTo& steps, const SeedValues& other, SeedValues& values) {
-    for (const auto& [seed, last] : steps.never) {
-      const auto reached = other.find(seed);
-      if (reached == other.end() || reached->second > last) continue;
-      values[seed] = last;
-      ++comparison.bounded;
-    }
+  return CompareEfforts(StepsOf(a, metric, target), StepsOf(b, metric, target));
+}
+
+Comparison CompareCatchUp(const Group& a, const Group& b, const MetricSpec& metric, Effort effort) {
+  const auto best = BestPoints(b, metric);
+  const auto target = [&](int64_t seed) -> std::optional<double> {
+    const auto point = best.find(seed);
+    if (point == best.end()) return std::nullopt;
+    return point->second.value.mean;
   };
-  bound(steps_a, steps_b.reached, values_a);
-  bound(steps_b, steps_a.reached, values_b);
-  comparison.difference = PairedDifference(values_a, values_b);
-  comparison.better = -SureSign(comparison.difference);
-  return comparison;
+  EffortTo own;
+  for (const auto& [seed, point] : best) own.reached[seed] = Spent(point, effort);
+  return CompareEfforts(EffortOf(a, metric, target, effort), own);
+}
+
+CatchUp CatchUpWith(const Group& group, const Group& other, const MetricSpec& metric) {
+  const auto best = BestPoints(other, metric);
+  CatchUp catch_up;
+  std::vector<double> steps, seconds;
+  for (const Run* run : group.runs) {
+    const auto target = best.find(run->config.seed);
+    if (StatusOf(*run) == Status::kUnfinished || target == best.end()) continue;
+    if (target->second.step == 0) continue;  // no share of nothing
+    ++catch_up.of;
+    const auto points = PointsOf(*run, metric.name);
+    const Curve::Point* first = FirstBeyond(points, metric, target->second.value.mean);
+    if (!first) continue;
+    ++catch_up.count;
+    steps.push_back(static_cast<double>(first->step) / static_cast<double>(target->second.step));
+    seconds.push_back(first->seconds / target->second.seconds);
+  }
+  catch_up.steps = EstimateMean(steps);
+  catch_up.seconds = EstimateMean(seconds);
+  return catch_up;
+}
+
+const MetricSpec* ChosenBy(const Section& section) {
+  for (const Run* run : section.runs) {
+    if (run->result && run->result->best) return section.Find(run->result->best->by);
+  }
+  return nullptr;
 }
 
 Reached Reach(const Group& group, const MetricSpec& metric, double target) {
@@ -431,9 +513,14 @@ std::vector<ClaimResult> JudgeClaims(const Section& section) {
       const Group* worse = panel.Find(claim.worse);
       if (!measure || !metric || !better || !worse || !Holds(panel, claim)) continue;
       if (!Measures(*better, *metric, *measure) || !Measures(*worse, *metric, *measure)) continue;
-      const Comparison comparison = measure->measure == Measure::kStepsTo
-                                        ? CompareSteps(*better, *worse, *metric, measure->target)
-                                        : Compare(*better, *worse, *metric, measure->measure);
+      Comparison comparison;
+      if (measure->measure == Measure::kStepsTo) {
+        comparison = CompareSteps(*better, *worse, *metric, measure->target);
+      } else if (measure->measure == Measure::kCatchUp) {
+        comparison = CompareCatchUp(*better, *worse, *metric, measure->effort);
+      } else {
+        comparison = Compare(*better, *worse, *metric, measure->measure);
+      }
       measured = true;
       results.push_back({&claim, VerdictOf(claim, *section.config, comparison), &panel,
                          measure->measure, MetricOf(*metric, *measure), comparison});

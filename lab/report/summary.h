@@ -23,7 +23,8 @@ enum class Measure {
   kFinal,        ///< after the last step
   kBest,         ///< at the evaluation that validation chose
   kStepsToBest,  ///< the step of that evaluation
-  kStepsTo       ///< the step of the first evaluation at or beyond a target; claims only
+  kStepsTo,      ///< the step of the first evaluation at or beyond a target; claims only
+  kCatchUp       ///< steps or seconds to what another group is at its best; claims only
 };
 
 /// Runs that differ in the seed alone.
@@ -90,6 +91,26 @@ Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Mea
 /// the least that its steps can be, so that the difference is never overstated. Pairs in which
 /// neither did are left out.
 Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target);
+
+/// What training is counted in.
+enum class Effort { kSteps, kSeconds };
+
+/// The same of the steps, or the seconds of training, that `a` takes to be as good as `b` is at the
+/// evaluation that validation chose of it, seed by seed, against what `b` took to there.
+Comparison CompareCatchUp(const Group& a, const Group& b, const MetricSpec& metric, Effort effort);
+
+/// How soon a group is as good as another one at its best, by the metric of validation.
+struct CatchUp {
+  int count = 0;     ///< pairs of seeds in which it got there
+  int of = 0;        ///< pairs of seeds; one that diverged never got there
+  Estimate steps;    ///< as a share of the other's: 0.6 where it took 60% of its steps
+  Estimate seconds;  ///< of training, likewise
+};
+
+CatchUp CatchUpWith(const Group& group, const Group& other, const MetricSpec& metric);
+
+/// The metric by which validation chose the evaluations of the runs; null where they have none.
+const MetricSpec* ChosenBy(const Section& section);
 
 /// Steps and seconds to the first evaluation at or beyond a target.
 struct Reached {

@@ -293,6 +293,66 @@ TEST(SummaryTest, ATargetThatNobodyReachesCannotTell) {
   EXPECT_EQ(JudgeClaims(malformed[0])[0].verdict, Verdict::kNotMeasured);
 }
 
+// batch is best at steps 300, 200 and 300; layer is as good at 200, 200 and, in seed 3, never.
+Runs CatchUpRuns() {
+  const std::vector<std::vector<double>> batch = {{.5, .4, .2}, {.5, .3, .4}, {.3, .2, .1}};
+  const std::vector<std::vector<double>> layer = {{.3, .2, .1}, {.4, .3, .1}, {.3, .2, .2}};
+  Runs runs;
+  for (size_t i = 0; i < layer.size(); ++i) {
+    runs.push_back(FinishedRun("layer", 4, static_cast<int64_t>(i) + 1, layer[i]));
+    runs.push_back(FinishedRun("batch", 4, static_cast<int64_t>(i) + 1, batch[i]));
+  }
+  return runs;
+}
+
+TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
+  Runs runs = CatchUpRuns();
+  const auto of = [](const std::vector<Section>& sections) {
+    const Panel& panel = sections[0].panels[0];
+    EXPECT_EQ(ChosenBy(sections[0])->name, "valid_error");
+    return CatchUpWith(*panel.Find("layer"), *panel.Find("batch"), *ChosenBy(sections[0]));
+  };
+  const CatchUp all = of(Summarise(runs));
+  EXPECT_EQ(all.count, 2);
+  EXPECT_EQ(all.of, 3);
+  EXPECT_DOUBLE_EQ(all.steps.mean, (200. / 300 + 1) / 2);
+  EXPECT_DOUBLE_EQ(all.seconds.mean, (4. / 6 + 1) / 2);
+  ASSERT_TRUE(all.steps.half_width);
+  // Student's t at one degree of freedom, 12.7062, times the standard error, a sixth.
+  EXPECT_NEAR(*all.steps.half_width, 12.7062 / 6, 1e-4);
+
+  runs[0] = Diverged(runs[0]);  // has no evaluation as good, and counts
+  const CatchUp diverged = of(Summarise(runs));
+  EXPECT_EQ(diverged.of, 3);
+  for (const size_t i : {1, 3, 5}) runs[i].result.reset();
+  const std::vector<Section> unfinished = Summarise(runs);
+  const Panel& panel = unfinished[0].panels[0];
+  const MetricSpec* metric = unfinished[0].Find("valid_error");
+  EXPECT_EQ(CatchUpWith(*panel.Find("layer"), *panel.Find("batch"), *metric).of, 0);
+}
+
+TEST(SummaryTest, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
+  for (const bool steps : {true, false}) {
+    Runs runs = CatchUpRuns();
+    for (auto& run : runs) {
+      ClaimSpec claim = LowerErrorClaim("layer", "batch");
+      claim.metric = "valid_error";
+      claim.measure = steps ? "steps to worse's best" : "seconds to worse's best";
+      run.config.report.claims = {claim};
+    }
+    const std::vector<Section> sections = Summarise(runs);
+    const ClaimResult result = JudgeClaims(sections[0])[0];
+    // In seed 3 layer counts with all of its 300 steps, as many as batch took.
+    EXPECT_EQ(result.comparison.bounded, 1);
+    EXPECT_EQ(result.comparison.a.count, 2);
+    EXPECT_EQ(result.comparison.b.count, 3);
+    EXPECT_NEAR(result.comparison.difference.mean, (steps ? -100 : -2) / 3.0, 1e-12);
+    EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+    EXPECT_EQ(result.metric.label,
+              std::string(steps ? "steps" : "seconds") + " to the other's best validation error");
+  }
+}
+
 TEST(SummaryTest, AClaimWithAnUnknownMeasureIsNotMeasured) {
   Runs runs = ThreeNorms();
   for (auto& run : runs) {

@@ -50,9 +50,8 @@ double Rounded(double value) {
 }
 
 void Round(NormGradients& norm) {
-  for (double* value :
-       {&norm.sigma, &norm.mean_before, &norm.variance_before, &norm.mean_detached,
-        &norm.variance_detached, &norm.mean_after, &norm.variance_after}) {
+  for (double* value : {&norm.sigma, &norm.mean_before, &norm.variance_before, &norm.mean_detached,
+                        &norm.variance_detached, &norm.mean_after, &norm.variance_after}) {
     *value = Rounded(*value);
   }
 }
@@ -84,6 +83,25 @@ std::vector<std::pair<std::string, double>> Thresholds(const ReportSpec& report)
   return thresholds;
 }
 
+// Adds each evaluation that is better than all before it: where the run first was as good as
+// another at its best is one of these. A run with very many of them is read off the even choice, to
+// a sixtieth of its length.
+void KeepRecords(const Run& run, const std::string& metric, std::set<size_t>* kept) {
+  const auto spec = std::ranges::find(run.config.metrics, metric, &MetricSpec::name);
+  if (spec == run.config.metrics.end()) return;
+  std::optional<double> best;
+  std::set<size_t> records;
+  for (size_t i = 0; i < run.evaluations.size(); ++i) {
+    const auto found = run.evaluations[i].values.find(metric);
+    if (found == run.evaluations[i].values.end()) continue;
+    const double value = found->second;
+    if (best && (spec->lower_is_better ? value >= *best : value <= *best)) continue;
+    best = value;
+    records.insert(i);
+  }
+  if (records.size() <= kEvaluations) kept->merge(records);
+}
+
 // Indices of the evaluations to keep.
 std::set<size_t> KeptEvaluations(const Run& run) {
   const size_t count = run.evaluations.size();
@@ -103,6 +121,7 @@ std::set<size_t> KeptEvaluations(const Run& run) {
   if (run.result && run.result->best) {
     keep_first([&](const Evaluation& e) { return e.step == run.result->best->step; });
   }
+  if (run.result && run.result->best) KeepRecords(run, run.result->best->by, &kept);
   for (const auto& [name, value] : Thresholds(run.config.report)) {
     const auto spec = std::ranges::find(run.config.metrics, name, &MetricSpec::name);
     if (spec == run.config.metrics.end()) continue;
@@ -177,21 +196,22 @@ Run Thinned(Run run) {
 size_t ThinRuns(const fs::path& from, const fs::path& to) {
   const std::vector<Run> runs = FindRuns({from});
   if (IsWithin(to, from)) {
-    throw RunError(fmt::format("[thin] {} must lie outside {} but does not", to.string(),
-                               from.string()));
+    throw RunError(
+        fmt::format("[thin] {} must lie outside {} but does not", to.string(), from.string()));
   }
   for (const Run& run : runs) {
     const fs::path folder = to / fs::relative(run.folder, from);
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) {
-      throw RunError(fmt::format("[thin] {} must be writable but has: {}", folder.string(),
-                                 error.message()));
+      throw RunError(
+          fmt::format("[thin] {} must be writable but has: {}", folder.string(), error.message()));
     }
     const Run thinned = Thinned(run);
     WriteJson(folder / "config.json", thinned.config);
     std::string lines;
-    for (const Evaluation& evaluation : thinned.evaluations) lines += Json(evaluation).dump() + "\n";
+    for (const Evaluation& evaluation : thinned.evaluations)
+      lines += Json(evaluation).dump() + "\n";
     WriteFileAtomically(folder / "metrics.jsonl", lines);
     if (thinned.result) WriteJson(folder / "result.json", *thinned.result);
   }

@@ -14,7 +14,9 @@
 namespace planish::lab {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
+using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -46,9 +48,9 @@ TEST(Thin, KeepsWhatTheReportDraws) {
   EXPECT_EQ(thinned.evaluations.front().step, 100);
   EXPECT_EQ(thinned.evaluations.back().step, 100'000);
   // .5 - .000432... * i is first at or below .10 at i = 926, which an even choice leaves out.
-  EXPECT_EQ(Reach(Summarise({thinned})[0].panels[0].groups[0], thinned.config.metrics[2], .10)
-                .steps.mean,
-            92'700);
+  EXPECT_EQ(
+      Reach(Summarise({thinned})[0].panels[0].groups[0], thinned.config.metrics[2], .10).steps.mean,
+      92'700);
   for (const Evaluation& evaluation : thinned.evaluations) {
     EXPECT_FALSE(evaluation.values.contains("unused"));
     EXPECT_FALSE(evaluation.values.contains("accuracy"));
@@ -56,6 +58,16 @@ TEST(Thin, KeepsWhatTheReportDraws) {
     EXPECT_EQ(evaluation.gradients.empty(), evaluation.step != 100'000);
   }
   EXPECT_EQ(thinned.evaluations.back().gradients[0].sigma, 1.23457);
+}
+
+TEST(Thin, KeepsWhereARunWasFirstAsGoodAsAnotherAtItsBest) {
+  std::vector<double> errors(1000, .5);
+  for (size_t i = 0; i < 40; ++i) errors[17 * i + 5] = .4 - .01 * static_cast<double>(i);
+  const lab::Run thinned = Thinned(FinishedRun("layer", 4, 1, errors));
+  EXPECT_LE(thinned.evaluations.size(), 101u);
+  for (int64_t i = 0; i < 40; ++i) {
+    EXPECT_THAT(thinned.evaluations, Contains(Field(&Evaluation::step, 100 * (17 * i + 6))));
+  }
 }
 
 TEST(Thin, LeavesNoPaths) {

@@ -37,8 +37,10 @@ struct ClaimSpec {
   std::string text;     ///< the claim as a sentence
   std::string source;   ///< where it is printed
   std::string metric;   ///< a MetricSpec's name
-  std::string measure;  ///< "final", "best", "steps to best" or "steps to VALUE": to the first
-                        ///< evaluation at or beyond that value of the metric
+  std::string measure;  ///< "final", "best", "steps to best", "steps to VALUE": to the first
+                        ///< evaluation at or beyond that value of the metric; "steps to worse's
+                        ///< best" or "seconds to worse's best": to the first one as good as that
+                        ///< which validation chose of `worse`, against `worse`'s own way there
   std::string better;   ///< value of the compared setting
   std::string worse;    ///< value of the compared setting
   std::map<std::string, nlohmann::ordered_json>

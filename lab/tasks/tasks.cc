@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include "lab/error.h"
+#include "lab/tasks/attentive-reader/attentive_reader.h"
 #include "lab/tasks/char-lm/char_lm.h"
+#include "lab/tasks/draw/draw.h"
 #include "lab/tasks/enwik8/enwik8.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
@@ -26,6 +28,8 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeSst5());
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
+    all.push_back(MakeDraw());
+    all.push_back(MakeAttentiveReader());
     return all;
   }();
   return tasks;

@@ -26,11 +26,6 @@ namespace {
 /// weights.
 constexpr int64_t kMostGroups = 16, kGroup = 4;
 
-/// Rows that a product of weights' gradients should have. They are read and written once a segment,
-/// which with so many costs little beside the product. Segments decide the order of sums, so this
-/// number is a part of the result.
-constexpr int64_t kProductRows = 256;
-
 /// What the gates of a sum, and the three sweeps of a norm over the batch, are worth in elements.
 constexpr int64_t kRowElements = 8, kColumnElements = 4;
 
@@ -299,15 +294,15 @@ class Layer {
     int64_t first;
     int64_t* active;
   };
-  /// The sums of a group of sequences.
+  /// Sums of each group of sequences: of the parameters, and [groups, padded] of what resets bring.
   struct GroupSums {
-    CellSums<T> cell;
+    const std::vector<CellSums<T>>& cell;
     T *h_reset, *c_reset;
   };
 
   void BackwardSteps(Times times, int64_t begin, int64_t end, const RnnBackwardArgs<T>& args,
                      const Slots<const T>& slots, const PackedMatrix<T>& hh_transposed,
-                     const Gradients& gradients, const std::vector<GroupSums>& sums) const {
+                     const Gradients& gradients, const GroupSums& sums) const {
     for (int64_t i = 0; i < times.end - times.begin; ++i) {
       const int64_t t = in_.reverse ? times.begin + i : times.end - 1 - i;
       BackwardStep(t, begin, end, args, slots, hh_transposed, gradients, sums);
@@ -464,7 +459,7 @@ class Layer {
 
   void BackwardStep(int64_t t, int64_t begin, int64_t end, const RnnBackwardArgs<T>& args,
                     const Slots<const T>& slots, const PackedMatrix<T>& hh_transposed,
-                    const Gradients& to, const std::vector<GroupSums>& sums) const {
+                    const Gradients& to, const GroupSums& sums) const {
     T *dzx = to.dzx + (t - to.first) * this->sums(), *dzh = to.dzh + (t - to.first) * this->sums();
     T* h_before = to.h_before + (t - to.first) * states();
     const bool rnn = !recipe_.is_lstm() && !recipe_.is_gru();
@@ -503,12 +498,12 @@ class Layer {
                                 .dzh = dzh + column};
     };
     if (recipe_.over == Over::kBatch) {
-      BackwardBatch(t, slots, to, dzx, dzh, row_of, sums[0].cell);
+      BackwardBatch(t, slots, to, dzx, dzh, row_of, sums.cell[0]);
     } else {
       ForActive(t, begin, end, [&](int64_t b) {
         const CellRowBackward<T> row = row_of(b);
         if (b + 1 < end) AskFor(row_of(b + 1));
-        const CellSums<T>& group = sums[static_cast<size_t>(GroupOf(b))].cell;
+        const CellSums<T>& group = sums.cell[static_cast<size_t>(GroupOf(b))];
         if (recipe_.is_lstm()) kernels_.output_backward(call_, row, group);
         kernels_.gates_backward(call_, row, group);
       });
@@ -530,9 +525,9 @@ class Layer {
     });
     ForActive(t, begin, end, [&](int64_t b) {
       if (!Reset(t, b)) return;
-      const GroupSums& group = sums[static_cast<size_t>(GroupOf(b))];
-      Move(to.dh + b * padded_, group.h_reset);
-      if (recipe_.is_lstm()) Move(to.dc + b * padded_, group.c_reset);
+      const int64_t group = GroupOf(b) * padded_;
+      Move(to.dh + b * padded_, sums.h_reset + group);
+      if (recipe_.is_lstm()) Move(to.dc + b * padded_, sums.c_reset + group);
     });
   }
 
@@ -604,39 +599,12 @@ class Layer {
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
 };
 
-/// The first `width` numbers of each column, which are `stride` apart, go to its row of `to`.
-template <class T>
-void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64_t width,
-               const ParallelFor& parallel_for, T* to) {
-  if (!to) return;
-  RunParallel(parallel_for, layer.order().columns, GrainFor(width),
-              [&](int64_t begin, int64_t end) {
-                for (int64_t j = begin; j < end; ++j) {
-                  const int64_t row = layer.rows()[j];
-                  if (row >= 0) std::copy_n(from + j * stride, width, to + row * width);
-                }
-              });
-}
-
-/// weight [gates * H, k] packed for products dz [., columns] * weight.
-template <class T>
-void PackTransposed(const PackedLayer<T>& layer, const T* weight, int64_t k,
-                    const ParallelFor& parallel_for, PackedMatrix<T>& to) {
-  const Order& order = layer.order();
-  const int64_t rows = order.gates() * order.hidden;
-  to.Pack(
-      {.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
-      [rows_of = layer.rows()](int64_t column) { return rows_of[column]; }, parallel_for);
-}
-
 }  // namespace
 
 template <class T>
 int64_t RnnMemory<T>::bytes() const {
-  int64_t sum = packed.bytes() + active.bytes() + hh_transposed.bytes() + ih_transposed.bytes() +
-                scratch.bytes();
-  for (const Buffer<T>* buffer : {&state, &zx, &step, &sums, &gradients, &dz, &h_before, &x, &anew,
-                                  &dweight_ih, &dweight_hh}) {
+  int64_t sum = packed.bytes() + active.bytes() + sums.bytes();
+  for (const Buffer<T>* buffer : {&state, &zx, &step, &gradients, &reset_sums, &anew}) {
     sum += buffer->bytes();
   }
   return sum;
@@ -710,41 +678,30 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
 }
 
 template <class T>
-void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options,
-                   RnnMemory<T>& memory) {
-  using GroupSums = typename Layer<T>::GroupSums;
+void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
+                   const RnnOptions<T>& options, ParamSums<T>* shared, RnnMemory<T>& memory) {
   const RnnInputs<T>& in = args.inputs;
   const RnnShape& shape = in.shape;
-  const RnnParams<T>& d = args.dparams;
-  const CellRecipe recipe = RecipeOf(cell);
-  PackedLayer<T>& packed = memory.packed;
-  packed.Pack(cell, shape.inputs, shape.hidden, in.params);
-  if (options.checkpoint) packed.PackWeights(in.params, options.parallel_for);
-  const Order& order = packed.order();
-  const int64_t padded = order.padded, columns = order.columns;
+  const CellRecipe& recipe = packed.call().recipe;
+  const int64_t padded = packed.order().padded, columns = packed.order().columns;
   const Layer<T> layer(packed, in, options);
-
-  // Sums over steps, of each group of sequences.
-  const int64_t size = 3 * columns + 5 * padded;
-  const int64_t groups = std::max<int64_t>(1, layer.groups());
-  T* const all_sums = memory.sums.Get(groups * size);
-  std::fill_n(all_sums, groups * size, T{0});
-  std::vector<GroupSums> sums;
-  for (int64_t g = 0; g < groups; ++g) {
-    T* of_columns = all_sums + g * size;
-    T* of_units = of_columns + 3 * columns;
-    sums.push_back({{of_columns, of_columns + columns, of_columns + 2 * columns, of_units,
-                     of_units + padded, of_units + 2 * padded},
-                    of_units + 3 * padded,
-                    of_units + 4 * padded});
-  }
-
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();
-  const bool shared = recipe.sums != Sums::kApart && !recipe.is_gru();
+
+  ParamSums<T>& sums = shared ? *shared : memory.sums;
+  if (!shared) sums.Reset(packed);
+  const int64_t groups = std::max<int64_t>(1, layer.groups());
+  T* const reset_sums = memory.reset_sums.Get(2 * groups * padded);
+  std::fill_n(reset_sums, 2 * groups * padded, T{0});
+  const typename Layer<T>::GroupSums group_sums{
+      .cell = sums.Groups(groups), .h_reset = reset_sums, .c_reset = reset_sums + groups * padded};
+  // What others add to, waits for enough rows, and inputs may be gone by then. Inputs beyond a
+  // sequence are not read at all.
+  const bool own_x = shared || in.lengths;
+  const bool weight_ih = shared || args.dparams.weight_ih;
+  const bool weight_hh = shared || args.dparams.weight_hh;
+  const int64_t capacity = shared && rows > 0 ? (kProductRows + rows - 1) / rows * rows : rows;
+
   T* const state = memory.gradients.Get(7 * states);
-  T* const dz = memory.dz.Get((shared ? 1 : 2) * rows * columns);
-  T* const h_before = memory.h_before.Get(rows * padded);
-  T* const x = memory.x.Get(in.lengths ? rows * shape.inputs : 0);
   int64_t* const active = memory.active.Get(recipe.over == Over::kBatch ? shape.batch : 0);
   typename Layer<T>::Gradients gradients{
       .dh = state,
@@ -752,9 +709,9 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
       .dcell = state + 2 * states,
       .room = state + 3 * states,
       .h_after = state + 4 * states,
-      .dzx = dz,
-      .dzh = dz + (shared ? 0 : rows * columns),
-      .h_before = h_before,
+      .dzx = nullptr,
+      .dzh = nullptr,
+      .h_before = nullptr,
       .first = 0,
       .active = active,
   };
@@ -771,35 +728,14 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
   typename Layer<T>::State restored{
       .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
 
-  PackTransposed(packed, in.params.weight_hh, shape.hidden, options.parallel_for,
-                 memory.hh_transposed);
-  if (args.dx) {
-    PackTransposed(packed, in.params.weight_ih, shape.inputs, options.parallel_for,
-                   memory.ih_transposed);
-  }
-  T* const dweight_ih = memory.dweight_ih.Get(d.weight_ih ? columns * shape.inputs : 0);
-  T* const dweight_hh = memory.dweight_hh.Get(d.weight_hh ? columns * padded : 0);
-  const auto add_product = [&](const T* a, int64_t m, const T* b, int64_t k, T* to, bool add) {
-    MultiplyTransposed<T>({.m = m,
-                           .n = columns,
-                           .k = k,
-                           .a = a,
-                           .a_stride = columns,
-                           .b = b,
-                           .b_stride = k,
-                           .c = to,
-                           .c_stride = k,
-                           .accumulate = add},
-                          memory.scratch, options.parallel_for);
-  };
-  // Of no steps: zeros.
-  if (layer.segments() == 0) {
-    if (d.weight_ih) std::fill_n(dweight_ih, columns * shape.inputs, T{0});
-    if (d.weight_hh) std::fill_n(dweight_hh, columns * padded, T{0});
-  }
   for (int64_t segment = layer.segments() - 1; segment >= 0; --segment) {
     const Times times = layer.TimesOf(segment);
-    const int64_t steps = times.end - times.begin;
+    const int64_t steps = times.end - times.begin, m = steps * shape.batch;
+    if (!sums.HasRoomFor(m)) sums.Multiply(nullptr, true, true, options.parallel_for);
+    const typename ParamSums<T>::Rows to = sums.Add(m, capacity, own_x);
+    gradients.dzx = to.dzx;
+    gradients.dzh = to.dzh;
+    gradients.h_before = to.h_before;
     gradients.first = restored.first = times.begin;
     Slots<T> filled;
     Slots<const T> slots;
@@ -816,17 +752,13 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
     }
     layer.ForGroups(steps, [&](int64_t begin, int64_t end) {
       if (again) layer.ForwardSteps(times, begin, end, restored, filled, nullptr);
-      layer.BackwardSteps(times, begin, end, args, slots, memory.hh_transposed, gradients, sums);
+      layer.BackwardSteps(times, begin, end, args, slots, packed.hh_transposed(), gradients,
+                          group_sums);
     });
-    const int64_t m = steps * shape.batch;
-    const bool add = segment + 1 < layer.segments();
-    if (d.weight_ih) {
-      const T* inputs = in.x + times.begin * shape.batch * shape.inputs;
-      if (in.lengths) layer.CopyWithoutPadding(times, x);
-      add_product(gradients.dzx, m, in.lengths ? x : inputs, shape.inputs, dweight_ih, add);
-    }
-    if (d.weight_hh) {
-      add_product(gradients.dzh, m, gradients.h_before, padded, dweight_hh, add);
+    if (own_x) layer.CopyWithoutPadding(times, to.x);
+    if (!shared || sums.waiting() >= kProductRows) {
+      const T* x = own_x ? nullptr : in.x + times.begin * shape.batch * shape.inputs;
+      sums.Multiply(x, weight_ih, weight_hh, options.parallel_for);
     }
     if (args.dx) {
       MultiplyAll<T>({.rows = m,
@@ -834,45 +766,29 @@ void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T
                       .a_stride = columns,
                       .c = args.dx + times.begin * shape.batch * shape.inputs,
                       .c_stride = shape.inputs},
-                     memory.ih_transposed, options.parallel_for);
+                     packed.ih_transposed(), options.parallel_for);
     }
   }
 
   layer.Unpad(gradients.dh, args.dh0);
   layer.Unpad(gradients.dc, args.dc0);
-  const auto write_rows = [&](const T* from, int64_t stride, int64_t width, T* to) {
-    WriteRows(packed, from, stride, width, options.parallel_for, to);
-  };
-  write_rows(dweight_ih, shape.inputs, shape.inputs, d.weight_ih);
-  write_rows(dweight_hh, padded, shape.hidden, d.weight_hh);
-  for (int64_t g = 1; g < groups; ++g) {
-    const T* from = all_sums + g * size;
-    for (int64_t j = 0; j < size; ++j) all_sums[j] += from[j];
-  }
-  const CellSums<T>& all = sums[0].cell;
-  write_rows(all.gain_ih, 1, 1, d.ln_ih_weight);
-  write_rows(all.gain_ih, 1, 1, d.ln_weight);
-  write_rows(all.gain_hh, 1, 1, d.ln_hh_weight);
-  for (T* bias : {d.bias, d.ln_bias, d.ln_ih_bias, d.ln_hh_bias}) {
-    write_rows(all.bias, 1, 1, bias);
+  if (!shared) sums.Write(args.dparams, options.parallel_for);
+  for (int64_t j = 0; j < (groups - 1) * padded; ++j) {
+    for (T* sum : {group_sums.h_reset, group_sums.c_reset}) sum[j % padded] += sum[padded + j];
   }
   const auto write = [&](const T* from, T* to) {
     if (to) std::copy_n(from, shape.hidden, to);
   };
-  if (recipe.is_gru()) write(all.bias_hn, d.ln_hh_bias ? d.ln_hh_bias + 2 * shape.hidden : nullptr);
-  write(all.bias_hn, d.bias_hn);
-  write(all.gain_c, d.ln_c_weight);
-  write(all.bias_c, d.ln_c_bias);
-  write(sums[0].h_reset, args.dh_reset);
-  write(sums[0].c_reset, args.dc_reset);
+  write(group_sums.h_reset, args.dh_reset);
+  write(group_sums.c_reset, args.dc_reset);
 }
 
-#define PLANISH_INSTANTIATE(T)                                                       \
-  template int64_t SavedSize<T>(const CellRecipe&, const RnnShape&, bool);           \
-  template void ForwardLayer(const PackedLayer<T>&, const RnnForwardArgs<T>&,        \
-                             const RnnOptions<T>&, RnnMemory<T>&);                   \
-  template void BackwardLayer(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&, \
-                              RnnMemory<T>&);                                        \
+#define PLANISH_INSTANTIATE(T)                                                     \
+  template int64_t SavedSize<T>(const CellRecipe&, const RnnShape&, bool);         \
+  template void ForwardLayer(const PackedLayer<T>&, const RnnForwardArgs<T>&,      \
+                             const RnnOptions<T>&, RnnMemory<T>&);                 \
+  template void BackwardLayer(const PackedLayer<T>&, const RnnBackwardArgs<T>&,    \
+                              const RnnOptions<T>&, ParamSums<T>*, RnnMemory<T>&); \
   template class ThreadMemory<T>;
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE

@@ -6,9 +6,9 @@
 
 #include "planish/rnn.h"
 #include "src/base/aligned.h"
-#include "src/base/gemm.h"
 #include "src/rnn/cell.h"
 #include "src/rnn/packed.h"
+#include "src/rnn/sums.h"
 
 // The layers on the processor, for float and double. Arguments are those of planish/rnn.h, checked.
 namespace planish::internal {
@@ -25,8 +25,8 @@ struct RnnMemory {
   Buffer<T> state, zx, step;
   Buffer<int64_t> active;
   // Of backward.
-  Buffer<T> sums, gradients, dz, h_before, x, anew, dweight_ih, dweight_hh;
-  PackedMatrix<T> hh_transposed, ih_transposed, scratch;
+  Buffer<T> gradients, reset_sums, anew;
+  ParamSums<T> sums;
 
   int64_t bytes() const;
 };
@@ -51,9 +51,11 @@ template <class T>
 void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
                   const RnnOptions<T>& options, RnnMemory<T>& memory);
 
+/// `packed`, as before, is packed for backward, and, with checkpoints, for forward. `shared`, where
+/// it is not null, takes the gradients of the parameters in place of args.dparams.
 template <class T>
-void BackwardLayer(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options,
-                   RnnMemory<T>& memory);
+void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
+                   const RnnOptions<T>& options, ParamSums<T>* shared, RnnMemory<T>& memory);
 
 }  // namespace planish::internal
 

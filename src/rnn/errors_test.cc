@@ -221,6 +221,50 @@ TEST(RnnErrorsTest, Packed) {
   EXPECT_EQ(pack(4), "[RnnPackedParams] weight_hh must point to 400 bytes but has null");
 }
 
+TEST(RnnErrorsTest, Sums) {
+  const RnnProblem<float> p(Cell::kLnLstm, {1, 1, 4, 5});
+  const auto pack = [&](bool backward) {
+    return RnnPackedParams<float>(Cell::kLnLstm, 4, 5, p.Inputs().params, {}, backward);
+  };
+  const RnnPackedParams<float> packed = pack(true);
+  RnnGradientSums<float> sums(packed), others(pack(true));
+  const auto with = [&](RnnGradientSums<float>& given) {
+    return [&](auto& args, auto& options) {
+      options.packed = packed;
+      args.sums = &given;
+      args.dparams = {};
+    };
+  };
+  EXPECT_EQ(BackwardError(with(sums)), "");
+  EXPECT_EQ(BackwardError(with(others)),
+            "[RnnBackward] sums must be of options.packed but has other parameters");
+  EXPECT_EQ(BackwardError([&](auto& a, auto&) { a.sums = &sums; }),
+            "[RnnBackward] sums must be of options.packed but has other parameters");
+  EXPECT_EQ(BackwardError([&](auto& a, auto& options) {
+              with(sums)(a, options);
+              a.dparams.ln_c_bias = numbers;
+            }),
+            "[RnnBackward] dln_c_bias must be null with sums but has an address");
+  EXPECT_EQ(BackwardError([&](auto&, auto& options) { options.packed = pack(false); }),
+            "[RnnBackward] packed must be packed for backward but has not been so");
+  const auto made = [](const RnnPackedParams<float>& given) {
+    return ErrorOf([&] { RnnGradientSums<float> of_given(given); });
+  };
+  EXPECT_EQ(made({}), "[RnnGradientSums] packed must be packed parameters but has none");
+  EXPECT_EQ(made(pack(false)),
+            "[RnnGradientSums] packed must be packed for backward but has not been so");
+  const auto written = [&](const RnnParams<float>& dparams) {
+    return ErrorOf([&] { sums.Write(dparams); });
+  };
+  EXPECT_EQ(written({}), "");
+  EXPECT_EQ(written({.bias_hn = numbers}),
+            "[RnnGradientSums::Write] dbias_hn must be null for a cell without it but has an "
+            "address");
+  EXPECT_EQ(written({.ln_c_weight = numbers, .ln_c_bias = numbers}),
+            "[RnnGradientSums::Write] dln_c_bias must not overlap dln_c_weight but has bytes in "
+            "common");
+}
+
 TEST(RnnErrorsTest, CellsWithoutC) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.c0 = numbers; }, Cell::kLnGru),
             "[RnnForward] c0 must be null for a cell without c but has an address");

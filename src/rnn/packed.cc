@@ -74,6 +74,20 @@ void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
   pack(params.weight_hh, order.hidden, hh_);
 }
 
+template <class T>
+void PackedLayer<T>::PackTransposed(const RnnParams<const T>& params, bool dx,
+                                    const ParallelFor& parallel_for) {
+  const Order& order = call_.order;
+  const int64_t rows = call_.recipe.gates() * order.hidden;
+  const auto row_of = [this](int64_t column) { return this->rows()[column]; };
+  const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
+    to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
+            row_of, parallel_for);
+  };
+  pack(params.weight_hh, order.hidden, hh_transposed_);
+  if (dx) pack(params.weight_ih, inputs_, ih_transposed_);
+}
+
 template class PackedLayer<float>;
 template class PackedLayer<double>;
 

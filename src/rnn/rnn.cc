@@ -13,6 +13,7 @@
 #include "src/rnn/cpu.h"
 #include "src/rnn/order.h"
 #include "src/rnn/packed.h"
+#include "src/rnn/sums.h"
 
 namespace planish {
 namespace {
@@ -115,6 +116,7 @@ class Arrays {
 constexpr const char* kNoCell = "for a cell without c";
 constexpr const char* kNotTaken = "for a cell without it";
 constexpr const char* kNoResets = "without resets";
+constexpr const char* kSums = "with sums";
 
 // Names of the parameters' gradients, in the order of ParamsOf.
 constexpr const char* kGradientNames[internal::kParams] = {
@@ -150,6 +152,22 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
   };
   same("inputs", layer.inputs(), shape.inputs);
   same("hidden", layer.order().hidden, shape.hidden);
+}
+
+/// Those among the parameters' gradients that are given.
+template <class T>
+void AddGradients(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<T>& dparams,
+                  Arrays& arrays) {
+  const auto params = internal::ParamsOf<T>(recipe, shape);
+  for (size_t i = 0; i < params.size(); ++i) {
+    const T* data = dparams.*params[i].member;
+    if (!params[i].taken) arrays.MustBeNull(kGradientNames[i], data, kNotTaken);
+    arrays.Output(kGradientNames[i], data, params[i].size);
+  }
+}
+
+void CheckForBackward(const char* function, bool backward) {
+  if (!backward) internal::Fail(function, "packed", "be packed for backward", "not been so");
 }
 
 /// RnnForward, of checked arguments.
@@ -208,7 +226,8 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint) {
 template <class T>
 RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
                                     const RnnParams<const T>& params,
-                                    const ParallelFor& parallel_for) {
+                                    const ParallelFor& parallel_for, bool backward)
+    : backward_(backward) {
   constexpr const char* kFunction = "RnnPackedParams";
   const CellRecipe recipe = internal::RecipeOf(cell);
   const RnnShape shape{0, 0, inputs, hidden};
@@ -219,7 +238,33 @@ RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
   auto layer = std::make_shared<internal::PackedLayer<T>>();
   layer->Pack(cell, inputs, hidden, params);
   layer->PackWeights(params, parallel_for);
+  if (backward) layer->PackTransposed(params, /*dx=*/true, parallel_for);
   layer_ = std::move(layer);
+}
+
+template <class T>
+RnnGradientSums<T>::RnnGradientSums(const RnnPackedParams<T>& packed) : packed_(packed) {
+  constexpr const char* kFunction = "RnnGradientSums";
+  if (!packed) internal::Fail(kFunction, "packed", "be packed parameters", "none");
+  CheckForBackward(kFunction, packed.backward());
+  sums_ = std::make_unique<internal::ParamSums<T>>();
+  sums_->Reset(*packed_.layer());
+}
+template <class T>
+RnnGradientSums<T>::~RnnGradientSums() = default;
+template <class T>
+RnnGradientSums<T>::RnnGradientSums(RnnGradientSums&&) noexcept = default;
+template <class T>
+RnnGradientSums<T>& RnnGradientSums<T>::operator=(RnnGradientSums&&) noexcept = default;
+
+template <class T>
+void RnnGradientSums<T>::Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for) {
+  const internal::PackedLayer<T>& layer = *packed_.layer();
+  Arrays arrays("RnnGradientSums::Write");
+  AddGradients(layer.call().recipe, {0, 0, layer.inputs(), layer.order().hidden}, dparams, arrays);
+  arrays.CheckAlignedAndApart();
+  sums_->Multiply(nullptr, true, true, parallel_for);
+  sums_->Write(dparams, parallel_for);
 }
 
 template <class T>
@@ -252,7 +297,11 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const int64_t states = shape.batch * shape.hidden;
   Arrays arrays(kFunction);
   AddInputs(kFunction, recipe, args.inputs, arrays);
-  AddParams(recipe, shape, args.inputs.params, arrays);
+  AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
+  if (options.packed) CheckForBackward(kFunction, options.packed.backward());
+  if (args.sums && args.sums->packed().layer() != options.packed.layer()) {
+    internal::Fail(kFunction, "sums", "be of options.packed", "other parameters");
+  }
   arrays.NeededInput("y", args.y, shape.time * states);
   arrays.NeededInput("saved", args.saved,
                      internal::SavedSize<T>(recipe, shape, options.checkpoint));
@@ -265,11 +314,10 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.Input("dh_n", args.dh_n, states);
   arrays.Input("dc_n", args.dc_n, states);
   arrays.Output("dx", args.dx, shape.time * shape.batch * shape.inputs);
-  const auto params = internal::ParamsOf<T>(recipe, shape);
-  for (size_t i = 0; i < params.size(); ++i) {
-    const T* data = args.dparams.*params[i].member;
-    if (!params[i].taken) arrays.MustBeNull(kGradientNames[i], data, kNotTaken);
-    arrays.Output(kGradientNames[i], data, params[i].size);
+  AddGradients(recipe, shape, args.dparams, arrays);
+  const auto dparams = internal::ParamsOf<T>(recipe, shape);
+  for (size_t i = 0; args.sums && i < dparams.size(); ++i) {
+    arrays.MustBeNull(kGradientNames[i], args.dparams.*dparams[i].member, kSums);
   }
   arrays.Output("dh0", args.dh0, states);
   arrays.Output("dc0", args.dc0, states);
@@ -277,7 +325,16 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.Output("dc_reset", args.dc_reset, shape.hidden);
   arrays.CheckAlignedAndApart();
   const internal::ThreadMemory<T> memory;
-  internal::BackwardLayer(cell, args, options, *memory);
+  const internal::PackedLayer<T>* packed = options.packed.layer();
+  if (packed == nullptr) {
+    internal::PackedLayer<T>& anew = (*memory).packed;
+    anew.Pack(cell, shape.inputs, shape.hidden, args.inputs.params);
+    if (options.checkpoint) anew.PackWeights(args.inputs.params, options.parallel_for);
+    anew.PackTransposed(args.inputs.params, args.dx != nullptr, options.parallel_for);
+    packed = &anew;
+  }
+  internal::BackwardLayer(*packed, args, options, args.sums ? &args.sums->sums() : nullptr,
+                          *memory);
 }
 
 template <class T>
@@ -316,6 +373,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 
 #define PLANISH_INSTANTIATE(T)                                                      \
   template class RnnPackedParams<T>;                                                \
+  template class RnnGradientSums<T>;                                                \
   template int64_t RnnSavedSize<T>(Cell, const RnnShape&, bool);                    \
   template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
   template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -372,6 +373,186 @@ TEST(RnnPackedParamsTest, KeepTheirInstructionSet) {
     RnnForward<float>(Cell::kLnGru, tests::ForwardArgs(p, out), options);
     EXPECT_EQ(out.DiffersIn(expected), "") << target;
   });
+}
+
+TYPED_TEST(RnnTest, PackedParametersGiveTheSameGradients) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> p(cell, {7, 5, 3, 17}, {.lengths = true, .resets = true});
+    for (const bool checkpoint : {false, true}) {
+      RnnOptions<T> options = p.Options();
+      options.checkpoint = checkpoint;
+      const RnnResult<T> expected = tests::Apply(p, options);
+      options.packed = RnnPackedParams<T>(cell, 3, 17, p.Inputs().params, {}, true);
+      RnnResult<T> out = tests::Unwritten(p, checkpoint);
+      RnnForward<T>(cell, tests::ForwardArgs(p, out), options);
+      auto args = tests::BackwardArgs(p, out);
+      args.inputs.params = {};
+      RnnBackward<T>(cell, args, options);
+      EXPECT_EQ(out.DiffersIn(expected), "") << NameOf(cell);
+    }
+  }
+}
+
+// --- Sums of gradients ---
+
+template <class T>
+void Write(const RnnProblem<T>& p, RnnGradientSums<T>& sums, const RnnOptions<T>& options,
+           RnnResult<T>& out) {
+  sums.Write(tests::BackwardArgs(p, out).dparams, options.parallel_for);
+}
+
+/// A layer in pieces of `steps` steps, each with calls of its own, forward and then back.
+/// options.packed is of its parameters. States are given; lengths and resets are not.
+template <class T>
+RnnResult<T> InPieces(const RnnProblem<T>& p, const RnnOptions<T>& options, int64_t steps) {
+  const RnnShape& s = p.layer.shape;
+  const int64_t inputs = s.batch * s.inputs, states = s.batch * s.hidden;
+  const bool lstm = internal::RecipeOf(p.layer.cell).is_lstm();
+  RnnResult<T> out = tests::Unwritten(p);
+  struct Piece {
+    RnnInputs<T> inputs;
+    std::vector<T> h0, c0, saved;
+    int64_t first;
+  };
+  std::vector<Piece> pieces;
+  out.h = p.layer.h0;
+  out.c = p.layer.c0;
+  for (int64_t t = 0; t < s.time; t += steps) {
+    pieces.push_back({.inputs = p.Inputs(), .h0 = out.h, .c0 = out.c, .saved = {}, .first = t});
+    Piece& piece = pieces.back();
+    piece.inputs.params = {};
+    piece.inputs.shape.time = std::min(steps, s.time - t);
+    piece.inputs.x += t * inputs;
+    piece.inputs.h0 = piece.h0.data();
+    if (lstm) piece.inputs.c0 = piece.c0.data();
+    piece.saved.resize(static_cast<size_t>(RnnSavedSize<T>(p.layer.cell, piece.inputs.shape)));
+    RnnForward<T>(p.layer.cell,
+                  {piece.inputs, out.y.data() + t * states, out.h.data(), tests::OutOrNull(out.c),
+                   tests::OutOrNull(piece.saved)},
+                  options);
+  }
+  RnnGradientSums<T> sums(options.packed);
+  std::vector<T> dh = p.loss.h, dc = p.loss.c;
+  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+    const std::vector<T> dh_n = dh, dc_n = dc;
+    RnnBackwardArgs<T> args{.inputs = piece->inputs};
+    args.y = out.y.data() + piece->first * states;
+    args.saved = tests::OrNull(piece->saved);
+    args.dy = p.loss.y.data() + piece->first * states;
+    args.dh_n = dh_n.data();
+    args.dc_n = tests::OrNull(dc_n);
+    args.dx = out.gradients[tests::kX].data() + piece->first * inputs;
+    args.dh0 = dh.data();
+    args.dc0 = tests::OutOrNull(dc);
+    args.sums = &sums;
+    RnnBackward<T>(p.layer.cell, args, options);
+    // What waits in the sums is a copy.
+    std::fill(piece->h0.begin(), piece->h0.end(), tests::Unset<T>());
+  }
+  out.gradients[tests::kH0] = dh;
+  out.gradients[tests::kC0] = dc;
+  Write(p, sums, options, out);
+  return out;
+}
+
+template <class T>
+RnnOptions<T> PackedForBoth(const RnnProblem<T>& p, const ParallelFor& parallel_for = {}) {
+  const RnnShape& s = p.layer.shape;
+  RnnOptions<T> options = p.Options(parallel_for);
+  options.packed = RnnPackedParams<T>(p.layer.cell, s.inputs, s.hidden, p.Inputs().params,
+                                      parallel_for, /*backward=*/true);
+  return options;
+}
+
+// Less than 256 rows, or whole times as many as a segment has, are added up as RnnBackward does.
+TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    for (const RnnShape& shape : {RnnShape{7, 5, 3, 17}, {104, 5, 2, 3}, {1, 300, 1, 2}}) {
+      SCOPED_TRACE(Describe(cell, shape));
+      const RnnProblem<T> p(cell, shape);
+      const RnnResult<T> expected = tests::Apply(p, p.Options());
+      EXPECT_EQ(InPieces(p, PackedForBoth(p), 1).DiffersIn(expected), "");
+      EXPECT_EQ(InPieces(p, PackedForBoth(p, tests::OnThreads(3)), 1).DiffersIn(expected), "");
+    }
+    const RnnProblem<T> p(cell, {7, 5, 3, 17});
+    EXPECT_EQ(InPieces(p, PackedForBoth(p), 3).DiffersIn(tests::Apply(p, p.Options())), "");
+  }
+}
+
+// With segments at other steps than RnnBackward's, of one and of several steps. The rounding of a
+// few hundred terms, added in another order; the states have the same bits.
+TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> p(cell, {71, 5, 3, 7});
+    const RnnResult<T> expected = tests::Apply(p, p.Options());
+    for (const int64_t steps : {1, 20, 60}) {
+      const RnnResult<T> out = InPieces(p, PackedForBoth(p), steps);
+      EXPECT_TRUE(tests::SameBits(out.y, expected.y)) << NameOf(cell);
+      for (size_t a = 0; a < tests::kArrays; ++a) {
+        const std::vector<T>& of_sequence = expected.gradients[a];
+        EXPECT_LE(tests::Difference(out.gradients[a], {of_sequence.begin(), of_sequence.end()}),
+                  64 * std::numeric_limits<T>::epsilon())
+            << NameOf(cell) << " d" << ArrayName(a) << " steps " << steps;
+      }
+    }
+  }
+}
+
+// Calls with other numbers of sequences, with lengths and resets, before and after a Write.
+TYPED_TEST(RnnTest, SumsAreOfAllCalls) {
+  using T = TypeParam;
+  for (const Cell cell : kCells) {
+    const RnnProblem<T> first(cell, {3, 2, 3, 7});
+    const RnnOptions<T> options = PackedForBoth(first);
+    RnnGradientSums<T> sums(options.packed);
+    std::array<std::vector<double>, tests::kArrays> expected;
+    for (const RnnShape& shape :
+         {RnnShape{3, 2, 3, 7}, {2, 70, 3, 7}, {0, 2, 3, 7}, {5, 90, 3, 7}}) {
+      const bool any = shape.time > 0;
+      RnnProblem<T> p(cell, shape, {.lengths = any, .resets = any}, 1, 3);
+      for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
+        const auto member = internal::kReferenceArrays<T>[a].member;
+        p.layer.*member = first.layer.*member;
+      }
+      const RnnResult<T> alone = tests::Apply(p, p.Options());
+      RnnResult<T> out = tests::Unwritten(p);
+      RnnForward<T>(cell, tests::ForwardArgs(p, out), options);
+      auto args = tests::BackwardArgs(p, out);
+      args.dparams = {};
+      args.sums = &sums;
+      RnnBackward<T>(cell, args, options);
+      Write(p, sums, options, out);
+      for (size_t a = 0; a < tests::kArrays; ++a) {
+        SCOPED_TRACE(std::string(NameOf(cell)) + " d" + ArrayName(a));
+        const std::vector<T>& of_one = alone.gradients[a];
+        if (a < tests::kFirstParam) {
+          EXPECT_TRUE(tests::SameBits(out.gradients[a], of_one));
+          continue;
+        }
+        expected[a].resize(of_one.size());
+        for (size_t i = 0; i < of_one.size(); ++i) {
+          expected[a][i] += static_cast<double>(of_one[i]);
+        }
+        // As many terms as rows, 600, in two orders.
+        EXPECT_LE(tests::Difference(out.gradients[a], expected[a]),
+                  64 * std::numeric_limits<T>::epsilon());
+      }
+    }
+  }
+}
+
+TEST(RnnGradientSumsTest, StartAtZero) {
+  const RnnProblem<float> p(Cell::kLnLstm, {1, 2, 3, 4});
+  const RnnOptions<float> options = PackedForBoth(p);
+  RnnGradientSums<float> sums(options.packed);
+  RnnResult<float> out = tests::Unwritten(p);
+  Write(p, sums, options, out);
+  for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
+    EXPECT_EQ(out.gradients[a], std::vector<float>(out.gradients[a].size())) << ArrayName(a);
+  }
 }
 
 // --- NaN, padding, nothing ---

@@ -89,6 +89,16 @@ Tensor PermuteBatch(const Tensor& states, const Tensor& indices) {
   return states.defined() && indices.defined() ? states.index_select(1, indices) : states;
 }
 
+template <class Options>
+std::tuple<Tensor, Tensor> Step(const Options& options, RnnTensors tensors,
+                                const RnnPacked& packed) {
+  if (!options.composed()) return rnn_step(options.variant(), tensors, options.eps(), packed);
+  tensors.x = tensors.x.unsqueeze(0);
+  const RnnOutputs outputs =
+      rnn_forward(options.variant(), tensors, {.eps = options.eps(), .composed = true});
+  return {outputs.h_n, outputs.c_n};
+}
+
 template <class State>
 std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
   return state ? std::pair(std::get<0>(*state), std::get<1>(*state)) : std::pair<Tensor, Tensor>();
@@ -231,7 +241,8 @@ void RecurrentImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
          << ", batch_first=" << options.batch_first() << ", dropout=" << options.dropout()
          << ", bidirectional=" << options.bidirectional()
          << ", variant=" << cell_name(options.variant()) << ", eps=" << options.eps()
-         << ", checkpoint=" << options.checkpoint() << ")";
+         << ", checkpoint=" << options.checkpoint()
+         << (options.composed() ? ", composed=true)" : ")");
 }
 
 template <class Derived, class Options>
@@ -247,7 +258,9 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunLayers(const Tensor& x, const Ten
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
       RnnPacked packed;
-      RnnTensors tensors = layers_[static_cast<size_t>(index)].Prepare(this->is_training(), packed);
+      detail::RecurrentParameters& params = layers_[static_cast<size_t>(index)];
+      RnnTensors tensors =
+          options.composed() ? params.WithBias() : params.Prepare(this->is_training(), packed);
       tensors.x = input;
       tensors.h0 = SelectOrUndefined(h0, index);
       tensors.c0 = SelectOrUndefined(c0, index);
@@ -255,10 +268,12 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunLayers(const Tensor& x, const Ten
       tensors.c_reset = SelectOrUndefined(sequences.c_reset, index);
       tensors.lengths = sequences.lengths;
       tensors.resets = sequences.resets;
-      const RnnOutputs outputs = rnn_forward(
-          options.variant(), tensors,
-          {.reverse = direction == 1, .eps = options.eps(), .checkpoint = options.checkpoint()},
-          packed);
+      const RnnOutputs outputs = rnn_forward(options.variant(), tensors,
+                                             {.reverse = direction == 1,
+                                              .eps = options.eps(),
+                                              .checkpoint = options.checkpoint(),
+                                              .composed = options.composed()},
+                                             packed);
       y.push_back(outputs.y);
       h_n.push_back(outputs.h_n);
       c_n.push_back(outputs.c_n);
@@ -355,7 +370,7 @@ void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) con
   stream << std::boolalpha << "planish::nn::" << NameOf(options)
          << "(input_size=" << options.input_size() << ", hidden_size=" << options.hidden_size()
          << ", bias=" << options.bias() << ", variant=" << cell_name(options.variant())
-         << ", eps=" << options.eps() << ")";
+         << ", eps=" << options.eps() << (options.composed() ? ", composed=true)" : ")");
 }
 
 template <class Derived, class Options>
@@ -374,11 +389,13 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
     return t.defined() && x.dim() == 1 ? t.unsqueeze(0) : t;
   };
   RnnPacked packed;
-  RnnTensors tensors = parameters_of_cell_.Prepare(this->is_training(), packed);
+  RnnTensors tensors = options.composed()
+                           ? parameters_of_cell_.WithBias()
+                           : parameters_of_cell_.Prepare(this->is_training(), packed);
   tensors.x = add_batch(x);
   tensors.h0 = add_batch(h);
   tensors.c0 = add_batch(c);
-  const auto [h1, c1] = rnn_step(options.variant(), tensors, options.eps(), packed);
+  const auto [h1, c1] = Step(options, tensors, packed);
   return x.dim() == 1 ? std::tuple(h1.squeeze(0), c1.squeeze(0)) : std::tuple(h1, c1);
 }
 

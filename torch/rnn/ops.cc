@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -908,6 +909,23 @@ void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
   }
 }
 
+/// The layer of PyTorch's operators, which nothing below checks.
+RnnOutputs Composed(const ForwardCall& call) {
+  const double eps = call.settings.eps;
+  const Sizes sizes = CheckCall(call.kName, call);
+  TORCH_CHECK_VALUE(!call.packed, "[rnn_forward] packed must be left out with composed but has ",
+                    "parameters");
+  TORCH_CHECK_VALUE(std::isfinite(eps) && eps >= 0,
+                    "[rnn_forward] eps must be finite and at least 0 but has ", eps);
+  const Tensor lengths = Contiguous(call.tensors.lengths);
+  for (int64_t b = 0; lengths.defined() && b < lengths.numel(); ++b) {
+    const int64_t length = lengths.const_data_ptr<int64_t>()[b];
+    TORCH_CHECK_VALUE(length >= 1 && length <= sizes.time, "[rnn_forward] lengths[", b,
+                      "] must be at least 1 and at most time, ", sizes.time, " but has ", length);
+  }
+  return ComposedForward(call.cell, call.tensors, call.settings);
+}
+
 void RegisterAutocast(torch::Library& m) {
   m.impl("rnn_forward", Kernel<ForwardCall, ForwardAutocast>());
   m.impl("rnn_step", Kernel<StepCall, StepAutocast>());
@@ -929,6 +947,7 @@ RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& 
   call.tensors = tensors;
   call.settings = settings;
   call.packed = packed;
+  if (settings.composed) return Composed(call);
   const ForwardResults results = CallForward(call);
   return {results.y, results.h_n, results.c_n};
 }

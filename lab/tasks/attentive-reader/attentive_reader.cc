@@ -228,7 +228,7 @@ class Reader final : public Experiment {
 ReportSpec MakeReport() {
   ReportSpec report;
   report.title = "Attentive reader: cloze questions";
-  report.source = "Ba et al. 2016, section 6.2 and Figure 2; model of Hermann et al. 2015";
+  report.source = "Ba, Kiros & Hinton 2016, section 6.2 and Figure 2";
   report.compare = "norm";
   report.baseline = "none";
   report.panel = "gain";
@@ -238,7 +238,7 @@ ReportSpec MakeReport() {
   const auto claim = [](const char* text, const char* measure, const char* better,
                         const char* worse) {
     return ClaimSpec{text,
-                     "Ba et al. 2016, 6.2 and Figure 2",
+                     "Ba, Kiros & Hinton 2016, 6.2 and Figure 2",
                      "valid_error",
                      measure,
                      better,
@@ -247,11 +247,13 @@ ReportSpec MakeReport() {
                      "cnn"};
   };
   report.claims = {
-      claim("Layer norm trains faster than no norm.", "steps to best", "layer", "none"),
+      claim("Layer norm trains faster than no norm.", "steps to worse's best", "layer", "none"),
       claim("Layer norm converges to a better validation result than no norm.", "best", "layer",
             "none"),
-      claim("Layer norm converges to a better validation result than batch norm in the LSTM.", "best", "layer", "batch"),
-      claim("Layer norm converges to a better validation result than batch norm everywhere.", "best", "layer", "batch-everywhere"),
+      claim("Layer norm converges to a better validation result than batch norm in the LSTM.",
+            "best", "layer", "batch"),
+      claim("Layer norm converges to a better validation result than batch norm everywhere.",
+            "best", "layer", "batch-everywhere"),
       claim("Batch norm in the LSTM is better than no norm (49.5% and 50.3%, Cooijmans et al.).",
             "best", "batch", "none"),
   };

@@ -60,6 +60,9 @@ struct RnnSettings {
   bool reverse = false;     ///< whether to go from the last step of each sequence to its first
   double eps = 1e-5;        ///< added to variances, inside the root
   bool checkpoint = false;  ///< whether to keep less for backward, which then computes it again
+  /// Whether to compute with PyTorch's operators in place of the core, for comparison: many times
+  /// the time and memory. Not for packed parameters, and not under autocast.
+  bool composed = false;
 };
 
 /// What a layer computes.
@@ -125,6 +128,8 @@ struct RecurrentOptions {
   TORCH_ARG(double, eps) = 1e-5;
   /// true: keep less for backward, which computes it again for the price of a forward pass.
   TORCH_ARG(bool, checkpoint) = false;
+  /// true: of PyTorch's operators, as RnnSettings has it.
+  TORCH_ARG(bool, composed) = false;
 };
 using LayerNormLSTMOptions = RecurrentOptions<Cell::kLnLstm>;
 using LayerNormGRUOptions = RecurrentOptions<Cell::kLnGru>;
@@ -142,6 +147,7 @@ struct RecurrentCellOptions {
   TORCH_ARG(bool, bias) = true;         ///< false: no bias_ih and no bias_hh
   TORCH_ARG(Cell, variant) = kDefault;  ///< as RecurrentOptions has it, without batch norm
   TORCH_ARG(double, eps) = 1e-5;        ///< added to variances, inside the root
+  TORCH_ARG(bool, composed) = false;    ///< true: of PyTorch's operators, as RnnSettings has it
 };
 using LayerNormLSTMCellOptions = RecurrentCellOptions<Cell::kLnLstm>;
 using LayerNormGRUCellOptions = RecurrentCellOptions<Cell::kLnGru>;
@@ -167,9 +173,11 @@ class RecurrentParameters {
   RecurrentParameters(torch::nn::Module& module, Cell cell, const RnnShape& shape, bool bias,
                       const std::string& suffix);
 
-  /// As the core takes them: bias and bias_hn made of bias_ih and bias_hh. In inference, that is in
-  /// evaluation mode without gradients, `packed` is set and just the weights are returned. What is
-  /// packed is kept until a parameter's data or version changes.
+  /// As the core takes them: bias and bias_hn made of bias_ih and bias_hh.
+  RnnTensors WithBias() const;
+  /// The same, but in inference, that is in evaluation mode without gradients: then `packed` is set
+  /// and just the weights are returned. What is packed is kept until a parameter's data or version
+  /// changes.
   RnnTensors Prepare(bool training, RnnPacked& packed);
   /// Forgets what is packed.
   void Drop();
@@ -192,8 +200,6 @@ class RecurrentParameters {
     std::vector<at::Tensor> from;  ///< aliases, so that no other data takes their addresses
     std::vector<int64_t> versions;
   };
-
-  RnnTensors WithBias() const;
 
   Cell cell_{};
   RnnTensors tensors_;  ///< without bias and bias_hn

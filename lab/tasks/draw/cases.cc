@@ -1,0 +1,77 @@
+#include "lab/tasks/draw/cases.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <numeric>
+#include <random>
+#include <utility>
+
+#include "lab/data/binary_images.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace {
+
+constexpr int64_t kPixels = 28 * 28;
+
+// The numbers below `count` in a random order that every machine draws: Fisher and Yates'.
+std::vector<int64_t> Shuffled(int64_t count) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::mt19937_64 random(1);
+  for (size_t left = order.size(); left > 1; --left) {
+    // Of 32 bits times a count below 2^32 the upper half: below `left`, and even enough.
+    const uint64_t other = (random() >> 32) * left >> 32;
+    std::swap(order[left - 1], order[other]);
+  }
+  return order;
+}
+
+at::Tensor Take(const std::vector<uint8_t>& pixels, int64_t wanted, const char* setting) {
+  const int64_t count = std::ssize(pixels) / kPixels;
+  if (wanted > count) {
+    throw UsageError(fmt::format("[draw] {} must be at most the {} images there are but has {}",
+                                 setting, count, wanted));
+  }
+  std::vector<int64_t> order = Shuffled(count);
+  order.resize(static_cast<size_t>(wanted));
+  const at::Tensor all = at::from_blob(const_cast<uint8_t*>(pixels.data()), {count, kPixels},
+                                       at::TensorOptions().dtype(at::kByte));
+  return all.index_select(0, at::tensor(order, at::kLong));
+}
+
+}  // namespace
+
+std::vector<SettingSpec> BinaryCaseSettings() {
+  const double most = 10'000'000;
+  return {
+      {"train_cases", 50000, "training cases", 1, most, {}},
+      {"valid_cases", 10000, "validation cases", 1, most, {}},
+      {"test_cases", 10000, "test cases", 1, most, {}},
+  };
+}
+
+std::vector<std::string> BinaryCaseSettingNames() {
+  return {"train_cases", "valid_cases", "test_cases"};
+}
+
+std::unique_ptr<BinaryCases> LoadBinaryCases(const Settings& settings,
+                                             const std::optional<std::filesystem::path>& folder) {
+  const int64_t train = settings.Int("train_cases"), valid = settings.Int("valid_cases"),
+                test = settings.Int("test_cases");
+  BinaryImageSet set = folder ? LoadBinaryMnist(*folder) : DrawBinaryDigits(train, valid, test);
+  auto data = std::make_unique<BinaryCases>();
+  data->train = Take(set.train, train, "train_cases");
+  data->valid = Take(set.valid, valid, "valid_cases");
+  data->test = Take(set.test, test, "test_cases");
+  data->about = {set.name,
+                 set.source,
+                 set.description,
+                 set.sha256,
+                 {{"train", train}, {"valid", valid}, {"test", test}}};
+  return data;
+}
+
+}  // namespace planish::lab
