@@ -77,7 +77,7 @@ class Reader final : public Experiment {
     EpochPlan plan;
     plan.order = by_batch.index_select(0, at::randperm(batches, generator, at::kLong)).flatten();
     for (int64_t b = 0; b <= batches; ++b) plan.offsets.push_back(b * batch_size_);
-    permutations_ = at::rand({batches, corpus_.entities}, generator, at::kDouble).argsort(1);
+    permutations_ = at::rand({batches, corpus_.entities}, generator, at::kDouble).argsort(int64_t{1});
     return plan;
   }
 

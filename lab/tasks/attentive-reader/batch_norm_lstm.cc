@@ -39,7 +39,7 @@ std::pair<at::Tensor, at::Tensor> BatchNormLstm::forward(const at::Tensor& x,
                                                          const at::Tensor& state,
                                                          const at::Tensor& lengths) {
   if (!is_training() || options_.composed) return Composed(x, state, lengths);
-  RnnSequences sequences;
+  nn::RnnSequences sequences;
   sequences.lengths = lengths;
   const auto [y, last] = layer_->forward(x, std::make_tuple(state[0], state[1]), sequences);
   return {y, at::stack({std::get<0>(last), std::get<1>(last)})};

@@ -24,7 +24,10 @@ uint64_t DrawSeed() {
   return generator.get<at::CPUGeneratorImpl>()->random64();
 }
 
-void Seed(uint64_t seed) { at::detail::getDefaultCPUGenerator().set_current_seed(seed); }
+void Seed(uint64_t seed) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(seed);
+}
 
 }  // namespace
 
