@@ -77,7 +77,8 @@ class Reader final : public Experiment {
     EpochPlan plan;
     plan.order = by_batch.index_select(0, at::randperm(batches, generator, at::kLong)).flatten();
     for (int64_t b = 0; b <= batches; ++b) plan.offsets.push_back(b * batch_size_);
-    permutations_ = at::rand({batches, corpus_.entities}, generator, at::kDouble).argsort(int64_t{1});
+    permutations_ =
+        at::rand({batches, corpus_.entities}, generator, at::kDouble).argsort(int64_t{1});
     return plan;
   }
 
@@ -138,8 +139,8 @@ class Reader final : public Experiment {
       std::string question;
       for (const std::string& word : texts(q.question)) question += word + " ";
       RunResult::Sample sample;
-      sample.title = fmt::format("attention over a passage; the answer, {}, was {}",
-                                 entity == q.answer ? "right" : "wrong", named(entity));
+      sample.title = fmt::format("attention over a passage; the answer, {}, was {}", named(entity),
+                                 entity == q.answer ? "right" : "wrong");
       sample.text = fmt::format("question: {}\nanswer: {}\n{}\n", question, named(q.answer),
                                 AttentionText(texts(q.passage), shares));
       sample.svg = AttentionPicture(texts(q.passage), shares);
