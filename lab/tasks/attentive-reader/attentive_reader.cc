@@ -320,13 +320,13 @@ class AttentiveReaderTask final : public Task {
     for (const SettingSpec& spec : data) data_settings.push_back(spec.name);
     presets = {
         {"small",
-         "128 units on 20,000 questions for 4 epochs: minutes a run on one core",
+         "128 units on 20,000 questions for 6 epochs: minutes a run on one core",
          {{"hidden", 128},
           {"words", 64},
           {"init", 0.1},
           {"dropout", 0.2},
           {"batch_size", 32},
-          {"epochs", 4},
+          {"epochs", 6},
           {"lr", 2e-3},
           {"evaluations_per_epoch", 4},
           {"min_count", 5},
