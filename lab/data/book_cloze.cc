@@ -566,12 +566,16 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
         "has neither",
         folder.string()));
   }
-  std::vector<std::pair<uint64_t, fs::path>> order;
+  std::map<std::string, fs::path> books;  // of a book that is there plain and packed, the plain one
   for (const auto& entry : fs::directory_iterator(found)) {
     std::string name = entry.path().filename().string();
-    if (name.ends_with(".gz")) name.resize(name.size() - 3);
-    if (!name.ends_with(".txt")) continue;
-    order.emplace_back(NumberOf(fmt::format("split {} {}", request.seed, name)), entry.path());
+    const bool packed = name.ends_with(".gz");
+    if (packed) name.resize(name.size() - 3);
+    if (name.ends_with(".txt") && !(packed && books.contains(name))) books[name] = entry.path();
+  }
+  std::vector<std::pair<uint64_t, fs::path>> order;
+  for (const auto& [name, file] : books) {
+    order.emplace_back(NumberOf(fmt::format("split {} {}", request.seed, name)), file);
   }
   if (order.size() < 3) {
     throw DataError(fmt::format("[MakeBookCloze] {} must hold three books at least but has {}",

@@ -179,6 +179,9 @@ TEST_F(BookClozeTest, AsksOnlyWhatPassagesTellAndSplitsByBook) {
 TEST_F(BookClozeTest, GivesTheSameAsItsFiles) {
   WriteBooks();
   const ClozeSets made = MakeBookCloze(folder.path(), {.train = 50, .held_out = 10});
+  // A book that is there twice is one book.
+  WriteFile(folder / "books/two.txt", Story("Carl", "Dora", 60));
+  WriteFile(folder / "books/one.txt.gz", Gzip(Story("Anna", "Bertha", 60)));
   EXPECT_EQ(MakeBookCloze(folder / "books", {.train = 50, .held_out = 10}).sha256, made.sha256);
   EXPECT_NE(MakeBookCloze(folder.path(), {.train = 50, .held_out = 10, .seed = 2}).sha256,
             made.sha256);
