@@ -58,7 +58,10 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
         fmt::join(commands, ", "),
         app.remaining().empty() ? "there is none" : fmt::format("has \"{}\"", app.remaining()[0]));
   }
-  const std::string command = chosen.empty() ? "" : chosen[0]->get_name();
+  std::string command;  // "make cloze" where it has commands of its own
+  for (auto at = chosen; !at.empty(); at = at[0]->get_subcommands()) {
+    command += (command.empty() ? "" : " ") + at[0]->get_name();
+  }
   return fmt::format("[{}] {} (see planish{}{} --help)", command.empty() ? "planish" : command,
                      what, command.empty() ? "" : " ", command);
 }
@@ -88,6 +91,7 @@ int RunCommandLine(int argc, char** argv) {
   AddTranslate(app, action);
   AddSearch(app, action);
   AddWrite(app, action);
+  AddMake(app, action);
   AddBench(app, action);
   try {
     app.parse(argc, argv);

@@ -23,6 +23,7 @@ TASKS = {
     "order-embedding": Task("order_embedding", 1.15, ("none", "layer")),
     "draw": Task("draw", 1.15, ("none", "layer", "layer-full")),
     "handwriting": Task("handwriting", 2.0, ("none", "layer")),
+    "attentive-reader": Task("attentive_reader", 1.15, ("none", "layer")),
 }
 
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/error.h"
+#include "lab/tasks/attentive-reader/attentive_reader.h"
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/convnet/convnet.h"
 #include "lab/tasks/draw/draw.h"
@@ -36,6 +37,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeDraw());
     all.push_back(MakeConvNet());
     all.push_back(MakeOnlineLn());
+    all.push_back(MakeAttentiveReader());
     return all;
   }();
   return tasks;

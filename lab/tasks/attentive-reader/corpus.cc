@@ -1,0 +1,159 @@
+#include "lab/tasks/attentive-reader/corpus.h"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "lab/base/format_integer.h"
+#include "lab/data/book_cloze.h"
+#include "lab/data/made_cloze.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Questions that the report may show.
+constexpr size_t kShown = 3;
+
+ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
+  if (!folder) {
+    const MadeCloze most;
+    return MakeCloze({.train = std::min(s.Int("train_cases"), most.train),
+                      .held_out = std::min(s.Int("eval_cases"), most.held_out),
+                      .entities = s.Int("entities"),
+                      .seed = s.Int("questions_seed")});
+  }
+  if (HasQuestions(*folder)) {
+    return ReadQuestions(*folder, {.train = s.Int("train_cases"),
+                                   .held_out = s.Int("eval_cases"),
+                                   .sentences = s.Int("sentences"),
+                                   .by_overlap = s.Text("sentences_by") == "overlap",
+                                   .longest_passage = s.Int("longest_passage"),
+                                   .longest_question = s.Int("longest_question")});
+  }
+  if (HasBooks(*folder)) {
+    const BookCloze limits;
+    return MakeBookCloze(
+        *folder, {.train = s.Int("train_cases"),
+                  .held_out = s.Int("eval_cases"),
+                  .sentences = s.Int("sentences"),
+                  .entities = s.Int("entities"),
+                  .longest_passage = std::min(s.Int("longest_passage"), limits.longest_passage),
+                  .longest_question = std::min(s.Int("longest_question"), limits.longest_question),
+                  .seed = s.Int("questions_seed")});
+  }
+  throw DataError(fmt::format(
+      "[attentive-reader] {} must hold questions (training, validation and test, or a folder "
+      "questions, cnn or dailymail that does) or books (*.txt, *.txt.gz, or a folder books with "
+      "them) but has neither",
+      folder->string()));
+}
+
+// Numbers for the words that occur often enough in training, by their number in ClozeWords; the
+// others are unknown.
+std::vector<int32_t> NumberWords(const ClozeSets& sets, int64_t least, int32_t unknown) {
+  std::vector<int64_t> counts(static_cast<size_t>(sets.words.size()));
+  for (const ClozeQuestion& q : sets.train) {
+    for (const auto* tokens : {&q.passage, &q.question}) {
+      for (const ClozeToken token : *tokens) {
+        if (!IsEntity(token)) ++counts[static_cast<size_t>(token)];
+      }
+    }
+  }
+  std::vector<int32_t> numbers(counts.size(), unknown);
+  int32_t next = unknown;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] >= least || i == kPlaceholder) numbers[i] = ++next;
+  }
+  return numbers;
+}
+
+NumberedQuestions Number(const std::vector<ClozeQuestion>& questions,
+                         const std::vector<int32_t>& numbers, int32_t unknown) {
+  NumberedQuestions all;
+  const auto count = static_cast<int64_t>(questions.size());
+  all.answers = at::empty({count}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) {
+    all.answers.data_ptr<int64_t>()[i] = questions[static_cast<size_t>(i)].answer;
+  }
+  const auto fill = [&](std::vector<ClozeToken> ClozeQuestion::* tokens, at::Tensor* rows,
+                        at::Tensor* lengths) {
+    *lengths = at::empty({count}, at::kLong);
+    size_t longest = 1;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      const size_t length = (questions[i].*tokens).size();
+      lengths->data_ptr<int64_t>()[i] = static_cast<int64_t>(length);
+      longest = std::max(longest, length);
+    }
+    *rows = at::full({count, static_cast<int64_t>(longest)}, unknown, at::kInt);
+    int32_t* row = rows->data_ptr<int32_t>();
+    for (const ClozeQuestion& q : questions) {
+      std::ranges::transform(q.*tokens, row, [&](ClozeToken token) {
+        return IsEntity(token) ? EntityOf(token) : numbers[static_cast<size_t>(token)];
+      });
+      row += longest;
+    }
+  };
+  fill(&ClozeQuestion::passage, &all.passages, &all.passage_lengths);
+  fill(&ClozeQuestion::question, &all.questions, &all.question_lengths);
+  return all;
+}
+
+}  // namespace
+
+std::unique_ptr<ReaderCorpus> LoadReaderCorpus(const Settings& settings,
+                                               const std::optional<fs::path>& folder) {
+  const ClozeSets sets = Open(settings, folder);
+  auto corpus = std::make_unique<ReaderCorpus>();
+  corpus->entities = sets.entities();
+  const auto unknown = static_cast<int32_t>(corpus->entities);
+  const std::vector<int32_t> numbers = NumberWords(sets, settings.Int("min_count"), unknown);
+  corpus->symbols = std::ranges::max(numbers) + 1;
+  corpus->train = Number(sets.train, numbers, unknown);
+  corpus->valid = Number(sets.valid, numbers, unknown);
+  corpus->test = Number(sets.test, numbers, unknown);
+  corpus->shown = {sets.valid.begin(), sets.valid.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                                kShown, sets.valid.size()))};
+  for (int32_t i = 0; i < sets.words.size(); ++i) corpus->texts.push_back(sets.words.Text(i));
+  corpus->about = {
+      sets.name,
+      sets.source,
+      fmt::format("{}; {} entities, {} words in the lexicon", sets.description, corpus->entities,
+                  FormatInteger(corpus->symbols - corpus->entities - 1)),
+      sets.sha256,
+      {{"train", corpus->train.size()},
+       {"valid", corpus->valid.size()},
+       {"test", corpus->test.size()}}};
+  return corpus;
+}
+
+std::vector<SettingSpec> ReaderDataSettings() {
+  return {
+      {"train_cases", 10'000'000, "training questions used, at most", 1, 1e9, {}},
+      {"eval_cases", 10'000'000, "questions of validation, and of the test, at most", 1, 1e9, {}},
+      {"sentences", 4, "sentences of a passage", 1, 1000, {}},
+      {"sentences_by",
+       "overlap",
+       "of a file's passage: those that share most words with the question, or the first",
+       {},
+       {},
+       {"overlap", "first"}},
+      {"longest_passage", 400, "words of a passage, at most", 1, 1 << 20, {}},
+      {"longest_question", 100, "words of a question, at most", 1, 1 << 20, {}},
+      {"entities", 30, "numbers that entities of made questions can have", 4, kMostEntities, {}},
+      {"questions_seed", 1, "decides made questions", 0, 1e9, {}},
+      {"min_count",
+       1,
+       "times that a word is in the training questions; fewer: unknown",
+       1,
+       1e9,
+       {}},
+  };
+}
+
+}  // namespace planish::lab

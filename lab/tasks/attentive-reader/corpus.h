@@ -1,0 +1,47 @@
+#ifndef PLANISH_LAB_TASKS_ATTENTIVE_READER_CORPUS_H_
+#define PLANISH_LAB_TASKS_ATTENTIVE_READER_CORPUS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/data/cloze.h"
+#include "lab/engine/task.h"
+
+namespace planish::lab {
+
+/// Questions as numbers: entity n is n, then come the unknown word and the others.
+struct NumberedQuestions {
+  at::Tensor passages;          ///< [N, longest] int32, filled up with the unknown word
+  at::Tensor passage_lengths;   ///< [N] int64
+  at::Tensor questions;         ///< [N, longest] int32, likewise
+  at::Tensor question_lengths;  ///< [N] int64
+  at::Tensor answers;           ///< [N] int64, the entity
+
+  int64_t size() const { return answers.size(0); }
+};
+
+struct ReaderCorpus final : Dataset {
+  NumberedQuestions train, valid, test;
+  int64_t entities = 0;              ///< E
+  int64_t symbols = 0;               ///< entities, the unknown word and the others
+  std::vector<ClozeQuestion> shown;  ///< the first of validation, for the report
+  std::vector<std::string> texts;    ///< of shown's words, in the order of ClozeWords
+};
+
+/// Questions that ReadQuestions finds in `folder`, else those that MakeBookCloze makes of the books
+/// there, or MakeCloze's without a folder; of the settings it takes those that DataSettings gives.
+/// Throws DataError where there are neither questions nor books, and what these throw.
+std::unique_ptr<ReaderCorpus> LoadReaderCorpus(const Settings& settings,
+                                               const std::optional<std::filesystem::path>& folder);
+
+/// The settings that decide the data.
+std::vector<SettingSpec> ReaderDataSettings();
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_ATTENTIVE_READER_CORPUS_H_
