@@ -45,8 +45,8 @@ def filterbank(g, log_delta, log_variance, count):
     delta = (SIDE - 1) / max(count - 1, 1) * torch.exp(log_delta)
     mu = (SIDE + 1) / 2 * (g + 1).unsqueeze(1) + offsets * delta.unsqueeze(1)
     variance = torch.exp(log_variance).view(-1, 1, 1)
-    filters = torch.exp(-((pixels - mu.unsqueeze(2)) ** 2) / (2 * variance))
-    return filters / filters.sum(2, keepdim=True).clamp(min=1e-8)
+    # Divided by their sums: also those that lie outside of the image.
+    return torch.softmax(-((pixels - mu.unsqueeze(2)) ** 2) / (2 * variance), 2)
 
 
 class Attention(nn.Module):
