@@ -22,6 +22,7 @@ struct PaperColumn {
   std::string name;   ///< for --tasks: "en-de"
   std::string label;  ///< as printed: "En-De"
   std::string task;   ///< the lab's task
+  std::string preset = {};  ///< where it is not Paper::preset
   /// What the column sets beside the preset. A run whose settings have these values, of this task,
   /// belongs to the column, whatever its preset.
   std::map<std::string, nlohmann::ordered_json> settings = {};
@@ -41,7 +42,7 @@ struct PaperColumn {
   int layers = 0;                  ///< as printed
   std::vector<std::string> norms;  ///< to be run, the paper's first
   int seeds = 3;                   ///< to be run
-  double minutes = 0;              ///< a run with Paper::preset takes, measured on one core
+  double minutes = 0;              ///< a run with that preset takes, measured on one core
 };
 
 /// One row of a paper's results: a norm.

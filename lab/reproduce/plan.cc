@@ -114,12 +114,18 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
   ReproducePlan plan;
   plan.paper = &paper;
   plan.preset = request.preset.empty() ? paper.preset : request.preset;
+  const auto own_preset = [&](const PaperColumn& column) {
+    return column.preset.empty() ? paper.preset : column.preset;
+  };
+  const auto preset_of = [&](const PaperColumn& column) {
+    return request.preset.empty() ? own_preset(column) : request.preset;
+  };
   std::vector<std::optional<double>> reference;
   for (const PaperColumn* column : ChooseColumns(paper, request.tasks)) {
     plan.columns.push_back({column, request.norms.empty() ? column->norms : request.norms,
                             request.seeds.value_or(column->seeds)});
-    reference.push_back(plan.preset == paper.preset ? std::optional(column->minutes)
-                                                    : std::nullopt);
+    const bool own = preset_of(*column) == own_preset(*column);
+    reference.push_back(own ? std::optional(column->minutes) : std::nullopt);
   }
   plan.estimates = Estimates(std::move(reference));
 
@@ -136,11 +142,11 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
     for (size_t n = 0; n < column.norms.size(); ++n) {
       const std::string& norm = column.norms[n];
       SweepRequest sweep;
-      sweep.preset = plan.preset;
+      sweep.preset = preset_of(*column.column);
       sweep.out = request.out;
       sweep.values.emplace_back("norm", std::vector{norm});
-      std::vector<std::string> arguments = {"train",     task.name, "--preset",
-                                            plan.preset, "--norm",  norm};
+      std::vector<std::string> arguments = {"train",      task.name, "--preset",
+                                            sweep.preset, "--norm",  norm};
       for (const auto& [key, value] : column.column->settings) {
         sweep.values.emplace_back(key, std::vector{Spelled(value)});
         arguments.insert(arguments.end(), {"--set", key + "=" + Spelled(value)});
