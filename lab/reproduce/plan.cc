@@ -123,7 +123,7 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
   std::vector<std::optional<double>> reference;
   for (const PaperColumn* column : ChooseColumns(paper, request.tasks)) {
     plan.columns.push_back({column, request.norms.empty() ? column->norms : request.norms,
-                            request.seeds.value_or(column->seeds)});
+                            request.seeds.value_or(column->seeds), preset_of(*column)});
     const bool own = preset_of(*column) == own_preset(*column);
     reference.push_back(own ? std::optional(column->minutes) : std::nullopt);
   }
@@ -142,7 +142,7 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
     for (size_t n = 0; n < column.norms.size(); ++n) {
       const std::string& norm = column.norms[n];
       SweepRequest sweep;
-      sweep.preset = preset_of(*column.column);
+      sweep.preset = column.preset;
       sweep.out = request.out;
       sweep.values.emplace_back("norm", std::vector{norm});
       std::vector<std::string> arguments = {"train",      task.name, "--preset",
@@ -214,7 +214,9 @@ std::string RenderPlan(const ReproducePlan& plan) {
     unknown |= !known;
     std::string a_run = Minutes(plan.estimates.Minutes(c));
     if (plan.estimates.Measured(c)) a_run += " here";
-    rows.push_back({column.column->name, column.column->task, std::to_string(column.norms.size()),
+    std::string task = column.column->task;
+    if (column.preset != plan.preset) task += ", preset " + column.preset;
+    rows.push_back({column.column->name, task, std::to_string(column.norms.size()),
                     std::to_string(column.seeds), std::to_string(runs), std::to_string(done), a_run,
                     known ? fmt::format("{:.2f}", minutes / 60) : "?"});
   }

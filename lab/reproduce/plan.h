@@ -71,9 +71,10 @@ struct ReproducePlan {
     const PaperColumn* column = nullptr;
     std::vector<std::string> norms;
     int seeds = 0;
+    std::string preset;
   };
   const Paper* paper = nullptr;
-  std::string preset;
+  std::string preset;  ///< of most columns
   std::vector<Column> columns;
   /// In the order to run them: the paper's norms before others; seed by seed; columns as asked for;
   /// norms as the column has them.

@@ -8,7 +8,7 @@ import time
 import pytest
 from test_command import assert_one_line, lines_of, tensors_of, without_seconds
 
-SMOKE = ("reproduce", "ba2016", "--preset", "smoke", "--out", "out")
+SMOKE = ("reproduce", "ba2016", "--tasks", "pi-mnist", "--preset", "smoke", "--out", "out")
 # Two columns, two norms and a seed: four runs of a second or so.
 FEW = (*SMOKE, "--norms", "none,layer", "--seeds", 1, "--jobs", 2)
 TASK = "out/pi-mnist"
@@ -35,9 +35,10 @@ def finished(planish):
 
 
 def test_dry_run_prints_the_plan_and_does_nothing(planish):
-    result = planish.ok("reproduce", "ba2016", "--out", "out", "--dry-run", "--data", "nowhere", "--jobs", 1)
-    assert result.stdout.startswith("Lei Ba, Kiros & Hinton 2016, Layer Normalization, preset paper\n")
-    assert re.search(r"^  mnist-4 +pi-mnist +4 +3 +12 +0 +5\.0 +1\.00$", result.stdout, re.M)
+    result = planish.ok(
+        "reproduce", "ba2016", "--tasks", "pi-mnist", "--out", "out", "--dry-run", "--data", "nowhere", "--jobs", 1)  # fmt: skip
+    assert result.stdout.startswith("Lei Ba, Kiros & Hinton 2016, Layer Normalization, preset small\n")
+    assert re.search(r"^  mnist-4 +pi-mnist, preset paper +4 +3 +12 +0 +5\.0 +1\.00$", result.stdout, re.M)
     assert re.search(r"^  all +24 +0 +1\.50$", result.stdout, re.M)
     assert "24 of 24 runs to do, 1 at once: about 1.5 hours." in result.stdout
     assert result.stderr == ""
@@ -58,6 +59,9 @@ def test_every_paper_has_a_plan(planish):
     assert "SST5" not in planish.ok("reproduce", "xu2019", "--dry-run", "--tasks", "mnist").stdout
     plan = planish.ok("reproduce", "xu2019", "--dry-run").stdout
     for column in ("en-de", "de-en", "en-vi", "enwik8", "rt", "sst5", "mnist", "ptb"):
+        assert re.search(rf"^  {column} ", plan, re.M), column
+    plan = planish.ok("reproduce", "ba2016", "--dry-run").stdout
+    for column in ("order-embedding", "attentive-reader", "draw", "handwriting", "mnist-4", "convnet"):
         assert re.search(rf"^  {column} ", plan, re.M), column
 
 

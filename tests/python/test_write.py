@@ -34,7 +34,7 @@ def test_a_run_says_what_it_is(runs):
         path_of(sample["svg"])
     config = json.loads((runs["handwriting"] / "config.json").read_text())
     assert config["data"]["name"] == "made strokes"
-    assert "24 training, 8 validation and 8 test lines" in config["data"]["description"]
+    assert "64 training, 8 validation and 8 test lines" in config["data"]["description"]
 
 
 def test_it_writes(shared, runs):

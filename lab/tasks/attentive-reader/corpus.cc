@@ -55,21 +55,26 @@ ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
 }
 
 // Numbers for the words that occur often enough in training, by their number in ClozeWords; the
-// others are unknown.
+// others are unknown. In the order of the training questions, so that the same questions, read or
+// made, give the same numbers.
 std::vector<int32_t> NumberWords(const ClozeSets& sets, int64_t least, int32_t unknown) {
-  std::vector<int64_t> counts(static_cast<size_t>(sets.words.size()));
-  for (const ClozeQuestion& q : sets.train) {
-    for (const auto* tokens : {&q.passage, &q.question}) {
-      for (const ClozeToken token : *tokens) {
-        if (!IsEntity(token)) ++counts[static_cast<size_t>(token)];
+  const auto for_each = [&](const auto& visit) {
+    for (const ClozeQuestion& q : sets.train) {
+      for (const auto* tokens : {&q.passage, &q.question}) {
+        for (const ClozeToken token : *tokens) {
+          if (!IsEntity(token)) visit(static_cast<size_t>(token));
+        }
       }
     }
-  }
+  };
+  std::vector<int64_t> counts(static_cast<size_t>(sets.words.size()));
+  for_each([&](size_t word) { ++counts[word]; });
   std::vector<int32_t> numbers(counts.size(), unknown);
   int32_t next = unknown;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (counts[i] >= least || i == kPlaceholder) numbers[i] = ++next;
-  }
+  numbers[kPlaceholder] = ++next;
+  for_each([&](size_t word) {
+    if (counts[word] >= least && numbers[word] == unknown) numbers[word] = ++next;
+  });
   return numbers;
 }
 

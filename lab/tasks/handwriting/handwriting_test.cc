@@ -385,7 +385,7 @@ TEST_F(HandwritingTest, WritesTexts) {
 
 TEST_F(HandwritingTest, RefusesBatchesLargerThanTheData) {
   const auto data = task->Load(Smoke(), {});
-  EXPECT_THROW(Make(*data, Smoke({{"batch_size", "25"}})), UsageError);
+  EXPECT_THROW(Make(*data, Smoke({{"batch_size", "65"}})), UsageError);
 }
 
 TEST_F(HandwritingTest, TrainsOnDigilets) {
