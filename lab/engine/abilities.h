@@ -2,6 +2,7 @@
 #define PLANISH_LAB_ENGINE_ABILITIES_H_
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <string>
@@ -30,6 +31,15 @@ class LineTranslator {
 
   /// One translation a line, in the same order.
   virtual std::vector<std::string> Translate(const std::vector<std::string>& lines) = 0;
+};
+
+/// A model that gives sentences vectors: `planish downstream`.
+class SentenceEncoder {
+ public:
+  virtual ~SentenceEncoder() = default;
+
+  /// One vector a sentence, [sentences, D], in the same order. Sentences are UTF-8.
+  virtual at::Tensor EncodeSentences(const std::vector<std::string>& sentences) = 0;
 };
 
 }  // namespace planish::lab
