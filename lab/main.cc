@@ -86,6 +86,7 @@ int RunCommandLine(int argc, char** argv) {
   AddList(app, action);
   AddSample(app, action);
   AddTranslate(app, action);
+  AddDownstream(app, action);
   AddBench(app, action);
   try {
     app.parse(argc, argv);

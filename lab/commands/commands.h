@@ -31,6 +31,7 @@ void AddList(CLI::App& app, Action& action);
 void AddSample(CLI::App& app, Action& action);
 void AddBench(CLI::App& app, Action& action);
 void AddTranslate(CLI::App& app, Action& action);
+void AddDownstream(CLI::App& app, Action& action);
 
 /// How a table is drawn on this process's stdout: in the terminal's width and with its emphasis, or
 /// in 80 plain columns for a file, a pipe, or where NO_COLOR or TERM=dumb asks for plain text.

@@ -19,29 +19,6 @@ std::vector<int64_t> RandomOrder(int64_t count, at::Generator& generator) {
   return {begin, begin + count};
 }
 
-void CheckBatchSize(int64_t cases, int64_t batch_size) {
-  if (batch_size <= cases) return;
-  throw UsageError(fmt::format(
-      "[engine] batch_size must be at most the {} training cases but has {}", cases, batch_size));
-}
-
-// The parts of `sorted` from begin to end that `batches` has, in random order.
-EpochPlan InRandomOrder(const std::vector<int64_t>& sorted,
-                        const std::vector<std::pair<int64_t, int64_t>>& batches,
-                        at::Generator& generator) {
-  EpochPlan plan;
-  plan.offsets.push_back(0);
-  std::vector<int64_t> order;
-  order.reserve(sorted.size());
-  for (const int64_t b : RandomOrder(static_cast<int64_t>(batches.size()), generator)) {
-    const auto [begin, end] = batches[static_cast<size_t>(b)];
-    order.insert(order.end(), sorted.begin() + begin, sorted.begin() + end);
-    plan.offsets.push_back(static_cast<int64_t>(order.size()));
-  }
-  plan.order = at::from_blob(order.data(), {std::ssize(order)}, at::kLong).clone();
-  return plan;
-}
-
 }  // namespace
 
 at::Tensor EpochPlan::batch(int64_t b) const {
@@ -50,7 +27,10 @@ at::Tensor EpochPlan::batch(int64_t b) const {
 }
 
 EpochPlan ShuffledBatches(int64_t cases, int64_t batch_size, at::Generator& generator) {
-  CheckBatchSize(cases, batch_size);
+  if (batch_size > cases) {
+    throw UsageError(fmt::format(
+        "[engine] batch_size must be at most the {} training cases but has {}", cases, batch_size));
+  }
   EpochPlan plan;
   plan.order = at::randperm(cases, generator, at::kLong);
   for (int64_t end = 0; end <= cases; end += batch_size) plan.offsets.push_back(end);
@@ -76,21 +56,17 @@ EpochPlan TokenBatches(std::span<const int64_t> lengths, int64_t max_tokens,
       ++end;
     batches.emplace_back(begin, end);
   }
-  return InRandomOrder(sorted, batches, generator);
-}
-
-EpochPlan LengthBatches(std::span<const int64_t> lengths, int64_t batch_size,
-                        at::Generator& generator) {
-  const auto cases = static_cast<int64_t>(lengths.size());
-  CheckBatchSize(cases, batch_size);
-  std::vector<int64_t> sorted = RandomOrder(cases, generator);
-  sorted.resize(static_cast<size_t>(cases - cases % batch_size));
-  std::ranges::stable_sort(sorted, {}, [&](int64_t i) { return lengths[static_cast<size_t>(i)]; });
-  std::vector<std::pair<int64_t, int64_t>> batches;
-  for (int64_t begin = 0; begin < std::ssize(sorted); begin += batch_size) {
-    batches.emplace_back(begin, begin + batch_size);
+  EpochPlan plan;
+  plan.offsets.push_back(0);
+  std::vector<int64_t> order;
+  order.reserve(sorted.size());
+  for (const int64_t b : RandomOrder(static_cast<int64_t>(batches.size()), generator)) {
+    const auto [begin, end] = batches[static_cast<size_t>(b)];
+    order.insert(order.end(), sorted.begin() + begin, sorted.begin() + end);
+    plan.offsets.push_back(static_cast<int64_t>(order.size()));
   }
-  return InRandomOrder(sorted, batches, generator);
+  plan.order = at::from_blob(order.data(), {cases}, at::kLong).clone();
+  return plan;
 }
 
 }  // namespace planish::lab

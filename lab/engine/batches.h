@@ -33,12 +33,6 @@ EpochPlan ShuffledBatches(int64_t cases, int64_t batch_size, at::Generator& gene
 EpochPlan TokenBatches(std::span<const int64_t> lengths, int64_t max_tokens,
                        at::Generator& generator);
 
-/// Batches of `batch_size` cases of like length: cases sorted by length with random ties, cut in
-/// order, the batches in random order. As many cases as do not fill a batch are left out, others
-/// each epoch. Throws UsageError as ShuffledBatches does.
-EpochPlan LengthBatches(std::span<const int64_t> lengths, int64_t batch_size,
-                        at::Generator& generator);
-
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_ENGINE_BATCHES_H_

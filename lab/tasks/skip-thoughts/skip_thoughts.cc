@@ -11,6 +11,7 @@
 #include "lab/data/words.h"
 #include "lab/downstream/evaluate.h"
 #include "lab/engine/abilities.h"
+#include "lab/engine/length_batches.h"
 #include "lab/error.h"
 #include "lab/tasks/skip-thoughts/corpus.h"
 #include "lab/tasks/skip-thoughts/model.h"
