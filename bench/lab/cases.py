@@ -3,11 +3,14 @@
 from typing import NamedTuple
 
 MOST_INPUT = 0.05  # of an update, in the input pipeline
+NORMS = ("none", "layer", "layer-simple", "rms")
+QUICK_NORMS = ("none", "layer")
 
 
 class Task(NamedTuple):
     module: str  # of the model in PyTorch
     least: float  # PyTorch's time over Planish's
+    norms: tuple = NORMS
 
 
 TASKS = {
@@ -17,9 +20,9 @@ TASKS = {
     "parser": Task("parser", 1.2),
     "mt": Task("mt", 1.0),
     "enwik8": Task("enwik8", 1.0),
+    "draw": Task("draw", 1.15, ("none", "layer", "layer-full")),
+    "skip-thoughts": Task("skip_thoughts", 1.15, ("none", "layer")),
 }
-NORMS = ("none", "layer", "layer-simple", "rms")
-QUICK_NORMS = ("none", "layer")
 
 
 class Case(NamedTuple):
@@ -33,4 +36,5 @@ class Case(NamedTuple):
 
 def all_cases(threads, quick):
     """Ordered by threads, then by task, so that processes and data are made once."""
-    return [Case(task, norm, t) for t in threads for task in TASKS for norm in (QUICK_NORMS if quick else NORMS)]
+    return [Case(task, norm, t) for t in threads for task, about in TASKS.items()
+            for norm in (QUICK_NORMS if quick else about.norms)]  # fmt: skip

@@ -85,10 +85,19 @@ class WrappedSteps final : public RecurrentSteps {
     FillGains(layer_, options.gain);
   }
 
-  void Begin() override { begun_ = true; }
+  void Begin() override {
+    begun_ = true;
+    if constexpr (kHasSteps) {
+      if (!options_.composed) steps_ = layer_->steps();
+    }
+  }
 
   RecurrentState Step(const at::Tensor& x, const RecurrentState& state) override {
     if (!begun_) throw Error("[RecurrentSteps] Begin must be called before Step but has not been");
+    if (steps_) {
+      const auto [h, c] = steps_.step(x, state.h, state.c);
+      return {h, kStates == 2 ? c : at::Tensor()};
+    }
     if constexpr (kStates == 2) {
       const auto [h, c] = layer_->forward(x, std::make_tuple(state.h, state.c));
       return {h, c};
@@ -103,9 +112,12 @@ class WrappedSteps final : public RecurrentSteps {
   }
 
  private:
+  static constexpr bool kHasSteps = requires(Layer layer) { layer->steps(); };
+
   RecurrentOptions options_;
   Layer layer_;
   bool begun_ = false;
+  RnnSteps steps_;  ///< of Planish's cells
 };
 
 using Module = std::shared_ptr<RecurrentModule>;

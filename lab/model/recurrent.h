@@ -50,7 +50,10 @@ struct RecurrentState {
 /// output. What is known ahead goes through a RecurrentModule, whose products are of many steps.
 class RecurrentSteps : public torch::nn::Module {
  public:
-  /// To be called before the first step of a sequence, and again after a change of the parameters.
+  /// To be called before the first step of a sequence of steps, which packs the weights once for
+  /// all of them and lets their gradients be taken together, and again after a change of the
+  /// parameters: steps that go on after one throw an error. Without gradients enabled parameters
+  /// are constants until the next Begin().
   virtual void Begin() = 0;
 
   /// x [B, I] and the state before the step -> the state after it. Throws planish::Error before a

@@ -1,6 +1,7 @@
 #include "lab/model/recurrent.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -277,7 +278,24 @@ TEST(RecurrentSteps, MustBegin) {
   const auto steps = MakeRecurrentSteps("ln-lstm", {.inputs = 3, .hidden = 4});
   EXPECT_THROW(steps->Step(at::randn({2, 3}), steps->ZeroState(2)), Error);
   steps->Begin();
-  EXPECT_EQ(steps->Step(at::randn({2, 3}), steps->ZeroState(2)).h.sizes(), at::IntArrayRef({2, 4}));
+  const auto step = [&] { return steps->Step(at::ones({2, 3}), steps->ZeroState(2)).h; };
+  const at::Tensor h = step();
+  EXPECT_EQ(h.sizes(), at::IntArrayRef({2, 4}));
+  // And again after an update.
+  {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : steps->parameters()) parameter.mul_(2);
+  }
+  EXPECT_THROW(step(), c10::Error);
+  steps->Begin();
+  EXPECT_FALSE(step().equal(h));
+  // In evaluation parameters are packed as they are, and not for backward.
+  steps->eval();
+  const at::NoGradGuard no_grad;
+  const at::Tensor before = step();
+  steps->Begin();
+  EXPECT_TRUE(step().equal(before));
+  EXPECT_FALSE(step().requires_grad());
 }
 
 }  // namespace

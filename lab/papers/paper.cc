@@ -20,9 +20,8 @@ const PaperRow* Paper::FindRow(std::string_view norm) const {
 }
 
 std::optional<double> Paper::Printed(std::string_view norm, const PaperColumn& column) const {
-  const PaperRow* row = FindRow(norm);
-  if (!row) return std::nullopt;
-  return row->values[static_cast<size_t>(&column - columns.data())];
+  const auto value = column.printed.find(std::string(norm));
+  return value == column.printed.end() ? std::nullopt : std::optional(value->second);
 }
 
 const std::vector<Paper>& Papers() {

@@ -32,19 +32,22 @@ struct PaperColumn {
   std::string valid_curve;
   std::string paper_data;  ///< the paper's data, for people
   std::string data;        ///< its RunConfig::Data::name; empty: the lab has no loader's name for it
+  /// Norm -> what is printed for it. Not there: nothing is.
+  std::map<std::string, double> printed = {};
   std::optional<double> sampling_error = std::nullopt;  ///< of one printed value, from the test
                                                         ///< set's size alone
+  /// The column whose runs this one reads another metric of. Empty: it has runs of its own.
+  std::string runs_of = {};
   int layers = 0;                  ///< as printed
   std::vector<std::string> norms;  ///< to be run, the paper's first
   int seeds = 3;                   ///< to be run
   double minutes = 0;              ///< a run with Paper::preset takes, measured on one core
 };
 
-/// One row of a paper's results: a norm, and what is printed for it in each column.
+/// One row of a paper's results: a norm.
 struct PaperRow {
   std::string norm;   ///< as the lab names it
   std::string label;  ///< as printed
-  std::vector<double> values;
 };
 
 /// A table: rows of the results, some set against another.
@@ -56,6 +59,7 @@ struct PaperTable {
   std::string name;  ///< "Table 1"
   std::string caption;
   std::vector<Line> lines;
+  std::vector<std::string> columns = {};  ///< empty: all
 };
 
 /// A figure of training and validation curves.
@@ -64,12 +68,15 @@ struct PaperFigure {
   std::string caption;
   std::vector<std::string> columns;
   std::vector<std::string> norms;
+  bool seconds = false;  ///< whether curves are drawn against seconds of training, too
 };
 
 /// A statement about several columns: in each, the sum of weight * value over `contrast` is better
-/// than 0. {{"ada", 1}, {"layer", -1}}: AdaNorm is better than LayerNorm.
+/// than 0. {{"ada", 1}, {"layer", -1}}: AdaNorm is better than LayerNorm. Of kSteps and kSeconds,
+/// whose contrast has these two weights: the first takes fewer steps, or seconds of training, to be
+/// as good as the second is at the evaluation that validation chose of it.
 struct PaperClaim {
-  enum class Of { kTest, kTrainCurve, kValidCurve };
+  enum class Of { kTest, kTrainCurve, kValidCurve, kSteps, kSeconds };
   std::string text;
   std::string source;  ///< where it is printed
   std::vector<std::pair<std::string, double>> contrast;
@@ -93,7 +100,7 @@ struct Paper {
   /// The column, row with that name or norm, or null.
   const PaperColumn* FindColumn(std::string_view column) const;
   const PaperRow* FindRow(std::string_view norm) const;
-  /// What is printed; nothing where the paper has no such row.
+  /// What is printed; nothing where the paper has no such row, or prints nothing there.
   std::optional<double> Printed(std::string_view norm, const PaperColumn& column) const;
 };
 

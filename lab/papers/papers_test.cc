@@ -25,20 +25,35 @@ TEST(Papers, AreConsistent) {
       EXPECT_FALSE(column.valid_curve.empty());
       EXPECT_FALSE(column.paper_data.empty());
       EXPECT_GE(column.seeds, 3);
-      EXPECT_GT(column.minutes, 0);
+      if (column.runs_of.empty()) {
+        EXPECT_GT(column.minutes, 0);
+      }
       EXPECT_EQ(std::set<std::string>(column.norms.begin(), column.norms.end()).size(),
                 column.norms.size());
     }
     std::set<std::string> norms;
     for (const PaperRow& row : paper.rows) {
       EXPECT_TRUE(norms.insert(row.norm).second) << row.norm;
-      EXPECT_EQ(row.values.size(), paper.columns.size()) << row.norm;
-      for (const PaperColumn& column : paper.columns) {
-        EXPECT_THAT(column.norms, testing::Contains(row.norm)) << column.name;
+    }
+    for (const PaperColumn& column : paper.columns) {
+      SCOPED_TRACE(column.name);
+      for (const auto& [norm, value] : column.printed) {
+        EXPECT_TRUE(norms.contains(norm)) << norm;
+        EXPECT_THAT(column.norms, testing::Contains(norm));
       }
+      if (column.runs_of.empty()) continue;
+      const PaperColumn* runs = paper.FindColumn(column.runs_of);
+      ASSERT_NE(runs, nullptr);
+      EXPECT_TRUE(runs->runs_of.empty());
+      EXPECT_EQ(runs->task, column.task);
+      EXPECT_EQ(runs->settings, column.settings);
+      EXPECT_EQ(runs->norms, column.norms);
     }
     for (const PaperTable& table : paper.tables) {
       EXPECT_FALSE(table.lines.empty()) << table.name;
+      for (const std::string& column : table.columns) {
+        EXPECT_NE(paper.FindColumn(column), nullptr) << column;
+      }
       for (const PaperTable::Line& line : table.lines) {
         EXPECT_TRUE(norms.contains(line.norm)) << line.norm;
         EXPECT_TRUE(line.against.empty() || norms.contains(line.against)) << line.against;
@@ -58,6 +73,11 @@ TEST(Papers, AreConsistent) {
         sum += weight;
       }
       EXPECT_EQ(sum, 0);  // the contrast of equal values is 0
+      using Of = PaperClaim::Of;
+      if (claim.of == Of::kSteps || claim.of == Of::kSeconds) {
+        ASSERT_EQ(claim.contrast.size(), 2u);
+        EXPECT_EQ(claim.contrast[0].second, 1);
+      }
       for (const std::string& column : claim.columns) {
         EXPECT_NE(paper.FindColumn(column), nullptr) << column;
       }
@@ -83,6 +103,11 @@ TEST(Papers, GiveWhatIsPrinted) {
   EXPECT_EQ(paper.Printed("layer", *paper.FindColumn("enwik8")), 1.07);
   EXPECT_TRUE(std::isnan(*paper.Printed("none", *paper.FindColumn("en-de"))));
   EXPECT_EQ(paper.Printed("rms", *paper.FindColumn("ptb")), std::nullopt);
+  for (const PaperRow& row : paper.rows) {
+    for (const PaperColumn& column : paper.columns) {
+      EXPECT_TRUE(paper.Printed(row.norm, column)) << row.norm << " " << column.name;
+    }
+  }
 }
 
 }  // namespace

@@ -155,17 +155,19 @@ Paper MakeXu2019() {
       Parser(),
       Mt("de-en-all", "De-En, every norm", "multi30k", "de-en", "paper", "IWSLT'14 German-English"),
   };
-  paper.rows = {
-      {"none", "w/o Norm", {kX, 34.0, 28.4, 1.04, 76.85, 38.55, 99.14, 88.31, 34.0}},
-      {"layer", "LayerNorm", {28.3, 35.5, 31.2, 1.07, 77.21, 39.23, 99.13, 89.12, 35.5}},
-      {"layer-simple",
-       "LayerNorm-simple",
-       {28.4, 35.5, 31.6, 1.07, 76.66, 40.54, 99.09, 89.19, 35.5}},
-      {"detach", "DetachNorm", {kX, 33.9, 27.7, 1.12, 76.40, 40.04, 99.10, 89.79, 33.9}},
-      {"detach-mean", "Detach Mean", {28.3, 35.6, 31.3, 1.07, 75.02, 40.99, 99.25, 89.45, 35.6}},
-      {"detach-std", "Detach Variance", {kX, 34.2, 29.8, 1.10, 77.04, 41.74, 99.10, 89.80, 34.2}},
-      {"ada", "AdaNorm", {28.5, 35.6, 31.4, 1.07, 77.50, 40.54, 99.35, 89.23, 35.6}},
+  // A row's values, column by column.
+  const auto row = [&](const char* norm, const char* label, const std::vector<double>& values) {
+    paper.rows.push_back({norm, label});
+    for (size_t i = 0; i < values.size(); ++i) paper.columns[i].printed[norm] = values[i];
   };
+  row("none", "w/o Norm", {kX, 34.0, 28.4, 1.04, 76.85, 38.55, 99.14, 88.31, 34.0});
+  row("layer", "LayerNorm", {28.3, 35.5, 31.2, 1.07, 77.21, 39.23, 99.13, 89.12, 35.5});
+  row("layer-simple", "LayerNorm-simple",
+      {28.4, 35.5, 31.6, 1.07, 76.66, 40.54, 99.09, 89.19, 35.5});
+  row("detach", "DetachNorm", {kX, 33.9, 27.7, 1.12, 76.40, 40.04, 99.10, 89.79, 33.9});
+  row("detach-mean", "Detach Mean", {28.3, 35.6, 31.3, 1.07, 75.02, 40.99, 99.25, 89.45, 35.6});
+  row("detach-std", "Detach Variance", {kX, 34.2, 29.8, 1.10, 77.04, 41.74, 99.10, 89.80, 34.2});
+  row("ada", "AdaNorm", {28.5, 35.6, 31.4, 1.07, 77.50, 40.54, 99.35, 89.23, 35.6});
   paper.tables = {
       {"Table 1",
        "The bias and gain do not work on six out of eight datasets.",

@@ -26,14 +26,22 @@ std::string NormLabel(const Paper& paper, const std::string& norm) {
   return row ? row->label : norm;
 }
 
-// With as many decimals as the paper prints in the column.
-std::string PrintedText(const Paper& paper, const PaperColumn& column, double value) {
+// How many decimals the paper prints in the column: 1 to 3.
+int DecimalsOf(const PaperColumn& column) {
+  for (int decimals = 1; decimals < 3; ++decimals) {
+    if (std::ranges::all_of(column.printed, [&](const auto& value) {
+          const double scaled = value.second * std::pow(10, decimals);
+          return std::isnan(scaled) || std::abs(scaled - std::round(scaled)) < 1e-6;
+        })) {
+      return decimals;
+    }
+  }
+  return 3;
+}
+
+std::string PrintedText(const PaperColumn& column, double value) {
   if (std::isnan(value)) return "diverged";
-  const bool one = std::ranges::all_of(paper.rows, [&](const PaperRow& row) {
-    const double printed = *paper.Printed(row.norm, column) * 10;
-    return std::isnan(printed) || std::abs(printed - std::round(printed)) < 1e-6;
-  });
-  return fmt::format("{:.{}f}", value, one ? 1 : 2);
+  return fmt::format("{:.{}f}", value, DecimalsOf(column));
 }
 
 Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
@@ -55,7 +63,7 @@ Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
 Markup PrintedCell(const Paper& paper, const PaperColumn& column, const std::string& norm) {
   const std::optional<double> value = paper.Printed(norm, column);
   if (!value) return NumberCell(kMissing);
-  std::string text = PrintedText(paper, column, *value);
+  std::string text = PrintedText(column, *value);
   if (column.sampling_error && !std::isnan(*value)) {
     text += fmt::format(" ± {:.2f}", *column.sampling_error);
   }
@@ -71,9 +79,10 @@ Markup PrintedDifferenceCell(const Paper& paper, const PaperColumn& column,
     const int sign = PrintedSign(paper, column, {{line.norm, 1}, {line.against, -1}});
     return NumberCell(sign > 0 ? "better" : sign < 0 ? "worse" : std::string(kMissing));
   }
-  // Two decimals of rounding, without the noise of binary fractions.
-  const double difference = std::round((*a - *b) * 100) / 100;
-  const std::string size = PrintedText(paper, column, std::abs(difference));
+  // Rounded as the values are, without the noise of binary fractions.
+  const double scale = std::pow(10, DecimalsOf(column));
+  const double difference = std::round((*a - *b) * scale) / scale;
+  const std::string size = PrintedText(column, std::abs(difference));
   return NumberCell(difference == 0 ? "0" : (difference < 0 ? "−" : "+") + size);
 }
 
@@ -106,8 +115,15 @@ Markup VerdictCell(const LineResult& result) {
 
 Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
   const Paper& paper = *reproduction.paper;
-  Markup head = Tag("th", {{"colspan", "2"}, {"scope", "col"}}, "");
+  std::vector<const ColumnRuns*> columns;
   for (const ColumnRuns& runs : reproduction.columns) {
+    const bool shown =
+        table.columns.empty() || std::ranges::find(table.columns, runs.column->name) != table.columns.end();
+    if (shown) columns.push_back(&runs);
+  }
+  Markup head = Tag("th", {{"colspan", "2"}, {"scope", "col"}}, "");
+  for (const ColumnRuns* column : columns) {
+    const ColumnRuns& runs = *column;
     Markup content = LabelWithSign(*runs.column);
     content += Aside(runs.section ? runs.section->config->data.name : "not run");
     if (runs.section && !runs.own_data) content += Aside("(substitute)");
@@ -125,7 +141,8 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
     Markup difference = Tag("th", {{"scope", "row"}}, "here minus", than);
     Markup printed_difference = Tag("th", {{"scope", "row"}}, "printed minus", than);
     Markup verdict = Tag("th", {{"scope", "row"}}, "verdict");
-    for (const ColumnRuns& runs : reproduction.columns) {
+    for (const ColumnRuns* column : columns) {
+      const ColumnRuns& runs = *column;
       ours += OursCell(runs, line.norm);
       printed += PrintedCell(paper, *runs.column, line.norm);
       if (!compared) continue;
@@ -230,7 +247,7 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
 }
 
 // Curves of the norms of a figure, for each of its columns training on the left and validation on
-// the right.
+// the right, first against steps, then, where the figure has them, against seconds.
 Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figure,
                       const std::string& id) {
   const Paper& paper = *reproduction.paper;
@@ -247,7 +264,13 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     Markup pair;
     std::string note;
     bool log = false;
-    for (const std::string& curve_name : {column.train_curve, column.valid_curve}) {
+    std::vector<std::pair<std::string, bool>> drawn;  // curve, whether against seconds
+    for (const bool seconds : {false, true}) {
+      if (seconds && !figure.seconds) continue;
+      drawn.emplace_back(column.train_curve, seconds);
+      drawn.emplace_back(column.valid_curve, seconds);
+    }
+    for (const auto& [curve_name, against_seconds] : drawn) {
       const MetricSpec* metric = runs.section->Find(curve_name);
       if (!metric) continue;
       Chart chart;
@@ -263,7 +286,9 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
       }
       if (chart.series.empty()) continue;
       if (legend.empty()) legend = RenderLegend(chart.series);
-      chart.id = fmt::format("{}-{}-{}", id, column.name, curve_name);
+      chart.id = fmt::format("{}-{}-{}{}", id, column.name, curve_name,
+                             against_seconds ? "-seconds" : "");
+      chart.against_seconds = against_seconds;
       chart.heading = fmt::format("{}: {}", column.label, LabelWithUnit(*metric));
       chart.metric = *metric;
       chart.axis = ValueAxis(curves, metric->lower_is_better);

@@ -1,7 +1,11 @@
 #include "lab/report/reproduction.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "lab/report/format.h"
 
 namespace planish::lab {
 namespace {
@@ -65,11 +69,20 @@ int DivergenceSign(const Group& plus, const Group& minus) {
   return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
 }
 
+// What a claim is about in a column: a metric, or the one that says when a run is as good as another
+// at its best.
 const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   if (!runs.section || of == PaperClaim::Of::kTest) return runs.metric;
-  const PaperColumn& column = *runs.column;
-  return runs.section->Find(of == PaperClaim::Of::kTrainCurve ? column.train_curve
-                                                             : column.valid_curve);
+  if (of == PaperClaim::Of::kTrainCurve) return runs.section->Find(runs.column->train_curve);
+  if (of == PaperClaim::Of::kValidCurve) return runs.section->Find(runs.column->valid_curve);
+  return ChosenBy(*runs.section);
+}
+
+// What steps and seconds of a difference are.
+const MetricSpec* EffortMetric(Effort effort) {
+  static const MetricSpec steps = {"step", "steps", "steps", true};
+  static const MetricSpec seconds = {"seconds", "seconds of training", "s", true};
+  return effort == Effort::kSteps ? &steps : &seconds;
 }
 
 // 1: enough columns hold; -1: too few can; 0: it is open.
@@ -189,6 +202,34 @@ int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& c
   return (sum > 0) != column.lower_is_better ? 1 : -1;
 }
 
+ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
+                              const MetricSpec& metric, Effort effort) {
+  ContrastResult result;
+  const Group* fast = runs.Find(contrast[0].first);
+  const Group* slow = runs.Find(contrast[1].first);
+  for (const Group* group : {fast, slow}) {
+    if (!group || group->CountOf(Status::kFinished) + group->CountOf(Status::kDiverged) == 0) {
+      return result;
+    }
+  }
+  result.measured = true;
+  const Comparison comparison = CompareCatchUp(*fast, *slow, metric, effort);
+  result.value = comparison.difference;
+  result.sign = comparison.better;
+  const int more = fast->CountOf(Status::kDiverged) - slow->CountOf(Status::kDiverged);
+  if (result.sign * more > 0) {
+    result.sign = 0;
+    result.doubt = "more runs of the better side diverged";
+  } else if (result.value.count == 0) {
+    result.doubt = "diverged, or no seed in common";
+  } else if (result.value.count == 1) {
+    result.doubt = "one seed gives no interval";
+  } else if (comparison.bounded > 0) {
+    result.doubt = fmt::format("at least: {} never got there", Count(comparison.bounded, "seed"));
+  }
+  return result;
+}
+
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line) {
   LineResult result;
@@ -227,12 +268,19 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
     for (const std::string& name : claim.columns) {
       const ColumnRuns& runs = reproduction.At(name);
       PaperClaimResult::Column column{&runs, MetricOf(runs, claim.of), {}};
-      if (column.metric) {
+      const bool steps = claim.of == PaperClaim::Of::kSteps;
+      if (column.metric && (steps || claim.of == PaperClaim::Of::kSeconds)) {
+        const Effort effort = steps ? Effort::kSteps : Effort::kSeconds;
+        column.contrast = MeasuredEffort(runs, claim.contrast, *column.metric, effort);
+        column.metric = EffortMetric(effort);
+      } else if (column.metric) {
         column.contrast =
             Measured(runs, claim.contrast, *column.metric,
                      claim.of == PaperClaim::Of::kTest ? Measure::kBest : Measure::kFinal);
       }
-      result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;
+      if (claim.of == PaperClaim::Of::kTest) {
+        result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;
+      }
       result.columns.push_back(std::move(column));
     }
     result.verdict = VerdictOf(result);

@@ -56,6 +56,12 @@ struct ContrastResult {
 ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const MetricSpec& metric,
                         Measure measure);
 
+/// How many steps, or seconds of training, fewer or more the contrast's first norm takes to be as
+/// good by `metric` as its second is at the evaluation that validation chose of it. A run that never
+/// got there counts with all that it took: the least that it can be.
+ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
+                              const MetricSpec& metric, Effort effort);
+
 /// The sign of the printed values: 1 better, -1 worse, 0 a tie or nothing printed. Diverged is worse
 /// than any value.
 int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast);

@@ -26,13 +26,15 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
   for (const std::string& name : names) {
     bool found = false;
     for (const PaperColumn& column : paper.columns) {
-      if (column.name != name && column.task != name) continue;
+      if (!column.runs_of.empty() || (column.name != name && column.task != name)) continue;
       add(column);
       found = true;
     }
     if (found) continue;
     std::vector<std::string> known;
-    for (const PaperColumn& column : paper.columns) known.push_back(column.name);
+    for (const PaperColumn& column : paper.columns) {
+      if (column.runs_of.empty()) known.push_back(column.name);
+    }
     for (const PaperColumn& column : paper.columns) {
       if (std::ranges::find(known, column.task) == known.end()) known.push_back(column.task);
     }
@@ -40,7 +42,9 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
                                  fmt::join(known, ", "), name));
   }
   if (names.empty()) {
-    for (const PaperColumn& column : paper.columns) add(column);
+    for (const PaperColumn& column : paper.columns) {
+      if (column.runs_of.empty()) add(column);
+    }
   }
   return chosen;
 }

@@ -34,8 +34,12 @@ Paper MakeTestPaper() {
   paper.name = "test";
   paper.title = "A test paper";
   paper.preset = "smoke";
-  paper.columns = {a, b};
-  paper.rows = {{"none", "w/o", {1, 2}}, {"layer", "LN", {1, 2}}};
+  PaperColumn c = a;  // another metric of the same runs
+  c.name = "c";
+  c.metric = "test_nll";
+  c.runs_of = "a";
+  paper.columns = {a, b, c};
+  paper.rows = {{"none", "w/o"}, {"layer", "LN"}};
   return paper;
 }
 

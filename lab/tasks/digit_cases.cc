@@ -38,11 +38,10 @@ std::vector<std::string> DigitCaseSettingNames() {
   return {"train_cases", "valid_cases", "test_cases"};
 }
 
-std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings& settings,
-                                           const std::optional<std::filesystem::path>& folder) {
+std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& settings,
+                                     const ImageSet& set) {
   const int64_t train = settings.Int("train_cases"), valid = settings.Int("valid_cases"),
                 test = settings.Int("test_cases");
-  const ImageSet set = OpenDigits(folder, {.train = train + valid, .test = test});
   if (train + valid > set.train.count || test > set.test.count) {
     throw UsageError(
         fmt::format("[{}] train_cases + valid_cases and test_cases must be at most {} and {}, the "
@@ -59,6 +58,13 @@ std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings
                  set.sha256,
                  {{"train", train}, {"valid", valid}, {"test", test}}};
   return data;
+}
+
+std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings& settings,
+                                           const std::optional<std::filesystem::path>& folder) {
+  const int64_t train = settings.Int("train_cases") + settings.Int("valid_cases");
+  return CutCases(task, settings,
+                  OpenDigits(folder, {.train = train, .test = settings.Int("test_cases")}));
 }
 
 Tensors TakeCases(const Cases& cases, const at::Tensor& numbers) {
@@ -83,6 +89,50 @@ Scores Score(const std::function<at::Tensor(const at::Tensor&)>& logits, const C
   }
   const auto all = static_cast<double>(count);
   return {nll / all, static_cast<double>(wrong) / all, static_cast<double>(count - wrong) / all};
+}
+
+EpochPlan DigitExperiment::PlanEpoch(at::Generator& generator) {
+  return ShuffledBatches(data_.train.x.size(0), options_.batch_size, generator);
+}
+
+Tensors DigitExperiment::Batch(const at::Tensor& cases) { return TakeCases(data_.train, cases); }
+
+at::Tensor DigitExperiment::Loss(const Tensors& batch) {
+  return at::cross_entropy_loss(Logits(batch[0]), batch[1]);
+}
+
+Values DigitExperiment::Evaluate() {
+  Values values;
+  Measure("train", FirstCases(data_.train, options_.train_probe), &values);
+  Measure("valid", data_.valid, &values);
+  if (options_.test_curves) Measure("test", data_.test, &values);
+  return values;
+}
+
+Values DigitExperiment::Test() {
+  Values values;
+  if (!options_.test_curves) Measure("test", data_.test, &values);
+  return values;
+}
+
+void DigitExperiment::Measure(const std::string& split, const Cases& cases, Values* values) {
+  const Scores scores = Score([this](const at::Tensor& x) { return Poll(), Logits(x); }, cases,
+                              options_.evaluation_batch);
+  (*values)[split + "_nll"] = scores.nll;
+  const bool error = options_.metric == "error";
+  (*values)[split + "_" + options_.metric] = error ? scores.error : scores.accuracy;
+}
+
+std::vector<MetricSpec> DigitMetrics(const std::string& metric) {
+  std::vector<MetricSpec> metrics = {{kTrainLoss, "training loss of the batches", "nats", true}};
+  const auto both = [&](const std::string& split, const std::string& label) {
+    metrics.push_back({split + "_nll", label + " NLL", "nats", true});
+    metrics.push_back({split + "_" + metric, label + " " + metric, "%", metric == "error"});
+  };
+  both("train", "training");
+  both("valid", "validation");
+  both("test", "test");
+  return metrics;
 }
 
 }  // namespace planish::lab

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/data/images.h"
 #include "lab/engine/task.h"
 
 // What the tasks that tell digits apart share: the images as tensors, and how good a classifier is.
@@ -33,10 +34,13 @@ std::vector<SettingSpec> DigitCaseSettings();
 /// The names of these settings.
 std::vector<std::string> DigitCaseSettingNames();
 
-/// As many cases as the settings ask for, from MNIST in `folder` or drawn: the first of the
-/// training images for training, those after them for validation, the first of the test images for
-/// testing. Throws what OpenDigits throws, and UsageError, which names the `task`, where there are
-/// fewer images.
+/// As many cases as the settings ask for: the first of the training images for training, those
+/// after them for validation, the first of the test images for testing. Throws UsageError, which
+/// names the `task`, where there are fewer images.
+std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& settings,
+                                     const ImageSet& set);
+
+/// CutCases of MNIST in `folder`, or drawn. Throws also what OpenDigits throws.
 std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings& settings,
                                            const std::optional<std::filesystem::path>& folder);
 
@@ -56,6 +60,42 @@ struct Scores {
 /// Of the classifier `logits`, [B, 784] -> [B, 10], which is given `at_once` cases at a time.
 Scores Score(const std::function<at::Tensor(const at::Tensor&)>& logits, const Cases& cases,
              int64_t at_once);
+
+/// An experiment that tells digits apart by `Logits`.
+class DigitExperiment : public Experiment {
+ public:
+  struct Options {
+    int64_t batch_size = 0;
+    int64_t train_probe = 0;       ///< training is measured on this many of the first cases
+    int64_t evaluation_batch = 0;  ///< cases evaluated at once
+    std::string metric = "error";  ///< beside the NLL: "error" or "accuracy"
+    bool test_curves = false;      ///< whether each evaluation measures the test set, too
+  };
+  /// `data` must live as long as the experiment.
+  DigitExperiment(const Options& options, const DigitCases& data)
+      : options_(options), data_(data) {}
+
+  EpochPlan PlanEpoch(at::Generator& generator) override;
+  Tensors Batch(const at::Tensor& cases) override;
+  at::Tensor Loss(const Tensors& batch) override;
+  Values Evaluate() override;
+  Values Test() override;
+
+ protected:
+  /// x: [N, 784] -> [N, classes], in the model's mode.
+  virtual at::Tensor Logits(const at::Tensor& x) = 0;
+
+  const DigitCases& data() const { return data_; }
+
+ private:
+  void Measure(const std::string& split, const Cases& cases, Values* values);
+
+  Options options_;
+  const DigitCases& data_;
+};
+
+/// The metrics of such an experiment.
+std::vector<MetricSpec> DigitMetrics(const std::string& metric);
 
 }  // namespace planish::lab
 

@@ -5,10 +5,12 @@
 
 #include "lab/error.h"
 #include "lab/tasks/char-lm/char_lm.h"
+#include "lab/tasks/convnet/convnet.h"
 #include "lab/tasks/draw/draw.h"
 #include "lab/tasks/enwik8/enwik8.h"
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 #include "lab/tasks/mt/mt.h"
+#include "lab/tasks/online-ln/online_ln.h"
 #include "lab/tasks/parser/parser.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 #include "lab/tasks/rt/rt.h"
@@ -29,6 +31,8 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeMnistCnn());
     all.push_back(MakeParser());
     all.push_back(MakeDraw());
+    all.push_back(MakeConvNet());
+    all.push_back(MakeOnlineLn());
     all.push_back(MakeSkipThoughts());
     return all;
   }();

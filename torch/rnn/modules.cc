@@ -374,6 +374,15 @@ void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) con
 }
 
 template <class Derived, class Options>
+RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
+  TORCH_CHECK_VALUE(!options.composed(), "[", NameOf(options),
+                    "] composed must be false for steps() but has true");
+  RnnPacked packed;
+  const RnnTensors params = parameters_of_cell_.Prepare(this->is_training(), packed);
+  return RnnSteps(options.variant(), params, options.eps(), packed);
+}
+
+template <class Derived, class Options>
 std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor& x,
                                                                     const Tensor& h,
                                                                     const Tensor& c) {

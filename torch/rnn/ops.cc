@@ -4,13 +4,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/unsqueeze.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/custom_class.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -22,7 +18,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "planish/rnn.h"
@@ -30,6 +25,7 @@
 #include "src/rnn/cell.h"
 #include "torch/base/compat.h"
 #include "torch/base/core.h"
+#include "torch/rnn/call.h"
 #include "torch/rnn/composed.h"
 #include "torch/rnn/fields.h"
 
@@ -46,7 +42,6 @@ using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 using Arguments = c10::ArrayRef<c10::IValue>;
-using SymSizes = c10::SmallVector<c10::SymInt, 3>;
 
 // What the operators have in common. c_n and c1 are [0] of a cell without c, saved is [0] unless it
 // is asked for or a gradient is needed.
@@ -84,22 +79,6 @@ Cell CellOf(const char* function, std::string_view name) {
   TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, " but has ", name);
 }
 
-/// What all operators take.
-struct Call {
-  Cell cell{};
-  RnnTensors tensors;
-  RnnSettings settings;
-
-  const Tensor& tensor(size_t field) const { return tensors.*kFields[field].member; }
-  CellRecipe recipe() const { return internal::RecipeOf(cell); }
-  /// Those that can have gradients.
-  c10::SmallVector<Tensor, kDifferentiables> differentiables() const {
-    c10::SmallVector<Tensor, kDifferentiables> list;
-    for (size_t i = 0; i < kDifferentiables; ++i) list.push_back(tensor(i));
-    return list;
-  }
-};
-
 struct ForwardCall : Call {
   static constexpr char kName[] = "rnn_forward";
   bool save = false;
@@ -125,21 +104,6 @@ struct StepResults {
 
 struct PackCall : Call {
   static constexpr char kName[] = "rnn_pack";
-};
-
-/// What RnnPacked refers to: parameters of the one type or the other.
-struct PackedParams final : torch::CustomClassHolder {
-  template <class T>
-  RnnPackedParams<T>& of() {
-    if constexpr (std::is_same_v<T, float>) {
-      return of_float;
-    } else {
-      return of_double;
-    }
-  }
-
-  RnnPackedParams<float> of_float;
-  RnnPackedParams<double> of_double;
 };
 
 // ---- Arguments and results as the dispatcher has them
@@ -317,134 +281,6 @@ RnnPacked CallPack(const PackCall& call) { return PackedOf(Dispatch(call)[0]); }
 
 // ---- Checks
 
-struct Sizes {
-  c10::SymInt time, batch, inputs, hidden;
-
-  RnnShape ints() const {
-    const auto number = [](const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); };
-    return {number(time), number(batch), number(inputs), number(hidden)};
-  }
-};
-
-/// The core's entry of a parameter; its size is in rows of a weight, or numbers, for each hidden.
-internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
-  return internal::ParamsOf<const float>(recipe, {.inputs = 1, .hidden = 1})[field - kFirstParam];
-}
-
-bool IsParam(size_t field) { return field >= kFirstParam && field < kH0; }
-
-bool Takes(size_t field, const CellRecipe& recipe) {
-  if (IsParam(field)) return ParamOf(field, recipe).taken;
-  return (field != kC0 && field != kCReset) || recipe.is_lstm();
-}
-
-SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
-  const auto& [time, batch, inputs, hidden] = sizes;
-  if (IsParam(field)) {
-    SymSizes param = {hidden * ParamOf(field, recipe).size};
-    if (kFields[field].member == &RnnTensors::weight_ih) param.push_back(inputs);
-    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(hidden);
-    return param;
-  }
-  switch (field) {
-    case kX:
-      return {time, batch, inputs};
-    case kH0:
-    case kC0:
-      return {batch, hidden};
-    case kLengths:
-      return {batch};
-    case kResets:
-      return {time, batch};
-    default:
-      return {hidden};  // of the state after a reset
-  }
-}
-
-void CheckSizes(const char* function, const char* name, const Tensor& t, const SymSizes& sizes) {
-  TORCH_CHECK_VALUE(t.sym_sizes() == c10::SymIntArrayRef(sizes), "[", function, "] ", name,
-                    " must have ", c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
-}
-
-/// The tensor whose type and device the others have: x, and weight_ih where there is none.
-size_t Model(const Call& call) { return call.tensors.x.defined() ? kX : kFirstParam; }
-
-void CheckLike(const char* function, const char* name, const Tensor& t, const Call& call) {
-  const Tensor& model = call.tensor(Model(call));
-  TORCH_CHECK_VALUE(t.scalar_type() == model.scalar_type() && t.device() == model.device(), "[",
-                    function, "] ", name, " must have ", kFields[Model(call)].name,
-                    "'s type and device, ", model.scalar_type(), " on ", model.device(),
-                    ", but has ", t.scalar_type(), " on ", t.device());
-}
-
-/// Checks one of the tensors, where it is given.
-void CheckTensor(const char* function, size_t field, const Call& call, const Sizes& sizes) {
-  const Tensor& t = call.tensor(field);
-  if (!t.defined()) return;
-  const char* name = kFields[field].name;
-  TORCH_CHECK_VALUE(Takes(field, call.recipe()), "[", function, "] ", name,
-                    " must be left out for ", cell_name(call.cell), " but has ", t.sym_sizes());
-  CheckSizes(function, name, t, SizesOf(field, call.recipe(), sizes));
-  if (field < kDifferentiables) CheckLike(function, name, t, call);
-}
-
-/// Checks the parameters. Returns the sizes that they have, T and B being 0.
-Sizes CheckParams(const char* function, const Call& call) {
-  const Tensor& model = call.tensor(Model(call));
-  TORCH_CHECK_VALUE(IsFloatOrDouble(model), "[", function, "] ", kFields[Model(call)].name,
-                    " must be float or double but has ", model.scalar_type());
-  for (const size_t field : {kFirstParam, kFirstParam + 1}) {
-    const Tensor& weight = call.tensor(field);
-    TORCH_CHECK_VALUE(
-        weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ", kFields[field].name,
-        " must have 2 dimensions and at least one column but has ", weight.sym_sizes());
-  }
-  const Sizes sizes = {0, 0, call.tensors.weight_ih.sym_size(1),
-                       call.tensors.weight_hh.sym_size(1)};
-  for (size_t field = kFirstParam; field < kH0; ++field) CheckTensor(function, field, call, sizes);
-  return sizes;
-}
-
-/// Checks types and shapes, with x [T, B, I].
-Sizes CheckCall(const char* function, const Call& call) {
-  const RnnTensors& tensors = call.tensors;
-  const Tensor& x = tensors.x;
-  TORCH_CHECK_VALUE(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
-                    x.sym_sizes());
-  Sizes sizes = CheckParams(function, call);
-  sizes.time = x.sym_size(0);
-  sizes.batch = x.sym_size(1);
-  CheckTensor(function, kX, call, sizes);
-  for (size_t field = kH0; field < kTensors; ++field) CheckTensor(function, field, call, sizes);
-  const auto check = [&](const char* name, const Tensor& t, at::ScalarType type) {
-    TORCH_CHECK_VALUE(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
-                      function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
-                      t.scalar_type(), " on ", t.device());
-  };
-  check("lengths", tensors.lengths, at::kLong);
-  check("resets", tensors.resets, at::kBool);
-  for (const size_t field : {kHReset, kCReset}) {
-    TORCH_CHECK_VALUE(tensors.resets.defined() || !call.tensor(field).defined(), "[", function,
-                      "] ", kFields[field].name, " must be left out without resets but has ",
-                      call.tensor(field).sym_sizes());
-  }
-  return sizes;
-}
-
-/// The step as a layer with T = 1.
-Call CheckStep(const StepCall& call) {
-  const Tensor& x = call.tensors.x;
-  TORCH_CHECK_VALUE(call.recipe().over == internal::Over::kRow,
-                    "[rnn_step] cell must be one without batch norm but has ",
-                    cell_name(call.cell));
-  TORCH_CHECK_VALUE(x.dim() == 2, "[rnn_step] x must have 2 dimensions, [B, I], but has ",
-                    x.sym_sizes());
-  Call layer{call.cell, call.tensors, call.settings};
-  layer.tensors.x = x.unsqueeze(0);
-  CheckCall(call.kName, layer);
-  return layer;
-}
-
 int64_t SavedSize(const Call& call, const RnnShape& shape) {
   int64_t size = 0;
   ByType(call.tensors.x.scalar_type(),
@@ -529,49 +365,7 @@ Gradients BackwardMeta(const BackwardCall& call) {
   return EmptyGradients(call, CheckBackward(call));
 }
 
-StepResults StepMeta(const StepCall& call) { return EmptyStep(CheckStep(call)); }
-
-RnnTensors AllContiguous(const RnnTensors& tensors) {
-  RnnTensors contiguous;
-  for (const Field& field : kFields) {
-    contiguous.*field.member = Contiguous(tensors.*field.member);
-  }
-  return contiguous;
-}
-
-/// The parameters among `tensors`, in the schemas' order, as the core's.
-template <class T>
-RnnParams<const T> CoreParams(const CellRecipe& recipe, const RnnTensors& tensors) {
-  RnnParams<const T> params;
-  const auto table = internal::ParamsOf<const T>(recipe, {});
-  for (size_t i = 0; i < table.size(); ++i) {
-    params.*table[i].member = Data<T>(tensors.*kFields[kFirstParam + i].member);
-  }
-  return params;
-}
-
-template <class T>
-RnnInputs<T> CoreInputs(const Call& call, const RnnTensors& tensors, const RnnShape& shape) {
-  return {.shape = shape,
-          .x = Data<T>(tensors.x),
-          .params = CoreParams<T>(call.recipe(), tensors),
-          .h0 = Data<T>(tensors.h0),
-          .c0 = Data<T>(tensors.c0),
-          .lengths = Data<int64_t>(tensors.lengths),
-          .resets = reinterpret_cast<const uint8_t*>(Data<bool>(tensors.resets)),
-          .h_reset = Data<T>(tensors.h_reset),
-          .c_reset = Data<T>(tensors.c_reset),
-          .reverse = call.settings.reverse};
-}
-
-template <class T>
-RnnOptions<T> CoreOptions(const RnnSettings& settings) {
-  RnnOptions<T> options;
-  options.eps = settings.eps;
-  options.checkpoint = settings.checkpoint;
-  options.parallel_for = TorchParallelFor;
-  return options;
-}
+StepResults StepMeta(const StepCall& call) { return EmptyStep(CheckStep(call.kName, call)); }
 
 /// The same with what is packed.
 template <class CallType, class T>
@@ -637,7 +431,7 @@ Gradients BackwardCpu(const BackwardCall& call) {
 }
 
 StepResults StepCpu(const StepCall& call) {
-  const Call layer = CheckStep(call);
+  const Call layer = CheckStep(call.kName, call);
   const RnnTensors tensors = AllContiguous(layer.tensors);
   const StepResults results = EmptyStep(layer);
   ByType(tensors.x.scalar_type(), [&]<class T>() {
@@ -754,17 +548,6 @@ struct RnnDoubleBackwardNode final : torch::autograd::Node {
   }
 };
 
-/// What derivatives of a call's results are wanted.
-struct Wanted {
-  bool gradients = false;
-  bool tangents = false;  ///< forward-mode derivatives
-
-  explicit Wanted(at::TensorList inputs)
-      : gradients(torch::autograd::compute_requires_grad(inputs)),
-        tangents(torch::autograd::isFwGradDefinedTensorList(inputs)) {}
-  bool any() const { return gradients || tangents; }
-};
-
 /// Packed parameters have no derivatives: with them there must be none.
 template <class CallType>
 Wanted WantedOf(const CallType& call) {
@@ -851,7 +634,7 @@ StepResults StepAutograd(const StepCall& call) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     return CallStep(call);
   }
-  const Call layer = CheckStep(call);
+  const Call layer = CheckStep(call.kName, call);
   ForwardCall forward;
   forward.cell = layer.cell;
   forward.tensors = layer.tensors;
@@ -899,14 +682,6 @@ StepResults StepAutocast(const StepCall& call) {
 RnnPacked PackAutocast(const PackCall& call) {
   const NoAutocast guard(c10::autocast_dispatch_keyset);
   return CallPack(InFloat(call));
-}
-
-/// What a caller in Python could not leave out: the weights and, for most, x.
-void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
-  for (size_t field = first; field < kFirstParam + 2; ++field) {
-    TORCH_CHECK_VALUE((tensors.*kFields[field].member).defined(), "[", function, "] ",
-                      kFields[field].name, " must be a tensor but has none");
-  }
 }
 
 /// The layer of PyTorch's operators, which nothing below checks.

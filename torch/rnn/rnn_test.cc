@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <functional>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -24,6 +23,7 @@
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
 #include "torch/rnn/fields.h"
+#include "torch/rnn/testing.h"
 
 namespace planish {
 namespace {
@@ -35,85 +35,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using torch::nn::utils::rnn::PackedSequence;
 
-// Both sides compute in double, sums of at most a hundred terms in another order, through a few
-// steps whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times
-// 10^5.
-constexpr double kDouble = 1e-11;
-
-void ExpectNear(const Tensor& ours, const Tensor& theirs, const std::string& name) {
-  ASSERT_TRUE(ours.defined() && theirs.defined()) << name;
-  ASSERT_EQ(ours.sizes(), theirs.sizes()) << name;
-  if (ours.numel() == 0) return;
-  const double most = std::max(1.0, theirs.detach().abs().max().item<double>());
-  EXPECT_LE((ours - theirs).detach().abs().max().item<double>(), kDouble * most) << name;
-}
-
-void ExpectSame(const Tensor& a, const Tensor& b, const std::string& name) {
-  ASSERT_EQ(a.defined(), b.defined()) << name;
-  if (!a.defined()) return;
-  EXPECT_TRUE(a.equal(b)) << name;
-}
-
-Tensor Random(at::IntArrayRef shape, at::ScalarType type = at::kDouble) {
-  return at::randn(shape, type);
-}
-
-bool IsLstm(Cell cell) { return RecipeOf(cell).is_lstm(); }
-
-/// What of a layer is given beside x and the weights.
-struct Given {
-  bool states = true;
-  bool lengths = false;
-  bool resets = false;
-  bool reverse = false;
-  bool affine = true;  ///< biases, and the gains and biases of norms
-  bool checkpoint = false;
-
-  RnnSettings settings() const {
-    return {.reverse = reverse, .eps = 1e-3, .checkpoint = checkpoint};
-  }
-};
-
-/// A layer with random numbers.
-RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given = {},
-                       at::ScalarType type = at::kDouble) {
-  at::manual_seed(7);
-  const CellRecipe recipe = RecipeOf(cell);
-  RnnTensors layer;
-  layer.x = Random({s.time, s.batch, s.inputs}, type);
-  const auto table = internal::ParamsOf<const float>(recipe, s);
-  for (size_t i = 0; i < table.size(); ++i) {
-    const std::string_view name = table[i].name;
-    if (!table[i].taken || (!given.affine && !name.starts_with("weight"))) continue;
-    Tensor& param = layer.*kFields[kFirstParam + i].member;
-    param = 0.4 * Random({table[i].size}, type);
-    if (name.ends_with("_weight")) param += 1;
-    if (name == "weight_ih") param = param.view({-1, s.inputs});
-    if (name == "weight_hh") param = param.view({-1, s.hidden});
-  }
-  if (given.states) layer.h0 = Random({s.batch, s.hidden}, type);
-  if (given.states && recipe.is_lstm()) layer.c0 = Random({s.batch, s.hidden}, type);
-  if (given.lengths) {
-    layer.lengths = at::randint(1, s.time + 1, {s.batch}, at::kLong);
-    layer.lengths[0] = s.time;
-  }
-  if (given.resets) {
-    layer.resets = at::rand({s.time, s.batch}) < 0.3;
-    layer.h_reset = Random({s.hidden}, type);
-    if (recipe.is_lstm()) layer.c_reset = Random({s.hidden}, type);
-  }
-  return layer;
-}
-
-/// The same with gradients wanted.
-RnnTensors Leaves(const RnnTensors& layer) {
-  RnnTensors leaves = layer;
-  for (size_t i = 0; i < kDifferentiables; ++i) {
-    Tensor& t = leaves.*kFields[i].member;
-    if (t.defined()) t = t.detach().clone().requires_grad_(true);
-  }
-  return leaves;
-}
+using tests::ErrorOf;
+using tests::ExpectNear;
+using tests::ExpectSame;
+using tests::Given;
+using tests::IsLstm;
+using tests::Leaves;
+using tests::Random;
+using tests::RandomLayer;
 
 /// Results and the gradients of a random loss, by name.
 using Named = std::vector<std::pair<std::string, Tensor>>;
@@ -614,13 +543,35 @@ TEST(RnnForward, HasSecondDerivativesOfArgumentsMadeOfEachOther) {
              second([](const auto& t) { return Composed(Cell::kLnGru, t, {}); }), "d2x");
 }
 
-std::string ErrorOf(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
+TEST(RnnForward, IsComposedOnRequest) {
+  const RnnShape shape = {3, 2, 3, 4};
+  const Given given = {.lengths = true, .resets = true, .reverse = true};
+  const RnnTensors layer = RandomLayer(Cell::kLnLstm, shape, given);
+  RnnSettings settings = given.settings();
+  const Named kernels = Ours(Cell::kLnLstm, layer, settings);
+  settings.composed = true;
+  const Named composed = Ours(Cell::kLnLstm, layer, settings);
+  ASSERT_EQ(composed.size(), kernels.size());
+  for (size_t i = 0; i < composed.size(); ++i) {
+    ExpectNear(composed[i].second, kernels[i].second, kernels[i].first);
   }
-  return "no error";
+  const auto error = [&](const RnnTensors& tensors, double eps, const RnnPacked& packed) {
+    return ErrorOf(
+        [&] { rnn_forward(Cell::kLnLstm, tensors, {.eps = eps, .composed = true}, packed); });
+  };
+  EXPECT_EQ(error(layer, 0, {}), "no error");
+  EXPECT_THAT(error(layer, -1, {}),
+              HasSubstr("[rnn_forward] eps must be finite and at least 0 but has -1"));
+  EXPECT_THAT(error(layer, 0, rnn_pack(Cell::kLnLstm, layer)),
+              HasSubstr("[rnn_forward] packed must be left out with composed but has parameters"));
+  RnnTensors wrong = layer;
+  wrong.lengths = at::tensor({3, 0}, at::kLong);
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths[1] must be at least 1 and at "
+                                             "most time, 3 but has 0"));
+  wrong.lengths = at::tensor({4, 1}, at::kLong);
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("lengths[0] must be at least 1 and at most time, 3"));
+  wrong.lengths = at::tensor({3}, at::kLong);
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths must have [2] but has [1]"));
 }
 
 TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
@@ -1246,13 +1197,13 @@ TEST(RecurrentModules, CloneAndPrint) {
   ExpectSame(std::get<0>(copy->forward(x)), y, "y");
   EXPECT_FALSE(std::get<0>(module->forward(x)).equal(y));
   std::ostringstream text;
-  text << *module << " " << *nn::LayerNormGRUCell(3, 4);
+  text << *module << " " << *nn::LayerNormGRUCell(nn::LayerNormGRUCellOptions(3, 4).composed(true));
   EXPECT_EQ(text.str(),
             "planish::nn::LayerNormLSTM(input_size=3, hidden_size=4, num_layers=1, bias=true, "
             "batch_first=false, dropout=0, bidirectional=false, variant=ln_lstm_tfa, eps=0.001, "
             "checkpoint=false) "
             "planish::nn::LayerNormGRUCell(input_size=3, hidden_size=4, bias=true, "
-            "variant=ln_gru, eps=1e-05)");
+            "variant=ln_gru, eps=1e-05, composed=true)");
 }
 
 TEST(RecurrentModules, GoIntoAnAnyModule) {

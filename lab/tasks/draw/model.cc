@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <functional>
 #include <vector>
 
 namespace planish::lab {
@@ -57,6 +58,13 @@ DrawModel::DrawModel(const Options& o)
       canvas_start_(register_parameter("canvas_start", at::zeros({o.side, o.side}))) {
   DrawWeights(*encoder_, o.hidden);
   DrawWeights(*decoder_, o.hidden);
+  const at::NoGradGuard no_grad;
+  // All glimpses add up: larger weights would begin with a canvas far from blank, and with codes
+  // that cost hundreds of nats where a norm makes the LSTMs' outputs large.
+  for (Linear& linear : {std::ref(posterior_), std::ref(head_)}) {
+    linear->weight.normal_(0, 0.01);
+    linear->bias.zero_();
+  }
 }
 
 DrawModel::Head DrawModel::HeadOf(const at::Tensor& h) {

@@ -33,8 +33,9 @@ class DrawModel : public torch::nn::Module {
     double gain = 1;            ///< of the norms, before training
   };
 
-  /// Weights of the LSTMs start in U(-1 / sqrt(H), 1 / sqrt(H)), their biases at 0. A seed of the
-  /// default generator gives every cell the same weights, and leaves the generator the same.
+  /// Weights of the LSTMs start in U(-1 / sqrt(H), 1 / sqrt(H)), those of what reads their outputs
+  /// in N(0, .01^2), biases and first states at 0. A seed of the default generator gives every cell
+  /// the same weights, and leaves the generator the same.
   explicit DrawModel(const Options& options);
 
   /// What a code of x costs: reconstruction + kl is an upper bound of -log p(x), and is exact on

@@ -1,7 +1,5 @@
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 
-#include <ATen/Functions.h>
-
 #include "lab/error.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/mnist-cnn/model.h"
@@ -16,35 +14,17 @@ constexpr int64_t kTrainProbe = 5'000;
 // Cases evaluated at once: their activations stay in cache.
 constexpr int64_t kEvaluationBatch = 100;
 
-class MnistCnn final : public Experiment {
+class MnistCnn final : public DigitExperiment {
  public:
   MnistCnn(const Settings& settings, const DigitCases& data)
-      : data_(data), batch_size_(settings.Int("batch_size")), model_(MakeOptions(settings)) {}
+      : DigitExperiment({settings.Int("batch_size"), kTrainProbe, kEvaluationBatch, "accuracy"},
+                        data),
+        model_(MakeOptions(settings)) {}
 
   torch::nn::Module& model() override { return model_; }
 
-  EpochPlan PlanEpoch(at::Generator& generator) override {
-    return ShuffledBatches(data_.train.x.size(0), batch_size_, generator);
-  }
-
-  Tensors Batch(const at::Tensor& cases) override { return TakeCases(data_.train, cases); }
-
-  at::Tensor Loss(const Tensors& batch) override {
-    return at::cross_entropy_loss(model_.forward(batch[0]), batch[1]);
-  }
-
-  Values Evaluate() override {
-    Values values;
-    Measure("train", FirstCases(data_.train, kTrainProbe), &values);
-    Measure("valid", data_.valid, &values);
-    return values;
-  }
-
-  Values Test() override {
-    Values values;
-    Measure("test", data_.test, &values);
-    return values;
-  }
+ protected:
+  at::Tensor Logits(const at::Tensor& x) override { return model_.forward(x); }
 
  private:
   static DigitCnn::Options MakeOptions(const Settings& settings) {
@@ -56,15 +36,6 @@ class MnistCnn final : public Experiment {
     return options;
   }
 
-  void Measure(const std::string& split, const Cases& cases, Values* values) {
-    const Scores scores = Score([this](const at::Tensor& x) { return Poll(), model_.forward(x); },
-                                cases, kEvaluationBatch);
-    (*values)[split + "_nll"] = scores.nll;
-    (*values)[split + "_accuracy"] = scores.accuracy;
-  }
-
-  const DigitCases& data_;
-  int64_t batch_size_;
   DigitCnn model_;
 };
 
@@ -132,14 +103,7 @@ class MnistCnnTask final : public Task {
          "the same network on 512 cases for 2 epochs: does it run?",
          {{"train_cases", 512}, {"valid_cases", 128}, {"test_cases", 128}, {"epochs", 2}}},
     };
-    const auto both = [this](const std::string& split, const std::string& label) {
-      metrics.push_back({split + "_nll", label + " NLL", "nats", true});
-      metrics.push_back({split + "_accuracy", label + " accuracy", "%", false});
-    };
-    metrics = {{kTrainLoss, "training loss of the batches", "nats", true}};
-    both("train", "training");
-    both("valid", "validation");
-    both("test", "test");
+    metrics = DigitMetrics("accuracy");
     choose_by = "valid_accuracy";
     report = MakeReport();
   }

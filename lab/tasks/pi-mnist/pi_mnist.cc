@@ -1,7 +1,5 @@
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
-#include <ATen/Functions.h>
-
 #include "lab/error.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/pi-mnist/model.h"
@@ -15,31 +13,20 @@ namespace {
 constexpr int64_t kTrainProbe = 10'000;
 // Cases evaluated at once: large enough for a fast product, small enough to stay in cache.
 constexpr int64_t kEvaluationBatch = 1'000;
+constexpr bool kTestCurves = true;  // as the figure has them
 
-class PiMnist final : public Experiment {
+class PiMnist final : public DigitExperiment {
  public:
   PiMnist(const Settings& settings, const DigitCases& data)
-      : data_(data), batch_size_(settings.Int("batch_size")), model_(MakeOptions(settings)) {}
+      : DigitExperiment(
+            {settings.Int("batch_size"), kTrainProbe, kEvaluationBatch, "error", kTestCurves},
+            data),
+        model_(MakeOptions(settings)) {}
 
   torch::nn::Module& model() override { return model_; }
 
-  EpochPlan PlanEpoch(at::Generator& generator) override {
-    return ShuffledBatches(data_.train.x.size(0), batch_size_, generator);
-  }
-
-  Tensors Batch(const at::Tensor& cases) override { return TakeCases(data_.train, cases); }
-
-  at::Tensor Loss(const Tensors& batch) override {
-    return at::cross_entropy_loss(model_.forward(batch[0]), batch[1]);
-  }
-
-  Values Evaluate() override {
-    Values values;
-    Measure("train", FirstCases(data_.train, kTrainProbe), &values);
-    Measure("valid", data_.valid, &values);
-    Measure("test", data_.test, &values);
-    return values;
-  }
+ protected:
+  at::Tensor Logits(const at::Tensor& x) override { return model_.forward(x); }
 
  private:
   static PixelMlp::Options MakeOptions(const Settings& settings) {
@@ -55,15 +42,6 @@ class PiMnist final : public Experiment {
     return options;
   }
 
-  void Measure(const std::string& split, const Cases& cases, Values* values) {
-    const Scores scores = Score([this](const at::Tensor& x) { return Poll(), model_.forward(x); },
-                                cases, kEvaluationBatch);
-    (*values)[split + "_nll"] = scores.nll;
-    (*values)[split + "_error"] = scores.error;
-  }
-
-  const DigitCases& data_;
-  int64_t batch_size_;
   PixelMlp model_;
 };
 
@@ -139,15 +117,7 @@ class PiMnistTask final : public Task {
           {"test_cases", 128},
           {"epochs", 2}}},
     };
-    metrics = {
-        {kTrainLoss, "training loss of the batches", "nats", true},
-        {"train_nll", "training NLL", "nats", true},
-        {"train_error", "training error", "%", true},
-        {"valid_nll", "validation NLL", "nats", true},
-        {"valid_error", "validation error", "%", true},
-        {"test_nll", "test NLL", "nats", true},
-        {"test_error", "test error", "%", true},
-    };
+    metrics = DigitMetrics("error");
     choose_by = "valid_error";
     report = MakeReport();
   }

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -99,6 +100,42 @@ std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors
 /// packed parameters packs them itself, which for a single step takes longer than the step. Throws
 /// as rnn_forward does.
 RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
+
+/// Steps of one layer that are taken one by one, as the next input depends on the last output: of a
+/// decoder with attention, of DRAW. The parameters are packed once, and where gradients are needed,
+/// those of the parameters are taken of all steps together: backward through a step computes those
+/// of x, h and c alone, as a step of rnn_forward's backward does, and not products as large as the
+/// weights. Results are rnn_step's, to the bit; gradients of parameters are rounded as
+/// RnnGradientSums has it.
+///
+/// Steps may go on from any state, be detached from each other and be left unused; backward may go
+/// through them in several passes. Each pass adds to a parameter's gradient once, when it has gone
+/// through all of its steps. Second derivatives are an error: rnn_step has them. Where the
+/// parameters or a step are not plain tensors on the CPU, have tangents, or are under autocast or a
+/// transform, a step is rnn_step's.
+///
+/// A copy is the same steps. Several threads may take steps at once.
+class RnnSteps {
+ public:
+  /// Of no layer.
+  RnnSteps() = default;
+  /// Of the parameters among `params`, as they are now: made without gradients enabled, they are
+  /// constants. With `packed`, which must be of the same parameters, those but for the weights may
+  /// be left out; no derivatives then. Throws as rnn_step does.
+  RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {});
+
+  explicit operator bool() const { return layer_ != nullptr; }
+
+  /// One step, of x [B, I] and the state before it, each [B, H], zeros where it is undefined: the
+  /// next h, and c, which is [0] where the cell has none. Throws as rnn_step does, and when a
+  /// parameter has changed.
+  std::tuple<at::Tensor, at::Tensor> step(const at::Tensor& x, const at::Tensor& h = {},
+                                          const at::Tensor& c = {}) const;
+
+ private:
+  struct Layer;
+  std::shared_ptr<const Layer> layer_;
+};
 
 namespace nn {
 
@@ -256,6 +293,10 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   void train(bool on = true) override;
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
+
+  /// The module for many steps, of x [B, I], with its parameters as they are now. Throws
+  /// c10::ValueError with the option composed.
+  RnnSteps steps();
 
   Options options;
 

@@ -1,0 +1,28 @@
+#include "lab/tasks/convnet/borders.h"
+
+#include <ATen/Functions.h>
+
+#include <algorithm>
+
+namespace planish::lab {
+
+int64_t BorderWidth(int64_t side) { return std::max<int64_t>(1, side / 8); }
+
+BorderStatistics StatisticsOf(const ConvNet::Units& units) {
+  const int64_t side = units.sums.size(1), width = BorderWidth(side);
+  at::Tensor border = at::ones({side, side}, at::kBool);
+  border.slice(0, width, side - width).slice(1, width, side - width).fill_(false);
+  // Of each unit over the cases: [H, W, C], then of those at one kind of place.
+  const at::Tensor on = units.activated.gt(0).to(at::kFloat).mean(0);
+  const at::Tensor mean = units.sums.mean(0);
+  const at::Tensor deviation = units.sums.std(at::OptionalIntArrayRef(0), /*unbiased=*/true);
+  const auto of = [&](const at::Tensor& places) {
+    const auto average = [&](const at::Tensor& t) {
+      return t.flatten(0, 1).index({places.flatten()}).mean().item<double>();
+    };
+    return UnitStatistics{average(on), average(mean), average(deviation)};
+  };
+  return {of(border), of(border.logical_not())};
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,33 @@
+#ifndef PLANISH_LAB_TASKS_CONVNET_BORDERS_H_
+#define PLANISH_LAB_TASKS_CONVNET_BORDERS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "lab/tasks/convnet/model.h"
+
+namespace planish::lab {
+
+/// Units of one kind, over all cases.
+struct UnitStatistics {
+  double on = 0;         ///< the share of cases in which a unit is not 0, mean over the units
+  double mean = 0;       ///< of a unit's sum over the cases, mean over the units
+  double deviation = 0;  ///< of a unit's sum over the cases, mean over the units
+};
+
+/// The units of a convolution near the border of its images, and the rest.
+struct BorderStatistics {
+  UnitStatistics border, inside;
+};
+
+/// How far the border reaches into images of this side: an eighth of it, at least 1.
+int64_t BorderWidth(int64_t side);
+
+/// Of units [N, H, W, C], N >= 2, H = W >= 3.
+BorderStatistics StatisticsOf(const ConvNet::Units& units);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_CONVNET_BORDERS_H_

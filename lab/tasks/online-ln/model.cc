@@ -1,0 +1,79 @@
+#include "lab/tasks/online-ln/model.h"
+
+#include <ATen/Functions.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+
+namespace planish::lab {
+
+namespace {
+
+std::vector<int64_t> Widths(const OnlineMlp::Options& options) {
+  std::vector<int64_t> widths = options.hidden;
+  widths.push_back(options.classes);
+  return widths;
+}
+
+// As planish::nn::nnet, with layer normalisation for the online one.
+nn::NNet LayerNormNet(const OnlineMlp::Options& options) {
+  nn::NNet net;
+  int64_t inputs = options.inputs;
+  const std::vector<int64_t> widths = Widths(options);
+  for (size_t layer = 0; layer < widths.size(); ++layer) {
+    net->push_back(torch::nn::Linear(torch::nn::LinearOptions(inputs, widths[layer]).bias(false)));
+    net->push_back(MakeNorm(options.norm, {widths[layer]}, options.norm_options));
+    if (layer + 1 < widths.size()) net->push_back(torch::nn::ReLU());
+    inputs = widths[layer];
+  }
+  return net;
+}
+
+}  // namespace
+
+OnlineMlp::OnlineMlp(const Options& options) {
+  // Weights first: the modules draw theirs with biases or without, and so others for each norm.
+  std::vector<at::Tensor> weights;
+  int64_t inputs = options.inputs;
+  for (const int64_t width : Widths(options)) {
+    const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+    weights.push_back(at::empty({width, inputs}).uniform_(-bound, bound));
+    inputs = width;
+  }
+  const bool online = options.norm == "online";
+  nn::NNet net = online || options.norm == "none"
+                     ? nn::nnet(options.inputs, options.classes, options.hidden, "relu", "identity",
+                                online, options.alpha)
+                     : LayerNormNet(options);
+  net_ = register_module("net", net);
+  at::NoGradGuard no_grad;
+  size_t layer = 0;
+  for (const auto& module : net_->children()) {
+    auto* linear = module->as<torch::nn::LinearImpl>();
+    if (!linear) continue;
+    linear->weight.copy_(weights[layer++]);
+    if (linear->bias.defined()) linear->bias.zero_();
+  }
+}
+
+std::vector<OnlineMlp::Moments> OnlineMlp::MomentsOf(const at::Tensor& x) {
+  std::vector<Moments> moments;
+  for (const auto& module : net_->children()) {
+    if (const auto* norm = module->as<nn::OnlineLayerNormImpl>()) {
+      moments.push_back({norm->mu(), norm->sigma()});
+    }
+  }
+  if (!moments.empty()) return moments;
+  at::Tensor y = x;
+  for (torch::nn::AnyModule& layer : *net_) {
+    y = layer.forward(y);
+    if (layer.ptr()->as<torch::nn::LinearImpl>()) {
+      moments.push_back(
+          {y.mean().item<double>(), y.std(at::OptionalIntArrayRef(1), true).mean().item<double>()});
+    }
+  }
+  return moments;
+}
+
+}  // namespace planish::lab

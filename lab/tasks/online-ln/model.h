@@ -1,0 +1,50 @@
+#ifndef PLANISH_LAB_TASKS_ONLINE_LN_MODEL_H_
+#define PLANISH_LAB_TASKS_ONLINE_LN_MODEL_H_
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lab/model/norms.h"
+#include "planish/torch.h"
+
+namespace planish::lab {
+
+/// Pixels -> (linear, norm, ReLU) x 2 -> linear, norm -> logits: what planish::nn::nnet makes, with
+/// a norm on every layer, the last included. Without a norm the linear maps have biases.
+class OnlineMlp : public torch::nn::Module {
+ public:
+  struct Options {
+    std::string norm = "none";  ///< none, layer, or online
+    double alpha = 0.1;         ///< of online layer normalisation
+    int64_t inputs = 784;
+    std::vector<int64_t> hidden = {128, 128};
+    int64_t classes = 10;
+    NormOptions norm_options = {};
+  };
+  explicit OnlineMlp(const Options& options);
+
+  /// x: [N, inputs] -> logits [N, classes]. Online: cases in order, see planish/online_norm.h.
+  at::Tensor forward(const at::Tensor& x) { return net_->forward(x); }
+
+  /// What a layer's sums are normalised by.
+  struct Moments {
+    double mu = 0;
+    double sigma = 0;
+  };
+
+  /// Online: the state of each layer's norm. Else means over the cases x of the mean of a layer's
+  /// sums and of their deviation, unbiased as in online layer normalisation.
+  std::vector<Moments> MomentsOf(const at::Tensor& x);
+
+  const nn::NNet& net() const { return net_; }
+
+ private:
+  nn::NNet net_{nullptr};
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_TASKS_ONLINE_LN_MODEL_H_

@@ -1,0 +1,148 @@
+#include "lab/tasks/online-ln/online_ln.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "lab/tasks/digit_cases.h"
+#include "lab/tasks/online-ln/model.h"
+
+namespace planish::lab {
+
+namespace {
+
+// As in pi-mnist.
+constexpr int64_t kTrainProbe = 10'000;
+constexpr int64_t kEvaluationBatch = 1'000;
+constexpr size_t kLayers = 3;
+
+// Names in place of a setting: none and layer have no alpha, and are set beside each of them.
+struct Alpha {
+  const char* norm;
+  double value;
+};
+constexpr Alpha kAlphas[] = {{"online-1", 1},
+                             {"online-0.3", 0.3},
+                             {"online-0.1", 0.1},
+                             {"online-0.03", 0.03},
+                             {"online-0.01", 0.01}};
+
+std::vector<std::string> Norms() {
+  std::vector<std::string> norms = {"none", "layer"};
+  for (const Alpha& alpha : kAlphas) norms.emplace_back(alpha.norm);
+  return norms;
+}
+
+class OnlineLn final : public DigitExperiment {
+ public:
+  OnlineLn(const Settings& settings, const DigitCases& data)
+      : DigitExperiment({settings.Int("batch_size"), kTrainProbe, kEvaluationBatch}, data),
+        model_(MakeOptions(settings)) {}
+
+  torch::nn::Module& model() override { return model_; }
+
+  Values Evaluate() override {
+    Values values = DigitExperiment::Evaluate();
+    const auto moments = model_.MomentsOf(FirstCases(data().valid, kEvaluationBatch).x);
+    for (size_t layer = 0; layer < moments.size(); ++layer) {
+      values["mu_" + std::to_string(layer)] = moments[layer].mu;
+      values["sigma_" + std::to_string(layer)] = moments[layer].sigma;
+    }
+    return values;
+  }
+
+  std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) override {
+    std::ostringstream text;
+    text << model_.net();
+    return {{"The network, as printed", text.str()}};
+  }
+
+ protected:
+  at::Tensor Logits(const at::Tensor& x) override { return model_.forward(x); }
+
+ private:
+  static OnlineMlp::Options MakeOptions(const Settings& settings) {
+    OnlineMlp::Options options;
+    options.norm = settings.Text("norm");
+    for (const Alpha& alpha : kAlphas) {
+      if (options.norm != alpha.norm) continue;
+      options.norm = "online";
+      options.alpha = alpha.value;
+      break;
+    }
+    options.hidden.assign(kLayers - 1, settings.Int("width"));
+    options.norm_options.epsilon = settings.Real("eps");
+    return options;
+  }
+
+  OnlineMlp model_;
+};
+
+class OnlineLnTask final : public Task {
+ public:
+  OnlineLnTask() {
+    name = "online-ln";
+    summary = "online layer normalisation for several alpha, a 784-128-128-10 network on digits";
+    settings = EngineSettings(NormSetting(Norms()));
+    AddSettings({{"width", 128, "units of each of the two hidden layers", 2, 65536, {}},
+                 {"eps", 1e-5, "added to the variance by norm layer", 0, 1, {}}});
+    AddSettings(DigitCaseSettings());
+    data_settings = DigitCaseSettingNames();
+    presets = {
+        {"small",
+         "10,000 cases for 3 epochs: seconds a run on one core, 20 at batch size 1",
+         {{"train_cases", 10000}, {"valid_cases", 5000}, {"epochs", 3}}},
+        {"paper", "55,000 cases for 10 epochs; the post trains nothing", {{"epochs", 10}}},
+        {"smoke",
+         "784-16-16-10 on 512 cases for 2 epochs: does it run?",
+         {{"width", 16},
+          {"train_cases", 512},
+          {"valid_cases", 128},
+          {"test_cases", 128},
+          {"epochs", 2}}},
+    };
+    metrics = DigitMetrics("error");
+    for (size_t layer = 0; layer < kLayers; ++layer) {
+      const std::string of = fmt::format(" of layer {}'s sums", layer + 1);
+      metrics.push_back({"mu_" + std::to_string(layer), "mean" + of, "", true});
+      metrics.push_back({"sigma_" + std::to_string(layer), "deviation" + of, "", true});
+    }
+    choose_by = "valid_error";
+    report.title = "Online layer normalisation";
+    report.source = "T. Breloff, Online Layer Normalization, 2016";
+    report.compare = "norm";
+    report.baseline = "layer";
+    report.panel = "batch_size";
+    report.curves = {"train_nll", "valid_error"};
+    for (const MetricSpec& metric : metrics) {
+      if (metric.unit.empty()) report.curves.push_back(metric.name);
+    }
+    report.headline = "test_error";
+    report.targets = {{"valid_error", {0.1, 0.05, 0.03}}};
+    report.notes = {
+        "online-A keeps one mean and one deviation a layer from case to case, and takes the share "
+        "A "
+        "of each from the case at hand; online-1 is layer normalisation with the unbiased "
+        "deviation.",
+        "Means and deviations of layers: the running ones of online layer normalisation; else "
+        "those "
+        "of a validation case, on average.",
+        "The post derives the method and trains nothing: network and data are ours.",
+    };
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& folder) const override {
+    return LoadDigitCases(name, s, folder);
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    return std::make_unique<OnlineLn>(s, dynamic_cast<const DigitCases&>(data));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeOnlineLn() { return std::make_unique<OnlineLnTask>(); }
+
+}  // namespace planish::lab

@@ -1,0 +1,161 @@
+#include "lab/tasks/online-ln/online_ln.h"
+
+#include <ATen/Functions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lab/engine/train.h"
+#include "lab/error.h"
+#include "lab/tasks/online-ln/model.h"
+#include "lab/tasks/task_testing.h"
+
+namespace planish::lab {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OnlineLnTest : public ::testing::Test {
+ protected:
+  Settings Chosen(const std::string& preset, const Sets& sets = {}) {
+    return PresetSettings(*task, preset, sets);
+  }
+  std::unique_ptr<Task> task = MakeOnlineLn();
+};
+
+int64_t Count(const torch::nn::Module& model) {
+  int64_t count = 0;
+  for (const at::Tensor& p : model.parameters()) count += p.numel();
+  return count;
+}
+
+TEST(OnlineMlp, HasAsManyParametersAsItShould) {
+  const int64_t products = 784 * 128 + 128 * 128 + 128 * 10;
+  // Biases without a norm; with one, its gain and bias.
+  EXPECT_EQ(Count(OnlineMlp({.norm = "none"})), products + 266);
+  EXPECT_EQ(Count(OnlineMlp({.norm = "layer"})), products + 2 * 266);
+  EXPECT_EQ(Count(OnlineMlp({.norm = "online"})), products + 2 * 266);
+}
+
+// The equations, case by case.
+TEST(OnlineMlp, ComputesWhatItSays) {
+  for (const double alpha : {1.0, 0.3}) {
+    at::manual_seed(1);
+    OnlineMlp model(
+        {.norm = "online", .alpha = alpha, .inputs = 5, .hidden = {4, 3}, .classes = 2});
+    model.to(at::kDouble);
+    const at::Tensor x = at::randn({6, 5}, at::kDouble);
+    std::vector<double> mu(3, 0), sigma(3, 1);
+    std::vector<at::Tensor> weights;
+    for (const auto& p : model.parameters()) {
+      if (p.dim() == 2) weights.push_back(p);
+    }
+    ASSERT_EQ(weights.size(), 3u);
+    at::NoGradGuard no_grad;
+    std::vector<at::Tensor> rows;
+    for (int64_t n = 0; n < 6; ++n) {
+      at::Tensor y = x[n];
+      for (size_t layer = 0; layer < 3; ++layer) {
+        const at::Tensor a = at::mv(weights[layer], y);
+        mu[layer] = alpha * a.mean().item<double>() + (1 - alpha) * mu[layer];
+        const at::Tensor centred = a - mu[layer];
+        const double s =
+            std::sqrt(centred.square().sum().item<double>() / static_cast<double>(a.numel() - 1));
+        sigma[layer] = alpha * s + (1 - alpha) * sigma[layer];
+        y = centred / sigma[layer];  // gain 1, bias 0
+        if (layer < 2) y = y.relu();
+      }
+      rows.push_back(y);
+    }
+    const at::Tensor actual = model.forward(x);
+    // Three layers of sums of at most five products, in double.
+    EXPECT_LT((actual - at::stack(rows)).abs().max().item<double>(), 1e-12);
+    const auto moments = model.MomentsOf(x);
+    for (size_t layer = 0; layer < 3; ++layer) {
+      EXPECT_NEAR(moments[layer].mu, mu[layer], 1e-12);
+      EXPECT_NEAR(moments[layer].sigma, sigma[layer], 1e-12);
+    }
+  }
+}
+
+TEST(OnlineMlp, MomentsWithoutAStateAreThoseOfTheCases) {
+  OnlineMlp model({.norm = "none", .inputs = 5, .hidden = {4, 3}, .classes = 2});
+  at::NoGradGuard no_grad;
+  const at::Tensor x = at::randn({7, 5});
+  const at::Tensor sums = at::linear(x, model.parameters()[0], model.parameters()[1]);
+  const auto moments = model.MomentsOf(x);
+  ASSERT_EQ(moments.size(), 3u);
+  // Means of 28 and of 7 numbers around 1, in float.
+  EXPECT_NEAR(moments[0].mu, sums.mean().item<double>(), 1e-6);
+  const at::Tensor centred = sums - sums.mean(1, true);
+  EXPECT_NEAR(moments[0].sigma, (centred.square().sum(1) / 3).sqrt().mean().item<double>(), 1e-6);
+}
+
+TEST_F(OnlineLnTest, StartsEveryNormFromTheSameWeights) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  std::vector<at::Tensor> first;
+  for (const std::string norm : {"none", "layer", "online-1", "online-0.01"}) {
+    at::manual_seed(9);
+    const auto experiment = task->Make(Chosen("smoke", {{"norm", norm}}), *data);
+    std::vector<at::Tensor> weights;
+    for (const at::Tensor& p : experiment->model().parameters()) {
+      if (p.dim() == 2) weights.push_back(p);
+    }
+    ASSERT_EQ(weights.size(), 3u);
+    if (first.empty()) first = weights;
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(weights[i].equal(first[i])) << norm;
+  }
+}
+
+TEST_F(OnlineLnTest, MeasuresEveryMetricItDeclares) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  const auto experiment = task->Make(Chosen("smoke", {{"norm", "online-0.1"}}), *data);
+  experiment->model().eval();
+  at::NoGradGuard no_grad;
+  Values values = experiment->Evaluate();
+  values.merge(experiment->Test());
+  for (const MetricSpec& metric : task->metrics) {
+    EXPECT_EQ(values.count(metric.name), metric.name == kTrainLoss ? 0u : 1u) << metric.name;
+  }
+  EXPECT_EQ(values.size() + 1, task->metrics.size());
+  // Evaluation moves no state.
+  EXPECT_EQ(values.at("mu_0"), 0);
+  EXPECT_EQ(values.at("sigma_2"), 1);
+}
+
+TEST_F(OnlineLnTest, LearnsWithEveryNorm) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  const auto norms = std::ranges::find(task->settings, "norm", &SettingSpec::name)->choices;
+  ASSERT_EQ(norms.size(), 7u);
+  for (const std::string& norm : norms) {
+    at::manual_seed(1);
+    const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.01"}});
+    const auto experiment = task->Make(settings, *data);
+    Adam adam = MakeAdam(experiment->model(), settings);
+    const at::Tensor cases = at::arange(64, at::kLong);
+    experiment->model().train();
+    const double before = UpdateWeights(*experiment, adam, {{cases}}).loss;
+    double after = before;
+    for (int i = 0; i < 20; ++i) after = UpdateWeights(*experiment, adam, {{cases}}).loss;
+    EXPECT_LT(after, 0.6 * before) << norm;
+  }
+}
+
+TEST_F(OnlineLnTest, ResumesExactly) {
+  ExpectExactResume(*task, {{"norm", "online-0.03"}, {"batch_size", "64"}});
+}
+
+TEST_F(OnlineLnTest, PrintsTheNetworkAsThePostDoes) {
+  const auto data = task->Load(Chosen("smoke"), {});
+  const auto experiment = task->Make(Chosen("smoke", {{"norm", "online-0.1"}}), *data);
+  at::Generator unused;
+  const auto samples = experiment->Samples(unused);
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_THAT(samples[0].text, HasSubstr("LayerNorm{n=16, mu=0.0, sigma=1.0}"));
+}
+
+}  // namespace
+}  // namespace planish::lab

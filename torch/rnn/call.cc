@@ -1,0 +1,148 @@
+#include "torch/rnn/call.h"
+
+#include <ATen/ops/unsqueeze.h>
+
+namespace planish {
+
+using at::Tensor;
+using internal::CellRecipe;
+
+namespace {
+
+/// The core's entry of a parameter; its size is in rows of a weight, or numbers, for each hidden.
+internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
+  return internal::ParamsOf<const float>(recipe, {.inputs = 1, .hidden = 1})[field - kFirstParam];
+}
+
+bool IsParam(size_t field) { return field >= kFirstParam && field < kH0; }
+
+/// The tensor whose type and device the others have: x, and weight_ih where there is none.
+size_t Model(const Call& call) { return call.tensors.x.defined() ? kX : kFirstParam; }
+
+/// Checks one of the tensors, where it is given.
+void CheckTensor(const char* function, size_t field, const Call& call, const Sizes& sizes) {
+  const Tensor& t = call.tensor(field);
+  if (!t.defined()) return;
+  const char* name = kFields[field].name;
+  TORCH_CHECK_VALUE(Takes(field, call.recipe()), "[", function, "] ", name,
+                    " must be left out for ", cell_name(call.cell), " but has ", t.sym_sizes());
+  CheckSizes(function, name, t, SizesOf(field, call.recipe(), sizes));
+  if (field < kDifferentiables) CheckLike(function, name, t, call);
+}
+
+}  // namespace
+
+bool Takes(size_t field, const CellRecipe& recipe) {
+  if (IsParam(field)) return ParamOf(field, recipe).taken;
+  return (field != kC0 && field != kCReset) || recipe.is_lstm();
+}
+
+SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
+  const auto& [time, batch, inputs, hidden] = sizes;
+  if (IsParam(field)) {
+    SymSizes param = {hidden * ParamOf(field, recipe).size};
+    if (kFields[field].member == &RnnTensors::weight_ih) param.push_back(inputs);
+    if (kFields[field].member == &RnnTensors::weight_hh) param.push_back(hidden);
+    return param;
+  }
+  switch (field) {
+    case kX:
+      return {time, batch, inputs};
+    case kH0:
+    case kC0:
+      return {batch, hidden};
+    case kLengths:
+      return {batch};
+    case kResets:
+      return {time, batch};
+    default:
+      return {hidden};  // of the state after a reset
+  }
+}
+
+void CheckSizes(const char* function, const char* name, const Tensor& t, const SymSizes& sizes) {
+  TORCH_CHECK_VALUE(t.sym_sizes() == c10::SymIntArrayRef(sizes), "[", function, "] ", name,
+                    " must have ", c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
+}
+
+void CheckLike(const char* function, const char* name, const Tensor& t, const Call& call) {
+  const Tensor& model = call.tensor(Model(call));
+  TORCH_CHECK_VALUE(t.scalar_type() == model.scalar_type() && t.device() == model.device(), "[",
+                    function, "] ", name, " must have ", kFields[Model(call)].name,
+                    "'s type and device, ", model.scalar_type(), " on ", model.device(),
+                    ", but has ", t.scalar_type(), " on ", t.device());
+}
+
+Sizes CheckParams(const char* function, const Call& call) {
+  const Tensor& model = call.tensor(Model(call));
+  TORCH_CHECK_VALUE(IsFloatOrDouble(model), "[", function, "] ", kFields[Model(call)].name,
+                    " must be float or double but has ", model.scalar_type());
+  for (const size_t field : {kFirstParam, kFirstParam + 1}) {
+    const Tensor& weight = call.tensor(field);
+    TORCH_CHECK_VALUE(
+        weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ", kFields[field].name,
+        " must have 2 dimensions and at least one column but has ", weight.sym_sizes());
+  }
+  const Sizes sizes = {0, 0, call.tensors.weight_ih.sym_size(1),
+                       call.tensors.weight_hh.sym_size(1)};
+  for (size_t field = kFirstParam; field < kH0; ++field) CheckTensor(function, field, call, sizes);
+  return sizes;
+}
+
+Sizes CheckCall(const char* function, const Call& call) {
+  const RnnTensors& tensors = call.tensors;
+  const Tensor& x = tensors.x;
+  TORCH_CHECK_VALUE(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
+                    x.sym_sizes());
+  Sizes sizes = CheckParams(function, call);
+  sizes.time = x.sym_size(0);
+  sizes.batch = x.sym_size(1);
+  CheckTensor(function, kX, call, sizes);
+  for (size_t field = kH0; field < kTensors; ++field) CheckTensor(function, field, call, sizes);
+  const auto check = [&](const char* name, const Tensor& t, at::ScalarType type) {
+    TORCH_CHECK_VALUE(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
+                      function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
+                      t.scalar_type(), " on ", t.device());
+  };
+  check("lengths", tensors.lengths, at::kLong);
+  check("resets", tensors.resets, at::kBool);
+  for (const size_t field : {kHReset, kCReset}) {
+    TORCH_CHECK_VALUE(tensors.resets.defined() || !call.tensor(field).defined(), "[", function,
+                      "] ", kFields[field].name, " must be left out without resets but has ",
+                      call.tensor(field).sym_sizes());
+  }
+  return sizes;
+}
+
+void CheckIsOfSteps(const char* function, const Call& call) {
+  TORCH_CHECK_VALUE(call.recipe().over == internal::Over::kRow, "[", function,
+                    "] cell must be one without batch norm but has ", cell_name(call.cell));
+}
+
+Call CheckStep(const char* function, const Call& call) {
+  const Tensor& x = call.tensors.x;
+  CheckIsOfSteps(function, call);
+  TORCH_CHECK_VALUE(x.dim() == 2, "[", function, "] x must have 2 dimensions, [B, I], but has ",
+                    x.sym_sizes());
+  Call layer{call.cell, call.tensors, call.settings};
+  layer.tensors.x = x.unsqueeze(0);
+  CheckCall(function, layer);
+  return layer;
+}
+
+void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
+  for (size_t field = first; field < kFirstParam + 2; ++field) {
+    TORCH_CHECK_VALUE((tensors.*kFields[field].member).defined(), "[", function, "] ",
+                      kFields[field].name, " must be a tensor but has none");
+  }
+}
+
+RnnTensors AllContiguous(const RnnTensors& tensors) {
+  RnnTensors contiguous;
+  for (const Field& field : kFields) {
+    contiguous.*field.member = Contiguous(tensors.*field.member);
+  }
+  return contiguous;
+}
+
+}  // namespace planish

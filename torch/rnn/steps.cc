@@ -1,0 +1,351 @@
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "planish/rnn.h"
+#include "planish/torch_rnn.h"
+#include "src/rnn/cell.h"
+#include "torch/base/compat.h"
+#include "torch/base/core.h"
+#include "torch/rnn/call.h"
+#include "torch/rnn/fields.h"
+
+// Steps whose parameters' gradients are taken together. In the graph the parameters go into one
+// node, ParamsNode, whose only output is a tensor without numbers; every step has that for an
+// input. So autograd comes to ParamsNode when it has gone through the steps. They leave their
+// gradients in RnnGradientSums on the way, which ParamsNode writes.
+namespace planish {
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+constexpr char kName[] = "RnnSteps";
+
+/// Calls f; the core's errors become those of PyTorch.
+template <class F>
+void WithErrors(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    TORCH_CHECK_VALUE(false, error.what());
+  }
+}
+
+/// The sums of the passes of backward that are on their way: each has its own, for there may be
+/// passes on several threads, and one within another. Sums of a pass that has ended early, for
+/// someone has thrown, stay; passes have numbers that do not come again.
+template <class T>
+class SumsOfPasses {
+ public:
+  explicit SumsOfPasses(RnnPackedParams<T> packed) : packed_(std::move(packed)) {}
+
+  const RnnPackedParams<T>& packed() const { return packed_; }
+
+  /// Those of the pass that the calling thread is in.
+  RnnGradientSums<T>& OfThisPass() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return sums_.try_emplace(torch::autograd::get_current_graph_task_id(), packed_).first->second;
+  }
+
+  /// The same, for good; none where there have been none.
+  std::optional<RnnGradientSums<T>> Take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = sums_.find(torch::autograd::get_current_graph_task_id());
+    if (now == sums_.end()) return std::nullopt;
+    std::optional<RnnGradientSums<T>> taken(std::move(now->second));
+    sums_.erase(now);
+    return taken;
+  }
+
+ private:
+  const RnnPackedParams<T> packed_;
+  std::mutex mutex_;
+  std::map<int, RnnGradientSums<T>> sums_;
+};
+
+template <class T>
+struct ParamsNode final : torch::autograd::Node {
+  std::shared_ptr<SumsOfPasses<T>> sums;
+  internal::CellRecipe recipe{};
+  Sizes sizes;
+  at::TensorOptions options;
+
+  std::string name() const override { return "PlanishRnnStepsParamsBackward"; }
+
+  variable_list apply(variable_list&& /*gradients*/) override {
+    variable_list gradients(internal::kParams);
+    std::optional<RnnGradientSums<T>> taken = sums->Take();
+    if (!taken) return gradients;
+    RnnParams<T> dparams;
+    const auto table = internal::ParamsOf<T>(recipe, {});
+    for (size_t i = 0; i < table.size(); ++i) {
+      if (!task_should_compute_output(i)) continue;
+      gradients[i] = at::empty_symint(SizesOf(kFirstParam + i, recipe, sizes), options);
+      dparams.*table[i].member = MutableData<T>(gradients[i]);
+    }
+    taken->Write(dparams, TorchParallelFor);
+    return gradients;
+  }
+};
+
+/// A gradient as the core reads it: past the dispatcher, which would know other kinds of tensors.
+Tensor Numbers(const Tensor& gradient) {
+  if (!gradient.defined()) return gradient;
+  TORCH_CHECK_NOT_IMPLEMENTED(!at::isTensorSubclassLike(gradient), "[", kName,
+                              "] gradients must be plain tensors, without vmap or other transforms "
+                              "of backward; rnn_step takes others");
+  if (gradient._is_zerotensor()) return at::zeros(gradient.sizes(), gradient.options());
+  return gradient.resolve_neg().contiguous();
+}
+
+/// Inputs: x, h, c and ParamsNode's output. Outputs: the next h and c.
+template <class T>
+struct StepNode final : torch::autograd::Node {
+  static constexpr size_t kX = 0, kH = 1, kC = 2, kParams = 3, kInputs = 4;
+
+  Cell cell{};
+  double eps = 0;
+  RnnShape shape;
+  std::shared_ptr<SumsOfPasses<T>> sums;
+  SavedVariable x, h, h_next, saved;
+
+  std::string name() const override { return "PlanishRnnStepBackward"; }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (SavedVariable* variable : {&x, &h, &h_next, &saved}) variable->reset_data();
+  }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    variable_list results(kInputs);
+    const bool any_c = gradients.size() > 1 && gradients[1].defined();
+    if (!gradients[0].defined() && !any_c) return results;
+    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "[", kName,
+                                "] create_graph must be false: rnn_step has second derivatives");
+    const Tensor dh_next = Numbers(gradients[0]);
+    const Tensor dc_next = any_c ? Numbers(gradients[1]) : Tensor();
+    const Tensor x_then = x.unpack(), h_then = h.unpack(), h_next_then = h_next.unpack(getptr()),
+                 saved_then = saved.unpack();
+    const auto wanted = [&](size_t input, int64_t columns) {
+      if (!task_should_compute_output(input)) return Tensor();
+      return results[input] = at::empty({shape.batch, columns}, h_next_then.options());
+    };
+    RnnBackwardArgs<T> args;
+    args.inputs.shape = shape;
+    args.inputs.x = Data<T>(x_then);
+    args.inputs.h0 = Data<T>(h_then);
+    args.y = Data<T>(h_next_then);
+    args.saved = Data<T>(saved_then);
+    args.dh_n = Data<T>(dh_next);
+    args.dc_n = Data<T>(dc_next);
+    args.dx = MutableData<T>(wanted(kX, shape.inputs));
+    args.dh0 = MutableData<T>(wanted(kH, shape.hidden));
+    args.dc0 = MutableData<T>(wanted(kC, shape.hidden));
+    if (task_should_compute_output(kParams)) args.sums = &sums->OfThisPass();
+    RnnOptions<T> options = CoreOptions<T>({.eps = eps});
+    options.packed = sums->packed();
+    RnnBackward<T>(cell, args, options);
+    return results;
+  }
+};
+
+/// Whether the core may read tensors past the dispatcher, and nobody is to see what it does.
+bool ArePlain(at::ArrayRef<Tensor> tensors) {
+  using c10::DispatchKey;
+  if (at::areAnyTensorSubclassLike(tensors) || at::autocast::is_autocast_enabled(at::kCPU) ||
+      c10::impl::tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+      c10::impl::tls_is_dispatch_key_included(DispatchKey::Tracer)) {
+    return false;
+  }
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) {
+    return !t.defined() || (t.is_cpu() && t.layout() == at::kStrided && IsFloatOrDouble(t) &&
+                            !t.is_neg() && !t._is_zerotensor());
+  });
+}
+
+std::array<Tensor, internal::kParams> ParamsOf(const RnnTensors& tensors) {
+  std::array<Tensor, internal::kParams> params;
+  for (size_t i = 0; i < params.size(); ++i) {
+    params[i] = tensors.*kFields[kFirstParam + i].member;
+  }
+  return params;
+}
+
+}  // namespace
+
+struct RnnSteps::Layer {
+  Cell cell{};
+  double eps = 0;
+  RnnTensors params;
+  RnnPacked packed;        ///< null where they cannot be packed
+  bool must_pack = false;  ///< `params` are not all
+  Tensor start;            ///< the output of ParamsNode, where gradients may be needed
+  std::tuple<std::shared_ptr<SumsOfPasses<float>>, std::shared_ptr<SumsOfPasses<double>>> sums;
+  /// The parameters' data, and their versions.
+  std::vector<Tensor> then;
+  std::vector<int64_t> versions;
+
+  /// Packs the parameters, for backward, too, where gradients are enabled.
+  void Pack(const Call& call, const Sizes& sizes) {
+    const bool backward = at::GradMode::is_enabled();
+    const RnnTensors contiguous = [&] {
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      return AllContiguous(call.tensors);
+    }();
+    const auto both = c10::make_intrusive<PackedParams>();
+    ByType(params.weight_ih.scalar_type(), [&]<class T>() {
+      const RnnShape shape = sizes.ints();
+      RnnPackedParams<T>& own = both->of<T>();
+      own =
+          RnnPackedParams<T>(cell, shape.inputs, shape.hidden,
+                             CoreParams<T>(call.recipe(), contiguous), TorchParallelFor, backward);
+      if (!backward) return;
+      auto& own_sums = std::get<std::shared_ptr<SumsOfPasses<T>>>(sums);
+      own_sums = std::make_shared<SumsOfPasses<T>>(own);
+      const auto list = ParamsOf(params);
+      start = at::empty({0}, params.weight_ih.options().requires_grad(false));
+      if (!torch::autograd::compute_requires_grad(at::TensorList(list))) return;
+      const auto node = MakeNode<ParamsNode<T>>();
+      node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(list)));
+      node->sums = own_sums;
+      node->recipe = call.recipe();
+      node->sizes = sizes;
+      node->options = start.options();
+      torch::autograd::set_history(variable_list{start}, node);
+    });
+    packed = both;
+  }
+
+  void Remember() {
+    for (const Tensor& param : ParamsOf(params)) {
+      then.push_back(param.defined() ? param.detach() : Tensor());
+      versions.push_back(param.defined() && !param.is_inference() ? param._version() : 0);
+    }
+  }
+
+  void CheckUnchanged() const {
+    const auto now = ParamsOf(params);
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (!now[i].defined()) continue;
+      TORCH_CHECK_VALUE(now[i].const_data_ptr() == then[i].const_data_ptr() &&
+                            (now[i].is_inference() || now[i]._version() == versions[i]),
+                        "[", kName, "] ", kFields[kFirstParam + i].name,
+                        " must be as it was when the steps began but has changed");
+    }
+  }
+
+  /// A step with a history.
+  template <class T>
+  std::tuple<Tensor, Tensor> Step(const Call& call) const {
+    const bool lstm = call.recipe().is_lstm();
+    const auto& own_sums = std::get<std::shared_ptr<SumsOfPasses<T>>>(sums);
+    const auto node = MakeNode<StepNode<T>>();
+    const Tensor inputs[] = {call.tensors.x, call.tensors.h0, call.tensors.c0, start};
+    node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(inputs)));
+    const auto [x, h, c] = [&] {
+      const at::AutoDispatchBelowADInplaceOrView guard;
+      return std::tuple(inputs[0].contiguous(), Contiguous(inputs[1]), Contiguous(inputs[2]));
+    }();
+    const RnnShape shape{1, x.size(0), x.size(1), call.tensors.weight_hh.size(1)};
+    const auto options = x.options().requires_grad(false);
+    const auto empty = [&](at::IntArrayRef sizes) { return at::empty(sizes, options); };
+    const Tensor h_next = empty({shape.batch, shape.hidden});
+    const Tensor c_next = lstm ? empty({shape.batch, shape.hidden}) : empty({0});
+    const Tensor saved = empty({RnnSavedSize<T>(cell, shape)});
+    RnnOptions<T> core_options = CoreOptions<T>({.eps = eps});
+    core_options.packed = own_sums->packed();
+    RnnForward<T>(cell,
+                  {.inputs = {.shape = shape, .x = Data<T>(x), .h0 = Data<T>(h), .c0 = Data<T>(c)},
+                   .y = MutableData<T>(h_next),
+                   .c_n = lstm ? MutableData<T>(c_next) : nullptr,
+                   .saved = MutableData<T>(saved)},
+                  core_options);
+    variable_list outputs = {h_next};
+    if (lstm) outputs.push_back(c_next);
+    torch::autograd::set_history(outputs, node);
+    node->cell = cell;
+    node->eps = eps;
+    node->shape = shape;
+    node->sums = own_sums;
+    node->x = SavedVariable(x, /*is_output=*/false);
+    node->h = SavedVariable(h, /*is_output=*/false);
+    node->h_next = SavedVariable(h_next, /*is_output=*/true);
+    node->saved = SavedVariable(saved, /*is_output=*/false);
+    return {h_next, c_next};
+  }
+};
+
+RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed) {
+  CheckGiven(kName, params, kFirstParam);
+  Call call{cell, {}, {.eps = eps}};
+  for (size_t i = kFirstParam; i < kH0; ++i) {
+    const Tensor& param = params.*kFields[i].member;
+    const bool constant = param.defined() && !at::GradMode::is_enabled();
+    call.tensors.*kFields[i].member = constant ? param.detach() : param;
+  }
+  CheckIsOfSteps(kName, call);
+  const Sizes sizes = CheckParams(kName, call);
+  auto layer = std::make_shared<Layer>();
+  layer->cell = cell;
+  layer->eps = eps;
+  layer->params = call.tensors;
+  const auto list = ParamsOf(call.tensors);
+  if (packed) {
+    layer->packed = packed;
+    layer->must_pack = true;
+  } else if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
+    WithErrors([&] { layer->Pack(call, sizes); });
+  }
+  layer->Remember();
+  layer_ = layer;
+}
+
+std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, const Tensor& c) const {
+  TORCH_CHECK_VALUE(layer_, "[", kName, "] step must be of a layer but has none");
+  TORCH_CHECK_VALUE(x.defined(), "[", kName, "] x must be a tensor but has none");
+  const Layer& layer = *layer_;
+  layer.CheckUnchanged();
+  Call call{layer.cell, layer.params, {.eps = layer.eps}};
+  call.tensors.x = x;
+  call.tensors.h0 = h;
+  call.tensors.c0 = c;
+  const Tensor inputs[] = {x, h, c, layer.start};
+  const Wanted wanted{at::TensorList(inputs)};
+  const bool direct = layer.packed && !wanted.tangents && ArePlain(inputs);
+  if (layer.must_pack || (direct && !wanted.gradients)) {
+    return rnn_step(layer.cell, call.tensors, layer.eps, layer.packed);
+  }
+  if (!direct || !layer.start.defined()) return rnn_step(layer.cell, call.tensors, layer.eps);
+  CheckStep(kName, call);
+  std::tuple<Tensor, Tensor> results;
+  WithErrors([&] { ByType(x.scalar_type(), [&]<class T>() { results = layer.Step<T>(call); }); });
+  return results;
+}
+
+}  // namespace planish

@@ -1,0 +1,115 @@
+#ifndef PLANISH_TORCH_RNN_TESTING_H_
+#define PLANISH_TORCH_RNN_TESTING_H_
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "planish/torch_rnn.h"
+#include "src/rnn/cell.h"
+#include "torch/rnn/fields.h"
+
+// What the tests of recurrent layers share: layers with random numbers, and their comparison.
+namespace planish::tests {
+
+using at::Tensor;
+
+// Both sides compute in double, sums of at most a hundred terms in another order, through a few
+// steps whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times
+// 10^5.
+inline constexpr double kDouble = 1e-11;
+
+inline void ExpectNear(const Tensor& ours, const Tensor& theirs, const std::string& name) {
+  ASSERT_TRUE(ours.defined() && theirs.defined()) << name;
+  ASSERT_EQ(ours.sizes(), theirs.sizes()) << name;
+  if (ours.numel() == 0) return;
+  const double most = std::max(1.0, theirs.detach().abs().max().item<double>());
+  EXPECT_LE((ours - theirs).detach().abs().max().item<double>(), kDouble * most) << name;
+}
+
+inline void ExpectSame(const Tensor& a, const Tensor& b, const std::string& name) {
+  ASSERT_EQ(a.defined(), b.defined()) << name;
+  if (!a.defined()) return;
+  EXPECT_TRUE(a.equal(b)) << name;
+}
+
+inline Tensor Random(at::IntArrayRef shape, at::ScalarType type = at::kDouble) {
+  return at::randn(shape, type);
+}
+
+inline bool IsLstm(Cell cell) { return internal::RecipeOf(cell).is_lstm(); }
+
+inline std::string ErrorOf(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+/// What of a layer is given beside x and the weights.
+struct Given {
+  bool states = true;
+  bool lengths = false;
+  bool resets = false;
+  bool reverse = false;
+  bool affine = true;  ///< biases, and the gains and biases of norms
+  bool checkpoint = false;
+
+  RnnSettings settings() const {
+    return {.reverse = reverse, .eps = 1e-3, .checkpoint = checkpoint};
+  }
+};
+
+/// A layer with random numbers.
+inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given = {},
+                              at::ScalarType type = at::kDouble) {
+  at::manual_seed(7);
+  const internal::CellRecipe recipe = internal::RecipeOf(cell);
+  RnnTensors layer;
+  layer.x = Random({s.time, s.batch, s.inputs}, type);
+  const auto table = internal::ParamsOf<const float>(recipe, s);
+  for (size_t i = 0; i < table.size(); ++i) {
+    const std::string_view name = table[i].name;
+    if (!table[i].taken || (!given.affine && !name.starts_with("weight"))) continue;
+    Tensor& param = layer.*kFields[kFirstParam + i].member;
+    param = 0.4 * Random({table[i].size}, type);
+    if (name.ends_with("_weight")) param += 1;
+    if (name == "weight_ih") param = param.view({-1, s.inputs});
+    if (name == "weight_hh") param = param.view({-1, s.hidden});
+  }
+  if (given.states) layer.h0 = Random({s.batch, s.hidden}, type);
+  if (given.states && recipe.is_lstm()) layer.c0 = Random({s.batch, s.hidden}, type);
+  if (given.lengths) {
+    layer.lengths = at::randint(1, s.time + 1, {s.batch}, at::kLong);
+    layer.lengths[0] = s.time;
+  }
+  if (given.resets) {
+    layer.resets = at::rand({s.time, s.batch}) < 0.3;
+    layer.h_reset = Random({s.hidden}, type);
+    if (recipe.is_lstm()) layer.c_reset = Random({s.hidden}, type);
+  }
+  return layer;
+}
+
+/// The same with gradients wanted.
+inline RnnTensors Leaves(const RnnTensors& layer) {
+  RnnTensors leaves = layer;
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    Tensor& t = leaves.*kFields[i].member;
+    if (t.defined()) t = t.detach().clone().requires_grad_(true);
+  }
+  return leaves;
+}
+
+}  // namespace planish::tests
+
+#endif  // PLANISH_TORCH_RNN_TESTING_H_
