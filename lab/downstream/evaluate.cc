@@ -22,6 +22,8 @@ namespace {
 
 constexpr int kChoices = 9;       // of c for classes
 constexpr int kPairChoices = 13;  // for SICK
+// Means of accuracies that differ by less differ in rounding alone.
+constexpr double kSame = 1e-12;
 
 // Rows with the norm 1, in double; those of zeros stay.
 at::Tensor Normalised(const at::Tensor& vectors) {
@@ -152,7 +154,8 @@ double NestedAccuracy(const at::Tensor& vectors, const std::vector<int64_t>& lab
   for (int64_t f = 0; f < folds; ++f) {
     int best = 0;
     for (int i = 1; i < kChoices; ++i) {
-      if (chosen_by[i][f].item<double>() > chosen_by[best][f].item<double>()) best = i;
+      const auto mean = [&](int choice) { return chosen_by[choice][f].item<double>(); };
+      if (mean(i) > mean(best) + kSame) best = i;
     }
     sum += all[best][f][inner].item<double>();
   }

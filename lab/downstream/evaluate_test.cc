@@ -157,7 +157,7 @@ TEST(SickRelatedness, ChoosesCByTheValidationPairs) {
     wanted = {Pearson(scores, sick.test.scores), Spearman(scores, sick.test.scores), 0};
     for (size_t i = 0; i < 80; ++i) wanted.mse += std::pow(scores[i] - sick.test.scores[i], 2) / 80;
   }
-  // Fits end with derivatives of 1e-5, a batch of them somewhere else than one alone.
+  // Fits end with derivatives of 1e-6, a batch of them somewhere else than one alone.
   EXPECT_NEAR(found.r, wanted.r, 1e-3);
   EXPECT_NEAR(found.rho, wanted.rho, 5e-3);
   EXPECT_NEAR(found.mse, wanted.mse, 1e-3);

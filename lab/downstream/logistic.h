@@ -12,7 +12,7 @@ namespace planish::lab {
 
 struct FitOptions {
   /// Largest absolute derivative of a problem's loss, divided by its rows and by c, at its end.
-  double tolerance = 1e-5;
+  double tolerance = 1e-6;
   int64_t iterations = 10'000;         ///< at most
   std::function<void()> poll = [] {};  ///< called in each; may throw
 };

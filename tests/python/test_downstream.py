@@ -42,7 +42,7 @@ def sets(shared):
         (folder / f"sick/SICK_{file}.txt").write_text(HEAD + "".join(lines))
         shared.vectors |= {f"sick.{part}.a": a, f"sick.{part}.b": b}
         shared.scores[part] = scores
-    x = draw.normal(size=(103, WIDTH))
+    x = draw.normal(size=(83, WIDTH))
     y = (x[:, 0] + 0.7 * draw.normal(size=len(x)) > 0.2).astype(int)
     (folder / "custrev.all").write_text("".join(f"{label} word {i}\n" for i, label in enumerate(y)))
     shared.vectors["cr"] = x.astype(np.float32)
@@ -158,7 +158,7 @@ def test_a_run_and_its_vectors(trained):
     small = ("--data", trained.sets, "--folds", 3, "--inner", 2)
     (found,) = judge(trained, trained.run, *small, "--write", "run.safetensors")
     vectors = load_file(trained.folder / "run.safetensors")
-    assert vectors["cr"].shape == (103, 16) and vectors["sick.trial.b"].shape == (40, 16)
+    assert vectors["cr"].shape == (83, 16) and vectors["sick.trial.b"].shape == (40, 16)
     (again,) = judge(trained, "run.safetensors", *small)
     assert found.pop("source") != again.pop("source")
     assert again == found
@@ -180,7 +180,7 @@ def bad(planish, status, part, *arguments):
 def test_vectors_that_do_not_fit(sets):
     data = ("--data", sets.sets)
     cr = sets.vectors["cr"]
-    bad(sets, 3, "a vector for each of the 103 sentences of cr", write(sets, {"cr": cr[:-1]}), *data)
+    bad(sets, 3, "a vector for each of the 83 sentences of cr", write(sets, {"cr": cr[:-1]}), *data)
     bad(sets, 3, "must hold cr as F32 or F64", write(sets, {"cr": cr[0]}), *data)
     bad(sets, 3, "must hold cr as F32 or F64", write(sets, {"cr": cr.astype(np.int32)}), *data)
     bad(sets, 3, "must have finite numbers in cr", write(sets, {"cr": np.where(cr > 2, np.nan, cr)}), *data)
@@ -204,7 +204,7 @@ def test_sets_that_are_not_there(trained):
 def test_wrong_usage(trained):
     data = ("--data", trained.sets)
     bad(trained, 2, "--folds", "vectors.safetensors", *data, "--folds", 1)
-    bad(trained, 2, "folds of 100 must have a sentence each", "vectors.safetensors", *data, "--folds", 50, "--inner", 100)
+    bad(trained, 2, "folds of 2 must have a sentence each", "vectors.safetensors", *data, "--folds", 100, "--inner", 2)
     bad(trained, 2, "--write must go with one run", "vectors.safetensors", *data, "--write", "x.safetensors")
     trained.ok("train", "pi-mnist", "--preset", "smoke", "--norm", "none", "--threads", 1)
     (other,) = (trained.folder / "runs/pi-mnist").iterdir()
