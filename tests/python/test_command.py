@@ -380,7 +380,7 @@ def test_bench_as_a_table(shared):
 @pytest.mark.parametrize(
     "arguments, part",
     [
-        ((), "must be one of train, reproduce, report, thin, show, list, sample, translate, bench but there is none"),
+        ((), "must be one of train, reproduce, report, thin, show, list, sample, translate, downstream, bench but there is none"),
         (("trian",), 'bench but has "trian"'),
         (("train",), "TASK"),
         (("train", "pi-mnits"), "pi-mnist"),
