@@ -89,7 +89,7 @@ TEST(DrawWords, FollowsZipfsLaw) {
 // Eq. 8-10 of Jean et al. 2015, a word at a time.
 TEST(SampledLoss, IsASoftmaxAmongDrawnWords) {
   at::manual_seed(4);
-  const Linear output(3, 9);
+  Linear output(3, 9);
   output->to(at::kDouble);
   const at::Tensor states = at::randn({4, 3}, at::kDouble);
   const std::vector<int64_t> targets = {0, 5, 8, 2}, samples = {1, 5, 5, 0, 7};
@@ -114,7 +114,7 @@ TEST(SampledLoss, IsASoftmaxAmongDrawnWords) {
 // Its gradient is, on average over draws, close to that of the full softmax.
 TEST(SampledLoss, StandsForTheFullSoftmax) {
   at::manual_seed(4);
-  const Linear output(3, 30);
+  Linear output(3, 30);
   const at::Tensor states = at::randn({6, 3}).requires_grad_(true);
   const at::Tensor targets = at::tensor(std::vector<int64_t>{0, 5, 8, 2, 29, 11});
   at::cross_entropy_loss(output->forward(states), targets, {}, at::Reduction::Sum).backward();
