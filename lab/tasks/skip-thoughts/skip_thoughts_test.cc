@@ -328,11 +328,12 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
   const double entropy = -(p * p.clamp_min(1e-30).log()).sum().item<double>();
   for (const std::string& norm : kNorms) {
     for (const std::string softmax : {"full", "sampled"}) {
-      const Sets sets = {{"norm", norm}, {"softmax", softmax}, {"samples", "60"}};
+      const Sets sets = {
+          {"norm", norm}, {"softmax", softmax}, {"samples", "60"}, {"downstream_cases", "600"}};
       const auto experiment = Make(*data, sets);
       Adam adam = MakeAdam(experiment->model(), Smoke(sets));
       at::Generator order = Generator(1);
-      for (int epoch = 0; epoch < 12; ++epoch) {
+      for (int epoch = 0; epoch < 25; ++epoch) {
         const EpochPlan plan = experiment->PlanEpoch(order);
         for (int64_t b = 0; b < plan.batches(); ++b) {
           UpdateWeights(*experiment, adam, {{plan.batch(b)}}, 5);
