@@ -191,9 +191,9 @@ std::map<std::string, double> EvaluateSentences(const SentenceEvaluationSets& se
                          vectors("sick." + name + ".b", pairs.b)};
     };
     const Sick& sick = *sets.sick;
-    const Relatedness found =
-        SickRelatedness(sick, part("train", sick.train), part("trial", sick.valid),
-                        part("test", sick.test), options);
+    const PairVectors train = part("train", sick.train), valid = part("trial", sick.valid),
+                      test = part("test", sick.test);
+    const Relatedness found = SickRelatedness(sick, train, valid, test, options);
     values = {{"sick_r", found.r}, {"sick_rho", found.rho}, {"sick_mse", found.mse}};
   }
   for (const ClassifiedSentences& set : sets.classified) {
