@@ -92,6 +92,7 @@ int RunCommandLine(int argc, char** argv) {
   AddSearch(app, action);
   AddWrite(app, action);
   AddMake(app, action);
+  AddDownstream(app, action);
   AddBench(app, action);
   try {
     app.parse(argc, argv);

@@ -24,6 +24,7 @@ TASKS = {
     "draw": Task("draw", 1.15, ("none", "layer", "layer-full")),
     "handwriting": Task("handwriting", 2.0, ("none", "layer")),
     "attentive-reader": Task("attentive_reader", 1.15, ("none", "layer")),
+    "skip-thoughts": Task("skip_thoughts", 1.15, ("none", "layer")),
 }
 
 

@@ -34,6 +34,7 @@ void AddTranslate(CLI::App& app, Action& action);
 void AddSearch(CLI::App& app, Action& action);
 void AddWrite(CLI::App& app, Action& action);
 void AddMake(CLI::App& app, Action& action);
+void AddDownstream(CLI::App& app, Action& action);
 
 /// How a table is drawn on this process's stdout: in the terminal's width and with its emphasis, or
 /// in 80 plain columns for a file, a pipe, or where NO_COLOR or TERM=dumb asks for plain text.

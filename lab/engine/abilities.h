@@ -2,6 +2,7 @@
 #define PLANISH_LAB_ENGINE_ABILITIES_H_
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
@@ -73,6 +74,15 @@ class HandWriter {
   /// Throws DataError for a text with characters that the model has not seen, UsageError for a line
   /// of the validation data that there is not.
   virtual Written Write(const Request& request, at::Generator& generator) = 0;
+};
+
+/// A model that gives sentences vectors: `planish downstream`.
+class SentenceEncoder {
+ public:
+  virtual ~SentenceEncoder() = default;
+
+  /// One vector a sentence, [sentences, D], in the same order. Sentences are UTF-8.
+  virtual at::Tensor EncodeSentences(const std::vector<std::string>& sentences) = 0;
 };
 
 }  // namespace planish::lab

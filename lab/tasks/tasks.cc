@@ -17,6 +17,7 @@
 #include "lab/tasks/parser/parser.h"
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 #include "lab/tasks/rt/rt.h"
+#include "lab/tasks/skip-thoughts/skip_thoughts.h"
 #include "lab/tasks/sst5/sst5.h"
 
 namespace planish::lab {
@@ -38,6 +39,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeConvNet());
     all.push_back(MakeOnlineLn());
     all.push_back(MakeAttentiveReader());
+    all.push_back(MakeSkipThoughts());
     return all;
   }();
   return tasks;

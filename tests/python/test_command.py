@@ -382,8 +382,8 @@ def test_bench_as_a_table(shared):
     [
         (
             (),
-            "must be one of train, reproduce, report, thin, show, list, sample, translate, search, write, make, bench "
-            "but there is none",
+            "must be one of train, reproduce, report, thin, show, list, sample, translate, search, write, make, "
+            "downstream, bench but there is none",
         ),
         (("trian",), 'bench but has "trian"'),
         (("train",), "TASK"),

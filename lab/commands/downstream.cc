@@ -1,0 +1,268 @@
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
+#include "lab/data/sentence_sets.h"
+#include "lab/data/source.h"
+#include "lab/downstream/evaluate.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/checkpoint.h"
+#include "lab/engine/trained.h"
+#include "lab/error.h"
+#include "lab/run/results.h"
+#include "lab/run/safetensors.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DownstreamFlags {
+  std::vector<fs::path> sources;
+  std::string data, training_data;
+  fs::path write;
+  EvaluationOptions evaluation;
+  bool json = false;
+  int threads = 0;
+};
+
+bool IsRun(const fs::path& source) {
+  std::error_code error;
+  return fs::is_directory(source, error);
+}
+
+[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
+  throw DataError(fmt::format("[downstream] {} must {} but has {}", file.string(), must, has));
+}
+
+// Sentence vectors that a file holds.
+class VectorFile {
+ public:
+  explicit VectorFile(fs::path file) : file_(std::move(file)), content_(Read(file_)) {}
+
+  /// Whether it has the vectors of a set, "mr", or of a part of one, "sick.train.a".
+  bool Has(const std::string& name) const { return content_.Find(name) != nullptr; }
+
+  at::Tensor Vectors(const std::string& name, int64_t sentences) const {
+    const StoredTensor* stored = content_.Find(name);
+    if (!stored) Fail(file_, "have the tensor " + name, "none");
+    const bool is_double = stored->dtype == "F64";
+    if ((!is_double && stored->dtype != "F32") || stored->shape.size() != 2) {
+      Fail(file_, fmt::format("hold {} as F32 or F64 of two dimensions", name),
+           fmt::format("{} of {}", stored->dtype, stored->shape.size()));
+    }
+    if (stored->shape[0] != sentences || stored->shape[1] < 1) {
+      Fail(file_, fmt::format("have a vector for each of the {} sentences of {}", sentences, name),
+           fmt::format("{} of {} numbers", stored->shape[0], stored->shape[1]));
+    }
+    const at::Tensor vectors = at::empty(stored->shape, is_double ? at::kDouble : at::kFloat);
+    std::ranges::copy(stored->data, static_cast<std::byte*>(vectors.mutable_data_ptr()));
+    if (!at::isfinite(vectors).all().item<bool>()) {
+      Fail(file_, fmt::format("have finite numbers in {}", name), "others");
+    }
+    return vectors;
+  }
+
+ private:
+  static SafetensorsFile Read(const fs::path& file) {
+    try {
+      return SafetensorsFile::Read(file);
+    } catch (const RunError& e) {
+      throw DataError(e.what());
+    }
+  }
+
+  fs::path file_;
+  SafetensorsFile content_;
+};
+
+SentenceEvaluationSets ReadSets(const std::optional<fs::path>& folder) {
+  if (!folder) {
+    throw UsageError(
+        "[downstream] --data must name the folder of the sets but there is none, nor the variable "
+        "PLANISH_DATA");
+  }
+  SentenceEvaluationSets sets = ReadSentenceEvaluationSets(*folder);
+  if (sets.empty()) {
+    throw DataError(fmt::format("[downstream] {} must hold sick, mr, cr, subj or mpqa but has none",
+                                folder->string()));
+  }
+  return sets;
+}
+
+// The sets that the file has vectors of.
+SentenceEvaluationSets SetsOf(const VectorFile& file, SentenceEvaluationSets sets,
+                              const fs::path& path) {
+  bool has_sick = false;
+  for (const char* part : {"train", "trial", "test"}) {
+    for (const char* side : {"a", "b"}) {
+      has_sick |= file.Has(fmt::format("sick.{}.{}", part, side));
+    }
+  }
+  if (!has_sick) sets.sick.reset();
+  std::erase_if(sets.classified,
+                [&](const ClassifiedSentences& set) { return !file.Has(set.name); });
+  if (sets.empty()) Fail(path, "have vectors of a set that is there", "none");
+  return sets;
+}
+
+// Vectors as they are computed, kept for a file.
+void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vectors) {
+  std::vector<StoredTensor> stored;
+  for (const auto& [name, t] : vectors) {
+    stored.push_back({name,
+                      "F32",
+                      t.sizes().vec(),
+                      {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
+  }
+  WriteSafetensors(file, stored);
+}
+
+std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamFlags& flags) {
+  const Run run = ReadRun(folder);
+  std::optional<fs::path> training = std::nullopt, data = DataFolder(flags.data);
+  if (!flags.training_data.empty()) training = flags.training_data;
+  const Trained trained = OpenTrained(FindTask(run.config.task), run, training);
+  auto* encoder = dynamic_cast<SentenceEncoder*>(trained.experiment.get());
+  if (!encoder) {
+    throw UsageError(fmt::format(
+        "[downstream] a run must be of a task that gives sentences vectors but has task {}",
+        run.config.task));
+  }
+  if (!data) {
+    if (const std::string read = CheckpointData(CheckpointFile(folder)); !read.empty()) data = read;
+  }
+  std::map<std::string, at::Tensor> kept;
+  const auto vectors = [&](const std::string& name, const std::vector<std::string>& sentences) {
+    return kept[name] = encoder->EncodeSentences(sentences).contiguous();
+  };
+  const auto values = EvaluateSentences(ReadSets(data), vectors, flags.evaluation);
+  if (!flags.write.empty()) Write(flags.write, kept);
+  return values;
+}
+
+std::map<std::string, double> JudgeFile(const fs::path& path, const DownstreamFlags& flags) {
+  const VectorFile file(path);
+  const SentenceEvaluationSets sets = SetsOf(file, ReadSets(DataFolder(flags.data)), path);
+  return EvaluateSentences(
+      sets,
+      [&](const std::string& name, const std::vector<std::string>& sentences) {
+        return file.Vectors(name, std::ssize(sentences));
+      },
+      flags.evaluation);
+}
+
+struct Column {
+  const char* name;
+  const char* head;
+  int digits;
+  double scale;
+};
+
+constexpr Column kColumns[] = {
+    {"sick_r", "SICK r", 4, 1}, {"sick_rho", "rho", 4, 1}, {"sick_mse", "MSE", 4, 1},
+    {"mr", "MR %", 2, 100},     {"cr", "CR %", 2, 100},    {"subj", "SUBJ %", 2, 100},
+    {"mpqa", "MPQA %", 2, 100},
+};
+
+int RunDownstream(const DownstreamFlags& flags) {
+  if (!flags.write.empty() && (flags.sources.size() != 1 || !IsRun(flags.sources[0]))) {
+    throw UsageError("[downstream] --write must go with one run but has other sources");
+  }
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const at::NoGradGuard no_grad;
+  if (!flags.json) {
+    for (const Column& column : kColumns) Print(fmt::format("{:>8}", column.head));
+    Print("\n");
+  }
+  for (const fs::path& source : flags.sources) {
+    const auto values = IsRun(source) ? JudgeRun(source, flags) : JudgeFile(source, flags);
+    if (flags.json) {
+      nlohmann::ordered_json line = {{"source", source.string()}};
+      for (const Column& column : kColumns) {
+        if (const auto value = values.find(column.name); value != values.end()) {
+          line[column.name] = value->second;
+        }
+      }
+      Print(line.dump() + "\n");
+    } else {
+      for (const Column& column : kColumns) {
+        const auto value = values.find(column.name);
+        Print(value == values.end()
+                  ? fmt::format("{:>8}", "-")
+                  : fmt::format("{:8.{}f}", value->second * column.scale, column.digits));
+      }
+      Print("  " + source.string() + "\n");
+    }
+    FlushStdout();
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddDownstream(CLI::App& app, Action& action) {
+  auto flags = std::make_shared<DownstreamFlags>();
+  CLI::App* downstream =
+      app.add_subcommand("downstream", "Judge sentence vectors by SICK, MR, CR, SUBJ and MPQA");
+  downstream->footer(
+      "A SOURCE is a run of skip-thoughts, whose weights are those that validation chose, or a\n"
+      "safetensors file with vectors, F32 or F64, one a row in the order of the sets' lines:\n"
+      "  sick.train.a sick.train.b sick.trial.a sick.trial.b sick.test.a sick.test.b\n"
+      "  mr (rt-polarity.pos, then .neg)  cr  subj  mpqa\n"
+      "Sets that the file or the folder lacks are left out.\n\n"
+      "SICK: correlations and mean squared error of scores expected by a softmax regression;\n"
+      "the others: accuracy of logistic regressions by nested cross-validation.\n\n"
+      "Example:\n"
+      "  planish downstream runs/skip-thoughts/small-layer-b64-s1 vectors.safetensors --data DIR");
+  downstream->add_option("SOURCE", flags->sources, "Runs and files of sentence vectors")
+      ->type_name("")
+      ->required();
+  downstream
+      ->add_option("--data", flags->data,
+                   "Folder of the sets (default: PLANISH_DATA, else where a run was trained from)")
+      ->type_name("PATH");
+  downstream
+      ->add_option("--training-data", flags->training_data,
+                   "The data that a run was trained on (default: where it was read then)")
+      ->type_name("PATH");
+  downstream
+      ->add_option("--folds", flags->evaluation.folds,
+                   "Of the outer cross-validation (default: 10)")
+      ->type_name("N")
+      ->check(WholeNumber("downstream", "--folds", 2, 100));
+  downstream
+      ->add_option("--inner", flags->evaluation.inner,
+                   "Folds within, which choose the penalty (default: 10)")
+      ->type_name("N")
+      ->check(WholeNumber("downstream", "--inner", 2, 100));
+  downstream
+      ->add_option("--write", flags->write, "Write a run's vectors of the sets to this file, too")
+      ->type_name("FILE");
+  downstream->add_flag("--json", flags->json, "Print a line of JSON for each source");
+  downstream->add_option("--threads", flags->threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(WholeNumber("downstream", "--threads", 1, 1024));
+  downstream->callback([&action, flags] { action = [flags] { return RunDownstream(*flags); }; });
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,62 @@
+// Lets tests/python/test_downstream.py set regressions and correlations beside scikit-learn's and
+// SciPy's.
+//   downstream_tool FILE   of safetensors, F64: x [N, D], labels [N], targets [N, K], c [P]; prints
+//                          JSON: coefficients [D + 1][P] and [D + 1][P][K] of the regressions with
+//                          each c, and the correlations of the first two columns of x
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <vector>
+
+#include "lab/downstream/correlation.h"
+#include "lab/downstream/logistic.h"
+#include "lab/run/safetensors.h"
+
+namespace {
+
+at::Tensor Find(const planish::lab::SafetensorsFile& file, const char* name) {
+  const planish::lab::StoredTensor* stored = file.Find(name);
+  if (!stored || stored->dtype != "F64") {
+    throw std::runtime_error(fmt::format("[downstream_tool] {} must be there in F64", name));
+  }
+  at::Tensor tensor = at::empty(stored->shape, at::kDouble);
+  std::copy(stored->data.begin(), stored->data.end(), static_cast<std::byte*>(tensor.data_ptr()));
+  return tensor;
+}
+
+std::vector<double> Numbers(const at::Tensor& t) {
+  const at::Tensor flat = t.contiguous();
+  return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  using namespace planish::lab;
+  if (argc != 2) {
+    fmt::print(stderr, "usage: downstream_tool FILE\n");
+    return 2;
+  }
+  const SafetensorsFile file = SafetensorsFile::Read(argv[1]);
+  const at::Tensor x = Find(file, "x"), c = Find(file, "c");
+  const FitOptions options{.tolerance = 1e-9};
+  const at::Tensor all = at::ones({x.size(0), c.size(0)}, x.options());
+  const std::vector<double> a = Numbers(x.select(1, 0)), b = Numbers(x.select(1, 1));
+  const nlohmann::json result = {
+      {"logistic", Numbers(FitLogistic(x, Find(file, "labels"), all, c, {}, options))},
+      {"softmax", Numbers(FitSoftmax(x, Find(file, "targets"), c, options))},
+      {"pearson", Pearson(a, b)},
+      {"spearman", Spearman(a, b)}};
+  fmt::print("{}\n", result.dump());
+  return 0;
+} catch (const std::exception& e) {
+  fmt::print(stderr, "{}\n", e.what());
+  return 1;
+}

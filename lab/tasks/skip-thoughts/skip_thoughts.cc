@@ -1,0 +1,398 @@
+#include "lab/tasks/skip-thoughts/skip_thoughts.h"
+
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "lab/data/words.h"
+#include "lab/downstream/evaluate.h"
+#include "lab/engine/abilities.h"
+#include "lab/engine/length_batches.h"
+#include "lab/error.h"
+#include "lab/tasks/skip-thoughts/corpus.h"
+#include "lab/tasks/skip-thoughts/model.h"
+
+namespace planish::lab {
+
+namespace {
+
+// Triples whose loss is computed at once, and sentences that are encoded.
+constexpr int64_t kTriplesAtOnce = 32, kSentencesAtOnce = 128;
+// Sentences of the made set that vectors are judged by.
+constexpr int64_t kMadeSentences = 600;
+// Of the neighbours that the report shows: so many sentences, out of so many.
+constexpr int64_t kSamples = 6, kSampled = 2'000;
+
+// Which tensor of a batch is what.
+enum Part : size_t {
+  kWords = 0,             // int [T, B] of the middle sentence
+  kLengths,               // int64 [B]
+  kPrevious,              // of the sentence before: these two, and
+                          // int64 [P] the positions of its words in the T * B
+  kNext = kPrevious + 3,  // the same of the sentence after
+  kTargets = kNext + 3,   // int64 [P] the words of both, those before first
+  kDrawn,                 // int64 [K] where the softmax is sampled
+};
+
+class SkipThoughts final : public Experiment, public SentenceEncoder {
+ public:
+  SkipThoughts(const Settings& s, const ThoughtData& data)
+      : data_(data),
+        fewer_(Fewer(data.sets, s.Int("downstream_cases"))),
+        batch_size_(s.Int("batch_size")),
+        samples_(s.Text("softmax") == "sampled" ? s.Int("samples") : 0),
+        while_training_{.folds = s.Int("downstream_folds"), .inner = s.Int("downstream_inner")},
+        at_the_end_{.folds = s.Int("test_folds"), .inner = s.Int("test_inner")},
+        log_probabilities_(ZipfLogProbabilities(data.numbers.size())),
+        model_({.cell = s.Text("norm") == "layer" ? "ln-gru" : "gru",
+                .vocabulary = data.numbers.size(),
+                .words = s.Int("words"),
+                .hidden = s.Int("hidden"),
+                .condition = s.Text("condition") == "steps" ? SkipThoughtModel::Condition::kSteps
+                                                            : SkipThoughtModel::Condition::kStart,
+                .epsilon = s.Real("eps"),
+                .gain = s.Real("gain"),
+                .composed = s.Text("cell") == "composed"}) {
+    while_training_.poll = at_the_end_.poll = [this] { Poll(); };
+  }
+
+  torch::nn::Module& model() override { return model_; }
+
+  EpochPlan PlanEpoch(at::Generator& generator) override {
+    const at::Tensor& lengths = data_.train.lengths;
+    return LengthBatches({lengths.const_data_ptr<int64_t>(), static_cast<size_t>(lengths.size(0))},
+                         batch_size_, generator);
+  }
+
+  // As Part says.
+  Tensors Batch(const at::Tensor& cases) override {
+    Tensors batch = Batch(data_.train, cases);
+    if (samples_ > 0) batch.push_back(DrawWords(data_.numbers.size(), samples_));
+    return batch;
+  }
+
+  at::Tensor Loss(const Tensors& batch) override {
+    const at::Tensor states = States(batch);
+    return samples_ > 0 ? SampledLoss(states, model_.output(), batch[kTargets], batch[kDrawn],
+                                      log_probabilities_)
+                        : FullLoss(states, batch);
+  }
+
+  Values Evaluate() override {
+    Values values = Judge(fewer_, while_training_, "");
+    values["valid_nats"] = Nats(data_.valid);
+    return values;
+  }
+
+  Values Test() override { return Judge(data_.sets, at_the_end_, "test_"); }
+
+  // What is nearest to some validation sentences, by the angle between vectors.
+  std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) override {
+    const int64_t count = std::min(kSampled, std::ssize(data_.valid_text));
+    std::vector<std::string> text(data_.valid_text.begin(), data_.valid_text.begin() + count);
+    const at::Tensor x = EncodeSentences(text);
+    const at::Tensor unit = x / x.norm(2, 1, true).clamp_min(1e-30);
+    std::vector<RunResult::Sample> samples;
+    for (int64_t i = 0; i < std::min(kSamples, count); ++i) {
+      const int64_t query = i * count / kSamples;
+      at::Tensor cosine = unit.mv(unit[query]);
+      for (int64_t k = 0; k < count; ++k) {
+        // A book may say something twice.
+        if (text[static_cast<size_t>(k)] == text[static_cast<size_t>(query)]) cosine[k] = -2;
+      }
+      const auto nearest = cosine.argmax().item<int64_t>();
+      samples.push_back(
+          {text[static_cast<size_t>(query)],
+           fmt::format("{}\n(nearest of {}; cosine {:.3f})", text[static_cast<size_t>(nearest)],
+                       count, cosine[nearest].item<double>())});
+    }
+    return samples;
+  }
+
+  at::Tensor EncodeSentences(const std::vector<std::string>& sentences) override {
+    std::vector<Words> words;
+    for (const std::string& sentence : sentences) words.push_back(SplitIntoWords(sentence));
+    const SentenceRows rows = NumberSentences(words, data_.numbers);
+    const at::Tensor order = rows.lengths.argsort();
+    std::vector<at::Tensor> vectors;
+    for (const at::Tensor& which : order.split(kSentencesAtOnce)) {
+      Poll();
+      const auto [x, lengths] = rows.Select(which);
+      vectors.push_back(model_.Encode(x, lengths));
+    }
+    return at::cat(vectors).index_select(0, order.argsort());
+  }
+
+ private:
+  static Tensors Batch(const Triples& triples, const at::Tensor& cases) {
+    const at::Tensor middles = triples.middles.index_select(0, cases);
+    Tensors batch, targets;
+    for (const int64_t offset : {0, -1, 1}) {
+      const auto [words, lengths] = triples.sentences.Select(middles + offset);
+      batch.push_back(words);
+      batch.push_back(lengths);
+      if (offset == 0) continue;
+      const at::Tensor is_word = at::arange(words.size(0)).unsqueeze(1) < lengths;
+      const at::Tensor positions = is_word.flatten().nonzero().squeeze(1);
+      batch.push_back(positions);
+      targets.push_back(words.flatten().index_select(0, positions));
+    }
+    batch.push_back(at::cat(targets).to(at::kLong));
+    return batch;
+  }
+
+  // The states [P, H] that the words kTargets are told from.
+  at::Tensor States(const Tensors& batch) {
+    const at::Tensor vectors = model_.Encode(batch[kWords], batch[kLengths]);
+    const auto states = [&](SkipThoughtModel::Decoder decoder, size_t first) {
+      return model_.Decode(decoder, batch[first], batch[first + 1], vectors)
+          .flatten(0, 1)
+          .index_select(0, batch[first + 2]);
+    };
+    return at::cat(
+        {states(SkipThoughtModel::kPrevious, kPrevious), states(SkipThoughtModel::kNext, kNext)});
+  }
+
+  at::Tensor FullLoss(const at::Tensor& states, const Tensors& batch) {
+    return at::cross_entropy_loss(model_.output()->forward(states), batch[kTargets], {},
+                                  at::Reduction::Sum);
+  }
+
+  // Mean nats a word of both neighbours, end marks among them.
+  double Nats(const Triples& triples) {
+    double nats = 0, words = 0;
+    for (const at::Tensor& cases : triples.lengths.argsort().split(kTriplesAtOnce)) {
+      Poll();
+      const Tensors batch = Batch(triples, cases);
+      nats += FullLoss(States(batch), batch).item<double>();
+      words += static_cast<double>(batch[kTargets].size(0));
+    }
+    return nats / words;
+  }
+
+  Values Judge(const SentenceEvaluationSets& sets, const EvaluationOptions& options,
+               const std::string& prefix) {
+    const auto vectors = [&](const std::string& /*name*/, const std::vector<std::string>& text) {
+      return EncodeSentences(text);
+    };
+    Values values;
+    for (const auto& [name, value] : EvaluateSentences(sets, vectors, options)) {
+      values[prefix + name] = value;
+    }
+    return values;
+  }
+
+  const ThoughtData& data_;
+  SentenceEvaluationSets fewer_;
+  int64_t batch_size_, samples_;
+  EvaluationOptions while_training_, at_the_end_;
+  at::Tensor log_probabilities_;
+  SkipThoughtModel model_;
+};
+
+struct Measure {
+  const char* name;
+  const char* label;
+  const char* unit;
+  bool lower_is_better;
+  const char* printed;  // Ba et al. 2016, Table 3: with layer norm and without
+};
+
+constexpr Measure kMeasures[] = {
+    {"sick_r", "SICK Pearson correlation", "", false, "0.854 and 0.842"},
+    {"sick_rho", "SICK Spearman correlation", "", false, "0.785 and 0.767"},
+    {"sick_mse", "SICK mean squared error", "", true, "0.277 and 0.298"},
+    {"mr", "MR accuracy", "%", false, "79.5% and 77.3%"},
+    {"cr", "CR accuracy", "%", false, "82.6% and 81.8%"},
+    {"subj", "SUBJ accuracy", "%", false, "93.4% and 92.6%"},
+    {"mpqa", "MPQA accuracy", "%", false, "89.0% and 87.9%"},
+    {"made", "accuracy on made sentences", "%", false, ""},
+};
+
+ReportSpec MakeReport() {
+  ReportSpec report;
+  report.title = "Skip-thought vectors";
+  report.source = "Ba, Kiros & Hinton 2016, section 6.3, Table 3 and Figure 3";
+  report.compare = "norm";
+  report.baseline = "none";
+  report.panel = "batch_size";
+  report.curves = {"valid_nats"};
+  report.headline = "valid_nats";
+  report.targets = {{"valid_nats", {6, 5.5, 5.25, 5, 4.75, 4.5, 4.25, 4}}};
+  for (const Measure& measure : kMeasures) {
+    const std::string name = measure.name;
+    report.curves.push_back(name);
+    if (name == "made") continue;
+    report.claims.push_back(
+        {fmt::format("With layer norm, {} is better ({}).", measure.label, measure.printed),
+         "Ba, Kiros & Hinton 2016, Table 3",
+         "test_" + name,
+         "best",
+         "layer",
+         "none",
+         {},
+         "bookcorpus"});
+    report.claims.push_back({fmt::format("With layer norm, {} is as good as the best without it in "
+                                         "fewer steps.",
+                                         measure.label),
+                             "Ba, Kiros & Hinton 2016, Figure 3",
+                             name,
+                             "steps to worse's best",
+                             "layer",
+                             "none",
+                             {},
+                             "bookcorpus"});
+  }
+  report.notes = {
+      "The decoders start from the sentence's vector (condition=start), as in the released code "
+      "that "
+      "the paper used; condition=steps gives it to every step, as Kiros et al. 2015 print it.",
+      "Words outside the vocabulary are one unknown word in the sets that vectors are judged by, "
+      "too; "
+      "the paper gives them vectors by a map from word2vec's.",
+      "The curves are of downstream_cases sentences of each set and fewer folds; the values of the "
+      "test are of all sentences.",
+  };
+  return report;
+}
+
+class SkipThoughtsTask final : public Task {
+ public:
+  SkipThoughtsTask() {
+    name = "skip-thoughts";
+    summary = "sentence vectors from a sentence's neighbours, GRUs (Ba et al. 2016, 6.3, Table 3)";
+    SettingSpec norm = NormSetting({"none", "layer"});
+    norm.help = "of the GRUs of encoder and decoders: their products";
+    settings = EngineSettings(norm);
+    Default("batch_size", 64, "triples of sentences an update sums over");
+    Default("epochs", 410);
+    Default("lr", 2e-4);
+    Default("clip", 5.0);
+    AddSettings({
+        {"cell",
+         "fused",
+         "the GRUs: Planish's own, or composed of PyTorch's operators",
+         {},
+         {},
+         {"fused", "composed"}},
+        {"words", 620, "numbers that stand for a word", 1, 65536, {}},
+        {"hidden", 2400, "units of each GRU, and numbers of a sentence's vector", 1, 65536, {}},
+        {"condition",
+         "start",
+         "where decoders get the vector: as the first state, or in the input of all steps",
+         {},
+         {},
+         {"start", "steps"}},
+        {"softmax",
+         "full",
+         "of the training loss: over all words or over the word and drawn ones",
+         {},
+         {},
+         {"full", "sampled"}},
+        {"samples", 500, "words that an update draws where the softmax is sampled", 1, 1e6, {}},
+        {"vocabulary",
+         20'000,
+         "different words, an end mark and the unknown one, at most",
+         3,
+         1e7,
+         {}},
+        {"longest", 30, "triples with a sentence of more words are left out", 1, 1000, {}},
+        {"triples", 100'000'000, "training triples, at most: evenly spaced", 1, 1e12, {}},
+        {"valid_triples", 5'000, "validation triples, at most: evenly spaced", 1, 1e9, {}},
+        {"stories",
+         4'000,
+         "made stories for training, where there is no data",
+         1,
+         kMaxMadeStories,
+         {}},
+        {"downstream_cases",
+         1'000'000,
+         "sentences of each set that vectors are judged by while training, at most",
+         10,
+         1e9,
+         {}},
+        {"downstream_folds", 10, "of the cross-validation while training", 2, 100, {}},
+        {"downstream_inner",
+         10,
+         "folds within, which choose the penalty, while training",
+         2,
+         100,
+         {}},
+        {"test_folds", 10, "of the cross-validation at the end", 2, 100, {}},
+        {"test_inner", 10, "folds within at the end", 2, 100, {}},
+        {"eps", 1e-5, "what a norm adds to the variance", 0, 1, {}},
+        {"gain", 1.0, "gains of the norms before training", 0, 1e6, {}},
+    });
+    data_settings = {"vocabulary", "longest", "triples", "valid_triples", "stories"};
+    presets = {
+        {"small",
+         "GRUs of 128 on 80,000 triples for 3 epochs, 500 words drawn: minutes a run on one core",
+         {{"words", 64},
+          {"hidden", 128},
+          {"vocabulary", 5'000},
+          {"softmax", "sampled"},
+          {"longest", 20},
+          {"triples", 80'000},
+          {"valid_triples", 2'000},
+          {"lr", 2e-3},
+          {"epochs", 3},
+          {"evaluations_per_epoch", 3},
+          {"downstream_cases", 1'000},
+          {"downstream_folds", 3},
+          {"downstream_inner", 2}}},
+        {"paper",
+         "GRUs of 2,400, 20,000 words, a million updates on the 156,423 triples of 36 books",
+         {}},
+        {"smoke",
+         "GRUs of 16 on 100 made stories for 2 epochs: does it run?",
+         {{"words", 8},
+          {"hidden", 16},
+          {"vocabulary", 200},
+          {"stories", 100},
+          {"triples", 480},
+          {"valid_triples", 50},
+          {"batch_size", 32},
+          {"lr", 1e-2},
+          {"epochs", 2},
+          {"downstream_cases", 60},
+          {"downstream_folds", 2},
+          {"downstream_inner", 2},
+          {"test_folds", 3},
+          {"test_inner", 2}}},
+    };
+    metrics = {{kTrainLoss, "training loss of the batches, of all their words", "nats/batch", true},
+               {"valid_nats", "validation loss", "nats/word", true}};
+    for (const auto& [prefix, words] : {std::pair("", ""), {"test_", "test: "}}) {
+      for (const Measure& measure : kMeasures) {
+        metrics.push_back({std::string(prefix) + measure.name, std::string(words) + measure.label,
+                           measure.unit, measure.lower_is_better});
+      }
+    }
+    // No set that vectors are judged by has a say.
+    choose_by = "valid_nats";
+    report = MakeReport();
+  }
+
+  std::unique_ptr<Dataset> Load(const Settings& s,
+                                const std::optional<std::filesystem::path>& folder) const override {
+    SentenceEvaluationSets sets =
+        folder ? ReadSentenceEvaluationSets(*folder) : MakeSentenceEvaluationSets(kMadeSentences);
+    return std::make_unique<ThoughtData>(OpenBooks(folder, s.Int("stories")), std::move(sets),
+                                         s.Int("vocabulary"), s.Int("longest"), s.Int("triples"),
+                                         s.Int("valid_triples"));
+  }
+
+  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
+    return std::make_unique<SkipThoughts>(s, dynamic_cast<const ThoughtData&>(data));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> MakeSkipThoughts() { return std::make_unique<SkipThoughtsTask>(); }
+
+}  // namespace planish::lab
