@@ -1,3 +1,6 @@
+#include <optional>
+#include <utility>
+
 #include "lab/papers/paper.h"
 
 // Lei Ba, Kiros & Hinton 2016, "Layer Normalization". The paper gives neither seeds nor intervals.
@@ -50,6 +53,36 @@ std::vector<PaperColumn> OrderEmbeddings() {
   add("image-r5", "image R@5", "test_image_r5", "%", 73.6, 74.3);
   add("image-r10", "image R@10", "test_image_r10", "%", 85.7, 86.3);
   add("image-mean", "image mean rank", "test_image_mean", "rank", 7.9, 7.6);
+  return columns;
+}
+
+// Table 3, likewise: "ours" and "ours + LN".
+std::vector<PaperColumn> SkipThoughts() {
+  std::vector<PaperColumn> columns;
+  const auto add = [&](const char* name, const char* label, const char* metric, const char* unit,
+                       bool lower, double none, double layer,
+                       std::optional<double> sampling_error = std::nullopt) {
+    PaperColumn c = Column(name, label, "skip-thoughts", metric, unit);
+    c.lower_is_better = lower;
+    c.train_curve = "train_loss";
+    c.valid_curve = "valid_nats";
+    c.paper_data = "BookCorpus";
+    c.printed = {{"none", none}, {"layer", layer}};
+    c.sampling_error = sampling_error;
+    if (columns.empty()) {
+      c.minutes = 10;
+    } else {
+      c.runs_of = columns[0].name;
+    }
+    columns.push_back(std::move(c));
+  };
+  add("skip-thoughts", "SICK r", "test_sick_r", "", false, 0.842, 0.854, 0.004);
+  add("sick-rho", "SICK rho", "test_sick_rho", "", false, 0.767, 0.785);
+  add("sick-mse", "SICK MSE", "test_sick_mse", "", true, 0.298, 0.277);
+  add("mr", "MR", "test_mr", "% accuracy", false, 77.3, 79.5, 0.39);
+  add("cr", "CR", "test_cr", "% accuracy", false, 81.8, 82.6, 0.63);
+  add("subj", "SUBJ", "test_subj", "% accuracy", false, 92.6, 93.4);
+  add("mpqa", "MPQA", "test_mpqa", "% accuracy", false, 87.9, 89.0);
   return columns;
 }
 
@@ -131,6 +164,7 @@ Paper MakeBa2016() {
   paper.title = "Lei Ba, Kiros & Hinton 2016, Layer Normalization";
   paper.preset = "small";
   paper.columns = OrderEmbeddings();
+  for (PaperColumn& column : SkipThoughts()) paper.columns.push_back(std::move(column));
   paper.columns.push_back(AttentiveReader());
   paper.columns.push_back(Draw());
   paper.columns.push_back(Handwriting(500, 8));
@@ -152,6 +186,10 @@ Paper MakeBa2016() {
        {{"none", ""}, {"layer", "none"}},
        {"order-embedding", "caption-r5", "caption-r10", "caption-mean", "image-r1", "image-r5",
         "image-r10", "image-mean"}},
+      {"Table 3",
+       "Skip-thought vectors.",
+       {{"none", ""}, {"layer", "none"}},
+       {"skip-thoughts", "sick-rho", "sick-mse", "mr", "cr", "subj", "mpqa"}},
       {"Figures 2, 4, 5 and 6",
        "Where they end.",
        {{"none", ""}, {"layer", "none"}, {"batch", "none"}, {"batch-everywhere", "none"}},
@@ -173,6 +211,11 @@ Paper MakeBa2016() {
        {"attentive-reader"},
        {"none", "layer", "batch", "batch-everywhere"},
        true},
+      {"Figure 3",
+       "Skip-thoughts: the loss (the scores on each set are in the task's section).",
+       {"skip-thoughts"},
+       kTwo,
+       true},
       {"Figure 4", "The variational bound of DRAW.", {"draw"}, kTwo, true},
       {"Figure 5",
        "Handwriting, nats a line.",
@@ -187,15 +230,16 @@ Paper MakeBa2016() {
   };
   using Of = PaperClaim::Of;
   const std::vector<std::pair<std::string, double>> layer_none = {{"layer", 1}, {"none", -1}};
-  const Norms trained = {"order-embedding", "attentive-reader", "draw", "handwriting"};
+  const Norms trained = {"order-embedding", "attentive-reader", "skip-thoughts", "draw",
+                         "handwriting"};
   const auto all = static_cast<int>(trained.size());
   paper.claims = {
       {"Layer normalisation takes fewer updates to be as good as the baseline at its best.",
        "6.1 to 6.5, Figures 1 to 5", layer_none, trained, all, Of::kSteps},
       {"It takes less time (order embeddings: 60% of it).", "6.1", layer_none, trained, all,
        Of::kSeconds},
-      {"It ends better than the baseline.", "Table 2, Figures 2, 4 and 5", layer_none, trained, all,
-       Of::kTest},
+      {"It ends better than the baseline.", "Tables 2 and 3, Figures 2, 4 and 5", layer_none,
+       trained, all, Of::kTest},
       {"It ends better than batch normalisation in the attentive reader.",
        "6.2 and Figure 2",
        {{"layer", 1}, {"batch", -1}},

@@ -65,7 +65,7 @@ Markup PrintedCell(const Paper& paper, const PaperColumn& column, const std::str
   if (!value) return NumberCell(kMissing);
   std::string text = PrintedText(column, *value);
   if (column.sampling_error && !std::isnan(*value)) {
-    text += fmt::format(" ± {:.2f}", *column.sampling_error);
+    text += fmt::format(" ± {:.{}f}", *column.sampling_error, std::max(2, DecimalsOf(column)));
   }
   return NumberCell(text);
 }

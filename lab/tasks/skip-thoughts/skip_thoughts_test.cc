@@ -344,7 +344,9 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
       const Values values = experiment->Evaluate();
       EXPECT_LT(values.at("valid_nats"), 0.75 * entropy) << norm << softmax;
       // A coin has 0.5, with a deviation of 0.02. So few updates bring no other model that far.
-      if (norm == "layer" && softmax == "full") EXPECT_GT(values.at("made"), 0.6);
+      if (norm == "layer" && softmax == "full") {
+        EXPECT_GT(values.at("made"), 0.6);
+      }
     }
   }
 }
