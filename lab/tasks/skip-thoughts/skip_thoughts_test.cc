@@ -333,7 +333,7 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
       const auto experiment = Make(*data, sets);
       Adam adam = MakeAdam(experiment->model(), Smoke(sets));
       at::Generator order = Generator(1);
-      for (int epoch = 0; epoch < 25; ++epoch) {
+      for (int epoch = 0; epoch < 40; ++epoch) {
         const EpochPlan plan = experiment->PlanEpoch(order);
         for (int64_t b = 0; b < plan.batches(); ++b) {
           UpdateWeights(*experiment, adam, {{plan.batch(b)}}, 5);
