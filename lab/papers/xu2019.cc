@@ -7,12 +7,12 @@ namespace {
 
 // Minutes a run of preset "small" takes on one core of two that are both at work, for each task.
 // Plans rest on them until a folder has runs of its own.
-constexpr double kMtMinutes = 2.5;
-constexpr double kEnwik8Minutes = 3;
-constexpr double kRtMinutes = 0.8;
-constexpr double kSst5Minutes = 0.8;
-constexpr double kMnistCnnMinutes = 1.5;
-constexpr double kParserMinutes = 1.5;
+constexpr double kMtMinutes = 1;
+constexpr double kEnwik8Minutes = 1.3;
+constexpr double kRtMinutes = 0.5;
+constexpr double kSst5Minutes = 1;
+constexpr double kMnistCnnMinutes = 1.4;
+constexpr double kParserMinutes = 1.4;
 
 using Norms = std::vector<std::string>;
 
