@@ -181,33 +181,25 @@ void GradientTileOf(const RowsBackward<T>& args, int64_t begin, int64_t end, int
   });
 }
 
-template <class D, class Partial>
-HWY_INLINE void SumArraysAt(D d, const Partial* arrays, int64_t count, int64_t stride, C* out) {
+template <class D>
+HWY_INLINE void SumPartialsAt(D d, const C* partials, int64_t count, int64_t stride, C* out) {
   auto sum = hn::Zero(d);
   for (int64_t i = 0; i < count; ++i) {
-    sum = hn::Add(sum, Widened(d, hn::LoadU(hn::Rebind<Partial, D>(), arrays + i * stride)));
+    sum = hn::Add(sum, Widened(d, hn::LoadU(hn::Rebind<C, D>(), partials + i * stride)));
   }
   const hn::Rebind<C, D> narrow;
   hn::StoreU(Narrowed(narrow, sum), narrow, out);
 }
 
-template <class Partial>
-void SumArrays(const Partial* arrays, int64_t count, int64_t stride, int64_t n, C* out) {
+// Static, for nothing in its type tells those of two element types apart.
+static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
   const hn::ScalableTag<double> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t c = 0;
-  for (; c + lanes <= n; c += lanes) SumArraysAt(d, arrays + c, count, stride, out + c);
+  for (; c + lanes <= n; c += lanes) SumPartialsAt(d, partials + c, count, stride, out + c);
   for (; c < n; ++c) {
-    SumArraysAt(hn::CappedTag<double, 1>(), arrays + c, count, stride, out + c);
+    SumPartialsAt(hn::CappedTag<double, 1>(), partials + c, count, stride, out + c);
   }
-}
-
-// Static, for nothing in their types tells those of two element types apart.
-static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
-  SumArrays(partials, count, stride, n, out);
-}
-static void SumTotalsOf(const double* totals, int64_t count, int64_t stride, int64_t n, C* out) {
-  SumArrays(totals, count, stride, n, out);
 }
 
 void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
@@ -236,7 +228,6 @@ HWY_EXPORT(BackwardRowsOf);
 HWY_EXPORT(SumGradientChunksOf);
 HWY_EXPORT(GradientTileOf);
 HWY_EXPORT(SumPartialsOf);
-HWY_EXPORT(SumTotalsOf);
 HWY_EXPORT(AddColumnsOf);
 
 template <class T>
@@ -280,10 +271,6 @@ void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int6
   PLANISH_DISPATCH(SumPartialsOf)(partials, count, stride, n, out);
 }
 template <class T>
-void SumTotals(const double* totals, int64_t count, int64_t stride, int64_t n, Compute<T>* out) {
-  PLANISH_DISPATCH(SumTotalsOf)(totals, count, stride, n, out);
-}
-template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out) {
   PLANISH_DISPATCH(AddColumnsOf)(a, b, n, out);
 }
@@ -301,7 +288,6 @@ template void GradientTile(const RowsBackward<Element>&, int64_t, int64_t, int64
                            const double*, Compute<Element>*, Compute<Element>*);
 template void SumPartials<Element>(const Compute<Element>*, int64_t, int64_t, int64_t,
                                    Compute<Element>*);
-template void SumTotals<Element>(const double*, int64_t, int64_t, int64_t, Compute<Element>*);
 template void AddColumns(const Element*, const Element*, int64_t, Element*);
 
 }  // namespace planish::internal

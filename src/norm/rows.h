@@ -115,9 +115,6 @@ void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64
 template <class T>
 void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int64_t n,
                  Compute<T>* out);
-/// Likewise of sums in double.
-template <class T>
-void SumTotals(const double* totals, int64_t count, int64_t stride, int64_t n, Compute<T>* out);
 
 /// out = a + b over n numbers, rounded to T. out may be a or b.
 template <class T>
