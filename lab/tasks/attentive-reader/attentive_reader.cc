@@ -327,7 +327,7 @@ class AttentiveReaderTask final : public Task {
           {"dropout", 0.2},
           {"batch_size", 32},
           {"epochs", 6},
-          {"lr", 2e-3},
+          {"lr", 4e-3},
           {"evaluations_per_epoch", 4},
           {"min_count", 5},
           {"train_cases", 20'000},

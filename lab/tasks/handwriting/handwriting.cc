@@ -266,7 +266,7 @@ class HandwritingTask final : public Task {
           {"lines", 800},
           {"held_out", 64},
           {"epochs", 5},
-          {"lr", 2e-3},
+          {"lr", 8e-3},
           {"evaluations_per_epoch", 2}}},
         {"paper", "three layers of 400 on all lines; 50 epochs and the learning rate are ours", {}},
         {"smoke",
