@@ -294,7 +294,7 @@ class AttentiveReaderTask final : public Task {
          {"released", "hermann"}},
         {"compat",
          "none",
-         "errors of that code to repeat; theano: clips above clip^2 alone, and has equal gates",
+         "errors of the released code to repeat; theano: clips above clip^2 alone, equal gates",
          {},
          {},
          {"none", "theano"}},
