@@ -193,8 +193,7 @@ class Steps {
       batches.push_back(epoch_.batch(next_));
       next_ = (next_ + 1) % batches_;
     }
-    const Update update = UpdateWeights(*experiment_, *adam_, batches, settings_->Real("clip"),
-                                        ClipEachOf(*settings_));
+    const Update update = UpdateWeights(*experiment_, *adam_, batches, ClippingOf(*settings_));
     if (!std::isfinite(update.loss)) {
       throw std::runtime_error("[MakeUpdate] the loss must be finite but is not");
     }

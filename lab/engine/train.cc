@@ -74,15 +74,18 @@ void ClipEachGradient(torch::nn::Module& model, double limit) {
   }
 }
 
-// Scales the gradients of `model` so that their norm, of all together, is at most `limit`.
-void ClipGradients(torch::nn::Module& model, double limit) {
+// Scales the gradients of `model` so that their norm, of all together, is what Clipping says.
+void ClipGradients(torch::nn::Module& model, const Clipping& clipping) {
   const std::vector<at::Tensor> gradients = GradientsOf(model);
   double square = 0;
   for (const at::Tensor& norm : at::_foreach_norm(gradients)) {
     const auto value = norm.item<double>();
     square += value * value;
   }
-  if (const double norm = std::sqrt(square); norm > limit) {
+  const double norm = std::sqrt(square), limit = clipping.norm;
+  if (clipping.theano) {
+    if (norm > limit * limit) at::_foreach_mul_(gradients, limit / std::sqrt(norm));
+  } else if (norm > limit) {
     at::_foreach_mul_(gradients, limit / norm);
   }
 }
@@ -189,8 +192,7 @@ class Training {
     if (watch) {
       for (const auto& [name, norm] : norms_) norm->Watch();
     }
-    const Update update = UpdateWeights(*experiment_, *adam_, batches, plan_.settings.Real("clip"),
-                                        ClipEachOf(plan_.settings));
+    const Update update = UpdateWeights(*experiment_, *adam_, batches, ClippingOf(plan_.settings));
     if (watch) TakeGradients();
     if (!std::isfinite(update.loss)) {
       message_ =
@@ -366,12 +368,14 @@ Adam MakeAdam(const torch::nn::Module& model, const Settings& settings) {
                .theano = settings.Has("adam") && settings.Text("adam") == "theano"});
 }
 
-double ClipEachOf(const Settings& settings) {
-  return settings.Has("clip_each") ? settings.Real("clip_each") : 0;
+Clipping ClippingOf(const Settings& settings) {
+  return {.norm = settings.Real("clip"),
+          .each = settings.Has("clip_each") ? settings.Real("clip_each") : 0,
+          .theano = settings.Has("compat") && settings.Text("compat") == "theano"};
 }
 
 Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
-                     double clip, double clip_each) {
+                     const Clipping& clipping) {
   experiment.model().train();
   Update update;
   const auto count = static_cast<double>(batches.size());
@@ -393,8 +397,8 @@ Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Ten
     }
     loss.backward();
   }
-  if (clip_each > 0) ClipEachGradient(experiment.model(), clip_each);
-  if (clip > 0) ClipGradients(experiment.model(), clip);
+  if (clipping.each > 0) ClipEachGradient(experiment.model(), clipping.each);
+  if (clipping.norm > 0) ClipGradients(experiment.model(), clipping);
   adam.Step();
   return update;
 }

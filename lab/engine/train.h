@@ -57,14 +57,22 @@ struct Update {
   double input_seconds = 0;  ///< spent in Experiment::Batch
 };
 
-/// One update of the weights from the cases of some batches: forward, backward and Adam's step on
-/// the mean of the batches' gradients, scaled to the norm `clip` where they are longer (0: never;
-/// Pascanu et al. 2013, algorithm 1), and before that each parameter's for itself to `clip_each`.
-Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
-                     double clip = 0, double clip_each = 0);
+/// How gradients are scaled before an update. A limit of 0: not at all.
+struct Clipping {
+  double norm = 0;  ///< of all together, the largest (Pascanu et al. 2013, algorithm 1)
+  double each = 0;  ///< of each parameter's for itself, the largest; comes first
+  /// As the code of the attentive reader has `norm`, which takes the root where it means the
+  /// square: a norm n above norm^2 becomes norm * sqrt(n), others stay as they are.
+  bool theano = false;
+};
 
-/// What the setting clip_each says, of a task that has it; else 0.
-double ClipEachOf(const Settings& settings);
+/// What the settings clip, clip_each and compat say; a task need not have the last two.
+Clipping ClippingOf(const Settings& settings);
+
+/// One update of the weights from the cases of some batches: forward, backward and Adam's step on
+/// the mean of the batches' gradients, once they are clipped.
+Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
+                     const Clipping& clipping = {});
 
 /// What decides the run, with what the report needs to know of it: config.json.
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,

@@ -322,7 +322,7 @@ TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
     at::manual_seed(1);
     const auto experiment = task.Make(settings, *data);
     Adam adam = MakeAdam(experiment->model(), settings);
-    UpdateWeights(*experiment, adam, {{at::arange(5)}}, clip);
+    UpdateWeights(*experiment, adam, {{at::arange(5)}}, {.norm = clip});
     double square = 0;
     for (const auto& [name, t] : adam.State()) {
       if (name.starts_with("adam.first_moment.")) square += (t / 0.1).square().sum().item<double>();
@@ -336,6 +336,55 @@ TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
   EXPECT_EQ(norm_after(2 * free), free);
 }
 
+// An experiment whose gradients are known: the loss is 3 s a + 4 s b.
+class KnownGradients final : public Experiment {
+ public:
+  explicit KnownGradients(double scale) : scale_(scale) {
+    a = model_.register_parameter("a", at::zeros({1}));
+    b = model_.register_parameter("b", at::zeros({1}));
+  }
+  torch::nn::Module& model() override { return model_; }
+  EpochPlan PlanEpoch(at::Generator& /*generator*/) override { return {}; }
+  Tensors Batch(const at::Tensor& /*cases*/) override { return {}; }
+  at::Tensor Loss(const Tensors& /*batch*/) override {
+    return (a * (3 * scale_) + b * (4 * scale_)).sum();
+  }
+  Values Evaluate() override { return {}; }
+
+  at::Tensor a, b;
+
+ private:
+  double scale_;
+  torch::nn::Module model_;
+};
+
+// Of a limit of 10 the code of the attentive reader makes 10 sqrt(n) of a norm n above 100.
+TEST(UpdateWeights, ClipsAsTheCodeOfTheAttentiveReader) {
+  const auto gradients = [](double scale, const Clipping& clipping) {
+    KnownGradients experiment(scale);
+    Adam adam({{"a", experiment.a}, {"b", experiment.b}}, {.beta1 = 0});
+    UpdateWeights(experiment, adam, {{at::arange(1)}}, clipping);
+    std::pair<double, double> found;  // the first moments, with beta1 = 0
+    for (const auto& [name, tensor] : adam.State()) {
+      if (name == "adam.first_moment.a") found.first = tensor.item<double>();
+      if (name == "adam.first_moment.b") found.second = tensor.item<double>();
+    }
+    return found;
+  };
+  const auto expect = [](const std::pair<double, double>& found, double a, double b) {
+    EXPECT_FLOAT_EQ(static_cast<float>(found.first), static_cast<float>(a));
+    EXPECT_FLOAT_EQ(static_cast<float>(found.second), static_cast<float>(b));
+  };
+  const Clipping theano = {.norm = 10, .theano = true};
+  expect(gradients(1, theano), 3, 4);        // norm 5
+  expect(gradients(19, theano), 57, 76);     // 95: below 100, above 10
+  expect(gradients(20, theano), 60, 80);     // 100
+  expect(gradients(80, theano), 120, 160);   // 400 becomes 10 * 20 = 200
+  expect(gradients(500, theano), 300, 400);  // 2500 becomes 10 * 50 = 500
+  expect(gradients(500, {.norm = 10}), 6, 8);
+  expect(gradients(500, {.theano = true}), 1500, 2000);
+}
+
 // Norms of what ToyTask's parameters have for gradients, as above.
 TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
   const Settings settings(task.settings);
@@ -343,7 +392,7 @@ TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
     at::manual_seed(1);
     const auto experiment = task.Make(settings, *data);
     Adam adam = MakeAdam(experiment->model(), settings);
-    UpdateWeights(*experiment, adam, {{at::arange(5)}}, /*clip=*/0, clip_each);
+    UpdateWeights(*experiment, adam, {{at::arange(5)}}, {.each = clip_each});
     std::vector<double> norms;
     for (const auto& [name, t] : adam.State()) {
       if (name.starts_with("adam.first_moment.")) norms.push_back((t / 0.1).norm().item<double>());

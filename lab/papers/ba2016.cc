@@ -4,7 +4,8 @@
 #include "lab/papers/paper.h"
 
 // Lei Ba, Kiros & Hinton 2016, "Layer Normalization". The paper gives neither seeds nor intervals.
-// Tables 2 and 3 print values, Figures 1 to 6 curves, of which the text says what they show.
+// Table 1 prints which norm is invariant to what, Tables 2 and 3 print values, Figures 1 to 6
+// curves, of which the text says what they show.
 namespace planish::lab {
 namespace {
 
@@ -24,6 +25,21 @@ PaperColumn Column(const char* name, const char* label, const char* task, const 
   c.norms = kTwo;
   c.seeds = 3;
   return c;
+}
+
+// Columns are in the order of kTransformations.
+PaperInvariances TableOne() {
+  return {"Table 1",
+          "Invariance properties under the normalization methods.",
+          {{Normalisation::kBatch, "Batch norm", {true, false, true, true, true, false}},
+           {Normalisation::kWeight, "Weight norm", {true, false, true, false, false, false}},
+           {Normalisation::kLayer, "Layer norm", {true, true, false, true, false, true}}},
+          {"The text of 5.1 says that all three are invariant to re-scaling the dataset. The table "
+           "says that weight norm is not, and is right: the length of a unit's weights does not "
+           "see the data.",
+           "The conclusion (7) has layer norm \"invariant to per training-case feature shifting\". "
+           "That is so of the summed inputs; of the inputs it is dataset re-centering, to which "
+           "layer norm is not invariant."}};
 }
 
 // Table 2: one model, eight numbers.
@@ -220,6 +236,7 @@ Paper MakeBa2016() {
                 {"online-0.1", "Online, alpha 0.1"},
                 {"online-0.03", "Online, alpha 0.03"},
                 {"online-0.01", "Online, alpha 0.01"}};
+  paper.invariances = TableOne();
   paper.tables = {
       {"Table 2",
        "Order embeddings of captions and images.",

@@ -1,6 +1,7 @@
 #ifndef PLANISH_LAB_PAPERS_PAPER_H_
 #define PLANISH_LAB_PAPERS_PAPER_H_
 
+#include <array>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,8 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "lab/papers/invariances.h"
+
 // Papers as data: which experiments of the lab a paper's tables are made of, and what it prints.
-// `planish reproduce` plans runs from it, the report sets runs beside it. Nothing here computes.
+// `planish reproduce` plans runs from it, the report sets runs beside it. Nothing here computes; a
+// table that needs no runs has its measurement in invariances.h.
 namespace planish::lab {
 
 /// A printed value that says that training diverged.
@@ -19,20 +23,20 @@ inline constexpr double kPrintedDiverged = std::numeric_limits<double>::quiet_Na
 
 /// One column of a paper's tables: an experiment.
 struct PaperColumn {
-  std::string name;   ///< for --tasks: "en-de"
-  std::string label;  ///< as printed: "En-De"
-  std::string task;   ///< the lab's task
+  std::string name;         ///< for --tasks: "en-de"
+  std::string label;        ///< as printed: "En-De"
+  std::string task;         ///< the lab's task
   std::string preset = {};  ///< where it is not Paper::preset
   /// What the column sets beside the preset. A run whose settings have these values, of this task,
   /// belongs to the column, whatever its preset.
   std::map<std::string, nlohmann::ordered_json> settings = {};
   std::string metric;            ///< of the test set, read where validation chose
   bool lower_is_better = false;  ///< as printed
-  std::string unit;              ///< of the printed value: "BLEU". The report shows stored values in it
-  std::string train_curve;       ///< the metrics that the paper's figures draw
+  std::string unit;         ///< of the printed value: "BLEU". The report shows stored values in it
+  std::string train_curve;  ///< the metrics that the paper's figures draw
   std::string valid_curve;
   std::string paper_data;  ///< the paper's data, for people
-  std::string data;        ///< its RunConfig::Data::name; empty: the lab has no loader's name for it
+  std::string data;  ///< its RunConfig::Data::name; empty: the lab has no loader's name for it
   /// Norm -> what is printed for it. Not there: nothing is.
   std::map<std::string, double> printed = {};
   std::optional<double> sampling_error = std::nullopt;  ///< of one printed value, from the test
@@ -86,6 +90,19 @@ struct PaperClaim {
   Of of = Of::kTest;                 ///< curves are read after the last step
 };
 
+/// A table of invariances, which the report measures as it is written.
+struct PaperInvariances {
+  struct Line {
+    Normalisation norm;
+    std::string label;                                    ///< as printed
+    std::array<bool, kTransformations.size()> invariant;  ///< as printed, of kTransformations
+  };
+  std::string name;  ///< "Table 1"
+  std::string caption;
+  std::vector<Line> lines;
+  std::vector<std::string> notes = {};  ///< where the paper's text differs from its table
+};
+
 /// A paper.
 struct Paper {
   std::string name;  ///< "xu2019"
@@ -93,6 +110,7 @@ struct Paper {
   std::string preset;  ///< that `planish reproduce` takes where none is asked for
   std::vector<PaperColumn> columns;
   std::vector<PaperRow> rows = {};
+  std::optional<PaperInvariances> invariances = std::nullopt;
   std::vector<PaperTable> tables = {};
   std::vector<PaperFigure> figures = {};
   std::vector<PaperClaim> claims = {};

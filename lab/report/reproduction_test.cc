@@ -50,7 +50,8 @@ struct Measurement {
   std::vector<Reproduction> reproductions;
 };
 
-Measurement MeasureColumn(const std::string& column, const std::string& data, const Column& values) {
+Measurement MeasureColumn(const std::string& column, const std::string& data,
+                          const Column& values) {
   Runs runs;
   Add(runs, column, data, values);
   return Measurement(std::move(runs));
@@ -69,9 +70,9 @@ TEST(PrintedSign, IsThatOfTheTable) {
   EXPECT_EQ(sign("enwik8", layer_over_none), -1);  // 1.07, 1.04, lower is better
   EXPECT_EQ(sign("en-de", layer_over_none), 1);    // 28.3, diverged
   EXPECT_EQ(sign("en-de", {{"none", 1}, {"layer", -1}}), -1);
-  EXPECT_EQ(sign("en-de", {{"detach", 1}, {"none", -1}}), 0);       // both diverged
+  EXPECT_EQ(sign("en-de", {{"detach", 1}, {"none", -1}}), 0);         // both diverged
   EXPECT_EQ(sign("de-en", {{"layer-simple", 1}, {"layer", -1}}), 0);  // 35.5, 35.5
-  EXPECT_EQ(sign("rt", {{"rms", 1}, {"layer", -1}}), 0);            // no such row
+  EXPECT_EQ(sign("rt", {{"rms", 1}, {"layer", -1}}), 0);              // no such row
   // 40.54 - 2 * 40.04 + 38.55 = -.99; diverged values make no sum.
   const Contrast three = {{"layer-simple", 1}, {"detach", -2}, {"none", 1}};
   EXPECT_EQ(sign("sst5", three), -1);
@@ -150,7 +151,8 @@ TEST(LineVerdict, ASubstituteIsOtherDataWhateverItShows) {
 TEST(LineVerdict, APrintedTieCannotBeAgreedWith) {
   // Enwik8: AdaNorm and LayerNorm both 1.07.
   const LineResult result =
-      MeasureColumn("enwik8", "enwik8", {{"ada", {1.70, 1.71, 1.72}}, {"layer", {1.72, 1.731, 1.739}}})
+      MeasureColumn("enwik8", "enwik8",
+                    {{"ada", {1.70, 1.71, 1.72}}, {"layer", {1.72, 1.731, 1.739}}})
           .Line("enwik8", "ada", "layer");
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);
   EXPECT_EQ(result.difference.sign, 1);
@@ -184,8 +186,7 @@ TEST(LineVerdict, SurvivorsAreNotSurelyBetter) {
 TEST(Contrasts, ArePairedOverTheSeedsThatAllHave) {
   // layer-simple - 2 detach + none of seeds 1 and 2: .1, .3; seed 3 has no detach.
   Measurement m = MeasureColumn(
-      "rt", "rt",
-      {{"layer-simple", {.5, .6, .9}}, {"detach", {.3, .2}}, {"none", {.2, .1, .1}}});
+      "rt", "rt", {{"layer-simple", {.5, .6, .9}}, {"detach", {.3, .2}}, {"none", {.2, .1, .1}}});
   const ContrastResult result =
       Measured(m.xu().At("rt"), {{"layer-simple", 1}, {"detach", -2}, {"none", 1}},
                *m.xu().At("rt").metric, Measure::kBest);
@@ -245,8 +246,9 @@ TEST(PaperClaims, OnCurvesReadTheLastEvaluation) {
   Measurement m(runs);
   EXPECT_EQ(m.Claim("LayerNorm ends with a lower training loss than AdaNorm").verdict,
             Verdict::kOtherData);
-  EXPECT_THAT(m.Claim("LayerNorm ends with a higher validation loss than AdaNorm").Columns(1, false),
-              ElementsAre("En-Vi", "PTB", "De-En"));
+  EXPECT_THAT(
+      m.Claim("LayerNorm ends with a higher validation loss than AdaNorm").Columns(1, false),
+      ElementsAre("En-Vi", "PTB", "De-En"));
 }
 
 TEST(PaperPage, ShowsTablesClaimsAndFigures) {
@@ -266,6 +268,36 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   EXPECT_THAT(page, HasSubstr("same sign"));
   EXPECT_THAT(page, HasSubstr("Made up in rt."));  // the task's notes
   EXPECT_THAT(page, HasSubstr("PTB: training loss (nats)"));
+}
+
+// Table 1 of Ba et al. 2016 needs no runs, but a page that has the paper.
+TEST(PaperPage, MeasuresInvariances) {
+  Runs runs = {FinishedRun("layer", 4, 1, {.1})};
+  runs[0].config.task = "draw";
+  const std::string page = RenderReport(runs);
+  const size_t begin = page.find("<h3>Table 1. Invariance properties"),
+               end = page.find("<h3>Table 2.");
+  ASSERT_LT(begin, end);
+  ASSERT_NE(end, page.npos);
+  const std::string table = page.substr(begin, end - begin);
+  const auto count = [&](const std::string& text) {
+    size_t found = 0;
+    for (size_t at = table.find(text); at != table.npos; at = table.find(text, at + 1)) ++found;
+    return found;
+  };
+  // Ten of 18 cells are invariant as they are printed and measured, eight are not.
+  EXPECT_EQ(count(">Invariant<span class=\"aside\">below 1e-12</span></td>"), 10u);
+  EXPECT_EQ(count(">Invariant</td>"), 10u);
+  EXPECT_EQ(count(">No<span class=\"aside\">"), 8u);
+  EXPECT_EQ(count(">No</td>"), 8u);
+  EXPECT_EQ(count("badge agrees"), 18u);
+  EXPECT_EQ(count("badge differs"), 0u);
+  EXPECT_THAT(table, HasSubstr(">Single training case re-scaling</th>"));
+  EXPECT_THAT(table, HasSubstr("The text of 5.1 says that all three are invariant"));
+  EXPECT_EQ(RenderReport(runs), page);
+  EXPECT_THAT(Findings(runs),
+              HasSubstr("agrees       Table 1: Invariance properties under the normalization "
+                        "methods. [18 of 18 cells]\n"));
 }
 
 TEST(PaperPage, IsNotThereWithoutThePapersTasks) {

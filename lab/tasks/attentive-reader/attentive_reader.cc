@@ -44,6 +44,7 @@ AttentiveReader::Options ModelOptions(const Settings& s, const ReaderCorpus& cor
           .epsilon = s.Real("eps"),
           .composed = s.Text("cell") == "composed",
           .released = s.Text("reader") == "released",
+          .equal_gates = s.Text("compat") == "theano",
           .passage_steps = corpus.train.passages.size(1),
           .question_steps = corpus.train.questions.size(1)};
 }
@@ -291,6 +292,12 @@ class AttentiveReaderTask final : public Task {
          {},
          {},
          {"released", "hermann"}},
+        {"compat",
+         "none",
+         "errors of the released code to repeat; theano: clips above clip^2 alone, equal gates",
+         {},
+         {},
+         {"none", "theano"}},
         {"gain",
          "paper",
          "of the norms before training; paper: 1 of layer norm, 0.1 of batch norm",

@@ -57,7 +57,7 @@ class AttentiveReaderTest : public ::testing::Test {
       const EpochPlan plan = experiment->PlanEpoch(order);
       for (int64_t b = 0; b < plan.batches() && std::ssize(losses) < count; ++b) {
         losses.push_back(
-            UpdateWeights(*experiment, adam, {{plan.batch(b)}}, settings.Real("clip")).loss);
+            UpdateWeights(*experiment, adam, {{plan.batch(b)}}, ClippingOf(settings)).loss);
       }
     }
     return losses;
@@ -261,10 +261,47 @@ TEST_F(AttentiveReaderTest, TakesTheGainThatThePaperHas) {
   EXPECT_EQ(gain("batch-everywhere", "1"), 1.0F);
 }
 
+TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
+  const auto data = Made();
+  const auto gates_are_equal = [&](const Sets& sets) {
+    const auto experiment = Make(*data, sets);
+    const at::Tensor w = experiment->model().named_parameters()["passage_lstm.layer.weight_hh_l0"];
+    return w.slice(0, 0, 16).equal(w.slice(0, 16, 32));
+  };
+  EXPECT_FALSE(gates_are_equal({}));
+  EXPECT_TRUE(gates_are_equal({{"compat", "theano"}}));
+  const Settings none = PresetSettings(*task, "smoke", {});
+  const Settings theano = PresetSettings(*task, "smoke", {{"compat", "theano"}});
+  EXPECT_FALSE(ClippingOf(none).theano);
+  EXPECT_TRUE(ClippingOf(theano).theano);
+  EXPECT_EQ(ClippingOf(theano).norm, 10);
+  // What is clipped to norm 0.1 is so longer: 0.1 sqrt(n), and Adam's moments with it.
+  const auto norm_after = [&](const Sets& sets) {
+    const auto experiment = Make(*data, sets);
+    const Settings settings = PresetSettings(*task, "smoke", sets);
+    Adam adam = MakeAdam(experiment->model(), settings);
+    at::Generator order = Generator(1);
+    const EpochPlan plan = experiment->PlanEpoch(order);
+    at::manual_seed(6);  // dropout
+    UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings));
+    double square = 0;
+    for (const auto& [name, t] : adam.State()) {
+      if (name.starts_with("adam.first_moment.")) square += (t / 0.1).square().sum().item<double>();
+    }
+    return std::sqrt(square);
+  };
+  const double free = norm_after({{"compat", "theano"}, {"clip", "0"}});
+  ASSERT_GT(free, 0.1);
+  // Sums of thousands of squares in float.
+  EXPECT_NEAR(norm_after({{"compat", "theano"}, {"clip", "0.1"}}), 0.1 * std::sqrt(free), 1e-5);
+}
+
 TEST_F(AttentiveReaderTest, ResumesWithTheSameBits) {
   for (const std::string norm : {"layer", "batch-everywhere"}) {
     ExpectExactResume(*task, {{"norm", norm}}, {1, 17, 2});
   }
+  // Gradients above 0.01 are clipped, and all are.
+  ExpectExactResume(*task, {{"norm", "layer"}, {"compat", "theano"}, {"clip", "0.1"}}, {1, 17, 2});
 }
 
 TEST_F(AttentiveReaderTest, ShowsItsAttention) {
@@ -368,7 +405,8 @@ TEST_F(AttentiveReaderTest, TrainsAtThePapersSizes) {
     ASSERT_EQ(plan.batches(), 2);
     for (int64_t b = 0; b < 2; ++b) {
       // Small first words: near the even chances of 30 entities.
-      EXPECT_NEAR(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, 10).loss, std::log(30.0), 0.3)
+      EXPECT_NEAR(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 10}).loss,
+                  std::log(30.0), 0.3)
           << norm;
     }
   }

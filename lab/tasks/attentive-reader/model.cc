@@ -91,7 +91,11 @@ AttentiveReader::Encoder AttentiveReader::MakeEncoder(const std::string& name, u
   register_module(name + "_lstm", encoder.lstm);
   at::NoGradGuard no_grad;
   for (auto& item : encoder.lstm->named_parameters()) {
-    if (item.key().find("bias") != std::string::npos) item.value().zero_();
+    at::Tensor& value = item.value();
+    if (item.key().find("bias") != std::string::npos) value.zero_();
+    if (options_.equal_gates && value.dim() == 2) {
+      value.copy_(value.slice(0, 0, options_.hidden).repeat({4, 1}));
+    }
   }
   encoder.h0 = Zeros(name + "_h0", options_.hidden);
   encoder.c0 = Zeros(name + "_c0", options_.hidden);

@@ -39,6 +39,9 @@ class AttentiveReader final : public torch::nn::Module {
     double epsilon = 1e-5;
     bool composed = false;  ///< whether the LSTMs are of PyTorch's operators
     bool released = true;   ///< what is in brackets above
+    /// Whether all gates of an LSTM start from the weights of the first one, as in that code, which
+    /// seeds its generator anew before each.
+    bool equal_gates = false;
     int64_t passage_steps = 1, question_steps = 1;  ///< that batch norm has estimates of
   };
 

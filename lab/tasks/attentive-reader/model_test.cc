@@ -80,6 +80,33 @@ TEST(AttentiveReader, StartsFromTheSameWeightsWithEveryNorm) {
                    .equal(first.at("question_lstm.layer.weight_ih_l0")));
 }
 
+// As seeding the generator anew for each gate makes them. Everything else starts as it does
+// without.
+TEST(AttentiveReader, GivesGatesEqualWeightsWhereAsked) {
+  for (const std::string& norm : kNorms) {
+    AttentiveReader::Options options = SmallOptions(norm);
+    const auto without = Model(options)->named_parameters();
+    options.equal_gates = true;
+    const auto model = Model(options);
+    int products = 0;
+    for (const auto& item : model->named_parameters()) {
+      const at::Tensor& tensor = item.value();
+      const at::Tensor& other = without[item.key()];
+      if (item.key().find("_lstm.") == std::string::npos || tensor.dim() < 2) {
+        EXPECT_TRUE(tensor.equal(other)) << item.key();
+        continue;
+      }
+      ++products;
+      for (int64_t gate = 0; gate < 4; ++gate) {
+        EXPECT_TRUE(tensor.slice(0, 4 * gate, 4 * gate + 4).equal(other.slice(0, 0, 4)))
+            << item.key() << gate;
+      }
+      EXPECT_FALSE(tensor.equal(other)) << item.key();
+    }
+    EXPECT_EQ(products, 4) << norm;  // of the input and the state, in both LSTMs
+  }
+}
+
 // A question, alone, in double, with every number of the model and the moments that it evaluates
 // with.
 class Composition {

@@ -412,7 +412,7 @@ TEST_F(DrawTest, LearnsWithEveryNorm) {
     for (int epoch = 0; epoch < 20; ++epoch) {
       const EpochPlan plan = experiment->PlanEpoch(order);
       for (int64_t b = 0; b < plan.batches(); ++b) {
-        UpdateWeights(*experiment, adam, {{plan.batch(b)}}, 10);
+        UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 10});
       }
     }
     experiment->model().eval();
@@ -474,9 +474,9 @@ TEST_F(DrawTest, TrainsThePaperPreset) {
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   const double first =
-      UpdateWeights(*experiment, adam, {{plan.batch(0)}}, settings.Real("clip")).loss;
+      UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings)).loss;
   const double second =
-      UpdateWeights(*experiment, adam, {{plan.batch(0)}}, settings.Real("clip")).loss;
+      UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings)).loss;
   // A canvas that is nearly blank, and codes of 64 glimpses, which c's norm makes cost some
   // hundreds.
   EXPECT_GT(first, 784 * std::log(2));

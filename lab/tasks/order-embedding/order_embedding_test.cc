@@ -50,9 +50,8 @@ class OrderEmbeddingTest : public ::testing::Test {
     while (losses.size() < updates) {
       const EpochPlan plan = experiment.PlanEpoch(order);
       for (int64_t b = 0; b < plan.batches() && losses.size() < updates; ++b) {
-        losses.push_back(UpdateWeights(experiment, adam, {{plan.batch(b)}}, settings.Real("clip"),
-                                       ClipEachOf(settings))
-                             .loss);
+        losses.push_back(
+            UpdateWeights(experiment, adam, {{plan.batch(b)}}, ClippingOf(settings)).loss);
       }
     }
     experiment.model().eval();

@@ -147,7 +147,7 @@ class SkipThoughtsTest : public ::testing::Test {
     while (true) {
       const EpochPlan plan = experiment->PlanEpoch(order);
       for (int64_t b = 0; b < plan.batches(); ++b) {
-        losses.push_back(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, 5).loss);
+        losses.push_back(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 5}).loss);
         if (std::ssize(losses) == updates) return losses;
       }
     }
@@ -336,7 +336,7 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
       for (int epoch = 0; epoch < 40; ++epoch) {
         const EpochPlan plan = experiment->PlanEpoch(order);
         for (int64_t b = 0; b < plan.batches(); ++b) {
-          UpdateWeights(*experiment, adam, {{plan.batch(b)}}, 5);
+          UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 5});
         }
       }
       experiment->model().eval();
@@ -420,9 +420,9 @@ TEST_F(SkipThoughtsTest, TrainsThePaperPreset) {
   Adam adam = MakeAdam(experiment->model(), settings);
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
-  const double before = UpdateWeights(*experiment, adam, {{plan.batch(0)}}, 5).loss;
+  const double before = UpdateWeights(*experiment, adam, {{plan.batch(0)}}, {.norm = 5}).loss;
   EXPECT_TRUE(std::isfinite(before));
-  EXPECT_LT(UpdateWeights(*experiment, adam, {{plan.batch(0)}}, 5).loss, before);
+  EXPECT_LT(UpdateWeights(*experiment, adam, {{plan.batch(0)}}, {.norm = 5}).loss, before);
 }
 
 TEST_F(SkipThoughtsTest, ReadsBooksAndSets) {
