@@ -2,6 +2,7 @@
 UNIT            what is counted in a batch: "cases", "tokens"
 SETTINGS        what is changed of the preset's settings, such as a learning rate that needs no warm-up
 CHECK           what is changed, too, where losses are compared, such as no dropout, which draws other masks
+CHECK_NONE      what is changed there of the model without norms; may be missing
 model(settings, start)  the model, an nn.Module, as a user of PyTorch writes it; `start` has Planish's
                 parameters, for their sizes
 weight(name, weights)  the start of its parameter of that name, from these

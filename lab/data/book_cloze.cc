@@ -611,12 +611,11 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   sets.source = "files";
   sets.description = fmt::format(
       "{} training, {} validation and {} test questions of {} + {} + {} books, made by planish "
-      "from "
-      "the texts in {}, seed {}",
+      "from the texts in {}, seed {}",
       FormatInteger(static_cast<int64_t>(sets.train.size())),
       FormatInteger(static_cast<int64_t>(sets.valid.size())),
       FormatInteger(static_cast<int64_t>(sets.test.size())), order.size() - 2 * held_out, held_out,
-      held_out, found.string(), request.seed);
+      held_out, fs::weakly_canonical(found).filename().string(), request.seed);
   sets.sha256 = HashQuestions(sets);
   return sets;
 }

@@ -308,8 +308,10 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  args.stream = args.stream && args.residual == nullptr &&
-                2 * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
+  // With a residual, sums are read again at once: y alone goes past the caches.
+  const int64_t arrays = args.residual == nullptr ? 2 : 4;
+  args.stream =
+      args.stream && arrays * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
   if (cols >= kLongRowColumns) {
     ForwardLongRows(args, parallel_for);
     return;
