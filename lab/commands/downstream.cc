@@ -190,10 +190,7 @@ int RunDownstream(const DownstreamFlags& flags) {
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  if (!flags.json) {
-    for (const Column& column : kColumns) Print(fmt::format("{:>8}", column.head));
-    Print("\n");
-  }
+  bool first = true;
   for (const fs::path& source : flags.sources) {
     const auto values = IsRun(source) ? JudgeRun(source, flags) : JudgeFile(source, flags);
     if (flags.json) {
@@ -205,6 +202,10 @@ int RunDownstream(const DownstreamFlags& flags) {
       }
       Print(line.dump() + "\n");
     } else {
+      if (first) {
+        for (const Column& column : kColumns) Print(fmt::format("{:>8}", column.head));
+        Print("\n");
+      }
       for (const Column& column : kColumns) {
         const auto value = values.find(column.name);
         Print(value == values.end()
@@ -214,6 +215,7 @@ int RunDownstream(const DownstreamFlags& flags) {
       Print("  " + source.string() + "\n");
     }
     FlushStdout();
+    first = false;
   }
   return 0;
 }

@@ -191,8 +191,8 @@ int RunReproduce(const ReproduceFlags& flags) {
   const Paper& paper = FindPaper(flags.paper);
   ReproduceRequest request;
   request.preset = flags.preset;
-  if (flags.tasks) request.tasks = SplitList("--tasks", *flags.tasks);
-  if (flags.norms) request.norms = SplitList("--norms", *flags.norms);
+  if (flags.tasks) request.tasks = SplitList("--tasks", *flags.tasks, "reproduce");
+  if (flags.norms) request.norms = SplitList("--norms", *flags.norms, "reproduce");
   request.seeds = flags.seeds;
   request.out = flags.out.value_or(fs::path("runs") / paper.name);
   if (request.out.empty()) throw UsageError("[reproduce] --out must be a folder but has no name");
@@ -218,8 +218,9 @@ int RunReproduce(const ReproduceFlags& flags) {
 
   // Once, not in each run.
   if (std::error_code error; fs::create_directories(request.out, error), error) {
-    throw RunError(fmt::format("[reproduce] --out must be a folder that can be written but has {}: {}",
-                               request.out.string(), error.message()));
+    throw RunError(
+        fmt::format("[reproduce] --out must be a folder that can be written but has {}: {}",
+                    request.out.string(), error.message()));
   }
 
   const int status = Runner(plan, flags, jobs).Train();
@@ -264,7 +265,8 @@ void AddReproduce(CLI::App& app, Action& action) {
                    "Columns of the tables, or tasks, separated by commas (default: all)")
       ->type_name("LIST");
   reproduce
-      ->add_option("--norms", flags->norms, "Norms, separated by commas (default: each column's)")
+      ->add_option("--norms", flags->norms,
+                   "Norms, separated by commas, where a task has\nthem (default: each column's)")
       ->type_name("LIST");
   reproduce
       ->add_option("--seeds", flags->seeds,

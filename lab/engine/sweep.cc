@@ -38,13 +38,14 @@ std::string FolderName(const RunPlan& plan, const Settings& preset, const std::s
 
 }  // namespace
 
-std::vector<std::string> SplitList(const std::string& flag, const std::string& text) {
+std::vector<std::string> SplitList(const std::string& flag, const std::string& text,
+                                   const std::string& command) {
   std::vector<std::string> parts;
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     if (end == begin) {
-      throw UsageError(
-          fmt::format("[train] {} must be a list without empty parts but has \"{}\"", flag, text));
+      throw UsageError(fmt::format("[{}] {} must be a list without empty parts but has \"{}\"",
+                                   command, flag, text));
     }
     parts.push_back(text.substr(begin, end - begin));
     begin = end + 1;

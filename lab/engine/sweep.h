@@ -28,7 +28,8 @@ struct SweepRequest {
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 
 /// Splits "a,b,c" at its commas. Throws UsageError, naming `flag`, when a part is empty.
-std::vector<std::string> SplitList(const std::string& flag, const std::string& text);
+std::vector<std::string> SplitList(const std::string& flag, const std::string& text,
+                                   const std::string& command = "train");
 
 }  // namespace planish::lab
 

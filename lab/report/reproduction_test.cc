@@ -274,6 +274,7 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
 TEST(PaperPage, MeasuresInvariances) {
   Runs runs = {FinishedRun("layer", 4, 1, {.1})};
   runs[0].config.task = "draw";
+  runs[0].config.settings["glimpses"] = 16;
   const std::string page = RenderReport(runs);
   const size_t begin = page.find("<h3>Table 1. Invariance properties"),
                end = page.find("<h3>Table 2.");

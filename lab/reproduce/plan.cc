@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -68,6 +69,18 @@ void LookInto(PlannedRun& run, Estimates& estimates) {
   }
 }
 
+// The norms that the column's task has, of those asked for; the column's own where none are.
+std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
+                                 const std::vector<std::string>& asked) {
+  if (asked.empty()) return column.norms;
+  const auto spec = std::ranges::find(task.settings, "norm", &SettingSpec::name);
+  std::vector<std::string> norms;
+  std::ranges::copy_if(asked, std::back_inserter(norms), [&](const std::string& norm) {
+    return std::ranges::find(spec->choices, norm) != spec->choices.end();
+  });
+  return norms;
+}
+
 std::string Minutes(const std::optional<double>& minutes) {
   return minutes ? fmt::format("{:.{}f}", *minutes, *minutes < 1 ? 2 : 1) : "?";
 }
@@ -121,11 +134,20 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
     return request.preset.empty() ? own_preset(column) : request.preset;
   };
   std::vector<std::optional<double>> reference;
+  std::set<std::string> unused(request.norms.begin(), request.norms.end());
   for (const PaperColumn* column : ChooseColumns(paper, request.tasks)) {
-    plan.columns.push_back({column, request.norms.empty() ? column->norms : request.norms,
-                            request.seeds.value_or(column->seeds), preset_of(*column)});
+    const auto norms = NormsOf(*column, find(column->task), request.norms);
+    if (norms.empty()) continue;
+    for (const std::string& norm : norms) unused.erase(norm);
+    plan.columns.push_back(
+        {column, norms, request.seeds.value_or(column->seeds), preset_of(*column)});
     const bool own = preset_of(*column) == own_preset(*column);
     reference.push_back(own ? std::optional(column->minutes) : std::nullopt);
+  }
+  if (!unused.empty()) {
+    throw UsageError(fmt::format(
+        "[reproduce] --norms must be of norms that one of the columns' tasks has but has \"{}\"",
+        *unused.begin()));
   }
   plan.estimates = Estimates(std::move(reference));
 

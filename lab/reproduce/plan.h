@@ -19,8 +19,9 @@ namespace planish::lab {
 struct ReproduceRequest {
   std::string preset;              ///< empty: the paper's
   std::vector<std::string> tasks;  ///< names of columns or of tasks, in order; empty: all columns
-  std::vector<std::string> norms;  ///< empty: those of each column
-  std::optional<int> seeds;        ///< absent: those of each column
+  /// Empty: those of each column. Else each column has those of them that its task has.
+  std::vector<std::string> norms;
+  std::optional<int> seeds;  ///< absent: those of each column
   std::filesystem::path out;
 };
 
@@ -86,8 +87,8 @@ struct ReproducePlan {
 
 using TaskFinder = std::function<const Task&(std::string_view)>;
 
-/// Plans the runs and looks into their folders. Throws UsageError for columns, norms or presets that
-/// do not exist, RunError where a folder has a result that cannot be read.
+/// Plans the runs and looks into their folders. Throws UsageError for columns, norms or presets
+/// that do not exist, RunError where a folder has a result that cannot be read.
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request, const TaskFinder& find);
 
 /// What fits: runs that are not done in their order, each on the job that is free first. A run that

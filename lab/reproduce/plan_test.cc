@@ -96,6 +96,18 @@ TEST_F(PlanTest, TakesColumnsInTheOrderAskedFor) {
               ElementsAre("a layer 1", "b layer 1", "a layer 2", "b layer 2"));
 }
 
+TEST_F(PlanTest, LeavesOutNormsThatATaskLacks) {
+  paper_.columns[1].task = "draw";
+  ReproduceRequest request;
+  request.norms = {"none", "batch"};
+  request.seeds = 1;
+  EXPECT_THAT(Order(Plan(request)), ElementsAre("a none 1", "b none 1", "a batch 1"));
+  request.norms = {"batch"};
+  const ReproducePlan plan = Plan(request);
+  EXPECT_THAT(Order(plan), ElementsAre("a batch 1"));
+  EXPECT_EQ(plan.columns.size(), 1);
+}
+
 TEST_F(PlanTest, SaysWhatTrainIsToBeTold) {
   const PlannedRun run = Plan().runs[1];
   EXPECT_EQ(run.folder, folder_ / "runs/pi-mnist/smoke-layer-b64-s1");
@@ -118,8 +130,9 @@ TEST_F(PlanTest, RefusesWhatThereIsNot) {
   };
   EXPECT_EQ(error([](ReproduceRequest& r) { r.tasks = {"c"}; }),
             "[reproduce] --tasks must be of a, b, pi-mnist but has \"c\"");
-  EXPECT_THAT(error([](ReproduceRequest& r) { r.norms = {"x"}; }),
-              HasSubstr("norm must be one of"));
+  EXPECT_EQ(
+      error([](ReproduceRequest& r) { r.norms = {"layer", "x"}; }),
+      "[reproduce] --norms must be of norms that one of the columns' tasks has but has \"x\"");
   EXPECT_THAT(error([](ReproduceRequest& r) { r.preset = "x"; }), HasSubstr("preset must be one"));
   EXPECT_EQ(error([](ReproduceRequest& r) { r.norms = {"layer", "none", "layer"}; }),
             "[reproduce] --norms must name each norm once but has \"layer,none,layer\"");
