@@ -163,7 +163,7 @@ def test_time_that_is_up_ends_it(planish):
         (("xu",), ("xu2019", "ba2016", '"xu"')),
         (("ba2016", "--tasks", "rt"), ("--tasks", "mnist-128", '"rt"')),
         (("ba2016", "--tasks", "mnist-4,"), ("--tasks",)),
-        (("ba2016", "--norms", "x"), ("norm must be one of", '"x"')),
+        (("ba2016", "--norms", "x"), ("--norms must be of norms", '"x"')),
         (("ba2016", "--preset", "x"), ("preset must be one of", '"x"')),
         (("ba2016", "--seeds", "0"), ("--seeds", '"0"')),
         (("ba2016", "--hours", "0"), ("--hours", '"0"')),
