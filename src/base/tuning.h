@@ -41,8 +41,9 @@ inline constexpr int64_t kFewBlocks = 16;
 inline constexpr int64_t kTiledColumns = 2048;
 
 /// Bytes of rows that are added to a residual, or to the gradient of one, before they are
-/// normalised, or after: they stay in the first-level cache between the two.
-inline constexpr int64_t kResidualBytes = int64_t{1} << 14;
+/// normalised, or after: they stay in the second-level cache between the two. As few as fit in the
+/// first one make each turn too short for the processor to read ahead in.
+inline constexpr int64_t kResidualBytes = int64_t{1} << 18;
 
 /// Bytes of the arrays that are read twice, first for sums and then for the output, that stay in
 /// a cache between the two: channels are taken that many at a time. More than the second-level
