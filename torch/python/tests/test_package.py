@@ -226,5 +226,6 @@ with torch.no_grad():
     result = python(program)
     assert result.returncode == 0, result.stderr
     by_default, kept = map(int, result.stdout.split())
-    # Huge pages may make the first small; then there is nothing to see.
-    assert kept < 100 or kept <= by_default
+    # Five times 4,096 where memory is given back. A system short of memory takes some pages from any
+    # process; huge pages may make the first number small, and then there is nothing to see.
+    assert kept < 2048 or kept <= by_default
