@@ -11,8 +11,9 @@
 namespace planish::internal {
 
 /// `length_name` numbers are normalised together, `length` of them, in `count` places.
-inline void CheckOptions(const char* function, const Recipe& recipe, const NormOptions& options,
-                         const char* length_name, int64_t length, int64_t count) {
+template <class Options>
+void CheckOptions(const char* function, const Recipe& recipe, const Options& options,
+                  const char* length_name, int64_t length, int64_t count) {
   CheckEps(function, options.eps);
   CheckFinite(function, "scale", options.scale);
   CheckFinite(function, "slope", options.slope);
