@@ -1,0 +1,47 @@
+# PLANISH_HAVE_CUDA: whether the kernels for NVIDIA GPUs are built. Nothing else needs nvcc, and
+# no GPU is needed to build.
+set(PLANISH_CUDA AUTO CACHE STRING "Build the kernels for NVIDIA GPUs: AUTO (where there is nvcc), ON or OFF")
+set_property(CACHE PLANISH_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(PLANISH_HAVE_CUDA FALSE)
+if(NOT PLANISH_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      # Machine code for A100 and H100 or H200; PTX of the latter is for what comes after them.
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    endif()
+    enable_language(CUDA)
+    if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # CMake 3.25 does not know it
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    find_package(CUDAToolkit REQUIRED)
+    set(PLANISH_HAVE_CUDA TRUE)
+    if(PLANISH_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER "${PLANISH_CCACHE}")
+    endif()
+  elseif(PLANISH_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "PLANISH_CUDA=ON needs nvcc: pass -DCMAKE_CUDA_COMPILER=/path/to/nvcc.")
+  endif()
+endif()
+
+# planish_cuda_objects(target SOURCES...): kernels, as objects of planish_core. No product is fused
+# with a sum unless the source says so: results are those of the emulation to the bit.
+function(planish_cuda_objects target)
+  add_library(${target} OBJECT ${ARGN})
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+    POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE -fmad=false -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}"
+    "${PROJECT_BINARY_DIR}/include" "${PROJECT_BINARY_DIR}")
+  target_sources(planish_core PRIVATE $<TARGET_OBJECTS:${target}>)
+endfunction()
+
+# planish_emulated_objects(target SOURCES...): the same kernels as C++, run by src/base/cuda_emulation.h.
+# A program that has these objects before planish_core takes them in place of those there.
+function(planish_emulated_objects target)
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  planish_options(${target})
+  target_compile_options(${target} PRIVATE -ffp-contract=off)
+endfunction()

@@ -1,0 +1,1 @@
+#include "src/base/cuda_device.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++

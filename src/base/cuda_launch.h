@@ -1,0 +1,24 @@
+#ifndef PLANISH_SRC_BASE_CUDA_LAUNCH_H_
+#define PLANISH_SRC_BASE_CUDA_LAUNCH_H_
+
+#include <cstdint>
+
+namespace planish::internal::cuda {
+
+inline constexpr int kWarpThreads = 32;
+
+/// The size of a grid, of blocks of so many threads, with so much dynamic shared memory.
+struct Launch {
+  int64_t blocks = 1, blocks_y = 1;
+  int threads = kWarpThreads;
+  int64_t shared_bytes = 0;
+};
+
+/// The most of each that a launch may have, on every device there is.
+inline constexpr int64_t kMostBlocks = 0x7fffffff, kMostBlocksY = 0xffff;
+inline constexpr int kMostThreads = 1024;
+inline constexpr int64_t kMostSharedBytes = int64_t{48} << 10;  ///< without asking for more
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_BASE_CUDA_LAUNCH_H_
