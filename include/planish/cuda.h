@@ -1,0 +1,56 @@
+#ifndef PLANISH_CUDA_H_
+#define PLANISH_CUDA_H_
+
+#include <cstdint>
+
+#include "planish/error.h"
+#include "planish/norm.h"
+
+// The norms on NVIDIA GPUs. Functions and arguments are those of the CPU (planish/norm.h), but that
+// all arrays lie in the device's memory. A call puts kernels on a stream and returns: it neither
+// waits for them nor allocates anything, so that it may be captured in a CUDA graph. Results depend
+// on the shape and on how the arrays are aligned alone: they are the same bits from run to run and
+// on every device.
+//
+// A library that was built without CUDA has these functions, too; they throw.
+namespace planish::cuda {
+
+/// The number of devices that this library can use: 0 where there is none, or no driver, or where
+/// the library was built without CUDA.
+int Devices();
+
+/// What both directions take beside their arrays.
+struct NormOptions {
+  double eps = 1e-5;            ///< added to the variance, inside the root; finite and >= 0
+  double scale = 1;             ///< AdaNorm's C, finite; other norms do not read it
+  double slope = 0.1;           ///< AdaNorm's k, finite; other norms do not read it
+  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< its size: what the functions below say, or more
+};
+
+/// Bytes of workspace that a call with rows of type T needs. Throw Error as the calls do for sizes.
+template <class T>
+int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols);
+/// With `gradients` for dgain, dbias or both.
+template <class T>
+int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients);
+
+/// As planish::NormForward. Throws Error as that does, when the workspace is too small, and when
+/// the device refuses.
+template <class T, class P = T>
+void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
+
+/// As planish::NormBackward, likewise.
+template <class T, class P = T>
+void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
+
+#define PLANISH_EXTERN(T, P)                                                                \
+  extern template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
+  extern template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
+PLANISH_NORM_TYPES(PLANISH_EXTERN)
+#undef PLANISH_EXTERN
+
+}  // namespace planish::cuda
+
+#endif  // PLANISH_CUDA_H_
