@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/base/random.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
@@ -226,18 +227,6 @@ std::vector<BookSentence> SplitParagraph(const std::vector<BookToken>& tokens) {
   return sentences;
 }
 
-// From 0 to n - 1. The standard library's distributions differ between implementations.
-size_t Choose(std::mt19937_64& random, size_t n) {
-  return static_cast<size_t>(((random() >> 32) * n) >> 32);
-}
-
-template <class T>
-void Shuffle(std::vector<T>* items, std::mt19937_64& random) {
-  for (size_t i = items->size(); i > 1; --i) {
-    std::swap((*items)[i - 1], (*items)[Choose(random, i)]);
-  }
-}
-
 // A number that `text` alone decides.
 uint64_t NumberOf(const std::string& text) {
   Sha256 sha;
@@ -440,7 +429,7 @@ class Asker {
     // The beginning of an order of all numbers: which of them the entities get.
     std::vector<int32_t> numbers(static_cast<size_t>(request_.entities));
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i);
-    Shuffle(&numbers, random_);
+    Shuffle(numbers, random_);
     std::map<int32_t, int32_t> number_of;
     ClozeQuestion result;
     for (size_t i = 0; i < entities.size(); ++i) {
@@ -503,7 +492,7 @@ fs::path FindBooks(const fs::path& folder) {
 // as it goes.
 std::vector<ClozeQuestion> Gather(std::vector<std::vector<ClozeQuestion>> books, size_t most,
                                   std::mt19937_64& random) {
-  for (auto& book : books) Shuffle(&book, random);
+  for (auto& book : books) Shuffle(book, random);
   std::vector<ClozeQuestion> all;
   for (bool some = true; some && all.size() < most;) {
     some = false;
@@ -514,7 +503,7 @@ std::vector<ClozeQuestion> Gather(std::vector<std::vector<ClozeQuestion>> books,
       some = true;
     }
   }
-  Shuffle(&all, random);
+  Shuffle(all, random);
   return all;
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "lab/base/format_integer.h"
+#include "lab/base/random.h"
 
 namespace planish::lab {
 
@@ -87,8 +88,7 @@ class Teller {
     return q;
   }
 
-  // From 0 to n - 1. The standard library's distributions differ between implementations.
-  size_t Choose(size_t n) { return static_cast<size_t>(((random_() >> 32) * n) >> 32); }
+  size_t Choose(size_t n) { return lab::Choose(random_, n); }
 
   // `count` different numbers below `n`, in random order.
   std::vector<size_t> Different(size_t count, size_t n) {

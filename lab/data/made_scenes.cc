@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 
+#include "lab/base/random.h"
 #include "lab/data/captions.h"
 
 namespace planish::lab {
@@ -78,8 +79,7 @@ class Narrator {
   }
 
  private:
-  // From 0 to n - 1. The standard library's distributions differ between implementations.
-  size_t Choose(size_t n) { return static_cast<size_t>(((random_() >> 32) * n) >> 32); }
+  size_t Choose(size_t n) { return lab::Choose(random_, n); }
   bool Likely() { return Choose(3) > 0; }
   std::string Either(const Word& word) { return word.english[Choose(2)]; }
 

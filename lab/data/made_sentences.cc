@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lab/base/format_integer.h"
+#include "lab/base/random.h"
 
 namespace planish::lab {
 
@@ -58,8 +59,7 @@ class Critic {
   }
 
  private:
-  // From 0 to n - 1. The standard library's distributions differ between implementations.
-  size_t Choose(size_t n) { return static_cast<size_t>(((random_() >> 32) * n) >> 32); }
+  size_t Choose(size_t n) { return lab::Choose(random_, n); }
 
   template <class T, size_t N>
   const T& OneOf(const T (&list)[N]) {

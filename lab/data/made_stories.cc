@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "lab/base/random.h"
+
 namespace planish::lab {
 
 namespace {
@@ -23,7 +25,7 @@ constexpr std::array<const char*, 6> kAdjectives = {"old", "small",   "quiet",
 
 }  // namespace
 
-size_t StoryTeller::Choose(size_t n) { return static_cast<size_t>(((random_() >> 32) * n) >> 32); }
+size_t StoryTeller::Choose(size_t n) { return lab::Choose(random_, n); }
 
 std::string StoryTeller::Tell(size_t place, const std::string& person, std::string& thing) {
   const std::string before = thing;

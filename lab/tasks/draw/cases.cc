@@ -5,8 +5,8 @@
 
 #include <numeric>
 #include <random>
-#include <utility>
 
+#include "lab/base/random.h"
 #include "lab/data/binary_images.h"
 #include "lab/error.h"
 
@@ -16,16 +16,12 @@ namespace {
 
 constexpr int64_t kPixels = 28 * 28;
 
-// The numbers below `count` in a random order that every machine draws: Fisher and Yates'.
+// The numbers below `count` in a random order that every machine draws.
 std::vector<int64_t> Shuffled(int64_t count) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), int64_t{0});
   std::mt19937_64 random(1);
-  for (size_t left = order.size(); left > 1; --left) {
-    // Of 32 bits times a count below 2^32 the upper half: below `left`, and even enough.
-    const uint64_t other = (random() >> 32) * left >> 32;
-    std::swap(order[left - 1], order[other]);
-  }
+  Shuffle(order, random);
   return order;
 }
 

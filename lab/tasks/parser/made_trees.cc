@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lab/base/format_integer.h"
+#include "lab/base/random.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 
@@ -73,7 +74,7 @@ class Writer {
     w.relation = relation;
   }
 
-  int Choose(size_t n) { return static_cast<int>(((random_() >> 32) * n) >> 32); }
+  int Choose(size_t n) { return static_cast<int>(lab::Choose(random_, n)); }
   template <size_t N>
   const char* OneOf(const char* const (&list)[N]) {
     return list[Choose(N)];

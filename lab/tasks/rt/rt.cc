@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/base/random.h"
 #include "lab/tasks/sentence_task.h"
 
 namespace planish::lab {
@@ -44,13 +45,10 @@ class RtTask final : public SentenceTask {
     const Sentences negative = reader.Read(files / "rt-polarity.neg", 0);
     for (const auto& sentence : negative.words) all.Add(sentence, 0);
 
-    // Fisher & Yates' shuffle. The standard library's is another one in each implementation.
     std::vector<size_t> order(all.words.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::mt19937_64 random(static_cast<uint64_t>(s.Int("split")));
-    for (size_t i = order.size(); i > 1; --i) {
-      std::swap(order[i - 1], order[((random() >> 32) * i) >> 32]);
-    }
+    Shuffle(order, random);
     SentenceSets sets;
     size_t next = 0;
     for (const auto& [set, share] : {std::pair(&sets.train, kTrain), std::pair(&sets.valid, kValid),
