@@ -12,6 +12,7 @@
 #include <span>
 #include <utility>
 
+#include "lab/base/evenly_spaced.h"
 #include "lab/downstream/correlation.h"
 #include "lab/downstream/logistic.h"
 #include "lab/error.h"
@@ -104,17 +105,9 @@ std::span<const double> Row(const at::Tensor& scores, int64_t row) {
           static_cast<size_t>(scores.size(1))};
 }
 
-template <class T>
-std::vector<T> Spaced(const std::vector<T>& all, int64_t most) {
-  const int64_t count = std::ssize(all);
-  if (count <= most) return all;
-  std::vector<T> some;
-  for (int64_t i = 0; i < most; ++i) some.push_back(all[static_cast<size_t>(i * count / most)]);
-  return some;
-}
-
-RelatedPairs Spaced(const RelatedPairs& pairs, int64_t most) {
-  return {Spaced(pairs.a, most), Spaced(pairs.b, most), Spaced(pairs.scores, most)};
+RelatedPairs EvenlySpacedPairs(const RelatedPairs& pairs, int64_t most) {
+  return {EvenlySpaced(pairs.a, most), EvenlySpaced(pairs.b, most),
+          EvenlySpaced(pairs.scores, most)};
 }
 
 }  // namespace
@@ -206,12 +199,12 @@ SentenceEvaluationSets Fewer(const SentenceEvaluationSets& sets, int64_t most) {
   SentenceEvaluationSets fewer = sets;
   if (fewer.sick) {
     for (RelatedPairs* part : {&fewer.sick->train, &fewer.sick->valid, &fewer.sick->test}) {
-      *part = Spaced(*part, most);
+      *part = EvenlySpacedPairs(*part, most);
     }
   }
   for (ClassifiedSentences& set : fewer.classified) {
-    set.sentences = Spaced(set.sentences, most);
-    set.labels = Spaced(set.labels, most);
+    set.sentences = EvenlySpaced(set.sentences, most);
+    set.labels = EvenlySpaced(set.labels, most);
   }
   return fewer;
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lab/base/evenly_spaced.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
@@ -80,12 +81,7 @@ Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, 
       }
     }
   }
-  if (const int64_t count = std::ssize(middles); count > most) {
-    for (int64_t i = 0; i < most; ++i) {
-      middles[static_cast<size_t>(i)] = middles[static_cast<size_t>(i * count / most)];
-    }
-    middles.resize(static_cast<size_t>(most));
-  }
+  middles = EvenlySpaced(middles, most);
   // Those of like length in the middle are together, and of these those of like longer neighbour.
   for (const int64_t middle : middles) {
     const auto i = static_cast<size_t>(middle);

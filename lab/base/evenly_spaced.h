@@ -1,0 +1,24 @@
+#ifndef PLANISH_LAB_BASE_EVENLY_SPACED_H_
+#define PLANISH_LAB_BASE_EVENLY_SPACED_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+namespace planish::lab {
+
+/// All items where there are `most` or fewer, else `most` of them, evenly spaced from the first on,
+/// in their order.
+template <class T>
+std::vector<T> EvenlySpaced(const std::vector<T>& all, int64_t most) {
+  const int64_t count = std::ssize(all);
+  if (count <= most) return all;
+  std::vector<T> some;
+  for (int64_t i = 0; i < most; ++i) some.push_back(all[static_cast<size_t>(i * count / most)]);
+  return some;
+}
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_BASE_EVENLY_SPACED_H_
