@@ -71,10 +71,7 @@ Book ParseBook(std::string_view text, const std::string& name) {
     paragraph.clear();
   };
   int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string_view line = text.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string_view line : SplitLines(text)) {
     ++number;
     if (const auto at = FindInvalidUtf8(line)) {
       throw DataError(

@@ -46,12 +46,9 @@ class Parser {
   explicit Parser(const std::string& name) : name_(name) {}
 
   Treebank Parse(std::string_view text) {
-    size_t begin = 0;
-    while (begin < text.size()) {
-      const size_t end = std::min(text.find('\n', begin), text.size());
+    for (const std::string_view line : SplitLines(text)) {
       ++line_;
-      Line(text.substr(begin, end - begin));
-      begin = end + 1;
+      Line(line);
     }
     if (InSentence()) {
       Fail(line_, "have an empty line after it, since it ends a sentence", "none");

@@ -42,6 +42,16 @@ size_t SequenceLength(std::string_view text) {
 
 }  // namespace
 
+std::vector<std::string_view> SplitLines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 std::optional<size_t> FindInvalidUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t length = SequenceLength(text.substr(i));
@@ -63,17 +73,14 @@ bool IsBlank(std::string_view text) {
 std::vector<std::string> ReadLines(const fs::path& file) {
   const std::string text = FileContent(file, "ReadLines").Rest();
   std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
+  for (std::string_view line : SplitLines(text)) {
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (const auto at = FindInvalidUtf8(line)) {
       Fail(file, "be UTF-8",
            fmt::format("byte 0x{:02x} at column {} of line {}", static_cast<uint8_t>(line[*at]),
                        *at + 1, lines.size() + 1));
     }
-    lines.push_back(std::move(line));
-    begin = end + 1;
+    lines.emplace_back(line);
   }
   return lines;
 }

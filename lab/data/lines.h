@@ -15,6 +15,10 @@ namespace planish::lab {
 /// unpacked, and where a line is not UTF-8, with its number.
 std::vector<std::string> ReadLines(const std::filesystem::path& file);
 
+/// The lines of a text, each without its "\n". What follows the last "\n" is a line if it has a
+/// byte.
+std::vector<std::string_view> SplitLines(std::string_view text);
+
 /// The first byte of `text` that is not part of a well-formed UTF-8 sequence (RFC 3629: no overlong
 /// forms, no surrogates, nothing above U+10FFFF); nothing where all of it is UTF-8.
 std::optional<size_t> FindInvalidUtf8(std::string_view text);

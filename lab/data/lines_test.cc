@@ -30,6 +30,13 @@ class ReadLinesTest : public ::testing::Test {
   TestFolder folder;
 };
 
+TEST(SplitLines, KeepsWhatIsNoLineFeed) {
+  EXPECT_THAT(SplitLines("a\r\n\nb"), ElementsAre("a\r", "", "b"));
+  EXPECT_THAT(SplitLines("a\n"), ElementsAre("a"));
+  EXPECT_THAT(SplitLines("\n"), ElementsAre(""));
+  EXPECT_THAT(SplitLines(""), IsEmpty());
+}
+
 TEST_F(ReadLinesTest, CutsAtLineFeedsAlone) {
   EXPECT_THAT(Lines("a\nb c\n\nd"), ElementsAre("a", "b c", "", "d"));
   EXPECT_THAT(Lines("a\r\nb\n"), ElementsAre("a", "b"));

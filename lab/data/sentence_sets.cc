@@ -34,18 +34,7 @@ constexpr std::array<uint16_t, 32> kWindows = {
                               must, has));
 }
 
-// The lines of a text, each without its "\n".
-std::vector<std::string> SplitLines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
-}
-
-std::string FromWindows(const fs::path& file, size_t number, const std::string& line) {
+std::string FromWindows(const fs::path& file, size_t number, std::string_view line) {
   std::string text;
   for (size_t i = 0; i < line.size(); ++i) {
     const auto byte = static_cast<uint8_t>(line[i]);
@@ -71,17 +60,19 @@ std::string FromWindows(const fs::path& file, size_t number, const std::string& 
 // The lines of a file in UTF-8; of one that is not, from Windows-1252.
 std::vector<std::string> ReadSentences(const fs::path& file) {
   const std::string text = FileContent(file, "ReadSentences").Rest();
-  std::vector<std::string> lines = SplitLines(text);
+  const std::vector<std::string_view> lines = SplitLines(text);
   if (lines.empty()) {
     throw DataError(
         fmt::format("[ReadSentences] {} must hold sentences but is empty", file.string()));
   }
   const bool windows = FindInvalidUtf8(text).has_value();
+  std::vector<std::string> sentences;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (windows) lines[i] = FromWindows(file, i + 1, lines[i]);
-    if (lines[i].ends_with('\r')) lines[i].pop_back();
+    std::string line = windows ? FromWindows(file, i + 1, lines[i]) : std::string(lines[i]);
+    if (line.ends_with('\r')) line.pop_back();
+    sentences.push_back(std::move(line));
   }
-  return lines;
+  return sentences;
 }
 
 void Add(ClassifiedSentences& set, std::string sentence, int64_t label) {
