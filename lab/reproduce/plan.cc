@@ -74,6 +74,7 @@ std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
                                  const std::vector<std::string>& asked) {
   if (asked.empty()) return column.norms;
   const auto spec = std::ranges::find(task.settings, "norm", &SettingSpec::name);
+  if (spec == task.settings.end()) return {};
   std::vector<std::string> norms;
   std::ranges::copy_if(asked, std::back_inserter(norms), [&](const std::string& norm) {
     return std::ranges::find(spec->choices, norm) != spec->choices.end();
