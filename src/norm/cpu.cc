@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <utility>
+#include <iterator>
 #include <vector>
 
 #include "src/base/aligned.h"
@@ -166,64 +166,38 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
   }
 }
 
-// Blocks' sums added two by two: of blocks 2 i and 2 i + 1, then of such pairs, and so on. The
-// order is that of this tree whatever range of blocks a thread has, and a thread adds what it can
-// as it goes: it touches about log2 of its blocks' number of slots, not one for each.
-class SumTree {
+// Adds blocks' sums two by two: of blocks 2 i and 2 i + 1, then of such pairs, and so on. Whoever
+// takes consecutive blocks, or the sums of some, in their order, adds what he can as he goes. The
+// order of all additions is that of this tree, whatever ranges the blocks were taken in, and of n
+// blocks about log2(n) sums wait at a time.
+class SumStack {
  public:
-  /// Of a power of two of blocks, with as many slots for sums, or of none.
-  explicit SumTree(int64_t blocks) : covers_(static_cast<size_t>(blocks)) {}
-
-  /// A thread's blocks, one after the other, in slots from that of the first on.
-  class Range {
-   public:
-    Range(SumTree& tree, int64_t begin)
-        : covers_(tree.covers_), begin_(begin), top_(begin), end_(begin) {}
-    /// The slot for the next block's sums.
-    int64_t Next() const { return top_; }
-    /// That block is summed: adds what is a pair now, by add(into, from), slots both.
-    template <class Add>
-    void Push(const Add& add) {
-      covers_[static_cast<size_t>(top_++)] = 1;
-      ++end_;
-      while (top_ - begin_ >= 2 && IsPair(Covers(top_ - 2), Covers(top_ - 1), end_)) {
-        add(top_ - 2, top_ - 1);
-        Covers(top_ - 2) *= 2;
-        Covers(--top_) = 0;
-      }
-    }
-
-   private:
-    int64_t& Covers(int64_t slot) { return covers_[static_cast<size_t>(slot)]; }
-
-    std::vector<int64_t>& covers_;
-    int64_t begin_, top_, end_;
+  struct Sum {
+    int64_t slot;    ///< where it is
+    int64_t begin;   ///< the first block in it
+    int64_t blocks;  ///< how many are: a power of two, of which `begin` is a multiple
   };
 
-  /// What is left to add when all ranges are done, in order: (into, from). All is in slot 0 then.
-  std::vector<std::pair<int64_t, int64_t>> Merges() const {
-    std::vector<std::pair<int64_t, int64_t>> merges, stack;  // of the stack: slot, blocks
-    int64_t end = 0;
-    for (size_t slot = 0; slot < covers_.size(); ++slot) {
-      if (covers_[slot] == 0) continue;
-      end += covers_[slot];
-      stack.emplace_back(static_cast<int64_t>(slot), covers_[slot]);
-      while (stack.size() >= 2 && IsPair(stack.rbegin()[1].second, stack.back().second, end)) {
-        merges.emplace_back(stack.rbegin()[1].first, stack.back().first);
-        stack.pop_back();
-        stack.back().second *= 2;
-      }
+  /// Puts the sum behind those before it, and adds what is a pair now by add(into, from), slots
+  /// both.
+  template <class Add>
+  void Push(const Sum& sum, const Add& add) {
+    sums_.push_back(sum);
+    while (sums_.size() >= 2) {
+      Sum& first = *std::prev(sums_.end(), 2);
+      const Sum& second = sums_.back();
+      if (first.blocks != second.blocks || first.begin % (2 * first.blocks) != 0) break;
+      add(first.slot, second.slot);
+      first.blocks *= 2;
+      sums_.pop_back();
     }
-    return merges;
   }
+
+  /// What waits: the sums of all blocks, from the first on.
+  const std::vector<Sum>& sums() const { return sums_; }
 
  private:
-  // Whether sums of so many blocks each, the second's before block `end`, are a pair of the tree.
-  static bool IsPair(int64_t first, int64_t second, int64_t end) {
-    return first == second && end % (2 * second) == 0;
-  }
-
-  std::vector<int64_t> covers_;  // by slot: the blocks in its sum, 0: none
+  std::vector<Sum> sums_;
 };
 
 template <class T>
@@ -242,7 +216,8 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   const bool grouped = blocks.Begin(1) >= kGroupRows / 2;
   const auto groups = MakeAligned<C>(blocks.count * size);
   const auto totals = MakeAligned<double>(grouped ? blocks.count * size : 0);
-  SumTree tree(grouped ? blocks.count : 0);
+  // By the first block of each range that was handed out: what is left of it.
+  std::vector<SumStack> stacks(static_cast<size_t>(grouped ? blocks.count : 0));
 
   const auto sum_block = [&](int64_t block, C* group, double* total) {
     if (grouped) std::fill_n(total, size, 0.0);
@@ -278,20 +253,27 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
                   }
                   return;
                 }
-                SumTree::Range range(tree, begin);
+                if (begin == end) return;
+                SumStack& stack = stacks[static_cast<size_t>(begin)];
                 for (int64_t block = begin; block < end; ++block) {
-                  sum_block(block, groups.get() + begin * size, totals.get() + range.Next() * size);
-                  range.Push([&](int64_t into, int64_t from) { add_total(into, from, 0, size); });
+                  const int64_t slot = begin + std::ssize(stack.sums());
+                  sum_block(block, groups.get() + begin * size, totals.get() + slot * size);
+                  stack.Push({slot, block, 1},
+                             [&](int64_t into, int64_t from) { add_total(into, from, 0, size); });
                 }
               });
 
-  const auto merges = tree.Merges();
   RunParallel(parallel_for, cols, GrainFor(blocks.count), [&](int64_t begin, int64_t end) {
     for (C* result : {dgain, dbias}) {
       const int64_t offset = result == dgain ? 0 : stride;
       if (grouped) {
-        for (const auto& [into, from] : merges) {
-          add_total(into, from, offset + begin, offset + end);
+        SumStack all;
+        for (const SumStack& stack : stacks) {
+          for (const SumStack::Sum& sum : stack.sums()) {
+            all.Push(sum, [&](int64_t into, int64_t from) {
+              add_total(into, from, offset + begin, offset + end);
+            });
+          }
         }
         const double* sum = totals.get() + offset;
         for (int64_t c = begin; c < end; ++c) result[c] = static_cast<C>(sum[c]);
