@@ -22,7 +22,7 @@ OF_IMAGES = ("channel_layer_norm", "batch_norm_2d")
 
 LEAST = 1.0  # of eager PyTorch's speed, at every shape
 MOST_OVERHEAD = 2e-6  # seconds a call, over the core's
-MOST_MEMORY = 1.0  # of nn.LayerNorm's peak, in a training step, to two decimals: the mean's low half is .0005
+MOST_MEMORY = 1.0  # of nn.LayerNorm's peak, in a training step
 
 
 @dataclasses.dataclass(frozen=True)

@@ -221,11 +221,12 @@ def faults():
 with torch.no_grad():
     torch.set_num_threads(1)
     by_default, _ = faults(), planish.keep_freed_memory()
-    print(by_default, faults())
+    print(by_default, min(faults() for _ in range(3)))
 """
     result = python(program)
     assert result.returncode == 0, result.stderr
     by_default, kept = map(int, result.stdout.split())
-    # Five times 4,096 where memory is given back. A system short of memory takes some pages from any
-    # process; huge pages may make the first number small, and then there is nothing to see.
-    assert kept < 2048 or kept <= by_default
+    # Five times 4,096 where memory is given back. The least of three tries, for a system short of
+    # memory takes pages from any process. Huge pages may make the first number small; then there is
+    # nothing to see.
+    assert kept < 100 or kept <= by_default
