@@ -7,11 +7,12 @@ DEMO ?= runs/demo
 BUILD := build/release
 PLANISH := $(BUILD)/planish
 CONFIGURE := $(if $(CMAKE_PREFIX_PATH),-DCMAKE_PREFIX_PATH=$(CMAKE_PREFIX_PATH))
+PYTHON := $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab format tidy clean
+.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda bench-cuda format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -31,6 +32,8 @@ help:
 	@echo 'make bench-torch       norms from Python against torch.nn, eager and compiled; writes docs/performance.md'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
+	@echo 'make test-cuda         build and test what runs on a GPU, on a machine with one (installs nothing)'
+	@echo 'make bench-cuda        norms on a GPU against a copy, PyTorch ...; writes docs/performance.md'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
 
@@ -107,6 +110,22 @@ bench-pi-mnist: build
 bench-lab: build/release/build.ninja
 	cmake --build --preset release --target lab_steps
 	.venv/bin/python bench/lab/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
+
+# On a machine with a GPU, which may be lent for minutes: nothing is installed, and what runs there
+# alone is built. CMake says which package is missing.
+cuda:
+	@nvidia-smi -L || { echo 'make: a GPU must be there for this'; exit 1; }
+	cmake --preset cuda $(CONFIGURE) >/dev/null
+	cmake --build --preset cuda --target norm_cuda_test planish_torch
+	rm -rf build/cuda/python
+	cmake --install build/cuda --component python --prefix build/cuda/python >/dev/null
+
+test-cuda: cuda
+	build/cuda/src/norm/norm_cuda_test --gtest_brief=1
+	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) -m pytest -q torch/python/tests/test_cuda.py
+
+bench-cuda: cuda
+	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) bench/cuda/bench.py --out build/cuda/bench/results.json --docs docs $(BENCH_ARGS)
 
 # Their output differs between versions: 19 where it is there, else whatever there is.
 llvm = $$(command -v $(1)-19 || echo $(1))

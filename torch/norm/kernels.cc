@@ -1,13 +1,16 @@
 #include "torch/norm/kernels.h"
 
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <type_traits>
 
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
+#include "planish/cuda.h"
 #include "planish/norm.h"
+#include "torch/base/device.h"
 #include "torch/norm/arrays.h"
 
 namespace planish {
@@ -68,6 +71,21 @@ NormOptions CoreOptions(const NormSpec& spec, const Tensor& output) {
           .new_outputs = IsNewMemory(output)};
 }
 
+cuda::NormOptions CudaOptions(const NormSpec& spec, const OnDeviceOf& device,
+                              const Tensor& workspace) {
+  return {.eps = spec.eps,
+          .scale = spec.scale,
+          .slope = spec.slope,
+          .stream = device.stream(),
+          .workspace = workspace.mutable_data_ptr(),
+          .workspace_bytes = static_cast<int64_t>(workspace.nbytes())};
+}
+
+void CheckOnCpu(const NormSpec& spec, const Tensor& x) {
+  TORCH_CHECK_NOT_IMPLEMENTED(x.is_cpu(), "[", FunctionOf(spec),
+                              "] x must be on the CPU but is on ", x.device());
+}
+
 BatchNormOptions CoreBatchOptions(const NormSpec& spec) {
   return {
       .eps = spec.eps, .unbiased = spec.unbiased, .momentum = 1, .parallel_for = TorchParallelFor};
@@ -77,45 +95,52 @@ template <class T, class P>
 void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
   const Rows x = RowsOf(t.x), residual = RowsOf(t.residual);
   const auto moments = MomentsOf<Compute<T>>(t.moments);
-  NormForward<T, P>(Recipe(spec, t.weight.defined() || t.bias.defined()),
-                    {.rows = x.rows,
-                     .cols = x.cols,
-                     .x = x.template array<const T>(),
-                     .gain = Array<const P>(t.weight),
-                     .bias = Array<const P>(t.bias),
-                     .y = Array<T>(t.y),
-                     .mean = moments.mean,
-                     .mean_lo = moments.mean_lo,
-                     .rstd = moments.rstd,
-                     .residual = residual.template array<const T>(),
-                     .sum = Array<T>(t.sum),
-                     .x_stride = x.stride,
-                     .residual_stride = residual.stride},
-                    CoreOptions(spec, t.y));
+  const Norm norm = Recipe(spec, t.weight.defined() || t.bias.defined());
+  const NormForwardArgs<T, P> args = {.rows = x.rows,
+                                      .cols = x.cols,
+                                      .x = x.template array<const T>(),
+                                      .gain = Array<const P>(t.weight),
+                                      .bias = Array<const P>(t.bias),
+                                      .y = Array<T>(t.y),
+                                      .mean = moments.mean,
+                                      .mean_lo = moments.mean_lo,
+                                      .rstd = moments.rstd,
+                                      .residual = residual.template array<const T>(),
+                                      .sum = Array<T>(t.sum),
+                                      .x_stride = x.stride,
+                                      .residual_stride = residual.stride};
+  if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
+  const OnDeviceOf device(t.x);
+  const Tensor workspace = device.Workspace(cuda::NormForwardWorkspaceBytes<T>(x.rows, x.cols));
+  cuda::NormForward<T, P>(norm, args, CudaOptions(spec, device, workspace));
 }
 
 template <class T, class P>
 void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
   const Rows x = RowsOf(t.x), dy = RowsOf(t.dy), dsum = RowsOf(t.dsum);
   const auto moments = MomentsOf<const Compute<T>>(t.moments);
-  const bool affine = t.weight.defined() || t.dweight.defined() || t.dbias.defined();
-  NormBackward<T, P>(Recipe(spec, affine),
-                     {.rows = x.rows,
-                      .cols = x.cols,
-                      .dy = dy.template array<const T>(),
-                      .x = x.template array<const T>(),
-                      .gain = Array<const P>(t.weight),
-                      .mean = moments.mean,
-                      .mean_lo = moments.mean_lo,
-                      .rstd = moments.rstd,
-                      .dx = Array<T>(t.dx),
-                      .dgain = Array<P>(t.dweight),
-                      .dbias = Array<P>(t.dbias),
-                      .dsum = dsum.template array<const T>(),
-                      .dy_stride = dy.stride,
-                      .x_stride = x.stride,
-                      .dsum_stride = dsum.stride},
-                     CoreOptions(spec, t.dx));
+  const bool gradients = t.dweight.defined() || t.dbias.defined();
+  const Norm norm = Recipe(spec, t.weight.defined() || gradients);
+  const NormBackwardArgs<T, P> args = {.rows = x.rows,
+                                       .cols = x.cols,
+                                       .dy = dy.template array<const T>(),
+                                       .x = x.template array<const T>(),
+                                       .gain = Array<const P>(t.weight),
+                                       .mean = moments.mean,
+                                       .mean_lo = moments.mean_lo,
+                                       .rstd = moments.rstd,
+                                       .dx = Array<T>(t.dx),
+                                       .dgain = Array<P>(t.dweight),
+                                       .dbias = Array<P>(t.dbias),
+                                       .dsum = dsum.template array<const T>(),
+                                       .dy_stride = dy.stride,
+                                       .x_stride = x.stride,
+                                       .dsum_stride = dsum.stride};
+  if (t.x.is_cpu()) return NormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
+  const OnDeviceOf device(t.x);
+  const Tensor workspace =
+      device.Workspace(cuda::NormBackwardWorkspaceBytes<T>(x.rows, x.cols, gradients));
+  cuda::NormBackward<T, P>(norm, args, CudaOptions(spec, device, workspace));
 }
 
 template <class T, class P>
@@ -198,7 +223,7 @@ void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Lay
 
 }  // namespace
 
-void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& given) {
+void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
   const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
   const at::MemoryFormat format = FormatOf(spec, given.x);
   const bool rows = spec.over == Over::kRow;  // which may have any stride
@@ -208,6 +233,7 @@ void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& given) {
                                 given.y, given.sum,      given.moments};
   ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
     if (rows) return ForwardRows<T, P>(spec, t);
+    CheckOnCpu(spec, t.x);
     const Layout layout = LayoutOf(spec, t.x, format);
     if (spec.over == Over::kBatch) {
       ForwardBatch<T, P>(spec, t, layout);
@@ -217,7 +243,7 @@ void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& given) {
   });
 }
 
-void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& given) {
+void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& given) {
   const auto weight = ContiguousOrBorrowed(given.weight);
   const auto moments = ContiguousOrBorrowed(given.moments);
   const at::MemoryFormat format = FormatOf(spec, given.x);
@@ -231,6 +257,7 @@ void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& given) {
   const Tensor& like = t.dweight.defined() ? t.dweight : t.dbias.defined() ? t.dbias : t.weight;
   ByTypes(t.x, like, [&]<class T, class P>() {
     if (rows) return BackwardRows<T, P>(spec, t);
+    CheckOnCpu(spec, t.x);
     const Layout layout = LayoutOf(spec, t.x, format);
     if (spec.over == Over::kBatch) {
       BackwardBatch<T, P>(spec, t, layout);

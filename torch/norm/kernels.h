@@ -5,8 +5,8 @@
 
 #include "torch/norm/spec.h"
 
-// norm_forward and norm_backward on tensors of the CPU: the core's functions on their memory.
-// Arguments are checked.
+// norm_forward and norm_backward on tensors: the core's functions on their memory, on the CPU or a
+// GPU, there on the current stream. Arguments are checked.
 namespace planish {
 
 struct NormForwardTensors {
@@ -15,14 +15,14 @@ struct NormForwardTensors {
   const at::Tensor& moments;                       ///< [MomentRows, Groups], or undefined
 };
 
-void NormForwardCpu(const NormSpec& spec, const NormForwardTensors& tensors);
+void RunNormForward(const NormSpec& spec, const NormForwardTensors& tensors);
 
 struct NormBackwardTensors {
   const at::Tensor &dy, &dsum, &x, &moments, &weight;  ///< dsum and weight may be undefined
   const at::Tensor &dx, &dweight, &dbias;              ///< those wanted; dx of FormatOf(x)
 };
 
-void NormBackwardCpu(const NormSpec& spec, const NormBackwardTensors& tensors);
+void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& tensors);
 
 }  // namespace planish
 

@@ -165,13 +165,13 @@ Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTen
   return EmptyForward(spec, x, save);
 }
 
-Two ForwardCpu(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-               std::string_view norm, std::string_view over, double eps, double scale, double slope,
-               bool unbiased, bool save) {
+Two Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+            std::string_view norm, std::string_view over, double eps, double scale, double slope,
+            bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x, weight, bias);
   auto [y, moments] = EmptyForward(spec, x, save);
-  NormForwardCpu(spec, {.x = x,
+  RunNormForward(spec, {.x = x,
                         .residual = {},
                         .weight = OrUndefined(weight),
                         .bias = OrUndefined(bias),
@@ -189,10 +189,10 @@ Three AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTens
   return {EmptyLike(spec, x), EmptyLike(spec, x), EmptyMoments(spec, x, save)};
 }
 
-Three AddForwardCpu(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                    const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
+Three AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                 const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
   auto [y, sum, moments] = AddForwardMeta(x, residual, weight, bias, norm, eps, save);
-  NormForwardCpu({.norm = NormOf(norm), .eps = eps}, {.x = x,
+  RunNormForward({.norm = NormOf(norm), .eps = eps}, {.x = x,
                                                       .residual = residual,
                                                       .weight = OrUndefined(weight),
                                                       .bias = OrUndefined(bias),
@@ -211,14 +211,14 @@ Three BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const T
   return EmptyBackward(spec, x, weight, mask);
 }
 
-Three BackwardCpu(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                  const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-                  std::string_view over, double eps, double scale, double slope, bool unbiased,
-                  Mask mask) {
+Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+               const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+               std::string_view over, double eps, double scale, double slope, bool unbiased,
+               Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
   auto [dx, dweight, dbias] = EmptyBackward(spec, x, weight, mask);
-  NormBackwardCpu(spec, {.dy = *dy,
+  RunNormBackward(spec, {.dy = *dy,
                          .dsum = OrUndefined(dsum),
                          .x = x,
                          .moments = moments,
@@ -524,11 +524,15 @@ TORCH_LIBRARY(planish, m) {
       "Tensor");
 }
 
-TORCH_LIBRARY_IMPL(planish, CPU, m) {
-  m.impl("norm_forward", ForwardCpu);
-  m.impl("add_norm_forward", AddForwardCpu);
-  m.impl("norm_backward", BackwardCpu);
+void RegisterKernels(torch::Library& m) {
+  m.impl("norm_forward", Forward);
+  m.impl("add_norm_forward", AddForward);
+  m.impl("norm_backward", Backward);
 }
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterKernels(m); }
+// Also where there is no CUDA: an error then says so, and not that nothing is registered.
+TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterKernels(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
   m.impl("norm_forward", ForwardMeta);

@@ -1,0 +1,186 @@
+"""The norms on a GPU: against the same modules on the CPU, whose own tests hold them against
+references. Skips where there is no GPU."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import planish
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+NORMS = {
+    "layer": planish.nn.LayerNorm,
+    "layer without parameters": lambda n: planish.nn.LayerNorm(n, elementwise_affine=False),
+    "rms": planish.nn.RMSNorm,
+    "simple": planish.nn.LayerNormSimple,
+    "detach": planish.nn.DetachNorm,
+    "detach mean": lambda n: planish.nn.DetachNorm(n, std=False),
+    "ada": planish.nn.AdaNorm,
+    "ada as coded": lambda n: planish.nn.AdaNorm(n, as_coded=True),
+}
+SHAPES = ((5, 3), (64, 64), (3, 7, 100), (300, 769), (128, 1024), (9, 4095), (40, 8192), (3, 65536), (2, 100001))
+# Both sides round every result once, and sums of the row's numbers differ in their last bits.
+TOLERANCES = {torch.float32: 2e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+
+
+def filled(module):
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, 1, 0.25)
+    return module
+
+
+def results(module, x, dy):
+    x = x.clone().requires_grad_()
+    y = module(x)
+    y.backward(dy)
+    return [y.detach(), x.grad, *(p.grad for p in module.parameters())]
+
+
+def close(found, expected, tolerance):
+    """To the tolerance, relative to the largest number of each result."""
+    for one, other in zip(found, expected, strict=True):
+        one, other = one.cpu().double(), other.cpu().double()
+        assert (one - other).abs().max() <= tolerance * max(other.abs().max(), 1)
+
+
+@cuda
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_agrees_with_the_cpu(name, dtype):
+    for shape in SHAPES:
+        module = filled(NORMS[name](shape[-1])).to(dtype)
+        x, dy = torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)
+        expected = results(copy.deepcopy(module), x, dy)
+        found = results(module.cuda(), x.cuda(), dy.cuda())
+        close(found, expected, TOLERANCES[dtype])
+
+
+@cuda
+def test_parameters_of_float_for_halves():
+    x, dy = torch.randn(33, 768, dtype=torch.bfloat16), torch.randn(33, 768, dtype=torch.bfloat16)
+    module = filled(planish.nn.LayerNorm(768))
+    expected = results(copy.deepcopy(module), x, dy)
+    close(results(module.cuda(), x.cuda(), dy.cuda()), expected, 2e-2)
+
+
+@cuda
+def test_sum_and_norm():
+    x, residual = torch.randn(65, 1000, device="cuda"), torch.randn(65, 1000, device="cuda")
+    x.requires_grad_(), residual.requires_grad_()
+    weight = torch.randn(1000, device="cuda", requires_grad=True)
+    y, total = planish.functional.add_layer_norm(x, residual, (1000,), weight)
+    assert torch.equal(total, x + residual)
+    expected = nn.functional.layer_norm(x + residual, (1000,), weight)
+    loss = lambda y, total: (y * y.detach().sin() + total * total.detach().cos()).sum()  # noqa: E731
+    found = torch.autograd.grad(loss(y, total), (x, residual, weight))
+    other = torch.autograd.grad(loss(expected, x + residual), (x, residual, weight))
+    close([y.detach(), *found], [expected.detach(), *other], 2e-5)
+
+
+@cuda
+def test_exact_at_any_mean():
+    for mean in (1e3, 1e5, 1e6):
+        x = torch.randn(64, 1024, device="cuda") + mean
+        expected = nn.functional.layer_norm(x.double(), (1024,))
+        close([planish.functional.layer_norm(x, (1024,))], [expected], 1e-5)
+
+
+@cuda
+def test_rows_with_a_stride():
+    x = torch.randn(40, 130, device="cuda")[:, :128]
+    close([planish.functional.layer_norm(x, (128,))], [nn.functional.layer_norm(x, (128,))], 2e-5)
+    x = torch.randn(6, 128, 5, device="cuda").transpose(1, 2)
+    close([planish.functional.layer_norm(x, (128,))], [nn.functional.layer_norm(x, (128,))], 2e-5)
+
+
+@cuda
+@pytest.mark.parametrize("shape", ((100_000, 64), (4096, 1024), (4, 65536)))
+def test_the_same_bits_again_and_again(shape):
+    module = filled(planish.nn.LayerNorm(shape[-1])).cuda()
+    x, dy = torch.randn(shape, device="cuda"), torch.randn(shape, device="cuda")
+    first = results(copy.deepcopy(module), x, dy)
+    for _ in range(5):
+        again = results(copy.deepcopy(module), x, dy)
+        assert all(torch.equal(a, b) for a, b in zip(first, again))
+
+
+@cuda
+def test_on_another_stream():
+    x = torch.randn(1 << 14, 1024, device="cuda")
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(10_000_000)
+        z = x * 2
+        y = planish.functional.layer_norm(z, (1024,))  # after z, which is late
+    stream.synchronize()
+    close([y], [nn.functional.layer_norm(x * 2, (1024,))], 2e-5)
+
+
+@cuda
+@pytest.mark.parametrize("cols", (100, 1024, 65536))
+def test_in_a_graph(cols):
+    x = torch.randn(64, cols, device="cuda", requires_grad=True)
+    module = filled(planish.nn.LayerNorm(cols)).cuda()
+    step = lambda: torch.autograd.grad(module(x).square().sum(), (x, module.weight))  # noqa: E731
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    with torch.no_grad():
+        x.normal_()
+    graph.replay()
+    assert all(torch.equal(a, b) for a, b in zip(captured, step()))
+
+
+@cuda
+def test_compiles_and_opcheck():
+    module = filled(planish.nn.LayerNorm(256)).cuda()
+    x = torch.randn(64, 256, device="cuda", requires_grad=True)
+    close([torch.compile(module, fullgraph=True)(x).detach()], [module(x).detach()], 2e-5)
+    for op, args in (
+        (torch.ops.planish.layer_norm.default, (x, [256], module.weight, module.bias)),
+        (torch.ops.planish.rms_norm.default, (x, [256], module.weight)),
+        (torch.ops.planish.detach_norm.default, (x, [256])),
+    ):
+        torch.library.opcheck(op, args)
+
+
+@cuda
+def test_autocast():
+    module = nn.Sequential(nn.Linear(64, 128), planish.nn.LayerNorm(128)).cuda()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        y = module(torch.randn(32, 64, device="cuda"))
+    assert y.dtype == torch.bfloat16
+    y.float().sum().backward()
+    assert module[1].weight.grad.dtype == torch.float32
+
+
+@cuda
+def test_more_than_2_to_32_elements():
+    rows, cols = (1 << 32) // 1024 + 3, 1024
+    x = torch.ones(rows, cols, dtype=torch.bfloat16, device="cuda")
+    x[-1].copy_(torch.randn(cols))
+    y = planish.functional.layer_norm(x, (cols,))
+    assert y[:-1].count_nonzero() == 0
+    close([y[-1]], [nn.functional.layer_norm(x[-1], (cols,))], 2e-2)
+
+
+@cuda
+def test_devices_must_be_one():
+    module = planish.nn.LayerNorm(8)
+    with pytest.raises(ValueError, match=r"\[layer_norm\] weight must have x's type or Float, and x's device"):
+        module(torch.randn(3, 8, device="cuda"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_pytorch_says_so():
+    with pytest.raises((AssertionError, RuntimeError), match="CUDA"):
+        planish.nn.LayerNorm(8).cuda()
