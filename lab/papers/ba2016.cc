@@ -1,4 +1,5 @@
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "lab/papers/paper.h"
@@ -104,7 +105,7 @@ std::vector<PaperColumn> SkipThoughts() {
 
 // With gains of norms that start at 1 for layer norm and at .1 for batch norm, as in the paper; and
 // at the other one's, of which 6.2 speaks.
-PaperColumn AttentiveReader(const char* gain = "paper") {
+PaperColumn AttentiveReader(const std::string& gain = "paper") {
   PaperColumn c =
       Column("attentive-reader", "Attentive reader", "attentive-reader", "valid_error", "% error");
   c.settings = {{"gain", gain}};
@@ -113,9 +114,9 @@ PaperColumn AttentiveReader(const char* gain = "paper") {
   c.paper_data = "CNN's questions, passages of 4 sentences";
   c.data = "cnn";
   c.minutes = 2.2;
-  if (c.settings["gain"] != "paper") {
-    c.name += std::string("-gain-") + gain;
-    c.label += std::string(", gain ") + gain;
+  if (gain != "paper") {
+    c.name += "-gain-" + gain;
+    c.label += ", gain " + gain;
     c.norms = {"layer", "batch"};
     return c;
   }
