@@ -71,7 +71,7 @@ def memory_table(document, misses):
         own, theirs = result["bytes"]["planish"], result["bytes"]["eager"]
         what = f"peak memory of {TITLES[result['norm']]}, {result['shape']}, over eager"
         rows.append([TITLES[result["norm"]], result["shape"], f"{own / 1e6:.1f}", f"{theirs / 1e6:.1f}",
-                     judged(own / theirs, cases.MOST_MEMORY, misses, what, most=True)])  # fmt: skip
+                     judged(own / theirs, cases.MOST_MEMORY, misses, what, most=True, digits=3)])  # fmt: skip
     if rows:
         head = ["norm", "shape", "Planish, MB", "eager, MB", "over eager"]
         yield "#### Peak memory of a training step, beyond inputs and parameters\n\n" + table(head, rows)
