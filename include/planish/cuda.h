@@ -5,14 +5,15 @@
 #include <optional>
 
 #include "planish/batch_norm.h"
+#include "planish/channel_norm.h"
 #include "planish/error.h"
 #include "planish/norm.h"
 
-// The norms on NVIDIA GPUs. Functions and arguments are those of the CPU (planish/norm.h and
-// batch_norm.h), but that all arrays lie in the device's memory. A call puts kernels on a stream
-// and returns: it neither waits for them nor allocates anything, so that it may be captured in a
-// CUDA graph. Results depend on the shape and on how the arrays are aligned alone: they are the
-// same bits from run to run and on every device.
+// The norms on NVIDIA GPUs. Functions and arguments are those of the CPU (planish/norm.h,
+// batch_norm.h and channel_norm.h), but that all arrays lie in the device's memory. A call puts
+// kernels on a stream and returns: it neither waits for them nor allocates anything, so that it may
+// be captured in a CUDA graph. Results depend on the shape and on how the arrays are aligned alone:
+// they are the same bits from run to run and on every device.
 //
 // A library that was built without CUDA has these functions, too; they throw.
 namespace planish::cuda {
@@ -98,6 +99,30 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                          const BatchNormOptions&);                           \
   extern template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&, \
                                                  const BatchNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_EXTERN)
+#undef PLANISH_EXTERN
+
+/// Bytes of workspace that a call of either direction over channels needs: ChannelNormForward of
+/// more than one position a sample needs none. Throws Error as they do for sizes.
+template <class T>
+int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
+
+/// As planish::ChannelNormForward. Throws Error as that does, when the workspace is too small, and
+/// when the device refuses.
+template <class T, class P = T>
+void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
+                        const NormOptions& options = {});
+
+/// As planish::ChannelNormBackward, likewise.
+template <class T, class P = T>
+void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
+                         const NormOptions& options = {});
+
+#define PLANISH_EXTERN(T, P)                                                           \
+  extern template void ChannelNormForward(Norm, const ChannelNormForwardArgs<T, P>&,   \
+                                          const NormOptions&);                         \
+  extern template void ChannelNormBackward(Norm, const ChannelNormBackwardArgs<T, P>&, \
+                                           const NormOptions&);
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 

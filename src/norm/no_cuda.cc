@@ -2,6 +2,7 @@
 
 #include "planish/error.h"
 #include "src/norm/cuda_columns.h"
+#include "src/norm/cuda_positions.h"
 #include "src/norm/cuda_rows.h"
 
 // The kernels of a build without CUDA.
@@ -22,6 +23,14 @@ template <class T>
 void RunBackward(const char* function, const Backward<T>&, const RowsPlan&, void*, void*) {
   Fail(function);
 }
+template <class T>
+void RunPositions(const char* function, const PositionsForward<T>&, const PositionsPlan&, void*) {
+  Fail(function);
+}
+template <class T>
+void RunPositions(const char* function, const PositionsBackward<T>&, const PositionsPlan&, void*) {
+  Fail(function);
+}
 
 #define PLANISH_DEFINE(Call)                                                                    \
   template <class T>                                                                            \
@@ -40,9 +49,12 @@ void RunBackward(const char* function, const Backward<T>&, const RowsPlan&, void
 PLANISH_COLUMNS_CALLS(PLANISH_DEFINE)
 #undef PLANISH_DEFINE
 
-#define PLANISH_INSTANTIATE(T)                                                             \
-  template void RunForward(const char*, const Forward<T>&, const RowsPlan&, void*, void*); \
-  template void RunBackward(const char*, const Backward<T>&, const RowsPlan&, void*, void*);
+#define PLANISH_INSTANTIATE(T)                                                               \
+  template void RunForward(const char*, const Forward<T>&, const RowsPlan&, void*, void*);   \
+  template void RunBackward(const char*, const Backward<T>&, const RowsPlan&, void*, void*); \
+  template void RunPositions(const char*, const PositionsForward<T>&, const PositionsPlan&,  \
+                             void*);                                                         \
+  template void RunPositions(const char*, const PositionsBackward<T>&, const PositionsPlan&, void*);
 PLANISH_INSTANTIATE(float)
 PLANISH_INSTANTIATE(double)
 PLANISH_INSTANTIATE(bfloat16)
