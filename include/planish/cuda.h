@@ -8,12 +8,13 @@
 #include "planish/channel_norm.h"
 #include "planish/error.h"
 #include "planish/norm.h"
+#include "planish/weight_norm.h"
 
 // The norms on NVIDIA GPUs. Functions and arguments are those of the CPU (planish/norm.h,
-// batch_norm.h and channel_norm.h), but that all arrays lie in the device's memory. A call puts
-// kernels on a stream and returns: it neither waits for them nor allocates anything, so that it may
-// be captured in a CUDA graph. Results depend on the shape and on how the arrays are aligned alone:
-// they are the same bits from run to run and on every device.
+// batch_norm.h, channel_norm.h and weight_norm.h), but that all arrays lie in the device's memory.
+// A call puts kernels on a stream and returns: it neither waits for them nor allocates anything, so
+// that it may be captured in a CUDA graph. Results depend on the shape and on how the arrays are
+// aligned alone: they are the same bits from run to run and on every device.
 //
 // A library that was built without CUDA has these functions, too; they throw.
 namespace planish::cuda {
@@ -123,6 +124,36 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                                           const NormOptions&);                         \
   extern template void ChannelNormBackward(Norm, const ChannelNormBackwardArgs<T, P>&, \
                                            const NormOptions&);
+PLANISH_NORM_TYPES(PLANISH_EXTERN)
+#undef PLANISH_EXTERN
+
+/// What WeightNorm's functions take beside their arrays.
+struct WeightNormOptions {
+  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< its size: what the function below says, or more
+};
+
+/// Bytes of workspace that a call of either direction needs. Throws Error as they do for sizes.
+template <class T>
+int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols);
+
+/// As planish::WeightNormForward. Throws Error as that does, when the workspace is too small, and
+/// when the device refuses.
+template <class T, class P = T>
+void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
+                       const WeightNormOptions& options = {});
+
+/// As planish::WeightNormBackward, likewise.
+template <class T, class P = T>
+void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
+                        const WeightNormOptions& options = {});
+
+#define PLANISH_EXTERN(T, P)                                                   \
+  extern template void WeightNormForward(const WeightNormForwardArgs<T, P>&,   \
+                                         const WeightNormOptions&);            \
+  extern template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, \
+                                          const WeightNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
