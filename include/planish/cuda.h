@@ -8,13 +8,14 @@
 #include "planish/channel_norm.h"
 #include "planish/error.h"
 #include "planish/norm.h"
+#include "planish/online_norm.h"
 #include "planish/weight_norm.h"
 
 // The norms on NVIDIA GPUs. Functions and arguments are those of the CPU (planish/norm.h,
-// batch_norm.h, channel_norm.h and weight_norm.h), but that all arrays lie in the device's memory.
-// A call puts kernels on a stream and returns: it neither waits for them nor allocates anything, so
-// that it may be captured in a CUDA graph. Results depend on the shape and on how the arrays are
-// aligned alone: they are the same bits from run to run and on every device.
+// batch_norm.h, channel_norm.h, weight_norm.h and online_norm.h), but that all arrays lie in the
+// device's memory. A call puts kernels on a stream and returns: it neither waits for them nor
+// allocates anything, so that it may be captured in a CUDA graph. Results depend on the shape and
+// on how the arrays are aligned alone: they are the same bits from run to run and on every device.
 //
 // A library that was built without CUDA has these functions, too; they throw.
 namespace planish::cuda {
@@ -154,6 +155,40 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                                          const WeightNormOptions&);            \
   extern template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, \
                                           const WeightNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_EXTERN)
+#undef PLANISH_EXTERN
+
+/// What OnlineNorm's functions take beside their arrays.
+struct OnlineNormOptions {
+  double alpha = 0.1;              ///< the weight of a new case, 0 <= alpha <= 1
+  const double* alphas = nullptr;  ///< [rows] one for each case, in place of alpha; or null
+  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< its size: what the function below says, or more
+};
+
+/// Bytes of workspace that a call of either direction needs. Throws Error as they do for sizes.
+template <class T>
+int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols);
+
+/// As planish::OnlineNormForward, with the state, too, in the device's memory, as are alphas:
+/// nobody looks whether they are in their range. One call for many cases and a call for each give
+/// the same bits where the cases are aligned alike. Throws Error as the CPU's does, when the
+/// workspace is too small, and when the device refuses.
+template <class T, class P = T>
+void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* state,
+                       const OnlineNormOptions& options = {});
+
+/// As planish::OnlineNormBackward, likewise.
+template <class T, class P = T>
+void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
+                        const OnlineNormOptions& options = {});
+
+#define PLANISH_EXTERN(T, P)                                                               \
+  extern template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState*, \
+                                         const OnlineNormOptions&);                        \
+  extern template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&,             \
+                                          const OnlineNormOptions&);
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
