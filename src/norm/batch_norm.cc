@@ -4,17 +4,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 
-#include "src/base/check.h"
-#include "src/norm/columns_check.h"
+#include "src/norm/batch_norm_check.h"
 #include "src/norm/columns_cpu.h"
 #include "src/norm/params.h"
 
 namespace planish {
 namespace {
 
-using internal::Array;
 using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelSums;
@@ -22,26 +19,6 @@ using internal::FromCompute;
 using internal::Moments;
 using internal::RowMap;
 using internal::RowSums;
-using internal::VectorArray;
-
-/// The weight of a batch in the running estimates.
-double CheckedMomentum(const char* function, const BatchNormOptions& options) {
-  if (options.batches < 0) {
-    internal::Fail(function, "batches", "be at least 0", std::to_string(options.batches));
-  }
-  if (!options.momentum) return 1 / (static_cast<double>(options.batches) + 1);
-  if (!(*options.momentum >= 0 && *options.momentum <= 1)) {
-    internal::Fail(function, "momentum", "be in [0, 1]", std::to_string(*options.momentum));
-  }
-  return *options.momentum;
-}
-
-/// Checks that n numbers have an unbiased variance, if it is needed.
-void CheckUnbiased(const char* function, bool needed, int64_t n) {
-  if (needed && n == 1) {
-    internal::Fail(function, "batch * spatial", "be at least 2 for an unbiased variance", "1");
-  }
-}
 
 template <class T, class P>
 double GainOf(const P* gain, int64_t c) {
@@ -79,28 +56,9 @@ template <class T, class P>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormForward";
   using C = Compute<T>;
-  const int64_t channels = args.channels, spatial = args.spatial;
-  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, spatial);
-  const int64_t n = args.batch * spatial;
-  internal::CheckEps(kFunction, options.eps);
-  const double momentum = CheckedMomentum(kFunction, options);
-  CheckUnbiased(kFunction, (options.unbiased || args.running_var != nullptr) && channels > 0, n);
-  const Array x = VectorArray("x", args.x, total);
-  const Array gain = VectorArray("gain", args.gain, channels);
-  const Array bias = VectorArray("bias", args.bias, channels);
-  Array y = VectorArray("y", args.y, total);
-  y.may_be = args.x;
-  const Array mean = VectorArray("mean", args.mean, channels);
-  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, channels);
-  const Array rstd = VectorArray("rstd", args.rstd, channels);
-  const Array running_mean = VectorArray("running_mean", args.running_mean, channels);
-  const Array running_var = VectorArray("running_var", args.running_var, channels);
-  internal::CheckNotNull(kFunction, {x, y});
-  internal::CheckAligned(kFunction,
-                         {x, gain, bias, y, mean, mean_lo, rstd, running_mean, running_var});
-  internal::CheckApart(kFunction, {y, mean, mean_lo, rstd, running_mean, running_var},
-                       {x, gain, bias});
-
+  const int64_t total = internal::CheckBatchForward(kFunction, args, options);
+  const double momentum = internal::CheckedMomentum(kFunction, options);
+  const int64_t channels = args.channels, spatial = args.spatial, n = args.batch * spatial;
   if (total == 0) {
     internal::FillEach({args.mean, args.mean_lo, args.rstd}, channels,
                        std::numeric_limits<C>::quiet_NaN());
@@ -148,24 +106,8 @@ template <class T, class P>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormBackward";
   using C = Compute<T>;
-  const int64_t channels = args.channels;
-  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
-  const int64_t n = args.batch * args.spatial;
-  CheckUnbiased(kFunction, options.unbiased && channels > 0, n);
-  const Array dy = VectorArray("dy", args.dy, total);
-  const Array x = VectorArray("x", args.x, total);
-  const Array gain = VectorArray("gain", args.gain, channels);
-  const Array mean = VectorArray("mean", args.mean, channels);
-  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, channels);
-  const Array rstd = VectorArray("rstd", args.rstd, channels);
-  Array dx = VectorArray("dx", args.dx, total);
-  dx.may_be = args.dy;
-  const Array dgain = VectorArray("dgain", args.dgain, channels);
-  const Array dbias = VectorArray("dbias", args.dbias, channels);
-  internal::CheckNotNull(kFunction, {dy, x, mean, mean_lo, rstd});
-  internal::CheckAligned(kFunction, {dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias});
-  internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
-
+  const int64_t total = internal::CheckBatchBackward(kFunction, args, options);
+  const int64_t channels = args.channels, n = args.batch * args.spatial;
   if (total == 0) {
     internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;
@@ -195,20 +137,8 @@ template <class T, class P>
 void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormEvaluate";
   using C = Compute<T>;
+  const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
   const int64_t channels = args.channels;
-  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
-  internal::CheckEps(kFunction, options.eps);
-  const Array x = VectorArray("x", args.x, total);
-  const Array gain = VectorArray("gain", args.gain, channels);
-  const Array bias = VectorArray("bias", args.bias, channels);
-  const Array running_mean = VectorArray("running_mean", args.running_mean, channels);
-  const Array running_var = VectorArray("running_var", args.running_var, channels);
-  Array y = VectorArray("y", args.y, total);
-  y.may_be = args.x;
-  internal::CheckNotNull(kFunction, {x, running_mean, running_var, y});
-  internal::CheckAligned(kFunction, {x, gain, bias, running_mean, running_var, y});
-  internal::CheckApart(kFunction, {y}, {x, gain, bias, running_mean, running_var});
-
   if (total == 0) return;
   ChannelPass<T> pass(args.batch, channels, args.spatial);
   pass.a = args.x;
@@ -228,23 +158,8 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormEvaluateBackward";
   using C = Compute<T>;
+  const int64_t total = internal::CheckBatchEvaluateBackward(kFunction, args, options);
   const int64_t channels = args.channels;
-  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
-  internal::CheckEps(kFunction, options.eps);
-  const Array dy = VectorArray("dy", args.dy, total);
-  const Array x = VectorArray("x", args.x, total);
-  const Array gain = VectorArray("gain", args.gain, channels);
-  const Array running_mean = VectorArray("running_mean", args.running_mean, channels);
-  const Array running_var = VectorArray("running_var", args.running_var, channels);
-  Array dx = VectorArray("dx", args.dx, total);
-  dx.may_be = args.dy;
-  const Array dgain = VectorArray("dgain", args.dgain, channels);
-  const Array dbias = VectorArray("dbias", args.dbias, channels);
-  internal::CheckNotNull(kFunction, {dy, running_var});
-  if (args.dgain) internal::CheckNotNull(kFunction, {x, running_mean});
-  internal::CheckAligned(kFunction, {dy, x, gain, running_mean, running_var, dx, dgain, dbias});
-  internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, running_mean, running_var});
-
   if (total == 0) {
     internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;

@@ -4,19 +4,15 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/base/check.h"
+#include "src/norm/channel_norm_check.h"
 #include "src/norm/channel_norm_cpu.h"
-#include "src/norm/columns_check.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
-#include "src/norm/recipe_check.h"
 
 namespace planish {
 
-using internal::Array;
 using internal::Output;
 using internal::Recipe;
-using internal::VectorArray;
 
 template <class T, class P>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
@@ -24,23 +20,8 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   constexpr const char* kFunction = "ChannelNormForward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const int64_t channels = args.channels;
-  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
-  const int64_t positions = args.batch * args.spatial;
-  internal::CheckOptions(kFunction, recipe, options, "channels", channels, positions);
-  const Array x = VectorArray("x", args.x, total);
-  const Array gain = VectorArray("gain", args.gain, channels);
-  const Array bias = VectorArray("bias", args.bias, channels);
-  Array y = VectorArray("y", args.y, total);
-  y.may_be = args.x;
-  const Array mean = VectorArray("mean", args.mean, positions);
-  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, positions);
-  const Array rstd = VectorArray("rstd", args.rstd, positions);
-  internal::CheckAffine(kFunction, recipe, {gain, bias});
-  internal::CheckNotNull(kFunction, {x, y});
-  internal::CheckAligned(kFunction, {x, gain, bias, y, mean, mean_lo, rstd});
-  internal::CheckApart(kFunction, {y, mean, mean_lo, rstd}, {x, gain, bias});
-
+  const int64_t total = internal::CheckChannelForward(kFunction, recipe, args, options);
+  const int64_t channels = args.channels, positions = args.batch * args.spatial;
   if (total == 0) {
     internal::FillEach({args.mean, args.mean_lo, args.rstd}, positions,
                        std::numeric_limits<C>::quiet_NaN());
@@ -90,26 +71,8 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   constexpr const char* kFunction = "ChannelNormBackward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
+  const int64_t total = internal::CheckChannelBackward(kFunction, recipe, args, options);
   const int64_t channels = args.channels;
-  const int64_t total = internal::CheckChannels<T>(kFunction, args.batch, channels, args.spatial);
-  const int64_t positions = args.batch * args.spatial;
-  internal::CheckOptions(kFunction, recipe, options, "channels", channels, positions);
-  const Array dy = VectorArray("dy", args.dy, total);
-  const Array x = VectorArray("x", args.x, total);
-  const Array gain = VectorArray("gain", args.gain, channels);
-  const Array mean = VectorArray("mean", args.mean, positions);
-  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, positions);
-  const Array rstd = VectorArray("rstd", args.rstd, positions);
-  Array dx = VectorArray("dx", args.dx, total);
-  dx.may_be = args.dy;
-  const Array dgain = VectorArray("dgain", args.dgain, channels);
-  const Array dbias = VectorArray("dbias", args.dbias, channels);
-  internal::CheckAffine(kFunction, recipe, {gain, dgain, dbias});
-  internal::CheckNotNull(kFunction, {dy});
-  internal::CheckSaved(kFunction, recipe, x, mean, mean_lo, rstd);
-  internal::CheckAligned(kFunction, {dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias});
-  internal::CheckApart(kFunction, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
-
   if (total == 0) {
     internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;

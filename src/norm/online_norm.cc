@@ -9,17 +9,15 @@
 #include "src/base/check.h"
 #include "src/base/loop.h"
 #include "src/norm/cpu.h"
+#include "src/norm/online_norm_check.h"
 #include "src/norm/params.h"
 #include "src/norm/rows.h"
 
 namespace planish {
 namespace {
 
-using internal::Array;
-using internal::MatrixArray;
 using internal::Output;
 using internal::Recipe;
-using internal::VectorArray;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
@@ -28,18 +26,10 @@ constexpr int64_t kWave = int64_t{1} << 19;
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
                  int64_t cols) {
-  if (cols < 2) {
-    internal::Fail(function, "cols", "be at least 2, for the unbiased deviation",
-                   std::to_string(cols));
-  }
-  const auto check = [&](const std::string& name, double alpha) {
-    if (!(alpha >= 0 && alpha <= 1)) {
-      internal::Fail(function, name, "be between 0 and 1", std::to_string(alpha));
-    }
-  };
-  if (options.alphas == nullptr) return check("alpha", options.alpha);
+  internal::CheckCases(function, cols);
+  if (options.alphas == nullptr) return internal::CheckAlpha(function, "alpha", options.alpha);
   for (int64_t r = 0; r < rows; ++r) {
-    check("alphas[" + std::to_string(r) + "]", options.alphas[r]);
+    internal::CheckAlpha(function, "alphas[" + std::to_string(r) + "]", options.alphas[r]);
   }
 }
 
@@ -62,19 +52,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     internal::Fail(kFunction, "state.deviation", "be finite and at least 0",
                    std::to_string(state.deviation));
   }
-  const Array x = MatrixArray("x", args.x, rows, cols, cols);
-  const Array gain = VectorArray("gain", args.gain, cols);
-  const Array bias = VectorArray("bias", args.bias, cols);
-  Array y = MatrixArray("y", args.y, rows, cols, cols);
-  y.may_be = args.x;
-  const Array mean = VectorArray("mean", args.mean, rows);
-  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
-  const Array rstd = VectorArray("rstd", args.rstd, rows);
-  const Array offset = VectorArray("offset", args.offset, rows);
-  const Array deviation = VectorArray("deviation", args.deviation, rows);
-  internal::CheckNotNull(kFunction, {x, y});
-  internal::CheckAligned(kFunction, {x, gain, bias, y, mean, mean_lo, rstd, offset, deviation});
-  internal::CheckApart(kFunction, {y, mean, mean_lo, rstd, offset, deviation}, {x, gain, bias});
+  internal::CheckOnlineForward(kFunction, args);
   if (rows == 0) return;
 
   const internal::Params<T, P> gains(args.gain, rows, cols, 1, true),
@@ -127,23 +105,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
   CheckOnline(kFunction, options, rows, cols);
-  const Array dy = MatrixArray("dy", args.dy, rows, cols, cols);
-  const Array x = MatrixArray("x", args.x, rows, cols, cols);
-  const Array gain = VectorArray("gain", args.gain, cols);
-  const Array mean = VectorArray("mean", args.mean, rows);
-  const Array mean_lo = VectorArray("mean_lo", args.mean_lo, rows);
-  const Array rstd = VectorArray("rstd", args.rstd, rows);
-  const Array offset = VectorArray("offset", args.offset, rows);
-  const Array deviation = VectorArray("deviation", args.deviation, rows);
-  Array dx = MatrixArray("dx", args.dx, rows, cols, cols);
-  dx.may_be = args.dy;
-  const Array dgain = VectorArray("dgain", args.dgain, cols);
-  const Array dbias = VectorArray("dbias", args.dbias, cols);
-  internal::CheckNotNull(kFunction, {dy, x, mean, mean_lo, rstd, offset, deviation});
-  internal::CheckAligned(kFunction,
-                         {dy, x, gain, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias});
-  internal::CheckApart(kFunction, {dx, dgain, dbias},
-                       {dy, x, gain, mean, mean_lo, rstd, offset, deviation});
+  internal::CheckOnlineBackward(kFunction, args);
   if (rows == 0) {
     internal::FillEach({args.dgain, args.dbias}, cols, P{});
     return;

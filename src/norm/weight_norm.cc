@@ -5,23 +5,20 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/base/check.h"
 #include "src/norm/columns_cpu.h"
 #include "src/norm/params.h"
+#include "src/norm/weight_norm_check.h"
 #include "src/norm/weight_norm_kernels.h"
 
 // A row of weights is a channel of one sample: v / ||v|| is its xhat, without a mean.
 namespace planish {
 namespace {
 
-using internal::Array;
 using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelSums;
-using internal::MatrixArray;
 using internal::Moments;
 using internal::RowSums;
-using internal::VectorArray;
 
 template <class T, class P>
 double LengthOf(const P* g, int64_t r) {
@@ -41,16 +38,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   constexpr const char* kFunction = "WeightNormForward";
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
-  internal::CheckShape<T>(kFunction, rows, cols);
-  const Array v = MatrixArray("v", args.v, rows, cols, cols);
-  const Array g = VectorArray("g", args.g, rows);
-  Array w = MatrixArray("w", args.w, rows, cols, cols);
-  w.may_be = args.v;
-  const Array norm = VectorArray("norm", args.norm, rows);
-  internal::CheckNotNull(kFunction, {v, g, w});
-  internal::CheckAligned(kFunction, {v, g, w, norm});
-  internal::CheckApart(kFunction, {w, norm}, {v, g});
-
+  internal::CheckWeightForward(kFunction, args);
   if (rows == 0 || cols == 0) {
     internal::FillEach({args.norm}, rows, C{0});
     return;
@@ -96,19 +84,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   constexpr const char* kFunction = "WeightNormBackward";
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
-  internal::CheckShape<T>(kFunction, rows, cols);
-  const Array dw = MatrixArray("dw", args.dw, rows, cols, cols);
-  const Array v = MatrixArray("v", args.v, rows, cols, cols);
-  const Array g = VectorArray("g", args.g, rows);
-  const Array norm = VectorArray("norm", args.norm, rows);
-  Array dv = MatrixArray("dv", args.dv, rows, cols, cols);
-  dv.may_be = args.dw;
-  const Array dg = VectorArray("dg", args.dg, rows);
-  internal::CheckNotNull(kFunction, {dw, v, norm});
-  if (args.dv) internal::CheckNotNull(kFunction, {g});
-  internal::CheckAligned(kFunction, {dw, v, g, norm, dv, dg});
-  internal::CheckApart(kFunction, {dv, dg}, {dw, v, g, norm});
-
+  internal::CheckWeightBackward(kFunction, args);
   if (rows == 0 || cols == 0) {
     internal::FillEach({args.dg}, rows, P{});
     return;

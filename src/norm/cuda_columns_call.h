@@ -1,0 +1,103 @@
+#ifndef PLANISH_SRC_NORM_CUDA_COLUMNS_CALL_H_
+#define PLANISH_SRC_NORM_CUDA_COLUMNS_CALL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+
+#include "src/base/check.h"
+#include "src/norm/cuda_columns.h"
+
+// From a call at the public edge to the kernels of cuda_columns.h: packs, plans and the workspace.
+namespace planish::internal::cuda {
+
+template <class P>
+Params ParamsOf(const P* data) {
+  return {data, std::is_same_v<P, float>};
+}
+template <class P>
+ParamGradients GradientsOf(P* data) {
+  return {data, std::is_same_v<P, float>};
+}
+
+/// Bytes that a thread reads at once where all arrays let it.
+inline constexpr int64_t kPackOfBytes = 16;
+
+template <class T>
+inline constexpr int kPackOf = static_cast<int>(kPackOfBytes / static_cast<int64_t>(sizeof(T)));
+
+/// Throws unless there is the workspace that is needed.
+template <class Options>
+void CheckWorkspaceFor(const char* function, const Options& options, int64_t needed) {
+  if (needed == 0) return;
+  if (options.workspace == nullptr) {
+    Fail(function, "workspace", "point to " + std::to_string(needed) + " bytes", "null");
+  }
+  if (options.workspace_bytes < needed) {
+    Fail(function, "workspace_bytes", "be at least " + std::to_string(needed),
+         std::to_string(options.workspace_bytes));
+  }
+  const auto beyond =
+      reinterpret_cast<uintptr_t>(options.workspace) % static_cast<uintptr_t>(kPackOfBytes);
+  if (beyond != 0) {
+    Fail(function, "workspace", "be aligned to 16 bytes",
+         "an address " + std::to_string(beyond) + " bytes beyond");
+  }
+}
+
+/// The shape that `work` has, with the pack that its sizes and the arrays at `places` let a thread
+/// read; null is no array.
+template <class T>
+ColumnsWork Packed(ColumnsWork work, std::initializer_list<const void*> places) {
+  const int64_t run =
+      AreColumns(work.batch, work.spatial) ? work.channels * work.spatial : work.spatial;
+  const bool packed = run % kPackOf<T> == 0 && std::ranges::all_of(places, [](const void* place) {
+                        return reinterpret_cast<uintptr_t>(place) % kPackOfBytes == 0;
+                      });
+  work.pack = packed ? kPackOf<T> : 1;
+  return work;
+}
+
+/// What a call needs of the workspace: `sums` and `maps`, whether there are any.
+struct ColumnsNeeds {
+  bool sums = true, maps = true, online = false;
+};
+
+/// Bytes of workspace for a shape, however its arrays are aligned.
+template <class T>
+int64_t ColumnsBytes(ColumnsWork work, const ColumnsNeeds& needs) {
+  int64_t most = 0;
+  if (work.batch == 0 || work.channels == 0 || work.spatial == 0) return most;
+  for (const int pack : {1, kPackOf<T>}) {
+    work.pack = pack;
+    if (pack != Packed<T>(work, {}).pack && pack != 1) continue;
+    const ColumnsSpace space =
+        CutSpace<T>(work, PlanColumns(work), needs.sums, needs.maps, needs.online, nullptr);
+    most = std::max(most, space.bytes);
+  }
+  return most;
+}
+
+/// Plans and runs `call`: sums read a and x, the map reads them and writes out.
+template <class T, template <class> class Call, class Options>
+void RunColumnsCall(const char* function, const Call<T>& call, bool alone,
+                    const ColumnsNeeds& needs, const Options& options) {
+  const ColumnArrays<T>& arrays = call.arrays;
+  const ColumnsWork work = {.batch = arrays.batch,
+                            .channels = arrays.channels,
+                            .spatial = arrays.spatial,
+                            .alone = alone};
+  const ColumnsWork sums = Packed<T>(work, {arrays.a, arrays.x});
+  const ColumnsPlan plan = PlanColumns(sums);
+  const ColumnsPlan map = PlanColumns(Packed<T>(work, {arrays.a, arrays.x, arrays.out}));
+  const ColumnsSpace space =
+      CutSpace<T>(sums, plan, needs.sums, needs.maps, needs.online, options.workspace);
+  CheckWorkspaceFor(function, options, space.bytes);
+  RunColumns(function, call, plan, map, space, options.stream);
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_NORM_CUDA_COLUMNS_CALL_H_
