@@ -113,15 +113,17 @@ bench-lab: build/release/build.ninja
 
 # On a machine with a GPU, which may be lent for minutes: nothing is installed, and what runs there
 # alone is built. CMake says which package is missing.
+CUDA_TESTS := $(foreach what,norm batch_norm channel_norm weight_norm online_norm rnn,$(what)_cuda_test)
+
 cuda:
 	@nvidia-smi -L || { echo 'make: a GPU must be there for this'; exit 1; }
 	cmake --preset cuda $(CONFIGURE) >/dev/null
-	cmake --build --preset cuda --target norm_cuda_test planish_torch
+	cmake --build --preset cuda --target $(CUDA_TESTS) planish_torch
 	rm -rf build/cuda/python
 	cmake --install build/cuda --component python --prefix build/cuda/python >/dev/null
 
 test-cuda: cuda
-	build/cuda/src/norm/norm_cuda_test --gtest_brief=1
+	for test in $(CUDA_TESTS); do build/cuda/src/*/$$test --gtest_brief=1 || exit 1; done
 	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) -m pytest -q torch/python/tests/test_cuda.py
 
 bench-cuda: cuda
