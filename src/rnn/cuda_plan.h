@@ -12,7 +12,8 @@ namespace planish::internal::cuda {
 /// A warp multiplies so many rows of weights by the states of so many sequences at once: its lanes
 /// then have a sum each.
 inline constexpr int kOnChipRows = 4, kOnChipSequences = 8;
-inline constexpr int kMostOnChipThreads = 512;
+/// As many as have the registers for it.
+inline constexpr int kMostOnChipThreads = 384;
 /// Numbers of which a block's part of a norm is made.
 inline constexpr int kOnChipPart = 3;
 /// Sequences at most: of more, products of matrices by tensor cores take less time than reading all
