@@ -49,6 +49,11 @@ struct RnnOptions {
   /// call's time. Empty: a kernel of this library, which is correct, of the same bits everywhere,
   /// and slower than a BLAS.
   Matmul<T> matmul;
+  /// Whether RnnForward may keep weight_hh on the chip and compute all steps by one kernel, where
+  /// the layer fits (RnnFitsOnChip). Products are then asked for of the inputs alone. Norms are
+  /// summed up in parts, of which there are as many as the device lets: results may differ in the
+  /// last bits from those of single steps, and from one kind of device to another.
+  bool on_chip = false;
 };
 
 /// The numbers of type T that RnnForward saves for RnnBackward. Of each of T * B steps, with G for
@@ -63,9 +68,16 @@ struct RnnOptions {
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 
-/// Bytes of workspace that RnnForward needs with `saved`, or without. Throw Error as the calls do.
+/// Whether the current device has room for the weights of the layer's state beside what its steps
+/// need. It takes at least two steps, and at most 64 sequences. Throws Error as RnnForward does.
 template <class T>
-int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved);
+bool RnnFitsOnChip(Cell cell, const RnnShape& shape);
+
+/// Bytes of workspace that RnnForward needs with `saved`, or without, and with RnnOptions::on_chip
+/// on the current device, or without. Throw Error as the calls do.
+template <class T>
+int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved,
+                                 bool on_chip = false);
 /// With `lengths` given, or without.
 template <class T>
 int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths);
@@ -95,7 +107,8 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 
 #define PLANISH_EXTERN(T)                                                                  \
   extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
-  extern template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool);        \
+  extern template bool RnnFitsOnChip<T>(Cell, const RnnShape&);                            \
+  extern template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
   extern template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool);       \
   extern template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \
   extern template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \

@@ -17,6 +17,7 @@
 // a C++ compiler does, it is cuda_emulation.h.
 #ifdef __CUDACC__
 
+#include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
 #define PLANISH_DEVICE __device__ __forceinline__
@@ -34,6 +35,8 @@ PLANISH_DEVICE int64_t Blocks() { return static_cast<int64_t>(gridDim.x); }
 PLANISH_DEVICE int64_t BlockIndexY() { return static_cast<int64_t>(blockIdx.y); }
 PLANISH_DEVICE int64_t BlocksY() { return static_cast<int64_t>(gridDim.y); }
 PLANISH_DEVICE void SyncBlock() { __syncthreads(); }
+/// Of a grid that RunCooperative has launched: all threads meet, and see what others wrote.
+PLANISH_DEVICE void SyncGrid() { cooperative_groups::this_grid().sync(); }
 template <class T>
 PLANISH_DEVICE T XorLane(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
@@ -99,6 +102,7 @@ inline int64_t Blocks() { return emulation::Here().grid_dim.x; }
 inline int64_t BlockIndexY() { return emulation::Here().block.y; }
 inline int64_t BlocksY() { return emulation::Here().grid_dim.y; }
 inline void SyncBlock() { emulation::Wait(emulation::Scope::kBlock); }
+inline void SyncGrid() { emulation::Wait(emulation::Scope::kGrid); }
 template <class T>
 T XorLane(T value, int mask) {
   return emulation::FromLane(value, emulation::LaneNumber() ^ mask);
@@ -171,9 +175,62 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
   }
 #else
   static_cast<void>(function), static_cast<void>(stream);
-  emulation::RunGrid({static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
-                 static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes),
-                 false, [=] { kernel(arguments...); });
+  emulation::RunGrid(
+      {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
+      static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes), false,
+      [=] { kernel(arguments...); });
+#endif
+}
+
+/// What a grid whose threads all run at the same time may have of the current device.
+struct GridLimits {
+  int64_t blocks = 0;        ///< with more than half of the shared memory in each
+  int64_t shared_bytes = 0;  ///< of a block
+};
+inline GridLimits CooperativeLimits() {
+#ifdef __CUDACC__
+  int device = 0, cooperative = 0, blocks = 0, shared_bytes = 0;
+  const bool known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+          cudaSuccess;
+  if (!known) cudaGetLastError();
+  if (!known || cooperative == 0) return {};
+  return {blocks, shared_bytes};
+#else
+  return {.blocks = 4, .shared_bytes = int64_t{227} << 10};
+#endif
+}
+
+/// As Run, with all threads of the grid at the same time, and with as much shared memory as
+/// CooperativeLimits says.
+template <class... Parameters>
+void RunCooperative(const char* function, void (*kernel)(Parameters...), const Launch& launch,
+                    void* stream, Parameters... arguments) {
+#ifdef __CUDACC__
+  void* pointers[] = {&arguments...};
+  const void* const entry = reinterpret_cast<const void*>(kernel);
+  cudaError_t error = cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(launch.shared_bytes));
+  if (error == cudaSuccess) {
+    error = cudaLaunchCooperativeKernel(
+        entry, dim3(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y)),
+        dim3(static_cast<unsigned>(launch.threads)), pointers,
+        static_cast<size_t>(launch.shared_bytes), static_cast<Stream>(stream));
+  }
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    throw Error("[" + std::string(function) + "] the device must take the kernel but has said \"" +
+                cudaGetErrorString(error) + "\"");
+  }
+#else
+  static_cast<void>(function), static_cast<void>(stream);
+  emulation::RunGrid(
+      {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
+      static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes), true,
+      [=] { kernel(arguments...); });
 #endif
 }
 

@@ -102,15 +102,15 @@ TEST_P(EmulationTest, SharedMemoryHoldsNans) {
 
 TEST_P(EmulationTest, WaitingForEverIsAnError) {
   EXPECT_THROW(RunGrid({1, 1, 1}, 64, 0, false,
-                   [&] { Wait(Here().thread.x < 32 ? Scope::kBlock : Scope::kGrid); }),
+                       [&] { Wait(Here().thread.x < 32 ? Scope::kBlock : Scope::kGrid); }),
                std::logic_error);
 }
 
 TEST_P(EmulationTest, WhatAThreadThrowsIsThrown) {
   EXPECT_THROW(RunGrid({1, 1, 1}, 64, 0, false,
-                   [&] {
-                     if (Here().thread.x == 33) throw std::runtime_error("33");
-                   }),
+                       [&] {
+                         if (Here().thread.x == 33) throw std::runtime_error("33");
+                       }),
                std::runtime_error);
   int runs = 0;  // and another kernel runs after it
   RunGrid({1, 1, 1}, 1, 0, false, [&] { ++runs; });
@@ -128,6 +128,29 @@ TEST(Emulation, OrdersShowRaces) {
   }
   SetOrder(Order::kForward);
   EXPECT_EQ(results, (std::vector<int>{31, 0}));
+}
+
+// A kernel whose blocks pass a number on, launched as kernels are.
+void PassOn(int* numbers) {
+  const auto blocks = static_cast<int>(cuda::Blocks()), me = static_cast<int>(cuda::BlockIndex());
+  for (int turn = 0; turn < 3; ++turn) {
+    const int from_left = numbers[(me + blocks - 1) % blocks];
+    cuda::SyncGrid();
+    if (cuda::ThreadIndex() == 0) numbers[me] = from_left + 1;
+    cuda::SyncGrid();
+  }
+}
+
+TEST_P(EmulationTest, CooperativeKernelsAreLaunched) {
+  const cuda::GridLimits limits = cuda::CooperativeLimits();
+  std::vector<int> numbers;
+  for (int i = 0; i < limits.blocks; ++i) numbers.push_back(10 * i);
+  cuda::RunCooperative("test", PassOn, {.blocks = limits.blocks, .threads = 64}, nullptr,
+                       numbers.data());
+  for (int i = 0; i < limits.blocks; ++i) {
+    const auto from = (i + 3 * limits.blocks - 3) % limits.blocks;
+    EXPECT_EQ(numbers[static_cast<size_t>(i)], 10 * from + 3);
+  }
 }
 
 TEST(Emulation, OutsideAKernelThereIsNoThread) { EXPECT_THROW(Here(), std::logic_error); }

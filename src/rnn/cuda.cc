@@ -196,10 +196,17 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape) {
 }
 
 template <class T>
-int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved) {
+bool RnnFitsOnChip(Cell cell, const RnnShape& shape) {
+  const CellRecipe recipe = CheckedRecipe("RnnFitsOnChip", cell);
+  CheckRnnShape<T>("RnnFitsOnChip", shape);
+  return internal::cuda::FitsOnChip<T>(recipe, shape);
+}
+
+template <class T>
+int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved, bool on_chip) {
   const CellRecipe recipe = CheckedRecipe("RnnForwardWorkspaceBytes", cell);
   CheckRnnShape<T>("RnnForwardWorkspaceBytes", shape);
-  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, saved);
+  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, saved, on_chip);
 }
 
 template <class T>
@@ -214,7 +221,7 @@ int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t 
   const CellRecipe recipe = CheckedRecipe("RnnStepWorkspaceBytes", cell);
   const RnnShape shape{1, batch, inputs, hidden};
   CheckRnnShape<T>("RnnStepWorkspaceBytes", shape);
-  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, false);
+  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, false, false);
 }
 
 template <class T>
@@ -238,8 +245,9 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   if (args.saved != nullptr) {
     arrays.CheckBlock("saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   }
-  CheckWorkspace(kFunction, arrays, options,
-                 internal::cuda::ForwardRoomBytes<T>(recipe, shape, args.saved != nullptr));
+  CheckWorkspace(
+      kFunction, arrays, options,
+      internal::cuda::ForwardRoomBytes<T>(recipe, shape, args.saved != nullptr, options.on_chip));
   internal::cuda::ForwardLayer(kFunction, recipe, args, options);
 }
 
@@ -306,7 +314,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   arrays.Output("c_next", args.c_next, states, args.c);
   arrays.CheckAlignedAndApart();
   CheckWorkspace(kFunction, arrays, options,
-                 internal::cuda::ForwardRoomBytes<T>(recipe, shape, false));
+                 internal::cuda::ForwardRoomBytes<T>(recipe, shape, false, false));
   RnnForwardArgs<T> forward;
   forward.inputs.shape = shape;
   forward.inputs.x = args.x;
@@ -320,7 +328,8 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 
 #define PLANISH_INSTANTIATE(T)                                                      \
   template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
-  template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool);        \
+  template bool RnnFitsOnChip<T>(Cell, const RnnShape&);                            \
+  template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
   template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool);       \
   template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \
   template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \

@@ -5,6 +5,7 @@
 #include "src/rnn/cuda_cells.h"
 #include "src/rnn/cuda_math.h"
 #include "src/rnn/cuda_norm.h"
+#include "src/rnn/cuda_unit.h"
 
 // The recurrent layers' kernels. A block has a sequence, or a row of one: its threads have a unit
 // each with all its gates, and where there are more units, the next as many, .... A row is read
@@ -14,36 +15,6 @@
 // on every device and in its emulation.
 namespace planish::internal::cuda {
 namespace {
-
-constexpr int GatesOf(Arithmetic arithmetic) {
-  return arithmetic == Arithmetic::kLstm ? 4 : arithmetic == Arithmetic::kGru ? 3 : 1;
-}
-
-// A cell as the kernels are compiled for it: kFirst gates have their norm together, then the next
-// as many, ....
-template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
-struct CellKind {
-  static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
-  static constexpr bool kGru = kArithmeticOf == Arithmetic::kGru;
-  static constexpr bool kRnn = !kLstm && !kGru;
-  static constexpr bool kPlain = kSumsOf == Sums::kPlain;
-  static constexpr bool kTogether = kSumsOf == Sums::kTogether;
-  static constexpr bool kApart = kSumsOf == Sums::kApart;
-  static constexpr int kGates = GatesOf(kArithmeticOf);
-  static constexpr int kFirstGates = kFirst;
-  static constexpr int kNorms = (kGates + kFirst - 1) / kFirst;
-};
-
-template <class T>
-PLANISH_DEVICE bool IsActive(const CellLayer<T>& layer, int64_t t, int64_t b) {
-  return layer.lengths == nullptr || t < layer.lengths[b];
-}
-// Whether step t, or none if it is -1, begins with a reset.
-template <class T>
-PLANISH_DEVICE bool IsReset(const CellLayer<T>& layer, int64_t t, int64_t b) {
-  return t >= 0 && layer.resets != nullptr && layer.resets[t * layer.batch + b] != 0 &&
-         IsActive(layer, t, b);
-}
 
 // --- Forward ---
 
@@ -68,7 +39,6 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
   BlockSums sums;
   const int64_t hidden = a.hidden, columns = kGates * hidden;
-  const CellParams<T>& p = a.params;
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
     const int64_t row = s.t * a.batch + b, state = b * hidden;
     const bool reset = IsReset(a, s.next, b);
@@ -102,60 +72,21 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     }
 
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-      // ax and ah, of which `of_x` has both where they are only added.
-      T of_x[kGates], of_h = 0;
+      T of_zx[kGates], of_zh[kGates];
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
-        const int64_t j = gate * hidden + k;
-        const bool candidate = Kind::kGru && gate == 2;
-        if constexpr (Kind::kTogether) {
-          const T z = zx[j] + zh[j];
-          zx[j] = z;
-          of_x[gate] = FusedMulAdd(p.gain_ih[j], ih[gate / kFirst].Xhat(z), p.bias[j]);
-        } else {
-          T x = zx[j], h = zh[j];
-          if constexpr (Kind::kApart) {
-            x = p.gain_ih[j] * ih[gate / kFirst].Xhat(x);
-            h = p.gain_hh[j] * hh[gate / kFirst].Xhat(h);
-          }
-          of_x[gate] = (candidate ? x : x + h) + p.bias[j];
-          if (candidate) of_h = h + p.bias_hn[k];
-        }
+        of_zx[gate] = zx[gate * hidden + k];
+        of_zh[gate] = zh[gate * hidden + k];
       }
-      const int64_t unit = row * hidden + k;
-      T* const kept = a.gates_kept == nullptr ? nullptr : a.gates_kept + row * columns + k;
-      if constexpr (Kind::kRnn) {
-        // NaN stays: it is not below 0.
-        const T y = !relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0];
-        s.y[unit] = y;
-        put(s.h_out, a.h_reset, k, y);
-      } else if constexpr (Kind::kGru) {
-        const T r = Sigmoid(of_x[0]), z = Sigmoid(of_x[1]);
-        const T n = Tanh(FusedMulAdd(r, of_h, of_x[2]));
-        const T y = FusedMulAdd(T{1} - z, n, z * s.h[state + k]);
-        if (kept != nullptr) {
-          kept[0] = r, kept[hidden] = z, kept[2 * hidden] = n;
-          a.candidate[unit] = of_h;
-        }
-        s.y[unit] = y;
-        put(s.h_out, a.h_reset, k, y);
+      const T before = Kind::kLstm ? s.c[state + k] : s.h[state + k];
+      const UnitOutput<T> out = TakeGates<Kind>(a, row, k, of_zx, of_zh, ih, hh, before, relu);
+      if (Kind::kLstm && a.cell_norm != CellNorm::kNone) {
+        s.c[state + k] = out.c;
+        s.o[state + k] = out.o;
       } else {
-        const T i = Sigmoid(of_x[0]), f = Sigmoid(of_x[1]), g = Tanh(of_x[2]), o = Sigmoid(of_x[3]);
-        const T before = s.c[state + k], c = FusedMulAdd(f, before, i * g);
-        if (kept != nullptr) {
-          kept[0] = i, kept[hidden] = f, kept[2 * hidden] = g, kept[3 * hidden] = o;
-          a.before[unit] = before;
-        }
-        if (a.cell_norm != CellNorm::kNone) {
-          s.c[state + k] = c;
-          s.o[state + k] = o;
-        } else {
-          const T tanh_c = Tanh(c), y = o * tanh_c;
-          if (kept != nullptr) a.tanh_c[unit] = tanh_c;
-          s.y[unit] = y;
-          put(s.h_out, a.h_reset, k, y);
-          put(s.c_out, a.c_reset, k, c);
-        }
+        s.y[row * hidden + k] = out.h;
+        put(s.h_out, a.h_reset, k, out.h);
+        if (Kind::kLstm) put(s.c_out, a.c_reset, k, out.c);
       }
     }
     if (!Kind::kLstm || a.cell_norm == CellNorm::kNone) continue;
@@ -165,13 +96,10 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     TakeMaps<1, 1>(sums, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
     if (a.map_c != nullptr) WriteMaps(map, a.map_c + row * kRnnMap);
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-      const T c = s.c[state + k];
-      const T seen = FusedMulAdd(p.gain_c[k], map[0].Xhat(c), p.bias_c[k]);
-      const T tanh_c = Tanh(seen), y = s.o[state + k] * tanh_c;
-      if (a.tanh_c != nullptr) a.tanh_c[row * hidden + k] = tanh_c;
-      s.y[row * hidden + k] = y;
-      put(s.h_out, a.h_reset, k, y);
-      put(s.c_out, a.c_reset, k, a.cell_norm == CellNorm::kCarried ? seen : c);
+      const UnitOutput<T> out = TakeNormalised(a, row, k, s.c[state + k], s.o[state + k], map[0]);
+      s.y[row * hidden + k] = out.h;
+      put(s.h_out, a.h_reset, k, out.h);
+      put(s.c_out, a.c_reset, k, out.c);
     }
   }
 }
@@ -626,29 +554,6 @@ Multiply(int64_t rows, int64_t cols, int64_t inner, const T* a, const T* b, T* c
 }
 
 // --- Launching ---
-
-template <class F>
-void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
-  using enum Arithmetic;
-  const bool plain = sums == Sums::kPlain, together = sums == Sums::kTogether;
-  if (arithmetic == kLstm) {
-    if (plain) return f(CellKind<kLstm, Sums::kPlain, 4>());
-    if (together && first == 1) return f(CellKind<kLstm, Sums::kTogether, 1>());
-    if (!together && first == 4) return f(CellKind<kLstm, Sums::kApart, 4>());
-  } else if (arithmetic == kGru) {
-    if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
-    if (!together && first == 2) return f(CellKind<kGru, Sums::kApart, 2>());
-  } else {
-    if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
-    if (together) return f(CellKind<kRnn, Sums::kTogether, 1>());
-  }
-  throw Error("[CellKind] the cell must be one that there are kernels for but has none");
-}
-
-template <class T, class F>
-void VisitKind(const CellLayer<T>& layer, F&& f) {
-  VisitKind(layer.arithmetic, layer.sums, layer.gates_of_a_norm, f);
-}
 
 // A block for each of `rows` rows of `hidden` units.
 Launch OverRows(int64_t rows, int64_t hidden) {

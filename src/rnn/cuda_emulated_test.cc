@@ -28,5 +28,20 @@ TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBit) {
   }
 }
 
+// The same of all steps by one kernel.
+TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBitOnChip) {
+  for (const Cell cell : tests::CudaCells()) {
+    const tests::RnnProblem<float> p(cell, {3, 3, 3, 19}, {.lengths = true, .resets = true});
+    ASSERT_TRUE(cuda::RnnFitsOnChip<float>(cell, p.layer.shape));
+    const auto first = tests::ApplyOnDevice(p, true);
+    for (const Order order : {Order::kBackward, Order::kRandom}) {
+      SetOrder(order);
+      const auto again = tests::ApplyOnDevice(p, true);
+      EXPECT_EQ(first.DiffersIn(again), "") << tests::NameOf(cell);
+    }
+    SetOrder(Order::kForward);
+  }
+}
+
 }  // namespace
 }  // namespace planish

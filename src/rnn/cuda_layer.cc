@@ -5,6 +5,7 @@
 
 #include "src/base/cuda_device.h"
 #include "src/rnn/cuda_cells.h"
+#include "src/rnn/cuda_on_chip.h"
 
 namespace planish::internal::cuda {
 namespace {
@@ -107,19 +108,26 @@ void TakeKept(Room& room, const CellRecipe& recipe, const Sizes& n, CellLayer<T>
 template <class T>
 struct ForwardRoom {
   T *h = nullptr, *c = nullptr, *o = nullptr;
-  T* zh = nullptr;  ///< of one step, where they are not saved
+  T* zh = nullptr;                                     ///< of one step, where they are not saved
+  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< on chip
 };
 
-/// `layer` has what is saved, or is to be.
+/// `layer` has what is saved, or is to be. The plan may be one that does not fit.
 template <class T>
 ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n, bool saved,
-                           CellLayer<T>& layer) {
+                           const OnChipPlan& plan, CellLayer<T>& layer) {
   ForwardRoom<T> to;
   TakeParams(room, recipe, n, layer.params);
-  room.Take(to.h, n.states);
-  if (recipe.is_lstm()) room.Take(to.c, n.states);
-  if (HasCellNorm(recipe)) room.Take(to.o, n.states);
-  if (!saved || !IsApart(recipe)) room.Take(to.zh, n.step_sums);
+  if (plan.fits) {
+    room.Take(to.h, 2 * n.states / n.hidden * plan.stride);
+    room.Take(to.sum_parts, plan.sum_parts);
+    room.Take(to.cell_parts, plan.cell_parts);
+  } else {
+    room.Take(to.h, n.states);
+    if (recipe.is_lstm()) room.Take(to.c, n.states);
+    if (HasCellNorm(recipe)) room.Take(to.o, n.states);
+    if (!saved || !IsApart(recipe)) room.Take(to.zh, n.step_sums);
+  }
   if (!saved || recipe.sums == Sums::kPlain) room.Take(layer.zx, n.rows * n.columns);
   if (!saved && IsApart(recipe)) room.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
   return to;
@@ -210,10 +218,17 @@ int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape) {
 }
 
 template <class T>
-int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved) {
+bool FitsOnChip(const CellRecipe& recipe, const RnnShape& shape) {
+  return PlanOnDevice<T>(recipe, shape).fits;
+}
+
+template <class T>
+int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
+                         bool on_chip) {
   Room room(nullptr);
   CellLayer<T> layer = {};
-  TakeForward(room, recipe, Sizes(recipe, shape), saved, layer);
+  const OnChipPlan plan = on_chip ? PlanOnDevice<T>(recipe, shape) : OnChipPlan();
+  TakeForward(room, recipe, Sizes(recipe, shape), saved, plan, layer);
   return room.bytes();
 }
 
@@ -241,7 +256,8 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   }
   Room saved(args.saved), room(options.workspace);
   if (args.saved != nullptr) TakeKept(saved, recipe, n, layer);
-  const ForwardRoom<T> to = TakeForward(room, recipe, n, args.saved != nullptr, layer);
+  const OnChipPlan plan = options.on_chip ? PlanOnDevice<T>(recipe, shape) : OnChipPlan();
+  const ForwardRoom<T> to = TakeForward(room, recipe, n, args.saved != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
   RunPackParams(function, layer, in.params, stream);
@@ -253,6 +269,21 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
             .c = layer.zx,
             .b_transposed = true});
   if (IsApart(recipe)) RunMoments(function, layer, stream);
+  if (plan.fits) {
+    return RunOnChip<T>(function, layer,
+                        {.plan = plan,
+                         .reverse = in.reverse,
+                         .weight_hh = in.params.weight_hh,
+                         .h0 = in.h0,
+                         .c0 = in.c0,
+                         .h = to.h,
+                         .sum_parts = to.sum_parts,
+                         .cell_parts = to.cell_parts,
+                         .y = args.y,
+                         .h_n = args.h_n,
+                         .c_n = args.c_n},
+                        stream);
+  }
   const int64_t last = shape.time - 1;
   const int64_t first = in.reverse ? last : 0;
   RunBeginState(function, layer, first, in.h0, in.h_reset, to.h, stream);
@@ -397,7 +428,8 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
 
 #define PLANISH_INSTANTIATE(T)                                                           \
   template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                    \
-  template int64_t ForwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool);        \
+  template bool FitsOnChip<T>(const CellRecipe&, const RnnShape&);                       \
+  template int64_t ForwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
   template int64_t BackwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool);       \
   template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,   \
                              const RnnOptions<T>&);                                      \

@@ -14,8 +14,12 @@ namespace planish::internal::cuda {
 template <class T>
 int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape);
 
+/// Whether the current device keeps the layer's weights on its chip.
 template <class T>
-int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved);
+bool FitsOnChip(const CellRecipe& recipe, const RnnShape& shape);
+
+template <class T>
+int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved, bool on_chip);
 template <class T>
 int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths);
 

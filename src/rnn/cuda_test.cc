@@ -7,8 +7,11 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
+#include <random>
 #include <string>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "src/rnn/cuda_cells.h"
@@ -85,9 +88,9 @@ class RnnCudaTest : public ::testing::Test {
     if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   }
 
-  static void ExpectWithin(double tolerance, const RnnProblem<T>& p) {
+  static void ExpectWithin(double tolerance, const RnnProblem<T>& p, bool on_chip = false) {
     std::string where;
-    const double worst = Worst(ApplyOnDevice(p), Exact(p), &where);
+    const double worst = Worst(ApplyOnDevice(p, on_chip), Exact(p), &where);
     EXPECT_LE(worst, tolerance) << Describe(p) << ": " << where;
   }
 };
@@ -147,6 +150,74 @@ TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
     this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, {2, 1, 3, 515}, {.lengths = true}, 0.5));
     this->ExpectWithin(2 * kManyUnits<T>,
                        RnnProblem<T>(cell, {9, 31, 2, 17}, {.lengths = true}, 0.5));
+  }
+}
+
+// --- All steps by one kernel ---
+
+// Parts of norms that are joined are as good as norms.
+TYPED_TEST(RnnCudaTest, OnChipAgreesWithTheCpu) {
+  using T = TypeParam;
+  constexpr RnnShape kShapes[] = {{7, 5, 4, 16}, {5, 9, 5, 33}, {2, 2, 3, 67}, {7, 1, 3, 40}};
+  size_t i = 0, fit = 0, all = 0;
+  for (const Cell cell : CudaCells()) {
+    for (const Given& given : kGivens) {
+      const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
+      this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, shape, given, 0.5), true);
+      fit += cuda::RnnFitsOnChip<T>(cell, shape);
+      ++all;
+    }
+    // Fewer units than blocks.
+    this->ExpectWithin(kFewUnits<T>, RnnProblem<T>(cell, {4, 3, 2, 3}), true);
+  }
+  EXPECT_EQ(fit, all);
+}
+
+TYPED_TEST(RnnCudaTest, OnChipNanStaysInItsSequence) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
+    p.layer.lengths = {4, 3, 4};
+    const RnnResult<T> before = ApplyOnDevice(p, true);
+    p.layer.x[3] = std::numeric_limits<T>::quiet_NaN();  // the first input of sequence 1
+    const RnnResult<T> after = ApplyOnDevice(p, true);
+    EXPECT_TRUE(std::isnan(after.h[21])) << NameOf(cell);
+    for (size_t k = 0; k < 3 * 21; ++k) {
+      if (k / 21 == 1) continue;
+      ASSERT_EQ(after.h[k], before.h[k]) << NameOf(cell);
+    }
+  }
+}
+
+TYPED_TEST(RnnCudaTest, OnChipGivesTheSameBitsWithNothingSaved) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    const RnnProblem<T> p(cell, {4, 3, 3, 17}, {.lengths = true, .resets = true});
+    RnnOnDevice<T> saving(p), other(p);
+    saving.options().on_chip = other.options().on_chip = true;
+    saving.Forward();
+    other.forward().saved = nullptr;
+    other.Forward();
+    EXPECT_EQ(saving.Result().DiffersIn(other.Result()), "") << NameOf(cell);
+  }
+}
+
+// Weights of the state so that the first product is exact: the sums have a mean of 1e4 deviations.
+TYPED_TEST(RnnCudaTest, OnChipNormsAreExactAtAnyMean) {
+  using T = TypeParam;
+  for (const Cell cell : {Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnGru}) {
+    RnnProblem<T> p(cell, {2, 1, 1, 40}, {.resets = true});
+    std::mt19937 random(3);
+    p.layer.x = {0, 0};
+    p.layer.weight_hh = tests::Normal<T>(std::ssize(p.layer.weight_hh), random, 1e4, 1);
+    // Before each step the state is 1 in the first unit alone.
+    p.layer.resets = {1, 1};
+    p.layer.h_reset.assign(40, T{0});
+    p.layer.h_reset[0] = 1;
+    RnnOnDevice<T> device(p);
+    device.options().on_chip = true;
+    device.Forward();
+    EXPECT_LE(tests::Difference(device.Result().y, Exact(p).y), 16 * kUnit<T>) << NameOf(cell);
   }
 }
 

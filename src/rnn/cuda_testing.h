@@ -70,8 +70,8 @@ class RnnOnDevice {
   cuda::RnnOptions<T>& options() { return options_; }
 
   void Forward() {
-    OnDevice<char> space(
-        Bytes(cuda::RnnForwardWorkspaceBytes<T>(cell_, shape_, forward_.saved != nullptr)));
+    OnDevice<char> space(Bytes(cuda::RnnForwardWorkspaceBytes<T>(
+        cell_, shape_, forward_.saved != nullptr, options_.on_chip)));
     cuda::RnnForward<T>(cell_, forward_, With(space));
     internal::cuda::Synchronize();
   }
@@ -126,8 +126,9 @@ class RnnOnDevice {
 
 /// Forward, then backward, on the device.
 template <class T>
-RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p) {
+RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool on_chip = false) {
   RnnOnDevice<T> device(p);
+  device.options().on_chip = on_chip;
   device.Forward();
   device.Backward();
   return device.Result();

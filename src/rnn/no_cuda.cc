@@ -3,6 +3,7 @@
 
 #include "planish/error.h"
 #include "src/rnn/cuda_cells.h"
+#include "src/rnn/cuda_on_chip.h"
 
 // The kernels of a build without CUDA.
 namespace planish::internal::cuda {
@@ -69,6 +70,14 @@ namespace {
   }                                                                                                \
   template <>                                                                                      \
   void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {                      \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  OnChipPlan PlanOnDevice<T>(const CellRecipe&, const RnnShape&) {                                 \
+    return {};                                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunOnChip(const char* function, const CellLayer<T>&, const OnChipCall<T>&, void*) {         \
     Fail(function);                                                                                \
   }
 PLANISH_RNN_TYPES(PLANISH_KERNELS)

@@ -1,0 +1,48 @@
+#ifndef PLANISH_SRC_RNN_CUDA_PLAN_H_
+#define PLANISH_SRC_RNN_CUDA_PLAN_H_
+
+#include <cstdint>
+
+#include "src/rnn/cell.h"
+
+// How a layer is laid out on the chip of a GPU, whose blocks keep the weights of the state for all
+// steps: a function of numbers alone, so that it is tested without one.
+namespace planish::internal::cuda {
+
+/// A warp multiplies so many rows of weights by the states of so many sequences at once: its lanes
+/// then have a sum each.
+inline constexpr int kOnChipRows = 4, kOnChipSequences = 8;
+/// As many as have the registers for it.
+inline constexpr int kMostOnChipThreads = 384;
+/// Numbers of which a block's part of a norm is made.
+inline constexpr int kOnChipPart = 3;
+/// Sequences at most: of more, products of matrices by tensor cores take less time than reading all
+/// states in every block.
+inline constexpr int64_t kMostOnChipBatch = 64;
+
+/// What a block of a layer keeps in its shared memory, in numbers; each begins at a multiple of 16
+/// bytes.
+struct OnChipPlan {
+  bool fits = false;    ///< else all that follows is 0
+  int64_t units = 0;    ///< of a block, with all their gates; the last may have fewer
+  int64_t blocks = 0;   ///< as many as have a unit
+  int threads = 0;      ///< of a block
+  int64_t stride = 0;   ///< numbers from one row of weights, or one state, to the next
+  int64_t rows = 0;     ///< rows of weights, with those that fill up a group of kOnChipRows
+  int64_t weights = 0;  ///< [rows, stride]
+  int64_t sums = 0;     ///< [B, rows] of the product
+  int64_t cells = 0;    ///< [B, units] c, and as much for o
+  int64_t maps = 0;     ///< [B, norms + 1] of three numbers
+  int64_t shared_bytes = 0;
+  /// Numbers of type double of the memory in which blocks tell each other their part of the norms
+  /// of the sums, [B, norms, blocks, kOnChipPart], and of that of c, [B, blocks, kOnChipPart].
+  int64_t sum_parts = 0, cell_parts = 0;
+};
+
+/// With `blocks` blocks at most, of `shared_bytes`.
+OnChipPlan PlanOnChip(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
+                      int64_t blocks, int64_t shared_bytes);
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_RNN_CUDA_PLAN_H_

@@ -1,0 +1,141 @@
+#ifndef PLANISH_SRC_RNN_CUDA_UNIT_H_
+#define PLANISH_SRC_RNN_CUDA_UNIT_H_
+
+#include <cstdint>
+
+#include "src/base/cuda.h"
+#include "src/rnn/cuda_cells.h"
+#include "src/rnn/cuda_math.h"
+#include "src/rnn/cuda_norm.h"
+
+// A cell as the kernels are compiled for it, and what a thread does forward for one unit.
+namespace planish::internal::cuda {
+
+constexpr int GatesOf(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kLstm ? 4 : arithmetic == Arithmetic::kGru ? 3 : 1;
+}
+
+/// A cell: kFirst gates have their norm together, then the next as many, ....
+template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
+struct CellKind {
+  static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
+  static constexpr bool kGru = kArithmeticOf == Arithmetic::kGru;
+  static constexpr bool kRnn = !kLstm && !kGru;
+  static constexpr bool kPlain = kSumsOf == Sums::kPlain;
+  static constexpr bool kTogether = kSumsOf == Sums::kTogether;
+  static constexpr bool kApart = kSumsOf == Sums::kApart;
+  static constexpr int kGates = GatesOf(kArithmeticOf);
+  static constexpr int kFirstGates = kFirst;
+  static constexpr int kNorms = (kGates + kFirst - 1) / kFirst;
+};
+
+template <class T>
+PLANISH_DEVICE bool IsActive(const CellLayer<T>& layer, int64_t t, int64_t b) {
+  return layer.lengths == nullptr || t < layer.lengths[b];
+}
+/// Whether step t, or none if it is -1, begins with a reset.
+template <class T>
+PLANISH_DEVICE bool IsReset(const CellLayer<T>& layer, int64_t t, int64_t b) {
+  return t >= 0 && layer.resets != nullptr && layer.resets[t * layer.batch + b] != 0 &&
+         IsActive(layer, t, b);
+}
+
+/// What a unit gives: its state, and an LSTM's c and o.
+template <class T>
+struct UnitOutput {
+  T h, c, o;
+};
+
+/// The gates of unit k in row `row`, kept where they are to be. `before` is the unit's h, of an
+/// LSTM its c; there, with a norm of c, h is TakeNormalised's.
+template <class Kind, class T>
+PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64_t k,
+                                       const T (&zx)[Kind::kGates], const T (&zh)[Kind::kGates],
+                                       const NormMap<T> (&ih)[Kind::kNorms],
+                                       const NormMap<T> (&hh)[Kind::kNorms], T before, bool relu) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates;
+  const CellParams<T>& p = a.params;
+  const int64_t hidden = a.hidden, first = row * kGates * hidden + k, unit = row * hidden + k;
+  // ax and ah, of which `of_x` has both where they are only added.
+  T of_x[kGates], of_h = 0;
+  PLANISH_UNROLL
+  for (int gate = 0; gate < kGates; ++gate) {
+    const int64_t j = gate * hidden + k;
+    const bool candidate = Kind::kGru && gate == 2;
+    if constexpr (Kind::kTogether) {
+      const T z = zx[gate] + zh[gate];
+      a.zx[first + gate * hidden] = z;
+      of_x[gate] = FusedMulAdd(p.gain_ih[j], ih[gate / kFirst].Xhat(z), p.bias[j]);
+    } else {
+      T x = zx[gate], h = zh[gate];
+      if constexpr (Kind::kApart) {
+        x = p.gain_ih[j] * ih[gate / kFirst].Xhat(x);
+        h = p.gain_hh[j] * hh[gate / kFirst].Xhat(h);
+      }
+      of_x[gate] = (candidate ? x : x + h) + p.bias[j];
+      if (candidate) of_h = h + p.bias_hn[k];
+    }
+  }
+  T* const kept = a.gates_kept == nullptr ? nullptr : a.gates_kept + first;
+  if constexpr (Kind::kRnn) {
+    // NaN stays: it is not below 0.
+    return {!relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0], 0, 0};
+  } else if constexpr (Kind::kGru) {
+    const T r = Sigmoid(of_x[0]), z = Sigmoid(of_x[1]);
+    const T n = Tanh(FusedMulAdd(r, of_h, of_x[2]));
+    if (kept != nullptr) {
+      kept[0] = r, kept[hidden] = z, kept[2 * hidden] = n;
+      a.candidate[unit] = of_h;
+    }
+    return {FusedMulAdd(T{1} - z, n, z * before), 0, 0};
+  } else {
+    const T i = Sigmoid(of_x[0]), f = Sigmoid(of_x[1]), g = Tanh(of_x[2]), o = Sigmoid(of_x[3]);
+    const T c = FusedMulAdd(f, before, i * g);
+    if (kept != nullptr) {
+      kept[0] = i, kept[hidden] = f, kept[2 * hidden] = g, kept[3 * hidden] = o;
+      a.before[unit] = before;
+    }
+    if (a.cell_norm != CellNorm::kNone) return {0, c, o};
+    const T tanh_c = Tanh(c);
+    if (kept != nullptr) a.tanh_c[unit] = tanh_c;
+    return {o * tanh_c, c, o};
+  }
+}
+
+/// An LSTM's h from its c and the norm of that, and the c that is carried on.
+template <class T>
+PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
+                                            const NormMap<T>& map) {
+  const T seen = FusedMulAdd(a.params.gain_c[k], map.Xhat(c), a.params.bias_c[k]);
+  const T tanh_c = Tanh(seen);
+  if (a.tanh_c != nullptr) a.tanh_c[row * a.hidden + k] = tanh_c;
+  return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
+}
+
+/// Calls f with the CellKind of the layer.
+template <class F>
+void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
+  using enum Arithmetic;
+  const bool plain = sums == Sums::kPlain, together = sums == Sums::kTogether;
+  if (arithmetic == kLstm) {
+    if (plain) return f(CellKind<kLstm, Sums::kPlain, 4>());
+    if (together && first == 1) return f(CellKind<kLstm, Sums::kTogether, 1>());
+    if (!together && first == 4) return f(CellKind<kLstm, Sums::kApart, 4>());
+  } else if (arithmetic == kGru) {
+    if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
+    if (!together && first == 2) return f(CellKind<kGru, Sums::kApart, 2>());
+  } else {
+    if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
+    if (together) return f(CellKind<kRnn, Sums::kTogether, 1>());
+  }
+  throw Error("[CellKind] the cell must be one that there are kernels for but has none");
+}
+
+template <class T, class F>
+void VisitKind(const CellLayer<T>& layer, F&& f) {
+  VisitKind(layer.arithmetic, layer.sums, layer.gates_of_a_norm, f);
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_RNN_CUDA_UNIT_H_
