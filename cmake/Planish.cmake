@@ -36,17 +36,18 @@ function(planish_library name)
   target_link_libraries(${name} PUBLIC ${arg_LINK})
 endfunction()
 
-# planish_test(name SOURCES... LINK libs...): a GoogleTest program, each test found by ctest. The
-# name is the folder's: lab_run_test is of lab/run.
+# planish_test(name SOURCES... LINK libs... [PREFIX text]): a GoogleTest program, each test found by
+# ctest, by its name with the prefix. The program's name is the folder's: lab_run_test is of lab/run.
 function(planish_test name)
   if(NOT PLANISH_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "PREFIX" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   planish_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
+    TEST_PREFIX "${arg_PREFIX}")
 endfunction()
 
 # planish_precompiled(target): takes libtorch's headers from planish_lab_model, read once for the whole
