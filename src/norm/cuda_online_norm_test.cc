@@ -23,7 +23,7 @@ using tests::online_norm::ExpectAgrees;
 using tests::online_norm::Problem;
 using tests::online_norm::Result;
 
-class OnDeviceTest : public testing::Test {
+class CudaOnlineNormDeviceTest : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
@@ -31,7 +31,7 @@ class OnDeviceTest : public testing::Test {
 };
 
 template <class T>
-class CudaOnlineNormTest : public OnDeviceTest {};
+class CudaOnlineNormTest : public CudaOnlineNormDeviceTest {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(CudaOnlineNormTest, Types);
 
@@ -55,7 +55,7 @@ TYPED_TEST(CudaOnlineNormTest, ManyCases) {
   }
 }
 
-TEST_F(OnDeviceTest, FloatIsExactFarFromZero) {
+TEST_F(CudaOnlineNormDeviceTest, FloatIsExactFarFromZero) {
   const Problem<float> p(20, 64, 1.0, 1e4);  // see the test of the CPU's
   ExpectAgrees(p, ApplyOnDevice(p));
 }
@@ -175,12 +175,12 @@ void ExpectAgreesWithFloat() {
   }
 }
 
-TEST_F(OnDeviceTest, HalvesAgreeWithFloat) {
+TEST_F(CudaOnlineNormDeviceTest, HalvesAgreeWithFloat) {
   ExpectAgreesWithFloat<bfloat16>();
   ExpectAgreesWithFloat<float16>();
 }
 
-TEST_F(OnDeviceTest, NoCases) {
+TEST_F(CudaOnlineNormDeviceTest, NoCases) {
   const Problem<float> p(0, 3, 0.5);
   const auto out = ApplyOnDevice(p);
   EXPECT_THAT(out.dgain, testing::Each(0.f));
@@ -188,7 +188,7 @@ TEST_F(OnDeviceTest, NoCases) {
   EXPECT_EQ(out.state_deviation, 1);
 }
 
-TEST_F(OnDeviceTest, Errors) {
+TEST_F(CudaOnlineNormDeviceTest, Errors) {
   OnDevice<float> x(std::vector<float>(6)), y(std::vector<float>(6));
   OnDevice<OnlineState> state(std::vector<OnlineState>(1));
   const auto error = [&](OnlineNormForwardArgs<float> args, OnlineState* to, double alpha) {
