@@ -51,7 +51,7 @@ void SetOrder(Order order);
 /// which kGrid needs, else one after the other. Throws std::logic_error when threads wait for each
 /// other for ever, and what `thread` throws.
 void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
-         const std::function<void()>& thread);
+             const std::function<void()>& thread);
 
 /// The value of the lane whose number is `lane` in the caller's warp.
 template <class T>

@@ -51,10 +51,10 @@ std::vector<Real> At(const Shape& shape, const std::vector<T>& values, int64_t b
   return row;
 }
 
-/// Sums down a column are taken in C over 8 rows (backward: 2) and in double beyond; those of a tile
-/// along a row in up to 1024 / 4 additions. They err by u each, independently: four standard
-/// deviations of k of them are less than 4 sqrt(k) u; the terms themselves have 2 u. For doubles the
-/// part in double counts, too.
+/// Sums down a column are taken in C over 8 rows (backward: 2) and in double beyond; those of a
+/// tile along a row in up to 1024 / 4 additions. They err by u each, independently: four standard
+/// deviations of k of them are less than 4 sqrt(k) u; the terms themselves have 2 u. For doubles
+/// the part in double counts, too.
 template <class T>
 Real SumError(Real additions, Real all) {
   if (std::is_same_v<T, double>) additions += all;
