@@ -105,6 +105,28 @@ inline void CheckAligned(const char* function, std::initializer_list<Array> arra
   }
 }
 
+/// Memory for whatever numbers: `needed` bytes from an address aligned to 16 on, or none.
+inline void CheckBlock(const char* function, const char* name, const void* data, int64_t needed) {
+  constexpr uintptr_t kAligned = 16;
+  if (needed == 0) return;
+  if (data == nullptr)
+    Fail(function, name, "point to " + std::to_string(needed) + " bytes", "null");
+  if (const auto beyond = reinterpret_cast<uintptr_t>(data) % kAligned; beyond != 0) {
+    Fail(function, name, "be aligned to 16 bytes",
+         "an address " + std::to_string(beyond) + " bytes beyond");
+  }
+}
+
+/// The workspace of a call on a GPU.
+template <class Options>
+void CheckWorkspace(const char* function, const Options& options, int64_t needed) {
+  CheckBlock(function, "workspace", options.workspace, needed);
+  if (options.workspace_bytes < needed) {
+    Fail(function, "workspace_bytes", "be at least " + std::to_string(needed),
+         std::to_string(options.workspace_bytes));
+  }
+}
+
 /// No output may share memory with another array, unless it is one that it `may_be`. Null arrays
 /// are arguments left out.
 inline void CheckApart(const char* function, std::initializer_list<Array> outputs,

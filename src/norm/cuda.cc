@@ -69,22 +69,6 @@ int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) 
   return most;
 }
 
-void CheckWorkspace(const char* function, const NormOptions& options, int64_t needed) {
-  if (needed == 0) return;
-  if (options.workspace == nullptr) {
-    internal::Fail(function, "workspace", "point to " + std::to_string(needed) + " bytes", "null");
-  }
-  if (options.workspace_bytes < needed) {
-    internal::Fail(function, "workspace_bytes", "be at least " + std::to_string(needed),
-                   std::to_string(options.workspace_bytes));
-  }
-  if (const auto beyond = reinterpret_cast<uintptr_t>(options.workspace) % kPackBytes;
-      beyond != 0) {
-    internal::Fail(function, "workspace", "be aligned to 16 bytes",
-                   "an address " + std::to_string(beyond) + " bytes beyond");
-  }
-}
-
 template <class P>
 internal::cuda::Params Param(const P* data) {
   return {data, std::is_same_v<P, float>};
@@ -134,7 +118,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
                                  {args.gain, 0, sizeof(P)},
                                  {args.bias, 0, sizeof(P)}});
   const RowsPlan plan = PlanForward(work);
-  CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(work, plan));
+  internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(work, plan));
   const internal::cuda::Forward<T> call = {
       .rows = rows,
       .cols = cols,
@@ -187,7 +171,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
                                  {args.dsum, args.dsum_stride, sizeof(T)},
                                  {args.gain, 0, sizeof(P)}});
   const RowsPlan plan = PlanBackward(work);
-  CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(work, plan, sizeof(C)));
+  internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(work, plan, sizeof(C)));
   const internal::cuda::Backward<T> call = {
       .rows = rows,
       .cols = cols,

@@ -28,25 +28,6 @@ inline constexpr int64_t kPackOfBytes = 16;
 template <class T>
 inline constexpr int kPackOf = static_cast<int>(kPackOfBytes / static_cast<int64_t>(sizeof(T)));
 
-/// Throws unless there is the workspace that is needed.
-template <class Options>
-void CheckWorkspaceFor(const char* function, const Options& options, int64_t needed) {
-  if (needed == 0) return;
-  if (options.workspace == nullptr) {
-    Fail(function, "workspace", "point to " + std::to_string(needed) + " bytes", "null");
-  }
-  if (options.workspace_bytes < needed) {
-    Fail(function, "workspace_bytes", "be at least " + std::to_string(needed),
-         std::to_string(options.workspace_bytes));
-  }
-  const auto beyond =
-      reinterpret_cast<uintptr_t>(options.workspace) % static_cast<uintptr_t>(kPackOfBytes);
-  if (beyond != 0) {
-    Fail(function, "workspace", "be aligned to 16 bytes",
-         "an address " + std::to_string(beyond) + " bytes beyond");
-  }
-}
-
 /// The shape that `work` has, with the pack that its sizes and the arrays at `places` let a thread
 /// read; null is no array.
 template <class T>
@@ -94,7 +75,7 @@ void RunColumnsCall(const char* function, const Call<T>& call, bool alone,
   const ColumnsPlan map = PlanColumns(Packed<T>(work, {arrays.a, arrays.x, arrays.out}));
   const ColumnsSpace space =
       CutSpace<T>(sums, plan, needs.sums, needs.maps, needs.online, options.workspace);
-  CheckWorkspaceFor(function, options, space.bytes);
+  CheckWorkspace(function, options, space.bytes);
   RunColumns(function, call, plan, map, space, options.stream);
 }
 

@@ -79,7 +79,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
     return;
   }
   // Before anything is written.
-  internal::cuda::CheckWorkspaceFor(kFunction, options, OnlineNormWorkspaceBytes<T>(rows, cols));
+  internal::CheckWorkspace(kFunction, options, OnlineNormWorkspaceBytes<T>(rows, cols));
   const internal::cuda::SavedMoments<Compute<T>> saved = {
       .mean = args.mean, .mean_lo = args.mean_lo, .rstd = args.rstd};
   // Before dx, which may be dy.

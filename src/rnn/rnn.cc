@@ -13,29 +13,22 @@
 #include "src/rnn/cpu.h"
 #include "src/rnn/order.h"
 #include "src/rnn/packed.h"
+#include "src/rnn/rnn_check.h"
 #include "src/rnn/sums.h"
 
 namespace planish {
 namespace {
 
-using internal::Array;
+using internal::Arrays;
 using internal::CellRecipe;
-using internal::VectorArray;
+using internal::kGradientNames;
 
 /// Sizes with which no array, of those given and those that are worked in, is larger than a pointer
 /// can span: none has more than 32 * T * B * max(I, P) or 4 * P * max(I, P) numbers, P for H and
 /// the padding that kernels add.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
-  const auto at_least = [&](const char* name, int64_t size, int64_t least) {
-    if (size < least) {
-      internal::Fail(function, name, "be at least " + std::to_string(least), std::to_string(size));
-    }
-  };
-  at_least("time", shape.time, 0);
-  at_least("batch", shape.batch, 0);
-  at_least("inputs", shape.inputs, 1);
-  at_least("hidden", shape.hidden, 1);
+  internal::CheckRnnSizes(function, shape);
   const int64_t most = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 32;
   const int64_t width = std::max(shape.inputs, shape.hidden);
   const int64_t padded = shape.hidden > most ? most : internal::PaddedUnits<T>(shape.hidden);
@@ -53,87 +46,7 @@ void CheckRnnShape(const char* function, const RnnShape& shape) {
   }
 }
 
-/// Collects the arrays of a call and checks them together.
-class Arrays {
- public:
-  explicit Arrays(const char* function) : function_(function) {}
-
-  template <class T>
-  void Input(const char* name, const T* data, int64_t size) {
-    inputs_.Add(VectorArray(name, data, size));
-  }
-  template <class T>
-  void NeededInput(const char* name, const T* data, int64_t size) {
-    internal::CheckNotNull(function_, {VectorArray(name, data, size)});
-    Input(name, data, size);
-  }
-  template <class T>
-  void Output(const char* name, const T* data, int64_t size, const T* may_be = nullptr) {
-    Array array = VectorArray(name, data, size);
-    array.may_be = may_be;
-    outputs_.Add(array);
-  }
-  template <class T>
-  void NeededOutput(const char* name, const T* data, int64_t size, const T* may_be = nullptr) {
-    internal::CheckNotNull(function_, {VectorArray(name, data, size)});
-    Output(name, data, size, may_be);
-  }
-  void MustBeNull(const char* name, const void* data, const char* reason) const {
-    if (data == nullptr) return;
-    internal::Fail(function_, name, std::string("be null ") + reason, "an address");
-  }
-
-  void CheckAlignedAndApart() const {
-    for (const Array& input : inputs_) internal::CheckAligned(function_, {input});
-    for (const Array* output = outputs_.begin(); output != outputs_.end(); ++output) {
-      internal::CheckAligned(function_, {*output});
-      for (const Array& input : inputs_) internal::CheckApart(function_, {*output}, {input});
-      for (const Array* other = outputs_.begin(); other != output; ++other) {
-        internal::CheckApart(function_, {*output}, {*other});
-      }
-    }
-  }
-
- private:
-  /// Those that are given. It allocates no memory, as a step should not.
-  class List {
-   public:
-    void Add(const Array& array) {
-      if (array.data != nullptr) arrays_.at(size_++) = array;
-    }
-    const Array* begin() const { return arrays_.data(); }
-    const Array* end() const { return arrays_.data() + size_; }
-
-   private:
-    std::array<Array, 2 * internal::kParams> arrays_{};
-    size_t size_ = 0;
-  };
-
-  const char* function_;
-  List inputs_, outputs_;
-};
-
-constexpr const char* kNoCell = "for a cell without c";
-constexpr const char* kNotTaken = "for a cell without it";
-constexpr const char* kNoResets = "without resets";
 constexpr const char* kSums = "with sums";
-
-// Names of the parameters' gradients, in the order of ParamsOf.
-constexpr const char* kGradientNames[internal::kParams] = {
-    "dweight_ih",    "dweight_hh",  "dbias",      "dbias_hn", "dln_ih_weight", "dln_ih_bias",
-    "dln_hh_weight", "dln_hh_bias", "dln_weight", "dln_bias", "dln_c_weight",  "dln_c_bias"};
-
-template <class T>
-void AddParams(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<const T>& params,
-               Arrays& arrays) {
-  for (const auto& param : internal::ParamsOf<const T>(recipe, shape)) {
-    const T* data = params.*param.member;
-    if (!param.taken) arrays.MustBeNull(param.name, data, kNotTaken);
-    arrays.Input(param.name, data, param.size);
-  }
-  arrays.NeededInput("weight_ih", params.weight_ih, recipe.gates() * shape.hidden * shape.inputs);
-  arrays.NeededInput("weight_hh", params.weight_hh, recipe.gates() * shape.hidden * shape.hidden);
-}
 
 /// Checks packed parameters, or adds the others.
 template <class T>
@@ -152,18 +65,6 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
   };
   same("inputs", layer.inputs(), shape.inputs);
   same("hidden", layer.order().hidden, shape.hidden);
-}
-
-/// Those among the parameters' gradients that are given.
-template <class T>
-void AddGradients(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<T>& dparams,
-                  Arrays& arrays) {
-  const auto params = internal::ParamsOf<T>(recipe, shape);
-  for (size_t i = 0; i < params.size(); ++i) {
-    const T* data = dparams.*params[i].member;
-    if (!params[i].taken) arrays.MustBeNull(kGradientNames[i], data, kNotTaken);
-    arrays.Output(kGradientNames[i], data, params[i].size);
-  }
 }
 
 void CheckForBackward(const char* function, bool backward) {
@@ -188,23 +89,8 @@ void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& opti
 template <class T>
 void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T>& inputs,
                Arrays& arrays) {
+  internal::AddInputs(recipe, inputs, arrays);
   const RnnShape& shape = inputs.shape;
-  const int64_t steps = shape.time * shape.batch, states = shape.batch * shape.hidden;
-  if (!recipe.is_lstm()) {
-    arrays.MustBeNull("c0", inputs.c0, kNoCell);
-    arrays.MustBeNull("c_reset", inputs.c_reset, kNoCell);
-  }
-  if (inputs.resets == nullptr && steps > 0) {
-    arrays.MustBeNull("h_reset", inputs.h_reset, kNoResets);
-    arrays.MustBeNull("c_reset", inputs.c_reset, kNoResets);
-  }
-  arrays.NeededInput("x", inputs.x, steps * shape.inputs);
-  arrays.Input("h0", inputs.h0, states);
-  arrays.Input("c0", inputs.c0, states);
-  arrays.Input("lengths", inputs.lengths, shape.batch);
-  arrays.Input("resets", inputs.resets, steps);
-  arrays.Input("h_reset", inputs.h_reset, shape.hidden);
-  arrays.Input("c_reset", inputs.c_reset, shape.hidden);
   for (int64_t b = 0; inputs.lengths != nullptr && b < shape.batch; ++b) {
     if (inputs.lengths[b] < 1 || inputs.lengths[b] > shape.time) {
       internal::Fail(function, "lengths[" + std::to_string(b) + "]",
@@ -274,14 +160,10 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   const RnnShape& shape = args.inputs.shape;
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
-  const int64_t states = shape.batch * shape.hidden;
   Arrays arrays(kFunction);
   AddInputs(kFunction, recipe, args.inputs, arrays);
   AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
-  arrays.NeededOutput("y", args.y, shape.time * states);
-  if (!recipe.is_lstm()) arrays.MustBeNull("c_n", args.c_n, kNoCell);
-  arrays.Output("h_n", args.h_n, states);
-  arrays.Output("c_n", args.c_n, states);
+  AddForwardOutputs(recipe, args, arrays);
   arrays.Output("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
   arrays.CheckAlignedAndApart();
   Forward(cell, args, options);
@@ -305,24 +187,11 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   arrays.NeededInput("y", args.y, shape.time * states);
   arrays.NeededInput("saved", args.saved,
                      internal::SavedSize<T>(recipe, shape, options.checkpoint));
-  if (!recipe.is_lstm()) {
-    arrays.MustBeNull("dc_n", args.dc_n, kNoCell);
-    arrays.MustBeNull("dc0", args.dc0, kNoCell);
-    arrays.MustBeNull("dc_reset", args.dc_reset, kNoCell);
-  }
-  arrays.Input("dy", args.dy, shape.time * states);
-  arrays.Input("dh_n", args.dh_n, states);
-  arrays.Input("dc_n", args.dc_n, states);
-  arrays.Output("dx", args.dx, shape.time * shape.batch * shape.inputs);
-  AddGradients(recipe, shape, args.dparams, arrays);
+  AddBackward(recipe, args, arrays);
   const auto dparams = internal::ParamsOf<T>(recipe, shape);
   for (size_t i = 0; args.sums && i < dparams.size(); ++i) {
     arrays.MustBeNull(kGradientNames[i], args.dparams.*dparams[i].member, kSums);
   }
-  arrays.Output("dh0", args.dh0, states);
-  arrays.Output("dc0", args.dc0, states);
-  arrays.Output("dh_reset", args.dh_reset, shape.hidden);
-  arrays.Output("dc_reset", args.dc_reset, shape.hidden);
   arrays.CheckAlignedAndApart();
   const internal::ThreadMemory<T> memory;
   const internal::PackedLayer<T>* packed = options.packed.layer();
@@ -344,31 +213,15 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   if (recipe.over == internal::Over::kBatch) {
     internal::Fail(kFunction, "cell", "be one without batch norm", "one with it");
   }
-  RnnForwardArgs<T> forward;
   const RnnShape shape{1, args.batch, args.inputs, args.hidden};
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
-  const int64_t states = args.batch * args.hidden;
   Arrays arrays(kFunction);
-  if (!recipe.is_lstm()) {
-    arrays.MustBeNull("c", args.c, kNoCell);
-    arrays.MustBeNull("c_next", args.c_next, kNoCell);
-  }
-  arrays.NeededInput("x", args.x, args.batch * args.inputs);
+  AddStepInput(recipe, args, arrays);
   AddParams(kFunction, cell, shape, args.params, options.packed, arrays);
-  arrays.Input("h", args.h, states);
-  arrays.Input("c", args.c, states);
-  arrays.NeededOutput("h_next", args.h_next, states, args.h);
-  arrays.Output("c_next", args.c_next, states, args.c);
+  AddStepStates(args, arrays);
   arrays.CheckAlignedAndApart();
-  forward.inputs.shape = shape;
-  forward.inputs.x = args.x;
-  forward.inputs.params = args.params;
-  forward.inputs.h0 = args.h;
-  forward.inputs.c0 = args.c;
-  forward.y = args.h_next;
-  forward.c_n = args.c_next;
-  Forward(cell, forward, options);
+  Forward(cell, internal::AsForward(args), options);
 }
 
 #define PLANISH_INSTANTIATE(T)                                                      \
