@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>

@@ -1,7 +1,6 @@
 #include "planish/rnn.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
