@@ -195,10 +195,12 @@ struct RnnInputs {
 template <class T>
 struct RnnForwardArgs {
   RnnInputs<T> inputs;
-  T* y = nullptr;      ///< [T, B, H] the state after every step
-  T* h_n = nullptr;    ///< [B, H] the state after the last step of each sequence, or null
-  T* c_n = nullptr;    ///< [B, H] the LSTMs' carried c after it, or null
-  T* saved = nullptr;  ///< [RnnSavedSize] what RnnBackward needs; null: not saved
+  T* y = nullptr;    ///< [T, B, H] the state after every step
+  T* h_n = nullptr;  ///< [B, H] the state after the last step of each sequence, or null
+  T* c_n = nullptr;  ///< [B, H] the LSTMs' carried c after it, or null
+  /// [RnnSavedSize] what RnnBackward needs; null: not saved. All is written but what belongs to
+  /// steps beyond a sequence's length.
+  T* saved = nullptr;
 };
 
 /// The arrays of RnnBackward. L is the loss, dy = dL/dy and so on. All gradients that are outputs
@@ -239,13 +241,13 @@ struct RnnStepArgs {
 /// B steps, with P for H rounded up to a multiple of 16 for float, of 8 for double,
 ///
 ///   kRnn, kRnnRelu            nothing              kLstm                6 P
-///   kLnRnn, kLnRnnRelu        P + 3                kDrawLstm            6 P + 3
-///   kGru                      4 P                  kLnLstmContrib      10 P + 15
-///   kLnGru                   10 P + 12             the other LN-LSTMs  14 P + 9
+///   kLnRnn, kLnRnnRelu        P + 1                kDrawLstm            6 P + 3
+///   kGru                      4 P                  kLnLstmContrib      10 P + 7
+///   kLnGru                   10 P + 4              the other LN-LSTMs  14 P + 5
 ///
-/// times 4 bytes for float: the sums that are normalised (8 P of the LN-LSTM's) with three numbers
-/// for each norm, the gates (4 P), c before the step and tanh of c, a GRU's ah_n. Batch norms keep
-/// the normalised sums, and of an LSTM the normalised c, and one number for all B for each of them:
+/// times 4 bytes for float: the normalised sums (8 P of the LN-LSTM's) with a number for each norm,
+/// the gates (4 P), c before the step and tanh of c, three numbers for the norm of c, a GRU's ah_n.
+/// Batch norms keep the normalised c, too, and one number for all B for each normalised one:
 /// of T * B steps P for kBnRnn, 15 P for kBnLstm and 10 P for kBnGru, and of T steps P, 9 P and 6
 /// P. With checkpoint P numbers of a sequence every S steps for an LSTM, nothing for the others;
 /// RnnBackward then needs memory for S steps. Throws Error as RnnForward does.

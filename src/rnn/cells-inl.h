@@ -222,100 +222,109 @@ struct MapVectors {
 template <class T>
 inline constexpr T kNoMap[kMap] = {0, 1, 0};
 
-/// a = gain * xhat, of as many vectors.
-template <class T>
-HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors, T* a) {
+/// a = gain * xhat, of as many vectors. With `kKeep`, z becomes xhat.
+template <class T, bool kKeep>
+HWY_NOINLINE void Scale(T* z, const T* map, const T* gain, int64_t vectors, T* a) {
   const MapVectors<T> norm(map);
   for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
-    Put<T>(hn::Mul(Get(gain + i), norm.Xhat(Get(z + i))), a + i);
+    const auto xhat = norm.Xhat(Get(z + i));
+    if constexpr (kKeep) Put<T>(xhat, z + i);
+    Put<T>(hn::Mul(Get(gain + i), xhat), a + i);
   }
 }
 
 /// The sum of two of them.
-template <class T>
-HWY_NOINLINE void ScaleBoth(const T* zx, const T* map_ih, const T* gain_ih, const T* zh,
-                            const T* map_hh, const T* gain_hh, int64_t vectors, T* a) {
+template <class T, bool kKeep>
+HWY_NOINLINE void ScaleBoth(T* zx, const T* map_ih, const T* gain_ih, T* zh, const T* map_hh,
+                            const T* gain_hh, int64_t vectors, T* a) {
   const MapVectors<T> ih(map_ih), hh(map_hh);
   for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
-    const auto of_x = hn::Mul(Get(gain_ih + i), ih.Xhat(Get(zx + i)));
-    Put<T>(hn::MulAdd(Get(gain_hh + i), hh.Xhat(Get(zh + i)), of_x), a + i);
+    const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
+    if constexpr (kKeep) Put<T>(xhat_ih, zx + i), Put<T>(xhat_hh, zh + i);
+    const auto of_x = hn::Mul(Get(gain_ih + i), xhat_ih);
+    Put<T>(hn::MulAdd(Get(gain_hh + i), xhat_hh, of_x), a + i);
   }
 }
 
-/// A norm taken back: with the gradient d of gain * xhat, dgain += d * xhat and
+/// What one row has in a norm taken back: with the gradient d of gain * xhat,
 /// dz = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = d * gain. dz may be d.
 template <class T>
-HWY_NOINLINE void NormBackward(const T* d, const T* z, const T* map, const T* gain, const Stretch s,
-                               T* dgain, T* dz) {
-  const Tag<T> tag;
+struct NormRow {
+  const T* xhat;
+  T rstd;
+  T* dz;
+};
+
+/// The sums of g and of g * xhat.
+template <class T>
+struct NormSums {
+  V<T> sum, dot;
+
+  HWY_INLINE NormSums() : sum(hn::Zero(Tag<T>())), dot(hn::Zero(Tag<T>())) {}
+  /// Of one vector; dgain += d * xhat.
+  HWY_INLINE void Add(V<T> d, const T* xhat, const T* gain, T* dgain) {
+    const auto x = Get(xhat), g = hn::Mul(d, Get(gain));
+    Put<T>(hn::MulAdd(d, x, Get(dgain)), dgain);
+    sum = hn::Add(sum, g);
+    dot = hn::MulAdd(g, x, dot);
+  }
+};
+
+/// Their means, and with them dz.
+template <class T>
+struct NormMeans {
+  V<T> mean, product, rstd;
+
+  HWY_INLINE NormMeans(const NormSums<T>& sums, T scale, T deviation)
+      : mean(All<T>(Total<T>(sums.sum) * scale)),
+        product(All<T>(Total<T>(sums.dot) * scale)),
+        rstd(All<T>(deviation)) {}
+  HWY_INLINE void Write(V<T> d, const T* xhat, const T* gain, T* dz) const {
+    // In two roundings, as the mean's: of one number the difference is 0.
+    const auto g = hn::Sub(hn::Mul(d, Get(gain)), mean);
+    Put<T>(hn::Mul(rstd, hn::NegMulAdd(Get(xhat), product, g)), dz);
+  }
+};
+
+/// A norm of one row taken back; dgain += d * xhat. Gains of padding are 0, so that it adds
+/// nothing.
+template <class T>
+HWY_NOINLINE void NormBackward(const T* d, const NormRow<T> row, const T* gain, const Stretch s,
+                               T* dgain) {
   constexpr int64_t n = kLanes<T>;
   const int64_t end = s.vectors<T>() * n;
-  const MapVectors<T> norm(map);
-  auto sum0 = hn::Zero(tag), sum1 = hn::Zero(tag), dot0 = hn::Zero(tag), dot1 = hn::Zero(tag);
-  // Gains of padding are 0, so that it adds nothing.
+  NormSums<T> even, odd;
   int64_t i = 0;
   for (; i + 2 * n <= end; i += 2 * n) {
-    const auto d0 = Get(d + i), d1 = Get(d + i + n);
-    const auto xhat0 = norm.Xhat(Get(z + i)), xhat1 = norm.Xhat(Get(z + i + n));
-    const auto g0 = hn::Mul(d0, Get(gain + i)), g1 = hn::Mul(d1, Get(gain + i + n));
-    Put<T>(hn::MulAdd(d0, xhat0, Get(dgain + i)), dgain + i);
-    Put<T>(hn::MulAdd(d1, xhat1, Get(dgain + i + n)), dgain + i + n);
-    sum0 = hn::Add(sum0, g0);
-    sum1 = hn::Add(sum1, g1);
-    dot0 = hn::MulAdd(g0, xhat0, dot0);
-    dot1 = hn::MulAdd(g1, xhat1, dot1);
+    even.Add(Get(d + i), row.xhat + i, gain + i, dgain + i);
+    odd.Add(Get(d + i + n), row.xhat + i + n, gain + i + n, dgain + i + n);
   }
-  for (; i < end; i += n) {
-    const auto d0 = Get(d + i), xhat0 = norm.Xhat(Get(z + i));
-    const auto g0 = hn::Mul(d0, Get(gain + i));
-    Put<T>(hn::MulAdd(d0, xhat0, Get(dgain + i)), dgain + i);
-    sum0 = hn::Add(sum0, g0);
-    dot0 = hn::MulAdd(g0, xhat0, dot0);
-  }
-  const auto mean_g = All<T>(Total<T>(hn::Add(sum0, sum1)) / s.count<T>());
-  const auto mean_gx = All<T>(Total<T>(hn::Add(dot0, dot1)) / s.count<T>());
-  for (i = 0; i < end; i += n) {
-    // In two roundings, as the mean's: of one number the difference is 0.
-    const auto g = hn::Sub(hn::Mul(Get(d + i), Get(gain + i)), mean_g);
-    Put<T>(hn::Mul(norm.rstd, hn::NegMulAdd(norm.Xhat(Get(z + i)), mean_gx, g)), dz + i);
-  }
+  for (; i < end; i += n) even.Add(Get(d + i), row.xhat + i, gain + i, dgain + i);
+  even.sum = hn::Add(even.sum, odd.sum);
+  even.dot = hn::Add(even.dot, odd.dot);
+  const NormMeans<T> means(even, 1 / s.count<T>(), row.rstd);
+  for (i = 0; i < end; i += n) means.Write(Get(d + i), row.xhat + i, gain + i, row.dz + i);
 }
 
 /// The same of zx and zh at once, which have one d.
 template <class T>
-HWY_NOINLINE void NormsBackward(const T* d, const T* zx, const T* map_ih, const T* gain_ih,
-                                const T* zh, const T* map_hh, const T* gain_hh, const Stretch s,
-                                T* dgain_ih, T* dgain_hh, T* dzx, T* dzh) {
-  const Tag<T> tag;
+HWY_NOINLINE void NormsBackward(const T* d, const NormRow<T> ih, const T* gain_ih,
+                                const NormRow<T> hh, const T* gain_hh, const Stretch s, T* dgain_ih,
+                                T* dgain_hh) {
   constexpr int64_t n = kLanes<T>;
   const int64_t end = s.vectors<T>() * n;
-  const MapVectors<T> ih(map_ih), hh(map_hh);
-  auto sum_ih = hn::Zero(tag), sum_hh = hn::Zero(tag), dot_ih = hn::Zero(tag);
-  auto dot_hh = hn::Zero(tag);
+  NormSums<T> of_ih, of_hh;
   for (int64_t i = 0; i < end; i += n) {
     const auto d_i = Get(d + i);
-    const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
-    const auto g_ih = hn::Mul(d_i, Get(gain_ih + i)), g_hh = hn::Mul(d_i, Get(gain_hh + i));
-    Put<T>(hn::MulAdd(d_i, xhat_ih, Get(dgain_ih + i)), dgain_ih + i);
-    Put<T>(hn::MulAdd(d_i, xhat_hh, Get(dgain_hh + i)), dgain_hh + i);
-    sum_ih = hn::Add(sum_ih, g_ih);
-    sum_hh = hn::Add(sum_hh, g_hh);
-    dot_ih = hn::MulAdd(g_ih, xhat_ih, dot_ih);
-    dot_hh = hn::MulAdd(g_hh, xhat_hh, dot_hh);
+    of_ih.Add(d_i, ih.xhat + i, gain_ih + i, dgain_ih + i);
+    of_hh.Add(d_i, hh.xhat + i, gain_hh + i, dgain_hh + i);
   }
   const T scale = 1 / s.count<T>();
-  const auto mean_ih = All<T>(Total<T>(sum_ih) * scale);
-  const auto mean_hh = All<T>(Total<T>(sum_hh) * scale);
-  const auto product_ih = All<T>(Total<T>(dot_ih) * scale);
-  const auto product_hh = All<T>(Total<T>(dot_hh) * scale);
+  const NormMeans<T> means_ih(of_ih, scale, ih.rstd), means_hh(of_hh, scale, hh.rstd);
   for (int64_t i = 0; i < end; i += n) {
     const auto d_i = Get(d + i);
-    // In two roundings, as the means': of one number the difference is 0.
-    const auto g_ih = hn::Sub(hn::Mul(d_i, Get(gain_ih + i)), mean_ih);
-    const auto g_hh = hn::Sub(hn::Mul(d_i, Get(gain_hh + i)), mean_hh);
-    const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
-    Put<T>(hn::Mul(ih.rstd, hn::NegMulAdd(xhat_ih, product_ih, g_ih)), dzx + i);
-    Put<T>(hn::Mul(hh.rstd, hn::NegMulAdd(xhat_hh, product_hh, g_hh)), dzh + i);
+    means_ih.Write(d_i, ih.xhat + i, gain_ih + i, ih.dz + i);
+    means_hh.Write(d_i, hh.xhat + i, gain_hh + i, hh.dz + i);
   }
 }
 
@@ -403,32 +412,43 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
   }
 }
 
+/// From the sums of one group of gates, which share norms, to gain * xhat. Where backward follows,
+/// the sums become xhat.
+template <class T, bool kKeep>
+void NormaliseSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
+  const CellRecipe& recipe = call.recipe;
+  const Order::Group& group = call.order.group[static_cast<size_t>(g)];
+  const int64_t vectors = VectorsOf<T>(call.order.hidden) * group.gates, at = group.begin;
+  const bool together = recipe.sums == Sums::kTogether;
+  T *zx = row.zx + at, *zh = together ? nullptr : row.zh + at, *a = row.gates + at;
+  T maps[2][kMap];
+  const T *map_ih = kNoMap<T>, *map_hh = kNoMap<T>;
+  if (recipe.over == Over::kRow) {
+    TakeMaps<T>(zx, zh, Stretch{group.gates, call.order.hidden}, call.eps, maps[0], maps[1]);
+    map_ih = maps[0], map_hh = maps[1];
+    if constexpr (kKeep) {
+      row.rstd_ih[g] = map_ih[1];
+      if (!together) row.rstd_hh[g] = map_hh[1];
+    }
+  }
+  const T *gain_ih = call.params.gain_ih + at, *gain_hh = call.params.gain_hh + at;
+  if (together) {
+    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, a);
+  } else if (recipe.is_gru() && g == 1) {
+    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, a);
+    Scale<T, kKeep>(zh, map_hh, gain_hh, vectors, row.candidate);
+  } else {
+    ScaleBoth<T, kKeep>(zx, map_ih, gain_ih, zh, map_hh, gain_hh, vectors, a);
+  }
+}
+
 template <class T>
 void Gates(const CellCall<T>& call, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
-  const Order& order = call.order;
-  const CellParams<T>& params = call.params;
-  const bool plain = recipe.sums == Sums::kPlain, over_batch = recipe.over == Over::kBatch;
-  const bool together = recipe.sums == Sums::kTogether;
-  for (int g = 0; !plain && g < order.groups; ++g) {
-    const Order::Group& group = order.group[static_cast<size_t>(g)];
-    const int64_t vectors = VectorsOf<T>(order.hidden) * group.gates, at = group.begin;
-    T *map_ih = row.map_ih + g * kMap, *map_hh = together ? nullptr : row.map_hh + g * kMap;
-    if (!over_batch) {
-      TakeMaps<T>(row.zx + at, together ? nullptr : row.zh + at, Stretch{group.gates, order.hidden},
-                  call.eps, map_ih, map_hh);
-    }
-    const T* ih = over_batch ? kNoMap<T> : map_ih;
-    const T* hh = over_batch ? kNoMap<T> : map_hh;
-    const T *gain_ih = params.gain_ih + at, *gain_hh = params.gain_hh + at;
-    if (together) {
-      Scale(row.zx + at, ih, gain_ih, vectors, row.gates + at);
-    } else if (recipe.is_gru() && g == 1) {
-      Scale(row.zx + at, ih, gain_ih, vectors, row.gates + at);
-      Scale(row.zh + at, hh, gain_hh, vectors, row.candidate);
-    } else {
-      ScaleBoth(row.zx + at, ih, gain_ih, row.zh + at, hh, gain_hh, vectors, row.gates + at);
-    }
+  const bool plain = recipe.sums == Sums::kPlain;
+  const bool keep = recipe.over == Over::kRow && row.rstd_ih != nullptr;
+  for (int g = 0; !plain && g < call.order.groups; ++g) {
+    keep ? NormaliseSums<T, true>(call, g, row) : NormaliseSums<T, false>(call, g, row);
   }
   if (recipe.is_lstm()) {
     LstmGates(call, plain ? row.zx : row.gates, row);
@@ -488,6 +508,9 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   const Order& order = call.order;
   const auto& gate = order.gate;
   const bool norm = call.recipe.cell != CellNorm::kNone;
+  // Over the batch it is taken back by columns.
+  const bool of_row = norm && call.recipe.over == Over::kRow;
+  const MapVectors<T> map_c(of_row ? row.map_c : kNoMap<T>);
   // The carried c has one gradient of the next step and one of h, which meet before the norm's
   // backward where the normalised c is carried, and after it otherwise.
   const bool meet_before = call.recipe.cell == CellNorm::kCarried;
@@ -500,16 +523,17 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
     auto d = hn::Mul(hn::Mul(dh, o), OfTanh<T>(tanh_c));
     if (meet_before) d = hn::Add(d, Get(row.dc + unit));
     Put<T>(d, row.dcell + unit);
-    if (norm) {
-      AddTo<T>(sums.bias_c + unit, d);
+    if (norm) AddTo<T>(sums.bias_c + unit, d);
+    if (of_row) {
       const auto i = Get(row.gates + gate[0].begin + at), f = Get(row.gates + gate[1].begin + at);
       const auto g = Get(row.gates + gate[2].begin + at);
-      Put<T>(hn::MulAdd(f, Get(row.before + unit), hn::Mul(i, g)), row.room + unit);
+      const auto c = hn::MulAdd(f, Get(row.before + unit), hn::Mul(i, g));
+      Put<T>(map_c.Xhat(c), row.room + unit);
     }
   }
-  if (norm && call.recipe.over == Over::kRow) {
-    NormBackward(row.dcell, row.room, row.map_c, call.params.gain_c, Stretch{1, order.hidden},
-                 sums.gain_c, row.dcell);
+  if (of_row) {
+    NormBackward<T>(row.dcell, {row.room, row.map_c[1], row.dcell}, call.params.gain_c,
+                    Stretch{1, order.hidden}, sums.gain_c);
   }
 }
 
@@ -594,11 +618,34 @@ HWY_NOINLINE void RnnGatesBackward(const CellCall<T>& call, const CellRowBackwar
   }
 }
 
+/// The norms of the sums of one group of gates taken back.
+template <class T>
+void SumsBackward(const CellCall<T>& call, int g, const CellRowBackward<T>& row,
+                  const CellSums<T>& sums) {
+  const CellRecipe& recipe = call.recipe;
+  const Order::Group& group = call.order.group[static_cast<size_t>(g)];
+  const Stretch stretch{group.gates, call.order.hidden};
+  const int64_t at = group.begin;
+  const T *gain_ih = call.params.gain_ih + at, *gain_hh = call.params.gain_hh + at;
+  T *dgain_ih = sums.gain_ih + at, *dgain_hh = sums.gain_hh + at;
+  const NormRow<T> ih{row.zx + at, row.rstd_ih[g], row.dzx + at};
+  if (recipe.sums == Sums::kTogether) {
+    return NormBackward<T>(row.dzh + at, ih, gain_ih, stretch, dgain_ih);
+  }
+  const NormRow<T> hh{row.zh + at, row.rstd_hh[g], row.dzh + at};
+  // The gradients of ax are those of ah, but for a GRU's n.
+  if (recipe.is_gru() && g == 1) {
+    NormBackward<T>(row.dzx + at, ih, gain_ih, stretch, dgain_ih);
+    NormBackward<T>(row.dzh + at, hh, gain_hh, stretch, dgain_hh);
+  } else {
+    NormsBackward<T>(row.dzh + at, ih, gain_ih, hh, gain_hh, stretch, dgain_ih, dgain_hh);
+  }
+}
+
 template <class T>
 void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                    const CellSums<T>& sums) {
   const CellRecipe& recipe = call.recipe;
-  const Order& order = call.order;
   if (recipe.is_lstm()) {
     LstmGatesBackward(call, row, sums.bias);
   } else if (recipe.is_gru()) {
@@ -607,27 +654,7 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
     RnnGatesBackward(call, row, sums.bias);
   }
   if (recipe.sums == Sums::kPlain || recipe.over == Over::kBatch) return;
-  for (int g = 0; g < order.groups; ++g) {
-    const Order::Group& group = order.group[static_cast<size_t>(g)];
-    const Stretch stretch{group.gates, order.hidden};
-    const int64_t at = group.begin;
-    const T *zx = row.zx + at, *map_ih = row.map_ih + g * kMap, *gain_ih = call.params.gain_ih + at;
-    T *dzx = row.dzx + at, *dzh = row.dzh + at, *dgain_ih = sums.gain_ih + at;
-    if (recipe.sums == Sums::kTogether) {
-      NormBackward(dzh, zx, map_ih, gain_ih, stretch, dgain_ih, dzx);
-      continue;
-    }
-    const T *zh = row.zh + at, *map_hh = row.map_hh + g * kMap, *gain_hh = call.params.gain_hh + at;
-    T* dgain_hh = sums.gain_hh + at;
-    // The gradients of ax are those of ah, but for a GRU's n.
-    if (recipe.is_gru() && g == 1) {
-      NormBackward(dzx, zx, map_ih, gain_ih, stretch, dgain_ih, dzx);
-      NormBackward(dzh, zh, map_hh, gain_hh, stretch, dgain_hh, dzh);
-    } else {
-      NormsBackward(dzh, zx, map_ih, gain_ih, zh, map_hh, gain_hh, stretch, dgain_ih, dgain_hh, dzx,
-                    dzh);
-    }
-  }
+  for (int g = 0; g < call.order.groups; ++g) SumsBackward(call, g, row, sums);
 }
 
 // --- Norms over the batch ---

@@ -39,25 +39,26 @@ struct CellCall {
   T eps;
 };
 
-/// A sequence at one step. [columns] and [padded] are numbers; a norm of sums has kMap for each of
-/// its groups. Where moments are over the batch, zx, zh and xhat_c hold xhat, and no map is read.
+/// A sequence at one step. [columns] and [padded] are numbers; a norm of sums has a number for each
+/// of its groups. Where moments are over the batch, zx, zh and xhat_c hold xhat, and neither map_c
+/// nor rstd is used.
 template <class T>
 struct CellRow {
-  T *zx, *zh;          ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
-  T *map_ih, *map_hh;  ///< of the norms of zx and zh
-  T* map_c;            ///< [kMap] of the norm of c
-  T* gates;            ///< [columns] after their functions
-  T* candidate;        ///< [padded] a GRU's ah_n
-  T* before;           ///< [padded] the c from which the step starts
-  T* tanh_c;           ///< [padded] tanh of what h sees of c
-  const T* xhat_c;     ///< [padded] the normalised c, over the batch
-  T *h, *c;            ///< [padded] the state
+  T *zx, *zh;            ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
+  T *rstd_ih, *rstd_hh;  ///< 1 / deviation of zx and zh, which then become xhat; null: not kept
+  T* map_c;              ///< [kMap] of the norm of c
+  T* gates;              ///< [columns] after their functions
+  T* candidate;          ///< [padded] a GRU's ah_n
+  T* before;             ///< [padded] the c from which the step starts
+  T* tanh_c;             ///< [padded] tanh of what h sees of c
+  const T* xhat_c;       ///< [padded] the normalised c, over the batch
+  T *h, *c;              ///< [padded] the state
 };
 
 /// The same, backward. Those of CellRow that forward wrote are only read.
 template <class T>
 struct CellRowBackward {
-  const T *zx, *zh, *map_ih, *map_hh, *map_c, *gates, *candidate, *before, *tanh_c;
+  const T *zx, *zh, *rstd_ih, *rstd_hh, *map_c, *gates, *candidate, *before, *tanh_c;
   const T* h_before;  ///< [padded] a GRU's state before the step
   const T* h_after;   ///< [padded] an RNN's state after the step
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it

@@ -45,16 +45,16 @@ int64_t SegmentsOf(const RnnShape& shape) {
 // --- What a step writes, and what of it is kept for backward ---
 
 enum Slot : uint8_t {
-  kZx,         ///< zx, or zx + zh; over the batch the normalised one
+  kZx,         ///< zx, or zx + zh; for backward, and over the batch, the normalised one
   kZh,         ///< zh likewise
   kGates,      ///< the gates after their functions
   kCandidate,  ///< a GRU's ah_n
   kBefore,     ///< the carried c that the step starts from
   kTanhC,      ///< tanh of the c that h sees
   kXhatC,      ///< over the batch: the normalised c
-  kMapIh,      ///< the moments of each norm: kMap a row, or, over the batch, 1 / deviation a column
-  kMapHh,
-  kMapC,
+  kRstdIh,     ///< 1 / deviation of each norm: one of a row, or, over the batch, of a column
+  kRstdHh,
+  kMapC,  ///< the moments of c, kMap of a row; over the batch 1 / deviation of a column
   kSlots,
 };
 
@@ -73,7 +73,7 @@ SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   const int64_t states = shape.batch * padded, sums = shape.batch * columns;
   const bool any = recipe.sums != Sums::kPlain, apart = recipe.sums == Sums::kApart;
   const bool over_rows = recipe.over == Over::kRow, cell = recipe.cell != CellNorm::kNone;
-  const int64_t maps = over_rows ? shape.batch * recipe.norms() * kMap : columns;
+  const int64_t rstds = over_rows ? shape.batch * recipe.norms() : columns;
   const int64_t maps_c = over_rows ? shape.batch * kMap : padded;
   SlotSizes sizes{};
   sizes[kZx] = any ? sums : 0;
@@ -82,8 +82,8 @@ SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   sizes[kCandidate] = recipe.is_gru() ? states : 0;
   sizes[kBefore] = sizes[kTanhC] = recipe.is_lstm() ? states : 0;
   sizes[kXhatC] = cell && !over_rows ? states : 0;
-  sizes[kMapIh] = any ? maps : 0;
-  sizes[kMapHh] = apart ? maps : 0;
+  sizes[kRstdIh] = any ? rstds : 0;
+  sizes[kRstdHh] = apart ? rstds : 0;
   sizes[kMapC] = cell ? maps_c : 0;
   return sizes;
 }
@@ -95,6 +95,7 @@ SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   const int64_t sums = shape.batch * recipe.gates() * PaddedUnits<T>(shape.hidden);
   if (recipe.is_gru()) sizes[kZh] = sums;
   if (recipe.sums != Sums::kPlain) sizes[kGates] = sums;
+  if (recipe.over == Over::kRow) sizes[kRstdIh] = sizes[kRstdHh] = 0;
   sizes[kZx] = 0;
   return sizes;
 }
@@ -374,14 +375,14 @@ class Layer {
       ClearPadding(zx + b * columns_);
       if (zh) ClearPadding(zh + b * columns_);
     });
-    const int64_t maps = recipe_.over == Over::kRow ? recipe_.norms() * kMap : 0;
+    const int64_t rstds = recipe_.over == Over::kRow ? recipe_.norms() : 0;
     const int64_t maps_c = recipe_.over == Over::kRow ? kMap : 0;
     const auto row_of = [&](int64_t b) {
       const int64_t column = b * columns_, unit = b * padded_;
       return CellRow<T>{.zx = zx + column,
                         .zh = zh ? zh + column : nullptr,
-                        .map_ih = slots.At(kMapIh, t, b * maps),
-                        .map_hh = slots.At(kMapHh, t, b * maps),
+                        .rstd_ih = slots.At(kRstdIh, t, b * rstds),
+                        .rstd_hh = slots.At(kRstdHh, t, b * rstds),
                         .map_c = slots.At(kMapC, t, b * maps_c),
                         .gates = slots.At(kGates, t, column),
                         .candidate = slots.At(kCandidate, t, unit),
@@ -395,6 +396,7 @@ class Layer {
     ForActive(t, begin, end, [&](int64_t b) {
       const CellRow<T> row = row_of(b);
       kernels_.gates(call_, row);
+      ClearBeyondVectors(row);
       if (recipe_.is_lstm()) kernels_.output(call_, row);
     });
   }
@@ -420,11 +422,15 @@ class Layer {
       RunParallel(parallel_for_, batch_, GrainFor(kRowElements * columns_),
                   [&](int64_t begin, int64_t end) { ForActive(t, begin, end, f); });
     };
-    normalise(zx, columns_, zx, slots.At(kMapIh, t));
+    normalise(zx, columns_, zx, slots.At(kRstdIh, t));
     if (recipe_.sums == Sums::kApart) {
-      normalise(zh, columns_, zh, slots.At(kMapHh, t));
+      normalise(zh, columns_, zh, slots.At(kRstdHh, t));
     }
-    for_rows([&](int64_t b) { kernels_.gates(call_, row_of(b)); });
+    for_rows([&](int64_t b) {
+      const CellRow<T> row = row_of(b);
+      kernels_.gates(call_, row);
+      ClearBeyondVectors(row);
+    });
     if (!recipe_.is_lstm()) return;
     normalise(state.c, padded_, slots.At(kXhatC, t), slots.At(kMapC, t));
     for_rows([&](int64_t b) { kernels_.output(call_, row_of(b)); });
@@ -475,14 +481,14 @@ class Layer {
       if (rnn) PadRow(args.y + at, to.h_after, b);
       for (int64_t k = 0; args.dy && k < hidden_; ++k) to.dh[b * padded_ + k] += args.dy[at + k];
     }
-    const int64_t maps = recipe_.over == Over::kRow ? recipe_.norms() * kMap : 0;
+    const int64_t rstds = recipe_.over == Over::kRow ? recipe_.norms() : 0;
     const int64_t maps_c = recipe_.over == Over::kRow ? kMap : 0;
     const auto row_of = [&](int64_t b) {
       const int64_t column = b * columns_, unit = b * padded_;
       return CellRowBackward<T>{.zx = slots.At(kZx, t, column),
                                 .zh = slots.At(kZh, t, column),
-                                .map_ih = slots.At(kMapIh, t, b * maps),
-                                .map_hh = slots.At(kMapHh, t, b * maps),
+                                .rstd_ih = slots.At(kRstdIh, t, b * rstds),
+                                .rstd_hh = slots.At(kRstdHh, t, b * rstds),
                                 .map_c = slots.At(kMapC, t, b * maps_c),
                                 .gates = slots.At(kGates, t, column),
                                 .candidate = slots.At(kCandidate, t, unit),
@@ -531,6 +537,21 @@ class Layer {
     });
   }
 
+  /// Zeros for the units behind a row's last vector, which the kernels leave alone: what is saved
+  /// does not show what memory held.
+  void ClearBeyondVectors(const CellRow<T>& row) const {
+    const int64_t used = (hidden_ + order_.lanes - 1) / order_.lanes * order_.lanes;
+    const int64_t unused = padded_ - used;
+    if (unused == 0) return;
+    for (T* units : {row.candidate, row.before, row.tanh_c}) {
+      if (units) std::fill_n(units + used, unused, T{0});
+    }
+    for (int g = 0; row.gates && g < order_.groups; ++g) {
+      const Order::Group& group = order_.group[static_cast<size_t>(g)];
+      std::fill_n(row.gates + group.begin + group.gates * used, group.gates * unused, T{0});
+    }
+  }
+
   /// Zeros in place of the units that are not there, in a row of sums.
   void ClearPadding(T* row) const {
     for (int64_t unit = hidden_; unit < padded_; ++unit) {
@@ -577,9 +598,10 @@ class Layer {
       // Both sums have the gradient of the gates, but for a GRU's n.
       if (recipe_.is_lstm()) std::copy_n(dzh + b * columns_, columns_, dzx + b * columns_);
     });
-    normalise(dzx, columns_, slots.At(kZx, t), slots.At(kMapIh, t), params.gain_ih, sums.gain_ih);
+    normalise(dzx, columns_, slots.At(kZx, t), slots.At(kRstdIh, t), params.gain_ih, sums.gain_ih);
     if (recipe_.sums == Sums::kApart) {
-      normalise(dzh, columns_, slots.At(kZh, t), slots.At(kMapHh, t), params.gain_hh, sums.gain_hh);
+      normalise(dzh, columns_, slots.At(kZh, t), slots.At(kRstdHh, t), params.gain_hh,
+                sums.gain_hh);
     }
   }
 

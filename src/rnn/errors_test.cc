@@ -295,9 +295,9 @@ TEST(RnnErrorsTest, Null) {
             "[RnnForward] y must point to 120 bytes but has null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.y = nullptr; }),
             "[RnnBackward] y must point to 120 bytes but has null");
-  // 3 * 2 * (14 * 5 + 3) numbers
+  // 3 * 2 * (14 * 16 + 5) numbers
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }),
-            "[RnnBackward] saved must point to 5592 bytes but has null");
+            "[RnnBackward] saved must point to 5496 bytes but has null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }, Cell::kRnn), "");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.x = nullptr; }),
             "[RnnStep] x must point to 32 bytes but has null");
