@@ -7,6 +7,8 @@
 
 #include "src/base/check.h"
 #include "src/base/cuda_device.h"
+#include "src/base/cuda_pack.h"
+#include "src/norm/cuda_params.h"
 #include "src/norm/cuda_plan.h"
 #include "src/norm/cuda_rows.h"
 #include "src/norm/norm_check.h"
@@ -17,38 +19,17 @@ namespace {
 
 using internal::Output;
 using internal::Recipe;
+using internal::cuda::kFullPack;
+using internal::cuda::ParamsOf;
+using internal::cuda::Place;
 using internal::cuda::RowsPlan;
 using internal::cuda::RowsWork;
 
-// Bytes that a thread reads at once where all arrays let it.
-constexpr int kPackBytes = 16;
-
-template <class T>
-constexpr int kFullPack = kPackBytes / static_cast<int>(sizeof(T));
-
-// A matrix or, with a stride of 0, a vector: whether packs of `pack` numbers can be read from it.
-struct Place {
-  const void* data;
-  int64_t stride;
-  int64_t element_bytes;
-
-  bool Allows(int pack) const {
-    const auto bytes = std::min<int64_t>(kPackBytes, pack * element_bytes);
-    return data == nullptr ||
-           (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0 &&
-            stride % pack == 0);
-  }
-};
-
 template <class T>
 RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Place> places) {
-  constexpr int kPack = kFullPack<T>;
-  const bool packed = cols % kPack == 0 && std::ranges::all_of(places, [](const Place& place) {
-                        return place.Allows(kPack);
-                      });
   return {.rows = rows,
           .cols = cols,
-          .pack = packed ? kPack : 1,
+          .pack = internal::cuda::PackOf<T>(cols, places),
           .element_bytes = static_cast<int>(sizeof(T)),
           .columns = columns};
 }
@@ -66,11 +47,6 @@ int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) 
                                          .columns = columns}));
   }
   return most;
-}
-
-template <class P>
-internal::cuda::Params Param(const P* data) {
-  return {data, std::is_same_v<P, float>};
 }
 
 }  // namespace
@@ -110,12 +86,12 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
     return;
   }
   const RowsWork work = Work<T>(rows, cols, false,
-                                {{args.x, args.x_stride, sizeof(T)},
-                                 {args.y, args.y_stride, sizeof(T)},
-                                 {args.residual, args.residual_stride, sizeof(T)},
-                                 {args.sum, args.sum_stride, sizeof(T)},
-                                 {args.gain, 0, sizeof(P)},
-                                 {args.bias, 0, sizeof(P)}});
+                                {{args.x, args.x_stride},
+                                 {args.y, args.y_stride},
+                                 {args.residual, args.residual_stride},
+                                 {args.sum, args.sum_stride},
+                                 args.gain,
+                                 args.bias});
   const RowsPlan plan = PlanForward(work);
   internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(work, plan));
   const internal::cuda::Forward<T> call = {
@@ -129,8 +105,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
       .sum_stride = args.sum_stride,
       .y = args.y,
       .y_stride = args.y_stride,
-      .gain = Param(args.gain),
-      .bias = Param(args.bias),
+      .gain = ParamsOf(args.gain),
+      .bias = ParamsOf(args.bias),
       .mean = args.mean,
       .mean_lo = args.mean_lo,
       .rstd = args.rstd,
@@ -164,11 +140,11 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
   const bool reads_mean = reads_x && recipe.centre;
   const T* x = reads_x ? args.x : nullptr;
   const RowsWork work = Work<T>(rows, cols, columns,
-                                {{args.dy, args.dy_stride, sizeof(T)},
-                                 {x, args.x_stride, sizeof(T)},
-                                 {args.dx, args.dx_stride, sizeof(T)},
-                                 {args.dsum, args.dsum_stride, sizeof(T)},
-                                 {args.gain, 0, sizeof(P)}});
+                                {{args.dy, args.dy_stride},
+                                 {x, args.x_stride},
+                                 {args.dx, args.dx_stride},
+                                 {args.dsum, args.dsum_stride},
+                                 args.gain});
   const RowsPlan plan = PlanBackward(work);
   internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(work, plan, sizeof(C)));
   const internal::cuda::Backward<T> call = {
@@ -178,7 +154,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
       .dy_stride = args.dy_stride,
       .x = x,
       .x_stride = args.x_stride,
-      .gain = Param(args.gain),
+      .gain = ParamsOf(args.gain),
       .mean = reads_mean ? args.mean : nullptr,
       .mean_lo = reads_mean ? args.mean_lo : nullptr,
       .rstd = args.rstd,

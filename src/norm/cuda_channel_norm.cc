@@ -36,16 +36,11 @@ internal::cuda::PositionsRecipe<C> RecipeFor(const Recipe& recipe, const NormOpt
 
 template <class T>
 PositionsWork WorkOf(int64_t batch, int64_t channels, int64_t spatial,
-                     std::initializer_list<const void*> places) {
-  using internal::cuda::kPackOf;
-  const bool packed =
-      spatial % kPackOf<T> == 0 && std::ranges::all_of(places, [](const void* place) {
-        return reinterpret_cast<uintptr_t>(place) % internal::cuda::kPackOfBytes == 0;
-      });
+                     std::initializer_list<internal::cuda::Place> places) {
   return {.batch = batch,
           .channels = channels,
           .spatial = spatial,
-          .pack = packed ? kPackOf<T> : 1,
+          .pack = internal::cuda::PackOf<T>(spatial, places),
           .element_bytes = static_cast<int>(sizeof(T))};
 }
 

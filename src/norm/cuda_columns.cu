@@ -2,8 +2,10 @@
 #include <type_traits>
 
 #include "src/base/cuda.h"
+#include "src/base/cuda_numbers.h"
+#include "src/base/cuda_team.h"
 #include "src/norm/cuda_columns.h"
-#include "src/norm/cuda_numbers.h"
+#include "src/norm/cuda_params.h"
 
 // Sums are taken in double from the first addition on: squares of floats neither overflow nor
 // vanish there, and about a number of the channel they lose nothing that a float would show. Of
@@ -11,11 +13,13 @@
 namespace planish::internal::cuda {
 namespace {
 
+using PairTeam = Team<2>;
+
 template <class C>
 struct XhatMap {
   C mean, rstd, offset;
 
-  PLANISH_DEVICE C operator()(C x) const { return Fused(x - mean, rstd, offset); }
+  PLANISH_DEVICE C operator()(C x) const { return FusedMulAdd(x - mean, rstd, offset); }
 };
 
 template <class C>
@@ -54,24 +58,24 @@ PLANISH_DEVICE void AddTerm(C a, C x, double shift, const XhatMap<C>& xhat, doub
   if constexpr (kSums == ColumnSums::kMoments) {
     const double d = static_cast<double>(a) - shift;
     first += d;
-    second = Fused(d, d, second);
+    second = FusedMulAdd(d, d, second);
   } else if constexpr (kSums == ColumnSums::kSquares) {
     const auto number = static_cast<double>(a);
     if constexpr (std::is_same_v<C, double>) {
       if (fabs(number) >= kLarge) {
         const double scaled = number * kLargeScale;
-        first = Fused(scaled, scaled, first);
+        first = FusedMulAdd(scaled, scaled, first);
       } else {
         const double scaled = number * kSmallScale;
-        second = Fused(scaled, scaled, second);
+        second = FusedMulAdd(scaled, scaled, second);
       }
     } else {
-      second = Fused(number, number, second);
+      second = FusedMulAdd(number, number, second);
     }
   } else {
     const auto number = static_cast<double>(a);
     first += number;
-    second = Fused(number, static_cast<double>(xhat(x)), second);
+    second = FusedMulAdd(number, static_cast<double>(xhat(x)), second);
   }
 }
 
@@ -115,14 +119,15 @@ PLANISH_DEVICE int64_t EndOfPart(int64_t part, int64_t length, int64_t all) {
 
 template <class T, int N, ColumnSums kSums>
 PLANISH_KERNEL(kColumnsThreads, 3)
-SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team,
+SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team_size,
         int64_t parts, int64_t part_length, SumPair* pairs) {
   using C = Compute<T>;
   constexpr int kFlight = kSumFlight<kSums>;
-  const int lane = ThreadIndex() % team, teams = BlockThreads() / team;
+  PairTeam team(team_size);
   const int64_t n = arrays.batch * arrays.spatial, items = arrays.channels * parts;
-  for (int64_t block = BlockIndex() * teams; block < items; block += Blocks() * teams) {
-    const int64_t item = block + ThreadIndex() / team;
+  for (int64_t block = BlockIndex() * team.count(); block < items;
+       block += Blocks() * team.count()) {
+    const int64_t item = block + team.index();
     double first = 0, second = 0;
     if (item < items) {
       const int64_t c = item / parts, part = item % parts;
@@ -134,8 +139,8 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
       XhatMap<C> xhat = {};
       if constexpr (kHasMoments<kSums>) xhat = XhatAt(saved, c);
       RunWalk walk(arrays.channels, arrays.spatial, c, part * part_length,
-                   EndOfPart(part, part_length, n), static_cast<int64_t>(lane) * N,
-                   static_cast<int64_t>(team) * N);
+                   EndOfPart(part, part_length, n), static_cast<int64_t>(team.lane()) * N,
+                   static_cast<int64_t>(team_size) * N);
       while (walk.Has()) {
         C a[kFlight][N] = {}, x[kFlight][N] = {};
         int64_t index[kFlight], s[kFlight];
@@ -144,8 +149,8 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
           index[f] = walk.index;
           s[f] = walk.s;
           if (walk.Has()) {
-            ReadPack<N>(arrays.a + walk.at, a[f]);
-            if constexpr (kReadsX<kSums>) ReadPack<N>(arrays.x + walk.at, x[f]);
+            Load<N>(arrays.a + walk.at, a[f]);
+            if constexpr (kReadsX<kSums>) Load<N>(arrays.x + walk.at, x[f]);
           }
           walk.Advance();
         }
@@ -165,8 +170,8 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
         }
       }
     }
-    SumOverTeam(team, first, second);
-    if (item < items && lane == 0) pairs[item] = {first, second};
+    team.Sum(first, second);
+    if (item < items && team.lane() == 0) pairs[item] = {first, second};
   }
 }
 
@@ -211,8 +216,8 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
         for (int f = 0; f < kFlight; ++f) {
           const int64_t row = b + f * rows;
           if (row >= end) continue;
-          ReadPack<N>(arrays.a + row * width + col, a[f]);
-          if constexpr (kReadsX<kSums>) ReadPack<N>(arrays.x + row * width + col, x[f]);
+          Load<N>(arrays.a + row * width + col, a[f]);
+          if constexpr (kReadsX<kSums>) Load<N>(arrays.x + row * width + col, x[f]);
         }
         PLANISH_UNROLL
         for (int f = 0; f < kFlight; ++f) {
@@ -257,20 +262,21 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
 // Adds up the pairs of each channel and calls op(c, first, second).
 template <class Op>
 PLANISH_KERNEL(kColumnsThreads, 1)
-Finish(Op op, int64_t channels, int64_t count, int team, const SumPair* pairs) {
-  const int lane = ThreadIndex() % team, teams = BlockThreads() / team;
-  for (int64_t block = BlockIndex() * teams; block < channels; block += Blocks() * teams) {
-    const int64_t c = block + ThreadIndex() / team;
+Finish(Op op, int64_t channels, int64_t count, int team_size, const SumPair* pairs) {
+  PairTeam team(team_size);
+  for (int64_t block = BlockIndex() * team.count(); block < channels;
+       block += Blocks() * team.count()) {
+    const int64_t c = block + team.index();
     double first = 0, second = 0;
     if (c < channels) {
-      for (int64_t p = lane; p < count; p += team) {
+      for (int64_t p = team.lane(); p < count; p += team.size()) {
         const SumPair pair = pairs[c * count + p];
         first += pair.first;
         second += pair.second;
       }
     }
-    SumOverTeam(team, first, second);
-    if (c < channels && lane == 0) op(c, first, second);
+    team.Sum(first, second);
+    if (c < channels && team.lane() == 0) op(c, first, second);
   }
 }
 
@@ -293,17 +299,17 @@ inline constexpr int kMapFlight = kMapReadsX<kMap> || kOfRows<kMap> ? 2 : 4;
 template <ColumnMap kMap, class C>
 PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
   if constexpr (kMap == ColumnMap::kNormalise) {
-    return Fused(a - v[0], v[1], v[2]);
+    return FusedMulAdd(a - v[0], v[1], v[2]);
   } else if constexpr (kMap == ColumnMap::kScale) {
     return a * v[0];
   } else if constexpr (kMap == ColumnMap::kNormaliseRows) {
-    return Fused(gain, Fused(a - v[0], v[1], v[2]), bias);
+    return FusedMulAdd(gain, FusedMulAdd(a - v[0], v[1], v[2]), bias);
   } else {
-    const C xhat = Fused(x - v[0], v[1], v[2]);
+    const C xhat = FusedMulAdd(x - v[0], v[1], v[2]);
     if constexpr (kMap == ColumnMap::kGradientOfRows) {
-      return Fused(-xhat, v[4], gain * a - v[3]) * v[1];
+      return FusedMulAdd(-xhat, v[4], gain * a - v[3]) * v[1];
     } else {
-      return Fused(-xhat, v[4], a - v[3]) * v[5];
+      return FusedMulAdd(-xhat, v[4], a - v[3]) * v[5];
     }
   }
 }
@@ -336,8 +342,8 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         s[f] = walk.s;
         at[f] = walk.at;
         if (walk.Has()) {
-          ReadPack<N>(arrays.a + walk.at, a[f]);
-          if constexpr (kMapReadsX<kMap>) ReadPack<N>(arrays.x + walk.at, x[f]);
+          Load<N>(arrays.a + walk.at, a[f]);
+          if constexpr (kMapReadsX<kMap>) Load<N>(arrays.x + walk.at, x[f]);
         }
         walk.Advance();
       }
@@ -353,7 +359,7 @@ MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
           }
           a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v, gain, bias);
         }
-        WritePack<N>(a[f], arrays.out + at[f]);
+        Store<N>(a[f], arrays.out + at[f]);
       }
     }
   }
@@ -388,8 +394,8 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
       for (int f = 0; f < kFlight; ++f) {
         const int64_t row = b + f * rows;
         if (row >= end) continue;
-        ReadPack<N>(arrays.a + row * width + col, a[f]);
-        if constexpr (kMapReadsX<kMap>) ReadPack<N>(arrays.x + row * width + col, x[f]);
+        Load<N>(arrays.a + row * width + col, a[f]);
+        if constexpr (kMapReadsX<kMap>) Load<N>(arrays.x + row * width + col, x[f]);
       }
       PLANISH_UNROLL
       for (int f = 0; f < kFlight; ++f) {
@@ -397,7 +403,7 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
         if (row >= end) continue;
         PLANISH_UNROLL
         for (int j = 0; j < N; ++j) a[f][j] = Mapped<kMap>(a[f][j], x[f][j], v[j], C{1}, C{0});
-        WritePack<N>(a[f], arrays.out + row * width + col);
+        Store<N>(a[f], arrays.out + row * width + col);
       }
     }
   }
@@ -422,10 +428,10 @@ struct ChannelMoments {
 
 PLANISH_DEVICE ChannelMoments MomentsOf(double first, double second, double n) {
   const double offset = first / n;
-  double var = Fused(-offset, first, second) / n;
+  double var = FusedMulAdd(-offset, first, second) / n;
   if (var < 0) var = 0;
   // What has overflowed must not pass for large: it is a NaN, as what holds an infinity is.
-  if (!IsFinite(var)) return {NanOfDouble(), NanOfDouble()};
+  if (!IsFinite(var)) return {Nan<double>(), Nan<double>()};
   return {offset, var};
 }
 
@@ -548,7 +554,7 @@ struct FinishWeightForward {
         norm *= 1 / kSmallScale;
       }
     }
-    if (!IsFinite(norm)) norm = NanOfDouble();
+    if (!IsFinite(norm)) norm = Nan<double>();
     if (call.norm != nullptr) call.norm[c] = static_cast<C>(norm);
     numbers.Set(0, c, ParamAsDouble<T>(call.g, c, 1) / norm);
   }
@@ -684,12 +690,6 @@ ScanCases(OnlineForward<T> call, const SumPair* moments, NumbersAt<Compute<T>> n
 
 // --- Launching ---
 
-template <class T, class F>
-void VisitPack(int pack, F&& f) {
-  if (pack == 1) return f(std::integral_constant<int, 1>());
-  f(std::integral_constant<int, kWholePack<T>>());
-}
-
 template <class T>
 class Caller {
  public:
@@ -722,7 +722,7 @@ class Caller {
           return;
         }
       }
-      launch.shared_bytes = TeamBytes(plan_.team, launch.threads);
+      launch.shared_bytes = plan_.team > kWarpThreads ? PairTeam::kSharedBytes : 0;
       Run(function_, SumRuns<T, N, kSums>, launch, stream_, arrays_, saved, shifts, plan_.team,
           plan_.parts, plan_.part, space_.pairs);
     });

@@ -6,7 +6,7 @@
 #include "planish/online_norm.h"
 #include "planish/types.h"
 #include "src/norm/cuda_columns_plan.h"
-#include "src/norm/cuda_numbers.h"
+#include "src/norm/cuda_params.h"
 #include "src/norm/cuda_rows.h"
 
 // Sums over the channels of [batch, channels, spatial] numbers on a GPU, what becomes of them, and

@@ -4,39 +4,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
-#include <type_traits>
 
 #include "src/base/check.h"
+#include "src/base/cuda_pack.h"
 #include "src/norm/cuda_columns.h"
 
 // From a call at the public edge to the kernels of cuda_columns.h: packs, plans and the workspace.
 namespace planish::internal::cuda {
 
-template <class P>
-Params ParamsOf(const P* data) {
-  return {data, std::is_same_v<P, float>};
-}
-template <class P>
-ParamGradients GradientsOf(P* data) {
-  return {data, std::is_same_v<P, float>};
-}
-
-/// Bytes that a thread reads at once where all arrays let it.
-inline constexpr int64_t kPackOfBytes = 16;
-
+/// The shape that `work` has, with the pack that its sizes and the arrays let a thread read.
 template <class T>
-inline constexpr int kPackOf = static_cast<int>(kPackOfBytes / static_cast<int64_t>(sizeof(T)));
-
-/// The shape that `work` has, with the pack that its sizes and the arrays at `places` let a thread
-/// read; null is no array.
-template <class T>
-ColumnsWork Packed(ColumnsWork work, std::initializer_list<const void*> places) {
-  const int64_t run =
-      AreColumns(work.batch, work.spatial) ? work.channels * work.spatial : work.spatial;
-  const bool packed = run % kPackOf<T> == 0 && std::ranges::all_of(places, [](const void* place) {
-                        return reinterpret_cast<uintptr_t>(place) % kPackOfBytes == 0;
-                      });
-  work.pack = packed ? kPackOf<T> : 1;
+ColumnsWork Packed(ColumnsWork work, std::initializer_list<Place> places) {
+  work.pack = PackOf<T>(
+      AreColumns(work.batch, work.spatial) ? work.channels * work.spatial : work.spatial, places);
   return work;
 }
 
@@ -50,7 +30,7 @@ template <class T>
 int64_t ColumnsBytes(ColumnsWork work, const ColumnsNeeds& needs) {
   int64_t most = 0;
   if (work.batch == 0 || work.channels == 0 || work.spatial == 0) return most;
-  for (const int pack : {1, kPackOf<T>}) {
+  for (const int pack : {1, kFullPack<T>}) {
     work.pack = pack;
     if (pack != Packed<T>(work, {}).pack && pack != 1) continue;
     const ColumnsSpace space =

@@ -2,7 +2,8 @@
 #include <type_traits>
 
 #include "src/base/cuda.h"
-#include "src/norm/cuda_numbers.h"
+#include "src/base/cuda_numbers.h"
+#include "src/norm/cuda_params.h"
 #include "src/norm/cuda_positions.h"
 
 // A block has some positions and all their channels, which it reads twice: the second time most of
@@ -95,11 +96,11 @@ ForwardPositions(PositionsForward<T> a, int team) {
     const int64_t b = has ? position / a.spatial : 0;
     const int64_t base = b * a.channels * a.spatial + (position - b * a.spatial);
     C x[kForwardFlight][N] = {};
-    const auto load = [&](int64_t c, int f) { ReadPack<N>(a.x + base + c * a.spatial, x[f]); };
+    const auto load = [&](int64_t c, int f) { Load<N>(a.x + base + c * a.spatial, x[f]); };
     double shift[N] = {};
     if (has && recipe.centre) {
       C number[N];
-      ReadPack<N>(a.x + base, number);
+      Load<N>(a.x + base, number);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) shift[j] = static_cast<double>(number[j]);
     }
@@ -111,7 +112,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
           for (int j = 0; j < N; ++j) {
             const double d = static_cast<double>(x[f][j]) - shift[j];
             first[j] += d;
-            second[j] = Fused(d, d, second[j]);
+            second[j] = FusedMulAdd(d, d, second[j]);
           }
         });
       }
@@ -131,7 +132,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
         if (!has) continue;
         const double sum = place.Sum(0, i), squares = place.Sum(1, i);
         const double offset = recipe.centre ? sum / n : 0;
-        double deviations = recipe.centre ? Fused(-offset, sum, squares) : squares;
+        double deviations = recipe.centre ? FusedMulAdd(-offset, sum, squares) : squares;
         if (deviations < 0) deviations = 0;
         const double rstd = recipe.unbiased ? 1 / (sqrt(deviations / (n - 1)) + recipe.eps)
                                             : 1 / sqrt(deviations / n + recipe.eps);
@@ -139,7 +140,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
         const bool finite = IsFinite(deviations);
         const C mean = static_cast<C>(shift[j] + offset);
         const C lo = static_cast<C>((shift[j] - static_cast<double>(mean)) + offset);
-        const C rounded = static_cast<C>(finite ? rstd : NanOfDouble());
+        const C rounded = static_cast<C>(finite ? rstd : Nan<double>());
         results[i] = mean;
         results[count + i] = rounded;
         results[2 * count + i] = -lo * rounded;
@@ -160,11 +161,11 @@ ForwardPositions(PositionsForward<T> a, int team) {
       const C gain = ParamAt<T>(a.gain, c, C{1}), bias = ParamAt<T>(a.bias, c, C{0});
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        const C xhat = Fused(x[f][j] - mean[j], rstd[j], offset[j]);
+        const C xhat = FusedMulAdd(x[f][j] - mean[j], rstd[j], offset[j]);
         x[f][j] = recipe.adaptive ? recipe.scale * (C{1} - recipe.slope * xhat) * xhat
-                                  : Fused(gain, xhat, bias);
+                                  : FusedMulAdd(gain, xhat, bias);
       }
-      WritePack<N>(x[f], a.y + base + c * a.spatial);
+      Store<N>(x[f], a.y + base + c * a.spatial);
     });
   }
 }
@@ -196,15 +197,15 @@ BackwardPositions(PositionsBackward<T> a, int team) {
     }
     C x[kFlight][N] = {}, g[kFlight][N] = {};
     const auto load = [&](int64_t c, int f) {
-      ReadPack<N>(a.dy + base + c * a.spatial, g[f]);
-      if (a.x != nullptr) ReadPack<N>(a.x + base + c * a.spatial, x[f]);
+      Load<N>(a.dy + base + c * a.spatial, g[f]);
+      if (a.x != nullptr) Load<N>(a.x + base + c * a.spatial, x[f]);
     };
     // From x and dy to xhat and g.
     const auto prepare = [&](int64_t c, int f) {
       const C gain = ParamAt<T>(a.gain, c, C{1});
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        x[f][j] = a.x != nullptr ? Fused(x[f][j] - mean[j], rstd[j], offset[j]) : C{0};
+        x[f][j] = a.x != nullptr ? FusedMulAdd(x[f][j] - mean[j], rstd[j], offset[j]) : C{0};
         g[f][j] *= recipe.adaptive ? recipe.scale * (C{1} - recipe.slope * x[f][j]) : gain;
       }
     };
@@ -218,7 +219,7 @@ BackwardPositions(PositionsBackward<T> a, int team) {
           for (int j = 0; j < N; ++j) {
             const auto number = static_cast<double>(g[f][j]);
             first[j] += number;
-            second[j] = Fused(number, static_cast<double>(x[f][j]), second[j]);
+            second[j] = FusedMulAdd(number, static_cast<double>(x[f][j]), second[j]);
           }
         });
       }
@@ -242,17 +243,11 @@ BackwardPositions(PositionsBackward<T> a, int team) {
       prepare(c, f);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        g[f][j] = rstd[j] * Fused(-x[f][j], mean_gx[j], g[f][j] - mean_g[j]);
+        g[f][j] = rstd[j] * FusedMulAdd(-x[f][j], mean_gx[j], g[f][j] - mean_g[j]);
       }
-      WritePack<N>(g[f], a.dx + base + c * a.spatial);
+      Store<N>(g[f], a.dx + base + c * a.spatial);
     });
   }
-}
-
-template <class T, class F>
-void VisitPack(int pack, F&& f) {
-  if (pack == 1) return f(std::integral_constant<int, 1>());
-  f(std::integral_constant<int, kWholePack<T>>());
 }
 
 template <class T>

@@ -5,7 +5,7 @@
 
 #include "planish/types.h"
 #include "src/norm/cuda_columns.h"
-#include "src/norm/cuda_numbers.h"
+#include "src/norm/cuda_params.h"
 #include "src/norm/cuda_positions_plan.h"
 
 // Norms over the channels of [batch, channels, spatial] numbers on a GPU. All addresses are the

@@ -2,6 +2,9 @@
 #include <type_traits>
 
 #include "src/base/cuda.h"
+#include "src/base/cuda_numbers.h"
+#include "src/base/cuda_team.h"
+#include "src/norm/cuda_params.h"
 #include "src/norm/cuda_rows.h"
 
 // Norms of rows on a GPU. A row is shared by a team of threads and lies in their registers from its
@@ -23,154 +26,7 @@ struct PartGradientSums {
 
 namespace {
 
-template <class C>
-PLANISH_DEVICE C Fma(C a, C b, C c) {
-  if constexpr (std::is_same_v<C, float>) {
-    return fmaf(a, b, c);
-  } else {
-    return fma(a, b, c);
-  }
-}
-template <class C>
-PLANISH_DEVICE C Root(C x) {
-  if constexpr (std::is_same_v<C, float>) {
-    return sqrtf(x);
-  } else {
-    return sqrt(x);
-  }
-}
-
-template <class T>
-inline constexpr int kFullPack = 16 / static_cast<int>(sizeof(T));
-
-template <int N, class T, class C>
-PLANISH_DEVICE void Load(const T* from, C* to) {
-  constexpr int kAtOnce = N < kFullPack<T> ? N : kFullPack<T>;
-  PLANISH_UNROLL
-  for (int i = 0; i < N; i += kAtOnce) {
-    const auto pack = *reinterpret_cast<const Pack<T, kAtOnce>*>(from + i);
-    PLANISH_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) to[i + j] = ToCompute(pack.values[j]);
-  }
-}
-
-template <int N, class T, class C>
-PLANISH_DEVICE void Store(const C* from, T* to) {
-  if constexpr (N == 1) {
-    *to = FromCompute<T>(*from);
-  } else if constexpr (sizeof(T) == 2) {
-    uint32_t words[4];
-    PLANISH_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      words[i] = FromCompute<T>(from[2 * i]).bits |
-                 static_cast<uint32_t>(FromCompute<T>(from[2 * i + 1]).bits) << 16;
-    }
-    StoreWords(to, words);
-  } else {
-    Pack<T, N> pack;
-    PLANISH_UNROLL
-    for (int i = 0; i < N; ++i) pack.values[i] = from[i];
-    *reinterpret_cast<Pack<T, N>*>(to) = pack;
-  }
-}
-
-// Gains or biases from column `col` on; `none` where there are none.
-template <class T, int N, class C>
-PLANISH_DEVICE void LoadParams(const Params& params, int64_t col, C none, C* to) {
-  if (params.data == nullptr) {
-    PLANISH_UNROLL
-    for (int i = 0; i < N; ++i) to[i] = none;
-  } else if (params.is_float) {
-    Load<N>(static_cast<const float*>(params.data) + col, to);
-  } else {
-    Load<N>(static_cast<const T*>(params.data) + col, to);
-  }
-}
-
-// The threads that share a row: a power of two of a warp's, or all of the block.
-template <class C>
-class Team {
- public:
-  /// Numbers of shared memory that a team of several warps needs.
-  static constexpr int kShared = 2 * 2 * kWarpThreads;
-
-  PLANISH_DEVICE explicit Team(int size)
-      : size_(size),
-        lane_(ThreadIndex() % size),
-        index_(ThreadIndex() / size),
-        count_(BlockThreads() / size) {}
-
-  PLANISH_DEVICE int lane() const { return lane_; }
-  PLANISH_DEVICE int index() const { return index_; }  ///< among the block's teams
-  PLANISH_DEVICE int count() const { return count_; }
-  PLANISH_DEVICE int size() const { return size_; }
-
-  /// Both become their sums over the team: the same bits in every thread.
-  PLANISH_DEVICE void Sum(C& a, C& b) {
-    const int width = size_ < kWarpThreads ? size_ : kWarpThreads;
-    for (int mask = width / 2; mask > 0; mask /= 2) {
-      a += XorLane(a, mask);
-      b += XorLane(b, mask);
-    }
-    if (size_ <= kWarpThreads) return;
-    C* slots = NextSlots();
-    const int warp = ThreadIndex() / kWarpThreads, lane = ThreadIndex() % kWarpThreads;
-    if (lane == 0) slots[2 * warp] = a, slots[2 * warp + 1] = b;
-    SyncBlock();
-    const bool has = lane < size_ / kWarpThreads;
-    a = has ? slots[2 * lane] : C{0};
-    b = has ? slots[2 * lane + 1] : C{0};
-    for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-      a += XorLane(a, mask);
-      b += XorLane(b, mask);
-    }
-  }
-
-  PLANISH_DEVICE C Max(C value) {
-    const int width = size_ < kWarpThreads ? size_ : kWarpThreads;
-    for (int mask = width / 2; mask > 0; mask /= 2) value = Larger(value, XorLane(value, mask));
-    if (size_ <= kWarpThreads) return value;
-    C* slots = NextSlots();
-    const int lane = ThreadIndex() % kWarpThreads;
-    if (lane == 0) slots[ThreadIndex() / kWarpThreads] = value;
-    SyncBlock();
-    value = lane < size_ / kWarpThreads ? slots[lane] : slots[0];
-    for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-      value = Larger(value, XorLane(value, mask));
-    }
-    return value;
-  }
-
-  /// The value of the team's first thread.
-  PLANISH_DEVICE C First(C value) {
-    if (size_ <= kWarpThreads) {
-      return FromLane(value, ThreadIndex() % kWarpThreads / size_ * size_);
-    }
-    C* slots = NextSlots();
-    if (lane_ == 0) slots[0] = value;
-    SyncBlock();
-    return slots[0];
-  }
-
-  /// Whether it is so for any of the threads that meet in this class's functions: those of the
-  /// warp, where it has several teams.
-  PLANISH_DEVICE bool Any(bool same_in_team) const {
-    return size_ < kWarpThreads ? AnyLane(same_in_team) : same_in_team;
-  }
-
- private:
-  static PLANISH_DEVICE C Larger(C a, C b) { return a > b ? a : b; }
-
-  // Of the block's shared memory by turns one half and the other: threads may still read one while
-  // others write the next.
-  PLANISH_DEVICE C* NextSlots() {
-    parity_ ^= 1;
-    return SharedMemory<C>() + parity_ * (kShared / 2);
-  }
-
-  int size_, lane_, index_, count_;
-  int parity_ = 0;
-};
+using RowTeam = Team<2>;
 
 // mean = hi + lo, hi the nearest number to it.
 template <class C>
@@ -186,15 +42,11 @@ PLANISH_DEVICE Mean<C> TwoSum(C a, C b) {
   return {sum, (a - (sum - of_b)) + (b - of_b)};
 }
 
-template <class C>
-PLANISH_DEVICE C Nan() {
-  return static_cast<C>(FloatOfBits(0x7fc00000));
-}
-
 // 1 over the deviation, from the sum of squares of n numbers.
 template <class C>
 PLANISH_DEVICE C Rstd(C squares, C n, C eps, bool unbiased) {
-  return unbiased ? C{1} / (Root(squares / (n - 1)) + eps) : C{1} / Root(squares / n + eps);
+  return unbiased ? C{1} / (SquareRoot(squares / (n - 1)) + eps)
+                  : C{1} / SquareRoot(squares / n + eps);
 }
 
 // The numbers of a row that a thread holds.
@@ -229,7 +81,7 @@ struct Held {
 // numbers divided by a power of two near the largest of them.
 template <int N, int E>
 PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Mean<float>& mean,
-                                int64_t cols, double eps, bool unbiased, Team<float>& team) {
+                                int64_t cols, double eps, bool unbiased, RowTeam& team) {
   float most = 0;
   held.ForEach([&](int i) {
     const float d = fabsf(mean.Minus(x[i]));
@@ -239,12 +91,12 @@ PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Me
   int exponent = static_cast<int>(BitsOf(most) >> 23) - 127;
   exponent = exponent > 126 ? 126 : exponent < -126 ? -126 : exponent;
   const float scale = FloatOfBits(static_cast<uint32_t>(127 - exponent) << 23);
-  float squares = 0, none = 0;
+  float squares = 0;
   held.ForEach([&](int i) {
     const float d = mean.Minus(x[i]) * scale;
-    squares = Fma(d, d, squares);
+    squares = FusedMulAdd(d, d, squares);
   });
-  team.Sum(squares, none);
+  team.Sum(squares);
   if (!(squares < FloatOfBits(0x7f800000))) return Nan<float>();
   const double n = static_cast<double>(cols), unit = 1.0 / static_cast<double>(scale);
   return static_cast<float>(Rstd(static_cast<double>(squares) * unit * unit, n, eps, unbiased));
@@ -252,7 +104,7 @@ PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Me
 
 template <int N, int E>
 PLANISH_DEVICE double ScaledRstd(const Held<N, E>&, const double*, const Mean<double>&, int64_t,
-                                 double, bool, Team<double>&) {
+                                 double, bool, RowTeam&) {
   return Nan<double>();
 }
 
@@ -268,7 +120,7 @@ template <class T, int N, int E>
 PLANISH_KERNEL(MostForwardThreads(N), 1)
 ForwardHeld(Forward<T> a, int team_size) {
   using C = Compute<T>;
-  Team<C> team(team_size);
+  RowTeam team(team_size);
   const C n = static_cast<C>(a.cols);
   const int64_t step = Blocks() * team.count();
   for (int64_t first = BlockIndex() * team.count(); first < a.rows; first += step) {
@@ -290,21 +142,21 @@ ForwardHeld(Forward<T> a, int team_size) {
     Mean<C> mean;
     if (a.centre) {
       const C shift = team.First(x[0]);
-      C sum = 0, none = 0;
+      C sum = 0;
       held.ForEach([&](int i) { sum += x[i] - shift; });
-      team.Sum(sum, none);
+      team.Sum(sum);
       mean = TwoSum(shift, sum / n);
     }
     C rest = 0, squares = 0;
     held.ForEach([&](int i) {
       const C d = mean.Minus(x[i]);
       rest += d;
-      squares = Fma(d, d, squares);
+      squares = FusedMulAdd(d, d, squares);
     });
     team.Sum(rest, squares);
     if (a.centre) {
       const C more = rest / n;
-      squares = Fma(-rest, more, squares);
+      squares = FusedMulAdd(-rest, more, squares);
       if (squares < 0) squares = 0;
       const Mean<C> before = mean;
       mean.hi = before.hi + (before.lo + more);
@@ -329,7 +181,8 @@ ForwardHeld(Forward<T> a, int team_size) {
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
         const C xhat = mean.Minus(x[i + j]) * rstd;
-        y[j] = a.adaptive ? a.scale * (C{1} - a.slope * xhat) * xhat : Fma(gain[j], xhat, bias[j]);
+        y[j] = a.adaptive ? a.scale * (C{1} - a.slope * xhat) * xhat
+                          : FusedMulAdd(gain[j], xhat, bias[j]);
       }
       Store<N>(y, a.y + row * a.y_stride + col);
     });
@@ -356,7 +209,7 @@ template <class T, int N, int E>
 PLANISH_KERNEL(MostBackwardThreads(N, E, sizeof(T)), 1)
 BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
   using C = Compute<T>;
-  Team<C> team(team_size);
+  RowTeam team(team_size);
   const C n = static_cast<C>(a.cols);
   const int cols = static_cast<int>(a.cols);
   C dgain[E] = {}, dbias[E] = {};
@@ -377,7 +230,7 @@ BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
     }
     if (partials != nullptr) {
       held.ForEach([&](int i) {
-        dgain[i] = Fma(g[i], xhat[i], dgain[i]);
+        dgain[i] = FusedMulAdd(g[i], xhat[i], dgain[i]);
         dbias[i] += g[i];
       });
     }
@@ -391,7 +244,7 @@ BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
         const C factor = a.adaptive ? a.scale * (C{1} - a.slope * xhat[i + j]) : gain[j];
         g[i + j] *= factor;
         sum += g[i + j];
-        product = Fma(g[i + j], xhat[i + j], product);
+        product = FusedMulAdd(g[i + j], xhat[i + j], product);
       }
     });
     team.Sum(sum, product);
@@ -403,7 +256,7 @@ BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
       if (a.dsum != nullptr) Load<N>(a.dsum + row * a.dsum_stride + col, more);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        const C of_norm = rstd * Fma(-xhat[i + j], mean_gx, g[i + j] - mean_g);
+        const C of_norm = rstd * FusedMulAdd(-xhat[i + j], mean_gx, g[i + j] - mean_g);
         dx[j] = a.dsum != nullptr ? of_norm + more[j] : of_norm;
       }
       Store<N>(dx, a.dx + row * a.dx_stride + col);
@@ -467,7 +320,7 @@ template <class T, int N>
 PLANISH_KERNEL(kMostThreads, 1)
 ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
   using C = Compute<T>;
-  Team<double> team(BlockThreads());
+  RowTeam team(BlockThreads());
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
     const int64_t row = item / parts, part = item % parts;
@@ -482,14 +335,13 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
       // The first number may be overwritten, in place, while other blocks have yet to read it.
       shift = phase == Phase::kMap ? all[part].shift : static_cast<double>(ToCompute(x[0]));
       if (phase == Phase::kAll || phase == Phase::kSum) {
-        double none = 0;
         ForEachPack<N>(begin, end, [&](int64_t col) {
           C values[N];
           Load<N>(x + col, values);
           PLANISH_UNROLL
           for (int j = 0; j < N; ++j) sum += static_cast<double>(values[j]) - shift;
         });
-        team.Sum(sum, none);
+        team.Sum(sum);
       } else {
         for (int64_t p = 0; p < parts; ++p) sum += all[p].sum;
       }
@@ -517,7 +369,7 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
         for (int j = 0; j < N; ++j) {
           const double d = static_cast<double>(mean.Minus(values[j]));
           rest += d;
-          squares = Fma(d, d, squares);
+          squares = FusedMulAdd(d, d, squares);
         }
       });
       team.Sum(rest, squares);
@@ -528,7 +380,7 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
     }
 
     if (a.centre) {
-      squares = Fma(-rest, rest / n, squares);
+      squares = FusedMulAdd(-rest, rest / n, squares);
       if (squares < 0) squares = 0;
       const Mean<C> before = mean;
       const C lo = before.lo + static_cast<C>(rest / n);
@@ -550,8 +402,8 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
         const C xhat = mean.Minus(values[j]) * rstd;
-        values[j] =
-            a.adaptive ? a.scale * (C{1} - a.slope * xhat) * xhat : Fma(gain[j], xhat, bias[j]);
+        values[j] = a.adaptive ? a.scale * (C{1} - a.slope * xhat) * xhat
+                               : FusedMulAdd(gain[j], xhat, bias[j]);
       }
       Store<N>(values, a.y + row * a.y_stride + col);
     });
@@ -581,7 +433,7 @@ PLANISH_KERNEL(kMostThreads, 1)
 BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
                  PartGradientSums* sums) {
   using C = Compute<T>;
-  Team<double> team(BlockThreads());
+  RowTeam team(BlockThreads());
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
     const int64_t row = item / parts, part = item % parts;
@@ -614,7 +466,7 @@ BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
         PLANISH_UNROLL
         for (int j = 0; j < N; ++j) {
           sum += static_cast<double>(g[j]);
-          product = Fma(static_cast<double>(g[j]), static_cast<double>(xhat[j]), product);
+          product = FusedMulAdd(static_cast<double>(g[j]), static_cast<double>(xhat[j]), product);
         }
       });
       team.Sum(sum, product);
@@ -633,7 +485,7 @@ BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
       if (a.dsum != nullptr) Load<N>(a.dsum + row * a.dsum_stride + col, more);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        const C of_norm = rstd * Fma(-xhat[j], mean_gx, g[j] - mean_g);
+        const C of_norm = rstd * FusedMulAdd(-xhat[j], mean_gx, g[j] - mean_g);
         g[j] = a.dsum != nullptr ? of_norm + more[j] : of_norm;
       }
       Store<N>(g, a.dx + row * a.dx_stride + col);
@@ -658,7 +510,7 @@ SumColumns(Backward<T> a, int64_t count, int64_t partial_rows, Compute<T>* parti
         if (a.x != nullptr) {
           xhat = SavedMean(a, row).Minus(ToCompute(a.x[row * a.x_stride + col])) * a.rstd[row];
         }
-        dgain = Fma(dy, xhat, dgain);
+        dgain = FusedMulAdd(dy, xhat, dgain);
         dbias += dy;
       }
       partials[p * 2 * a.cols + col] = dgain;
@@ -706,12 +558,6 @@ void VisitHeld(int held, F&& f) {
   f(std::integral_constant<int, kMostHeld>());
 }
 
-template <class T, class F>
-void VisitPack(int pack, F&& f) {
-  if (pack == 1) return f(std::integral_constant<int, 1>());
-  f(std::integral_constant<int, kFullPack<T>>());
-}
-
 // A grid of blocks over columns, and over `count` rows or groups of rows.
 Launch OverColumns(int64_t cols, int pack, int64_t count) {
   constexpr int64_t kThreads = 256;
@@ -726,12 +572,11 @@ Launch OverColumns(int64_t cols, int pack, int64_t count) {
 template <class T>
 void RunForward(const char* function, const Forward<T>& call, const RowsPlan& plan, void* stream,
                 void* workspace) {
-  using C = Compute<T>;
   VisitPack<T>(plan.pack, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
     Launch launch = plan.launch;
     if (!plan.streamed) {
-      if (plan.team > kWarpThreads) launch.shared_bytes = Team<C>::kShared * sizeof(C);
+      if (plan.team > kWarpThreads) launch.shared_bytes = RowTeam::kSharedBytes;
       VisitHeld(plan.held, [&](auto held) {
         constexpr int E = decltype(held)::value;
         Run(function, ForwardHeld<T, N, E>, launch, stream, call, plan.team);
@@ -744,7 +589,7 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
       rows.x = call.sum;
       rows.x_stride = call.sum_stride;
     }
-    launch.shared_bytes = Team<double>::kShared * sizeof(double);
+    launch.shared_bytes = RowTeam::kSharedBytes;
     const auto run = [&](Phase phase) {
       Run(function, ForwardStreamed<T, N>, launch, stream, rows, plan.parts, plan.part_cols, phase,
           plan.parts == 1 ? nullptr : static_cast<PartSums*>(workspace));
@@ -768,7 +613,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
     Launch launch = plan.launch;
     if (!plan.streamed) {
       if (plan.team > kWarpThreads) {
-        launch.shared_bytes = Team<C>::kShared * sizeof(C);
+        launch.shared_bytes = RowTeam::kSharedBytes;
       } else if (columns) {
         launch.shared_bytes = launch.threads / kWarpThreads * 2 * call.cols * sizeof(C);
       }
@@ -784,7 +629,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
           plan.partials, plan.partial_rows, partials);
     }
     if (call.dx == nullptr) return;
-    launch.shared_bytes = Team<double>::kShared * sizeof(double);
+    launch.shared_bytes = RowTeam::kSharedBytes;
     const auto run = [&](Phase phase) {
       Run(function, BackwardStreamed<T, N>, launch, stream, call, plan.parts, plan.part_cols, phase,
           sums);

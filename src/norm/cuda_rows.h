@@ -4,17 +4,12 @@
 #include <cstdint>
 
 #include "planish/types.h"
+#include "src/norm/cuda_params.h"
 #include "src/norm/cuda_plan.h"
 
 // Norms of rows on a GPU: what the kernels take, and launching them. All addresses are the
 // device's; the workspace is as long as the plan says, aligned to 16 bytes.
 namespace planish::internal::cuda {
-
-/// Gains or biases, of type T or float; null: all the same.
-struct Params {
-  const void* data = nullptr;
-  bool is_float = false;
-};
 
 template <class T>
 struct Forward {

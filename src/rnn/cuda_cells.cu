@@ -21,14 +21,14 @@ namespace {
 template <class T, class Kind>
 PLANISH_KERNEL(kMostRowThreads, 1)
 Moments(CellLayer<T> a) {
-  BlockSums sums;
+  RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = Kind::kGates * hidden;
   for (int64_t row = BlockIndex(); row < a.time * a.batch; row += Blocks()) {
     if (!IsActive(a, row / a.batch, row % a.batch)) continue;
     const T* z = a.zx + row * columns;
     NormMap<T> maps[Kind::kNorms];
     TakeMaps<Kind::kGates, Kind::kFirstGates>(
-        sums, hidden, a.eps, [&](int gate, int64_t k) { return z[gate * hidden + k]; }, maps);
+        team, hidden, a.eps, [&](int gate, int64_t k) { return z[gate * hidden + k]; }, maps);
     WriteMaps(maps, a.map_ih + row * Kind::kNorms * kRnnMap);
   }
 }
@@ -37,7 +37,7 @@ template <class T, class Kind>
 PLANISH_KERNEL(kMostRowThreads, 1)
 ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
-  BlockSums sums;
+  RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = kGates * hidden;
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
     const int64_t row = s.t * a.batch + b, state = b * hidden;
@@ -62,11 +62,11 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     if constexpr (Kind::kApart) {
       ReadMaps(a.map_ih + row * kNorms * kRnnMap, ih);
       TakeMaps<kGates, kFirst>(
-          sums, hidden, a.eps, [&](int gate, int64_t k) { return zh[gate * hidden + k]; }, hh);
+          team, hidden, a.eps, [&](int gate, int64_t k) { return zh[gate * hidden + k]; }, hh);
       if (a.map_hh != nullptr) WriteMaps(hh, a.map_hh + row * kNorms * kRnnMap);
     } else if constexpr (Kind::kTogether) {
       TakeMaps<kGates, kFirst>(
-          sums, hidden, a.eps,
+          team, hidden, a.eps,
           [&](int gate, int64_t k) { return zx[gate * hidden + k] + zh[gate * hidden + k]; }, ih);
       if (a.map_ih != nullptr) WriteMaps(ih, a.map_ih + row * kNorms * kRnnMap);
     }
@@ -93,7 +93,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
 
     SyncBlock();  // the first c, about which the sums are taken
     NormMap<T> map[1];
-    TakeMaps<1, 1>(sums, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
+    TakeMaps<1, 1>(team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
     if (a.map_c != nullptr) WriteMaps(map, a.map_c + row * kRnnMap);
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
       const UnitOutput<T> out = TakeNormalised(a, row, k, s.c[state + k], s.o[state + k], map[0]);
@@ -121,7 +121,7 @@ template <class T, class Kind>
 PLANISH_KERNEL(kMostRowThreads, 1)
 BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
-  BlockSums sums;
+  RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = kGates * hidden;
   const CellParams<T>& p = a.params;
   const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
@@ -180,7 +180,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
         mean_c[0] += g;
         dot_c[0] = FusedMulAdd(g, xhat_of_c(k), dot_c[0]);
       }
-      GradientMeans<1, 1>(sums, hidden, mean_c, dot_c);
+      GradientMeans<1, 1>(team, hidden, mean_c, dot_c);
     }
 
     NormMap<T> norm[kNorms];  // of zh, or of zx + zh
@@ -241,7 +241,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       }
     }
     if constexpr (!Kind::kPlain) {
-      GradientMeans<kGates, kFirst>(sums, hidden, mean, dot);
+      GradientMeans<kGates, kFirst>(team, hidden, mean, dot);
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
         PLANISH_UNROLL
         for (int gate = 0; gate < kGates; ++gate) {
@@ -261,7 +261,7 @@ template <class T, class Kind>
 PLANISH_KERNEL(kMostRowThreads, 1)
 InputNormBackward(CellLayer<T> a, T* da) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
-  BlockSums sums;
+  RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = kGates * hidden;
   for (int64_t row = BlockIndex(); row < a.time * a.batch; row += Blocks()) {
     if (!IsActive(a, row / a.batch, row % a.batch)) continue;
@@ -281,7 +281,7 @@ InputNormBackward(CellLayer<T> a, T* da) {
         dot[gate / kFirst] = FusedMulAdd(g, norm[gate / kFirst].Xhat(z[j]), dot[gate / kFirst]);
       }
     }
-    GradientMeans<kGates, kFirst>(sums, hidden, mean, dot);
+    GradientMeans<kGates, kFirst>(team, hidden, mean, dot);
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
@@ -561,7 +561,7 @@ Launch OverRows(int64_t rows, int64_t hidden) {
   const int64_t threads = ((hidden + turns - 1) / turns + kWarpThreads - 1) / kWarpThreads;
   return {.blocks = rows < kMostBlocks ? rows : kMostBlocks,
           .threads = static_cast<int>(threads) * kWarpThreads,
-          .shared_bytes = BlockSums::kSharedBytes};
+          .shared_bytes = RowTeam::kSharedBytes};
 }
 
 Launch OverElements(int64_t n) {

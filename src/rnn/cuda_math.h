@@ -6,14 +6,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "src/base/cuda.h"
+#include "src/base/cuda_numbers.h"
 
 // Sigmoid and tanh on a GPU: the arithmetic of src/base/math-inl.h, number by number, so that the
 // bits are those of the CPU, of every device and of its emulation.
 namespace planish::internal::cuda {
-
-PLANISH_DEVICE float FusedMulAdd(float a, float b, float c) { return fmaf(a, b, c); }
-PLANISH_DEVICE double FusedMulAdd(double a, double b, double c) { return fma(a, b, c); }
 
 /// exp(x) = 2^n * (1 + rest), n whole.
 template <class C>

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "src/base/cuda.h"
+#include "src/base/cuda_team.h"
 #include "src/rnn/cuda_cells.h"
 #include "src/rnn/cuda_math.h"
 
@@ -16,49 +17,8 @@ namespace planish::internal::cuda {
 /// Threads that share a row, at most.
 inline constexpr int kMostRowThreads = 512;
 
-/// Sums over the threads of a block.
-class BlockSums {
- public:
-  static constexpr int kMostSums = 8;
-  static constexpr int kWarps = kMostRowThreads / kWarpThreads;
-  static constexpr int64_t kSharedBytes = 2 * kMostSums * kWarps * sizeof(double);
-
-  /// Each becomes its sum: the same bits in every thread.
-  template <int N, class A>
-  PLANISH_DEVICE void Sum(A (&values)[N]) {
-    static_assert(N <= kMostSums);
-    PLANISH_UNROLL
-    for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-      PLANISH_UNROLL
-      for (int i = 0; i < N; ++i) values[i] += XorLane(values[i], mask);
-    }
-    if (BlockThreads() == kWarpThreads) return;
-    // Of the shared memory by turns one half and the other: threads may still read one while others
-    // write the next.
-    parity_ ^= 1;
-    A* const slots = reinterpret_cast<A*>(SharedMemory<double>() + parity_ * kMostSums * kWarps);
-    const int warp = ThreadIndex() / kWarpThreads, lane = ThreadIndex() % kWarpThreads;
-    if (lane == 0) {
-      PLANISH_UNROLL
-      for (int i = 0; i < N; ++i) slots[i * kWarps + warp] = values[i];
-    }
-    SyncBlock();
-    const bool has = lane < BlockThreads() / kWarpThreads;
-    PLANISH_UNROLL
-    for (int i = 0; i < N; ++i) values[i] = has ? slots[i * kWarps + lane] : A{0};
-    PLANISH_UNROLL
-    for (int mask = kWarps / 2; mask > 0; mask /= 2) {
-      PLANISH_UNROLL
-      for (int i = 0; i < N; ++i) values[i] += XorLane(values[i], mask);
-    }
-    // Lanes beyond the slots' have other sums.
-    PLANISH_UNROLL
-    for (int i = 0; i < N; ++i) values[i] = FromLane(values[i], 0);
-  }
-
- private:
-  int parity_ = 0;
-};
+/// The block, all of whose threads share a row: sums of up to eight numbers a thread.
+using RowTeam = Team<8>;
 
 /// mean = hi + lo, hi the nearest number to it; rstd is 1 over the deviation.
 template <class T>
@@ -117,7 +77,7 @@ PLANISH_DEVICE NormMap<float> MapOfMoments(double mean, double squares, double n
 /// further from the mean than sqrt(n) deviations, so the variance has an error of n 2^-53 at most,
 /// and no square is too large for a double or too small. Of doubles, sums about the mean.
 template <int kGates, int kFirst, int kNorms, class T, class F>
-PLANISH_DEVICE void TakeMaps(BlockSums& block, int64_t hidden, double eps, F&& value,
+PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& value,
                              NormMap<T> (&maps)[kNorms]) {
   double shift[kNorms], sums[2 * kNorms];
   PLANISH_UNROLL
@@ -131,7 +91,7 @@ PLANISH_DEVICE void TakeMaps(BlockSums& block, int64_t hidden, double eps, F&& v
       sums[2 * i] += d;
       sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
     });
-    block.Sum(sums);
+    team.SumAll(sums);
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
       const double n = NumbersOf<kGates, kFirst>(i, hidden), mean = sums[2 * i] / n;
@@ -143,7 +103,7 @@ PLANISH_DEVICE void TakeMaps(BlockSums& block, int64_t hidden, double eps, F&& v
     for (int i = 0; i < kNorms; ++i) totals[i] = 0;
     ForNumbers<kGates, kFirst>(
         hidden, [&](int i, int gate, int64_t k) { totals[i] += value(gate, k) - shift[i]; });
-    block.Sum(totals);
+    team.SumAll(totals);
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
       const double mean = totals[i] / NumbersOf<kGates, kFirst>(i, hidden);
@@ -155,7 +115,7 @@ PLANISH_DEVICE void TakeMaps(BlockSums& block, int64_t hidden, double eps, F&& v
       sums[2 * i] += d;
       sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
     });
-    block.Sum(sums);
+    team.SumAll(sums);
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
       const double n = NumbersOf<kGates, kFirst>(i, hidden), more = sums[2 * i] / n;
@@ -169,12 +129,12 @@ PLANISH_DEVICE void TakeMaps(BlockSums& block, int64_t hidden, double eps, F&& v
 
 /// A norm taken back: the thread's sums of g and of g * xhat become their means.
 template <int kGates, int kFirst, int kNorms, class T>
-PLANISH_DEVICE void GradientMeans(BlockSums& block, int64_t hidden, T (&mean)[kNorms],
+PLANISH_DEVICE void GradientMeans(RowTeam& team, int64_t hidden, T (&mean)[kNorms],
                                   T (&dot)[kNorms]) {
   T sums[2 * kNorms];
   PLANISH_UNROLL
   for (int i = 0; i < kNorms; ++i) sums[2 * i] = mean[i], sums[2 * i + 1] = dot[i];
-  block.Sum(sums);
+  team.SumAll(sums);
   PLANISH_UNROLL
   for (int i = 0; i < kNorms; ++i) {
     const T n = static_cast<T>(NumbersOf<kGates, kFirst>(i, hidden));

@@ -1,0 +1,56 @@
+#ifndef PLANISH_SRC_BASE_CUDA_PACK_H_
+#define PLANISH_SRC_BASE_CUDA_PACK_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+// How many numbers a thread of a kernel reads at once.
+namespace planish::internal::cuda {
+
+/// Bytes of a pack, where all arrays let a thread read so many.
+inline constexpr int kPackBytes = 16;
+
+template <class T>
+inline constexpr int kFullPack = kPackBytes / static_cast<int>(sizeof(T));
+
+/// An array, or none, and its stride where it is a matrix.
+class Place {
+ public:
+  template <class E>
+  // NOLINTNEXTLINE(google-explicit-constructor): arrays are listed as they are
+  Place(const E* data, int64_t stride = 0) : data_(data), stride_(stride), bytes_(sizeof(E)) {}
+
+  /// Whether packs of `pack` numbers can be read from it.
+  bool Allows(int pack) const {
+    const auto bytes = static_cast<uintptr_t>(std::min<int64_t>(kPackBytes, pack * bytes_));
+    return data_ == nullptr ||
+           (reinterpret_cast<uintptr_t>(data_) % bytes == 0 && stride_ % pack == 0);
+  }
+
+ private:
+  const void* data_;
+  int64_t stride_, bytes_;
+};
+
+/// Numbers that a thread reads at once of runs of `run` numbers of these arrays: as many as a pack
+/// has, or one.
+template <class T>
+int PackOf(int64_t run, std::initializer_list<Place> places) {
+  constexpr int kPack = kFullPack<T>;
+  const bool packed = run % kPack == 0 &&
+                      std::ranges::all_of(places, [](const Place& p) { return p.Allows(kPack); });
+  return packed ? kPack : 1;
+}
+
+/// Calls f(pack) with PackOf's answer as a constant.
+template <class T, class F>
+void VisitPack(int pack, F&& f) {
+  if (pack == 1) return f(std::integral_constant<int, 1>());
+  f(std::integral_constant<int, kFullPack<T>>());
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_BASE_CUDA_PACK_H_
