@@ -28,6 +28,13 @@ function(planish_options target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 endfunction()
 
+# planish_test_options(target): of code that only tests. It is compiled for a release in half the
+# time when it is optimised less, and runs as fast: what it waits for is in the library.
+function(planish_test_options target)
+  planish_options(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # planish_library(name SOURCES... LINK libs...): a static library of the lab or the core.
 function(planish_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
@@ -44,7 +51,7 @@ function(planish_test name)
   endif()
   cmake_parse_arguments(arg "" "PREFIX" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  planish_options(${name})
+  planish_test_options(${name})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120
     TEST_PREFIX "${arg_PREFIX}")
