@@ -74,19 +74,19 @@ class Foreign:
     """Cores that other programs keep busy: with several threads, a contestant then waits for the one
     that does not run, and no ratio means anything."""
 
-    def __init__(self, pid=None):
-        self.pid, self.last = pid, None
+    def __init__(self, *pids):
+        self.pids, self.last = pids, None
         self.cores()
 
     def cores(self):
-        """Since the last call; besides this program and the process `pid`."""
+        """Since the last call; besides this program and the processes `pids`."""
         ticks = os.sysconf("SC_CLK_TCK")
         user, nice, system, _, _, irq, softirq, steal = map(
             int, pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:9])  # fmt: skip
         own = os.times()
         busy = (user + nice + system + irq + softirq + steal) / ticks - own.user - own.system
-        if self.pid:
-            fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        for pid in self.pids:
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             busy -= sum(map(int, fields[11:15])) / ticks  # with its children's: torch.compile's g++
         now = time.monotonic()
         before, self.last = self.last, (now, busy)

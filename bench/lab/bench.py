@@ -136,7 +136,8 @@ def check(task, settings, start, planish):
     return updates.compare(losses, exact, floats)
 
 
-def run_case(args, case, planish, file):
+def run_case(args, case, planish, plain, file):
+    """`plain`, a second Planish, trains the same task without a norm beside it; or None."""
     task = importlib.import_module(cases.TASKS[case.task].module)
     result = {"task": case.task, "norm": case.norm, "threads": case.threads}
     checked = task.CHECK | (getattr(task, "CHECK_NONE", {}) if case.norm == "none" else {})
@@ -154,6 +155,9 @@ def run_case(args, case, planish, file):
         "pytorch": PyTorch(task, settings, start),
         "fused": PyTorch(task, settings, start, fused=True),
     }
+    if plain:
+        plain.setup(case._replace(norm="none"), args.preset, task.SETTINGS, file.with_name("plain"))
+        competitors["none"] = plain
     blocks = updates.measure(competitors, args.blocks, args.seconds)
     used = batches(start, torch.float32)
     units = settings["accumulate"] * statistics.mean(task.size(batch) for batch in used)
@@ -163,6 +167,7 @@ def run_case(args, case, planish, file):
         "settings": settings, "data": told["data"], "unit": task.UNIT, "units": units, "input share": share,
         "seconds": {who: updates.best(found) for who, found in blocks.items()},
         "over": {who: updates.ratio(blocks[who], blocks["planish"]) for who in ("pytorch", "fused")},
+        "over none": updates.ratio(blocks["planish"], blocks["none"]) if plain else None,
         "faults": {who: statistics.median(f for *_, f in found) for who, found in blocks.items()},
     }  # fmt: skip
 
@@ -173,15 +178,17 @@ def run_cases(args, some, progress):
     with tempfile.TemporaryDirectory() as folder:
         for threads in sorted({case.threads for case in some}):
             torch.set_num_threads(threads)
-            planish = Planish(args, threads)
-            foreign = harness.Foreign(planish.process.pid)
+            planish, plain = Planish(args, threads), Planish(args, threads)
+            foreign = harness.Foreign(planish.process.pid, plain.process.pid)
             for case in some:
                 if case.threads != threads:
                     continue
-                found = run_case(args, case, planish, pathlib.Path(folder) / "start")
+                other = plain if cases.TASKS[case.task].recurrent and case.norm == "layer" else None
+                found = run_case(args, case, planish, other, pathlib.Path(folder) / "start")
                 results[case] = found | {"foreign cores": foreign.cores()}
                 progress.step(str(case))
             planish.close()
+            plain.close()
     return results
 
 

@@ -30,11 +30,19 @@ def speed_table(results, threads, misses):
                      *(f"{r['units'] / seconds[who]:,.0f}" for who in ("planish", "pytorch", "fused")),
                      judged(over["pytorch"][0], cases.TASKS[r["task"]].least, misses, f"{what}, over PyTorch"),
                      spread(over["pytorch"]), f"{over['fused'][0]:.2f}", spread(over["fused"]),
-                     f"{1e3 * seconds['planish']:.2f}", share(r["input share"], misses, what)])  # fmt: skip
+                     f"{1e3 * seconds['planish']:.2f}", *over_none(r, misses, what),
+                     share(r["input share"], misses, what)])  # fmt: skip
     if rows:
         head = ["task", "norm", "unit", "Planish", "PyTorch", "PyTorch, fused", "over PyTorch", "rounds",
-                "over fused", "rounds", "update, ms", "input"]  # fmt: skip
+                "over fused", "rounds", "update, ms", "over none", "rounds", "input"]  # fmt: skip
         yield f"#### The lab's tasks, {count(threads)}: units a second\n\n" + table(head, rows)
+
+
+def over_none(result, misses, what):
+    """Planish's time with the norm over its time without one, in the same rounds."""
+    if not (over := result.get("over none")):
+        return "", ""
+    return judged(over[0], cases.MOST_OVER_NONE, misses, f"{what}, over none", most=True), spread(over)
 
 
 def share(value, misses, what):
