@@ -6,6 +6,8 @@
 #include <memory>
 #include <new>
 
+#include "src/base/pages.h"
+
 namespace planish::internal {
 
 /// The size of a cache line, and of the largest vector: what is aligned to it is never read in two.
@@ -28,7 +30,7 @@ AlignedArray<T> MakeAligned(int64_t n) {
   return AlignedArray<T>(static_cast<T*>(p));
 }
 
-/// An array that grows and is kept from call to call.
+/// An array that grows and is kept from call to call, in huge pages where it is large.
 template <class T>
 class Buffer {
  public:
@@ -38,6 +40,7 @@ class Buffer {
       capacity_ = 0;
       data_.reset();
       data_ = MakeAligned<T>(n);
+      AdviseHugePages(data_.get(), static_cast<size_t>(n) * sizeof(T));
       capacity_ = n;
     }
     return data_.get();

@@ -68,7 +68,8 @@ NormOptions CoreOptions(const NormSpec& spec, const Tensor& output) {
           .scale = spec.scale,
           .slope = spec.slope,
           .parallel_for = TorchParallelFor,
-          .new_outputs = IsNewMemory(output)};
+          .new_outputs =
+              output.defined() && internal::IsNewMemory(output.const_data_ptr(), output.nbytes())};
 }
 
 cuda::NormOptions CudaOptions(const NormSpec& spec, const OnDeviceOf& device,
