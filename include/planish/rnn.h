@@ -195,12 +195,10 @@ struct RnnInputs {
 template <class T>
 struct RnnForwardArgs {
   RnnInputs<T> inputs;
-  T* y = nullptr;    ///< [T, B, H] the state after every step
-  T* h_n = nullptr;  ///< [B, H] the state after the last step of each sequence, or null
-  T* c_n = nullptr;  ///< [B, H] the LSTMs' carried c after it, or null
-  /// [RnnSavedSize] what RnnBackward needs; null: not saved. All is written but what belongs to
-  /// steps beyond a sequence's length.
-  T* saved = nullptr;
+  T* y = nullptr;      ///< [T, B, H] the state after every step
+  T* h_n = nullptr;    ///< [B, H] the state after the last step of each sequence, or null
+  T* c_n = nullptr;    ///< [B, H] the LSTMs' carried c after it, or null
+  T* saved = nullptr;  ///< [RnnSavedSize] what RnnBackward needs, all written; null: not saved
 };
 
 /// The arrays of RnnBackward. L is the loss, dy = dL/dy and so on. All gradients that are outputs

@@ -114,6 +114,15 @@ class Slots {
       data += sizes[s] * steps;
     }
   }
+  /// Zeros in a row of `rows` at the time t: in all that is kept of rows but kZx, whose products
+  /// are there.
+  void ClearRow(int64_t t, int64_t row, int64_t rows, Over over) const {
+    const size_t end = over == Over::kBatch ? kRstdIh : kSlots;
+    for (size_t s = kZx + 1; s < end; ++s) {
+      const int64_t size = strides_[s] / rows;
+      if (size > 0) std::fill_n(At(static_cast<Slot>(s), t, row * size), size, E{0});
+    }
+  }
   /// Slots that are not there are those of one step's memory, which every step overwrites.
   void Fill(E* data, const SlotSizes& sizes) {
     for (size_t s = 0; s < kSlots; ++s) {
@@ -392,6 +401,9 @@ class Layer {
                         .h = state.h + unit,
                         .c = state.c + unit};
     };
+    for (int64_t b = begin; b < end; ++b) {
+      if (!Active(t, b)) slots.ClearRow(t, b, batch_, recipe_.over);
+    }
     if (recipe_.over == Over::kBatch) return ForwardBatch(t, state, slots, zx, zh, row_of);
     ForActive(t, begin, end, [&](int64_t b) {
       const CellRow<T> row = row_of(b);
@@ -407,7 +419,10 @@ class Layer {
                     const F& row_of) const {
     const auto normalise = [&](const T* z, int64_t width, T* xhat, T* rstd) {
       const BatchColumns<T> active = ActiveColumns(t, state.active, width);
-      if (active.count == 0) return;
+      if (active.count == 0) {
+        std::fill_n(rstd, width, T{0});
+        return;
+      }
       ForColumns(active, [&](const BatchColumns<T>& some, int64_t first) {
         kernels_.batch_norm(some, z + first, call_.eps, xhat + first, rstd + first);
       });

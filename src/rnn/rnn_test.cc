@@ -286,24 +286,33 @@ TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 16);
 }
 
-// Units of padding among them: vectors of some instruction sets leave no room behind theirs.
+// Steps beyond a sequence's length are among it, and units behind the last vector, which only some
+// instruction sets leave.
 TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
   using T = TypeParam;
-  for (const Cell cell : kCells) {
-    for (const RnnShape& shape : kShapes) {
-      for (const bool checkpoint : {false, true}) {
-        const RnnProblem<T> p(cell, shape);
-        RnnResult<T> out = tests::Unwritten(p, checkpoint);
-        RnnOptions<T> options = p.Options();
-        options.checkpoint = checkpoint;
-        RnnForward<T>(cell, tests::ForwardArgs(p, out), options);
-        const auto unwritten = std::find_if(out.saved.begin(), out.saved.end(),
-                                            [](T value) { return std::isnan(value); });
-        EXPECT_EQ(unwritten - out.saved.begin(), std::ssize(out.saved))
-            << Describe(cell, shape) << (checkpoint ? " checkpoint" : "");
+  const auto check = [](Cell cell, const RnnShape& shape, bool lengths, bool checkpoint) {
+    RnnProblem<T> p(cell, shape, {.lengths = lengths});
+    // Also steps that no sequence has.
+    for (int64_t& length : p.layer.lengths) length = std::max<int64_t>(1, length - 1);
+    RnnResult<T> out = tests::Unwritten(p, checkpoint);
+    RnnOptions<T> options = p.Options();
+    options.checkpoint = checkpoint;
+    RnnForward<T>(cell, tests::ForwardArgs(p, out), options);
+    const auto unwritten =
+        std::find_if(out.saved.begin(), out.saved.end(), [](T value) { return std::isnan(value); });
+    EXPECT_EQ(unwritten - out.saved.begin(), std::ssize(out.saved))
+        << Describe(cell, shape, {.lengths = lengths}) << (checkpoint ? " checkpoint " : " ")
+        << Target();
+  };
+  tests::ForEachTarget([&](const std::string& /*target*/) {
+    for (const Cell cell : kCells) {
+      for (const RnnShape& shape : kShapes) {
+        check(cell, shape, false, false);
+        check(cell, shape, true, false);
+        check(cell, shape, true, true);
       }
     }
-  }
+  });
 }
 
 TYPED_TEST(RnnTest, NothingSavedGivesTheSameBits) {
