@@ -2,12 +2,23 @@
 
 #include <ATen/ops/unsqueeze.h>
 
+#include <iterator>
+#include <string>
+
 namespace planish {
 
 using at::Tensor;
 using internal::CellRecipe;
 
 namespace {
+
+constexpr const char* kNames[] = {"rnn",         "rnn_relu",        "lstm",
+                                  "gru",         "ln_rnn",          "ln_rnn_relu",
+                                  "ln_lstm",     "ln_lstm_haste",   "ln_lstm_fastrnns",
+                                  "ln_lstm_tfa", "ln_lstm_contrib", "draw_lstm",
+                                  "ln_gru",      "bn_rnn",          "bn_lstm",
+                                  "bn_gru"};
+static_assert(std::size(kNames) == std::size(internal::kCells));
 
 /// The core's entry of a parameter; its size is in rows of a weight, or numbers, for each hidden.
 internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
@@ -31,6 +42,20 @@ void CheckTensor(const char* function, size_t field, const Call& call, const Siz
 }
 
 }  // namespace
+
+const char* cell_name(Cell cell) {
+  internal::RecipeOf(cell);
+  return kNames[static_cast<size_t>(cell)];
+}
+
+Cell CellOf(const char* function, std::string_view name) {
+  for (const Cell cell : internal::kCells) {
+    if (name == cell_name(cell)) return cell;
+  }
+  std::string names;
+  for (const char* known : kNames) names += (names.empty() ? "" : ", ") + std::string(known);
+  TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, " but has ", name);
+}
 
 bool Takes(size_t field, const CellRecipe& recipe) {
   if (IsParam(field)) return ParamOf(field, recipe).taken;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "planish/rnn.h"
@@ -46,6 +47,9 @@ struct Sizes {
     return {number(time), number(batch), number(inputs), number(hidden)};
   }
 };
+
+/// The cell of that name. Throws where there is none.
+Cell CellOf(const char* function, std::string_view name);
 
 /// Whether a cell takes one of the tensors, and which size it then has.
 bool Takes(size_t field, const internal::CellRecipe& recipe);
@@ -97,6 +101,10 @@ struct PackedParams final : torch::CustomClassHolder {
   RnnPackedParams<float> of_float;
   RnnPackedParams<double> of_double;
 };
+
+/// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed), with the
+/// parameters by their names, and step(x, h, c).
+void RegisterSteps(torch::Library& library);
 
 RnnTensors AllContiguous(const RnnTensors& tensors);
 

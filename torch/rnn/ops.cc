@@ -4,7 +4,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
@@ -61,23 +60,6 @@ constexpr char kBackwardOutputs[] =
     "Tensor dln_ih_weight, Tensor dln_ih_bias, Tensor dln_hh_weight, Tensor dln_hh_bias, "
     "Tensor dln_weight, Tensor dln_bias, Tensor dln_c_weight, Tensor dln_c_bias, Tensor dh0, "
     "Tensor dc0, Tensor dh_reset, Tensor dc_reset)";
-
-constexpr const char* kNames[] = {"rnn",         "rnn_relu",        "lstm",
-                                  "gru",         "ln_rnn",          "ln_rnn_relu",
-                                  "ln_lstm",     "ln_lstm_haste",   "ln_lstm_fastrnns",
-                                  "ln_lstm_tfa", "ln_lstm_contrib", "draw_lstm",
-                                  "ln_gru",      "bn_rnn",          "bn_lstm",
-                                  "bn_gru"};
-static_assert(std::size(kNames) == std::size(internal::kCells));
-
-Cell CellOf(const char* function, std::string_view name) {
-  for (const Cell cell : internal::kCells) {
-    if (name == cell_name(cell)) return cell;
-  }
-  std::string names;
-  for (const char* known : kNames) names += (names.empty() ? "" : ", ") + std::string(known);
-  TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, " but has ", name);
-}
 
 struct ForwardCall : Call {
   static constexpr char kName[] = "rnn_forward";
@@ -327,17 +309,13 @@ Sizes CheckBackward(const BackwardCall& call) {
 // ---- Kernels
 
 ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
-  const auto options = call.tensors.x.options();
   const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
   const SymSizes saved_size = {call.save ? SavedSize(call, sizes) : c10::SymInt(0)};
   const auto empty = [&](c10::SymIntArrayRef shape) {
     return EmptyOn(call.tensors.x, shape, call.tensors.x.scalar_type());
   };
-  // The kernel leaves out what is beyond a sequence: an output is not to show what memory held.
-  const Tensor saved =
-      call.tensors.lengths.defined() ? at::zeros_symint(saved_size, options) : empty({saved_size});
   return {empty({sizes.time, sizes.batch, sizes.hidden}), empty(states),
-          call.recipe().is_lstm() ? empty(states) : empty({0}), saved};
+          call.recipe().is_lstm() ? empty(states) : empty({0}), empty(saved_size)};
 }
 
 Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
@@ -709,11 +687,6 @@ void RegisterAutocast(torch::Library& m) {
 
 }  // namespace
 
-const char* cell_name(Cell cell) {
-  internal::RecipeOf(cell);
-  return kNames[static_cast<size_t>(cell)];
-}
-
 RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings,
                        const RnnPacked& packed) {
   CheckGiven("rnn_forward", tensors, kX);
@@ -758,6 +731,7 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.def(BackwardSchema().c_str());
   m.def(StepSchema().c_str());
   m.def(PackSchema().c_str());
+  RegisterSteps(m);
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) {

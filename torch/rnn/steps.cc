@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/custom_class.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
@@ -207,9 +209,22 @@ struct RnnSteps::Layer {
   bool must_pack = false;  ///< `params` are not all
   Tensor start;            ///< the output of ParamsNode, where gradients may be needed
   std::tuple<std::shared_ptr<SumsOfPasses<float>>, std::shared_ptr<SumsOfPasses<double>>> sums;
-  /// The parameters' data, and their versions.
-  std::vector<Tensor> then;
-  std::vector<int64_t> versions;
+  /// What a parameter was: the storage, so that no other data takes its place, and the version.
+  struct Then {
+    c10::Storage storage;
+    const void* data = nullptr;
+    int64_t version = 0;
+
+    explicit Then(const Tensor& param)
+        : storage(param.storage()),
+          data(param.const_data_ptr()),
+          version(param.is_inference() ? 0 : param._version()) {}
+    bool operator==(const Then& other) const {
+      return data == other.data && version == other.version;
+    }
+  };
+  /// Of all parameters; none for those whose numbers a transform hides.
+  std::vector<std::optional<Then>> then;
 
   /// Packs the parameters, for backward, too, where gradients are enabled.
   void Pack(const Call& call, const Sizes& sizes) {
@@ -242,20 +257,18 @@ struct RnnSteps::Layer {
     packed = both;
   }
 
+  static std::optional<Then> StateOf(const Tensor& param) {
+    return param.defined() && param.has_storage() ? std::optional<Then>(param) : std::nullopt;
+  }
+
   void Remember() {
-    for (const Tensor& param : ParamsOf(params)) {
-      then.push_back(param.defined() ? param.detach() : Tensor());
-      versions.push_back(param.defined() && !param.is_inference() ? param._version() : 0);
-    }
+    for (const Tensor& param : ParamsOf(params)) then.push_back(StateOf(param));
   }
 
   void CheckUnchanged() const {
     const auto now = ParamsOf(params);
     for (size_t i = 0; i < now.size(); ++i) {
-      if (!now[i].defined()) continue;
-      TORCH_CHECK_VALUE(now[i].const_data_ptr() == then[i].const_data_ptr() &&
-                            (now[i].is_inference() || now[i]._version() == versions[i]),
-                        "[", kName, "] ", kFields[kFirstParam + i].name,
+      TORCH_CHECK_VALUE(StateOf(now[i]) == then[i], "[", kName, "] ", kFields[kFirstParam + i].name,
                         " must be as it was when the steps began but has changed");
     }
   }
@@ -346,6 +359,40 @@ std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, cons
   std::tuple<Tensor, Tensor> results;
   WithErrors([&] { ByType(x.scalar_type(), [&]<class T>() { results = layer.Step<T>(call); }); });
   return results;
+}
+
+namespace {
+
+struct StepsOfPython final : torch::CustomClassHolder {
+  using Params = c10::Dict<std::string, Tensor>;
+
+  StepsOfPython(const std::string& cell, const Params& params, double eps,
+                const std::optional<c10::intrusive_ptr<PackedParams>>& packed) {
+    RnnTensors tensors;
+    for (const auto& param : params) {
+      const auto* const last = kFields + kH0;
+      const auto* const field = std::find_if(kFields + kFirstParam, last,
+                                             [&](const Field& f) { return param.key() == f.name; });
+      TORCH_CHECK_VALUE(field != last, "[", kName, "] params must be those of rnn_step but has ",
+                        param.key());
+      tensors.*field->member = param.value();
+    }
+    steps = RnnSteps(CellOf(kName, cell), tensors, eps, packed ? RnnPacked(*packed) : RnnPacked());
+  }
+
+  RnnSteps steps;
+};
+
+}  // namespace
+
+void RegisterSteps(torch::Library& library) {
+  library.class_<StepsOfPython>("RnnSteps")
+      .def(torch::init<const std::string&, const StepsOfPython::Params&, double,
+                       const std::optional<c10::intrusive_ptr<PackedParams>>&>())
+      .def("step", [](const c10::intrusive_ptr<StepsOfPython>& self, const Tensor& x,
+                      const std::optional<Tensor>& h, const std::optional<Tensor>& c) {
+        return self->steps.step(x, OrUndefined(h), OrUndefined(c));
+      });
 }
 
 }  // namespace planish

@@ -538,6 +538,104 @@ def test_autocast_rounds_input_and_output_alone(training):
     assert torch.equal(step, cell(x[0].float()).bfloat16())
 
 
+# ---- Steps together
+
+
+def run_steps(step, layer, x, hx):
+    """The states after every step, each of whose inputs depends on the output before."""
+    outputs, result = [], hx
+    for now in x:
+        (h, *c) = states_of(result)
+        result = step(now + h[..., :I].sin(), result)
+        outputs += states_of(result)
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("batch", [(3,), ()], ids=["batch", "one"])
+@pytest.mark.parametrize(
+    ("layer", "options"), [case for case in LAYERS if "batchnorm" not in case[1].values()],
+    ids=name_of,
+)  # fmt: skip
+def test_steps_are_those_of_the_cell(layer, options, batch):
+    cell = made(CELL_OF[layer], options)
+    x = torch.randn(6, *batch, I, dtype=torch.float64, requires_grad=True)
+    hx = random_states(layer, *batch, H)
+    wanted = [x, *cell.parameters()]
+    expected = run_steps(cell, layer, x, hx)
+    weights = torch.randn_like(expected)
+    gradients = torch.autograd.grad(expected, wanted, weights)
+    step = cell.steps()
+    states = run_steps(step, layer, x, hx)
+    assert torch.equal(states, expected)
+    # Twice, for what a pass has summed is not to be seen in the next one.
+    for _ in range(2):
+        assert_close(torch.autograd.grad(states, wanted, weights, retain_graph=True), gradients)
+    for again in (cell.steps(), cell.eval().steps()):  # packed by the module in the second
+        with torch.no_grad():
+            assert torch.equal(run_steps(again, layer, x, hx), expected)
+    assert torch.equal(states_of(step(x[0]))[0], states_of(cell(x[0]))[0])
+
+
+def test_steps_go_on_from_any_state():
+    cell = made(LayerNormGRUCell, {})
+    x = torch.randn(4, 3, I, dtype=torch.float64)
+    gradients = []
+    for step in (cell, cell.steps()):
+        first = step(x[0])
+        left, right = step(x[1], first), step(x[2], first.detach())
+        step(x[3], left)  # left unused
+        loss = left.square().sum() + right.cos().sum()
+        gradients.append(torch.autograd.grad(loss, list(cell.parameters())))
+    assert_close(gradients[1], gradients[0])
+
+
+def test_steps_under_compilers_and_transforms_are_the_cells():
+    cell = made(LayerNormLSTMCell, {})
+    x = torch.randn(3, 2, I, dtype=torch.float64)
+    hx = random_states(LayerNormLSTM, 2, H)
+
+    def run(x):
+        return run_steps(cell.steps(), LayerNormLSTM, x, hx)
+
+    expected = run_steps(cell, LayerNormLSTM, x, hx)
+    assert_close(torch.compile(run, fullgraph=True, backend="aot_eager")(x), expected)
+    step = cell.steps()  # made before, and then met by a compiler
+    compiled = torch.compile(lambda x: step(x, hx), fullgraph=True, backend="aot_eager")
+    assert_close(compiled(x[0]), cell(x[0], hx))
+    stack = torch.stack([x, 2 * x])
+    assert_close(torch.func.vmap(run)(stack), torch.stack([run(t) for t in stack]))
+    assert_close(
+        torch.func.jvp(run, (x,), (stack[1],)),
+        torch.func.jvp(lambda x: run_steps(cell, LayerNormLSTM, x, hx), (x,), (stack[1],)),
+    )
+
+
+def test_steps_say_what_is_wrong():
+    cell = made(LayerNormLSTMCell, {})
+    step = cell.steps()
+    x = torch.randn(2, I, dtype=torch.float64)
+    for wrong in (x[None], x[:, 1:], x.int()):
+        with pytest.raises(ValueError) as expected:
+            cell(wrong)
+        with pytest.raises(ValueError) as error:
+            step(wrong)
+        assert str(error.value) == str(expected.value)
+    h, _ = step(x)
+    with pytest.raises(NotImplementedError, match="create_graph must be false: rnn_step has"):
+        torch.autograd.grad(h.sum(), cell.weight_ih, create_graph=True)
+    with torch.no_grad():
+        cell.weight_hh.mul_(2)
+    with pytest.raises(ValueError, match="weight_hh must be as it was when the steps began"):
+        step(x)
+    new = torch.classes.planish.RnnSteps
+    with pytest.raises(ValueError, match="params must be those of rnn_step but has weight"):
+        new("ln_lstm", {"weight": x}, 1e-5, None)
+    with pytest.raises(ValueError, match="cell must be one of rnn, .* but has lnlstm"):
+        new("lnlstm", {"weight_ih": x}, 1e-5, None)
+    with pytest.raises(ValueError, match="weight_ih must be a tensor but has none"):
+        new("ln_lstm", {"weight_hh": x}, 1e-5, None)
+
+
 # ---- Dropout and resets
 
 

@@ -9,7 +9,7 @@ directions. LN is layer normalisation, ``(z - mean) / sqrt(var + eps)`` times a 
 import dataclasses
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, overload
 
 import torch
@@ -749,23 +749,35 @@ class _Step(_Recurrent):
             }
         )
 
-    def _run(self, x: Tensor, hx: Any) -> tuple[Tensor, ...]:
+    def _run(self, x: Tensor, hx: Any, steps: Any = None) -> tuple[Tensor, ...]:
         dimensions = x.dim()
         if dimensions not in (1, 2):
             raise self._error("x must have 1 or 2 dimensions", list(x.shape))
         self._check_inputs(x)
         states = self._states_of(hx)
         size = (self.hidden_size,) if dimensions == 1 else (x.shape[0], self.hidden_size)
-        arguments = self._prepare("")
+        before = {}
         for name, state in zip(self._states, states, strict=True):
             self._check_size(name, state, size)
             if state is not None:
-                arguments[name + "0"] = state.unsqueeze(0) if dimensions == 1 else state
+                before[name + "0"] = state.unsqueeze(0) if dimensions == 1 else state
         if dimensions == 1:
             x = x.unsqueeze(0)
-        step: tuple[Tensor, Tensor] = _rnn_step(self._cell, x, **arguments, eps=self.eps)
+        step: tuple[Tensor, Tensor]
+        if steps is not None and not torch.compiler.is_compiling():
+            step = steps.step(x, before.get("h0"), before.get("c0"))
+        else:
+            step = _rnn_step(self._cell, x, **self._prepare(""), **before, eps=self.eps)
         next_states = step[: len(states)]
         return tuple(s.squeeze(0) for s in next_states) if dimensions == 1 else next_states
+
+    def _make_steps(self) -> Any:
+        """The operators' steps; None where a compiler records calls, which does not know them."""
+        if torch.compiler.is_compiling() or torch._C._is_tracing():
+            return None
+        arguments = self._prepare("")
+        packed = arguments.pop("packed", None)
+        return torch.classes.planish.RnnSteps(self._cell, arguments, self.eps, packed)
 
 
 class LayerNormLSTMCell(_Step):
@@ -804,8 +816,56 @@ class LayerNormLSTMCell(_Step):
         h, c = self._run(input, hx)
         return h, c
 
+    def steps(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """For a loop of steps with gradients, in which an input depends on the output before.
 
-class LayerNormGRUCell(_Step):
+        What is returned is called as the cell is, with the same results. The cell itself packs its
+        weights at each such step, and takes their gradients by one small product a step; here they
+        are packed once, and their gradients taken of all steps together, in ``backward``: about
+        what a sequence of ``LayerNormLSTM`` costs, but for the products of inputs.
+
+        Steps may go on from any state, be detached or left unused. The parameters are those of
+        now: a step after a change of them raises ``ValueError``. Second derivatives raise
+        ``NotImplementedError``; the cell itself has them. Hooks of the module are not called.
+
+        >>> cell = LayerNormLSTMCell(4, 4)
+        >>> step = cell.steps()
+        >>> h, c = step(torch.randn(5, 4))
+        >>> for _ in range(3):
+        ...     h, c = step(h.tanh(), (h, c))
+        >>> h.sum().backward()
+        """
+        steps = self._make_steps()
+
+        def step(
+            input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[Tensor, Tensor]:
+            h, c = self._run(input, hx, steps)
+            return h, c
+
+        return step
+
+
+class _StepOfH(_Step):
+    """What LayerNormGRUCell and LayerNormRNNCell share, whose state is h alone."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
+        (h,) = self._run(input, hx)
+        return h
+
+    def steps(self) -> Callable[..., Tensor]:
+        """As ``LayerNormLSTMCell.steps``."""
+        steps = self._make_steps()
+
+        def step(input: Tensor, hx: Tensor | None = None) -> Tensor:
+            (h,) = self._run(input, hx, steps)
+            return h
+
+        return step
+
+
+class LayerNormGRUCell(_StepOfH):
     """One step of ``LayerNormGRU``, used as ``torch.nn.GRUCell``; as ``LayerNormLSTMCell``.
 
     >>> LayerNormGRUCell(3, 4)(torch.randn(5, 3)).shape
@@ -827,13 +887,8 @@ class LayerNormGRUCell(_Step):
     ) -> None:
         super().__init__(_GRUS, input_size, hidden_size, bias, device, dtype, variant, eps)
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
-        (h,) = self._run(input, hx)
-        return h
 
-
-class LayerNormRNNCell(_Step):
+class LayerNormRNNCell(_StepOfH):
     """One step of ``LayerNormRNN``, used as ``torch.nn.RNNCell``; as ``LayerNormLSTMCell``.
 
     >>> LayerNormRNNCell(3, 4)(torch.randn(3)).shape
@@ -861,8 +916,3 @@ class LayerNormRNNCell(_Step):
     def extra_repr(self) -> str:
         relu = ", nonlinearity=relu" if self.nonlinearity == "relu" else ""
         return super().extra_repr() + relu
-
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
-        (h,) = self._run(input, hx)
-        return h
