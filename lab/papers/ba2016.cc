@@ -52,6 +52,7 @@ std::vector<PaperColumn> OrderEmbeddings() {
     c.lower_is_better = std::string(unit) != "%";
     c.train_curve = "train_loss";
     c.valid_curve = "valid_sum";
+    c.runs_label = "Order embeddings";
     c.paper_data = "MS COCO, five times 1,000 images";
     c.printed = {{"none", none}, {"layer", layer}};
     if (columns.empty()) {
@@ -83,6 +84,7 @@ std::vector<PaperColumn> SkipThoughts() {
     c.lower_is_better = lower;
     c.train_curve = "train_loss";
     c.valid_curve = "valid_nats";
+    c.runs_label = "Skip-thoughts";
     c.paper_data = "BookCorpus";
     c.printed = {{"none", none}, {"layer", layer}};
     c.sampling_error = sampling_error;

@@ -43,10 +43,18 @@ struct PaperColumn {
                                                         ///< set's size alone
   /// The column whose runs this one reads another metric of. Empty: it has runs of its own.
   std::string runs_of = {};
+  /// Of the runs, where columns read several metrics of them: "Skip-thoughts". Empty: `label`.
+  std::string runs_label = {};
   int layers = 0;                  ///< as printed
   std::vector<std::string> norms;  ///< to be run, the paper's first
   int seeds = 3;                   ///< to be run
   double minutes = 0;              ///< a run with that preset takes, measured on one core
+
+  /// What the runs are called, and what their metric: "Skip-thoughts, SICK r".
+  std::string LabelOfRuns() const { return runs_label.empty() ? label : runs_label; }
+  std::string LabelOfMetric() const {
+    return runs_label.empty() ? label : runs_label + ", " + label;
+  }
 };
 
 /// One row of a paper's results: a norm.

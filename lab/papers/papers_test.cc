@@ -110,5 +110,18 @@ TEST(Papers, GiveWhatIsPrinted) {
   }
 }
 
+TEST(Papers, NameRunsThatColumnsShare) {
+  const Paper& ba = FindPaper("ba2016");
+  EXPECT_EQ(ba.FindColumn("skip-thoughts")->LabelOfRuns(), "Skip-thoughts");
+  EXPECT_EQ(ba.FindColumn("sick-rho")->LabelOfMetric(), "Skip-thoughts, SICK rho");
+  EXPECT_EQ(ba.FindColumn("convnet")->LabelOfRuns(), "ConvNet");
+  EXPECT_EQ(ba.FindColumn("convnet")->LabelOfMetric(), "ConvNet");
+  // Columns of the same runs call them by one name.
+  for (const PaperColumn& column : ba.columns) {
+    if (column.runs_of.empty()) continue;
+    EXPECT_EQ(column.LabelOfRuns(), ba.FindColumn(column.runs_of)->LabelOfRuns()) << column.name;
+  }
+}
+
 }  // namespace
 }  // namespace planish::lab

@@ -222,7 +222,7 @@ std::string ColumnsText(const PaperClaimResult& result, int sign) {
 std::string NotMeasured(const PaperClaimResult& result) {
   std::vector<std::string> labels;
   for (const PaperClaimResult::Column& column : result.columns) {
-    if (!column.contrast.measured) labels.push_back(column.runs->column->label);
+    if (!column.contrast.measured) labels.push_back(result.LabelOf(column));
   }
   return fmt::format("{}", fmt::join(labels, ", "));
 }
@@ -263,8 +263,8 @@ std::string NumbersText(const PaperClaimResult& result) {
   }
   for (const PaperClaimResult::Column& column : result.columns) {
     if (!column.contrast.measured) continue;
-    std::string part = fmt::format("{} {}", column.runs->column->label,
-                                   ContrastText(column.contrast, *column.metric));
+    std::string part =
+        fmt::format("{} {}", result.LabelOf(column), ContrastText(column.contrast, *column.metric));
     if (column.metric->lower_is_better && !column.contrast.by_divergence)
       part += " (lower is better)";
     if (column.contrast.by_divergence)
@@ -337,7 +337,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
       chart.id =
           fmt::format("{}-{}-{}{}", id, column.name, curve_name, against_seconds ? "-seconds" : "");
       chart.against_seconds = against_seconds;
-      chart.heading = fmt::format("{}: {}", column.label, LabelWithUnit(*metric));
+      chart.heading = fmt::format("{}: {}", column.LabelOfRuns(), LabelWithUnit(*metric));
       chart.metric = *metric;
       chart.axis = ValueAxis(curves, metric->lower_is_better);
       pair += RenderFigure(chart);
@@ -355,8 +355,8 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     content += Tag("div", {{"class", "charts"}}, pair) + Tag("p", {{"class", "note"}}, note);
     if (!runs.own_data) {
       content += Tag("p", {{"class", "note"}},
-                     fmt::format("{}: {} in the paper, {} here.", column.label, column.paper_data,
-                                 runs.section->config->data.name));
+                     fmt::format("{}: {} in the paper, {} here.", column.LabelOfRuns(),
+                                 column.paper_data, runs.section->config->data.name));
     }
   }
   return Tag("div", {{"class", "panel"}}, Tag("h3", {}, figure.name + ". " + figure.caption),

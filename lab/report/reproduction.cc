@@ -69,8 +69,8 @@ int DivergenceSign(const Group& plus, const Group& minus) {
   return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
 }
 
-// What a claim is about in a column: a metric, or the one that says when a run is as good as another
-// at its best.
+// What a claim is about in a column: a metric, or the one that says when a run is as good as
+// another at its best.
 const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   if (!runs.section || of == PaperClaim::Of::kTest) return runs.metric;
   if (of == PaperClaim::Of::kTrainCurve) return runs.section->Find(runs.column->train_curve);
@@ -110,7 +110,7 @@ Verdict VerdictOf(const PaperClaimResult& result) {
       return Verdict::kDiffers;
     default:
       return Decide(holds, fails, result.columns.size(), least) == 0 ? Verdict::kCannotTell
-                                                                    : Verdict::kOtherData;
+                                                                     : Verdict::kOtherData;
   }
 }
 
@@ -249,12 +249,17 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
   return result;
 }
 
+std::string PaperClaimResult::LabelOf(const Column& column) const {
+  const PaperColumn& of = *column.runs->column;
+  return claim->of == PaperClaim::Of::kTest ? of.LabelOfMetric() : of.LabelOfRuns();
+}
+
 std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) const {
   std::vector<std::string> labels;
   for (const Column& column : columns) {
     if (column.contrast.measured && column.contrast.sign == sign &&
         column.runs->own_data == own_data) {
-      labels.push_back(column.runs->column->label);
+      labels.push_back(LabelOf(column));
     }
   }
   return labels;

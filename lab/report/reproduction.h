@@ -47,9 +47,9 @@ struct ContrastResult {
   /// that finished twice or more. Where runs diverged against the interval's sign, 0: the mean is
   /// over survivors.
   int sign = 0;
-  bool measured = false;   ///< there are runs that have ended for each norm
+  bool measured = false;  ///< there are runs that have ended for each norm
   bool by_divergence = false;
-  std::string doubt;       ///< why the sign is 0 though the interval has one, or there is none
+  std::string doubt;  ///< why the sign is 0 though the interval has one, or there is none
 };
 
 /// `metric` read at `measure` in the runs of a column.
@@ -57,13 +57,13 @@ ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const 
                         Measure measure);
 
 /// How many steps, or seconds of training, fewer or more the contrast's first norm takes to be as
-/// good by `metric` as its second is at the evaluation that validation chose of it. A run that never
-/// got there counts with all that it took: the least that it can be.
+/// good by `metric` as its second is at the evaluation that validation chose of it. A run that
+/// never got there counts with all that it took: the least that it can be.
 ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
                               const MetricSpec& metric, Effort effort);
 
-/// The sign of the printed values: 1 better, -1 worse, 0 a tie or nothing printed. Diverged is worse
-/// than any value.
+/// The sign of the printed values: 1 better, -1 worse, 0 a tie or nothing printed. Diverged is
+/// worse than any value.
 int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast);
 
 /// A line of a table in one column, beside the norm that the table compares it with.
@@ -90,6 +90,8 @@ struct PaperClaimResult {
   std::vector<Column> columns;
   int printed = 0;  ///< columns in which the printed values show it; for claims on the test metric
 
+  /// What a column is called: by its metric only where the claim is about that.
+  std::string LabelOf(const Column& column) const;
   /// Labels of the columns with that sign, on the paper's own data or on substitutes.
   std::vector<std::string> Columns(int sign, bool own_data) const;
 };
