@@ -334,8 +334,9 @@ template <class T>
 HWY_NOINLINE void RnnGates(const CellCall<T>& call, const T* a, T* h) {
   const Tag<T> d;
   const bool relu = call.recipe.arithmetic == Arithmetic::kRnnRelu;
-  const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>;
-  const T* bias = call.params.bias;
+  const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>, begin = call.order.gate[0].begin;
+  const T* bias = call.params.bias + begin;
+  a += begin;
   for (int64_t i = 0; i < end; i += kLanes<T>) {
     const auto v = hn::Add(Get(a + i), Get(bias + i));
     // NaN stays: it is not below 0.
@@ -608,13 +609,15 @@ HWY_NOINLINE void RnnGatesBackward(const CellCall<T>& call, const CellRowBackwar
                                    T* dbias) {
   const Tag<T> tag;
   const bool relu = call.recipe.arithmetic == Arithmetic::kRnnRelu;
-  const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>;
+  const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>, begin = call.order.gate[0].begin;
+  T* dz = row.dzh + begin;
+  dbias += begin;
   for (int64_t i = 0; i < end; i += kLanes<T>) {
     const auto d = Get(row.dh + i), h = Get(row.h_after + i);
     const auto da =
         relu ? hn::IfThenZeroElse(hn::Le(h, hn::Zero(tag)), d) : hn::Mul(d, OfTanh<T>(h));
     AddTo<T>(dbias + i, da);
-    Put<T>(da, row.dzh + i);
+    Put<T>(da, dz + i);
   }
 }
 

@@ -417,57 +417,99 @@ class Layer {
   template <class F>
   void ForwardBatch(int64_t t, const State& state, const Slots<T>& slots, T* zx, T* zh,
                     const F& row_of) const {
-    const auto normalise = [&](const T* z, int64_t width, T* xhat, T* rstd) {
-      const BatchColumns<T> active = ActiveColumns(t, state.active, width);
-      if (active.count == 0) {
-        std::fill_n(rstd, width, T{0});
-        return;
+    const BatchColumns<T> rows = ActiveRows(t, state.active);
+    ForParts(rows.count, [&](const Part& part) {
+      for (int g = 0; g < order_.groups; ++g) {
+        NormaliseSums(rows, part, g, zx, slots.At(kRstdIh, t));
+        if (recipe_.sums == Sums::kApart) NormaliseSums(rows, part, g, zh, slots.At(kRstdHh, t));
       }
-      ForColumns(active, [&](const BatchColumns<T>& some, int64_t first) {
-        kernels_.batch_norm(some, z + first, call_.eps, xhat + first, rstd + first);
-      });
-      // Padding, whose deviation is 0, stays 0 with any eps.
-      for (int64_t j = 0; padded_ != hidden_ && j < width; ++j) {
-        if (width == columns_ ? packed_.rows()[j] >= 0 : j < hidden_) continue;
-        rstd[j] = 0;
-        for (int64_t i = 0; i < active.count; ++i) xhat[active.rows[i] * width + j] = 0;
+      const auto of_part = [&](int64_t i) {
+        CellRow<T> row = row_of(rows.rows[i]);
+        for (T** units : {&row.candidate, &row.before, &row.tanh_c, &row.h, &row.c}) {
+          if (*units) *units += part.first;
+        }
+        if (row.xhat_c) row.xhat_c += part.first;
+        return row;
+      };
+      for (int64_t i = 0; i < rows.count; ++i) {
+        kernels_.gates(part.call, of_part(i));
+        if (part.last == padded_) ClearBeyondVectors(row_of(rows.rows[i]));
       }
-    };
-    const auto for_rows = [&](const auto& f) {
-      RunParallel(parallel_for_, batch_, GrainFor(kRowElements * columns_),
-                  [&](int64_t begin, int64_t end) { ForActive(t, begin, end, f); });
-    };
-    normalise(zx, columns_, zx, slots.At(kRstdIh, t));
-    if (recipe_.sums == Sums::kApart) {
-      normalise(zh, columns_, zh, slots.At(kRstdHh, t));
-    }
-    for_rows([&](int64_t b) {
-      const CellRow<T> row = row_of(b);
-      kernels_.gates(call_, row);
-      ClearBeyondVectors(row);
+      if (!recipe_.is_lstm()) return;
+      T* xhat = slots.At(kXhatC, t);
+      Normalise(rows, padded_, state.c + part.first, part.last - part.first, xhat + part.first,
+                slots.At(kMapC, t, part.first));
+      for (int64_t unit = hidden_; unit < part.last; ++unit) {
+        ClearColumn(rows, padded_, unit, xhat, slots.At(kMapC, t));
+      }
+      for (int64_t i = 0; i < rows.count; ++i) kernels_.output(part.call, of_part(i));
     });
-    if (!recipe_.is_lstm()) return;
-    normalise(state.c, padded_, slots.At(kXhatC, t), slots.At(kMapC, t));
-    for_rows([&](int64_t b) { kernels_.output(call_, row_of(b)); });
   }
 
-  BatchColumns<T> ActiveColumns(int64_t t, int64_t* active, int64_t width) const {
+  /// Some units of a layer whose moments are over the batch: all that a step computes beside its
+  /// products falls into such parts.
+  struct Part {
+    int64_t first, last;
+    CellCall<T> call;  ///< as if they were all; columns are those of the whole layer
+  };
+
+  /// Calls f(part) for parts of the layer, in threads.
+  template <class F>
+  void ForParts(int64_t rows, const F& f) const {
+    constexpr int64_t kLine = kUnitsOfLine<T>;
+    const int64_t work = kLine * recipe_.gates() * rows * (kRowElements + 2 * kColumnElements);
+    RunParallel(parallel_for_, padded_ / kLine, GrainFor(work), [&](int64_t begin, int64_t end) {
+      Part part{begin * kLine, end * kLine, call_};
+      Order& order = part.call.order;
+      order.hidden = std::min(hidden_, part.last) - part.first;
+      for (int64_t g = 0; g < recipe_.gates(); ++g) {
+        Order::Gate& gate = order.gate[static_cast<size_t>(g)];
+        gate.begin += part.first / order.lanes * gate.step;
+      }
+      for (int g = 0; g < order.groups; ++g) {
+        Order::Group& group = order.group[static_cast<size_t>(g)];
+        group.begin += part.first * group.gates;
+      }
+      CellParams<T>& params = part.call.params;
+      for (const T** units : {&params.bias_hn, &params.gain_c, &params.bias_c}) {
+        if (*units) *units += part.first;
+      }
+      f(part);
+    });
+  }
+
+  BatchColumns<T> ActiveRows(int64_t t, int64_t* active) const {
     int64_t count = 0;
     ForActive(t, 0, batch_, [&](int64_t b) { active[count++] = b; });
-    return {active, count, width, width};
+    return {active, count, 0, 0};
   }
 
-  /// Calls f(columns, first) for some of the columns, from `first` on, in threads.
-  template <class F>
-  void ForColumns(const BatchColumns<T>& columns, const F& f) const {
-    constexpr int64_t kLine = kUnitsOfLine<T>;
-    const int64_t work = kLine * columns.count * kColumnElements;
-    RunParallel(parallel_for_, columns.columns / kLine, GrainFor(work),
-                [&](int64_t begin, int64_t end) {
-                  BatchColumns<T> some = columns;
-                  some.columns = (end - begin) * kLine;
-                  f(some, begin * kLine);
-                });
+  /// Normalises `columns` columns of rows that are `stride` numbers apart.
+  void Normalise(BatchColumns<T> rows, int64_t stride, const T* z, int64_t columns, T* xhat,
+                 T* rstd) const {
+    if (rows.count == 0) {
+      std::fill_n(rstd, columns, T{0});
+      return;
+    }
+    rows.stride = stride;
+    rows.columns = columns;
+    kernels_.batch_norm(rows, z, call_.eps, xhat, rstd);
+  }
+  /// The sums z of one group of gates, in place.
+  void NormaliseSums(const BatchColumns<T>& rows, const Part& part, int g, T* z, T* rstd) const {
+    const Order::Group& group = part.call.order.group[static_cast<size_t>(g)];
+    const int64_t columns = (part.last - part.first) * group.gates;
+    Normalise(rows, columns_, z + group.begin, columns, z + group.begin, rstd + group.begin);
+    if (part.last <= hidden_) return;
+    for (int64_t column = group.begin; column < group.begin + columns; ++column) {
+      if (packed_.rows()[column] < 0) ClearColumn(rows, columns_, column, z, rstd);
+    }
+  }
+  /// Padding, whose deviation is 0, stays 0 with any eps.
+  static void ClearColumn(const BatchColumns<T>& rows, int64_t stride, int64_t column, T* xhat,
+                          T* rstd) {
+    rstd[column] = 0;
+    for (int64_t i = 0; i < rows.count; ++i) xhat[rows.rows[i] * stride + column] = 0;
   }
 
   /// The state that a step starts from.
@@ -593,31 +635,56 @@ class Layer {
   template <class F>
   void BackwardBatch(int64_t t, const Slots<const T>& slots, const Gradients& to, T* dzx, T* dzh,
                      const F& row_of, const CellSums<T>& sums) const {
-    const auto normalise = [&](T* d, int64_t width, const T* xhat, const T* rstd, const T* gain,
-                               T* dgain) {
-      const BatchColumns<T> active = ActiveColumns(t, to.active, width);
-      if (active.count == 0) return;
-      ForColumns(active, [&](const BatchColumns<T>& some, int64_t first) {
+    const BatchColumns<T> rows = ActiveRows(t, to.active);
+    if (rows.count == 0) return;
+    ForParts(rows.count, [&](const Part& part) {
+      CellSums<T> part_sums = sums;
+      for (T** units : {&part_sums.bias_hn, &part_sums.gain_c, &part_sums.bias_c}) {
+        if (*units) *units += part.first;
+      }
+      const auto of_part = [&](int64_t i) {
+        CellRowBackward<T> row = row_of(rows.rows[i]);
+        for (const T** units :
+             {&row.candidate, &row.before, &row.tanh_c, &row.h_before, &row.h_after}) {
+          if (*units) *units += part.first;
+        }
+        for (T** units : {&row.dh, &row.dc, &row.dcell, &row.room}) {
+          if (*units) *units += part.first;
+        }
+        return row;
+      };
+      const auto normalise = [&](int64_t stride, int64_t first, int64_t columns, T* d,
+                                 const T* xhat, const T* rstd, const T* gain, T* dgain) {
+        const BatchColumns<T> some{rows.rows, rows.count, stride, columns};
         kernels_.batch_norm_backward(some, d + first, xhat + first, rstd + first, gain + first,
                                      dgain + first);
-      });
-    };
-    const CellParams<T>& params = call_.params;
-    if (recipe_.is_lstm()) {
-      ForActive(t, 0, batch_, [&](int64_t b) { kernels_.output_backward(call_, row_of(b), sums); });
-      normalise(to.dcell, padded_, slots.At(kXhatC, t), slots.At(kMapC, t), params.gain_c,
-                sums.gain_c);
-    }
-    ForActive(t, 0, batch_, [&](int64_t b) {
-      kernels_.gates_backward(call_, row_of(b), sums);
-      // Both sums have the gradient of the gates, but for a GRU's n.
-      if (recipe_.is_lstm()) std::copy_n(dzh + b * columns_, columns_, dzx + b * columns_);
+      };
+      if (recipe_.is_lstm()) {
+        for (int64_t i = 0; i < rows.count; ++i) {
+          kernels_.output_backward(part.call, of_part(i), part_sums);
+        }
+        normalise(padded_, part.first, part.last - part.first, to.dcell, slots.At(kXhatC, t),
+                  slots.At(kMapC, t), call_.params.gain_c, sums.gain_c);
+      }
+      for (int64_t i = 0; i < rows.count; ++i) {
+        kernels_.gates_backward(part.call, of_part(i), part_sums);
+      }
+      for (int g = 0; g < order_.groups; ++g) {
+        const Order::Group& group = part.call.order.group[static_cast<size_t>(g)];
+        const int64_t columns = (part.last - part.first) * group.gates;
+        // Both sums have the gradient of the gates, but for a GRU's n.
+        for (int64_t i = 0; recipe_.is_lstm() && i < rows.count; ++i) {
+          const int64_t at = rows.rows[i] * columns_ + group.begin;
+          std::copy_n(dzh + at, columns, dzx + at);
+        }
+        normalise(columns_, group.begin, columns, dzx, slots.At(kZx, t), slots.At(kRstdIh, t),
+                  call_.params.gain_ih, sums.gain_ih);
+        if (recipe_.sums == Sums::kApart) {
+          normalise(columns_, group.begin, columns, dzh, slots.At(kZh, t), slots.At(kRstdHh, t),
+                    call_.params.gain_hh, sums.gain_hh);
+        }
+      }
     });
-    normalise(dzx, columns_, slots.At(kZx, t), slots.At(kRstdIh, t), params.gain_ih, sums.gain_ih);
-    if (recipe_.sums == Sums::kApart) {
-      normalise(dzh, columns_, slots.At(kZh, t), slots.At(kRstdHh, t), params.gain_hh,
-                sums.gain_hh);
-    }
   }
 
   /// Adds a state's gradient to a sum, and leaves 0.
