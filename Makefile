@@ -28,7 +28,7 @@ help:
 	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-rnn         recurrent layers against PyTorch, oneDNN ...; writes docs/performance.md'
-	@echo '                       (nine minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
+	@echo '                       (ten minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-torch       norms from Python against torch.nn, eager and compiled; writes docs/performance.md'
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
