@@ -662,17 +662,45 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
 
 // --- Norms over the batch ---
 
+/// A vector of columns of some rows that is read several times. Where rows are a multiple of a page
+/// apart, a cache has few places for them: they are copied, as far as there is room.
+template <class T>
+class ColumnOfRows {
+ public:
+  /// Of p, [., columns.stride]; its first vector is p[0].
+  HWY_INLINE ColumnOfRows(const BatchColumns<T>& columns, const T* p)
+      : columns_(columns), p_(p), copied_(columns.stride % kPage == 0 ? kCopied : 0) {}
+  /// Of row i, for the first time.
+  HWY_INLINE V<T> Read(int64_t i) {
+    const auto v = Get(p_ + At(i));
+    if (i < copied_) Put<T>(v, copy_ + i * kLanes<T>);
+    return v;
+  }
+  HWY_INLINE V<T> Again(int64_t i) const {
+    return Get(i < copied_ ? copy_ + i * kLanes<T> : p_ + At(i));
+  }
+  HWY_INLINE int64_t At(int64_t i) const { return columns_.rows[i] * columns_.stride; }
+
+ private:
+  static constexpr int64_t kPage = 4096 / sizeof(T);
+  static constexpr int64_t kCopied = 128;  // two of them fit into the first-level cache
+  const BatchColumns<T>& columns_;
+  const T* p_;
+  const int64_t copied_;
+  HWY_ALIGN T copy_[kCopied * kLanes<T>];
+};
+
 template <class T>
 void BatchNorm(const BatchColumns<T>& columns, const T* z, T eps, T* xhat, T* rstd) {
   const Tag<T> d;
   const auto count = All<T>(static_cast<T>(columns.count));
-  const auto at = [&](int64_t i, int64_t j) { return columns.rows[i] * columns.stride + j; };
   for (int64_t j = 0; j < columns.columns; j += kLanes<T>) {
+    ColumnOfRows<T> column(columns, z + j);
     auto sum = hn::Zero(d), rest = hn::Zero(d), square = hn::Zero(d);
-    for (int64_t i = 0; i < columns.count; ++i) sum = hn::Add(sum, Get(z + at(i, j)));
+    for (int64_t i = 0; i < columns.count; ++i) sum = hn::Add(sum, column.Read(i));
     const auto mean = hn::Div(sum, count);
     for (int64_t i = 0; i < columns.count; ++i) {
-      const auto distance = hn::Sub(Get(z + at(i, j)), mean);
+      const auto distance = hn::Sub(column.Again(i), mean);
       rest = hn::Add(rest, distance);
       square = hn::MulAdd(distance, distance, square);
     }
@@ -683,8 +711,8 @@ void BatchNorm(const BatchColumns<T>& columns, const T* z, T eps, T* xhat, T* rs
     const auto r = hn::IfThenElse(hn::IsNaN(variance), variance, hn::Div(All<T>(1), deviation));
     Put<T>(r, rstd + j);
     for (int64_t i = 0; i < columns.count; ++i) {
-      const auto distance = hn::Sub(hn::Sub(Get(z + at(i, j)), mean), rest);
-      Put<T>(hn::Mul(distance, r), xhat + at(i, j));
+      const auto distance = hn::Sub(hn::Sub(column.Again(i), mean), rest);
+      Put<T>(hn::Mul(distance, r), xhat + column.At(i) + j);
     }
   }
 }
@@ -694,20 +722,21 @@ void BatchNormBackward(const BatchColumns<T>& columns, T* d, const T* xhat, cons
                        const T* gain, T* dgain) {
   const Tag<T> tag;
   const auto count = All<T>(static_cast<T>(columns.count));
-  const auto at = [&](int64_t i, int64_t j) { return columns.rows[i] * columns.stride + j; };
   for (int64_t j = 0; j < columns.columns; j += kLanes<T>) {
+    ColumnOfRows<T> gradients(columns, d + j), xhats(columns, xhat + j);
     auto sum = hn::Zero(tag), dot = hn::Zero(tag);
     for (int64_t i = 0; i < columns.count; ++i) {
-      const auto d_i = Get(d + at(i, j));
+      const auto d_i = gradients.Read(i);
       sum = hn::Add(sum, d_i);
-      dot = hn::MulAdd(d_i, Get(xhat + at(i, j)), dot);
+      dot = hn::MulAdd(d_i, xhats.Read(i), dot);
     }
     AddTo<T>(dgain + j, dot);
     const auto mean = hn::Div(sum, count), mean_dot = hn::Div(dot, count);
     const auto scale = hn::Mul(Get(gain + j), Get(rstd + j));
     for (int64_t i = 0; i < columns.count; ++i) {
-      const auto rest = hn::Sub(Get(d + at(i, j)), mean);
-      Put<T>(hn::Mul(scale, hn::NegMulAdd(Get(xhat + at(i, j)), mean_dot, rest)), d + at(i, j));
+      const auto rest = hn::Sub(gradients.Again(i), mean);
+      Put<T>(hn::Mul(scale, hn::NegMulAdd(xhats.Again(i), mean_dot, rest)),
+             d + gradients.At(i) + j);
     }
   }
 }
