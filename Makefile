@@ -47,13 +47,14 @@ build/%/build.ninja: | setup
 build: build/release/build.ninja
 	cmake --build --preset release
 
+# Where OpenMP's threads wait they spin, for milliseconds where another program has a core.
+demo test: export GOMP_SPINCOUNT := 10000
+
 demo: build/release/build.ninja
 	cmake --build --preset release --target planish
 	$(PLANISH) train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 --seeds 3 --out $(DEMO) >/dev/null
 	@$(PLANISH) report $(DEMO) -o $(DEMO)/report.html
 
-# OpenMP's threads spin for milliseconds where they wait, also for those of another test.
-test: export GOMP_SPINCOUNT := 10000
 test: build python
 	ctest --preset release
 	PLANISH_BUILD=$(BUILD) .venv/bin/python -m pytest tests/python
