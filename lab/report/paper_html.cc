@@ -113,24 +113,31 @@ Markup VerdictCell(const LineResult& result) {
   return NumberCell(content);
 }
 
+// Columns with runs, and lines of which something stands in them. Nothing where there are none.
 Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
   const Paper& paper = *reproduction.paper;
   std::vector<const ColumnRuns*> columns;
   for (const ColumnRuns& runs : reproduction.columns) {
-    const bool shown = table.columns.empty() ||
-                       std::ranges::find(table.columns, runs.column->name) != table.columns.end();
-    if (shown) columns.push_back(&runs);
+    const bool of_table =
+        table.columns.empty() ||
+        std::ranges::find(table.columns, runs.column->name) != table.columns.end();
+    if (of_table && runs.section) columns.push_back(&runs);
   }
+  if (columns.empty()) return {};
   Markup head = Tag("th", {{"colspan", "2"}, {"scope", "col"}}, "");
   for (const ColumnRuns* column : columns) {
     const ColumnRuns& runs = *column;
     Markup content = LabelWithSign(*runs.column);
-    content += Aside(runs.section ? runs.section->config->data.name : "not run");
-    if (runs.section && !runs.own_data) content += Aside("(substitute)");
+    content += Aside(runs.section->config->data.name);
+    if (!runs.own_data) content += Aside("(substitute)");
     head += NumberHead(content);
   }
   Markup rows;
   for (const PaperTable::Line& line : table.lines) {
+    const bool empty = std::ranges::none_of(columns, [&](const ColumnRuns* runs) {
+      return runs->Find(line.norm) || paper.Printed(line.norm, *runs->column);
+    });
+    if (empty) continue;
     const bool compared = !line.against.empty();
     Markup ours =
         Tag("th", {{"scope", "rowgroup"}, {"rowspan", compared ? "5" : "2"}, {"class", "norm"}},
@@ -277,14 +284,26 @@ std::string NumbersText(const PaperClaimResult& result) {
 
 Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
   Markup items;
+  std::vector<std::string> others;
   for (const PaperClaimResult& result : results) {
+    if (result.verdict == Verdict::kNotMeasured) {
+      others.push_back(result.claim->text);
+      continue;
+    }
     const std::string numbers = NumbersText(result);
     items += Tag("li", {}, Badge(VerdictText(result.verdict)),
                  Tag("div", {}, Tag("p", {}, result.claim->text, Aside(result.claim->source)),
                      Tag("p", {}, ClaimText(result)),
                      numbers.empty() ? Markup() : Tag("p", {{"class", "aside"}}, numbers)));
   }
-  return Tag("h3", {}, "The paper's claims") + Tag("ul", {{"class", "findings"}}, items) +
+  Markup content = Tag("h3", {}, "The paper's claims");
+  if (!items.empty()) content += Tag("ul", {{"class", "findings"}}, items);
+  if (!others.empty()) {
+    content += Tag("p", {{"class", "note"}},
+                   fmt::format("Not measured, for want of runs: {}", fmt::join(others, " ")));
+  }
+  if (items.empty()) return content;
+  return content +
          Tag("p", {{"class", "note"}},
              "The rule was fixed before the runs. In a column a claim holds when the 95% interval "
              "of the paired difference has its sign and excludes 0; the contrary holds when it "
@@ -294,8 +313,8 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
              "data: only with the substitutes is it one of the two. Cannot tell: neither.");
 }
 
-// Curves of the norms of a figure, for each of its columns training on the left and validation on
-// the right, first against steps, then, where the figure has them, against seconds.
+// Curves of the norms of a figure, for each of its columns with runs training on the left and
+// validation on the right, first against steps, then, where the figure has them, against seconds.
 Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figure,
                       const std::string& id) {
   const Paper& paper = *reproduction.paper;
@@ -305,10 +324,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     const ColumnRuns& runs = reproduction.At(name);
     const PaperColumn& column = *runs.column;
     const std::string title = LabelWithSign(column);
-    if (!runs.section) {
-      content += Tag("p", {{"class", "note"}}, title + ": no runs.");
-      continue;
-    }
+    if (!runs.section) continue;
     Markup pair;
     std::string note;
     bool log = false;
@@ -359,6 +375,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
                                  column.paper_data, runs.section->config->data.name));
     }
   }
+  if (content.empty()) return {};
   return Tag("div", {{"class", "panel"}}, Tag("h3", {}, figure.name + ". " + figure.caption),
              legend, content);
 }
@@ -367,13 +384,9 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
 Markup RenderColumns(const Reproduction& reproduction) {
   Markup rows;
   for (const ColumnRuns& runs : reproduction.columns) {
+    if (!runs.section) continue;
     const PaperColumn& column = *runs.column;
     Markup row = RowHead(column.label) + Cell(column.paper_data);
-    if (!runs.section) {
-      rows += Tag("tr", {}, row, Cell("not run"), Cell(kMissing), Cell(kMissing),
-                  NumberCell(kMissing), NumberCell(kMissing), NumberCell(kMissing));
-      continue;
-    }
     const RunConfig::Data& data = runs.section->config->data;
     int finished = 0, diverged = 0, unfinished = 0;
     for (const Group& group : runs.panel->groups) {
@@ -387,7 +400,8 @@ Markup RenderColumns(const Reproduction& reproduction) {
       settings += fmt::format(", {} {}", Words(name), SettingText(value));
     }
     if (runs.other_panels > 0) {
-      settings += fmt::format(" ({} further down)", Count(runs.other_panels, "other setting"));
+      settings +=
+          fmt::format(" ({} in the task's section)", Count(runs.other_panels, "other setting"));
     }
     row += Cell((runs.own_data ? "the paper's own: " : "substitute: ") + data.name) +
            Cell(settings) +
@@ -399,8 +413,14 @@ Markup RenderColumns(const Reproduction& reproduction) {
   const Markup head = Head("column") + Head("data in the paper") + Head("data here") +
                       Head("task and settings") + Head("measured") + NumberHead("runs finished") +
                       NumberHead("diverged") + NumberHead("not finished");
-  return Tag("h3", {}, "What stands in each column") +
-         ScrollingTable("Columns", Tag("tr", {}, head), rows);
+  Markup content = Tag("h3", {}, "What stands in each column") +
+                   ScrollingTable("Columns", Tag("tr", {}, head), rows);
+  const std::vector<std::string> missing = reproduction.Missing();
+  if (!missing.empty()) {
+    content +=
+        Tag("p", {{"class", "note"}}, fmt::format("Without runs: {}.", fmt::join(missing, "; ")));
+  }
+  return content;
 }
 
 }  // namespace
@@ -443,7 +463,7 @@ std::string BriefOfPaper(const Reproduction& reproduction) {
       const size_t all = own + result.Columns(sign, false).size();
       if (all > 0) counts.push_back(fmt::format("{} {} ({} own data)", word, all, own));
     }
-    if (counts.empty()) counts.emplace_back("not measured");
+    if (counts.empty()) continue;
     lines += CleanText(fmt::format("{:<12} {} [{}]\n", VerdictText(result.verdict), text,
                                    fmt::join(counts, ", ")));
   }
@@ -461,6 +481,9 @@ std::string BriefOfPaper(const Reproduction& reproduction) {
                               VerdictText(agreeing == cells ? Verdict::kAgrees : Verdict::kDiffers),
                               table->name, table->caption, agreeing, cells));
   }
+  const std::vector<std::string> missing = reproduction.Missing();
+  if (!missing.empty())
+    lines += CleanText(fmt::format("{:<12} {}\n", "without runs", fmt::join(missing, ", ")));
   return CleanText(reproduction.paper->title) + ":\n" + lines;
 }
 

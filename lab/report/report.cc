@@ -30,11 +30,16 @@ std::string RenderReport(const std::vector<Run>& runs) {
   Markup links;
   Markup body;
   const std::vector<Reproduction> reproductions = FindReproductions(sections);
-  for (const Reproduction& reproduction : reproductions) {
-    const std::string id = "paper-" + reproduction.paper->name;
-    links += Tag("li", {}, Tag("a", {{"href", "#" + id}}, reproduction.paper->title));
-    body += RenderReproduction(reproduction, id);
-  }
+  // What somebody ran comes before a paper of which it is a small part.
+  const auto add_papers = [&](bool mostly_run) {
+    for (const Reproduction& reproduction : reproductions) {
+      if (reproduction.IsMostlyRun() != mostly_run) continue;
+      const std::string id = "paper-" + reproduction.paper->name;
+      links += Tag("li", {}, Tag("a", {{"href", "#" + id}}, reproduction.paper->title));
+      body += RenderReproduction(reproduction, id);
+    }
+  };
+  add_papers(true);
   for (size_t i = 0; i < sections.size(); ++i) {
     const std::string id = fmt::format("s{}", i);
     const RunConfig& config = *sections[i].config;
@@ -43,6 +48,7 @@ std::string RenderReport(const std::vector<Run>& runs) {
             Tag("a", {{"href", "#" + id}}, config.report.title + " (" + config.data.name + ")"));
     body += RenderSection(sections[i], id);
   }
+  add_papers(false);
   const std::string title = sections.size() == 1
                                 ? sections[0].config->report.title + " – Planish report"
                                 : "Planish report";

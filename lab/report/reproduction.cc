@@ -124,6 +124,21 @@ const ColumnRuns& Reproduction::At(std::string_view column) const {
   return columns[static_cast<size_t>(paper->FindColumn(column) - paper->columns.data())];
 }
 
+std::vector<std::string> Reproduction::Missing() const {
+  std::vector<std::string> labels;
+  for (const ColumnRuns& runs : columns) {
+    const std::string label = runs.column->LabelOfRuns();
+    if (!runs.section && std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+  }
+  return labels;
+}
+
+bool Reproduction::IsMostlyRun() const {
+  const auto run = std::ranges::count_if(
+      columns, [](const ColumnRuns& runs) { return runs.section != nullptr; });
+  return 2 * run >= std::ssize(columns);
+}
+
 std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections) {
   std::vector<Reproduction> found;
   for (const Paper& paper : Papers()) {

@@ -31,6 +31,10 @@ struct Reproduction {
   std::vector<ColumnRuns> columns;  ///< one for each of the paper's
 
   const ColumnRuns& At(std::string_view column) const;
+  /// What has no runs, each label once.
+  std::vector<std::string> Missing() const;
+  /// Whether at least half of the columns have runs.
+  bool IsMostlyRun() const;
 };
 
 /// Every paper with tables that some section belongs to. `sections` must outlive the result.

@@ -261,6 +261,12 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   for (const char* text : {"Table 1. ", "Table 2, top. ", "Table 3. ", "Table 4. ", "Figure 3. "}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
+  // What has no runs is named once, and stands in no table and no figure.
+  EXPECT_THAT(
+      page,
+      HasSubstr("Without runs: En-De; De-En; En-Vi; Enwik8; SST5; MNIST; De-En, every norm."));
+  EXPECT_THAT(page, Not(HasSubstr("not run")));
+  EXPECT_THAT(page, Not(HasSubstr("no runs")));
   EXPECT_THAT(page, HasSubstr("73.00 ± 2.37"));  // scipy: t(.975, 2) * std / sqrt(3)
   EXPECT_THAT(page, HasSubstr("diverged 3 of 3"));
   EXPECT_THAT(page, HasSubstr("77.21 ± 1.29"));  // printed, with its sampling error
@@ -277,7 +283,7 @@ TEST(PaperPage, MeasuresInvariances) {
   runs[0].config.settings["glimpses"] = 16;
   const std::string page = RenderReport(runs);
   const size_t begin = page.find("<h3>Table 1. Invariance properties"),
-               end = page.find("<h3>Table 2.");
+               end = page.find("<h3>", begin + 1);
   ASSERT_LT(begin, end);
   ASSERT_NE(end, page.npos);
   const std::string table = page.substr(begin, end - begin);
@@ -305,13 +311,40 @@ TEST(PaperPage, IsNotThereWithoutThePapersTasks) {
   EXPECT_THAT(RenderReport({FinishedRun("layer", 4, 1, {.1})}), Not(HasSubstr("paper-")));
 }
 
-TEST(PaperPage, TheTerminalHasALineForEachClaim) {
+TEST(PaperPage, ComesAfterTheRunsWhereLittleOfThePaperWasRun) {
+  const auto paper_first = [](const Runs& runs) {
+    const std::string page = RenderReport(runs);
+    const size_t paper = page.find("<section id=\"paper-xu2019\""),
+                 section = page.find("id=\"s0\"");
+    EXPECT_NE(paper, page.npos);
+    EXPECT_NE(section, page.npos);
+    return paper < section;
+  };
+  Runs runs;
+  for (const char* column : {"rt", "ptb", "en-de"}) Add(runs, column, "substitute", kLayerBetter);
+  EXPECT_FALSE(paper_first(runs));
+  for (const char* column : {"en-vi", "mnist"}) Add(runs, column, "substitute", kLayerBetter);
+  EXPECT_TRUE(paper_first(runs));  // five of nine
+}
+
+TEST(PaperPage, NamesClaimsOfWhichNothingWasMeasured) {
+  Runs runs;
+  Add(runs, "rt", "rt", {{"none", {.7, .71, .72}}});
+  const std::string page = RenderReport(runs);
+  EXPECT_THAT(page, HasSubstr("Not measured, for want of runs: LayerNorm is better than no "));
+  EXPECT_THAT(page, Not(HasSubstr("badge not-measured")));
+}
+
+TEST(PaperPage, TheTerminalHasALineForEachClaimThatWasMeasured) {
   Runs runs;
   Add(runs, "rt", "rt", kLayerBetter);
   EXPECT_THAT(Findings(runs),
               HasSubstr("cannot tell  LayerNorm is better than no normalization on six of eight "
                         "datasets. [holds 1 (1 own data)]\n"));
-  EXPECT_THAT(Findings(runs), HasSubstr("not measured AdaNorm is better than LayerNorm"));
+  EXPECT_THAT(Findings(runs), Not(HasSubstr("AdaNorm is better than LayerNorm")));
+  EXPECT_THAT(
+      Findings(runs),
+      HasSubstr("without runs En-De, De-En, En-Vi, Enwik8, SST5, MNIST, PTB, De-En, every norm\n"));
 }
 
 // Validation falls in a straight line, over 400 steps and 8 seconds, to .6 without a norm and to .1
