@@ -74,7 +74,8 @@ def output(args, *command):
 def peak_memory(args):
     found = []
     for norm, shape in MEMORY_CASES:
-        peaks = {who: int(output(args, "memory.py", who, norm, shape)) for who in ("planish", "eager")}
+        peaks = {what: {who: int(output(args, "memory.py", what, who, norm, shape)) for who in ("planish", "eager")}
+                 for what in ("step", "call")}  # fmt: skip
         found.append({"norm": norm, "shape": shape, "bytes": peaks})
     return found
 

@@ -1,6 +1,8 @@
-"""The peak memory of a training step: bytes beyond what inputs and parameters have, of one contestant.
+"""The peak memory of a training step: bytes beyond what inputs, targets and parameters have, of one contestant.
 
-A process for each: what a process has had at most is all that the system tells.
+A process for each: what a process has had at most is all that the system tells. A *step* is what a loop of
+training does, `output = module(x)`, a loss and its backward, by which gradients come to be; a *call* takes
+gradients that the caller has and keeps.
 """
 
 import pathlib
@@ -9,17 +11,32 @@ import sys
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
 import torch  # noqa: E402
-from modules import Problem  # noqa: E402
+from modules import Problem, outputs_of  # noqa: E402
+from torch.nn.functional import mse_loss  # noqa: E402
+
+
+def step(problem, who):
+    module = problem.module(who)
+
+    def run():
+        outputs = outputs_of(module(*problem.inputs))
+        sum(mse_loss(y, target) for y, target in zip(outputs, problem.gradients)).backward()
+
+    return run
+
+
+def training(problem, who, what):
+    return step(problem, who) if what == "step" else problem.call(who, "training")
 
 
 def main():
-    who, norm, shape = sys.argv[1:4]
+    what, who, norm, shape = sys.argv[1:5]
     torch.set_num_threads(1)
     rows, cols = map(int, shape.split("x"))
-    Problem(norm, (64, cols)).call(who, "training")()  # loads the code that these columns take
-    call = Problem(norm, (rows, cols)).call(who, "training")
+    training(Problem(norm, (64, cols)), who, what)()  # loads the code that these columns take
+    run = training(Problem(norm, (rows, cols)), who, what)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    call()
+    run()
     print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
 
 

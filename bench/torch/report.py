@@ -68,13 +68,17 @@ def overhead_table(document, misses):
 def memory_table(document, misses):
     rows = []
     for result in document["memory"]:
-        own, theirs = result["bytes"]["planish"], result["bytes"]["eager"]
-        what = f"peak memory of {TITLES[result['norm']]}, {result['shape']}, over eager"
-        rows.append([TITLES[result["norm"]], result["shape"], f"{own / 1e6:.1f}", f"{theirs / 1e6:.1f}",
-                     judged(own / theirs, cases.MOST_MEMORY, misses, what, most=True, digits=3)])  # fmt: skip
+        row = [TITLES[result["norm"]], result["shape"]]
+        for what, most in (("step", cases.MOST_MEMORY), ("call", None)):
+            own, theirs = result["bytes"][what]["planish"], result["bytes"][what]["eager"]
+            figure = f"peak memory of a training step of {TITLES[result['norm']]}, {result['shape']}, over eager"
+            row += [f"{own / 1e6:.1f}", f"{theirs / 1e6:.1f}",
+                    judged(own / theirs, most, misses, figure, most=True, digits=3)]  # fmt: skip
+        rows.append(row)
     if rows:
-        head = ["norm", "shape", "Planish, MB", "eager, MB", "over eager"]
-        yield "#### Peak memory of a training step, beyond inputs and parameters\n\n" + table(head, rows)
+        head = ["norm", "shape", "step, Planish, MB", "eager, MB", "over eager",
+                "call, Planish, MB", "eager, MB", "over eager"]  # fmt: skip
+        yield "#### Peak memory of a training step, beyond inputs, targets and parameters\n\n" + table(head, rows)
 
 
 def markdown(document):

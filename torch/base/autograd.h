@@ -1,13 +1,16 @@
 #ifndef PLANISH_TORCH_BASE_AUTOGRAD_H_
 #define PLANISH_TORCH_BASE_AUTOGRAD_H_
 
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -44,11 +47,14 @@ class LambdaNode final : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    Tensors given(gradients.begin(), gradients.end()), kept;
+    // Moved, so that the engine's reference to a gradient becomes the node's: see MayOverwrite.
+    Tensors given(std::make_move_iterator(gradients.begin()),
+                  std::make_move_iterator(gradients.end()));
+    Tensors kept;
     for (auto& variable : kept_) kept.push_back(variable.unpack(this->getptr()));
     const auto needed = [this](size_t input) { return this->task_should_compute_output(input); };
-    const Tensors results = backward_(given, kept, needed);
-    return {results.begin(), results.end()};
+    Tensors results = backward_(given, kept, needed);
+    return {std::make_move_iterator(results.begin()), std::make_move_iterator(results.end())};
   }
 
  private:
@@ -56,6 +62,20 @@ class LambdaNode final : public torch::autograd::Node {
   Backward backward_;
   c10::SmallVector<torch::autograd::SavedVariable, 6> kept_;
 };
+
+/// Whether a gradient that a node was given may hold one of the node's results: it lies as `x` does
+/// in `format`, nobody else has it or its memory, which is PyTorch's own, and no layer between
+/// autograd and the backend (a transform, a mode, a higher derivative) is to see the call. The
+/// engine adds gradients up in place on the same grounds. Tangents are the caller's to ask for.
+inline bool MayOverwrite(const at::Tensor& gradient, const at::Tensor& x,
+                         at::MemoryFormat format = at::MemoryFormat::Contiguous) {
+  return gradient.defined() && gradient.use_count() == 1 && !at::GradMode::is_enabled() &&
+         !at::areAnyTensorSubclassLike({gradient, x}) && gradient.layout() == at::kStrided &&
+         !gradient.is_conj() && !gradient.is_neg() && !gradient._is_zerotensor() &&
+         gradient.storage().use_count() == 1 && gradient.storage().resizable() &&
+         gradient.is_contiguous(format) && gradient.scalar_type() == x.scalar_type() &&
+         gradient.device() == x.device() && gradient.sizes() == x.sizes();
+}
 
 template <class... T>
 bool AnyTangent(const T&... tensors) {

@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/result_type.h>
+#include <ATen/record_function.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -211,13 +212,11 @@ Three BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const T
   return EmptyBackward(spec, x, weight, mask);
 }
 
-Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-               const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-               std::string_view over, double eps, double scale, double slope, bool unbiased,
-               Mask mask) {
-  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
-  CheckBackward(spec, dy, dsum, x, moments, weight, mask);
-  auto [dx, dweight, dbias] = EmptyBackward(spec, x, weight, mask);
+/// Into `gradients`, of which those that are undefined are not wanted.
+void BackwardInto(const Three& gradients, const NormSpec& spec, const OptionalTensor& dy,
+                  const OptionalTensor& dsum, const Tensor& x, const Tensor& moments,
+                  const OptionalTensor& weight) {
+  const auto& [dx, dweight, dbias] = gradients;
   RunNormBackward(spec, {.dy = *dy,
                          .dsum = OrUndefined(dsum),
                          .x = x,
@@ -226,14 +225,35 @@ Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tenso
                          .dx = dx,
                          .dweight = dweight,
                          .dbias = dbias});
-  return {std::move(dx), std::move(dweight), std::move(dbias)};
+}
+
+Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+               const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+               std::string_view over, double eps, double scale, double slope, bool unbiased,
+               Mask mask) {
+  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+  CheckBackward(spec, dy, dsum, x, moments, weight, mask);
+  Three gradients = EmptyBackward(spec, x, weight, mask);
+  BackwardInto(gradients, spec, dy, dsum, x, moments, weight);
+  return gradients;
 }
 
 // ---- Autograd
 
-Tensors NormBackward(const NormSpec& spec, const Tensor& dy, const Tensor& dsum, const Tensor& x,
+/// Where nobody else has dy, dx is written over it: a step of training then needs memory for one
+/// gradient less, and no time for new pages.
+Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const Tensor& x,
                      const Tensor& moments, const Tensor& weight, const Mask& mask) {
   if (!dy.defined()) return {mask[0] ? dsum : Tensor(), Tensor(), Tensor()};
+  if (mask[0] && MayOverwrite(dy, x, FormatOf(spec, x)) && !AnyTangent(dy, dsum, x, weight)) {
+    RECORD_FUNCTION("planish::norm_backward", c10::ArrayRef<c10::IValue>());
+    const at::AutoDispatchBelowADInplaceOrView below;
+    CheckBackward(spec, dy, OrNone(dsum), x, moments, OrNone(weight), mask);
+    Three gradients = EmptyBackward(spec, x, OrNone(weight), {false, mask[1], mask[2]});
+    std::get<0>(gradients) = dy;
+    BackwardInto(gradients, spec, dy, OrNone(dsum), x, moments, OrNone(weight));
+    return {std::move(dy), std::get<1>(gradients), std::get<2>(gradients)};
+  }
   auto [dx, dweight, dbias] =
       CallNormBackward(dy, OrNone(dsum), x, moments, OrNone(weight), spec, mask);
   return {std::move(dx), std::move(dweight), std::move(dbias)};
@@ -254,7 +274,7 @@ Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const Option
         "PlanishNormBackward", {x, weight, bias}, forward,
         [&](const Two& results) { return Tensors{x, std::get<1>(results), weight}; },
         [](const Two& results) { return Tensors{std::get<0>(results)}; },
-        [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
+        [spec](Tensors& g, const Tensors& kept, const auto& wanted) {
           return NormBackward(spec, g[0], {}, kept[0], kept[1], kept[2],
                               {wanted(0), wanted(1), wanted(2)});
         });
@@ -287,7 +307,7 @@ Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const Optional
         return Tensors{std::get<1>(results), std::get<2>(results), weight};
       },
       [](const Three& results) { return Tensors{std::get<0>(results), std::get<1>(results)}; },
-      [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
+      [spec](Tensors& g, const Tensors& kept, const auto& wanted) {
         const Tensors d = NormBackward(spec, g[0], g[1], kept[0], kept[1], kept[2],
                                        {wanted(0) || wanted(1), wanted(2), wanted(3)});
         return Tensors{wanted(0) ? d[0] : Tensor(), wanted(1) ? d[0] : Tensor(), d[1], d[2]};
