@@ -39,9 +39,11 @@ function(planish_cuda_objects target)
 endfunction()
 
 # planish_emulated_objects(target SOURCES...): the same kernels as C++, run by src/base/cuda_emulation.h.
-# A program that has these objects before planish_core takes them in place of those there.
+# A program that has these objects before planish_core takes them in place of those there. The global
+# property PLANISH_EMULATED has all of them.
 function(planish_emulated_objects target)
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${ARGN})
   planish_options(${target})
   target_compile_options(${target} PRIVATE -ffp-contract=off)
+  set_property(GLOBAL APPEND PROPERTY PLANISH_EMULATED $<TARGET_OBJECTS:${target}>)
 endfunction()

@@ -32,6 +32,27 @@ class OnDeviceOf {
   c10::DeviceGuard guard_;
 };
 
+/// What a call on the device of `x` takes beside its arrays: PyTorch's current stream there, and a
+/// workspace. Its device is the current one while it lives.
+class GpuCall {
+ public:
+  GpuCall(const at::Tensor& x, int64_t workspace_bytes)
+      : device_(x), workspace_(device_.Workspace(workspace_bytes)) {}
+
+  /// `options` of one of the core's functions with them.
+  template <class Options>
+  Options With(Options options) const {
+    options.stream = device_.stream();
+    options.workspace = workspace_.mutable_data_ptr();
+    options.workspace_bytes = static_cast<int64_t>(workspace_.nbytes());
+    return options;
+  }
+
+ private:
+  OnDeviceOf device_;
+  at::Tensor workspace_;
+};
+
 }  // namespace planish
 
 #endif  // PLANISH_TORCH_BASE_DEVICE_H_

@@ -8,8 +8,10 @@
 #include <tuple>
 #include <vector>
 
+#include "planish/cuda.h"
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
+#include "torch/base/device.h"
 #include "torch/norm/ops.h"
 
 // Batch norm: training is norm_forward over the batch; evaluation, by running estimates, has
@@ -101,30 +103,34 @@ Tensor Estimate(const Tensor& t, const Tensor& x) {
   return t.to(ComputeType(x.scalar_type())).contiguous();
 }
 
-Tensor EvaluateCpu(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
-                   const Tensor& mean_, const Tensor& var_, double eps) {
+Tensor EvaluateKernel(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
+                      const Tensor& mean_, const Tensor& var_, double eps) {
   Tensor y = EvaluateMeta(x_, weight_, bias_, mean_, var_, eps);
   const Tensor x = x_.contiguous(x_.suggest_memory_format());
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
   const Tensor mean = Estimate(mean_, x), var = Estimate(var_, x);
   const auto [batch, channels, spatial] = SizesOf(x_);
   ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
-    BatchNormEvaluate<T, P>({.batch = batch,
-                             .channels = channels,
-                             .spatial = spatial,
-                             .x = Array<const T>(x),
-                             .gain = Array<const P>(weight),
-                             .bias = Array<const P>(bias),
-                             .running_mean = Array<const Compute<T>>(mean),
-                             .running_var = Array<const Compute<T>>(var),
-                             .y = Array<T>(y)},
-                            {.eps = eps, .parallel_for = TorchParallelFor});
+    const BatchNormEvaluateArgs<T, P> args = {.batch = batch,
+                                              .channels = channels,
+                                              .spatial = spatial,
+                                              .x = Array<const T>(x),
+                                              .gain = Array<const P>(weight),
+                                              .bias = Array<const P>(bias),
+                                              .running_mean = Array<const Compute<T>>(mean),
+                                              .running_var = Array<const Compute<T>>(var),
+                                              .y = Array<T>(y)};
+    if (x.is_cpu()) {
+      return BatchNormEvaluate<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
+    }
+    const GpuCall call(x, cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial));
+    cuda::BatchNormEvaluate<T, P>(args, call.With(cuda::BatchNormOptions{.eps = eps}));
   });
   return y;
 }
 
-Three EvaluateBackwardCpu(const Tensor& dy_, const Tensor& x_, const OptionalTensor& weight_,
-                          const Tensor& mean_, const Tensor& var_, double eps, Mask mask) {
+Three EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_, const OptionalTensor& weight_,
+                             const Tensor& mean_, const Tensor& var_, double eps, Mask mask) {
   auto [dx, dweight, dbias] = EvaluateBackwardMeta(dy_, x_, weight_, mean_, var_, eps, mask);
   const at::MemoryFormat format = x_.suggest_memory_format();
   const Tensor x = x_.contiguous(format), dy = dy_.contiguous(format);
@@ -132,18 +138,22 @@ Three EvaluateBackwardCpu(const Tensor& dy_, const Tensor& x_, const OptionalTen
   const Tensor mean = Estimate(mean_, x), var = Estimate(var_, x);
   const auto [batch, channels, spatial] = SizesOf(x_);
   ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
-    BatchNormEvaluateBackward<T, P>({.batch = batch,
-                                     .channels = channels,
-                                     .spatial = spatial,
-                                     .dy = Array<const T>(dy),
-                                     .x = Array<const T>(x),
-                                     .gain = Array<const P>(weight),
-                                     .running_mean = Array<const Compute<T>>(mean),
-                                     .running_var = Array<const Compute<T>>(var),
-                                     .dx = Array<T>(dx),
-                                     .dgain = Array<P>(dweight),
-                                     .dbias = Array<P>(dbias)},
-                                    {.eps = eps, .parallel_for = TorchParallelFor});
+    const BatchNormEvaluateBackwardArgs<T, P> args = {.batch = batch,
+                                                      .channels = channels,
+                                                      .spatial = spatial,
+                                                      .dy = Array<const T>(dy),
+                                                      .x = Array<const T>(x),
+                                                      .gain = Array<const P>(weight),
+                                                      .running_mean = Array<const Compute<T>>(mean),
+                                                      .running_var = Array<const Compute<T>>(var),
+                                                      .dx = Array<T>(dx),
+                                                      .dgain = Array<P>(dweight),
+                                                      .dbias = Array<P>(dbias)};
+    if (x.is_cpu()) {
+      return BatchNormEvaluateBackward<T, P>(args, {.eps = eps, .parallel_for = TorchParallelFor});
+    }
+    const GpuCall call(x, cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial));
+    cuda::BatchNormEvaluateBackward<T, P>(args, call.With(cuda::BatchNormOptions{.eps = eps}));
   });
   return {dx, dweight, dbias};
 }
@@ -268,10 +278,13 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
       "running_var, bool training, float momentum, float eps, bool unbiased=False) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(planish, CPU, m) {
-  m.impl("batch_norm_evaluate", EvaluateCpu);
-  m.impl("batch_norm_evaluate_backward", EvaluateBackwardCpu);
+void RegisterBatchNorm(torch::Library& m) {
+  m.impl("batch_norm_evaluate", EvaluateKernel);
+  m.impl("batch_norm_evaluate_backward", EvaluateBackwardKernel);
 }
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterBatchNorm(m); }
+TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterBatchNorm(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
   m.impl("batch_norm_evaluate", EvaluateMeta);

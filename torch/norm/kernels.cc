@@ -72,24 +72,27 @@ NormOptions CoreOptions(const NormSpec& spec, const Tensor& output) {
               output.defined() && internal::IsNewMemory(output.const_data_ptr(), output.nbytes())};
 }
 
-cuda::NormOptions CudaOptions(const NormSpec& spec, const OnDeviceOf& device,
-                              const Tensor& workspace) {
-  return {.eps = spec.eps,
-          .scale = spec.scale,
-          .slope = spec.slope,
-          .stream = device.stream(),
-          .workspace = workspace.mutable_data_ptr(),
-          .workspace_bytes = static_cast<int64_t>(workspace.nbytes())};
-}
-
-void CheckOnCpu(const NormSpec& spec, const Tensor& x) {
-  TORCH_CHECK_NOT_IMPLEMENTED(x.is_cpu(), "[", FunctionOf(spec),
-                              "] x must be on the CPU but is on ", x.device());
+cuda::NormOptions GpuOptions(const NormSpec& spec) {
+  return {.eps = spec.eps, .scale = spec.scale, .slope = spec.slope};
 }
 
 BatchNormOptions CoreBatchOptions(const NormSpec& spec) {
   return {
       .eps = spec.eps, .unbiased = spec.unbiased, .momentum = 1, .parallel_for = TorchParallelFor};
+}
+
+cuda::BatchNormOptions GpuBatchOptions(const NormSpec& spec) {
+  return {.eps = spec.eps, .unbiased = spec.unbiased, .momentum = 1};
+}
+
+template <class T>
+int64_t ChannelBytes(const Layout& layout) {
+  return cuda::ChannelNormWorkspaceBytes<T>(layout.outer, layout.features, layout.inner);
+}
+
+template <class T>
+int64_t BatchBytes(const Layout& layout) {
+  return cuda::BatchNormWorkspaceBytes<T>(layout.outer, layout.features, layout.inner);
 }
 
 template <class T, class P>
@@ -111,9 +114,8 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
                                       .x_stride = x.stride,
                                       .residual_stride = residual.stride};
   if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
-  const OnDeviceOf device(t.x);
-  const Tensor workspace = device.Workspace(cuda::NormForwardWorkspaceBytes<T>(x.rows, x.cols));
-  cuda::NormForward<T, P>(norm, args, CudaOptions(spec, device, workspace));
+  const GpuCall call(t.x, cuda::NormForwardWorkspaceBytes<T>(x.rows, x.cols));
+  cuda::NormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
 template <class T, class P>
@@ -138,47 +140,49 @@ void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
                                        .x_stride = x.stride,
                                        .dsum_stride = dsum.stride};
   if (t.x.is_cpu()) return NormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
-  const OnDeviceOf device(t.x);
-  const Tensor workspace =
-      device.Workspace(cuda::NormBackwardWorkspaceBytes<T>(x.rows, x.cols, gradients));
-  cuda::NormBackward<T, P>(norm, args, CudaOptions(spec, device, workspace));
+  const GpuCall call(t.x, cuda::NormBackwardWorkspaceBytes<T>(x.rows, x.cols, gradients));
+  cuda::NormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
 template <class T, class P>
 void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
   const auto moments = MomentsOf<Compute<T>>(t.moments);
-  ChannelNormForward<T, P>(Recipe(spec, t.weight.defined() || t.bias.defined()),
-                           {.batch = layout.outer,
-                            .channels = layout.features,
-                            .spatial = layout.inner,
-                            .x = Array<const T>(t.x),
-                            .gain = Array<const P>(t.weight),
-                            .bias = Array<const P>(t.bias),
-                            .y = Array<T>(t.y),
-                            .mean = moments.mean,
-                            .mean_lo = moments.mean_lo,
-                            .rstd = moments.rstd},
-                           CoreOptions(spec, t.y));
+  const Norm norm = Recipe(spec, t.weight.defined() || t.bias.defined());
+  const ChannelNormForwardArgs<T, P> args = {.batch = layout.outer,
+                                             .channels = layout.features,
+                                             .spatial = layout.inner,
+                                             .x = Array<const T>(t.x),
+                                             .gain = Array<const P>(t.weight),
+                                             .bias = Array<const P>(t.bias),
+                                             .y = Array<T>(t.y),
+                                             .mean = moments.mean,
+                                             .mean_lo = moments.mean_lo,
+                                             .rstd = moments.rstd};
+  if (t.x.is_cpu()) return ChannelNormForward<T, P>(norm, args, CoreOptions(spec, t.y));
+  const GpuCall call(t.x, ChannelBytes<T>(layout));
+  cuda::ChannelNormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
 template <class T, class P>
 void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
   const auto moments = MomentsOf<const Compute<T>>(t.moments);
   const bool affine = t.weight.defined() || t.dweight.defined() || t.dbias.defined();
-  ChannelNormBackward<T, P>(Recipe(spec, affine),
-                            {.batch = layout.outer,
-                             .channels = layout.features,
-                             .spatial = layout.inner,
-                             .dy = Array<const T>(t.dy),
-                             .x = Array<const T>(t.x),
-                             .gain = Array<const P>(t.weight),
-                             .mean = moments.mean,
-                             .mean_lo = moments.mean_lo,
-                             .rstd = moments.rstd,
-                             .dx = Array<T>(t.dx),
-                             .dgain = Array<P>(t.dweight),
-                             .dbias = Array<P>(t.dbias)},
-                            CoreOptions(spec, t.dx));
+  const Norm norm = Recipe(spec, affine);
+  const ChannelNormBackwardArgs<T, P> args = {.batch = layout.outer,
+                                              .channels = layout.features,
+                                              .spatial = layout.inner,
+                                              .dy = Array<const T>(t.dy),
+                                              .x = Array<const T>(t.x),
+                                              .gain = Array<const P>(t.weight),
+                                              .mean = moments.mean,
+                                              .mean_lo = moments.mean_lo,
+                                              .rstd = moments.rstd,
+                                              .dx = Array<T>(t.dx),
+                                              .dgain = Array<P>(t.dweight),
+                                              .dbias = Array<P>(t.dbias)};
+  if (t.x.is_cpu()) return ChannelNormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
+  const GpuCall call(t.x, ChannelBytes<T>(layout));
+  cuda::ChannelNormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
 // The unbiased variance is what running estimates with momentum 1 become; of one number there is
@@ -189,37 +193,42 @@ void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layou
   if (moments.var) t.moments.select(0, 3).zero_();
   const bool several = moments.var && layout.outer * layout.inner >= 2;
   const Tensor mean = several ? at::zeros({layout.features}, t.moments.options()) : Tensor();
-  BatchNormForward<T, P>({.batch = layout.outer,
-                          .channels = layout.features,
-                          .spatial = layout.inner,
-                          .x = Array<const T>(t.x),
-                          .gain = Array<const P>(t.weight),
-                          .bias = Array<const P>(t.bias),
-                          .y = Array<T>(t.y),
-                          .mean = moments.mean,
-                          .mean_lo = moments.mean_lo,
-                          .rstd = moments.rstd,
-                          .running_mean = several ? Array<Compute<T>>(mean) : nullptr,
-                          .running_var = several ? moments.var : nullptr},
-                         CoreBatchOptions(spec));
+  const BatchNormForwardArgs<T, P> args = {
+      .batch = layout.outer,
+      .channels = layout.features,
+      .spatial = layout.inner,
+      .x = Array<const T>(t.x),
+      .gain = Array<const P>(t.weight),
+      .bias = Array<const P>(t.bias),
+      .y = Array<T>(t.y),
+      .mean = moments.mean,
+      .mean_lo = moments.mean_lo,
+      .rstd = moments.rstd,
+      .running_mean = several ? Array<Compute<T>>(mean) : nullptr,
+      .running_var = several ? moments.var : nullptr};
+  if (t.x.is_cpu()) return BatchNormForward<T, P>(args, CoreBatchOptions(spec));
+  const GpuCall call(t.x, BatchBytes<T>(layout));
+  cuda::BatchNormForward<T, P>(args, call.With(GpuBatchOptions(spec)));
 }
 
 template <class T, class P>
 void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
   const auto moments = MomentsOf<const Compute<T>>(t.moments);
-  BatchNormBackward<T, P>({.batch = layout.outer,
-                           .channels = layout.features,
-                           .spatial = layout.inner,
-                           .dy = Array<const T>(t.dy),
-                           .x = Array<const T>(t.x),
-                           .gain = Array<const P>(t.weight),
-                           .mean = moments.mean,
-                           .mean_lo = moments.mean_lo,
-                           .rstd = moments.rstd,
-                           .dx = Array<T>(t.dx),
-                           .dgain = Array<P>(t.dweight),
-                           .dbias = Array<P>(t.dbias)},
-                          CoreBatchOptions(spec));
+  const BatchNormBackwardArgs<T, P> args = {.batch = layout.outer,
+                                            .channels = layout.features,
+                                            .spatial = layout.inner,
+                                            .dy = Array<const T>(t.dy),
+                                            .x = Array<const T>(t.x),
+                                            .gain = Array<const P>(t.weight),
+                                            .mean = moments.mean,
+                                            .mean_lo = moments.mean_lo,
+                                            .rstd = moments.rstd,
+                                            .dx = Array<T>(t.dx),
+                                            .dgain = Array<P>(t.dweight),
+                                            .dbias = Array<P>(t.dbias)};
+  if (t.x.is_cpu()) return BatchNormBackward<T, P>(args, CoreBatchOptions(spec));
+  const GpuCall call(t.x, BatchBytes<T>(layout));
+  cuda::BatchNormBackward<T, P>(args, call.With(GpuBatchOptions(spec)));
 }
 
 }  // namespace
@@ -234,7 +243,6 @@ void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
                                 given.y, given.sum,      given.moments};
   ByTypes(t.x, t.weight.defined() ? t.weight : t.bias, [&]<class T, class P>() {
     if (rows) return ForwardRows<T, P>(spec, t);
-    CheckOnCpu(spec, t.x);
     const Layout layout = LayoutOf(spec, t.x, format);
     if (spec.over == Over::kBatch) {
       ForwardBatch<T, P>(spec, t, layout);
@@ -258,7 +266,6 @@ void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& given) {
   const Tensor& like = t.dweight.defined() ? t.dweight : t.dbias.defined() ? t.dbias : t.weight;
   ByTypes(t.x, like, [&]<class T, class P>() {
     if (rows) return BackwardRows<T, P>(spec, t);
-    CheckOnCpu(spec, t.x);
     const Layout layout = LayoutOf(spec, t.x, format);
     if (spec.over == Over::kBatch) {
       BackwardBatch<T, P>(spec, t, layout);

@@ -7,8 +7,10 @@
 #include <tuple>
 #include <utility>
 
+#include "planish/cuda.h"
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
+#include "torch/base/device.h"
 #include "torch/norm/ops.h"
 
 // Online layer norm. The state that a case finds is a constant for its gradient.
@@ -62,31 +64,36 @@ Three ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& we
           EmptyOn(x, {kMoments, Cases(x)}, ComputeType(x.scalar_type()))};
 }
 
-Three ForwardCpu(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
-                 const OptionalTensor& bias_, double alpha) {
+Three Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
+              const OptionalTensor& bias_, double alpha) {
   auto [y, next, moments] = ForwardMeta(x_, state, weight_, bias_, alpha);
   const Tensor x = x_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
-  const Tensor before = state.contiguous();
-  OnlineState numbers = {before.const_data_ptr<double>()[0], before.const_data_ptr<double>()[1]};
+  next.copy_(state);
+  static_assert(sizeof(OnlineState) == 2 * sizeof(double));  // mean and deviation: a state
   ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
     auto* saved = Array<Compute<T>>(moments);
+    auto* numbers = reinterpret_cast<OnlineState*>(next.mutable_data_ptr<double>());
     const int64_t rows = moments.size(1);
-    OnlineNormForward<T, P>({.rows = rows,
-                             .cols = x.size(-1),
-                             .x = Array<const T>(x),
-                             .gain = Array<const P>(weight),
-                             .bias = Array<const P>(bias),
-                             .y = Array<T>(y),
-                             .mean = saved,
-                             .mean_lo = saved + rows,
-                             .rstd = saved + 2 * rows,
-                             .offset = saved + 3 * rows,
-                             .deviation = saved + 4 * rows},
-                            numbers, {.alpha = alpha, .parallel_for = TorchParallelFor});
+    const OnlineNormForwardArgs<T, P> args = {.rows = rows,
+                                              .cols = x.size(-1),
+                                              .x = Array<const T>(x),
+                                              .gain = Array<const P>(weight),
+                                              .bias = Array<const P>(bias),
+                                              .y = Array<T>(y),
+                                              .mean = saved,
+                                              .mean_lo = saved + rows,
+                                              .rstd = saved + 2 * rows,
+                                              .offset = saved + 3 * rows,
+                                              .deviation = saved + 4 * rows};
+    if (x.is_cpu()) {
+      return OnlineNormForward<T, P>(args, *numbers,
+                                     {.alpha = alpha, .parallel_for = TorchParallelFor});
+    }
+    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(rows, args.cols));
+    cuda::OnlineNormForward<T, P>(args, numbers,
+                                  call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
-  next.mutable_data_ptr<double>()[0] = numbers.mean;
-  next.mutable_data_ptr<double>()[1] = numbers.deviation;
   return {y, next, moments};
 }
 
@@ -106,28 +113,32 @@ Three BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
           vector(mask[2])};
 }
 
-Three BackwardCpu(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
-                  const OptionalTensor& weight_, double alpha, Mask mask) {
+Three Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
+               const OptionalTensor& weight_, double alpha, Mask mask) {
   auto [dx, dweight, dbias] = BackwardMeta(dy_, x_, moments_, weight_, alpha, mask);
   const Tensor dy = dy_.contiguous(), x = x_.contiguous(), moments = moments_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_));
   ByTypes(x, dweight.defined() ? dweight : weight, [&]<class T, class P>() {
     const auto* saved = Array<const Compute<T>>(moments);
     const int64_t rows = moments.size(1);
-    OnlineNormBackward<T, P>({.rows = rows,
-                              .cols = x.size(-1),
-                              .dy = Array<const T>(dy),
-                              .x = Array<const T>(x),
-                              .gain = Array<const P>(weight),
-                              .mean = saved,
-                              .mean_lo = saved + rows,
-                              .rstd = saved + 2 * rows,
-                              .offset = saved + 3 * rows,
-                              .deviation = saved + 4 * rows,
-                              .dx = Array<T>(dx),
-                              .dgain = Array<P>(dweight),
-                              .dbias = Array<P>(dbias)},
-                             {.alpha = alpha, .parallel_for = TorchParallelFor});
+    const OnlineNormBackwardArgs<T, P> args = {.rows = rows,
+                                               .cols = x.size(-1),
+                                               .dy = Array<const T>(dy),
+                                               .x = Array<const T>(x),
+                                               .gain = Array<const P>(weight),
+                                               .mean = saved,
+                                               .mean_lo = saved + rows,
+                                               .rstd = saved + 2 * rows,
+                                               .offset = saved + 3 * rows,
+                                               .deviation = saved + 4 * rows,
+                                               .dx = Array<T>(dx),
+                                               .dgain = Array<P>(dweight),
+                                               .dbias = Array<P>(dbias)};
+    if (x.is_cpu()) {
+      return OnlineNormBackward<T, P>(args, {.alpha = alpha, .parallel_for = TorchParallelFor});
+    }
+    const GpuCall call(x, cuda::OnlineNormWorkspaceBytes<T>(rows, args.cols));
+    cuda::OnlineNormBackward<T, P>(args, call.With(cuda::OnlineNormOptions{.alpha = alpha}));
   });
   return {dx, dweight, dbias};
 }
@@ -236,10 +247,13 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
       "alpha=0.1) -> (Tensor y, Tensor new_state)");
 }
 
-TORCH_LIBRARY_IMPL(planish, CPU, m) {
-  m.impl("online_norm_forward", ForwardCpu);
-  m.impl("online_norm_backward", BackwardCpu);
+void RegisterOnlineNorm(torch::Library& m) {
+  m.impl("online_norm_forward", Forward);
+  m.impl("online_norm_backward", Backward);
 }
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterOnlineNorm(m); }
+TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterOnlineNorm(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
   m.impl("online_norm_forward", ForwardMeta);

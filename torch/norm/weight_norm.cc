@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <tuple>
 
+#include "planish/cuda.h"
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
+#include "torch/base/device.h"
 #include "torch/norm/ops.h"
 
 // Weight norm of the rows of a matrix, and weight_norm of any dimension made of it.
@@ -46,17 +48,19 @@ Two ForwardMeta(const Tensor& v, const Tensor& g) {
           EmptyOn(v, {v.sym_size(0)}, ComputeType(v.scalar_type()))};
 }
 
-Two ForwardCpu(const Tensor& v_, const Tensor& g_) {
+Two Forward(const Tensor& v_, const Tensor& g_) {
   auto [w, norm] = ForwardMeta(v_, g_);
   const Tensor v = v_.contiguous(), g = g_.contiguous();
   ByTypes(v, g, [&]<class T, class P>() {
-    WeightNormForward<T, P>({.rows = v.size(0),
-                             .cols = v.size(1),
-                             .v = Array<const T>(v),
-                             .g = Array<const P>(g),
-                             .w = Array<T>(w),
-                             .norm = Array<Compute<T>>(norm)},
-                            TorchParallelFor);
+    const WeightNormForwardArgs<T, P> args = {.rows = v.size(0),
+                                              .cols = v.size(1),
+                                              .v = Array<const T>(v),
+                                              .g = Array<const P>(g),
+                                              .w = Array<T>(w),
+                                              .norm = Array<Compute<T>>(norm)};
+    if (v.is_cpu()) return WeightNormForward<T, P>(args, TorchParallelFor);
+    const GpuCall call(v, cuda::WeightNormWorkspaceBytes<T>(args.rows, args.cols));
+    cuda::WeightNormForward<T, P>(args, call.With(cuda::WeightNormOptions()));
   });
   return {w, norm};
 }
@@ -73,21 +77,23 @@ Two BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tenso
           mask[1] ? EmptyOn(v, {v.sym_size(0)}, g.scalar_type()) : Tensor()};
 }
 
-Two BackwardCpu(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
-                std::array<bool, 2> mask) {
+Two Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
+             std::array<bool, 2> mask) {
   auto [dv, dg] = BackwardMeta(dw_, v_, g_, norm_, mask);
   const Tensor dw = dw_.contiguous(), v = v_.contiguous();
   const Tensor g = g_.contiguous(), norm = norm_.contiguous();
   ByTypes(v, g, [&]<class T, class P>() {
-    WeightNormBackward<T, P>({.rows = v.size(0),
-                              .cols = v.size(1),
-                              .dw = Array<const T>(dw),
-                              .v = Array<const T>(v),
-                              .g = Array<const P>(g),
-                              .norm = Array<const Compute<T>>(norm),
-                              .dv = Array<T>(dv),
-                              .dg = Array<P>(dg)},
-                             TorchParallelFor);
+    const WeightNormBackwardArgs<T, P> args = {.rows = v.size(0),
+                                               .cols = v.size(1),
+                                               .dw = Array<const T>(dw),
+                                               .v = Array<const T>(v),
+                                               .g = Array<const P>(g),
+                                               .norm = Array<const Compute<T>>(norm),
+                                               .dv = Array<T>(dv),
+                                               .dg = Array<P>(dg)};
+    if (v.is_cpu()) return WeightNormBackward<T, P>(args, TorchParallelFor);
+    const GpuCall call(v, cuda::WeightNormWorkspaceBytes<T>(args.rows, args.cols));
+    cuda::WeightNormBackward<T, P>(args, call.With(cuda::WeightNormOptions()));
   });
   return {dv, dg};
 }
@@ -162,10 +168,13 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.def("weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor");
 }
 
-TORCH_LIBRARY_IMPL(planish, CPU, m) {
-  m.impl("weight_norm_forward", ForwardCpu);
-  m.impl("weight_norm_backward", BackwardCpu);
+void RegisterWeightNorm(torch::Library& m) {
+  m.impl("weight_norm_forward", Forward);
+  m.impl("weight_norm_backward", Backward);
 }
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterWeightNorm(m); }
+TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterWeightNorm(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
   m.impl("weight_norm_forward", ForwardMeta);

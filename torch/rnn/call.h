@@ -37,6 +37,11 @@ struct Call {
   }
 };
 
+/// What rnn_forward saves has the same size on every device, since the kernel of shapes alone cannot
+/// tell on which it is: for each step and sequence the larger of the CPU's and a GPU's, and this, for
+/// each of a GPU's ten arrays at most is rounded up to 16 bytes, by three floats.
+inline constexpr int64_t kSavedSlack = 32;
+
 using SymSizes = c10::SmallVector<c10::SymInt, 3>;
 
 struct Sizes {

@@ -329,8 +329,9 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunPacked(const PackedSequence& x, c
                             options.hidden_size()};
   CheckSizes(module, "h_0", h0, states);
   CheckSizes(module, "c_0", c0, states);
-  const RnnOutputs outputs = RunLayers(padded, PermuteBatch(h0, x.sorted_indices()),
-                                       PermuteBatch(c0, x.sorted_indices()), {.lengths = lengths});
+  const RnnOutputs outputs =
+      RunLayers(padded, PermuteBatch(h0, x.sorted_indices()), PermuteBatch(c0, x.sorted_indices()),
+                {.lengths = lengths.to(x.data().device())});
   return {std::get<0>(at::_pack_padded_sequence(outputs.y, lengths, /*batch_first=*/false)),
           PermuteBatch(outputs.h_n, x.unsorted_indices()),
           PermuteBatch(outputs.c_n, x.unsorted_indices())};

@@ -3,7 +3,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
@@ -19,11 +22,13 @@
 #include <tuple>
 #include <utility>
 
+#include "planish/cuda_rnn.h"
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
 #include "torch/base/compat.h"
 #include "torch/base/core.h"
+#include "torch/base/device.h"
 #include "torch/rnn/call.h"
 #include "torch/rnn/composed.h"
 #include "torch/rnn/fields.h"
@@ -263,23 +268,26 @@ RnnPacked CallPack(const PackCall& call) { return PackedOf(Dispatch(call)[0]); }
 
 // ---- Checks
 
-int64_t SavedSize(const Call& call, const RnnShape& shape) {
-  int64_t size = 0;
-  ByType(call.tensors.x.scalar_type(),
-         [&]<class T>() { size = RnnSavedSize<T>(call.cell, shape, call.settings.checkpoint); });
-  return size;
-}
-
+/// What rnn_forward saves, in numbers: the core's on the CPU, or on a GPU if that is more.
 c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
-  const bool symbols = sizes.time.is_symbolic() || sizes.batch.is_symbolic();
-  if (!symbols || call.settings.checkpoint) return SavedSize(call, sizes.ints());
-  // A compiler's T and B stay what they are: without checkpoints the size is T * (B * slope +
-  // rest).
-  RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden}.ints();
-  const int64_t one = SavedSize(call, shape);
-  shape.batch = 2;
-  const int64_t slope = SavedSize(call, shape) - one;
-  return sizes.time * (sizes.batch * slope + (one - slope));
+  const Cell cell = call.cell;
+  c10::SymInt size;
+  ByType(call.tensors.x.scalar_type(), [&]<class T>() {
+    if (call.settings.checkpoint) {  // the CPU's alone
+      size = RnnSavedSize<T>(cell, sizes.ints(), true) + kSavedSlack;
+      return;
+    }
+    // T * (B * slope + rest), with a compiler's symbols for T and B.
+    RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden}.ints();
+    const int64_t one = RnnSavedSize<T>(cell, shape);
+    shape.batch = 2;
+    const int64_t slope = RnnSavedSize<T>(cell, shape) - one;
+    shape.batch = 16;  // of which nothing is rounded up
+    const bool on_gpu = call.recipe().over == internal::Over::kRow;
+    const int64_t gpu_slope = on_gpu ? cuda::RnnSavedSize<T>(cell, shape) / shape.batch : 0;
+    size = sizes.time * (sizes.batch * std::max(slope, gpu_slope) + (one - slope)) + kSavedSlack;
+  });
+  return size;
 }
 
 Sizes CheckBackward(const BackwardCall& call) {
@@ -362,23 +370,86 @@ T* CarriedC(const Call& call, const Tensor& c) {
   return call.recipe().is_lstm() ? MutableData<T>(c) : nullptr;
 }
 
-ForwardResults ForwardCpu(const ForwardCall& call) {
+/// What only the CPU has is left out.
+template <class CallType>
+void CheckOnGpu(const CallType& call) {
+  const Tensor& x = call.tensors.x;
+  TORCH_CHECK_VALUE(!call.settings.checkpoint, "[", call.kName,
+                    "] checkpoint must be false but for the CPU, but x is on ", x.device());
+  if constexpr (requires { call.packed; }) {
+    TORCH_CHECK_VALUE(!call.packed, "[", call.kName,
+                      "] packed must be left out but for the CPU, but x is on ", x.device());
+  }
+}
+
+/// c = op(a) op(b) by PyTorch, on the current stream, of tensors on the device of `like`.
+template <class T>
+void MatmulBy(const Tensor& like, const cuda::MatmulArgs<T>& args) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  const auto matrix = [&](const T* data, int64_t rows, int64_t cols) {
+    return at::for_blob(const_cast<T*>(data), {rows, cols})
+        .options(like.options())
+        .target_device(like.device())
+        .make_tensor();
+  };
+  const Tensor a = args.a_transposed ? matrix(args.a, args.inner, args.rows).t()
+                                     : matrix(args.a, args.rows, args.inner);
+  const Tensor b = args.b_transposed ? matrix(args.b, args.cols, args.inner).t()
+                                     : matrix(args.b, args.inner, args.cols);
+  Tensor c = matrix(args.c, args.rows, args.cols);
+  if (args.accumulate) {
+    at::addmm_out(c, c, a, b);
+  } else {
+    at::mm_out(c, a, b);
+  }
+}
+
+template <class T>
+cuda::RnnOptions<T> GpuOptions(const Call& call, bool on_chip) {
+  cuda::RnnOptions<T> options;
+  options.eps = call.settings.eps;
+  options.matmul = [&like = call.tensors.x](const cuda::MatmulArgs<T>& args) {
+    MatmulBy(like, args);
+  };
+  options.on_chip = on_chip;
+  return options;
+}
+
+/// Writes zeros to what a kernel of the core leaves of `saved`, of which it takes `size` numbers:
+/// an operator's result must not show what memory held.
+void ClearBeyond(const Tensor& saved, int64_t size) {
+  saved.narrow(0, size, saved.numel() - size).zero_();
+}
+
+ForwardResults ForwardKernel(const ForwardCall& call) {
   const Sizes sizes = CheckCall(call.kName, call);
   const RnnTensors tensors = AllContiguous(call.tensors);
   const ForwardResults results = EmptyResults(call, sizes);
   ByType(tensors.x.scalar_type(), [&]<class T>() {
-    RnnForward<T>(call.cell,
-                  {.inputs = CoreInputs<T>(call, tensors, sizes.ints()),
-                   .y = MutableData<T>(results.y),
-                   .h_n = MutableData<T>(results.h_n),
-                   .c_n = CarriedC<T>(call, results.c_n),
-                   .saved = call.save ? MutableData<T>(results.saved) : nullptr},
-                  CoreOptions<ForwardCall, T>(call));
+    const RnnShape shape = sizes.ints();
+    const RnnForwardArgs<T> args = {.inputs = CoreInputs<T>(call, tensors, shape),
+                                    .y = MutableData<T>(results.y),
+                                    .h_n = MutableData<T>(results.h_n),
+                                    .c_n = CarriedC<T>(call, results.c_n),
+                                    .saved = call.save ? MutableData<T>(results.saved) : nullptr};
+    if (tensors.x.is_cpu()) {
+      if (call.save)
+        std::fill_n(args.saved + results.saved.numel() - kSavedSlack, kSavedSlack, T());
+      return RnnForward<T>(call.cell, args, CoreOptions<ForwardCall, T>(call));
+    }
+    CheckOnGpu(call);
+    const OnDeviceOf device(tensors.x);
+    const bool on_chip = cuda::RnnFitsOnChip<T>(call.cell, shape);
+    const GpuCall gpu(tensors.x,
+                      cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, on_chip));
+    cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, on_chip)));
+    if (call.save) ClearBeyond(results.saved, cuda::RnnSavedSize<T>(call.cell, shape));
   });
   return results;
 }
 
-Gradients BackwardCpu(const BackwardCall& call) {
+Gradients BackwardKernel(const BackwardCall& call) {
   const Sizes sizes = CheckBackward(call);
   const RnnTensors tensors = AllContiguous(call.tensors);
   const Tensor y = call.y.contiguous(), saved = call.saved.contiguous();
@@ -390,47 +461,57 @@ Gradients BackwardCpu(const BackwardCall& call) {
     for (size_t i = 0; i < table.size(); ++i) {
       dparams.*table[i].member = MutableData<T>(gradients[kFirstParam + i]);
     }
-    RnnBackward<T>(call.cell,
-                   {.inputs = CoreInputs<T>(call, tensors, sizes.ints()),
-                    .y = Data<T>(y),
-                    .saved = Data<T>(saved),
-                    .dy = Data<T>(dy),
-                    .dh_n = Data<T>(dh_n),
-                    .dc_n = Data<T>(dc_n),
-                    .dx = MutableData<T>(gradients[kX]),
-                    .dparams = dparams,
-                    .dh0 = MutableData<T>(gradients[kH0]),
-                    .dc0 = MutableData<T>(gradients[kC0]),
-                    .dh_reset = MutableData<T>(gradients[kHReset]),
-                    .dc_reset = MutableData<T>(gradients[kCReset])},
-                   CoreOptions<T>(call.settings));
+    const RnnShape shape = sizes.ints();
+    const RnnBackwardArgs<T> args = {.inputs = CoreInputs<T>(call, tensors, shape),
+                                     .y = Data<T>(y),
+                                     .saved = Data<T>(saved),
+                                     .dy = Data<T>(dy),
+                                     .dh_n = Data<T>(dh_n),
+                                     .dc_n = Data<T>(dc_n),
+                                     .dx = MutableData<T>(gradients[kX]),
+                                     .dparams = dparams,
+                                     .dh0 = MutableData<T>(gradients[kH0]),
+                                     .dc0 = MutableData<T>(gradients[kC0]),
+                                     .dh_reset = MutableData<T>(gradients[kHReset]),
+                                     .dc_reset = MutableData<T>(gradients[kCReset])};
+    if (tensors.x.is_cpu()) return RnnBackward<T>(call.cell, args, CoreOptions<T>(call.settings));
+    CheckOnGpu(call);
+    const GpuCall gpu(tensors.x, cuda::RnnBackwardWorkspaceBytes<T>(
+                                     call.cell, shape, args.inputs.lengths != nullptr));
+    cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, /*on_chip=*/false)));
   });
   return gradients;
 }
 
-StepResults StepCpu(const StepCall& call) {
+StepResults StepKernel(const StepCall& call) {
   const Call layer = CheckStep(call.kName, call);
   const RnnTensors tensors = AllContiguous(layer.tensors);
   const StepResults results = EmptyStep(layer);
   ByType(tensors.x.scalar_type(), [&]<class T>() {
-    RnnStep<T>(call.cell,
-               {.batch = tensors.x.size(1),
-                .inputs = tensors.x.size(2),
-                .hidden = tensors.weight_hh.size(1),
-                .x = Data<T>(tensors.x),
-                .params = CoreParams<T>(call.recipe(), tensors),
-                .h = Data<T>(tensors.h0),
-                .c = Data<T>(tensors.c0),
-                .h_next = MutableData<T>(results.h1),
-                .c_next = CarriedC<T>(call, results.c1)},
-               CoreOptions<StepCall, T>(call));
+    const RnnStepArgs<T> args = {.batch = tensors.x.size(1),
+                                 .inputs = tensors.x.size(2),
+                                 .hidden = tensors.weight_hh.size(1),
+                                 .x = Data<T>(tensors.x),
+                                 .params = CoreParams<T>(call.recipe(), tensors),
+                                 .h = Data<T>(tensors.h0),
+                                 .c = Data<T>(tensors.c0),
+                                 .h_next = MutableData<T>(results.h1),
+                                 .c_next = CarriedC<T>(call, results.c1)};
+    if (tensors.x.is_cpu()) return RnnStep<T>(call.cell, args, CoreOptions<StepCall, T>(call));
+    CheckOnGpu(call);
+    const GpuCall gpu(
+        tensors.x, cuda::RnnStepWorkspaceBytes<T>(call.cell, args.batch, args.inputs, args.hidden));
+    cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call, /*on_chip=*/false)));
   });
   return results;
 }
 
-RnnPacked PackCpu(const PackCall& call) {
+RnnPacked PackKernel(const PackCall& call) {
   const Sizes sizes = CheckParams(call.kName, call);
   const RnnTensors tensors = AllContiguous(call.tensors);
+  TORCH_CHECK_VALUE(tensors.weight_ih.is_cpu(),
+                    "[rnn_pack] weight_ih must be on the CPU but is on ",
+                    tensors.weight_ih.device());
   const auto packed = c10::make_intrusive<PackedParams>();
   ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
     const RnnShape shape = sizes.ints();
@@ -670,7 +751,8 @@ RnnOutputs Composed(const ForwardCall& call) {
                     "parameters");
   TORCH_CHECK_VALUE(std::isfinite(eps) && eps >= 0,
                     "[rnn_forward] eps must be finite and at least 0 but has ", eps);
-  const Tensor lengths = Contiguous(call.tensors.lengths);
+  const Tensor lengths =
+      call.tensors.lengths.defined() ? call.tensors.lengths.cpu().contiguous() : Tensor();
   for (int64_t b = 0; lengths.defined() && b < lengths.numel(); ++b) {
     const int64_t length = lengths.const_data_ptr<int64_t>()[b];
     TORCH_CHECK_VALUE(length >= 1 && length <= sizes.time, "[rnn_forward] lengths[", b,
@@ -734,12 +816,15 @@ TORCH_LIBRARY_FRAGMENT(planish, m) {
   RegisterSteps(m);
 }
 
-TORCH_LIBRARY_IMPL(planish, CPU, m) {
-  m.impl("rnn_forward", Kernel<ForwardCall, ForwardCpu>());
-  m.impl("rnn_backward", Kernel<BackwardCall, BackwardCpu>());
-  m.impl("rnn_step", Kernel<StepCall, StepCpu>());
-  m.impl("rnn_pack", Kernel<PackCall, PackCpu>());
+void RegisterRnn(torch::Library& m) {
+  m.impl("rnn_forward", Kernel<ForwardCall, ForwardKernel>());
+  m.impl("rnn_backward", Kernel<BackwardCall, BackwardKernel>());
+  m.impl("rnn_step", Kernel<StepCall, StepKernel>());
+  m.impl("rnn_pack", Kernel<PackCall, PackKernel>());
 }
+
+TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterRnn(m); }
+TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterRnn(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
   m.impl("rnn_forward", Kernel<ForwardCall, ForwardMeta>());

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "planish/cuda_rnn.h"
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
 #include "torch/rnn/fields.h"
@@ -265,26 +266,50 @@ TEST_P(EveryCell, HasSecondDerivatives) {
   }
 }
 
+/// What rnn_forward saves for backward; of no numbers where it saves nothing.
+Tensor SavedOf(Cell cell, const RnnTensors& layer, bool save = false) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_forward", "");
+  torch::jit::Stack stack = {cell_name(cell)};
+  for (const Field& field : kFields) {
+    const Tensor& t = layer.*field.member;
+    stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
+  }
+  torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, save,
+                   /*packed=*/c10::IValue());
+  op.callBoxed(stack);
+  return stack[3].toTensor();
+}
+
 TEST_P(EveryCell, KeepsNothingWithoutGradients) {
   const Cell cell = GetParam();
   const RnnTensors layer = RandomLayer(cell, {4, 2, 3, 5});
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_forward", "");
-  const auto saved_numbers = [&](const RnnTensors& tensors) {
-    torch::jit::Stack stack = {cell_name(cell)};
-    for (const Field& field : kFields) {
-      const Tensor& t = tensors.*field.member;
-      stack.push_back(t.defined() ? c10::IValue(t) : c10::IValue());
-    }
-    torch::jit::push(stack, /*reverse=*/false, /*eps=*/1e-5, /*checkpoint=*/false, /*save=*/false,
-                     /*packed=*/c10::IValue());
-    op.callBoxed(stack);
-    return stack[3].toTensor().numel();
-  };
-  EXPECT_EQ(saved_numbers(layer), 0);
-  EXPECT_EQ(saved_numbers(Leaves(layer)), RnnSavedSize<double>(cell, {4, 2, 3, 5}));
+  EXPECT_EQ(SavedOf(cell, layer).numel(), 0);
+  const int64_t kept = SavedOf(cell, Leaves(layer)).numel();
+  EXPECT_EQ(kept, SavedOf(cell, layer, /*save=*/true).numel());
+  EXPECT_GE(kept, RnnSavedSize<double>(cell, {4, 2, 3, 5}));
   const at::NoGradGuard guard;
-  EXPECT_EQ(saved_numbers(Leaves(layer)), 0);
+  EXPECT_EQ(SavedOf(cell, Leaves(layer)).numel(), 0);
   EXPECT_FALSE(rnn_forward(cell, Leaves(layer)).y.requires_grad());
+}
+
+// It has one size on every device.
+TEST_P(EveryCell, KeepsRoomForWhatAGpuSaves) {
+  const Cell cell = GetParam();
+  if (internal::RecipeOf(cell).over == internal::Over::kBatch) return;  // not on a GPU
+  for (const int64_t time : {1, 2, 7}) {
+    for (const int64_t batch : {1, 3, 4}) {
+      for (const int64_t hidden : {1, 2, 3, 8, 15, 16, 17, 33}) {
+        const RnnShape shape = {time, batch, 2, hidden};
+        for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+          const RnnTensors layer = RandomLayer(cell, shape, {}, type);
+          EXPECT_GE(SavedOf(cell, layer, /*save=*/true).numel(),
+                    type == at::kFloat ? cuda::RnnSavedSize<float>(cell, shape)
+                                       : cuda::RnnSavedSize<double>(cell, shape))
+              << "T " << time << " B " << batch << " H " << hidden;
+        }
+      }
+    }
+  }
 }
 
 // What the Meta kernel says of `saved` where T and B are symbols.
@@ -730,7 +755,7 @@ TEST(RnnBackward, SaysWhatIsWrong) {
       c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_backward", "");
   const RnnTensors layer = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
   const Tensor y = Random({4, 3, 6}), states = Random({3, 6});
-  const Tensor saved = Random({RnnSavedSize<double>(Cell::kLnGru, {4, 3, 5, 6})});
+  const Tensor saved = SavedOf(Cell::kLnGru, layer, /*save=*/true);
   const auto error = [&](const c10::IValue& dy, const c10::IValue& dc_n, const Tensor& kept,
                          const c10::List<bool>& mask, const char* cell = "ln_gru") {
     torch::jit::Stack stack = {dy, c10::IValue(), dc_n, y, kept, cell};

@@ -29,7 +29,7 @@ namespace planish {
 const char* cell_name(Cell cell);
 
 /// The tensors that a layer is computed from, all contiguous or not, of one type, float or double,
-/// and on the CPU. An undefined one is not there. planish/rnn.h says what each is for, and which
+/// and device. An undefined one is not there. planish/rnn.h says what each is for, and which
 /// parameters a cell takes.
 struct RnnTensors {
   at::Tensor x;             ///< [T, B, I]

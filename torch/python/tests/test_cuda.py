@@ -80,6 +80,105 @@ def test_sum_and_norm():
     close([y.detach(), *found], [expected.detach(), *other], 2e-5)
 
 
+IMAGES = {
+    "layer over channels": planish.nn.LayerNorm2d,
+    "batch": planish.nn.BatchNorm2d,
+    "batch, unbiased": lambda n: planish.nn.BatchNorm2d(n, unbiased=True),
+}
+
+
+@cuda
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_agree_with_the_cpu(name, dtype):
+    for shape in ((2, 3, 5, 7), (8, 96, 28, 28), (4, 256, 14, 14), (3, 1, 1, 9), (64, 33, 1, 1)):
+        for layout in (torch.contiguous_format, torch.channels_last):
+            module = filled(IMAGES[name](shape[1])).to(dtype)
+            there = copy.deepcopy(module).cuda()
+            x, dy = (torch.randn(shape, dtype=dtype).contiguous(memory_format=layout) for _ in range(2))
+            close(results(there, x.cuda(), dy.cuda()), results(module, x, dy), TOLERANCES[dtype])
+            close(there.buffers(), module.buffers(), TOLERANCES[dtype])
+            module.eval(), there.eval()
+            close(results(there, x.cuda(), dy.cuda()), results(module, x, dy), TOLERANCES[dtype])
+
+
+@cuda
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+def test_online_and_weight_norm_agree_with_the_cpu(dtype):
+    x, dy = torch.randn(17, 33, dtype=dtype), torch.randn(17, 33, dtype=dtype)
+    module = filled(planish.nn.OnlineLayerNorm(33)).to(dtype)
+    there = copy.deepcopy(module).cuda()
+    close(results(there, x.cuda(), dy.cuda()), results(module, x, dy), TOLERANCES[dtype])
+    close(there.buffers(), module.buffers(), TOLERANCES[dtype])
+    for dim in (0, 1, -1):
+        module = nn.Linear(33, 65, dtype=dtype)
+        there = copy.deepcopy(module).cuda()
+        for each in (module, there):
+            nn.utils.parametrize.register_parametrization(each, "weight", planish.nn.WeightNorm(dim))
+        dy = torch.randn(17, 65, dtype=dtype)
+        close(results(there, x.cuda(), dy.cuda()), results(module, x, dy), TOLERANCES[dtype])
+
+
+RECURRENT = {
+    "rnn": planish.nn.LayerNormRNN,
+    "lstm": planish.nn.LayerNormLSTM,
+    "haste": lambda *sizes: planish.nn.LayerNormLSTM(*sizes, variant="haste"),
+    "two layers, both directions": lambda *sizes: planish.nn.LayerNormLSTM(*sizes, num_layers=2, bidirectional=True),
+    "gru": planish.nn.LayerNormGRU,
+}
+
+
+@cuda
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64), ids=str)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_agree_with_the_cpu(name, dtype):
+    # Steps of norms of a few numbers enlarge a rounding: a hundredfold here.
+    tolerance = 100 * TOLERANCES[dtype]
+    for time, batch, inputs, hidden in ((1, 1, 3, 5), (12, 3, 7, 33), (20, 16, 64, 256), (6, 80, 20, 40)):
+        module = RECURRENT[name](inputs, hidden).to(dtype)
+        there = copy.deepcopy(module).cuda()
+        x, dy = torch.randn(time, batch, inputs, dtype=dtype), None
+        for training in (True, False):
+            module.train(training), there.train(training)
+            y, found = module(x)[0], there(x.cuda())[0]
+            dy = torch.randn_like(y)
+            expected = torch.autograd.grad(y, [*module.parameters()], dy)
+            close(torch.autograd.grad(found, [*there.parameters()], dy.cuda()), expected, tolerance)
+            close([found.detach()], [y.detach()], tolerance)
+
+
+@cuda
+def test_recurrent_lengths_resets_and_steps_agree_with_the_cpu():
+    module = planish.nn.LayerNormLSTM(7, 20)
+    there = copy.deepcopy(module).cuda()
+    x, lengths, resets = torch.randn(9, 4, 7), torch.tensor([9, 3, 1, 5]), torch.rand(9, 4) < 0.2
+    expected = module(x, lengths=lengths, resets=resets)[0]
+    close([there(x.cuda(), lengths=lengths.cuda(), resets=resets.cuda())[0]], [expected], 2e-4)
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    close([there(packed.to("cuda"))[0].data], [module(packed)[0].data], 2e-4)
+    cell = planish.nn.LayerNormGRUCell(7, 20)
+    expected = cell(x[0])
+    close([cell.cuda()(x[0].cuda())], [expected], 2e-4)
+
+
+@cuda
+def test_recurrence_in_a_graph():
+    module = planish.nn.LayerNormLSTM(32, 64).cuda()
+    x = torch.randn(5, 8, 32, device="cuda")
+    step = lambda: torch.autograd.grad(module(x)[0].square().sum(), [*module.parameters()])  # noqa: E731
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    x.normal_()
+    graph.replay()
+    assert all(torch.equal(a, b) for a, b in zip(captured, step()))
+
+
 @cuda
 def test_exact_at_any_mean():
     for mean in (1e3, 1e5, 1e6):

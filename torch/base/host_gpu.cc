@@ -1,0 +1,126 @@
+#include "torch/base/host_gpu.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <ATen/ops/clone.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+// The registry wants the class in this namespace.
+namespace at {
+
+/// Says that there is a CUDA, without which autograd runs nothing on its devices.
+struct HostGpuHooks final : CUDAHooksInterface {
+  explicit HostGpuHooks(CUDAHooksArgs) {}
+  void init() const override {}
+  bool hasCUDA() const override { return true; }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(DeviceIndex) const override { return true; }
+};
+C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, HostGpuHooks)
+
+}  // namespace at
+
+namespace planish::tests {
+namespace {
+
+using at::Tensor;
+
+constexpr c10::DeviceType kGpu = c10::DeviceType::CUDA;
+
+c10::Device Gpu() { return {kGpu, 0}; }
+
+/// The same numbers as a tensor of another device.
+Tensor Seen(const Tensor& t, c10::Device device) {
+  auto* owner = new c10::Storage(t.storage());
+  c10::DataPtr data(
+      owner->mutable_data(), owner, [](void* kept) { delete static_cast<c10::Storage*>(kept); },
+      device);
+  // That it may be resized says that the memory is PyTorch's own.
+  c10::Storage storage(c10::Storage::use_byte_size_t(), owner->nbytes(), std::move(data),
+                       c10::GetCPUAllocator(), /*resizable=*/true);
+  const bool gpu = device.type() == kGpu;
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(gpu ? c10::DispatchKey::CUDA : c10::DispatchKey::CPU),
+      t.dtype());
+  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  return Tensor(std::move(impl));
+}
+
+/// A call of one of PyTorch's operators: by the CPU's, on the same memory.
+void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& arguments = op.schema().arguments();
+  const size_t begin = stack->size() - arguments.size();
+  std::vector<std::pair<Tensor, Tensor>> seen;  // as given, as the CPU sees it
+  const auto on_cpu = [&](const Tensor& t) {
+    if (!t.defined() || t.is_cpu()) return t;
+    seen.emplace_back(t, Seen(t, c10::Device(c10::kCPU)));
+    return seen.back().second;
+  };
+  for (size_t i = begin; i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    if (value.isTensor()) {
+      value = on_cpu(value.toTensor());
+    } else if (value.isTensorList()) {
+      c10::List<Tensor> list;
+      for (const Tensor& t : value.toTensorVector()) list.push_back(on_cpu(t));
+      value = list;
+    } else if (value.isDevice()) {
+      value = c10::Device(c10::kCPU);
+    }
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    Tensor result = value.toTensor();
+    bool given = false;
+    for (const auto& [tensor, cpu] : seen) {
+      if (!given && cpu.is_same(result)) {
+        value = tensor;
+        given = true;
+      }
+    }
+    if (!given) value = Seen(result, Gpu());
+  }
+}
+
+struct HostGpuGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kGpu; }
+  c10::Device exchangeDevice(c10::Device) const override { return Gpu(); }
+  c10::Device getDevice() const override { return Gpu(); }
+  void setDevice(c10::Device) const override {}
+  void uncheckedSetDevice(c10::Device) const noexcept override {}
+  c10::Stream getStream(c10::Device device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override { return getStream(Gpu()); }
+  void* getStreamNativeHandle(c10::Stream) const override { return nullptr; }
+  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+};
+
+C10_REGISTER_GUARD_IMPL(CUDA, HostGpuGuard);
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&OnHost>()); }
+
+// Has a kernel for every device, which looks for the device's own way of copying.
+TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&OnHost>());
+}
+
+Tensor ToGpu(const Tensor& t) { return t.defined() ? Seen(t.detach().clone(), Gpu()) : t; }
+
+Tensor ToCpu(const Tensor& t) {
+  return t.defined() ? Seen(t.detach(), c10::Device(c10::kCPU)).clone() : t;
+}
+
+}  // namespace planish::tests

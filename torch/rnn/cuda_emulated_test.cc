@@ -1,0 +1,159 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/utils/rnn.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "planish/cuda_rnn.h"
+#include "planish/rnn.h"
+#include "planish/torch_rnn.h"
+#include "torch/base/host_gpu.h"
+#include "torch/rnn/call.h"
+#include "torch/rnn/testing.h"
+
+// The recurrent layers' way to a GPU, against the CPU, whose own tests hold it against references.
+namespace planish::tests {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Cell> CellsOfGpu() {
+  std::vector<Cell> cells;
+  for (const Cell cell : internal::kCells) {
+    if (internal::RecipeOf(cell).over == internal::Over::kRow) cells.push_back(cell);
+  }
+  return cells;
+}
+
+RnnTensors OnGpu(const RnnTensors& layer) {
+  RnnTensors there;
+  for (const Field& field : kFields) there.*field.member = ToGpu(layer.*field.member);
+  return there;
+}
+
+/// Outputs, and gradients of all that has some, on the CPU.
+std::vector<Tensor> Results(Cell cell, const RnnTensors& layer, const RnnSettings& settings) {
+  RnnTensors leaves;
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < kTensors; ++i) {
+    const Tensor& t = layer.*kFields[i].member;
+    leaves.*kFields[i].member =
+        t.defined() && i < kDifferentiables ? t.detach().requires_grad_(true) : t;
+    if (t.defined() && i < kDifferentiables) inputs.push_back(leaves.*kFields[i].member);
+  }
+  const RnnOutputs out = rnn_forward(cell, leaves, settings);
+  std::vector<Tensor> outputs = {out.y, out.h_n}, seeds;
+  if (IsLstm(cell)) outputs.push_back(out.c_n);
+  at::manual_seed(3);
+  for (const Tensor& t : outputs) {
+    EXPECT_EQ(t.device(), layer.x.device());
+    const Tensor seed = Random(t.sizes(), t.scalar_type());
+    seeds.push_back(layer.x.is_cpu() ? seed : ToGpu(seed));
+  }
+  std::vector<Tensor> results = outputs;
+  for (const Tensor& g : torch::autograd::grad(outputs, inputs, seeds)) results.push_back(g);
+  for (Tensor& t : results) t = layer.x.is_cpu() ? t.detach() : ToCpu(t);
+  return results;
+}
+
+void ExpectAgree(const std::vector<Tensor>& found, const std::vector<Tensor>& expected,
+                 const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ExpectNear(found[i], expected[i], what + ", result " + std::to_string(i));
+  }
+}
+
+// One step, whose products the layer asks for, and several, which it may do on the chip.
+TEST(RnnOnGpu, AgreesWithTheCpu) {
+  for (const Cell cell : CellsOfGpu()) {
+    for (const int64_t time : {1, 4}) {
+      for (const bool more : {false, true}) {
+        const Given given = {
+            .states = more, .lengths = more, .resets = more, .reverse = more, .affine = !more};
+        const RnnTensors layer = RandomLayer(cell, {time, 3, 5, 7}, given);
+        ExpectAgree(
+            Results(cell, OnGpu(layer), given.settings()), Results(cell, layer, given.settings()),
+            std::string(cell_name(cell)) + ", T " + std::to_string(time) + (more ? ", more" : ""));
+      }
+    }
+  }
+}
+
+// Sequences of more than the chip takes at once.
+TEST(RnnOnGpu, AgreesWithTheCpuForManySequences) {
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn}) {
+    const RnnTensors layer = RandomLayer(cell, {3, 70, 2, 3});
+    ExpectAgree(Results(cell, OnGpu(layer), {}), Results(cell, layer, {}), cell_name(cell));
+  }
+}
+
+TEST(RnnOnGpu, AStepAgreesWithTheCpu) {
+  for (const Cell cell : CellsOfGpu()) {
+    RnnTensors layer = RandomLayer(cell, {1, 3, 5, 7});
+    layer.x = layer.x.squeeze(0);
+    const auto [h, c] = rnn_step(cell, layer, 1e-3);
+    const auto [gpu_h, gpu_c] = rnn_step(cell, OnGpu(layer), 1e-3);
+    ExpectNear(ToCpu(gpu_h), h, cell_name(cell));
+    ExpectNear(ToCpu(gpu_c), c, cell_name(cell));
+  }
+}
+
+TEST(RnnOnGpu, LayersAndCellsAgreeWithTheCpu) {
+  at::manual_seed(1);
+  torch::NoGradGuard no_grad;
+  nn::LayerNormLSTM layer(nn::LayerNormLSTMOptions(5, 6).num_layers(2).bidirectional(true));
+  layer->to(torch::kDouble);
+  const Tensor x = Random({4, 3, 5});
+  const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({4, 2, 1}));
+  nn::LayerNormGRUCell cell(nn::LayerNormGRUCellOptions(5, 6));
+  cell->to(torch::kDouble);
+
+  const auto results = [&](bool gpu) {
+    const auto place = [&](const Tensor& t) { return gpu ? ToGpu(t) : t; };
+    const auto back = [&](const Tensor& t) { return gpu ? ToCpu(t) : t; };
+    const auto [y, states] = layer->forward(place(x));
+    const torch::nn::utils::rnn::PackedSequence given(place(packed.data()), packed.batch_sizes());
+    const auto [packed_y, packed_states] = layer->forward_with_packed_input(given);
+    const Tensor h = cell->forward(place(x[0]));
+    return std::vector<Tensor>{back(y),
+                               back(std::get<0>(states)),
+                               back(std::get<1>(states)),
+                               back(packed_y.data()),
+                               back(std::get<0>(packed_states)),
+                               back(h)};
+  };
+  for (const bool training : {true, false}) {  // in evaluation the CPU packs its weights
+    layer->train(training);
+    cell->train(training);
+    const std::vector<Tensor> expected = results(false);
+    layer->to(torch::kCUDA);
+    cell->to(torch::kCUDA);
+    ExpectAgree(results(true), expected, training ? "training" : "evaluation");
+    layer->to(torch::kCPU);
+    cell->to(torch::kCPU);
+  }
+}
+
+TEST(RnnOnGpu, NamesWhatOnlyTheCpuHas) {
+  const RnnTensors layer = RandomLayer(Cell::kLnLstm, {3, 2, 4, 5}), there = OnGpu(layer);
+  EXPECT_THAT(
+      ErrorOf([&] { rnn_forward(Cell::kLnLstm, there, {.checkpoint = true}); }),
+      HasSubstr("[rnn_forward] checkpoint must be false but for the CPU, but x is on cuda:0"));
+  const RnnPacked packed = rnn_pack(Cell::kLnLstm, layer);
+  EXPECT_THAT(
+      ErrorOf([&] { rnn_forward(Cell::kLnLstm, there, {}, packed); }),
+      HasSubstr("[rnn_forward] packed must be left out but for the CPU, but x is on cuda:0"));
+  EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnLstm, there); }),
+              HasSubstr("[rnn_pack] weight_ih must be on the CPU but is on cuda:0"));
+  const RnnTensors batch = OnGpu(RandomLayer(Cell::kBnLstm, {3, 2, 4, 5}));
+  EXPECT_THAT(ErrorOf([&] { rnn_forward(Cell::kBnLstm, batch); }),
+              HasSubstr("cell must be one without batch norm but has"));
+}
+
+}  // namespace
+}  // namespace planish::tests
