@@ -38,10 +38,20 @@ inline bool IsFloatOrDouble(const at::Tensor& t) {
   return t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble;
 }
 
-/// Calls f.operator()<float> or <double>.
+/// The types that arrays may have.
+inline bool IsNormType(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
+}
+
+/// The type of statistics, and of what recurrent layers compute and save.
+inline at::ScalarType ComputeType(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+/// Calls f.operator()<float> or <double>: the type that numbers of `type` are computed in.
 template <class F>
 void ByType(at::ScalarType type, F&& f) {
-  if (type == at::kFloat) {
+  if (ComputeType(type) == at::kFloat) {
     f.template operator()<float>();
   } else {
     f.template operator()<double>();

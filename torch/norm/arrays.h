@@ -26,10 +26,6 @@ T* Array(const at::Tensor& t) {
   }
 }
 
-inline bool IsNormType(at::ScalarType type) {
-  return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
-}
-
 /// Calls f.operator()<T, P>: T x's type, P that of `parameter`, T or float; T without one.
 template <class F>
 void ByTypes(const at::Tensor& x, const at::Tensor& parameter, F&& f) {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "planish/norm.h"
+#include "torch/base/core.h"
 
 // What distinguishes one call of norm_forward and norm_backward from another beside its tensors.
 namespace planish {
@@ -102,11 +103,6 @@ inline int64_t MomentRows(const NormSpec& spec) { return spec.over == Over::kBat
 /// Channels-last where x is, else contiguous. Rows are contiguous.
 inline at::MemoryFormat FormatOf(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
-}
-
-/// The type of moments.
-inline at::ScalarType ComputeType(at::ScalarType type) {
-  return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
 }  // namespace planish

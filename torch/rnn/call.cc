@@ -100,8 +100,8 @@ void CheckLike(const char* function, const char* name, const Tensor& t, const Ca
 
 Sizes CheckParams(const char* function, const Call& call) {
   const Tensor& model = call.tensor(Model(call));
-  TORCH_CHECK_VALUE(IsFloatOrDouble(model), "[", function, "] ", kFields[Model(call)].name,
-                    " must be float or double but has ", model.scalar_type());
+  TORCH_CHECK_VALUE(IsNormType(model.scalar_type()), "[", function, "] ", kFields[Model(call)].name,
+                    " must be float, double, bfloat16 or half but has ", model.scalar_type());
   for (const size_t field : {kFirstParam, kFirstParam + 1}) {
     const Tensor& weight = call.tensor(field);
     TORCH_CHECK_VALUE(
@@ -162,12 +162,23 @@ void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
   }
 }
 
-RnnTensors AllContiguous(const RnnTensors& tensors) {
-  RnnTensors contiguous;
-  for (const Field& field : kFields) {
-    contiguous.*field.member = Contiguous(tensors.*field.member);
+RnnTensors Computed(const RnnTensors& tensors, bool params) {
+  RnnTensors computed;
+  for (size_t i = 0; i < kTensors; ++i) {
+    if (!params && IsParam(i)) continue;
+    const Tensor& t = tensors.*kFields[i].member;
+    computed.*kFields[i].member = Contiguous(i < kDifferentiables && t.defined() ? Wide(t) : t);
   }
-  return contiguous;
+  return computed;
+}
+
+RnnTensors WideTensors(const RnnTensors& tensors) {
+  RnnTensors wide = tensors;
+  for (size_t i = 0; i < kDifferentiables; ++i) {
+    Tensor& t = wide.*kFields[i].member;
+    t = Wide(t);
+  }
+  return wide;
 }
 
 }  // namespace planish

@@ -37,9 +37,9 @@ struct Call {
   }
 };
 
-/// What rnn_forward saves has the same size on every device, since the kernel of shapes alone cannot
-/// tell on which it is: for each step and sequence the larger of the CPU's and a GPU's, and this, for
-/// each of a GPU's ten arrays at most is rounded up to 16 bytes, by three floats.
+/// What rnn_forward saves has the same size on every device, since the kernel of shapes alone
+/// cannot tell on which it is: for each step and sequence the larger of the CPU's and a GPU's, and
+/// this, for each of a GPU's ten arrays at most is rounded up to 16 bytes, by three floats.
 inline constexpr int64_t kSavedSlack = 32;
 
 using SymSizes = c10::SmallVector<c10::SymInt, 3>;
@@ -111,7 +111,18 @@ struct PackedParams final : torch::CustomClassHolder {
 /// parameters by their names, and step(x, h, c).
 void RegisterSteps(torch::Library& library);
 
-RnnTensors AllContiguous(const RnnTensors& tensors);
+/// In the type that they are computed in, float for 16 bits; undefined stays so.
+inline at::Tensor Wide(const at::Tensor& t) {
+  if (!t.defined()) return t;
+  const at::ScalarType type = ComputeType(t.scalar_type());
+  return t.scalar_type() == type ? t : t.to(type);
+}
+/// Those that can have gradients likewise.
+RnnTensors WideTensors(const RnnTensors& tensors);
+
+/// As the core takes them: contiguous, and of the type that they are computed in. The parameters
+/// may be left out.
+RnnTensors Computed(const RnnTensors& tensors, bool params = true);
 
 /// The parameters among `tensors`, in the schemas' order, as the core's.
 template <class T>

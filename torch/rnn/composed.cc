@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "src/rnn/cell.h"
+#include "torch/rnn/call.h"
 
 namespace planish {
 
@@ -235,7 +236,11 @@ struct GradientGraph {
 
 RnnOutputs ComposedForward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings) {
   const NoAutocast guard(c10::autocast_dispatch_keyset);
-  return ComposedLayer(cell, tensors, settings)();
+  const at::ScalarType type = tensors.x.scalar_type();
+  if (type == ComputeType(type)) return ComposedLayer(cell, tensors, settings)();
+  const RnnTensors wide = WideTensors(tensors);
+  const RnnOutputs outputs = ComposedLayer(cell, wide, settings)();
+  return {outputs.y.to(type), outputs.h_n.to(type), outputs.c_n.to(type)};
 }
 
 Gradients ComposedBackward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings,

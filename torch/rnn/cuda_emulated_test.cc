@@ -84,6 +84,22 @@ TEST(RnnOnGpu, AgreesWithTheCpu) {
   }
 }
 
+// Arrays of 16 bits are computed in float, and rounded; sums of norms of few numbers, in another
+// order, differ in float's last bits, which a rounding shows: a unit of bfloat16's last place.
+TEST(RnnOnGpu, AgreesWithTheCpuInSixteenBits) {
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn, Cell::kLstm}) {
+    const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 7}, {.resets = true}, at::kBFloat16);
+    const auto found = Results(cell, OnGpu(layer), {}), expected = Results(cell, layer, {});
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].scalar_type(), at::kBFloat16);
+      const Tensor a = found[i].to(at::kDouble), b = expected[i].to(at::kDouble);
+      EXPECT_LE((a - b).abs().max().item<double>(), 0x1p-7 * b.abs().max().item<double>())
+          << cell_name(cell) << ", result " << i;
+    }
+  }
+}
+
 // Sequences of more than the chip takes at once.
 TEST(RnnOnGpu, AgreesWithTheCpuForManySequences) {
   for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn}) {

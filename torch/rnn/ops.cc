@@ -16,6 +16,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -303,7 +304,12 @@ Sizes CheckBackward(const BackwardCall& call) {
   check("dh_n", call.dh_n, states);
   check("dc_n", call.dc_n, states);
   check("y", call.y, outputs);
-  check("saved", call.saved, {SavedSize(call, sizes)});
+  CheckSizes(call.kName, "saved", call.saved, {SavedSize(call, sizes)});
+  const at::ScalarType type = ComputeType(call.tensors.x.scalar_type());
+  TORCH_CHECK_VALUE(
+      call.saved.scalar_type() == type && call.saved.device() == call.tensors.x.device(),
+      "[rnn_backward] saved must have ", type, " on ", call.tensors.x.device(), " but has ",
+      call.saved.scalar_type(), " on ", call.saved.device());
   TORCH_CHECK_VALUE(call.recipe().is_lstm() || !call.dc_n.defined(),
                     "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), " but has ",
                     call.dc_n.sym_sizes());
@@ -316,42 +322,60 @@ Sizes CheckBackward(const BackwardCall& call) {
 
 // ---- Kernels
 
-ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes) {
+// Results of `type`: x's, or the one that the core computes in, which `saved` has.
+
+ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes, at::ScalarType type) {
   const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
   const SymSizes saved_size = {call.save ? SavedSize(call, sizes) : c10::SymInt(0)};
   const auto empty = [&](c10::SymIntArrayRef shape) {
-    return EmptyOn(call.tensors.x, shape, call.tensors.x.scalar_type());
+    return EmptyOn(call.tensors.x, shape, type);
   };
   return {empty({sizes.time, sizes.batch, sizes.hidden}), empty(states),
-          call.recipe().is_lstm() ? empty(states) : empty({0}), empty(saved_size)};
+          call.recipe().is_lstm() ? empty(states) : empty({0}),
+          EmptyOn(call.tensors.x, saved_size, ComputeType(type))};
 }
 
-Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes) {
+Gradients EmptyGradients(const BackwardCall& call, const Sizes& sizes, at::ScalarType type) {
   Gradients gradients;
   for (size_t field = 0; field < kDifferentiables; ++field) {
     if (!call.mask[field]) continue;
-    gradients[field] =
-        EmptyOn(call.tensors.x, SizesOf(field, call.recipe(), sizes), call.tensors.x.scalar_type());
+    gradients[field] = EmptyOn(call.tensors.x, SizesOf(field, call.recipe(), sizes), type);
   }
   return gradients;
 }
 
-StepResults EmptyStep(const Call& layer) {
+StepResults EmptyStep(const Call& layer, at::ScalarType type) {
   const Tensor& x = layer.tensors.x;
   const SymSizes states = {x.sym_size(1), layer.tensors.weight_hh.sym_size(1)};
-  const auto empty = [&](c10::SymIntArrayRef shape) { return EmptyOn(x, shape, x.scalar_type()); };
+  const auto empty = [&](c10::SymIntArrayRef shape) { return EmptyOn(x, shape, type); };
   return {empty(states), layer.recipe().is_lstm() ? empty(states) : empty({0})};
 }
 
+at::ScalarType TypeOf(const Call& call) { return call.tensors.x.scalar_type(); }
+
 ForwardResults ForwardMeta(const ForwardCall& call) {
-  return EmptyResults(call, CheckCall(call.kName, call));
+  const Sizes sizes = CheckCall(call.kName, call);
+  return EmptyResults(call, sizes, TypeOf(call));
 }
 
 Gradients BackwardMeta(const BackwardCall& call) {
-  return EmptyGradients(call, CheckBackward(call));
+  const Sizes sizes = CheckBackward(call);
+  return EmptyGradients(call, sizes, TypeOf(call));
 }
 
-StepResults StepMeta(const StepCall& call) { return EmptyStep(CheckStep(call.kName, call)); }
+StepResults StepMeta(const StepCall& call) {
+  const Call layer = CheckStep(call.kName, call);
+  return EmptyStep(layer, TypeOf(layer));
+}
+
+/// What the core computed, in x's type.
+void ToTypeOfX(const Call& call, std::initializer_list<Tensor*> results) {
+  const at::ScalarType type = TypeOf(call);
+  if (type == ComputeType(type)) return;
+  for (Tensor* result : results) {
+    if (result->defined()) *result = result->to(type);
+  }
+}
 
 /// The same with what is packed.
 template <class CallType, class T>
@@ -389,7 +413,7 @@ void MatmulBy(const Tensor& like, const cuda::MatmulArgs<T>& args) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const auto matrix = [&](const T* data, int64_t rows, int64_t cols) {
     return at::for_blob(const_cast<T*>(data), {rows, cols})
-        .options(like.options())
+        .options(like.options().dtype(c10::CppTypeToScalarType<T>::value))
         .target_device(like.device())
         .make_tensor();
   };
@@ -424,8 +448,8 @@ void ClearBeyond(const Tensor& saved, int64_t size) {
 
 ForwardResults ForwardKernel(const ForwardCall& call) {
   const Sizes sizes = CheckCall(call.kName, call);
-  const RnnTensors tensors = AllContiguous(call.tensors);
-  const ForwardResults results = EmptyResults(call, sizes);
+  const RnnTensors tensors = Computed(call.tensors, /*params=*/!call.packed);
+  ForwardResults results = EmptyResults(call, sizes, ComputeType(TypeOf(call)));
   ByType(tensors.x.scalar_type(), [&]<class T>() {
     const RnnShape shape = sizes.ints();
     const RnnForwardArgs<T> args = {.inputs = CoreInputs<T>(call, tensors, shape),
@@ -446,15 +470,17 @@ ForwardResults ForwardKernel(const ForwardCall& call) {
     cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, on_chip)));
     if (call.save) ClearBeyond(results.saved, cuda::RnnSavedSize<T>(call.cell, shape));
   });
+  ToTypeOfX(call, {&results.y, &results.h_n, &results.c_n});
   return results;
 }
 
 Gradients BackwardKernel(const BackwardCall& call) {
   const Sizes sizes = CheckBackward(call);
-  const RnnTensors tensors = AllContiguous(call.tensors);
-  const Tensor y = call.y.contiguous(), saved = call.saved.contiguous();
-  const Tensor dy = Contiguous(call.dy), dh_n = Contiguous(call.dh_n), dc_n = Contiguous(call.dc_n);
-  const Gradients gradients = EmptyGradients(call, sizes);
+  const RnnTensors tensors = Computed(call.tensors);
+  const Tensor y = Wide(call.y).contiguous(), saved = call.saved.contiguous();
+  const Tensor dy = Contiguous(Wide(call.dy)), dh_n = Contiguous(Wide(call.dh_n)),
+               dc_n = Contiguous(Wide(call.dc_n));
+  Gradients gradients = EmptyGradients(call, sizes, ComputeType(TypeOf(call)));
   ByType(tensors.x.scalar_type(), [&]<class T>() {
     RnnParams<T> dparams;
     const auto table = internal::ParamsOf<T>(call.recipe(), {});
@@ -480,17 +506,18 @@ Gradients BackwardKernel(const BackwardCall& call) {
                                      call.cell, shape, args.inputs.lengths != nullptr));
     cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, /*on_chip=*/false)));
   });
+  for (Tensor& gradient : gradients) ToTypeOfX(call, {&gradient});
   return gradients;
 }
 
 StepResults StepKernel(const StepCall& call) {
   const Call layer = CheckStep(call.kName, call);
-  const RnnTensors tensors = AllContiguous(layer.tensors);
-  const StepResults results = EmptyStep(layer);
+  const RnnTensors tensors = Computed(layer.tensors, /*params=*/!call.packed);
+  StepResults results = EmptyStep(layer, ComputeType(TypeOf(layer)));
   ByType(tensors.x.scalar_type(), [&]<class T>() {
     const RnnStepArgs<T> args = {.batch = tensors.x.size(1),
                                  .inputs = tensors.x.size(2),
-                                 .hidden = tensors.weight_hh.size(1),
+                                 .hidden = call.tensors.weight_hh.size(1),
                                  .x = Data<T>(tensors.x),
                                  .params = CoreParams<T>(call.recipe(), tensors),
                                  .h = Data<T>(tensors.h0),
@@ -503,12 +530,13 @@ StepResults StepKernel(const StepCall& call) {
         tensors.x, cuda::RnnStepWorkspaceBytes<T>(call.cell, args.batch, args.inputs, args.hidden));
     cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call, /*on_chip=*/false)));
   });
+  ToTypeOfX(call, {&results.h1, &results.c1});
   return results;
 }
 
 RnnPacked PackKernel(const PackCall& call) {
   const Sizes sizes = CheckParams(call.kName, call);
-  const RnnTensors tensors = AllContiguous(call.tensors);
+  const RnnTensors tensors = Computed(call.tensors);
   TORCH_CHECK_VALUE(tensors.weight_ih.is_cpu(),
                     "[rnn_pack] weight_ih must be on the CPU but is on ",
                     tensors.weight_ih.device());

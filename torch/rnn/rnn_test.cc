@@ -659,8 +659,8 @@ TEST(RnnForward, SaysWhatIsWrong) {
               HasSubstr("[rnn_forward] x must have 3 dimensions, [T, B, I], but has [3, 5]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.narrow(2, 0, 4); }),
               HasSubstr("[rnn_forward] x must have [4, 3, 5] but has [4, 3, 4]"));
-  EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.to(at::kHalf); }),
-              HasSubstr("x must be float or double but has Half"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.to(at::kInt); }),
+              HasSubstr("x must be float, double, bfloat16 or half but has Int"));
   EXPECT_THAT(error([](RnnTensors& t) { t.x = Tensor(); }),
               HasSubstr("x must be a tensor but has none"));
   EXPECT_THAT(error([](RnnTensors& t) { t.weight_hh = t.weight_hh.narrow(0, 0, 18); }),

@@ -204,7 +204,8 @@ std::array<Tensor, internal::kParams> ParamsOf(const RnnTensors& tensors) {
 struct RnnSteps::Layer {
   Cell cell{};
   double eps = 0;
-  RnnTensors params;
+  RnnTensors given;        ///< the parameters
+  RnnTensors params;       ///< the same in the type that they are computed in
   RnnPacked packed;        ///< null where they cannot be packed
   bool must_pack = false;  ///< `params` are not all
   Tensor start;            ///< the output of ParamsNode, where gradients may be needed
@@ -231,7 +232,7 @@ struct RnnSteps::Layer {
     const bool backward = at::GradMode::is_enabled();
     const RnnTensors contiguous = [&] {
       const at::AutoDispatchBelowADInplaceOrView guard;
-      return AllContiguous(call.tensors);
+      return Computed(call.tensors);
     }();
     const auto both = c10::make_intrusive<PackedParams>();
     ByType(params.weight_ih.scalar_type(), [&]<class T>() {
@@ -262,16 +263,19 @@ struct RnnSteps::Layer {
   }
 
   void Remember() {
-    for (const Tensor& param : ParamsOf(params)) then.push_back(StateOf(param));
+    for (const Tensor& param : ParamsOf(given)) then.push_back(StateOf(param));
   }
 
   void CheckUnchanged() const {
-    const auto now = ParamsOf(params);
+    const auto now = ParamsOf(given);
     for (size_t i = 0; i < now.size(); ++i) {
       TORCH_CHECK_VALUE(StateOf(now[i]) == then[i], "[", kName, "] ", kFields[kFirstParam + i].name,
                         " must be as it was when the steps began but has changed");
     }
   }
+
+  /// A step, whose tensors are of the type that it is computed in, or whose parameters are packed.
+  std::tuple<Tensor, Tensor> Take(const Call& call) const;
 
   /// A step with a history.
   template <class T>
@@ -327,6 +331,9 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   auto layer = std::make_shared<Layer>();
   layer->cell = cell;
   layer->eps = eps;
+  layer->given = call.tensors;
+  // Once, and not for each step; with packed parameters they are not read.
+  if (!packed) call.tensors = WideTensors(call.tensors);
   layer->params = call.tensors;
   const auto list = ParamsOf(call.tensors);
   if (packed) {
@@ -339,26 +346,38 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   layer_ = layer;
 }
 
+std::tuple<Tensor, Tensor> RnnSteps::Layer::Take(const Call& call) const {
+  const Tensor inputs[] = {call.tensors.x, call.tensors.h0, call.tensors.c0, start};
+  const Wanted wanted{at::TensorList(inputs)};
+  const bool direct = packed && !wanted.tangents && ArePlain(inputs);
+  if (must_pack || (direct && !wanted.gradients)) return rnn_step(cell, call.tensors, eps, packed);
+  if (!direct || !start.defined()) return rnn_step(cell, call.tensors, eps);
+  CheckStep(kName, call);
+  std::tuple<Tensor, Tensor> results;
+  WithErrors(
+      [&] { ByType(call.tensors.x.scalar_type(), [&]<class T>() { results = Step<T>(call); }); });
+  return results;
+}
+
 std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, const Tensor& c) const {
   TORCH_CHECK_VALUE(layer_, "[", kName, "] step must be of a layer but has none");
   TORCH_CHECK_VALUE(x.defined(), "[", kName, "] x must be a tensor but has none");
   const Layer& layer = *layer_;
   layer.CheckUnchanged();
-  Call call{layer.cell, layer.params, {.eps = layer.eps}};
-  call.tensors.x = x;
-  call.tensors.h0 = h;
-  call.tensors.c0 = c;
-  const Tensor inputs[] = {x, h, c, layer.start};
-  const Wanted wanted{at::TensorList(inputs)};
-  const bool direct = layer.packed && !wanted.tangents && ArePlain(inputs);
-  if (layer.must_pack || (direct && !wanted.gradients)) {
-    return rnn_step(layer.cell, call.tensors, layer.eps, layer.packed);
-  }
-  if (!direct || !layer.start.defined()) return rnn_step(layer.cell, call.tensors, layer.eps);
-  CheckStep(kName, call);
-  std::tuple<Tensor, Tensor> results;
-  WithErrors([&] { ByType(x.scalar_type(), [&]<class T>() { results = layer.Step<T>(call); }); });
-  return results;
+  const auto with = [&](const RnnTensors& params, const Tensor& x_, const Tensor& h_,
+                        const Tensor& c_) {
+    Call call{layer.cell, params, {.eps = layer.eps}};
+    call.tensors.x = x_;
+    call.tensors.h0 = h_;
+    call.tensors.c0 = c_;
+    return call;
+  };
+  const at::ScalarType type = x.scalar_type(), given = layer.given.weight_ih.scalar_type();
+  const bool wide = given == ComputeType(given);
+  if (!wide) CheckStep("rnn_step", with(layer.given, x, h, c));
+  if (wide || layer.must_pack) return layer.Take(with(layer.params, x, h, c));
+  const auto [h1, c1] = layer.Take(with(layer.params, Wide(x), Wide(h), Wide(c)));
+  return {h1.to(type), c1.to(type)};
 }
 
 namespace {

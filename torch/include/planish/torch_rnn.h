@@ -28,9 +28,9 @@ namespace planish {
 /// planish::Error for a value that is no cell.
 const char* cell_name(Cell cell);
 
-/// The tensors that a layer is computed from, all contiguous or not, of one type, float or double,
-/// and device. An undefined one is not there. planish/rnn.h says what each is for, and which
-/// parameters a cell takes.
+/// The tensors that a layer is computed from, all contiguous or not, of one device and type: float,
+/// double, or one of 16 bits, computed in float. Those that are not there are undefined.
+/// planish/rnn.h says what each is for, and which parameters a cell takes.
 struct RnnTensors {
   at::Tensor x;             ///< [T, B, I]
   at::Tensor weight_ih;     ///< [G, I]

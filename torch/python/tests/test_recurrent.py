@@ -518,8 +518,50 @@ def test_types_change_with_to():
     assert y.dtype == torch.float32
     # float32 rounds each of some hundred operations by 6e-8.
     assert_close(module.double()(x.double())[0].float(), y, **CLOSE_FLOAT)
-    with pytest.raises(ValueError, match="x must be float or double but has Half"):
-        module.half()(x.half())
+    for dtype in (torch.bfloat16, torch.half):
+        module = module.to(dtype)
+        exact = copy.deepcopy(module).float()
+        for training in (True, False):  # in evaluation weights are packed
+            module.train(training), exact.train(training)
+            with torch.set_grad_enabled(training):
+                got, expected = module(x.to(dtype)), exact(x.to(dtype).float())
+            assert torch.equal(got[0], expected[0].to(dtype))
+            assert torch.equal(got[1][1], expected[1][1].to(dtype))
+    with pytest.raises(ValueError, match="x must have weight_ih_l0's type|must have x's type"):
+        module(x)
+
+
+def test_cells_and_steps_of_sixteen_bits():
+    cell = drawn(LayerNormGRUCell(I, H)).bfloat16()
+    exact = copy.deepcopy(cell).float()
+    x = torch.randn(5, 3, I).bfloat16()
+
+    def run(step, dtype):
+        h, states = None, []
+        for t in range(5):
+            h = step(x[t].to(dtype), h if h is None else h.bfloat16().to(dtype))
+            states.append(h)
+        return torch.stack(states)
+
+    expected = run(exact, torch.float)
+    wanted, seeds = list(cell.parameters()), torch.randn(5, 3, H).bfloat16()
+    gradients = torch.autograd.grad(run(exact.steps(), torch.float), list(exact.parameters()), seeds.float())
+    for step in (cell, cell.steps()):
+        y = run(step, torch.bfloat16)
+        assert torch.equal(y, expected.bfloat16())  # steps round the state that they go on from
+        for got, want in zip(torch.autograd.grad(y, wanted, seeds), gradients, strict=True):
+            # Each of five steps adds rounded gradients of the state.
+            assert (got.float() - want).abs().max() <= 8 * 2**-8 * want.abs().max()
+    with torch.no_grad():
+        assert torch.equal(run(cell.eval(), torch.bfloat16), expected.bfloat16())
+        assert torch.equal(run(cell.steps(), torch.bfloat16), expected.bfloat16())
+    with pytest.raises(ValueError, match="must have x's type"):
+        cell.steps()(x[0].float())
+    steps = cell.steps()
+    with torch.no_grad():
+        cell.weight_ih.mul_(2)
+    with pytest.raises(ValueError, match="weight_ih must be as it was when the steps began"):
+        steps(x[0])
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])

@@ -457,7 +457,8 @@ class LayerNormLSTM(_Layers):
             becomes 0.
         bidirectional: a second layer beside each, from the last step to the first.
         device: of the parameters.
-        dtype: of the parameters, ``torch.float32`` or ``torch.float64``.
+        dtype: of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or ``float16``; 16 bits
+            are computed in float32.
         variant: which of the LSTMs in use:
 
             - ``"paper"``: the one above.
