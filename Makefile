@@ -33,7 +33,7 @@ help:
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
 	@echo 'make test-cuda         build and test what runs on a GPU, on a machine with one (installs nothing)'
-	@echo 'make bench-cuda        norms on a GPU against a copy, PyTorch ...; writes docs/performance.md'
+	@echo 'make bench-cuda        norms and recurrent layers on a GPU against a copy, PyTorch ...'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
 

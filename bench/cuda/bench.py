@@ -1,12 +1,11 @@
-"""Norms on a GPU: Planish against a copy of the same bytes, PyTorch (eager, compiled) and what else is installed.
+"""Norms and recurrent layers on a GPU: Planish against PyTorch, what else is installed, and the limits.
 
-Every contestant's result is checked first. Then they are timed by the device's own clock, by turns, in one process;
-a copy from memory to memory, which the fastest norm cannot beat, is one of them. Results go to a JSON file and to a
-section of docs/performance.md.
+Every contestant's result is checked first. Then they are timed by the device's own clock, by turns, in one process.
+Of norms the limit is a copy from memory to memory of the same bytes; of recurrent layers there are their products
+alone. Results go to a JSON file and to sections of docs/performance.md.
 """
 
 import argparse
-import importlib.util
 import json
 import pathlib
 import statistics
@@ -15,142 +14,14 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "base"))
 sys.path.append(str(HERE))
+import norms  # noqa: E402
+import recurrent  # noqa: E402
 import report  # noqa: E402
 
-COLS = (256, 512, 768, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
-ODD = (769, 1001, 4095)
-QUICK = (256, 1024, 8192, 769)
-BYTES = 1 << 29  # of an array: many times what the caches hold
-NORMS = ("layer_norm", "rms_norm")
-MODES = ("forward", "backward")
-TYPES = ("float32", "bfloat16")
-
-
-def triton_forward():
-    """A layer norm of rows in Triton as its users write it: a program a row, which lies in registers."""
-    import triton
-    import triton.language as tl
-
-    @triton.jit
-    def kernel(x_ptr, y_ptr, weight_ptr, bias_ptr, cols, eps, block: tl.constexpr):
-        row = tl.program_id(0).to(tl.int64)
-        at = tl.arange(0, block)
-        inside = at < cols
-        x = tl.load(x_ptr + row * cols + at, mask=inside, other=0.0).to(tl.float32)
-        d = tl.where(inside, x - tl.sum(x, axis=0) / cols, 0.0)
-        rstd = 1 / tl.sqrt(tl.sum(d * d, axis=0) / cols + eps)
-        weight = tl.load(weight_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        bias = tl.load(bias_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        y = d * rstd * weight + bias
-        tl.store(y_ptr + row * cols + at, y.to(y_ptr.dtype.element_ty), mask=inside)
-
-    def run(x, weight, bias, y):
-        cols = x.shape[1]
-        block = triton.next_power_of_2(cols)
-        warps = min(max(block // 256, 1), 16)
-        kernel[(x.shape[0],)](x, y, weight, bias, cols, 1e-5, block=block, num_warps=warps)
-        return y
-
-    return run
-
-
-class Case:
-    """Inputs of a norm on the device, and what each contestant does with them."""
-
-    def __init__(self, norm, mode, dtype, cols):
-        import torch
-
-        self.norm, self.mode, self.dtype, self.cols = norm, mode, dtype, cols
-        self.type = getattr(torch, dtype)
-        self.rows = BYTES // self.type.itemsize // cols
-        make = lambda *sizes: torch.randn(sizes, device="cuda", dtype=self.type)  # noqa: E731
-        self.x, self.dy = make(self.rows, cols), make(self.rows, cols)
-        self.weight, self.bias = 1 + make(cols) / 4, make(cols) / 4
-
-    def __str__(self):
-        return f"{self.norm} {self.mode} {self.dtype} {self.rows}x{self.cols}"
-
-    @property
-    def bytes(self):
-        """Read and written: x and y, or x, dy and dx."""
-        return (2 if self.mode == "forward" else 3) * self.x.nbytes
-
-    def copy(self):
-        """As many bytes read and written as the norm's."""
-        import torch
-
-        n = self.bytes // 2 // self.type.itemsize
-        source, target = (torch.empty(n, device="cuda", dtype=self.type) for _ in range(2))
-        source.zero_()
-        return lambda: target.copy_(source)
-
-    def function(self, who):
-        import torch
-        from torch import nn
-
-        import planish
-
-        shape = (self.cols,)
-        if self.norm == "layer_norm":
-            own, theirs = planish.functional.layer_norm, nn.functional.layer_norm
-            call = {"planish": lambda x, w, b: own(x, shape, w, b), "eager": lambda x, w, b: theirs(x, shape, w, b)}
-        else:
-            own, theirs = planish.functional.rms_norm, nn.functional.rms_norm
-            call = {"planish": lambda x, w, b: own(x, shape, w, 1e-5), "eager": lambda x, w, b: theirs(x, shape, w, 1e-5)}
-        call["compile"] = torch.compile(call["eager"], dynamic=False)
-        if who == "quack":
-            from quack import layernorm, rmsnorm
-
-            if self.norm == "rms_norm":
-                return lambda x, w, b: rmsnorm(x, w.float(), eps=1e-5)
-            return lambda x, w, b: layernorm(x, w.float(), eps=1e-5)
-        return call[who]
-
-    def call(self, who):
-        """A function of nothing that returns the results to be checked."""
-        import torch
-
-        if who == "copy":
-            return self.copy()
-        if who == "triton":
-            run, y = triton_forward(), torch.empty_like(self.x)
-            return lambda: [run(self.x, self.weight, self.bias, y)]
-        function = self.function(who)
-        if self.mode == "forward":
-            return lambda: [function(self.x, self.weight, self.bias)]
-        # The graph is kept, so that backward alone is timed.
-        inputs = [t.detach().clone().requires_grad_() if t is not self.x else t.detach().requires_grad_()
-                  for t in (self.x, self.weight, self.bias)]  # fmt: skip
-        if self.norm == "rms_norm":
-            inputs = inputs[:2]
-        y = function(*inputs, *([None] if self.norm == "rms_norm" else []))
-        return lambda: torch.autograd.grad(y, inputs, self.dy, retain_graph=True)
-
-    def contestants(self):
-        who = ["copy", "planish", "eager", "compile"]
-        if self.mode == "forward" and self.norm == "layer_norm" and self.cols <= 65536 // self.type.itemsize * 2:
-            who.append("triton")
-        if self.mode == "forward" and importlib.util.find_spec("quack"):
-            who.append("quack")
-        return who
-
-    def wrong(self, who, call):
-        """Why a contestant's results are wrong, or ""; eager's in double are right."""
-        import torch
-
-        if who == "copy":
-            return ""
-        rows = slice(0, 256)
-        x, dy = self.x[rows].double().requires_grad_(), self.dy[rows].double()
-        shape, weight, bias = (self.cols,), self.weight.double(), self.bias.double()
-        if self.norm == "layer_norm":
-            y = torch.nn.functional.layer_norm(x, shape, weight, bias if who != "quack" else None)
-        else:
-            y = torch.nn.functional.rms_norm(x, shape, weight, 1e-5)
-        expected = y.detach() if self.mode == "forward" else torch.autograd.grad(y, x, dy)[0]
-        error = (call()[0][rows].double() - expected).abs().max().item()
-        most = expected.abs().max().item() * (2e-2 if self.type.itemsize == 2 else 1e-4)
-        return "" if error <= most else f"off by {error:.3g}, where {most:.3g} is rounding's"
+PARTS = {"norms": norms, "recurrent": recurrent}
+LONG_ENOUGH = 0.05  # seconds of a turn, of ten calls at most
+LONG = 1  # seconds of all turns: of a contestant that would take longer there are LEAST_TURNS
+LEAST_TURNS = 3
 
 
 def seconds(call, repeats):
@@ -166,7 +37,7 @@ def seconds(call, repeats):
     return begin.elapsed_time(end) / 1000 / repeats
 
 
-def measure(case, turns, repeats):
+def measure(case, turns):
     """The median over turns of each contestant's seconds, and who is wrong."""
     calls, bad, times = {}, {}, {}
     for who in case.contestants():
@@ -178,14 +49,17 @@ def measure(case, turns, repeats):
         except Exception as error:  # noqa: BLE001: another library's; the table has no time of it
             bad[who] = f"{type(error).__name__}: {error}".splitlines()[0]
             calls.pop(who, None)
-    for call in calls.values():
-        seconds(call, 3)
-    for _ in range(turns):
+    once = {}
+    for who, call in calls.items():
+        seconds(call, 1)
+        once[who] = seconds(call, 1)
+    for turn in range(turns):
         for who, call in calls.items():
-            times.setdefault(who, []).append(seconds(call, repeats))
-    return {"norm": case.norm, "mode": case.mode, "type": case.dtype, "rows": case.rows, "cols": case.cols,
-            "bytes": case.bytes, "seconds": {who: statistics.median(t) for who, t in times.items()},
-            "wrong": bad}  # fmt: skip
+            if turn < LEAST_TURNS or once[who] * turns < LONG:
+                repeats = max(1, min(10, round(LONG_ENOUGH / once[who])))
+                times.setdefault(who, []).append(seconds(call, repeats))
+    medians = {who: statistics.median(t) for who, t in times.items()}
+    return {**case.about(), "seconds": medians, "wrong": bad}
 
 
 def about():
@@ -200,7 +74,8 @@ def about():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="four widths, few turns")
+    parser.add_argument("--quick", action="store_true", help="few widths and shapes, few turns")
+    parser.add_argument("--only", choices=PARTS, help="one part alone")
     parser.add_argument("--turns", type=int, default=0, help="turns of each contestant (15; quick: 5)")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="the JSON file to write")
     parser.add_argument("--docs", type=pathlib.Path, help="the folder whose performance.md gets the tables")
@@ -212,14 +87,13 @@ def main():
     if not torch.cuda.is_available():
         sys.exit("bench: a GPU must be there, and a PyTorch that was built for it")
     turns = args.turns or (5 if args.quick else 15)
-    cases = [(norm, mode, dtype, cols) for norm in NORMS for mode in MODES for dtype in TYPES
-             for cols in (QUICK if args.quick else COLS + ODD)]  # fmt: skip
+    cases = [case for part in PARTS if args.only in (None, part) for case in PARTS[part].cases(args.quick)]
     document = {"about": about(), "results": []}
-    for i, case in enumerate(cases, 1):
-        made = Case(*case)
-        document["results"].append(measure(made, turns, 10))
-        print(f"{i}/{len(cases)} {made}", file=sys.stderr, flush=True)
-        del made
+    for i, make in enumerate(cases, 1):
+        case = make()
+        document["results"].append(measure(case, turns))
+        print(f"{i}/{len(cases)} {case}", file=sys.stderr, flush=True)
+        del case
         torch.cuda.empty_cache()
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps(document, indent=1))  # as it grows: a lease may end

@@ -6,7 +6,10 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "base"))
 from tables import judged, number, run_report, summary, table, wrong, write_section  # noqa: E402
 
-BEGIN, END = "<!-- cuda norms: made by bench/cuda -->", "<!-- cuda norms: end -->"
+NORMS = "<!-- cuda norms: made by bench/cuda -->", "<!-- cuda norms: end -->"
+RECURRENT = "<!-- cuda recurrent layers: made by bench/cuda -->", "<!-- cuda recurrent layers: end -->"
+# What is to be reached at the shape that the plan names.
+AT = [1024, 16, 768]
 PEERS = ("eager", "compile", "triton", "quack")
 
 
@@ -36,20 +39,70 @@ def case_table(results, norm, mode, dtype, misses):
         yield f"#### {norm}, {mode}, {dtype}\n\n" + table(head, rows)
 
 
-def markdown(document):
-    about, results = document["about"], document["results"]
+def recurrent_table(results, cell, mode, misses):
+    rows = []
+    for r in (r for r in results if (r.get("cell"), r["mode"]) == (cell, mode)):
+        own = r["seconds"].get("planish")
+        if own is None:
+            continue
+        named = r["shape"] == AT and cell == "ln_lstm"
+        what = f"{cell} {mode} {r['type']} {'x'.join(map(str, r['shape']))}"
+        over = {who: seconds / own for who, seconds in r["seconds"].items()}
+        times = 1 / over["cudnn"] if "cudnn" in over else None
+        forward = mode == "forward"
+        rows.append([" x ".join(map(str, r["shape"])), r["type"],
+                     judged(1e6 * own / r["shape"][0], 10 if named and forward and r["type"] == "bfloat16" else None,
+                            misses, f"{what}, µs a step", most=True),
+                     judged(times, 1.5 if named and forward else None, misses, f"{what}, of cuDNN's time", most=True),
+                     judged(over.get("composed"), (20 if forward else 15) if named else None, misses,
+                            f"{what}, composed over it"),
+                     number(1 / over["products"] if "products" in over else None)])  # fmt: skip
+    if rows:
+        head = ["T, B, H", "type", "µs a step", "of cuDNN's plain layer", "composed over it", "of its products"]
+        yield f"#### {cell}, {mode}\n\n" + table(head, rows)
+
+
+def heading(about):
+    return (f"{about['gpu']}, {about['multiprocessors']} multiprocessors; PyTorch {about['torch']}, CUDA "
+            f"{about['cuda']}; Planish {about['planish']}. Medians by the device's clock, by turns in one process. ")  # fmt: skip
+
+
+def section(document, results, tables, misses, text):
+    notes = [f"Not timed: {text}." for text in wrong({**document, "results": results})]
+    return heading(document["about"]) + text + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join([*notes, *summary(misses)])
+
+
+def recurrent_markdown(document):
+    results = [r for r in document["results"] if "cell" in r]
+    misses = [0, []]
+    tables = [text for kind in dict.fromkeys((r["cell"], r["mode"]) for r in results)
+              for text in recurrent_table(results, *kind, misses)]  # fmt: skip
+    return section(document, results, tables, misses, "As many inputs as units; training is forward and backward.")
+
+
+def norm_markdown(document):
+    results = [r for r in document["results"] if "norm" in r]
     misses = [0, []]
     kinds = dict.fromkeys((r["norm"], r["mode"], r["type"]) for r in results)
     tables = [text for kind in kinds for text in case_table(results, *kind, misses)]
-    head = (f"{about['gpu']}, {about['multiprocessors']} multiprocessors; PyTorch {about['torch']}, CUDA "
-            f"{about['cuda']}; Planish {about['planish']}. Medians by the device's clock, by turns in one process. "
-            "Backward is timed alone, with dgain and dbias.")  # fmt: skip
-    notes = [f"Not timed: {text}." for text in wrong(document)]
-    return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join([*notes, *summary(misses)])
+    return section(document, results, tables, misses, "Backward is timed alone, with dgain and dbias.")
+
+
+def sections(document):
+    """Markers of a section, and its text, of the parts that were run."""
+    if any("norm" in r for r in document["results"]):
+        yield NORMS, norm_markdown(document)
+    if any("cell" in r for r in document["results"]):
+        yield RECURRENT, recurrent_markdown(document)
+
+
+def markdown(document):
+    return "\n\n".join(text for _, text in sections(document))
 
 
 def write(document, docs):
-    write_section(docs / "performance.md", BEGIN, END, markdown(document))
+    for (begin, end), text in sections(document):
+        write_section(docs / "performance.md", begin, end, text)
 
 
 if __name__ == "__main__":
