@@ -107,8 +107,8 @@ struct PackedParams final : torch::CustomClassHolder {
   RnnPackedParams<double> of_double;
 };
 
-/// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed), with the
-/// parameters by their names, and step(x, h, c).
+/// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed, sources), with
+/// parameters and sources by their names, and step(x, h, c).
 void RegisterSteps(torch::Library& library);
 
 /// In the type that they are computed in, float for 16 bits; undefined stays so.

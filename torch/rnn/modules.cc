@@ -380,7 +380,11 @@ RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
                     "] composed must be false for steps() but has true");
   RnnPacked packed;
   const RnnTensors params = parameters_of_cell_.Prepare(this->is_training(), packed);
-  return RnnSteps(options.variant(), params, options.eps(), packed);
+  RnnSteps::Sources sources;
+  for (const auto& parameter : this->named_parameters(/*recurse=*/false)) {
+    sources.emplace_back(parameter.key(), parameter.value());
+  }
+  return RnnSteps(options.variant(), params, options.eps(), packed, sources);
 }
 
 template <class Derived, class Options>

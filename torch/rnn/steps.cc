@@ -224,7 +224,8 @@ struct RnnSteps::Layer {
       return data == other.data && version == other.version;
     }
   };
-  /// Of all parameters; none for those whose numbers a transform hides.
+  /// What must not change, by name; of those whose numbers a transform hides, no state.
+  Sources sources;
   std::vector<std::optional<Then>> then;
 
   /// Packs the parameters, for backward, too, where gradients are enabled.
@@ -262,14 +263,18 @@ struct RnnSteps::Layer {
     return param.defined() && param.has_storage() ? std::optional<Then>(param) : std::nullopt;
   }
 
-  void Remember() {
-    for (const Tensor& param : ParamsOf(given)) then.push_back(StateOf(param));
+  void Remember(const Sources& from) {
+    sources = from;
+    for (size_t i = kFirstParam; from.empty() && i < kH0; ++i) {
+      const Tensor& param = given.*kFields[i].member;
+      if (param.defined()) sources.emplace_back(kFields[i].name, param);
+    }
+    for (const auto& [name, source] : sources) then.push_back(StateOf(source));
   }
 
   void CheckUnchanged() const {
-    const auto now = ParamsOf(given);
-    for (size_t i = 0; i < now.size(); ++i) {
-      TORCH_CHECK_VALUE(StateOf(now[i]) == then[i], "[", kName, "] ", kFields[kFirstParam + i].name,
+    for (size_t i = 0; i < sources.size(); ++i) {
+      TORCH_CHECK_VALUE(StateOf(sources[i].second) == then[i], "[", kName, "] ", sources[i].first,
                         " must be as it was when the steps began but has changed");
     }
   }
@@ -318,7 +323,8 @@ struct RnnSteps::Layer {
   }
 };
 
-RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed) {
+RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed,
+                   const Sources& sources) {
   CheckGiven(kName, params, kFirstParam);
   Call call{cell, {}, {.eps = eps}};
   for (size_t i = kFirstParam; i < kH0; ++i) {
@@ -342,7 +348,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   } else if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
     WithErrors([&] { layer->Pack(call, sizes); });
   }
-  layer->Remember();
+  layer->Remember(sources);
   layer_ = layer;
 }
 
@@ -386,7 +392,8 @@ struct StepsOfPython final : torch::CustomClassHolder {
   using Params = c10::Dict<std::string, Tensor>;
 
   StepsOfPython(const std::string& cell, const Params& params, double eps,
-                const std::optional<c10::intrusive_ptr<PackedParams>>& packed) {
+                const std::optional<c10::intrusive_ptr<PackedParams>>& packed,
+                const Params& sources) {
     RnnTensors tensors;
     for (const auto& param : params) {
       const auto* const last = kFields + kH0;
@@ -396,7 +403,10 @@ struct StepsOfPython final : torch::CustomClassHolder {
                         param.key());
       tensors.*field->member = param.value();
     }
-    steps = RnnSteps(CellOf(kName, cell), tensors, eps, packed ? RnnPacked(*packed) : RnnPacked());
+    RnnSteps::Sources from;
+    for (const auto& source : sources) from.emplace_back(source.key(), source.value());
+    steps = RnnSteps(CellOf(kName, cell), tensors, eps, packed ? RnnPacked(*packed) : RnnPacked(),
+                     from);
   }
 
   RnnSteps steps;
@@ -407,7 +417,8 @@ struct StepsOfPython final : torch::CustomClassHolder {
 void RegisterSteps(torch::Library& library) {
   library.class_<StepsOfPython>("RnnSteps")
       .def(torch::init<const std::string&, const StepsOfPython::Params&, double,
-                       const std::optional<c10::intrusive_ptr<PackedParams>>&>())
+                       const std::optional<c10::intrusive_ptr<PackedParams>>&,
+                       const StepsOfPython::Params&>())
       .def("step", [](const c10::intrusive_ptr<StepsOfPython>& self, const Tensor& x,
                       const std::optional<Tensor>& h, const std::optional<Tensor>& c) {
         return self->steps.step(x, OrUndefined(h), OrUndefined(c));

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "planish/rnn.h"
@@ -119,10 +120,16 @@ class RnnSteps {
  public:
   /// Of no layer.
   RnnSteps() = default;
+  /// Tensors by their names.
+  using Sources = std::vector<std::pair<std::string, at::Tensor>>;
+
   /// Of the parameters among `params`, as they are now: made without gradients enabled, they are
   /// constants. With `packed`, which must be of the same parameters, those but for the weights may
-  /// be left out; no derivatives then. Throws as rnn_step does.
-  RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {});
+  /// be left out; no derivatives then. `sources` are what the parameters were computed from, by
+  /// name, where they are not all given as they are: steps then ask whether those have changed.
+  /// Throws as rnn_step does.
+  RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {},
+           const Sources& sources = {});
 
   explicit operator bool() const { return layer_ != nullptr; }
 

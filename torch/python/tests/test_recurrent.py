@@ -652,6 +652,29 @@ def test_steps_under_compilers_and_transforms_are_the_cells():
     )
 
 
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: LayerNormLSTMCell(I, H), ["bias_ih", "ln_hh_weight", "ln_c_bias"]),
+        (lambda: LayerNormLSTMCell(I, H, variant="plain"), ["bias_ih", "bias_hh", "weight_ih"]),
+        (lambda: LayerNormGRUCell(I, H, variant="plain"), ["bias_ih", "bias_hh"]),
+    ],
+)
+def test_steps_notice_a_change_of_any_parameter(make, names, training):
+    x = torch.randn(2, I)
+    for name in names:
+        cell = drawn(make()).train(training)
+        with torch.set_grad_enabled(training):
+            step = cell.steps()
+            step(x)
+            with torch.no_grad():
+                getattr(cell, name).add_(1)
+            with pytest.raises(ValueError, match=f"{name} must be as it was when the steps began"):
+                step(x)
+            cell.steps()(x)
+
+
 def test_steps_say_what_is_wrong():
     cell = made(LayerNormLSTMCell, {})
     step = cell.steps()
@@ -671,11 +694,11 @@ def test_steps_say_what_is_wrong():
         step(x)
     new = torch.classes.planish.RnnSteps
     with pytest.raises(ValueError, match="params must be those of rnn_step but has weight"):
-        new("ln_lstm", {"weight": x}, 1e-5, None)
+        new("ln_lstm", {"weight": x}, 1e-5, None, {})
     with pytest.raises(ValueError, match="cell must be one of rnn, .* but has lnlstm"):
-        new("lnlstm", {"weight_ih": x}, 1e-5, None)
+        new("lnlstm", {"weight_ih": x}, 1e-5, None, {})
     with pytest.raises(ValueError, match="weight_ih must be a tensor but has none"):
-        new("ln_lstm", {"weight_hh": x}, 1e-5, None)
+        new("ln_lstm", {"weight_hh": x}, 1e-5, None, {})
 
 
 # ---- Dropout and resets

@@ -778,7 +778,8 @@ class _Step(_Recurrent):
             return None
         arguments = self._prepare("")
         packed = arguments.pop("packed", None)
-        return torch.classes.planish.RnnSteps(self._cell, arguments, self.eps, packed)
+        sources = dict(self.named_parameters(recurse=False))
+        return torch.classes.planish.RnnSteps(self._cell, arguments, self.eps, packed, sources)
 
 
 class LayerNormLSTMCell(_Step):
