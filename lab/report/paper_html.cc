@@ -481,9 +481,15 @@ std::string BriefOfPaper(const Reproduction& reproduction) {
                               VerdictText(agreeing == cells ? Verdict::kAgrees : Verdict::kDiffers),
                               table->name, table->caption, agreeing, cells));
   }
-  const std::vector<std::string> missing = reproduction.Missing();
-  if (!missing.empty())
-    lines += CleanText(fmt::format("{:<12} {}\n", "without runs", fmt::join(missing, ", ")));
+  std::vector<std::string> missing = reproduction.Missing();
+  constexpr size_t kMost = 8, kFew = 3;
+  if (const size_t all = missing.size(); all > kMost) {
+    missing.resize(kFew);
+    missing.push_back(fmt::format("{} more", all - kFew));
+  }
+  if (!missing.empty()) {
+    lines += CleanText(fmt::format("{:<12} {}\n", "without runs", fmt::join(missing, "; ")));
+  }
   return CleanText(reproduction.paper->title) + ":\n" + lines;
 }
 
