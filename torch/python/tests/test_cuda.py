@@ -46,6 +46,19 @@ def close(found, expected, tolerance):
         assert (one - other).abs().max() <= tolerance * max(other.abs().max(), 1)
 
 
+def in_a_graph(step):
+    """A graph of what step() does, after one time without it, and its results."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    return graph, captured
+
+
 @cuda
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("name", NORMS)
@@ -166,14 +179,7 @@ def test_recurrence_in_a_graph():
     module = planish.nn.LayerNormLSTM(32, 64).cuda()
     x = torch.randn(5, 8, 32, device="cuda")
     step = lambda: torch.autograd.grad(module(x)[0].square().sum(), [*module.parameters()])  # noqa: E731
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = in_a_graph(step)
     x.normal_()
     graph.replay()
     assert all(torch.equal(a, b) for a, b in zip(captured, step()))
@@ -225,14 +231,7 @@ def test_in_a_graph(cols):
     x = torch.randn(64, cols, device="cuda", requires_grad=True)
     module = filled(planish.nn.LayerNorm(cols)).cuda()
     step = lambda: torch.autograd.grad(module(x).square().sum(), (x, module.weight))  # noqa: E731
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = step()
+    graph, captured = in_a_graph(step)
     with torch.no_grad():
         x.normal_()
     graph.replay()
