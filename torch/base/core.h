@@ -48,6 +48,13 @@ inline at::ScalarType ComputeType(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
+/// In the type that it is computed in; undefined stays so.
+inline at::Tensor Wide(const at::Tensor& t) {
+  if (!t.defined()) return t;
+  const at::ScalarType type = ComputeType(t.scalar_type());
+  return t.scalar_type() == type ? t : t.to(type);
+}
+
 /// Calls f.operator()<float> or <double>: the type that numbers of `type` are computed in.
 template <class F>
 void ByType(at::ScalarType type, F&& f) {

@@ -160,8 +160,6 @@ Three EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_, const Optional
 
 // ---- The same in PyTorch's operators, for derivatives of derivatives
 
-Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
-
 /// One number for each channel as a tensor that x is multiplied with.
 Tensor ByChannel(const Tensor& t, const Tensor& x) {
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);

@@ -66,8 +66,6 @@ class Statistics {
   /// A weight as a tensor that x is multiplied with.
   Tensor Parameter(const Tensor& t) const { return Wide(t).view_symint(parameter_shape_); }
 
-  static Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
-
   /// dy times what stands between xhat and y.
   Tensor ThroughOutput(const Tensor& dy, const Tensor& weight) const {
     if (IsAda(spec_.norm)) return dy * Factor();
@@ -129,8 +127,6 @@ Tensor Plus(const Tensor& a, const Tensor& b) { return a.defined() ? a + b : b; 
 Tensor AsType(const Tensor& t, const Tensor& like) {
   return t.defined() ? t.to(like.scalar_type()) : t;
 }
-
-Tensor Wide(const Tensor& t) { return t.defined() ? Statistics::Wide(t) : t; }
 
 }  // namespace
 

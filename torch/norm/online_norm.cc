@@ -145,8 +145,6 @@ Three Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
 
 // ---- The same in PyTorch's operators, for derivatives of derivatives
 
-Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
-
 Tensor Mean(const Tensor& t) { return t.mean(at::IntArrayRef{-1}, /*keepdim=*/true); }
 
 /// z, sigma and s of the cases as functions of x, whose values are those that were saved.

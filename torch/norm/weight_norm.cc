@@ -100,8 +100,6 @@ Two Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor
 
 // ---- The same in PyTorch's operators, for derivatives of derivatives
 
-Tensor Wide(const Tensor& t) { return t.to(ComputeType(t.scalar_type())); }
-
 Tensor NormOf(const Tensor& v) { return Wide(v).norm(2, at::IntArrayRef{1}, /*keepdim=*/true); }
 
 Two ForwardAutograd(const Tensor& v, const Tensor& g) {

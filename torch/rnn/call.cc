@@ -167,7 +167,7 @@ RnnTensors Computed(const RnnTensors& tensors, bool params) {
   for (size_t i = 0; i < kTensors; ++i) {
     if (!params && IsParam(i)) continue;
     const Tensor& t = tensors.*kFields[i].member;
-    computed.*kFields[i].member = Contiguous(i < kDifferentiables && t.defined() ? Wide(t) : t);
+    computed.*kFields[i].member = Contiguous(i < kDifferentiables ? Wide(t) : t);
   }
   return computed;
 }

@@ -111,13 +111,7 @@ struct PackedParams final : torch::CustomClassHolder {
 /// parameters and sources by their names, and step(x, h, c).
 void RegisterSteps(torch::Library& library);
 
-/// In the type that they are computed in, float for 16 bits; undefined stays so.
-inline at::Tensor Wide(const at::Tensor& t) {
-  if (!t.defined()) return t;
-  const at::ScalarType type = ComputeType(t.scalar_type());
-  return t.scalar_type() == type ? t : t.to(type);
-}
-/// Those that can have gradients likewise.
+/// Those that can have gradients in the type that they are computed in.
 RnnTensors WideTensors(const RnnTensors& tensors);
 
 /// As the core takes them: contiguous, and of the type that they are computed in. The parameters
