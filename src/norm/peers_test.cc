@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,73 @@ TEST(PyTorchTest, Issue162489VarianceOverflows) {
   }
 }
 
+// Rows of 32,768 numbers 100 +- .01: nothing was left of a variance of 1e-4.
+TEST(PyTorchTest, Issue40302VarianceOfSmallDeviations) {
+  ExpectRight(Problem<float>(Norm::kLayer, 3, 32768, 100, .01));
+}
+
+// Zeros in half precision gave NaN for an eps that is none of its numbers.
+TEST(PyTorchTest, Issue41527ZerosOfHalf) {
+  Problem<float16> p = ProblemOf<float16>(1, std::vector<double>(10, 0));
+  p.eps = 1e-12;
+  ExpectConstantRowsGiveZero(p);
+}
+
+// Rows of 32 numbers that count up to 6,400,000: every row is the same, and the last ones were not.
+TEST(PyTorchTest, Issue81090CountedNumbers) {
+  std::vector<double> x;
+  for (const int first : {0, 32, 100'000, 3'200'000, 6'399'968}) {
+    for (int i = 0; i < 32; ++i) x.push_back(first + i);
+  }
+  ExpectRight(ProblemOf<float>(5, x));
+}
+
+// One number in a row is the mean, but for a rounding that a gain of 1e10 and more made visible.
+TEST(PyTorchTest, Issue98075LargeGainOfOneColumn) {
+  for (const double gain : {1.0, 1e10, 1e20, 1e300}) {
+    Problem<double> p(Norm::kLayer, 1, 1, -3, 0);
+    p.eps = 0.1;
+    p.gain = {gain};
+    p.bias = {-1};
+    tests::ForEachTarget(
+        [&](const std::string& target) { EXPECT_EQ(tests::Apply(p).y[0], -1) << target; });
+  }
+}
+
+// The squares of halves above 255 are no halves.
+TEST(PyTorchTest, Pull133085RmsNormInFloatForHalf) {
+  for (const double deviation : {10.0, 300.0, 12e3}) {
+    ExpectRight(Problem<float16>(Norm::kRms, 3, 128, 0, deviation));
+  }
+}
+
+// Rows of a batch gave other bits without the batch's last row.
+TEST(PyTorchTest, Issue149301RowsDoNotDependOnOthers) {
+  Problem<bfloat16> p(Norm::kLayer, 24 * 17, 768);
+  tests::ForEachTarget([&](const std::string& target) {
+    const auto all = tests::Apply(p);
+    Problem<bfloat16> fewer = p;
+    fewer.rows = 23 * 17;
+    const auto out = tests::Apply(fewer);
+    for (size_t i = 0; i < size_t{23 * 17 * 768}; ++i) {
+      ASSERT_EQ(tests::ToDouble(out.y[i]), tests::ToDouble(all.y[i])) << target << " at " << i;
+    }
+  });
+}
+
+// Numbers around 2^126: compiled, a row that differs in its last bits alone gave NaN.
+TEST(PyTorchTest, Issue173793NearTheLargestFloat) {
+  ExpectRight(Problem<float>(Norm::kLayer, 3, 768, 0x1p126, 0x1p105));
+  ExpectRight(Problem<float>(Norm::kLayer, 3, 768, 0x1p126, 0x1p120));
+}
+
+// A variance of 5e-7 was taken for 0 beside a mean of 1.
+TEST(PyTorchTest, Pull186367SmallVarianceAndEps) {
+  Problem<float> p = ProblemOf<float>(1, {1, 1.001, .999, 1});
+  p.eps = 1e-7;
+  ExpectRight(p);
+}
+
 // Rows of one number: the output is the bias whatever the gain, yet its gradient was not 0, and in
 // bfloat16 the output not the bias.
 TEST(PyTorchTest, Issue188375GradientOfTheGainOfOneColumn) {
@@ -121,6 +189,34 @@ TEST(OnnxRuntimeTest, Issue21935NanForSmallVariances) {
   std::vector<double> almost(256, 1234);
   almost[17] = std::nextafter(1234.f, 2000.f);
   ExpectRight(ProblemOf<float>(1, almost));
+}
+
+// Squares over the width were added up in half precision: beyond 65,504 all of y was 0.
+TEST(OnnxRuntimeTest, Issue29034RmsNormOfLargeHalves) {
+  for (const int64_t cols : {64, 768, 4096}) {
+    Problem<float16> p(Norm::kRms, 3, cols);
+    for (float16& x : p.x) x = tests::FromDouble<float16>(2e4 + 1e3 * tests::ToDouble(x));
+    ExpectRight(p);
+  }
+}
+
+// x / max(|x|) was normalised with the eps of x: beside a large number eps became larger than the
+// squares.
+TEST(CoreMlToolsTest, Issue2821EpsBesideALargeNumber) {
+  for (const double large : {30.0, 1e3, 1e6}) {
+    Problem<float> p(Norm::kRms, 2, 1024, 0, 1e-2);
+    p.x[17] = static_cast<float>(large);
+    ExpectRight(p);
+  }
+  Problem<float> zeros(Norm::kRms, 2, 16, 0, 0);
+  zeros.gain.assign(16, 1);
+  zeros.bias.clear();
+  ExpectConstantRowsGiveZero(zeros);
+}
+
+// From the 65,536th row on other numbers were read.
+TEST(ApexTest, Issue411RowsBeyond65536) {
+  ExpectRight(Problem<float>(Norm::kLayer, 65'536 + 5, 8));
 }
 
 // Sixteen numbers around 1449 gave NaN on the GPU, by E[x^2] - E[x]^2.
