@@ -144,6 +144,7 @@ PaperColumn Draw(bool small) {
   }
   c.train_curve = "train_bound";
   c.valid_curve = "valid_bound";
+  c.drawn = {"valid_bound", "test_bound"};  // as printed of the test set
   c.paper_data = "binarised MNIST";
   c.data = "binarized mnist";
   return c;
@@ -176,6 +177,7 @@ PaperColumn Mnist(int64_t batch_size, int64_t epochs, int64_t evaluations) {
       {"batch_size", batch_size}, {"epochs", epochs}, {"evaluations_per_epoch", evaluations}};
   c.train_curve = "train_nll";
   c.valid_curve = "valid_nll";
+  c.drawn = {"train_nll", "test_error"};  // as printed
   c.paper_data = "MNIST";
   c.data = "mnist";
   c.norms = {"none", "batch", "layer", "layer-simple"};

@@ -33,9 +33,10 @@ struct PaperColumn {
   std::string metric;            ///< of the test set, read where validation chose
   bool lower_is_better = false;  ///< as printed
   std::string unit;         ///< of the printed value: "BLEU". The report shows stored values in it
-  std::string train_curve;  ///< the metrics that the paper's figures draw
+  std::string train_curve;  ///< the metrics of training and validation that claims are read of
   std::string valid_curve;
-  std::string paper_data;  ///< the paper's data, for people
+  std::vector<std::string> drawn = {};  ///< that figures draw; empty: these two
+  std::string paper_data;               ///< the paper's data, for people
   std::string data;  ///< its RunConfig::Data::name; empty: the lab has no loader's name for it
   /// Norm -> what is printed for it. Not there: nothing is.
   std::map<std::string, double> printed = {};
@@ -50,6 +51,10 @@ struct PaperColumn {
   int seeds = 3;                   ///< to be run
   double minutes = 0;              ///< a run with that preset takes, measured on one core
 
+  /// The metrics whose curves the figures draw.
+  std::vector<std::string> Curves() const {
+    return drawn.empty() ? std::vector<std::string>{train_curve, valid_curve} : drawn;
+  }
   /// What the runs are called, and what their metric: "Skip-thoughts, SICK r".
   std::string LabelOfRuns() const { return runs_label.empty() ? label : runs_label; }
   std::string LabelOfMetric() const {
@@ -75,7 +80,7 @@ struct PaperTable {
   std::vector<std::string> columns = {};  ///< empty: all
 };
 
-/// A figure of training and validation curves.
+/// A figure of curves, of each column those that it says.
 struct PaperFigure {
   std::string name;  ///< "Figure 1"
   std::string caption;

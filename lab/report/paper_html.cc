@@ -313,8 +313,8 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
              "data: only with the substitutes is it one of the two. Cannot tell: neither.");
 }
 
-// Curves of the norms of a figure, for each of its columns with runs training on the left and
-// validation on the right, first against steps, then, where the figure has them, against seconds.
+// Curves of the norms of a figure, for each of its columns with runs one metric beside the other,
+// first against steps, then, where the figure has them, against seconds.
 Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figure,
                       const std::string& id) {
   const Paper& paper = *reproduction.paper;
@@ -331,8 +331,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     std::vector<std::pair<std::string, bool>> drawn;  // curve, whether against seconds
     for (const bool seconds : {false, true}) {
       if (seconds && !figure.seconds) continue;
-      drawn.emplace_back(column.train_curve, seconds);
-      drawn.emplace_back(column.valid_curve, seconds);
+      for (const std::string& curve : column.Curves()) drawn.emplace_back(curve, seconds);
     }
     for (const auto& [curve_name, against_seconds] : drawn) {
       const MetricSpec* metric = runs.section->Find(curve_name);

@@ -35,6 +35,7 @@ std::set<std::string> NeededMetrics(const Run& run) {
     for (const PaperColumn& column : paper.columns) {
       if (column.task != run.config.task) continue;
       needed.insert({column.metric, column.train_curve, column.valid_curve});
+      for (const std::string& curve : column.Curves()) needed.insert(curve);
     }
   }
   return needed;

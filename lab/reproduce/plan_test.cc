@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "lab/error.h"
 #include "lab/run/writer.h"
 #include "lab/tasks/tasks.h"
@@ -227,7 +230,9 @@ TEST(Papers, NameWhatTheTasksHave) {
       if (!several) {
         EXPECT_EQ(task->report.headline, column.metric);
       }
-      for (const std::string& curve : {column.train_curve, column.valid_curve}) {
+      std::vector<std::string> curves = column.Curves();
+      curves.insert(curves.end(), {column.train_curve, column.valid_curve});
+      for (const std::string& curve : curves) {
         EXPECT_NE(std::ranges::find(task->metrics, curve, &MetricSpec::name), task->metrics.end())
             << curve;
       }

@@ -74,7 +74,12 @@ def test_trains_every_cell_and_reports(done):
     assert sum(bool(re.match(r"\d/4 pi-mnist smoke-\S+  \d+:\d\d$", line)) for line in lines) == 4
     report = done.folder / "out" / "report.html"
     assert done.result.stdout.endswith(f"report: {report.resolve()}\n")
-    assert "Permutation-invariant MNIST" in report.read_text(encoding="utf-8")
+    page = report.read_text(encoding="utf-8")
+    assert "Permutation-invariant MNIST" in page
+    for column in ("MNIST, batch 128", "MNIST, batch 4"):  # Figure 6: training and test
+        assert f"{column}: training NLL" in page
+        assert f"{column}: test error" in page
+        assert f"{column}: validation" not in page
 
 
 def test_runs_are_those_of_train(done, planish):
