@@ -237,10 +237,11 @@ ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
     result.doubt = "more runs of the better side diverged";
   } else if (result.value.count == 0) {
     result.doubt = "diverged, or no seed in common";
-  } else if (result.value.count == 1) {
-    result.doubt = "one seed gives no interval";
   } else if (comparison.bounded > 0) {
     result.doubt = fmt::format("at least: {} never got there", Count(comparison.bounded, "seed"));
+    if (result.value.count == 1) result.doubt += "; one seed gives no interval";
+  } else if (result.value.count == 1) {
+    result.doubt = "one seed gives no interval";
   }
   return result;
 }

@@ -372,6 +372,9 @@ TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
   EXPECT_DOUBLE_EQ(never.value.mean, 0);
   EXPECT_EQ(never.sign, 0);
   EXPECT_EQ(never.doubt, "at least: 3 seeds never got there");
+  const ContrastResult one =
+      measured({runs[0], runs[1]}, {{"none", 1}, {"layer", -1}}, Effort::kSteps);
+  EXPECT_EQ(one.doubt, "at least: 1 seed never got there; one seed gives no interval");
 
   runs[1] = Diverged(runs[1]);
   const ContrastResult survivors = measured(runs, layer_none, Effort::kSteps);
