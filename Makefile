@@ -22,7 +22,7 @@ help:
 	@echo 'make wheel             build the Python package into dist/'
 	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
-	@echo 'make dev               build with warnings as errors into build/dev'
+	@echo 'make dev               build with warnings as errors, each file by itself, into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
 	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
 	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
@@ -139,8 +139,8 @@ format:
 	git ls-files '*.h' '*.cc' | xargs $(call llvm,clang-format) -i
 
 # Without the tests: GoogleTest's macros take the analyzer longest.
-tidy: build
-	git ls-files '*.cc' ':!*_test.cc' ':!tests/install' | xargs -n 1 -P $$(nproc) $(call llvm,clang-tidy) -p $(BUILD) --quiet
+tidy: dev
+	git ls-files '*.cc' ':!*_test.cc' ':!tests/install' | xargs -n 1 -P $$(nproc) $(call llvm,clang-tidy) -p build/dev --quiet
 
 clean:
 	rm -rf build

@@ -57,12 +57,61 @@ function(planish_test name)
     TEST_PREFIX "${arg_PREFIX}")
 endfunction()
 
-# planish_precompiled(target): takes libtorch's headers from planish_lab_model, read once for the whole
-# lab: eight seconds a file less. Flags that the compiler compares must be the same everywhere.
+# planish_precompiled(target): takes libtorch's headers as the compiler has read them once for planish_torch
+# and, with GoogleTest's, once for torch_norm_test: tests are optimised less, and code that was read with
+# other optimisations keeps them. Flags that the compiler compares must be the same everywhere.
 function(planish_precompiled target)
   if(NOT TARGET ${target})
     return()
   endif()
+  set(headers <ATen/Functions.h> <ATen/TensorOperators.h> <torch/csrc/autograd/autograd.h> <torch/nn/module.h>
+    <torch/nn/modules/embedding.h> <torch/nn/modules/linear.h>)
+  set(reader planish_torch)
+  if(target MATCHES "_test$")
+    list(APPEND headers <gmock/gmock.h> <gtest/gtest.h>)
+    set(reader torch_norm_test)
+  endif()
   target_compile_options(${target} PRIVATE -fPIC ${OpenMP_CXX_FLAGS})
-  target_precompile_headers(${target} REUSE_FROM planish_lab_model)
+  if(target STREQUAL reader)
+    target_precompile_headers(${target} PRIVATE ${headers})
+  else()
+    target_precompile_headers(${target} REUSE_FROM ${reader})
+  endif()
 endfunction()
+
+# planish_unity(target [AT_MOST n] [ALONE file...]): compiles the target's sources of a folder together,
+# n at a time, 6 unless told: headers, and the templates in them that every file instantiates, take
+# most of a file's time. What two files of a folder both name in their unnamed namespaces is then an
+# error, unless one of them is ALONE; that each file includes what it needs is what PLANISH_UNITY=OFF
+# shows, as the preset dev has it.
+function(planish_unity target)
+  if(NOT PLANISH_UNITY OR NOT TARGET ${target})
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "AT_MOST" "ALONE" ${ARGN})
+  if(NOT arg_AT_MOST)
+    set(arg_AT_MOST 6)
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  list(REMOVE_ITEM sources ${arg_ALONE})
+  foreach(source IN LISTS sources)
+    cmake_path(GET source PARENT_PATH folder)
+    string(MAKE_C_IDENTIFIER "${target}_${folder}" name)
+    math(EXPR part "0${count_${name}} / ${arg_AT_MOST}")
+    math(EXPR count_${name} "0${count_${name}} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${name}_${part}")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# planish_find_fmt(): fmt::fmt, for this folder and those below. PyTorch's wheel brings the headers of an
+# fmt of its own without its library, which every file would have to compile, 2 to 4 seconds each: a
+# folder with nothing but the system's fmt comes before them.
+macro(planish_find_fmt)
+  find_package(fmt REQUIRED)
+  get_target_property(_planish_fmt fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+  list(GET _planish_fmt 0 _planish_fmt)
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/fmt")
+  file(CREATE_LINK "${_planish_fmt}/fmt" "${PROJECT_BINARY_DIR}/fmt/fmt" SYMBOLIC)
+  include_directories(BEFORE SYSTEM "${PROJECT_BINARY_DIR}/fmt")
+endmacro()

@@ -19,6 +19,7 @@
 #include "lab/tasks/handwriting/corpus.h"
 #include "lab/tasks/handwriting/mixture.h"
 #include "lab/tasks/handwriting/model.h"
+#include "lab/tasks/handwriting/testing.h"
 #include "lab/tasks/task_testing.h"
 
 namespace planish::lab {
@@ -29,10 +30,6 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
-
-at::Tensor Normal(at::IntArrayRef sizes, uint64_t seed) {
-  return at::normal(0.0, 1.0, sizes, Generator(seed), at::TensorOptions(at::kDouble));
-}
 
 using Parameters = std::map<std::string, at::Tensor>;
 

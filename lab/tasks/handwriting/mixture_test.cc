@@ -8,15 +8,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "lab/tasks/handwriting/testing.h"
+
 namespace planish::lab {
 namespace {
 
 constexpr double kFloor = 0.01;
-
-at::Tensor Normal(at::IntArrayRef sizes, uint64_t seed) {
-  return at::normal(0.0, 1.0, sizes, at::detail::createCPUGenerator(seed),
-                    at::TensorOptions(at::kDouble));
-}
 
 // The density as Graves prints it, Eq. 24-26.
 double Density(const double* y, int64_t m, double x1, double x2) {

@@ -1,6 +1,5 @@
 #include "lab/tasks/handwriting/window.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
@@ -8,15 +7,12 @@
 
 #include <cmath>
 
+#include "lab/tasks/handwriting/testing.h"
+
 namespace planish::lab {
 namespace {
 
 constexpr int64_t kCases = 3, kGaussians = 4, kAlphabet = 6;
-
-at::Tensor Normal(at::IntArrayRef sizes, uint64_t seed) {
-  return at::normal(0.0, 1.0, sizes, at::detail::createCPUGenerator(seed),
-                    at::TensorOptions(at::kDouble));
-}
 
 // Texts of 5, 2 and 4 characters.
 at::Tensor Symbols() {
