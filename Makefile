@@ -47,7 +47,8 @@ build/%/build.ninja: | setup
 build: build/release/build.ninja
 	cmake --build --preset release
 
-# Where OpenMP's threads wait they spin, for milliseconds where another program has a core.
+# Where OpenMP's threads wait they spin, for milliseconds where another program has a core. (ctest runs
+# as many tests at a time as there are cores, each on one thread but for those that are about threads.)
 demo test: export GOMP_SPINCOUNT := 10000
 
 demo: build/release/build.ninja
