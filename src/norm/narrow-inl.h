@@ -182,23 +182,21 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
       const T* x = row(i);
       const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
       // As SumChunkLanes.
-      Vec<D> first0 = hn::Zero(d), first1 = hn::Zero(d);
-      Vec<D> second0 = hn::Zero(d), second1 = hn::Zero(d);
+      PairSums<D> row_sums(d);
       int64_t c = 0;
       for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-        AddSums<kCentre>(d, x + c, about, first0, second0);
-        AddSums<kCentre>(d, x + c + lanes, about, first1, second1);
+        row_sums.template AddPair<kCentre>(d, x + c, about);
       }
-      if (c <= last) AddSums<kCentre>(d, x + c, about, first0, second0);
+      if (c <= last) AddSums<kCentre>(d, x + c, about, row_sums.first0, row_sums.second0);
       if (rest > 0) {
         Vec<D> v = Read(d, x + last);
         if constexpr (kCentre) v = hn::Sub(v, about);
         v = hn::IfThenElseZero(mask, v);
-        if constexpr (kCentre) first1 = hn::Add(first1, v);
-        second1 = hn::MulAdd(v, v, second1);
+        if constexpr (kCentre) row_sums.first1 = hn::Add(row_sums.first1, v);
+        row_sums.second1 = hn::MulAdd(v, v, row_sums.second1);
       }
-      sums[i] = FoldToEight(d, hn::Add(first0, first1));
-      squares[i] = FoldToEight(d, hn::Add(second0, second1));
+      sums[i] = FoldToEight(d, hn::Add(row_sums.first0, row_sums.first1));
+      squares[i] = FoldToEight(d, hn::Add(row_sums.second0, row_sums.second1));
     }
     FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
 
@@ -219,14 +217,32 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
         tail[j] =
             Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
       }
-      for (int64_t c = 0; c < last; c += lanes) {
+      int64_t c = 0;
+      if constexpr (kSplitsPairs<D, T>) {
+        for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+          VectorPair<D> gain{mean[0], mean[0]}, bias = gain;
+          if constexpr (kOutput == Output::kAffine) {
+            gain = ReadParameterPair<T, false>(d, out.gain + c);
+            bias = ReadParameterPair<T, false>(d, out.bias + c);
+          }
+          VectorPair<D> v[kTogether];
+          for (int64_t j = 0; j < kTogether; ++j) {
+            v[j] = NormalisePairBy<kOutput, kCentre>(d, x[j] + c, gain, bias, out, mean[j], rstd[j],
+                                                     offset[j]);
+          }
+          for (int64_t j = 0; j < kTogether; ++j) PutPair<false>(d, v[j], to[j] + c);
+        }
+      }
+      for (; c < last; c += lanes) {
         Vec<D> v[kTogether];
         for (int64_t j = 0; j < kTogether; ++j) {
           v[j] = Normalise<kOutput, kCentre>(d, x[j] + c, out.At(c), mean[j], rstd[j], offset[j]);
         }
         for (int64_t j = 0; j < kTogether; ++j) Write(d, v[j], to[j] + c);
       }
-      for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
+      if (c < cols) {
+        for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
+      }
     }
     if constexpr (kStream) gathered.Add(n * cols);
   }
@@ -312,7 +328,8 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
         gain_sum = hn::MulAdd(v, xhat, gain_sum);
         bias_sum = hn::Add(v, bias_sum);
       }
-      const Vec<D> gradient = GradientOfXhat<kOutput>(d, v, xhat, out.At(c));
+      const GradientArgs<float> here = out.At(c);
+      const Vec<D> gradient = GradientOfXhat<kOutput>(d, v, xhat, GainOf<kOutput>(d, here), here);
       g[j] = hn::Add(g[j], gradient);
       if constexpr (kReadX) gx[j] = hn::MulAdd(gradient, xhat, gx[j]);
     }
@@ -321,11 +338,46 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
       hn::StoreU(bias_sum, d, dbias + c);
     }
   };
+  // As AddGradientPair.
+  const auto add_pair = [&](int64_t c) HWY_ATTR {
+    VectorPair<D> gain_sum{hn::Zero(d), hn::Zero(d)}, bias_sum = gain_sum;
+    if constexpr (kColumns) {
+      gain_sum = {hn::LoadU(d, dgain + c), hn::LoadU(d, dgain + c + lanes)};
+      bias_sum = {hn::LoadU(d, dbias + c), hn::LoadU(d, dbias + c + lanes)};
+    }
+    const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
+    for (int64_t j = 0; j < kRows; ++j) {
+      const VectorPair<D> v = ReadPair(d, dy[j] + c);
+      const VectorPair<D> xhat = XhatPairOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
+      if constexpr (kColumns) {
+        gain_sum.first = hn::MulAdd(v.first, xhat.first, gain_sum.first);
+        gain_sum.second = hn::MulAdd(v.second, xhat.second, gain_sum.second);
+        bias_sum.first = hn::Add(v.first, bias_sum.first);
+        bias_sum.second = hn::Add(v.second, bias_sum.second);
+      }
+      const Vec<D> first = GradientOfXhat<kOutput>(d, v.first, xhat.first, gain.first, out);
+      const Vec<D> second = GradientOfXhat<kOutput>(d, v.second, xhat.second, gain.second, out);
+      g0[j] = hn::Add(g0[j], first);
+      g1[j] = hn::Add(g1[j], second);
+      if constexpr (kReadX) gx0[j] = hn::MulAdd(first, xhat.first, gx0[j]);
+      if constexpr (kReadX) gx1[j] = hn::MulAdd(second, xhat.second, gx1[j]);
+    }
+    if constexpr (kColumns) {
+      hn::StoreU(gain_sum.first, d, dgain + c);
+      hn::StoreU(gain_sum.second, d, dgain + c + lanes);
+      hn::StoreU(bias_sum.first, d, dbias + c);
+      hn::StoreU(bias_sum.second, d, dbias + c + lanes);
+    }
+  };
   const auto all = hn::FirstN(d, static_cast<size_t>(lanes));
   int64_t c = 0;
   for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-    add(c, g0, gx0, std::true_type(), all);
-    add(c + lanes, g1, gx1, std::true_type(), all);
+    if constexpr (kSplitsPairs<D, T>) {
+      add_pair(c);
+    } else {
+      add(c, g0, gx0, std::true_type(), all);
+      add(c + lanes, g1, gx1, std::true_type(), all);
+    }
   }
   if (c + lanes <= cols) add(c, g0, gx0, std::true_type(), all);
   if (rest > 0) add(cols - lanes, g1, gx1, std::false_type(), LastLanes(d, rest));
@@ -346,6 +398,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
   const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
   EightMaps maps;
   EightGradients gradients;
+  const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
   Gathered<T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
@@ -391,14 +444,28 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
         mean_g_xhat[j] = hn::Set(d, gradients.mean_g_xhat[k]);
         tail[j] = gradient(j, last);
       }
-      for (int64_t c = 0; c < last; c += lanes) {
+      int64_t c = 0;
+      if constexpr (kSplitsPairs<D, T>) {
+        for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+          const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
+          VectorPair<D> v[kTogether];
+          for (int64_t j = 0; j < kTogether; ++j) {
+            v[j] = InputGradientPairBy<kOutput, kReadX>(
+                d, row[j].At(c), gain, out, mean[j], rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
+          }
+          for (int64_t j = 0; j < kTogether; ++j) PutPair<false>(d, v[j], to[j] + c);
+        }
+      }
+      for (; c < last; c += lanes) {
         Vec<D> v[kTogether];
         for (int64_t j = 0; j < kTogether; ++j) {
           v[j] = gradient(j, c);
         }
         for (int64_t j = 0; j < kTogether; ++j) Write(d, v[j], to[j] + c);
       }
-      for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
+      if (c < cols) {
+        for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
+      }
     }
     if constexpr (kStream) gathered.Add(n * cols);
   }

@@ -41,15 +41,6 @@ HWY_INLINE void PrefetchTwo(D d, const T* ahead) {
   if constexpr (kBytes > 64) hwy::Prefetch(ahead + hn::Lanes(d));
 }
 
-template <bool kStream, class D, class T>
-HWY_INLINE void Put(D d, Vec<D> v, T* p) {
-  if constexpr (kStream) {
-    WriteStreaming(d, v, p);
-  } else {
-    Write(d, v, p);
-  }
-}
-
 /// One vector of results, from where it was put to where it belongs.
 template <class D>
 HWY_INLINE void StreamCopy(D d, const hn::TFromD<D>* from, hn::TFromD<D>* to) {
@@ -122,12 +113,26 @@ inline constexpr int64_t kMostRows = 4;
 /// The rows of a block. Short rows: two, so that the arithmetic between a row's sums and its
 /// results overlaps with another row's. Long rows: four, which share the gain and bias that the
 /// first-level cache cannot keep from row to row; two where four outgrow the second-level cache.
-inline int64_t RowsPerBlock(int64_t cols) { return cols <= kChunk || cols > 16 * kChunk ? 2 : 4; }
+inline int64_t RowsPerBlock(int64_t cols) {
+  return cols <= 256 ? 4 : cols <= kChunk || cols > 16 * kChunk ? 2 : 4;
+}
 
 /// Likewise of backward, whose rows come in pairs.
 inline int64_t GradientRowsPerBlock(int64_t cols) {
   return cols <= kChunk / 2 ? 2 : cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
 }
+
+/// The most columns whose parameters are put in the order of pairs once for many rows: 32 KB each.
+inline constexpr int64_t kMostSplitColumns = 8192;
+
+/// Rows for which that pays.
+inline constexpr int64_t kLeastSplitRows = 16;
+
+/// An array of parameters in the order of pairs.
+template <class D, class T>
+struct SplitParameters {
+  HWY_ALIGN hn::TFromD<D> numbers[kSplitsPairs<D, T> ? kMostSplitColumns : 1];
+};
 
 /// Makes the streaming stores visible to whoever is told that the rows are done.
 template <bool kStream>
@@ -189,33 +194,97 @@ struct OutputArgs {
   HWY_INLINE OutputArgs At(int64_t c) const { return {gain + c, bias + c, scale, neg_slope}; }
 };
 
+template <bool kCentre, class D>
+HWY_INLINE Vec<D> XhatOfNumbers(Vec<D> x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  if constexpr (kCentre) {
+    return hn::MulAdd(hn::Sub(x, mean), rstd, offset);
+  } else {
+    return hn::Mul(x, rstd);
+  }
+}
+
+template <class D>
+HWY_INLINE Vec<D> Adapted(D d, Vec<D> xhat, const OutputArgs<hn::TFromD<D>>& out) {
+  return hn::Mul(hn::MulAdd(xhat, hn::Set(d, out.neg_slope), hn::Set(d, out.scale)), xhat);
+}
+
 template <Output kOutput, bool kCentre, class D, class T>
 HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
                             Vec<D> rstd, Vec<D> offset) {
-  Vec<D> xhat = Read(d, x);
-  if constexpr (kCentre) {
-    xhat = hn::MulAdd(hn::Sub(xhat, mean), rstd, offset);
-  } else {
-    xhat = hn::Mul(xhat, rstd);
-  }
+  const Vec<D> xhat = XhatOfNumbers<kCentre, D>(Read(d, x), mean, rstd, offset);
   if constexpr (kOutput == Output::kAffine) {
     return hn::MulAdd(xhat, hn::LoadU(d, out.gain), hn::LoadU(d, out.bias));
   } else if constexpr (kOutput == Output::kAdaptive) {
-    return hn::Mul(hn::MulAdd(xhat, hn::Set(d, out.neg_slope), hn::Set(d, out.scale)), xhat);
+    return Adapted(d, xhat, out);
   } else {
     return xhat;
   }
 }
 
-template <bool kCentre, class D, class T>
-HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
-  Vec<D> v = Read(d, x);
+/// Two vectors of results, of which gain and bias, if used, are given.
+template <Output kOutput, bool kCentre, class D, class T>
+HWY_INLINE VectorPair<D> NormalisePairBy(D d, const T* x, const VectorPair<D>& gain,
+                                         const VectorPair<D>& bias,
+                                         const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
+                                         Vec<D> rstd, Vec<D> offset) {
+  VectorPair<D> v = ReadPair(d, x);
+  v.first = XhatOfNumbers<kCentre, D>(v.first, mean, rstd, offset);
+  v.second = XhatOfNumbers<kCentre, D>(v.second, mean, rstd, offset);
+  if constexpr (kOutput == Output::kAffine) {
+    v.first = hn::MulAdd(v.first, gain.first, bias.first);
+    v.second = hn::MulAdd(v.second, gain.second, bias.second);
+  } else if constexpr (kOutput == Output::kAdaptive) {
+    v.first = Adapted(d, v.first, out);
+    v.second = Adapted(d, v.second, out);
+  }
+  return v;
+}
+
+/// Likewise. kSplit: of gain and bias, as ReadParameterPair has it.
+template <Output kOutput, bool kCentre, bool kSplit, class D, class T>
+HWY_INLINE VectorPair<D> NormalisePair(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out,
+                                       Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  VectorPair<D> gain{mean, mean}, bias = gain;
+  if constexpr (kOutput == Output::kAffine) {
+    gain = ReadParameterPair<T, kSplit>(d, out.gain);
+    bias = ReadParameterPair<T, kSplit>(d, out.bias);
+  }
+  return NormalisePairBy<kOutput, kCentre>(d, x, gain, bias, out, mean, rstd, offset);
+}
+
+template <bool kCentre, class D>
+HWY_INLINE void AddNumbers(Vec<D> v, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
   if constexpr (kCentre) {
     v = hn::Sub(v, shift);
     first = hn::Add(first, v);
   }
   second = hn::MulAdd(v, v, second);
 }
+
+template <bool kCentre, class D, class T>
+HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
+  AddNumbers<kCentre, D>(Read(d, x), shift, first, second);
+}
+
+/// The sums of a lane and of the lane of the other vector, for two vectors at a time.
+template <class D>
+struct PairSums {
+  Vec<D> first0, first1, second0, second1;
+
+  explicit HWY_INLINE PairSums(D d)
+      : first0(hn::Zero(d)), first1(hn::Zero(d)), second0(hn::Zero(d)), second1(hn::Zero(d)) {}
+
+  template <bool kCentre, class T>
+  HWY_INLINE void AddPair(D d, const T* x, Vec<D> shift) {
+    const VectorPair<D> v = ReadPair(d, x);
+    AddNumbers<kCentre, D>(v.first, shift, first0, second0);
+    AddNumbers<kCentre, D>(v.second, shift, first1, second1);
+  }
+
+  HWY_INLINE LaneSums<hn::TFromD<D>> Total(D d) const {
+    return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
+  }
+};
 
 /// Adds the last `rest` columns before `end`, fewer than a vector.
 template <bool kCentre, class D, class T>
@@ -255,8 +324,10 @@ HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T*
 }
 
 /// The loop: writes `vectors` vectors of results from `x` to `y` and takes the sums of as many at
-/// `next`, of `more` further columns there, and of `rest`, less than a vector's, after those.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T, class C = Compute<T>>
+/// `next`, of `more`, 0 or 1, further ones there, and of `rest` columns, less than a vector's,
+/// after those.
+template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
+          class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, const C* gain,
                                            const C* bias, int64_t vectors, C shift_, C mean_,
                                            C rstd_, C offset_, C scale, C neg_slope, int64_t more,
@@ -265,41 +336,48 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vec<D> shift = hn::Set(d, shift_), mean = hn::Set(d, mean_);
   const Vec<D> rstd = hn::Set(d, rstd_), offset = hn::Set(d, offset_);
-  Vec<D> first0 = hn::Zero(d), first1 = hn::Zero(d), second0 = hn::Zero(d), second1 = hn::Zero(d);
+  PairSums<D> sums(d);
   const OutputArgs<C> out{gain, bias, scale, neg_slope};
+  const auto put = [&](int64_t a) HWY_ATTR {
+    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + a, out.At(a), mean, rstd, offset), y + a);
+  };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
     if constexpr (kStream) PrefetchTwo(d, next + c + kPrefetchBytes / sizeof(T));
-    AddSums<kCentre>(d, next + c, shift, first0, second0);
-    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
-    const int64_t b = c + lanes;
-    AddSums<kCentre>(d, next + b, shift, first1, second1);
-    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + b, out.At(b), mean, rstd, offset), y + b);
-  }
-  if (vectors & 1) {
-    AddSums<kCentre>(d, next + c, shift, first0, second0);
-    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
-    c += lanes;
-  }
-  if (more > 0) {  // one vector
-    if (vectors & 1) {
-      AddSums<kCentre>(d, next + c, shift, first1, second1);
-    } else {
-      AddSums<kCentre>(d, next + c, shift, first0, second0);
+    if constexpr (kSplitsPairs<D, T>) {
+      sums.template AddPair<kCentre>(d, next + c, shift);
+      PutPair<kStream>(
+          d, NormalisePair<kOutput, kCentre, kSplit>(d, x + c, out.At(c), mean, rstd, offset),
+          y + c);
+    } else {  // one after the other, which takes fewer registers
+      const int64_t b = c + lanes;
+      AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
+      put(c);
+      AddSums<kCentre>(d, next + b, shift, sums.first1, sums.second1);
+      put(b);
     }
-    c += lanes;
   }
-  if (rest > 0) AddLastSums<kCentre>(d, next + c + rest, rest, shift, first1, second1);
-  return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
+  if (vectors & 1) put(c);
+  // Sums go in the same pairs wherever results begin.
+  const int64_t left = (vectors & 1) + more;
+  if (left == 2) {
+    sums.template AddPair<kCentre>(d, next + c, shift);
+  } else if (left == 1) {
+    AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
+  }
+  c += left * lanes;
+  if (rest > 0) AddLastSums<kCentre>(d, next + c + rest, rest, shift, sums.first1, sums.second1);
+  return sums.Total(d);
 }
 
 /// As ForwardChunkLanes, in as many turns as keep each lane's sums short.
-template <Output kOutput, bool kCentre, bool kStream, class D, class T, class C = Compute<T>>
+template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
+          class C = Compute<T>>
 HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
                                 int64_t vectors, C shift, const RowMap<C>& map, int64_t more,
                                 int64_t rest) {
   const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
-    return ForwardChunkLanes<kOutput, kCentre, kStream, D>(
+    return ForwardChunkLanes<kOutput, kCentre, kStream, kSplit, D>(
         next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
         map.offset, out.scale, out.neg_slope, m, columns);
   };
@@ -319,18 +397,19 @@ HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const Vec<D> shift = hn::Set(d, shift_);
-  Vec<D> first0 = hn::Zero(d), first1 = hn::Zero(d), second0 = hn::Zero(d), second1 = hn::Zero(d);
+  PairSums<D> sums(d);
   int64_t c = 0;
   for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-    AddSums<kCentre>(d, next + c, shift, first0, second0);
-    AddSums<kCentre>(d, next + c + lanes, shift, first1, second1);
+    sums.template AddPair<kCentre>(d, next + c, shift);
   }
   if (c + lanes <= cols) {
-    AddSums<kCentre>(d, next + c, shift, first0, second0);
+    AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
     c += lanes;
   }
-  if (c < cols) AddLastSums<kCentre>(d, next + cols, cols - c, shift, first1, second1);
-  return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
+  if (c < cols) {
+    AddLastSums<kCentre>(d, next + cols, cols - c, shift, sums.first1, sums.second1);
+  }
+  return sums.Total(d);
 }
 
 template <bool kCentre, class D, class T>
@@ -419,6 +498,14 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     std::copy_n(out.bias, lanes, end_bias + lanes);
   }
   const OutputArgs<C> row_ends_args{end_gain, end_bias, out.scale, out.neg_slope};
+  constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
+  SplitParameters<D, T> split_gain, split_bias;
+  const bool split = kSplit && cols <= kMostSplitColumns && end - begin >= kLeastSplitRows;
+  if (split) {
+    SplitPairs(d, out.gain, cols, split_gain.numbers);
+    SplitPairs(d, out.bias, cols, split_bias.numbers);
+  }
+  const OutputArgs<C> split_out{split_gain.numbers, split_bias.numbers, C{0}, C{0}};
 
   // The first block's sums alone; then, as long as there is a whole block and another after it, the
   // results of the one with the sums of the other; then the results alone.
@@ -465,9 +552,16 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
       for (int64_t i = 0; i < block; ++i) {
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
-        sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, D>(
-            next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from, out.At(from),
-            vectors, shifts[i], maps[i], whole - vectors, width % lanes));
+        const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
+          sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, is_split(), D>(
+              next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from,
+              parameters.At(from), vectors, shifts[i], maps[i], whole - vectors, width % lanes));
+        };
+        if (split && ends[i].layout.lead == 0) {
+          run(std::bool_constant<kSplit>(), split_out);
+        } else {
+          run(std::false_type(), out);
+        }
       }
     }
     for (int64_t i = 0; i < block && !even; ++i) {
@@ -592,11 +686,25 @@ struct GradientArgs {
   HWY_INLINE GradientArgs At(int64_t c) const { return {gain + c, scale, neg_slope}; }
 };
 
+/// The gain of one vector of columns, where there is one.
 template <Output kOutput, class D>
-HWY_INLINE Vec<D> GradientOfXhat(D d, Vec<D> dy, Vec<D> xhat,
+HWY_INLINE Vec<D> GainOf(D d, const GradientArgs<hn::TFromD<D>>& args) {
+  if constexpr (kOutput == Output::kAffine) return hn::LoadU(d, args.gain);
+  return hn::Zero(d);
+}
+
+/// Likewise of two. kSplit: as ReadParameterPair has it.
+template <Output kOutput, class T, bool kSplit, class D>
+HWY_INLINE VectorPair<D> GainPairOf(D d, const GradientArgs<hn::TFromD<D>>& args) {
+  if constexpr (kOutput != Output::kAffine) return {hn::Zero(d), hn::Zero(d)};
+  return ReadParameterPair<T, kSplit>(d, args.gain);
+}
+
+template <Output kOutput, class D>
+HWY_INLINE Vec<D> GradientOfXhat(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
                                  const GradientArgs<hn::TFromD<D>>& args) {
   if constexpr (kOutput == Output::kAffine) {
-    return hn::Mul(dy, hn::LoadU(d, args.gain));
+    return hn::Mul(dy, gain);
   } else if constexpr (kOutput == Output::kAdaptive) {
     return hn::Mul(hn::MulAdd(xhat, hn::Set(d, args.neg_slope), hn::Set(d, args.scale)), dy);
   } else {
@@ -607,14 +715,14 @@ HWY_INLINE Vec<D> GradientOfXhat(D d, Vec<D> dy, Vec<D> xhat,
 /// Adds the terms of one vector to the sums of g and g * xhat, and to dgain and dbias. Lanes that
 /// are zero in dy and xhat add nothing.
 template <Output kOutput, bool kReadX, bool kColumns, class D>
-HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat,
+HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
                                 const GradientArgs<hn::TFromD<D>>& args, hn::TFromD<D>* dgain,
                                 hn::TFromD<D>* dbias, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
   if constexpr (kColumns) {
     hn::StoreU(hn::MulAdd(dy, xhat, hn::LoadU(d, dgain)), d, dgain);
     hn::StoreU(hn::Add(dy, hn::LoadU(d, dbias)), d, dbias);
   }
-  const Vec<D> g = GradientOfXhat<kOutput>(d, dy, xhat, args);
+  const Vec<D> g = GradientOfXhat<kOutput>(d, dy, xhat, gain, args);
   sum_g = hn::Add(sum_g, g);
   if constexpr (kReadX) sum_g_xhat = hn::MulAdd(g, xhat, sum_g_xhat);
 }
@@ -622,18 +730,26 @@ HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat,
 template <bool kReadX, class D, class T>
 HWY_INLINE Vec<D> XhatOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (!kReadX) return hn::Zero(d);
-  return hn::MulAdd(hn::Sub(Read(d, x), mean), rstd, offset);
+  return XhatOfNumbers<true, D>(Read(d, x), mean, rstd, offset);
+}
+
+/// dx of a vector, of which dy, xhat and gain are given.
+template <Output kOutput, bool kReadX, class D>
+HWY_INLINE Vec<D> InputGradientOf(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
+                                  const GradientArgs<hn::TFromD<D>>& args, Vec<D> rstd,
+                                  Vec<D> mean_g, Vec<D> mean_g_xhat) {
+  Vec<D> v = hn::Sub(GradientOfXhat<kOutput>(d, dy, xhat, gain, args), mean_g);
+  if constexpr (kReadX) v = hn::NegMulAdd(xhat, mean_g_xhat, v);
+  return hn::Mul(v, rstd);
 }
 
 template <Output kOutput, bool kReadX, class D, class T>
-HWY_INLINE Vec<D> InputGradient(D d, const T* dy_, const T* x,
+HWY_INLINE Vec<D> InputGradient(D d, const T* dy, const T* x,
                                 const GradientArgs<hn::TFromD<D>>& args, Vec<D> mean, Vec<D> rstd,
                                 Vec<D> offset, Vec<D> mean_g, Vec<D> mean_g_xhat) {
-  const Vec<D> dy = Read(d, dy_);
-  const Vec<D> xhat = XhatOf<kReadX>(d, x, mean, rstd, offset);
-  Vec<D> v = hn::Sub(GradientOfXhat<kOutput>(d, dy, xhat, args), mean_g);
-  if constexpr (kReadX) v = hn::NegMulAdd(xhat, mean_g_xhat, v);
-  return hn::Mul(v, rstd);
+  return InputGradientOf<kOutput, kReadX>(d, Read(d, dy), XhatOf<kReadX>(d, x, mean, rstd, offset),
+                                          GainOf<kOutput>(d, args), args, rstd, mean_g,
+                                          mean_g_xhat);
 }
 
 /// One row's arrays from some column on.
@@ -659,8 +775,50 @@ HWY_INLINE void AddGradient(D d, const GradientRow<T> next, const MapVectors<D>&
                             const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& sum_g,
                             Vec<D>& sum_g_xhat) {
   AddGradientSums<kOutput, kReadX, kColumns>(
-      d, Read(d, next.dy), XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset), args, dgain,
-      dbias, sum_g, sum_g_xhat);
+      d, Read(d, next.dy), XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset),
+      GainOf<kOutput>(d, args), args, dgain, dbias, sum_g, sum_g_xhat);
+}
+
+/// The xhat of two vectors.
+template <bool kReadX, class D, class T>
+HWY_INLINE VectorPair<D> XhatPairOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  if constexpr (!kReadX) return {hn::Zero(d), hn::Zero(d)};
+  const VectorPair<D> v = ReadPair(d, x);
+  return {XhatOfNumbers<true, D>(v.first, mean, rstd, offset),
+          XhatOfNumbers<true, D>(v.second, mean, rstd, offset)};
+}
+
+/// As AddGradient, of two vectors, to the sums of each. dgain and dbias have the order of
+/// SplitPairs where numbers of type T are read in it.
+template <Output kOutput, bool kReadX, bool kColumns, bool kSplit, class D, class T,
+          class C = Compute<T>>
+HWY_INLINE void AddGradientPair(D d, const GradientRow<T> next, const MapVectors<D>& map,
+                                const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& g0,
+                                Vec<D>& gx0, Vec<D>& g1, Vec<D>& gx1) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VectorPair<D> dy = ReadPair(d, next.dy);
+  const VectorPair<D> xhat = XhatPairOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  const VectorPair<D> gain = GainPairOf<kOutput, T, kSplit>(d, args);
+  AddGradientSums<kOutput, kReadX, kColumns>(d, dy.first, xhat.first, gain.first, args, dgain,
+                                             dbias, g0, gx0);
+  // Arrays that are not there have no second vector.
+  const int64_t columns = kColumns ? lanes : 0;
+  AddGradientSums<kOutput, kReadX, kColumns>(d, dy.second, xhat.second, gain.second, args,
+                                             dgain + columns, dbias + columns, g1, gx1);
+}
+
+/// As InputGradient, of two vectors, of which the gain, if used, is given.
+template <Output kOutput, bool kReadX, class D, class T, class C = Compute<T>>
+HWY_INLINE VectorPair<D> InputGradientPairBy(D d, const GradientRow<T> row,
+                                             const VectorPair<D>& gain, const GradientArgs<C>& args,
+                                             Vec<D> mean, Vec<D> rstd, Vec<D> offset, Vec<D> mean_g,
+                                             Vec<D> mean_gx) {
+  const VectorPair<D> dy = ReadPair(d, row.dy);
+  const VectorPair<D> xhat = XhatPairOf<kReadX>(d, row.x, mean, rstd, offset);
+  return {InputGradientOf<kOutput, kReadX>(d, dy.first, xhat.first, gain.first, args, rstd, mean_g,
+                                           mean_gx),
+          InputGradientOf<kOutput, kReadX>(d, dy.second, xhat.second, gain.second, args, rstd,
+                                           mean_g, mean_gx)};
 }
 
 /// As AddGradient, of the last `rest` columns before those given, fewer than a vector.
@@ -674,9 +832,10 @@ HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest
   const int64_t columns = kColumns ? lanes : 0;
   const auto mask = LastLanes(d, rest);
   const Vec<D> xhat = XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  const GradientArgs<C> args = args_end.At(-lanes);
   AddGradientSums<kOutput, kReadX, kColumns>(
       d, hn::IfThenElseZero(mask, Read(d, next.dy)), hn::IfThenElseZero(mask, xhat),
-      args_end.At(-lanes), dgain_end - columns, dbias_end - columns, sum_g, sum_g_xhat);
+      GainOf<kOutput>(d, args), args, dgain_end - columns, dbias_end - columns, sum_g, sum_g_xhat);
 }
 
 /// What one call of BackwardChunk works on: the row whose sums are taken, and the row whose results
@@ -706,8 +865,8 @@ struct BackwardWork {
 };
 
 /// The loop of backward, as ForwardChunk.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T,
-          class C = Compute<T>>
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
+          class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors,
                                             int64_t more, int64_t rest) {
   const D d;
@@ -721,45 +880,48 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   C* const dbias = work.dbias;
   T* const dx = work.dx;
   Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
+  const auto add = [&](int64_t a, Vec<D>& g, Vec<D>& gx) HWY_ATTR {
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(a), next_map, next_args.At(a), dgain + a,
+                                           dbias + a, g, gx);
+  };
+  const auto put = [&](int64_t a) HWY_ATTR {
+    Put<kStream>(d,
+                 InputGradient<kOutput, kReadX>(d, row.dy + a, row.x + a, args.At(a), map.mean,
+                                                map.rstd, map.offset, mean_g, mean_gx),
+                 dx + a);
+  };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
     if constexpr (kStream) {
       PrefetchTwo(d, next.dy + c + kPrefetchBytes / sizeof(T));
       if constexpr (kReadX) PrefetchTwo(d, next.x + c + kPrefetchBytes / sizeof(T));
     }
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
-                                           dbias + c, g0, gx0);
-    Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), map.mean,
-                                                map.rstd, map.offset, mean_g, mean_gx),
-                 dx + c);
-    const int64_t b = c + lanes;
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(b), next_map, next_args.At(b), dgain + b,
-                                           dbias + b, g1, gx1);
-    Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + b, row.x + b, args.At(b), map.mean,
-                                                map.rstd, map.offset, mean_g, mean_gx),
-                 dx + b);
-  }
-  if (vectors & 1) {
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
-                                           dbias + c, g0, gx0);
-    Put<kStream>(d,
-                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), map.mean,
-                                                map.rstd, map.offset, mean_g, mean_gx),
-                 dx + c);
-    c += lanes;
-  }
-  if (more > 0) {  // one vector
-    if (vectors & 1) {
-      AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
-                                             dbias + c, g1, gx1);
-    } else {
-      AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), next_map, next_args.At(c), dgain + c,
-                                             dbias + c, g0, gx0);
+    if constexpr (kSplitsPairs<D, T>) {
+      AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(
+          d, next.At(c), next_map, next_args.At(c), dgain + c, dbias + c, g0, gx0, g1, gx1);
+      PutPair<kStream>(d,
+                       InputGradientPairBy<kOutput, kReadX>(
+                           d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args,
+                           map.mean, map.rstd, map.offset, mean_g, mean_gx),
+                       dx + c);
+    } else {  // one after the other, which takes fewer registers
+      const int64_t b = c + lanes;
+      add(c, g0, gx0);
+      put(c);
+      add(b, g1, gx1);
+      put(b);
     }
-    c += lanes;
   }
+  if (vectors & 1) put(c);
+  // Sums go in the same pairs wherever results begin.
+  const int64_t left = (vectors & 1) + more;
+  if (left == 2) {
+    AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(d, next.At(c), next_map, next_args.At(c),
+                                                           dgain + c, dbias + c, g0, gx0, g1, gx1);
+  } else if (left == 1) {
+    add(c, g0, gx0);
+  }
+  c += left * lanes;
   if (rest > 0) {
     c += rest;
     AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(c), rest, next_map, next_args.At(c),
@@ -769,16 +931,18 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
 }
 
 /// As BackwardChunkLanes, in as many turns as keep each lane's sums short.
-template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
+          class D, class T>
 HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t more,
                                  int64_t rest) {
   RowSums sums;
   for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
-    sums.Add(
-        BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, kTurnVectors<D>, 0, 0));
+    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, kSplitSums, kSplit, D>(
+        work, kTurnVectors<D>, 0, 0));
     work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
   }
-  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, D>(work, vectors, more, rest));
+  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, kSplitSums, kSplit, D>(
+      work, vectors, more, rest));
   return sums;
 }
 
@@ -793,11 +957,8 @@ HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_
   Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
   int64_t c = 0;
   for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), map, args.At(c), dgain + c, dbias + c, g0,
-                                           gx0);
-    const int64_t b = c + lanes;
-    AddGradient<kOutput, kReadX, kColumns>(d, next.At(b), map, args.At(b), dgain + b, dbias + b, g1,
-                                           gx1);
+    AddGradientPair<kOutput, kReadX, kColumns, false>(d, next.At(c), map, args.At(c), dgain + c,
+                                                      dbias + c, g0, gx0, g1, gx1);
   }
   if (c + lanes <= cols) {
     AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), map, args.At(c), dgain + c, dbias + c, g0,
@@ -868,6 +1029,34 @@ HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
   ends.StoreTail(d, dx, cols, carry, follows);
 }
 
+/// As long as it is there, dgain and dbias have the order of SplitPairs, if AddGradientPair wants
+/// it.
+template <bool kColumns, class D, class T>
+class SplitColumns {
+  using C = Compute<T>;
+  static constexpr bool kSplit = kColumns && kSplitsPairs<D, T>;
+
+ public:
+  HWY_INLINE SplitColumns(D d, int64_t cols, C* dgain, C* dbias)
+      : cols_(cols), dgain_(dgain), dbias_(dbias) {
+    if constexpr (!kSplit) return;
+    SplitPairs(d, dgain, cols, dgain);
+    SplitPairs(d, dbias, cols, dbias);
+  }
+  HWY_INLINE ~SplitColumns() {
+    if constexpr (!kSplit) return;
+    JoinPairs(D(), cols_, dgain_);
+    JoinPairs(D(), cols_, dbias_);
+  }
+  SplitColumns(const SplitColumns&) = delete;
+  SplitColumns& operator=(const SplitColumns&) = delete;
+
+ private:
+  int64_t cols_;
+  C* dgain_;
+  C* dbias_;
+};
+
 /// BackwardRows, for cols >= lanes, with dx.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
@@ -889,6 +1078,11 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
   GradientMap<C> maps[kMostRows];
   RowSums sums[kMostRows];
   RowMap<C> next_maps[kMostRows];
+  constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
+  SplitParameters<D, T> split_gain;
+  const bool split = kSplit && cols <= kMostSplitColumns && end - begin >= kLeastSplitRows;
+  if (split) SplitPairs(d, out.gain, cols, split_gain.numbers);
+  const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
   BackwardWork<T> work;
   work.scale = out.scale;
   work.neg_slope = out.neg_slope;
@@ -941,13 +1135,24 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
         work.row = row_at(r + i).At(from);
         work.next_map = &next_maps[i];
         work.map = &maps[i];
-        work.next_gain = out.gain + c;
-        work.gain = out.gain + from;
         work.dgain = dgain + c;
         work.dbias = dbias + c;
         work.dx = args.dx + (r + i) * args.dx_stride + from;
-        sums[i].Add(BackwardChunk<kOutput, kReadX, kColumns, kStream, D>(
-            work, vectors, whole - vectors, width % lanes));
+        const auto run = [&](auto split_sums, auto split_row) HWY_ATTR {
+          work.next_gain = (split_sums() ? split_gain.numbers : out.gain) + c;
+          work.gain = (split_row() ? split_gain.numbers : out.gain) + from;
+          sums[i].Add(
+              BackwardChunk<kOutput, kReadX, kColumns, kStream, split_sums(), split_row(), D>(
+                  work, vectors, whole - vectors, width % lanes));
+        };
+        constexpr std::bool_constant<kSplit> kIsSplit;
+        if (!split) {
+          run(std::false_type(), std::false_type());
+        } else if (ends[i].layout.lead == 0) {
+          run(kIsSplit, kIsSplit);
+        } else {
+          run(kIsSplit, std::false_type());
+        }
       }
     }
     if (!even) {
@@ -973,8 +1178,9 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
 
 /// BackwardRows, for cols >= lanes, without dx.
 template <Output kOutput, class D, class T>
-void GradientColumnsWide(D, const RowsBackward<T>& args, int64_t begin, int64_t end,
+void GradientColumnsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                          Compute<T>* dgain, Compute<T>* dbias) {
+  const SplitColumns<true, D, T> split_columns(d, args.cols, dgain, dbias);
   const GradientArgs<Compute<T>> out{args.gain, args.scale, -args.scale * args.slope};
   for (int64_t r = begin; r < end; ++r) {
     SumGradientRow<kOutput, true, true, D>(
@@ -1055,15 +1261,47 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
         bias_sum = hn::Add(hn::IfThenElseZero(only, dy), bias_sum);
       }
       if constexpr (kDx) {
-        // As InputGradient.
-        Vec<D> v = hn::Sub(GradientOfXhat<kOutput>(d, dy, xhat, out.At(c)), mean_g[i]);
-        if constexpr (kReadX) v = hn::NegMulAdd(xhat, mean_gx[i], v);
-        put(i, hn::Mul(v, rstd[i]));
+        const GradientArgs<C> here = out.At(c);
+        put(i, InputGradientOf<kOutput, kReadX>(d, dy, xhat, GainOf<kOutput>(d, here), here,
+                                                rstd[i], mean_g[i], mean_gx[i]));
       }
     }
     if constexpr (kColumns) {
       hn::StoreU(gain_sum, d, dgain + c);
       hn::StoreU(bias_sum, d, dbias + c);
+    }
+  };
+  // The two vectors at column c.
+  [[maybe_unused]] const auto work_pair = [&](int64_t c) HWY_ATTR {
+    VectorPair<D> gain_sum{hn::Zero(d), hn::Zero(d)}, bias_sum = gain_sum;
+    if constexpr (kColumns) {
+      gain_sum = ReadParameterPair<T, false>(d, dgain + c);
+      bias_sum = ReadParameterPair<T, false>(d, dbias + c);
+    }
+    const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
+    for (int64_t i = 0; i < kRows; ++i) {
+      const VectorPair<D> dy = ReadPair(d, in[i].dy + c);
+      const VectorPair<D> xhat = XhatPairOf<kReadX>(d, in[i].x + c, mean[i], rstd[i], offset[i]);
+      if constexpr (kColumns) {
+        gain_sum.first = hn::MulAdd(dy.first, xhat.first, gain_sum.first);
+        gain_sum.second = hn::MulAdd(dy.second, xhat.second, gain_sum.second);
+        bias_sum.first = hn::Add(dy.first, bias_sum.first);
+        bias_sum.second = hn::Add(dy.second, bias_sum.second);
+      }
+      if constexpr (kDx) {
+        const auto of = [&](Vec<D> dy_of, Vec<D> xhat_of, Vec<D> gain_of) HWY_ATTR {
+          return InputGradientOf<kOutput, kReadX>(d, dy_of, xhat_of, gain_of, out, rstd[i],
+                                                  mean_g[i], mean_gx[i]);
+        };
+        PutPair<kStream>(d,
+                         VectorPair<D>{of(dy.first, xhat.first, gain.first),
+                                       of(dy.second, xhat.second, gain.second)},
+                         dx[i] + c);
+      }
+    }
+    if constexpr (kColumns) {
+      hn::StoreInterleaved2(gain_sum.first, gain_sum.second, d, dgain + c);
+      hn::StoreInterleaved2(bias_sum.first, bias_sum.second, d, dbias + c);
     }
   };
   constexpr std::true_type kWhole;
@@ -1080,7 +1318,11 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
         LastLanes(d, layout.rest));
   }
   const int64_t end = layout.lead + layout.vectors * lanes;
-  for (int64_t c = layout.lead; c < end; c += lanes) {
+  int64_t c = layout.lead;
+  if constexpr (kSplitsPairs<D, T>) {
+    for (; c + 2 * lanes <= end; c += 2 * lanes) work_pair(c);
+  }
+  for (; c < end; c += lanes) {
     work(c, [&](int64_t i, Vec<D> v) HWY_ATTR { Put<kStream>(d, v, dx[i] + c); }, kWhole, all);
   }
   if constexpr (kDx) {

@@ -75,15 +75,25 @@ HWY_INLINE Vec<D> Read(D d, const float16* p) {
   }
 }
 
-/// The numbers as the 16 bits of bfloat16, rounded to nearest even. A NaN must have a zero lower
-/// half, which those that arithmetic makes do.
+/// The numbers as bfloat16 in the upper half of each lane, rounded to nearest even; the lower half
+/// is arbitrary. A NaN must have a zero lower half, which those that arithmetic makes do.
 template <class D>
-HWY_INLINE Vec<Half<D>> ToHalf(D, Vec<D> v, bfloat16 /*type*/) {
+HWY_INLINE Vec<Bits<D>> RoundedBits(D, Vec<D> v) {
   const Bits<D> bits;
   const auto u = hn::BitCast(bits, v);
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  const auto odd = hn::TestBit(u, hn::Set(bits, 0x10000));
+  return hn::Add(u, hn::IfThenElse(odd, hn::Set(bits, 0x8000), hn::Set(bits, 0x7fff)));
+#else
   const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(bits, 1));
-  const auto rounded = hn::Add(u, hn::Add(odd, hn::Set(bits, 0x7fff)));
-  return hn::TruncateTo(Half<D>(), hn::ShiftRight<16>(rounded));
+  return hn::Add(u, hn::Add(odd, hn::Set(bits, 0x7fff)));
+#endif
+}
+
+/// The numbers as the 16 bits of bfloat16.
+template <class D>
+HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, bfloat16 /*type*/) {
+  return hn::TruncateTo(Half<D>(), hn::ShiftRight<16>(RoundedBits(d, v)));
 }
 
 /// The numbers as the 16 bits of float16, rounded to nearest even.
@@ -119,7 +129,7 @@ HWY_INLINE void Write(D d, Vec<D> v, T* p) {
   hn::StoreU(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
-/// Store past the caches, to an address aligned to the vector's size in memory.
+/// Stores past the caches, to an address aligned to the vector's size in memory.
 template <class D>
 HWY_INLINE void WriteStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
   hn::Stream(v, d, p);
@@ -128,6 +138,100 @@ HWY_INLINE void WriteStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
 template <class D, IsHalf T>
 HWY_INLINE void WriteStreaming(D d, Vec<D> v, T* p) {
   hn::Stream(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
+}
+
+template <bool kStream, class D, class T>
+HWY_INLINE void Put(D d, Vec<D> v, T* p) {
+  if constexpr (kStream) {
+    WriteStreaming(d, v, p);
+  } else {
+    Write(d, v, p);
+  }
+}
+
+// Two vectors at a time. Of bfloat16, which is the upper half of a float, two neighbours are the
+// halves of a lane of 32 bits: a pair has those of even places and those of odd ones, which takes a
+// shift and a mask in place of shuffles. Of other types it has the one vector and then the next.
+
+template <class D>
+struct VectorPair {
+  Vec<D> first, second;
+};
+
+template <class D, class T>
+inline constexpr bool kSplitsPairs = std::is_same_v<T, bfloat16> && hn::MaxLanes(D()) >= 4;
+
+template <class D, class T>
+HWY_INLINE VectorPair<D> ReadPair(D d, const T* p) {
+  if constexpr (kSplitsPairs<D, T>) {
+    const Bits<D> bits;
+    const hn::Repartition<uint16_t, D> halves;
+    const auto loaded = hn::BitCast(bits, hn::LoadU(halves, reinterpret_cast<const uint16_t*>(p)));
+    return {hn::BitCast(d, hn::ShiftLeft<16>(loaded)),
+            hn::BitCast(d, hn::And(loaded, hn::Set(bits, 0xffff0000u)))};
+  } else {
+    return {Read(d, p), Read(d, p + hn::Lanes(d))};
+  }
+}
+
+/// Of an array of parameters the numbers of ReadPair's places. kSplit: SplitPairs has put them
+/// there.
+template <class T, bool kSplit, class D>
+HWY_INLINE VectorPair<D> ReadParameterPair(D d, const hn::TFromD<D>* p) {
+  if constexpr (kSplitsPairs<D, T> && !kSplit) {
+    VectorPair<D> pair;
+    hn::LoadInterleaved2(d, p, pair.first, pair.second);
+    return pair;
+  } else {
+    return {hn::LoadU(d, p), hn::LoadU(d, p + hn::Lanes(d))};
+  }
+}
+
+/// Puts every whole pair of `cols` parameters in ReadPair's order. The rest stays as it is.
+template <class D>
+HWY_INLINE void SplitPairs(D d, const hn::TFromD<D>* from, int64_t cols, hn::TFromD<D>* to) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    Vec<D> first, second;
+    hn::LoadInterleaved2(d, from + c, first, second);
+    hn::StoreU(first, d, to + c);
+    hn::StoreU(second, d, to + c + lanes);
+  }
+  if (from != to) std::copy_n(from + c, cols - c, to + c);
+}
+
+/// Puts the pairs of SplitPairs, in place, back in order.
+template <class D>
+HWY_INLINE void JoinPairs(D d, int64_t cols, hn::TFromD<D>* numbers) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t c = 0; c + 2 * lanes <= cols; c += 2 * lanes) {
+    const Vec<D> first = hn::LoadU(d, numbers + c), second = hn::LoadU(d, numbers + c + lanes);
+    hn::StoreInterleaved2(first, second, d, numbers + c);
+  }
+}
+
+template <bool kStream, class D, class T>
+HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
+  if constexpr (kSplitsPairs<D, T>) {
+    const Bits<D> bits;
+    const hn::Repartition<uint16_t, D> halves;
+    const auto both =
+        hn::BitCast(halves, hn::OrAnd(hn::ShiftRight<16>(RoundedBits(d, v.first)),
+                                      RoundedBits(d, v.second), hn::Set(bits, 0xffff0000u)));
+    auto* to = reinterpret_cast<uint16_t*>(p);
+#if HWY_TARGET != HWY_SCALAR  // which has no halves
+    if constexpr (kStream) {
+      hn::Stream(hn::LowerHalf(Half<D>(), both), Half<D>(), to);
+      hn::Stream(hn::UpperHalf(Half<D>(), both), Half<D>(), to + hn::Lanes(d));
+      return;
+    }
+#endif
+    hn::StoreU(both, halves, to);
+  } else {
+    Put<kStream>(d, v.first, p);
+    Put<kStream>(d, v.second, p + hn::Lanes(d));
+  }
 }
 
 /// Numbers as doubles, and back, which doubles are already.
