@@ -37,6 +37,7 @@ const std::vector<Method>& Methods() {
        .gain = false,
        .bias = false},
       {.name = "rms", .over = Over::kRow, .norm = Norm::kRms, .gain = true, .bias = false},
+      {.name = "online", .over = Over::kRows, .norm = Norm::kLayer, .gain = true, .bias = true},
       {.name = "batch", .over = Over::kChannel, .norm = Norm::kLayer, .gain = true, .bias = true},
       {.name = "layer-channels",
        .over = Over::kPosition,
@@ -58,7 +59,7 @@ std::vector<std::string> MethodNames() {
 std::vector<std::string> MethodNames(bool rows) {
   std::vector<std::string> names;
   for (const Method& method : Methods()) {
-    if ((method.over == Over::kRow) == rows) names.emplace_back(method.name);
+    if (IsOfRows(method) == rows) names.emplace_back(method.name);
   }
   return names;
 }

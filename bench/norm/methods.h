@@ -12,6 +12,7 @@ namespace planish::bench {
 /// The numbers that a norm normalises together.
 enum class Over : uint8_t {
   kRow,       ///< a row's; there is one number of a channel in a sample
+  kRows,      ///< a row's, and, less and less, those of all rows before it
   kChannel,   ///< a channel's, of all samples
   kPosition,  ///< those of all channels at one position of one sample
 };
@@ -21,12 +22,17 @@ enum class Over : uint8_t {
 struct Method {
   const char* name;
   Over over;
-  Norm norm;  ///< of Over::kRow, or the one over rows with the same equations
+  Norm norm;  ///< of Over::kRow, or the one over a row with the same equations
   bool gain;  ///< whether it has a gain and its gradient
   bool bias;  ///< whether it has a bias and its gradient
 };
 
-/// Those over rows, or those over anything else.
+/// Whether x is a matrix to it, and not samples of channels of numbers.
+inline bool IsOfRows(const Method& method) {
+  return method.over == Over::kRow || method.over == Over::kRows;
+}
+
+/// Those of rows, or the others.
 std::vector<std::string> MethodNames(bool rows);
 
 /// Throws std::invalid_argument for a name that is none of MethodNames().

@@ -8,6 +8,7 @@
 #include "planish/batch_norm.h"
 #include "planish/channel_norm.h"
 #include "planish/norm.h"
+#include "planish/online_norm.h"
 
 namespace planish::bench {
 
@@ -54,6 +55,46 @@ Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
   if (method.bias) backward.dbias = static_cast<P*>(arrays.dbias);
   return {.call = [norm = method.norm, backward, saved, options = Options()] {
     NormBackward(norm, backward, options);
+  }};
+}
+
+template <class T>
+Contestant MakeOnline(const Case& c, const Arrays& arrays) {
+  using P = Compute<T>;
+  const OnlineNormOptions options{.parallel_for = TorchThreads()};
+  OnlineNormForwardArgs<T, P> forward{.rows = c.rows,
+                                      .cols = c.cols,
+                                      .x = static_cast<const T*>(arrays.x),
+                                      .gain = static_cast<const P*>(arrays.gain),
+                                      .bias = static_cast<const P*>(arrays.bias),
+                                      .y = static_cast<T*>(arrays.out)};
+  const auto run = [options](const auto& args) {
+    OnlineState state;
+    OnlineNormForward(args, state, options);
+  };
+  if (c.direction == Direction::kForward) return {.call = [=] { run(forward); }};
+  const auto saved = std::make_shared<Saved<P>>(c.rows), more = std::make_shared<Saved<P>>(c.rows);
+  forward.mean = saved->mean.data();
+  forward.mean_lo = saved->mean_lo.data();
+  forward.rstd = saved->rstd.data();
+  forward.offset = more->mean.data();
+  forward.deviation = more->rstd.data();
+  run(forward);
+  const OnlineNormBackwardArgs<T, P> backward{.rows = c.rows,
+                                              .cols = c.cols,
+                                              .dy = static_cast<const T*>(arrays.dy),
+                                              .x = forward.x,
+                                              .gain = forward.gain,
+                                              .mean = forward.mean,
+                                              .mean_lo = forward.mean_lo,
+                                              .rstd = forward.rstd,
+                                              .offset = forward.offset,
+                                              .deviation = forward.deviation,
+                                              .dx = static_cast<T*>(arrays.out),
+                                              .dgain = static_cast<P*>(arrays.dgain),
+                                              .dbias = static_cast<P*>(arrays.dbias)};
+  return {.call = [=] {
+    OnlineNormBackward(backward, options), static_cast<void>(saved), static_cast<void>(more);
   }};
 }
 
@@ -119,6 +160,7 @@ Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& a
     if (found.over == Over::kChannel) return MakeChannels<T>(c, arrays);
     if (found.over == Over::kPosition) return MakePositions<T>(found, c, arrays);
     if (c.spatial != 1) return {.absent = "normalises rows"};
+    if (found.over == Over::kRows) return MakeOnline<T>(c, arrays);
     return MakeRows<T>(found, c, arrays);
   });
 }

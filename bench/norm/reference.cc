@@ -10,6 +10,7 @@
 #include "bench/norm/contestants.h"
 #include "bench/norm/methods.h"
 #include "bench/norm/types.h"
+#include "planish/online_norm.h"
 #include "src/norm/recipe.h"
 
 namespace planish::bench {
@@ -27,6 +28,8 @@ double Load(const void* data, int64_t i) {
 struct Moments {
   double mean = 0, rstd = 0;
   double curvature = 1;  // what the deviation's formula adds to mean(g * xhat) in dx
+  double weight = 1;     // of this group's own mean in `mean`
+  double shift = 0;      // the weight of how far its own mean is from that, times rstd
 };
 
 // The groups of numbers that a norm normalises together.
@@ -48,11 +51,39 @@ struct Groups {
 
   Over over;
   int64_t spatial, channels, count, size;
+  std::vector<Moments> known;  // of every group, where one's depend on those before
 };
+
+// Of Over::kRows: the equations of planish/online_norm.h.
+template <class T>
+std::vector<Moments> OnlineMoments(const Groups& groups, const void* x) {
+  const double alpha = OnlineNormOptions().alpha;
+  const auto n = static_cast<double>(groups.size);
+  OnlineState state;
+  std::vector<Moments> moments;
+  for (int64_t group = 0; group < groups.count; ++group) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < groups.size; ++i) sum += Load<T>(x, groups.At(group, i));
+    state.mean = alpha * sum / n + (1 - alpha) * state.mean;
+    for (int64_t i = 0; i < groups.size; ++i) {
+      const double distance = Load<T>(x, groups.At(group, i)) - state.mean;
+      squares += distance * distance;
+    }
+    const double deviation = std::sqrt(squares / (n - 1));
+    state.deviation = alpha * deviation + (1 - alpha) * state.deviation;
+    moments.push_back({.mean = state.mean,
+                       .rstd = 1 / state.deviation,
+                       .curvature = alpha * n * state.deviation / ((n - 1) * deviation),
+                       .weight = alpha,
+                       .shift = alpha * (sum / n - state.mean) / state.deviation});
+  }
+  return moments;
+}
 
 template <class T>
 Moments MomentsOf(const internal::Recipe& recipe, const Groups& groups, const void* x,
                   int64_t group) {
+  if (!groups.known.empty()) return groups.known[static_cast<size_t>(group)];
   const auto n = static_cast<double>(groups.size);
   double sum = 0, squares = 0;
   for (int64_t i = 0; recipe.centre && i < groups.size; ++i) sum += Load<T>(x, groups.At(group, i));
@@ -108,8 +139,8 @@ double ReferenceGroup(const internal::Recipe& recipe, const Groups& groups, bool
     mean_gx += out[i] * xhat(i) / n;
   }
   for (int64_t i = 0; i < groups.size; ++i) {
-    if (recipe.via_mean) out[i] -= mean_g;
-    if (recipe.via_scale) out[i] -= xhat(i) * m.curvature * mean_gx;
+    if (recipe.via_mean) out[i] -= m.weight * mean_g;
+    if (recipe.via_scale) out[i] -= (xhat(i) - m.shift) * m.curvature * mean_gx;
     out[i] *= m.rstd;
   }
   return scale;
@@ -198,7 +229,10 @@ Reference::Reference(const std::string& method, const Case& c, const Arrays& arr
     : case_(c), arrays_(arrays) {
   const Method& m = FindMethod(method);
   const internal::Recipe recipe = internal::RecipeOf(m.norm);
-  const Groups groups(m.over, c);
+  Groups groups(m.over, c);
+  if (m.over == Over::kRows) {
+    VisitType(c.type, [&]<class T>() { groups.known = OnlineMoments<T>(groups, arrays.x); });
+  }
   const int64_t count = std::clamp<int64_t>(kCompared / groups.size, 1, groups.count);
   std::vector<int64_t> compared;
   for (int64_t i = 0; i < count; ++i) compared.push_back(i * groups.count / count);

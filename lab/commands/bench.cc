@@ -101,7 +101,7 @@ std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>&
                                    kMostElements, shape));
     }
     for (const std::string& method : methods) {
-      if (c.spatial != 1 && bench::FindMethod(method).over == bench::Over::kRow) {
+      if (c.spatial != 1 && bench::IsOfRows(bench::FindMethod(method))) {
         throw UsageError(
             fmt::format("[bench] --shapes must be of ROWSxCOLS for {} but has {}", method, shape));
       }

@@ -323,9 +323,8 @@ void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
 
 template <class T>
 void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
-  RunParallel(parallel_for, args.rows, GrainFor(args.cols), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) MapColumns(args, r, 0, args.cols);
-  });
+  RunParallel(parallel_for, args.rows, GrainFor(args.cols),
+              [&](int64_t begin, int64_t end) { MapRows(args, begin, end); });
 }
 
 template <class T>

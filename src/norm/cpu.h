@@ -15,7 +15,8 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for);
 template <class T>
 void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for);
 
-/// The results alone, by the moments that are given.
+/// The results alone, by the moments that are given. args.stream: past the caches, whatever the
+/// size.
 template <class T>
 void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for);
 

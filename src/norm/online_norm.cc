@@ -21,7 +21,8 @@ using internal::Recipe;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
-// Elements whose moments are taken before the first of them is normalised: the last cache has them.
+// Elements whose moments are taken before the first of them is normalised: the caches have them
+// still. Fewer are slower on several threads, which meet twice a wave.
 constexpr int64_t kWave = int64_t{1} << 19;
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
@@ -63,6 +64,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   call.recipe = kRecipe;
   call.cols = cols;
   call.x_stride = call.y_stride = cols;
+  call.stream = 2 * rows * cols * static_cast<int64_t>(sizeof(T)) >= internal::StreamingBytes();
   call.gain = gains.data();
   call.bias = biases.data();
   call.mean = moments.get();

@@ -444,10 +444,19 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowMap<Compute<T>>
   RowEnds<kStream, D, T> ends;
   ends.layout = RowLayout<kStream, D, T>(d, y, cols);
   const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
-  Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
-  Write(d, Normalise<kOutput, kCentre>(d, x + last, out.At(last), mean, rstd, offset), ends.tail);
+  if (ends.layout.lead > 0) {
+    Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+  }
+  if (ends.layout.rest > 0) {
+    Write(d, Normalise<kOutput, kCentre>(d, x + last, out.At(last), mean, rstd, offset), ends.tail);
+  }
   ends.StoreHead(d, y, carry, carried);
-  for (int64_t c = ends.layout.lead; c < end; c += lanes) {
+  int64_t c = ends.layout.lead;
+  for (; c + 2 * lanes <= end; c += 2 * lanes) {
+    PutPair<kStream>(
+        d, NormalisePair<kOutput, kCentre, false>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+  }
+  if (c < end) {
     Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
   }
   ends.StoreTail(d, y, cols, carry, follows);
@@ -615,6 +624,28 @@ void MomentRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end)
   }
 }
 
+/// The map of the moments that are there of row r.
+template <class T>
+HWY_INLINE RowMap<Compute<T>> GivenMoments(const RowsForward<T>& args, int64_t r) {
+  using C = Compute<T>;
+  return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
+               args.rstd[r]);
+}
+
+/// MapRows, for cols >= lanes.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+void MapRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
+  const OutputArgs<Compute<T>> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
+  const bool packed = args.y_stride == args.cols;
+  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
+  for (int64_t r = begin; r < end; ++r) {
+    MapRow<kOutput, kCentre, kStream>(d, args.x + r * args.x_stride, args.cols,
+                                      GivenMoments(args, r), out, args.y + r * args.y_stride, carry,
+                                      packed && r > begin, packed && r + 1 < end);
+  }
+  FinishStores<kStream>();
+}
+
 /// SumChunks.
 template <class D, class T>
 void SumRowChunks(D d, const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end,
@@ -656,8 +687,7 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const int64_t cols = end - begin;
   const OutputArgs<C> out =
       OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
-  const RowMap<C> map = MapOf(args.mean ? args.mean[row] : C{0},
-                              args.mean_lo ? args.mean_lo[row] : C{0}, args.rstd[row]);
+  const RowMap<C> map = GivenMoments(args, row);
   // The last columns of a row may be fewer than a vector, and one at its end reach into the columns
   // before, which another thread may have written over their input: by ones.
   if (cols < lanes) {

@@ -89,6 +89,14 @@ void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
   FinishRowChunks(Full(), args, row, sums);
 }
 
+void MapRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
+      MapRowsWide<output(), centre(), stream()>(d, args, begin, end);
+    });
+  });
+}
+
 void MapColumnsOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
     VisitStream(args.stream, [&](auto stream) HWY_ATTR {
@@ -223,6 +231,7 @@ HWY_EXPORT(ForwardRowsOf);
 HWY_EXPORT(MomentRowsOf);
 HWY_EXPORT(SumChunksOf);
 HWY_EXPORT(FinishRowOf);
+HWY_EXPORT(MapRowsOf);
 HWY_EXPORT(MapColumnsOf);
 HWY_EXPORT(BackwardRowsOf);
 HWY_EXPORT(SumGradientChunksOf);
@@ -245,6 +254,10 @@ void SumChunks(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t e
 template <class T>
 void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums) {
   PLANISH_DISPATCH(FinishRowOf)(args, row, sums);
+}
+template <class T>
+void MapRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(MapRowsOf)(args, begin, end);
 }
 template <class T>
 void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
@@ -280,6 +293,7 @@ template void ForwardRows(const RowsForward<Element>&, int64_t, int64_t);
 template void MomentRows(const RowsForward<Element>&, int64_t, int64_t);
 template void SumChunks(const RowsForward<Element>&, int64_t, int64_t, int64_t, double*);
 template void FinishRow(const RowsForward<Element>&, int64_t, const double*);
+template void MapRows(const RowsForward<Element>&, int64_t, int64_t);
 template void MapColumns(const RowsForward<Element>&, int64_t, int64_t, int64_t);
 template void BackwardRows(const RowsBackward<Element>&, int64_t, int64_t, Compute<Element>*,
                            Compute<Element>*);

@@ -52,6 +52,10 @@ void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 template <class T>
 void MomentRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 
+/// Rows [begin, end): y alone, by the moments that are there.
+template <class T>
+void MapRows(const RowsForward<T>& args, int64_t begin, int64_t end);
+
 /// Columns [begin, end) of y of one row whose moments are given. begin is a multiple of kChunk, and
 /// so is end, unless it is cols.
 template <class T>
