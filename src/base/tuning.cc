@@ -9,14 +9,19 @@
 namespace planish::internal {
 namespace {
 
-// What the kernel knows of the processor's last cache, or 0: "32768K" for 32 MB. In a virtual
-// machine the C library adds up the caches of processors that it cannot run on.
+// What the kernel knows of one of the processor's caches, or 0: "32768K" for 32 MB.
+int64_t CacheBytes(const char* index) {
+  std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
+  int64_t size = 0;
+  char unit = 0;
+  return file >> size >> unit && size > 0 ? size << (unit == 'M' ? 20 : 10) : 0;
+}
+
+// Of the last one. In a virtual machine the C library adds up the caches of processors that it
+// cannot run on.
 int64_t LastCacheBytes() {
   for (const char* index : {"3", "2"}) {
-    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::string(index) + "/size");
-    int64_t size = 0;
-    char unit = 0;
-    if (file >> size >> unit && size > 0) return size << (unit == 'M' ? 20 : 10);
+    if (const int64_t size = CacheBytes(index); size > 0) return size;
   }
   int64_t size = 0;
 #ifdef _SC_LEVEL3_CACHE_SIZE
@@ -34,6 +39,11 @@ int64_t& TheStreamingBytes() {
 }
 
 }  // namespace
+
+bool FirstCacheHoldsManyRows() {
+  static const bool holds = CacheBytes("0") >= 48 << 10;
+  return holds;
+}
 
 int64_t StreamingBytes() { return TheStreamingBytes(); }
 

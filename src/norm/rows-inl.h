@@ -19,6 +19,7 @@
 #include <cstring>
 #include <limits>
 
+#include "src/base/tuning.h"
 #include "src/norm/moments-inl.h"
 #include "src/norm/rows.h"
 #include "src/norm/vector-inl.h"
@@ -1364,11 +1365,12 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
   }
 }
 
-/// GradientTile.
-template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, class D, class T>
-void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
-                      int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
-  constexpr int64_t kRows = hn::MaxLanes(D()) * sizeof(Compute<T>) >= 64 ? 4 : 2;
+/// GradientTile, kRows rows at a time.
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, int64_t kRows,
+          class D, class T>
+HWY_INLINE void TileInGroups(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                             int64_t first, int64_t last, const double* sums, Compute<T>* dgain,
+                             Compute<T>* dbias) {
   int64_t r = begin;
   const bool alike = !kStream || args.dx_stride * static_cast<int64_t>(sizeof(T)) %
                                          static_cast<int64_t>(hn::Lanes(d) * sizeof(T)) ==
@@ -1382,6 +1384,22 @@ void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t e
                                                            sums + 2 * (r - begin), dgain, dbias);
   }
   FinishStores<kStream>();
+}
+
+/// GradientTile.
+template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, class D, class T>
+void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                      int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
+  // Four rows' worth of numbers fit only the registers of the widest vectors.
+  if constexpr (hn::MaxLanes(D()) * sizeof(Compute<T>) >= 64) {
+    if (FirstCacheHoldsManyRows()) {
+      TileInGroups<kOutput, kReadX, kDx, kColumns, kStream, 4>(d, args, begin, end, first, last,
+                                                               sums, dgain, dbias);
+      return;
+    }
+  }
+  TileInGroups<kOutput, kReadX, kDx, kColumns, kStream, 2>(d, args, begin, end, first, last, sums,
+                                                           dgain, dbias);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
