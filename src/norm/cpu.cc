@@ -206,7 +206,8 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
   const Blocks blocks(rows, cols);
-  if (cols >= kLongRowColumns || (cols >= kTiledColumns && blocks.count < kFewBlocks)) {
+  if (cols >= kLongRowColumns ||
+      (cols >= kTiledColumns && blocks.count < std::min(kFewBlocks, cols / kChunk))) {
     BackwardByTiles(args, dgain, dbias, parallel_for);
     return;
   }
