@@ -111,8 +111,8 @@ struct RowEnds {
 /// The most rows of a block.
 inline constexpr int64_t kMostRows = 4;
 
-/// The rows of a block. Short rows: two, so that the arithmetic between a row's sums and its
-/// results overlaps with another row's. Long rows: four, which share the gain and bias that the
+/// The rows of a block. Short rows: two, the shortest four, so that the arithmetic between a row's
+/// sums and results overlaps with others'. Long rows: four, which share the gain and bias that the
 /// first-level cache cannot keep from row to row; two where four outgrow the second-level cache.
 inline int64_t RowsPerBlock(int64_t cols) {
   return cols <= 256 ? 4 : cols <= kChunk || cols > 16 * kChunk ? 2 : 4;
