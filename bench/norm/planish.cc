@@ -23,6 +23,23 @@ struct Saved {
   std::vector<P> mean, mean_lo, rstd;
 };
 
+// What the arguments of every norm's backward share with forward's, which have what is saved.
+template <class T, class BackwardArgs, class ForwardArgs>
+BackwardArgs BackwardOf(const ForwardArgs& forward, const Arrays& arrays) {
+  using P = Compute<T>;
+  BackwardArgs backward;
+  backward.dy = static_cast<const T*>(arrays.dy);
+  backward.x = forward.x;
+  backward.gain = forward.gain;
+  backward.mean = forward.mean;
+  backward.mean_lo = forward.mean_lo;
+  backward.rstd = forward.rstd;
+  backward.dx = static_cast<T*>(arrays.out);
+  backward.dgain = static_cast<P*>(arrays.dgain);
+  backward.dbias = static_cast<P*>(arrays.dbias);
+  return backward;
+}
+
 template <class T>
 Contestant MakeRows(const Method& method, const Case& c, const Arrays& arrays) {
   using P = Compute<T>;
@@ -80,19 +97,11 @@ Contestant MakeOnline(const Case& c, const Arrays& arrays) {
   forward.offset = more->mean.data();
   forward.deviation = more->rstd.data();
   run(forward);
-  const OnlineNormBackwardArgs<T, P> backward{.rows = c.rows,
-                                              .cols = c.cols,
-                                              .dy = static_cast<const T*>(arrays.dy),
-                                              .x = forward.x,
-                                              .gain = forward.gain,
-                                              .mean = forward.mean,
-                                              .mean_lo = forward.mean_lo,
-                                              .rstd = forward.rstd,
-                                              .offset = forward.offset,
-                                              .deviation = forward.deviation,
-                                              .dx = static_cast<T*>(arrays.out),
-                                              .dgain = static_cast<P*>(arrays.dgain),
-                                              .dbias = static_cast<P*>(arrays.dbias)};
+  auto backward = BackwardOf<T, OnlineNormBackwardArgs<T, P>>(forward, arrays);
+  backward.rows = c.rows;
+  backward.cols = c.cols;
+  backward.offset = forward.offset;
+  backward.deviation = forward.deviation;
   return {.call = [=] {
     OnlineNormBackward(backward, options), static_cast<void>(saved), static_cast<void>(more);
   }};
@@ -116,18 +125,10 @@ Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments
   args.mean_lo = saved->mean_lo.data();
   args.rstd = saved->rstd.data();
   forward(args);
-  const BackwardArgs back{.batch = c.rows,
-                          .channels = c.cols,
-                          .spatial = c.spatial,
-                          .dy = static_cast<const T*>(arrays.dy),
-                          .x = args.x,
-                          .gain = args.gain,
-                          .mean = args.mean,
-                          .mean_lo = args.mean_lo,
-                          .rstd = args.rstd,
-                          .dx = static_cast<T*>(arrays.out),
-                          .dgain = static_cast<P*>(arrays.dgain),
-                          .dbias = static_cast<P*>(arrays.dbias)};
+  auto back = BackwardOf<T, BackwardArgs>(args, arrays);
+  back.batch = c.rows;
+  back.channels = c.cols;
+  back.spatial = c.spatial;
   return {.call = [=] { backward(back), static_cast<void>(saved); }};
 }
 
