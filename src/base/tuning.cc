@@ -47,6 +47,8 @@ bool FirstCacheHoldsManyRows() {
 
 int64_t StreamingBytes() { return TheStreamingBytes(); }
 
+int64_t StreamingBytesAlone() { return TheStreamingBytes() / 3 * 2; }
+
 void SetStreamingBytes(int64_t bytes) { TheStreamingBytes() = bytes; }
 
 }  // namespace planish::internal

@@ -31,6 +31,14 @@ void AddResidual(const RowsForward<T>& args, const T* x, int64_t x_stride, int64
   }
 }
 
+// What a thread does of a call, all of it alone or not.
+template <class T>
+RowsBackward<T> RangeOf(RowsBackward<T> args, bool alone) {
+  const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
+  args.stream = args.stream && Streams(bytes, alone);
+  return args;
+}
+
 template <class T>
 void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
@@ -142,9 +150,10 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
     // The last tile takes what is less than a tile.
     const int64_t tiles = std::max<int64_t>(1, cols / kChunk);
     RunParallel(parallel_for, tiles, GrainFor(n * kChunk), [&](int64_t from, int64_t to) {
+      const auto range = RangeOf(args, to - from == tiles);
       for (int64_t tile = from; tile < to; ++tile) {
         const int64_t first = tile * kChunk, last = tile + 1 < tiles ? first + kChunk : cols;
-        GradientTile(args, begin, end, first, last, sums.get(), dgain ? dgain + first : nullptr,
+        GradientTile(range, begin, end, first, last, sums.get(), dgain ? dgain + first : nullptr,
                      dbias ? dbias + first : nullptr);
         if (args.dsum) {
           for (int64_t r = begin; r < end; ++r) {
@@ -220,7 +229,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   // By the first block of each range that was handed out: what is left of it.
   std::vector<SumStack> stacks(static_cast<size_t>(grouped ? blocks.count : 0));
 
-  const auto sum_block = [&](int64_t block, C* group, double* total) {
+  const auto sum_block = [&](const RowsBackward<T>& range, int64_t block, C* group, double* total) {
     if (grouped) std::fill_n(total, size, 0.0);
     const int64_t end = blocks.Begin(block + 1);
     for (int64_t begin = blocks.Begin(block); begin < end; begin += kGroupRows) {
@@ -230,11 +239,11 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
         const int64_t few = ResidualRows<T>(cols);
         for (int64_t r = begin; r < group_end; r += few) {
           const int64_t until = std::min(group_end, r + few);
-          BackwardRows(args, r, until, group, group + stride);
+          BackwardRows(range, r, until, group, group + stride);
           AddGradientOfSum(args, r, until);
         }
       } else {
-        BackwardRows(args, begin, group_end, group, group + stride);
+        BackwardRows(range, begin, group_end, group, group + stride);
       }
       if (grouped) {
         for (int64_t c = 0; c < size; ++c) total[c] += static_cast<double>(group[c]);
@@ -248,9 +257,10 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   };
   RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
               [&](int64_t begin, int64_t end) {
+                const auto range = RangeOf(args, end - begin == blocks.count);
                 if (!grouped) {
                   for (int64_t block = begin; block < end; ++block) {
-                    sum_block(block, groups.get() + block * size, nullptr);
+                    sum_block(range, block, groups.get() + block * size, nullptr);
                   }
                   return;
                 }
@@ -258,7 +268,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
                 SumStack& stack = stacks[static_cast<size_t>(begin)];
                 for (int64_t block = begin; block < end; ++block) {
                   const int64_t slot = begin + std::ssize(stack.sums());
-                  sum_block(block, groups.get() + begin * size, totals.get() + slot * size);
+                  sum_block(range, block, groups.get() + begin * size, totals.get() + slot * size);
                   stack.Push({slot, block, 1},
                              [&](int64_t into, int64_t from) { add_total(into, from, 0, size); });
                 }
@@ -293,18 +303,20 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
   // With a residual, sums are read again at once: y alone goes past the caches.
   const int64_t arrays = args.residual == nullptr ? 2 : 4;
-  args.stream =
-      args.stream && arrays * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
+  const int64_t bytes = arrays * rows * cols * static_cast<int64_t>(sizeof(T));
   if (cols >= kLongRowColumns) {
+    args.stream = args.stream && bytes >= StreamingBytes();
     ForwardLongRows(args, parallel_for);
     return;
   }
   RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+    RowsForward<T> range = args;
+    range.stream = args.stream && Streams(bytes, end - begin == rows);
     if (args.residual == nullptr) {
-      ForwardRows(args, begin, end);
+      ForwardRows(range, begin, end);
       return;
     }
-    RowsForward<T> summed = args;
+    RowsForward<T> summed = range;
     summed.x = args.sum;
     summed.x_stride = args.sum_stride;
     const int64_t few = ResidualRows<T>(cols);
@@ -317,23 +329,10 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 }
 
 template <class T>
-void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
-  RunParallel(parallel_for, args.rows, GrainFor(args.cols),
-              [&](int64_t begin, int64_t end) { MomentRows(args, begin, end); });
-}
-
-template <class T>
-void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for) {
-  RunParallel(parallel_for, args.rows, GrainFor(args.cols),
-              [&](int64_t begin, int64_t end) { MapRows(args, begin, end); });
-}
-
-template <class T>
 void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
                     const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  args.stream = args.stream && args.dsum == nullptr &&
-                3 * rows * cols * static_cast<int64_t>(sizeof(T)) >= StreamingBytes();
+  args.stream = args.stream && args.dsum == nullptr;
   if (dgain) {
     BackwardWithColumns(args, dgain, dbias, parallel_for);
   } else if (args.dx == nullptr) {
@@ -342,20 +341,19 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
     BackwardByTiles<T>(args, nullptr, nullptr, parallel_for);
   } else {
     RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+      const auto range = RangeOf(args, end - begin == rows);
       const int64_t few = args.dsum ? ResidualRows<T>(cols) : end - begin;
       for (int64_t r = begin; r < end; r += few) {
         const int64_t until = std::min(end, r + few);
-        BackwardRows<T>(args, r, until, nullptr, nullptr);
+        BackwardRows<T>(range, r, until, nullptr, nullptr);
         if (args.dsum) AddGradientOfSum(args, r, until);
       }
     });
   }
 }
 
-#define PLANISH_INSTANTIATE(T)                                           \
-  template void ForwardMatrix(RowsForward<T>, const ParallelFor&);       \
-  template void MomentMatrix(const RowsForward<T>&, const ParallelFor&); \
-  template void MapMatrix(const RowsForward<T>&, const ParallelFor&);    \
+#define PLANISH_INSTANTIATE(T)                                     \
+  template void ForwardMatrix(RowsForward<T>, const ParallelFor&); \
   template void BackwardMatrix(RowsBackward<T>, Compute<T>*, Compute<T>*, const ParallelFor&);
 PLANISH_INSTANTIATE(float)
 PLANISH_INSTANTIATE(double)

@@ -11,15 +11,6 @@ namespace planish::internal {
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for);
 
-/// The moments alone.
-template <class T>
-void MomentMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for);
-
-/// The results alone, by the moments that are given. args.stream: past the caches, whatever the
-/// size.
-template <class T>
-void MapMatrix(const RowsForward<T>& args, const ParallelFor& parallel_for);
-
 /// dgain and dbias: [cols], written; both null or none.
 template <class T>
 void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,

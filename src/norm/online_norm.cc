@@ -21,9 +21,11 @@ using internal::Recipe;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
-// Elements whose moments are taken before the first of them is normalised: the caches have them
-// still. Fewer are slower on several threads, which meet twice a wave.
+// Elements whose moments are taken before the first of them is normalised, while those before them
+// are: the caches have them still. Fewer are slower on several threads, which meet once a wave, and
+// no faster on one. And rows, however long they are: threads share out rows.
 constexpr int64_t kWave = int64_t{1} << 19;
+constexpr int64_t kLeastRows = 16;
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
                  int64_t cols) {
@@ -58,46 +60,65 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
 
   const internal::Params<T, P> gains(args.gain, rows, cols, 1, true),
       biases(args.bias, rows, cols, 0, true);
-  const int64_t wave = std::clamp<int64_t>(kWave / cols, 1, rows);
-  const auto moments = std::make_unique_for_overwrite<C[]>(3 * wave);
-  internal::RowsForward<T> call;
-  call.recipe = kRecipe;
-  call.cols = cols;
-  call.x_stride = call.y_stride = cols;
-  call.stream = 2 * rows * cols * static_cast<int64_t>(sizeof(T)) >= internal::StreamingBytes();
-  call.gain = gains.data();
-  call.bias = biases.data();
-  call.mean = moments.get();
-  call.mean_lo = moments.get() + wave;
-  call.rstd = moments.get() + 2 * wave;
+  const int64_t wave = std::min(rows, std::max(kWave / cols, kLeastRows));
+  const auto moments = std::make_unique_for_overwrite<C[]>(6 * wave);
+  const auto wave_at = [&](int64_t begin) {
+    C* const own = moments.get() + begin / wave % 2 * 3 * wave;
+    internal::RowsForward<T> call;
+    call.recipe = kRecipe;
+    call.rows = std::clamp<int64_t>(rows - begin, 0, wave);
+    call.cols = cols;
+    call.x = args.x + std::min(begin, rows) * cols;
+    call.y = args.y + std::min(begin, rows) * cols;
+    call.x_stride = call.y_stride = cols;
+    call.gain = gains.data();
+    call.bias = biases.data();
+    call.mean = own;
+    call.mean_lo = own + wave;
+    call.rstd = own + 2 * wave;
+    return call;
+  };
+  // Of `before` the results, and of `call`, the wave after it, the moments.
+  const int64_t bytes = 2 * rows * cols * static_cast<int64_t>(sizeof(T));
+  internal::RowsForward<T> before = wave_at(rows), call = wave_at(0);
+  const auto run = [&] {
+    const int64_t n = std::max(before.rows, call.rows);
+    internal::RunParallel(options.parallel_for, n, internal::GrainFor(cols),
+                          [&](int64_t begin, int64_t end) {
+                            internal::RowsForward<T> map = before;
+                            map.stream = internal::Streams(bytes, end - begin == n);
+                            internal::MapAndSumRows(map, call, begin, end);
+                          });
+  };
+  run();
   const auto n = static_cast<double>(cols);
   const double unbiased = n / (n - 1);
+  double mean = state.mean, deviation = state.deviation;
   for (int64_t begin = 0; begin < rows; begin += wave) {
-    call.rows = std::min(wave, rows - begin);
-    call.x = args.x + begin * cols;
-    call.y = args.y + begin * cols;
-    internal::MomentMatrix(call, options.parallel_for);
     for (int64_t i = 0; i < call.rows; ++i) {
       const int64_t r = begin + i;
       const double alpha = AlphaOf(options, r);
       const double own = static_cast<double>(call.mean[i]) + static_cast<double>(call.mean_lo[i]);
       // Without eps rstd is 1 over the case's own biased deviation.
       const double own_deviation = 1 / static_cast<double>(call.rstd[i]);
-      state.mean = alpha * own + (1 - alpha) * state.mean;
-      const double off = own - state.mean;
+      mean = alpha * own + (1 - alpha) * mean;
+      const double off = own - mean;
       const double s = std::sqrt((own_deviation * own_deviation + off * off) * unbiased);
-      state.deviation = alpha * s + (1 - alpha) * state.deviation;
-      call.mean[i] = static_cast<C>(state.mean);
-      call.mean_lo[i] = static_cast<C>(state.mean - static_cast<double>(call.mean[i]));
-      call.rstd[i] = static_cast<C>(1 / state.deviation);
+      deviation = alpha * s + (1 - alpha) * deviation;
+      call.mean[i] = static_cast<C>(mean);
+      call.mean_lo[i] = static_cast<C>(mean - static_cast<double>(call.mean[i]));
+      call.rstd[i] = static_cast<C>(1 / deviation);
       if (args.mean) args.mean[r] = call.mean[i];
       if (args.mean_lo) args.mean_lo[r] = call.mean_lo[i];
       if (args.rstd) args.rstd[r] = call.rstd[i];
       if (args.offset) args.offset[r] = static_cast<C>(off);
       if (args.deviation) args.deviation[r] = static_cast<C>(s);
     }
-    internal::MapMatrix(call, options.parallel_for);
+    before = call;
+    call = wave_at(begin + wave);
+    run();
   }
+  state = {mean, deviation};
 }
 
 template <class T, class P>

@@ -78,6 +78,43 @@ TYPED_TEST(OnlineNormTest, OneAtATimeGivesTheSameBits) {
   EXPECT_EQ(state.deviation, all.state_deviation);
 }
 
+// While one wave of cases is normalised the next one's moments are taken: the bits are those of
+// cases without a wave after theirs, of rows of whole vectors and of others, past the caches or
+// not, in place or not.
+TYPED_TEST(OnlineNormTest, WavesGiveTheSameBits) {
+  for (const int64_t cols : {20, 500, 512}) {
+    const int64_t rows = 5 * (int64_t{1} << 18) / cols, few = rows / 5;
+    const Problem<TypeParam> p(rows, cols, 0.05);
+    tests::ForEachTarget([&](const std::string& target) {
+      SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
+      std::vector<TypeParam> expected;
+      OnlineState expected_state;
+      for (int64_t r = 0; r < rows; r += few) {
+        Problem<TypeParam> part(std::min(few, rows - r), cols, p.alpha);
+        std::copy_n(p.x.begin() + r * cols, part.x.size(), part.x.begin());
+        part.gain = p.gain;
+        part.bias = p.bias;
+        Result<TypeParam> part_out(part);
+        OnlineNormForward<TypeParam>(ForwardArgs(part, part_out), expected_state,
+                                     {.alpha = p.alpha});
+        expected.insert(expected.end(), part_out.y.begin(), part_out.y.end());
+      }
+      Result<TypeParam> out(p);
+      OnlineState state;
+      OnlineNormForward<TypeParam>(ForwardArgs(p, out), state, {.alpha = p.alpha});
+      EXPECT_EQ(state.mean, expected_state.mean);
+      EXPECT_EQ(state.deviation, expected_state.deviation);
+      EXPECT_TRUE(SameBits(out.y, expected));
+      const tests::Streaming streaming;
+      std::vector<TypeParam> work = p.x;
+      auto args = ForwardArgs(p, out);
+      args.x = args.y = work.data();
+      OnlineNormForward<TypeParam>(args, state = {}, {.alpha = p.alpha});
+      EXPECT_TRUE(SameBits(work, expected));
+    });
+  }
+}
+
 TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
   // Several waves of cases.
   const Problem<TypeParam> p(3000, 400, 0.05);

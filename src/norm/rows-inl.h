@@ -614,17 +614,6 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   FinishStores<kStream>();
 }
 
-/// MomentRows, for cols >= lanes.
-template <bool kCentre, class D, class T>
-void MomentRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
-  for (int64_t r = begin; r < end; ++r) {
-    const T* x = args.x + r * args.x_stride;
-    const Compute<T> shift = ShiftOf<kCentre>(d, x, args.cols);
-    FinishMoments(args, r, static_cast<double>(shift), SumRow<kCentre, D>(x, args.cols, shift),
-                  1 / static_cast<double>(args.cols));
-  }
-}
-
 /// The map of the moments that are there of row r.
 template <class T>
 HWY_INLINE RowMap<Compute<T>> GivenMoments(const RowsForward<T>& args, int64_t r) {
@@ -633,16 +622,46 @@ HWY_INLINE RowMap<Compute<T>> GivenMoments(const RowsForward<T>& args, int64_t r
                args.rstd[r]);
 }
 
-/// MapRows, for cols >= lanes.
+/// MapAndSumRows, for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
-void MapRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
-  const OutputArgs<Compute<T>> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
-  const bool packed = args.y_stride == args.cols;
+void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
+                       int64_t end) {
+  using C = Compute<T>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = map.cols, maps = std::min(end, map.rows), sums = std::min(end, next.rows);
+  const double reciprocal = 1 / static_cast<double>(cols);
+  const OutputArgs<C> out{map.gain, map.bias, map.scale, -map.scale * map.slope};
+  const bool packed = map.y_stride == cols;
+  // Rows of whole vectors, at aligned addresses, are mapped while the others are summed.
+  const bool even =
+      cols % lanes == 0 && (!kStream || (map.y_stride % lanes == 0 &&
+                                         RowLayout<kStream, D, T>(d, map.y, cols).lead == 0));
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
-  for (int64_t r = begin; r < end; ++r) {
-    MapRow<kOutput, kCentre, kStream>(d, args.x + r * args.x_stride, args.cols,
-                                      GivenMoments(args, r), out, args.y + r * args.y_stride, carry,
-                                      packed && r > begin, packed && r + 1 < end);
+  for (int64_t r = begin; r < std::max(maps, sums); ++r) {
+    const T* x = map.x + r * map.x_stride;
+    T* y = map.y + r * map.y_stride;
+    const T* summed = next.x + r * next.x_stride;
+    if (even && r < maps && r < sums) {
+      const C shift = ShiftOf<kCentre>(d, summed, cols);
+      const RowMap<C> row_map = GivenMoments(map, r);
+      RowSums row_sums;
+      for (int64_t c = 0; c < cols; c += kChunk) {
+        row_sums.Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
+            summed + c, x + c, y + c, out.At(c), std::min(kChunk, cols - c) / lanes, shift, row_map,
+            0, 0));
+      }
+      FinishMoments(next, r, static_cast<double>(shift), row_sums, reciprocal);
+      continue;
+    }
+    if (r < maps) {
+      MapRow<kOutput, kCentre, kStream>(d, x, cols, GivenMoments(map, r), out, y, carry,
+                                        packed && r > begin, packed && r + 1 < maps);
+    }
+    if (r < sums) {
+      const C shift = ShiftOf<kCentre>(d, summed, cols);
+      FinishMoments(next, r, static_cast<double>(shift), SumRow<kCentre, D>(summed, cols, shift),
+                    reciprocal);
+    }
   }
   FinishStores<kStream>();
 }

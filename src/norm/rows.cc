@@ -70,16 +70,6 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
   });
 }
 
-void MomentRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
-  VisitWidth(args.cols, false, [&](auto d, auto) HWY_ATTR {
-    if (args.recipe.centre) {
-      MomentRowsWide<true>(d, args, begin, end);
-    } else {
-      MomentRowsWide<false>(d, args, begin, end);
-    }
-  });
-}
-
 void SumChunksOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end,
                  double* sums) {
   SumRowChunks(Full(), args, row, begin, end, sums);
@@ -89,10 +79,11 @@ void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
   FinishRowChunks(Full(), args, row, sums);
 }
 
-void MapRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
-  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
-    VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
-      MapRowsWide<output(), centre(), stream()>(d, args, begin, end);
+void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
+                     int64_t end) {
+  VisitOutput(map.recipe, [&](auto output, auto centre) HWY_ATTR {
+    VisitWidth(map.cols, map.stream, [&](auto d, auto stream) HWY_ATTR {
+      MapAndSumRowsWide<output(), centre(), stream()>(d, map, next, begin, end);
     });
   });
 }
@@ -228,10 +219,9 @@ HWY_AFTER_NAMESPACE();
 namespace planish::internal {
 
 HWY_EXPORT(ForwardRowsOf);
-HWY_EXPORT(MomentRowsOf);
 HWY_EXPORT(SumChunksOf);
 HWY_EXPORT(FinishRowOf);
-HWY_EXPORT(MapRowsOf);
+HWY_EXPORT(MapAndSumRowsOf);
 HWY_EXPORT(MapColumnsOf);
 HWY_EXPORT(BackwardRowsOf);
 HWY_EXPORT(SumGradientChunksOf);
@@ -244,10 +234,6 @@ void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
   PLANISH_DISPATCH(ForwardRowsOf)(args, begin, end);
 }
 template <class T>
-void MomentRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
-  PLANISH_DISPATCH(MomentRowsOf)(args, begin, end);
-}
-template <class T>
 void SumChunks(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end, double* sums) {
   PLANISH_DISPATCH(SumChunksOf)(args, row, begin, end, sums);
 }
@@ -256,8 +242,9 @@ void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums) {
   PLANISH_DISPATCH(FinishRowOf)(args, row, sums);
 }
 template <class T>
-void MapRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
-  PLANISH_DISPATCH(MapRowsOf)(args, begin, end);
+void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
+                   int64_t end) {
+  PLANISH_DISPATCH(MapAndSumRowsOf)(map, next, begin, end);
 }
 template <class T>
 void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
@@ -290,10 +277,10 @@ void AddColumns(const T* a, const T* b, int64_t n, T* out) {
 
 using Element = PLANISH_ELEMENT;
 template void ForwardRows(const RowsForward<Element>&, int64_t, int64_t);
-template void MomentRows(const RowsForward<Element>&, int64_t, int64_t);
 template void SumChunks(const RowsForward<Element>&, int64_t, int64_t, int64_t, double*);
 template void FinishRow(const RowsForward<Element>&, int64_t, const double*);
-template void MapRows(const RowsForward<Element>&, int64_t, int64_t);
+template void MapAndSumRows(const RowsForward<Element>&, const RowsForward<Element>&, int64_t,
+                            int64_t);
 template void MapColumns(const RowsForward<Element>&, int64_t, int64_t, int64_t);
 template void BackwardRows(const RowsBackward<Element>&, int64_t, int64_t, Compute<Element>*,
                            Compute<Element>*);

@@ -48,13 +48,11 @@ struct RowsForward {
 template <class T>
 void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 
-/// Rows [begin, end): mean, mean_lo and rstd alone, y is not touched.
+/// Rows [begin, end) of two calls of the same recipe and columns, of each as many as it has: y of
+/// `map`, by the moments that are there, and mean, mean_lo and rstd of `next`.
 template <class T>
-void MomentRows(const RowsForward<T>& args, int64_t begin, int64_t end);
-
-/// Rows [begin, end): y alone, by the moments that are there.
-template <class T>
-void MapRows(const RowsForward<T>& args, int64_t begin, int64_t end);
+void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
+                   int64_t end);
 
 /// Columns [begin, end) of y of one row whose moments are given. begin is a multiple of kChunk, and
 /// so is end, unless it is cols.
