@@ -1,6 +1,8 @@
 // What went wrong elsewhere: each test is named after the issue that reported it, and has its input
 // or one like it. All are held against the exact normalisation of the numbers given.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -174,6 +176,104 @@ TEST(PyTorchTest, Issue188375GradientOfTheGainOfOneColumn) {
   expect(Problem<float>(Norm::kLayer, 100, 1, 1e6, 1e3));
   expect(Problem<bfloat16>(Norm::kLayer, 100, 1, 1e6, 1e3));
   expect(Problem<bfloat16, float>(Norm::kLayer, 100, 1, 1e6, 1e3));
+}
+
+/// The same memory again and again at one address after the other, and then some of its own: as
+/// many addresses as numbers that 32 bits cannot count, in little memory.
+template <class T>
+class Repeated {
+ public:
+  /// `times` times `period` numbers, whole pages, and `own` ones.
+  Repeated(int64_t period, int64_t times, int64_t own)
+      : bytes_(static_cast<size_t>(period * times + own) * sizeof(T)) {
+    const size_t step = static_cast<size_t>(period) * sizeof(T);
+    const int file = memfd_create("planish", 0);
+    if (file < 0 || ftruncate(file, static_cast<off_t>(step)) != 0) return;
+    constexpr int kAccess = PROT_READ | PROT_WRITE;
+    void* all = mmap(nullptr, bytes_, kAccess, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bool done = all != MAP_FAILED;
+    for (int64_t i = 0; done && i < times; ++i) {
+      void* at = static_cast<char*>(all) + static_cast<size_t>(i) * step;
+      done = mmap(at, step, kAccess, MAP_SHARED | MAP_FIXED, file, 0) == at;
+    }
+    close(file);
+    if (all != MAP_FAILED) all_ = static_cast<T*>(all);
+    if (done) numbers_ = all_;
+  }
+  ~Repeated() {
+    if (all_) munmap(all_, bytes_);
+  }
+  Repeated(const Repeated&) = delete;
+  Repeated& operator=(const Repeated&) = delete;
+
+  /// Null where the system would not have it.
+  T* numbers() const { return numbers_; }
+
+ private:
+  size_t bytes_;
+  T *all_ = nullptr, *numbers_ = nullptr;
+};
+
+// Beyond 2^32 numbers rows were counted in 32 bits, and results went to the first rows; with widths
+// that are no multiples of four still after that was mended (issue 184826). Only the last rows have
+// memory of their own.
+TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
+  for (const int64_t cols : {int64_t{267}, int64_t{1024}}) {
+    const int64_t period = int64_t{1} << 15, last = 1000;
+    const int64_t times = (int64_t{1} << 32) / (period * cols) + 1, first = times * period;
+    ASSERT_GT(first * cols, int64_t{1} << 32);
+    const Repeated<bfloat16> x(period * cols, times, last * cols),
+        dy(period * cols, times, last * cols), written(period * cols, times, last * cols);
+    if (!x.numbers() || !dy.numbers() || !written.numbers()) GTEST_SKIP() << "no such memory";
+    // The first rows are as good as any, but dy is 0 there: the sums over rows are the last ones'.
+    const Problem<bfloat16, float> p(Norm::kLayer, last, cols), other(Norm::kLayer, 64, cols);
+    for (int64_t r = 0; r < period; r += 64) {
+      std::copy(other.x.begin(), other.x.end(), x.numbers() + r * cols);
+    }
+    std::copy(p.x.begin(), p.x.end(), x.numbers() + first * cols);
+    std::copy(p.dy.begin(), p.dy.end(), dy.numbers() + first * cols);
+    const auto expected = tests::Apply(p);
+    const int64_t rows = first + last;
+    std::vector<float> mean(static_cast<size_t>(rows)), mean_lo(mean), rstd(mean);
+    const auto results = [&] {
+      const bfloat16* from = written.numbers() + first * cols;
+      return std::vector<bfloat16>(from, from + last * cols);
+    };
+    NormForward<bfloat16, float>(p.norm,
+                                 {.rows = rows,
+                                  .cols = cols,
+                                  .x = x.numbers(),
+                                  .gain = p.gain.data(),
+                                  .bias = p.bias.data(),
+                                  .y = written.numbers(),
+                                  .mean = mean.data(),
+                                  .mean_lo = mean_lo.data(),
+                                  .rstd = rstd.data()},
+                                 p.Options());
+    EXPECT_TRUE(tests::SameBits(results(), expected.y)) << cols;
+    std::vector<float> dgain(static_cast<size_t>(cols)), dbias(dgain);
+    NormBackward<bfloat16, float>(p.norm,
+                                  {.rows = rows,
+                                   .cols = cols,
+                                   .dy = dy.numbers(),
+                                   .x = x.numbers(),
+                                   .gain = p.gain.data(),
+                                   .mean = mean.data(),
+                                   .mean_lo = mean_lo.data(),
+                                   .rstd = rstd.data(),
+                                   .dx = written.numbers(),
+                                   .dgain = dgain.data(),
+                                   .dbias = dbias.data()},
+                                  p.Options());
+    EXPECT_TRUE(tests::SameBits(results(), expected.dx)) << cols;
+    for (size_t c = 0; c < dgain.size(); ++c) {
+      // Sums of 1000 terms of size 1 in another order: of groups of 256, each term rounded that
+      // often at most.
+      const double bound = 1000 * 256 * 0x1p-24;
+      EXPECT_NEAR(dgain[c], expected.dgain[c], bound) << cols;
+      EXPECT_NEAR(dbias[c], expected.dbias[c], bound) << cols;
+    }
+  }
 }
 
 // The same cancellation as in PyTorch's: four numbers around 40,000 gave NaN.
