@@ -189,9 +189,14 @@ template <ChannelSums kSums, class D, class T>
 HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64_t runs, int64_t n,
                             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
   using C = hn::TFromD<D>;
-  constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
-  constexpr int64_t kAhead = kPrefetchBytes / sizeof(T);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
+  // Where nothing is written the first-level cache serves.
+  constexpr int64_t kAhead = 8192 / sizeof(T);
+  const auto ask = [&](const T* ahead) HWY_ATTR {
+    hwy::Prefetch(ahead);
+    if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) hwy::Prefetch(ahead + lanes);
+  };
   for (int64_t r = 0; r < runs; ++r) {
     const T* a = a_ + r * stride;
     const T* x = x_ + r * stride;
@@ -203,8 +208,8 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
         // Not beyond the last run, where others' numbers may be.
         if (i + kAhead < (runs - r) * stride) {
-          PrefetchTwo(d, a + i + kAhead);
-          if constexpr (kSums == ChannelSums::kGradient) PrefetchTwo(d, x + i + kAhead);
+          ask(a + i + kAhead);
+          if constexpr (kSums == ChannelSums::kGradient) ask(x + i + kAhead);
         }
         AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
         AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
@@ -228,16 +233,6 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
 }
 
 // --- Maps ---
-
-/// Asks for a line of the next tile, for the second-level cache.
-HWY_INLINE void PrefetchTile(const void* line) { __builtin_prefetch(line, 0, 2); }
-
-/// For two vectors.
-template <class D, class T>
-HWY_INLINE void PrefetchTileTwo(D, const T* ahead) {
-  PrefetchTile(ahead);
-  if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) PrefetchTile(ahead + hn::MaxLanes(D()));
-}
 
 inline constexpr int CountOf(ChannelMap map) {
   return map == ChannelMap::kNormalise ? 3 : map == ChannelMap::kGradient ? 6 : 1;
@@ -269,9 +264,9 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
     if (kStream && arrays.ahead != 0) {
-      PrefetchTileTwo(d, arrays.a + i + arrays.ahead);
+      PrefetchTwo(d, arrays.a + i + arrays.ahead);
       if constexpr (kMap == ChannelMap::kGradient) {
-        PrefetchTileTwo(d, arrays.x + i + arrays.ahead);
+        PrefetchTwo(d, arrays.x + i + arrays.ahead);
       }
     } else if (kStream && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i + kAhead);

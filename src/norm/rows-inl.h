@@ -31,15 +31,20 @@ namespace HWY_NAMESPACE {
 template <class D>
 using OneLane = hn::CappedTag<hn::TFromD<D>, 1>;
 
-// How far ahead of its use memory is asked for, when rows come from there.
-inline constexpr int64_t kPrefetchBytes = 8192;
+/// How far ahead of its use memory is asked for, when rows come from there.
+inline constexpr int64_t kPrefetchBytes = 16384;
 
-/// Asks for the two vectors at `ahead`.
+/// Asks for a line, to come into the second-level cache: the first one waits for some two dozen at
+/// most, and what it has no room for is gone again before its use (on AMD's Zen 4 one thread then
+/// takes 1.4 to 1.6 times as long from memory).
+HWY_INLINE void PrefetchLine(const void* line) { __builtin_prefetch(line, 0, 2); }
+
+/// Likewise for the two vectors at `ahead`.
 template <class D, class T>
 HWY_INLINE void PrefetchTwo(D d, const T* ahead) {
   constexpr size_t kBytes = 2 * hn::MaxLanes(D()) * sizeof(T);
-  hwy::Prefetch(ahead);
-  if constexpr (kBytes > 64) hwy::Prefetch(ahead + hn::Lanes(d));
+  PrefetchLine(ahead);
+  if constexpr (kBytes > 64) PrefetchLine(ahead + hn::Lanes(d));
 }
 
 /// One vector of results, from where it was put to where it belongs.
@@ -358,6 +363,8 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
       put(b);
     }
   }
+  // Rows of few vectors would go a quarter unasked for without this.
+  if constexpr (kStream) PrefetchTwo(d, next + c + kPrefetchBytes / sizeof(T));
   if (vectors & 1) put(c);
   // Sums go in the same pairs wherever results begin.
   const int64_t left = (vectors & 1) + more;
@@ -961,6 +968,10 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
       add(b, g1, gx1);
       put(b);
     }
+  }
+  if constexpr (kStream) {
+    PrefetchTwo(d, next.dy + c + kPrefetchBytes / sizeof(T));
+    if constexpr (kReadX) PrefetchTwo(d, next.x + c + kPrefetchBytes / sizeof(T));
   }
   if (vectors & 1) put(c);
   // Sums go in the same pairs wherever results begin.
