@@ -147,9 +147,9 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
     v = w = hn::Zero(d);
     for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
       // The next group's: rows apart are what the processor does not foresee.
-      hwy::Prefetch(a + (r + kSumRows) * stride + c);
+      PrefetchLine(a + (r + kSumRows) * stride + c);
       if constexpr (kSums == ChannelSums::kGradient) {
-        hwy::Prefetch(x + (r + kSumRows) * stride + c);
+        PrefetchLine(x + (r + kSumRows) * stride + c);
       }
       AddTerms<kSums>(d, a + r * stride + c, x + r * stride + c, value, v, w);
     }
