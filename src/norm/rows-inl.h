@@ -329,6 +329,22 @@ HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T*
   return AddLanes(d, samples, samples).first * (C{1} / static_cast<C>(kLanes * kVectors));
 }
 
+/// Asks for two vectors of a row that is summed while another's results go past the caches. Without
+/// gain and bias the loop is so short that the first-level cache serves it better, from less far
+/// ahead: .6 to .7 of a copy in place of .5 to .6, where with them it is .5 to .6 and .8 to .9.
+template <Output kOutput, class D, class T>
+HWY_INLINE void PrefetchNext(D d, const T* next) {
+  constexpr int64_t kAhead = kPrefetchBytes / static_cast<int64_t>(sizeof(T));
+  if constexpr (kOutput == Output::kIdentity) {
+    hwy::Prefetch(next + kAhead / 2);
+    if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) {
+      hwy::Prefetch(next + kAhead / 2 + hn::Lanes(d));
+    }
+  } else {
+    PrefetchTwo(d, next + kAhead);
+  }
+}
+
 /// The loop: writes `vectors` vectors of results from `x` to `y` and takes the sums of as many at
 /// `next`, of `more`, 0 or 1, further ones there, and of `rest` columns, less than a vector's,
 /// after those.
@@ -349,7 +365,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
   };
   int64_t c = 0;
   for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
-    if constexpr (kStream) PrefetchTwo(d, next + c + kPrefetchBytes / sizeof(T));
+    if constexpr (kStream) PrefetchNext<kOutput>(d, next + c);
     if constexpr (kSplitsPairs<D, T>) {
       sums.template AddPair<kCentre>(d, next + c, shift);
       PutPair<kStream>(
@@ -364,7 +380,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
     }
   }
   // Rows of few vectors would go a quarter unasked for without this.
-  if constexpr (kStream) PrefetchTwo(d, next + c + kPrefetchBytes / sizeof(T));
+  if constexpr (kStream) PrefetchNext<kOutput>(d, next + c);
   if (vectors & 1) put(c);
   // Sums go in the same pairs wherever results begin.
   const int64_t left = (vectors & 1) + more;
