@@ -58,14 +58,15 @@ HWY_INLINE void Put(V v, T* to) {
   }
 }
 
-// Asks for two vectors, far enough ahead for memory, for the second-level cache, as Planish does.
+// Asks for two vectors ahead of their use, for the second-level cache and for the first, as Planish
+// does.
 template <bool kStream, class T>
 HWY_INLINE void Ask(const T* p) {
   if constexpr (!kStream) return;
-  constexpr int64_t kAhead = 16384 / sizeof(T);
-  __builtin_prefetch(p + kAhead, 0, 2);
-  if constexpr (hn::MaxLanes(D()) * sizeof(T) >= 64) {
-    __builtin_prefetch(p + kAhead + static_cast<int64_t>(hn::Lanes(D())), 0, 2);
+  const auto* at = reinterpret_cast<const char*>(p);
+  for (size_t line = 0; line < 2 * hn::MaxLanes(D()) * sizeof(T); line += 64) {
+    __builtin_prefetch(at + 16384 + line, 0, 2);
+    __builtin_prefetch(at + 2048 + line, 0, 3);
   }
 }
 

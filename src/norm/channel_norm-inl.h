@@ -257,7 +257,7 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
     };
     const auto mapped = [&](auto tag, int k, int64_t c, const auto& map) HWY_ATTR {
       const T* at = x + k * stride + c;
-      if (ahead != 0) PrefetchLine(at + ahead);
+      if (ahead != 0) PrefetchFar(at + ahead);
       auto xhat = Read(tag, at);
       if constexpr (kCentre) {
         xhat = hn::MulAdd(hn::Sub(xhat, map.mean), map.rstd, map.offset);
@@ -416,8 +416,8 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
     const auto mapped = [&](auto tag, int k, int64_t c, const auto& map) HWY_ATTR {
       const int64_t at = k * stride + c;
       if (ahead != 0) {
-        PrefetchLine(rows.dy + at + ahead);
-        if constexpr (kReadX) PrefetchLine(rows.x + at + ahead);
+        PrefetchFar(rows.dy + at + ahead);
+        if constexpr (kReadX) PrefetchFar(rows.x + at + ahead);
       }
       const auto dy = Read(tag, rows.dy + at);
       const auto xhat = rows.Xhat(tag, k, c, map);

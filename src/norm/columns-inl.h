@@ -147,9 +147,9 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
     v = w = hn::Zero(d);
     for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
       // The next group's: rows apart are what the processor does not foresee.
-      PrefetchLine(a + (r + kSumRows) * stride + c);
+      PrefetchFar(a + (r + kSumRows) * stride + c);
       if constexpr (kSums == ChannelSums::kGradient) {
-        PrefetchLine(x + (r + kSumRows) * stride + c);
+        PrefetchFar(x + (r + kSumRows) * stride + c);
       }
       AddTerms<kSums>(d, a + r * stride + c, x + r * stride + c, value, v, w);
     }
@@ -257,20 +257,19 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
 template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
-  constexpr int64_t kAhead = kPrefetchBytes / sizeof(T);
+  constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
+  const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
     Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
     if (kStream && arrays.ahead != 0) {
-      PrefetchTwo(d, arrays.a + i + arrays.ahead);
-      if constexpr (kMap == ChannelMap::kGradient) {
-        PrefetchTwo(d, arrays.x + i + arrays.ahead);
-      }
+      PrefetchTwo(d, arrays.a + i, apart);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
     } else if (kStream && i + kAhead < limit) {
-      PrefetchTwo(d, arrays.a + i + kAhead);
-      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i + kAhead);
+      PrefetchTwo(d, arrays.a + i);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);
     }
     map(i);
     map(i + lanes);

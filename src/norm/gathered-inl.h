@@ -83,16 +83,6 @@ class Gathered {
   int64_t skip_, fill_;
 };
 
-/// Asks for as many numbers, further on, as the group that begins at `x` has: reading rows side by
-/// side the processor does not foresee the next (AMD's Zen 4 then read 8 GB/s).
-template <class T>
-HWY_INLINE void PrefetchRows(const T* x, int64_t n) {
-  const auto* ahead = reinterpret_cast<const char*>(x) + kPrefetchBytes / 2;
-  for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
-    PrefetchLine(ahead + byte);
-  }
-}
-
 #endif  // HWY_MAX_BYTES >= 32
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -167,7 +167,6 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
     // Rows that are not there are the last one again.
     const auto row = [&](int64_t i)
                          HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
-    if constexpr (kStream) PrefetchRows(row(0), kGroup * cols);
     Vec<Eight> sums[8], squares[8];
     Vec<Eight> shift = hn::Zero(eight);
     HWY_ALIGN float shifts[8];
@@ -185,8 +184,10 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
       PairSums<D> row_sums(d);
       int64_t c = 0;
       for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+        if constexpr (kStream) PrefetchTwo(d, x + c);
         row_sums.template AddPair<kCentre>(d, x + c, about);
       }
+      if constexpr (kStream) PrefetchTwo(d, x + c);
       if (c <= last) AddSums<kCentre>(d, x + c, about, row_sums.first0, row_sums.second0);
       if (rest > 0) {
         Vec<D> v = Read(d, x + last);
@@ -292,7 +293,7 @@ HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int
 
 /// The sums of g and g * xhat of kRows rows from `row` on, as SumGradientChunkLanes takes them, in
 /// eight lanes each, and their terms of dgain and dbias.
-template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, class D, class T>
+template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t row,
                                      const EightMaps& maps, int64_t i, float* dgain, float* dbias,
                                      Vec<Eight>* sums_g, Vec<Eight>* sums_g_xhat) {
@@ -311,6 +312,12 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
     offset[j] = hn::Set(d, maps.offset[i + j]);
     g0[j] = g1[j] = gx0[j] = gx1[j] = hn::Zero(d);
   }
+  const auto ask = [&](int64_t j, int64_t c) HWY_ATTR {
+    if constexpr (kStream) {
+      PrefetchFarAhead(dy[j] + c, lanes);
+      if constexpr (kReadX) PrefetchFarAhead(x[j] + c, lanes);
+    }
+  };
   const auto add = [&](int64_t c, Vec<D>* g, Vec<D>* gx, auto whole, auto mask) HWY_ATTR {
     Vec<D> gain_sum = hn::Zero(d), bias_sum = hn::Zero(d);
     if constexpr (kColumns) {
@@ -318,6 +325,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
       bias_sum = hn::LoadU(d, dbias + c);
     }
     for (int64_t j = 0; j < kRows; ++j) {
+      ask(j, c);
       Vec<D> v = Read(d, dy[j] + c);
       Vec<D> xhat = XhatOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
       if constexpr (!whole()) {
@@ -347,6 +355,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
     }
     const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
     for (int64_t j = 0; j < kRows; ++j) {
+      ask(j, c);
       const VectorPair<D> v = ReadPair(d, dy[j] + c);
       const VectorPair<D> xhat = XhatPairOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
       if constexpr (kColumns) {
@@ -402,20 +411,16 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
   Gathered<T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    if constexpr (kStream) {
-      PrefetchRows(args.dy + r * args.dy_stride, kGroup * cols);
-      if constexpr (kReadX) PrefetchRows(args.x + r * args.x_stride, kGroup * cols);
-    }
     LoadEight(args, r, n, maps);
     Vec<Eight> sums_g[8], sums_g_xhat[8];
     int64_t i = 0;
     for (; i + kTogether <= n; i += kTogether) {
-      SumGradientsNarrow<kTogether, kOutput, kReadX, kColumns>(d, args, r + i, maps, i, dgain,
-                                                               dbias, sums_g, sums_g_xhat);
+      SumGradientsNarrow<kTogether, kOutput, kReadX, kColumns, kStream>(
+          d, args, r + i, maps, i, dgain, dbias, sums_g, sums_g_xhat);
     }
     for (; i < n; ++i) {
-      SumGradientsNarrow<1, kOutput, kReadX, kColumns>(d, args, r + i, maps, i, dgain, dbias,
-                                                       sums_g, sums_g_xhat);
+      SumGradientsNarrow<1, kOutput, kReadX, kColumns, kStream>(d, args, r + i, maps, i, dgain,
+                                                                dbias, sums_g, sums_g_xhat);
     }
     for (; i < kGroup; ++i) sums_g[i] = sums_g_xhat[i] = hn::Zero(Eight());
     FinishEightGradients(args, r, n, maps, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),

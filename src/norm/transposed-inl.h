@@ -288,7 +288,7 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
   HWY_ALIGN float x[kTransposedColumns * kLanes];
   for (int64_t r = begin; r < end; r += kLanes) {
     const int64_t n = std::min(kLanes, end - r);
-    if constexpr (kStream) PrefetchRows(args.x + r * args.x_stride, kLanes * cols);
+    if constexpr (kStream) PrefetchFarAhead(args.x + r * args.x_stride, kLanes * cols);
     const RowsIn<T> in(args.x, args.x_stride, cols, r, end);
     Vec<Lanes> origin = hn::Zero(d), sum0 = hn::Zero(d), sum1 = hn::Zero(d);
     VisitBlocks(cols, [&](int64_t first, int64_t skip, int64_t columns) HWY_ATTR {
@@ -355,8 +355,8 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
   for (int64_t r = begin; r < end; r += kLanes) {
     const int64_t n = std::min(kLanes, end - r);
     if constexpr (kStream) {
-      PrefetchRows(args.dy + r * args.dy_stride, kLanes * cols);
-      if constexpr (kReadX) PrefetchRows(args.x + r * args.x_stride, kLanes * cols);
+      PrefetchFarAhead(args.dy + r * args.dy_stride, kLanes * cols);
+      if constexpr (kReadX) PrefetchFarAhead(args.x + r * args.x_stride, kLanes * cols);
     }
     const RowsIn<T> dy(args.dy, args.dy_stride, cols, r, end);
     const RowsIn<T> x(args.x, kReadX ? args.x_stride : 0, cols, r, kReadX ? end : r);
