@@ -1,6 +1,7 @@
 #include "planish/online_norm.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -21,11 +22,21 @@ using internal::Recipe;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
-// Elements whose moments are taken before the first of them is normalised, while those before them
-// are: the caches have them still. Fewer are slower on several threads, which meet once a wave, and
-// no faster on one. And rows, however long they are: threads share out rows.
-constexpr int64_t kWave = int64_t{1} << 19;
+// Elements for each thread whose moments are taken before the first of them is normalised, while
+// those before them are: the second-level cache has them still. More come from memory twice; with
+// fewer the threads, which meet once a wave, wait. And rows, however long they are: threads share
+// out rows.
+constexpr int64_t kWave = int64_t{1} << 16;
 constexpr int64_t kLeastRows = 16;
+
+// How many rows a wave has.
+int64_t RowsPerWave(const ParallelFor& parallel_for, int64_t rows, int64_t cols) {
+  if (rows * cols <= kWave) return rows;
+  std::atomic<int64_t> threads = 0;
+  internal::RunParallel(parallel_for, rows, internal::GrainFor(cols),
+                        [&](int64_t, int64_t) { ++threads; });
+  return std::min(rows, std::max(threads * kWave / cols, kLeastRows));
+}
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
                  int64_t cols) {
@@ -60,7 +71,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
 
   const internal::Params<T, P> gains(args.gain, rows, cols, 1, true),
       biases(args.bias, rows, cols, 0, true);
-  const int64_t wave = std::min(rows, std::max(kWave / cols, kLeastRows));
+  const int64_t wave = RowsPerWave(options.parallel_for, rows, cols);
   const auto moments = std::make_unique_for_overwrite<C[]>(6 * wave);
   const auto wave_at = [&](int64_t begin) {
     C* const own = moments.get() + begin / wave % 2 * 3 * wave;
