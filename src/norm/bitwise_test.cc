@@ -320,6 +320,42 @@ TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
   });
 }
 
+// Past the caches sums go by blocks of rows, which begin anywhere: packed or not, they and their
+// norm are those of rows without a residual.
+TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
+  using T = TypeParam;
+  const int64_t block = internal::kResidualBytes / static_cast<int64_t>(sizeof(T));
+  tests::ForEachTarget([&](const std::string& target) {
+    const tests::Streaming streaming;
+    for (const int64_t cols : {33, 1000, 1024, 20000}) {
+      SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
+      const Problem<T> p(Norm::kLayer, 5 * block / 2 / cols + 1, cols);
+      const std::vector<T>& residual = p.dy;  // any numbers
+      Problem<T> summed = p;
+      for (size_t i = 0; i < p.x.size(); ++i) {
+        summed.x[i] = tests::FromDouble<T>(tests::ToDouble(p.x[i]) + tests::ToDouble(residual[i]));
+      }
+      Result<T> expected(summed);
+      NormForward<T>(p.norm, tests::ForwardArgs(summed, expected), p.Options());
+      for (const int64_t stride : {cols, cols + 3}) {
+        Island<T> x(cols, stride, 1, p.x), addend(cols, stride, 2, residual);
+        Island<T> sum(cols, stride, 5, residual);
+        Result<T> out(p);
+        auto forward = tests::ForwardArgs(p, out);
+        forward.x = x.data();
+        forward.residual = addend.data();
+        forward.sum = sum.data();
+        forward.x_stride = forward.residual_stride = forward.sum_stride = stride;
+        NormForward<T>(p.norm, forward, p.Options());
+        EXPECT_TRUE(SameBits(sum.Rows(), summed.x));
+        EXPECT_TRUE(SameBits(out.y, expected.y));
+        EXPECT_TRUE(SameBits(out.mean, expected.mean));
+        EXPECT_TRUE(SameBits(out.rstd, expected.rstd));
+      }
+    }
+  });
+}
+
 /// Whether rows from `begin` to `end` without the others give what they give among all.
 template <class T>
 void ExpectSameAlone(const Problem<T>& p, const Result<T>& all, int64_t begin, int64_t end) {

@@ -23,12 +23,34 @@ int64_t ResidualRows(int64_t cols) {
 }
 
 template <class T>
-void AddResidual(const RowsForward<T>& args, const T* x, int64_t x_stride, int64_t begin,
-                 int64_t end) {
+void AddResidual(const RowsForward<T>& args, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    AddColumns(x + r * x_stride, args.residual + r * args.residual_stride, args.cols,
+    AddColumns(args.x + r * args.x_stride, args.residual + r * args.residual_stride, args.cols,
                args.sum + r * args.sum_stride);
   }
+}
+
+// Likewise, of which the sums go past the caches, and to `kept`, one row behind the other.
+template <class T>
+void AddResidualKept(const RowsForward<T>& args, int64_t begin, int64_t end, T* kept) {
+  const int64_t cols = args.cols;
+  const bool packed =
+      args.x_stride == cols && args.residual_stride == cols && args.sum_stride == cols;
+  const int64_t rows = packed ? end - begin : 1;  // at a time
+  for (int64_t r = begin; r < end; r += rows) {
+    AddColumnsKept(args.x + r * args.x_stride, args.residual + r * args.residual_stride,
+                   rows * cols, args.sum + r * args.sum_stride, kept + (r - begin) * cols);
+  }
+}
+
+// The call on rows of which row 0 is row r, but for x.
+template <class T>
+RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
+  args.y += r * args.y_stride;
+  if (args.mean) args.mean += r;
+  if (args.mean_lo) args.mean_lo += r;
+  if (args.rstd) args.rstd += r;
+  return args;
 }
 
 // What a thread does of a call, all of it alone or not.
@@ -301,7 +323,6 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  // With a residual, sums are read again at once: y alone goes past the caches.
   const int64_t arrays = args.residual == nullptr ? 2 : 4;
   const int64_t bytes = arrays * rows * cols * static_cast<int64_t>(sizeof(T));
   if (cols >= kLongRowColumns) {
@@ -316,14 +337,23 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
       ForwardRows(range, begin, end);
       return;
     }
-    RowsForward<T> summed = range;
-    summed.x = args.sum;
-    summed.x_stride = args.sum_stride;
     const int64_t few = ResidualRows<T>(cols);
+    const auto kept = range.stream ? MakeAligned<T>(few * cols) : nullptr;
     for (int64_t r = begin; r < end; r += few) {
       const int64_t until = std::min(end, r + few);
-      AddResidual(args, args.x, args.x_stride, r, until);
-      ForwardRows(summed, r, until);
+      RowsForward<T> summed = range;
+      if (kept) {
+        AddResidualKept(args, r, until, kept.get());
+        summed = FromRow(range, r);
+        summed.x = kept.get();
+        summed.x_stride = cols;
+        ForwardRows(summed, 0, until - r);
+      } else {
+        AddResidual(args, r, until);
+        summed.x = args.sum;
+        summed.x_stride = args.sum_stride;
+        ForwardRows(summed, r, until);
+      }
     }
   });
 }

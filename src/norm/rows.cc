@@ -210,6 +210,29 @@ void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
   for (; c < n; ++c) Write(one, hn::Add(Read(one, a + c), Read(one, b + c)), out + c);
 }
 
+void AddColumnsKeptOf(const T* a, const T* b, int64_t n, T* out, T* kept) {
+  const Full d;
+  const One one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto add_one = [&](int64_t c) HWY_ATTR {
+    const auto sum = hn::Add(Read(one, a + c), Read(one, b + c));
+    Write(one, sum, out + c);
+    Write(one, sum, kept + c);
+  };
+  int64_t c = 0;
+  for (const int64_t lead = std::min(n, RowLayout<kStreams, Full, T>(d, out, n).lead); c < lead;
+       ++c) {
+    add_one(c);
+  }
+  for (; c + lanes <= n; c += lanes) {
+    const auto sum = hn::Add(Read(d, a + c), Read(d, b + c));
+    Put<kStreams>(d, sum, out + c);
+    Write(d, sum, kept + c);
+  }
+  for (; c < n; ++c) add_one(c);
+  FinishStores<kStreams>();
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
@@ -228,6 +251,7 @@ HWY_EXPORT(SumGradientChunksOf);
 HWY_EXPORT(GradientTileOf);
 HWY_EXPORT(SumPartialsOf);
 HWY_EXPORT(AddColumnsOf);
+HWY_EXPORT(AddColumnsKeptOf);
 
 template <class T>
 void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
@@ -274,6 +298,10 @@ template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out) {
   PLANISH_DISPATCH(AddColumnsOf)(a, b, n, out);
 }
+template <class T>
+void AddColumnsKept(const T* a, const T* b, int64_t n, T* out, T* kept) {
+  PLANISH_DISPATCH(AddColumnsKeptOf)(a, b, n, out, kept);
+}
 
 using Element = PLANISH_ELEMENT;
 template void ForwardRows(const RowsForward<Element>&, int64_t, int64_t);
@@ -290,6 +318,7 @@ template void GradientTile(const RowsBackward<Element>&, int64_t, int64_t, int64
 template void SumPartials<Element>(const Compute<Element>*, int64_t, int64_t, int64_t,
                                    Compute<Element>*);
 template void AddColumns(const Element*, const Element*, int64_t, Element*);
+template void AddColumnsKept(const Element*, const Element*, int64_t, Element*, Element*);
 
 }  // namespace planish::internal
 #endif  // HWY_ONCE

@@ -122,6 +122,10 @@ void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int6
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out);
 
+/// Likewise with `out` past the caches, and all the same in `kept`, which stays in them.
+template <class T>
+void AddColumnsKept(const T* a, const T* b, int64_t n, T* out, T* kept);
+
 }  // namespace planish::internal
 
 #endif  // PLANISH_SRC_NORM_ROWS_H_
