@@ -4,6 +4,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -166,10 +167,8 @@ Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTen
   return EmptyForward(spec, x, save);
 }
 
-Two Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-            std::string_view norm, std::string_view over, double eps, double scale, double slope,
-            bool unbiased, bool save) {
-  const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
+Two RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+               const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
   auto [y, moments] = EmptyForward(spec, x, save);
   RunNormForward(spec, {.x = x,
@@ -180,6 +179,12 @@ Two Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor&
                         .sum = {},
                         .moments = moments});
   return {std::move(y), std::move(moments)};
+}
+
+Two Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+            std::string_view norm, std::string_view over, double eps, double scale, double slope,
+            bool unbiased, bool save) {
+  return RunForward(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
 }
 
 Three AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
@@ -236,6 +241,26 @@ Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tenso
   Three gradients = EmptyBackward(spec, x, weight, mask);
   BackwardInto(gradients, spec, dy, dsum, x, moments, weight);
   return gradients;
+}
+
+// ---- Past the dispatcher
+
+/// Whether the dispatcher would come to the CPU kernel of an operator with these inputs and do
+/// nothing on the way: no gradient and no tangent is asked for, and no transform, mode, tracer,
+/// profiler or autocast is to see the call. Its part in a small call one can measure.
+bool OnlyCpuKernel(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  static constexpr c10::DispatchKeySet passive(
+      {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,
+       c10::DispatchKey::BackendSelect});
+  c10::DispatchKeySet keys = x.key_set();
+  if (weight.defined()) keys = keys | weight.key_set();
+  if (bias.defined()) keys = keys | bias.key_set();
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  keys = (keys | local.included_) - local.excluded_;
+  if (!passive.isSupersetOf(keys)) return false;
+  if (at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION)) return false;
+  return !keys.has(c10::DispatchKey::AutogradCPU) ||
+         (!torch::autograd::compute_requires_grad(x, weight, bias) && !AnyTangent(x, weight, bias));
 }
 
 // ---- Autograd
@@ -467,6 +492,9 @@ Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const Opt
 
 Two CallNormForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                     const NormSpec& spec, bool save) {
+  if (OnlyCpuKernel(x, OrUndefined(weight), OrUndefined(bias))) {
+    return RunForward(spec, x, weight, bias, save);
+  }
   static const auto op =
       FindOperator<Two(const Tensor&, const OptionalTensor&, const OptionalTensor&,
                        std::string_view, std::string_view, double, double, double, bool, bool)>(

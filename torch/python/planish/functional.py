@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch  # noqa: F401  (the examples use it)
 from torch import Tensor
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 
 from planish._operators import (
     _ada_norm,
@@ -60,8 +60,12 @@ def layer_norm(
     tensor([[-1.,  1.]])
     """
     if weight is not None and weight.shape == normalized_shape:
-        call = _affine_layer_norm if is_compiling() else _affine_layer_norm_op
-        return call(x, weight, bias, eps)  # type: ignore[no-any-return]
+        if is_dynamo_compiling():
+            return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
+        # PyTorch takes a quarter of a microsecond to read a number: not the operator's own.
+        if eps == 1e-5:
+            return _affine_layer_norm_op(x, weight, bias)  # type: ignore[no-any-return]
+        return _affine_layer_norm_op(x, weight, bias, eps)  # type: ignore[no-any-return]
     return _layer_norm(x, normalized_shape, weight, bias, eps)  # type: ignore[no-any-return]
 
 
@@ -80,7 +84,7 @@ def rms_norm(
     tensor([[0.2000, 1.4000]])
     """
     if weight is not None and weight.shape == normalized_shape:
-        call = _affine_rms_norm if is_compiling() else _affine_rms_norm_op
+        call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, eps)  # type: ignore[no-any-return]
     return _rms_norm(x, normalized_shape, weight, eps)  # type: ignore[no-any-return]
 

@@ -648,3 +648,18 @@ def test_cpu_threads_of_the_caller():
     for seed, results in enumerate(several):
         for a, b in zip(results, work(seed)):
             assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("eps", [1e-5, 1e-3])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_calls_past_the_dispatcher_have_its_bits(eps, gradient):
+    # A profiler is to see norm_forward: there the call goes through the dispatcher.
+    x = torch.randn(5, 37, requires_grad=gradient)
+    weight, bias = torch.randn(37), torch.randn(37)
+    past = planish.functional.layer_norm(x, (37,), weight, bias, eps)
+    with torch.profiler.profile() as profile:
+        through = planish.functional.layer_norm(x, (37,), weight, bias, eps)
+    assert "planish::norm_forward" in {event.key for event in profile.key_averages()}
+    assert torch.equal(past, through)
+    assert past.requires_grad == gradient
+    assert torch.allclose(past, F.layer_norm(x, (37,), weight, bias, eps), rtol=0, atol=1e-6)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.nn.utils import parametrize
 
 from planish._operators import (
@@ -111,8 +111,13 @@ class LayerNorm(nn.LayerNorm):
         weight = self.weight
         if weight is None:
             return _layer_norm(input, self.normalized_shape, None, None, self.eps)
-        call = _affine_layer_norm if is_compiling() else _affine_layer_norm_op
-        return call(input, weight, self.bias, self.eps)  # type: ignore[no-any-return]
+        bias, eps = self.bias, self.eps
+        if is_dynamo_compiling():
+            return _affine_layer_norm(input, weight, bias, eps)  # type: ignore[no-any-return]
+        # PyTorch takes a quarter of a microsecond to read a number: not the operator's own.
+        if eps == 1e-5:
+            return _affine_layer_norm_op(input, weight, bias)  # type: ignore[no-any-return]
+        return _affine_layer_norm_op(input, weight, bias, eps)  # type: ignore[no-any-return]
 
 
 class RMSNorm(nn.RMSNorm):
@@ -149,7 +154,7 @@ class RMSNorm(nn.RMSNorm):
         weight = self.weight
         if weight is None:
             return _rms_norm(x, self.normalized_shape, None, self.eps)
-        call = _affine_rms_norm if is_compiling() else _affine_rms_norm_op
+        call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, self.eps)  # type: ignore[no-any-return]
 
 
