@@ -447,6 +447,10 @@ Tensor RmsNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, const Opti
 // Without a list, of which PyTorch's call from Python takes most of a microsecond.
 Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                        double eps) {
+  // norm_forward checks the rest.
+  if (weight.dim() == 1 && x.dim() >= 1 && x.sym_size(-1) == weight.sym_size(0)) {
+    return std::get<0>(CallNormForward(x, weight, bias, {.eps = eps}, false));
+  }
   return LayerNorm(x, weight.sym_sizes(), weight, bias, eps);
 }
 

@@ -662,4 +662,5 @@ def test_calls_past_the_dispatcher_have_its_bits(eps, gradient):
     assert "planish::norm_forward" in {event.key for event in profile.key_averages()}
     assert torch.equal(past, through)
     assert past.requires_grad == gradient
-    assert torch.allclose(past, F.layer_norm(x, (37,), weight, bias, eps), rtol=0, atol=1e-6)
+    # PyTorch's own error and ours: some units in the last place of numbers of a few units.
+    assert torch.allclose(past, F.layer_norm(x, (37,), weight, bias, eps), rtol=2e-6, atol=2e-6)
