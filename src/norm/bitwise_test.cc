@@ -276,35 +276,45 @@ TYPED_TEST(BitwiseTest, StridesInEveryKernel) {
   });
 }
 
+/// Sums of the elements, each rounded to T.
+template <class T>
+std::vector<T> Sum(std::vector<T> a, const std::vector<T>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = tests::FromDouble<T>(tests::ToDouble(a[i]) + tests::ToDouble(b[i]));
+  }
+  return a;
+}
+
+/// Normalises x + residual into `out`, the sums into `sum`; rows of all three are `stride` apart.
+template <class T>
+void ForwardOfSum(const Problem<T>& p, const T* x, const T* residual, T* sum, int64_t stride,
+                  Result<T>& out) {
+  auto forward = tests::ForwardArgs(p, out);
+  forward.x = x;
+  forward.residual = residual;
+  forward.sum = sum;
+  forward.x_stride = forward.residual_stride = forward.sum_stride = stride;
+  NormForward<T>(p.norm, forward, p.Options());
+}
+
 // A residual, its sum in place of x or of the residual, and dsum, with strides and dx in place of
 // dy: as without them, but for the sums, each of which is rounded to T.
 TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
   using T = TypeParam;
-  const auto add = [](std::vector<T> a, const std::vector<T>& b) {
-    for (size_t i = 0; i < a.size(); ++i) {
-      a[i] = tests::FromDouble<T>(tests::ToDouble(a[i]) + tests::ToDouble(b[i]));
-    }
-    return a;
-  };
   ForEachKernel<T>([&](const Problem<T>& p, const Result<T>&) {
     const int64_t cols = p.cols, stride = cols + 3;
     const std::vector<T>& residual = p.dy;  // any numbers
     Problem<T> summed = p;
-    summed.x = add(p.x, residual);
+    summed.x = Sum(p.x, residual);
     auto expected = tests::Apply(summed);
-    expected.dx = add(expected.dx, residual);
+    expected.dx = Sum(expected.dx, residual);
     for (const bool in_x : {false, true}) {
       SCOPED_TRACE(in_x ? "sum in x" : "sum in residual");
       Island<T> x(cols, stride, 1, p.x), addend(cols, stride, 2, residual);
       Island<T> dy(cols, stride, 3, p.dy), dsum(cols, cols + 1, 4, residual);
       Island<T>& sum = in_x ? x : addend;
       Result<T> out(p);
-      auto forward = tests::ForwardArgs(p, out);
-      forward.x = x.data();
-      forward.residual = addend.data();
-      forward.sum = sum.data();
-      forward.x_stride = forward.residual_stride = forward.sum_stride = stride;
-      NormForward<T>(p.norm, forward, p.Options());
+      ForwardOfSum(p, x.data(), addend.data(), sum.data(), stride, out);
       EXPECT_TRUE(SameBits(sum.Rows(), summed.x));
       auto backward = tests::BackwardArgs(p, out);
       backward.x = sum.data();
@@ -332,21 +342,14 @@ TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
       const Problem<T> p(Norm::kLayer, 5 * block / 2 / cols + 1, cols);
       const std::vector<T>& residual = p.dy;  // any numbers
       Problem<T> summed = p;
-      for (size_t i = 0; i < p.x.size(); ++i) {
-        summed.x[i] = tests::FromDouble<T>(tests::ToDouble(p.x[i]) + tests::ToDouble(residual[i]));
-      }
+      summed.x = Sum(p.x, residual);
       Result<T> expected(summed);
       NormForward<T>(p.norm, tests::ForwardArgs(summed, expected), p.Options());
       for (const int64_t stride : {cols, cols + 3}) {
         Island<T> x(cols, stride, 1, p.x), addend(cols, stride, 2, residual);
         Island<T> sum(cols, stride, 5, residual);
         Result<T> out(p);
-        auto forward = tests::ForwardArgs(p, out);
-        forward.x = x.data();
-        forward.residual = addend.data();
-        forward.sum = sum.data();
-        forward.x_stride = forward.residual_stride = forward.sum_stride = stride;
-        NormForward<T>(p.norm, forward, p.Options());
+        ForwardOfSum(p, x.data(), addend.data(), sum.data(), stride, out);
         EXPECT_TRUE(SameBits(sum.Rows(), summed.x));
         EXPECT_TRUE(SameBits(out.y, expected.y));
         EXPECT_TRUE(SameBits(out.mean, expected.mean));
