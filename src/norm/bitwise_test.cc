@@ -44,10 +44,11 @@ constexpr Shape kShapes[] = {{300, 1000}, {2100, 600}, {20000, 7}, {70000, 1}, {
 
 // Widths on both sides of every border between kernels (rows.cc): rows side by side in a vector,
 // rows eight at a time, fewer of these where results go past the caches, one row at a time, in
-// several chunks, and split over threads; with rows enough for a group of eight and some more, and
-// for parameters that are rearranged once for many rows.
-constexpr Shape kKernels[] = {{11, 2},    {11, 8},    {11, 9},   {11, 79},
-                              {11, 80},   {11, 639},  {11, 640}, {11, 1000},
+// several chunks, and split over threads; with rows enough for a group of eight and some more, for
+// groups of sixteen whose results are stored while later ones are read, and for parameters that are
+// rearranged once for many rows.
+constexpr Shape kKernels[] = {{11, 2},    {11, 8},    {11, 9},   {70, 16},          {70, 33},
+                              {11, 79},   {11, 80},   {11, 639}, {11, 640},         {11, 1000},
                               {37, 1000}, {19, 4096}, {5, 4097}, {2, (1 << 17) + 3}};
 
 /// Calls f(p, expected, where) for every norm at those widths, on every instruction set, with

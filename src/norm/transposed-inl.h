@@ -33,6 +33,10 @@ inline constexpr int64_t kLanes = hn::MaxLanes(Lanes());
 inline constexpr int64_t kTransposedColumns = 47;
 inline constexpr int64_t kTransposedGradientColumns = kLanes == 16 ? 47 : 20;
 
+/// Columns from which on forward stores past the caches while it reads (1.1 to 1.3 times as fast);
+/// fewer go in bursts, as do backward's results, whose reads leave memory less time.
+inline constexpr int64_t kPacedColumns = 16;
+
 /// Columns that are transposed at a time.
 inline constexpr int64_t kBlock = 8;
 
@@ -170,6 +174,9 @@ class RowsOut {
     }
   }
 
+  /// Gathered::StoreSome.
+  HWY_INLINE void StoreSome(int64_t n) { gathered_.StoreSome(n); }
+
   HWY_INLINE void End() {
     if constexpr (kStream) {
       gathered_.Add(n_ * cols_);
@@ -294,6 +301,7 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
     VisitBlocks(cols, [&](int64_t first, int64_t skip, int64_t columns) HWY_ATTR {
       Vec<Lanes> v[kBlock];
       in.Read8(first, v);
+      if (kStream && cols >= kPacedColumns) out.StoreSome(kBlock * kLanes);
       for (int64_t i = 0; i < kBlock; ++i) hn::Store(v[i], d, x + (first + i) * kLanes);
       if constexpr (!kCentre) return;
       if (first == 0) origin = v[0];
