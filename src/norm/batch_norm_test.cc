@@ -57,7 +57,7 @@ std::vector<Shape> Shapes() {
       {3, 1025, 1},  {130, 3, 1},   {1000, 1, 1},  {5000, 1, 1}, {1001, 7, 1}, {2, 3, 49},
       {9, 5, 63},    {3, 5, 64},    {3, 4, 65},    {2, 33, 100}, {1, 1, 1000}, {1, 2, 1025},
       {2, 1, 17000}, {1, 2, 16385}, {1, 1, 40000}, {40, 20, 12}, {2, 700, 2},  {1, 600, 3},
-      {70, 3, 81}};
+      {70, 3, 81},   {9, 17000, 1}};
   for (int64_t c = 1; c <= 67; c += 3) shapes.push_back({5, c, 1});
   for (int64_t s = 1; s <= 67; s += 4) shapes.push_back({3, 2, s});
   return shapes;
@@ -86,6 +86,12 @@ TYPED_TEST(BatchNormTest, EveryWidthAgreesWithReference) {
       }
     }
   });
+}
+
+// Blocks of rows with more columns than are summed at a time.
+TEST(BatchNormManyRowsTest, AgreesWithReference) {
+  const Problem<float> p({2051, 1100, 1});
+  ExpectAgreesWithReference(p, Apply(p));
 }
 
 TYPED_TEST(BatchNormTest, UnbiasedAgreesWithReference) {
@@ -312,6 +318,7 @@ TYPED_TEST(BatchNormTest, SameBitsForEverySplit) {
   // parts of runs.
   for (const Shape& shape : {Shape{64, 2000, 1},
                              {3000, 300, 1},
+                             {2051, 1100, 1},
                              {40001, 7, 1},
                              {3, 40, 3000},
                              {5, 3, 40000},
@@ -527,7 +534,8 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
 // Threads, in place, and past the caches.
 TYPED_TEST(BatchNormTest, EvaluationGivesTheSameBits) {
   using C = Compute<TypeParam>;
-  for (const Shape& shape : {Shape{64, 2000, 1}, {40001, 7, 1}, {3, 40, 3000}, {20, 100, 49}}) {
+  for (const Shape& shape :
+       {Shape{64, 2000, 1}, {9, 17000, 1}, {40001, 7, 1}, {3, 40, 3000}, {20, 100, 49}}) {
     SCOPED_TRACE(testing::Message() << shape);
     const Problem<TypeParam> p(shape);
     std::mt19937 random(7);
