@@ -353,6 +353,9 @@ HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, 
                            hn::LoadU(d, offsets + c)};
     Vec<D> sum_g = hn::Zero(d), sum_g_xhat = sum_g;
     for (int k = 0; k < kRows; ++k) {
+      // The next rows', as SumGroup does.
+      PrefetchFar(rows.dy + (k + kRowsAtOnce) * stride + c);
+      if constexpr (kReadX) PrefetchFar(rows.x + (k + kRowsAtOnce) * stride + c);
       Vec<D> dy = Read(d, rows.dy + k * stride + c), xhat = rows.Xhat(d, k, c, map);
       if constexpr (!whole()) {
         dy = hn::IfThenElseZero(last, dy);
