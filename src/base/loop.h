@@ -2,7 +2,9 @@
 #define PLANISH_SRC_BASE_LOOP_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <new>
 
 #include "planish/parallel.h"
 #include "src/base/tuning.h"
@@ -20,6 +22,21 @@ inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grai
   } else {
     DefaultParallelFor(0, n, grain, task);
   }
+}
+
+/// RunParallel of a task that takes memory. Threads have no use for an exception: bad_alloc is
+/// thrown when all have returned.
+template <class Task>
+void RunAllocating(const ParallelFor& parallel_for, int64_t n, int64_t grain, const Task& task) {
+  std::atomic<bool> failed{false};
+  RunParallel(parallel_for, n, grain, [&](int64_t begin, int64_t end) {
+    try {
+      task(begin, end);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+  });
+  if (failed) throw std::bad_alloc();
 }
 
 /// The grain, in items, that gives a thread enough to do.

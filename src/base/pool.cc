@@ -12,33 +12,13 @@
 #include <vector>
 
 #include "planish/parallel.h"
+#include "src/base/await.h"
 #include "src/base/check.h"
 
 namespace planish {
 namespace {
 
-// Turns that a thread looks for work, or for the end of it, before it sleeps: some ten
-// microseconds.
-constexpr int kSpins = 2000;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-/// Waits until `value` is no longer `old`, and returns what it is.
-uint64_t AwaitChange(const std::atomic<uint64_t>& value, uint64_t old) {
-  for (int spin = 0;; ++spin) {
-    const uint64_t now = value.load(std::memory_order_acquire);
-    if (now != old) return now;
-    if (spin < kSpins) {
-      Pause();
-    } else {
-      value.wait(old, std::memory_order_acquire);
-    }
-  }
-}
+using internal::AwaitChange;
 
 // Workers wait for `round_` to change, then each does its part of the job if it has one, and says
 // so in either case: none is still looking at a job when the next one is written down. The parts

@@ -1,10 +1,8 @@
 #ifndef PLANISH_SRC_NORM_COLUMNS_CPU_H_
 #define PLANISH_SRC_NORM_COLUMNS_CPU_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <new>
 
 #include "planish/parallel.h"
 #include "src/base/loop.h"
@@ -35,21 +33,6 @@ struct ChannelPass {
   /// channel is mapped.
   std::function<void(int64_t c, const C* before, const RowSums& sums, C* numbers)> after;
 };
-
-/// RunParallel of a task that takes memory. Threads have no use for an exception: bad_alloc is
-/// thrown when all have returned.
-template <class Task>
-void RunAllocating(const ParallelFor& parallel_for, int64_t n, int64_t grain, const Task& task) {
-  std::atomic<bool> failed{false};
-  RunParallel(parallel_for, n, grain, [&](int64_t begin, int64_t end) {
-    try {
-      task(begin, end);
-    } catch (const std::bad_alloc&) {
-      failed = true;
-    }
-  });
-  if (failed) throw std::bad_alloc();
-}
 
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);

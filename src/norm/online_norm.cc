@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/await.h"
 #include "src/base/check.h"
 #include "src/base/loop.h"
 #include "src/norm/cpu.h"
@@ -22,21 +23,16 @@ using internal::Recipe;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
-// Elements for each thread whose moments are taken before the first of them is normalised, while
-// those before them are: the second-level cache has them still. More come from memory twice; with
-// fewer the threads, which meet once a wave, wait. And rows, however long they are: threads share
-// out rows.
-constexpr int64_t kWave = int64_t{1} << 16;
-constexpr int64_t kLeastRows = 16;
+// Elements of the rows that are taken in one turn: the caches next to the processor have them still
+// when they are normalised.
+constexpr int64_t kTurn = int64_t{1} << 14;
 
-// How many rows a wave has.
-int64_t RowsPerWave(const ParallelFor& parallel_for, int64_t rows, int64_t cols) {
-  if (rows * cols <= kWave) return rows;
-  std::atomic<int64_t> threads = 0;
-  internal::RunParallel(parallel_for, rows, internal::GrainFor(cols),
-                        [&](int64_t, int64_t) { ++threads; });
-  return std::min(rows, std::max(threads * kWave / cols, kLeastRows));
-}
+// What a row needs of the rows before it, handed from turn to turn, whichever thread takes them.
+struct Chain {
+  double mean, deviation;
+  std::atomic<uint64_t> turns{0};  // that have been counted in
+  std::atomic<int64_t> next{0};    // the turn to be taken
+};
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
                  int64_t cols) {
@@ -71,41 +67,14 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
 
   const internal::Params<T, P> gains(args.gain, rows, cols, 1, true),
       biases(args.bias, rows, cols, 0, true);
-  const int64_t wave = RowsPerWave(options.parallel_for, rows, cols);
-  const auto moments = std::make_unique_for_overwrite<C[]>(6 * wave);
-  const auto wave_at = [&](int64_t begin) {
-    C* const own = moments.get() + begin / wave % 2 * 3 * wave;
-    internal::RowsForward<T> call;
-    call.recipe = kRecipe;
-    call.rows = std::clamp<int64_t>(rows - begin, 0, wave);
-    call.cols = cols;
-    call.x = args.x + std::min(begin, rows) * cols;
-    call.y = args.y + std::min(begin, rows) * cols;
-    call.x_stride = call.y_stride = cols;
-    call.gain = gains.data();
-    call.bias = biases.data();
-    call.mean = own;
-    call.mean_lo = own + wave;
-    call.rstd = own + 2 * wave;
-    return call;
-  };
-  // Of `before` the results, and of `call`, the wave after it, the moments.
+  const int64_t most = std::clamp<int64_t>(kTurn / cols, 1, rows), turns = (rows - 1) / most + 1;
   const int64_t bytes = 2 * rows * cols * static_cast<int64_t>(sizeof(T));
-  internal::RowsForward<T> before = wave_at(rows), call = wave_at(0);
-  const auto run = [&] {
-    const int64_t n = std::max(before.rows, call.rows);
-    internal::RunParallel(options.parallel_for, n, internal::GrainFor(cols),
-                          [&](int64_t begin, int64_t end) {
-                            internal::RowsForward<T> map = before;
-                            map.stream = internal::Streams(bytes, end - begin == n);
-                            internal::MapAndSumRows(map, call, begin, end);
-                          });
-  };
-  run();
   const auto n = static_cast<double>(cols);
   const double unbiased = n / (n - 1);
-  double mean = state.mean, deviation = state.deviation;
-  for (int64_t begin = 0; begin < rows; begin += wave) {
+  Chain chain{.mean = state.mean, .deviation = state.deviation};
+  // From the rows' own moments those that they are normalised by, in their order.
+  const auto count_in = [&](int64_t begin, const internal::RowsForward<T>& call) {
+    double mean = chain.mean, deviation = chain.deviation;
     for (int64_t i = 0; i < call.rows; ++i) {
       const int64_t r = begin + i;
       const double alpha = AlphaOf(options, r);
@@ -125,11 +94,56 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       if (args.offset) args.offset[r] = static_cast<C>(off);
       if (args.deviation) args.deviation[r] = static_cast<C>(s);
     }
-    before = call;
-    call = wave_at(begin + wave);
-    run();
-  }
-  state = {mean, deviation};
+    chain.mean = mean;
+    chain.deviation = deviation;
+  };
+  // A thread takes turns until there are none, whatever range it is given. While it normalises the
+  // rows of one it takes the moments of those of its next; the turn between the two is, if there is
+  // another thread, that one's, and counted in by then. Turns are taken in their order by threads
+  // that run, so that whoever waits waits for one that works.
+  const auto take_turns = [&](int64_t range_begin, int64_t range_end) {
+    const auto moments = std::make_unique_for_overwrite<C[]>(6 * most);
+    const bool alone = range_end - range_begin == turns;
+    const auto call_of = [&](int64_t turn, int side) {
+      C* const own = moments.get() + side * 3 * most;
+      const int64_t begin = std::min(turn * most, rows);
+      internal::RowsForward<T> call;
+      call.recipe = kRecipe;
+      call.rows = std::min(most, rows - begin);
+      call.cols = cols;
+      call.x = args.x + begin * cols;
+      call.y = args.y + begin * cols;
+      call.x_stride = call.y_stride = cols;
+      call.gain = gains.data();
+      call.bias = biases.data();
+      call.mean = own;
+      call.mean_lo = own + most;
+      call.rstd = own + 2 * most;
+      call.stream = internal::Streams(bytes, alone);
+      return call;
+    };
+    int64_t turn = chain.next++;
+    if (turn >= turns) return;
+    int side = 0;
+    internal::RowsForward<T> call = call_of(turn, side);
+    internal::MapAndSumRows(call_of(turns, 1), call, 0, call.rows);
+    while (turn < turns) {
+      for (auto seen = chain.turns.load(std::memory_order_acquire);
+           seen < static_cast<uint64_t>(turn);) {
+        seen = internal::AwaitChange(chain.turns, seen);
+      }
+      count_in(turn * most, call);
+      chain.turns.store(static_cast<uint64_t>(turn) + 1, std::memory_order_release);
+      chain.turns.notify_all();
+      turn = chain.next++;
+      side = 1 - side;
+      const internal::RowsForward<T> map = call;
+      call = call_of(turn, side);
+      internal::MapAndSumRows(map, call, 0, std::max(map.rows, call.rows));
+    }
+  };
+  internal::RunAllocating(options.parallel_for, turns, internal::GrainFor(most * cols), take_turns);
+  state = {chain.mean, chain.deviation};
 }
 
 template <class T, class P>

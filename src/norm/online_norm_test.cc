@@ -78,12 +78,12 @@ TYPED_TEST(OnlineNormTest, OneAtATimeGivesTheSameBits) {
   EXPECT_EQ(state.deviation, all.state_deviation);
 }
 
-// While one wave of cases is normalised the next one's moments are taken: the bits are those of
-// cases without a wave after theirs, of rows of whole vectors and of others, past the caches or
+// While one turn's cases are normalised another one's moments are taken: the bits are those of
+// cases without a turn after theirs, of rows of whole vectors and of others, past the caches or
 // not, in place or not.
-TYPED_TEST(OnlineNormTest, WavesGiveTheSameBits) {
+TYPED_TEST(OnlineNormTest, TurnsGiveTheSameBits) {
   for (const int64_t cols : {20, 500, 512}) {
-    const int64_t few = (int64_t{1} << 16) / cols, rows = 20 * few;  // few are one wave
+    const int64_t few = (int64_t{1} << 14) / cols, rows = 20 * few;  // few are one turn
     const Problem<TypeParam> p(rows, cols, 0.05);
     tests::ForEachTarget([&](const std::string& target) {
       SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
@@ -116,7 +116,7 @@ TYPED_TEST(OnlineNormTest, WavesGiveTheSameBits) {
 }
 
 TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
-  // Several waves of cases.
+  // Many turns of cases, and a last one with fewer.
   const Problem<TypeParam> p(3000, 400, 0.05);
   const Result<TypeParam> expected = Apply(p);
   for (const int64_t parts : {2, 3, 7}) {

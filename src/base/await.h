@@ -1,0 +1,28 @@
+#ifndef PLANISH_SRC_BASE_AWAIT_H_
+#define PLANISH_SRC_BASE_AWAIT_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace planish::internal {
+
+/// Waits until `value` is no longer `old`, and returns what it is: for some ten microseconds awake,
+/// then asleep. Whoever changes it calls notify_all.
+inline uint64_t AwaitChange(const std::atomic<uint64_t>& value, uint64_t old) {
+  constexpr int kSpins = 2000;
+  for (int spin = 0;; ++spin) {
+    const uint64_t now = value.load(std::memory_order_acquire);
+    if (now != old) return now;
+    if (spin < kSpins) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    } else {
+      value.wait(old, std::memory_order_acquire);
+    }
+  }
+}
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_BASE_AWAIT_H_
