@@ -51,23 +51,36 @@ class Params {
   /// Without `needed` there are none.
   Params(const P* params, int64_t rows, int64_t cols, C missing, bool needed) {
     if (!needed) return;
-    if constexpr (std::is_same_v<P, C> && std::is_same_v<T, C>) {
-      if (rows < kRowsForCopy || IsAligned(params)) data_ = params;
+    if constexpr (std::is_same_v<P, C>) {
+      // Rounding to 16 bits expects the NaN that arithmetic makes. A copy would have to cross from
+      // this thread's cache to the others'.
+      const bool serves = std::is_same_v<T, C> || params == nullptr || NoneIsNan(params, cols);
+      if (serves && (rows < kRowsForCopy || IsAligned(params))) data_ = params;
     }
     if (data_ != nullptr) return;
     copy_ = MakeAligned<C>(cols);
-    for (int64_t c = 0; c < cols; ++c) {
-      const C value = params ? ToCompute<C>(params[c]) : missing;
-      // Rounding to bfloat16 expects the NaN that arithmetic makes.
-      copy_[c] = value == value ? value : std::numeric_limits<C>::quiet_NaN();
-    }
     data_ = copy_.get();
+    if (params == nullptr) {
+      std::fill_n(copy_.get(), cols, missing);
+      return;
+    }
+    C* const copy = copy_.get();  // else read anew after each store
+    for (int64_t c = 0; c < cols; ++c) {
+      const C value = ToCompute<C>(params[c]);
+      copy[c] = value == value ? value : std::numeric_limits<C>::quiet_NaN();
+    }
   }
 
   const C* data() const { return data_; }
 
  private:
   static constexpr int64_t kRowsForCopy = 16;
+
+  static bool NoneIsNan(const P* params, int64_t cols) {
+    int64_t count = 0;
+    for (int64_t c = 0; c < cols; ++c) count += params[c] != params[c];
+    return count == 0;
+  }
 
   AlignedArray<C> copy_;
   const C* data_ = nullptr;
