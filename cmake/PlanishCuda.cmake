@@ -27,12 +27,14 @@ if(NOT PLANISH_CUDA STREQUAL "OFF")
 endif()
 
 # planish_cuda_objects(target SOURCES...): kernels, as objects of planish_core. No product is fused
-# with a sum unless the source says so: results are those of the emulation to the bit.
+# with a sum unless the source says so: results are those of the emulation to the bit. (nvcc puts
+# parentheses of its own around declarations, hence -Wno-parentheses.)
 function(planish_cuda_objects target)
   add_library(${target} OBJECT ${ARGN})
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
     POSITION_INDEPENDENT_CODE ON)
-  target_compile_options(${target} PRIVATE -fmad=false -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter)
+  target_compile_options(${target} PRIVATE -fmad=false
+    -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-parentheses)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}"
     "${PROJECT_BINARY_DIR}/include" "${PROJECT_BINARY_DIR}")
   target_sources(planish_core PRIVATE $<TARGET_OBJECTS:${target}>)

@@ -13,6 +13,9 @@ namespace {
 std::atomic<int> allocations{0};
 }
 
+// Inlined, malloc and free look like a mismatch with new and delete.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 void* operator new(size_t size) {
   ++allocations;
   if (void* p = std::malloc(size)) return p;
