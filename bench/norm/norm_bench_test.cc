@@ -77,9 +77,20 @@ TEST(Reference, TakesRightResultsOfTheBareLoop) {
             << rows << " " << Name(direction) << " " << Name(type);
       }
     }
-    EXPECT_THAT(MakeBare("layer", {.direction = direction, .rows = 3, .cols = 97}, {}).absent,
-                HasSubstr("whole vectors"));
+    const Case ragged{.direction = direction, .type = Type::kBFloat16, .rows = 3, .cols = 97};
+    EXPECT_THAT(MakeBare("layer", ragged, {}).absent, HasSubstr("whole vectors"));
   }
+  for (const int64_t cols : {33, 97, 127}) {
+    const Case c{.rows = 50, .cols = cols};
+    const Arrays arrays = arena.For(c);
+    const Contestant bare = MakeBare("layer", c, arrays);
+    ASSERT_THAT(bare.absent, IsEmpty());
+    EXPECT_THAT(CheckContestant("layer", bare, c, arrays, false), IsEmpty()) << cols;
+  }
+  EXPECT_THAT(MakeBare("layer", {.rows = 3, .cols = 2}, {}).absent, HasSubstr("at least"));
+  EXPECT_THAT(
+      MakeBare("layer", {.direction = Direction::kBackward, .rows = 3, .cols = 97}, {}).absent,
+      HasSubstr("whole vectors"));
   EXPECT_THAT(MakeBare("layer", {.type = Type::kDouble, .rows = 3, .cols = 96}, {}).absent,
               HasSubstr("bfloat16"));
   EXPECT_THAT(MakeBare("rms", {.rows = 3, .cols = 96}, {}).absent, HasSubstr("layer norm"));
