@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/await.h"
 #include "src/base/check.h"
@@ -30,8 +31,8 @@ constexpr int64_t kTurn = int64_t{1} << 14;
 // What a row needs of the rows before it, handed from turn to turn, whichever thread takes them.
 struct Chain {
   double mean, deviation;
-  std::atomic<uint64_t> turns{0};  // that have been counted in
-  std::atomic<int64_t> next{0};    // the turn to be taken
+  std::vector<std::atomic<bool>> taken;  // each turn
+  std::atomic<uint64_t> turns{0};        // that have been counted in
 };
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
@@ -71,7 +72,9 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   const int64_t bytes = 2 * rows * cols * static_cast<int64_t>(sizeof(T));
   const auto n = static_cast<double>(cols);
   const double unbiased = n / (n - 1);
-  Chain chain{.mean = state.mean, .deviation = state.deviation};
+  Chain chain{.mean = state.mean,
+              .deviation = state.deviation,
+              .taken = std::vector<std::atomic<bool>>(static_cast<size_t>(turns))};
   // From the rows' own moments those that they are normalised by, in their order.
   const auto count_in = [&](int64_t begin, const internal::RowsForward<T>& call) {
     double mean = chain.mean, deviation = chain.deviation;
@@ -97,13 +100,15 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     chain.mean = mean;
     chain.deviation = deviation;
   };
-  // A thread takes turns until there are none, whatever range it is given. While it normalises the
-  // rows of one it takes the moments of those of its next; the turn between the two is, if there is
-  // another thread, that one's, and counted in by then. Turns are taken in their order by threads
-  // that run, so that whoever waits waits for one that works.
+  // A thread takes every so manieth turn, always the same ones, which its caches may have; and what
+  // nobody has taken when it is due, for a range may come late, or on the same thread. While it
+  // normalises the rows of one turn it takes the moments of those of its next. Whoever waits waits
+  // for a turn that somebody works at.
   const auto take_turns = [&](int64_t range_begin, int64_t range_end) {
-    const auto moments = std::make_unique_for_overwrite<C[]>(6 * most);
-    const bool alone = range_end - range_begin == turns;
+    const int64_t share = range_end - range_begin;
+    const int64_t threads = std::max<int64_t>(1, (turns + share / 2) / share);
+    const auto moments = std::make_unique_for_overwrite<C[]>(9 * most);
+    const bool alone = share == turns;
     const auto call_of = [&](int64_t turn, int side) {
       C* const own = moments.get() + side * 3 * most;
       const int64_t begin = std::min(turn * most, rows);
@@ -122,25 +127,45 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       call.stream = internal::Streams(bytes, alone);
       return call;
     };
-    int64_t turn = chain.next++;
-    if (turn >= turns) return;
-    int side = 0;
-    internal::RowsForward<T> call = call_of(turn, side);
-    internal::MapAndSumRows(call_of(turns, 1), call, 0, call.rows);
-    while (turn < turns) {
-      for (auto seen = chain.turns.load(std::memory_order_acquire);
-           seen < static_cast<uint64_t>(turn);) {
-        seen = internal::AwaitChange(chain.turns, seen);
-      }
+    const internal::RowsForward<T> none = call_of(turns, 0);
+    const auto take = [&](int64_t turn) { return !chain.taken[turn].exchange(true); };
+    const auto take_own = [&](int64_t turn) {
+      while (turn < turns && !take(turn)) turn += threads;
+      return turn;
+    };
+    const auto publish = [&](int64_t turn, const internal::RowsForward<T>& call) {
       count_in(turn * most, call);
       chain.turns.store(static_cast<uint64_t>(turn) + 1, std::memory_order_release);
       chain.turns.notify_all();
-      turn = chain.next++;
+    };
+    const auto await = [&](int64_t turn) {
+      uint64_t seen = chain.turns.load(std::memory_order_acquire);
+      while (static_cast<int64_t>(seen) < turn) {
+        if (!take(static_cast<int64_t>(seen))) {
+          seen = internal::AwaitChange(chain.turns, seen);
+          continue;
+        }
+        const internal::RowsForward<T> call = call_of(static_cast<int64_t>(seen), 2);
+        internal::MapAndSumRows(none, call, 0, call.rows);
+        publish(static_cast<int64_t>(seen), call);
+        internal::MapAndSumRows(call, none, 0, call.rows);
+        ++seen;
+      }
+    };
+    int side = 0;
+    int64_t turn = take_own((range_begin + share / 2) / share % threads);
+    internal::RowsForward<T> call = call_of(turn, side);
+    internal::MapAndSumRows(none, call, 0, call.rows);
+    while (turn < turns) {
+      await(turn);
+      publish(turn, call);
+      turn = take_own(turn + threads);
       side = 1 - side;
       const internal::RowsForward<T> map = call;
       call = call_of(turn, side);
       internal::MapAndSumRows(map, call, 0, std::max(map.rows, call.rows));
     }
+    await(turns);
   };
   internal::RunAllocating(options.parallel_for, turns, internal::GrainFor(most * cols), take_turns);
   state = {chain.mean, chain.deviation};
