@@ -34,7 +34,7 @@ struct Bare {
   const float* mean;
   const float* rstd;
   T* out;
-  bool stream;
+  bool stream = false;
 };
 
 }  // namespace planish::bench
@@ -270,13 +270,16 @@ void Run(const Bare<bfloat16>& b, int64_t begin, int64_t end, float* dgain, floa
 template <class T>
 void BackwardBlocks(const Bare<T>& b, int64_t rows, float* dgain, float* dbias, float* partials,
                     const ParallelFor& parallel_for) {
+  const int64_t bytes = 3 * rows * b.cols * static_cast<int64_t>(sizeof(T));
   const int64_t blocks = std::clamp<int64_t>(rows / 8, 1, kMostBlocks), size = 2 * b.cols;
   parallel_for(0, blocks, std::max<int64_t>(1, kGrainElements * blocks / (rows * b.cols)),
                [&](int64_t begin, int64_t end) {
+                 Bare<T> range = b;
+                 range.stream = internal::Streams(bytes, end - begin, blocks);
                  for (int64_t block = begin; block < end; ++block) {
                    float* sums = partials + block * size;
                    std::fill_n(sums, size, 0.f);
-                   Run(b, block * rows / blocks, (block + 1) * rows / blocks, sums, sums + b.cols);
+                   Run(range, block * rows / blocks, (block + 1) * rows / blocks, sums, sums + b.cols);
                  }
                });
   parallel_for(0, b.cols, std::max<int64_t>(1, kGrainElements / blocks),
@@ -300,13 +303,16 @@ Contestant MakeBareOf(const Case& c, const Arrays& arrays) {
                   .bias = static_cast<const float*>(arrays.bias),
                   .mean = static_cast<const float*>(arrays.mean),
                   .rstd = static_cast<const float*>(arrays.rstd),
-                  .out = static_cast<T*>(arrays.out),
-                  .stream = Bytes(c) >= internal::StreamingBytes()};
+                  .out = static_cast<T*>(arrays.out)};
   const ParallelFor parallel_for = TorchThreads();
   if (c.direction == Direction::kForward) {
-    return {.call = [=, rows = c.rows] {
+    return {.call = [=, rows = c.rows, bytes = Bytes(c)] {
       parallel_for(0, rows, std::max<int64_t>(1, kGrainElements / b.cols),
-                   [&](int64_t begin, int64_t end) { Run(b, begin, end); });
+                   [&](int64_t begin, int64_t end) {
+                     Bare<T> range = b;
+                     range.stream = internal::Streams(bytes, end - begin, rows);
+                     Run(range, begin, end);
+                   });
     }};
   }
   const std::shared_ptr<float[]> partials = internal::MakeAligned<float>(2 * c.cols * kMostBlocks);
@@ -325,7 +331,7 @@ Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arra
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOf)();
   if (c.cols < lanes) return {.absent = "it takes rows of a vector at least"};
   if (c.cols % lanes != 0 && (c.direction != Direction::kForward || c.type != Type::kFloat ||
-                              Bytes(c) >= internal::StreamingBytes())) {
+                              internal::Streams(Bytes(c), 1, 1))) {
     return {.absent = "it takes rows of whole vectors, and forward of float in the caches others"};
   }
   if (!internal::IsAligned(arrays.gain) || !internal::IsAligned(arrays.bias)) {

@@ -30,12 +30,14 @@ int64_t LastCacheBytes() {
   return size;
 }
 
-int64_t& TheStreamingBytes() {
-  static int64_t bytes = [] {
-    const int64_t last = LastCacheBytes();
-    return (last > 0 ? last : int64_t{32} << 20) / 4 * 3;  // 32 MB where the system does not say
+StreamingLimits& TheStreaming() {
+  static StreamingLimits limits = [] {
+    int64_t last = LastCacheBytes();
+    if (last == 0) last = int64_t{32} << 20;  // where the system does not say
+    const int64_t most = LastCacheIsFar() ? 8 * SecondCacheBytes() : last;
+    return StreamingLimits{.call = last / 4 * 3, .thread = std::min(last / 2, most)};
   }();
-  return bytes;
+  return limits;
 }
 
 }  // namespace
@@ -45,10 +47,30 @@ bool FirstCacheHoldsManyRows() {
   return holds;
 }
 
-int64_t StreamingBytes() { return TheStreamingBytes(); }
+bool LastCacheIsFar() {
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+  // Those of the processors with AVX-512 whose second-level caches make up for it.
+  static const bool far = __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f") &&
+                          SecondCacheBytes() >= 1 << 20;
+  return far;
+#else
+  return false;
+#endif
+}
 
-int64_t StreamingBytesAlone() { return TheStreamingBytes() / 3 * 2; }
+int64_t SecondCacheBytes() {
+  static const int64_t bytes = CacheBytes("2") > 0 ? CacheBytes("2") : int64_t{1} << 20;
+  return bytes;
+}
 
-void SetStreamingBytes(int64_t bytes) { TheStreamingBytes() = bytes; }
+int64_t RunTileBytes() { return LastCacheIsFar() ? SecondCacheBytes() / 4 : kTileBytes; }
+
+int64_t RereadBytes() {
+  return LastCacheIsFar() ? 4 * SecondCacheBytes() : Streaming().call / 2;
+}
+
+StreamingLimits Streaming() { return TheStreaming(); }
+
+void SetStreaming(const StreamingLimits& limits) { TheStreaming() = limits; }
 
 }  // namespace planish::internal

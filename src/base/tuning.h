@@ -59,23 +59,49 @@ inline constexpr int64_t kResidualBytes = int64_t{1} << 18;
 /// .66 of a copy, four .59 to .73).
 inline constexpr int64_t kTileBytes = int64_t{1} << 22;
 
-/// Bytes read and written from which on results are stored past the caches: three quarters of the
-/// last cache. Well within it ordinary stores are faster; towards its end and beyond they cost a
-/// read of what they overwrite. On two threads the two meet near all of it.
-int64_t StreamingBytes();
+/// Whether the last cache is far: the slices of a mesh of many cores, as Intel's server processors
+/// have it, from which a core reads hardly faster than from memory (there 30 GB/s and 28, where one
+/// of AMD's, of 32 MB for eight cores, gives 69 and 41).
+bool LastCacheIsFar();
 
-/// The same where one thread does all of the work: half of the last cache. There ordinary stores
-/// take 1.0 to 1.2 times as long, and at five eighths 1.2 to 2.5 times.
-int64_t StreamingBytesAlone();
+/// Bytes of a second-level cache; a megabyte where the system does not say.
+int64_t SecondCacheBytes();
 
-/// Whether results are stored past the caches where so many bytes are read and written.
-inline bool Streams(int64_t bytes, bool alone) {
-  return bytes >= (alone ? StreamingBytesAlone() : StreamingBytes());
-}
+/// Likewise of channels that lie in long runs, whose tiles read long stretches however few they
+/// are: a quarter of the second-level cache where the last one is far (of a copy's speed from
+/// memory batch norm has .70 to .83 so, and .42 to .51 with four megabytes).
+int64_t RunTileBytes();
 
-/// Sets it, for tests of what is stored past the caches. Not to be called while another thread
+/// Bytes of rows whose numbers are summed and then read again, by all threads.
+int64_t RereadBytes();
+
+/// Bytes read and written from which on results are stored past the caches.
+struct StreamingLimits {
+  /// By all threads: three quarters of the last cache. Well within it ordinary stores are faster;
+  /// towards its end and beyond they cost a read of what they overwrite. On two threads the two
+  /// meet near all of it.
+  int64_t call;
+
+  /// By one thread: half of the last cache. There ordinary stores take 1.0 to 1.2 times as long,
+  /// and at five eighths 1.2 to 2.5 times. Where the last cache is far no more than eight times
+  /// the second-level one. A norm alone is faster so from twice that cache on, and has .9 to .97 of
+  /// a copy's speed where ordinary stores have .85 down to .45; but one whose results are read next
+  /// pays for their way to memory and back, and that is even at six to ten times.
+  int64_t thread;
+};
+StreamingLimits Streaming();
+
+/// Sets them, for tests of what is stored past the caches. Not to be called while another thread
 /// computes.
-void SetStreamingBytes(int64_t bytes);
+void SetStreaming(const StreamingLimits& limits);
+
+/// Whether a thread stores its results past the caches that has `part` of `whole` of a call, which
+/// reads and writes `bytes` in all.
+inline bool Streams(int64_t bytes, int64_t part, int64_t whole) {
+  const StreamingLimits limits = Streaming();
+  return bytes >= limits.call || static_cast<double>(bytes) * static_cast<double>(part) >=
+                                     static_cast<double>(limits.thread) * static_cast<double>(whole);
+}
 
 }  // namespace planish::internal
 

@@ -514,8 +514,9 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
 TYPED_TEST(BitwiseTest, LargeCalls) {
   using T = TypeParam;
   const int64_t cols = 1000;
-  const int64_t rows = internal::StreamingBytes() / (2 * cols * static_cast<int64_t>(sizeof(T)));
-  if (rows > 100000) GTEST_SKIP() << "the last cache holds " << internal::StreamingBytes();
+  const int64_t bytes = internal::Streaming().call;
+  const int64_t rows = bytes / (2 * cols * static_cast<int64_t>(sizeof(T)));
+  if (rows > 100000) GTEST_SKIP() << "ordinary stores are used up to " << bytes;
   Problem<T> p(Norm::kLayerSimple, 64, cols);
   const auto expected = tests::Apply(p);
   Problem<T> large = p;  // the same rows again and again

@@ -66,6 +66,12 @@ struct Tiling {
   int64_t Begin(int64_t i, int64_t sample) const { return i / tiles * sample + i % tiles * cols; }
   int64_t ChunkBegin(int64_t chunk) const { return chunk * count / chunks; }
 
+  /// From a number of tile i to that of the next one, which is asked for ahead of its use; 0: none,
+  /// or a tile does not fit the cache.
+  int64_t Ahead(int64_t i, int64_t sample) const {
+    return fits && i + 1 < count ? Begin(i + 1, sample) - Begin(i, sample) : 0;
+  }
+
   int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }
 
   int64_t rows = 0, stride = 0;
@@ -110,24 +116,32 @@ void Fold(double* sums, int64_t positions, int64_t n) {
   }
 }
 
-/// Runs work(block) for each block of a tile's rows.
+/// A thread's share of the work.
+struct Share {
+  int64_t part = 1, whole = 1;
+};
+
+/// Runs work(block, share) for each block of a tile's rows, of which the calling thread has `own`.
 template <class Work>
-void ForBlocks(const Tiling& tiling, const ParallelFor& parallel_for, const Work& work) {
+void ForBlocks(const Tiling& tiling, const Share& own, const ParallelFor& parallel_for,
+               const Work& work) {
   RunParallel(parallel_for, tiling.blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) work(block);
+    const Share share{own.part * (end - begin), own.whole * tiling.blocks};
+    for (int64_t block = begin; block < end; ++block) work(block, share);
   });
 }
 
 /// Adds the sums of blocks, of `size` numbers each, to the first's.
 void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
 
-/// Runs task(chunk, scratch) for each chunk of tiles, on several threads if tiles are not cut
+/// Runs task(chunk, scratch, share) for each chunk of tiles, on several threads if tiles are not cut
 /// themselves.
 template <class Scratch, class Task>
 void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Task& task) {
   const auto run = [&](int64_t begin, int64_t end) {
     Scratch scratch(tiling);
-    for (int64_t chunk = begin; chunk < end; ++chunk) task(chunk, scratch);
+    const Share share{end - begin, tiling.chunks};
+    for (int64_t chunk = begin; chunk < end; ++chunk) task(chunk, scratch, share);
   };
   if (tiling.blocks > 1) {
     run(0, tiling.chunks);
@@ -201,9 +215,9 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
   whole.gain = gains ? gains.get() : args.gain;
   whole.bias = biases ? biases.get() : args.bias;
   whole.each = gains != nullptr;
-  whole.stream = 2 * args.batch * sample * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+  const int64_t bytes = 2 * args.batch * sample * static_cast<int64_t>(sizeof(T));
 
-  const auto run_tile = [&](int64_t i, ForwardScratch<T>& s) {
+  const auto run_tile = [&](int64_t i, ForwardScratch<T>& s, const Share& own) {
     const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
     const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
     const int64_t positions = tiling.group > 1 ? spatial : cols;
@@ -214,15 +228,12 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
     call.mean = s.moments.mean;
     call.rstd = s.moments.rstd;
     call.offset = s.moments.offset;
-    if (whole.stream && tiling.fits && i + 1 < tiling.count) {
-      call.ahead = tiling.Begin(i + 1, sample) - tiling.Begin(i, sample);
-    }
     const T* x = call.x;
     ShiftColumns(x, spatial, channels, positions, s.shift);
     if (!args.recipe.centre) std::fill_n(s.shift, positions, C{0});
     Repeat(s.shift, positions, cols);
     std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
-    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share&) {
       double* first = &s.sums[block * 2 * cols];
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
         const T* a = x + row * tiling.stride;
@@ -255,19 +266,22 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
     for (C* numbers : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
       Repeat(numbers, positions, cols);
     }
-    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
         ColumnsForward<T> part = call.From(row, rows);
         part.cols = n;
+        part.stream = Streams(bytes, share.part, share.whole);
+        if (part.stream) part.ahead = tiling.Ahead(i, sample);
         MapForward(part);
       });
     });
   };
-  ForChunks<ForwardScratch<T>>(tiling, parallel_for, [&](int64_t chunk, ForwardScratch<T>& s) {
-    for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
-      run_tile(i, s);
-    }
-  });
+  ForChunks<ForwardScratch<T>>(
+      tiling, parallel_for, [&](int64_t chunk, ForwardScratch<T>& s, const Share& own) {
+        for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
+          run_tile(i, s, own);
+        }
+      });
 }
 
 template <class T>
@@ -286,13 +300,13 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
   whole.stride = tiling.stride;
   whole.gain = each ? gains.get() : args.gain;
   whole.each = each;
-  whole.stream = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T)) > StreamingBytes();
+  const int64_t bytes = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T));
   // Each chunk's sums of dgain and dbias: the shape alone decides what is added to what.
   const int64_t count = dgain ? tiling.chunks : 0;
   const auto partial = Array<double>(count * 2 * channels);
   const int64_t terms = each ? sample : channels;  // of each, that are added up
 
-  const auto run_tile = [&](int64_t i, double* dgains, BackwardScratch<T>& s) {
+  const auto run_tile = [&](int64_t i, double* dgains, BackwardScratch<T>& s, const Share& own) {
     const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
     const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
     const int64_t positions = tiling.group > 1 ? spatial : cols;
@@ -312,16 +326,13 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
     call.offset = s.offset;
     call.mean_g = s.mean_g;
     call.mean_g_xhat = s.mean_g_xhat;
-    if (whole.stream && tiling.fits && i + 1 < tiling.count) {
-      call.ahead = tiling.Begin(i + 1, sample) - tiling.Begin(i, sample);
-    }
     const auto from = [&](int64_t row, int64_t rows, int64_t columns) {
       ColumnsBackward<T> part = call.From(row, rows);
       part.cols = columns;
       return part;
     };
     std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
-    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share&) {
       double* first = &s.sums[block * 2 * cols];
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
         double* dgains_of = dgains ? dgains + (each ? row * tiling.stride : row) : nullptr;
@@ -338,13 +349,16 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
     FinishGradients<T>(args.recipe, args.eps, channels, positions, s.rstd, first, second, s.mean_g,
                        s.mean_g_xhat);
     for (C* numbers : {s.mean_g, s.mean_g_xhat}) Repeat(numbers, positions, cols);
-    ForBlocks(tiling, parallel_for, [&](int64_t block) {
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
       ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
-        MapBackward(from(row, rows, columns));
+        ColumnsBackward<T> part = from(row, rows, columns);
+        part.stream = Streams(bytes, share.part, share.whole);
+        if (part.stream) part.ahead = tiling.Ahead(i, sample);
+        MapBackward(part);
       });
     });
   };
-  ForChunks<BackwardScratch<T>>(tiling, parallel_for, [&](int64_t chunk, BackwardScratch<T>& s) {
+  const auto run_chunk = [&](int64_t chunk, BackwardScratch<T>& s, const Share& own) {
     double* sums = dgain ? &partial[chunk * 2 * channels] : nullptr;
     double* dgains = sums;
     if (dgain && each) {
@@ -353,13 +367,14 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
     }
     if (dgain) std::fill_n(dgains, 2 * terms, 0.0);
     for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
-      run_tile(i, dgains, s);
+      run_tile(i, dgains, s, own);
     }
     for (int64_t i = 0; dgain && each && i < 2 * channels; ++i) {
       sums[i] = 0;
       for (int64_t k = 0; k < spatial; ++k) sums[i] += dgains[i * spatial + k];
     }
-  });
+  };
+  ForChunks<BackwardScratch<T>>(tiling, parallel_for, run_chunk);
   if (dgain == nullptr) return;
   RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {
     constexpr int64_t kAtOnce = 256;

@@ -101,12 +101,13 @@ int CountOf(ChannelMap map) {
                                          : 6;
 }
 
+// Whether a thread stores past the caches that has `part` of `whole` of the map.
 template <class T>
-bool Streams(const ChannelPass<T>& pass) {
+bool Streams(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
   const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
+  const int64_t numbers = arrays * pass.batch * pass.channels * pass.spatial;
   return pass.out != nullptr &&
-         arrays * pass.batch * pass.channels * pass.spatial * static_cast<int64_t>(sizeof(T)) >
-             StreamingBytes();
+         internal::Streams(numbers * static_cast<int64_t>(sizeof(T)), part, whole);
 }
 
 // Bytes of `n` numbers of all arrays that are read.
@@ -131,14 +132,22 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
   return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
 }
 
+// Of a tile of so many channels those that are taken at a time, where runs are read whole.
+template <class T>
+int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
+  const int64_t near = RunTileBytes() / ReadBytes(pass, pass.batch * pass.spatial);
+  return std::clamp<int64_t>(near, 1, tile);
+}
+
 template <class T>
 void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
             const MapNumbers<Compute<T>>& numbers, const ParallelFor& parallel_for) {
   const int64_t total = pass.batch * pass.channels * pass.spatial;
-  const bool stream = Streams(pass);
+  const int64_t parts = (total + kPart - 1) / kPart;
   // The last first: of what was summed the caches have that still.
-  RunParallel(parallel_for, (total + kPart - 1) / kPart, GrainFor(kPart),
+  RunParallel(parallel_for, parts, GrainFor(kPart),
               [&](int64_t begin, int64_t end) {
+                const bool stream = Streams(pass, end - begin, parts);
                 while (end > begin) {
                   const int64_t from = std::max(begin, end - kMapParts);
                   MapRows(pass.map, ArraysAt(pass, 0), 0, 1, from * kPart,
@@ -156,9 +165,10 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   using C = Compute<T>;
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
-  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
+  const bool has_sums = pass.sums != ChannelSums::kNone;
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
                 [&](int64_t begin, int64_t end) {
+                  const bool stream = Streams(pass, end - begin, tiles);
                   SumArrays<C> before(CountOf(pass.sums), tile);
                   MapArraysOf<C> after(CountOf(pass.map), tile);
                   const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
@@ -199,7 +209,7 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   // A long run is cut into parts, and so may be the work of few channels.
   if (spatial <= kPart && tile > 0 &&
       (channels / tile >= 8 || pass.batch * channels * spatial <= 2 * kGrainElements)) {
-    RunsInTiles(pass, tile, parallel_for);
+    RunsInTiles(pass, RunTileChannels(pass, tile), parallel_for);
     return;
   }
   const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
@@ -277,8 +287,9 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   using C = Compute<T>;
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
-  const bool has_sums = pass.sums != ChannelSums::kNone, stream = Streams(pass);
+  const bool has_sums = pass.sums != ChannelSums::kNone;
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
+    const bool stream = Streams(pass, end - begin, tiles);
     SumArrays<C> before(CountOf(pass.sums), most);
     MapArraysOf<C> after(CountOf(pass.map), most);
     const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
@@ -391,11 +402,11 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
     return;
   }
   // Numbers for each column of a wide sample do not stay in the cache from row to row: by tiles.
-  const bool stream = Streams(pass);
   const int64_t map_tiles = (sample - 1) / kMapTile + 1;
   const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
   const int64_t map_blocks = (batch - 1) / map_rows + 1;
   RunParallel(parallel_for, map_tiles * map_blocks, 1, [&](int64_t begin, int64_t end) {
+    const bool stream = Streams(pass, end - begin, map_tiles * map_blocks);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c = i / map_blocks * kMapTile, row = i % map_blocks * map_rows;
       const int64_t cols = std::min(kMapTile, sample - c);

@@ -53,11 +53,11 @@ RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
   return args;
 }
 
-// What a thread does of a call, all of it alone or not.
+// What a thread does of a call that has `part` of `whole` of it.
 template <class T>
-RowsBackward<T> RangeOf(RowsBackward<T> args, bool alone) {
+RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
   const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
-  args.stream = args.stream && Streams(bytes, alone);
+  args.stream = args.stream && Streams(bytes, part, whole);
   return args;
 }
 
@@ -69,12 +69,20 @@ void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
   }
 }
 
+// Bytes that a call reads and writes.
+template <class T>
+int64_t BytesOf(const RowsForward<T>& args) {
+  const int64_t arrays = args.residual == nullptr ? 2 : 4;
+  return arrays * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
+}
+
 // Long rows one after the other, each cut into chunks of columns for the threads: first the sums,
 // then, from all of these, the output.
 template <class T>
-void ForwardLongRows(RowsForward<T> args, const ParallelFor& parallel_for) {
+void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t cols = args.cols, chunks = ChunksOf(cols);
+  const int64_t bytes = BytesOf(args);
   const auto sums = MakeAligned<double>(2 * chunks);
   for (int64_t r = 0; r < args.rows; ++r) {
     C saved[3];
@@ -104,8 +112,11 @@ void ForwardLongRows(RowsForward<T> args, const ParallelFor& parallel_for) {
     if (args.mean) args.mean[r] = saved[0];
     if (args.mean_lo) args.mean_lo[r] = saved[1];
     if (args.rstd) args.rstd[r] = saved[2];
-    for_columns(
-        [&](int64_t, int64_t, int64_t first, int64_t last) { MapColumns(row, 0, first, last); });
+    for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
+      RowsForward<T> range = row;
+      range.stream = args.stream && Streams(bytes, end - begin, chunks);
+      MapColumns(range, 0, first, last);
+    });
   }
 }
 
@@ -138,7 +149,7 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
   // What the second pass reads again is to be in a cache still, and what it is shared over is to be
   // worth it.
   const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
-  const int64_t group = std::clamp<int64_t>(StreamingBytes() / 2 / row_bytes, 4, kGroupRows);
+  const int64_t group = std::clamp<int64_t>(RereadBytes() / row_bytes, 4, kGroupRows);
   const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
   const auto sums = MakeAligned<double>(2 * std::min(group, rows));
   // Rows are summed in C, and, where there are many, groups of kGroupRows in double.
@@ -172,7 +183,7 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
     // The last tile takes what is less than a tile.
     const int64_t tiles = std::max<int64_t>(1, cols / kChunk);
     RunParallel(parallel_for, tiles, GrainFor(n * kChunk), [&](int64_t from, int64_t to) {
-      const auto range = RangeOf(args, to - from == tiles);
+      const auto range = RangeOf(args, to - from, tiles);
       for (int64_t tile = from; tile < to; ++tile) {
         const int64_t first = tile * kChunk, last = tile + 1 < tiles ? first + kChunk : cols;
         GradientTile(range, begin, end, first, last, sums.get(), dgain ? dgain + first : nullptr,
@@ -279,7 +290,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   };
   RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
               [&](int64_t begin, int64_t end) {
-                const auto range = RangeOf(args, end - begin == blocks.count);
+                const auto range = RangeOf(args, end - begin, blocks.count);
                 if (!grouped) {
                   for (int64_t block = begin; block < end; ++block) {
                     sum_block(range, block, groups.get() + block * size, nullptr);
@@ -323,16 +334,14 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
-  const int64_t arrays = args.residual == nullptr ? 2 : 4;
-  const int64_t bytes = arrays * rows * cols * static_cast<int64_t>(sizeof(T));
+  const int64_t bytes = BytesOf(args);
   if (cols >= kLongRowColumns) {
-    args.stream = args.stream && bytes >= StreamingBytes();
     ForwardLongRows(args, parallel_for);
     return;
   }
   RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
     RowsForward<T> range = args;
-    range.stream = args.stream && Streams(bytes, end - begin == rows);
+    range.stream = args.stream && Streams(bytes, end - begin, rows);
     if (args.residual == nullptr) {
       ForwardRows(range, begin, end);
       return;
@@ -371,7 +380,7 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
     BackwardByTiles<T>(args, nullptr, nullptr, parallel_for);
   } else {
     RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
-      const auto range = RangeOf(args, end - begin == rows);
+      const auto range = RangeOf(args, end - begin, rows);
       const int64_t few = args.dsum ? ResidualRows<T>(cols) : end - begin;
       for (int64_t r = begin; r < end; r += few) {
         const int64_t until = std::min(end, r + few);

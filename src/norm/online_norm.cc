@@ -108,7 +108,6 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     const int64_t share = range_end - range_begin;
     const int64_t threads = std::max<int64_t>(1, (turns + share / 2) / share);
     const auto moments = std::make_unique_for_overwrite<C[]>(9 * most);
-    const bool alone = share == turns;
     const auto call_of = [&](int64_t turn, int side) {
       C* const own = moments.get() + side * 3 * most;
       const int64_t begin = std::min(turn * most, rows);
@@ -124,7 +123,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       call.mean = own;
       call.mean_lo = own + most;
       call.rstd = own + 2 * most;
-      call.stream = internal::Streams(bytes, alone);
+      call.stream = internal::Streams(bytes, share, turns);
       return call;
     };
     const internal::RowsForward<T> none = call_of(turns, 0);

@@ -260,13 +260,13 @@ void ForEachTarget(F&& f) {
 /// While one lives all results are stored past the caches.
 class Streaming {
  public:
-  Streaming() { internal::SetStreamingBytes(0); }
-  ~Streaming() { internal::SetStreamingBytes(before_); }
+  Streaming() { internal::SetStreaming({.call = 0, .thread = 0}); }
+  ~Streaming() { internal::SetStreaming(before_); }
   Streaming(const Streaming&) = delete;
   Streaming& operator=(const Streaming&) = delete;
 
  private:
-  int64_t before_ = internal::StreamingBytes();
+  internal::StreamingLimits before_ = internal::Streaming();
 };
 
 /// Calls its task with `parts` ranges one after the other, in an order that begins in the middle;

@@ -25,10 +25,9 @@ double LengthOf(const P* g, int64_t r) {
   return static_cast<double>(internal::ToCompute<Compute<T>>(g[r]));
 }
 
-/// Whether results go past the caches, of `arrays` arrays that are read and written.
 template <class T>
-bool Streams(int64_t arrays, int64_t total) {
-  return arrays * total * static_cast<int64_t>(sizeof(T)) > internal::StreamingBytes();
+int64_t Bytes(int64_t n) {
+  return n * static_cast<int64_t>(sizeof(T));
 }
 
 }  // namespace
@@ -50,11 +49,14 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
                                           .v = args.v,
                                           .g = lengths.data(),
                                           .out = args.w,
-                                          .norm_out = args.norm,
-                                          .stream = Streams<T>(2, rows * cols)};
+                                          .norm_out = args.norm};
     internal::RunParallel(
         parallel_for, rows, internal::GrainFor(cols),
-        [&](int64_t begin, int64_t end) { internal::NormaliseWeights(call, begin, end); });
+        [&](int64_t begin, int64_t end) {
+          internal::WeightRows<T> range = call;
+          range.stream = internal::Streams(2 * Bytes<T>(rows * cols), end - begin, rows);
+          internal::NormaliseWeights(range, begin, end);
+        });
     return;
   }
   ChannelPass<T> pass(/*batch=*/1, rows, cols);
@@ -99,11 +101,14 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
                                           .g = lengths.data(),
                                           .norm = args.norm,
                                           .out = args.dv,
-                                          .dg = dlengths.data(),
-                                          .stream = Streams<T>(3, rows * cols)};
+                                          .dg = dlengths.data()};
     internal::RunParallel(
         parallel_for, rows, internal::GrainFor(cols),
-        [&](int64_t begin, int64_t end) { internal::WeightGradients(call, begin, end); });
+        [&](int64_t begin, int64_t end) {
+          internal::WeightRows<T> range = call;
+          range.stream = internal::Streams(3 * Bytes<T>(rows * cols), end - begin, rows);
+          internal::WeightGradients(range, begin, end);
+        });
     dlengths.Finish();
     return;
   }
