@@ -30,8 +30,17 @@ namespace HWY_NAMESPACE {
 inline constexpr int64_t kNarrowColumns = 640;
 inline constexpr int64_t kNarrowStreamedColumns = 80;
 
-/// Likewise of backward, where results pass through the caches.
-inline constexpr int64_t kNarrowGradientColumns = 160;
+/// Rows whose results are computed side by side, as far as registers last: they share the gain and
+/// bias that are read.
+inline constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
+
+/// Likewise of backward, where results pass through the caches: dgain and dbias are read and
+/// written once for the rows side by side. Where the first-level cache holds many rows that pays up
+/// to a chunk for four of them (.60 to .86 of the time), for two up to some 400 columns.
+HWY_INLINE int64_t NarrowGradientColumns() {
+  if (!FirstCacheHoldsManyRows()) return 160;
+  return kTogether == 4 ? kChunk + 1 : 400;
+}
 
 /// Rows that are worked on at a time.
 inline constexpr int64_t kGroup = 8;
@@ -149,101 +158,131 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   }
 }
 
+/// Whether rows of `out` go side by side. Stores that cut lines of the caches are put together only
+/// while they follow each other: where rows do not begin with a line they go one by one (255
+/// columns take .68 of the time so, 600 .75), and where each line has to come from a far cache, too
+/// (.85 to .95).
+template <class T>
+HWY_INLINE bool SideBySide(const T* out, int64_t stride, int64_t bytes) {
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  if (stride % kLine != 0 || reinterpret_cast<uintptr_t>(out) % 64 != 0) return false;
+  return !LastCacheIsFar() || bytes <= SecondCacheBytes();
+}
+
+/// The maps of `n` rows from `r` on.
+template <bool kCentre, bool kStream, class D, class T>
+HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes, rest = cols % lanes;
+  const auto mask = LastLanes(d, rest);
+  const Eight eight;
+  // Rows that are not there are the last one again.
+  const auto row = [&](int64_t i)
+                       HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
+  Vec<Eight> sums[8], squares[8];
+  Vec<Eight> shift = hn::Zero(eight);
+  HWY_ALIGN float shifts[8];
+  if constexpr (kCentre) {
+    for (int64_t i = 0; i < kGroup; ++i) {
+      sums[i] = FoldToEight(d, hn::Add(Read(d, row(i)), Read(d, row(i) + last / 2)));
+    }
+    shift = hn::Mul(SumsOfEight(sums), hn::Set(eight, 0.5f / static_cast<float>(lanes)));
+    hn::Store(shift, eight, shifts);
+  }
+  for (int64_t i = 0; i < kGroup; ++i) {
+    const T* x = row(i);
+    const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
+    // As SumChunkLanes.
+    PairSums<D> row_sums(d);
+    int64_t c = 0;
+    for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+      if constexpr (kStream) PrefetchTwo(d, x + c);
+      row_sums.template AddPair<kCentre>(d, x + c, about);
+    }
+    if constexpr (kStream) PrefetchTwo(d, x + c);
+    if (c <= last) AddSums<kCentre>(d, x + c, about, row_sums.first0, row_sums.second0);
+    if (rest > 0) {
+      Vec<D> v = Read(d, x + last);
+      if constexpr (kCentre) v = hn::Sub(v, about);
+      v = hn::IfThenElseZero(mask, v);
+      if constexpr (kCentre) row_sums.first1 = hn::Add(row_sums.first1, v);
+      row_sums.second1 = hn::MulAdd(v, v, row_sums.second1);
+    }
+    sums[i] = FoldToEight(d, hn::Add(row_sums.first0, row_sums.first1));
+    squares[i] = FoldToEight(d, hn::Add(row_sums.second0, row_sums.second1));
+  }
+  FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
+}
+
+/// Results of `n` rows from `r` on to `y`, kRows side by side.
+template <int64_t kRows, Output kOutput, bool kCentre, class D, class T>
+HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
+                           const EightMaps& maps, T* y, int64_t y_stride) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes;
+  const OutputArgs<float> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
+  for (int64_t i = 0; i < n; i += kRows) {
+    // A row that is not there is the first of these again, and what is written is the same.
+    const T* x[kRows];
+    T* to[kRows];
+    Vec<D> mean[kRows], rstd[kRows], offset[kRows], tail[kRows];
+    for (int64_t j = 0; j < kRows; ++j) {
+      const int64_t k = i + j < n ? i + j : i;
+      x[j] = args.x + (r + k) * args.x_stride;
+      to[j] = y + k * y_stride;
+      mean[j] = hn::Set(d, maps.mean[k]);
+      rstd[j] = hn::Set(d, maps.rstd[k]);
+      offset[j] = hn::Set(d, maps.offset[k]);
+      tail[j] =
+          Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
+    }
+    int64_t c = 0;
+    if constexpr (kSplitsPairs<D, T>) {
+      for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+        VectorPair<D> gain{mean[0], mean[0]}, bias = gain;
+        if constexpr (kOutput == Output::kAffine) {
+          gain = ReadParameterPair<T, false>(d, out.gain + c);
+          bias = ReadParameterPair<T, false>(d, out.bias + c);
+        }
+        VectorPair<D> v[kRows];
+        for (int64_t j = 0; j < kRows; ++j) {
+          v[j] = NormalisePairBy<kOutput, kCentre>(d, x[j] + c, gain, bias, out, mean[j], rstd[j],
+                                                   offset[j]);
+        }
+        for (int64_t j = 0; j < kRows; ++j) PutPair<false>(d, v[j], to[j] + c);
+      }
+    }
+    for (; c < last; c += lanes) {
+      Vec<D> v[kRows];
+      for (int64_t j = 0; j < kRows; ++j) {
+        v[j] = Normalise<kOutput, kCentre>(d, x[j] + c, out.At(c), mean[j], rstd[j], offset[j]);
+      }
+      for (int64_t j = 0; j < kRows; ++j) Write(d, v[j], to[j] + c);
+    }
+    if (c < cols) {
+      for (int64_t j = 0; j < kRows; ++j) Write(d, tail[j], to[j] + last);
+    }
+  }
+}
+
 /// ForwardRows for at least as many columns as lanes, and at most kChunk: the same bits as
 /// ForwardRowsWide.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
-  // Rows whose results are computed side by side, as far as registers last.
-  constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = args.cols, last = cols - lanes, rest = cols % lanes;
-  const OutputArgs<float> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
-  const auto mask = LastLanes(d, rest);
-  const Eight eight;
+  const int64_t cols = args.cols;
+  const int64_t bytes = 2 * (end - begin) * cols * static_cast<int64_t>(sizeof(T));
+  const bool together = kStream || SideBySide(args.y, args.y_stride, bytes);
   EightMaps maps;
   Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    // Rows that are not there are the last one again.
-    const auto row = [&](int64_t i)
-                         HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
-    Vec<Eight> sums[8], squares[8];
-    Vec<Eight> shift = hn::Zero(eight);
-    HWY_ALIGN float shifts[8];
-    if constexpr (kCentre) {
-      for (int64_t i = 0; i < kGroup; ++i) {
-        sums[i] = FoldToEight(d, hn::Add(Read(d, row(i)), Read(d, row(i) + last / 2)));
-      }
-      shift = hn::Mul(SumsOfEight(sums), hn::Set(eight, 0.5f / static_cast<float>(lanes)));
-      hn::Store(shift, eight, shifts);
-    }
-    for (int64_t i = 0; i < kGroup; ++i) {
-      const T* x = row(i);
-      const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
-      // As SumChunkLanes.
-      PairSums<D> row_sums(d);
-      int64_t c = 0;
-      for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-        if constexpr (kStream) PrefetchTwo(d, x + c);
-        row_sums.template AddPair<kCentre>(d, x + c, about);
-      }
-      if constexpr (kStream) PrefetchTwo(d, x + c);
-      if (c <= last) AddSums<kCentre>(d, x + c, about, row_sums.first0, row_sums.second0);
-      if (rest > 0) {
-        Vec<D> v = Read(d, x + last);
-        if constexpr (kCentre) v = hn::Sub(v, about);
-        v = hn::IfThenElseZero(mask, v);
-        if constexpr (kCentre) row_sums.first1 = hn::Add(row_sums.first1, v);
-        row_sums.second1 = hn::MulAdd(v, v, row_sums.second1);
-      }
-      sums[i] = FoldToEight(d, hn::Add(row_sums.first0, row_sums.first1));
-      squares[i] = FoldToEight(d, hn::Add(row_sums.second0, row_sums.second1));
-    }
-    FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
-
+    SumEight<kCentre, kStream>(d, args, r, n, maps);
     T* y = kStream ? gathered.next() : args.y + r * args.y_stride;
     const int64_t y_stride = kStream ? cols : args.y_stride;
-    for (int64_t i = 0; i < n; i += kTogether) {
-      // A row that is not there is the first of these again, and what is written is the same.
-      const T* x[kTogether];
-      T* to[kTogether];
-      Vec<D> mean[kTogether], rstd[kTogether], offset[kTogether], tail[kTogether];
-      for (int64_t j = 0; j < kTogether; ++j) {
-        const int64_t k = i + j < n ? i + j : i;
-        x[j] = args.x + (r + k) * args.x_stride;
-        to[j] = y + k * y_stride;
-        mean[j] = hn::Set(d, maps.mean[k]);
-        rstd[j] = hn::Set(d, maps.rstd[k]);
-        offset[j] = hn::Set(d, maps.offset[k]);
-        tail[j] =
-            Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
-      }
-      int64_t c = 0;
-      if constexpr (kSplitsPairs<D, T>) {
-        for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-          VectorPair<D> gain{mean[0], mean[0]}, bias = gain;
-          if constexpr (kOutput == Output::kAffine) {
-            gain = ReadParameterPair<T, false>(d, out.gain + c);
-            bias = ReadParameterPair<T, false>(d, out.bias + c);
-          }
-          VectorPair<D> v[kTogether];
-          for (int64_t j = 0; j < kTogether; ++j) {
-            v[j] = NormalisePairBy<kOutput, kCentre>(d, x[j] + c, gain, bias, out, mean[j], rstd[j],
-                                                     offset[j]);
-          }
-          for (int64_t j = 0; j < kTogether; ++j) PutPair<false>(d, v[j], to[j] + c);
-        }
-      }
-      for (; c < last; c += lanes) {
-        Vec<D> v[kTogether];
-        for (int64_t j = 0; j < kTogether; ++j) {
-          v[j] = Normalise<kOutput, kCentre>(d, x[j] + c, out.At(c), mean[j], rstd[j], offset[j]);
-        }
-        for (int64_t j = 0; j < kTogether; ++j) Write(d, v[j], to[j] + c);
-      }
-      if (c < cols) {
-        for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
-      }
+    if (together) {
+      MapEight<kTogether, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
+    } else {
+      MapEight<1, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     }
     if constexpr (kStream) gathered.Add(n * cols);
   }
@@ -396,15 +435,66 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
   }
 }
 
+/// dx of `n` rows from `r` on to `dx`, kRows side by side.
+template <int64_t kRows, Output kOutput, bool kReadX, class D, class T>
+HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, int64_t n,
+                                    const EightMaps& maps, const EightGradients& gradients, T* dx,
+                                    int64_t dx_stride) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes;
+  const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
+  for (int64_t i = 0; i < n; i += kRows) {
+    // A row that is not there is the first of these again, and what is written is the same.
+    GradientRow<T> row[kRows];
+    T* to[kRows];
+    Vec<D> mean[kRows], rstd[kRows], offset[kRows];
+    Vec<D> mean_g[kRows], mean_g_xhat[kRows], tail[kRows];
+    const auto gradient = [&](int64_t j, int64_t c) HWY_ATTR {
+      return InputGradient<kOutput, kReadX>(d, row[j].dy + c, row[j].x + c, out.At(c), mean[j],
+                                            rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
+    };
+    for (int64_t j = 0; j < kRows; ++j) {
+      const int64_t k = i + j < n ? i + j : i;
+      row[j] = {args.dy + (r + k) * args.dy_stride, args.x + (r + k) * args.x_stride};
+      to[j] = dx + k * dx_stride;
+      mean[j] = hn::Set(d, maps.mean[k]);
+      rstd[j] = hn::Set(d, maps.rstd[k]);
+      offset[j] = hn::Set(d, maps.offset[k]);
+      mean_g[j] = hn::Set(d, gradients.mean_g[k]);
+      mean_g_xhat[j] = hn::Set(d, gradients.mean_g_xhat[k]);
+      tail[j] = gradient(j, last);
+    }
+    int64_t c = 0;
+    if constexpr (kSplitsPairs<D, T>) {
+      for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+        const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
+        VectorPair<D> v[kRows];
+        for (int64_t j = 0; j < kRows; ++j) {
+          v[j] = InputGradientPairBy<kOutput, kReadX>(
+              d, row[j].At(c), gain, out, mean[j], rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
+        }
+        for (int64_t j = 0; j < kRows; ++j) PutPair<false>(d, v[j], to[j] + c);
+      }
+    }
+    for (; c < last; c += lanes) {
+      Vec<D> v[kRows];
+      for (int64_t j = 0; j < kRows; ++j) v[j] = gradient(j, c);
+      for (int64_t j = 0; j < kRows; ++j) Write(d, v[j], to[j] + c);
+    }
+    if (c < cols) {
+      for (int64_t j = 0; j < kRows; ++j) Write(d, tail[j], to[j] + last);
+    }
+  }
+}
+
 /// BackwardRows for at least as many columns as lanes, and at most kChunk, with dx: the same bits
 /// as BackwardRowsWide.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                      float* dgain, float* dbias) {
-  constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = args.cols, last = cols - lanes;
-  const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
+  const int64_t cols = args.cols;
+  const int64_t bytes = 3 * (end - begin) * cols * static_cast<int64_t>(sizeof(T));
+  const bool together = kStream || SideBySide(args.dx, args.dx_stride, bytes);
   EightMaps maps;
   EightGradients gradients;
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
@@ -428,49 +518,10 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
 
     T* dx = kStream ? gathered.next() : args.dx + r * args.dx_stride;
     const int64_t dx_stride = kStream ? cols : args.dx_stride;
-    for (i = 0; i < n; i += kTogether) {
-      // A row that is not there is the first of these again, and what is written is the same.
-      GradientRow<T> row[kTogether];
-      T* to[kTogether];
-      Vec<D> mean[kTogether], rstd[kTogether], offset[kTogether];
-      Vec<D> mean_g[kTogether], mean_g_xhat[kTogether], tail[kTogether];
-      const auto gradient = [&](int64_t j, int64_t c) HWY_ATTR {
-        return InputGradient<kOutput, kReadX>(d, row[j].dy + c, row[j].x + c, out.At(c), mean[j],
-                                              rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
-      };
-      for (int64_t j = 0; j < kTogether; ++j) {
-        const int64_t k = i + j < n ? i + j : i;
-        row[j] = {args.dy + (r + k) * args.dy_stride, args.x + (r + k) * args.x_stride};
-        to[j] = dx + k * dx_stride;
-        mean[j] = hn::Set(d, maps.mean[k]);
-        rstd[j] = hn::Set(d, maps.rstd[k]);
-        offset[j] = hn::Set(d, maps.offset[k]);
-        mean_g[j] = hn::Set(d, gradients.mean_g[k]);
-        mean_g_xhat[j] = hn::Set(d, gradients.mean_g_xhat[k]);
-        tail[j] = gradient(j, last);
-      }
-      int64_t c = 0;
-      if constexpr (kSplitsPairs<D, T>) {
-        for (; c + 2 * lanes <= cols; c += 2 * lanes) {
-          const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
-          VectorPair<D> v[kTogether];
-          for (int64_t j = 0; j < kTogether; ++j) {
-            v[j] = InputGradientPairBy<kOutput, kReadX>(
-                d, row[j].At(c), gain, out, mean[j], rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
-          }
-          for (int64_t j = 0; j < kTogether; ++j) PutPair<false>(d, v[j], to[j] + c);
-        }
-      }
-      for (; c < last; c += lanes) {
-        Vec<D> v[kTogether];
-        for (int64_t j = 0; j < kTogether; ++j) {
-          v[j] = gradient(j, c);
-        }
-        for (int64_t j = 0; j < kTogether; ++j) Write(d, v[j], to[j] + c);
-      }
-      if (c < cols) {
-        for (int64_t j = 0; j < kTogether; ++j) Write(d, tail[j], to[j] + last);
-      }
+    if (together) {
+      MapEightGradients<kTogether, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
+    } else {
+      MapEightGradients<1, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
     }
     if constexpr (kStream) gathered.Add(n * cols);
   }

@@ -119,7 +119,7 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
         return;
       }
       const bool stream = args.stream && args.dx_stride == args.cols;
-      if (args.dx && args.cols < (stream ? kNarrowStreamedColumns : kNarrowGradientColumns)) {
+      if (args.dx && args.cols < (stream ? kNarrowStreamedColumns : NarrowGradientColumns())) {
         const auto run = [&](auto columns, auto streams) HWY_ATTR {
           BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
                                                                        dgain, dbias);
