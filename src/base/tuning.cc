@@ -63,6 +63,8 @@ int64_t SecondCacheBytes() {
   return bytes;
 }
 
+int64_t TileBytes() { return LastCacheIsFar() ? 2 * kTileBytes : kTileBytes; }
+
 int64_t RunTileBytes() { return LastCacheIsFar() ? SecondCacheBytes() / 4 : kTileBytes; }
 
 int64_t RereadBytes() {

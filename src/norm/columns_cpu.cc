@@ -166,6 +166,8 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
+  // The next tile is asked for where a cache takes it beside this one.
+  const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= RunTileBytes();
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
                 [&](int64_t begin, int64_t end) {
                   const bool stream = Streams(pass, end - begin, tiles);
@@ -194,7 +196,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                     }
                     if (pass.out == nullptr) continue;
                     MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
-                    if (i + 1 < tiles) arrays.ahead = tile * spatial;
+                    if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
                     MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
                             after.At(0), stream);
                   }
