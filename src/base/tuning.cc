@@ -67,10 +67,6 @@ int64_t TileBytes() { return LastCacheIsFar() ? 2 * kTileBytes : kTileBytes; }
 
 int64_t RunTileBytes() { return LastCacheIsFar() ? SecondCacheBytes() / 4 : kTileBytes; }
 
-int64_t RereadBytes() {
-  return LastCacheIsFar() ? 4 * SecondCacheBytes() : Streaming().call / 2;
-}
-
 StreamingLimits Streaming() { return TheStreaming(); }
 
 void SetStreaming(const StreamingLimits& limits) { TheStreaming() = limits; }

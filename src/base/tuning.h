@@ -53,13 +53,6 @@ bool FirstCacheHoldsManyRows();
 /// first one make each turn too short for the processor to read ahead in.
 inline constexpr int64_t kResidualBytes = int64_t{1} << 18;
 
-/// Bytes of the arrays that are read twice, first for sums and then for the output, that stay in
-/// a cache between the two: channels are taken that many at a time. More than the second-level
-/// cache holds: a wider tile reads longer stretches of each sample, and that is worth more than the
-/// second reading from the last cache costs (from memory on one thread half a megabyte gave .36 to
-/// .66 of a copy, four .59 to .73).
-inline constexpr int64_t kTileBytes = int64_t{1} << 22;
-
 /// Whether the last cache is far: the slices of a mesh of many cores, as Intel's server processors
 /// have it, from which a core reads hardly faster than from memory (there 30 GB/s and 28, where one
 /// of AMD's, of 32 MB for eight cores, gives 69 and 41).
@@ -68,18 +61,22 @@ bool LastCacheIsFar();
 /// Bytes of a second-level cache; a megabyte where the system does not say.
 int64_t SecondCacheBytes();
 
-/// Likewise of norms over channels, whose tiles have all channels: twice as many where the last
-/// cache is far (from memory on two threads backward of 32 x 2,048 x 512 takes .71 of the time, of
-/// 16 x 1,024 x 1,024 the same; four times as many are no better).
+/// Bytes of the arrays that are read twice, first for sums and then for the output, that stay in
+/// a cache between the two: channels are taken that many at a time. More than the second-level
+/// cache holds: a wider tile reads longer stretches of each sample, and that is worth more than the
+/// second reading from the last cache costs (from memory on one thread half a megabyte gave .36 to
+/// .66 of a copy, four .59 to .73).
+inline constexpr int64_t kTileBytes = int64_t{1} << 22;
+
+/// The same of norms over channels, whose tiles have all of them: twice as many where the last
+/// cache is far (from memory on two threads backward of 32 x 2,048 x 512 and of 16 x 1,024 x 1,024
+/// takes .71 of the time; four times as many are no better).
 int64_t TileBytes();
 
-/// Likewise of channels that lie in long runs, whose tiles read long stretches however few they
+/// The same of channels that lie in long runs, whose tiles read long stretches however few they
 /// are: a quarter of the second-level cache where the last one is far (of a copy's speed from
 /// memory batch norm has .70 to .83 so, and .42 to .51 with four megabytes).
 int64_t RunTileBytes();
-
-/// Bytes of rows whose numbers are summed and then read again, by all threads.
-int64_t RereadBytes();
 
 /// Bytes read and written from which on results are stored past the caches.
 struct StreamingLimits {

@@ -149,7 +149,7 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
   // What the second pass reads again is to be in a cache still, and what it is shared over is to be
   // worth it.
   const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
-  const int64_t group = std::clamp<int64_t>(RereadBytes() / row_bytes, 4, kGroupRows);
+  const int64_t group = std::clamp<int64_t>(Streaming().call / 2 / row_bytes, 4, kGroupRows);
   const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
   const auto sums = MakeAligned<double>(2 * std::min(group, rows));
   // Rows are summed in C, and, where there are many, groups of kGroupRows in double.
