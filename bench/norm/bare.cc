@@ -279,7 +279,8 @@ void BackwardBlocks(const Bare<T>& b, int64_t rows, float* dgain, float* dbias, 
                  for (int64_t block = begin; block < end; ++block) {
                    float* sums = partials + block * size;
                    std::fill_n(sums, size, 0.f);
-                   Run(range, block * rows / blocks, (block + 1) * rows / blocks, sums, sums + b.cols);
+                   Run(range, block * rows / blocks, (block + 1) * rows / blocks, sums,
+                       sums + b.cols);
                  }
                });
   parallel_for(0, b.cols, std::max<int64_t>(1, kGrainElements / blocks),

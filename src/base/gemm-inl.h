@@ -74,15 +74,15 @@ inline constexpr int64_t kAhead = 16;
   }
 // One number of the depth. Two of them a turn: a step of the widest tile is so short a loop that
 // turning costs Intel's processors 5 of 100 parts.
-#define PLANISH_GEMM_NUMBER                                                     \
-  {                                                                             \
-    const auto w_left = hn::LoadU(d, w);                                        \
-    const auto w_right = hn::LoadU(d, w + lanes);                               \
-    hwy::Prefetch(w + ahead);                                                   \
-    if constexpr (kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes);  \
-    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                        \
-    w += kColumns;                                                              \
-    a += kByRow ? 1 : kPaddedRows;                                              \
+#define PLANISH_GEMM_NUMBER                                                    \
+  {                                                                            \
+    const auto w_left = hn::LoadU(d, w);                                       \
+    const auto w_right = hn::LoadU(d, w + lanes);                              \
+    hwy::Prefetch(w + ahead);                                                  \
+    if constexpr (kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                       \
+    w += kColumns;                                                             \
+    a += kByRow ? 1 : kPaddedRows;                                             \
   }
 #define PLANISH_GEMM_ASK(r)                  \
   if constexpr (r < kRows) {                 \

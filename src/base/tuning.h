@@ -4,8 +4,8 @@
 #include <cstdint>
 
 // The thresholds that decide how work is done, all of them, each with what it was measured by.
-// None changes a result by a bit, but for TileBytes: of norms over channels dgain and dbias are sums
-// over tiles, and may have other last bits where the last cache is far.
+// None changes a result by a bit, but for TileBytes: of norms over channels dgain and dbias are
+// sums over tiles, and may have other last bits where the last cache is far.
 namespace planish::internal {
 
 /// Elements that are worth a thread of their own: some ten microseconds of work, against one or two
@@ -102,8 +102,9 @@ void SetStreaming(const StreamingLimits& limits);
 /// reads and writes `bytes` in all.
 inline bool Streams(int64_t bytes, int64_t part, int64_t whole) {
   const StreamingLimits limits = Streaming();
-  return bytes >= limits.call || static_cast<double>(bytes) * static_cast<double>(part) >=
-                                     static_cast<double>(limits.thread) * static_cast<double>(whole);
+  return bytes >= limits.call ||
+         static_cast<double>(bytes) * static_cast<double>(part) >=
+             static_cast<double>(limits.thread) * static_cast<double>(whole);
 }
 
 }  // namespace planish::internal

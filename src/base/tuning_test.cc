@@ -46,7 +46,8 @@ TEST_F(TuningTest, AllOrNothingStreams) {
   EXPECT_FALSE(Streams(int64_t{1} << 50, 1, 1));
 }
 
-// What a thread may keep is never more than what a call may, and both are the caches' sizes or less.
+// What a thread may keep is never more than what a call may, and both are the caches' sizes or
+// less.
 TEST_F(TuningTest, ThisMachines) {
   const StreamingLimits limits = Streaming();
   EXPECT_GE(limits.thread, kMegabyte);

@@ -137,8 +137,8 @@ void ForBlocks(const Tiling& tiling, const Share& own, const ParallelFor& parall
 /// Adds the sums of blocks, of `size` numbers each, to the first's.
 void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
 
-/// Runs task(chunk, scratch, share) for each chunk of tiles, on several threads if tiles are not cut
-/// themselves.
+/// Runs task(chunk, scratch, share) for each chunk of tiles, on several threads if tiles are not
+/// cut themselves.
 template <class Scratch, class Task>
 void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Task& task) {
   const auto run = [&](int64_t begin, int64_t end) {

@@ -145,16 +145,15 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   const int64_t total = pass.batch * pass.channels * pass.spatial;
   const int64_t parts = (total + kPart - 1) / kPart;
   // The last first: of what was summed the caches have that still.
-  RunParallel(parallel_for, parts, GrainFor(kPart),
-              [&](int64_t begin, int64_t end) {
-                const bool stream = Streams(pass, end - begin, parts);
-                while (end > begin) {
-                  const int64_t from = std::max(begin, end - kMapParts);
-                  MapRows(pass.map, ArraysAt(pass, 0), 0, 1, from * kPart,
-                          std::min(total, end * kPart), run, period, numbers, stream);
-                  end = from;
-                }
-              });
+  RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
+    const bool stream = Streams(pass, end - begin, parts);
+    while (end > begin) {
+      const int64_t from = std::max(begin, end - kMapParts);
+      MapRows(pass.map, ArraysAt(pass, 0), 0, 1, from * kPart, std::min(total, end * kPart), run,
+              period, numbers, stream);
+      end = from;
+    }
+  });
 }
 
 // --- Runs: the `spatial` numbers of a channel in a sample share their numbers. ---

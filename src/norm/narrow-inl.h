@@ -159,14 +159,16 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
 }
 
 /// Whether rows of `out` go side by side. Stores that cut lines of the caches are put together only
-/// while they follow each other: where rows do not begin with a line they go one by one (255
+/// while they follow each other: where rows do not begin with vectors they go one by one (255
 /// columns take .68 of the time so, 600 .75), and where each line has to come from a far cache, too
 /// (.85 to .95).
-template <class T>
-HWY_INLINE bool SideBySide(const T* out, int64_t stride, int64_t bytes) {
-  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  if (stride % kLine != 0 || reinterpret_cast<uintptr_t>(out) % 64 != 0) return false;
-  return !LastCacheIsFar() || bytes <= SecondCacheBytes();
+template <class D, class T>
+HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, int64_t bytes) {
+  // Halves are stored two vectors at a time.
+  constexpr uint64_t kBytes = hn::MaxLanes(D()) * sizeof(float);
+  const uint64_t begins =
+      reinterpret_cast<uintptr_t>(out) | static_cast<uint64_t>(stride) * sizeof(T);
+  return begins % kBytes == 0 && (!LastCacheIsFar() || bytes <= SecondCacheBytes());
 }
 
 /// The maps of `n` rows from `r` on.
@@ -217,7 +219,7 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
 /// Results of `n` rows from `r` on to `y`, kRows side by side.
 template <int64_t kRows, Output kOutput, bool kCentre, class D, class T>
 HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
-                           const EightMaps& maps, T* y, int64_t y_stride) {
+                         const EightMaps& maps, T* y, int64_t y_stride) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, last = cols - lanes;
   const OutputArgs<float> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
@@ -271,7 +273,7 @@ template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   const int64_t cols = args.cols;
   const int64_t bytes = 2 * (end - begin) * cols * static_cast<int64_t>(sizeof(T));
-  const bool together = kStream || SideBySide(args.y, args.y_stride, bytes);
+  const bool together = kStream || SideBySide(d, args.y, args.y_stride, bytes);
   EightMaps maps;
   Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
@@ -438,8 +440,8 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
 /// dx of `n` rows from `r` on to `dx`, kRows side by side.
 template <int64_t kRows, Output kOutput, bool kReadX, class D, class T>
 HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, int64_t n,
-                                    const EightMaps& maps, const EightGradients& gradients, T* dx,
-                                    int64_t dx_stride) {
+                                  const EightMaps& maps, const EightGradients& gradients, T* dx,
+                                  int64_t dx_stride) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t cols = args.cols, last = cols - lanes;
   const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
@@ -470,8 +472,8 @@ HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, i
         const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
         VectorPair<D> v[kRows];
         for (int64_t j = 0; j < kRows; ++j) {
-          v[j] = InputGradientPairBy<kOutput, kReadX>(
-              d, row[j].At(c), gain, out, mean[j], rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
+          v[j] = InputGradientPairBy<kOutput, kReadX>(d, row[j].At(c), gain, out, mean[j], rstd[j],
+                                                      offset[j], mean_g[j], mean_g_xhat[j]);
         }
         for (int64_t j = 0; j < kRows; ++j) PutPair<false>(d, v[j], to[j] + c);
       }
@@ -494,7 +496,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
                                      float* dgain, float* dbias) {
   const int64_t cols = args.cols;
   const int64_t bytes = 3 * (end - begin) * cols * static_cast<int64_t>(sizeof(T));
-  const bool together = kStream || SideBySide(args.dx, args.dx_stride, bytes);
+  const bool together = kStream || SideBySide(d, args.dx, args.dx_stride, bytes);
   EightMaps maps;
   EightGradients gradients;
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);

@@ -51,8 +51,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
                                           .out = args.w,
                                           .norm_out = args.norm};
     internal::RunParallel(
-        parallel_for, rows, internal::GrainFor(cols),
-        [&](int64_t begin, int64_t end) {
+        parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
           internal::WeightRows<T> range = call;
           range.stream = internal::Streams(2 * Bytes<T>(rows * cols), end - begin, rows);
           internal::NormaliseWeights(range, begin, end);
@@ -103,8 +102,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
                                           .out = args.dv,
                                           .dg = dlengths.data()};
     internal::RunParallel(
-        parallel_for, rows, internal::GrainFor(cols),
-        [&](int64_t begin, int64_t end) {
+        parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
           internal::WeightRows<T> range = call;
           range.stream = internal::Streams(3 * Bytes<T>(rows * cols), end - begin, rows);
           internal::WeightGradients(range, begin, end);
