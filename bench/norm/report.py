@@ -58,6 +58,9 @@ def share_tables(results, misses):
                     value = share(found[0], "planish:layer") if found else None
                     target = cases.SHARES[direction, dtype].get(cols, (None,) * 3)[i]
                     what = f"{direction} {dtype}, width {cols:,}, {mb} MB"
+                    bare = share(found[0], f"{cases.BARE}:layer") if found else None
+                    if bare:
+                        what += f" (bare loop {number(bare)})"
                     row.append(judged(value, target if threads == 2 else None, misses, what))
                     row += [number(share(found[0], f"{who}:layer") if found else None)
                             for who in (cases.BARE, "aten", "onednn")]  # fmt: skip
@@ -115,7 +118,7 @@ def peer_table(results, misses, dtype, threads, direction):
     whose = [who for who in whose if any(fastest(r, f"{who}:layer") for r in sources[who])]
     judge = dtype == "float" and threads == 2
     factor, mean_factor = cases.PEER_FACTOR[direction] if judge else (None, None)
-    rows, best_ratios, sums = [], [], {who: [] for who in whose}
+    rows, best_ratios, bounds, sums = [], [], [], {who: [] for who in whose}
     shapes = dict.fromkeys((r["rows"], r["cols"]) for who in sources for r in sources[who])
     for shape in shapes:
         found = {who: [r for r in sources[who] if (r["rows"], r["cols"]) == shape] for who in whose}
@@ -125,28 +128,35 @@ def peer_table(results, misses, dtype, threads, direction):
         time = ours and fastest(ours, "planish:layer")
         row = [f"{shape[0]:,} x {shape[1]:,}", number(time and 1e6 * time, 1),
                number(share(ours, "planish:layer") if ours else None)]  # fmt: skip
-        ratios = {}
+        ratios, bound = {}, {}
         for who in whose:
             for r in found[who]:
                 theirs, own = fastest(r, f"{who}:layer"), fastest(r, "planish:layer")
                 if theirs and own:
                     ratios[who] = theirs / own
+                    bound[who] = theirs / limit(r)
                     sums[who].append(ratios[who])
             narrow = judge and who == "aten" and shape[1] in cases.NARROW
             row.append(judged(ratios.get(who), cases.NARROW_FACTOR if narrow else None, misses,
                               f"{what}, against PyTorch"))  # fmt: skip
         if not ratios:
             continue
-        best = min(ratios.values())
-        best_ratios.append(best)
-        row.append(judged(best, factor, misses, f"{what}, against the best peer"))
+        best = min(ratios, key=ratios.get)
+        best_ratios.append(ratios[best])
+        bounds.append(bound[best])
+        row += [judged(ratios[best], factor, misses,
+                       f"{what}, against the best peer (the limit against it {number(bound[best])})"),
+                number(bound[best])]  # fmt: skip
         rows.append(row)
     if not rows:
         return None
     rows.append(["geometric mean", "", "", *(number(geometric_mean(sums[who])) for who in whose),
                  judged(geometric_mean(best_ratios), mean_factor, misses,
-                        f"{direction} {dtype}, geometric mean against the best peer")])  # fmt: skip
-    head = ["rows x cols", "Planish, µs", "share of limit", *(cases.TITLES[w] for w in whose), "best peer"]
+                        f"{direction} {dtype}, geometric mean against the best peer "
+                        f"(the limit against it {number(geometric_mean(bounds))})"),
+                 number(geometric_mean(bounds))])  # fmt: skip
+    head = ["rows x cols", "Planish, µs", "share of limit", *(cases.TITLES[w] for w in whose), "best peer",
+            "its time over the limit's"]
     return (f"#### {direction.capitalize()}, {dtype}, {count(threads)}: the peer's time over Planish's\n\n"
             + table(head, rows))  # fmt: skip
 
