@@ -4,8 +4,9 @@
 #include <cstdint>
 
 // The thresholds that decide how work is done, all of them, each with what it was measured by.
-// None changes a result by a bit, but for TileBytes: of norms over channels dgain and dbias are
-// sums over tiles, and may have other last bits where the last cache is far.
+// None changes a result by a bit but where the last cache is far: there TileBytes decides what sums
+// dgain and dbias of norms over channels are made of, and TransposedGradientColumns of
+// transposed-inl.h in which order dx of narrow rows is summed.
 namespace planish::internal {
 
 /// Elements that are worth a thread of their own: some ten microseconds of work, against one or two

@@ -101,7 +101,7 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
     constexpr bool kAffine = output() == Output::kAffine;
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
     if constexpr (kHasNarrow) {
-      if (args.cols <= kTransposedGradientColumns && args.dx) {
+      if (args.cols <= TransposedGradientColumns() && args.dx) {
         const auto run = [&](auto columns) HWY_ATTR {
           if (args.stream && args.dx_stride == args.cols) {
             BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
@@ -119,7 +119,8 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
         return;
       }
       const bool stream = args.stream && args.dx_stride == args.cols;
-      if (args.dx && args.cols < (stream ? kNarrowStreamedColumns : NarrowGradientColumns())) {
+      if (args.dx &&
+          args.cols < (stream ? NarrowStreamedGradientColumns() : NarrowGradientColumns())) {
         const auto run = [&](auto columns, auto streams) HWY_ATTR {
           BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
                                                                        dgain, dbias);

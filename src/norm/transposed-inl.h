@@ -33,6 +33,14 @@ inline constexpr int64_t kLanes = hn::MaxLanes(Lanes());
 inline constexpr int64_t kTransposedColumns = 47;
 inline constexpr int64_t kTransposedGradientColumns = kLanes == 16 ? 47 : 20;
 
+/// Of those of backward the ones that do. Intel's processors shuffle wide vectors on one of their
+/// ports, and the rows that are written side by side cut lines, each of which has to come from a
+/// far cache: from 28 columns on others are as fast in the second-level cache, 33 to 47 columns
+/// take .6 to .8 of the time beyond it.
+HWY_INLINE int64_t TransposedGradientColumns() {
+  return kLanes == 16 && LastCacheIsFar() ? 26 : kTransposedGradientColumns;
+}
+
 /// Columns from which on forward stores past the caches while it reads (1.1 to 1.3 times as fast);
 /// fewer go in bursts, as do backward's results, whose reads leave memory less time.
 inline constexpr int64_t kPacedColumns = 16;
