@@ -32,9 +32,18 @@ struct ColumnMap {
 /// Rows that are taken together: they share what belongs to the columns.
 inline constexpr int kRowsAtOnce = 4;
 
+/// How rows are mapped.
+struct Mapping {
+  bool stream = false;   // past the caches
+  bool together = true;  // several rows at a time
+  bool ask = false;      // for the lines of the next rows' results
+};
+
 /// out[k * stride + c] = mapped(tag, k, c, shared(tag, c)), k < kRows and c < cols, where `out` may
-/// be what is mapped. Past the caches all rows begin at the same place of a vector.
-template <bool kStream, int kRows, class D, class T, class Shared, class F>
+/// be what is mapped. Past the caches, with `stream`, all rows begin at the same place of a vector.
+/// Through them, with `ask`, the lines of the next rows are asked for: rows apart are what the
+/// processor does not foresee.
+template <Mapping kHow, int kRows, class D, class T, class Shared, class F>
 HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared& shared,
                          const F& mapped) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -48,15 +57,15 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
     }
     return;
   }
-  const RowLayout<kStream, D, T> layout(d, out, cols);
+  const RowLayout<kHow.stream, D, T> layout(d, out, cols);
   const int64_t last = cols - lanes;
   Vec<D> tails[kRows];
-  if (kStream && layout.lead > 0) {
+  if (kHow.stream && layout.lead > 0) {
     const auto common = shared(d, 0);
     for (int k = 0; k < kRows; ++k) {
       WriteLanes(d, mapped(d, k, 0, common), 0, layout.lead, out + k * stride);
     }
-  } else if (!kStream && layout.rest > 0) {
+  } else if (!kHow.stream && layout.rest > 0) {
     // The vector at the end overlaps the one before: computed first.
     const auto common = shared(d, last);
     for (int k = 0; k < kRows; ++k) tails[k] = mapped(d, k, last, common);
@@ -64,11 +73,12 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
   for (int64_t c = layout.lead; c <= last; c += lanes) {
     const auto common = shared(d, c);
     for (int k = 0; k < kRows; ++k) {
-      Put<kStream>(d, mapped(d, k, c, common), out + k * stride + c);
+      if constexpr (kHow.ask) PrefetchFar(out + (k + kRowsAtOnce) * stride + c);
+      Put<kHow.stream>(d, mapped(d, k, c, common), out + k * stride + c);
     }
   }
   if (layout.rest == 0) return;
-  if constexpr (kStream) {
+  if constexpr (kHow.stream) {
     const auto common = shared(d, last);
     for (int k = 0; k < kRows; ++k) {
       WriteLanes(d, mapped(d, k, last, common), lanes - layout.rest, lanes,
@@ -92,26 +102,31 @@ HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-/// Runs map(stream, call), `stream` a constant, for the rows of `args`, whose results go to
+/// Runs map(how, call), `how` a constant Mapping, for the rows of `args`, whose results go to
 /// args.*out: past the caches with kStream.
 template <bool kStream, class D, class Args, class T, class Map>
 HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map) {
   if constexpr (kStream) {
+    constexpr std::integral_constant<Mapping, Mapping{.stream = true}> kTogether;
+    constexpr std::integral_constant<Mapping, Mapping{.stream = true, .together = false}> kOne;
+    constexpr std::integral_constant<Mapping, Mapping{.together = false}> kBuffered;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     if (args.stride % lanes == 0) {
-      map(std::true_type(), std::true_type(), args);
+      map(kTogether, args);
     } else if (args.cols == args.stride && args.cols <= kBufferedColumns) {
       StreamRows(d, args.*out, args.rows, args.cols, [&](int64_t r, int64_t n, T* buffer) HWY_ATTR {
         Args call = args.From(r, n);
         call.*out = buffer;
-        map(std::false_type(), std::false_type(), call);
+        map(kBuffered, call);
       });
     } else {
-      map(std::true_type(), std::false_type(), args);
+      map(kOne, args);
     }
     FinishStores<kStream>();
+  } else if (args.ask) {
+    map(std::integral_constant<Mapping, Mapping{.ask = true}>(), args);
   } else {
-    map(std::false_type(), std::true_type(), args);
+    map(std::integral_constant<Mapping, Mapping{}>(), args);
   }
 }
 
@@ -225,7 +240,7 @@ void FinishGradientsOf(const Recipe& recipe, double eps, int64_t count, int64_t 
 
 // --- Forward ---
 
-template <Output kOutput, bool kCentre, bool kEach, bool kStream, bool kTogether, class D, class T>
+template <Output kOutput, bool kCentre, bool kEach, Mapping kHow, class D, class T>
 HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
   using C = Compute<T>;
   const C neg_slope = -args.scale * args.slope, scale = args.scale;
@@ -233,7 +248,7 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
   const C* means = args.mean;
   const C* rstds = args.rstd;
   const C* offsets = args.offset;
-  ForRowGroups<kTogether>(args.rows, [&](auto rows, int64_t r) HWY_ATTR {
+  ForRowGroups<kHow.together>(args.rows, [&](auto rows, int64_t r) HWY_ATTR {
     constexpr int kRows = rows();
     const T* x = args.x + r * stride;
     const C* gains = nullptr;
@@ -275,7 +290,7 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
         return xhat;
       }
     };
-    MapAlong<kStream, kRows>(d, args.y + r * stride, stride, args.cols, shared, mapped);
+    MapAlong<kHow, kRows>(d, args.y + r * stride, stride, args.cols, shared, mapped);
   });
 }
 
@@ -283,9 +298,8 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
 template <Output kOutput, bool kCentre, bool kEach, bool kStream, class D, class T>
 void MapForwardOf(D d, const ColumnsForward<T>& args) {
   MapInRows<kStream>(d, args, &ColumnsForward<T>::y,
-                     [&](auto stream, auto together, const ColumnsForward<T>& call) HWY_ATTR {
-                       MapForwardRows<kOutput, kCentre, kEach, stream(), together()>(d, call);
-                     });
+                     [&](auto how, const ColumnsForward<T>& call)
+                         HWY_ATTR { MapForwardRows<kOutput, kCentre, kEach, how()>(d, call); });
 }
 
 // --- Backward ---
@@ -398,7 +412,7 @@ HWY_NOINLINE void SumBackwardOf(D d, const ColumnsBackward<T>& args, double* fir
   });
 }
 
-template <Output kOutput, bool kReadX, bool kEach, bool kStream, bool kTogether, class D, class T>
+template <Output kOutput, bool kReadX, bool kEach, Mapping kHow, class D, class T>
 HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
   using C = Compute<T>;
   const int64_t stride = args.stride, ahead = args.ahead;
@@ -407,7 +421,7 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
   const C* offsets = args.offset;
   const C* means_g = args.mean_g;
   const C* means_g_xhat = args.mean_g_xhat;
-  ForRowGroups<kTogether>(args.rows, [&](auto constant, int64_t r) HWY_ATTR {
+  ForRowGroups<kHow.together>(args.rows, [&](auto constant, int64_t r) HWY_ATTR {
     constexpr int kRows = constant();
     const BackwardRowsOf<kOutput, kReadX, kEach, kRows, T> rows(args, r);
     const auto shared = [&](auto tag, int64_t c) HWY_ATTR {
@@ -428,7 +442,7 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
       if constexpr (kReadX) v = hn::NegMulAdd(xhat, map.mean_g_xhat, v);
       return hn::Mul(v, map.rstd);
     };
-    MapAlong<kStream, kRows>(d, args.dx + r * stride, stride, args.cols, shared, mapped);
+    MapAlong<kHow, kRows>(d, args.dx + r * stride, stride, args.cols, shared, mapped);
   });
 }
 
@@ -436,9 +450,8 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
 template <Output kOutput, bool kReadX, bool kEach, bool kStream, class D, class T>
 void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
   MapInRows<kStream>(d, args, &ColumnsBackward<T>::dx,
-                     [&](auto stream, auto together, const ColumnsBackward<T>& call) HWY_ATTR {
-                       MapBackwardRows<kOutput, kReadX, kEach, stream(), together()>(d, call);
-                     });
+                     [&](auto how, const ColumnsBackward<T>& call)
+                         HWY_ATTR { MapBackwardRows<kOutput, kReadX, kEach, how()>(d, call); });
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -59,6 +59,7 @@ struct ColumnsForward {
   const C* rstd = nullptr;
   const C* offset = nullptr;
   bool stream = false;
+  bool ask = false;   // for y's lines, ahead of their use
   int64_t ahead = 0;  // numbers from here to those to be asked for; 0: none
 
   /// The `n` rows from r on.
@@ -95,7 +96,8 @@ struct ColumnsBackward {
   const C* mean_g = nullptr;  // MapBackward alone reads these
   const C* mean_g_xhat = nullptr;
   bool stream = false;
-  int64_t ahead = 0;  // as in forward
+  bool ask = false;   // as in forward
+  int64_t ahead = 0;  // likewise
 
   /// The `n` rows from r on.
   ColumnsBackward From(int64_t r, int64_t n) const {
