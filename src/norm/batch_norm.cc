@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "src/norm/batch_norm_check.h"
+#include "src/norm/batch_norm_kernels.h"
 #include "src/norm/columns_cpu.h"
 #include "src/norm/params.h"
 
@@ -14,18 +16,17 @@ namespace {
 
 using internal::ChannelMap;
 using internal::ChannelPass;
+using internal::ChannelRange;
 using internal::ChannelSums;
 using internal::FromCompute;
 using internal::Moments;
 using internal::RowMap;
-using internal::RowSums;
 
 template <class T, class P>
 double GainOf(const P* gain, int64_t c) {
   return gain ? static_cast<double>(internal::ToCompute<Compute<T>>(gain[c])) : 1.0;
 }
 
-/// A number that is near `value` in C.
 template <class C>
 void Update(C* running, int64_t c, double momentum, double value) {
   if (running == nullptr) return;
@@ -38,16 +39,35 @@ double ReciprocalDeviationOf(C running_var, double eps) {
 }
 
 template <class C>
-void Put(const RowMap<C>& map, C* numbers) {
-  numbers[0] = map.mean;
-  numbers[1] = map.rstd;
-  numbers[2] = map.offset;
+void Put(const RowMap<C>& map, int64_t i, C* const* numbers) {
+  numbers[0][i] = map.mean;
+  numbers[1][i] = map.rstd;
+  numbers[2][i] = map.offset;
 }
 
 template <class T, class P>
-void SaveSums(const RowSums& sums, int64_t c, P* dgain, P* dbias) {
-  if (dgain) dgain[c] = FromCompute<P>(static_cast<Compute<T>>(sums.second));
-  if (dbias) dbias[c] = FromCompute<P>(static_cast<Compute<T>>(sums.first));
+void SaveSums(const ChannelRange<Compute<T>>& range, P* dgain, P* dbias) {
+  const auto save = [&](const double* sums, P* to) {
+    for (int64_t i = 0; to && i < range.n; ++i) {
+      to[range.begin + i] = FromCompute<P>(static_cast<Compute<T>>(sums[i]));
+    }
+  };
+  save(range.second, dgain);
+  save(range.first, dbias);
+}
+
+/// Parameters of some channels in the type that is computed with: copies, if theirs is another.
+template <class T, class P>
+const Compute<T>* Computed(const P* parameters, int64_t begin, int64_t n, Compute<T>* copies) {
+  if (parameters == nullptr) return nullptr;
+  if constexpr (std::is_same_v<P, Compute<T>>) {
+    return parameters + begin;
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      copies[i] = internal::ToCompute<Compute<T>>(parameters[begin + i]);
+    }
+    return copies;
+  }
 }
 
 }  // namespace
@@ -74,30 +94,58 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
       return internal::ToDouble(x[i / spatial * sample + i % spatial]);
     };
   };
-  pass.before = [&](int64_t c, C* numbers) { numbers[0] = internal::ShiftNear(pass, c); };
-  const double reciprocal = 1 / static_cast<double>(n);
-  const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
-  pass.after = [&](int64_t c, const C* before, const RowSums& sums, C* numbers) {
-    Moments m = internal::MomentsOf<C>(
-        static_cast<double>(before[0]), sums, reciprocal, options.eps,
-        [&] { return internal::CarefulMomentsAt<T>(number_of(c), n, true); });
+  pass.before = [&](const ChannelRange<C>& range) {
+    internal::ShiftChannels(pass, range.begin, range.n, range.before[0]);
+  };
+  // Of channel c, element i of the range.
+  const auto finish_carefully = [&](int64_t c, const ChannelRange<C>& range, int64_t i) {
+    Moments m = internal::CarefulMomentsAt<T>(number_of(c), n, true);
+    const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
     Update(args.running_mean, c, momentum, m.shift + m.offset / m.scale);
     if (args.running_var) {
       Update(args.running_var, c, momentum, m.var / m.scale / m.scale * unbiased);
     }
     if (options.unbiased) m.var *= unbiased;
-    const double deviation = internal::ReciprocalDeviation(m, internal::Deviation::kBiased,
-                                                           options.eps, static_cast<double>(n));
-    const RowMap<C> map =
-        internal::SaveMoments(m, deviation, c, args.mean, args.mean_lo, args.rstd);
-    // What the rounded mean leaves of the mean goes into the bias: exact for a constant channel.
+    const double rstd = internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps,
+                                                      static_cast<double>(n));
+    const RowMap<C> map = internal::SaveMoments(m, rstd, c, args.mean, args.mean_lo, args.rstd);
     const double gain_c = GainOf<T>(args.gain, c);
     const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
     const double bias_c =
         args.bias ? static_cast<double>(internal::ToCompute<C>(args.bias[c])) : 0.0;
-    numbers[0] = map.mean;
-    numbers[1] = static_cast<C>(gain_c * deviation);
-    numbers[2] = static_cast<C>(bias_c - rest * deviation * gain_c);
+    range.numbers[0][i] = map.mean;
+    range.numbers[1][i] = static_cast<C>(gain_c * rstd);
+    range.numbers[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
+  };
+  pass.after = [&](const ChannelRange<C>& range) {
+    constexpr int64_t kAtOnce = 256;
+    for (int64_t from = 0; from < range.n; from += kAtOnce) {
+      const int64_t c = range.begin + from, size = std::min(kAtOnce, range.n - from);
+      C gains[kAtOnce], biases[kAtOnce];
+      bool careful[kAtOnce];
+      const auto from_c = [&](C* p) { return p ? p + c : nullptr; };
+      const internal::BatchMoments<C> moments{
+          .n = size,
+          .count = static_cast<double>(n),
+          .eps = options.eps,
+          .momentum = momentum,
+          .unbiased = options.unbiased,
+          .shift = range.before[0] + from,
+          .first = range.first + from,
+          .second = range.second + from,
+          .gain = Computed<T>(args.gain, c, size, gains),
+          .bias = Computed<T>(args.bias, c, size, biases),
+          .mean = from_c(args.mean),
+          .mean_lo = from_c(args.mean_lo),
+          .rstd = from_c(args.rstd),
+          .running_mean = from_c(args.running_mean),
+          .running_var = from_c(args.running_var),
+          .numbers = {range.numbers[0] + from, range.numbers[1] + from, range.numbers[2] + from}};
+      if (!internal::FinishBatch<T>(moments, careful)) continue;
+      for (int64_t i = 0; i < size; ++i) {
+        if (careful[i]) finish_carefully(c + i, range, from + i);
+      }
+    }
   };
   internal::RunChannels(pass, options.parallel_for);
 }
@@ -118,17 +166,25 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
   pass.out = args.dx;
   pass.sums = ChannelSums::kGradient;
   pass.map = ChannelMap::kGradient;
-  pass.before = [&](int64_t c, C* numbers) {
-    Put(internal::MapOf(args.mean[c], args.mean_lo[c], args.rstd[c]), numbers);
+  pass.before = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
+      Put(internal::MapOf(args.mean[c], args.mean_lo[c], args.rstd[c]), i, range.before);
+    }
   };
   const auto count = static_cast<double>(n);
   const double degrees = options.unbiased ? count - 1 : count;
-  pass.after = [&](int64_t c, const C* before, const RowSums& sums, C* numbers) {
-    SaveSums<T>(sums, c, args.dgain, args.dbias);
-    std::copy_n(before, internal::kSumNumbers, numbers);
-    numbers[3] = static_cast<C>(sums.first / count);
-    numbers[4] = static_cast<C>(sums.second / degrees);
-    numbers[5] = static_cast<C>(GainOf<T>(args.gain, c) * static_cast<double>(args.rstd[c]));
+  pass.after = [&](const ChannelRange<C>& range) {
+    SaveSums<T>(range, args.dgain, args.dbias);
+    for (int k = 0; k < internal::kSumNumbers; ++k) {
+      std::copy_n(range.before[k], range.n, range.numbers[k]);
+    }
+    C* const* numbers = range.numbers;
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t c = range.begin + i;
+      numbers[3][i] = static_cast<C>(range.first[i] / count);
+      numbers[4][i] = static_cast<C>(range.second[i] / degrees);
+      numbers[5][i] = static_cast<C>(GainOf<T>(args.gain, c) * static_cast<double>(args.rstd[c]));
+    }
   };
   internal::RunChannels(pass, options.parallel_for);
 }
@@ -144,11 +200,14 @@ void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormO
   pass.a = args.x;
   pass.out = args.y;
   pass.map = ChannelMap::kNormalise;
-  pass.after = [&](int64_t c, const C*, const RowSums&, C* numbers) {
-    numbers[0] = args.running_mean[c];
-    numbers[1] = static_cast<C>(GainOf<T>(args.gain, c) *
-                                ReciprocalDeviationOf(args.running_var[c], options.eps));
-    numbers[2] = args.bias ? internal::ToCompute<C>(args.bias[c]) : C{0};
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t c = range.begin + i;
+      range.numbers[0][i] = args.running_mean[c];
+      range.numbers[1][i] = static_cast<C>(GainOf<T>(args.gain, c) *
+                                           ReciprocalDeviationOf(args.running_var[c], options.eps));
+      range.numbers[2][i] = args.bias ? internal::ToCompute<C>(args.bias[c]) : C{0};
+    }
   };
   internal::RunChannels(pass, options.parallel_for);
 }
@@ -174,15 +233,23 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   } else if (args.dbias) {
     pass.sums = ChannelSums::kMoments;  // about 0
   }
-  pass.before = [&](int64_t c, C* numbers) {
-    if (args.dgain == nullptr) return;
-    const double rstd = ReciprocalDeviationOf(args.running_var[c], options.eps);
-    Put(internal::MapOf(args.running_mean[c], C{0}, static_cast<C>(rstd)), numbers);
+  pass.before = [&](const ChannelRange<C>& range) {
+    if (args.dgain == nullptr) {
+      std::fill_n(range.before[0], range.n, C{0});
+      return;
+    }
+    for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
+      const double rstd = ReciprocalDeviationOf(args.running_var[c], options.eps);
+      Put(internal::MapOf(args.running_mean[c], C{0}, static_cast<C>(rstd)), i, range.before);
+    }
   };
-  pass.after = [&](int64_t c, const C*, const RowSums& sums, C* numbers) {
-    SaveSums<T>(sums, c, args.dgain, args.dbias);
-    numbers[0] = static_cast<C>(GainOf<T>(args.gain, c) *
-                                ReciprocalDeviationOf(args.running_var[c], options.eps));
+  pass.after = [&](const ChannelRange<C>& range) {
+    SaveSums<T>(range, args.dgain, args.dbias);
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t c = range.begin + i;
+      range.numbers[0][i] = static_cast<C>(GainOf<T>(args.gain, c) *
+                                           ReciprocalDeviationOf(args.running_var[c], options.eps));
+    }
   };
   internal::RunChannels(pass, options.parallel_for);
 }

@@ -132,30 +132,13 @@ HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map)
 
 // --- Moments ---
 
-/// ShiftColumns.
-template <class D, class T>
-void ShiftColumnsWith(D d, const T* x, int64_t stride, int64_t rows, int64_t cols,
-                      Compute<T>* shift) {
-  const auto at = [&](int64_t i) { return x + (rows - 1) * i / 7 * stride; };  // 0 to 7
-  ForColumns(d, cols, [&](auto tag, int64_t c) HWY_ATTR {
-    // Equal numbers are doubled, which is exact.
-    const auto two = [&](int64_t i) HWY_ATTR {
-      return hn::Add(Read(tag, at(i) + c), Read(tag, at(i + 4) + c));
-    };
-    const auto sum = hn::Add(hn::Add(two(0), two(2)), hn::Add(two(1), two(3)));
-    hn::StoreU(hn::Mul(sum, hn::Set(tag, Compute<T>{0.125})), tag, shift + c);
-  });
-}
-
 /// FinishColumns: what MomentsOf, ReciprocalDeviation and SaveMoments do, for vectors of columns.
 template <class T>
 bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t cols,
                      const Compute<T>* shift, const double* first, const double* second,
                      const ColumnMoments<Compute<T>>& moments, bool* careful) {
   using C = Compute<T>;
-  constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
-  constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
-  const double least = eps >= 1e10 * kLeast ? 0 : kLeast, n = static_cast<double>(count);
+  const double n = static_cast<double>(count);
   const bool plus_eps = recipe.deviation == Deviation::kUnbiasedPlusEps;
   constexpr int64_t kAtOnce = 64;
   bool any = false;
@@ -174,9 +157,7 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
         about = Widened(d, hn::LoadU(narrow, shift + c));
       }
       const auto var = hn::Sub(square, hn::Mul(offset, offset));
-      auto serve = hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25)));
-      serve = hn::And(serve, hn::Le(square, hn::Set(d, kMost)));
-      serve = hn::And(serve, hn::Ge(square, hn::Set(d, least)));
+      const auto serve = SumsServe<C>(d, var, square, eps);
       auto deviation = hn::Sqrt(hn::Add(var, hn::Set(d, eps)));
       if (plus_eps) {
         deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));

@@ -27,10 +27,6 @@ HWY_INLINE void VisitBool(bool value, F&& f) {
   }
 }
 
-void ShiftOfColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
-  ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
-}
-
 // Static, for its arguments are the same for several element types.
 static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                             const C* shift, const double* first, const double* second,
@@ -106,7 +102,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace planish::internal {
 
-HWY_EXPORT(ShiftOfColumns);
 HWY_EXPORT(FinishOfColumns);
 HWY_EXPORT(MomentsOfSaved);
 HWY_EXPORT(FinishOfGradients);
@@ -114,10 +109,6 @@ HWY_EXPORT(ForwardMap);
 HWY_EXPORT(BackwardSum);
 HWY_EXPORT(BackwardMap);
 
-template <class T>
-void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift) {
-  PLANISH_DISPATCH(ShiftOfColumns)(x, stride, rows, cols, shift);
-}
 template <class T>
 bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                    const Compute<T>* shift, const double* first, const double* second,
@@ -152,7 +143,6 @@ void MapBackward(const ColumnsBackward<T>& args) {
 }
 
 using Element = PLANISH_ELEMENT;
-template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<Element>*);
 template bool FinishColumns<Element>(const Recipe&, double, int64_t, int64_t,
                                      const Compute<Element>*, const double*, const double*,
                                      const ColumnMoments<Compute<Element>>&, bool*);

@@ -11,11 +11,6 @@
 // forward are SumColumns of columns.h.
 namespace planish::internal {
 
-/// A number near the mean of each column: the mean of a few of its numbers, of a constant column
-/// that constant.
-template <class T>
-void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift);
-
 /// Moments of columns in the type that numbers are computed with; offset as in RowMap.
 template <class C>
 struct ColumnMoments {

@@ -170,6 +170,21 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
   AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
 }
 
+/// ShiftColumns.
+template <class D, class T>
+void ShiftColumnsWith(D d, const T* x, int64_t stride, int64_t rows, int64_t cols,
+                      Compute<T>* shift) {
+  const auto at = [&](int64_t i) { return x + (rows - 1) * i / 7 * stride; };  // 0 to 7
+  ForColumns(d, cols, [&](auto tag, int64_t c) HWY_ATTR {
+    // Equal numbers are doubled, which is exact.
+    const auto two = [&](int64_t i) HWY_ATTR {
+      return hn::Add(Read(tag, at(i) + c), Read(tag, at(i + 4) + c));
+    };
+    const auto sum = hn::Add(hn::Add(two(0), two(2)), hn::Add(two(1), two(3)));
+    hn::StoreU(hn::Mul(sum, hn::Set(tag, Compute<T>{0.125})), tag, shift + c);
+  });
+}
+
 template <ChannelSums kSums, class D, class T>
 HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int64_t rows,
                                int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,

@@ -9,6 +9,8 @@
 #include <hwy/highway.h>
 
 #include "src/base/simd.h"
+#include "src/norm/batch_norm-inl.h"
+#include "src/norm/batch_norm_kernels.h"
 #include "src/norm/columns-inl.h"
 #include "src/norm/columns.h"
 #include "src/norm/weight_norm-inl.h"
@@ -56,6 +58,10 @@ HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
   }
 }
 
+void ColumnShifts(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
+  ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
+}
+
 void ColumnSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
                 int64_t cols, const SumNumbers<C>& numbers, double* first, double* second) {
   VisitSums(sums, [&](auto which) HWY_ATTR {
@@ -80,6 +86,11 @@ void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
   VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
     MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
   });
+}
+
+// Static, for its arguments are the same for several element types.
+static bool BatchFinish(const BatchMoments<C>& args, bool* careful) {
+  return FinishBatchOf(args, careful);
 }
 
 /// Calls f(d) with the widest vectors that a narrow row fills.
@@ -120,12 +131,18 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace planish::internal {
 
+HWY_EXPORT(ColumnShifts);
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
 HWY_EXPORT(RowMaps);
+HWY_EXPORT(BatchFinish);
 HWY_EXPORT(WeightsForward);
 HWY_EXPORT(WeightsBackward);
 
+template <class T>
+void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift) {
+  PLANISH_DISPATCH(ColumnShifts)(x, stride, rows, cols, shift);
+}
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
                 int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
@@ -146,6 +163,11 @@ void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t
 }
 
 template <class T>
+bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful) {
+  return PLANISH_DISPATCH(BatchFinish)(args, careful);
+}
+
+template <class T>
 void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
   PLANISH_DISPATCH(WeightsForward)(args, begin, end);
 }
@@ -155,12 +177,14 @@ void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end) {
 }
 
 using Element = PLANISH_ELEMENT;
+template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<Element>*);
 template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
                          const SumNumbers<Compute<Element>>&, double*, double*);
 template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
                       const SumNumbers<Compute<Element>>&, double*, double*);
 template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
                       int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
+template bool FinishBatch<Element>(const BatchMoments<Compute<Element>>&, bool*);
 template void NormaliseWeights(const WeightRows<Element>&, int64_t, int64_t);
 template void WeightGradients(const WeightRows<Element>&, int64_t, int64_t);
 

@@ -44,6 +44,11 @@ inline constexpr int64_t kSumRows = 8;
 /// More numbers than a vector has, and the least that a run of them has.
 inline constexpr int64_t kPeriodPad = 64, kLeastRun = 32;
 
+/// A number near the mean of each column: the mean of a few of its numbers, of a constant column
+/// that constant.
+template <class T>
+void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift);
+
 /// Adds to first[c] and second[c] the sums over rows of column c, c < cols. Each column has its
 /// numbers.
 template <class T>

@@ -44,22 +44,38 @@ C Plain(C value) {
   return value == value ? value : std::numeric_limits<C>::quiet_NaN();
 }
 
-// Arrays of the channels' numbers, `count` of them with `size` elements each.
+// Arrays of the channels' numbers, `count` of them: one for each channel, or, where columns have
+// numbers, the channel's for each of its columns.
 template <class C, class Numbers>
 class NumberArrays {
  public:
-  NumberArrays(int count, int64_t size)
-      : count_(count), size_(size), data_(std::make_unique_for_overwrite<C[]>(count * size)) {}
-
-  void Set(int64_t begin, int64_t n, const C* values) {
-    if (n == 1) {
-      for (int k = 0; k < count_; ++k) data_[k * size_ + begin] = Plain(values[k]);
-      return;
-    }
-    for (int k = 0; k < count_; ++k) std::fill_n(&data_[k * size_ + begin], n, Plain(values[k]));
+  // Of `columns` a channel, and `size` in all.
+  NumberArrays(int count, int64_t channels, int64_t columns, int64_t size)
+      : count_(count),
+        channels_(channels),
+        columns_(columns),
+        size_(size),
+        data_(std::make_unique_for_overwrite<C[]>(count * size)) {
+    if (columns > 1) each_ = std::make_unique_for_overwrite<C[]>(count * channels);
   }
 
-  // Repeats the first `period` from there on, to the end.
+  // Where the numbers of channel i, and of those behind it, are written.
+  void Channels(int64_t i, C** arrays) {
+    for (int k = 0; k < count_; ++k) arrays[k] = Each(k) + i;
+  }
+
+  // Once those of the channels [begin, end) have been.
+  void Finish(int64_t begin, int64_t end) {
+    for (int k = 0; k < count_; ++k) {
+      C* each = Each(k);
+      for (int64_t i = begin; i < end; ++i) each[i] = Plain(each[i]);
+      for (int64_t i = begin; columns_ > 1 && i < end; ++i) {
+        std::fill_n(&data_[k * size_ + i * columns_], columns_, each[i]);
+      }
+    }
+  }
+
+  // Repeats the first `period` columns from there on, to the end.
   void Repeat(int64_t period) {
     for (int k = 0; k < count_; ++k) {
       C* array = &data_[k * size_];
@@ -67,11 +83,7 @@ class NumberArrays {
     }
   }
 
-  void Get(int64_t i, C* values) const {
-    for (int k = 0; k < count_; ++k) values[k] = data_[k * size_ + i];
-  }
-
-  // From i on.
+  // From column i on.
   Numbers At(int64_t i) const {
     Numbers numbers{};
     for (int k = 0; k < count_; ++k) numbers.at[k] = &data_[k * size_ + i];
@@ -79,9 +91,11 @@ class NumberArrays {
   }
 
  private:
+  C* Each(int k) { return columns_ > 1 ? &each_[k * channels_] : &data_[k * size_]; }
+
   int count_;
-  int64_t size_;
-  std::unique_ptr<C[]> data_;
+  int64_t channels_, columns_, size_;
+  std::unique_ptr<C[]> data_, each_;
 };
 
 template <class C>
@@ -143,6 +157,46 @@ int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
   return std::clamp<int64_t>(near, 1, tile);
 }
 
+// What the sums of the channels [c, c + n) need, which are those of the arrays from i on.
+template <class T>
+void Before(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
+            SumArrays<Compute<T>>& before) {
+  ChannelRange<Compute<T>> range{.begin = c, .n = n};
+  before.Channels(i, range.before);
+  pass.before(range);
+  before.Finish(i, i + n);
+}
+
+// What the map needs, from their sums.
+template <class T>
+void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const double* first,
+           const double* second, SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after) {
+  ChannelRange<Compute<T>> range{.begin = c, .n = n, .first = first, .second = second};
+  before.Channels(i, range.before);
+  after.Channels(i, range.numbers);
+  pass.after(range);
+  after.Finish(i, i + n);
+}
+
+// Channels whose sums are added up from parts at a time.
+constexpr int64_t kSumsAtOnce = 256;
+
+// Likewise, where the sums are in parts: add(i, first, second) adds those of channel i.
+template <class T, class Add>
+void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
+                SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after, const Add& add) {
+  if (pass.sums == ChannelSums::kNone) {
+    After<T>(pass, c, i, n, nullptr, nullptr, before, after);
+    return;
+  }
+  for (int64_t from = 0; from < n; from += kSumsAtOnce) {
+    const int64_t size = std::min(kSumsAtOnce, n - from);
+    double first[kSumsAtOnce] = {}, second[kSumsAtOnce] = {};
+    for (int64_t k = 0; k < size; ++k) add(i + from + k, first[k], second[k]);
+    After<T>(pass, c + from, i + from, size, first, second, before, after);
+  }
+}
+
 template <class T>
 void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
             const MapNumbers<Compute<T>>& numbers, const ParallelFor& parallel_for) {
@@ -174,29 +228,21 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
                 [&](int64_t begin, int64_t end) {
                   const bool stream = Streams(pass, end - begin, tiles);
-                  SumArrays<C> before(CountOf(pass.sums), tile);
-                  MapArraysOf<C> after(CountOf(pass.map), tile);
+                  SumArrays<C> before(CountOf(pass.sums), tile, 1, tile);
+                  MapArraysOf<C> after(CountOf(pass.map), tile, 1, tile);
                   const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
                   double* first = totals.get();
                   double* second = first + tile;
                   for (int64_t i = begin; i < end; ++i) {
                     const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
-                    C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
                     std::fill_n(first, 2 * tile, 0.0);
-                    for (int64_t c = 0; has_sums && c < runs; ++c) {
-                      pass.before(c0 + c, sum_numbers);
-                      before.Set(c, 1, sum_numbers);
-                    }
+                    if (has_sums) Before<T>(pass, c0, 0, runs, before);
                     for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
                       const int64_t at = n * sample + c0 * spatial;
                       SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
                               before.At(0), first, second);
                     }
-                    for (int64_t c = 0; c < runs; ++c) {
-                      if (has_sums) before.Get(c, sum_numbers);
-                      pass.after(c0 + c, sum_numbers, {first[c], second[c]}, map_numbers);
-                      after.Set(c, 1, map_numbers);
-                    }
+                    After<T>(pass, c0, 0, runs, first, second, before, after);
                     if (pass.out == nullptr) continue;
                     MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
                     if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
@@ -219,18 +265,14 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   }
   const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  MapArraysOf<C> after(CountOf(pass.map), channels);
-  SumArrays<C> before(CountOf(pass.sums), channels);
+  MapArraysOf<C> after(CountOf(pass.map), channels, 1, channels);
+  SumArrays<C> before(CountOf(pass.sums), channels, 1, channels);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
   double* first = partial.get();
   double* second = first + (has_sums ? all_parts : 0);
   if (has_sums) {
     RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        C values[kSumNumbers] = {};
-        pass.before(c, values);
-        before.Set(c, 1, values);
-      }
+      Before<T>(pass, begin, begin, end - begin, before);
     });
     RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, spatial)),
                 [&](int64_t begin, int64_t end) {
@@ -250,40 +292,41 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   }
   RunParallel(parallel_for, channels, GrainFor(pass.batch * parts),
               [&](int64_t begin, int64_t end) {
-                for (int64_t c = begin; c < end; ++c) {
-                  RowSums sums;
-                  C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
-                  for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
-                    const int64_t at = (n * channels + c) * parts;
-                    for (int64_t i = at; i < at + parts; ++i) {
-                      sums.first += first[i];
-                      sums.second += second[i];
-                    }
-                  }
-                  if (has_sums) before.Get(c, sum_numbers);
-                  pass.after(c, sum_numbers, sums, map_numbers);
-                  after.Set(c, 1, map_numbers);
-                }
+                AfterParts<T>(pass, begin, begin, end - begin, before, after,
+                              [&](int64_t c, double& sum, double& other) {
+                                for (int64_t n = 0; n < pass.batch; ++n) {
+                                  const int64_t at = (n * channels + c) * parts;
+                                  for (int64_t i = at; i < at + parts; ++i) {
+                                    sum += first[i];
+                                    other += second[i];
+                                  }
+                                }
+                              });
               });
   if (pass.out) MapAll(pass, spatial, channels, after.At(0), parallel_for);
 }
 
 // --- Columns: short runs, whose numbers are repeated for each column. ---
 
-// Channel c's columns are those from c * spatial on, in the first of `samples` samples that lie
-// side by side in a row of `width` columns. Adds up their sums.
+// After, where the columns of channel i are those from i * spatial on, in the first of `samples`
+// samples that lie side by side.
 template <class T>
-RowSums SumOfColumns(const ChannelPass<T>& pass, int64_t c, int64_t samples, const double* first,
-                     const double* second) {
-  RowSums sums;
-  for (int64_t i = 0; i < samples; ++i) {
-    const int64_t begin = (i * pass.channels + c) * pass.spatial;
-    for (int64_t column = begin; column < begin + pass.spatial; ++column) {
-      sums.first += first[column];
-      sums.second += second[column];
-    }
+void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, int64_t samples,
+                  const double* first, const double* second, SumArrays<Compute<T>>& before,
+                  MapArraysOf<Compute<T>>& after) {
+  if (samples == 1 && pass.spatial == 1 && pass.sums != ChannelSums::kNone) {
+    After<T>(pass, c, i, n, first + i, second + i, before, after);
+    return;
   }
-  return sums;
+  AfterParts<T>(pass, c, i, n, before, after, [&](int64_t channel, double& sum, double& other) {
+    for (int64_t s = 0; s < samples; ++s) {
+      const int64_t begin = (s * pass.channels + channel) * pass.spatial;
+      for (int64_t column = begin; column < begin + pass.spatial; ++column) {
+        sum += first[column];
+        other += second[column];
+      }
+    }
+  });
 }
 
 // Tiles of `tile` channels, as RunsInTiles.
@@ -295,31 +338,23 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   const bool has_sums = pass.sums != ChannelSums::kNone;
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
     const bool stream = Streams(pass, end - begin, tiles);
-    SumArrays<C> before(CountOf(pass.sums), most);
-    MapArraysOf<C> after(CountOf(pass.map), most);
+    SumArrays<C> before(CountOf(pass.sums), tile, spatial, most);
+    MapArraysOf<C> after(CountOf(pass.map), tile, spatial, most);
     const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
     double* first = totals.get();
     double* second = first + most;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
       const int64_t cols = channels * spatial, at = c0 * spatial;
-      C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
       std::fill_n(first, 2 * most, 0.0);
       if (has_sums) {
-        for (int64_t c = 0; c < channels; ++c) {
-          pass.before(c0 + c, sum_numbers);
-          before.Set(c * spatial, spatial, sum_numbers);
-        }
+        Before<T>(pass, c0, 0, channels, before);
         for (int64_t c = 0; c < cols; c += kSumTile) {
           SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
                      std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
         }
       }
-      for (int64_t c = 0; c < channels; ++c) {
-        if (has_sums) before.Get(c * spatial, sum_numbers);
-        pass.after(c0 + c, sum_numbers, SumOfColumns(pass, c, 1, first, second), map_numbers);
-        after.Set(c * spatial, spatial, map_numbers);
-      }
+      AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, after);
       if (pass.out == nullptr) continue;
       MapArrays<T> arrays = ArraysAt(pass, at);
       if (i + 1 < tiles) arrays.ahead = tile * spatial;
@@ -348,16 +383,12 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   // Rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
   const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
-  SumArrays<C> before(CountOf(pass.sums), width);
-  MapArraysOf<C> after(CountOf(pass.map), width + kPeriodPad);
+  SumArrays<C> before(CountOf(pass.sums), channels, spatial, width);
+  MapArraysOf<C> after(CountOf(pass.map), channels, spatial, width + kPeriodPad);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
   if (has_sums) {
     RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        C values[kSumNumbers] = {};
-        pass.before(c, values);
-        before.Set(c * spatial, spatial, values);
-      }
+      Before<T>(pass, begin, begin, end - begin, before);
     });
     before.Repeat(sample);
     const auto add_block = [&](int64_t block, int64_t c) {
@@ -389,16 +420,9 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   }
   RunParallel(parallel_for, channels, GrainFor(3 * samples * spatial),
               [&](int64_t begin, int64_t end) {
-                for (int64_t c = begin; c < end; ++c) {
-                  RowSums sums;
-                  C sum_numbers[kSumNumbers] = {}, map_numbers[kMapNumbers] = {};
-                  if (has_sums) {
-                    sums = SumOfColumns(pass, c, samples, partial.get(), partial.get() + width);
-                    before.Get(c * spatial, sum_numbers);
-                  }
-                  pass.after(c, sum_numbers, sums, map_numbers);
-                  after.Set(c * spatial, spatial, map_numbers);
-                }
+                const double* first = partial.get();
+                AfterColumns<T>(pass, begin, begin, end - begin, samples, first, first + width,
+                                before, after);
               });
   if (pass.out == nullptr) return;
   if (samples > 1 || sample <= kMapTile) {
@@ -424,6 +448,27 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
 }  // namespace
 
 template <class T>
+void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute<T>* shift) {
+  if (pass.spatial == 1) {
+    ShiftColumns(pass.a + begin, pass.channels, pass.batch, n, shift);
+    return;
+  }
+  constexpr int64_t kSamples = 8;
+  for (int64_t c = 0; c < n; ++c) {
+    double samples[kSamples];
+    for (int64_t i = 0; i < kSamples; ++i) {
+      const int64_t b = (pass.batch - 1) * i / (kSamples - 1);
+      const int64_t s = (pass.spatial - 1) * i / (kSamples - 1);
+      samples[i] = ToDouble(pass.a[(b * pass.channels + begin + c) * pass.spatial + s]);
+    }
+    for (int64_t half = kSamples / 2; half > 0; half /= 2) {
+      for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
+    }
+    shift[c] = static_cast<Compute<T>>(samples[0] / static_cast<double>(kSamples));
+  }
+}
+
+template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   if (pass.x == nullptr) pass.x = pass.a;  // not read; pointers into it are computed
   const bool gradient = pass.map == ChannelMap::kGradient;
@@ -434,7 +479,9 @@ void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
   }
 }
 
-#define PLANISH_INSTANTIATE(T) template void RunChannels(ChannelPass<T>, const ParallelFor&);
+#define PLANISH_INSTANTIATE(T)                                   \
+  template void RunChannels(ChannelPass<T>, const ParallelFor&); \
+  template void ShiftChannels(const ChannelPass<T>&, int64_t, int64_t, Compute<T>*);
 PLANISH_INSTANTIATE(float)
 PLANISH_INSTANTIATE(double)
 PLANISH_INSTANTIATE(bfloat16)

@@ -13,6 +13,16 @@
 // numbers, and then a map of these numbers, cut into tiles and split over threads.
 namespace planish::internal {
 
+/// Some channels, and what belongs to each: element i of every array is of channel begin + i.
+template <class C>
+struct ChannelRange {
+  int64_t begin = 0, n = 0;
+  C* before[kSumNumbers] = {};    // what the sums need
+  const double* first = nullptr;  // the sums; null where there are none
+  const double* second = nullptr;
+  C* numbers[kMapNumbers] = {};  // what the map needs
+};
+
 template <class T>
 struct ChannelPass {
   using C = Compute<T>;
@@ -26,33 +36,20 @@ struct ChannelPass {
   T* out = nullptr;                  // likewise; may be a; null without a map
   ChannelSums sums = ChannelSums::kNone;
   ChannelMap map = ChannelMap::kNone;
-  /// Writes the kSumNumbers numbers that the sums of channel c need. Not called without sums.
-  std::function<void(int64_t c, C* numbers)> before;
-  /// Takes the sums of channel c, and the numbers that `before` gave, and writes the kMapNumbers
-  /// numbers of the map. Called once for each channel, on any thread, before any number of the
-  /// channel is mapped.
-  std::function<void(int64_t c, const C* before, const RowSums& sums, C* numbers)> after;
+  /// Writes what the sums of some channels need. Not called without sums.
+  std::function<void(const ChannelRange<C>& range)> before;
+  /// Takes the sums, and what `before` gave, and writes what the map needs. Called once for each
+  /// channel, on any thread, before any number of the channel is mapped.
+  std::function<void(const ChannelRange<C>& range)> after;
 };
 
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);
 
-/// A number near the mean of channel c of a: the mean of a few of its numbers. Of a constant it is
-/// the constant: sums of equal numbers are doubled, which is exact.
+/// shift[i]: a number near the mean of channel begin + i of pass.a, i < n: the mean of a few of its
+/// numbers. Of a constant it is the constant: sums of equal numbers are doubled, which is exact.
 template <class T>
-Compute<T> ShiftNear(const ChannelPass<T>& pass, int64_t c) {
-  constexpr int64_t kSamples = 8;
-  double samples[kSamples];
-  for (int64_t i = 0; i < kSamples; ++i) {
-    const int64_t b = (pass.batch - 1) * i / (kSamples - 1);
-    const int64_t s = (pass.spatial - 1) * i / (kSamples - 1);
-    samples[i] = ToDouble(pass.a[(b * pass.channels + c) * pass.spatial + s]);
-  }
-  for (int64_t half = kSamples / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
-  }
-  return static_cast<Compute<T>>(samples[0] / static_cast<double>(kSamples));
-}
+void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute<T>* shift);
 
 }  // namespace planish::internal
 

@@ -20,6 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
 /// Of a forward row: the sums of d = x - shift and of d^2. Of a backward row: of g and g * xhat.
 template <class C>
 struct LaneSums {
@@ -115,16 +117,33 @@ HWY_INLINE RowMap<C> MapOf(C mean, C mean_lo, C rstd) {
   return {mean, rstd, -mean_lo * rstd};
 }
 
+/// The squares that SumsServe takes, from Least(eps) to kMost.
+template <class C>
+struct SquareBounds {
+  static constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
+  static constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
+  // Small ones do not matter beside an eps that is much larger.
+  static constexpr double Least(double eps) { return eps >= 1e10 * kLeast ? 0 : kLeast; }
+};
+
 /// Whether moments are good that come from sums in C: `square` is the mean of d^2, and `var` is it
 /// less the square of d's mean.
 template <class C>
 HWY_INLINE bool SumsServe(double var, double square, double eps) {
-  constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
-  constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
+  using Bounds = SquareBounds<C>;
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
   // beside eps came near underflow. NaN does not serve either.
-  return var >= 0.25 * square && square <= kMost && (square >= kLeast || eps >= 1e10 * kLeast);
+  return var >= 0.25 * square && square <= Bounds::kMost && square >= Bounds::Least(eps);
+}
+
+/// The same of vectors of doubles.
+template <class C, class D>
+HWY_INLINE auto SumsServe(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
+  using Bounds = SquareBounds<C>;
+  const auto serve = hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
+                             hn::Le(square, hn::Set(d, Bounds::kMost)));
+  return hn::And(serve, hn::Ge(square, hn::Set(d, Bounds::Least(eps))));
 }
 
 template <class T>

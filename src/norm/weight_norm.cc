@@ -16,9 +16,9 @@ namespace {
 
 using internal::ChannelMap;
 using internal::ChannelPass;
+using internal::ChannelRange;
 using internal::ChannelSums;
 using internal::Moments;
-using internal::RowSums;
 
 template <class T, class P>
 double LengthOf(const P* g, int64_t r) {
@@ -63,19 +63,22 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   pass.out = args.w;
   pass.sums = ChannelSums::kMoments;
   pass.map = ChannelMap::kScale;
-  pass.before = [](int64_t, C* numbers) { numbers[0] = 0; };
+  pass.before = [](const ChannelRange<C>& range) { std::fill_n(range.before[0], range.n, C{0}); };
   const double reciprocal = 1 / static_cast<double>(cols);
-  pass.after = [&](int64_t r, const C*, const RowSums& sums, C* numbers) {
-    const Moments m = internal::MomentsOf<C>(0, {0, sums.second}, reciprocal, 0, [&] {
-      return internal::CarefulMoments(args.v + r * cols, cols, false);
-    });
-    double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
-    // A sum that has overflowed must not pass for a large one.
-    if (!(length <= std::numeric_limits<double>::max())) {
-      length = std::numeric_limits<double>::quiet_NaN();
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t r = range.begin + i;
+      const Moments m = internal::MomentsOf<C>(0, {0, range.second[i]}, reciprocal, 0, [&] {
+        return internal::CarefulMoments(args.v + r * cols, cols, false);
+      });
+      double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
+      // A sum that has overflowed must not pass for a large one.
+      if (!(length <= std::numeric_limits<double>::max())) {
+        length = std::numeric_limits<double>::quiet_NaN();
+      }
+      if (args.norm) args.norm[r] = static_cast<C>(length);
+      range.numbers[0][i] = static_cast<C>(LengthOf<T>(args.g, r) / length);
     }
-    if (args.norm) args.norm[r] = static_cast<C>(length);
-    numbers[0] = static_cast<C>(LengthOf<T>(args.g, r) / length);
   };
   internal::RunChannels(pass, parallel_for);
 }
@@ -116,18 +119,26 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   pass.out = args.dv;
   pass.sums = ChannelSums::kGradient;
   pass.map = ChannelMap::kGradient;
-  pass.before = [&](int64_t r, C* numbers) {
-    numbers[0] = numbers[2] = 0;  // no mean
-    numbers[1] = static_cast<C>(1 / static_cast<double>(args.norm[r]));
+  pass.before = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0; i < range.n; ++i) {
+      range.before[0][i] = range.before[2][i] = 0;  // no mean
+      range.before[1][i] = static_cast<C>(1 / static_cast<double>(args.norm[range.begin + i]));
+    }
   };
-  pass.after = [&](int64_t r, const C* before, const RowSums& sums, C* numbers) {
-    const C dg_r = static_cast<C>(sums.second);
-    if (args.dg) args.dg[r] = internal::FromCompute<P>(dg_r);
-    std::copy_n(before, internal::kSumNumbers, numbers);
-    numbers[3] = 0;
-    numbers[4] = dg_r;
-    numbers[5] =
-        args.dv ? static_cast<C>(LengthOf<T>(args.g, r) / static_cast<double>(args.norm[r])) : C{0};
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int k = 0; k < internal::kSumNumbers; ++k) {
+      std::copy_n(range.before[k], range.n, range.numbers[k]);
+    }
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t r = range.begin + i;
+      const C dg_r = static_cast<C>(range.second[i]);
+      if (args.dg) args.dg[r] = internal::FromCompute<P>(dg_r);
+      range.numbers[3][i] = 0;
+      range.numbers[4][i] = dg_r;
+      range.numbers[5][i] =
+          args.dv ? static_cast<C>(LengthOf<T>(args.g, r) / static_cast<double>(args.norm[r]))
+                  : C{0};
+    }
   };
   internal::RunChannels(pass, parallel_for);
 }
