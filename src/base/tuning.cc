@@ -65,6 +65,8 @@ int64_t SecondCacheBytes() {
 
 int64_t TileBytes() { return LastCacheIsFar() ? 2 * kTileBytes : kTileBytes; }
 
+int64_t ManyRows() { return LastCacheIsFar() ? 512 : 2048; }
+
 int64_t RunTileBytes() { return LastCacheIsFar() ? SecondCacheBytes() / 4 : kTileBytes; }
 
 StreamingLimits Streaming() { return TheStreaming(); }

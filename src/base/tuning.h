@@ -5,8 +5,8 @@
 
 // The thresholds that decide how work is done, all of them, each with what it was measured by.
 // None changes a result by a bit but where the last cache is far: there TileBytes decides what sums
-// dgain and dbias of norms over channels are made of, and TransposedGradientColumns of
-// transposed-inl.h in which order dx of narrow rows is summed.
+// dgain and dbias of norms over channels are made of, ManyRows those of batch norm, and
+// TransposedGradientColumns of transposed-inl.h in which order dx of narrow rows is summed.
 namespace planish::internal {
 
 /// Elements that are worth a thread of their own: some ten microseconds of work, against one or two
@@ -87,6 +87,14 @@ int64_t TileBytes();
 /// are: a quarter of the second-level cache where the last one is far (of a copy's speed from
 /// memory batch norm has .70 to .83 so, and .42 to .51 with four megabytes).
 int64_t RunTileBytes();
+
+/// Rows from which on their columns are not taken in tiles for batch norm: their sums are read and
+/// written more often than the second reading costs (on AMD's Zen 4 4,096 x 2,048 takes .46 to .49
+/// of the time so, 2,048 x 1,024 .72; fewer rows are too few blocks for that: 1,024 x 2,048 would
+/// take 1.03 to 1.15, 256 x 2,048 1.06 to 1.45). A quarter of them where the last cache is far,
+/// whose second-level cache has few places for rows a power of two apart (512 x 1,024 takes .55 to
+/// .83 there, 1,024 x 4,096 .58 to .81; 256 x 4,096 on two threads would take 1.1 to 1.3).
+int64_t ManyRows();
 
 /// Bytes read and written from which on results are stored past the caches.
 struct StreamingLimits {

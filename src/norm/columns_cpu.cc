@@ -30,11 +30,6 @@ constexpr int64_t kPart = int64_t{1} << 14;
 constexpr int64_t kBeforeGrain = 1024;
 // Parts that are mapped in the order of their numbers, of the last ones first.
 constexpr int64_t kMapParts = 64;
-// Rows from which on columns are not taken in tiles: their sums are read and written more often
-// than the second reading costs (4,096 x 2,048 takes .46 to .49 of the time so, 2,048 x 1,024 .72;
-// fewer rows are too few blocks for that: 1,024 x 2,048 would take 1.03 to 1.15, 256 x 2,048 1.06
-// to 1.45).
-constexpr int64_t kManyRows = 2048;
 // Bytes that a tile should have side by side in memory: the processor reads ahead in pages.
 constexpr int64_t kTileRowBytes = 1024;
 
@@ -370,7 +365,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   const int64_t sample = channels * spatial;
   const bool has_sums = pass.sums != ChannelSums::kNone;
   const bool in_tiles =
-      batch == 1 || (sample >= kNarrow && batch < kManyRows && (has_sums || batch < kSumRows));
+      batch == 1 || (sample >= kNarrow && batch < ManyRows() && (has_sums || batch < kSumRows));
   const int64_t tile = in_tiles ? TileChannels(pass) : 0;
   if (tile > 0) {
     ColumnsInTiles(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile), parallel_for);
