@@ -9,6 +9,7 @@
 
 #include "planish/types.h"
 #include "src/base/aligned.h"
+#include "src/norm/rows.h"
 
 // Gain and bias in the type that is computed with, and their gradients back from it.
 namespace planish::internal {
@@ -41,8 +42,8 @@ void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
   }
 }
 
-/// `cols` numbers of type P as numbers that rows of T are computed with, aligned where `rows` are
-/// enough to repay a copy. Null stands for `cols` times `missing`.
+/// `cols` numbers of type P as numbers that rows of T are computed with, aligned where that repays
+/// a copy. Null stands for `cols` times `missing`.
 template <class T, class P>
 class Params {
  public:
@@ -54,33 +55,29 @@ class Params {
     if constexpr (std::is_same_v<P, C>) {
       // Rounding to 16 bits expects the NaN that arithmetic makes. A copy would have to cross from
       // this thread's cache to the others'.
-      const bool serves = std::is_same_v<T, C> || params == nullptr || NoneIsNan(params, cols);
-      if (serves && (rows < kRowsForCopy || IsAligned(params))) data_ = params;
+      const bool serves = std::is_same_v<T, C> || params == nullptr || !AnyNan<T>(params, cols);
+      const bool copied = rows >= kRowsForCopy && cols <= kMostCopied && !IsAligned(params);
+      if (serves && !copied) data_ = params;
     }
     if (data_ != nullptr) return;
     copy_ = MakeAligned<C>(cols);
     data_ = copy_.get();
     if (params == nullptr) {
       std::fill_n(copy_.get(), cols, missing);
-      return;
-    }
-    C* const copy = copy_.get();  // else read anew after each store
-    for (int64_t c = 0; c < cols; ++c) {
-      const C value = ToCompute<C>(params[c]);
-      copy[c] = value == value ? value : std::numeric_limits<C>::quiet_NaN();
+    } else if constexpr (std::is_same_v<Compute<P>, C>) {
+      WidenParameters(params, cols, copy_.get());
+    } else {
+      for (int64_t c = 0; c < cols; ++c) copy_[c] = static_cast<C>(params[c]);
     }
   }
 
   const C* data() const { return data_; }
 
  private:
-  static constexpr int64_t kRowsForCopy = 16;
-
-  static bool NoneIsNan(const P* params, int64_t cols) {
-    int64_t count = 0;
-    for (int64_t c = 0; c < cols; ++c) count += params[c] != params[c];
-    return count == 0;
-  }
+  // Vectors that cut lines of the first-level cache cost a tenth where that is all there is to do;
+  // of more columns a copy costs more, and most where the system maps and unmaps it at every call
+  // (65,536 columns in 16 rows a thread took twice the time).
+  static constexpr int64_t kRowsForCopy = 256, kMostCopied = 1024;
 
   AlignedArray<C> copy_;
   const C* data_ = nullptr;
@@ -107,7 +104,11 @@ class ParamSums {
   /// To be called when the sums are there.
   void Finish() {
     if (!copy_ || params_ == nullptr) return;
-    for (int64_t c = 0; c < cols_; ++c) params_[c] = FromCompute<P>(copy_[c]);
+    if constexpr (std::is_same_v<Compute<P>, C>) {
+      RoundParameters(copy_.get(), cols_, params_);
+    } else {
+      for (int64_t c = 0; c < cols_; ++c) params_[c] = static_cast<P>(copy_[c]);
+    }
   }
 
  private:

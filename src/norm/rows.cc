@@ -202,6 +202,40 @@ static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int6
   }
 }
 
+/// Calls f(d, i) so that its vectors cover n numbers: vectors of one lane at the end.
+template <class F>
+HWY_INLINE void ForNumbers(int64_t n, const F& f) {
+  const Full d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) f(d, i);
+  for (const One one; i < n; ++i) f(one, i);
+}
+
+/// A NaN as arithmetic makes it.
+template <class D>
+HWY_INLINE Vec<D> PlainNan(D d, Vec<D> v) {
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<C>::quiet_NaN()), v);
+}
+
+void WideParameters(const T* parameters, int64_t n, C* numbers) {
+  ForNumbers(n, [&](auto d, int64_t i)
+                    HWY_ATTR { hn::StoreU(PlainNan(d, Read(d, parameters + i)), d, numbers + i); });
+}
+
+void RoundedParameters(const C* numbers, int64_t n, T* parameters) {
+  ForNumbers(n, [&](auto d, int64_t i)
+                    HWY_ATTR { Write(d, PlainNan(d, hn::LoadU(d, numbers + i)), parameters + i); });
+}
+
+// Static, for its arguments are the same for several element types.
+static bool HasNan(const C* numbers, int64_t n) {
+  bool none = true;
+  ForNumbers(n, [&](auto d, int64_t i)
+                    HWY_ATTR { none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, numbers + i))); });
+  return !none;
+}
+
 void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
   const Full d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -251,6 +285,9 @@ HWY_EXPORT(BackwardRowsOf);
 HWY_EXPORT(SumGradientChunksOf);
 HWY_EXPORT(GradientTileOf);
 HWY_EXPORT(SumPartialsOf);
+HWY_EXPORT(WideParameters);
+HWY_EXPORT(RoundedParameters);
+HWY_EXPORT(HasNan);
 HWY_EXPORT(AddColumnsOf);
 HWY_EXPORT(AddColumnsKeptOf);
 
@@ -295,6 +332,18 @@ void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int6
                  Compute<T>* out) {
   PLANISH_DISPATCH(SumPartialsOf)(partials, count, stride, n, out);
 }
+template <class P>
+void WidenParameters(const P* parameters, int64_t n, Compute<P>* numbers) {
+  PLANISH_DISPATCH(WideParameters)(parameters, n, numbers);
+}
+template <class P>
+void RoundParameters(const Compute<P>* numbers, int64_t n, P* parameters) {
+  PLANISH_DISPATCH(RoundedParameters)(numbers, n, parameters);
+}
+template <class T>
+bool AnyNan(const Compute<T>* numbers, int64_t n) {
+  return PLANISH_DISPATCH(HasNan)(numbers, n);
+}
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out) {
   PLANISH_DISPATCH(AddColumnsOf)(a, b, n, out);
@@ -318,6 +367,9 @@ template void GradientTile(const RowsBackward<Element>&, int64_t, int64_t, int64
                            const double*, Compute<Element>*, Compute<Element>*);
 template void SumPartials<Element>(const Compute<Element>*, int64_t, int64_t, int64_t,
                                    Compute<Element>*);
+template void WidenParameters(const Element*, int64_t, Compute<Element>*);
+template void RoundParameters(const Compute<Element>*, int64_t, Element*);
+template bool AnyNan<Element>(const Compute<Element>*, int64_t);
 template void AddColumns(const Element*, const Element*, int64_t, Element*);
 template void AddColumnsKept(const Element*, const Element*, int64_t, Element*, Element*);
 

@@ -118,6 +118,19 @@ template <class T>
 void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int64_t n,
                  Compute<T>* out);
 
+/// `n` parameters in the type that is computed with; NaN as arithmetic makes it, which rounding to
+/// 16 bits expects.
+template <class P>
+void WidenParameters(const P* parameters, int64_t n, Compute<P>* numbers);
+
+/// `n` numbers rounded to parameters' type.
+template <class P>
+void RoundParameters(const Compute<P>* numbers, int64_t n, P* parameters);
+
+/// Whether one of n numbers, with which numbers of T are computed, is NaN.
+template <class T>
+bool AnyNan(const Compute<T>* numbers, int64_t n);
+
 /// out = a + b over n numbers, rounded to T. out may be a or b.
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out);
