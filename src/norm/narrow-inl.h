@@ -51,6 +51,9 @@ HWY_INLINE int64_t NarrowStreamedGradientColumns() {
 /// Rows that are worked on at a time.
 inline constexpr int64_t kGroup = 8;
 
+/// Fewer rows than this are not worth what is done once for a group.
+inline constexpr int64_t kLeastNarrowRows = 3;
+
 /// A number of each of the rows.
 using Eight = hn::CappedTag<float, 8>;
 
@@ -184,20 +187,23 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
   const int64_t cols = args.cols, last = cols - lanes, rest = cols % lanes;
   const auto mask = LastLanes(d, rest);
   const Eight eight;
+  const auto row = [&](int64_t i) HWY_ATTR { return args.x + (r + i) * args.x_stride; };
   // Rows that are not there are the last one again.
-  const auto row = [&](int64_t i)
-                       HWY_ATTR { return args.x + (r + std::min(i, n - 1)) * args.x_stride; };
+  const auto repeat_last = [&](Vec<Eight>* v) HWY_ATTR {
+    for (int64_t i = n; i < kGroup; ++i) v[i] = v[n - 1];
+  };
   Vec<Eight> sums[8], squares[8];
   Vec<Eight> shift = hn::Zero(eight);
   HWY_ALIGN float shifts[8];
   if constexpr (kCentre) {
-    for (int64_t i = 0; i < kGroup; ++i) {
+    for (int64_t i = 0; i < n; ++i) {
       sums[i] = FoldToEight(d, hn::Add(Read(d, row(i)), Read(d, row(i) + last / 2)));
     }
+    repeat_last(sums);
     shift = hn::Mul(SumsOfEight(sums), hn::Set(eight, 0.5f / static_cast<float>(lanes)));
     hn::Store(shift, eight, shifts);
   }
-  for (int64_t i = 0; i < kGroup; ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     const T* x = row(i);
     const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
     // As SumChunkLanes.
@@ -219,6 +225,8 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
     sums[i] = FoldToEight(d, hn::Add(row_sums.first0, row_sums.first1));
     squares[i] = FoldToEight(d, hn::Add(row_sums.second0, row_sums.second1));
   }
+  repeat_last(sums);
+  repeat_last(squares);
   FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
 }
 

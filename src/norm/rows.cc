@@ -56,7 +56,8 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
         });
         return;
       }
-      if (args.cols < (stream ? kNarrowStreamedColumns : kNarrowColumns)) {
+      if (args.cols < (stream ? kNarrowStreamedColumns : kNarrowColumns) &&
+          end - begin >= kLeastNarrowRows) {
         visit([&](auto streams) HWY_ATTR {
           ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
         });
