@@ -55,9 +55,9 @@ TEST_F(TuningTest, ThisMachines) {
   EXPECT_GE(SecondCacheBytes(), 1 << 17);
   EXPECT_GE(TileBytes(), kTileBytes);
   EXPECT_LE(RunTileBytes(), kTileBytes);
-  EXPECT_FALSE(BeyondSecondCache(SecondCacheBytes(), 1, 1));
-  EXPECT_TRUE(BeyondSecondCache(SecondCacheBytes() + 1, 1, 1));
-  EXPECT_FALSE(BeyondSecondCache(2 * SecondCacheBytes(), 1, 2));
+  EXPECT_FALSE(AsksForResults(SecondCacheBytes(), 1, 1));
+  EXPECT_EQ(AsksForResults(SecondCacheBytes() + 1, 1, 1), LastCacheIsFar());
+  EXPECT_FALSE(AsksForResults(2 * SecondCacheBytes(), 1, 2));
   if (LastCacheIsFar()) {
     EXPECT_LE(limits.thread, 8 * SecondCacheBytes());
     EXPECT_LE(RunTileBytes(), SecondCacheBytes());

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planish/norm.h"
@@ -94,6 +95,22 @@ TYPED_TEST(BitwiseTest, SameForEverySplit) {
       EXPECT_EQ(tests::Apply(p, SplitIn(parts, &calls)).DiffersIn(expected), "")
           << rows << " x " << cols << " in " << parts;
       EXPECT_GE(calls, 2);
+    }
+  }
+}
+
+// Whole they are more than a second-level cache holds, and in parts they are not: their results may
+// be asked for ahead then, by the loops for wider rows.
+TYPED_TEST(BitwiseTest, SameWithinASecondLevelCacheAndBeyond) {
+  constexpr int64_t kBytes = int64_t{5} << 19;
+  for (const int64_t cols : {47, 64, 100, 257, 500, 1024, 4100}) {
+    const int64_t rows = kBytes / (2 * cols * static_cast<int64_t>(sizeof(TypeParam)));
+    const Problem<TypeParam> p(Norm::kLayer, rows, cols);
+    const auto expected = tests::Apply(p, SerialFor);
+    int calls = 0;
+    for (const int64_t parts : {2, 7, 64}) {
+      EXPECT_EQ(tests::Apply(p, SplitIn(parts, &calls)).DiffersIn(expected), "")
+          << rows << " x " << cols << " in " << parts;
     }
   }
 }
@@ -463,7 +480,8 @@ struct Kernels {
 };
 
 // Streaming stores want whole aligned vectors: rows that follow each other share some, and rows
-// with a stride do not. Every offset to a line of the cache.
+// with a stride do not. Those of results through the caches may be asked for ahead. Every offset to
+// a line of the cache.
 TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
   using T = TypeParam;
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
@@ -471,21 +489,23 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
     for (const Norm norm : tests::kNorms) {
       for (const int64_t cols : {1, 7, 16, 31, 33, 64, 100, 130, 4100}) {
         if (cols == 1 && norm == Norm::kAdaAsCoded) continue;
-        const Problem<T> p(norm, 5, cols);
+        const Problem<T> p(norm, 9, cols);
         const auto expected = tests::Apply(p);
         Kernels<T> kernels(p, expected);
         const int64_t step = cols > 1000 ? 7 : 1;
         for (int64_t offset = 0; offset < line; offset += step) {
           for (const int64_t stride : {cols, cols + 3}) {
-            for (const bool stream : {false, true}) {
+            for (const std::string_view way : {"through", "asked for", "past"}) {
               SCOPED_TRACE(::testing::Message()
                            << tests::NameOf(norm) << ", " << cols << " on " << target << ", offset "
-                           << offset << ", stride " << stride << ", stream " << stream);
+                           << offset << ", stride " << stride << ", " << way);
+              const bool stream = way == "past", ask = way == "asked for";
               Island<T> y(p.rows, cols, stride, offset), dx(p.rows, cols, stride, offset);
               kernels.forward.y = y.data();
               kernels.backward.dx = dx.data();
               kernels.forward.y_stride = kernels.backward.dx_stride = stride;
               kernels.forward.stream = kernels.backward.stream = stream;
+              kernels.forward.ask = kernels.backward.ask = ask;
               internal::ForwardRows(kernels.forward, 0, p.rows);
               internal::BackwardRows<T>(kernels.backward, 0, p.rows, nullptr, nullptr);
               ASSERT_TRUE(SameBits(y.Rows(), expected.y));
@@ -494,6 +514,7 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
               Island<T> x(cols, stride, offset, p.x), dy(cols, stride, offset, p.dy);
               Kernels<T> in_place(p, expected);
               in_place.forward.stream = in_place.backward.stream = stream;
+              in_place.forward.ask = in_place.backward.ask = ask;
               in_place.forward.y_stride = in_place.backward.dx_stride = stride;
               in_place.forward.x = in_place.forward.y = x.data();
               in_place.backward.dy = in_place.backward.dx = dy.data();

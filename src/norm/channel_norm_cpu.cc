@@ -275,7 +275,7 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
         part.cols = n;
         part.stream = Streams(bytes, share.part, share.whole);
         if (part.stream) part.ahead = tiling.Ahead(i, sample);
-        part.ask = BeyondSecondCache(bytes, share.part, share.whole);
+        part.ask = AsksForResults(bytes, share.part, share.whole);
         MapForward(part);
       });
     });
@@ -358,7 +358,7 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
         ColumnsBackward<T> part = from(row, rows, columns);
         part.stream = Streams(bytes, share.part, share.whole);
         if (part.stream) part.ahead = tiling.Ahead(i, sample);
-        part.ask = BeyondSecondCache(bytes, share.part, share.whole);
+        part.ask = AsksForResults(bytes, share.part, share.whole);
         MapBackward(part);
       });
     });

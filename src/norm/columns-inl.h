@@ -279,7 +279,9 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
     Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
-    if (kStream && arrays.ahead != 0) {
+    if (!kStream && arrays.ask) {
+      AskForResults(arrays.out + i, 2 * lanes);
+    } else if (kStream && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, apart);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
     } else if (kStream && i + kAhead < limit) {
@@ -409,7 +411,9 @@ HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t ro
     } else {
       MapRunsOf<kMap, kStream>(d, arrays, begin, end, run, period, numbers);
     }
-    arrays = {arrays.a + stride, arrays.x + stride, arrays.out + stride, arrays.ahead};
+    arrays.a += stride;
+    arrays.x += stride;
+    arrays.out += stride;
   }
   FinishStores<kStream>();
 }

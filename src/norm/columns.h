@@ -69,6 +69,7 @@ struct MapArrays {
   /// Of results past the caches: numbers from each to the one to be asked for; 0: those that
   /// follow.
   int64_t ahead = 0;
+  bool ask = false;  ///< for the lines of results through them, ahead of their use
 };
 
 /// Maps the numbers [begin, end) of `rows` rows, one each `stride`. Those of number i are at

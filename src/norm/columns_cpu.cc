@@ -114,13 +114,23 @@ int CountOf(ChannelMap map) {
                                          : 6;
 }
 
+// Bytes that the map reads and writes.
+template <class T>
+int64_t MapBytes(const ChannelPass<T>& pass) {
+  const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
+  return arrays * pass.batch * pass.channels * pass.spatial * static_cast<int64_t>(sizeof(T));
+}
+
 // Whether a thread stores past the caches that has `part` of `whole` of the map.
 template <class T>
 bool Streams(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
-  const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
-  const int64_t numbers = arrays * pass.batch * pass.channels * pass.spatial;
-  return pass.out != nullptr &&
-         internal::Streams(numbers * static_cast<int64_t>(sizeof(T)), part, whole);
+  return pass.out != nullptr && internal::Streams(MapBytes(pass), part, whole);
+}
+
+// Whether it asks for the lines of results.
+template <class T>
+bool Asks(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
+  return AsksForResults(MapBytes(pass), part, whole);
 }
 
 // Bytes of `n` numbers of all arrays that are read.
@@ -200,10 +210,12 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   // The last first: of what was summed the caches have that still.
   RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
     const bool stream = Streams(pass, end - begin, parts);
+    MapArrays<T> arrays = ArraysAt(pass, 0);
+    arrays.ask = Asks(pass, end - begin, parts);
     while (end > begin) {
       const int64_t from = std::max(begin, end - kMapParts);
-      MapRows(pass.map, ArraysAt(pass, 0), 0, 1, from * kPart, std::min(total, end * kPart), run,
-              period, numbers, stream);
+      MapRows(pass.map, arrays, 0, 1, from * kPart, std::min(total, end * kPart), run, period,
+              numbers, stream);
       end = from;
     }
   });
@@ -241,6 +253,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                     if (pass.out == nullptr) continue;
                     MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
                     if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
+                    arrays.ask = Asks(pass, end - begin, tiles);
                     MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
                             after.At(0), stream);
                   }

@@ -58,6 +58,7 @@ template <class T>
 RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
   const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
   args.stream = args.stream && Streams(bytes, part, whole);
+  args.ask = AsksForResults(bytes, part, whole);
   return args;
 }
 
@@ -342,6 +343,7 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
   RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
     RowsForward<T> range = args;
     range.stream = args.stream && Streams(bytes, end - begin, rows);
+    range.ask = AsksForResults(bytes, end - begin, rows);
     if (args.residual == nullptr) {
       ForwardRows(range, begin, end);
       return;

@@ -25,8 +25,8 @@ namespace HWY_NAMESPACE {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
 /// Below this many columns rows go eight at a time: those whose results pass through the caches,
-/// and those whose results do not, of which only the narrowest gain by it. The results are the
-/// same.
+/// and those whose results do not, or are asked for ahead, of which only the narrowest gain by it.
+/// The results are the same.
 inline constexpr int64_t kNarrowColumns = 640;
 inline constexpr int64_t kNarrowStreamedColumns = 80;
 
@@ -42,8 +42,8 @@ HWY_INLINE int64_t NarrowGradientColumns() {
   return kTogether == 4 ? kChunk + 1 : 400;
 }
 
-/// Likewise where they do not, of which fewer gain by it where the last cache is far (64 columns
-/// from memory take .82 of the time the other way).
+/// Likewise where they do not, or are asked for ahead, of which fewer gain by it where the last
+/// cache is far (64 columns from memory take .82 of the time the other way).
 HWY_INLINE int64_t NarrowStreamedGradientColumns() {
   return LastCacheIsFar() ? 48 : kNarrowStreamedColumns;
 }
@@ -169,15 +169,15 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
 
 /// Whether rows of `out` go side by side. Stores that cut lines of the caches are put together only
 /// while they follow each other: where rows do not begin with vectors they go one by one (255
-/// columns take .68 of the time so, 600 .75), and where each line has to come from a far cache, too
-/// (.85 to .95).
+/// columns take .68 of the time so, 600 .75), and where each line has to come from a far cache,
+/// `asked` for, too (.85 to .95).
 template <class D, class T>
-HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, int64_t bytes) {
+HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool asked) {
   // Halves are stored two vectors at a time.
   constexpr uint64_t kBytes = hn::MaxLanes(D()) * sizeof(float);
   const uint64_t begins =
       reinterpret_cast<uintptr_t>(out) | static_cast<uint64_t>(stride) * sizeof(T);
-  return begins % kBytes == 0 && (!LastCacheIsFar() || bytes <= SecondCacheBytes());
+  return begins % kBytes == 0 && !asked;
 }
 
 /// The maps of `n` rows from `r` on.
@@ -286,8 +286,7 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   const int64_t cols = args.cols;
-  const int64_t bytes = 2 * (end - begin) * cols * static_cast<int64_t>(sizeof(T));
-  const bool together = kStream || SideBySide(d, args.y, args.y_stride, bytes);
+  const bool together = kStream || SideBySide(d, args.y, args.y_stride, args.ask);
   EightMaps maps;
   Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
@@ -509,8 +508,7 @@ template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, cla
 HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                      float* dgain, float* dbias) {
   const int64_t cols = args.cols;
-  const int64_t bytes = 3 * (end - begin) * cols * static_cast<int64_t>(sizeof(T));
-  const bool together = kStream || SideBySide(d, args.dx, args.dx_stride, bytes);
+  const bool together = kStream || SideBySide(d, args.dx, args.dx_stride, args.ask);
   EightMaps maps;
   EightGradients gradients;
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);

@@ -124,6 +124,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       call.mean_lo = own + most;
       call.rstd = own + 2 * most;
       call.stream = internal::Streams(bytes, share, turns);
+      call.ask = internal::AsksForResults(bytes, share, turns);
       return call;
     };
     const internal::RowsForward<T> none = call_of(turns, 0);

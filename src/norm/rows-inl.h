@@ -61,7 +61,18 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
   }
 }
 
-/// Two vectors at `at`, likewise.
+/// Asks for the lines of results that are written so many bytes after the `n` from `at` on: through
+/// the caches each line is read before it is written.
+inline constexpr int64_t kAskedBytes = 4096;
+template <class T>
+HWY_INLINE void AskForResults(const T* at, int64_t n) {
+  const auto* line = reinterpret_cast<const char*>(at);
+  for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
+    PrefetchFar(line + byte + kAskedBytes);
+  }
+}
+
+/// Two vectors at `at`, as PrefetchAhead.
 template <class D, class T>
 HWY_INLINE void PrefetchTwo(D, const T* at, int64_t far = kPrefetchFarBytes) {
   PrefetchAhead(at, 2 * hn::MaxLanes(D()), far);
@@ -599,6 +610,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
       for (int64_t i = 0; i < block; ++i) {
+        if (!kStream && args.ask) AskForResults(y + i * y_stride + c, width);
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
@@ -685,9 +697,10 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
       const RowMap<C> row_map = GivenMoments(map, r);
       RowSums row_sums;
       for (int64_t c = 0; c < cols; c += kChunk) {
+        const int64_t width = std::min(kChunk, cols - c);
+        if (!kStream && map.ask) AskForResults(y + c, width);
         row_sums.Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
-            summed + c, x + c, y + c, out.At(c), std::min(kChunk, cols - c) / lanes, shift, row_map,
-            0, 0));
+            summed + c, x + c, y + c, out.At(c), width / lanes, shift, row_map, 0, 0));
       }
       FinishMoments(next, r, static_cast<double>(shift), row_sums, reciprocal);
       continue;
@@ -1224,6 +1237,9 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
       for (int64_t i = 0; i < block; ++i) {
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
+        if (!kStream && args.ask) {
+          AskForResults(args.dx + (r + i) * args.dx_stride + c, width);
+        }
         work.next = row_at(r + block + i).At(c);
         work.row = row_at(r + i).At(from);
         work.next_map = &next_maps[i];

@@ -56,7 +56,7 @@ void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
         });
         return;
       }
-      if (args.cols < (stream ? kNarrowStreamedColumns : kNarrowColumns) &&
+      if (args.cols < (stream || args.ask ? kNarrowStreamedColumns : kNarrowColumns) &&
           end - begin >= kLeastNarrowRows) {
         visit([&](auto streams) HWY_ATTR {
           ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
@@ -120,8 +120,8 @@ void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* 
         return;
       }
       const bool stream = args.stream && args.dx_stride == args.cols;
-      if (args.dx &&
-          args.cols < (stream ? NarrowStreamedGradientColumns() : NarrowGradientColumns())) {
+      if (args.dx && args.cols < (stream || args.ask ? NarrowStreamedGradientColumns()
+                                                     : NarrowGradientColumns())) {
         const auto run = [&](auto columns, auto streams) HWY_ATTR {
           BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
                                                                        dgain, dbias);

@@ -38,6 +38,7 @@ struct RowsForward {
   C* mean_lo = nullptr;
   C* rstd = nullptr;
   bool stream = false;          // y is not to go through the caches
+  bool ask = false;             // if it does, for its lines ahead of their use
   const T* residual = nullptr;  // added to x, into sum, before all this: by ForwardMatrix alone
   int64_t residual_stride = 0;
   T* sum = nullptr;
@@ -91,6 +92,7 @@ struct RowsBackward {
   T* dx = nullptr;                           // may be null
   int64_t dx_stride = 0;
   bool stream = false;
+  bool ask = false;         // as in forward
   const T* dsum = nullptr;  // added to dx after all this: by BackwardMatrix alone
   int64_t dsum_stride = 0;
 };
