@@ -697,10 +697,9 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
       const RowMap<C> row_map = GivenMoments(map, r);
       RowSums row_sums;
       for (int64_t c = 0; c < cols; c += kChunk) {
-        const int64_t width = std::min(kChunk, cols - c);
-        if (!kStream && map.ask) AskForResults(y + c, width);
         row_sums.Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
-            summed + c, x + c, y + c, out.At(c), width / lanes, shift, row_map, 0, 0));
+            summed + c, x + c, y + c, out.At(c), std::min(kChunk, cols - c) / lanes, shift, row_map,
+            0, 0));
       }
       FinishMoments(next, r, static_cast<double>(shift), row_sums, reciprocal);
       continue;
