@@ -138,7 +138,7 @@ def peer_table(results, misses, dtype, threads, direction):
                     sums[who].append(ratios[who])
             narrow = judge and who == "aten" and shape[1] in cases.NARROW
             row.append(judged(ratios.get(who), cases.NARROW_FACTOR if narrow else None, misses,
-                              f"{what}, against PyTorch"))  # fmt: skip
+                              f"{what}, against PyTorch (the limit against it {number(bound.get(who))})"))  # fmt: skip
         if not ratios:
             continue
         best = min(ratios, key=ratios.get)
