@@ -7,7 +7,6 @@
 #define PLANISH_SRC_NORM_BATCH_NORM_INL_H_
 #endif
 
-#include <algorithm>
 #include <cstdint>
 
 #include "src/norm/batch_norm_kernels.h"
@@ -27,7 +26,7 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
   ForColumns(hn::ScalableTag<double>(), args.n, [&](auto d, int64_t i) HWY_ATTR {
     const hn::Rebind<C, decltype(d)> narrow;
     const auto read = [&](const C* p) HWY_ATTR { return Widened(d, hn::LoadU(narrow, p + i)); };
-    const auto reciprocal = hn::Set(d, 1 / args.count), one = hn::Set(d, 1.0);
+    const auto reciprocal = hn::Set(d, 1 / args.count);
     const auto shift = read(args.shift);
     const auto offset = hn::Mul(hn::LoadU(d, args.first + i), reciprocal);
     const auto square = hn::Mul(hn::LoadU(d, args.second + i), reciprocal);
@@ -44,7 +43,7 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
     update(args.running_mean, hn::Add(shift, offset));
     update(args.running_var, larger);
     const auto deviation = hn::Sqrt(hn::Add(args.unbiased ? larger : var, hn::Set(d, args.eps)));
-    const auto rstd = hn::Div(one, deviation);
+    const auto rstd = hn::Div(hn::Set(d, 1.0), deviation);
     const auto mean = Narrowed(narrow, hn::Add(shift, offset));
     const auto rest = hn::Add(hn::Sub(shift, Widened(d, mean)), offset);
     const auto save = [&](auto v, C* p) HWY_ATTR {
@@ -54,18 +53,12 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
     save(Narrowed(narrow, rest), args.mean_lo);
     save(Narrowed(narrow, rstd), args.rstd);
     // What the rounded mean leaves of the mean goes into the bias: exact for a constant channel.
-    const auto gain = args.gain ? read(args.gain) : one;
-    const auto bias = args.bias ? read(args.bias) : hn::Zero(d);
+    const auto gain = read(args.gain);
     save(mean, args.numbers[0]);
     save(Narrowed(narrow, hn::Mul(gain, rstd)), args.numbers[1]);
-    save(Narrowed(narrow, hn::Sub(bias, hn::Mul(hn::Mul(rest, rstd), gain))), args.numbers[2]);
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    std::fill_n(careful + i, lanes, false);
-    if (hn::AllTrue(d, serves)) return;
-    any = true;
-    HWY_ALIGN double flags[hn::MaxLanes(hn::ScalableTag<double>())];
-    hn::StoreU(hn::IfThenElseZero(serves, one), d, flags);
-    for (int64_t k = 0; k < lanes; ++k) careful[i + k] = flags[k] == 0;
+    save(Narrowed(narrow, hn::Sub(read(args.bias), hn::Mul(hn::Mul(rest, rstd), gain))),
+         args.numbers[2]);
+    any |= MarkCareful(d, serves, careful + i);
   });
   return any;
 }

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 
 #include "src/norm/batch_norm_check.h"
 #include "src/norm/batch_norm_kernels.h"
@@ -56,20 +55,6 @@ void SaveSums(const ChannelRange<Compute<T>>& range, P* dgain, P* dbias) {
   save(range.first, dbias);
 }
 
-/// Parameters of some channels in the type that is computed with: copies, if theirs is another.
-template <class T, class P>
-const Compute<T>* Computed(const P* parameters, int64_t begin, int64_t n, Compute<T>* copies) {
-  if (parameters == nullptr) return nullptr;
-  if constexpr (std::is_same_v<P, Compute<T>>) {
-    return parameters + begin;
-  } else {
-    for (int64_t i = 0; i < n; ++i) {
-      copies[i] = internal::ToCompute<Compute<T>>(parameters[begin + i]);
-    }
-    return copies;
-  }
-}
-
 }  // namespace
 
 template <class T, class P>
@@ -94,6 +79,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
       return internal::ToDouble(x[i / spatial * sample + i % spatial]);
     };
   };
+  const internal::Params<T, P> gains(args.gain, /*rows=*/0, channels, 1, true);
+  const internal::Params<T, P> biases(args.bias, /*rows=*/0, channels, 0, true);
   pass.before = [&](const ChannelRange<C>& range) {
     internal::ShiftChannels(pass, range.begin, range.n, range.before[0]);
   };
@@ -109,10 +96,9 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     const double rstd = internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps,
                                                       static_cast<double>(n));
     const RowMap<C> map = internal::SaveMoments(m, rstd, c, args.mean, args.mean_lo, args.rstd);
-    const double gain_c = GainOf<T>(args.gain, c);
+    const auto gain_c = static_cast<double>(gains.data()[c]);
+    const auto bias_c = static_cast<double>(biases.data()[c]);
     const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
-    const double bias_c =
-        args.bias ? static_cast<double>(internal::ToCompute<C>(args.bias[c])) : 0.0;
     range.numbers[0][i] = map.mean;
     range.numbers[1][i] = static_cast<C>(gain_c * rstd);
     range.numbers[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
@@ -121,7 +107,6 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     constexpr int64_t kAtOnce = 256;
     for (int64_t from = 0; from < range.n; from += kAtOnce) {
       const int64_t c = range.begin + from, size = std::min(kAtOnce, range.n - from);
-      C gains[kAtOnce], biases[kAtOnce];
       bool careful[kAtOnce];
       const auto from_c = [&](C* p) { return p ? p + c : nullptr; };
       const internal::BatchMoments<C> moments{
@@ -133,8 +118,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
           .shift = range.before[0] + from,
           .first = range.first + from,
           .second = range.second + from,
-          .gain = Computed<T>(args.gain, c, size, gains),
-          .bias = Computed<T>(args.bias, c, size, biases),
+          .gain = gains.data() + c,
+          .bias = biases.data() + c,
           .mean = from_c(args.mean),
           .mean_lo = from_c(args.mean_lo),
           .rstd = from_c(args.rstd),

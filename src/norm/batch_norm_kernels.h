@@ -17,9 +17,9 @@ struct BatchMoments {
   const C* shift = nullptr;       // what the sums are about
   const double* first = nullptr;  // the sums, as SumColumns gives them
   const double* second = nullptr;
-  const C* gain = nullptr;  // null: 1
-  const C* bias = nullptr;  // null: 0
-  C* mean = nullptr;        // saved, each of them unless null, and updated
+  const C* gain = nullptr;
+  const C* bias = nullptr;
+  C* mean = nullptr;  // saved, each of them unless null, and updated
   C* mean_lo = nullptr;
   C* rstd = nullptr;
   C* running_mean = nullptr;

@@ -140,42 +140,30 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
   using C = Compute<T>;
   const double n = static_cast<double>(count);
   const bool plus_eps = recipe.deviation == Deviation::kUnbiasedPlusEps;
-  constexpr int64_t kAtOnce = 64;
   bool any = false;
-  for (int64_t begin = 0; begin < cols; begin += kAtOnce) {
-    const int64_t size = std::min(kAtOnce, cols - begin);
-    HWY_ALIGN double serves[kAtOnce];
-    bool serve_all = true;
-    ForColumns(hn::ScalableTag<double>(), size, [&](auto d, int64_t at) HWY_ATTR {
-      const int64_t c = begin + at;
-      const hn::Rebind<C, decltype(d)> narrow;
-      const auto divisor = hn::Set(d, n), one = hn::Set(d, 1.0);
-      const auto square = hn::Div(hn::LoadU(d, second + c), divisor);
-      auto offset = hn::Zero(d), about = offset;
-      if (recipe.centre) {
-        offset = hn::Div(hn::LoadU(d, first + c), divisor);
-        about = Widened(d, hn::LoadU(narrow, shift + c));
-      }
-      const auto var = hn::Sub(square, hn::Mul(offset, offset));
-      const auto serve = SumsServe<C>(d, var, square, eps);
-      auto deviation = hn::Sqrt(hn::Add(var, hn::Set(d, eps)));
-      if (plus_eps) {
-        deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));
-      }
-      const auto mean = Narrowed(narrow, hn::Add(about, offset));
-      const auto mean_lo = Narrowed(narrow, hn::Add(hn::Sub(about, Widened(d, mean)), offset));
-      const auto rstd = Narrowed(narrow, hn::Div(one, deviation));
-      hn::StoreU(mean, narrow, moments.mean + c);
-      hn::StoreU(mean_lo, narrow, moments.mean_lo + c);
-      hn::StoreU(rstd, narrow, moments.rstd + c);
-      hn::StoreU(hn::Mul(hn::Neg(mean_lo), rstd), narrow, moments.offset + c);
-      hn::StoreU(hn::IfThenElseZero(serve, one), d, serves + at);
-      serve_all &= hn::AllTrue(d, serve);
-    });
-    std::fill_n(careful + begin, size, false);
-    any |= !serve_all;
-    for (int64_t i = 0; !serve_all && i < size; ++i) careful[begin + i] = serves[i] == 0;
-  }
+  ForColumns(hn::ScalableTag<double>(), cols, [&](auto d, int64_t c) HWY_ATTR {
+    const hn::Rebind<C, decltype(d)> narrow;
+    const auto divisor = hn::Set(d, n), one = hn::Set(d, 1.0);
+    const auto square = hn::Div(hn::LoadU(d, second + c), divisor);
+    auto offset = hn::Zero(d), about = offset;
+    if (recipe.centre) {
+      offset = hn::Div(hn::LoadU(d, first + c), divisor);
+      about = Widened(d, hn::LoadU(narrow, shift + c));
+    }
+    const auto var = hn::Sub(square, hn::Mul(offset, offset));
+    any |= MarkCareful(d, SumsServe<C>(d, var, square, eps), careful + c);
+    auto deviation = hn::Sqrt(hn::Add(var, hn::Set(d, eps)));
+    if (plus_eps) {
+      deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));
+    }
+    const auto mean = Narrowed(narrow, hn::Add(about, offset));
+    const auto mean_lo = Narrowed(narrow, hn::Add(hn::Sub(about, Widened(d, mean)), offset));
+    const auto rstd = Narrowed(narrow, hn::Div(one, deviation));
+    hn::StoreU(mean, narrow, moments.mean + c);
+    hn::StoreU(mean_lo, narrow, moments.mean_lo + c);
+    hn::StoreU(rstd, narrow, moments.rstd + c);
+    hn::StoreU(hn::Mul(hn::Neg(mean_lo), rstd), narrow, moments.offset + c);
+  });
   return any;
 }
 
@@ -185,10 +173,8 @@ void SavedColumnsOf(const C* mean, const C* mean_lo, const C* rstd, int64_t cols
                     const ColumnMoments<C>& moments) {
   ForColumns(hn::ScalableTag<C>(), cols, [&](auto d, int64_t c) HWY_ATTR {
     const auto zero = hn::Zero(d);
-    auto reciprocal = hn::LoadU(d, rstd + c);
     // As in MapOf.
-    reciprocal = hn::IfThenElse(hn::IsNaN(reciprocal),
-                                hn::Set(d, std::numeric_limits<C>::quiet_NaN()), reciprocal);
+    const auto reciprocal = PlainNan(d, hn::LoadU(d, rstd + c));
     const auto lo = mean_lo ? hn::LoadU(d, mean_lo + c) : zero;
     hn::StoreU(mean ? hn::LoadU(d, mean + c) : zero, d, moments.mean + c);
     hn::StoreU(reciprocal, d, moments.rstd + c);

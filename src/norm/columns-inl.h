@@ -17,15 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// Calls f(tag, c) so that its vectors cover the columns [0, cols): vectors of one lane at the end.
-template <class D, class F>
-HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= cols; c += lanes) f(d, c);
-  for (const OneLane<D> one; c < cols; ++c) f(one, c);
-}
-
 /// The lanes [from, to) of v, to p + from and so on.
 template <class D, class T>
 HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
@@ -168,6 +159,18 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
   sum(c, v, w);
   AddToDoubles(d, hn::IfThenElseZero(mask, v), first + c);
   AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
+}
+
+/// Sets careful[i] of each lane that does not serve, and returns whether there is one.
+template <class D>
+HWY_INLINE bool MarkCareful(D d, hn::Mask<D> serves, bool* careful) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  std::fill_n(careful, lanes, false);
+  if (hn::AllTrue(d, serves)) return false;
+  HWY_ALIGN hn::TFromD<D> flags[hn::MaxLanes(D())];
+  hn::StoreU(hn::IfThenElseZero(serves, hn::Set(d, 1)), d, flags);
+  for (int64_t i = 0; i < lanes; ++i) careful[i] = flags[i] == 0;
+  return true;
 }
 
 /// ShiftColumns.

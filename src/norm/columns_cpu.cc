@@ -44,13 +44,13 @@ C Plain(C value) {
 template <class C, class Numbers>
 class NumberArrays {
  public:
-  // Of `columns` a channel, and `size` in all.
-  NumberArrays(int count, int64_t channels, int64_t columns, int64_t size)
+  // Of `columns` a channel; `size`, if there are more than those of the channels.
+  NumberArrays(int count, int64_t channels, int64_t columns = 1, int64_t size = 0)
       : count_(count),
         channels_(channels),
         columns_(columns),
-        size_(size),
-        data_(std::make_unique_for_overwrite<C[]>(count * size)) {
+        size_(std::max(size, channels * columns)),
+        data_(std::make_unique_for_overwrite<C[]>(count * size_)) {
     if (columns > 1) each_ = std::make_unique_for_overwrite<C[]>(count * channels);
   }
 
@@ -235,8 +235,8 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
                 [&](int64_t begin, int64_t end) {
                   const bool stream = Streams(pass, end - begin, tiles);
-                  SumArrays<C> before(CountOf(pass.sums), tile, 1, tile);
-                  MapArraysOf<C> after(CountOf(pass.map), tile, 1, tile);
+                  SumArrays<C> before(CountOf(pass.sums), tile);
+                  MapArraysOf<C> after(CountOf(pass.map), tile);
                   const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
                   double* first = totals.get();
                   double* second = first + tile;
@@ -273,8 +273,8 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   }
   const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  MapArraysOf<C> after(CountOf(pass.map), channels, 1, channels);
-  SumArrays<C> before(CountOf(pass.sums), channels, 1, channels);
+  MapArraysOf<C> after(CountOf(pass.map), channels);
+  SumArrays<C> before(CountOf(pass.sums), channels);
   const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
   double* first = partial.get();
   double* second = first + (has_sums ? all_parts : 0);
@@ -346,8 +346,8 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   const bool has_sums = pass.sums != ChannelSums::kNone;
   RunAllocating(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
     const bool stream = Streams(pass, end - begin, tiles);
-    SumArrays<C> before(CountOf(pass.sums), tile, spatial, most);
-    MapArraysOf<C> after(CountOf(pass.map), tile, spatial, most);
+    SumArrays<C> before(CountOf(pass.sums), tile, spatial);
+    MapArraysOf<C> after(CountOf(pass.map), tile, spatial);
     const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
     double* first = totals.get();
     double* second = first + most;

@@ -103,8 +103,7 @@ template <class T>
 HWY_INLINE void LoadEight(const RowsBackward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
   const Eight d;
   // As MapOf.
-  Vec<Eight> rstd = LoadRows(d, args.rstd, r, n);
-  rstd = hn::IfThenElse(hn::IsNaN(rstd), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), rstd);
+  const Vec<Eight> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
   hn::Store(LoadRows(d, args.mean, r, n), d, maps.mean);
   hn::Store(rstd, d, maps.rstd);
   hn::Store(hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd)), d, maps.offset);
@@ -137,8 +136,6 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   hn::Store(shift, eight, in[0]);
   hn::Store(first, eight, in[1]);
   hn::Store(second, eight, in[2]);
-  // Small squares serve where eps outweighs them.
-  const double least = args.eps >= 1e-20 ? 0 : 1e-30;
   bool all_serve = args.recipe.deviation == Deviation::kBiased;
   for (size_t i = 0; i < 8; i += kLanes) {
     const auto read = [&](int k)
@@ -146,10 +143,7 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
     const auto about = read(0), offset = hn::Mul(read(1), hn::Set(d, reciprocal));
     const auto square = hn::Mul(read(2), hn::Set(d, reciprocal));
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    const auto serve =
-        hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
-                hn::And(hn::Le(square, hn::Set(d, 1e37)), hn::Ge(square, hn::Set(d, least))));
-    all_serve = all_serve && hn::AllTrue(d, serve);
+    all_serve = all_serve && hn::AllTrue(d, SumsServe<float>(d, var, square, args.eps));
     const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(var, hn::Set(d, args.eps))));
     const auto mean = hn::DemoteTo(singles, hn::Add(about, offset));
     const auto lo = hn::Add(hn::Sub(about, hn::PromoteTo(d, mean)), offset);

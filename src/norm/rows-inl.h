@@ -28,9 +28,6 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-template <class D>
-using OneLane = hn::CappedTag<hn::TFromD<D>, 1>;
-
 /// How far ahead of its use memory is asked for, when rows come from there: first into the
 /// second-level cache, then from there into the first one. That one lets some two dozen lines wait,
 /// and what it has no room for is gone before its use; a loop short enough to outrun the second one

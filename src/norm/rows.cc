@@ -194,56 +194,36 @@ HWY_INLINE void SumPartialsAt(D d, const C* partials, int64_t count, int64_t str
 
 // Static, for nothing in its type tells those of two element types apart.
 static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
-  const hn::ScalableTag<double> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= n; c += lanes) SumPartialsAt(d, partials + c, count, stride, out + c);
-  for (; c < n; ++c) {
-    SumPartialsAt(hn::CappedTag<double, 1>(), partials + c, count, stride, out + c);
-  }
-}
-
-/// Calls f(d, i) so that its vectors cover n numbers: vectors of one lane at the end.
-template <class F>
-HWY_INLINE void ForNumbers(int64_t n, const F& f) {
-  const Full d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) f(d, i);
-  for (const One one; i < n; ++i) f(one, i);
-}
-
-/// A NaN as arithmetic makes it.
-template <class D>
-HWY_INLINE Vec<D> PlainNan(D d, Vec<D> v) {
-  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<C>::quiet_NaN()), v);
+  ForColumns(hn::ScalableTag<double>(), n, [&](auto d, int64_t c) HWY_ATTR {
+    SumPartialsAt(d, partials + c, count, stride, out + c);
+  });
 }
 
 void WideParameters(const T* parameters, int64_t n, C* numbers) {
-  ForNumbers(n, [&](auto d, int64_t i)
-                    HWY_ATTR { hn::StoreU(PlainNan(d, Read(d, parameters + i)), d, numbers + i); });
+  ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(PlainNan(d, Read(d, parameters + i)), d, numbers + i);
+  });
 }
 
 void RoundedParameters(const C* numbers, int64_t n, T* parameters) {
-  ForNumbers(n, [&](auto d, int64_t i)
-                    HWY_ATTR { Write(d, PlainNan(d, hn::LoadU(d, numbers + i)), parameters + i); });
+  ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
+    Write(d, PlainNan(d, hn::LoadU(d, numbers + i)), parameters + i);
+  });
 }
 
 // Static, for its arguments are the same for several element types.
 static bool HasNan(const C* numbers, int64_t n) {
   bool none = true;
-  ForNumbers(n, [&](auto d, int64_t i)
-                    HWY_ATTR { none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, numbers + i))); });
+  ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
+    none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, numbers + i)));
+  });
   return !none;
 }
 
 void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
-  const Full d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t c = 0;
-  for (; c + lanes <= n; c += lanes) Write(d, hn::Add(Read(d, a + c), Read(d, b + c)), out + c);
-  const One one;
-  for (; c < n; ++c) Write(one, hn::Add(Read(one, a + c), Read(one, b + c)), out + c);
+  ForColumns(Full(), n, [&](auto d, int64_t c) HWY_ATTR {
+    Write(d, hn::Add(Read(d, a + c), Read(d, b + c)), out + c);
+  });
 }
 
 void AddColumnsKeptOf(const T* a, const T* b, int64_t n, T* out, T* kept) {

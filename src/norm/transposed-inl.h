@@ -262,9 +262,10 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
     mean_lo = hn::Add(hn::Sub(origin, mean), offset);
     square = hn::NegMulAdd(rest, rest, square);
   }
-  // Small squares serve where eps outweighs them.
-  const Vec<Lanes> least = hn::Set(d, args.eps >= 1e-20 ? 0.f : 1e-30f);
-  const auto serve = hn::And(hn::Ge(square, least), hn::Le(square, hn::Set(d, 1e37f)));
+  using Bounds = SquareBounds<float>;
+  const auto serve =
+      hn::And(hn::Ge(square, hn::Set(d, static_cast<float>(Bounds::Least(args.eps)))),
+              hn::Le(square, hn::Set(d, static_cast<float>(Bounds::kMost))));
   const Vec<Lanes> deviation = hn::Sqrt(hn::Add(square, hn::Set(d, static_cast<float>(args.eps))));
   const Vec<Lanes> rstd = hn::Div(hn::Set(d, 1.f), deviation);
   SaveRows(d, mean, args.mean, r, n);
@@ -377,9 +378,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
     const RowsIn<T> dy(args.dy, args.dy_stride, cols, r, end);
     const RowsIn<T> x(args.x, kReadX ? args.x_stride : 0, cols, r, kReadX ? end : r);
     // As MapOf.
-    Vec<Lanes> rstd = LoadRows(d, args.rstd, r, n);
-    rstd =
-        hn::IfThenElse(hn::IsNaN(rstd), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), rstd);
+    const Vec<Lanes> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
     const Vec<Lanes> mean = LoadRows(d, args.mean, r, n);
     const Vec<Lanes> offset = hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd));
     Vec<Lanes> sum_g[2], sum_g_xhat[2];

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include "planish/types.h"
@@ -232,6 +233,26 @@ HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
     Put<kStream>(d, v.first, p);
     Put<kStream>(d, v.second, p + hn::Lanes(d));
   }
+}
+
+template <class D>
+using OneLane = hn::CappedTag<hn::TFromD<D>, 1>;
+
+/// Calls f(tag, c) so that its vectors cover the columns [0, cols): vectors of one lane at the end.
+template <class D, class F>
+HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t c = 0;
+  for (; c + lanes <= cols; c += lanes) f(d, c);
+  for (const OneLane<D> one; c < cols; ++c) f(one, c);
+}
+
+/// A NaN as arithmetic makes it: one from outside may have any bits, and rounding to 16 of them
+/// expects that.
+template <class D>
+HWY_INLINE Vec<D> PlainNan(D d, Vec<D> v) {
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
+                        v);
 }
 
 /// Numbers as doubles, and back, which doubles are already.

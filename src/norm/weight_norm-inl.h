@@ -59,17 +59,14 @@ HWY_INLINE void MapRow(D d, T* out, int64_t cols, const F& mapped) {
 /// g over the norms, a plain NaN where it is one.
 template <class D, class Narrow>
 HWY_INLINE Vec<Narrow> WeightScales(D, Narrow narrow, Vec<D> g, Vec<D> norm) {
-  const auto scale = Narrowed(narrow, hn::Div(g, norm));
-  const auto nan = hn::Set(narrow, std::numeric_limits<hn::TFromD<Narrow>>::quiet_NaN());
-  return hn::IfThenElse(hn::IsNaN(scale), nan, scale);
+  return PlainNan(narrow, Narrowed(narrow, hn::Div(g, norm)));
 }
 
 /// The rows [begin, begin + n), n <= kWeightRows, of w, to `out`.
 template <class D, class T>
 HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64_t n, T* out) {
   using C = Compute<T>;
-  constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
-  constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
+  using Bounds = SquareBounds<C>;
   const int64_t cols = args.cols;
   const T* v = args.v + begin * cols;
   HWY_ALIGN double norms[kWeightRows];
@@ -84,8 +81,8 @@ HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64
   bool serve_all = true;
   ForColumns(hn::ScalableTag<double>(), n, [&](auto wide, int64_t r) HWY_ATTR {
     const auto square = hn::LoadU(wide, norms + r);
-    const auto most = hn::Set(wide, kMost), least = hn::Set(wide, kLeast);
-    const auto serves = hn::And(hn::Le(square, most), hn::Ge(square, least));
+    const auto serves = hn::And(hn::Le(square, hn::Set(wide, Bounds::kMost)),
+                                hn::Ge(square, hn::Set(wide, Bounds::kLeast)));
     serve_all &= hn::AllTrue(wide, serves);
     // Those that do not serve are told by their sign.
     hn::StoreU(hn::IfThenElse(serves, hn::Sqrt(square), hn::Set(wide, -1.0)), wide, norms + r);
