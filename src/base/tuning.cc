@@ -40,6 +40,11 @@ StreamingLimits& TheStreaming() {
   return limits;
 }
 
+int64_t& TheOwnWeightBytes() {
+  static int64_t bytes = LastCacheIsFar() ? SecondCacheBytes() / 4 * 3 : INT64_MAX;
+  return bytes;
+}
+
 }  // namespace
 
 bool FirstCacheHoldsManyRows() {
@@ -68,6 +73,10 @@ int64_t TileBytes() { return LastCacheIsFar() ? 2 * kTileBytes : kTileBytes; }
 int64_t ManyRows() { return LastCacheIsFar() ? 512 : 2048; }
 
 int64_t RunTileBytes() { return LastCacheIsFar() ? SecondCacheBytes() / 4 : kTileBytes; }
+
+int64_t OwnWeightBytes() { return TheOwnWeightBytes(); }
+
+void SetOwnWeightBytes(int64_t bytes) { TheOwnWeightBytes() = bytes; }
 
 StreamingLimits Streaming() { return TheStreaming(); }
 

@@ -58,6 +58,7 @@ TEST_F(TuningTest, ThisMachines) {
   EXPECT_FALSE(AsksForResults(SecondCacheBytes(), 1, 1));
   EXPECT_EQ(AsksForResults(SecondCacheBytes() + 1, 1, 1), LastCacheIsFar());
   EXPECT_FALSE(AsksForResults(2 * SecondCacheBytes(), 1, 2));
+  EXPECT_EQ(OwnWeightBytes() < SecondCacheBytes(), LastCacheIsFar());
   if (LastCacheIsFar()) {
     EXPECT_LE(limits.thread, 8 * SecondCacheBytes());
     EXPECT_LE(RunTileBytes(), SecondCacheBytes());

@@ -14,10 +14,10 @@
 #include "src/rnn/order.h"
 
 // Sequences are independent but for their parameters, so they are handed out to the threads, and
-// where they are few, the columns of each step's product. Sums over sequences, the gradients of
-// parameters, go through groups of sequences that the shape alone fixes. Time goes in segments: the
-// products of weights' gradients are taken of a whole segment, which is also what a checkpoint
-// stands for.
+// where they are few, or the weights too large for one thread's cache, the columns of each step's
+// product. Sums over sequences, the gradients of parameters, go through groups of sequences that
+// the shape alone fixes. Time goes in segments: the products of weights' gradients are taken of a
+// whole segment, which is also what a checkpoint stands for.
 namespace planish::internal {
 namespace {
 
@@ -166,7 +166,9 @@ class Layer {
         hidden_(inputs.shape.hidden),
         padded_(order_.padded),
         columns_(order_.columns),
-        segment_steps_(SegmentSteps(inputs.shape)) {
+        segment_steps_(SegmentSteps(inputs.shape)),
+        together_(recipe_.over == Over::kBatch || batch_ < kFewSequences ||
+                  packed.hh().bytes() > OwnWeightBytes()) {
     call_.eps = static_cast<T>(options.eps);
   }
 
@@ -190,7 +192,7 @@ class Layer {
   /// Calls f(begin, end) for ranges of the sequences, in threads where they are many.
   template <class F>
   void ForSequences(int64_t steps, const F& f) const {
-    if (one_thread()) return f(int64_t{0}, batch_);
+    if (together_) return f(int64_t{0}, batch_);
     const int64_t products = std::max<int64_t>(1, steps) * columns_ * hidden_;
     RunParallel(parallel_for_, batch_, std::max<int64_t>(1, kGrainProducts / products), f);
   }
@@ -198,7 +200,7 @@ class Layer {
   /// Calls f(begin, end) for ranges of whole groups of sequences likewise.
   template <class F>
   void ForGroups(int64_t steps, const F& f) const {
-    if (one_thread()) return f(int64_t{0}, batch_);
+    if (together_) return f(int64_t{0}, batch_);
     const int64_t products = std::max<int64_t>(1, steps) * columns_ * hidden_ * batch_ / groups();
     RunParallel(parallel_for_, groups(), std::max<int64_t>(1, kGrainProducts / products),
                 [&](int64_t first, int64_t last) { f(GroupBegin(first), GroupBegin(last)); });
@@ -282,15 +284,7 @@ class Layer {
                     const Slots<T>& slots, T* y) const {
     for (int64_t i = 0; i < times.end - times.begin; ++i) {
       const int64_t t = in_.reverse ? times.end - 1 - i : times.begin + i;
-      ForwardStep(t, begin, end, state, slots);
-      for (int64_t b = begin; y && b < end; ++b) {
-        T* out = y + (t * batch_ + b) * hidden_;
-        if (Active(t, b)) {
-          std::copy_n(state.h + b * padded_, hidden_, out);
-        } else {
-          std::fill_n(out, hidden_, T{0});
-        }
-      }
+      ForwardStep(t, begin, end, state, slots, y);
     }
   }
 
@@ -347,20 +341,29 @@ class Layer {
   }
 
  private:
-  /// Whether the calling thread takes all sequences, and has others only for products.
-  bool one_thread() const { return recipe_.over == Over::kBatch || batch_ < kFewSequences; }
-
-  /// A step's product, of rows that this thread has, or, where it has all, on all threads.
+  /// A step's product: of the sequences that this thread has, or, where it has all, of some columns
+  /// on each thread.
   void StepProduct(const GemmArgs<T>& args, const PackedMatrix<T>& weights) const {
-    if (!one_thread()) return Multiply(args, weights, 0, weights.panels());
+    if (!together_) return Multiply(args, weights, 0, weights.panels());
     const int64_t products = args.rows * weights.panel() * weights.depth();
     RunParallel(parallel_for_, weights.panels(),
                 std::max<int64_t>(1, kGrainStepProducts / products),
                 [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
   }
 
-  void ForwardStep(int64_t t, int64_t begin, int64_t end, const State& state,
-                   const Slots<T>& slots) const {
+  /// What a step does beside its product, f(begin, end) for some of the sequences [begin, end) that
+  /// this thread has, or, where it has all, on each thread. `items` are sequences, or groups of
+  /// them that lie from first(i) to first(i + 1).
+  template <class First, class F>
+  void ForStep(int64_t begin, int64_t end, int64_t items, const First& first, const F& f) const {
+    if (!together_) return f(begin, end);
+    const int64_t work = columns_ * kRowElements * (end - begin) / std::max<int64_t>(1, items);
+    RunParallel(parallel_for_, items, GrainFor(work),
+                [&](int64_t i, int64_t last) { f(first(i), first(last)); });
+  }
+
+  void ForwardStep(int64_t t, int64_t begin, int64_t end, const State& state, const Slots<T>& slots,
+                   T* y) const {
     ForActive(t, begin, end, [&](int64_t b) {
       if (!Reset(t, b)) return;
       PadRow(in_.h_reset, state.h, b);
@@ -379,11 +382,6 @@ class Layer {
                    .accumulate = added},
                   packed_.hh());
     });
-    // A weight of 0 makes NaN of what is infinite.
-    ForActive(t, begin, end, [&](int64_t b) {
-      ClearPadding(zx + b * columns_);
-      if (zh) ClearPadding(zh + b * columns_);
-    });
     const int64_t rstds = recipe_.over == Over::kRow ? recipe_.norms() : 0;
     const int64_t maps_c = recipe_.over == Over::kRow ? kMap : 0;
     const auto row_of = [&](int64_t b) {
@@ -401,15 +399,39 @@ class Layer {
                         .h = state.h + unit,
                         .c = state.c + unit};
     };
-    for (int64_t b = begin; b < end; ++b) {
-      if (!Active(t, b)) slots.ClearRow(t, b, batch_, recipe_.over);
+    const auto clear = [&](int64_t b) {
+      if (!Active(t, b)) return slots.ClearRow(t, b, batch_, recipe_.over);
+      // A weight of 0 makes NaN of what is infinite.
+      ClearPadding(zx + b * columns_);
+      if (zh) ClearPadding(zh + b * columns_);
+    };
+    const auto write = [&](int64_t b) {
+      if (!y) return;
+      T* out = y + (t * batch_ + b) * hidden_;
+      if (Active(t, b)) {
+        std::copy_n(state.h + b * padded_, hidden_, out);
+      } else {
+        std::fill_n(out, hidden_, T{0});
+      }
+    };
+    if (recipe_.over == Over::kBatch) {
+      for (int64_t b = begin; b < end; ++b) clear(b);
+      ForwardBatch(t, state, slots, zx, zh, row_of);
+      for (int64_t b = begin; b < end; ++b) write(b);
+      return;
     }
-    if (recipe_.over == Over::kBatch) return ForwardBatch(t, state, slots, zx, zh, row_of);
-    ForActive(t, begin, end, [&](int64_t b) {
-      const CellRow<T> row = row_of(b);
-      kernels_.gates(call_, row);
-      ClearBeyondVectors(row);
-      if (recipe_.is_lstm()) kernels_.output(call_, row);
+    const auto first = [](int64_t b) { return b; };
+    ForStep(begin, end, batch_, first, [&](int64_t from, int64_t to) {
+      for (int64_t b = from; b < to; ++b) {
+        clear(b);
+        if (Active(t, b)) {
+          const CellRow<T> row = row_of(b);
+          kernels_.gates(call_, row);
+          ClearBeyondVectors(row);
+          if (recipe_.is_lstm()) kernels_.output(call_, row);
+        }
+        write(b);
+      }
     });
   }
 
@@ -526,18 +548,23 @@ class Layer {
     T *dzx = to.dzx + (t - to.first) * this->sums(), *dzh = to.dzh + (t - to.first) * this->sums();
     T* h_before = to.h_before + (t - to.first) * states();
     const bool rnn = !recipe_.is_lstm() && !recipe_.is_gru();
-    for (int64_t b = begin; b < end; ++b) {
+    const auto prepare = [&](int64_t b) {
       if (!Active(t, b)) {
         PadRow(nullptr, h_before, b);
         std::fill_n(dzx + b * columns_, columns_, T{0});
         std::fill_n(dzh + b * columns_, columns_, T{0});
-        continue;
+        return;
       }
       PadRow(StateBefore(t, b, args.y), h_before, b);
       const int64_t at = (t * batch_ + b) * hidden_;
       if (rnn) PadRow(args.y + at, to.h_after, b);
       for (int64_t k = 0; args.dy && k < hidden_; ++k) to.dh[b * padded_ + k] += args.dy[at + k];
-    }
+    };
+    // The product reads padding, which kernels need not have written.
+    const auto clear = [&](int64_t b) {
+      ClearPadding(dzx + b * columns_);
+      ClearPadding(dzh + b * columns_);
+    };
     const int64_t rstds = recipe_.over == Over::kRow ? recipe_.norms() : 0;
     const int64_t maps_c = recipe_.over == Over::kRow ? kMap : 0;
     const auto row_of = [&](int64_t b) {
@@ -561,21 +588,23 @@ class Layer {
                                 .dzh = dzh + column};
     };
     if (recipe_.over == Over::kBatch) {
+      for (int64_t b = begin; b < end; ++b) prepare(b);
       BackwardBatch(t, slots, to, dzx, dzh, row_of, sums.cell[0]);
+      ForActive(t, begin, end, clear);
     } else {
-      ForActive(t, begin, end, [&](int64_t b) {
-        const CellRowBackward<T> row = row_of(b);
-        if (b + 1 < end) AskFor(row_of(b + 1));
-        const CellSums<T>& group = sums.cell[static_cast<size_t>(GroupOf(b))];
-        if (recipe_.is_lstm()) kernels_.output_backward(call_, row, group);
-        kernels_.gates_backward(call_, row, group);
+      const auto first = [&](int64_t group) { return GroupBegin(group); };
+      ForStep(begin, end, groups(), first, [&](int64_t from, int64_t last) {
+        for (int64_t b = from; b < last; ++b) prepare(b);
+        ForActive(t, from, last, [&](int64_t b) {
+          const CellRowBackward<T> row = row_of(b);
+          if (b + 1 < last) AskFor(row_of(b + 1));
+          const CellSums<T>& group = sums.cell[static_cast<size_t>(GroupOf(b))];
+          if (recipe_.is_lstm()) kernels_.output_backward(call_, row, group);
+          kernels_.gates_backward(call_, row, group);
+          clear(b);
+        });
       });
     }
-    // The product reads padding, which kernels need not have written.
-    ForActive(t, begin, end, [&](int64_t b) {
-      ClearPadding(dzx + b * columns_);
-      ClearPadding(dzh + b * columns_);
-    });
     ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
       // A GRU's state goes on beside the product, too.
       StepProduct({.rows = last - first,
@@ -701,6 +730,9 @@ class Layer {
   const RnnInputs<T>& in_;
   const ParallelFor& parallel_for_;
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
+  /// Whether threads take each step together, and meet after its product and at its end; else each
+  /// takes sequences of its own through all steps.
+  const bool together_;
 };
 
 }  // namespace

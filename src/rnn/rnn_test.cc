@@ -15,6 +15,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/tuning.h"
 #include "src/rnn/reference.h"
 #include "src/rnn/testing.h"
 
@@ -199,6 +200,52 @@ TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
       int calls = 0;
       EXPECT_EQ(tests::Apply(p, p.Options(tests::SplitIn(7, &calls))).DiffersIn(expected), "");
       EXPECT_GT(calls, 0);
+    }
+  }
+}
+
+/// Weights as large as `bytes` are each thread's own.
+class OwnWeights {
+ public:
+  explicit OwnWeights(int64_t bytes) { internal::SetOwnWeightBytes(bytes); }
+  OwnWeights(const OwnWeights&) = delete;
+  OwnWeights& operator=(const OwnWeights&) = delete;
+  ~OwnWeights() { internal::SetOwnWeightBytes(before_); }
+
+ private:
+  int64_t before_ = internal::OwnWeightBytes();
+};
+
+// Weights that are too large for one thread's cache: threads share the columns of a step's product,
+// and the sequences of the rest.
+TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
+  using T = TypeParam;
+  constexpr RnnShape kWide = {5, 30, 3, 130};
+  for (const Cell cell : kCells) {
+    for (const Given& given : {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
+      const RnnProblem<T> p(cell, kWide, given);
+      const auto apply = [&](int64_t own, const ParallelFor& parallel_for, bool checkpoint) {
+        const OwnWeights set(own);
+        RnnOptions<T> options = p.Options(parallel_for);
+        options.checkpoint = checkpoint;
+        return tests::Apply(p, options);
+      };
+      const RnnResult<T> expected = apply(INT64_MAX, SerialFor, false);
+      for (const int64_t parts : {1, 2, 3, 7}) {
+        for (const bool checkpoint : {false, true}) {
+          EXPECT_EQ(apply(0, tests::OnThreads(parts), checkpoint).DiffersIn(expected), "")
+              << NameOf(cell) << " on " << parts << " threads";
+        }
+      }
+      int own = 0, shared = 0;
+      EXPECT_EQ(apply(INT64_MAX, tests::SplitIn(7, &own), false).DiffersIn(expected), "");
+      EXPECT_EQ(apply(0, tests::SplitIn(7, &shared), false).DiffersIn(expected), "");
+      // At least once in each of five steps, forward and backward, where they met once for all of
+      // them; but they meet at every step anyway over the batch, and stretches of sequences that
+      // lengths leave can be too few for threads.
+      if (internal::RecipeOf(cell).over == internal::Over::kRow && !given.lengths) {
+        EXPECT_GE(shared, own + 2 * 5 - 2) << NameOf(cell);
+      }
     }
   }
 }
