@@ -51,9 +51,10 @@ template <class T>
 constexpr int64_t TileSize() {
   return kPaddedRows * RowStride<T>();
 }
-// Tiles of a copied at a time: while they stay in the second-level cache, panels pass through the
-// first.
-inline constexpr int64_t kTilesAtOnce = 4;
+// Most tiles of a copied at a time: while they stay in the second-level cache, panels pass through
+// the first. They are spread evenly, for a panel is read as many times as there are groups of
+// tiles: 64 rows of the widest vectors are five.
+inline constexpr int64_t kTilesAtOnce = 5;
 
 // How far ahead a tile asks for numbers of w, in the depth, where it reads w first. The last one of
 // several tiles, which all read a panel from the first-level cache, asks for the next panel.
@@ -254,8 +255,9 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task) {
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
   const auto& functions = task.a_transposed ? kTiles<T, false> : kTiles<T, true>;
   const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
-  for (int64_t first = 0; first < all; first += kTilesAtOnce) {
-    const int64_t tiles = std::min(kTilesAtOnce, all - first);
+  const int64_t groups = (all + kTilesAtOnce - 1) / kTilesAtOnce;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t first = all * g / groups, tiles = all * (g + 1) / groups - first;
     int64_t rows[kTilesAtOnce + 1];  // where each tile begins
     for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
     for (int64_t from = 0; from < task.k; from += kGemmDepth) {
