@@ -6,6 +6,7 @@
 #include "bench/rnn/contestants.h"
 #include "src/base/aligned.h"
 #include "src/base/gemm.h"
+#include "src/base/tuning.h"
 #include "src/rnn/cell.h"
 
 namespace planish::bench::rnn {
@@ -27,11 +28,12 @@ struct Work {
 };
 
 // `steps` products of all rows of the batch, one after the other: each thread has rows of its own,
-// as no step needs another row, or, of few rows, some of the columns, and they meet every step.
+// as no step needs another row, or, of few rows or of weights that are too large for one thread's
+// cache, some of the columns, and they meet every step.
 void Recur(const GemmArgs<float>& step, int64_t steps, const PackedMatrix<float>& packed,
            const ParallelFor& parallel_for) {
   constexpr int64_t kFewRows = 4;
-  if (step.rows < 2 * kFewRows) {
+  if (step.rows < 2 * kFewRows || packed.bytes() > internal::OwnWeightBytes()) {
     for (int64_t t = 0; t < steps; ++t) internal::MultiplyAll(step, packed, parallel_for);
     return;
   }

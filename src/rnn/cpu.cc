@@ -194,7 +194,7 @@ class Layer {
   void ForSequences(int64_t steps, const F& f) const {
     if (together_) return f(int64_t{0}, batch_);
     const int64_t products = std::max<int64_t>(1, steps) * columns_ * hidden_;
-    RunParallel(parallel_for_, batch_, std::max<int64_t>(1, kGrainProducts / products), f);
+    SplitSequences(std::max<int64_t>(1, kGrainProducts / products), f);
   }
 
   /// Calls f(begin, end) for ranges of whole groups of sequences likewise.
@@ -202,8 +202,7 @@ class Layer {
   void ForGroups(int64_t steps, const F& f) const {
     if (together_) return f(int64_t{0}, batch_);
     const int64_t products = std::max<int64_t>(1, steps) * columns_ * hidden_ * batch_ / groups();
-    RunParallel(parallel_for_, groups(), std::max<int64_t>(1, kGrainProducts / products),
-                [&](int64_t first, int64_t last) { f(GroupBegin(first), GroupBegin(last)); });
+    SplitGroups(std::max<int64_t>(1, kGrainProducts / products), f);
   }
 
   int64_t groups() const {
@@ -351,15 +350,15 @@ class Layer {
                 [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
   }
 
-  /// What a step does beside its product, f(begin, end) for some of the sequences [begin, end) that
-  /// this thread has, or, where it has all, on each thread. `items` are sequences, or groups of
-  /// them that lie from first(i) to first(i + 1).
-  template <class First, class F>
-  void ForStep(int64_t begin, int64_t end, int64_t items, const First& first, const F& f) const {
-    if (!together_) return f(begin, end);
-    const int64_t work = columns_ * kRowElements * (end - begin) / std::max<int64_t>(1, items);
-    RunParallel(parallel_for_, items, GrainFor(work),
-                [&](int64_t i, int64_t last) { f(first(i), first(last)); });
+  /// Calls f(begin, end) for ranges of the sequences, or of whole groups of them, on each thread.
+  template <class F>
+  void SplitSequences(int64_t grain, const F& f) const {
+    RunParallel(parallel_for_, batch_, grain, f);
+  }
+  template <class F>
+  void SplitGroups(int64_t grain, const F& f) const {
+    RunParallel(parallel_for_, groups(), grain,
+                [&](int64_t first, int64_t last) { f(GroupBegin(first), GroupBegin(last)); });
   }
 
   void ForwardStep(int64_t t, int64_t begin, int64_t end, const State& state, const Slots<T>& slots,
@@ -420,9 +419,8 @@ class Layer {
       for (int64_t b = begin; b < end; ++b) write(b);
       return;
     }
-    const auto first = [](int64_t b) { return b; };
-    ForStep(begin, end, batch_, first, [&](int64_t from, int64_t to) {
-      for (int64_t b = from; b < to; ++b) {
+    const auto compute = [&](int64_t first, int64_t last) {
+      for (int64_t b = first; b < last; ++b) {
         clear(b);
         if (Active(t, b)) {
           const CellRow<T> row = row_of(b);
@@ -432,7 +430,9 @@ class Layer {
         }
         write(b);
       }
-    });
+    };
+    if (!together_) return compute(begin, end);
+    SplitSequences(GrainFor(columns_ * kRowElements), compute);
   }
 
   /// A step of all sequences whose norms are over the batch.
@@ -592,10 +592,9 @@ class Layer {
       BackwardBatch(t, slots, to, dzx, dzh, row_of, sums.cell[0]);
       ForActive(t, begin, end, clear);
     } else {
-      const auto first = [&](int64_t group) { return GroupBegin(group); };
-      ForStep(begin, end, groups(), first, [&](int64_t from, int64_t last) {
-        for (int64_t b = from; b < last; ++b) prepare(b);
-        ForActive(t, from, last, [&](int64_t b) {
+      const auto compute = [&](int64_t first, int64_t last) {
+        for (int64_t b = first; b < last; ++b) prepare(b);
+        ForActive(t, first, last, [&](int64_t b) {
           const CellRowBackward<T> row = row_of(b);
           if (b + 1 < last) AskFor(row_of(b + 1));
           const CellSums<T>& group = sums.cell[static_cast<size_t>(GroupOf(b))];
@@ -603,7 +602,13 @@ class Layer {
           kernels_.gates_backward(call_, row, group);
           clear(b);
         });
-      });
+      };
+      if (together_) {
+        SplitGroups(GrainFor(columns_ * kRowElements * batch_ / std::max<int64_t>(1, groups())),
+                    compute);
+      } else {
+        compute(begin, end);
+      }
     }
     ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
       // A GRU's state goes on beside the product, too.
