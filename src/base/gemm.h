@@ -78,7 +78,12 @@ class PackedMatrix {
 
   const GemmKernels<T>& kernels() const { return kernels_; }
   const T* data() const { return data_.data(); }
+  /// Of the memory that is kept, which an earlier matrix may have needed.
   int64_t bytes() const { return data_.bytes(); }
+  /// Of the matrix itself, with its padding: what a product reads.
+  int64_t matrix_bytes() const {
+    return panels() * panel() * depth_ * static_cast<int64_t>(sizeof(T));
+  }
 
  private:
   /// The panels [begin, end) of a transposed w, row(i) of it for the numbers [from, from + depth)

@@ -168,7 +168,7 @@ class Layer {
         columns_(order_.columns),
         segment_steps_(SegmentSteps(inputs.shape)),
         together_(recipe_.over == Over::kBatch || batch_ < kFewSequences ||
-                  packed.hh().bytes() > OwnWeightBytes()) {
+                  packed.hh().matrix_bytes() > OwnWeightBytes()) {
     call_.eps = static_cast<T>(options.eps);
   }
 

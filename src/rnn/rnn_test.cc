@@ -250,6 +250,18 @@ TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
   }
 }
 
+// The memory that a thread keeps from call to call may have held larger ones.
+TEST(RnnSharedWeightsTest, AreNotThoseOfACallBefore) {
+  const RnnProblem<float> small(Cell::kLnLstm, {5, 30, 3, 130}),
+      large(Cell::kLnLstm, {1, 8, 3, 400});
+  const OwnWeights set(4 * 160 * 160 * static_cast<int64_t>(sizeof(float)));
+  int before = 0, after = 0;
+  tests::Apply(small, small.Options(tests::SplitIn(3, &before)));
+  tests::Apply(large, large.Options());
+  tests::Apply(small, small.Options(tests::SplitIn(3, &after)));
+  EXPECT_EQ(before, after);
+}
+
 // So few sequences that threads share the columns of a step's product.
 TYPED_TEST(RnnTest, SameBitsForFewSequences) {
   using T = TypeParam;
