@@ -98,9 +98,9 @@ struct EightMaps {
   }
 };
 
-/// SavedMoments of `n` rows from `r` on; zeros for those that are not there.
-template <class T>
-HWY_INLINE void LoadEight(const RowsBackward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
+/// The maps of the moments that are there of `n` rows from `r` on; zeros for those that are not.
+template <class Args>
+HWY_INLINE void LoadEight(const Args& args, int64_t r, int64_t n, EightMaps& maps) {
   const Eight d;
   // As MapOf.
   const Vec<Eight> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
@@ -285,7 +285,10 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
-    SumEight<kCentre, kStream>(d, args, r, n, maps);
+    if (args.pass != Pass::kResults) SumEight<kCentre, kStream>(d, args, r, n, maps);
+    if (args.pass == Pass::kMoments) continue;
+    if (args.revise) (*args.revise)(r, r + n);
+    if (args.revise || args.pass == Pass::kResults) LoadEight(args, r, n, maps);
     T* y = kStream ? gathered.next() : args.y + r * args.y_stride;
     const int64_t y_stride = kStream ? cols : args.y_stride;
     if (together) {

@@ -24,9 +24,14 @@ using internal::Recipe;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
-// Elements of the rows that are taken in one turn: the caches next to the processor have them still
-// when they are normalised.
-constexpr int64_t kTurn = int64_t{1} << 14;
+// Elements of the rows that are taken in one turn, from the least to the most: a 64th of all. The
+// caches next to the processor have them still when they are normalised, and what is done once a
+// turn weighs the less the longer it is.
+constexpr int64_t kShortTurn = int64_t{1} << 14, kLongTurn = int64_t{1} << 16;
+
+// Elements of the rows that one thread takes in a turn when it takes all of them: how many moments
+// it keeps.
+constexpr int64_t kTurnAlone = int64_t{1} << 17;
 
 // What a row needs of the rows before it, handed from turn to turn, whichever thread takes them.
 struct Chain {
@@ -68,18 +73,22 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
 
   const internal::Params<T, P> gains(args.gain, rows, cols, 1, true),
       biases(args.bias, rows, cols, 0, true);
-  const int64_t most = std::clamp<int64_t>(kTurn / cols, 1, rows), turns = (rows - 1) / most + 1;
+  const int64_t turn_elements = std::clamp(rows * cols / 64, kShortTurn, kLongTurn);
+  const int64_t most = std::clamp<int64_t>(turn_elements / cols, 1, rows);
+  const int64_t turns = (rows - 1) / most + 1;
   const int64_t bytes = 2 * rows * cols * static_cast<int64_t>(sizeof(T));
   const auto n = static_cast<double>(cols);
   const double unbiased = n / (n - 1);
   Chain chain{.mean = state.mean,
               .deviation = state.deviation,
               .taken = std::vector<std::atomic<bool>>(static_cast<size_t>(turns))};
-  // From the rows' own moments those that they are normalised by, in their order.
-  const auto count_in = [&](int64_t begin, const internal::RowsForward<T>& call) {
+  // From the moments of rows' own those that they are normalised by, of rows [begin, end) of
+  // `call`, of which row 0 is row `first`; in the order of the rows.
+  const auto count_in = [&](int64_t first, const internal::RowsForward<T>& call, int64_t begin,
+                            int64_t end) {
     double mean = chain.mean, deviation = chain.deviation;
-    for (int64_t i = 0; i < call.rows; ++i) {
-      const int64_t r = begin + i;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t r = first + i;
       const double alpha = AlphaOf(options, r);
       const double own = static_cast<double>(call.mean[i]) + static_cast<double>(call.mean_lo[i]);
       // Without eps rstd is 1 over the case's own biased deviation.
@@ -100,29 +109,53 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     chain.mean = mean;
     chain.deviation = deviation;
   };
+  // The call on `count` rows from `begin` on, whose moments are at `moments`, `stride` of each
+  // kind.
+  const auto call_on = [&](int64_t begin, int64_t count, C* moments, int64_t stride) {
+    internal::RowsForward<T> call;
+    call.recipe = kRecipe;
+    call.rows = count;
+    call.cols = cols;
+    call.x = args.x + begin * cols;
+    call.y = args.y + begin * cols;
+    call.x_stride = call.y_stride = cols;
+    call.gain = gains.data();
+    call.bias = biases.data();
+    call.mean = moments;
+    call.mean_lo = moments + stride;
+    call.rstd = moments + 2 * stride;
+    return call;
+  };
+  // One thread takes the rows as any norm over rows does.
+  const auto take_all = [&] {
+    const int64_t kept = std::clamp<int64_t>(kTurnAlone / cols, 1, rows);
+    const auto moments = std::make_unique_for_overwrite<C[]>(3 * kept);
+    for (int64_t begin = 0; begin < rows; begin += kept) {
+      auto call = call_on(begin, std::min(kept, rows - begin), moments.get(), kept);
+      call.stream = internal::Streams(bytes, 1, 1);
+      call.ask = internal::AsksForResults(bytes, 1, 1);
+      const auto revise = [&](int64_t first, int64_t last) { count_in(begin, call, first, last); };
+      const RangeTask task = revise;
+      call.revise = &task;
+      internal::ForwardRows(call, 0, call.rows);
+    }
+  };
   // A thread takes every so manieth turn, always the same ones, which its caches may have; and what
   // nobody has taken when it is due, for a range may come late, or on the same thread. While it
   // normalises the rows of one turn it takes the moments of those of its next. Whoever waits waits
   // for a turn that somebody works at.
   const auto take_turns = [&](int64_t range_begin, int64_t range_end) {
     const int64_t share = range_end - range_begin;
+    if (share == turns) {
+      take_all();
+      return;
+    }
     const int64_t threads = std::max<int64_t>(1, (turns + share / 2) / share);
     const auto moments = std::make_unique_for_overwrite<C[]>(9 * most);
     const auto call_of = [&](int64_t turn, int side) {
-      C* const own = moments.get() + side * 3 * most;
       const int64_t begin = std::min(turn * most, rows);
-      internal::RowsForward<T> call;
-      call.recipe = kRecipe;
-      call.rows = std::min(most, rows - begin);
-      call.cols = cols;
-      call.x = args.x + begin * cols;
-      call.y = args.y + begin * cols;
-      call.x_stride = call.y_stride = cols;
-      call.gain = gains.data();
-      call.bias = biases.data();
-      call.mean = own;
-      call.mean_lo = own + most;
-      call.rstd = own + 2 * most;
+      auto call =
+          call_on(begin, std::min(most, rows - begin), moments.get() + side * 3 * most, most);
       // Results are not asked for ahead: behind those of a turn lie another thread's (1.2 times the
       // time, on two).
       call.stream = internal::Streams(bytes, share, turns);
@@ -135,7 +168,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       return turn;
     };
     const auto publish = [&](int64_t turn, const internal::RowsForward<T>& call) {
-      count_in(turn * most, call);
+      count_in(turn * most, call, 0, call.rows);
       chain.turns.store(static_cast<uint64_t>(turn) + 1, std::memory_order_release);
       chain.turns.notify_all();
     };
@@ -147,16 +180,16 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
           continue;
         }
         const internal::RowsForward<T> call = call_of(static_cast<int64_t>(seen), 2);
-        internal::MapAndSumRows(none, call, 0, call.rows);
+        internal::MapAndSumRows(none, call);
         publish(static_cast<int64_t>(seen), call);
-        internal::MapAndSumRows(call, none, 0, call.rows);
+        internal::MapAndSumRows(call, none);
         ++seen;
       }
     };
     int side = 0;
     int64_t turn = take_own((range_begin + share / 2) / share % threads);
     internal::RowsForward<T> call = call_of(turn, side);
-    internal::MapAndSumRows(none, call, 0, call.rows);
+    internal::MapAndSumRows(none, call);
     while (turn < turns) {
       await(turn);
       publish(turn, call);
@@ -164,7 +197,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       side = 1 - side;
       const internal::RowsForward<T> map = call;
       call = call_of(turn, side);
-      internal::MapAndSumRows(map, call, 0, std::max(map.rows, call.rows));
+      internal::MapAndSumRows(map, call);
     }
     await(turns);
   };

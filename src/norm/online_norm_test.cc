@@ -82,8 +82,8 @@ TYPED_TEST(OnlineNormTest, OneAtATimeGivesTheSameBits) {
 // cases without a turn after theirs, of rows of whole vectors and of others, past the caches or
 // not, in place or not.
 TYPED_TEST(OnlineNormTest, TurnsGiveTheSameBits) {
-  for (const int64_t cols : {20, 500, 512}) {
-    const int64_t few = (int64_t{1} << 14) / cols, rows = 20 * few;  // few are one turn
+  for (const int64_t cols : {5, 20, 60, 500, 512, 1100}) {
+    const int64_t few = (int64_t{1} << 14) / cols, rows = 20 * few;  // few are one turn of threads
     const Problem<TypeParam> p(rows, cols, 0.05);
     tests::ForEachTarget([&](const std::string& target) {
       SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
@@ -115,12 +115,23 @@ TYPED_TEST(OnlineNormTest, TurnsGiveTheSameBits) {
   }
 }
 
+// Narrow and wide cases, past the caches or not: one thread takes them all as they come, several
+// take turns.
 TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
-  // Many turns of cases, and a last one with fewer.
-  const Problem<TypeParam> p(3000, 400, 0.05);
-  const Result<TypeParam> expected = Apply(p);
-  for (const int64_t parts : {2, 3, 7}) {
-    EXPECT_EQ(Apply(p, tests::OnThreads(parts)).DiffersIn(expected), "");
+  for (const int64_t cols : {7, 33, 60, 400, 512, 1500}) {
+    // Many turns, the last of which has one case.
+    const int64_t turn = (int64_t{1} << 14) / cols, rows = 36 * turn + 1;
+    const Problem<TypeParam> p(rows, cols, 0.05);
+    tests::ForEachTarget([&](const std::string& target) {
+      SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
+      const Result<TypeParam> expected = Apply(p);
+      for (const int64_t parts : {2, 3, 7}) {
+        EXPECT_EQ(Apply(p, tests::OnThreads(parts)).DiffersIn(expected), "");
+      }
+      const tests::Streaming streaming;
+      EXPECT_EQ(Apply(p).DiffersIn(expected), "");
+      EXPECT_EQ(Apply(p, tests::OnThreads(3)).DiffersIn(expected), "");
+    });
   }
 }
 

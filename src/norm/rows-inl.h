@@ -532,6 +532,23 @@ HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowMap<C>& map,
       of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
 }
 
+/// The map of the moments that are there of row r.
+template <class T>
+HWY_INLINE RowMap<Compute<T>> GivenMoments(const RowsForward<T>& args, int64_t r) {
+  using C = Compute<T>;
+  return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
+               args.rstd[r]);
+}
+
+/// Has the moments of `n` rows from `r` on revised, if they are to be, and their maps made anew.
+template <class T>
+HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n, RowMap<Compute<T>>* maps) {
+  if (args.revise == nullptr || n == 0) [[likely]]
+    return;
+  (*args.revise)(r, r + n);
+  for (int64_t i = 0; i < n; ++i) maps[i] = GivenMoments(args, r + i);
+}
+
 /// ForwardRows, for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
@@ -578,6 +595,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     maps[i] = FinishMoments(args, r + i, static_cast<double>(shift),
                             SumRow<kCentre, D>(x, cols, shift), reciprocal);
   }
+  Revise(args, r, summed, maps);
   for (; r + 2 * block <= end; r += block) {
     const T* x = args.x + r * x_stride;
     const T* next = x + block * x_stride;
@@ -640,6 +658,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
       maps[i] =
           FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i], reciprocal);
     }
+    Revise(args, r + block, block, maps);
     summed = block;
   }
   if (joined && !even && r > begin) {
@@ -659,6 +678,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
       const C shift = ShiftOf<kCentre>(d, x, cols);
       maps[0] = FinishMoments(args, r, static_cast<double>(shift),
                               SumRow<kCentre, D>(x, cols, shift), reciprocal);
+      Revise(args, r, 1, maps);
     }
     MapRow<kOutput, kCentre, kStream>(d, x, cols, maps[i < summed ? i : 0], out,
                                       args.y + r * y_stride, carry, packed && r > begin,
@@ -667,21 +687,12 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   FinishStores<kStream>();
 }
 
-/// The map of the moments that are there of row r.
-template <class T>
-HWY_INLINE RowMap<Compute<T>> GivenMoments(const RowsForward<T>& args, int64_t r) {
-  using C = Compute<T>;
-  return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
-               args.rstd[r]);
-}
-
 /// MapAndSumRows, for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
-void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
-                       int64_t end) {
+void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next) {
   using C = Compute<T>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = map.cols, maps = std::min(end, map.rows), sums = std::min(end, next.rows);
+  const int64_t cols = map.cols;
   const double reciprocal = 1 / static_cast<double>(cols);
   const OutputArgs<C> out{map.gain, map.bias, map.scale, -map.scale * map.slope};
   const bool packed = map.y_stride == cols;
@@ -690,27 +701,41 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
       cols % lanes == 0 && (!kStream || (map.y_stride % lanes == 0 &&
                                          RowLayout<kStream, D, T>(d, map.y, cols).lead == 0));
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
-  for (int64_t r = begin; r < std::max(maps, sums); ++r) {
+  const int64_t block = RowsPerBlock<kStream, T>(cols, map.ask);
+  int64_t r = 0;
+  for (; even && r + block <= std::min(map.rows, next.rows); r += block) {
     const T* x = map.x + r * map.x_stride;
     T* y = map.y + r * map.y_stride;
     const T* summed = next.x + r * next.x_stride;
-    if (even && r < maps && r < sums) {
-      const C shift = ShiftOf<kCentre>(d, summed, cols);
-      const RowMap<C> row_map = GivenMoments(map, r);
-      RowSums row_sums;
-      for (int64_t c = 0; c < cols; c += kChunk) {
-        row_sums.Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
-            summed + c, x + c, y + c, out.At(c), std::min(kChunk, cols - c) / lanes, shift, row_map,
-            0, 0));
+    RowMap<C> row_maps[kMostRows];
+    RowSums row_sums[kMostRows];
+    C shifts[kMostRows] = {};
+    for (int64_t i = 0; i < block; ++i) {
+      row_maps[i] = GivenMoments(map, r + i);
+      shifts[i] = ShiftOf<kCentre>(d, summed + i * next.x_stride, cols);
+    }
+    for (int64_t c = 0; c < cols; c += kChunk) {
+      const int64_t vectors = std::min(kChunk, cols - c) / lanes;
+      for (int64_t i = 0; i < block; ++i) {
+        row_sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
+            summed + i * next.x_stride + c, x + i * map.x_stride + c, y + i * map.y_stride + c,
+            out.At(c), vectors, shifts[i], row_maps[i], 0, 0));
       }
-      FinishMoments(next, r, static_cast<double>(shift), row_sums, reciprocal);
-      continue;
     }
-    if (r < maps) {
-      MapRow<kOutput, kCentre, kStream>(d, x, cols, GivenMoments(map, r), out, y, carry,
-                                        packed && r > begin, packed && r + 1 < maps);
+    for (int64_t i = 0; i < block; ++i) {
+      FinishMoments(next, r + i, static_cast<double>(shifts[i]), row_sums[i], reciprocal);
     }
-    if (r < sums) {
+  }
+  const int64_t mapped = r;
+  for (; r < std::max(map.rows, next.rows); ++r) {
+    const T* x = map.x + r * map.x_stride;
+    const T* summed = next.x + r * next.x_stride;
+    if (r < map.rows) {
+      MapRow<kOutput, kCentre, kStream>(d, x, cols, GivenMoments(map, r), out,
+                                        map.y + r * map.y_stride, carry, packed && r > mapped,
+                                        packed && r + 1 < map.rows);
+    }
+    if (r < next.rows) {
       const C shift = ShiftOf<kCentre>(d, summed, cols);
       FinishMoments(next, r, static_cast<double>(shift), SumRow<kCentre, D>(summed, cols, shift),
                     reciprocal);

@@ -42,29 +42,49 @@ HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
   }
 }
 
+/// Whether `rows` rows are too narrow for the loops of rows-inl.h.
+HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
+                         [[maybe_unused]] int64_t rows) {
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kHasNarrow) {
+    const bool past = (args.stream && args.y_stride == args.cols) || args.ask;
+    return args.cols <= kTransposedColumns ||
+           (rows >= kLeastNarrowRows &&
+            args.cols < (past ? kNarrowStreamedColumns : kNarrowColumns));
+  }
+#endif
+  return false;
+}
+
+/// ForwardRows of those.
+template <Output kOutput, bool kCentre>
+HWY_INLINE void ForwardNarrowRows([[maybe_unused]] const RowsForward<T>& args,
+                                  [[maybe_unused]] int64_t begin, [[maybe_unused]] int64_t end) {
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kHasNarrow) {
+    const auto run = [&](auto stream) HWY_ATTR {
+      if (args.cols <= kTransposedColumns) {
+        ForwardRowsTransposed<kOutput, kCentre, stream()>(args, begin, end);
+      } else {
+        ForwardRowsNarrow<kOutput, kCentre, stream()>(Full(), args, begin, end);
+      }
+    };
+    // Only rows one behind the other make whole vectors past the caches.
+    if (args.stream && args.y_stride == args.cols) {
+      run(std::true_type());
+    } else {
+      run(std::false_type());
+    }
+  }
+#endif
+}
+
 void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
   VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
-#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
-    if constexpr (kHasNarrow) {
-      // Only rows one behind the other make whole vectors past the caches.
-      const bool stream = args.stream && args.y_stride == args.cols;
-      const auto visit = [&](auto&& f)
-                             HWY_ATTR { stream ? f(std::true_type()) : f(std::false_type()); };
-      if (args.cols <= kTransposedColumns) {
-        visit([&](auto streams) HWY_ATTR {
-          ForwardRowsTransposed<output(), centre(), streams()>(args, begin, end);
-        });
-        return;
-      }
-      if (args.cols < (stream || args.ask ? kNarrowStreamedColumns : kNarrowColumns) &&
-          end - begin >= kLeastNarrowRows) {
-        visit([&](auto streams) HWY_ATTR {
-          ForwardRowsNarrow<output(), centre(), streams()>(Full(), args, begin, end);
-        });
-        return;
-      }
+    if (IsNarrow(args, end - begin)) {
+      ForwardNarrowRows<output(), centre()>(args, begin, end);
+      return;
     }
-#endif
     VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
       ForwardRowsWide<output(), centre(), stream()>(d, args, begin, end);
     });
@@ -80,11 +100,18 @@ void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
   FinishRowChunks(Full(), args, row, sums);
 }
 
-void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
-                     int64_t end) {
+void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next) {
   VisitOutput(map.recipe, [&](auto output, auto centre) HWY_ATTR {
+    if (IsNarrow(map, std::max(map.rows, next.rows))) {
+      RowsForward<T> moments = next, results = map;
+      moments.pass = Pass::kMoments;
+      results.pass = Pass::kResults;
+      ForwardNarrowRows<output(), centre()>(moments, 0, next.rows);
+      ForwardNarrowRows<output(), centre()>(results, 0, map.rows);
+      return;
+    }
     VisitWidth(map.cols, map.stream, [&](auto d, auto stream) HWY_ATTR {
-      MapAndSumRowsWide<output(), centre(), stream()>(d, map, next, begin, end);
+      MapAndSumRowsWide<output(), centre(), stream()>(d, map, next);
     });
   });
 }
@@ -285,9 +312,8 @@ void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums) {
   PLANISH_DISPATCH(FinishRowOf)(args, row, sums);
 }
 template <class T>
-void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
-                   int64_t end) {
-  PLANISH_DISPATCH(MapAndSumRowsOf)(map, next, begin, end);
+void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next) {
+  PLANISH_DISPATCH(MapAndSumRowsOf)(map, next);
 }
 template <class T>
 void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
@@ -338,8 +364,7 @@ using Element = PLANISH_ELEMENT;
 template void ForwardRows(const RowsForward<Element>&, int64_t, int64_t);
 template void SumChunks(const RowsForward<Element>&, int64_t, int64_t, int64_t, double*);
 template void FinishRow(const RowsForward<Element>&, int64_t, const double*);
-template void MapAndSumRows(const RowsForward<Element>&, const RowsForward<Element>&, int64_t,
-                            int64_t);
+template void MapAndSumRows(const RowsForward<Element>&, const RowsForward<Element>&);
 template void MapColumns(const RowsForward<Element>&, int64_t, int64_t, int64_t);
 template void BackwardRows(const RowsBackward<Element>&, int64_t, int64_t, Compute<Element>*,
                            Compute<Element>*);

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "planish/parallel.h"
 #include "planish/types.h"
 #include "src/norm/recipe.h"
 
@@ -21,6 +22,9 @@ inline constexpr int64_t kChunk = 1024;
 /// Rows that a column's sum runs over before it goes on in double.
 inline constexpr int64_t kGroupRows = 256;
 
+/// What MapAndSumRows does with a call: its moments alone, or y by moments that are there.
+enum class Pass { kAll, kMoments, kResults };
+
 template <class T>
 struct RowsForward {
   using C = Compute<T>;
@@ -37,8 +41,12 @@ struct RowsForward {
   C* mean = nullptr;  // these may be null
   C* mean_lo = nullptr;
   C* rstd = nullptr;
-  bool stream = false;          // y is not to go through the caches
-  bool ask = false;             // if it does, for its lines ahead of their use
+  bool stream = false;  // y is not to go through the caches
+  bool ask = false;     // if it does, for its lines ahead of their use
+  Pass pass = Pass::kAll;
+  // Called for rows [begin, end), all in their order, when mean, mean_lo and rstd of theirs, which
+  // are not null then, are saved: it may put others in their place, and y is by those.
+  const RangeTask* revise = nullptr;
   const T* residual = nullptr;  // added to x, into sum, before all this: by ForwardMatrix alone
   int64_t residual_stride = 0;
   T* sum = nullptr;
@@ -49,11 +57,10 @@ struct RowsForward {
 template <class T>
 void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 
-/// Rows [begin, end) of two calls of the same recipe and columns, of each as many as it has: y of
-/// `map`, by the moments that are there, and mean, mean_lo and rstd of `next`.
+/// Two calls of the same recipe and columns at once: y of `map`, by the moments that are there, and
+/// mean, mean_lo and rstd of `next`.
 template <class T>
-void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next, int64_t begin,
-                   int64_t end);
+void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next);
 
 /// Columns [begin, end) of y of one row whose moments are given. begin is a multiple of kChunk, and
 /// so is end, unless it is cols.

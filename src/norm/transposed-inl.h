@@ -228,6 +228,16 @@ struct LaneMaps {
   Vec<Lanes> mean, rstd, offset;
 };
 
+/// The maps of the moments that are there of `n` rows from `r` on.
+template <class Args>
+HWY_INLINE LaneMaps LoadLanes(const Args& args, int64_t r, int64_t n) {
+  const Lanes d;
+  // As MapOf.
+  const Vec<Lanes> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
+  return {LoadRows(d, args.mean, r, n), rstd,
+          hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd))};
+}
+
 /// The moments of the rows from `r` on, `n` of them there, whose columns are at `x`: their mean is
 /// `near`, to float's digits, beyond `origin`. Saves them and gives the maps.
 template <bool kCentre, class T>
@@ -325,8 +335,13 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
         }
       }
     });
-    const LaneMaps maps =
-        FinishLanes<kCentre>(args, r, n, x, origin, hn::Mul(hn::Add(sum0, sum1), reciprocal));
+    LaneMaps maps;
+    if (args.pass != Pass::kResults) {
+      maps = FinishLanes<kCentre>(args, r, n, x, origin, hn::Mul(hn::Add(sum0, sum1), reciprocal));
+    }
+    if (args.pass == Pass::kMoments) continue;
+    if (args.revise) (*args.revise)(r, r + n);
+    if (args.revise || args.pass == Pass::kResults) maps = LoadLanes(args, r, n);
     const auto normalise = [&](int64_t c) HWY_ATTR {
       Vec<Lanes> xhat = hn::Load(d, x + c * kLanes);
       xhat = kCentre ? hn::MulAdd(hn::Sub(xhat, maps.mean), maps.rstd, maps.offset)
@@ -377,10 +392,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
     }
     const RowsIn<T> dy(args.dy, args.dy_stride, cols, r, end);
     const RowsIn<T> x(args.x, kReadX ? args.x_stride : 0, cols, r, kReadX ? end : r);
-    // As MapOf.
-    const Vec<Lanes> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
-    const Vec<Lanes> mean = LoadRows(d, args.mean, r, n);
-    const Vec<Lanes> offset = hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd));
+    const LaneMaps maps = LoadLanes(args, r, n);
     Vec<Lanes> sum_g[2], sum_g_xhat[2];
     for (int64_t i = 0; i < 2; ++i) sum_g[i] = sum_g_xhat[i] = hn::Zero(d);
     VisitBlocks(cols, [&](int64_t first, int64_t skip, int64_t columns) HWY_ATTR {
@@ -390,7 +402,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
       const auto add = [&](int64_t i) HWY_ATTR {
         const int64_t at = (first + i) * kLanes;
         Vec<Lanes> g = v[i], xhat = hn::Zero(d);
-        if constexpr (kReadX) xhat = hn::MulAdd(hn::Sub(u[i], mean), rstd, offset);
+        if constexpr (kReadX) xhat = hn::MulAdd(hn::Sub(u[i], maps.mean), maps.rstd, maps.offset);
         if constexpr (kColumns) {
           // Rows that are not there have dy = 0, mean = 0 and rstd = 0.
           hn::Store(hn::MulAdd(g, xhat, hn::Load(d, gain_sums + at)), d, gain_sums + at);
@@ -421,7 +433,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
       HWY_ALIGN float sums[2][kLanes], rstds[kLanes];
       hn::Store(all_g, d, sums[0]);
       hn::Store(all_g_xhat, d, sums[1]);
-      hn::Store(rstd, d, rstds);
+      hn::Store(maps.rstd, d, rstds);
       for (int64_t i = 0; i < n; ++i) {
         const auto full = FinishGradient(args, r + i, RowMap<float>{.rstd = rstds[i]},
                                          RowSums{sums[0][i], sums[1][i]}, reciprocal);
@@ -434,7 +446,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
     const auto gradient = [&](int64_t c) HWY_ATTR {
       Vec<Lanes> v = hn::Sub(hn::Load(d, gradients + c * kLanes), mean_g);
       if constexpr (kReadX) v = hn::NegMulAdd(hn::Load(d, xhats + c * kLanes), mean_g_xhat, v);
-      return hn::Mul(v, rstd);
+      return hn::Mul(v, maps.rstd);
     };
     out.Begin(n, end - r - n);
     VisitBlocks(cols, [&](int64_t first, int64_t, int64_t columns)
