@@ -29,9 +29,6 @@ struct ColumnMap {
   Vec<D> mean_g, mean_g_xhat;
 };
 
-/// Rows that are taken together: they share what belongs to the columns.
-inline constexpr int kRowsAtOnce = 4;
-
 /// How rows are mapped.
 struct Mapping {
   bool stream = false;   // past the caches

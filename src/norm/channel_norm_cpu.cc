@@ -70,9 +70,11 @@ struct Tiling {
   /// or a tile does not fit the cache. Where the last cache is far it would have to be the second
   /// one, of which rows a power of two apart fill a few places and no more: what was asked for
   /// pushes out what is needed (without it 64 x 256 x 2,048 takes .89 of the time forward, .67
-  /// backward).
+  /// backward). There a tile of whole rows, which more than that cache may hold, is asked for
+  /// itself, some rows ahead (32 x 2,048 x 512 takes .94 of the time both ways).
   int64_t Ahead(int64_t i, int64_t sample) const {
-    return fits && i + 1 < count && !LastCacheIsFar() ? Begin(i + 1, sample) - Begin(i, sample) : 0;
+    if (LastCacheIsFar()) return cols >= stride ? kRowsAtOnce * stride : 0;
+    return fits && i + 1 < count ? Begin(i + 1, sample) - Begin(i, sample) : 0;
   }
 
   int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }

@@ -39,6 +39,9 @@ void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                      const Compute<T>* rstd, const double* first, const double* second,
                      Compute<T>* mean_g, Compute<T>* mean_g_xhat);
 
+/// Rows that are taken together: they share what belongs to the columns.
+inline constexpr int kRowsAtOnce = 4;
+
 template <class T>
 struct ColumnsForward {
   using C = Compute<T>;

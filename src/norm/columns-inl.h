@@ -276,6 +276,9 @@ template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
   constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
+  // Where the last cache is far one request is enough (32,768 x 1,024 takes .95 to 1.0 of the
+  // time).
+  const bool far = LastCacheIsFar();
   const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto map = [&](int64_t at) HWY_ATTR {
@@ -283,10 +286,13 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
     if (!kStream && arrays.ask) {
-      AskForResults(arrays.out + i, 2 * lanes);
+      AskAhead(arrays.out + i, 2 * lanes);
     } else if (kStream && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, apart);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
+    } else if (kStream && far && i + kAhead < limit) {
+      AskAhead(arrays.a + i, 2 * lanes);
+      if constexpr (kMap == ChannelMap::kGradient) AskAhead(arrays.x + i, 2 * lanes);
     } else if (kStream && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);
