@@ -7,7 +7,7 @@ LIMITS = {
     "backward": ["three-streams", "three-streams-streaming"],
 }
 IN_PROCESS = ("planish", "aten", "onednn")  # contestants of norm_bench
-BARE = "bare"  # the least that layer norm can be done with: what is bounded by arithmetic
+BARE = "bare"  # the least that a norm can be done with: arithmetic, and what must be read twice
 IN_PYTHON = ("compile", "onnxruntime")  # each in a process of its own
 TITLES = {"planish": "Planish", "bare": "bare loop", "aten": "PyTorch", "onednn": "oneDNN", "compile": "torch.compile",
           "onnxruntime": "ONNX Runtime"}  # fmt: skip
@@ -112,7 +112,7 @@ def all_cases(threads, methods, column_methods, quick):
                     cases.append(Case("methods", direction, dtype, rows, cols, t, who))
                 for rows, cols, spatial in COLUMN_SHAPES if dtype == "float" else ():
                     # Of one number of a channel, what is over channels is over rows.
-                    who = tuple(f"planish:{method}" for method in column_methods
+                    who = tuple(f"{who}:{method}" for method in column_methods for who in ("planish", BARE)
                                 if spatial > 1 or method == "batch")  # fmt: skip
                     cases.append(Case("columns", direction, dtype, rows, cols, t, who, spatial))
     return cases

@@ -29,6 +29,13 @@ Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arra
 /// costs.
 Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays);
 
+/// The same of batch norm and layer norm over channels (bare_channels.cc): each number is read
+/// twice, first for sums and then for the result, as it has to be where no cache holds what is
+/// normalised together. Plain sums, whole vectors; tiles and stores, through the caches or past
+/// them, are those that are fastest in a trial when it is made. What it misses of a limit is what
+/// the second reading costs, and how memory gives the first.
+Contestant MakeBareChannels(const std::string& method, const Case& c, const Arrays& arrays);
+
 /// Calls the contestant once and compares with the double reference (Reference::Compare has the
 /// tolerances): empty when it is right, else what is wrong. `half_sums` as there.
 std::string CheckContestant(const std::string& method, const Contestant& contestant, const Case& c,

@@ -112,6 +112,30 @@ TEST(Reference, TakesRightResultsOfChannels) {
   }
 }
 
+TEST(Reference, TakesRightResultsOfTheBareLoopsOverChannels) {
+  Arena arena;
+  for (const Direction direction : kDirections) {
+    for (const int64_t spatial : {1, 64}) {
+      const Case c{.direction = direction, .rows = 20, .cols = 32, .spatial = spatial};
+      const Arrays arrays = arena.For(c);
+      for (const char* method : {"batch", "layer-channels"}) {
+        const Contestant bare = MakeBareChannels(method, c, arrays);
+        if (spatial == 1 && method == std::string("layer-channels")) {
+          EXPECT_THAT(bare.absent, HasSubstr("whole vectors"));
+          continue;
+        }
+        ASSERT_THAT(bare.absent, IsEmpty());
+        EXPECT_THAT(CheckContestant(method, bare, c, arrays, false), IsEmpty())
+            << method << " " << Name(direction) << " " << spatial;
+      }
+    }
+  }
+  EXPECT_THAT(MakeBareChannels("rms", {.rows = 3, .cols = 32}, {}).absent, HasSubstr("channels"));
+  EXPECT_THAT(MakeBareChannels("batch", {.rows = 3, .cols = 33}, {}).absent, HasSubstr("vectors"));
+  EXPECT_THAT(MakeBareChannels("batch", {.type = Type::kDouble, .rows = 3, .cols = 32}, {}).absent,
+              HasSubstr("float"));
+}
+
 TEST(Reference, TellsNormsApart) {
   Arena arena;
   const Case c{.direction = Direction::kForward, .rows = 50, .cols = 129};

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
 
 namespace planish::bench {
 
@@ -16,7 +17,8 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
   if (who == "planish") {
     contestant = MakePlanish(method, c, arrays);
   } else if (who == "bare") {
-    contestant = MakeBare(method, c, arrays);
+    contestant = IsOfRows(FindMethod(method)) ? MakeBare(method, c, arrays)
+                                              : MakeBareChannels(method, c, arrays);
   } else if (who == "aten") {
     contestant = MakeAten(method, c, arrays);
   } else if (who == "onednn") {

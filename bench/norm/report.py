@@ -187,9 +187,11 @@ def column_tables(results, misses):
     """Norms over channels, each beside the limit of its own arrays."""
     for threads in results.threads:
         of = {d: results.of("columns", d, "float", threads) for d in ("forward", "backward")}
-        names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"] if ":" in n)
+        names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"]
+                              if n.startswith("planish:"))  # fmt: skip
         rows = []
         for name in names:
+            bare_name = name.replace("planish", cases.BARE)
             for result in of["forward"] or of["backward"]:
                 if name not in result["seconds"]:
                     continue
@@ -199,11 +201,12 @@ def column_tables(results, misses):
                     r = next((r for r in found if [r["rows"], r["cols"], r["spatial"]] == shape), None)
                     memory = r and working_set_of(r) >= 128 * cases.MB
                     target = cases.COLUMN_SHARE if memory and threads == 2 else None
-                    row.append(judged(share(r, name) if r else None, target, misses,
-                                      f"{row[0]} {direction}, {row[1]}"))  # fmt: skip
+                    bare = share(r, bare_name) if r else None
+                    what = f"{row[0]} {direction}, {row[1]}" + (f" (bare loop {number(bare)})" if bare else "")
+                    row += [judged(share(r, name) if r else None, target, misses, what), number(bare)]
                 rows.append(row)
         if rows:
-            head = ["norm", "samples x channels x numbers", "forward", "backward"]
+            head = ["norm", "samples x channels x numbers", "forward", "bare loop", "backward", "bare loop"]
             yield (f"#### Norms over channels, float, {count(threads)}: share of the limit\n\n"
                    + table(head, rows))  # fmt: skip
 
