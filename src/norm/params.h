@@ -42,8 +42,22 @@ void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
   }
 }
 
+/// As many numbers as most rows have, all of them 0 or all of them 1: made once, so that they stay
+/// in every thread's cache from call to call. (RMSNorm of 128 x 1,024 on two threads took 1.1 times
+/// LayerNorm's time when each call wrote zeros for the other thread to fetch.)
+inline constexpr int64_t kConstants = 8192;
+template <class C>
+const C* Constants(bool one) {
+  struct Filled {
+    explicit Filled(C value) { std::fill_n(numbers, kConstants, value); }
+    alignas(kAlignment) C numbers[kConstants];
+  };
+  static const Filled zeros(C{0}), ones(C{1});
+  return one ? ones.numbers : zeros.numbers;
+}
+
 /// `cols` numbers of type P as numbers that rows of T are computed with, aligned where that repays
-/// a copy. Null stands for `cols` times `missing`.
+/// a copy. Null stands for `cols` times `missing`, 0 or 1.
 template <class T, class P>
 class Params {
  public:
@@ -52,6 +66,10 @@ class Params {
   /// Without `needed` there are none.
   Params(const P* params, int64_t rows, int64_t cols, C missing, bool needed) {
     if (!needed) return;
+    if (params == nullptr && cols <= kConstants) {
+      data_ = Constants<C>(missing != 0);
+      return;
+    }
     if constexpr (std::is_same_v<P, C>) {
       // Rounding to 16 bits expects the NaN that arithmetic makes. A copy would have to cross from
       // this thread's cache to the others'.
