@@ -40,7 +40,9 @@ std::string NameOf(const RecurrentOptions<kDefault>& /*options*/) {
 }
 template <Cell kDefault>
 std::string NameOf(const RecurrentCellOptions<kDefault>& /*options*/) {
-  return NameOf(RecurrentOptions<kDefault>(1, 1)) + "Cell";
+  std::string name = NameOf(RecurrentOptions<kDefault>(1, 1));
+  name += "Cell";
+  return name;
 }
 
 void CheckAtLeastOne(const std::string& module, const char* name, int64_t size) {
