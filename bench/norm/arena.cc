@@ -54,7 +54,7 @@ Arrays Arena::For(const Case& c) {
   Fill(parameter, parameters + row, c.cols, 4, 0, 1);
   Arrays arrays = {.x = x_.get(), .gain = parameters, .bias = parameters + row, .out = out_.get()};
   if (c.direction == Direction::kBackward) {
-    FillMoments(c, arrays.x, moments, moments + column);
+    FillMoments(Over::kRow, c, arrays.x, moments, moments + column);
     arrays.dy = dy_.get();
     arrays.mean = moments;
     arrays.rstd = moments + column;

@@ -47,16 +47,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
+using internal::HWY_NAMESPACE::Put;
 using internal::HWY_NAMESPACE::Read;
-
-template <bool kStream, class T>
-HWY_INLINE void Put(V v, T* to) {
-  if constexpr (kStream) {
-    internal::HWY_NAMESPACE::WriteStreaming(D(), v, to);
-  } else {
-    internal::HWY_NAMESPACE::Write(D(), v, to);
-  }
-}
 
 // Asks for two vectors ahead of their use, for the second-level cache and for the first, as Planish
 // does.
@@ -90,7 +82,7 @@ HWY_NOINLINE void ForwardRow(const Bare<T>& b, const T* row, const T* next, T* y
     }
     if constexpr (kMap) {
       const V xhat = hn::MulAdd(Read(d, row + c), rstd, offset);
-      Put<kStream>(hn::MulAdd(xhat, hn::Load(d, b.gain + c), hn::Load(d, b.bias + c)), y + c);
+      Put<kStream>(d, hn::MulAdd(xhat, hn::Load(d, b.gain + c), hn::Load(d, b.bias + c)), y + c);
     }
   };
   int64_t c = 0;
@@ -193,7 +185,7 @@ HWY_NOINLINE void BackwardRow(const Bare<T>& b, int64_t row, int64_t next, float
     if constexpr (kMap) {
       const V xhat = hn::MulAdd(Read(d, x + c), rstd, offset);
       const V g = hn::MulSub(Read(d, dy + c), gain, mean_g);
-      Put<kStream>(hn::Mul(hn::NegMulAdd(xhat, mean_g_xhat, g), rstd), dx + c);
+      Put<kStream>(d, hn::Mul(hn::NegMulAdd(xhat, mean_g_xhat, g), rstd), dx + c);
     }
   };
   int64_t c = 0;

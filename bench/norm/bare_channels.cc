@@ -13,6 +13,8 @@
 
 #include "bench/base/threads.h"
 #include "bench/norm/contestants.h"
+#include "bench/norm/methods.h"
+#include "bench/norm/reference.h"
 #include "src/base/aligned.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,6 +23,8 @@
 // foreach_target comes first
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
+
+#include "src/norm/vector-inl.h"
 
 #ifndef PLANISH_BENCH_NORM_BARE_CHANNELS_CC_
 #define PLANISH_BENCH_NORM_BARE_CHANNELS_CC_
@@ -42,6 +46,27 @@ struct BareChannels {
   bool backward;
 };
 
+// What a channel's results are made with in batch norm: dy * (dy's number) + x * (x's) + the rest.
+struct ChannelNumbers {
+  float dy, x, rest;
+};
+
+// From a channel's sums: forward of x and x^2, backward of dy and dy * x, which give its dgain and
+// dbias, too.
+inline ChannelNumbers NumbersOf(const BareChannels& b, int64_t c, float first, float second) {
+  const float terms = static_cast<float>(b.samples * b.spatial);
+  if (!b.backward) {
+    const float mean = first / terms, variance = second / terms - mean * mean;
+    const float scale = b.gain[c] / std::sqrt(variance + static_cast<float>(kEps));
+    return {0, scale, b.bias[c] - mean * scale};
+  }
+  const float rstd = b.rstd[c], mean = b.mean[c], scale = b.gain[c] * rstd;
+  const float dgain = rstd * (second - mean * first);
+  b.dgain[c] = dgain;
+  b.dbias[c] = first;
+  return {scale, -scale * rstd * dgain / terms, scale * (mean * rstd * dgain - first) / terms};
+}
+
 // How a call goes about it. What is fastest depends on the machine: it is tried.
 struct BareWay {
   int64_t tile;  // positions, or channels, that are taken at a time
@@ -59,15 +84,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-
-template <bool kStream>
-HWY_INLINE void Put(V v, float* to) {
-  if constexpr (kStream) {
-    hn::Stream(v, D(), to);
-  } else {
-    hn::Store(v, D(), to);
-  }
-}
+using internal::HWY_NAMESPACE::Put;
 
 HWY_INLINE void AddTo(V v, float* to) { hn::Store(hn::Add(hn::Load(D(), to), v), D(), to); }
 
@@ -139,7 +156,7 @@ void MapDownOf(const BareChannels& b, int64_t begin, int64_t end, const float* n
     ForVectors(b.channels, [&](int64_t c, int64_t) HWY_ATTR {
       const V last = hn::Load(d, third + c);
       const V v = hn::MulAdd(Get<kAsk>(x + c), hn::Load(d, second + c), last);
-      Put<kStream>(b.backward ? hn::MulAdd(Get<kAsk>(dy + c), hn::Load(d, first + c), v) : v,
+      Put<kStream>(d, b.backward ? hn::MulAdd(Get<kAsk>(dy + c), hn::Load(d, first + c), v) : v,
                    out + c);
     });
   }
@@ -197,26 +214,13 @@ void RunsOf(const BareChannels& b, int64_t begin, int64_t end) {
       run.Total(sums[c - begin]);
     }
   }
-  const float terms = static_cast<float>(b.samples * n);
   V numbers[kMostChannels][3];
   for (int64_t c = begin; c < end; ++c) {
-    const float(&sum)[2] = sums[c - begin];
     V(&number)[3] = numbers[c - begin];
-    if (!b.backward) {
-      const float mean = sum[0] / terms, variance = sum[1] / terms - mean * mean;
-      const float scale = b.gain[c] / std::sqrt(variance + static_cast<float>(kEps));
-      number[0] = hn::Zero(d);
-      number[1] = hn::Set(d, scale);
-      number[2] = hn::Set(d, b.bias[c] - mean * scale);
-    } else {
-      const float rstd = b.rstd[c], mean = b.mean[c];
-      const float dgain = rstd * (sum[1] - mean * sum[0]), scale = b.gain[c] * rstd;
-      b.dgain[c] = dgain;
-      b.dbias[c] = sum[0];
-      number[0] = hn::Set(d, scale);
-      number[1] = hn::Set(d, -scale * rstd * dgain / terms);
-      number[2] = hn::Set(d, scale * (mean * rstd * dgain - sum[0]) / terms);
-    }
+    const ChannelNumbers of = NumbersOf(b, c, sums[c - begin][0], sums[c - begin][1]);
+    number[0] = hn::Set(d, of.dy);
+    number[1] = hn::Set(d, of.x);
+    number[2] = hn::Set(d, of.rest);
   }
   for (int64_t s = 0; s < b.samples; ++s) {
     for (int64_t c = begin; c < end; ++c) {
@@ -226,7 +230,7 @@ void RunsOf(const BareChannels& b, int64_t begin, int64_t end) {
       float* out = b.out + at(s, c);
       ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
         const V v = hn::MulAdd(Get<kAsk>(x + i), number[1], number[2]);
-        Put<kStream>(b.backward ? hn::MulAdd(Get<kAsk>(dy + i), number[0], v) : v, out + i);
+        Put<kStream>(d, b.backward ? hn::MulAdd(Get<kAsk>(dy + i), number[0], v) : v, out + i);
       });
     }
   }
@@ -296,7 +300,7 @@ void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t e
       ForVectors(n, [&](int64_t i, int64_t) HWY_ATTR {
         const V xhat =
             hn::Mul(hn::Sub(Get<kAsk>(x + i), hn::Load(d, sums + i)), hn::Load(d, more + i));
-        Put<kStream>(hn::MulAdd(xhat, gain, bias), out + i);
+        Put<kStream>(d, hn::MulAdd(xhat, gain, bias), out + i);
       });
       continue;
     }
@@ -305,7 +309,7 @@ void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t e
       const V scale = hn::Load(d, rstd + i);
       const V xhat = hn::Mul(hn::Sub(Get<kAsk>(x + i), hn::Load(d, mean + i)), scale);
       const V g = hn::MulSub(Get<kAsk>(dy + i), gain, hn::Load(d, sums + i));
-      Put<kStream>(hn::Mul(hn::NegMulAdd(xhat, hn::Load(d, more + i), g), scale), out + i);
+      Put<kStream>(d, hn::Mul(hn::NegMulAdd(xhat, hn::Load(d, more + i), g), scale), out + i);
     });
   }
   if (kStream) hwy::FlushStream();
@@ -335,24 +339,6 @@ HWY_EXPORT(LanesOfChannels);
 
 constexpr int64_t kBlocks = 16;  // of rows, each with sums of its own
 
-// mean and rstd, in double, of `count` groups of numbers: of group g, number i is at(g, i).
-template <class At>
-void FillMoments(int64_t count, int64_t n, const At& at, std::vector<float>& mean,
-                 std::vector<float>& rstd) {
-  for (int64_t g = 0; g < count; ++g) {
-    double sum = 0, square = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const auto v = static_cast<double>(at(g, i));
-      sum += v;
-      square += v * v;
-    }
-    const double centre = sum / static_cast<double>(n);
-    mean.push_back(static_cast<float>(centre));
-    rstd.push_back(static_cast<float>(
-        1 / std::sqrt(square / static_cast<double>(n) - centre * centre + kEps)));
-  }
-}
-
 // What a contestant keeps.
 struct Kept {
   std::vector<float> mean, rstd;
@@ -370,28 +356,16 @@ void CallDown(const BareChannels& b, const BareWay& way, float* work,
       (b, way, k * rows / kBlocks, (k + 1) * rows / kBlocks, work + k * 2 * n);
     }
   });
-  const auto terms = static_cast<float>(rows);
   for (int64_t c = 0; c < n; ++c) {
     float first = 0, second = 0;
     for (int64_t k = 0; k < kBlocks; ++k) {
       first += work[k * 2 * n + c];
       second += work[k * 2 * n + n + c];
     }
-    if (!b.backward) {
-      const float mean = first / terms;
-      const float scale =
-          b.gain[c] / std::sqrt(second / terms - mean * mean + static_cast<float>(kEps));
-      numbers[n + c] = scale;
-      numbers[2 * n + c] = b.bias[c] - mean * scale;
-    } else {
-      const float rstd = b.rstd[c], mean = b.mean[c], scale = b.gain[c] * rstd;
-      const float dgain = rstd * (second - mean * first);
-      b.dgain[c] = dgain;
-      b.dbias[c] = first;
-      numbers[c] = scale;
-      numbers[n + c] = -scale * rstd * dgain / terms;
-      numbers[2 * n + c] = scale * (mean * rstd * dgain - first) / terms;
-    }
+    const ChannelNumbers of = NumbersOf(b, c, first, second);
+    numbers[c] = of.dy;
+    numbers[n + c] = of.x;
+    numbers[2 * n + c] = of.rest;
   }
   // The rows of each block backwards: what was read last is in a cache still.
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
@@ -460,20 +434,12 @@ Contestant MakeBareChannels(const std::string& method, const Case& c, const Arra
                  .dbias = static_cast<float*>(arrays.dbias),
                  .backward = c.direction == Direction::kBackward};
   const auto kept = std::make_shared<Kept>();
-  if (b.backward && batch) {
-    FillMoments(
-        c.cols, c.rows * c.spatial,
-        [&](int64_t channel, int64_t i) {
-          return b.x[(i / c.spatial * c.cols + channel) * c.spatial + i % c.spatial];
-        },
-        kept->mean, kept->rstd);
-  } else if (b.backward) {
-    FillMoments(
-        c.rows * c.spatial, c.cols,
-        [&](int64_t g, int64_t i) {
-          return b.x[(g / c.spatial * c.cols + i) * c.spatial + g % c.spatial];
-        },
-        kept->mean, kept->rstd);
+  if (b.backward) {
+    const int64_t groups = batch ? c.cols : c.rows * c.spatial;
+    kept->mean.resize(groups);
+    kept->rstd.resize(groups);
+    FillMoments(batch ? Over::kChannel : Over::kPosition, c, b.x, kept->mean.data(),
+                kept->rstd.data());
   }
   b.mean = kept->mean.data();
   b.rstd = kept->rstd.data();

@@ -210,16 +210,16 @@ double UnitInLastPlace(Type type) {
 
 }  // namespace
 
-void FillMoments(const Case& c, const void* x, void* mean, void* rstd) {
+void FillMoments(Over over, const Case& c, const void* x, void* mean, void* rstd) {
   const internal::Recipe recipe = internal::RecipeOf(Norm::kLayer);
-  const Groups groups(Over::kRow, c);
+  const Groups groups(over, c);
   VisitType(c.type, [&]<class T>() {
     using P = Compute<T>;
-    TorchThreads()(0, c.rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const Moments m = MomentsOf<T>(recipe, groups, x, row);
-        static_cast<P*>(mean)[row] = static_cast<P>(m.mean);
-        static_cast<P*>(rstd)[row] = static_cast<P>(m.rstd);
+    TorchThreads()(0, groups.count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t group = begin; group < end; ++group) {
+        const Moments m = MomentsOf<T>(recipe, groups, x, group);
+        static_cast<P*>(mean)[group] = static_cast<P>(m.mean);
+        static_cast<P*>(rstd)[group] = static_cast<P>(m.rstd);
       }
     });
   });

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "bench/norm/case.h"
+#include "bench/norm/methods.h"
 
 namespace planish::bench {
 
-/// LayerNorm's mean and rstd of every row, in double, rounded to ParameterType(c.type).
-void FillMoments(const Case& c, const void* x, void* mean, void* rstd);
+/// Mean and rstd of what is normalised together (kRow: of every row, as LayerNorm has them), in
+/// double, rounded to ParameterType(c.type).
+void FillMoments(Over over, const Case& c, const void* x, void* mean, void* rstd);
 
 /// What a norm's results must be, in double: of some rows or channels of y or dx, of the whole of
 /// dgain and dbias.

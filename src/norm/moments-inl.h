@@ -186,9 +186,9 @@ HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t 
   return SaveMoments(args, r, shift, offset, rstd);
 }
 
-/// Row r's map from the moments that forward saved.
-template <class T>
-HWY_INLINE RowMap<Compute<T>> SavedMoments(const RowsBackward<T>& args, int64_t r) {
+/// Row r's map from the moments that are there: that forward saved, or is given.
+template <template <class> class Args, class T>
+HWY_INLINE RowMap<Compute<T>> SavedMoments(const Args<T>& args, int64_t r) {
   using C = Compute<T>;
   return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
                args.rstd[r]);

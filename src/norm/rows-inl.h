@@ -58,8 +58,9 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
   }
 }
 
-/// Asks for the lines so many bytes behind the `n` numbers from `at` on: of results, for through the
-/// caches each line is read before it is written, and of what is read in order from a far cache.
+/// Asks for the lines so many bytes behind the `n` numbers from `at` on: of results, for through
+/// the caches each line is read before it is written, and of what is read in order from a far
+/// cache.
 inline constexpr int64_t kAskedBytes = 4096;
 template <class T>
 HWY_INLINE void AskAhead(const T* at, int64_t n) {
@@ -532,21 +533,13 @@ HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowMap<C>& map,
       of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
 }
 
-/// The map of the moments that are there of row r.
-template <class T>
-HWY_INLINE RowMap<Compute<T>> GivenMoments(const RowsForward<T>& args, int64_t r) {
-  using C = Compute<T>;
-  return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
-               args.rstd[r]);
-}
-
 /// Has the moments of `n` rows from `r` on revised, if they are to be, and their maps made anew.
 template <class T>
 HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n, RowMap<Compute<T>>* maps) {
   if (args.revise == nullptr || n == 0) [[likely]]
     return;
   (*args.revise)(r, r + n);
-  for (int64_t i = 0; i < n; ++i) maps[i] = GivenMoments(args, r + i);
+  for (int64_t i = 0; i < n; ++i) maps[i] = SavedMoments(args, r + i);
 }
 
 /// ForwardRows, for cols >= lanes.
@@ -711,7 +704,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     RowSums row_sums[kMostRows];
     C shifts[kMostRows] = {};
     for (int64_t i = 0; i < block; ++i) {
-      row_maps[i] = GivenMoments(map, r + i);
+      row_maps[i] = SavedMoments(map, r + i);
       shifts[i] = ShiftOf<kCentre>(d, summed + i * next.x_stride, cols);
     }
     for (int64_t c = 0; c < cols; c += kChunk) {
@@ -731,7 +724,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     const T* x = map.x + r * map.x_stride;
     const T* summed = next.x + r * next.x_stride;
     if (r < map.rows) {
-      MapRow<kOutput, kCentre, kStream>(d, x, cols, GivenMoments(map, r), out,
+      MapRow<kOutput, kCentre, kStream>(d, x, cols, SavedMoments(map, r), out,
                                         map.y + r * map.y_stride, carry, packed && r > mapped,
                                         packed && r + 1 < map.rows);
     }
@@ -785,7 +778,7 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const int64_t cols = end - begin;
   const OutputArgs<C> out =
       OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
-  const RowMap<C> map = GivenMoments(args, row);
+  const RowMap<C> map = SavedMoments(args, row);
   // The last columns of a row may be fewer than a vector, and one at its end reach into the columns
   // before, which another thread may have written over their input: by ones.
   if (cols < lanes) {
