@@ -53,11 +53,13 @@ constexpr int64_t TileSize() {
 }
 // Most tiles of a copied at a time: while they stay in the second-level cache, panels pass through
 // the first. They are spread evenly, for a panel is read as many times as there are groups of
-// tiles: 64 rows of the widest vectors are five.
-inline constexpr int64_t kTilesAtOnce = 5;
+// tiles.
+template <class T>
+constexpr int64_t TilesAtOnce() {
+  return 40 / static_cast<int64_t>(sizeof(T));
+}
 
-// How far ahead a tile asks for numbers of w, in the depth, where it reads w first. The last one of
-// several tiles, which all read a panel from the first-level cache, asks for the next panel.
+// How far ahead a tile asks for numbers of w, in the depth, where it reads w first.
 inline constexpr int64_t kAhead = 16;
 
 // Accumulators are variables with names. As an array, even one whose indices are all known, GCC 12
@@ -75,15 +77,15 @@ inline constexpr int64_t kAhead = 16;
   }
 // One number of the depth. Two of them a turn: a step of the widest tile is so short a loop that
 // turning costs Intel's processors 5 of 100 parts.
-#define PLANISH_GEMM_NUMBER                                                    \
-  {                                                                            \
-    const auto w_left = hn::LoadU(d, w);                                       \
-    const auto w_right = hn::LoadU(d, w + lanes);                              \
-    hwy::Prefetch(w + ahead);                                                  \
-    if constexpr (kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
-    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                       \
-    w += kColumns;                                                             \
-    a += kByRow ? 1 : kPaddedRows;                                             \
+#define PLANISH_GEMM_NUMBER                                                             \
+  {                                                                                     \
+    const auto w_left = hn::LoadU(d, w);                                                \
+    const auto w_right = hn::LoadU(d, w + lanes);                                       \
+    if constexpr (kAsks) hwy::Prefetch(w + ahead);                                      \
+    if constexpr (kAsks && kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                                \
+    w += kColumns;                                                                      \
+    a += kByRow ? 1 : kPaddedRows;                                                      \
   }
 #define PLANISH_GEMM_ASK(r)                  \
   if constexpr (r < kRows) {                 \
@@ -102,9 +104,9 @@ inline constexpr int64_t kAhead = 16;
   }
 
 /// kRows rows of a panel of c, or, with `accumulate`, added to c: `depth` products of a copied tile
-/// of a with the panel of w. Meanwhile it asks for the numbers of c
-/// and for those of w `ahead` numbers on.
-template <class T, int kRows, bool kByRow>
+/// of a with the panel of w. Meanwhile it asks for the numbers of c, and with kAsks for those of w
+/// `ahead` numbers on: where they are near, a request costs as much as it would save.
+template <class T, int kRows, bool kByRow, bool kAsks>
 HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
                        T* HWY_RESTRICT c, int64_t c_stride, bool accumulate, int64_t ahead) {
   const hn::ScalableTag<T> d;
@@ -177,14 +179,15 @@ template <class T>
 using TileFunction = void (*)(const T* a, const T* w, int64_t depth, T* c, int64_t c_stride,
                               bool accumulate, int64_t ahead);
 
-template <class T, bool kByRow, int... kRows>
+template <class T, bool kByRow, bool kAsks, int... kRows>
 constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<int, kRows...>) {
-  return {&Tile<T, kRows + 1, kByRow>...};
+  return {&Tile<T, kRows + 1, kByRow, kAsks>...};
 }
 
 /// Tile of 1, 2, ... rows.
-template <class T, bool kByRow>
-inline constexpr auto kTiles = TilesOf<T, kByRow>(std::make_integer_sequence<int, kTileRows>());
+template <class T, bool kByRow, bool kAsks>
+inline constexpr auto kTiles =
+    TilesOf<T, kByRow, kAsks>(std::make_integer_sequence<int, kTileRows>());
 
 /// The numbers of the task's a for the rows [row, row + rows) and the depth [from, from + depth),
 /// as Tile reads them.
@@ -249,20 +252,23 @@ HWY_INLINE const T* BlockAt(const GemmTask<T>& task, int64_t from) {
   return task.packed + from * ((task.n + kColumns - 1) / kColumns * kColumns);
 }
 
+/// A block of the depth after the other: its part of w is read for all rows while it is near.
 template <class T>
 HWY_INLINE void MultiplyTiles(const GemmTask<T>& task) {
   constexpr int64_t kColumns = PanelColumns<T>();
+  constexpr int64_t kTilesAtOnce = TilesAtOnce<T>();
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
-  const auto& functions = task.a_transposed ? kTiles<T, false> : kTiles<T, true>;
+  const auto& asking = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
+  const auto& quiet = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;
   const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
   const int64_t groups = (all + kTilesAtOnce - 1) / kTilesAtOnce;
-  for (int64_t g = 0; g < groups; ++g) {
-    const int64_t first = all * g / groups, tiles = all * (g + 1) / groups - first;
-    int64_t rows[kTilesAtOnce + 1];  // where each tile begins
-    for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
-    for (int64_t from = 0; from < task.k; from += kGemmDepth) {
-      const int64_t depth = std::min(kGemmDepth, task.k - from);
-      const bool accumulate = task.accumulate || from > 0;
+  for (int64_t from = 0; from < task.k; from += kGemmDepth) {
+    const int64_t depth = std::min(kGemmDepth, task.k - from);
+    const bool accumulate = task.accumulate || from > 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t first = all * g / groups, tiles = all * (g + 1) / groups - first;
+      int64_t rows[kTilesAtOnce + 1];  // where each tile begins
+      for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
       if (task.a_transposed) {
         CopyTransposed(task, rows, tiles, from, depth, copies);
       } else {
@@ -273,12 +279,15 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task) {
       for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
         const T* w = BlockAt(task, from) + p * depth * kColumns;
         for (int64_t t = 0; t < tiles; ++t) {
+          // The first tile reads the panel, which the others then have in the first-level cache,
+          // and the last one asks for the next panel.
+          const bool last = t > 0 && t + 1 == tiles;
+          const auto& functions = t == 0 || last ? asking : quiet;
           const int64_t count = rows[t + 1] - rows[t];
           WithPanel(task, rows[t], count, p * kColumns, accumulate,
                     [&](T* c, int64_t stride) HWY_ATTR {
-                      functions[count - 1](
-                          copies + t * TileSize<T>(), w, depth, c, stride, accumulate,
-                          t + 1 < tiles || tiles == 1 ? kAhead * kColumns : depth * kColumns);
+                      functions[count - 1](copies + t * TileSize<T>(), w, depth, c, stride,
+                                           accumulate, (last ? depth : kAhead) * kColumns);
                     });
         }
       }
@@ -307,8 +316,8 @@ HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
     for (; p < task.panel_end; ++p) {
       for (int64_t r = 0; r < kRows; ++r) {
         WithPanel(task, r, 1, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
-          Tile<T, 1, true>(task.a + r * task.a_stride + from, w + p * depth * kColumns, depth, c,
-                           stride, accumulate, kAhead * kColumns);
+          Tile<T, 1, true, true>(task.a + r * task.a_stride + from, w + p * depth * kColumns, depth,
+                                 c, stride, accumulate, kAhead * kColumns);
         });
       }
     }
