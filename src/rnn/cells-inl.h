@@ -45,6 +45,15 @@ template <class T>
 HWY_INLINE T Total(V<T> v) {
   return hn::GetLane(hn::SumOfLanes(Tag<T>(), v));
 }
+/// Writes what is kept for backward.
+template <Keep kKeep, class T>
+HWY_INLINE void PutKept(V<T> v, T* p) {
+  if constexpr (kKeep == Keep::kPastCaches) {
+    hn::Stream(v, Tag<T>(), p);
+  } else if constexpr (kKeep == Keep::kInCaches) {
+    Put<T>(v, p);
+  }
+}
 /// p[i..] += v
 template <class T>
 HWY_INLINE void AddTo(T* p, V<T> v) {
@@ -222,25 +231,26 @@ struct MapVectors {
 template <class T>
 inline constexpr T kNoMap[kMap] = {0, 1, 0};
 
-/// a = gain * xhat, of as many vectors. With `kKeep`, z becomes xhat.
-template <class T, bool kKeep>
-HWY_NOINLINE void Scale(T* z, const T* map, const T* gain, int64_t vectors, T* a) {
+/// a = gain * xhat, of as many vectors.
+template <class T, Keep kKeep>
+HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors, T* kept, T* a) {
   const MapVectors<T> norm(map);
   for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
     const auto xhat = norm.Xhat(Get(z + i));
-    if constexpr (kKeep) Put<T>(xhat, z + i);
+    PutKept<kKeep, T>(xhat, kept + i);
     Put<T>(hn::Mul(Get(gain + i), xhat), a + i);
   }
 }
 
 /// The sum of two of them.
-template <class T, bool kKeep>
-HWY_NOINLINE void ScaleBoth(T* zx, const T* map_ih, const T* gain_ih, T* zh, const T* map_hh,
-                            const T* gain_hh, int64_t vectors, T* a) {
+template <class T, Keep kKeep>
+HWY_NOINLINE void ScaleBoth(const T* zx, const T* map_ih, const T* gain_ih, T* kept_ih, const T* zh,
+                            const T* map_hh, const T* gain_hh, T* kept_hh, int64_t vectors, T* a) {
   const MapVectors<T> ih(map_ih), hh(map_hh);
   for (int64_t i = 0; i < vectors * kLanes<T>; i += kLanes<T>) {
     const auto xhat_ih = ih.Xhat(Get(zx + i)), xhat_hh = hh.Xhat(Get(zh + i));
-    if constexpr (kKeep) Put<T>(xhat_ih, zx + i), Put<T>(xhat_hh, zh + i);
+    PutKept<kKeep, T>(xhat_ih, kept_ih + i);
+    PutKept<kKeep, T>(xhat_hh, kept_hh + i);
     const auto of_x = hn::Mul(Get(gain_ih + i), xhat_ih);
     Put<T>(hn::MulAdd(Get(gain_hh + i), xhat_hh, of_x), a + i);
   }
@@ -331,30 +341,29 @@ HWY_NOINLINE void NormsBackward(const T* d, const NormRow<T> ih, const T* gain_i
 // --- Gates ---
 
 template <class T>
-HWY_NOINLINE void RnnGates(const CellCall<T>& call, const T* a, T* h) {
+HWY_NOINLINE void RnnGates(const CellCall<T>& call, const CellRow<T>& row) {
   const Tag<T> d;
   const bool relu = call.recipe.arithmetic == Arithmetic::kRnnRelu;
   const int64_t end = VectorsOf<T>(call.order.hidden) * kLanes<T>, begin = call.order.gate[0].begin;
-  const T* bias = call.params.bias + begin;
-  a += begin;
+  const T *bias = call.params.bias + begin, *a = row.a + begin;
   for (int64_t i = 0; i < end; i += kLanes<T>) {
     const auto v = hn::Add(Get(a + i), Get(bias + i));
     // NaN stays: it is not below 0.
-    Put<T>(relu ? hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v) : Tanh(d, v), h + i);
+    Put<T>(relu ? hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v) : Tanh(d, v), row.h + i);
   }
 }
 
-/// Of zx + zh with the norms done, or not normalised, into gates, c and what c was before, and the
-/// moments of c where it has a norm.
-template <class T>
-HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T>& row) {
+/// Of zx + zh with the norms done, or not normalised, into o, c, and the moments of c where it has
+/// a norm.
+template <class T, Keep kKeep>
+HWY_NOINLINE void LstmGates(const CellCall<T>& call, const CellRow<T>& row) {
   const Tag<T> d;
   constexpr int64_t n = kLanes<T>;
   const auto& gate = call.order.gate;
   int64_t at_i = gate[0].begin, at_f = gate[1].begin, at_g = gate[2].begin, at_o = gate[3].begin;
   const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
   const T* bias = call.params.bias;
-  T *gates = row.gates, *state = row.c, *before = row.before;
+  T *a = row.a, *state = row.c;
   auto sum = hn::Zero(d), square = hn::Zero(d);
   for (int64_t unit = 0; unit < units; unit += n) {
     const auto i = Sigmoid(d, hn::Add(Get(a + at_i), Get(bias + at_i)));
@@ -362,15 +371,16 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T
     const auto g = Tanh(d, hn::Add(Get(a + at_g), Get(bias + at_g)));
     const auto o = Sigmoid(d, hn::Add(Get(a + at_o), Get(bias + at_o)));
     const auto c = Get(state + unit);
-    Put<T>(c, before + unit);
+    PutKept<kKeep, T>(c, row.before + unit);
     const auto new_c = hn::MulAdd(f, c, hn::Mul(i, g));
     sum = hn::Add(sum, new_c);
     square = hn::MulAdd(new_c, new_c, square);
     Put<T>(new_c, state + unit);
-    Put<T>(i, gates + at_i);
-    Put<T>(f, gates + at_f);
-    Put<T>(g, gates + at_g);
-    Put<T>(o, gates + at_o);
+    PutKept<kKeep, T>(i, row.gates + at_i);
+    PutKept<kKeep, T>(f, row.gates + at_f);
+    PutKept<kKeep, T>(g, row.gates + at_g);
+    PutKept<kKeep, T>(o, row.gates + at_o);
+    Put<T>(o, a + at_o);
     at_i += step, at_f += step, at_g += step, at_o += step;
   }
   if (call.recipe.cell != CellNorm::kNone && call.recipe.over == Over::kRow) {
@@ -378,8 +388,8 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const T* a, const CellRow<T
   }
 }
 
-/// A GRU's gates, ah_n and h, from the normalised ax and ah, or, where `plain`, from zx and zh.
-template <class T>
+/// A GRU's h from the normalised ax and ah, or, where `plain`, from zx and zh.
+template <class T, Keep kKeep>
 HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>& row) {
   const Tag<T> d;
   constexpr int64_t n = kLanes<T>;
@@ -387,9 +397,8 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
   int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
   const T *bias = call.params.bias, *bias_hn = call.params.bias_hn;
   // A sum of r or z is in one place, or in two; those of n are always in two.
-  const T* a = plain ? row.zx : row.gates;
-  const T* candidates = plain ? row.zh + at_n : row.candidate;
-  T *gates = row.gates, *state = row.h, *candidate = row.candidate;
+  const T *a = row.a, *candidates = row.ah_n;
+  T* state = row.h;
   const auto one = All<T>(1);
   const int64_t step = gate[0].step, units = VectorsOf<T>(call.order.hidden) * n;
   for (int64_t unit = 0; unit < units; unit += n) {
@@ -403,74 +412,88 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
     const auto ah_n = hn::Add(Get(candidates + unit), Get(bias_hn + unit));
     const auto r = Sigmoid(d, a_r), z = Sigmoid(d, a_z);
     const auto new_state = Tanh(d, hn::MulAdd(r, ah_n, ax_n));
-    Put<T>(r, gates + at_r);
-    Put<T>(z, gates + at_z);
-    Put<T>(new_state, gates + at_n);
-    Put<T>(ah_n, candidate + unit);
+    PutKept<kKeep, T>(r, row.gates + at_r);
+    PutKept<kKeep, T>(z, row.gates + at_z);
+    PutKept<kKeep, T>(new_state, row.gates + at_n);
+    PutKept<kKeep, T>(ah_n, row.candidate + unit);
     const auto h = Get(state + unit);
     Put<T>(hn::MulAdd(hn::Sub(one, z), new_state, hn::Mul(z, h)), state + unit);
     at_r += step, at_z += step, at_n += n;
   }
 }
 
-/// From the sums of one group of gates, which share norms, to gain * xhat. Where backward follows,
-/// the sums become xhat.
-template <class T, bool kKeep>
+/// From the sums of one group of gates, which share norms, to gain * xhat.
+template <class T, Keep kKeep>
 void NormaliseSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
   const Order::Group& group = call.order.group[static_cast<size_t>(g)];
   const int64_t vectors = VectorsOf<T>(call.order.hidden) * group.gates, at = group.begin;
   const bool together = recipe.sums == Sums::kTogether;
-  T *zx = row.zx + at, *zh = together ? nullptr : row.zh + at, *a = row.gates + at;
+  const T *zx = row.zx + at, *zh = together ? nullptr : row.zh + at;
+  T *kept_ih = nullptr, *kept_hh = nullptr;
   T maps[2][kMap];
   const T *map_ih = kNoMap<T>, *map_hh = kNoMap<T>;
   if (recipe.over == Over::kRow) {
     TakeMaps<T>(zx, zh, Stretch{group.gates, call.order.hidden}, call.eps, maps[0], maps[1]);
     map_ih = maps[0], map_hh = maps[1];
-    if constexpr (kKeep) {
+    if constexpr (kKeep != Keep::kNothing) {
+      kept_ih = row.xhat_ih + at;
       row.rstd_ih[g] = map_ih[1];
-      if (!together) row.rstd_hh[g] = map_hh[1];
+      if (!together) kept_hh = row.xhat_hh + at, row.rstd_hh[g] = map_hh[1];
     }
   }
   const T *gain_ih = call.params.gain_ih + at, *gain_hh = call.params.gain_hh + at;
+  T* const a = row.a + at;
   if (together) {
-    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, a);
+    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, kept_ih, a);
   } else if (recipe.is_gru() && g == 1) {
-    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, a);
-    Scale<T, kKeep>(zh, map_hh, gain_hh, vectors, row.candidate);
+    Scale<T, kKeep>(zx, map_ih, gain_ih, vectors, kept_ih, a);
+    Scale<T, kKeep>(zh, map_hh, gain_hh, vectors, kept_hh, row.ah_n);
   } else {
-    ScaleBoth<T, kKeep>(zx, map_ih, gain_ih, zh, map_hh, gain_hh, vectors, a);
+    ScaleBoth<T, kKeep>(zx, map_ih, gain_ih, kept_ih, zh, map_hh, gain_hh, kept_hh, vectors, a);
+  }
+}
+
+template <class T, Keep kKeep>
+void KeepGates(const CellCall<T>& call, const CellRow<T>& row) {
+  const CellRecipe& recipe = call.recipe;
+  const bool plain = recipe.sums == Sums::kPlain;
+  for (int g = 0; !plain && g < call.order.groups; ++g) {
+    recipe.over == Over::kRow ? NormaliseSums<T, kKeep>(call, g, row)
+                              : NormaliseSums<T, Keep::kNothing>(call, g, row);
+  }
+  if (recipe.is_lstm()) {
+    LstmGates<T, kKeep>(call, row);
+  } else if (recipe.is_gru()) {
+    GruGates<T, kKeep>(call, plain, row);
+  } else {
+    RnnGates(call, row);
   }
 }
 
 template <class T>
 void Gates(const CellCall<T>& call, const CellRow<T>& row) {
-  const CellRecipe& recipe = call.recipe;
-  const bool plain = recipe.sums == Sums::kPlain;
-  const bool keep = recipe.over == Over::kRow && row.rstd_ih != nullptr;
-  for (int g = 0; !plain && g < call.order.groups; ++g) {
-    keep ? NormaliseSums<T, true>(call, g, row) : NormaliseSums<T, false>(call, g, row);
-  }
-  if (recipe.is_lstm()) {
-    LstmGates(call, plain ? row.zx : row.gates, row);
-  } else if (recipe.is_gru()) {
-    GruGates(call, plain, row);
-  } else {
-    RnnGates(call, plain ? row.zx : row.gates, row.h);
+  switch (call.keep) {
+    case Keep::kNothing:
+      return KeepGates<T, Keep::kNothing>(call, row);
+    case Keep::kInCaches:
+      return KeepGates<T, Keep::kInCaches>(call, row);
+    case Keep::kPastCaches:
+      return KeepGates<T, Keep::kPastCaches>(call, row);
   }
 }
 
-template <class T>
-void Output(const CellCall<T>& call, const CellRow<T>& row) {
+template <class T, Keep kKeep>
+HWY_NOINLINE void KeepOutput(const CellCall<T>& call, const CellRow<T>& row) {
   const Tag<T> d;
   constexpr int64_t n = kLanes<T>;
   const Order& order = call.order;
   const int64_t units = VectorsOf<T>(order.hidden) * n, step = order.gate[3].step;
-  const T* o = row.gates + order.gate[3].begin;
+  const T* o = row.a + order.gate[3].begin;
   if (call.recipe.cell == CellNorm::kNone) {
     for (int64_t unit = 0; unit < units; unit += n, o += step) {
       const auto tanh_c = Tanh(d, Get(row.c + unit));
-      Put<T>(tanh_c, row.tanh_c + unit);
+      PutKept<kKeep, T>(tanh_c, row.tanh_c + unit);
       Put<T>(hn::Mul(Get(o), tanh_c), row.h + unit);
     }
     return;
@@ -484,8 +507,20 @@ void Output(const CellCall<T>& call, const CellRow<T>& row) {
     const auto seen = hn::MulAdd(Get(gain + unit), norm.Xhat(Get(c + unit)), Get(bias + unit));
     if (carried) Put<T>(seen, row.c + unit);
     const auto tanh_c = Tanh(d, seen);
-    Put<T>(tanh_c, row.tanh_c + unit);
+    PutKept<kKeep, T>(tanh_c, row.tanh_c + unit);
     Put<T>(hn::Mul(Get(o), tanh_c), row.h + unit);
+  }
+}
+
+template <class T>
+void Output(const CellCall<T>& call, const CellRow<T>& row) {
+  switch (call.keep) {
+    case Keep::kNothing:
+      return KeepOutput<T, Keep::kNothing>(call, row);
+    case Keep::kInCaches:
+      return KeepOutput<T, Keep::kInCaches>(call, row);
+    case Keep::kPastCaches:
+      return KeepOutput<T, Keep::kPastCaches>(call, row);
   }
 }
 
@@ -631,11 +666,11 @@ void SumsBackward(const CellCall<T>& call, int g, const CellRowBackward<T>& row,
   const int64_t at = group.begin;
   const T *gain_ih = call.params.gain_ih + at, *gain_hh = call.params.gain_hh + at;
   T *dgain_ih = sums.gain_ih + at, *dgain_hh = sums.gain_hh + at;
-  const NormRow<T> ih{row.zx + at, row.rstd_ih[g], row.dzx + at};
+  const NormRow<T> ih{row.xhat_ih + at, row.rstd_ih[g], row.dzx + at};
   if (recipe.sums == Sums::kTogether) {
     return NormBackward<T>(row.dzh + at, ih, gain_ih, stretch, dgain_ih);
   }
-  const NormRow<T> hh{row.zh + at, row.rstd_hh[g], row.dzh + at};
+  const NormRow<T> hh{row.xhat_hh + at, row.rstd_hh[g], row.dzh + at};
   // The gradients of ax are those of ah, but for a GRU's n.
   if (recipe.is_gru() && g == 1) {
     NormBackward<T>(row.dzx + at, ih, gain_ih, stretch, dgain_ih);

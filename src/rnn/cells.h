@@ -30,10 +30,14 @@ struct CellSums {
   T *gain_c = nullptr, *bias_c = nullptr;
 };
 
+/// What a step writes for backward: nothing, or all of it, through the caches or past them.
+enum class Keep : uint8_t { kNothing, kInCaches, kPastCaches };
+
 /// What all rows of a layer share.
 template <class T>
 struct CellCall {
   CellRecipe recipe;
+  Keep keep = Keep::kNothing;
   Order order;
   CellParams<T> params;
   T eps;
@@ -44,21 +48,25 @@ struct CellCall {
 /// nor rstd is used.
 template <class T>
 struct CellRow {
-  T *zx, *zh;            ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
-  T *rstd_ih, *rstd_hh;  ///< 1 / deviation of zx and zh, which then become xhat; null: not kept
-  T* map_c;              ///< [kMap] of the norm of c
+  const T *zx, *zh;  ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
+  T* a;              ///< [columns] the sums after their norms, and then an LSTM's o; may be zx
+  T* ah_n;           ///< [padded] a GRU's part of zh after its norm; may be in zh
+  T* map_c;          ///< [kMap] of the norm of c
+  const T* xhat_c;   ///< [padded] the normalised c, over the batch
+  T *h, *c;          ///< [padded] the state
+  // What is kept for backward; xhat may be zx or zh.
+  T *xhat_ih, *xhat_hh;  ///< [columns] the normalised zx and zh
+  T *rstd_ih, *rstd_hh;  ///< 1 / deviation of zx and zh
   T* gates;              ///< [columns] after their functions
   T* candidate;          ///< [padded] a GRU's ah_n
   T* before;             ///< [padded] the c from which the step starts
   T* tanh_c;             ///< [padded] tanh of what h sees of c
-  const T* xhat_c;       ///< [padded] the normalised c, over the batch
-  T *h, *c;              ///< [padded] the state
 };
 
 /// The same, backward. Those of CellRow that forward wrote are only read.
 template <class T>
 struct CellRowBackward {
-  const T *zx, *zh, *rstd_ih, *rstd_hh, *map_c, *gates, *candidate, *before, *tanh_c;
+  const T *xhat_ih, *xhat_hh, *rstd_ih, *rstd_hh, *map_c, *gates, *candidate, *before, *tanh_c;
   const T* h_before;  ///< [padded] a GRU's state before the step
   const T* h_after;   ///< [padded] an RNN's state after the step
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it

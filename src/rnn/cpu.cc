@@ -1,5 +1,7 @@
 #include "src/rnn/cpu.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "src/base/aligned.h"
 #include "src/base/gemm.h"
 #include "src/base/loop.h"
 #include "src/base/tuning.h"
@@ -45,8 +48,11 @@ int64_t SegmentsOf(const RnnShape& shape) {
 // --- What a step writes, and what of it is kept for backward ---
 
 enum Slot : uint8_t {
-  kZx,         ///< zx, or zx + zh; for backward, and over the batch, the normalised one
-  kZh,         ///< zh likewise
+  kZh,         ///< zh, where the product does not add it to zx
+  kScaled,     ///< the sums after their norms, where zx keeps its own
+  kScaledN,    ///< a GRU's part of zh after its norm, where zh keeps its own
+  kXhatIh,     ///< the normalised zx, or zx + zh
+  kXhatHh,     ///< the normalised zh
   kGates,      ///< the gates after their functions
   kCandidate,  ///< a GRU's ah_n
   kBefore,     ///< the carried c that the step starts from
@@ -76,8 +82,8 @@ SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   const int64_t rstds = over_rows ? shape.batch * recipe.norms() : columns;
   const int64_t maps_c = over_rows ? shape.batch * kMap : padded;
   SlotSizes sizes{};
-  sizes[kZx] = any ? sums : 0;
-  sizes[kZh] = apart ? sums : 0;
+  sizes[kXhatIh] = any ? sums : 0;
+  sizes[kXhatHh] = apart ? sums : 0;
   sizes[kGates] = recipe.is_lstm() || recipe.is_gru() ? sums : 0;
   sizes[kCandidate] = recipe.is_gru() ? states : 0;
   sizes[kBefore] = sizes[kTanhC] = recipe.is_lstm() ? states : 0;
@@ -88,15 +94,16 @@ SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   return sizes;
 }
 
-/// Those that a step writes, but for kZx, whose products are taken of many steps.
+/// Those that a step needs itself.
 template <class T>
 SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   SlotSizes sizes = KeptSizes<T>(recipe, shape);
   const int64_t sums = shape.batch * recipe.gates() * PaddedUnits<T>(shape.hidden);
-  if (recipe.is_gru()) sizes[kZh] = sums;
-  if (recipe.sums != Sums::kPlain) sizes[kGates] = sums;
+  if (recipe.sums == Sums::kApart || recipe.is_gru()) sizes[kZh] = sums;
   if (recipe.over == Over::kRow) sizes[kRstdIh] = sizes[kRstdHh] = 0;
-  sizes[kZx] = 0;
+  for (const Slot slot : {kXhatIh, kXhatHh, kGates, kCandidate, kBefore, kTanhC}) sizes[slot] = 0;
+  if (recipe.sums != Sums::kPlain) sizes[kScaled] = sums;
+  if (recipe.sums != Sums::kPlain && recipe.is_gru()) sizes[kScaledN] = sums / recipe.gates();
   return sizes;
 }
 
@@ -114,11 +121,10 @@ class Slots {
       data += sizes[s] * steps;
     }
   }
-  /// Zeros in a row of `rows` at the time t: in all that is kept of rows but kZx, whose products
-  /// are there.
+  /// Zeros in a row of `rows` at the time t, in all that is kept of rows.
   void ClearRow(int64_t t, int64_t row, int64_t rows, Over over) const {
     const size_t end = over == Over::kBatch ? kRstdIh : kSlots;
-    for (size_t s = kZx + 1; s < end; ++s) {
+    for (size_t s = 0; s < end; ++s) {
       const int64_t size = strides_[s] / rows;
       if (size > 0) std::fill_n(At(static_cast<Slot>(s), t, row * size), size, E{0});
     }
@@ -142,6 +148,16 @@ class Slots {
   int64_t first_ = 0;
 };
 
+/// How a layer writes `numbers` numbers that backward reads when all of them are there.
+template <class T>
+Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
+  // Past the caches go whole vectors. Norms over the batch are taken in place.
+  const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
+  const bool past = aligned && recipe.over == Over::kRow &&
+                    Streams(numbers * static_cast<int64_t>(sizeof(T)), 1, 1);
+  return past ? Keep::kPastCaches : Keep::kInCaches;
+}
+
 // --- A layer ---
 
 struct Times {
@@ -152,7 +168,8 @@ struct Times {
 template <class T>
 class Layer {
  public:
-  Layer(const PackedLayer<T>& packed, const RnnInputs<T>& inputs, const RnnOptions<T>& options)
+  Layer(const PackedLayer<T>& packed, const RnnInputs<T>& inputs, const RnnOptions<T>& options,
+        Keep keep)
       : packed_(packed),
         kernels_(packed.kernels()),
         call_(packed.call()),
@@ -170,7 +187,12 @@ class Layer {
         together_(recipe_.over == Over::kBatch || batch_ < kFewSequences ||
                   packed.hh().matrix_bytes() > OwnWeightBytes()) {
     call_.eps = static_cast<T>(options.eps);
+    call_.keep = keep;
   }
+
+  /// Whether zx and zh are computed where their xhat is kept: what stays in the caches is not
+  /// written to two places.
+  bool in_place() const { return call_.keep == Keep::kInCaches && recipe_.sums != Sums::kPlain; }
 
   int64_t states() const { return batch_ * padded_; }
   int64_t sums() const { return batch_ * columns_; }
@@ -285,6 +307,7 @@ class Layer {
       const int64_t t = in_.reverse ? times.end - 1 - i : times.begin + i;
       ForwardStep(t, begin, end, state, slots, y);
     }
+    if (!together_) FinishStores();
   }
 
   // --- Backward ---
@@ -340,6 +363,11 @@ class Layer {
   }
 
  private:
+  /// Makes what went past the caches known to other threads. At the end of a thread's work.
+  void FinishStores() const {
+    if (call_.keep == Keep::kPastCaches) hwy::FlushStream();
+  }
+
   /// A step's product: of the sequences that this thread has, or, where it has all, of some columns
   /// on each thread.
   void StepProduct(const GemmArgs<T>& args, const PackedMatrix<T>& weights) const {
@@ -371,7 +399,8 @@ class Layer {
     T* zx = state.zx + (t - state.first) * sums();
     // Sums that are only seen added are added by the product.
     const bool added = recipe_.sums != Sums::kApart && !recipe_.is_gru();
-    T* zh = added ? zx : slots.At(kZh, t);
+    const bool apart = recipe_.sums == Sums::kApart;
+    T* zh = added ? zx : slots.At(apart && in_place() ? kXhatHh : kZh, t);
     ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
       StepProduct({.rows = last - first,
                    .a = state.h + first * padded_,
@@ -387,16 +416,22 @@ class Layer {
       const int64_t column = b * columns_, unit = b * padded_;
       return CellRow<T>{.zx = zx + column,
                         .zh = zh ? zh + column : nullptr,
+                        .a = in_place() ? slots.At(kScaled, t, column) : zx + column,
+                        .ah_n = !recipe_.is_gru() ? nullptr
+                                : in_place()      ? slots.At(kScaledN, t, unit)
+                                                  : zh + column + order_.gate[2].begin,
+                        .map_c = slots.At(kMapC, t, b * maps_c),
+                        .xhat_c = slots.At(kXhatC, t, unit),
+                        .h = state.h + unit,
+                        .c = state.c + unit,
+                        .xhat_ih = slots.At(kXhatIh, t, column),
+                        .xhat_hh = slots.At(kXhatHh, t, column),
                         .rstd_ih = slots.At(kRstdIh, t, b * rstds),
                         .rstd_hh = slots.At(kRstdHh, t, b * rstds),
-                        .map_c = slots.At(kMapC, t, b * maps_c),
                         .gates = slots.At(kGates, t, column),
                         .candidate = slots.At(kCandidate, t, unit),
                         .before = slots.At(kBefore, t, unit),
-                        .tanh_c = slots.At(kTanhC, t, unit),
-                        .xhat_c = slots.At(kXhatC, t, unit),
-                        .h = state.h + unit,
-                        .c = state.c + unit};
+                        .tanh_c = slots.At(kTanhC, t, unit)};
     };
     const auto clear = [&](int64_t b) {
       if (!Active(t, b)) return slots.ClearRow(t, b, batch_, recipe_.over);
@@ -432,7 +467,10 @@ class Layer {
       }
     };
     if (!together_) return compute(begin, end);
-    SplitSequences(GrainFor(columns_ * kRowElements), compute);
+    SplitSequences(GrainFor(columns_ * kRowElements), [&](int64_t first, int64_t last) {
+      compute(first, last);
+      FinishStores();
+    });
   }
 
   /// A step of all sequences whose norms are over the batch.
@@ -447,7 +485,7 @@ class Layer {
       }
       const auto of_part = [&](int64_t i) {
         CellRow<T> row = row_of(rows.rows[i]);
-        for (T** units : {&row.candidate, &row.before, &row.tanh_c, &row.h, &row.c}) {
+        for (T** units : {&row.ah_n, &row.candidate, &row.before, &row.tanh_c, &row.h, &row.c}) {
           if (*units) *units += part.first;
         }
         if (row.xhat_c) row.xhat_c += part.first;
@@ -569,8 +607,8 @@ class Layer {
     const int64_t maps_c = recipe_.over == Over::kRow ? kMap : 0;
     const auto row_of = [&](int64_t b) {
       const int64_t column = b * columns_, unit = b * padded_;
-      return CellRowBackward<T>{.zx = slots.At(kZx, t, column),
-                                .zh = slots.At(kZh, t, column),
+      return CellRowBackward<T>{.xhat_ih = slots.At(kXhatIh, t, column),
+                                .xhat_hh = slots.At(kXhatHh, t, column),
                                 .rstd_ih = slots.At(kRstdIh, t, b * rstds),
                                 .rstd_hh = slots.At(kRstdHh, t, b * rstds),
                                 .map_c = slots.At(kMapC, t, b * maps_c),
@@ -637,9 +675,11 @@ class Layer {
     for (T* units : {row.candidate, row.before, row.tanh_c}) {
       if (units) std::fill_n(units + used, unused, T{0});
     }
-    for (int g = 0; row.gates && g < order_.groups; ++g) {
-      const Order::Group& group = order_.group[static_cast<size_t>(g)];
-      std::fill_n(row.gates + group.begin + group.gates * used, group.gates * unused, T{0});
+    for (T* columns : {row.xhat_ih, row.xhat_hh, row.gates}) {
+      for (int g = 0; columns && g < order_.groups; ++g) {
+        const Order::Group& group = order_.group[static_cast<size_t>(g)];
+        std::fill_n(columns + group.begin + group.gates * used, group.gates * unused, T{0});
+      }
     }
   }
 
@@ -657,7 +697,7 @@ class Layer {
   /// Asks for what forward kept of a row, which by now has left the caches, while another one is
   /// computed with.
   void AskFor(const CellRowBackward<T>& row) const {
-    for (const T* sums : {row.zx, row.zh, row.gates}) {
+    for (const T* sums : {row.xhat_ih, row.xhat_hh, row.gates}) {
       for (int64_t j = 0; sums && j < columns_; j += kUnitsOfLine<T>) __builtin_prefetch(sums + j);
     }
     for (const T* units : {row.candidate, row.before, row.tanh_c}) {
@@ -711,10 +751,10 @@ class Layer {
           const int64_t at = rows.rows[i] * columns_ + group.begin;
           std::copy_n(dzh + at, columns, dzx + at);
         }
-        normalise(columns_, group.begin, columns, dzx, slots.At(kZx, t), slots.At(kRstdIh, t),
+        normalise(columns_, group.begin, columns, dzx, slots.At(kXhatIh, t), slots.At(kRstdIh, t),
                   call_.params.gain_ih, sums.gain_ih);
         if (recipe_.sums == Sums::kApart) {
-          normalise(columns_, group.begin, columns, dzh, slots.At(kZh, t), slots.At(kRstdHh, t),
+          normalise(columns_, group.begin, columns, dzh, slots.At(kXhatHh, t), slots.At(kRstdHh, t),
                     call_.params.gain_hh, sums.gain_hh);
         }
       }
@@ -782,18 +822,18 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
                   const RnnOptions<T>& options, RnnMemory<T>& memory) {
   const CellRecipe& recipe = packed.call().recipe;
   const RnnShape& shape = args.inputs.shape;
-  const Layer<T> layer(packed, args.inputs, options);
   const bool all = args.saved && !options.checkpoint;
-  const SlotSizes step = StepSizes<T>(recipe, shape);
+  const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
+  const Keep keep = all ? KeepAt(recipe, args.saved, shape.time * NumbersOf(kept)) : Keep::kNothing;
+  const Layer<T> layer(packed, args.inputs, options, keep);
   Slots<T> slots;
-  if (all) slots = Slots<T>(args.saved, KeptSizes<T>(recipe, shape), 0, shape.time);
+  if (all) slots = Slots<T>(args.saved, kept, 0, shape.time);
   slots.Fill(memory.step.Get(NumbersOf(step)), step);
-  const bool zx_kept = all && slots.Has(kZx);
   const int64_t chunk_steps = std::min(layer.ChunkSteps(), layer.segment_steps());
   typename Layer<T>::State state{};
   state.h = memory.state.Get(2 * layer.states());
   state.c = state.h + layer.states();
-  if (!zx_kept) state.zx = memory.zx.Get(chunk_steps * layer.sums());
+  if (!layer.in_place()) state.zx = memory.zx.Get(chunk_steps * layer.sums());
   if (recipe.over == Over::kBatch) state.active = memory.active.Get(shape.batch);
   layer.Pad(args.inputs.h0, state.h);
   layer.Pad(args.inputs.c0, state.c);
@@ -807,7 +847,7 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
       const int64_t first = args.inputs.reverse ? times.end - done - steps : times.begin + done;
       const Times chunk{first, first + steps};
       state.first = first;
-      if (zx_kept) state.zx = slots.At(kZx, first);
+      if (layer.in_place()) state.zx = slots.At(kXhatIh, first);
       layer.InputProduct(chunk, state.zx);
       layer.ForSequences(steps, [&](int64_t begin, int64_t end) {
         layer.ForwardSteps(chunk, begin, end, state, slots, args.y);
@@ -825,7 +865,9 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   const RnnShape& shape = in.shape;
   const CellRecipe& recipe = packed.call().recipe;
   const int64_t padded = packed.order().padded, columns = packed.order().columns;
-  const Layer<T> layer(packed, in, options);
+  // With checkpoints a segment's steps are taken again, which fills the slots that are read.
+  const bool again = options.checkpoint;
+  const Layer<T> layer(packed, in, options, again ? Keep::kInCaches : Keep::kNothing);
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();
 
   ParamSums<T>& sums = shared ? *shared : memory.sums;
@@ -859,13 +901,10 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   layer.Pad(args.dh_n, gradients.dh);
   layer.Pad(args.dc_n, gradients.dc);
 
-  // With checkpoints a segment's steps are taken again, which fills the slots that are read.
   const SlotSizes kept = KeptSizes<T>(recipe, shape), step = StepSizes<T>(recipe, shape);
-  const bool again = options.checkpoint;
-  const bool zx_kept = kept[kZx] > 0;
   T* const anew = memory.anew.Get(again ? layer.segment_steps() * NumbersOf(kept) : 0);
   T* const step_memory = memory.step.Get(again ? NumbersOf(step) : 0);
-  T* const zx = memory.zx.Get(again && !zx_kept ? rows * columns : 0);
+  T* const zx = memory.zx.Get(again && !layer.in_place() ? rows * columns : 0);
   typename Layer<T>::State restored{
       .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
 
@@ -884,9 +923,9 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
       filled = Slots<T>(anew, kept, times.begin, steps);
       slots = Slots<const T>(anew, kept, times.begin, steps);
       filled.Fill(step_memory, step);
-      if (zx_kept) restored.zx = filled.At(kZx, times.begin);
       const T* c = recipe.is_lstm() ? args.saved + segment * states : nullptr;
       layer.RestoreState(times, args.y, c, restored);
+      if (layer.in_place()) restored.zx = filled.At(kXhatIh, times.begin);
       layer.InputProduct(times, restored.zx);
     } else {
       slots = Slots<const T>(args.saved, kept, 0, shape.time);

@@ -250,6 +250,44 @@ TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
   }
 }
 
+// What is kept for backward is the same whether it goes past the caches or not, which it does where
+// `saved` begins with a line: y, gradients and all that is saved.
+TYPED_TEST(RnnTest, SameBitsPastTheCaches) {
+  using T = TypeParam;
+  constexpr int64_t kLine = 64 / sizeof(T);
+  constexpr RnnShape kShape = {5, 30, 3, 21};
+  tests::ForEachTarget([&](const std::string& target) {
+    for (const Cell cell : kCells) {
+      for (const Given& given :
+           {Given{}, Given{.lengths = true, .resets = true, .reverse = true}}) {
+        const RnnProblem<T> p(cell, kShape, given);
+        const auto apply = [&](const ParallelFor& parallel_for, int64_t offset) {
+          RnnResult<T> out = tests::Unwritten(p);
+          const auto size = std::ssize(out.saved);
+          std::vector<T> room(static_cast<size_t>(size + 2 * kLine), tests::Unset<T>());
+          const auto begin = reinterpret_cast<uintptr_t>(room.data()) / sizeof(T) % kLine;
+          T* const saved = room.data() + (kLine - static_cast<int64_t>(begin)) % kLine + offset;
+          RnnForwardArgs<T> forward = tests::ForwardArgs(p, out);
+          RnnBackwardArgs<T> backward = tests::BackwardArgs(p, out);
+          forward.saved = saved;
+          backward.saved = saved;
+          RnnForward<T>(cell, forward, p.Options(parallel_for));
+          RnnBackward<T>(cell, backward, p.Options(parallel_for));
+          std::copy_n(saved, size, out.saved.begin());
+          return out;
+        };
+        const RnnResult<T> expected = apply(SerialFor, 0);
+        const tests::Streaming past;
+        for (const int64_t offset : {0, 1}) {
+          const RnnResult<T> out = apply(tests::OnThreads(3), offset);
+          EXPECT_EQ(out.DiffersIn(expected), "") << NameOf(cell) << " " << target;
+          EXPECT_TRUE(tests::SameBits(out.saved, expected.saved)) << NameOf(cell) << " " << target;
+        }
+      }
+    }
+  });
+}
+
 // The memory that a thread keeps from call to call may have held larger ones.
 TEST(RnnSharedWeightsTest, AreNotThoseOfACallBefore) {
   const RnnProblem<float> small(Cell::kLnLstm, {5, 30, 3, 130}),
