@@ -697,83 +697,160 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
 
 // --- Norms over the batch ---
 
-/// A vector of columns of some rows that is read several times. Where rows are a multiple of a page
-/// apart, a cache has few places for them: they are copied, as far as there is room.
-template <class T>
-class ColumnOfRows {
- public:
-  /// Of p, [., columns.stride]; its first vector is p[0].
-  HWY_INLINE ColumnOfRows(const BatchColumns<T>& columns, const T* p)
-      : columns_(columns), p_(p), copied_(columns.stride % kPage == 0 ? kCopied : 0) {}
-  /// Of row i, for the first time.
-  HWY_INLINE V<T> Read(int64_t i) {
-    const auto v = Get(p_ + At(i));
-    if (i < copied_) Put<T>(v, copy_ + i * kLanes<T>);
-    return v;
-  }
-  HWY_INLINE V<T> Again(int64_t i) const {
-    return Get(i < copied_ ? copy_ + i * kLanes<T> : p_ + At(i));
-  }
-  HWY_INLINE int64_t At(int64_t i) const { return columns_.rows[i] * columns_.stride; }
+/// Calls f(state, vector) for as many of these as there are vectors. Each is a variable of its own:
+/// of an array GCC 12 would keep them in memory.
+template <int kVectors, class State, class F>
+HWY_INLINE void ForVectors(State& a, State& b, State& c, State& d, const F& f) {
+  static_assert(kVectors == 1 || kVectors == 4);
+  f(a, 0);
+  if constexpr (kVectors > 1) f(b, 1), f(c, 2), f(d, 3);
+}
 
- private:
-  static constexpr int64_t kPage = 4096 / sizeof(T);
-  static constexpr int64_t kCopied = 128;  // two of them fit into the first-level cache
-  const BatchColumns<T>& columns_;
-  const T* p_;
-  const int64_t copied_;
-  HWY_ALIGN T copy_[kCopied * kLanes<T>];
+/// Rows that are copied when they are read first, one vector after the other, and read from there:
+/// rows may be a page apart, and of such a cache has few places. More rows are read where they are.
+inline constexpr int64_t kCopiedRows = 64;
+
+/// Vectors of columns that are read together: of one alone most of the time goes by until the next
+/// line has come, or the next sum.
+inline constexpr int kColumnVectors = 4;
+
+/// f.Do<vectors, copied>(j) for all columns; j is the first of them.
+template <class T, class F>
+HWY_INLINE void ForColumns(const BatchColumns<T>& columns, const F& f) {
+  constexpr int64_t n = kLanes<T>;
+  const bool copied = columns.count <= kCopiedRows;
+  int64_t j = 0;
+  for (; j + kColumnVectors * n <= columns.columns; j += kColumnVectors * n) {
+    copied ? f.template Do<kColumnVectors, true>(j) : f.template Do<kColumnVectors, false>(j);
+  }
+  for (; j < columns.columns; j += n)
+    copied ? f.template Do<1, true>(j) : f.template Do<1, false>(j);
+}
+
+/// The vectors of row i of p [., columns.stride], copied or where they are.
+template <int kVectors, bool kCopied, class T>
+HWY_INLINE const T* Again(const BatchColumns<T>& columns, const T* p, const T* copy, int64_t i) {
+  return kCopied ? copy + i * kVectors * kLanes<T> : p + columns.rows[i] * columns.stride;
+}
+
+template <class T>
+struct BatchNormColumns {
+  const BatchColumns<T>& columns;
+  const T* z;
+  T eps;
+  T *xhat, *rstd, *copy;
+
+  struct Moments {
+    V<T> sum, square, mean, rest, rstd;
+    HWY_INLINE Moments() : sum(hn::Zero(Tag<T>())), square(sum), mean(sum), rest(sum), rstd(sum) {}
+  };
+
+  template <int kVectors, bool kCopied>
+  HWY_NOINLINE void Do(int64_t j) const {
+    const Tag<T> d;
+    constexpr int64_t n = kLanes<T>;
+    const auto count = All<T>(static_cast<T>(columns.count));
+    Moments a, b, c, e;
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const T* row = z + j + columns.rows[i] * columns.stride;
+      T* to = copy + i * kVectors * n;
+      ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+        const auto value = Get(row + v * n);
+        if constexpr (kCopied) Put<T>(value, to + v * n);
+        m.sum = hn::Add(m.sum, value);
+      });
+    }
+    ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t) HWY_ATTR {
+      m.mean = hn::Div(m.sum, count);
+      m.sum = hn::Zero(d);
+    });
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const T* row = Again<kVectors, kCopied>(columns, z + j, copy, i);
+      ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+        const auto distance = hn::Sub(Get(row + v * n), m.mean);
+        m.sum = hn::Add(m.sum, distance);
+        m.square = hn::MulAdd(distance, distance, m.square);
+      });
+    }
+    ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+      m.rest = hn::Div(m.sum, count);
+      const auto variance = hn::NegMulAdd(m.rest, m.rest, hn::Div(m.square, count));
+      const auto deviation = hn::Sqrt(hn::Add(hn::Max(variance, hn::Zero(d)), All<T>(eps)));
+      // NaN stays, which Max may lose.
+      m.rstd = hn::IfThenElse(hn::IsNaN(variance), variance, hn::Div(All<T>(1), deviation));
+      Put<T>(m.rstd, rstd + j + v * n);
+    });
+    for (int64_t i = 0; i < columns.count; ++i) {
+      const T* row = Again<kVectors, kCopied>(columns, z + j, copy, i);
+      T* to = xhat + j + columns.rows[i] * columns.stride;
+      ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+        const auto distance = hn::Sub(hn::Sub(Get(row + v * n), m.mean), m.rest);
+        Put<T>(hn::Mul(distance, m.rstd), to + v * n);
+      });
+    }
+  }
 };
 
 template <class T>
 void BatchNorm(const BatchColumns<T>& columns, const T* z, T eps, T* xhat, T* rstd) {
-  const Tag<T> d;
-  const auto count = All<T>(static_cast<T>(columns.count));
-  for (int64_t j = 0; j < columns.columns; j += kLanes<T>) {
-    ColumnOfRows<T> column(columns, z + j);
-    auto sum = hn::Zero(d), rest = hn::Zero(d), square = hn::Zero(d);
-    for (int64_t i = 0; i < columns.count; ++i) sum = hn::Add(sum, column.Read(i));
-    const auto mean = hn::Div(sum, count);
+  HWY_ALIGN T copy[kCopiedRows * kColumnVectors * kLanes<T>];
+  ForColumns(columns, BatchNormColumns<T>{columns, z, eps, xhat, rstd, copy});
+}
+
+template <class T>
+struct BatchNormBackwardColumns {
+  const BatchColumns<T>& columns;
+  T* d;
+  const T *xhat, *rstd, *gain;
+  T *dgain, *copied_d, *copied_xhat;
+
+  struct Sums {
+    V<T> sum, dot, scale;
+    HWY_INLINE Sums() : sum(hn::Zero(Tag<T>())), dot(sum), scale(sum) {}
+  };
+
+  template <int kVectors, bool kCopied>
+  HWY_NOINLINE void Do(int64_t j) const {
+    constexpr int64_t n = kLanes<T>;
+    const auto count = All<T>(static_cast<T>(columns.count));
+    Sums a, b, c, e;
     for (int64_t i = 0; i < columns.count; ++i) {
-      const auto distance = hn::Sub(column.Again(i), mean);
-      rest = hn::Add(rest, distance);
-      square = hn::MulAdd(distance, distance, square);
+      const int64_t at = j + columns.rows[i] * columns.stride, to = i * kVectors * n;
+      ForVectors<kVectors>(a, b, c, e, [&](Sums& s, int64_t v) HWY_ATTR {
+        const auto d_i = Get(d + at + v * n), xhat_i = Get(xhat + at + v * n);
+        if constexpr (kCopied) {
+          Put<T>(d_i, copied_d + to + v * n);
+          Put<T>(xhat_i, copied_xhat + to + v * n);
+        }
+        s.sum = hn::Add(s.sum, d_i);
+        s.dot = hn::MulAdd(d_i, xhat_i, s.dot);
+      });
     }
-    rest = hn::Div(rest, count);
-    const auto variance = hn::NegMulAdd(rest, rest, hn::Div(square, count));
-    const auto deviation = hn::Sqrt(hn::Add(hn::Max(variance, hn::Zero(d)), All<T>(eps)));
-    // NaN stays, which Max may lose.
-    const auto r = hn::IfThenElse(hn::IsNaN(variance), variance, hn::Div(All<T>(1), deviation));
-    Put<T>(r, rstd + j);
+    ForVectors<kVectors>(a, b, c, e, [&](Sums& s, int64_t v) HWY_ATTR {
+      AddTo<T>(dgain + j + v * n, s.dot);
+      s.sum = hn::Div(s.sum, count);
+      s.dot = hn::Div(s.dot, count);
+      s.scale = hn::Mul(Get(gain + j + v * n), Get(rstd + j + v * n));
+    });
     for (int64_t i = 0; i < columns.count; ++i) {
-      const auto distance = hn::Sub(hn::Sub(column.Again(i), mean), rest);
-      Put<T>(hn::Mul(distance, r), xhat + column.At(i) + j);
+      const T* row_d = Again<kVectors, kCopied, T>(columns, d + j, copied_d, i);
+      const T* row_xhat = Again<kVectors, kCopied, T>(columns, xhat + j, copied_xhat, i);
+      T* to = d + j + columns.rows[i] * columns.stride;
+      ForVectors<kVectors>(a, b, c, e, [&](Sums& s, int64_t v) HWY_ATTR {
+        const auto rest = hn::Sub(Get(row_d + v * n), s.sum);
+        Put<T>(hn::Mul(s.scale, hn::NegMulAdd(Get(row_xhat + v * n), s.dot, rest)), to + v * n);
+      });
     }
   }
-}
+};
 
 template <class T>
 void BatchNormBackward(const BatchColumns<T>& columns, T* d, const T* xhat, const T* rstd,
                        const T* gain, T* dgain) {
-  const Tag<T> tag;
-  const auto count = All<T>(static_cast<T>(columns.count));
-  for (int64_t j = 0; j < columns.columns; j += kLanes<T>) {
-    ColumnOfRows<T> gradients(columns, d + j), xhats(columns, xhat + j);
-    auto sum = hn::Zero(tag), dot = hn::Zero(tag);
-    for (int64_t i = 0; i < columns.count; ++i) {
-      const auto d_i = gradients.Read(i);
-      sum = hn::Add(sum, d_i);
-      dot = hn::MulAdd(d_i, xhats.Read(i), dot);
-    }
-    AddTo<T>(dgain + j, dot);
-    const auto mean = hn::Div(sum, count), mean_dot = hn::Div(dot, count);
-    const auto scale = hn::Mul(Get(gain + j), Get(rstd + j));
-    for (int64_t i = 0; i < columns.count; ++i) {
-      const auto rest = hn::Sub(gradients.Again(i), mean);
-      Put<T>(hn::Mul(scale, hn::NegMulAdd(xhats.Again(i), mean_dot, rest)),
-             d + gradients.At(i) + j);
-    }
-  }
+  HWY_ALIGN T copied_d[kCopiedRows * kColumnVectors * kLanes<T>];
+  HWY_ALIGN T copied_xhat[kCopiedRows * kColumnVectors * kLanes<T>];
+  ForColumns(columns, BatchNormBackwardColumns<T>{columns, d, xhat, rstd, gain, dgain, copied_d,
+                                                  copied_xhat});
 }
 
 template <class T>
