@@ -189,13 +189,20 @@ template <class T, bool kByRow, bool kAsks>
 inline constexpr auto kTiles =
     TilesOf<T, kByRow, kAsks>(std::make_integer_sequence<int, kTileRows>());
 
+/// Where a row of the task's a begins.
+template <class T>
+HWY_INLINE const T* RowAt(const GemmTask<T>& task, int64_t row) {
+  if (task.a_block == 0) return task.a + row * task.a_stride;
+  return task.a + row / task.a_block * task.a_block_stride + row % task.a_block * task.a_stride;
+}
+
 /// The numbers of the task's a for the rows [row, row + rows) and the depth [from, from + depth),
 /// as Tile reads them.
 template <class T>
 HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t from,
                          int64_t depth, T* to) {
   for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(task.a + (row + r) * task.a_stride + from, depth, to + r * RowStride<T>());
+    std::copy_n(RowAt(task, row + r) + from, depth, to + r * RowStride<T>());
   }
 }
 
@@ -252,21 +259,22 @@ HWY_INLINE const T* BlockAt(const GemmTask<T>& task, int64_t from) {
   return task.packed + from * ((task.n + kColumns - 1) / kColumns * kColumns);
 }
 
-/// A block of the depth after the other: its part of w is read for all rows while it is near.
+/// The tiles [begin, end) of `all`, which share the rows evenly: a block of the depth after the
+/// other, whose part of w is read for all of them while it is near.
 template <class T>
-HWY_INLINE void MultiplyTiles(const GemmTask<T>& task) {
+HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t end, int64_t all) {
   constexpr int64_t kColumns = PanelColumns<T>();
   constexpr int64_t kTilesAtOnce = TilesAtOnce<T>();
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
   const auto& asking = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
   const auto& quiet = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;
-  const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
-  const int64_t groups = (all + kTilesAtOnce - 1) / kTilesAtOnce;
+  const int64_t groups = (end - begin + kTilesAtOnce - 1) / kTilesAtOnce;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
     const int64_t depth = std::min(kGemmDepth, task.k - from);
     const bool accumulate = task.accumulate || from > 0;
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t first = all * g / groups, tiles = all * (g + 1) / groups - first;
+      const int64_t first = begin + (end - begin) * g / groups;
+      const int64_t tiles = begin + (end - begin) * (g + 1) / groups - first;
       int64_t rows[kTilesAtOnce + 1];  // where each tile begins
       for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
       if (task.a_transposed) {
@@ -295,6 +303,16 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task) {
   }
 }
 
+/// As many tiles together as let their numbers of c stay near.
+template <class T>
+HWY_INLINE void MultiplyManyTiles(const GemmTask<T>& task) {
+  const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
+  const int64_t parts = (all + kTilesOfPart - 1) / kTilesOfPart;
+  for (int64_t p = 0; p < parts; ++p) {
+    MultiplyTiles(task, all * p / parts, all * (p + 1) / parts, all);
+  }
+}
+
 /// Likewise of one or two rows.
 template <class T, int kRows>
 HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
@@ -304,20 +322,21 @@ HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
   const int64_t whole = std::min(task.panel_end, task.n / kColumns);
   const int64_t streamed =
       task.panel_begin + std::max<int64_t>(0, whole - task.panel_begin) / kPanels * kPanels;
+  const int64_t a_stride = RowAt(task, kRows - 1) - task.a;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
     const int64_t depth = std::min(kGemmDepth, task.k - from);
     const bool accumulate = task.accumulate || from > 0;
     const T* w = BlockAt(task, from);
     int64_t p = task.panel_begin;
     for (; p < streamed; p += kPanels) {
-      Stream<T, kRows>(task.a + from, task.a_stride, w + p * depth * kColumns, depth,
+      Stream<T, kRows>(task.a + from, a_stride, w + p * depth * kColumns, depth,
                        task.c + p * kColumns, task.c_stride, accumulate);
     }
     for (; p < task.panel_end; ++p) {
       for (int64_t r = 0; r < kRows; ++r) {
         WithPanel(task, r, 1, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
-          Tile<T, 1, true, true>(task.a + r * task.a_stride + from, w + p * depth * kColumns, depth,
-                                 c, stride, accumulate, kAhead * kColumns);
+          Tile<T, 1, true, true>(task.a + r * a_stride + from, w + p * depth * kColumns, depth, c,
+                                 stride, accumulate, kAhead * kColumns);
         });
       }
     }
@@ -382,7 +401,7 @@ HWY_NOINLINE void PackRows(const T* const* rows, int64_t panels, int64_t depth, 
 template <class T>
 HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   if (task.a_transposed || task.rows > 2) {
-    MultiplyTiles(task);
+    MultiplyManyTiles(task);
   } else if (task.rows == 2) {
     MultiplyStreams<T, 2>(task);
   } else {

@@ -55,9 +55,6 @@ GemmKernels<double> Kernels() {
   return PLANISH_DISPATCH(DoubleKernels)();
 }
 
-// Rows that MultiplyAll hands out together, in tiles: enough for the panels that they share.
-constexpr int64_t kTilesOfItem = 16;
-
 // More columns than any panel has: two vectors of the smallest numbers.
 constexpr int64_t kMostPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
 
@@ -151,6 +148,8 @@ void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t pa
                              .a = args.a,
                              .a_stride = args.a_stride,
                              .a_transposed = args.a_transposed,
+                             .a_block = args.a_block,
+                             .a_block_stride = args.a_block_stride,
                              .packed = packed.data(),
                              .n = packed.columns(),
                              .k = packed.depth(),
@@ -165,7 +164,7 @@ template <class T>
 void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
                  const ParallelFor& parallel_for) {
   // An item is a panel of some rows; items of the same rows follow each other.
-  const int64_t chunk_rows = kTilesOfItem * packed.kernels().rows;
+  const int64_t chunk_rows = kTilesOfPart * packed.kernels().rows;
   const int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
   const int64_t panels = packed.panels();
   if (chunks == 0 || panels == 0) return;

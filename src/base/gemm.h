@@ -18,6 +18,10 @@ namespace planish::internal {
 
 inline constexpr int64_t kGemmDepth = 256;
 
+/// Tiles of rows that are computed, and handed out to threads, together: enough for the panels that
+/// they share, and few enough for their numbers of c to stay near.
+inline constexpr int64_t kTilesOfPart = 16;
+
 /// Rows of a by columns of packed w, of one call of a kernel.
 template <class T>
 struct GemmTask {
@@ -25,6 +29,7 @@ struct GemmTask {
   const T* a;
   int64_t a_stride;
   bool a_transposed;
+  int64_t a_block, a_block_stride;
   const T* packed;
   int64_t n, k;
   int64_t panel_begin, panel_end;
@@ -101,14 +106,17 @@ class PackedMatrix {
 };
 
 /// c [rows, packed.columns()] = a * w^T, or, with `accumulate`, c + a * w^T. a [rows,
-/// packed.depth()]: a[r, i] is a[r * a_stride + i], or, transposed, a[i * a_stride + r]. c shares
-/// no memory with a.
+/// packed.depth()]: a[r, i] is a[r * a_stride + i], or, transposed, a[i * a_stride + r]. Rows may
+/// lie in blocks of a_block each, which begin a_block_stride numbers apart: then a[r, i] is a[r /
+/// a_block * a_block_stride + r % a_block * a_stride + i]. c shares no memory with a.
 template <class T>
 struct GemmArgs {
   int64_t rows = 0;
   const T* a = nullptr;
   int64_t a_stride = 0;
   bool a_transposed = false;
+  int64_t a_block = 0;  ///< 0: all rows lie a_stride apart
+  int64_t a_block_stride = 0;
   T* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
@@ -120,7 +128,7 @@ template <class T>
 void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t panel_begin,
               int64_t panel_end);
 
-/// All of c.
+/// All of c, of an a without blocks.
 template <class T>
 void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
                  const ParallelFor& parallel_for);

@@ -228,7 +228,8 @@ TYPED_TEST(GemmTest, DepthMayBePermuted) {
 
 TYPED_TEST(GemmTest, TheSameBitsForAnyRowsAndPanels) {
   using T = TypeParam;
-  const Matrix<T> a(64, 600, 0, 1), w(250, 600, 0, 2);
+  // More rows than are computed together.
+  const Matrix<T> a(300, 600, 0, 1), w(250, 600, 0, 2);
   const Matrix<T> a_transposed = a.Transposed(0);
   ForEachTarget([&](const std::string& target) {
     PackedMatrix<T> packed;
@@ -241,7 +242,7 @@ TYPED_TEST(GemmTest, TheSameBitsForAnyRowsAndPanels) {
                  .c_stride = whole.stride},
                 packed, 0, packed.panels());
     for (const bool transposed : {false, true}) {
-      for (const int64_t rows : {1, 2, 3, 5, 8, 15, 33, 64}) {
+      for (const int64_t rows : {1, 2, 3, 5, 8, 15, 33, 64, 300}) {
         for (const int64_t panels : {int64_t{1}, int64_t{2}, int64_t{5}, packed.panels()}) {
           Matrix<T> c(a.rows, w.rows, 0, 4);
           for (int64_t r = 0; r < a.rows; r += rows) {
@@ -258,6 +259,38 @@ TYPED_TEST(GemmTest, TheSameBitsForAnyRowsAndPanels) {
           ASSERT_TRUE(SameBits(whole, c))
               << target << " " << rows << " rows, " << panels << " panels";
         }
+      }
+    }
+  });
+}
+
+TYPED_TEST(GemmTest, RowsMayLieInBlocks) {
+  using T = TypeParam;
+  // `rows` of every 11 rows, from the third on.
+  const Matrix<T> a(11 * 40, 300, 5, 1), w(70, 300, 0, 2);
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, SerialFor);
+    for (const int64_t rows : {1, 2, 3, 8}) {
+      for (const int64_t blocks : {1, 2, 3, 40}) {
+        Matrix<T> expected(rows * blocks, w.rows, 0, 3), c(rows * blocks, w.rows, 0, 4);
+        for (int64_t b = 0; b < blocks; ++b) {
+          Multiply<T>({.rows = rows,
+                       .a = &a.At(11 * b + 2, 0),
+                       .a_stride = a.stride,
+                       .c = &expected.At(rows * b, 0),
+                       .c_stride = expected.stride},
+                      packed, 0, packed.panels());
+        }
+        Multiply<T>({.rows = rows * blocks,
+                     .a = &a.At(2, 0),
+                     .a_stride = a.stride,
+                     .a_block = rows,
+                     .a_block_stride = 11 * a.stride,
+                     .c = c.data(),
+                     .c_stride = c.stride},
+                    packed, 0, packed.panels());
+        EXPECT_TRUE(SameBits(expected, c)) << target << " " << rows << " rows, " << blocks;
       }
     }
   });

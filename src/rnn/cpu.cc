@@ -288,9 +288,26 @@ class Layer {
   struct State {
     T *h, *c, *zx;
     int64_t first;
-    int64_t* active;  ///< [B] over the batch: room for the sequences that have a step
+    int64_t* active;   ///< [B] over the batch: room for the sequences that have a step
+    bool own = false;  ///< whether zx is that of the thread's sequences alone
   };
 
+  /// Whether a thread takes its sequences from x to y without meeting the others. What is kept in
+  /// place is not of one thread: there products of few rows would each write a part of it.
+  bool apart() const { return !together_ && !in_place(); }
+
+  /// zx of the sequences [begin, end), one step's rows after the other's.
+  void InputProduct(Times times, int64_t begin, int64_t end, T* zx) const {
+    Multiply<T>({.rows = (times.end - times.begin) * (end - begin),
+                 .a = in_.x + (times.begin * batch_ + begin) * inputs_,
+                 .a_stride = inputs_,
+                 .a_block = end - begin,
+                 .a_block_stride = batch_ * inputs_,
+                 .c = zx,
+                 .c_stride = columns_},
+                packed_.ih(), 0, packed_.ih().panels());
+  }
+  /// That of all.
   void InputProduct(Times times, T* zx) const {
     MultiplyAll<T>({.rows = (times.end - times.begin) * batch_,
                     .a = in_.x + times.begin * batch_ * inputs_,
@@ -396,7 +413,8 @@ class Layer {
       PadRow(in_.h_reset, state.h, b);
       if (recipe_.is_lstm()) PadRow(in_.c_reset, state.c, b);
     });
-    T* zx = state.zx + (t - state.first) * sums();
+    T* zx = state.own ? state.zx + ((t - state.first) * (end - begin) - begin) * columns_
+                      : state.zx + (t - state.first) * sums();
     // Sums that are only seen added are added by the product.
     const bool added = recipe_.sums != Sums::kApart && !recipe_.is_gru();
     const bool apart = recipe_.sums == Sums::kApart;
@@ -837,22 +855,43 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   if (recipe.over == Over::kBatch) state.active = memory.active.Get(shape.batch);
   layer.Pad(args.inputs.h0, state.h);
   layer.Pad(args.inputs.c0, state.c);
-  for (int64_t segment = 0; segment < layer.segments(); ++segment) {
-    if (args.saved && options.checkpoint && recipe.is_lstm()) {
-      std::copy_n(state.c, layer.states(), args.saved + segment * layer.states());
+  // Calls f(chunk) for the times whose input products are taken together, and keeps what a
+  // checkpoint has of the sequences [begin, end).
+  const auto for_chunks = [&](int64_t begin, int64_t end, const auto& f) {
+    for (int64_t segment = 0; segment < layer.segments(); ++segment) {
+      if (args.saved && options.checkpoint && recipe.is_lstm()) {
+        const int64_t padded = packed.order().padded, at = begin * padded;
+        std::copy_n(state.c + at, (end - begin) * padded,
+                    args.saved + segment * layer.states() + at);
+      }
+      const Times times = layer.TimesOf(segment);
+      for (int64_t done = 0; done < times.end - times.begin; done += chunk_steps) {
+        const int64_t steps = std::min(chunk_steps, times.end - times.begin - done);
+        const int64_t first = args.inputs.reverse ? times.end - done - steps : times.begin + done;
+        f(Times{first, first + steps});
+      }
     }
-    const Times times = layer.TimesOf(segment);
-    for (int64_t done = 0; done < times.end - times.begin; done += chunk_steps) {
-      const int64_t steps = std::min(chunk_steps, times.end - times.begin - done);
-      const int64_t first = args.inputs.reverse ? times.end - done - steps : times.begin + done;
-      const Times chunk{first, first + steps};
-      state.first = first;
-      if (layer.in_place()) state.zx = slots.At(kXhatIh, first);
+  };
+  if (layer.apart()) {
+    layer.ForSequences(shape.time, [&](int64_t begin, int64_t end) {
+      typename Layer<T>::State own = state;
+      own.own = true;
+      own.zx += begin * chunk_steps * packed.order().columns;
+      for_chunks(begin, end, [&](Times chunk) {
+        own.first = chunk.begin;
+        layer.InputProduct(chunk, begin, end, own.zx);
+        layer.ForwardSteps(chunk, begin, end, own, slots, args.y);
+      });
+    });
+  } else {
+    for_chunks(0, shape.batch, [&](Times chunk) {
+      state.first = chunk.begin;
+      if (layer.in_place()) state.zx = slots.At(kXhatIh, chunk.begin);
       layer.InputProduct(chunk, state.zx);
-      layer.ForSequences(steps, [&](int64_t begin, int64_t end) {
+      layer.ForSequences(chunk.end - chunk.begin, [&](int64_t begin, int64_t end) {
         layer.ForwardSteps(chunk, begin, end, state, slots, args.y);
       });
-    }
+    });
   }
   layer.Unpad(state.h, args.h_n);
   layer.Unpad(state.c, args.c_n);
