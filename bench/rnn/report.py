@@ -61,6 +61,15 @@ def best(values):
     return min((v for v in values if v), default=None)
 
 
+def products_alone(ratio):
+    """What is said of a figure's bound: the same ratio, of the products alone."""
+    return f" (the products alone {number(ratio)})" if ratio else ""
+
+
+def quotient(one, other):
+    return one / other if one and other else None
+
+
 def lstm_table(results, misses, mode, threads):
     rows = []
     for shape in results.shapes("lstm", mode, threads):
@@ -71,13 +80,15 @@ def lstm_table(results, misses, mode, threads):
             return results.ratio(*key, LN_LSTM, name)
 
         composed = [results.ratio(*key, name, LN_LSTM) for name in cases.COMPOSED]
+        products = over("products:lstm")
         row = [shape_text(shape), *speed_cells(results.first(*key, LN_LSTM), LN_LSTM),
                judged(over("torch:lstm"), cases.over_nn_lstm(mode, shape), misses,
-                      f"{what}, over nn.LSTM", most=True),
+                      f"{what}, over nn.LSTM" + products_alone(quotient(over("torch:lstm"), products)), most=True),
                *([number(over("onednn:lstm"))] if mode == "forward" else []),
                judged(over("planish:lstm"), cases.OVER_PLAIN, misses, f"{what}, over Planish's LSTM", most=True),
-               number(over("products:lstm")),
-               judged(best(composed), cases.under_composed(mode, shape), misses, f"{what}, best composed over it"),
+               number(products),
+               judged(best(composed), cases.under_composed(mode, shape), misses, f"{what}, best composed over it"
+                      + (products_alone(best(composed) * products) if products and best(composed) else "")),
                *map(number, composed)]  # fmt: skip
         rows.append(row)
     if rows:
@@ -100,8 +111,10 @@ def gru_table(results, misses, mode, threads):
         row = [shape_text(shape), *speed_cells(results.first(*key, LN_GRU), LN_GRU),
                judged(over("torch:gru"), cases.over_nn_gru(mode, shape), misses, f"{what}, over nn.GRU", most=True)]  # fmt: skip
         if mode == "forward":
-            row += [judged(over("onednn:gru", "planish-packed:ln-gru"), cases.OVER_ONEDNN_GRU, misses,
-                           f"{what}, over oneDNN's GRU", most=True),
+            packed = over("onednn:gru", "planish-packed:ln-gru")
+            row += [judged(packed, cases.OVER_ONEDNN_GRU, misses, f"{what}, over oneDNN's GRU"
+                           + products_alone(quotient(packed, over("products:gru", "planish-packed:ln-gru"))),
+                           most=True),
                     number(over("onednn:gru"))]  # fmt: skip
         row += [number(over("planish:gru")), number(over("products:gru")),
                 number(results.ratio(*key, "composed:ln-gru", LN_GRU))]  # fmt: skip
@@ -130,14 +143,16 @@ def step_tables(results, misses):
                 composed = [under(f"{who}:ln-{kind}") for who in ("composed", "script", "compile")]
                 cell = under(f"torch-cell:{kind}")
                 what = f"LN-LSTM step, {shape_text(shape)}, {count(threads)}"
+                products = under(f"products:{kind}")
                 targets = cases.STEP_TARGETS if kind == "lstm" else (None,) * 3
                 values = (under(f"torch:{kind}"), best([cell, *composed]), under(f"onednn:{kind}"))
                 texts = ("nn.LSTM over it", "PyTorch's best cell over it", "oneDNN over it")
                 rows.append([str(threads), f"LN-{kind.upper()}", f"{1e6 * result['seconds'][own]:.0f}",
-                             *(judged(value, target, misses, f"{what}, {text}")
+                             *(judged(value, target, misses,
+                                      f"{what}, {text}" + products_alone(quotient(value, products)))
                                for value, target, text in zip(values, targets, texts)),
                              number(cell), *map(number, composed), number(under(f"planish:{kind}")),
-                             number(under(f"products:{kind}"))])  # fmt: skip
+                             number(products)])  # fmt: skip
         if rows:
             head = ["threads", "cell", "µs", "nn.LSTM, nn.GRU", "PyTorch's best cell", "oneDNN",
                     "nn.LSTMCell, GRUCell", "composed in C++", "TorchScript", "compiled", "Planish's plain cell",
