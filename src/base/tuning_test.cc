@@ -39,6 +39,13 @@ TEST_F(TuningTest, SharesOfTheLargestCallsDoNotOverflow) {
   EXPECT_FALSE(Streams(kMegabyte, int64_t{1} << 40, int64_t{1} << 41));
 }
 
+TEST_F(TuningTest, WhatIsKeptGoesPastAFarCacheSooner) {
+  SetStreaming({.call = 24 * kMegabyte, .thread = 16 * kMegabyte});
+  EXPECT_FALSE(KeepsPastCaches(16 * kMegabyte - 1));
+  EXPECT_EQ(KeepsPastCaches(16 * kMegabyte), LastCacheIsFar());
+  EXPECT_TRUE(KeepsPastCaches(24 * kMegabyte));
+}
+
 TEST_F(TuningTest, AllOrNothingStreams) {
   SetStreaming({.call = 0, .thread = 0});
   EXPECT_TRUE(Streams(0, 1, 1));

@@ -154,7 +154,7 @@ Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
   // Past the caches go whole vectors. Norms over the batch are taken in place.
   const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
   const bool past = aligned && recipe.over == Over::kRow &&
-                    Streams(numbers * static_cast<int64_t>(sizeof(T)), 1, 1);
+                    KeepsPastCaches(numbers * static_cast<int64_t>(sizeof(T)));
   return past ? Keep::kPastCaches : Keep::kInCaches;
 }
 
