@@ -211,23 +211,23 @@ HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int
 template <class T>
 HWY_INLINE void CopyTransposed(const GemmTask<T>& task, const int64_t* rows, int64_t tiles,
                                int64_t from, int64_t depth, T* to) {
-  // A padded row is copied in vectors, which std::copy would call memmove for; the last rows may
-  // have none behind them.
+  // A padded row is copied in vectors, which std::copy would call memmove for; the last tiles may
+  // have too few rows behind them.
   const hn::ScalableTag<T> d;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(d));
   static_assert(kPaddedRows % kLanes == 0);
-  const bool whole = rows[tiles - 1] + kPaddedRows <= task.rows;
-  const int64_t whole_tiles = whole ? tiles : tiles - 1;
+  int64_t whole = tiles;
+  while (whole > 0 && rows[whole - 1] + kPaddedRows > task.rows) --whole;
   for (int64_t i = 0; i < depth; ++i) {
     const T* a = task.a + (from + i) * task.a_stride;
     T* tile = to + i * kPaddedRows;
-    for (int64_t t = 0; t < whole_tiles; ++t, tile += TileSize<T>()) {
+    for (int64_t t = 0; t < whole; ++t, tile += TileSize<T>()) {
       for (int64_t r = 0; r < kPaddedRows; r += kLanes) {
         hn::Store(hn::LoadU(d, a + rows[t] + r), d, tile + r);
       }
     }
-    for (int64_t r = 0; !whole && r < rows[tiles] - rows[tiles - 1]; ++r) {
-      tile[r] = a[rows[tiles - 1] + r];
+    for (int64_t t = whole; t < tiles; ++t, tile += TileSize<T>()) {
+      for (int64_t r = 0; r < rows[t + 1] - rows[t]; ++r) tile[r] = a[rows[t] + r];
     }
   }
 }
