@@ -54,6 +54,18 @@ HWY_INLINE void PutKept(V<T> v, T* p) {
     Put<T>(v, p);
   }
 }
+/// Calls f(std::integral_constant<Keep, keep>()).
+template <class F>
+HWY_INLINE void WithKeep(Keep keep, const F& f) {
+  switch (keep) {
+    case Keep::kNothing:
+      return f(std::integral_constant<Keep, Keep::kNothing>());
+    case Keep::kInCaches:
+      return f(std::integral_constant<Keep, Keep::kInCaches>());
+    case Keep::kPastCaches:
+      return f(std::integral_constant<Keep, Keep::kPastCaches>());
+  }
+}
 /// p[i..] += v
 template <class T>
 HWY_INLINE void AddTo(T* p, V<T> v) {
@@ -473,14 +485,7 @@ void KeepGates(const CellCall<T>& call, const CellRow<T>& row) {
 
 template <class T>
 void Gates(const CellCall<T>& call, const CellRow<T>& row) {
-  switch (call.keep) {
-    case Keep::kNothing:
-      return KeepGates<T, Keep::kNothing>(call, row);
-    case Keep::kInCaches:
-      return KeepGates<T, Keep::kInCaches>(call, row);
-    case Keep::kPastCaches:
-      return KeepGates<T, Keep::kPastCaches>(call, row);
-  }
+  WithKeep(call.keep, [&](auto keep) HWY_ATTR { KeepGates<T, decltype(keep)::value>(call, row); });
 }
 
 template <class T, Keep kKeep>
@@ -514,14 +519,7 @@ HWY_NOINLINE void KeepOutput(const CellCall<T>& call, const CellRow<T>& row) {
 
 template <class T>
 void Output(const CellCall<T>& call, const CellRow<T>& row) {
-  switch (call.keep) {
-    case Keep::kNothing:
-      return KeepOutput<T, Keep::kNothing>(call, row);
-    case Keep::kInCaches:
-      return KeepOutput<T, Keep::kInCaches>(call, row);
-    case Keep::kPastCaches:
-      return KeepOutput<T, Keep::kPastCaches>(call, row);
-  }
+  WithKeep(call.keep, [&](auto keep) HWY_ATTR { KeepOutput<T, decltype(keep)::value>(call, row); });
 }
 
 // --- Backward ---
