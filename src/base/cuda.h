@@ -37,6 +37,37 @@ PLANISH_DEVICE int64_t BlocksY() { return static_cast<int64_t>(gridDim.y); }
 PLANISH_DEVICE void SyncBlock() { __syncthreads(); }
 /// Of a grid that RunCooperative has launched: all threads meet, and see what others wrote.
 PLANISH_DEVICE void SyncGrid() { cooperative_groups::this_grid().sync(); }
+
+/// Whether what is compiled may be launched with clusters. Where not, the functions below are there
+/// so that kernels compile.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr bool kHasClusters = false;
+PLANISH_DEVICE int ClusterRank() { return 0; }
+PLANISH_DEVICE int ClusterBlocks() { return 1; }
+PLANISH_DEVICE void SyncCluster() {}
+template <class T>
+PLANISH_DEVICE T* OfBlock(T* shared, int) {
+  return shared;
+}
+#else
+inline constexpr bool kHasClusters = true;
+/// The block's number in its cluster, and the blocks there.
+PLANISH_DEVICE int ClusterRank() {
+  return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+}
+PLANISH_DEVICE int ClusterBlocks() {
+  return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
+}
+/// All threads of the cluster meet, and see what others wrote.
+PLANISH_DEVICE void SyncCluster() { cooperative_groups::this_cluster().sync(); }
+/// What lies at `shared`, of the block's shared memory, in that of block `rank` of the cluster.
+/// Between two meetings at which that block's threads are: it must have begun, and not returned.
+template <class T>
+PLANISH_DEVICE T* OfBlock(T* shared, int rank) {
+  return cooperative_groups::this_cluster().map_shared_rank(shared, rank);
+}
+#endif
+
 template <class T>
 PLANISH_DEVICE T XorLane(T value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
@@ -103,6 +134,14 @@ inline int64_t BlockIndexY() { return emulation::Here().block.y; }
 inline int64_t BlocksY() { return emulation::Here().grid_dim.y; }
 inline void SyncBlock() { emulation::Wait(emulation::Scope::kBlock); }
 inline void SyncGrid() { emulation::Wait(emulation::Scope::kGrid); }
+inline constexpr bool kHasClusters = true;
+inline int ClusterRank() { return emulation::ClusterRank(); }
+inline int ClusterBlocks() { return emulation::ClusterBlocks(); }
+inline void SyncCluster() { emulation::Wait(emulation::Scope::kCluster); }
+template <class T>
+T* OfBlock(T* shared, int rank) {
+  return static_cast<T*>(emulation::OfBlock(shared, rank));
+}
 template <class T>
 T XorLane(T value, int mask) {
   return emulation::FromLane(value, emulation::LaneNumber() ^ mask);
@@ -163,11 +202,22 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
          Parameters... arguments) {
 #ifdef __CUDACC__
   void* pointers[] = {&arguments...};
-  const cudaError_t error = cudaLaunchKernel(
-      reinterpret_cast<const void*>(kernel),
-      dim3(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y)),
-      dim3(static_cast<unsigned>(launch.threads)), pointers,
-      static_cast<size_t>(launch.shared_bytes), static_cast<Stream>(stream));
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
+  config.blockDim = dim3(static_cast<unsigned>(launch.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
+  config.stream = static_cast<Stream>(stream);
+  cudaLaunchAttribute cluster = {};
+  if (launch.cluster > 1) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(launch.cluster);
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  const cudaError_t error =
+      cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
   if (error != cudaSuccess) {
     cudaGetLastError();
     throw Error("[" + std::string(function) + "] the device must take the kernel but has said \"" +
@@ -178,7 +228,7 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
   emulation::RunGrid(
       {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
       static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes), false,
-      [=] { kernel(arguments...); });
+      [=] { kernel(arguments...); }, static_cast<unsigned>(launch.cluster));
 #endif
 }
 

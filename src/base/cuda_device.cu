@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -6,6 +9,13 @@
 #include "src/base/cuda_device.h"
 
 namespace planish::internal::cuda {
+namespace {
+
+std::atomic<int> most_cluster_blocks = kMostClusterBlocks;
+
+}  // namespace
+
+void LimitClusterBlocks(int blocks) { most_cluster_blocks = blocks; }
 
 #ifdef __CUDACC__
 
@@ -18,7 +28,51 @@ void Check(const char* function, const char* what, cudaError_t error) {
               cudaGetErrorString(error) + "\"");
 }
 
+// Compiled for the architectures of all kernels, and as large as a block may be.
+PLANISH_KERNEL(kMostThreads, 1) LargestBlock() {}
+
+// Of blocks that have a multiprocessor each: a part of a device may have too few for the most.
+int AskForClusterBlocks(int device) {
+  int has = 0, shared_bytes = 0, blocks = 1;
+  cudaFuncAttributes compiled;
+  const auto* const kernel = reinterpret_cast<const void*>(LargestBlock);
+  const bool known =
+      cudaDeviceGetAttribute(&has, cudaDevAttrClusterLaunch, device) == cudaSuccess && has != 0 &&
+      cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess && compiled.ptxVersion >= 90 &&
+      cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+          cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) ==
+          cudaSuccess;
+  if (known) {
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(kMostClusterBlocks);
+    launch.blockDim = dim3(kMostThreads);
+    launch.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    if (cudaOccupancyMaxPotentialClusterSize(&blocks, kernel, &launch) == cudaSuccess) {
+      return static_cast<int>(
+          std::bit_floor(static_cast<unsigned>(std::clamp(blocks, 1, kMostClusterBlocks))));
+    }
+  }
+  cudaGetLastError();
+  return 1;
+}
+
 }  // namespace
+
+int MostClusterBlocks() {
+  // Calls ask each time, and seldom for another device than before.
+  thread_local int known_device = -1, known_blocks = 1;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) {
+    cudaGetLastError();
+    return 1;
+  }
+  if (device != known_device) {
+    known_blocks = AskForClusterBlocks(device);
+    known_device = device;
+  }
+  return std::min<int>(known_blocks, most_cluster_blocks);
+}
 
 int Devices() {
   int count = 0;
@@ -56,6 +110,7 @@ void Synchronize() { Check("Synchronize", "finish its work", cudaDeviceSynchroni
 #else
 
 int Devices() { return 1; }
+int MostClusterBlocks() { return most_cluster_blocks; }
 
 void Fill(const char*, void* data, int value, int64_t bytes, void*) {
   if (data != nullptr) std::memset(data, value, static_cast<size_t>(bytes));

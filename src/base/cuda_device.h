@@ -10,6 +10,13 @@ namespace planish::internal::cuda {
 /// The devices there are; 0 also where there is no driver.
 int Devices();
 
+/// The most blocks that a cluster may have on the current device, a power of two; 1 where it has no
+/// clusters, or where this library's kernels were compiled for devices without them.
+int MostClusterBlocks();
+
+/// For tests: MostClusterBlocks() says no more than `blocks`, a power of two.
+void LimitClusterBlocks(int blocks);
+
 /// Sets `bytes` bytes to `value`, after what is on the stream. Throws Error in `function`'s name.
 void Fill(const char* function, void* data, int value, int64_t bytes, void* stream);
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = size_t{1} << 16;
+constexpr int kUnset = 0xff;  // bytes of shared memory that nobody has written: of NaNs
 
 // Threads that wait for each other.
 struct Barrier {
@@ -35,10 +36,28 @@ struct Warp {
   Lane lanes[kWarp] = {};
 };
 
+struct Cluster;
+
 struct Block {
   Barrier barrier;
   std::vector<std::unique_ptr<Warp>> warps;
   std::vector<std::max_align_t> shared;
+  Cluster* cluster = nullptr;
+  int rank = 0;  // in the cluster
+  bool begun = false;
+
+  unsigned char* Shared() { return reinterpret_cast<unsigned char*>(shared.data()); }
+  size_t SharedBytes() const { return shared.size() * sizeof(std::max_align_t); }
+  void FillShared() { std::memset(Shared(), kUnset, SharedBytes()); }
+  bool IsSharedUnset() {
+    return std::all_of(Shared(), Shared() + SharedBytes(), [](int byte) { return byte == kUnset; });
+  }
+};
+
+struct Cluster {
+  Barrier barrier;
+  Block* blocks = nullptr;
+  int size = 0;
 };
 
 struct Thread {
@@ -52,6 +71,7 @@ struct Thread {
   int lane = 0, parity = 0;
   const Barrier* waits_for = nullptr;
   uint64_t waits_until = 0;  // `opened` of that
+  bool yields = false;       // lets others run, and waits for nothing
   bool returned = false;
   std::exception_ptr error;
 };
@@ -88,16 +108,19 @@ Thread& Running() {
 // Where a thread begins.
 void Enter() {
   Thread& thread = *machine->running;
+  thread.block->begun = true;
   try {
     (*machine->body)();
   } catch (...) {
     thread.error = std::current_exception();
   }
   thread.returned = true;
-  for (Barrier* barrier : {&thread.warp->barrier, &thread.block->barrier, &machine->grid}) {
+  for (Barrier* barrier : {&thread.warp->barrier, &thread.block->barrier,
+                           &thread.block->cluster->barrier, &machine->grid}) {
     --barrier->members;
     barrier->OpenIfAllAreThere();
   }
+  if (thread.block->barrier.members == 0) thread.block->FillShared();
   Suspend(thread);
 }
 
@@ -115,7 +138,8 @@ bool MayRun(const Thread& thread) {
          (thread.waits_for == nullptr || thread.waits_for->opened >= thread.waits_until);
 }
 
-// Runs the threads until all have returned.
+// Runs the threads until all have returned. Of blocks that run at the same time each goes on until
+// it waits for another one; in an order of chance the threads of all take turns.
 void RunThreads(std::vector<std::unique_ptr<Thread>>& threads) {
   std::vector<Thread*> turns;
   for (const auto& thread : threads) turns.push_back(thread.get());
@@ -126,14 +150,27 @@ void RunThreads(std::vector<std::unique_ptr<Thread>>& threads) {
   }
   while (!turns.empty()) {
     bool any = false;
-    for (Thread* thread : turns) {
-      if (!MayRun(*thread)) continue;
-      any = true;
-      thread->waits_for = nullptr;
-      machine->running = thread;
-      Resume(*thread);
-      machine->running = nullptr;
-      if (thread->error) std::rethrow_exception(thread->error);
+    for (auto first = turns.begin(); first != turns.end();) {
+      const auto last = order == Order::kRandom
+                            ? turns.end()
+                            : std::find_if(first, turns.end(), [&](const Thread* thread) {
+                                return thread->block != (*first)->block;
+                              });
+      for (bool goes_on = true; goes_on;) {
+        goes_on = false;
+        for (Thread* thread : std::ranges::subrange(first, last)) {
+          if (!MayRun(*thread)) continue;
+          thread->waits_for = nullptr;
+          thread->yields = false;
+          machine->running = thread;
+          Resume(*thread);
+          machine->running = nullptr;
+          if (thread->error) std::rethrow_exception(thread->error);
+          any = true;
+          goes_on |= !thread->yields && order != Order::kRandom;
+        }
+      }
+      first = last;
     }
     if (!any) throw std::logic_error("the threads of an emulated kernel wait for each other");
     std::erase_if(turns, [](const Thread* thread) { return thread->returned; });
@@ -147,12 +184,29 @@ Lane* Lanes() { return Running().warp->lanes; }
 int LaneNumber() { return Running().lane; }
 int& LaneParity() { return Running().parity; }
 void* SharedMemory() { return Running().block->shared.data(); }
+int ClusterRank() { return Running().block->rank; }
+int ClusterBlocks() { return Running().block->cluster->size; }
+
+void* OfBlock(void* shared, int rank) {
+  Block& own = *Running().block;
+  if (rank < 0 || rank >= own.cluster->size) {
+    throw std::logic_error("the emulated cluster has no such block");
+  }
+  Block& other = own.cluster->blocks[rank];
+  const auto at = static_cast<size_t>(static_cast<unsigned char*>(shared) - own.Shared());
+  if (at >= own.SharedBytes()) throw std::logic_error("this is not the block's shared memory");
+  if (!other.begun || other.barrier.members == 0) {
+    throw std::logic_error("a block of an emulated cluster has not begun, or has returned");
+  }
+  return other.Shared() + at;
+}
 
 void Wait(Scope scope) {
   Thread& thread = Running();
-  Barrier& barrier = scope == Scope::kWarp    ? thread.warp->barrier
-                     : scope == Scope::kBlock ? thread.block->barrier
-                                              : machine->grid;
+  Barrier& barrier = scope == Scope::kWarp      ? thread.warp->barrier
+                     : scope == Scope::kBlock   ? thread.block->barrier
+                     : scope == Scope::kCluster ? thread.block->cluster->barrier
+                                                : machine->grid;
   thread.waits_for = &barrier;
   thread.waits_until = barrier.opened + 1;
   ++barrier.waiting;
@@ -160,12 +214,16 @@ void Wait(Scope scope) {
   Suspend(thread);
 }
 
-void Yield() { Suspend(Running()); }
+void Yield() {
+  Running().yields = true;
+  Suspend(Running());
+}
 
 void SetOrder(Order next) { order = next; }
 
 void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
-             const std::function<void()>& thread) {
+             const std::function<void()>& thread, unsigned cluster) {
+  if (grid.x % cluster != 0) throw std::logic_error("an emulated cluster lacks blocks");
   if (machine != nullptr) throw std::logic_error("a kernel runs already");
   Machine here;
   here.body = &thread;
@@ -175,7 +233,7 @@ void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
   machine = &here;
 
   const uint64_t blocks = uint64_t{grid.x} * grid.y * grid.z;
-  const uint64_t at_once = cooperative ? blocks : 1;
+  const uint64_t at_once = cooperative ? blocks : cluster;
   std::vector<std::unique_ptr<Thread>> threads;
   for (uint64_t i = 0; i < at_once * block; ++i) {
     threads.push_back(std::make_unique<Thread>());
@@ -183,13 +241,18 @@ void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
   }
   for (uint64_t first = 0; first < blocks; first += at_once) {
     std::vector<Block> running(at_once);
+    std::vector<Cluster> clusters(at_once / cluster);
+    for (uint64_t c = 0; c < clusters.size(); ++c) {
+      clusters[c] = {{cluster * block, 0, 0}, &running[c * cluster], static_cast<int>(cluster)};
+    }
     here.grid = {static_cast<unsigned>(at_once * block), 0, 0};
     for (uint64_t b = 0; b < at_once; ++b) {
       running[b].barrier.members = block;
       running[b].shared.resize((shared_bytes + sizeof(std::max_align_t) - 1) /
                                sizeof(std::max_align_t));
-      std::memset(running[b].shared.data(), 0xff,
-                  running[b].shared.size() * sizeof(std::max_align_t));
+      running[b].FillShared();
+      running[b].cluster = &clusters[b / cluster];
+      running[b].rank = static_cast<int>(b % cluster);
       const uint64_t at = first + b;
       for (unsigned t = 0; t < block; ++t) {
         if (t % kWarp == 0) running[b].warps.push_back(std::make_unique<Warp>());
@@ -213,6 +276,9 @@ void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
       }
     }
     RunThreads(threads);
+    if (!std::ranges::all_of(running, &Block::IsSharedUnset)) {
+      throw std::logic_error("a thread wrote to an emulated block that had returned");
+    }
   }
 }
 

@@ -10,7 +10,8 @@
 // CUDA's execution on the host, for tests where there is no GPU: src/*/*.cu is compiled as C++ with
 // this header in place of CUDA's (see cuda.h). The threads of a block run one at a time, each until
 // it waits for others, and every thread that may go on does so in turn: in order, in reverse, or in
-// an order of chance (SetOrder), which shows results that depend on a barrier that is missing.
+// an order of chance (SetOrder), which shows results that depend on a barrier that is missing. Of
+// blocks that run at the same time one goes on until it waits for another, but in orders of chance.
 // Shared memory holds NaNs at first. Threads that wait for each other for ever are an error.
 namespace planish::internal::emulation {
 
@@ -24,8 +25,8 @@ struct Place {
 };
 const Place& Here();
 
-/// Whom a thread waits for: the threads of its warp, block or grid that have not returned.
-enum class Scope : uint8_t { kWarp, kBlock, kGrid };
+/// Whom a thread waits for: the threads of its warp, block, cluster or grid that have not returned.
+enum class Scope : uint8_t { kWarp, kBlock, kCluster, kGrid };
 void Wait(Scope scope);
 
 /// Lets others run: for a thread that reads again and again what another one is to write.
@@ -33,6 +34,14 @@ void Yield();
 
 /// The block's dynamic shared memory.
 void* SharedMemory();
+
+/// The block's number in its cluster, and the blocks there.
+int ClusterRank();
+int ClusterBlocks();
+
+/// What lies at `shared`, of the block's shared memory, in that of block `rank` of the cluster.
+/// Throws std::logic_error where none of that block's threads has begun, or all have returned.
+void* OfBlock(void* shared, int rank);
 
 /// A place of the warp for a value of each lane. Of two that lanes meet at one after the other the
 /// second is another one.
@@ -48,10 +57,11 @@ enum class Order : uint8_t { kForward, kBackward, kRandom };
 void SetOrder(Order order);
 
 /// Runs `thread` once for every thread of the grid; with `cooperative` all blocks at the same time,
-/// which kGrid needs, else one after the other. Throws std::logic_error when threads wait for each
-/// other for ever, and what `thread` throws.
+/// which kGrid needs, else one cluster of `cluster` blocks after the other. Throws std::logic_error
+/// when threads wait for each other for ever, when one has written into the shared memory of a
+/// block whose threads had returned, and what `thread` throws.
 void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
-             const std::function<void()>& thread);
+             const std::function<void()>& thread, unsigned cluster = 1);
 
 /// The value of the lane whose number is `lane` in the caller's warp.
 template <class T>

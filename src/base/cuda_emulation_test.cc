@@ -117,6 +117,124 @@ TEST_P(EmulationTest, WhatAThreadThrowsIsThrown) {
   EXPECT_EQ(runs, 1);
 }
 
+TEST_P(EmulationTest, ClustersMeetAndReachEachOther) {
+  constexpr int kBlocks = 4;
+  std::vector<int> runs(8 * 2);
+  RunGrid(
+      {8, 2, 1}, 40, 2 * sizeof(int), false,
+      [&] {
+        const int rank = ClusterRank();
+        EXPECT_EQ(ClusterBlocks(), kBlocks);
+        EXPECT_EQ(rank, Here().block.x % kBlocks);
+        int* shared = static_cast<int*>(SharedMemory());
+        const auto number = [](unsigned block) {
+          return static_cast<int>(10 * block + Here().block.y);
+        };
+        if (Here().thread.x == 3) shared[1] = number(Here().block.x);
+        Wait(Scope::kCluster);
+        for (int b = 0; b < kBlocks; ++b) {
+          const int there = *static_cast<int*>(OfBlock(shared + 1, b));
+          EXPECT_EQ(there, number(Here().block.x / kBlocks * kBlocks + static_cast<unsigned>(b)));
+        }
+        Wait(Scope::kCluster);
+        if (Here().thread.x == 0) ++runs[Here().block.y * 8 + Here().block.x];
+      },
+      kBlocks);
+  EXPECT_EQ(runs, std::vector<int>(runs.size(), 1));
+}
+
+// What a GPU does not promise: a block's shared memory before it begins and after it returns.
+TEST_P(EmulationTest, BlocksThatHaveNotBegunAreNotReached) {
+  EXPECT_THROW(RunGrid(
+                   {2, 1, 1}, 32, 8, false, [] { OfBlock(SharedMemory(), 1 - ClusterRank()); }, 2),
+               std::logic_error);
+}
+
+TEST_P(EmulationTest, BlocksThatHaveReturnedAreNotReached) {
+  const auto run = [](bool writes) {
+    RunGrid(
+        {2, 1, 1}, 32, 8, false,
+        [=] {
+          Wait(Scope::kCluster);
+          void* other = OfBlock(SharedMemory(), 1 - ClusterRank());
+          Wait(Scope::kCluster);
+          if (ClusterRank() == 0 || Here().thread.x > 0) return;
+          Yield();  // the other block, whose threads wait no more, has its turn
+          Yield();
+          const float there = *static_cast<float*>(other);
+          EXPECT_TRUE(there != there);
+          if (writes) {
+            *static_cast<float*>(other) = 1;
+          } else {
+            OfBlock(SharedMemory(), 0);
+          }
+        },
+        2);
+  };
+  EXPECT_THROW(run(false), std::logic_error);
+  EXPECT_THROW(run(true), std::logic_error);
+}
+
+TEST_P(EmulationTest, ThreadsOfAClusterThatReturnAreNotWaitedFor) {
+  int past = 0;
+  RunGrid(
+      {2, 1, 1}, 64, 0, false,
+      [&] {
+        if (ClusterRank() == 0 && Here().thread.x < 40) return;
+        Wait(Scope::kCluster);
+        ++past;
+      },
+      2);
+  EXPECT_EQ(past, 64 + 24);
+}
+
+TEST_P(EmulationTest, MistakesWithClustersAreErrors) {
+  // A part of one block waits for that block, which waits for the cluster.
+  EXPECT_THROW(RunGrid(
+                   {2, 1, 1}, 64, 0, false,
+                   [] {
+                     const bool block = ClusterRank() == 1 && Here().thread.x < 32;
+                     Wait(block ? Scope::kBlock : Scope::kCluster);
+                   },
+                   2),
+               std::logic_error);
+  const auto none = [] {};
+  EXPECT_THROW(RunGrid({6, 1, 1}, 32, 0, false, none, 4), std::logic_error);
+  for (const int rank : {-1, 2}) {
+    EXPECT_THROW(RunGrid(
+                     {2, 1, 1}, 32, 8, false, [&] { OfBlock(SharedMemory(), rank); }, 2),
+                 std::logic_error);
+  }
+  EXPECT_THROW(RunGrid(
+                   {2, 1, 1}, 32, 8, false,
+                   [] {
+                     Wait(Scope::kCluster);
+                     int here = 0;
+                     OfBlock(&here, 0);
+                   },
+                   2),
+               std::logic_error);
+}
+
+// A kernel whose clusters add up the numbers of their blocks, launched as kernels are.
+void SumOverCluster(int* numbers) {
+  int* shared = cuda::SharedMemory<int>();
+  if (cuda::ThreadIndex() == 0) *shared = numbers[cuda::BlockIndex()];
+  cuda::SyncCluster();
+  int sum = 0;
+  for (int b = 0; b < cuda::ClusterBlocks(); ++b) sum += *cuda::OfBlock(shared, b);
+  cuda::SyncCluster();
+  if (cuda::ThreadIndex() == 0 && cuda::ClusterRank() == 0) numbers[cuda::BlockIndex()] = sum;
+}
+
+TEST_P(EmulationTest, KernelsOfClustersAreLaunched) {
+  std::vector<int> numbers = {1, 2, 3, 4, 5, 6, 7, 8};
+  cuda::Run("test", SumOverCluster,
+            {.blocks = 8, .threads = 64, .shared_bytes = sizeof(int), .cluster = 4}, nullptr,
+            numbers.data());
+  EXPECT_EQ(numbers, (std::vector<int>{10, 2, 3, 4, 26, 6, 7, 8}));
+}
+
 // That what the kernels forget to wait for shows: without the barrier the orders differ.
 TEST(Emulation, OrdersShowRaces) {
   std::vector<int> results;

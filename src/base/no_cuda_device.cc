@@ -10,6 +10,8 @@ namespace {
 }  // namespace
 
 int Devices() { return 0; }
+int MostClusterBlocks() { return 1; }
+void LimitClusterBlocks(int) {}
 void Fill(const char*, void*, int, int64_t, void*) { Fail(); }
 void* Allocate(int64_t) { Fail(); }
 void Free(void*) {}
