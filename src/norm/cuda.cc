@@ -31,20 +31,25 @@ RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Pl
           .cols = cols,
           .pack = internal::cuda::PackOf<T>(cols, places),
           .element_bytes = static_cast<int>(sizeof(T)),
-          .columns = columns};
+          .columns = columns,
+          .cluster_blocks = internal::cuda::MostClusterBlocks()};
 }
 
+// Of arrays aligned in any way, on any device.
 template <class T, class Bytes>
 int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
   int64_t most = 0;
   if (rows == 0 || cols == 0) return most;
   for (const int pack : {1, kFullPack<T>}) {
     if (cols % pack != 0) continue;
-    most = std::max(most, bytes(RowsWork{.rows = rows,
-                                         .cols = cols,
-                                         .pack = pack,
-                                         .element_bytes = static_cast<int>(sizeof(T)),
-                                         .columns = columns}));
+    for (int blocks = 1; blocks <= internal::cuda::kMostClusterBlocks; blocks *= 2) {
+      most = std::max(most, bytes(RowsWork{.rows = rows,
+                                           .cols = cols,
+                                           .pack = pack,
+                                           .element_bytes = static_cast<int>(sizeof(T)),
+                                           .columns = columns,
+                                           .cluster_blocks = blocks}));
+    }
   }
   return most;
 }

@@ -14,7 +14,7 @@ constexpr int64_t kThreadsToFill = int64_t{132} << 10;
 constexpr int64_t kBlocksToFill = 264;
 constexpr int64_t kPartColumns = 8192;
 
-// Blocks of backward that add up dgain and dbias, each with sums of its own.
+// Blocks of backward that add up dgain and dbias, each with sums of its own, or each cluster.
 constexpr int64_t kColumnBlocks = 528;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -52,6 +52,26 @@ RowsPlan HoldRows(const RowsWork& work, const MostThreads& most_threads) {
   return plan;
 }
 
+// The same for rows that are too long for a block: `held` numbers a thread of a cluster of blocks
+// of up to `most_threads`. False, and no change, where they are too long for that, too.
+bool ShareRows(const RowsWork& work, int held, int most_threads, RowsPlan& plan) {
+  const int64_t threads = ThreadsFor(work, held);
+  for (const int of_block : {std::min(kClusterThreads, most_threads), most_threads}) {
+    const int64_t blocks = CeilDiv(threads, of_block);
+    if (blocks > work.cluster_blocks) continue;
+    const int cluster = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(blocks)));
+    plan.streamed = false;
+    plan.held = held;
+    plan.launch.cluster = cluster;
+    plan.launch.threads =
+        static_cast<int>(CeilDiv(CeilDiv(threads, cluster), kWarpThreads) * kWarpThreads);
+    plan.team = plan.launch.threads * cluster;
+    plan.launch.blocks = std::min(work.rows, kMostBlocks / cluster) * cluster;
+    return true;
+  }
+  return false;
+}
+
 void StreamRows(const RowsWork& work, RowsPlan& plan) {
   const int64_t most = CeilDiv(work.cols, kPartColumns);
   const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.rows), 1, most);
@@ -67,24 +87,30 @@ void StreamRows(const RowsWork& work, RowsPlan& plan) {
 
 RowsPlan PlanForward(const RowsWork& work) {
   RowsPlan plan = HoldRows(work, [&](int) { return MostForwardThreads(work.pack); });
-  if (plan.streamed) StreamRows(work, plan);
+  if (plan.streamed && !ShareRows(work, ForwardClusterHeld(work.element_bytes),
+                                  MostForwardThreads(work.pack), plan)) {
+    StreamRows(work, plan);
+  }
   return plan;
 }
 
 RowsPlan PlanBackward(const RowsWork& work) {
   RowsPlan plan = HoldRows(
       work, [&](int held) { return MostBackwardThreads(work.pack, held, work.element_bytes); });
-  if (plan.streamed) {
+  if (plan.streamed &&
+      !ShareRows(work, kBackwardClusterHeld,
+                 MostBackwardThreads(work.pack, kBackwardClusterHeld, work.element_bytes), plan)) {
     StreamRows(work, plan);
     if (work.columns) {
       plan.partial_rows = kRowsInTurn;
       plan.partials = CeilDiv(work.rows, kRowsInTurn);
     }
   } else if (work.columns) {
-    const int64_t teams = plan.launch.threads / plan.team;
+    const int cluster = plan.launch.cluster;
+    const int64_t teams = plan.launch.threads * cluster / plan.team;  // of a block or cluster
     const int64_t least = CeilDiv(CeilDiv(work.rows, teams), kRowsInTurn);
-    plan.launch.blocks = std::max(std::min(plan.launch.blocks, kColumnBlocks), least);
-    plan.partials = plan.launch.blocks;
+    plan.partials = std::max(std::min(plan.launch.blocks, kColumnBlocks) / cluster, least);
+    plan.launch.blocks = plan.partials * cluster;
   }
   return plan;
 }

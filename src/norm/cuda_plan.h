@@ -5,12 +5,20 @@
 
 #include "src/base/cuda_launch.h"
 
-// How a norm over rows is laid out on a GPU: a function of the shape and of how the arrays are
-// aligned, so that results are the same on every device, and so that it is tested without one.
+// How a norm over rows is laid out on a GPU: a function of the shape, of how the arrays are
+// aligned, and of whether the device has clusters, so that results are the same on every device
+// that has them and on every one that has not, and so that it is tested without one.
 namespace planish::internal::cuda {
 
 /// Numbers of a row that a thread holds in registers, at most.
 inline constexpr int kMostHeld = 16;
+
+/// And those that it holds where blocks of a cluster share the row: as many as let two blocks of
+/// kClusterThreads have their registers on one multiprocessor, so that one reads while the other
+/// writes. Backward holds four numbers for each.
+inline constexpr int kClusterThreads = 512;
+constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : kMostHeld; }
+inline constexpr int kBackwardClusterHeld = 8;
 
 /// Threads that share a row, at most: as many as there are registers for. Numbers that are read one
 /// by one take registers for their addresses, too; backward holds x, dy and two sums of each.
@@ -27,11 +35,13 @@ inline constexpr int kSmallTeamThreads = 256;
 inline constexpr int64_t kRowsInTurn = 256;
 
 struct RowsPlan {
-  /// Whether a row is read again for each pass over it, for it is too long for a block's registers.
+  /// Whether a row is read again for each pass over it, for it is too long for the registers of a
+  /// block, or of the cluster of blocks that `launch` may have.
   bool streamed = false;
   int pack = 1;           ///< numbers that are read and written at once
   int held = 8;           ///< numbers of a row that a thread holds: a multiple of `pack`
   int team = 32;          ///< threads that share a row: a power of two up to 32, or whole warps
+                          ///< of a block or of a cluster's blocks
   int64_t parts = 1;      ///< blocks that share a row, where it is streamed
   int64_t part_cols = 0;  ///< columns of each, but of the last
   Launch launch;
@@ -47,7 +57,8 @@ struct RowsWork {
   int64_t rows = 0, cols = 0;
   int pack = 1;
   int element_bytes = 4;
-  bool columns = false;  ///< dgain and dbias are asked for
+  bool columns = false;    ///< dgain and dbias are asked for
+  int cluster_blocks = 1;  ///< the most of a cluster: a power of two; 1: there are none
 };
 
 RowsPlan PlanForward(const RowsWork& work);

@@ -8,8 +8,9 @@
 #include "src/norm/cuda_rows.h"
 
 // Norms of rows on a GPU. A row is shared by a team of threads and lies in their registers from its
-// one reading on: lane l of a team of s holds the packs l, l + s, l + 2 s, ... of N numbers. A row
-// that is too long for that is read again for each pass over it, by one block or several.
+// one reading on: lane l of a team of s holds the packs l, l + s, l + 2 s, ... of N numbers. The
+// team is of a block's threads or, for longer rows and where the device has them, of a cluster's. A
+// row that is too long for that is read again for each pass over it, by one block or several.
 //
 // The mean is kept as a sum of two numbers, near enough to x for x - mean to be exact
 // (docs/math.md); products and sums are fused where it is written, and nowhere else, so that
@@ -26,7 +27,8 @@ struct PartGradientSums {
 
 namespace {
 
-using RowTeam = Team<2>;
+using BlockTeam = Team<2>;
+using BlocksTeam = ClusterTeam<2>;
 
 // mean = hi + lo, hi the nearest number to it.
 template <class C>
@@ -79,7 +81,7 @@ struct Held {
 
 // 1 over the deviation of a row whose squares are beyond what a float holds, or nearly 0, from the
 // numbers divided by a power of two near the largest of them.
-template <int N, int E>
+template <int N, int E, class RowTeam>
 PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Mean<float>& mean,
                                 int64_t cols, double eps, bool unbiased, RowTeam& team) {
   float most = 0;
@@ -102,7 +104,7 @@ PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Me
   return static_cast<float>(Rstd(static_cast<double>(squares) * unit * unit, n, eps, unbiased));
 }
 
-template <int N, int E>
+template <int N, int E, class RowTeam>
 PLANISH_DEVICE double ScaledRstd(const Held<N, E>&, const double*, const Mean<double>&, int64_t,
                                  double, bool, RowTeam&) {
   return Nan<double>();
@@ -116,14 +118,25 @@ PLANISH_DEVICE bool IsExtreme(C squares, C n, double eps) {
   return !(squares <= C(0x1p100f)) || (eps < 0x1p-60 && squares < n * C(0x1p-80f));
 }
 
-template <class T, int N, int E>
-PLANISH_KERNEL(MostForwardThreads(N), 1)
-ForwardHeld(Forward<T> a, int team_size) {
+// What sums of a row are taken about: its first number, x[0] of the team's first thread.
+template <class T>
+PLANISH_DEVICE Compute<T> Shift(const Forward<T>&, int64_t, const Compute<T>* x, BlockTeam& team) {
+  return team.First(x[0]);
+}
+// Blocks would have to meet for that: each thread reads it, beside its own. Nobody writes over it
+// before they meet for the sum, but where a residual is added.
+template <class T>
+PLANISH_DEVICE Compute<T> Shift(const Forward<T>& a, int64_t row, const Compute<T>* x,
+                                BlocksTeam& team) {
+  return a.residual == nullptr ? ToCompute(a.x[row * a.x_stride]) : team.First(x[0]);
+}
+
+template <class T, int N, int E, class RowTeam>
+PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
   using C = Compute<T>;
-  RowTeam team(team_size);
   const C n = static_cast<C>(a.cols);
-  const int64_t step = Blocks() * team.count();
-  for (int64_t first = BlockIndex() * team.count(); first < a.rows; first += step) {
+  const int64_t step = team.groups() * team.count();
+  for (int64_t first = team.group() * team.count(); first < a.rows; first += step) {
     const int64_t row = first + team.index();
     const bool has_row = row < a.rows;
     const Held<N, E> held(team.size(), team.lane(), static_cast<int>(a.cols), has_row);
@@ -141,7 +154,7 @@ ForwardHeld(Forward<T> a, int team_size) {
 
     Mean<C> mean;
     if (a.centre) {
-      const C shift = team.First(x[0]);
+      const C shift = Shift(a, row, x, team);
       C sum = 0;
       held.ForEach([&](int i) { sum += x[i] - shift; });
       team.Sum(sum);
@@ -189,6 +202,17 @@ ForwardHeld(Forward<T> a, int team_size) {
   }
 }
 
+template <class T, int N, int E>
+PLANISH_KERNEL(MostForwardThreads(N), 1)
+ForwardHeld(Forward<T> a, int team_size) {
+  ForwardOf<T, N, E>(a, BlockTeam(team_size));
+}
+template <class T, int N, int E>
+PLANISH_KERNEL(MostForwardThreads(N), 1)
+ForwardShared(Forward<T> a) {
+  if constexpr (kHasClusters) ForwardOf<T, N, E>(a, BlocksTeam());
+}
+
 // What dx takes off g times xhat, from the sum of g * xhat. With the deviation s and eps beside it
 // it is over (n - 1) * s * rstd, and s * rstd = 1 - eps * rstd.
 template <class C>
@@ -205,16 +229,14 @@ PLANISH_DEVICE Mean<Compute<T>> SavedMean(const Backward<T>& a, int64_t row) {
   return mean;
 }
 
-template <class T, int N, int E>
-PLANISH_KERNEL(MostBackwardThreads(N, E, sizeof(T)), 1)
-BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
+template <class T, int N, int E, class RowTeam>
+PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* partials) {
   using C = Compute<T>;
-  RowTeam team(team_size);
   const C n = static_cast<C>(a.cols);
   const int cols = static_cast<int>(a.cols);
   C dgain[E] = {}, dbias[E] = {};
-  const int64_t step = Blocks() * team.count();
-  for (int64_t first = BlockIndex() * team.count(); first < a.rows; first += step) {
+  const int64_t step = team.groups() * team.count();
+  for (int64_t first = team.group() * team.count(); first < a.rows; first += step) {
     const int64_t row = first + team.index();
     const bool has_row = row < a.rows;
     const Held<N, E> held(team.size(), team.lane(), cols, has_row);
@@ -264,10 +286,11 @@ BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
   }
   if (partials == nullptr) return;
 
-  // The block's sums of each column, over its teams: those of a warp, then warp after warp.
-  C* own = partials + BlockIndex() * 2 * cols;
+  // The sums of each column, over the block's teams: those of a warp, then warp after warp.
+  C* own = partials + team.group() * 2 * cols;
   const Held<N, E> held(team.size(), team.lane(), cols, true);
-  if (team.size() >= kWarpThreads * 2 || BlockThreads() == kWarpThreads) {
+  if (std::is_same_v<RowTeam, BlocksTeam> || team.size() >= kWarpThreads * 2 ||
+      BlockThreads() == kWarpThreads) {
     held.ForEachPack([&](int i, int col) {
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
@@ -303,6 +326,17 @@ BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
   }
 }
 
+template <class T, int N, int E>
+PLANISH_KERNEL(MostBackwardThreads(N, E, sizeof(T)), 1)
+BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
+  BackwardOf<T, N, E>(a, BlockTeam(team_size), partials);
+}
+template <class T, int N, int E>
+PLANISH_KERNEL(MostBackwardThreads(N, E, sizeof(T)), 1)
+BackwardShared(Backward<T> a, Compute<T>* partials) {
+  if constexpr (kHasClusters) BackwardOf<T, N, E>(a, BlocksTeam(), partials);
+}
+
 // --- Rows that are read again for each pass ---
 
 enum class Phase : uint8_t { kAll, kSum, kSquares, kMap };
@@ -320,7 +354,7 @@ template <class T, int N>
 PLANISH_KERNEL(kMostThreads, 1)
 ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
   using C = Compute<T>;
-  RowTeam team(BlockThreads());
+  BlockTeam team(BlockThreads());
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
     const int64_t row = item / parts, part = item % parts;
@@ -433,7 +467,7 @@ PLANISH_KERNEL(kMostThreads, 1)
 BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
                  PartGradientSums* sums) {
   using C = Compute<T>;
-  RowTeam team(BlockThreads());
+  BlockTeam team(BlockThreads());
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
     const int64_t row = item / parts, part = item % parts;
@@ -575,8 +609,13 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
   VisitPack<T>(plan.pack, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
     Launch launch = plan.launch;
+    if (launch.cluster > 1) {
+      launch.shared_bytes = BlocksTeam::kSharedBytes;
+      Run(function, ForwardShared<T, N, ForwardClusterHeld(sizeof(T))>, launch, stream, call);
+      return;
+    }
     if (!plan.streamed) {
-      if (plan.team > kWarpThreads) launch.shared_bytes = RowTeam::kSharedBytes;
+      if (plan.team > kWarpThreads) launch.shared_bytes = BlockTeam::kSharedBytes;
       VisitHeld(plan.held, [&](auto held) {
         constexpr int E = decltype(held)::value;
         Run(function, ForwardHeld<T, N, E>, launch, stream, call, plan.team);
@@ -589,7 +628,7 @@ void RunForward(const char* function, const Forward<T>& call, const RowsPlan& pl
       rows.x = call.sum;
       rows.x_stride = call.sum_stride;
     }
-    launch.shared_bytes = RowTeam::kSharedBytes;
+    launch.shared_bytes = BlockTeam::kSharedBytes;
     const auto run = [&](Phase phase) {
       Run(function, ForwardStreamed<T, N>, launch, stream, rows, plan.parts, plan.part_cols, phase,
           plan.parts == 1 ? nullptr : static_cast<PartSums*>(workspace));
@@ -611,9 +650,15 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
   VisitPack<T>(plan.pack, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
     Launch launch = plan.launch;
+    if (launch.cluster > 1) {
+      launch.shared_bytes = BlocksTeam::kSharedBytes;
+      Run(function, BackwardShared<T, N, kBackwardClusterHeld>, launch, stream, call,
+          columns ? partials : nullptr);
+      return;
+    }
     if (!plan.streamed) {
       if (plan.team > kWarpThreads) {
-        launch.shared_bytes = RowTeam::kSharedBytes;
+        launch.shared_bytes = BlockTeam::kSharedBytes;
       } else if (columns) {
         launch.shared_bytes = launch.threads / kWarpThreads * 2 * call.cols * sizeof(C);
       }
@@ -629,7 +674,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
           plan.partials, plan.partial_rows, partials);
     }
     if (call.dx == nullptr) return;
-    launch.shared_bytes = RowTeam::kSharedBytes;
+    launch.shared_bytes = BlockTeam::kSharedBytes;
     const auto run = [&](Phase phase) {
       Run(function, BackwardStreamed<T, N>, launch, stream, call, plan.parts, plan.part_cols, phase,
           sums);

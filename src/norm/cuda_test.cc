@@ -40,6 +40,16 @@ std::vector<int64_t> Lengths(std::vector<int64_t> lengths) {
   return lengths;
 }
 
+// The same, each with the clusters that it is to be tested with.
+template <class T, class P>
+std::vector<std::pair<int64_t, int>> LengthsAndClusters(const std::vector<int64_t>& lengths) {
+  std::vector<std::pair<int64_t, int>> all;
+  for (const int64_t cols : Lengths<T, P>(lengths)) {
+    for (const int clusters : tests::ClustersFor(cols)) all.emplace_back(cols, clusters);
+  }
+  return all;
+}
+
 template <class Pair>
 class CudaTest : public ::testing::Test {
  protected:
@@ -52,9 +62,12 @@ class CudaTest : public ::testing::Test {
 
   static void ExpectWithinBounds(const Problem<Element, Parameter>& p, const Layout& layout = {}) {
     const tests::Oracle<Element, Parameter> oracle(p, std::is_same_v<Element, double> ? 2 : 1);
-    EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p, layout))), "")
-        << tests::NameOf(p.norm) << ", " << p.rows << " x " << p.cols << ", offset "
-        << layout.offset << ", padding " << layout.padding;
+    for (const int clusters : tests::ClustersFor(p.cols)) {
+      const tests::ClustersUpTo limit(clusters);
+      EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p, layout))), "")
+          << tests::NameOf(p.norm) << ", " << p.rows << " x " << p.cols << ", offset "
+          << layout.offset << ", padding " << layout.padding << ", clusters of " << clusters;
+    }
   }
 };
 
@@ -64,7 +77,7 @@ using AllTypes = ::testing::Types<Types<float, float>, Types<double, double>, Ty
 TYPED_TEST_SUITE(CudaTest, AllTypes);
 
 // Rows of less than a warp, of one, of several, of the most that a block holds of either direction,
-// and of more than that.
+// and of more than that, which clusters hold or all read again: tests::ClustersFor.
 TYPED_TEST(CudaTest, EveryNormAgreesWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -100,7 +113,35 @@ TYPED_TEST(CudaTest, EveryWidthAgreesWithTheReference) {
   }
 }
 
-// dgain and dbias of several blocks, of many rows a thread, of streamed rows.
+// The longest rows that clusters of either direction hold, packed and not, and longer ones.
+TYPED_TEST(CudaTest, LongestRowsOfClustersAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  constexpr int64_t kMost = sizeof(T) == 8 ? 65536 : 131072;  // forward; backward half of it
+  for (const int64_t cols :
+       Lengths<T, P>({kMost / 4 + 1, kMost / 2 - 8, kMost / 2, kMost / 2 + 1, kMost, kMost + 8})) {
+    const Problem<T, P> p(Norm::kLayer, 1, cols);
+    const tests::Oracle<T, P> oracle(p, std::is_same_v<T, double> ? 2 : 1);
+    EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p))), "") << cols;
+  }
+}
+
+// Clusters of fewer blocks than 8, which a part of a device may have, and the workspace for them.
+TYPED_TEST(CudaTest, SmallerClustersAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const int64_t cols : Lengths<T, P>({9000, 16392})) {
+    const Problem<T, P> p(Norm::kLayer, 2, cols);
+    const tests::Oracle<T, P> oracle(p, std::is_same_v<T, double> ? 2 : 1);
+    for (const int blocks : {2, 4}) {
+      const tests::ClustersUpTo limit(blocks);
+      EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p))), "") << cols << ' ' << blocks;
+    }
+  }
+}
+
+// dgain and dbias of several blocks, of many rows a thread, of clusters with several rows each, of
+// streamed rows.
 TYPED_TEST(CudaTest, ManyRowsAgreeWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -170,7 +211,8 @@ TYPED_TEST(CudaTest, AddsAResidual) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   using C = Compute<T>;
-  for (const int64_t cols : Lengths<T, P>({5, 64, 1024, 20000})) {
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 1024, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
     const int64_t rows = cols < 100 ? 9 : 2;
     const Problem<T, P> p(Norm::kLayer, rows, cols);
     const Problem<T, P> other(Norm::kLayer, rows, cols, 0, 2, 5);
@@ -208,7 +250,8 @@ TYPED_TEST(CudaTest, AddsAResidual) {
 TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
-  for (const int64_t cols : Lengths<T, P>({5, 64, 1024, 20000})) {
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 1024, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
     const int64_t rows = cols < 100 ? 9 : 2;
     const Problem<T, P> p(Norm::kLayerSimple, rows, cols);
     const std::vector<T> dsum = Problem<T, P>(Norm::kLayerSimple, rows, cols, 0, 3, 5).x;
@@ -245,7 +288,8 @@ TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
 TYPED_TEST(CudaTest, GradientsOneByOne) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
-  for (const int64_t cols : Lengths<T, P>({6, 64, 1024, 9000})) {
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({6, 64, 1024, 9000})) {
+    const tests::ClustersUpTo limit(clusters);
     const int64_t rows = cols < 100 ? 300 : 3;
     const Problem<T, P> p(Norm::kLayer, rows, cols);
     const auto all = ApplyOnDevice(p);
@@ -284,7 +328,8 @@ TYPED_TEST(CudaTest, NansStayInTheirRow) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kDetach}) {
-    for (const int64_t cols : Lengths<T, P>({5, 64, 600, 20000})) {
+    for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 600, 20000})) {
+      const tests::ClustersUpTo limit(clusters);
       const int64_t rows = 7;
       Problem<T, P> p(norm, rows, cols);
       const auto clean = ApplyOnDevice(p);
@@ -315,7 +360,8 @@ TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
   using P = typename TypeParam::Parameter;
   if (std::is_same_v<T, float16>) return;  // has neither
   for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kAdaAsCoded}) {
-    for (const int64_t cols : Lengths<T, P>({5, 64, 600, 20000})) {
+    for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 600, 20000})) {
+      const tests::ClustersUpTo limit(clusters);
       Problem<T, P> p(norm, cols < 5000 ? 3 : 1, cols);
       p.eps = 0;
       for (const int exponent : {-100, 100}) {
@@ -340,7 +386,8 @@ TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
 TYPED_TEST(CudaTest, ConstantRows) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
-  for (const int64_t cols : Lengths<T, P>({3, 64, 600, 20000})) {
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({3, 64, 600, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
     Problem<T, P> p(Norm::kLayer, 2, cols);
     std::fill(p.x.begin(), p.x.end(), tests::FromDouble<T>(1234.5));
     const auto out = ApplyOnDevice(p);
@@ -402,7 +449,7 @@ TEST_F(CudaErrorsTest, AreThoseOfTheCpu) {
 }
 
 TEST_F(CudaErrorsTest, OfTheWorkspace) {
-  const int64_t rows = 2, cols = 1 << 16;
+  const int64_t rows = 2, cols = 1 << 18;  // more than clusters hold
   OnDevice<float> x(std::vector<float>(static_cast<size_t>(rows * cols))),
       y(std::vector<float>(static_cast<size_t>(rows * cols)));
   const int64_t needed = cuda::NormForwardWorkspaceBytes<float>(rows, cols);

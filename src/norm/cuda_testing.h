@@ -6,6 +6,7 @@
 
 #include "planish/cuda.h"
 #include "src/base/cuda_device.h"
+#include "src/base/cuda_launch.h"
 #include "src/norm/testing.h"
 
 // What the tests of norms on a GPU share: arrays in its memory, and a problem's results from it.
@@ -41,6 +42,24 @@ class OnDevice {
   int64_t offset_, size_;
   void* memory_ = nullptr;
 };
+
+/// While it lives, the device is taken for one whose clusters have no more blocks: 1, for one that
+/// has none.
+class ClustersUpTo {
+ public:
+  explicit ClustersUpTo(int blocks) { internal::cuda::LimitClusterBlocks(blocks); }
+  ClustersUpTo(const ClustersUpTo&) = delete;
+  ClustersUpTo& operator=(const ClustersUpTo&) = delete;
+  ~ClustersUpTo() { internal::cuda::LimitClusterBlocks(internal::cuda::kMostClusterBlocks); }
+};
+
+/// Clusters that rows of so many numbers are to be tested with: all that the device has and, where
+/// one may share such a row, none.
+inline std::vector<int> ClustersFor(int64_t cols) {
+  constexpr int64_t kHeldByAnyBlock = 2048;  // doubles, one by one, of backward
+  if (cols <= kHeldByAnyBlock) return {internal::cuda::kMostClusterBlocks};
+  return {internal::cuda::kMostClusterBlocks, 1};
+}
 
 /// How a problem lies in the device's memory.
 struct Layout {
