@@ -15,7 +15,9 @@
 // batch_norm.h, channel_norm.h, weight_norm.h and online_norm.h), but that all arrays lie in the
 // device's memory. A call puts kernels on a stream and returns: it neither waits for them nor
 // allocates anything, so that it may be captured in a CUDA graph. Results depend on the shape and
-// on how the arrays are aligned alone: they are the same bits from run to run and on every device.
+// on how the arrays are aligned alone: they are the same bits from run to run and on every device,
+// but for norms of rows that are too long for one block (docs/cuda.md has the numbers), whose last
+// bits depend on whether the device has clusters of blocks, too, and on how large they may be.
 //
 // A library that was built without CUDA has these functions, too; they throw.
 namespace planish::cuda {
@@ -34,7 +36,8 @@ struct NormOptions {
   int64_t workspace_bytes = 0;  ///< its size: what the functions below say, or more
 };
 
-/// Bytes of workspace that a call with rows of type T needs. Throw Error as the calls do for sizes.
+/// Bytes of workspace that a call with rows of type T needs, on any device. Throw Error as the calls
+/// do for sizes.
 template <class T>
 int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols);
 /// With `gradients` for dgain, dbias or both.

@@ -5,9 +5,10 @@
 
 #include "src/base/cuda_launch.h"
 
-// How a norm over rows is laid out on a GPU: a function of the shape, of how the arrays are
-// aligned, and of whether the device has clusters, so that results are the same on every device
-// that has them and on every one that has not, and so that it is tested without one.
+// How a norm over rows is laid out on a GPU: a function of the shape, of how the arrays are aligned
+// and, for rows that are too long for a block, of the blocks that a cluster may have, so that
+// results are the same on every device that has the same of them, and so that it is tested without
+// one.
 namespace planish::internal::cuda {
 
 /// Numbers of a row that a thread holds in registers, at most.
