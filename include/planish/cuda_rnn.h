@@ -49,10 +49,11 @@ struct RnnOptions {
   /// call's time. Empty: a kernel of this library, which is correct, of the same bits everywhere,
   /// and slower than a BLAS.
   Matmul<T> matmul;
-  /// Whether RnnForward may keep weight_hh on the chip and compute all steps by one kernel, where
-  /// the layer fits (RnnFitsOnChip). Products are then asked for of the inputs alone. Norms are
-  /// summed up in parts, of which there are as many as the device lets: results may differ in the
-  /// last bits from those of single steps, and from one kind of device to another.
+  /// Whether RnnForward and RnnBackward may keep weight_hh on the chip and compute all steps by one
+  /// kernel, where the layer fits (RnnFitsOnChip; RnnBackward takes at most 32 sequences). No
+  /// product is then asked for of a step. Norms, and backward the gradients of states, are summed
+  /// up in parts, of which there are as many as the device lets: results may differ in the last
+  /// bits from those of single steps, and from one kind of device to another.
   bool on_chip = false;
 };
 
@@ -69,7 +70,8 @@ template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 
 /// Whether the current device has room for the weights of the layer's state beside what its steps
-/// need. It takes at least two steps, and at most 64 sequences. Throws Error as RnnForward does.
+/// forward need. It takes at least two steps, and at most 64 sequences. Throws Error as RnnForward
+/// does.
 template <class T>
 bool RnnFitsOnChip(Cell cell, const RnnShape& shape);
 
@@ -78,9 +80,10 @@ bool RnnFitsOnChip(Cell cell, const RnnShape& shape);
 template <class T>
 int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved,
                                  bool on_chip = false);
-/// With `lengths` given, or without.
+/// With `lengths` given, or without, and on_chip likewise.
 template <class T>
-int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths);
+int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths,
+                                  bool on_chip = false);
 template <class T>
 int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t hidden);
 
@@ -109,7 +112,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
   extern template bool RnnFitsOnChip<T>(Cell, const RnnShape&);                            \
   extern template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
-  extern template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool);       \
+  extern template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool); \
   extern template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \
   extern template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
   extern template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \

@@ -75,10 +75,10 @@ int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved, b
 }
 
 template <class T>
-int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths) {
+int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths, bool on_chip) {
   const CellRecipe recipe = CheckedRecipe("RnnBackwardWorkspaceBytes", cell);
   CheckRnnShape<T>("RnnBackwardWorkspaceBytes", shape);
-  return internal::cuda::BackwardRoomBytes<T>(recipe, shape, lengths);
+  return internal::cuda::BackwardRoomBytes<T>(recipe, shape, lengths, on_chip);
 }
 
 template <class T>
@@ -131,9 +131,9 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   AddBackward(recipe, args, arrays);
   arrays.CheckAlignedAndApart();
   internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
-  internal::CheckWorkspace(
-      kFunction, options,
-      internal::cuda::BackwardRoomBytes<T>(recipe, shape, inputs.lengths != nullptr));
+  internal::CheckWorkspace(kFunction, options,
+                           internal::cuda::BackwardRoomBytes<T>(
+                               recipe, shape, inputs.lengths != nullptr, options.on_chip));
   internal::cuda::BackwardLayer(kFunction, recipe, args, options);
 }
 
@@ -158,7 +158,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
   template bool RnnFitsOnChip<T>(Cell, const RnnShape&);                            \
   template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
-  template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool);       \
+  template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool); \
   template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \
   template void RnnForward(Cell, const RnnForwardArgs<T>&, const RnnOptions<T>&);   \
   template void RnnBackward(Cell, const RnnBackwardArgs<T>&, const RnnOptions<T>&); \

@@ -106,24 +106,12 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
 
 // --- Backward ---
 
-/// v * (1 - v), the derivative of the logistic function.
-template <class T>
-PLANISH_DEVICE T OfSigmoid(T v) {
-  return FusedMulAdd(-v, v, v);
-}
-/// 1 - v * v, that of tanh.
-template <class T>
-PLANISH_DEVICE T OfTanh(T v) {
-  return FusedMulAdd(-v, v, T{1});
-}
-
 template <class T, class Kind>
 PLANISH_KERNEL(kMostRowThreads, 1)
 BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
   RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = kGates * hidden;
-  const CellParams<T>& p = a.params;
   const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
   const bool carried = a.cell_norm == CellNorm::kCarried;
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
@@ -151,7 +139,6 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
       }
       continue;
     }
-    const T* const kept = Kind::kRnn ? nullptr : a.gates_kept + row * columns;
     const auto dh_of = [&](int64_t k) {
       const T d = take(s.dh, s.dh_reset, k);
       return s.dy == nullptr ? d : d + s.dy[row * hidden + k];
@@ -159,84 +146,58 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
 
     NormMap<T> map_c[1];
     T mean_c[1] = {0}, dot_c[1] = {0};
-    const auto xhat_of_c = [&](int64_t k) {
-      const T i = kept[k], f = kept[hidden + k], g = kept[2 * hidden + k];
-      return map_c[0].Xhat(FusedMulAdd(f, a.before[row * hidden + k], i * g));
-    };
     if (cell_norm) {
       ReadMaps(a.map_c + row * kRnnMap, map_c);
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-        const int64_t unit = row * hidden + k;
-        const T dh = dh_of(k), tanh_c = a.tanh_c[unit], o = kept[3 * hidden + k];
-        da[3 * hidden + k] = dh * tanh_c * OfSigmoid(o);
-        T d = dh * o * OfTanh(tanh_c);
         // The carried c has one gradient of the next step and one of h, which meet before the
         // norm's backward where the normalised c is carried, and after it otherwise.
         const T dc = take(s.dc, s.dc_reset, k);
-        if (carried) d += dc;
         if (reset) s.dc[state + k] = 0;
-        s.dcell[unit] = d;
-        const T g = d * p.gain_c[k];
+        const OutputGradient<T> d = TakeOutputBack(a, row, k, dh_of(k), carried ? dc : T{0});
+        da[3 * hidden + k] = d.of_o;
+        s.dcell[row * hidden + k] = d.of_cell;
+        const T g = d.of_cell * a.params.gain_c[k];
         mean_c[0] += g;
-        dot_c[0] = FusedMulAdd(g, xhat_of_c(k), dot_c[0]);
+        dot_c[0] = FusedMulAdd(g, XhatOfCell(a, row, k, map_c[0]), dot_c[0]);
       }
       GradientMeans<1, 1>(team, hidden, mean_c, dot_c);
     }
 
-    NormMap<T> norm[kNorms];  // of zh, or of zx + zh
-    if constexpr (Kind::kApart) ReadMaps(a.map_hh + row * kNorms * kRnnMap, norm);
-    if constexpr (Kind::kTogether) ReadMaps(a.map_ih + row * kNorms * kRnnMap, norm);
-    const T* const z = Kind::kApart ? a.zh + row * columns : a.zx + row * columns;
-    const T* const gain = Kind::kApart ? p.gain_hh : p.gain_ih;
+    const StateNorm<Kind, T> norm(a);
+    const T* const z = Kind::kPlain ? nullptr : norm.z + row * columns;
+    NormMap<T> maps[kNorms];
+    if constexpr (!Kind::kPlain) ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
     T mean[kNorms], dot[kNorms];
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) mean[i] = 0, dot[i] = 0;
     for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-      const int64_t unit = row * hidden + k;
-      T of_a[kGates], of_h = 0;
-      if constexpr (Kind::kRnn) {
-        const T y = s.y[unit], dh = dh_of(k);
-        of_a[0] = !relu ? dh * OfTanh(y) : y <= 0 ? T{0} : dh;
-        s.dh[state + k] = 0;
-      } else if constexpr (Kind::kGru) {
-        const T r = kept[k], zg = kept[hidden + k], n = kept[2 * hidden + k], dh = dh_of(k);
-        of_a[2] = dh * (T{1} - zg) * OfTanh(n);
-        of_a[0] = of_a[2] * a.candidate[unit] * OfSigmoid(r);
-        of_a[1] = dh * (s.h_before[unit] - n) * OfSigmoid(zg);
-        of_h = of_a[2] * r;
-        s.dh[state + k] = dh * zg;
+      T dh = 0;
+      OutputGradient<T> output = {};
+      if constexpr (!Kind::kLstm) {
+        dh = dh_of(k);
+      } else if (cell_norm) {
+        const T d = s.dcell[row * hidden + k];
+        output = {da[3 * hidden + k],
+                  TakeCellNormBack(a, row, k, map_c[0], d, mean_c[0], dot_c[0])};
+        if (!carried) output.of_cell += s.dc[state + k];
       } else {
-        const T i = kept[k], f = kept[hidden + k], g = kept[2 * hidden + k];
-        const T before = a.before[unit];
-        T d;
-        if (cell_norm) {
-          const T gc = s.dcell[unit] * p.gain_c[k] - mean_c[0];
-          d = map_c[0].rstd * FusedMulAdd(-xhat_of_c(k), dot_c[0], gc);
-          if (!carried) d += s.dc[state + k];
-          of_a[3] = da[3 * hidden + k];
-        } else {
-          const T dh = dh_of(k), tanh_c = a.tanh_c[unit], o = kept[3 * hidden + k];
-          of_a[3] = dh * tanh_c * OfSigmoid(o);
-          d = FusedMulAdd(dh * o, OfTanh(tanh_c), take(s.dc, s.dc_reset, k));
-        }
-        of_a[0] = d * g * OfSigmoid(i);
-        of_a[1] = d * before * OfSigmoid(f);
-        of_a[2] = d * i * OfTanh(g);
-        s.dc[state + k] = d * f;
-        s.dh[state + k] = 0;
+        output = TakeOutputBack(a, row, k, dh_of(k), take(s.dc, s.dc_reset, k));
       }
+      const auto d = TakeGatesBack<Kind>(a, row, k, dh, output, s.y, s.h_before, relu);
+      s.dh[state + k] = d.dh;
+      if constexpr (Kind::kLstm) s.dc[state + k] = d.dc;
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int64_t j = gate * hidden + k;
-        const T of_zh = Kind::kGru && gate == 2 ? of_h : of_a[gate];
-        da[j] = of_a[gate];
+        da[j] = d.of_a[gate];
         if constexpr (Kind::kPlain) {
-          if (Kind::kGru) dzh[j] = of_zh;
+          if (Kind::kGru) dzh[j] = d.OfState(gate);
         } else {
-          const T g = of_zh * gain[j];
+          const int i = gate / kFirst;
+          const T g = d.OfState(gate) * norm.gain[j];
           dzh[j] = g;
-          mean[gate / kFirst] += g;
-          dot[gate / kFirst] = FusedMulAdd(g, norm[gate / kFirst].Xhat(z[j]), dot[gate / kFirst]);
+          mean[i] += g;
+          dot[i] = FusedMulAdd(g, maps[i].Xhat(z[j]), dot[i]);
         }
       }
     }
@@ -247,9 +208,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
         for (int gate = 0; gate < kGates; ++gate) {
           const int64_t j = gate * hidden + k;
           const int i = gate / kFirst;
-          // In two roundings, as the mean's: of one number the difference is 0.
-          const T g = dzh[j] - mean[i];
-          dzh[j] = norm[i].rstd * FusedMulAdd(-norm[i].Xhat(z[j]), dot[i], g);
+          dzh[j] = TakeNormBack(dzh[j], maps[i].Xhat(z[j]), maps[i].rstd, mean[i], dot[i]);
         }
       }
     }
@@ -287,9 +246,8 @@ InputNormBackward(CellLayer<T> a, T* da) {
       for (int gate = 0; gate < kGates; ++gate) {
         const int64_t j = gate * hidden + k;
         const int i = gate / kFirst;
-        // In two roundings, as the mean's: of one number the difference is 0.
-        const T g = d[j] * a.params.gain_ih[j] - mean[i];
-        d[j] = norm[i].rstd * FusedMulAdd(-norm[i].Xhat(z[j]), dot[i], g);
+        const T g = d[j] * a.params.gain_ih[j];
+        d[j] = TakeNormBack(g, norm[i].Xhat(z[j]), norm[i].rstd, mean[i], dot[i]);
       }
     }
   }

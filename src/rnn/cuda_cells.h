@@ -72,20 +72,25 @@ struct ForwardStepCall {
   T *h_out, *c_out;  ///< [B, H] what `next` begins with; may be h and c. Or null
 };
 
-/// The gradients of one step of all sequences.
+/// What all steps backward read and write.
 template <class T>
-struct BackwardStepCall {
-  int64_t t;
-  int64_t later;           ///< the step that forward takes after it, or -1
+struct BackwardArrays {
   const T* y;              ///< [M, H]
-  const T* h_before;       ///< [M, H]
+  const T* h_before;       ///< [M, H] of a GRU
   const T* dy;             ///< [M, H] or null
-  T* dh;                   ///< [B, H] of the state after it; then what goes past the product
-  T* dc;                   ///< [B, H] of the carried c after it; then before it
+  T* dh;                   ///< [B, H] of the state after a step; then what goes past the product
+  T* dc;                   ///< [B, H] of the carried c after a step; then before it
   T* da;                   ///< [M, G]
   T* dzh;                  ///< [M, G] apart from da, but of plain sums of an RNN or LSTM
   T* dcell;                ///< [M, H] of a cell with a norm of c: of what that gives
   T *dh_reset, *dc_reset;  ///< [B, H] sums over the resets; null without resets
+};
+
+/// The gradients of one step of all sequences.
+template <class T>
+struct BackwardStepCall : BackwardArrays<T> {
+  int64_t t;
+  int64_t later;  ///< the step that forward takes after it, or -1
 };
 
 /// Whose columns' sums make a parameter's gradient.

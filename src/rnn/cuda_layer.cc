@@ -140,11 +140,14 @@ struct BackwardRoom {
   T *h_before = nullptr, *x = nullptr;
   T *dh = nullptr, *dc = nullptr, *dh_reset = nullptr, *dc_reset = nullptr;
   T *partials = nullptr, *cell_partials = nullptr;
+  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< on chip
+  T* state_partials = nullptr;
 };
 
+/// The plan may be one that does not fit.
 template <class T>
 BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& n, int64_t inputs,
-                             bool lengths, CellLayer<T>& layer) {
+                             bool lengths, const OnChipBackwardPlan& plan, CellLayer<T>& layer) {
   BackwardRoom<T> to;
   TakeParams(room, recipe, n, layer.params);
   room.Take(to.da, n.rows * n.columns);
@@ -161,6 +164,11 @@ BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& 
   }
   room.Take(to.partials, n.parts * kColumnSums * n.columns);
   if (HasCellNorm(recipe)) room.Take(to.cell_partials, n.parts * kCellColumnSums * n.hidden);
+  if (plan.fits) {
+    room.Take(to.sum_parts, plan.sum_parts);
+    room.Take(to.cell_parts, plan.cell_parts);
+    room.Take(to.state_partials, plan.buffers * plan.partials);
+  }
   return to;
 }
 
@@ -233,10 +241,13 @@ int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool s
 }
 
 template <class T>
-int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths) {
+int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
+                          bool on_chip) {
   Room room(nullptr);
   CellLayer<T> layer = {};
-  TakeBackward(room, recipe, Sizes(recipe, shape), shape.inputs, lengths, layer);
+  const OnChipBackwardPlan plan =
+      on_chip ? PlanBackwardOnDevice<T>(recipe, shape) : OnChipBackwardPlan();
+  TakeBackward(room, recipe, Sizes(recipe, shape), shape.inputs, lengths, plan, layer);
   return room.bytes();
 }
 
@@ -337,8 +348,10 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   // It is not written to.
   Room saved(const_cast<T*>(args.saved)), room(options.workspace);
   TakeKept(saved, recipe, n, layer);
+  const OnChipBackwardPlan plan =
+      options.on_chip ? PlanBackwardOnDevice<T>(recipe, shape) : OnChipBackwardPlan();
   const BackwardRoom<T> to =
-      TakeBackward(room, recipe, n, shape.inputs, in.lengths != nullptr, layer);
+      TakeBackward(room, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
   RunPackParams(function, layer, in.params, stream);
@@ -352,36 +365,41 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   if (recipe.is_gru() || args.dparams.weight_hh != nullptr) {
     RunStatesBefore(function, layer, in.reverse, in.h0, args.y, to.h_before, stream);
   }
+  const BackwardArrays<T> arrays = {.y = args.y,
+                                    .h_before = to.h_before,
+                                    .dy = args.dy,
+                                    .dh = to.dh,
+                                    .dc = to.dc,
+                                    .da = to.da,
+                                    .dzh = to.dzh,
+                                    .dcell = to.dcell,
+                                    .dh_reset = to.dh_reset,
+                                    .dc_reset = to.dc_reset};
   const int64_t last = shape.time - 1;
-  int64_t later = -1;
-  for (int64_t i = last; i >= 0; --i) {
-    const int64_t t = in.reverse ? last - i : i;
-    RunBackwardStep(function, layer,
-                    {.t = t,
-                     .later = later,
-                     .y = args.y,
-                     .h_before = to.h_before,
-                     .dy = args.dy,
-                     .dh = to.dh,
-                     .dc = to.dc,
-                     .da = to.da,
-                     .dzh = to.dzh,
-                     .dcell = to.dcell,
-                     .dh_reset = to.dh_reset,
-                     .dc_reset = to.dc_reset},
-                    stream);
-    multiply({.rows = shape.batch,
-              .cols = n.hidden,
-              .inner = n.columns,
-              .a = to.dzh + t * n.step_sums,
-              .b = in.params.weight_hh,
-              .c = to.dh,
-              .accumulate = true});
-    later = t;
+  if (plan.fits) {
+    RunBackwardOnChip<T>(function, layer,
+                         {arrays, plan, in.reverse, in.params.weight_hh, to.sum_parts,
+                          to.cell_parts, to.state_partials},
+                         stream);
+  } else {
+    int64_t later = -1;
+    for (int64_t i = last; i >= 0; --i) {
+      const int64_t t = in.reverse ? last - i : i;
+      RunBackwardStep<T>(function, layer, {arrays, t, later}, stream);
+      multiply({.rows = shape.batch,
+                .cols = n.hidden,
+                .inner = n.columns,
+                .a = to.dzh + t * n.step_sums,
+                .b = in.params.weight_hh,
+                .c = to.dh,
+                .accumulate = true});
+      later = t;
+    }
   }
-  RunEndState<T>(function, layer, later, to.dh, resets ? to.dh_reset : nullptr, args.dh0,
+  const int64_t first = in.reverse ? last : 0;
+  RunEndState<T>(function, layer, first, to.dh, resets ? to.dh_reset : nullptr, args.dh0,
                  args.dh_reset, stream);
-  RunEndState<T>(function, layer, later, to.dc, resets ? to.dc_reset : nullptr, args.dc0,
+  RunEndState<T>(function, layer, first, to.dc, resets ? to.dc_reset : nullptr, args.dc0,
                  args.dc_reset, stream);
 
   const auto params = ParamsOf<T>(recipe, shape);
@@ -430,7 +448,7 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                    \
   template bool FitsOnChip<T>(const CellRecipe&, const RnnShape&);                       \
   template int64_t ForwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
-  template int64_t BackwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool);       \
+  template int64_t BackwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool); \
   template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,   \
                              const RnnOptions<T>&);                                      \
   template void BackwardLayer(const char*, const CellRecipe&, const RnnBackwardArgs<T>&, \

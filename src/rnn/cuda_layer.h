@@ -21,7 +21,8 @@ bool FitsOnChip(const CellRecipe& recipe, const RnnShape& shape);
 template <class T>
 int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved, bool on_chip);
 template <class T>
-int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths);
+int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
+                          bool on_chip);
 
 /// `function` is named in errors.
 template <class T>

@@ -4,6 +4,7 @@
 #include "src/rnn/cuda_math.h"
 #include "src/rnn/cuda_norm.h"
 #include "src/rnn/cuda_on_chip.h"
+#include "src/rnn/cuda_on_chip_block.h"
 #include "src/rnn/cuda_unit.h"
 
 // All steps by one kernel. A block has a few units with all their gates, and keeps their rows of
@@ -100,9 +101,8 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
   constexpr int kPack = 16 / static_cast<int>(sizeof(T));
   const OnChipPlan& plan = s.plan;
   const int64_t hidden = a.hidden, batch = a.batch, columns = kGates * hidden;
-  const int64_t first_unit = BlockIndex() * plan.units;
-  const int units =
-      static_cast<int>(hidden - first_unit < plan.units ? hidden - first_unit : plan.units);
+  const OnChipBlock<T, Kind> block(a, plan);
+  const int units = block.units();
   const int rows = static_cast<int>(plan.rows), me = ThreadIndex(), threads = BlockThreads();
   const int warp = me / kWarpThreads, warps = threads / kWarpThreads, lane = me % kWarpThreads;
   const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
@@ -110,26 +110,13 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
   auto* const sum_parts = reinterpret_cast<NormPart*>(s.sum_parts);    // [B, norms, blocks]
   auto* const cell_parts = reinterpret_cast<NormPart*>(s.cell_parts);  // [B, blocks]
 
-  // Row unit * gates + gate is that of a gate of a unit.
   T* const weights = SharedMemory<T>();
   T* const sums = weights + plan.weights;  // [B, rows]
   T* const cells = sums + plan.sums;       // [B, units]
   T* const outputs = cells + plan.cells;   // [B, units] o
   T* const maps = outputs + plan.cells;    // [B, norms], and behind them [B] of c
 
-  for (int64_t i = me; i < plan.weights; i += threads) {
-    const int64_t row = i / plan.stride, k = i % plan.stride;
-    const int64_t unit = row / kGates, gate = row % kGates;
-    weights[i] = unit < units && k < hidden
-                     ? s.weight_hh[(gate * hidden + first_unit + unit) * hidden + k]
-                     : T{0};
-  }
-  // Calls f(b, unit, k) for the thread's sequences and units: number `unit` of the block, k of all.
-  const auto for_units = [&](auto&& f) {
-    for (int i = me; i < static_cast<int>(batch) * units; i += threads) {
-      f(i / units, i % units, first_unit + i % units);
-    }
-  };
+  block.ReadWeights(s.weight_hh, weights);
   const auto step_of = [&](int64_t i) {
     return i >= a.time ? int64_t{-1} : s.reverse ? a.time - 1 - i : i;
   };
@@ -139,7 +126,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
 
   // The state before the first step. Behind the units are zeros, for good.
   const int64_t state_size = batch * plan.stride;
-  for_units([&](int b, int unit, int64_t k) {
+  block.ForUnits([&](int b, int unit, int64_t k) {
     const bool reset = IsReset(a, step_of(0), b);
     s.h[b * plan.stride + k] = reset ? or_zero(a.h_reset, k) : or_zero(s.h0, b * hidden + k);
     if (Kind::kLstm) {
@@ -200,7 +187,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
 
     // What the cells without a norm of zh add zx to is one sum.
     if constexpr (Kind::kTogether) {
-      for_units([&](int b, int unit, int64_t k) {
+      block.ForUnits([&](int b, int unit, int64_t k) {
         if (!IsActive(a, t, b)) return;
         PLANISH_UNROLL
         for (int gate = 0; gate < kGates; ++gate) {
@@ -254,7 +241,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
     };
 
     // 3. The gates.
-    for_units([&](int b, int unit, int64_t k) {
+    block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b;
       const T state = h[b * plan.stride + k];
       T cell = 0;
@@ -307,7 +294,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
       }
       SyncBlock();
       // 4. The state.
-      for_units([&](int b, int unit, int64_t k) {
+      block.ForUnits([&](int b, int unit, int64_t k) {
         if (!IsActive(a, t, b)) return;
         const int64_t row = t * batch + b;
         const T* const map = cell_maps + b * kRnnMap;

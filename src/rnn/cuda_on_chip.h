@@ -6,8 +6,8 @@
 #include "src/rnn/cuda_cells.h"
 #include "src/rnn/cuda_plan.h"
 
-// All steps of a layer forward by one kernel, whose blocks keep the weights of the state on the
-// chip: what it takes, and launching it.
+// All steps of a layer by one kernel, whose blocks keep the weights of the state on the chip: what
+// it takes forward and backward, and launching it.
 namespace planish::internal::cuda {
 
 template <class T>
@@ -23,14 +23,31 @@ struct OnChipCall {
   T *h_n, *c_n;        ///< [B, H] or null
 };
 
-/// The plan of the layer on the current device.
+/// After all steps dh and dc are those of the states before them, with what came through the
+/// products.
+template <class T>
+struct OnChipBackwardCall : BackwardArrays<T> {
+  OnChipBackwardPlan plan;
+  bool reverse;
+  const T* weight_hh;  ///< [G, H]
+  double* sum_parts;   ///< [plan.sum_parts]
+  double* cell_parts;  ///< [plan.cell_parts]
+  T* partials;         ///< [plan.buffers, plan.partials]
+};
+
+/// The plans of the layer on the current device.
 template <class T>
 OnChipPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape);
+template <class T>
+OnChipBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape);
 
-/// `layer` is as for RunForwardStep. `function` is named in errors.
+/// `layer` is as for RunForwardStep and RunBackwardStep. `function` is named in errors.
 template <class T>
 void RunOnChip(const char* function, const CellLayer<T>& layer, const OnChipCall<T>& call,
                void* stream);
+template <class T>
+void RunBackwardOnChip(const char* function, const CellLayer<T>& layer,
+                       const OnChipBackwardCall<T>& call, void* stream);
 
 }  // namespace planish::internal::cuda
 

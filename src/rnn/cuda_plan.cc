@@ -11,32 +11,71 @@ namespace {
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 int64_t RoundUp(int64_t n, int64_t to) { return Parts(n, to) * to; }
 
+// The slices of a layer of `most_batch` sequences at most; units is 0 where there are none. Whether
+// they fit into memory is for the caller to say.
+OnChipSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t most_batch,
+                   int64_t pack, int64_t blocks, int64_t shared_bytes) {
+  OnChipSlices slices;
+  // A step by itself would read the weights once either way.
+  if (blocks < 1 || shape.time < 2 || shape.batch < 1 || shape.batch > most_batch) return slices;
+  // A bound that keeps what follows from overflow.
+  if (shape.hidden > blocks * shared_bytes) return slices;
+  slices.units = Parts(shape.hidden, blocks);
+  slices.blocks = Parts(shape.hidden, slices.units);
+  slices.stride = RoundUp(shape.hidden, pack);
+  slices.rows = RoundUp(slices.units * recipe.gates(), kOnChipRows);
+  slices.weights = slices.rows * slices.stride;
+  return slices;
+}
+
+// Whole warps for so many of them that have work, within limits.
+int ThreadsOf(int64_t warps) {
+  constexpr int64_t kLeastWarps = 4, kMostWarps = kMostOnChipThreads / kWarpThreads;
+  return static_cast<int>(std::clamp(warps, kLeastWarps, kMostWarps)) * kWarpThreads;
+}
+
 }  // namespace
 
 OnChipPlan PlanOnChip(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
                       int64_t blocks, int64_t shared_bytes) {
-  const int64_t batch = shape.batch, hidden = shape.hidden, gates = recipe.gates();
-  // A step by itself would read the weights once either way.
-  if (blocks < 1 || shape.time < 2 || batch < 1 || batch > kMostOnChipBatch) return {};
-  // A bound that keeps what follows from overflow.
-  if (hidden > blocks * shared_bytes) return {};
-  const int64_t pack = 16 / element_bytes;
-  OnChipPlan plan;
-  plan.units = Parts(hidden, blocks);
-  plan.blocks = Parts(hidden, plan.units);
-  plan.stride = RoundUp(hidden, pack);
-  plan.rows = RoundUp(plan.units * gates, kOnChipRows);
-  plan.weights = plan.rows * plan.stride;
+  const int64_t batch = shape.batch, pack = 16 / element_bytes;
+  OnChipPlan plan{Slice(recipe, shape, kMostOnChipBatch, pack, blocks, shared_bytes)};
+  if (plan.units == 0) return {};
   plan.sums = RoundUp(batch * plan.rows, pack);
   plan.cells = recipe.is_lstm() ? RoundUp(batch * plan.units, pack) : 0;
   plan.maps = RoundUp(batch * (recipe.norms() + 1) * 3, pack);
   plan.shared_bytes = (plan.weights + plan.sums + 2 * plan.cells + plan.maps) * element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
-  const int64_t groups = plan.rows / kOnChipRows * Parts(batch, kOnChipSequences);
-  constexpr int64_t kLeastWarps = 4, kMostWarps = kMostOnChipThreads / kWarpThreads;
-  plan.threads = static_cast<int>(std::clamp(groups, kLeastWarps, kMostWarps)) * kWarpThreads;
+  plan.threads = ThreadsOf(plan.rows / kOnChipRows * Parts(batch, kOnChipSequences));
   plan.sum_parts = kOnChipPart * batch * recipe.norms() * plan.blocks;
   plan.cell_parts = recipe.cell != CellNorm::kNone ? kOnChipPart * batch * plan.blocks : 0;
+  plan.fits = true;
+  return plan;
+}
+
+OnChipBackwardPlan PlanOnChipBackward(const CellRecipe& recipe, const RnnShape& shape,
+                                      int element_bytes, int64_t blocks, int64_t shared_bytes) {
+  const int64_t batch = shape.batch, pack = 16 / element_bytes;
+  const bool cell_norm = recipe.cell != CellNorm::kNone;
+  OnChipBackwardPlan plan{
+      Slice(recipe, shape, kMostOnChipBackwardBatch, pack, blocks, shared_bytes)};
+  if (plan.units == 0) return {};
+  plan.lanes = RoundUp(batch, kOnChipSequences);
+  plan.gradients = plan.rows * plan.lanes;
+  plan.sums = recipe.norms() > 0 ? RoundUp(batch * plan.rows, pack) : 0;
+  plan.states = RoundUp(batch * plan.units, pack);
+  plan.state_arrays = cell_norm ? 5 : recipe.is_lstm() ? 2 : 1;
+  plan.means = RoundUp(batch * (recipe.norms() + 1) * 2, pack);
+  plan.shared_bytes = (plan.weights + plan.gradients + 2 * plan.sums +
+                       plan.state_arrays * plan.states + plan.means) *
+                      element_bytes;
+  if (plan.shared_bytes > shared_bytes) return {};
+  plan.threads =
+      ThreadsOf(Parts(plan.stride / pack * (plan.lanes / kOnChipSequences), kWarpThreads));
+  plan.sum_parts = 2 * batch * recipe.norms() * plan.blocks;
+  plan.cell_parts = cell_norm ? 2 * batch * plan.blocks : 0;
+  plan.partials = plan.blocks * batch * plan.stride;
+  plan.buffers = recipe.norms() > 0 || cell_norm ? 1 : 2;
   plan.fits = true;
   return plan;
 }

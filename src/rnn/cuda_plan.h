@@ -20,28 +20,53 @@ inline constexpr int kOnChipPart = 3;
 /// states in every block.
 inline constexpr int64_t kMostOnChipBatch = 64;
 
-/// What a block of a layer keeps in its shared memory, in numbers; each begins at a multiple of 16
-/// bytes.
-struct OnChipPlan {
-  bool fits = false;    ///< else all that follows is 0
+/// And backward, which puts a part of the gradient of all states from every block to every other
+/// one through memory.
+inline constexpr int64_t kMostOnChipBackwardBatch = 32;
+
+/// What the blocks have of a layer. Here and below sizes are in numbers; each array of shared
+/// memory begins at a multiple of 16 bytes.
+struct OnChipSlices {
+  bool fits = false;    ///< else all else is 0
   int64_t units = 0;    ///< of a block, with all their gates; the last may have fewer
   int64_t blocks = 0;   ///< as many as have a unit
   int threads = 0;      ///< of a block
-  int64_t stride = 0;   ///< numbers from one row of weights, or one state, to the next
+  int64_t stride = 0;   ///< from one row of weights, or one state, to the next
   int64_t rows = 0;     ///< rows of weights, with those that fill up a group of kOnChipRows
   int64_t weights = 0;  ///< [rows, stride]
-  int64_t sums = 0;     ///< [B, rows] of the product
-  int64_t cells = 0;    ///< [B, units] c, and as much for o
-  int64_t maps = 0;     ///< [B, norms + 1] of three numbers
   int64_t shared_bytes = 0;
+};
+
+struct OnChipPlan : OnChipSlices {
+  int64_t sums = 0;   ///< [B, rows] of the product
+  int64_t cells = 0;  ///< [B, units] c, and as much for o
+  int64_t maps = 0;   ///< [B, norms + 1] of three numbers
   /// Numbers of type double of the memory in which blocks tell each other their part of the norms
   /// of the sums, [B, norms, blocks, kOnChipPart], and of that of c, [B, blocks, kOnChipPart].
   int64_t sum_parts = 0, cell_parts = 0;
 };
 
+struct OnChipBackwardPlan : OnChipSlices {
+  int64_t lanes = 0;      ///< B rounded up to a group of kOnChipSequences
+  int64_t gradients = 0;  ///< [rows, lanes] of zh
+  int64_t sums = 0;       ///< [B, rows] of the norms' numbers, and as much for xhat
+  int64_t states = 0;     ///< [B, units], `state_arrays` times
+  int state_arrays = 0;   ///< dh, dc, and of a norm of c the gradients of o and c, and xhat
+  int64_t means = 0;      ///< [B, norms + 1] of two numbers
+  /// Numbers of type double in which blocks tell each other their part of the norms' sums,
+  /// [B, norms, blocks, 2] and [B, blocks, 2].
+  int64_t sum_parts = 0, cell_parts = 0;
+  /// Each block's part of the gradient of the state, [blocks, B, stride], `buffers` times: two
+  /// where no other meeting lies between reading one and writing the next.
+  int64_t partials = 0;
+  int buffers = 0;
+};
+
 /// With `blocks` blocks at most, of `shared_bytes`.
 OnChipPlan PlanOnChip(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
                       int64_t blocks, int64_t shared_bytes);
+OnChipBackwardPlan PlanOnChipBackward(const CellRecipe& recipe, const RnnShape& shape,
+                                      int element_bytes, int64_t blocks, int64_t shared_bytes);
 
 }  // namespace planish::internal::cuda
 

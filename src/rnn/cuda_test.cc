@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "src/rnn/cuda_cells.h"
+#include "src/rnn/cuda_plan.h"
 #include "src/rnn/cuda_testing.h"
 
 // Recurrent layers on a GPU against the CPU's layers in double, which rnn_test.cc holds against the
@@ -202,6 +203,49 @@ TYPED_TEST(RnnCudaTest, OnChipGivesTheSameBitsWithNothingSaved) {
   }
 }
 
+// A gradient of one sequence's output that is NaN.
+TYPED_TEST(RnnCudaTest, OnChipNanGradientStaysInItsSequence) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
+    p.layer.lengths = {4, 3, 4};
+    const RnnResult<T> before = ApplyOnDevice(p, true);
+    // Of sequence 1, all units at one step.
+    std::fill_n(p.loss.y.begin() + (2 * 3 + 1) * 21, 21, std::numeric_limits<T>::quiet_NaN());
+    const RnnResult<T> after = ApplyOnDevice(p, true);
+    const auto& dh0 = after.gradients[tests::kH0];
+    EXPECT_TRUE(std::isnan(dh0[21])) << NameOf(cell);
+    for (size_t k = 0; k < 3 * 21; ++k) {
+      if (k / 21 == 1) continue;
+      ASSERT_EQ(dh0[k], before.gradients[tests::kH0][k]) << NameOf(cell);
+    }
+  }
+}
+
+// No product is asked for of a step, but backward of more sequences than the chip takes.
+TYPED_TEST(RnnCudaTest, OnChipAsksForNoProductOfAStep) {
+  using T = TypeParam;
+  for (const auto& [batch, backward] :
+       {std::pair<int64_t, size_t>{internal::cuda::kMostOnChipBackwardBatch, 0},
+        {internal::cuda::kMostOnChipBackwardBatch + 1, 5}}) {
+    const RnnProblem<T> p(Cell::kLnLstm, {5, batch, 2, 17}, Given(), 0.5);
+    RnnOnDevice<T> device(p);
+    size_t products = 0;
+    device.options().on_chip = true;
+    device.options().matmul = [&](const cuda::MatmulArgs<T>& product) {
+      ++products;
+      internal::cuda::RunMatmul("test", product);
+    };
+    device.Forward();
+    EXPECT_EQ(products, 1u);
+    products = 0;
+    device.Backward();
+    EXPECT_EQ(products, 3u + backward);  // of the weights' gradients, and of dx
+    std::string where;
+    EXPECT_LE(Worst(device.Result(), Exact(p), &where), 2 * kManyUnits<T>) << where;
+  }
+}
+
 // Weights of the state so that the first product is exact: the sums have a mean of 1e4 deviations.
 TYPED_TEST(RnnCudaTest, OnChipNormsAreExactAtAnyMean) {
   using T = TypeParam;
@@ -276,9 +320,12 @@ TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
 // A gradient is the same bits whatever else is asked for.
 TYPED_TEST(RnnCudaTest, EveryGradientAlone) {
   using T = TypeParam;
-  for (const Cell cell : CudaCells()) {
+  const std::vector<Cell> cells = CudaCells();
+  for (size_t i = 0; i < 2 * cells.size(); ++i) {
+    const Cell cell = cells[i / 2];
     const RnnProblem<T> p(cell, {3, 3, 3, 5}, {.lengths = true, .resets = true});
     RnnOnDevice<T> device(p);
+    device.options().on_chip = i % 2 == 1;
     device.Forward();
     device.Backward();
     const RnnResult<T> all = device.Result();

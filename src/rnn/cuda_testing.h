@@ -76,8 +76,8 @@ class RnnOnDevice {
     internal::cuda::Synchronize();
   }
   void Backward() {
-    OnDevice<char> space(Bytes(
-        cuda::RnnBackwardWorkspaceBytes<T>(cell_, shape_, backward_.inputs.lengths != nullptr)));
+    OnDevice<char> space(Bytes(cuda::RnnBackwardWorkspaceBytes<T>(
+        cell_, shape_, backward_.inputs.lengths != nullptr, options_.on_chip)));
     cuda::RnnBackward<T>(cell_, backward_, With(space));
     internal::cuda::Synchronize();
   }

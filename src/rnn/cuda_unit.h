@@ -112,6 +112,110 @@ PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, 
   return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
 }
 
+/// v * (1 - v), the derivative of the logistic function.
+template <class T>
+PLANISH_DEVICE T OfSigmoid(T v) {
+  return FusedMulAdd(-v, v, v);
+}
+/// 1 - v * v, that of tanh.
+template <class T>
+PLANISH_DEVICE T OfTanh(T v) {
+  return FusedMulAdd(-v, v, T{1});
+}
+
+/// The gradients, of an LSTM's unit, of o's sum and of what tanh is taken of.
+template <class T>
+struct OutputGradient {
+  T of_o, of_cell;
+};
+
+/// An LSTM's output back, from the gradient of its h. What tanh is taken of may have another
+/// gradient, `more`.
+template <class T>
+PLANISH_DEVICE OutputGradient<T> TakeOutputBack(const CellLayer<T>& a, int64_t row, int64_t k, T dh,
+                                                T more) {
+  const T tanh_c = a.tanh_c[row * a.hidden + k];
+  const T o = a.gates_kept[(row * 4 + 3) * a.hidden + k];
+  return {dh * tanh_c * OfSigmoid(o), FusedMulAdd(dh * o, OfTanh(tanh_c), more)};
+}
+
+/// The normalised c of an LSTM's unit.
+template <class T>
+PLANISH_DEVICE T XhatOfCell(const CellLayer<T>& a, int64_t row, int64_t k, const NormMap<T>& map) {
+  const T* const kept = a.gates_kept + row * 4 * a.hidden + k;
+  const T i = kept[0], f = kept[a.hidden], g = kept[2 * a.hidden];
+  return map.Xhat(FusedMulAdd(f, a.before[row * a.hidden + k], i * g));
+}
+
+/// The gradient of an LSTM's c within its norm, where it has one, from that of what the norm gives.
+/// `mean` and `dot` are the means over the units of d * gain and of that times xhat.
+template <class T>
+PLANISH_DEVICE T TakeCellNormBack(const CellLayer<T>& a, int64_t row, int64_t k,
+                                  const NormMap<T>& map, T d, T mean, T dot) {
+  return map.rstd * FusedMulAdd(-XhatOfCell(a, row, k, map), dot, d * a.params.gain_c[k] - mean);
+}
+
+/// The gradients of the sums of a unit's gates, with that of a GRU's ah_n beside that of ax_n, and
+/// of what goes to the step before past the product: of h, and of an LSTM's c.
+template <class Kind, class T>
+struct UnitGradient {
+  T of_a[Kind::kGates];
+  T of_h, dh, dc;
+
+  /// Of the gate's part of zh, or of the sum.
+  PLANISH_DEVICE T OfState(int gate) const { return Kind::kGru && gate == 2 ? of_h : of_a[gate]; }
+};
+
+/// The gates back. Of an RNN or GRU from `dh`, the gradient of its h; y and h_before are the states
+/// after and before the step. Of an LSTM from that of its c, and of o's sum.
+template <class Kind, class T>
+PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_t row, int64_t k,
+                                                   T dh, const OutputGradient<T>& output,
+                                                   const T* y, const T* h_before, bool relu) {
+  const int64_t hidden = a.hidden, unit = row * hidden + k;
+  const T* const kept = Kind::kRnn ? nullptr : a.gates_kept + row * Kind::kGates * hidden + k;
+  UnitGradient<Kind, T> d = {};
+  if constexpr (Kind::kRnn) {
+    d.of_a[0] = !relu ? dh * OfTanh(y[unit]) : y[unit] <= 0 ? T{0} : dh;
+  } else if constexpr (Kind::kGru) {
+    const T r = kept[0], z = kept[hidden], n = kept[2 * hidden];
+    d.of_a[2] = dh * (T{1} - z) * OfTanh(n);
+    d.of_a[0] = d.of_a[2] * a.candidate[unit] * OfSigmoid(r);
+    d.of_a[1] = dh * (h_before[unit] - n) * OfSigmoid(z);
+    d.of_h = d.of_a[2] * r;
+    d.dh = dh * z;
+  } else {
+    const T i = kept[0], f = kept[hidden], g = kept[2 * hidden], of_cell = output.of_cell;
+    d.of_a[0] = of_cell * g * OfSigmoid(i);
+    d.of_a[1] = of_cell * a.before[unit] * OfSigmoid(f);
+    d.of_a[2] = of_cell * i * OfTanh(g);
+    d.of_a[3] = output.of_o;
+    d.dc = of_cell * f;
+  }
+  return d;
+}
+
+/// The norm that is taken back with a step, of zh or of zx + zh: what it was taken of, its maps and
+/// its gains.
+template <class Kind, class T>
+struct StateNorm {
+  PLANISH_DEVICE explicit StateNorm(const CellLayer<T>& a)
+      : z(Kind::kApart ? a.zh : a.zx),
+        maps(Kind::kApart ? a.map_hh : a.map_ih),
+        gain(Kind::kApart ? a.params.gain_hh : a.params.gain_ih) {}
+
+  const T *z, *maps, *gain;
+};
+
+/// The gradient of a number of a norm, from `g`, that of its xhat, and the means over the norm's
+/// numbers of that and of that times xhat.
+template <class T>
+PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
+  // In two roundings: of one number g - mean is 0.
+  const T about = g - mean;
+  return rstd * FusedMulAdd(-xhat, dot, about);
+}
+
 /// Calls f with the CellKind of the layer.
 template <class F>
 void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {

@@ -77,6 +77,15 @@ namespace {
     return {};                                                                                     \
   }                                                                                                \
   template <>                                                                                      \
+  OnChipBackwardPlan PlanBackwardOnDevice<T>(const CellRecipe&, const RnnShape&) {                 \
+    return {};                                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunBackwardOnChip(const char* function, const CellLayer<T>&, const OnChipBackwardCall<T>&,  \
+                         void*) {                                                                  \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
   void RunOnChip(const char* function, const CellLayer<T>&, const OnChipCall<T>&, void*) {         \
     Fail(function);                                                                                \
   }

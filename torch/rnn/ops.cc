@@ -429,14 +429,17 @@ void MatmulBy(const Tensor& like, const cuda::MatmulArgs<T>& args) {
   }
 }
 
+/// Where a layer fits: a step would else be two operators, forward and backward.
+constexpr bool kOnChip = true;
+
 template <class T>
-cuda::RnnOptions<T> GpuOptions(const Call& call, bool on_chip) {
+cuda::RnnOptions<T> GpuOptions(const Call& call) {
   cuda::RnnOptions<T> options;
   options.eps = call.settings.eps;
   options.matmul = [&like = call.tensors.x](const cuda::MatmulArgs<T>& args) {
     MatmulBy(like, args);
   };
-  options.on_chip = on_chip;
+  options.on_chip = kOnChip;
   return options;
 }
 
@@ -464,10 +467,9 @@ ForwardResults ForwardKernel(const ForwardCall& call) {
     }
     CheckOnGpu(call);
     const OnDeviceOf device(tensors.x);
-    const bool on_chip = cuda::RnnFitsOnChip<T>(call.cell, shape);
     const GpuCall gpu(tensors.x,
-                      cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, on_chip));
-    cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, on_chip)));
+                      cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, kOnChip));
+    cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call)));
     if (call.save) ClearBeyond(results.saved, cuda::RnnSavedSize<T>(call.cell, shape));
   });
   ToTypeOfX(call, {&results.y, &results.h_n, &results.c_n});
@@ -503,8 +505,8 @@ Gradients BackwardKernel(const BackwardCall& call) {
     if (tensors.x.is_cpu()) return RnnBackward<T>(call.cell, args, CoreOptions<T>(call.settings));
     CheckOnGpu(call);
     const GpuCall gpu(tensors.x, cuda::RnnBackwardWorkspaceBytes<T>(
-                                     call.cell, shape, args.inputs.lengths != nullptr));
-    cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, /*on_chip=*/false)));
+                                     call.cell, shape, args.inputs.lengths != nullptr, kOnChip));
+    cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call)));
   });
   for (Tensor& gradient : gradients) ToTypeOfX(call, {&gradient});
   return gradients;
@@ -528,7 +530,7 @@ StepResults StepKernel(const StepCall& call) {
     CheckOnGpu(call);
     const GpuCall gpu(
         tensors.x, cuda::RnnStepWorkspaceBytes<T>(call.cell, args.batch, args.inputs, args.hidden));
-    cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call, /*on_chip=*/false)));
+    cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call)));
   });
   ToTypeOfX(call, {&results.h1, &results.c1});
   return results;

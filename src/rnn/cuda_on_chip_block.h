@@ -1,0 +1,55 @@
+#ifndef PLANISH_SRC_RNN_CUDA_ON_CHIP_BLOCK_H_
+#define PLANISH_SRC_RNN_CUDA_ON_CHIP_BLOCK_H_
+
+#include <cstdint>
+
+#include "src/base/cuda.h"
+#include "src/rnn/cuda_cells.h"
+#include "src/rnn/cuda_plan.h"
+
+// A block of a kernel that takes all steps of a layer: it has a few units with all their gates, and
+// keeps their rows of weight_hh.
+namespace planish::internal::cuda {
+
+template <class T, class Kind>
+class OnChipBlock {
+ public:
+  PLANISH_DEVICE OnChipBlock(const CellLayer<T>& layer, const OnChipSlices& slices)
+      : slices_(slices), hidden_(layer.hidden), batch_(static_cast<int>(layer.batch)) {
+    first_ = BlockIndex() * slices.units;
+    const int64_t left = layer.hidden - first_;
+    units_ = static_cast<int>(left < slices.units ? left : slices.units);
+  }
+
+  PLANISH_DEVICE int units() const { return units_; }
+
+  /// Reads the block's rows of weight_hh. Row unit * gates + gate is that of a gate of a unit; what
+  /// is beyond the units, and behind the columns, is 0.
+  PLANISH_DEVICE void ReadWeights(const T* weight_hh, T* weights) const {
+    for (int64_t i = ThreadIndex(); i < slices_.weights; i += BlockThreads()) {
+      const int64_t row = i / slices_.stride, k = i % slices_.stride;
+      const int64_t unit = row / Kind::kGates, gate = row % Kind::kGates;
+      weights[i] = unit < units_ && k < hidden_
+                       ? weight_hh[(gate * hidden_ + first_ + unit) * hidden_ + k]
+                       : T{0};
+    }
+  }
+
+  /// Calls f(b, unit, k) for the thread's sequences and units: number `unit` of the block, k of
+  /// all.
+  template <class F>
+  PLANISH_DEVICE void ForUnits(F&& f) const {
+    for (int i = ThreadIndex(); i < batch_ * units_; i += BlockThreads()) {
+      f(i / units_, i % units_, first_ + i % units_);
+    }
+  }
+
+ private:
+  OnChipSlices slices_;
+  int64_t hidden_, first_;
+  int batch_, units_;
+};
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_RNN_CUDA_ON_CHIP_BLOCK_H_
