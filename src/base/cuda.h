@@ -85,6 +85,10 @@ PLANISH_DEVICE T* SharedMemory() {
 PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
   *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
+/// Asks for what lies there to be brought into the second-level cache.
+PLANISH_DEVICE void Prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
 PLANISH_DEVICE bool AnyLane(bool value) { return __any_sync(0xffffffffu, value); }
 PLANISH_DEVICE float FloatOfBits(uint32_t bits) { return __uint_as_float(bits); }
 PLANISH_DEVICE uint32_t BitsOf(float value) { return __float_as_uint(value); }
@@ -155,6 +159,10 @@ T* SharedMemory() {
   return static_cast<T*>(emulation::SharedMemory());
 }
 inline void StoreWords(void* to, const uint32_t (&words)[4]) { std::memcpy(to, words, 16); }
+/// A read, so that a sanitizer sees what is beyond an array.
+inline void Prefetch(const void* from) {
+  static_cast<void>(*static_cast<const volatile unsigned char*>(from));
+}
 inline bool AnyLane(bool value) {
   for (int mask = 1; mask < 32; mask *= 2) value |= XorLane(value, mask);
   return value;

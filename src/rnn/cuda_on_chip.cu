@@ -48,50 +48,55 @@ PLANISH_DEVICE NormPart PartOf(double a, double b, double squares) {
   return {sum, (a - (sum - of_b)) + (b - of_b), squares};
 }
 
-// The part of the numbers value(i), i < count, by a warp.
+// The part of the numbers value(i), i < count, by kPartLanes lanes.
 template <class F>
 PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
-  const int lane = ThreadIndex() % kWarpThreads;
-  const double shift = static_cast<double>(value(0)), n = count;
-  double sum = 0, squares = 0;
-  for (int i = lane; i < count; i += kWarpThreads) sum += static_cast<double>(value(i)) - shift;
-  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) sum += XorLane(sum, mask);
-  const double mean = sum / n;
-  for (int i = lane; i < count; i += kWarpThreads) {
+  const int lane = ThreadIndex() % kPartLanes;
+  const double shift = count > 0 ? static_cast<double>(value(0)) : 0, n = count;
+  double sum[1] = {0}, squares[1] = {0};
+  for (int i = lane; i < count; i += kPartLanes) sum[0] += static_cast<double>(value(i)) - shift;
+  SumOverLanes(kPartLanes, sum);
+  const double mean = sum[0] / n;
+  for (int i = lane; i < count; i += kPartLanes) {
     const double d = (static_cast<double>(value(i)) - shift) - mean;
-    squares = fma(d, d, squares);
+    squares[0] = fma(d, d, squares[0]);
   }
-  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) squares += XorLane(squares, mask);
-  return PartOf(shift, mean, squares);
+  SumOverLanes(kPartLanes, squares);
+  return PartOf(shift, mean, squares[0]);
 }
 
-// The norm of `hidden` units' numbers, `per_unit` of each, from the parts of all blocks, by a warp.
+// The norm of `hidden` units' numbers, `per_unit` of each, from the parts of all blocks, by
+// kJoinLanes lanes. Without parts it is nothing.
 template <class T>
 PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const OnChipPlan& plan, int64_t hidden,
                                     int per_unit, double eps) {
-  const int lane = ThreadIndex() % kWarpThreads;
+  const int lane = ThreadIndex() % kJoinLanes;
+  const int64_t blocks = parts == nullptr ? 0 : plan.blocks;
   const double n = static_cast<double>(hidden * per_unit);
-  const NormPart first = parts[0];
-  double sum = 0, squares = 0;
-  for (int64_t p = lane; p < plan.blocks; p += kWarpThreads) {
+  NormPart first = {};
+  if (parts != nullptr) first = parts[0];
+  double sums[2] = {0, 0};
+  for (int64_t p = lane; p < blocks; p += kJoinLanes) {
     const int64_t left = hidden - p * plan.units;
     const double count = static_cast<double>((left < plan.units ? left : plan.units) * per_unit);
     const NormPart part = parts[p];
     const double d = (part.hi - first.hi) + (part.lo - first.lo);
-    sum = fma(count, d, sum);
-    squares += fma(count * d, d, part.squares);
+    sums[0] = fma(count, d, sums[0]);
+    sums[1] += fma(count * d, d, part.squares);
   }
-  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-    sum += XorLane(sum, mask);
-    squares += XorLane(squares, mask);
-  }
-  const double distance = sum / n;
-  double variance = fma(-sum, distance, squares) / n;
+  SumOverLanes(kJoinLanes, sums);
+  const double distance = sums[0] / n;
+  double variance = fma(-sums[0], distance, sums[1]) / n;
   if (variance < 0) variance = 0;
   const NormPart mean = PartOf(first.hi, first.lo + distance, 0);
   const T hi = static_cast<T>(mean.hi);
   const double lo = (mean.hi - static_cast<double>(hi)) + mean.lo;
   return {hi, static_cast<T>(lo), static_cast<T>(1.0 / sqrt(variance + eps))};
+}
+
+template <class T>
+PLANISH_DEVICE void WriteMap(const NormMap<T>& map, T* to) {
+  to[0] = map.hi, to[1] = map.lo, to[2] = map.rstd;
 }
 
 template <class T, class Kind>
@@ -144,6 +149,16 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
     const int64_t t = step_of(turn), next = step_of(turn + 1);
     const T* const h = s.h + turn % 2 * state_size;
     T* const h_next = s.h + (turn + 1) % 2 * state_size;
+    // What the next step reads of memory does not depend on this one.
+    if (next >= 0) {
+      block.ForUnits([&](int b, int unit, int64_t k) {
+        const int64_t row = next * batch + b;
+        for (int gate = 0; gate < kGates; ++gate) {
+          Prefetch(a.zx + row * columns + gate * hidden + k);
+        }
+        if (Kind::kApart && unit == 0) Prefetch(a.map_ih + row * kNorms * kRnnMap);
+      });
+    }
 
     // 1. The product.
     const int row_groups = rows / kOnChipRows;
@@ -202,30 +217,31 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
 
     // 2. The norms of the sums.
     if constexpr (!Kind::kPlain) {
-      for (int i = warp; i < static_cast<int>(batch) * kNorms; i += warps) {
-        const int b = i / kNorms, norm = i % kNorms;
-        if (!IsActive(a, t, b)) continue;
-        const int left = kGates - norm * kFirst, gates = left < kFirst ? left : kFirst;
-        const NormPart part = TakePart(units * gates, [&](int j) {
+      const auto gates_of = [](int norm) {
+        const int left = kGates - norm * kFirst;
+        return left < kFirst ? left : kFirst;
+      };
+      const int count = static_cast<int>(batch) * kNorms;
+      ForItems<kPartLanes>(count, [&](int i, bool there) {
+        const int b = i / kNorms, norm = i % kNorms, gates = gates_of(norm);
+        there = there && IsActive(a, t, b);
+        const NormPart part = TakePart(there ? units * gates : 0, [&](int j) {
           return sums[b * rows + j / gates * kGates + norm * kFirst + j % gates];
         });
-        if (lane == 0) sum_parts[i * plan.blocks + BlockIndex()] = part;
-      }
+        if (there && me % kPartLanes == 0) sum_parts[i * plan.blocks + BlockIndex()] = part;
+      });
       SyncGrid();
-      for (int i = warp; i < static_cast<int>(batch) * kNorms; i += warps) {
+      T* const kept = Kind::kTogether ? a.map_ih : a.map_hh;
+      ForItems<kJoinLanes>(count, [&](int i, bool there) {
         const int b = i / kNorms, norm = i % kNorms;
-        if (!IsActive(a, t, b)) continue;
-        const int left = kGates - norm * kFirst, gates = left < kFirst ? left : kFirst;
-        const NormMap<T> map[1] = {
-            JoinParts<T>(sum_parts + i * plan.blocks, plan, hidden, gates, a.eps)};
-        T* const kept = Kind::kTogether ? a.map_ih : a.map_hh;
-        if (lane != 0) continue;
-        T* const to = maps + i * kRnnMap;
-        to[0] = map[0].hi, to[1] = map[0].lo, to[2] = map[0].rstd;
-        if (kept == nullptr || BlockIndex() != 0) continue;
-        T* const saved = kept + ((t * batch + b) * kNorms + norm) * kRnnMap;
-        saved[0] = map[0].hi, saved[1] = map[0].lo, saved[2] = map[0].rstd;
-      }
+        there = there && IsActive(a, t, b);
+        const auto map = JoinParts<T>(there ? sum_parts + i * plan.blocks : nullptr, plan, hidden,
+                                      gates_of(norm), a.eps);
+        if (!there || me % kJoinLanes != 0) return;
+        WriteMap(map, maps + i * kRnnMap);
+        if (kept == nullptr || BlockIndex() != 0) return;
+        WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
+      });
       SyncBlock();
     }
 
@@ -275,23 +291,24 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
     });
     if (cell_norm) {
       SyncBlock();
-      for (int b = warp; b < static_cast<int>(batch); b += warps) {
-        if (!IsActive(a, t, b)) continue;
-        const NormPart part = TakePart(units, [&](int j) { return cells[b * plan.units + j]; });
-        if (lane == 0) cell_parts[b * plan.blocks + BlockIndex()] = part;
-      }
+      const int count = static_cast<int>(batch);
+      ForItems<kPartLanes>(count, [&](int b, bool there) {
+        there = there && IsActive(a, t, b);
+        const NormPart part =
+            TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
+        if (there && me % kPartLanes == 0) cell_parts[b * plan.blocks + BlockIndex()] = part;
+      });
       SyncGrid();
       T* const cell_maps = maps + batch * a.norms * kRnnMap;
-      for (int b = warp; b < static_cast<int>(batch); b += warps) {
-        if (!IsActive(a, t, b)) continue;
-        const NormMap<T> map = JoinParts<T>(cell_parts + b * plan.blocks, plan, hidden, 1, a.eps);
-        if (lane != 0) continue;
-        T* const to = cell_maps + b * kRnnMap;
-        to[0] = map.hi, to[1] = map.lo, to[2] = map.rstd;
-        if (a.map_c == nullptr || BlockIndex() != 0) continue;
-        T* const saved = a.map_c + (t * batch + b) * kRnnMap;
-        saved[0] = map.hi, saved[1] = map.lo, saved[2] = map.rstd;
-      }
+      ForItems<kJoinLanes>(count, [&](int b, bool there) {
+        there = there && IsActive(a, t, b);
+        const auto map =
+            JoinParts<T>(there ? cell_parts + b * plan.blocks : nullptr, plan, hidden, 1, a.eps);
+        if (!there || me % kJoinLanes != 0) return;
+        WriteMap(map, cell_maps + b * kRnnMap);
+        if (a.map_c == nullptr || BlockIndex() != 0) return;
+        WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
+      });
       SyncBlock();
       // 4. The state.
       block.ForUnits([&](int b, int unit, int64_t k) {

@@ -31,34 +31,54 @@ struct GradientPart {
   double mean, dot;
 };
 
-// The sums over the numbers i < count of g(i) and of that times xhat(i), by a warp.
+// The sums over the numbers i < count of g(i) and of that times xhat(i), by kPartLanes lanes.
 template <class G, class X>
 PLANISH_DEVICE GradientPart TakePart(int count, G&& g, X&& xhat) {
-  GradientPart part = {0, 0};
-  for (int i = ThreadIndex() % kWarpThreads; i < count; i += kWarpThreads) {
+  double sums[2] = {0, 0};
+  for (int i = ThreadIndex() % kPartLanes; i < count; i += kPartLanes) {
     const double of = static_cast<double>(g(i));
-    part.mean += of;
-    part.dot = fma(of, static_cast<double>(xhat(i)), part.dot);
+    sums[0] += of;
+    sums[1] = fma(of, static_cast<double>(xhat(i)), sums[1]);
   }
-  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-    part.mean += XorLane(part.mean, mask);
-    part.dot += XorLane(part.dot, mask);
-  }
-  return part;
+  SumOverLanes(kPartLanes, sums);
+  return {sums[0], sums[1]};
 }
 
-// The means over n numbers, from the parts of all blocks, by a warp.
+// The means over n numbers, from the parts of all blocks, by kJoinLanes lanes. Without parts they
+// are nothing.
 PLANISH_DEVICE GradientPart JoinParts(const GradientPart* parts, int64_t blocks, double n) {
-  GradientPart sum = {0, 0};
-  for (int64_t p = ThreadIndex() % kWarpThreads; p < blocks; p += kWarpThreads) {
-    sum.mean += parts[p].mean;
-    sum.dot += parts[p].dot;
+  double sums[2] = {0, 0};
+  for (int64_t p = ThreadIndex() % kJoinLanes; p < (parts == nullptr ? 0 : blocks);
+       p += kJoinLanes) {
+    sums[0] += parts[p].mean;
+    sums[1] += parts[p].dot;
   }
-  for (int mask = kWarpThreads / 2; mask > 0; mask /= 2) {
-    sum.mean += XorLane(sum.mean, mask);
-    sum.dot += XorLane(sum.dot, mask);
+  SumOverLanes(kJoinLanes, sums);
+  return {sums[0] / n, sums[1] / n};
+}
+
+// Asks for what a step reads of a unit in memory, none of which depends on another step.
+template <class Kind, class T>
+PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const OnChipBackwardCall<T>& s,
+                                 const StateNorm<Kind, T>& norm, int64_t row, int64_t k) {
+  const int64_t hidden = a.hidden, unit = row * hidden + k, first = row * Kind::kGates * hidden + k;
+  if (s.dy != nullptr) Prefetch(s.dy + unit);
+  PLANISH_UNROLL
+  for (int gate = 0; gate < Kind::kGates; ++gate) {
+    if (!Kind::kRnn) Prefetch(a.gates_kept + first + gate * hidden);
+    if (!Kind::kPlain) Prefetch(norm.z + first + gate * hidden);
   }
-  return {sum.mean / n, sum.dot / n};
+  if (!Kind::kPlain) Prefetch(norm.maps + row * Kind::kNorms * kRnnMap);
+  if constexpr (Kind::kLstm) {
+    Prefetch(a.before + unit);
+    Prefetch(a.tanh_c + unit);
+    if (a.map_c != nullptr) Prefetch(a.map_c + row * kRnnMap);
+  } else if constexpr (Kind::kGru) {
+    Prefetch(a.candidate + unit);
+    Prefetch(s.h_before + unit);
+  } else {
+    Prefetch(s.y + unit);
+  }
 }
 
 // The block's part of the gradient of all states: of zh [rows, lanes] times weights [rows, stride],
@@ -115,8 +135,7 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
   const int64_t hidden = a.hidden, columns = kGates * hidden;
   const int units = block.units(), rows = static_cast<int>(plan.rows);
   const int lanes = static_cast<int>(plan.lanes), batch = static_cast<int>(a.batch);
-  const int warp = ThreadIndex() / kWarpThreads, lane = ThreadIndex() % kWarpThreads;
-  const int warps = BlockThreads() / kWarpThreads;
+  const int me = ThreadIndex();
   const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
   const bool carried = a.cell_norm == CellNorm::kCarried;
   const StateNorm<Kind, T> norm(a);
@@ -140,7 +159,7 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
 
   block.ReadWeights(s.weight_hh, weights);
   // Of sequences that fill up a group, for good.
-  for (int i = ThreadIndex(); i < rows * lanes; i += BlockThreads()) gradients[i] = 0;
+  for (int i = me; i < rows * lanes; i += BlockThreads()) gradients[i] = 0;
   block.ForUnits([&](int b, int unit, int64_t k) {
     const int64_t at = b * plan.units + unit;
     dh[at] = s.dh[b * hidden + k];
@@ -154,7 +173,7 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
     constexpr int kCollectors = 4;
     const T* const partials = s.partials + turn % plan.buffers * plan.partials;
     const int count = batch * units * kCollectors;
-    for (int i = ThreadIndex(); i - lane < count; i += BlockThreads()) {
+    for (int i = me; i - me % kWarpThreads < count; i += BlockThreads()) {
       const int b = i / kCollectors / units, unit = i / kCollectors % units;
       T sum = 0;
       if (i < count) {
@@ -172,6 +191,11 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
   int64_t later = -1;
   for (int64_t turn = 0; turn < a.time; ++turn) {
     const int64_t t = s.reverse ? turn : a.time - 1 - turn;
+
+    if (turn + 1 < a.time) {
+      const int64_t next = s.reverse ? t + 1 : t - 1;
+      block.ForUnits([&](int b, int, int64_t k) { PrefetchUnit(a, s, norm, next * batch + b, k); });
+    }
 
     // 1. The states, and through the output.
     if (turn > 0) collect(turn - 1);
@@ -209,22 +233,23 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
     if (cell_norm) {
       SyncBlock();
       const T* const gain = a.params.gain_c + BlockIndex() * plan.units;
-      for (int b = warp; b < batch; b += warps) {
-        if (!IsActive(a, t, b)) continue;
+      ForItems<kPartLanes>(batch, [&](int b, bool there) {
+        there = there && IsActive(a, t, b);
+        const int64_t first = b * plan.units;
         const GradientPart part = TakePart(
-            units, [&](int i) { return of_cell[b * plan.units + i] * gain[i]; },
-            [&](int i) { return cell_xhat[b * plan.units + i]; });
-        if (lane == 0) cell_parts[b * plan.blocks + BlockIndex()] = part;
-      }
+            there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
+            [&](int i) { return cell_xhat[first + i]; });
+        if (there && me % kPartLanes == 0) cell_parts[b * plan.blocks + BlockIndex()] = part;
+      });
       SyncGrid();
-      for (int b = warp; b < batch; b += warps) {
-        if (!IsActive(a, t, b)) continue;
-        const GradientPart part =
-            JoinParts(cell_parts + b * plan.blocks, plan.blocks, static_cast<double>(hidden));
-        if (lane != 0) continue;
+      ForItems<kJoinLanes>(batch, [&](int b, bool there) {
+        there = there && IsActive(a, t, b);
+        const GradientPart part = JoinParts(there ? cell_parts + b * plan.blocks : nullptr,
+                                            plan.blocks, static_cast<double>(hidden));
+        if (!there || me % kJoinLanes != 0) return;
         cell_means[2 * b] = static_cast<T>(part.mean);
         cell_means[2 * b + 1] = static_cast<T>(part.dot);
-      }
+      });
       SyncBlock();
     }
 
@@ -275,27 +300,28 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
 
     // 3. The norms of the gates, and the product.
     if constexpr (!Kind::kPlain) {
-      for (int i = warp; i < batch * kNorms; i += warps) {
+      ForItems<kPartLanes>(batch * kNorms, [&](int i, bool there) {
         const int b = i / kNorms, first_gate = i % kNorms * kFirst;
-        if (!IsActive(a, t, b)) continue;
         const int gates = kGates - first_gate < kFirst ? kGates - first_gate : kFirst;
         const auto at = [&](int j) {
           return b * rows + j / gates * kGates + first_gate + j % gates;
         };
+        there = there && IsActive(a, t, b);
         const GradientPart part = TakePart(
-            units * gates, [&](int j) { return numbers[at(j)]; },
+            there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
             [&](int j) { return xhats[at(j)]; });
-        if (lane == 0) sum_parts[i * plan.blocks + BlockIndex()] = part;
-      }
+        if (there && me % kPartLanes == 0) sum_parts[i * plan.blocks + BlockIndex()] = part;
+      });
       SyncGrid();
-      for (int i = warp; i < batch * kNorms; i += warps) {
-        if (!IsActive(a, t, i / kNorms)) continue;
-        const GradientPart part = JoinParts(sum_parts + i * plan.blocks, plan.blocks,
-                                            NumbersOf<kGates, kFirst>(i % kNorms, hidden));
-        if (lane != 0) continue;
+      ForItems<kJoinLanes>(batch * kNorms, [&](int i, bool there) {
+        there = there && IsActive(a, t, i / kNorms);
+        const GradientPart part =
+            JoinParts(there ? sum_parts + i * plan.blocks : nullptr, plan.blocks,
+                      NumbersOf<kGates, kFirst>(i % kNorms, hidden));
+        if (!there || me % kJoinLanes != 0) return;
         means[2 * i] = static_cast<T>(part.mean);
         means[2 * i + 1] = static_cast<T>(part.dot);
-      }
+      });
       SyncBlock();
       block.ForUnits([&](int b, int unit, int64_t k) {
         if (!IsActive(a, t, b)) return;

@@ -50,6 +50,22 @@ class OnChipBlock {
   int batch_, units_;
 };
 
+/// Lanes that take a block's part of a norm, and that put the parts of all blocks together: so many
+/// that a block has all of its norms in hand at once, since what they take is their latency.
+inline constexpr int kPartLanes = 8, kJoinLanes = 16;
+
+/// Calls f(i, there) for the items i < count, each by so many lanes of a warp. What is not `there`
+/// goes along, for the lanes of a warp must meet where they put numbers together.
+template <int kLanes, class F>
+PLANISH_DEVICE void ForItems(int count, F&& f) {
+  constexpr int kAtOnce = kWarpThreads / kLanes;
+  const int warp = ThreadIndex() / kWarpThreads, warps = BlockThreads() / kWarpThreads;
+  const int mine = ThreadIndex() % kWarpThreads / kLanes;
+  for (int first = warp * kAtOnce; first < count; first += warps * kAtOnce) {
+    f(first + mine, first + mine < count);
+  }
+}
+
 }  // namespace planish::internal::cuda
 
 #endif  // PLANISH_SRC_RNN_CUDA_ON_CHIP_BLOCK_H_
