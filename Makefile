@@ -121,7 +121,7 @@ CUDA_TESTS := $(foreach what,norm batch_norm channel_norm weight_norm online_nor
 
 cuda:
 	@nvidia-smi -L || { echo 'make: a GPU must be there for this'; exit 1; }
-	cmake --preset cuda $(CONFIGURE) >/dev/null
+	cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native $(CONFIGURE) >/dev/null
 	cmake --build --preset cuda --target $(CUDA_TESTS) planish_torch
 	rm -rf build/cuda/python
 	cmake --install build/cuda --component python --prefix build/cuda/python >/dev/null

@@ -7,14 +7,20 @@ if(NOT PLANISH_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
+    # Machine code for A100 and H100 or H200, and where nvcc knows it B200; PTX of the newest is for
+    # what comes after that.
+    set(PLANISH_CUDA_DEFAULT_ARCHITECTURES FALSE)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Machine code for A100 and H100 or H200; PTX of the latter is for what comes after them.
+      set(PLANISH_CUDA_DEFAULT_ARCHITECTURES TRUE)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
     endif()
     enable_language(CUDA)
     if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")  # CMake 3.25 does not know it
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    if(PLANISH_CUDA_DEFAULT_ARCHITECTURES AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100)
     endif()
     find_package(CUDAToolkit REQUIRED)
     set(PLANISH_HAVE_CUDA TRUE)
