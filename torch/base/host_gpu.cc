@@ -3,6 +3,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/mm.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -92,6 +93,11 @@ void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+/// A product of 16-bit numbers in float, which the CPU has no operator for.
+Tensor& WideProduct(const Tensor& a, const Tensor& b, at::ScalarType type, Tensor& out) {
+  return at::mm_out(out, a.to(type), b.to(type));
+}
+
 struct HostGpuGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kGpu; }
   c10::Device exchangeDevice(c10::Device) const override { return Gpu(); }
@@ -115,6 +121,7 @@ TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFun
 // Has a kernel for every device, which looks for the device's own way of copying.
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&OnHost>());
+  m.impl("mm.dtype_out", TORCH_FN(WideProduct));
 }
 
 Tensor ToGpu(const Tensor& t) { return t.defined() ? Seen(t.detach().clone(), Gpu()) : t; }

@@ -406,22 +406,28 @@ void CheckOnGpu(const CallType& call) {
   }
 }
 
-/// c = op(a) op(b) by PyTorch, on the current stream, of tensors on the device of `like`.
+/// c = op(a) op(b) by PyTorch, on the current stream. `narrow` says that these are a and b, too, in
+/// 16 bits, of whose numbers products are exact in float: tensor cores then give what c is.
 template <class T>
-void MatmulBy(const Tensor& like, const cuda::MatmulArgs<T>& args) {
+void MatmulBy(const RnnTensors& given, bool narrow, const cuda::MatmulArgs<T>& args) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const at::AutoDispatchBelowADInplaceOrView guard;
+  const Tensor& like = given.x;
   const auto matrix = [&](const T* data, int64_t rows, int64_t cols) {
     return at::for_blob(const_cast<T*>(data), {rows, cols})
         .options(like.options().dtype(c10::CppTypeToScalarType<T>::value))
         .target_device(like.device())
         .make_tensor();
   };
+  Tensor c = matrix(args.c, args.rows, args.cols);
+  if (narrow) {
+    at::mm_out(c, given.x.reshape({args.rows, args.inner}), given.weight_ih.t(), c.scalar_type());
+    return;
+  }
   const Tensor a = args.a_transposed ? matrix(args.a, args.inner, args.rows).t()
                                      : matrix(args.a, args.rows, args.inner);
   const Tensor b = args.b_transposed ? matrix(args.b, args.cols, args.inner).t()
                                      : matrix(args.b, args.inner, args.cols);
-  Tensor c = matrix(args.c, args.rows, args.cols);
   if (args.accumulate) {
     at::addmm_out(c, c, a, b);
   } else {
@@ -429,15 +435,20 @@ void MatmulBy(const Tensor& like, const cuda::MatmulArgs<T>& args) {
   }
 }
 
-/// Where a layer fits: a step would else be two operators, forward and backward.
+/// A layer goes to the chip where it fits: a step would else be two operators, in each direction.
 constexpr bool kOnChip = true;
 
+/// `computed` are the tensors of the call as the core gets them.
 template <class T>
-cuda::RnnOptions<T> GpuOptions(const Call& call) {
+cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
   cuda::RnnOptions<T> options;
   options.eps = call.settings.eps;
-  options.matmul = [&like = call.tensors.x](const cuda::MatmulArgs<T>& args) {
-    MatmulBy(like, args);
+  options.matmul = [&call, &computed](const cuda::MatmulArgs<T>& args) {
+    const RnnTensors& given = call.tensors;
+    const bool of_inputs =
+        args.a == Data<T>(computed.x) && args.b == Data<T>(computed.weight_ih) && args.b_transposed;
+    MatmulBy(given, of_inputs && given.x.element_size() == 2 && given.weight_ih.element_size() == 2,
+             args);
   };
   options.on_chip = kOnChip;
   return options;
@@ -469,7 +480,7 @@ ForwardResults ForwardKernel(const ForwardCall& call) {
     const OnDeviceOf device(tensors.x);
     const GpuCall gpu(tensors.x,
                       cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, kOnChip));
-    cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call)));
+    cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
     if (call.save) ClearBeyond(results.saved, cuda::RnnSavedSize<T>(call.cell, shape));
   });
   ToTypeOfX(call, {&results.y, &results.h_n, &results.c_n});
@@ -506,7 +517,7 @@ Gradients BackwardKernel(const BackwardCall& call) {
     CheckOnGpu(call);
     const GpuCall gpu(tensors.x, cuda::RnnBackwardWorkspaceBytes<T>(
                                      call.cell, shape, args.inputs.lengths != nullptr, kOnChip));
-    cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call)));
+    cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
   });
   for (Tensor& gradient : gradients) ToTypeOfX(call, {&gradient});
   return gradients;
@@ -530,7 +541,7 @@ StepResults StepKernel(const StepCall& call) {
     CheckOnGpu(call);
     const GpuCall gpu(
         tensors.x, cuda::RnnStepWorkspaceBytes<T>(call.cell, args.batch, args.inputs, args.hidden));
-    cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call)));
+    cuda::RnnStep<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
   });
   ToTypeOfX(call, {&results.h1, &results.c1});
   return results;
