@@ -53,12 +53,13 @@ def recurrent_table(results, cell, mode, misses):
         rows.append([" x ".join(map(str, r["shape"])), r["type"],
                      judged(1e6 * own / r["shape"][0], 10 if named and forward and r["type"] == "bfloat16" else None,
                             misses, f"{what}, µs a step", most=True),
+                     number(1e6 * own * over["graph"] / r["shape"][0] if "graph" in over else None),
                      judged(times, 1.5 if named and forward else None, misses, f"{what}, of cuDNN's time", most=True),
                      judged(over.get("composed"), (20 if forward else 15) if named else None, misses,
                             f"{what}, composed over it"),
                      number(1 / over["products"] if "products" in over else None)])  # fmt: skip
     if rows:
-        head = ["T, B, H", "type", "µs a step", "of cuDNN's plain layer", "composed over it", "of its products"]
+        head = ["T, B, H", "type", "µs a step", "in a graph", "of cuDNN's plain layer", "composed over it", "of its products"]
         yield f"#### {cell}, {mode}\n\n" + table(head, rows)
 
 
