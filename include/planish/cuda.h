@@ -36,8 +36,8 @@ struct NormOptions {
   int64_t workspace_bytes = 0;  ///< its size: what the functions below say, or more
 };
 
-/// Bytes of workspace that a call with rows of type T needs, on any device. Throw Error as the calls
-/// do for sizes.
+/// Bytes of workspace that a call with rows of type T needs, on any device. Throw Error as the
+/// calls do for sizes.
 template <class T>
 int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols);
 /// With `gradients` for dgain, dbias or both.
