@@ -12,7 +12,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda bench-cuda format tidy clean
+.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -33,6 +33,7 @@ help:
 	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
 	@echo 'make test-cuda         build and test what runs on a GPU, on a machine with one (installs nothing)'
+	@echo 'make sanitize-cuda     the tests of kernels under compute-sanitizer, which takes long'
 	@echo 'make bench-cuda        norms and recurrent layers on a GPU against a copy, PyTorch ...'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
@@ -129,6 +130,11 @@ cuda:
 test-cuda: cuda
 	for test in $(CUDA_TESTS); do build/cuda/src/*/$$test --gtest_brief=1 || exit 1; done
 	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) -m pytest -q torch/python/tests/test_cuda.py
+
+# What the emulation can't show: races of warps that run at once.
+sanitize-cuda: cuda
+	for tool in memcheck racecheck synccheck; do for test in $(CUDA_TESTS); do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 build/cuda/src/*/$$test --gtest_brief=1 || exit 1; done; done
 
 bench-cuda: cuda
 	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) bench/cuda/bench.py --out build/cuda/bench/results.json --docs docs $(BENCH_ARGS)

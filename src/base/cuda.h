@@ -87,7 +87,7 @@ PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
 }
 /// Asks for what lies there to be brought into the second-level cache.
 PLANISH_DEVICE void Prefetch(const void* from) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+  asm volatile("prefetch.L2 [%0];" ::"l"(from));
 }
 PLANISH_DEVICE bool AnyLane(bool value) { return __any_sync(0xffffffffu, value); }
 PLANISH_DEVICE float FloatOfBits(uint32_t bits) { return __uint_as_float(bits); }
