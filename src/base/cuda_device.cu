@@ -127,11 +127,12 @@ void* Allocate(int64_t bytes) {
 }
 
 void Free(void* data) { std::free(data); }
+// Of no bytes there may be no address.
 void CopyToDevice(void* to, const void* from, int64_t bytes) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 void CopyToHost(void* to, const void* from, int64_t bytes) {
-  std::memcpy(to, from, static_cast<size_t>(bytes));
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 void Synchronize() {}
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = size_t{1} << 16;
-constexpr int kUnset = 0xff;  // bytes of shared memory that nobody has written: of NaNs
+constexpr unsigned char kUnset = 0xff;  // bytes of shared memory that nobody has written: of NaNs
 
 // Threads that wait for each other.
 struct Barrier {
@@ -48,7 +48,7 @@ struct Block {
 
   unsigned char* Shared() { return reinterpret_cast<unsigned char*>(shared.data()); }
   size_t SharedBytes() const { return shared.size() * sizeof(std::max_align_t); }
-  void FillShared() { std::memset(Shared(), kUnset, SharedBytes()); }
+  void FillShared() { std::fill_n(Shared(), SharedBytes(), kUnset); }
   bool IsSharedUnset() {
     return std::all_of(Shared(), Shared() + SharedBytes(), [](int byte) { return byte == kUnset; });
   }
