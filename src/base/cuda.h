@@ -86,9 +86,21 @@ PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
   *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
 /// Asks for what lies there to be brought into the second-level cache.
-PLANISH_DEVICE void Prefetch(const void* from) {
-  asm volatile("prefetch.L2 [%0];" ::"l"(from));
+PLANISH_DEVICE void Prefetch(const void* from) { asm volatile("prefetch.L2 [%0];" ::"l"(from)); }
+/// A read of four bytes that nobody waits for: brings their line into the first-level cache.
+PLANISH_DEVICE void Touch(const void* from) {
+  asm volatile("{ .reg .b32 unused; ld.b32 unused, [%0]; }" ::"l"(from));
 }
+/// Copies a number of 4 or 8 bytes to shared memory while the thread goes on. It is there for the
+/// thread after WaitForCopies, and for others after they have met it then.
+template <class T>
+PLANISH_DEVICE void CopyLater(const T* from, T* to) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(__cvta_generic_to_global(from)), "n"(sizeof(T))
+               : "memory");
+}
+PLANISH_DEVICE void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 PLANISH_DEVICE bool AnyLane(bool value) { return __any_sync(0xffffffffu, value); }
 PLANISH_DEVICE float FloatOfBits(uint32_t bits) { return __uint_as_float(bits); }
 PLANISH_DEVICE uint32_t BitsOf(float value) { return __float_as_uint(value); }
@@ -163,6 +175,14 @@ inline void StoreWords(void* to, const uint32_t (&words)[4]) { std::memcpy(to, w
 inline void Prefetch(const void* from) {
   static_cast<void>(*static_cast<const volatile unsigned char*>(from));
 }
+inline void Touch(const void* from) {
+  static_cast<void>(*static_cast<const volatile uint32_t*>(from));
+}
+template <class T>
+void CopyLater(const T* from, T* to) {
+  emulation::CopyLater(from, to, sizeof(T));
+}
+inline void WaitForCopies() { emulation::WaitForCopies(); }
 inline bool AnyLane(bool value) {
   for (int mask = 1; mask < 32; mask *= 2) value |= XorLane(value, mask);
   return value;

@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <random>
@@ -60,6 +61,12 @@ struct Cluster {
   int size = 0;
 };
 
+struct Copy {
+  const void* from;
+  void* to;
+  size_t bytes;
+};
+
 struct Thread {
   ucontext_t context;  // where it begins
   jmp_buf jump;        // where it goes on, once it has begun
@@ -73,6 +80,7 @@ struct Thread {
   uint64_t waits_until = 0;  // `opened` of that
   bool yields = false;       // lets others run, and waits for nothing
   bool returned = false;
+  std::vector<Copy> copies;  // that are under way
   std::exception_ptr error;
 };
 
@@ -201,6 +209,14 @@ void* OfBlock(void* shared, int rank) {
   return other.Shared() + at;
 }
 
+void CopyLater(const void* from, void* to, size_t bytes) {
+  Running().copies.push_back({from, to, bytes});
+}
+void WaitForCopies() {
+  for (const Copy& copy : Running().copies) std::memcpy(copy.to, copy.from, copy.bytes);
+  Running().copies.clear();
+}
+
 void Wait(Scope scope) {
   Thread& thread = Running();
   Barrier& barrier = scope == Scope::kWarp      ? thread.warp->barrier
@@ -270,6 +286,7 @@ void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
         it.waits_for = nullptr;
         it.begun = false;
         it.returned = false;
+        it.copies.clear();
         it.error = nullptr;
         ++it.warp->barrier.members;
         Prepare(it);

@@ -43,6 +43,10 @@ int ClusterBlocks();
 /// Throws std::logic_error where none of that block's threads has begun, or all have returned.
 void* OfBlock(void* shared, int rank);
 
+/// A copy that the thread which runs sees after its next WaitForCopies.
+void CopyLater(const void* from, void* to, size_t bytes);
+void WaitForCopies();
+
 /// A place of the warp for a value of each lane. Of two that lanes meet at one after the other the
 /// second is another one.
 struct Lane {

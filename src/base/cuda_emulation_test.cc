@@ -235,6 +235,24 @@ TEST_P(EmulationTest, KernelsOfClustersAreLaunched) {
   EXPECT_EQ(numbers, (std::vector<int>{10, 2, 3, 4, 26, 6, 7, 8}));
 }
 
+// A copy is not there before the thread waits for it, and is what lies there then.
+TEST_P(EmulationTest, CopiesAreThereOnceWaitedFor) {
+  std::vector<float> numbers(64);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  int right = 0;
+  RunGrid({2, 1, 1}, 32, 32 * sizeof(float), false, [&] {
+    float* const own = static_cast<float*>(SharedMemory()) + Here().thread.x;
+    const float* const from = &numbers[Here().block.x * 32 + Here().thread.x];
+    CopyLater(from, own, sizeof(float));
+    Wait(Scope::kBlock);
+    const bool there = *own == *own;
+    WaitForCopies();
+    right += !there && *own == *from;
+    CopyLater(from, own, sizeof(float));  // of which nothing is left for the next block
+  });
+  EXPECT_EQ(right, 64);
+}
+
 // That what the kernels forget to wait for shows: without the barrier the orders differ.
 TEST(Emulation, OrdersShowRaces) {
   std::vector<int> results;

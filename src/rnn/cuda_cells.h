@@ -24,9 +24,11 @@ inline constexpr int kColumnSums = 4;
 /// And of the H columns of c: d is the gradient of what its norm gives.
 inline constexpr int kCellColumnSums = 2;  // of d and of d * xhat
 
-/// A layer's parameters as the kernels read them; none is null that the cell's kernels read.
+/// A layer's parameters as the kernels read them; none is null that the cell's kernels read. Those
+/// of all units, or of some: `stride` of them, from the unit `first` on.
 template <class T>
 struct CellParams {
+  int64_t stride, first;
   T *gain_ih, *gain_hh;  ///< [G] of the norms of zx and zh; of zx + zh, the first
   T* bias;               ///< [G] of a: the sum of all biases, but of those of a GRU's ah_n
   T* bias_hn;            ///< [H] GRUs: of ah_n

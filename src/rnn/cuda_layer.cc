@@ -64,6 +64,7 @@ CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
   layer.time = in.shape.time;
   layer.batch = in.shape.batch;
   layer.hidden = in.shape.hidden;
+  layer.params.stride = in.shape.hidden;
   layer.eps = options.eps;
   layer.lengths = in.lengths;
   layer.resets = in.resets;

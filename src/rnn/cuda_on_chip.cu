@@ -76,14 +76,16 @@ PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const OnChipPlan& pla
   NormPart first = {};
   if (parts != nullptr) first = parts[0];
   double sums[2] = {0, 0};
-  for (int64_t p = lane; p < blocks; p += kJoinLanes) {
-    const int64_t left = hidden - p * plan.units;
-    const double count = static_cast<double>((left < plan.units ? left : plan.units) * per_unit);
-    const NormPart part = parts[p];
-    const double d = (part.hi - first.hi) + (part.lo - first.lo);
-    sums[0] = fma(count, d, sums[0]);
-    sums[1] += fma(count * d, d, part.squares);
-  }
+  ReadAndAdd(
+      lane, kJoinLanes, blocks, [&](int64_t p) { return parts[p]; },
+      [&](int64_t p, const NormPart& part) {
+        const int64_t left = hidden - p * plan.units;
+        const double count =
+            static_cast<double>((left < plan.units ? left : plan.units) * per_unit);
+        const double d = (part.hi - first.hi) + (part.lo - first.lo);
+        sums[0] = fma(count, d, sums[0]);
+        sums[1] += fma(count * d, d, part.squares);
+      });
   SumOverLanes(kJoinLanes, sums);
   const double distance = sums[0] / n;
   double variance = fma(-sums[0], distance, sums[1]) / n;
@@ -121,7 +123,12 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
   T* const outputs = cells + plan.cells;   // [B, units] o
   T* const maps = outputs + plan.cells;    // [B, norms], and behind them [B] of c
 
+  T* const params = maps + plan.maps;
+  T* const inputs = params + plan.params;          // [2, B, rows] zx
+  T* const input_maps = inputs + 2 * plan.inputs;  // [2, B, norms] of zx
+
   block.ReadWeights(s.weight_hh, weights);
+  a.params = block.ReadParams(a.params, params);
   const auto step_of = [&](int64_t i) {
     return i >= a.time ? int64_t{-1} : s.reverse ? a.time - 1 - i : i;
   };
@@ -143,24 +150,39 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
        i += threads) {
     s.h[i / padding * plan.stride + hidden + i % padding] = 0;
   }
+  // What a step reads of the inputs depends on no other step: it comes while the one before is
+  // computed.
+  const auto ask_for = [&](int64_t t, int64_t turn) {
+    T* const zx = inputs + turn % 2 * plan.inputs;
+    T* const map = input_maps + turn % 2 * plan.input_maps;
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t row = t * batch + b;
+      for (int gate = 0; gate < kGates; ++gate) {
+        CopyLater(a.zx + row * columns + gate * hidden + k, zx + b * rows + unit * kGates + gate);
+      }
+      if constexpr (Kind::kApart) {
+        constexpr int kMaps = kNorms * kRnnMap;
+        for (int i = 0; unit == 0 && i < kMaps; ++i) {
+          CopyLater(a.map_ih + row * kMaps + i, map + b * kMaps + i);
+        }
+      }
+    });
+  };
+  ask_for(step_of(0), 0);
   SyncGrid();
 
   for (int64_t turn = 0; turn < a.time; ++turn) {
     const int64_t t = step_of(turn), next = step_of(turn + 1);
     const T* const h = s.h + turn % 2 * state_size;
     T* const h_next = s.h + (turn + 1) % 2 * state_size;
-    // What the next step reads of memory does not depend on this one.
-    if (next >= 0) {
-      block.ForUnits([&](int b, int unit, int64_t k) {
-        const int64_t row = next * batch + b;
-        for (int gate = 0; gate < kGates; ++gate) {
-          Prefetch(a.zx + row * columns + gate * hidden + k);
-        }
-        if (Kind::kApart && unit == 0) Prefetch(a.map_ih + row * kNorms * kRnnMap);
-      });
-    }
+    WaitForCopies();
+    const T* const zx_now = inputs + turn % 2 * plan.inputs;
+    const T* const maps_now = input_maps + turn % 2 * plan.input_maps;
+    if (next >= 0) ask_for(next, turn + 1);
 
-    // 1. The product.
+    // 1. The product. All of the state is on its way from the second-level cache at once.
+    constexpr int kLine = 128 / static_cast<int>(sizeof(T));
+    for (int64_t i = me * kLine; i < state_size; i += threads * kLine) Touch(h + i);
     const int row_groups = rows / kOnChipRows;
     const int batch_groups = static_cast<int>((batch + kOnChipSequences - 1) / kOnChipSequences);
     for (int group = warp; group < row_groups * batch_groups; group += warps) {
@@ -202,16 +224,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
 
     // What the cells without a norm of zh add zx to is one sum.
     if constexpr (Kind::kTogether) {
-      block.ForUnits([&](int b, int unit, int64_t k) {
-        if (!IsActive(a, t, b)) return;
-        PLANISH_UNROLL
-        for (int gate = 0; gate < kGates; ++gate) {
-          T& sum = sums[b * rows + unit * kGates + gate];
-          T& zx = a.zx[(t * batch + b) * columns + gate * hidden + k];
-          sum += zx;
-          zx = 0;  // TakeGates adds it
-        }
-      });
+      for (int i = me; i < static_cast<int>(batch) * rows; i += threads) sums[i] += zx_now[i];
       SyncBlock();
     }
 
@@ -268,16 +281,16 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
         return;
       }
       NormMap<T> ih[kNorms], hh[kNorms];
-      if constexpr (Kind::kApart) ReadMaps(a.map_ih + row * kNorms * kRnnMap, ih);
+      if constexpr (Kind::kApart) ReadMaps(maps_now + b * kNorms * kRnnMap, ih);
       if constexpr (Kind::kApart) ReadMaps(maps + b * kNorms * kRnnMap, hh);
       if constexpr (Kind::kTogether) ReadMaps(maps + b * kNorms * kRnnMap, ih);
       T zx[kGates], zh[kGates];
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
-        const int64_t j = row * columns + gate * hidden + k;
-        zx[gate] = a.zx[j];
-        zh[gate] = sums[b * rows + unit * kGates + gate];
-        if (Kind::kApart && a.zh != nullptr) a.zh[j] = zh[gate];
+        const int at = b * rows + unit * kGates + gate;
+        zx[gate] = Kind::kTogether ? T{0} : zx_now[at];  // there it is in the sum
+        zh[gate] = sums[at];
+        if (Kind::kApart && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
       }
       const UnitOutput<T> out =
           TakeGates<Kind>(a, row, k, zx, zh, ih, hh, Kind::kLstm ? cell : state, relu);

@@ -48,11 +48,10 @@ PLANISH_DEVICE GradientPart TakePart(int count, G&& g, X&& xhat) {
 // are nothing.
 PLANISH_DEVICE GradientPart JoinParts(const GradientPart* parts, int64_t blocks, double n) {
   double sums[2] = {0, 0};
-  for (int64_t p = ThreadIndex() % kJoinLanes; p < (parts == nullptr ? 0 : blocks);
-       p += kJoinLanes) {
-    sums[0] += parts[p].mean;
-    sums[1] += parts[p].dot;
-  }
+  ReadAndAdd(
+      ThreadIndex() % kJoinLanes, kJoinLanes, parts == nullptr ? 0 : blocks,
+      [&](int64_t p) { return parts[p]; },
+      [&](int64_t, const GradientPart& part) { sums[0] += part.mean, sums[1] += part.dot; });
   SumOverLanes(kJoinLanes, sums);
   return {sums[0] / n, sums[1] / n};
 }
@@ -173,14 +172,15 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
     constexpr int kCollectors = 4;
     const T* const partials = s.partials + turn % plan.buffers * plan.partials;
     const int count = batch * units * kCollectors;
+    const int64_t of_block = batch * plan.stride;
     for (int i = me; i - me % kWarpThreads < count; i += BlockThreads()) {
       const int b = i / kCollectors / units, unit = i / kCollectors % units;
       T sum = 0;
       if (i < count) {
         const T* const mine = partials + b * plan.stride + BlockIndex() * plan.units + unit;
-        for (int64_t p = i % kCollectors; p < plan.blocks; p += kCollectors) {
-          sum += mine[p * batch * plan.stride];
-        }
+        ReadAndAdd(
+            i % kCollectors, kCollectors, plan.blocks,
+            [&](int64_t p) { return mine[p * of_block]; }, [&](int64_t, T part) { sum += part; });
       }
       for (int mask = kCollectors / 2; mask > 0; mask /= 2) sum += XorLane(sum, mask);
       if (i < count && i % kCollectors == 0) dh[b * plan.units + unit] += sum;

@@ -35,6 +35,29 @@ class OnChipBlock {
     }
   }
 
+  /// Copies the parameters of the block's units to `room`, and says where they are.
+  PLANISH_DEVICE CellParams<T> ReadParams(const CellParams<T>& from, T* room) const {
+    CellParams<T> to = {};
+    to.stride = slices_.units;
+    to.first = first_;
+    const auto read = [&](int gates, const T* numbers, T*& place) {
+      place = room;
+      room += gates * slices_.units;
+      if (numbers == nullptr) return;
+      for (int i = ThreadIndex(); i < gates * units_; i += BlockThreads()) {
+        place[i / units_ * slices_.units + i % units_] =
+            numbers[i / units_ * hidden_ + first_ + i % units_];
+      }
+    };
+    read(Kind::kGates, from.gain_ih, to.gain_ih);
+    read(Kind::kGates, from.gain_hh, to.gain_hh);
+    read(Kind::kGates, from.bias, to.bias);
+    read(1, from.bias_hn, to.bias_hn);
+    read(1, from.gain_c, to.gain_c);
+    read(1, from.bias_c, to.bias_c);
+    return to;
+  }
+
   /// Calls f(b, unit, k) for the thread's sequences and units: number `unit` of the block, k of
   /// all.
   template <class F>
@@ -53,6 +76,27 @@ class OnChipBlock {
 /// Lanes that take a block's part of a norm, and that put the parts of all blocks together: so many
 /// that a block has all of its norms in hand at once, since what they take is their latency.
 inline constexpr int kPartLanes = 8, kJoinLanes = 16;
+
+/// Reads that a lane has under way at once, where it adds up what lies far apart in the
+/// second-level cache: one after the other each would take as long as all of them.
+inline constexpr int kReadsAtOnce = 8;
+
+/// Calls add(i, read(i)) for i = first, first + step, ... < end, in this order, and reads ahead.
+template <class Read, class Add>
+PLANISH_DEVICE void ReadAndAdd(int64_t first, int64_t step, int64_t end, Read&& read, Add&& add) {
+  using Value = decltype(read(first));
+  for (; first < end; first += kReadsAtOnce * step) {
+    Value values[kReadsAtOnce] = {};
+    PLANISH_UNROLL
+    for (int j = 0; j < kReadsAtOnce; ++j) {
+      if (first + j * step < end) values[j] = read(first + j * step);
+    }
+    PLANISH_UNROLL
+    for (int j = 0; j < kReadsAtOnce; ++j) {
+      if (first + j * step < end) add(first + j * step, values[j]);
+    }
+  }
+}
 
 /// Calls f(i, there) for the items i < count, each by so many lanes of a warp. What is not `there`
 /// goes along, for the lanes of a warp must meet where they put numbers together.

@@ -44,7 +44,12 @@ OnChipPlan PlanOnChip(const CellRecipe& recipe, const RnnShape& shape, int eleme
   plan.sums = RoundUp(batch * plan.rows, pack);
   plan.cells = recipe.is_lstm() ? RoundUp(batch * plan.units, pack) : 0;
   plan.maps = RoundUp(batch * (recipe.norms() + 1) * 3, pack);
-  plan.shared_bytes = (plan.weights + plan.sums + 2 * plan.cells + plan.maps) * element_bytes;
+  plan.params = RoundUp((recipe.gates() + 1) * kOnChipParams * plan.units, pack);
+  plan.inputs = RoundUp(batch * plan.rows, pack);
+  plan.input_maps = recipe.sums == Sums::kApart ? RoundUp(batch * recipe.norms() * 3, pack) : 0;
+  plan.shared_bytes = (plan.weights + plan.sums + 2 * plan.cells + plan.maps + plan.params +
+                       2 * (plan.inputs + plan.input_maps)) *
+                      element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
   plan.threads = ThreadsOf(plan.rows / kOnChipRows * Parts(batch, kOnChipSequences));
   plan.sum_parts = kOnChipPart * batch * recipe.norms() * plan.blocks;

@@ -14,6 +14,8 @@ namespace planish::internal::cuda {
 inline constexpr int kOnChipRows = 4, kOnChipSequences = 8;
 /// As many as have the registers for it.
 inline constexpr int kMostOnChipThreads = 384;
+/// Parameters of a gate: two gains and a bias; and of a unit: a gain and two biases.
+inline constexpr int kOnChipParams = 3;
 /// Numbers of which a block's part of a norm is made.
 inline constexpr int kOnChipPart = 3;
 /// Sequences at most: of more, products of matrices by tensor cores take less time than reading all
@@ -38,9 +40,12 @@ struct OnChipSlices {
 };
 
 struct OnChipPlan : OnChipSlices {
-  int64_t sums = 0;   ///< [B, rows] of the product
-  int64_t cells = 0;  ///< [B, units] c, and as much for o
-  int64_t maps = 0;   ///< [B, norms + 1] of three numbers
+  int64_t sums = 0;        ///< [B, rows] of the product
+  int64_t cells = 0;       ///< [B, units] c, and as much for o
+  int64_t maps = 0;        ///< [B, norms + 1] of three numbers
+  int64_t params = 0;      ///< of the block's gates, and of its units
+  int64_t inputs = 0;      ///< [B, rows] of zx, twice: of a step and of the next one
+  int64_t input_maps = 0;  ///< [B, norms] of three numbers, twice, where zx has a norm of its own
   /// Numbers of type double of the memory in which blocks tell each other their part of the norms
   /// of the sums, [B, norms, blocks, kOnChipPart], and of that of c, [B, blocks, kOnChipPart].
   int64_t sum_parts = 0, cell_parts = 0;

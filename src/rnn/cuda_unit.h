@@ -11,6 +11,12 @@
 // A cell as the kernels are compiled for it, and what a thread does forward for one unit.
 namespace planish::internal::cuda {
 
+/// Where a parameter of a gate of unit k lies, or of the unit: gate 0.
+template <class T>
+PLANISH_DEVICE int64_t PlaceOf(const CellParams<T>& params, int gate, int64_t k) {
+  return gate * params.stride + k - params.first;
+}
+
 constexpr int GatesOf(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kLstm ? 4 : arithmetic == Arithmetic::kGru ? 3 : 1;
 }
@@ -60,7 +66,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   T of_x[kGates], of_h = 0;
   PLANISH_UNROLL
   for (int gate = 0; gate < kGates; ++gate) {
-    const int64_t j = gate * hidden + k;
+    const int64_t j = PlaceOf(p, gate, k);
     const bool candidate = Kind::kGru && gate == 2;
     if constexpr (Kind::kTogether) {
       const T z = zx[gate] + zh[gate];
@@ -73,7 +79,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
         h = p.gain_hh[j] * hh[gate / kFirst].Xhat(h);
       }
       of_x[gate] = (candidate ? x : x + h) + p.bias[j];
-      if (candidate) of_h = h + p.bias_hn[k];
+      if (candidate) of_h = h + p.bias_hn[PlaceOf(p, 0, k)];
     }
   }
   T* const kept = a.gates_kept == nullptr ? nullptr : a.gates_kept + first;
@@ -106,7 +112,8 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
 template <class T>
 PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
                                             const NormMap<T>& map) {
-  const T seen = FusedMulAdd(a.params.gain_c[k], map.Xhat(c), a.params.bias_c[k]);
+  const int64_t at = PlaceOf(a.params, 0, k);
+  const T seen = FusedMulAdd(a.params.gain_c[at], map.Xhat(c), a.params.bias_c[at]);
   const T tanh_c = Tanh(seen);
   if (a.tanh_c != nullptr) a.tanh_c[row * a.hidden + k] = tanh_c;
   return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
