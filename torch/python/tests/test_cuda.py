@@ -175,6 +175,34 @@ def test_recurrent_lengths_resets_and_steps_agree_with_the_cpu():
 
 
 @cuda
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.float16), ids=str)
+def test_recurrent_layers_of_sixteen_bits_agree_with_the_cpu(dtype):
+    # Both compute in float and round; norms' sums, in another order, show in a last place.
+    for batch_first in (False, True):
+        module = planish.nn.LayerNormLSTM(24, 40, batch_first=batch_first).to(dtype)
+        there = copy.deepcopy(module).cuda()
+        x = torch.randn(12, 6, 24, dtype=dtype)
+        y, found = module(x)[0], there(x.cuda())[0]
+        dy = torch.randn_like(y)
+        expected = torch.autograd.grad(y, [*module.parameters()], dy)
+        close([found.detach()], [y.detach()], TOLERANCES[dtype])
+        close(torch.autograd.grad(found, [*there.parameters()], dy.cuda()), expected, 2 * TOLERANCES[dtype])
+
+
+# Many steps by one kernel, whose blocks run as they come: on the chip, and too many sequences for backward there.
+@cuda
+@pytest.mark.parametrize("batch", (16, 48))
+@pytest.mark.parametrize("name", ("rnn", "lstm", "gru"))
+def test_recurrence_the_same_bits_again_and_again(name, batch):
+    module = RECURRENT[name](64, 256).cuda()
+    x = torch.randn(200, batch, 64, device="cuda", requires_grad=True)
+    step = lambda: torch.autograd.grad(module(x)[0].square().sum(), [x, *module.parameters()])  # noqa: E731
+    first = step()
+    for _ in range(5):
+        assert all(torch.equal(a, b) for a, b in zip(first, step()))
+
+
+@cuda
 def test_recurrence_in_a_graph():
     module = planish.nn.LayerNormLSTM(32, 64).cuda()
     x = torch.randn(5, 8, 32, device="cuda")
