@@ -234,28 +234,24 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
         const int left = kGates - norm * kFirst;
         return left < kFirst ? left : kFirst;
       };
-      const int count = static_cast<int>(batch) * kNorms;
-      ForItems<kPartLanes>(count, [&](int i, bool there) {
-        const int b = i / kNorms, norm = i % kNorms, gates = gates_of(norm);
-        there = there && IsActive(a, t, b);
-        const NormPart part = TakePart(there ? units * gates : 0, [&](int j) {
-          return sums[b * rows + j / gates * kGates + norm * kFirst + j % gates];
-        });
-        if (there && me % kPartLanes == 0) sum_parts[i * plan.blocks + BlockIndex()] = part;
-      });
-      SyncGrid();
       T* const kept = Kind::kTogether ? a.map_ih : a.map_hh;
-      ForItems<kJoinLanes>(count, [&](int i, bool there) {
-        const int b = i / kNorms, norm = i % kNorms;
-        there = there && IsActive(a, t, b);
-        const auto map = JoinParts<T>(there ? sum_parts + i * plan.blocks : nullptr, plan, hidden,
-                                      gates_of(norm), a.eps);
-        if (!there || me % kJoinLanes != 0) return;
-        WriteMap(map, maps + i * kRnnMap);
-        if (kept == nullptr || BlockIndex() != 0) return;
-        WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
-      });
-      SyncBlock();
+      ExchangeParts(
+          static_cast<int>(batch) * kNorms, sum_parts, plan.blocks,
+          [&](int i) { return IsActive(a, t, i / kNorms); },
+          [&](int i, bool there) {
+            const int b = i / kNorms, norm = i % kNorms, gates = gates_of(norm);
+            return TakePart(there ? units * gates : 0, [&](int j) {
+              return sums[b * rows + j / gates * kGates + norm * kFirst + j % gates];
+            });
+          },
+          [&](int i, const NormPart* parts, bool writes) {
+            const int b = i / kNorms, norm = i % kNorms;
+            const auto map = JoinParts<T>(parts, plan, hidden, gates_of(norm), a.eps);
+            if (!writes) return;
+            WriteMap(map, maps + i * kRnnMap);
+            if (kept == nullptr || BlockIndex() != 0) return;
+            WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
+          });
     }
 
     // What the next step begins with.
@@ -304,25 +300,20 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
     });
     if (cell_norm) {
       SyncBlock();
-      const int count = static_cast<int>(batch);
-      ForItems<kPartLanes>(count, [&](int b, bool there) {
-        there = there && IsActive(a, t, b);
-        const NormPart part =
-            TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
-        if (there && me % kPartLanes == 0) cell_parts[b * plan.blocks + BlockIndex()] = part;
-      });
-      SyncGrid();
       T* const cell_maps = maps + batch * a.norms * kRnnMap;
-      ForItems<kJoinLanes>(count, [&](int b, bool there) {
-        there = there && IsActive(a, t, b);
-        const auto map =
-            JoinParts<T>(there ? cell_parts + b * plan.blocks : nullptr, plan, hidden, 1, a.eps);
-        if (!there || me % kJoinLanes != 0) return;
-        WriteMap(map, cell_maps + b * kRnnMap);
-        if (a.map_c == nullptr || BlockIndex() != 0) return;
-        WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
-      });
-      SyncBlock();
+      ExchangeParts(
+          static_cast<int>(batch), cell_parts, plan.blocks,
+          [&](int b) { return IsActive(a, t, b); },
+          [&](int b, bool there) {
+            return TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
+          },
+          [&](int b, const NormPart* parts, bool writes) {
+            const auto map = JoinParts<T>(parts, plan, hidden, 1, a.eps);
+            if (!writes) return;
+            WriteMap(map, cell_maps + b * kRnnMap);
+            if (a.map_c == nullptr || BlockIndex() != 0) return;
+            WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
+          });
       // 4. The state.
       block.ForUnits([&](int b, int unit, int64_t k) {
         if (!IsActive(a, t, b)) return;
@@ -350,11 +341,8 @@ OnChipPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
 template <class T>
 void RunOnChip(const char* function, const CellLayer<T>& layer, const OnChipCall<T>& call,
                void* stream) {
-  const Launch launch = {.blocks = call.plan.blocks,
-                         .threads = call.plan.threads,
-                         .shared_bytes = call.plan.shared_bytes};
   VisitKind(layer, [&]<class Kind>(Kind) {
-    RunCooperative(function, OnChip<T, Kind>, launch, stream, layer, call,
+    RunCooperative(function, OnChip<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
   });
 }

@@ -56,6 +56,12 @@ PLANISH_DEVICE GradientPart JoinParts(const GradientPart* parts, int64_t blocks,
   return {sums[0] / n, sums[1] / n};
 }
 
+template <class T>
+PLANISH_DEVICE void WriteMeans(const GradientPart& means, T* to) {
+  to[0] = static_cast<T>(means.mean);
+  to[1] = static_cast<T>(means.dot);
+}
+
 // Asks for what a step reads of a unit in memory, none of which depends on another step.
 template <class Kind, class T>
 PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const OnChipBackwardCall<T>& s,
@@ -233,24 +239,18 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
     if (cell_norm) {
       SyncBlock();
       const T* const gain = a.params.gain_c + BlockIndex() * plan.units;
-      ForItems<kPartLanes>(batch, [&](int b, bool there) {
-        there = there && IsActive(a, t, b);
-        const int64_t first = b * plan.units;
-        const GradientPart part = TakePart(
-            there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
-            [&](int i) { return cell_xhat[first + i]; });
-        if (there && me % kPartLanes == 0) cell_parts[b * plan.blocks + BlockIndex()] = part;
-      });
-      SyncGrid();
-      ForItems<kJoinLanes>(batch, [&](int b, bool there) {
-        there = there && IsActive(a, t, b);
-        const GradientPart part = JoinParts(there ? cell_parts + b * plan.blocks : nullptr,
-                                            plan.blocks, static_cast<double>(hidden));
-        if (!there || me % kJoinLanes != 0) return;
-        cell_means[2 * b] = static_cast<T>(part.mean);
-        cell_means[2 * b + 1] = static_cast<T>(part.dot);
-      });
-      SyncBlock();
+      ExchangeParts(
+          batch, cell_parts, plan.blocks, [&](int b) { return IsActive(a, t, b); },
+          [&](int b, bool there) {
+            const int64_t first = b * plan.units;
+            return TakePart(
+                there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
+                [&](int i) { return cell_xhat[first + i]; });
+          },
+          [&](int b, const GradientPart* parts, bool writes) {
+            const auto mean = JoinParts(parts, plan.blocks, static_cast<double>(hidden));
+            if (writes) WriteMeans(mean, cell_means + 2 * b);
+          });
     }
 
     // 2. The gates.
@@ -300,29 +300,23 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
 
     // 3. The norms of the gates, and the product.
     if constexpr (!Kind::kPlain) {
-      ForItems<kPartLanes>(batch * kNorms, [&](int i, bool there) {
-        const int b = i / kNorms, first_gate = i % kNorms * kFirst;
-        const int gates = kGates - first_gate < kFirst ? kGates - first_gate : kFirst;
-        const auto at = [&](int j) {
-          return b * rows + j / gates * kGates + first_gate + j % gates;
-        };
-        there = there && IsActive(a, t, b);
-        const GradientPart part = TakePart(
-            there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
-            [&](int j) { return xhats[at(j)]; });
-        if (there && me % kPartLanes == 0) sum_parts[i * plan.blocks + BlockIndex()] = part;
-      });
-      SyncGrid();
-      ForItems<kJoinLanes>(batch * kNorms, [&](int i, bool there) {
-        there = there && IsActive(a, t, i / kNorms);
-        const GradientPart part =
-            JoinParts(there ? sum_parts + i * plan.blocks : nullptr, plan.blocks,
-                      NumbersOf<kGates, kFirst>(i % kNorms, hidden));
-        if (!there || me % kJoinLanes != 0) return;
-        means[2 * i] = static_cast<T>(part.mean);
-        means[2 * i + 1] = static_cast<T>(part.dot);
-      });
-      SyncBlock();
+      ExchangeParts(
+          batch * kNorms, sum_parts, plan.blocks, [&](int i) { return IsActive(a, t, i / kNorms); },
+          [&](int i, bool there) {
+            const int b = i / kNorms, first_gate = i % kNorms * kFirst;
+            const int gates = kGates - first_gate < kFirst ? kGates - first_gate : kFirst;
+            const auto at = [&](int j) {
+              return b * rows + j / gates * kGates + first_gate + j % gates;
+            };
+            return TakePart(
+                there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
+                [&](int j) { return xhats[at(j)]; });
+          },
+          [&](int i, const GradientPart* parts, bool writes) {
+            const auto mean =
+                JoinParts(parts, plan.blocks, NumbersOf<kGates, kFirst>(i % kNorms, hidden));
+            if (writes) WriteMeans(mean, means + 2 * i);
+          });
       block.ForUnits([&](int b, int unit, int64_t k) {
         if (!IsActive(a, t, b)) return;
         const int64_t row = t * batch + b;
@@ -364,11 +358,8 @@ OnChipBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape
 template <class T>
 void RunBackwardOnChip(const char* function, const CellLayer<T>& layer,
                        const OnChipBackwardCall<T>& call, void* stream) {
-  const Launch launch = {.blocks = call.plan.blocks,
-                         .threads = call.plan.threads,
-                         .shared_bytes = call.plan.shared_bytes};
   VisitKind(layer, [&]<class Kind>(Kind) {
-    RunCooperative(function, OnChipBackward<T, Kind>, launch, stream, layer, call,
+    RunCooperative(function, OnChipBackward<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
   });
 }

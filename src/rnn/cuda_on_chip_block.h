@@ -110,6 +110,32 @@ PLANISH_DEVICE void ForItems(int count, F&& f) {
   }
 }
 
+/// The blocks tell each other their part of each of `count` items, for sequences that are there
+/// (`is_there(i)`), through `parts` [count, blocks]. take(i, there) gives the block's part, by
+/// kPartLanes lanes; join(i, parts, writes) has the parts of all blocks, or null, by kJoinLanes
+/// lanes, of which one writes what comes of it. That is there for all threads of the block then.
+template <class Part, class There, class Take, class Join>
+PLANISH_DEVICE void ExchangeParts(int count, Part* parts, int64_t blocks, There&& is_there,
+                                  Take&& take, Join&& join) {
+  ForItems<kPartLanes>(count, [&](int i, bool there) {
+    there = there && is_there(i);
+    const Part part = take(i, there);
+    if (there && ThreadIndex() % kPartLanes == 0) parts[i * blocks + BlockIndex()] = part;
+  });
+  SyncGrid();
+  ForItems<kJoinLanes>(count, [&](int i, bool there) {
+    there = there && is_there(i);
+    const Part* const all = there ? parts + i * blocks : nullptr;
+    join(i, all, there && ThreadIndex() % kJoinLanes == 0);
+  });
+  SyncBlock();
+}
+
+/// The grid of a plan.
+inline Launch LaunchOf(const OnChipSlices& plan) {
+  return {.blocks = plan.blocks, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
+}
+
 }  // namespace planish::internal::cuda
 
 #endif  // PLANISH_SRC_RNN_CUDA_ON_CHIP_BLOCK_H_
