@@ -1118,9 +1118,7 @@ def test_tensors_that_do_not_fit_are_refused(call, message):
     ("call", "message"),
     [
         (lambda: LSTM(X.double()), "x's type and device, Double on cpu, but has Float on cpu"),
-        (lambda: LSTM(X, resets=RESETS.float()), "resets must be Bool on cpu but has Float on cpu"),
         (lambda: LSTM(X, lengths=torch.tensor([6, 1])), "lengths[0] must be at least 1 and at"),
-        (lambda: LSTM(X, lengths=torch.tensor([1.0, 1.0])), "lengths must be Long on cpu but has"),
         (
             lambda: LSTM(X, h_reset=torch.zeros(2, 4)),
             "h_reset must be left out without resets but has [4]",

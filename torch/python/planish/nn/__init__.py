@@ -1,5 +1,6 @@
 """Modules that are used as those of ``torch.nn``."""
 
+from planish.nn.initialization import reset_recurrent_parameters
 from planish.nn.nnet import NNet, nnet
 from planish.nn.norms import (
     AdaNorm,
@@ -46,5 +47,6 @@ __all__ = [
     "RecurrentBatchNorm",
     "WeightNorm",
     "nnet",
+    "reset_recurrent_parameters",
     "weight_norm",
 ]

@@ -8,14 +8,18 @@ directions. LN is layer normalisation, ``(z - mean) / sqrt(var + eps)`` times a 
 
 import dataclasses
 import math
+import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from planish.nn._sequences import mask_lengths, reset_flags
 
 __all__ = [
     "LayerNormGRU",
@@ -25,6 +29,22 @@ __all__ = [
     "LayerNormRNN",
     "LayerNormRNNCell",
 ]
+
+#: The variants that the classes take.
+LSTMCellVariant: TypeAlias = Literal[
+    "paper", "haste", "fastrnns", "tfa", "contrib", "draw", "plain"
+]
+LSTMVariant: TypeAlias = LSTMCellVariant | Literal["batchnorm"]
+GRUCellVariant: TypeAlias = Literal["paper", "plain"]
+GRUVariant: TypeAlias = GRUCellVariant | Literal["batchnorm"]
+RNNCellVariant: TypeAlias = Literal["paper", "plain"]
+RNNVariant: TypeAlias = RNNCellVariant | Literal["batchnorm"]
+Nonlinearity: TypeAlias = Literal["tanh", "relu"]
+
+#: Integers of any type, as a tensor, a sequence or a NumPy array.
+Lengths: TypeAlias = Tensor | Sequence[int] | NDArray[Any]
+#: Values 0 or 1 of any real type.
+Resets: TypeAlias = Tensor | NDArray[Any]
 
 
 # Bound once: looking an operator up by attributes takes longer than some of its arguments.
@@ -39,6 +59,7 @@ class _Variant:
 
     cell: str
     parameters: tuple[str, ...]
+    eps: float = 1e-5  #: used for eps=None
 
 
 _BIAS = ("bias_ih",)
@@ -54,8 +75,8 @@ _LSTMS = {
     "paper": _Variant("ln_lstm", _BIAS + _APART + _OF_C),
     "haste": _Variant("ln_lstm_haste", _BIAS + _GAINS + _OF_C),
     "fastrnns": _Variant("ln_lstm_fastrnns", _APART + _OF_C),
-    "tfa": _Variant("ln_lstm_tfa", _BIAS + _APART + _OF_C),
-    "contrib": _Variant("ln_lstm_contrib", _TOGETHER + _OF_C),
+    "tfa": _Variant("ln_lstm_tfa", _BIAS + _APART + _OF_C, eps=1e-3),
+    "contrib": _Variant("ln_lstm_contrib", _TOGETHER + _OF_C, eps=1e-12),
     "draw": _Variant("draw_lstm", _BIASES + _OF_C),
     "plain": _Variant("lstm", _BIASES),
     "batchnorm": _Variant("bn_lstm", _BIAS + _GAINS + _OF_C),
@@ -109,6 +130,7 @@ class _Recurrent(nn.Module):
 
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h",)
+    _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
         self,
@@ -117,13 +139,16 @@ class _Recurrent(nn.Module):
         input_size: int,
         hidden_size: int,
         bias: bool,
-        eps: float,
+        eps: float | None,
     ) -> None:
         super().__init__()
         self._check_at_least_one("input_size", input_size)
         self._check_at_least_one("hidden_size", hidden_size)
+        self._check_bool("bias", bias)
         if variant not in variants:
             raise self._error(f"variant must be one of {', '.join(variants)}", variant)
+        if eps is None:
+            eps = variants[variant].eps
         if not (math.isfinite(eps) and eps >= 0):
             raise self._error("eps must be finite and at least 0", f"{eps:g}")
         self.input_size = input_size
@@ -138,20 +163,30 @@ class _Recurrent(nn.Module):
         )
         self._packed: dict[str, _Packed] = {}
 
+    def _name(self) -> str:
+        return type(self).__name__
+
     def _error(self, what: str, value: object) -> ValueError:
-        return ValueError(f"[{type(self).__name__}] {what} but has {value}")
+        return ValueError(f"[{self._name()}] {what} but has {value}")
 
     def _check_at_least_one(self, name: str, size: int) -> None:
+        if not isinstance(size, int | numbers.Integral):
+            raise self._error(f"{name} must be an integer", repr(size))
         if size < 1:
             raise self._error(f"{name} must be at least 1", size)
+
+    def _check_bool(self, name: str, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise self._error(f"{name} must be True or False", repr(value))
 
     def _check_size(self, name: str, tensor: Tensor | None, size: tuple[int, ...]) -> None:
         if tensor is not None and tensor.shape != size:
             raise self._error(f"{name} must have {list(size)}", list(tensor.shape))
 
-    def _check_left_out(self, name: str, tensor: Tensor | None, what: str) -> None:
-        if tensor is not None:
-            raise self._error(f"{name} must be left out for {what}", list(tensor.shape))
+    def _check_left_out(self, name: str, value: Any, what: str) -> None:
+        if value is not None:
+            shape = list(torch.as_tensor(value).shape)
+            raise self._error(f"{name} must be left out for {what}", shape)
 
     def _check_inputs(self, x: Tensor) -> None:
         if x.shape[-1] != self.input_size:
@@ -169,14 +204,37 @@ class _Recurrent(nn.Module):
     def reset_parameters(self) -> None:
         """Draws weights and biases from between -1/sqrt(H) and 1/sqrt(H), in the order of
         PyTorch's modules; the gains of norms become 1 and their biases 0."""
+        self._draw(dict(self.named_parameters(recurse=False)))
+
+    def _draw(self, parameters: Mapping[str, Tensor]) -> None:
+        # Through nn.init: transformers replaces its functions while it loads a model.
         bound = 1 / math.sqrt(self.hidden_size)
-        for name, parameter in self.named_parameters(recurse=False):
+        for name, parameter in parameters.items():
             if not name.startswith("ln_"):
                 nn.init.uniform_(parameter, -bound, bound)
             elif "_weight" in name:
                 nn.init.ones_(parameter)
             else:
                 nn.init.zeros_(parameter)
+        self._undrawn = any(parameter.is_meta for parameter in parameters.values())
+
+    @property
+    def _is_hf_initialized(self) -> bool:
+        """Tells transformers to skip this module in its initialization, which goes by class names.
+
+        ``from_pretrained`` creates a model on the meta device and marks the parameters that it
+        loads. The others are drawn here.
+        """
+        if self._undrawn:
+            parameters = self.named_parameters(recurse=False)
+            loaded = "_is_hf_initialized"
+            self._draw({name: p for name, p in parameters if not getattr(p, loaded, False)})
+        return True
+
+    @_is_hf_initialized.setter
+    def _is_hf_initialized(self, value: bool) -> None:
+        if value:
+            self._undrawn = False
 
     def _prepare(self, suffix: str) -> dict[str, Any]:
         """Arguments of the operators: a layer's parameters, for inference packed."""
@@ -268,6 +326,10 @@ class _Recurrent(nn.Module):
 class _Layers(_Recurrent):
     """What LayerNormLSTM, LayerNormGRU and LayerNormRNN share."""
 
+    mode: str  #: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU", like ``torch.nn.LSTM.mode``
+    #: The size of a projection of h, which is always 0: there is none.
+    proj_size: ClassVar[int] = 0
+
     def __init__(
         self,
         variants: Mapping[str, _Variant],
@@ -281,11 +343,15 @@ class _Layers(_Recurrent):
         device: Any,
         dtype: Any,
         variant: str,
-        eps: float,
+        eps: float | None,
         checkpoint: bool,
     ) -> None:
         super().__init__(variants, variant, input_size, hidden_size, bias, eps)
         self._check_at_least_one("num_layers", num_layers)
+        self._check_bool("batch_first", batch_first)
+        self._check_bool("bidirectional", bidirectional)
+        if isinstance(dropout, bool) or not isinstance(dropout, int | float | numbers.Real):
+            raise self._error("dropout must be a number", repr(dropout))
         if not 0 <= dropout <= 1:
             raise self._error("dropout must be from 0 to 1", f"{dropout:g}")
         if dropout > 0 and num_layers == 1:
@@ -374,13 +440,47 @@ class _Layers(_Recurrent):
         for name, state in zip(self._states, states, strict=True):
             self._check_size(name + "_0", state, size)
 
+    def _lengths_of(self, x: Tensor, lengths: Lengths | None, mask: Tensor | None) -> Tensor | None:
+        """Returns the lengths that are given, or those of a mask, as int64 on x's device."""
+        if mask is not None:
+            if lengths is not None:
+                raise self._error("mask must be left out with lengths", list(mask.shape))
+            self._check_size("mask", mask, x.shape[:-1])
+            if mask.dtype != torch.bool:
+                raise self._error("mask must be bool", mask.dtype)
+            of_mask: Tensor = mask_lengths(mask.mT if self.batch_first else mask, self._name())
+            return of_mask
+        if lengths is None:
+            return None
+        tensor = torch.as_tensor(lengths, device=x.device)
+        self._check_size("lengths", tensor, (x.shape[0 if self.batch_first else 1],))
+        if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex():
+            raise self._error("lengths must be integers", tensor.dtype)
+        return tensor.to(torch.int64)
+
+    def _resets_of(self, x: Tensor, resets: Resets | None) -> Tensor | None:
+        """Returns resets as bool."""
+        if resets is None:
+            return None
+        tensor = resets if isinstance(resets, Tensor) else torch.as_tensor(resets, device=x.device)
+        if tensor.dim() == x.dim() and tensor.shape[-1] == 1:
+            tensor = tensor.squeeze(-1)
+        self._check_size("resets", tensor, x.shape[:-1])
+        if tensor.is_complex():
+            raise self._error("resets must be bool, integers or floating point", tensor.dtype)
+        if tensor.dtype == torch.bool:
+            return tensor
+        flags: Tensor = reset_flags(tensor.detach(), self._name())
+        return flags
+
     def _run(
         self,
         x: Tensor,
         states: Sequence[Tensor | None],
         resets_to: Sequence[Tensor | None],
-        lengths: Tensor | None,
-        resets: Tensor | None,
+        lengths: Lengths | None,
+        resets: Resets | None,
+        mask: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The module with its layout of inputs and states."""
         if x.dim() not in (2, 3):
@@ -389,11 +489,12 @@ class _Layers(_Recurrent):
         layers, hidden = len(self._suffixes), self.hidden_size
         if x.dim() == 2:
             self._check_left_out("lengths", lengths, "x [T, I]")
+            self._check_left_out("mask", mask, "x [T, I]")
             self._check_states(states, (layers, hidden))
         else:
             batch = x.shape[0 if self.batch_first else 1]
             self._check_states(states, (layers, batch, hidden))
-        self._check_size("resets", resets, x.shape[:-1])
+        lengths, resets = self._lengths_of(x, lengths, mask), self._resets_of(x, resets)
         for name, reset_to in zip(self._states, resets_to, strict=True):
             self._check_size(name + "_reset", reset_to, (layers, hidden))
 
@@ -416,7 +517,7 @@ class _Layers(_Recurrent):
         self,
         x: PackedSequence,
         states: Sequence[Tensor | None],
-        others: Mapping[str, Tensor | None],
+        others: Mapping[str, Any],
     ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
         """The same of packed sequences. States are in the order of before these were sorted."""
         for name, tensor in others.items():
@@ -459,22 +560,25 @@ class LayerNormLSTM(_Layers):
         device: of the parameters.
         dtype: of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or ``float16``; 16 bits
             are computed in float32.
+        proj_size: 0, for code that passes it to ``torch.nn.LSTM``. There is no projection.
         variant: which of the LSTMs in use:
 
             - ``"paper"``: the one above.
             - ``"haste"``: without ``ln_ih_bias`` and ``ln_hh_bias``, as in the library haste.
             - ``"fastrnns"``: of PyTorch's fastrnns benchmark: without ``bias_ih``, and the next
               step sees LN(c_t), too.
-            - ``"tfa"``: of TensorFlow Addons: as fastrnns, with ``bias_ih``. Its eps is 1e-3.
+            - ``"tfa"``: of TensorFlow Addons: as fastrnns, with ``bias_ih``. Its own eps is 1e-3.
             - ``"contrib"``: ``LayerNormBasicLSTMCell`` of TensorFlow 1: LN(weight_ih x_t +
-              weight_hh h_{t-1}; ln) of each gate for itself; the next step sees LN(c_t). Its eps is
-              1e-12, and its forget bias of 1 belongs into ``ln_bias``.
+              weight_hh h_{t-1}; ln) of each gate for itself; the next step sees LN(c_t). Its own
+              eps is 1e-12, and its forget bias of 1 belongs into ``ln_bias``.
             - ``"draw"``: plain sums with two biases, LN(c_t) for h_t (Eq. 29-31).
             - ``"plain"``: ``torch.nn.LSTM``.
             - ``"batchnorm"``: moments over the sequences of the batch in place of LN, for each
               step anew (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates: a result
               depends on the other sequences, in evaluation, too.
-        eps: added to variances, inside the root; finite and at least 0.
+        eps: added to variances, inside the root; finite and at least 0. None takes the default of
+            the library that the variant comes from: 1e-3 for ``"tfa"``, 1e-12 for ``"contrib"``,
+            1e-5 for the others.
         checkpoint: keep less for backward, which computes it again for the price of a forward pass.
 
     Parameters of layer k, those of the second direction with ``_reverse`` behind:
@@ -501,6 +605,7 @@ class LayerNormLSTM(_Layers):
 
     _gates = 4
     _states = ("h", "c")
+    mode = "LSTM"
 
     def __init__(
         self,
@@ -514,10 +619,13 @@ class LayerNormLSTM(_Layers):
         device: Any = None,
         dtype: Any = None,
         *,
-        variant: str = "paper",
-        eps: float = 1e-5,
+        proj_size: int = 0,
+        variant: LSTMVariant = "paper",
+        eps: float | None = 1e-5,
         checkpoint: bool = False,
     ) -> None:
+        if proj_size != 0:
+            raise self._error("proj_size must be 0: there is no projection", proj_size)
         super().__init__(
             _LSTMS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
             device, dtype, variant, eps, checkpoint,
@@ -529,8 +637,9 @@ class LayerNormLSTM(_Layers):
         input: Tensor,
         hx: tuple[Tensor, Tensor] | None = None,
         *,
-        lengths: Tensor | None = None,
-        resets: Tensor | None = None,
+        lengths: Lengths | None = None,
+        resets: Resets | None = None,
+        mask: Tensor | None = None,
         h_reset: Tensor | None = None,
         c_reset: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
@@ -545,8 +654,9 @@ class LayerNormLSTM(_Layers):
         input: Tensor | PackedSequence,
         hx: tuple[Tensor, Tensor] | None = None,
         *,
-        lengths: Tensor | None = None,
-        resets: Tensor | None = None,
+        lengths: Lengths | None = None,
+        resets: Resets | None = None,
+        mask: Tensor | None = None,
         h_reset: Tensor | None = None,
         c_reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, tuple[Tensor, Tensor]]:
@@ -556,12 +666,16 @@ class LayerNormLSTM(_Layers):
             input: [T, B, I], [B, T, I] with ``batch_first``, one sequence [T, I], or a
                 ``PackedSequence``.
             hx: h_0 and c_0, each [L, B, H], or [L, H] with one sequence; zeros without.
-            lengths: [B] int64, each from 1 to T, in any order, in place of packing. Beyond its
-                length nothing of a sequence is read, and its outputs are 0.
-            resets: bool, [T, B] in the layout of the input: before a step where it is True the
-                state becomes ``h_reset`` and ``c_reset``. In reinforcement learning, where several
-                episodes lie behind each other in one row: whether an episode starts at this step.
-                No gradient passes a reset, but those of ``h_reset`` and ``c_reset``.
+            lengths: [B] integers of any type, as a tensor, a sequence or a NumPy array, each from 1
+                to T, in any order, in place of packing. Beyond its length nothing of a sequence is
+                read, and its outputs are 0.
+            resets: [T, B] or [T, B, 1] in the layout of the input, bool or 0 and 1 of any real
+                type: before a step where it is True the state becomes ``h_reset`` and ``c_reset``.
+                In reinforcement learning, where a row contains several episodes: whether an episode
+                starts at this step. No gradient passes a reset, but those of ``h_reset`` and
+                ``c_reset``.
+            mask: bool, [T, B] in the layout of the input, as an alternative to ``lengths``: True
+                before the end of each sequence, False after it.
             h_reset: [L, H] the state after a reset; zeros without.
             c_reset: [L, H] the carried c after a reset; zeros without.
 
@@ -578,10 +692,11 @@ class LayerNormLSTM(_Layers):
         """
         states = self._states_of(hx)
         if isinstance(input, PackedSequence):
-            others = {"lengths": lengths, "resets": resets, "h_reset": h_reset, "c_reset": c_reset}
+            others = {"lengths": lengths, "resets": resets, "mask": mask}
+            others |= {"h_reset": h_reset, "c_reset": c_reset}
             packed, (h_n, c_n) = self._run_packed(input, states, others)
             return packed, (h_n, c_n)
-        y, (h_n, c_n) = self._run(input, states, (h_reset, c_reset), lengths, resets)
+        y, (h_n, c_n) = self._run(input, states, (h_reset, c_reset), lengths, resets, mask)
         return y, (h_n, c_n)
 
 
@@ -594,8 +709,9 @@ class _LayersOfH(_Layers):
         input: Tensor,
         hx: Tensor | None = None,
         *,
-        lengths: Tensor | None = None,
-        resets: Tensor | None = None,
+        lengths: Lengths | None = None,
+        resets: Resets | None = None,
+        mask: Tensor | None = None,
         h_reset: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]: ...
 
@@ -609,17 +725,18 @@ class _LayersOfH(_Layers):
         input: Tensor | PackedSequence,
         hx: Tensor | None = None,
         *,
-        lengths: Tensor | None = None,
-        resets: Tensor | None = None,
+        lengths: Lengths | None = None,
+        resets: Resets | None = None,
+        mask: Tensor | None = None,
         h_reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
         """As ``LayerNormLSTM.forward``; the state, hx and what is returned, is h alone."""
         states = self._states_of(hx)
         if isinstance(input, PackedSequence):
-            others = {"lengths": lengths, "resets": resets, "h_reset": h_reset}
+            others = {"lengths": lengths, "resets": resets, "mask": mask, "h_reset": h_reset}
             packed, (h_n,) = self._run_packed(input, states, others)
             return packed, h_n
-        y, (h_n,) = self._run(input, states, (h_reset,), lengths, resets)
+        y, (h_n,) = self._run(input, states, (h_reset,), lengths, resets, mask)
         return y, h_n
 
 
@@ -645,6 +762,7 @@ class LayerNormGRU(_LayersOfH):
     """
 
     _gates = 3
+    mode = "GRU"
 
     def __init__(
         self,
@@ -658,8 +776,8 @@ class LayerNormGRU(_LayersOfH):
         device: Any = None,
         dtype: Any = None,
         *,
-        variant: str = "paper",
-        eps: float = 1e-5,
+        variant: GRUVariant = "paper",
+        eps: float | None = 1e-5,
         checkpoint: bool = False,
     ) -> None:
         super().__init__(
@@ -690,7 +808,7 @@ class LayerNormRNN(_LayersOfH):
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
-        nonlinearity: str = "tanh",
+        nonlinearity: Nonlinearity = "tanh",
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
@@ -698,8 +816,8 @@ class LayerNormRNN(_LayersOfH):
         device: Any = None,
         dtype: Any = None,
         *,
-        variant: str = "paper",
-        eps: float = 1e-5,
+        variant: RNNVariant = "paper",
+        eps: float | None = 1e-5,
         checkpoint: bool = False,
     ) -> None:
         super().__init__(
@@ -707,6 +825,7 @@ class LayerNormRNN(_LayersOfH):
             dropout, bidirectional, device, dtype, variant, eps, checkpoint,
         )  # fmt: skip
         self.nonlinearity = nonlinearity
+        self.mode = "RNN_RELU" if nonlinearity == "relu" else "RNN_TANH"
 
     def extra_repr(self) -> str:
         relu = ", nonlinearity=relu" if self.nonlinearity == "relu" else ""
@@ -734,7 +853,7 @@ class _Step(_Recurrent):
         device: Any,
         dtype: Any,
         variant: str,
-        eps: float,
+        eps: float | None,
     ) -> None:
         steps = {name: v for name, v in variants.items() if name != "batchnorm"}
         super().__init__(steps, variant, input_size, hidden_size, bias, eps)
@@ -806,8 +925,8 @@ class LayerNormLSTMCell(_Step):
         device: Any = None,
         dtype: Any = None,
         *,
-        variant: str = "paper",
-        eps: float = 1e-5,
+        variant: LSTMCellVariant = "paper",
+        eps: float | None = 1e-5,
     ) -> None:
         super().__init__(_LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps)
 
@@ -884,8 +1003,8 @@ class LayerNormGRUCell(_StepOfH):
         device: Any = None,
         dtype: Any = None,
         *,
-        variant: str = "paper",
-        eps: float = 1e-5,
+        variant: GRUCellVariant = "paper",
+        eps: float | None = 1e-5,
     ) -> None:
         super().__init__(_GRUS, input_size, hidden_size, bias, device, dtype, variant, eps)
 
@@ -904,12 +1023,12 @@ class LayerNormRNNCell(_StepOfH):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        nonlinearity: str = "tanh",
+        nonlinearity: Nonlinearity = "tanh",
         device: Any = None,
         dtype: Any = None,
         *,
-        variant: str = "paper",
-        eps: float = 1e-5,
+        variant: RNNCellVariant = "paper",
+        eps: float | None = 1e-5,
     ) -> None:
         variants = _rnns(self, nonlinearity)
         super().__init__(variants, input_size, hidden_size, bias, device, dtype, variant, eps)
