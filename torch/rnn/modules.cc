@@ -1,3 +1,4 @@
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_pack_padded_sequence.h>
 #include <ATen/ops/_pad_packed_sequence.h>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <ostream>
@@ -69,6 +71,30 @@ void CheckSizes(const std::string& module, const char* name, const Tensor& t,
 void CheckInput(const std::string& module, const Tensor& x, int64_t input_size) {
   TORCH_CHECK_VALUE(x.size(-1) == input_size, "[", module, "] x must have input_size, ", input_size,
                     ", as its last dimension but has ", x.sizes());
+}
+
+/// Returns lengths of any integer type as int64.
+Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths) {
+  if (!lengths.defined()) return lengths;
+  TORCH_CHECK_VALUE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false), "[", module,
+                    "] lengths must be integers but has ", lengths.scalar_type());
+  return lengths.to(at::kLong);
+}
+
+/// Returns resets, 0 or 1 of any real type, as bool. `sizes` are those of the input without its
+/// last dimension; resets can have another dimension of size 1.
+Tensor ResetsAsBool(const std::string& module, const Tensor& resets, at::IntArrayRef sizes) {
+  if (!resets.defined()) return resets;
+  const bool has_last = resets.dim() > 0 && resets.dim() == std::ssize(sizes) + 1;
+  const Tensor t = has_last && resets.size(-1) == 1 ? resets.squeeze(-1) : resets;
+  CheckSizes(module, "resets", t, sizes);
+  if (t.scalar_type() == at::kBool) return t;
+  TORCH_CHECK_VALUE(!t.is_complex(), "[", module,
+                    "] resets must be bool, integers or floating point but has ", t.scalar_type());
+  const Tensor flags = t.ne(0), wrong = flags.logical_and(t.ne(1));
+  TORCH_CHECK_VALUE(!wrong.any().item<bool>(), "[", module, "] resets must be 0 or 1 but has ",
+                    t.masked_select(wrong)[0].item<double>());
+  return flags;
 }
 
 void ResetParameters(torch::nn::Module& module, int64_t hidden) {
@@ -300,7 +326,8 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   if (!one) states.insert(states.begin() + 1, x.size(options.batch_first() ? 0 : 1));
   CheckSizes(module, "h_0", h0, states);
   CheckSizes(module, "c_0", c0, states);
-  CheckSizes(module, "resets", sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
+  const Tensor resets =
+      ResetsAsBool(module, sequences.resets, x.sizes().slice(0, x.sizes().size() - 1));
   CheckSizes(module, "h_reset", sequences.h_reset, {layers, hidden});
   CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
   TORCH_CHECK_VALUE(!one || !sequences.lengths.defined(), "[", module,
@@ -312,7 +339,8 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   };
   const auto drop_batch = [&](const Tensor& t) { return t.defined() && one ? t.squeeze(1) : t; };
   RnnSequences time_first = sequences;
-  time_first.resets = swap(add_batch(sequences.resets));
+  time_first.resets = swap(add_batch(resets));
+  time_first.lengths = LengthsAsInt64(module, sequences.lengths);
   const RnnOutputs outputs =
       RunLayers(swap(add_batch(x)), add_batch(h0), add_batch(c0), time_first);
   return {swap(drop_batch(outputs.y)), drop_batch(outputs.h_n), drop_batch(outputs.c_n)};

@@ -980,6 +980,10 @@ TEST(RecurrentModules, TakeLengthsInPlaceOfPacking) {
              "y");
   ExpectSame(std::get<0>(states), std::get<0>(packed_states), "h_n");
   ExpectSame(std::get<1>(states), std::get<1>(packed_states), "c_n");
+  for (const at::ScalarType type : {at::kByte, at::kChar, at::kShort, at::kInt}) {
+    const auto typed = module->forward(x.transpose(0, 1), {}, {.lengths = lengths.to(type)});
+    ExpectSame(std::get<0>(typed), y, "y");
+  }
 }
 
 TEST(RecurrentModules, ResetStates) {
@@ -1006,6 +1010,15 @@ TEST(RecurrentModules, ResetStates) {
   module->options.batch_first(true);
   const auto first = module->forward(x.transpose(0, 1), {}, {.resets = resets.t()});
   ExpectSame(std::get<0>(first).transpose(0, 1), std::get<0>(zeros), "y");
+
+  // Of other types, and with a last dimension of 1.
+  for (const at::ScalarType type : {at::kBool, at::kByte, at::kInt, at::kHalf, at::kFloat}) {
+    const Tensor typed = resets.t().to(type);
+    for (const Tensor& given : {typed, typed.unsqueeze(-1)}) {
+      const auto other = module->forward(x.transpose(0, 1), {}, {.resets = given});
+      ExpectSame(std::get<0>(other), std::get<0>(first), "y");
+    }
+  }
 }
 
 TEST(RecurrentModules, LearnTheStateAfterAReset) {
@@ -1280,6 +1293,16 @@ TEST(RecurrentModules, SayWhatIsWrong) {
               HasSubstr("h_reset must have [2, 4] but has [4]"));
   EXPECT_THAT(error(x, {}, {.lengths = at::tensor({6, 1}, at::kLong)}),
               HasSubstr("lengths[0] must be at least 1 and at most time, 5 but has 6"));
+  EXPECT_THAT(error(x, {}, {.lengths = at::tensor({0, 1}, at::kInt)}),
+              HasSubstr("lengths[0] must be at least 1 and at most time, 5 but has 0"));
+  EXPECT_THAT(error(x, {}, {.lengths = at::tensor({4.5, 1.0})}),
+              HasSubstr("[LayerNormLSTM] lengths must be integers but has Double"));
+  EXPECT_THAT(error(x, {}, {.resets = at::full({2, 5}, 0.5)}),
+              HasSubstr("[LayerNormLSTM] resets must be 0 or 1 but has 0.5"));
+  EXPECT_THAT(error(x, {}, {.resets = at::full({2, 5}, 2, at::kByte)}),
+              HasSubstr("[LayerNormLSTM] resets must be 0 or 1 but has 2"));
+  EXPECT_THAT(error(x, {}, {.resets = at::zeros({2, 5, 2})}),
+              HasSubstr("[LayerNormLSTM] resets must have [2, 5] but has [2, 5, 2]"));
   EXPECT_THAT(error(x[0], {}, {.lengths = at::tensor({5}, at::kLong)}),
               HasSubstr("lengths must be left out for x [T, I] but has [1]"));
   EXPECT_THAT(error(x.to(at::kDouble)),

@@ -200,8 +200,11 @@ using LayerNormRNNCellOptions = RecurrentCellOptions<Cell::kLnRnn>;
 /// What a module takes beside inputs and states. An undefined tensor is not there. L is layers
 /// times directions.
 struct RnnSequences {
-  at::Tensor lengths;  ///< [B] int64, each from 1 to T, in any order; undefined: all are T
-  at::Tensor resets;   ///< [T, B], as x's first two dimensions, bool: reset before this step
+  /// [B] of any integer type, each from 1 to T, in any order; undefined: all are T.
+  at::Tensor lengths;
+  /// [T, B] or [T, B, 1], like x's first two dimensions: reset before this step. bool, or 0 and 1
+  /// of any real type.
+  at::Tensor resets;
   at::Tensor h_reset;  ///< [L, H] the state after a reset; undefined: zeros
   at::Tensor c_reset;  ///< [L, H] the LSTM's carried c after one; undefined: zeros
 };
