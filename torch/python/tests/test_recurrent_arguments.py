@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.utils.prune
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import planish
@@ -309,6 +310,24 @@ def test_every_form_compiles_in_one_graph(arguments):
     assert torch.equal(compiled(x, **arguments)[0], module(x, **arguments)[0])
 
 
+@pytest.mark.parametrize("form", ["list", "tuple", "numpy", "int32"])
+def test_other_lengths_are_not_compiled_anew(form):
+    torch.compiler.reset()
+    module = LayerNormGRU(I, H).double()
+    counter = CompileCounter()
+    compiled = torch.compile(module, fullgraph=True, backend=counter)
+    x = inputs()
+    for length in range(2, T + 1):
+        lengths = FORMS[form]([length, T, 3])
+        assert torch.equal(compiled(x, lengths=lengths)[0], module(x, lengths=lengths)[0])
+    assert counter.frame_count <= 2  # the second time an int is seen to change
+
+
+def test_operators_of_checks_obey_pytorchs_rules():
+    for op, value in (("reset_flags", RESETS.float()), ("mask_lengths", MASK)):
+        torch.library.opcheck(getattr(torch.ops.planish, op).default, (value, "LayerNormGRU"))
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [
@@ -599,6 +618,16 @@ def test_initialization_says_what_it_cannot_do():
         f"{name} module must not compute its parameters from others but has weight_hh_l0_orig"
     )
     assert all(torch.equal(value, before[key]) for key, value in pruned.state_dict().items())
+
+
+def test_marks_of_loaded_parameters_are_seen_in_each_gate():
+    # transformers replaces functions of torch.nn.init by some that leave marked tensors alone.
+    module, seen = nn.GRU(I, H), []
+    module.weight_hh_l0._is_hf_initialized = True
+    reset_recurrent_parameters(
+        module, lambda block: seen.append(hasattr(block, "_is_hf_initialized")), per_gate=True
+    )
+    assert seen == [False] * 3 + [True] * 3
 
 
 def test_parameters_of_subclasses_stay_as_they_are():

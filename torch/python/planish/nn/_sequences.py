@@ -11,10 +11,11 @@ from torch import Tensor
 
 __all__: list[str] = []
 
+_api: Any = torch.library  # without type hints
+_library = _api.Library("planish", "FRAGMENT")
 
-@torch.library.custom_op("planish::reset_flags", mutates_args=())
-def reset_flags(resets: Tensor, module: str) -> Tensor:
-    """Returns resets, 0 or 1 of any real type, as bool. Throws for any other value."""
+
+def _reset_flags(resets: Tensor, module: str) -> Tensor:
     flags = resets != 0
     wrong = flags & (resets != 1)  # NaN is neither 0 nor 1
     if bool(wrong.any()):
@@ -23,38 +24,47 @@ def reset_flags(resets: Tensor, module: str) -> Tensor:
     return flags
 
 
-@reset_flags.register_fake
-def _(resets: Tensor, module: str) -> Tensor:
-    return torch.empty_like(resets, dtype=torch.bool)
-
-
-@reset_flags.register_vmap
-def _(info: Any, in_dims: tuple[int | None, None], resets: Tensor, module: str) -> Any:
-    return reset_flags(resets, module), in_dims[0]
-
-
-@torch.library.custom_op("planish::mask_lengths", mutates_args=())
-def mask_lengths(mask: Tensor, module: str) -> Tensor:
-    """Returns the lengths [...] of a bool mask [T, ...] that is True before the end of a sequence.
-
-    Throws if a sequence has no step, or if it continues after a step that is False.
-    """
-    lengths = mask.sum(0)
+def _mask_lengths(mask: Tensor, module: str) -> Tensor:
     if not bool(mask[:1].any(0).all()):
         what = "mask must be True at the first step of each sequence"
         raise ValueError(f"[{module}] {what} but has False")
     if bool((mask[1:] & ~mask[:-1]).any()):
         what = "mask must be True up to the end of a sequence and False after it"
         raise ValueError(f"[{module}] {what} but has True after False")
-    return lengths
+    return mask.sum(0)
 
 
-@mask_lengths.register_fake
-def _(mask: Tensor, module: str) -> Tensor:
+def _fake_reset_flags(resets: Tensor, module: str) -> Tensor:
+    return torch.empty_like(resets, dtype=torch.bool)
+
+
+def _fake_mask_lengths(mask: Tensor, module: str) -> Tensor:
     return mask.new_empty(mask.shape[1:], dtype=torch.int64)
 
 
-@mask_lengths.register_vmap
-def _(info: Any, in_dims: tuple[int | None, None], mask: Tensor, module: str) -> Any:
-    assert in_dims[0] is not None
+def _vmap_reset_flags(info: Any, in_dims: Any, resets: Tensor, module: str) -> Any:
+    return reset_flags(resets, module), in_dims[0]
+
+
+def _vmap_mask_lengths(info: Any, in_dims: Any, mask: Tensor, module: str) -> Any:
     return mask_lengths(mask.movedim(in_dims[0], -1), module), mask.dim() - 2
+
+
+def _define(schema: str, kernel: Any, fake: Any, vmap: Any) -> Any:
+    name = kernel.__name__.removeprefix("_")
+    _library.define(name + schema)
+    _library.impl(name, kernel, "CompositeExplicitAutograd")
+    _api.register_fake(f"planish::{name}", fake, lib=_library)
+    _api.register_vmap(f"planish::{name}", vmap, lib=_library)
+    return getattr(torch.ops.planish, name).default
+
+
+#: Returns resets, 0 or 1 of any real type, as bool. Throws for any other value.
+reset_flags = _define(
+    "(Tensor resets, str module) -> Tensor", _reset_flags, _fake_reset_flags, _vmap_reset_flags
+)
+#: Returns the lengths [...] of a bool mask [T, ...] that is True before the end of each sequence.
+#: Throws if a sequence has no step, or if it continues after a step that is False.
+mask_lengths = _define(
+    "(Tensor mask, str module) -> Tensor", _mask_lengths, _fake_mask_lengths, _vmap_mask_lengths
+)

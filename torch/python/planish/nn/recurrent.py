@@ -452,7 +452,9 @@ class _Layers(_Recurrent):
             return of_mask
         if lengths is None:
             return None
-        tensor = torch.as_tensor(lengths, device=x.device)
+        # torch.compile compiles as_tensor of a list anew for each list.
+        make = torch.tensor if isinstance(lengths, list | tuple) else torch.as_tensor
+        tensor = make(lengths, device=x.device)
         self._check_size("lengths", tensor, (x.shape[0 if self.batch_first else 1],))
         if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex():
             raise self._error("lengths must be integers", tensor.dtype)
