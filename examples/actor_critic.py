@@ -73,8 +73,9 @@ class Agent(nn.Module):
         if cell == "gru":
             self.gru: nn.Module = nn.GRU(OBSERVATION, hidden)
         else:
-            variant = "paper" if cell == "ln-gru" else "plain"
-            self.gru = planish.nn.LayerNormGRU(OBSERVATION, hidden, variant=variant)
+            self.gru = planish.nn.LayerNormGRU(
+                OBSERVATION, hidden, variant="paper" if cell == "ln-gru" else "plain"
+            )
         self.policy = nn.Linear(hidden, ACTIONS)
         self.value = nn.Linear(hidden, 1)
 

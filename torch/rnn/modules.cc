@@ -73,12 +73,12 @@ void CheckInput(const std::string& module, const Tensor& x, int64_t input_size) 
                     ", as its last dimension but has ", x.sizes());
 }
 
-/// Returns lengths of any integer type as int64.
-Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths) {
+/// Returns lengths of any integer type as int64 on x's device.
+Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths, const Tensor& x) {
   if (!lengths.defined()) return lengths;
   TORCH_CHECK_VALUE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false), "[", module,
                     "] lengths must be integers but has ", lengths.scalar_type());
-  return lengths.to(at::kLong);
+  return lengths.to(x.device(), at::kLong);
 }
 
 /// Returns resets, 0 or 1 of any real type, as bool. `sizes` are those of the input without its
@@ -340,7 +340,7 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   const auto drop_batch = [&](const Tensor& t) { return t.defined() && one ? t.squeeze(1) : t; };
   RnnSequences time_first = sequences;
   time_first.resets = swap(add_batch(resets));
-  time_first.lengths = LengthsAsInt64(module, sequences.lengths);
+  time_first.lengths = LengthsAsInt64(module, sequences.lengths, x);
   const RnnOutputs outputs =
       RunLayers(swap(add_batch(x)), add_batch(h0), add_batch(c0), time_first);
   return {swap(drop_batch(outputs.y)), drop_batch(outputs.h_n), drop_batch(outputs.c_n)};

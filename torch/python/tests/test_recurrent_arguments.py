@@ -492,6 +492,23 @@ def test_initial_states_get_the_gradients_of_torch(layer, torchs):
     torch.testing.assert_close(*gradients, **CLOSE)
 
 
+@layers
+@pytest.mark.parametrize("batch_first", [False, True], ids=["", "batch first"])
+def test_the_helpers_of_packing_are_used_as_with_torch(layer, torchs, batch_first):
+    module, other = plain_pair(layer, torchs, batch_first=batch_first)
+    lengths = torch.tensor([4, 6, 2])
+    sequences = [torch.randn(length, I, dtype=torch.float64) for length in lengths]
+    padded = nn.utils.rnn.pad_sequence(sequences, batch_first=batch_first)
+    results = []
+    for part in (module, other):
+        y, _ = part(nn.utils.rnn.pack_sequence(sequences, enforce_sorted=False))
+        results.append((nn.utils.rnn.unpack_sequence(y), [part(x)[0] for x in sequences]))
+    torch.testing.assert_close(*results, **CLOSE)
+    y, _ = module(padded, lengths=lengths)
+    outputs = nn.utils.rnn.unpad_sequence(y, lengths, batch_first=batch_first)
+    torch.testing.assert_close(outputs, results[1][1], **CLOSE)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -592,7 +609,7 @@ def test_each_gate_may_be_initialized_by_itself(module):
     reset_recurrent_parameters(module, fn, fn_hh=nn.init.zeros_, per_gate=True)
     assert {shape[0] for shape in seen if shape != (2, H)} == {H}
     for name, matrix in kinds_of(module)["matrix"]:
-        blocks = matrix.split(H)
+        blocks = matrix.detach().split(H)
         if "_hh" in name:
             assert (matrix == 0).all()
         else:  # one value in each block

@@ -595,7 +595,7 @@ class LayerNormLSTM(_Layers):
     one of them changes.
 
     Raises:
-        ValueError: an option is out of range, or a shape does not fit.
+        ValueError: an option is out of range, or a shape, type or value does not fit.
 
     >>> lstm = LayerNormLSTM(3, 4, num_layers=2, bidirectional=True)
     >>> lstm
