@@ -3,25 +3,34 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
-endif()
+set(CMAKE_UNITY_BUILD OFF)  # planish_unity says which sources are compiled together
 
-# libtorch's headers take about ten seconds a file: ccache makes the second build a second. Without the
-# sloppiness it takes no file with a precompiled header; a header that changed is noticed all the same.
-find_program(PLANISH_CCACHE ccache)
-if(PLANISH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env"
-    "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${PLANISH_CCACHE}")
+# In a parent project the build type, the compiler launcher and the treatment of warnings are the parent's.
+if(PROJECT_IS_TOP_LEVEL)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  endif()
+
+  # libtorch's headers take about ten seconds a file: ccache makes the second build a second. Without the
+  # sloppiness it takes no file with a precompiled header; a header that changed is noticed all the same.
+  find_program(PLANISH_CCACHE ccache)
+  if(PLANISH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND};-E;env"
+      "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime" "${PLANISH_CCACHE}")
+  endif()
+else()
+  set(CMAKE_COMPILE_WARNING_AS_ERROR OFF)
 endif()
 
 # -Wno-restrict: g++ 12 sees overlaps in string concatenation that are not there.
 # planish_options(target): warnings, and the two include roots (public headers; the repository, so
 # that sources are named by their path: #include "src/norm/recipe.h").
 function(planish_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-    -Wno-sign-conversion -Wno-missing-field-initializers
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<BOOL:${PLANISH_WERROR}>:-Werror>)
+  if(PROJECT_IS_TOP_LEVEL)
+    target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+      -Wno-sign-conversion -Wno-missing-field-initializers
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict> $<$<BOOL:${PLANISH_WERROR}>:-Werror>)
+  endif()
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

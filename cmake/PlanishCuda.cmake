@@ -1,9 +1,14 @@
-# PLANISH_HAVE_CUDA: whether the kernels for NVIDIA GPUs are built. Nothing else needs nvcc, and
-# no GPU is needed to build.
-set(PLANISH_CUDA AUTO CACHE STRING "Build the kernels for NVIDIA GPUs: AUTO (where there is nvcc), ON or OFF")
+# Sets PLANISH_HAVE_CUDA: the kernels for NVIDIA GPUs are built. Nothing else needs nvcc, and no GPU is
+# needed to build. AUTO builds them for a binding whose PyTorch is a CUDA build, if there is nvcc.
+set(PLANISH_CUDA AUTO CACHE STRING
+  "Build the kernels for NVIDIA GPUs: AUTO (with nvcc, for a CUDA build of PyTorch), ON or OFF")
 set_property(CACHE PLANISH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(PLANISH_HAVE_CUDA FALSE)
-if(NOT PLANISH_CUDA STREQUAL "OFF")
+set(_planish_cuda ${PLANISH_CUDA})
+if(PLANISH_CUDA STREQUAL "AUTO")
+  set(_planish_cuda ${PLANISH_LIBTORCH_CUDA})
+endif()
+if(_planish_cuda)
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
@@ -27,7 +32,7 @@ if(NOT PLANISH_CUDA STREQUAL "OFF")
     if(PLANISH_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
       set(CMAKE_CUDA_COMPILER_LAUNCHER "${PLANISH_CCACHE}")
     endif()
-  elseif(PLANISH_CUDA STREQUAL "ON")
+  elseif(NOT PLANISH_CUDA STREQUAL "AUTO")
     message(FATAL_ERROR "PLANISH_CUDA=ON needs nvcc: pass -DCMAKE_CUDA_COMPILER=/path/to/nvcc.")
   endif()
 endif()

@@ -1,0 +1,65 @@
+# Finds the libtorch that the binding is built with: one named by CMAKE_PREFIX_PATH, else the one in the
+# PyTorch wheel of the Python interpreter. Sets PLANISH_LIBTORCH (its folder), PLANISH_LIBTORCH_VERSION and
+# PLANISH_LIBTORCH_CUDA (it is a CUDA build), and defines planish::libtorch.
+include(PlanishLibtorch)
+
+# A Python package is for the PyTorch of the interpreter that builds it.
+set(PLANISH_LIBTORCH "")
+if(NOT SKBUILD)
+  planish_find_libtorch(PLANISH_LIBTORCH)
+endif()
+if(PLANISH_LIBTORCH)
+  list(GET PLANISH_LIBTORCH 0 PLANISH_LIBTORCH)
+  # Nothing else is taken from this folder: it has protobuf's and oneDNN's headers without their libraries.
+  # A prefix of many packages, where libtorch can be installed too, has lib/pkgconfig.
+  if(NOT EXISTS "${PLANISH_LIBTORCH}/lib/pkgconfig")
+    list(APPEND CMAKE_IGNORE_PREFIX_PATH "${PLANISH_LIBTORCH}")
+  endif()
+else()
+  set(_planish_venv "${PROJECT_SOURCE_DIR}/.venv/bin/python")
+  if(EXISTS "${_planish_venv}" AND NOT Python_EXECUTABLE)
+    set(Python_EXECUTABLE "${_planish_venv}")
+  endif()
+  find_package(Python COMPONENTS Interpreter REQUIRED)
+  # find_spec does not import torch, which would take seconds.
+  execute_process(COMMAND "${Python_EXECUTABLE}" -c
+    "import importlib.util as u,pathlib as p;print(p.Path(u.find_spec('torch').origin).parent.as_posix())"
+    OUTPUT_VARIABLE PLANISH_LIBTORCH OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _planish_failed
+    ERROR_QUIET)
+  if(_planish_failed OR NOT EXISTS "${PLANISH_LIBTORCH}/lib/libtorch_cpu.so")
+    message(FATAL_ERROR "PyTorch was not found by ${Python_EXECUTABLE}. Run 'make setup', install torch for "
+      "this interpreter, or pass -DCMAKE_PREFIX_PATH=/path/to/libtorch.")
+  endif()
+endif()
+
+planish_libtorch_version("${PLANISH_LIBTORCH}" PLANISH_LIBTORCH_VERSION)
+if(NOT PLANISH_LIBTORCH_VERSION VERSION_GREATER_EQUAL 2.11)
+  message(FATAL_ERROR "PyTorch must be 2.11 or newer, got version ${PLANISH_LIBTORCH_VERSION} in ${PLANISH_LIBTORCH}.")
+elseif(PLANISH_LIBTORCH_VERSION VERSION_GREATER_EQUAL 2.16)
+  message(WARNING "PyTorch ${PLANISH_LIBTORCH_VERSION} is newer than 2.15, the newest that Planish was compiled with.")
+endif()
+message(STATUS "PyTorch ${PLANISH_LIBTORCH_VERSION} in ${PLANISH_LIBTORCH}")
+planish_import_libtorch("${PLANISH_LIBTORCH}")
+set(PLANISH_LIBTORCH_CUDA FALSE)
+if(EXISTS "${PLANISH_LIBTORCH}/lib/libtorch_cuda.so")
+  set(PLANISH_LIBTORCH_CUDA TRUE)
+endif()
+
+# An installation cannot rely on a libtorch inside the source tree, in .venv: it gets a copy.
+cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${PLANISH_LIBTORCH}" NORMALIZE _planish_inside)
+option(PLANISH_INSTALL_LIBTORCH "Install a copy of libtorch with the binding" ${_planish_inside})
+set(PLANISH_LIBTORCH_DESTINATION ${CMAKE_INSTALL_LIBDIR}/planish/libtorch)
+# planish_libtorch_rpath(from result): sets RESULT to where a program or library that is installed in FROM
+# finds libtorch.
+function(planish_libtorch_rpath from result)
+  set(${result} "${PLANISH_LIBTORCH}/lib" PARENT_SCOPE)
+  if(PLANISH_INSTALL_LIBTORCH)
+    set(to "${PLANISH_LIBTORCH_DESTINATION}/lib")
+    cmake_path(ABSOLUTE_PATH from BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}")
+    cmake_path(ABSOLUTE_PATH to BASE_DIRECTORY "${CMAKE_INSTALL_PREFIX}")
+    file(RELATIVE_PATH to "${from}" "${to}")
+    set(${result} "$ORIGIN/${to}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+find_package(OpenMP REQUIRED COMPONENTS CXX)  # at::parallel_for is serial in a file compiled without it
