@@ -1,22 +1,25 @@
-# Installs COMPONENTS (a,b) from BUILD_DIR to a fresh prefix, then configures, builds and runs
-# CONSUMER_DIR against it. Any step that fails fails the test.
-file(REMOVE_RECURSE "${WORK_DIR}")
-function(run)
-  execute_process(COMMAND ${ARGN} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
-endfunction()
-string(REPLACE "," ";" components "${COMPONENTS}")
-foreach(component IN LISTS components)
-  run(${CMAKE_COMMAND} --install "${BUILD_DIR}" --config "${BUILD_TYPE}" --component ${component}
-    --prefix "${WORK_DIR}/prefix")
-endforeach()
+# Uses Planish as the consumer in CONSUMER_DIR does: installs COMPONENTS (a,b) from BUILD_DIR to a fresh
+# prefix, then configures, builds and runs the consumer against it. Without COMPONENTS the consumer takes
+# the sources in PLANISH_SOURCE_DIR. Any step that fails fails the test.
+include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
+install_planish()
 run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR}"
-  "-DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}"
-  "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}" "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}"
-  "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}")
+  "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
+  "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}"
+  "-DPLANISH_SOURCE_DIR=${PLANISH_SOURCE_DIR}" "-DLIBTORCH=${LIBTORCH}")
 run(${CMAKE_COMMAND} --build "${WORK_DIR}/build" --config "${BUILD_TYPE}")
 find_program(consumer consumer PATHS "${WORK_DIR}/build" "${WORK_DIR}/build/${BUILD_TYPE}"
   NO_DEFAULT_PATH REQUIRED)
 run("${consumer}")
+
+# A consumer that includes the sources installs only what it asks for.
+if(NOT COMPONENTS)
+  run(${CMAKE_COMMAND} --install "${WORK_DIR}/build" --config "${BUILD_TYPE}" --prefix "${PREFIX}")
+  file(GLOB_RECURSE installed RELATIVE "${PREFIX}" "${PREFIX}/*")
+  if(NOT installed STREQUAL "bin/consumer")
+    message(FATAL_ERROR "the consumer must install bin/consumer, got: ${installed}")
+  endif()
+endif()
 
 # The README says in a comment what its example prints.
 if(EXISTS "${WORK_DIR}/build/readme.txt")

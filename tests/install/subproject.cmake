@@ -1,0 +1,26 @@
+# What a parent project has before and after it includes Planish: check_parent(BEFORE), then
+# check_parent(AFTER) fails if a variable of CMake's or a cache entry without Planish's name has changed.
+# Nothing but Highway can be searched for.
+foreach(package Torch Python OpenMP Protobuf OpenSSL ZLIB fmt CLI11 nlohmann_json pugixml GTest benchmark)
+  set(CMAKE_DISABLE_FIND_PACKAGE_${package} ON)
+endforeach()
+
+macro(check_parent when)
+  set(state_${when} "")
+  foreach(kind VARIABLES CACHE_VARIABLES)
+    get_cmake_property(names ${kind})
+    list(FILTER names EXCLUDE REGEX "^(PLANISH_|planish_|hwy_|FETCHCONTENT_|state_|CMAKE_MATCH_|CMAKE_PROJECT_VERSION)")
+    list(SORT names)
+    foreach(name IN LISTS names)
+      if(kind STREQUAL CACHE_VARIABLES OR name MATCHES "^CMAKE_")
+        list(APPEND state_${when} "${kind} ${name}: $CACHE{${name}} ${${name}}")
+      endif()
+    endforeach()
+  endforeach()
+  if("${when}" STREQUAL AFTER)
+    list(REMOVE_ITEM state_AFTER ${state_BEFORE})
+    if(state_AFTER)
+      message(FATAL_ERROR "Planish must leave its parent as it is, but changed: ${state_AFTER}")
+    endif()
+  endif()
+endmacro()
