@@ -69,6 +69,34 @@ def test_takes_another_patch_of_the_same_pytorch(python, tmp_path):
     assert result.stdout == "9.9\n", result.stderr
 
 
+@pytest.fixture
+def requirement(root, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "scripts"))
+    return importlib.import_module("torch_requirement").Provider()
+
+
+@pytest.mark.parametrize("state", ["wheel", "editable", "metadata_wheel", "metadata_editable"])
+def test_a_build_requires_the_minor_version_that_import_accepts(requirement, state):
+    requirement.build_state(state)
+    assert requirement.dynamic_metadata({"dependencies": ["numpy>=1.26"]}, {}) == {
+        "dependencies": ["numpy>=1.26", f"torch=={_library._minor(torch.__version__)}.*"]
+    }
+
+
+def test_sources_require_the_versions_that_cmake_accepts(requirement, root):
+    requirement.build_state("sdist")
+    required = requirement.dynamic_metadata({"dependencies": []}, {})["dependencies"]
+    cmake = (root / "cmake" / "PlanishTorch.cmake").read_text()
+    least, above = re.findall(r"PLANISH_LIBTORCH_VERSION VERSION_GREATER_EQUAL ([\d.]+)", cmake)
+    assert required == [f"torch>={least},<{above}"]
+
+
+def test_a_build_without_pytorch_says_so(requirement, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match="built with PyTorch, which is not installed here"):
+        requirement.build_state("wheel")
+
+
 def test_takes_operators_that_are_loaded_already(python, tmp_path):
     shutil.copy(LIBRARY, tmp_path / "libplanish_torch.so")  # to load this one, too, would abort
     shutil.copy(LIBRARY.with_suffix(".json"), tmp_path / "libplanish_torch.json")
@@ -206,7 +234,10 @@ def test_a_wheel_has_the_package_and_its_library(root, tmp_path):
     assert build == {"planish": version, "torch": torch.__version__.partition("+")[0]}
     lines = metadata.splitlines()
     assert f"Version: {version}" in lines
-    assert [line for line in lines if line.startswith("Requires-Dist: torch")]
+    minor = _library._minor(torch.__version__)
+    assert [line for line in lines if "torch" in line and line.startswith("Requires-Dist: ")] == [
+        f"Requires-Dist: torch=={minor}.*"
+    ]
 
 
 def test_freed_memory_is_kept(python):
