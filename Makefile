@@ -12,13 +12,14 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup build demo test python wheel dev asan core install accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda format tidy clean
+.PHONY: help setup setup-core build demo test python wheel dev asan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
 	@echo 'make test              install what is missing, build, run every test'
 	@echo 'make build             build everything into $(BUILD)'
-	@echo 'make install           install command, library and headers (PREFIX=$(PREFIX))'
+	@echo 'make install           install the command, the libraries and headers (PREFIX=$(PREFIX))'
+	@echo 'make uninstall         remove them again'
 	@echo 'make wheel             build the Python package into dist/'
 	@echo 'make python            the same for PYTHONPATH=$(BUILD)/python, from the build that is there'
 	@echo 'make core              build and test the core alone, without PyTorch'
@@ -40,6 +41,9 @@ help:
 
 setup:
 	@scripts/setup.sh
+
+setup-core:
+	@scripts/setup.sh core
 
 # Configures a preset once; ninja re-runs CMake itself where a list changes.
 build/%/build.ninja: | setup
@@ -80,12 +84,21 @@ asan: build/asan/build.ninja
 	cmake --build --preset asan
 	ctest --preset asan
 
+build/core/build.ninja: | setup-core
+	cmake --preset core $(CONFIGURE) >/dev/null
+
 core: build/core/build.ninja
 	cmake --build --preset core
 	ctest --preset core
 
-install: build
-	cmake --install $(BUILD) --prefix $(PREFIX)
+install: build/release/build.ninja
+	cmake --build --preset release --target planish planish_torch
+	cmake --install $(BUILD) --prefix $(PREFIX) >/dev/null
+
+# Needs no build. lib* is lib, or lib64 where the system has that.
+uninstall:
+	rm -rf $(PREFIX)/bin/planish $(PREFIX)/include/planish $(PREFIX)/lib*/planish $(PREFIX)/lib*/cmake/planish
+	rm -f $(PREFIX)/lib*/libplanish.a $(PREFIX)/lib*/libplanish_torch.so $(PREFIX)/lib*/pkgconfig/planish.pc
 
 accuracy: build
 	.venv/bin/python tests/accuracy/accuracy.py --build $(BUILD) --document docs/accuracy.md
