@@ -11,7 +11,7 @@ function(make_libtorch minor)
   file(WRITE "${libtorch}/include/torch/headeronly/version.h"
     "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR ${minor}\n#define TORCH_VERSION_PATCH 1\n")
   # PyTorch's wheels have headers of other projects.
-  file(WRITE "${libtorch}/include/google/protobuf/stubs/common.h" "#define GOOGLE_PROTOBUF_VERSION 3013000\n")
+  file(WRITE "${libtorch}/include/google/protobuf/service.h")
   file(WRITE "${libtorch}/include/dnnl.hpp")
   foreach(library libtorch_cpu libc10 ${ARGN})
     file(WRITE "${libtorch}/lib/${library}.so")

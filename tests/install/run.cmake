@@ -3,6 +3,9 @@
 # the sources in PLANISH_SOURCE_DIR. Any step that fails fails the test.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 install_planish()
+if(LIBTORCH_IS_COPIED AND COMPONENTS MATCHES torch)
+  check_independence()
+endif()
 run(${CMAKE_COMMAND} -S "${CONSUMER_DIR}" -B "${WORK_DIR}/build" -G "${GENERATOR}"
   "-DCMAKE_PREFIX_PATH=${PREFIX}" "-DCMAKE_BUILD_TYPE=${BUILD_TYPE}" "-DCMAKE_CXX_COMPILER=${CXX_COMPILER}"
   "-DCMAKE_CXX_FLAGS=${CXX_FLAGS}" "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX_COMPILER_LAUNCHER}"
