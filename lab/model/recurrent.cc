@@ -88,7 +88,11 @@ class WrappedSteps final : public RecurrentSteps {
   void Begin() override {
     begun_ = true;
     if constexpr (kHasSteps) {
-      if (!options_.composed) steps_ = layer_->steps();
+      if (options_.composed) return;
+      // Updates of parameters by the engine bump their versions, and frozen steps check those.
+      layer_->freeze();
+      steps_ = layer_->steps();
+      layer_->unfreeze();
     }
   }
 

@@ -5,12 +5,11 @@
 #include <c10/core/SymInt.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/functions/utils.h>
-#include <torch/custom_class.h>
+#include <torch/library.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <type_traits>
 
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
@@ -92,23 +91,8 @@ struct Wanted {
   bool any() const { return gradients || tangents; }
 };
 
-/// What RnnPacked refers to: parameters of the one type or the other.
-struct PackedParams final : torch::CustomClassHolder {
-  template <class T>
-  RnnPackedParams<T>& of() {
-    if constexpr (std::is_same_v<T, float>) {
-      return of_float;
-    } else {
-      return of_double;
-    }
-  }
-
-  RnnPackedParams<float> of_float;
-  RnnPackedParams<double> of_double;
-};
-
-/// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed, sources), with
-/// parameters and sources by their names, and step(x, h, c).
+/// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed, sources, frozen),
+/// with parameters and sources by their names, and step(x, h, c).
 void RegisterSteps(torch::Library& library);
 
 /// Those that can have gradients in the type that they are computed in.

@@ -24,7 +24,7 @@
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
-#include "torch/rnn/fields.h"
+#include "torch/rnn/packed.h"
 
 namespace planish::nn {
 
@@ -136,93 +136,65 @@ std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
 
 namespace detail {
 
-RecurrentParameters::RecurrentParameters(torch::nn::Module& module, Cell cell,
-                                         const RnnShape& shape, bool bias,
+RecurrentParameters::RecurrentParameters(torch::nn::Module& module, const std::string& owner,
+                                         Cell cell, const RnnShape& shape, bool bias,
                                          const std::string& suffix)
-    : cell_(cell) {
+    : owner_(owner), suffix_(suffix), cell_(cell) {
   const CellRecipe recipe = internal::RecipeOf(cell);
   const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
-    all_.push_back(module.register_parameter(name + suffix, at::empty(sizes)));
-    return all_.back();
+    params_.emplace_back(name, module.register_parameter(name + suffix, at::empty(sizes)));
   };
-  const auto table = internal::ParamsOf<const float>(recipe, shape);
-  for (size_t i = 0; i < table.size(); ++i) {
-    if (!table[i].taken) continue;
-    const std::string name = table[i].name;
-    const int64_t size = table[i].size;
-    Tensor& tensor = tensors_.*kFields[kFirstParam + i].member;
+  for (const auto& param : internal::ParamsOf<const float>(recipe, shape)) {
+    if (!param.taken) continue;
+    const std::string name = param.name;
+    const int64_t size = param.size;
     if (name == "weight_ih") {
-      tensor = add(name, {size / shape.inputs, shape.inputs});
+      add(name, {size / shape.inputs, shape.inputs});
     } else if (name == "weight_hh") {
-      tensor = add(name, {size / shape.hidden, shape.hidden});
+      add(name, {size / shape.hidden, shape.hidden});
     } else if (name == "bias") {
       if (!bias) continue;
-      bias_ih_ = add("bias_ih", size);
-      if (recipe.sums == internal::Sums::kPlain) bias_hh_ = add("bias_hh", size);
+      add("bias_ih", size);
+      if (recipe.sums == internal::Sums::kPlain) add("bias_hh", size);
     } else if (name != "bias_hn") {  // that is a part of bias_hh
-      tensor = add(name, size);
+      add(name, size);
     }
   }
 }
 
-// PyTorch's two biases as one, but for bias_hn of the GRU, which r multiplies.
-RnnTensors RecurrentParameters::WithBias() const {
-  RnnTensors tensors = tensors_;
-  if (!bias_hh_.defined()) {
-    tensors.bias = bias_ih_;
-  } else if (!internal::RecipeOf(cell_).is_gru()) {
-    tensors.bias = bias_ih_ + bias_hh_;
-  } else {
-    const int64_t r_and_z = 2 * tensors.weight_hh.size(1);
-    tensors.bias = at::cat({bias_ih_.slice(0, 0, r_and_z) + bias_hh_.slice(0, 0, r_and_z),
-                            bias_ih_.slice(0, r_and_z)});
-    tensors.bias_hn = bias_hh_.slice(0, r_and_z);
-  }
-  return tensors;
-}
+RnnTensors RecurrentParameters::WithBias() const { return ParamsOfModule(cell_, params_); }
 
 RnnTensors RecurrentParameters::Prepare(bool training, RnnPacked& packed) {
-  // An inference tensor has no version by which a change could be seen.
-  const bool can_keep = std::all_of(all_.begin(), all_.end(), [](const Tensor& parameter) {
-    return parameter.is_cpu() && !parameter.is_inference();
-  });
-  if (training || at::GradMode::is_enabled() || !can_keep) return WithBias();
+  const bool can_pack = std::all_of(params_.begin(), params_.end(),
+                                    [](const auto& param) { return IsPlain(param.second); });
+  if (training || at::GradMode::is_enabled() || !can_pack) return WithBias();
   const std::lock_guard<std::mutex> lock(kept_.mutex);
-  if (!kept_.IsOf(all_)) {
-    kept_.Drop();
-    kept_.packed = rnn_pack(cell_, WithBias());
-    for (const Tensor& parameter : all_) {
-      kept_.from.push_back(parameter.detach());
-      kept_.versions.push_back(parameter._version());
-    }
+  if (!kept_.packed) {
+    kept_.packed = c10::make_intrusive<PackedParams>(
+        PackedParams::Source{cell_, params_, suffix_, owner_,
+                             kept_.frozen ? Check::kVersions : Check::kBytes});
   }
   packed = kept_.packed;
   RnnTensors weights;
-  weights.weight_ih = tensors_.weight_ih;
-  weights.weight_hh = tensors_.weight_hh;
+  weights.weight_ih = params_[0].second;
+  weights.weight_hh = params_[1].second;
   return weights;
 }
 
 void RecurrentParameters::Drop() {
   const std::lock_guard<std::mutex> lock(kept_.mutex);
-  kept_.Drop();
+  kept_.packed.reset();
 }
 
-bool RecurrentParameters::Kept::IsOf(const std::vector<Tensor>& parameters) const {
-  if (!packed) return false;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].const_data_ptr() != from[i].const_data_ptr() ||
-        parameters[i]._version() != versions[i]) {
-      return false;
-    }
-  }
-  return true;
+void RecurrentParameters::SetFrozen(bool frozen) {
+  const std::lock_guard<std::mutex> lock(kept_.mutex);
+  if (kept_.frozen != frozen) kept_.packed.reset();
+  kept_.frozen = frozen;
 }
 
-void RecurrentParameters::Kept::Drop() {
-  packed.reset();
-  from.clear();
-  versions.clear();
+bool RecurrentParameters::frozen() const {
+  const std::lock_guard<std::mutex> lock(kept_.mutex);
+  return kept_.frozen;
 }
 
 template <class Derived, class Options>
@@ -244,7 +216,7 @@ void RecurrentImpl<Derived, Options>::reset() {
     for (int64_t direction = 0; direction < directions; ++direction) {
       const std::string suffix = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
       const RnnShape shape = {.inputs = inputs, .hidden = options.hidden_size()};
-      layers_.emplace_back(*this, options.variant(), shape, options.bias(), suffix);
+      layers_.emplace_back(*this, module, options.variant(), shape, options.bias(), suffix);
     }
   }
   reset_parameters();
@@ -253,7 +225,23 @@ void RecurrentImpl<Derived, Options>::reset() {
 template <class Derived, class Options>
 void RecurrentImpl<Derived, Options>::train(bool on) {
   torch::nn::Cloneable<Derived>::train(on);
+  if (on) unfreeze();
   for (RecurrentParameters& layer : layers_) layer.Drop();
+}
+
+template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::freeze() {
+  for (RecurrentParameters& layer : layers_) layer.SetFrozen(true);
+}
+
+template <class Derived, class Options>
+void RecurrentImpl<Derived, Options>::unfreeze() {
+  for (RecurrentParameters& layer : layers_) layer.SetFrozen(false);
+}
+
+template <class Derived, class Options>
+bool RecurrentImpl<Derived, Options>::is_frozen() const {
+  return layers_.front().frozen();
 }
 
 template <class Derived, class Options>
@@ -381,14 +369,31 @@ void RecurrentCellImpl<Derived, Options>::reset() {
                     "] variant must be a cell without batch norm but has ",
                     cell_name(options.variant()));
   const RnnShape shape = {.inputs = options.input_size(), .hidden = options.hidden_size()};
-  parameters_of_cell_ = RecurrentParameters(*this, options.variant(), shape, options.bias(), "");
+  parameters_of_cell_ =
+      RecurrentParameters(*this, module, options.variant(), shape, options.bias(), "");
   reset_parameters();
 }
 
 template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::train(bool on) {
   torch::nn::Cloneable<Derived>::train(on);
+  if (on) unfreeze();
   parameters_of_cell_.Drop();
+}
+
+template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::freeze() {
+  parameters_of_cell_.SetFrozen(true);
+}
+
+template <class Derived, class Options>
+void RecurrentCellImpl<Derived, Options>::unfreeze() {
+  parameters_of_cell_.SetFrozen(false);
+}
+
+template <class Derived, class Options>
+bool RecurrentCellImpl<Derived, Options>::is_frozen() const {
+  return parameters_of_cell_.frozen();
 }
 
 template <class Derived, class Options>
@@ -414,7 +419,7 @@ RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
   for (const auto& parameter : this->named_parameters(/*recurse=*/false)) {
     sources.emplace_back(parameter.key(), parameter.value());
   }
-  return RnnSteps(options.variant(), params, options.eps(), packed, sources);
+  return RnnSteps(options.variant(), params, options.eps(), packed, sources, is_frozen());
 }
 
 template <class Derived, class Options>

@@ -33,6 +33,7 @@
 #include "torch/rnn/call.h"
 #include "torch/rnn/composed.h"
 #include "torch/rnn/fields.h"
+#include "torch/rnn/packed.h"
 
 // The core's recurrent layers as PyTorch operators, as ops.cc has the norms. Their arguments are
 // many, so kernels take them as a struct, and are registered boxed: a schema gives the order, and
@@ -382,7 +383,7 @@ template <class CallType, class T>
 RnnOptions<T> CoreOptions(const CallType& call) {
   RnnOptions<T> options = CoreOptions<T>(call.settings);
   if (!call.packed) return options;
-  options.packed = static_cast<PackedParams&>(*call.packed).template of<T>();
+  options.packed = static_cast<PackedParams&>(*call.packed).Now().template of<T>();
   TORCH_CHECK_VALUE(options.packed, "[", call.kName, "] packed must have x's type, ",
                     call.tensors.x.scalar_type(), ", but has another");
   return options;
@@ -549,17 +550,10 @@ StepResults StepKernel(const StepCall& call) {
 
 RnnPacked PackKernel(const PackCall& call) {
   const Sizes sizes = CheckParams(call.kName, call);
-  const RnnTensors tensors = Computed(call.tensors);
-  TORCH_CHECK_VALUE(tensors.weight_ih.is_cpu(),
-                    "[rnn_pack] weight_ih must be on the CPU but is on ",
-                    tensors.weight_ih.device());
-  const auto packed = c10::make_intrusive<PackedParams>();
-  ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
-    const RnnShape shape = sizes.ints();
-    packed->of<T>() = RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
-                                         CoreParams<T>(call.recipe(), tensors), TorchParallelFor);
-  });
-  return packed;
+  const Tensor& weight_ih = call.tensors.weight_ih;
+  TORCH_CHECK_VALUE(weight_ih.is_cpu(), "[rnn_pack] weight_ih must be on the CPU but is on ",
+                    weight_ih.device());
+  return c10::make_intrusive<PackedParams>(Pack(call, sizes));
 }
 
 // ---- Autograd
@@ -849,7 +843,14 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
 }
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
-  m.class_<PackedParams>("RnnPackedParams");  // before the schemas that name it
+  // Before the schemas that name it. The constructor makes that of a layer of a module.
+  m.class_<PackedParams>("RnnPackedParams")
+      .def(torch::init([](const std::string& cell, const c10::Dict<std::string, Tensor>& params,
+                          const std::string& suffix, const std::string& module, bool frozen) {
+        return c10::make_intrusive<PackedParams>(
+            PackedParams::Source{CellOf("RnnPackedParams", cell), NamedTensorsOf(params), suffix,
+                                 module, frozen ? Check::kVersions : Check::kBytes});
+      }));
   m.def(ForwardSchema().c_str());
   m.def(BackwardSchema().c_str());
   m.def(StepSchema().c_str());

@@ -39,6 +39,7 @@ using torch::nn::utils::rnn::PackedSequence;
 using tests::ErrorOf;
 using tests::ExpectNear;
 using tests::ExpectSame;
+using tests::FlipABit;
 using tests::Given;
 using tests::IsLstm;
 using tests::Leaves;
@@ -1160,7 +1161,7 @@ void ExpectSameInInference(Module module, const Call& call) {
   expect_same("at first");
   const auto parameters = module->named_parameters();
   for (const auto& item : parameters) {
-    // Not through expect_same, whose change of mode forgets what is packed.
+    // Not through expect_same, whose change of mode frees packed weights.
     const Outputs before = inference();
     {
       const at::NoGradGuard guard;
@@ -1170,16 +1171,19 @@ void ExpectSameInInference(Module module, const Call& call) {
     Tensor parameter = item.value();
     const Outputs changed = inference();
     parameter.set_data(parameter.detach() + 0.25 * at::randn_like(parameter));
-    EXPECT_FALSE(inference()[0].equal(changed[0])) << item.key();
+    const Outputs unwritten = inference();
+    EXPECT_FALSE(unwritten[0].equal(changed[0])) << item.key();
+    const int64_t version = item.value()._version();
+    FlipABit(item.value());
+    ASSERT_EQ(item.value()._version(), version);
+    const Outputs written = inference();
+    EXPECT_FALSE(written[0].equal(unwritten[0])) << item.key();
+    ExpectSame(written[0], call(module)[0], item.key());
     const c10::InferenceMode mode;
     const Outputs again = call(module), plain = inference();
     ExpectSame(again[0], plain[0], item.key());
   }
   expect_same("after changes");
-  for (const auto& item : parameters) {
-    item.value().data().mul_(1.5);  // of which no version tells
-  }
-  expect_same("after changes of data");
   module->to(at::kDouble);
   module->to(at::kFloat);
   expect_same("after conversions");
@@ -1203,6 +1207,55 @@ TEST(RecurrentModules, KeepPackedParametersInInference) {
   ExpectSameInInference(
       nn::LayerNormGRUCell(nn::LayerNormGRUCellOptions(kInputs, kHidden).variant(Cell::kGru)),
       [&](auto& m) { return Outputs{m->forward(x[1], m->forward(x[0]))}; });
+}
+
+/// Expects that a frozen module notices the changes that are cheap to notice.
+template <class Module, class Call>
+void ExpectFreezes(Module module, const Call& call) {
+  const at::NoGradGuard guard;
+  module->eval();
+  const Outputs before = call(module);
+  module->freeze();
+  EXPECT_TRUE(module->is_frozen());
+  ExpectSame(call(module)[0], before[0], "frozen");
+  Tensor weight = module->parameters()[1];
+  // What the caller has promised not to do: the bytes are not compared.
+  FlipABit(weight);
+  ExpectSame(call(module)[0], before[0], "promise");
+  module->unfreeze();
+  EXPECT_FALSE(module->is_frozen());
+  const Outputs after = call(module);
+  EXPECT_FALSE(after[0].equal(before[0]));
+  const std::string error = "has changed while the module is frozen: call unfreeze() before";
+  const auto call_it = [&] { call(module); };
+  for (int change = 0; change < 3; ++change) {
+    module->freeze();
+    call_it();
+    if (change == 0) weight.mul_(2);
+    if (change == 1) weight.set_data(weight.clone());
+    if (change == 2) module->to(at::kDouble), module->to(at::kFloat);
+    EXPECT_THAT(ErrorOf(call_it), HasSubstr(error)) << change;
+    module->unfreeze();
+    EXPECT_EQ(ErrorOf(call_it), "no error") << change;
+  }
+  module->freeze();
+  module->eval();
+  EXPECT_TRUE(module->is_frozen());
+  module->train();
+  EXPECT_FALSE(module->is_frozen());
+  module->freeze();
+  using Impl = std::remove_reference_t<decltype(*module)>;
+  EXPECT_FALSE(std::dynamic_pointer_cast<Impl>(module->clone())->is_frozen());
+  EXPECT_FALSE(Impl(*module).is_frozen());
+}
+
+TEST(RecurrentModules, FreezeUntilAChangeOrUnfreeze) {
+  at::manual_seed(16);
+  const Tensor x = at::randn({3, 2, kInputs});
+  ExpectFreezes(nn::LayerNormLSTM(nn::LayerNormLSTMOptions(kInputs, kHidden).num_layers(2)),
+                [&](auto& m) { return Flat(m->forward(x)); });
+  ExpectFreezes(nn::LayerNormGRUCell(kInputs, kHidden),
+                [&](auto& m) { return Outputs{m->forward(x[1], m->forward(x[0]))}; });
 }
 
 TEST(RecurrentModules, ComputeOnManyThreadsAtOnce) {

@@ -33,6 +33,7 @@
 #include "torch/base/core.h"
 #include "torch/rnn/call.h"
 #include "torch/rnn/fields.h"
+#include "torch/rnn/packed.h"
 
 // Steps whose parameters' gradients are taken together. In the graph the parameters go into one
 // node, ParamsNode, whose only output is a tensor without numbers; every step has that for an
@@ -186,8 +187,7 @@ bool ArePlain(at::ArrayRef<Tensor> tensors) {
     return false;
   }
   return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) {
-    return !t.defined() || (t.is_cpu() && t.layout() == at::kStrided && IsFloatOrDouble(t) &&
-                            !t.is_neg() && !t._is_zerotensor());
+    return !t.defined() || (IsPlain(t) && IsFloatOrDouble(t));
   });
 }
 
@@ -202,51 +202,41 @@ std::array<Tensor, internal::kParams> ParamsOf(const RnnTensors& tensors) {
 }  // namespace
 
 struct RnnSteps::Layer {
+  Watched watched;  ///< must not change between steps
   Cell cell{};
   double eps = 0;
   RnnTensors given;        ///< the parameters
-  RnnTensors params;       ///< the same in the type that they are computed in
+  bool constant = false;   ///< made without gradients
   RnnPacked packed;        ///< null where they cannot be packed
+  RnnTensors params;       ///< where packed: the parameters in the type that they are computed in
   bool must_pack = false;  ///< `params` are not all
   Tensor start;            ///< the output of ParamsNode, where gradients may be needed
   std::tuple<std::shared_ptr<SumsOfPasses<float>>, std::shared_ptr<SumsOfPasses<double>>> sums;
-  /// What a parameter was: the storage, so that no other data takes its place, and the version.
-  struct Then {
-    c10::Storage storage;
-    const void* data = nullptr;
-    int64_t version = 0;
 
-    explicit Then(const Tensor& param)
-        : storage(param.storage()),
-          data(param.const_data_ptr()),
-          version(param.is_inference() ? 0 : param._version()) {}
-    bool operator==(const Then& other) const {
-      return data == other.data && version == other.version;
+  explicit Layer(Watched watched_) : watched(std::move(watched_)) {}
+
+  /// Returns the parameters with their present elements, without a history if they are constant.
+  RnnTensors Given() const {
+    RnnTensors params_now = given;
+    for (size_t i = kFirstParam; constant && i < kH0; ++i) {
+      Tensor& param = params_now.*kFields[i].member;
+      if (param.defined()) param = param.detach();
     }
-  };
-  /// What must not change, by name; of those whose numbers a transform hides, no state.
-  Sources sources;
-  std::vector<std::optional<Then>> then;
+    return params_now;
+  }
 
-  /// Packs the parameters, for backward, too, where gradients are enabled.
+  /// Packs the parameters of the call, for backward, too, where gradients are enabled.
   void Pack(const Call& call, const Sizes& sizes) {
     const bool backward = at::GradMode::is_enabled();
-    const RnnTensors contiguous = [&] {
-      const at::AutoDispatchBelowADInplaceOrView guard;
-      return Computed(call.tensors);
-    }();
-    const auto both = c10::make_intrusive<PackedParams>();
+    params = call.tensors;
+    PackedWeights weights = planish::Pack(call, sizes, backward);
+    packed = c10::make_intrusive<PackedParams>(weights);
+    if (!backward) return;
+    start = at::empty({0}, params.weight_ih.options().requires_grad(false));
     ByType(params.weight_ih.scalar_type(), [&]<class T>() {
-      const RnnShape shape = sizes.ints();
-      RnnPackedParams<T>& own = both->of<T>();
-      own =
-          RnnPackedParams<T>(cell, shape.inputs, shape.hidden,
-                             CoreParams<T>(call.recipe(), contiguous), TorchParallelFor, backward);
-      if (!backward) return;
       auto& own_sums = std::get<std::shared_ptr<SumsOfPasses<T>>>(sums);
-      own_sums = std::make_shared<SumsOfPasses<T>>(own);
+      own_sums = std::make_shared<SumsOfPasses<T>>(weights.of<T>());
       const auto list = ParamsOf(params);
-      start = at::empty({0}, params.weight_ih.options().requires_grad(false));
       if (!torch::autograd::compute_requires_grad(at::TensorList(list))) return;
       const auto node = MakeNode<ParamsNode<T>>();
       node->set_next_edges(torch::autograd::collect_next_edges(at::TensorList(list)));
@@ -256,27 +246,6 @@ struct RnnSteps::Layer {
       node->options = start.options();
       torch::autograd::set_history(variable_list{start}, node);
     });
-    packed = both;
-  }
-
-  static std::optional<Then> StateOf(const Tensor& param) {
-    return param.defined() && param.has_storage() ? std::optional<Then>(param) : std::nullopt;
-  }
-
-  void Remember(const Sources& from) {
-    sources = from;
-    for (size_t i = kFirstParam; from.empty() && i < kH0; ++i) {
-      const Tensor& param = given.*kFields[i].member;
-      if (param.defined()) sources.emplace_back(kFields[i].name, param);
-    }
-    for (const auto& [name, source] : sources) then.push_back(StateOf(source));
-  }
-
-  void CheckUnchanged() const {
-    for (size_t i = 0; i < sources.size(); ++i) {
-      TORCH_CHECK_VALUE(StateOf(sources[i].second) == then[i], "[", kName, "] ", sources[i].first,
-                        " must be as it was when the steps began but has changed");
-    }
   }
 
   /// A step, whose tensors are of the type that it is computed in, or whose parameters are packed.
@@ -324,38 +293,46 @@ struct RnnSteps::Layer {
 };
 
 RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed,
-                   const Sources& sources) {
+                   const Sources& sources, bool frozen) {
   CheckGiven(kName, params, kFirstParam);
   Call call{cell, {}, {.eps = eps}};
+  Sources given;
   for (size_t i = kFirstParam; i < kH0; ++i) {
     const Tensor& param = params.*kFields[i].member;
-    const bool constant = param.defined() && !at::GradMode::is_enabled();
-    call.tensors.*kFields[i].member = constant ? param.detach() : param;
+    call.tensors.*kFields[i].member = param;
+    if (param.defined()) given.emplace_back(kFields[i].name, param);
   }
   CheckIsOfSteps(kName, call);
   const Sizes sizes = CheckParams(kName, call);
-  auto layer = std::make_shared<Layer>();
+  // Watched before they are packed: a write in between is then noticed by the next step.
+  const auto layer = std::make_shared<Layer>(
+      Watched(sources.empty() ? given : sources, frozen ? Check::kVersions : Check::kBytes));
   layer->cell = cell;
   layer->eps = eps;
   layer->given = call.tensors;
-  // Once, and not for each step; with packed parameters they are not read.
-  if (!packed) call.tensors = WideTensors(call.tensors);
-  layer->params = call.tensors;
-  const auto list = ParamsOf(call.tensors);
+  layer->constant = !at::GradMode::is_enabled();
+  layer_ = layer;
+  call.tensors = layer->Given();
   if (packed) {
-    layer->packed = packed;
+    layer->params = call.tensors;
     layer->must_pack = true;
-  } else if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
+    WithErrors([&] {
+      layer->packed =
+          c10::make_intrusive<PackedParams>(static_cast<PackedParams&>(*packed).Now());
+    });
+    return;
+  }
+  call.tensors = WideTensors(call.tensors);  // once, and not for each step
+  const auto list = ParamsOf(call.tensors);
+  if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
     WithErrors([&] { layer->Pack(call, sizes); });
   }
-  layer->Remember(sources);
-  layer_ = layer;
 }
 
 std::tuple<Tensor, Tensor> RnnSteps::Layer::Take(const Call& call) const {
   const Tensor inputs[] = {call.tensors.x, call.tensors.h0, call.tensors.c0, start};
   const Wanted wanted{at::TensorList(inputs)};
-  const bool direct = packed && !wanted.tangents && ArePlain(inputs);
+  const bool direct = !wanted.tangents && ArePlain(inputs);
   if (must_pack || (direct && !wanted.gradients)) return rnn_step(cell, call.tensors, eps, packed);
   if (!direct || !start.defined()) return rnn_step(cell, call.tensors, eps);
   CheckStep(kName, call);
@@ -369,7 +346,10 @@ std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, cons
   TORCH_CHECK_VALUE(layer_, "[", kName, "] step must be of a layer but has none");
   TORCH_CHECK_VALUE(x.defined(), "[", kName, "] x must be a tensor but has none");
   const Layer& layer = *layer_;
-  layer.CheckUnchanged();
+  if (const std::string* const changed = layer.watched.Changed()) {
+    TORCH_CHECK_VALUE(false, "[", kName, "] ", *changed,
+                      " must be as it was when the steps began but has changed");
+  }
   const auto with = [&](const RnnTensors& params, const Tensor& x_, const Tensor& h_,
                         const Tensor& c_) {
     Call call{layer.cell, params, {.eps = layer.eps}};
@@ -378,6 +358,8 @@ std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, cons
     call.tensors.c0 = c_;
     return call;
   };
+  // Parameters that are not packed are read anew by each step.
+  if (!layer.packed) return rnn_step(layer.cell, with(layer.Given(), x, h, c).tensors, layer.eps);
   const at::ScalarType type = x.scalar_type(), given = layer.given.weight_ih.scalar_type();
   const bool wide = given == ComputeType(given);
   if (!wide) CheckStep("rnn_step", with(layer.given, x, h, c));
@@ -393,7 +375,7 @@ struct StepsOfPython final : torch::CustomClassHolder {
 
   StepsOfPython(const std::string& cell, const Params& params, double eps,
                 const std::optional<c10::intrusive_ptr<PackedParams>>& packed,
-                const Params& sources) {
+                const Params& sources, bool frozen) {
     RnnTensors tensors;
     for (const auto& param : params) {
       const auto* const last = kFields + kH0;
@@ -403,10 +385,8 @@ struct StepsOfPython final : torch::CustomClassHolder {
                         param.key());
       tensors.*field->member = param.value();
     }
-    RnnSteps::Sources from;
-    for (const auto& source : sources) from.emplace_back(source.key(), source.value());
     steps = RnnSteps(CellOf(kName, cell), tensors, eps, packed ? RnnPacked(*packed) : RnnPacked(),
-                     from);
+                     NamedTensorsOf(sources), frozen);
   }
 
   RnnSteps steps;
@@ -418,7 +398,7 @@ void RegisterSteps(torch::Library& library) {
   library.class_<StepsOfPython>("RnnSteps")
       .def(torch::init<const std::string&, const StepsOfPython::Params&, double,
                        const std::optional<c10::intrusive_ptr<PackedParams>>&,
-                       const StepsOfPython::Params&>())
+                       const StepsOfPython::Params&, bool>())
       .def("step", [](const c10::intrusive_ptr<StepsOfPython>& self, const Tensor& x,
                       const std::optional<Tensor>& h, const std::optional<Tensor>& c) {
         return self->steps.step(x, OrUndefined(h), OrUndefined(c));

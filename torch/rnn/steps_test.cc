@@ -29,6 +29,7 @@ using ::testing::HasSubstr;
 using tests::ErrorOf;
 using tests::ExpectNear;
 using tests::ExpectSame;
+using tests::FlipABit;
 using tests::Given;
 using tests::IsLstm;
 using tests::Leaves;
@@ -520,6 +521,45 @@ TEST(RnnSteps, NoticeWhatHasChanged) {
   EXPECT_THAT(ErrorOf(step), HasSubstr("weight_hh must be as it was"));
 }
 
+TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const Cell cell : {Cell::kLnLstm, Cell::kGru, Cell::kLnRnn}) {
+      const RnnTensors leaves = Leaves(RandomLayer(cell, {1, 3, 3, 5}, {}, type));
+      const auto expect_notices = [&](const RnnSteps& steps, const char* when) {
+        const auto step = [&] { steps.step(leaves.x[0], leaves.h0, leaves.c0); };
+        for (size_t i = kFirstParam; i < kH0; ++i) {
+          const Tensor& param = leaves.*kFields[i].member;
+          if (!param.defined()) continue;
+          EXPECT_EQ(ErrorOf(step), "no error") << when;
+          FlipABit(param);
+          EXPECT_THAT(ErrorOf(step), HasSubstr(std::string(kFields[i].name) +
+                                               " must be as it was when the steps began"))
+              << when;
+          FlipABit(param);  // back
+        }
+      };
+      expect_notices(RnnSteps(cell, OnlyParams(leaves), kEps), "with gradients");
+      const at::NoGradGuard guard;
+      expect_notices(RnnSteps(cell, OnlyParams(leaves), kEps), "constant");
+      const RnnTensors params = OnlyParams(leaves);
+      expect_notices(RnnSteps(cell, params, kEps, rnn_pack(cell, params)), "packed");
+    }
+  }
+}
+
+TEST(RnnSteps, LookAtVersionsWhenFrozen) {
+  const Problem p;
+  const RnnTensors params = OnlyParams(p.leaves);
+  const RnnSteps steps(Cell::kLnLstm, params, kEps, {}, {}, /*frozen=*/true);
+  const auto step = [&] { return std::get<0>(steps.step(p.leaves.x[0], p.leaves.h0)); };
+  const Tensor before = step();
+  FlipABit(params.weight_hh);  // which the caller has promised not to do
+  ExpectSame(step(), before, "promise");
+  const at::NoGradGuard guard;
+  Tensor(params.weight_hh).zero_();
+  EXPECT_THAT(ErrorOf(step), HasSubstr("weight_hh must be as it was when the steps began"));
+}
+
 TEST(RecurrentCells, GiveStepsTogether) {
   at::manual_seed(15);
   nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(3, 5).variant(Cell::kLstm));
@@ -549,6 +589,21 @@ TEST(RecurrentCells, GiveStepsTogether) {
         EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 1e-6) << i;
       }
     }
+  }
+  // Steps of a frozen cell look at versions alone, and stay so.
+  for (const bool gradients : {true, false}) {
+    const at::AutoGradMode mode(gradients);
+    const auto step_of = [&] {
+      const RnnSteps steps = cell->steps();
+      return [steps, x = x[0]] { steps.step(x); };
+    };
+    const auto compares = step_of();
+    cell->freeze();
+    const auto frozen = step_of();
+    cell->unfreeze();
+    FlipABit(cell->parameters()[1]);
+    EXPECT_EQ(ErrorOf(frozen), "no error");
+    EXPECT_THAT(ErrorOf(compares), HasSubstr("weight_hh must be as it was when the steps began"));
   }
   nn::LayerNormLSTMCell composed(nn::LayerNormLSTMCellOptions(3, 5).composed(true));
   EXPECT_THAT(ErrorOf([&] { composed->steps(); }),

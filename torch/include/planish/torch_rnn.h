@@ -98,8 +98,8 @@ std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors
                                             const RnnPacked& packed = {});
 
 /// Copies the parameters among `params` in the order in which kernels read them. A call without
-/// packed parameters packs them itself, which for a single step takes longer than the step. Throws
-/// as rnn_forward does.
+/// packed parameters packs them itself, which for a single step takes longer than the step. Later
+/// changes of the parameters do not reach the copy. Throws as rnn_forward does.
 RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
 
 /// Steps of one layer that are taken one by one, as the next input depends on the last output: of a
@@ -125,11 +125,12 @@ class RnnSteps {
 
   /// Of the parameters among `params`, as they are now: made without gradients enabled, they are
   /// constants. With `packed`, which must be of the same parameters, those but for the weights may
-  /// be left out; no derivatives then. `sources` are what the parameters were computed from, by
-  /// name, where they are not all given as they are: steps then ask whether those have changed.
-  /// Throws as rnn_step does.
+  /// be left out; no derivatives then. `sources` are the tensors that the parameters were computed
+  /// from, by name, where they are not all given as they are. Each step compares their bytes with
+  /// those of now; with `frozen` only their addresses and version counters, which misses writers
+  /// that count no change. Throws as rnn_step does.
   RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {},
-           const Sources& sources = {});
+           const Sources& sources = {}, bool frozen = false);
 
   explicit operator bool() const { return layer_ != nullptr; }
 
@@ -216,42 +217,39 @@ class RecurrentParameters {
  public:
   /// Of no layer.
   RecurrentParameters() = default;
-  /// Registers those of a cell with a module, under their names and `suffix`.
-  RecurrentParameters(torch::nn::Module& module, Cell cell, const RnnShape& shape, bool bias,
-                      const std::string& suffix);
+  /// Registers those of a cell with a module, under their names and `suffix`. Errors name `owner`.
+  RecurrentParameters(torch::nn::Module& module, const std::string& owner, Cell cell,
+                      const RnnShape& shape, bool bias, const std::string& suffix);
 
-  /// As the core takes them: bias and bias_hn made of bias_ih and bias_hh.
+  /// Returns the parameters as the core takes them: bias and bias_hn made of bias_ih and bias_hh.
   RnnTensors WithBias() const;
-  /// The same, but in inference, that is in evaluation mode without gradients: then `packed` is set
-  /// and just the weights are returned. What is packed is kept until a parameter's data or version
-  /// changes.
+  /// Returns the same, except in inference, that is in evaluation mode without gradients: then it
+  /// sets `packed` and returns only the weights.
   RnnTensors Prepare(bool training, RnnPacked& packed);
-  /// Forgets what is packed.
+  /// Frees packed weights.
   void Drop();
+  void SetFrozen(bool frozen);
+  bool frozen() const;
 
  private:
-  /// What is packed, and the parameters that it was packed from. A copy starts without.
+  /// Packed weights. A copy starts without them, and is not frozen.
   struct Kept {
     Kept() = default;
     Kept(const Kept& /*other*/) {}
     Kept& operator=(const Kept& /*other*/) {
-      Drop();
+      packed.reset();
+      frozen = false;
       return *this;
     }
 
-    bool IsOf(const std::vector<at::Tensor>& parameters) const;
-    void Drop();
-
-    std::mutex mutex;  ///< modules may be called by several threads at once
+    mutable std::mutex mutex;  ///< modules may be called by several threads at once
     RnnPacked packed;
-    std::vector<at::Tensor> from;  ///< aliases, so that no other data takes their addresses
-    std::vector<int64_t> versions;
+    bool frozen = false;
   };
 
+  std::string owner_, suffix_;
   Cell cell_{};
-  RnnTensors tensors_;  ///< without bias and bias_hn
-  at::Tensor bias_ih_, bias_hh_;
-  std::vector<at::Tensor> all_;
+  RnnSteps::Sources params_;  ///< by their names without the suffix; the two weights first
   Kept kept_;
 };
 
@@ -264,9 +262,15 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentImpl(const Options& options_);
 
   void reset() override;
-  /// Also forgets what is packed for inference: changes that no version tells of, such as those
-  /// made through Tensor::data, are seen after a change of mode.
+  /// Also frees packed weights, and with `on` unfreezes.
   void train(bool on = true) override;
+  /// Packs the weights once for all calls in inference, without comparing them with the parameters
+  /// at each call. Until unfreeze() the caller must not change parameters in a way that neither
+  /// moves their memory nor counts as a change in place: by fused optimizers, collectives, data()
+  /// or other writers to their memory. Other changes throw c10::Error at the next call.
+  void freeze();
+  void unfreeze();
+  bool is_frozen() const;
   /// Draws weights and biases from the uniform distribution between -1/sqrt(H) and 1/sqrt(H), in
   /// the order of PyTorch's modules, and sets the gains of norms to 1 and their biases to 0.
   void reset_parameters();
@@ -299,12 +303,16 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentCellImpl(const Options& options_);
 
   void reset() override;
-  /// As RecurrentImpl has it, as is reset_parameters.
+  /// train, freeze, unfreeze, is_frozen and reset_parameters do as in RecurrentImpl.
   void train(bool on = true) override;
+  void freeze();
+  void unfreeze();
+  bool is_frozen() const;
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
-  /// The module for many steps, of x [B, I], with its parameters as they are now. Throws
+  /// The module for many steps, of x [B, I], with its parameters as they are now. Each step
+  /// compares the parameters' bytes with those of now, but not if the module is frozen now. Throws
   /// c10::ValueError with the option composed.
   RnnSteps steps();
 

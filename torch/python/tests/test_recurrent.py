@@ -694,11 +694,11 @@ def test_steps_say_what_is_wrong():
         step(x)
     new = torch.classes.planish.RnnSteps
     with pytest.raises(ValueError, match="params must be those of rnn_step but has weight"):
-        new("ln_lstm", {"weight": x}, 1e-5, None, {})
+        new("ln_lstm", {"weight": x}, 1e-5, None, {}, False)
     with pytest.raises(ValueError, match="cell must be one of rnn, .* but has lnlstm"):
-        new("lnlstm", {"weight_ih": x}, 1e-5, None, {})
+        new("lnlstm", {"weight_ih": x}, 1e-5, None, {}, False)
     with pytest.raises(ValueError, match="weight_ih must be a tensor but has none"):
-        new("ln_lstm", {"weight_hh": x}, 1e-5, None, {})
+        new("ln_lstm", {"weight_hh": x}, 1e-5, None, {}, False)
 
 
 # ---- Dropout and resets
@@ -769,7 +769,7 @@ def test_no_gradient_passes_a_reset():
 
 
 def packed_of(module):
-    return {suffix: packed.parameters for suffix, packed in module._packed.items()}
+    return {suffix: packed.weights for suffix, packed in module._packed.items()}
 
 
 @all_layers()
@@ -820,7 +820,6 @@ def change_data(module):
 
 def change_behind_versions(module):
     module.weight_ih_l0.data.add_(1)
-    module.eval()
 
 
 CHANGES = [

@@ -6,11 +6,13 @@ directions. LN is layer normalisation, ``(z - mean) / sqrt(var + eps)`` times a 
 ``s`` is the logistic function.
 """
 
+import contextlib
 import dataclasses
 import math
 import numbers
+import operator
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 import torch
@@ -50,7 +52,6 @@ Resets: TypeAlias = Tensor | NDArray[Any]
 # Bound once: looking an operator up by attributes takes longer than some of its arguments.
 _rnn_forward = torch.ops.planish.rnn_forward.default
 _rnn_step = torch.ops.planish.rnn_step.default
-_rnn_pack = torch.ops.planish.rnn_pack.default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,28 +101,23 @@ _RNNS = {
 
 
 class _Packed:
-    """Parameters as the kernels read them, and what they were packed from."""
+    """Packed weights, and the parameters that they are compared with at each use."""
 
-    def __init__(self, parameters: Any, tensors: Sequence[Tensor]) -> None:
-        self.parameters = parameters
-        self._from = [(tensor, tensor.data_ptr(), tensor._version) for tensor in tensors]
-        self._aliases = [tensor.detach() for tensor in tensors]  # no other data takes their place
+    def __init__(self, weights: Any, tensors: Sequence[Tensor]) -> None:
+        self.weights = weights
+        self._tensors = tensors
 
     def is_of(self, tensors: Sequence[Tensor]) -> bool:
-        # The same object first: others may have no data_ptr. Not all(): this is in each step.
-        for tensor, (other, pointer, version) in zip(tensors, self._from, strict=True):
-            if tensor is not other or tensor.data_ptr() != pointer or tensor._version != version:
-                return False
-        return True
+        return tensors[0].is_cpu and all(map(operator.is_, tensors, self._tensors))
 
 
-def _can_keep(tensor: Tensor) -> bool:
-    """Whether a change of the tensor can be seen: a subclass may have no data of its own, and an
-    inference tensor has no version."""
+def _can_pack(tensor: Tensor) -> bool:
+    """Returns whether the elements of the tensor are in its memory: not those of a subclass."""
     return (
         type(tensor) in (Tensor, nn.Parameter)
         and tensor.device.type == "cpu"
-        and not tensor.is_inference()
+        and tensor.layout == torch.strided
+        and not tensor.is_neg()
     )
 
 
@@ -130,6 +126,7 @@ class _Recurrent(nn.Module):
 
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h",)
+    _frozen = False
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
@@ -240,20 +237,36 @@ class _Recurrent(nn.Module):
         """Arguments of the operators: a layer's parameters, for inference packed."""
         # By getattr where it is no parameter but computed (torch.nn.utils.parametrize): getattr of a
         # module takes longer.
+        names = [name + suffix for name in self._names]
         tensors: list[Any] = [
             self._parameters[name] if name in self._parameters else getattr(self, name)
-            for name in [name + suffix for name in self._names]
+            for name in names
         ]
         if not self._in_inference():
             return self._with_bias(tensors)
         packed = self._packed.get(suffix)
         if packed is None or not packed.is_of(tensors):
-            arguments = self._with_bias(tensors)
-            if not all(map(_can_keep, tensors)):
-                return arguments
-            packed = _Packed(_rnn_pack(self._cell, **arguments), tensors)
-            self._packed[suffix] = packed
-        return {"weight_ih": tensors[0], "weight_hh": tensors[1], "packed": packed.parameters}
+            if packed is not None and self._frozen:
+                raise RuntimeError(
+                    f"[{type(self).__name__}] a parameter has been replaced while the module is "
+                    "frozen: call unfreeze() before replacing it"
+                )
+            # A parametrization computes another tensor for each call.
+            if not (self._parameters.keys() >= set(names) and all(map(_can_pack, tensors))):
+                return self._with_bias(tensors)
+            packed = self._pack(suffix, tensors)
+        return {"weight_ih": tensors[0], "weight_hh": tensors[1], "packed": packed.weights}
+
+    def _pack(self, suffix: str, tensors: Sequence[Tensor]) -> _Packed:
+        weights = torch.classes.planish.RnnPackedParams(
+            self._cell,
+            dict(zip(self._names, tensors, strict=True)),
+            suffix,
+            type(self).__name__,
+            self._frozen,
+        )
+        packed = self._packed[suffix] = _Packed(weights, tensors)
+        return packed
 
     def _in_inference(self) -> bool:
         """Whether packed parameters may be used: not in training, where they change, and not where
@@ -283,20 +296,68 @@ class _Recurrent(nn.Module):
             arguments["bias_hn"] = bias_hh[r_and_z:]
         return arguments
 
+    def freeze(self) -> None:
+        """Promises that the parameters do not change, for the fastest calls in inference.
+
+        In evaluation mode without gradients a call compares the parameters' bytes with those that
+        were packed, which can take as long as a step. A frozen module packs at the next such call
+        and leaves out the comparison; so do the ``steps()`` of a frozen cell, in training, too.
+
+        Until ``unfreeze()``, the caller must not write to the parameters in a way that PyTorch does
+        not count as a change: by a fused optimizer, a collective, ``Tensor.data``, or other code
+        that has their memory. The results would be those of the old parameters. Changes in place
+        that PyTorch counts, and other tensors in a parameter's place, raise ``RuntimeError`` at the
+        next call (of steps ``ValueError``). ``train()``, ``load_state_dict`` and conversions
+        (``to()``, ``double()``) unfreeze. Copies and loaded modules are not frozen.
+        """
+        if not self._frozen:
+            self._packed.clear()
+            self._frozen = True
+
+    def unfreeze(self) -> None:
+        """Ends what ``freeze`` began."""
+        if self._frozen:
+            self._packed.clear()
+            self._frozen = False
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freezes the module in a ``with`` block.
+
+        >>> cell = LayerNormGRUCell(3, 4).eval()
+        >>> with torch.no_grad(), cell.frozen():
+        ...     h = cell(torch.randn(5, 3))
+        """
+        before = self._frozen
+        self.freeze()
+        try:
+            yield
+        finally:
+            if not before:
+                self.unfreeze()
+
     def train(self, mode: bool = True) -> "_Recurrent":
-        """As ``nn.Module.train``. Forgets what is packed for inference: changes that no version
-        tells of, such as those made through ``Tensor.data``, are seen after a change of mode."""
+        """As ``nn.Module.train``. Frees packed weights, and with ``mode`` unfreezes."""
+        if mode:
+            self.unfreeze()
         self._packed.clear()
         super().train(mode)
         return self
 
+    def _apply(self, *arguments: Any, **options: Any) -> "_Recurrent":
+        self.unfreeze()
+        self._packed.clear()
+        super()._apply(*arguments, **options)
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": {}}
+        return {**self.__dict__, "_packed": {}, "_frozen": False}
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *arguments: Any
     ) -> None:
         """Adds the two biases of a state dict of ``torch.nn``'s where this variant has one."""
+        self.unfreeze()
         if "bias_ih" in self._names and "bias_hh" not in self._names:
             for key in [key for key in state_dict if key.startswith(prefix + "bias_hh")]:
                 to = prefix + "bias_ih" + key[len(prefix + "bias_hh") :]
@@ -591,8 +652,8 @@ class LayerNormLSTM(_Layers):
     dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``: where a variant has one bias it
     becomes the sum of both.
 
-    In evaluation mode without gradients parameters are kept packed as the kernels read them, until
-    one of them changes.
+    In evaluation mode without gradients packed weights are kept, and each call compares them with
+    the parameters; ``freeze()`` leaves that out.
 
     Raises:
         ValueError: an option is out of range, or a shape, type or value does not fit.
@@ -899,8 +960,11 @@ class _Step(_Recurrent):
             return None
         arguments = self._prepare("")
         packed = arguments.pop("packed", None)
-        sources = dict(self.named_parameters(recurse=False))
-        return torch.classes.planish.RnnSteps(self._cell, arguments, self.eps, packed, sources)
+        # With the parameters and buffers of parametrizations.
+        sources = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return torch.classes.planish.RnnSteps(
+            self._cell, arguments, self.eps, packed, sources, self._frozen
+        )
 
 
 class LayerNormLSTMCell(_Step):
@@ -948,7 +1012,8 @@ class LayerNormLSTMCell(_Step):
         what a sequence of ``LayerNormLSTM`` costs, but for the products of inputs.
 
         Steps may go on from any state, be detached or left unused. The parameters are those of
-        now: a step after a change of them raises ``ValueError``. Second derivatives raise
+        now: each step compares their bytes, and raises ``ValueError`` after any change. Steps of a
+        frozen cell leave that out (see ``freeze``). Second derivatives raise
         ``NotImplementedError``; the cell itself has them. Hooks of the module are not called.
 
         >>> cell = LayerNormLSTMCell(4, 4)

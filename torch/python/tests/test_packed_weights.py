@@ -1,0 +1,649 @@
+"""Packed weights of recurrent modules: results are always those of the present parameters."""
+
+import concurrent.futures
+import copy
+import ctypes
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import planish
+from planish.nn import (
+    LayerNormGRU,
+    LayerNormGRUCell,
+    LayerNormLSTM,
+    LayerNormLSTMCell,
+    LayerNormRNN,
+    LayerNormRNNCell,
+)
+from planish.nn import recurrent
+
+I, H = 5, 7  # noqa: E741
+VARIANTS = [
+    *((LayerNormLSTM, LayerNormLSTMCell, {"variant": v}) for v in recurrent._LSTMS),
+    *((LayerNormGRU, LayerNormGRUCell, {"variant": v}) for v in recurrent._GRUS),
+    *(
+        (LayerNormRNN, LayerNormRNNCell, {"variant": v, "nonlinearity": f})
+        for f, variants in recurrent._RNNS.items()
+        for v in variants
+    ),
+]
+LAYERS = [
+    pytest.param(lambda l=l, o=o: l(I, H, **o), id=f"{l.__name__} {' '.join(o.values())}")
+    for l, _, o in VARIANTS
+] + [
+    pytest.param(lambda: LayerNormLSTM(I, H, 2, bidirectional=True), id="LayerNormLSTM deep"),
+    pytest.param(lambda: LayerNormGRU(I, H, 2, batch_first=True), id="LayerNormGRU deep"),
+]
+CELLS = [
+    pytest.param(lambda c=c, o=o: c(I, H, **o), id=f"{c.__name__} {' '.join(o.values())}")
+    for _, c, o in VARIANTS
+    if o["variant"] != "batchnorm"
+]
+FEW = [
+    pytest.param(lambda: LayerNormLSTM(I, H), id="LayerNormLSTM"),
+    pytest.param(lambda: LayerNormLSTMCell(I, H), id="LayerNormLSTMCell"),
+    pytest.param(lambda: LayerNormGRUCell(I, H, variant="plain"), id="LayerNormGRUCell plain"),
+]
+
+
+def drawn(module):
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.4)
+        if getattr(module, "nonlinearity", "") == "relu":
+            parameter.data.abs_()  # so that no unit is off
+    return module
+
+
+def bits_of(result):
+    """The tensors of a result as integers: NaN and the sign of 0 count."""
+    if isinstance(result, torch.Tensor):
+        size = {2: torch.int16, 4: torch.int32, 8: torch.int64}[result.element_size()]
+        return [result.detach().view(size)]
+    return [bits for part in result for bits in bits_of(part)]
+
+
+def expect_same(result, expected):
+    for ours, theirs in zip(bits_of(result), bits_of(expected), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def inputs_of(module):
+    """The arguments of a call, with a state for a cell."""
+    dtype = next(module.parameters()).dtype
+    if not hasattr(module, "steps"):
+        return (torch.rand(4, 3, I, dtype=dtype),)
+    x, h = torch.rand(3, module.input_size, dtype=dtype), torch.rand(3, H, dtype=dtype)
+    return (x, (h, h) if isinstance(module, LayerNormLSTMCell) else h)
+
+
+def expect_follows(module, write):
+    """Expects the results of a copy with the parameters of each time, and that writing changes
+    them."""
+    module.eval()
+    x = inputs_of(module)
+    with torch.no_grad():
+        before = [module(*x), module(*x)][1]
+        expect_same(before, copy.deepcopy(module)(*x))
+    write(module)
+    with torch.no_grad():
+        after = module(*x)
+        expect_same(after, copy.deepcopy(module)(*x))
+        expect_same(module(*x), after)
+    return before, after
+
+
+def expect_changes(module, write):
+    before, after = expect_follows(module, write)
+    assert not torch.equal(bits_of(before)[0], bits_of(after)[0])
+
+
+# ---- Writers that count no version
+
+
+def by_fused(optimizer, **options):
+    def write(module):
+        for parameter in module.parameters():
+            parameter.grad = torch.randn_like(parameter)
+        optimizer(module.parameters(), lr=0.1, fused=True, **options).step()
+
+    return write
+
+
+def by_polyak(module):
+    for parameter in module.parameters():
+        parameter.data.mul_(0.9).add_(0.1 * torch.randn_like(parameter))
+
+
+def by_numpy(module):
+    for parameter in module.parameters():
+        parameter.detach().numpy()[...] *= 1.5
+
+
+def by_dlpack(module):
+    for parameter in module.parameters():
+        torch.from_dlpack(parameter.detach()).mul_(1.5)
+
+
+def by_foreach(module):
+    with torch.no_grad():
+        torch._foreach_mul_([parameter.data for parameter in module.parameters()], 1.5)
+        torch._foreach_add_(list(module.parameters()), 0.1)
+
+
+def flip_bit(tensor, element=-1, bit=-8):
+    """Of an element in memory: by default of the last one, which then is larger or smaller by a
+    power of 2, or by 1.5 or less in float16."""
+    size = tensor.element_size()
+    element, bit = element % tensor.numel(), bit % (8 * size)
+    address = tensor.data_ptr() + element * size + bit // 8
+    byte = ctypes.c_uint8.from_address(address)
+    byte.value ^= 1 << bit % 8
+
+
+def by_address(module):
+    for parameter in module.parameters():
+        flip_bit(parameter)
+
+
+WRITERS = {
+    "SGD": by_fused(torch.optim.SGD),
+    "Adam": by_fused(torch.optim.Adam),
+    "AdamW": by_fused(torch.optim.AdamW),
+    "Adagrad": by_fused(torch.optim.Adagrad),
+    "polyak": by_polyak,
+    "numpy": by_numpy,
+    "dlpack": by_dlpack,
+    "foreach": by_foreach,
+    "address": by_address,
+}
+writers = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
+
+
+@writers
+@pytest.mark.parametrize("make", FEW)
+def test_results_follow_every_writer(make, write):
+    expect_changes(drawn(make()), write)
+
+
+@pytest.mark.parametrize("make", LAYERS + CELLS)
+def test_every_module_follows_a_fused_optimizer(make):
+    expect_changes(drawn(make()), WRITERS["AdamW"])
+
+
+@pytest.mark.parametrize("make", LAYERS + CELLS)
+def test_every_parameter_counts(make):
+    module = drawn(make())
+    for name, _ in module.named_parameters():
+        expect_changes(module, lambda module, name=name: flip_bit(module.get_parameter(name)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_each_bit_counts(dtype):
+    cell = drawn(LayerNormLSTMCell(I, H)).to(dtype)
+    for bit in range(8 * cell.weight_hh.element_size()):
+        expect_follows(cell, lambda cell, bit=bit: flip_bit(cell.weight_hh, 17, bit))
+        expect_follows(cell, lambda cell, bit=bit: flip_bit(cell.ln_c_bias, 3, bit))
+
+
+def test_the_sign_of_zero_and_the_payload_of_nan_count():
+    rnn = drawn(LayerNormRNNCell(I, H, variant="plain", nonlinearity="relu"))
+    with torch.no_grad():
+        rnn.bias_ih.zero_()
+        rnn.bias_hh.zero_()
+    expect_follows(rnn, lambda rnn: [flip_bit(rnn.bias_ih, k, -1) for k in range(H)])
+    expect_follows(rnn, lambda rnn: rnn.weight_ih.data[1, 2].fill_(torch.nan))
+    expect_follows(rnn, lambda rnn: flip_bit(rnn.weight_ih, I + 2, 0))
+
+
+def test_a_parameter_in_the_memory_of_another_is_seen():
+    import numpy
+
+    memory = numpy.random.default_rng(1).normal(size=(4 * H, H)).astype(numpy.float32)
+    cell = drawn(LayerNormLSTMCell(I, H))
+    cell.weight_hh = nn.Parameter(torch.from_numpy(memory))
+
+    def write(cell):
+        memory[3:5] *= 2  # not all of them, which the norm would scale back
+        cell.weight_hh = nn.Parameter(torch.from_numpy(memory))
+
+    before = cell.weight_hh.data_ptr()
+    expect_changes(cell, write)
+    assert cell.weight_hh.data_ptr() == before
+
+    def write_data(cell):
+        memory[3:5] *= 2  # not all of them, which the norm would scale back
+        cell.weight_hh.data = torch.from_numpy(memory)
+
+    expect_changes(cell, write_data)
+
+
+def train_and_act(rank, file, kinds):
+    """Rank 0 sends weights, rank 1 acts with them in evaluation mode."""
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", init_method=file, rank=rank, world_size=2)
+    torch.manual_seed(rank)
+    module = drawn(LayerNormLSTM(I, H))
+    for kind in kinds:
+
+        def write(module, kind=kind):
+            for parameter in module.parameters():
+                if kind == "broadcast":
+                    distributed.broadcast(parameter.data, 0)
+                elif kind == "all_reduce":
+                    distributed.all_reduce(parameter.data)
+                elif rank == 0:
+                    distributed.send(parameter.data, 1)
+                else:
+                    distributed.recv(parameter.data, 0)
+
+        if rank == 1 or kind == "all_reduce":
+            expect_changes(module, write)
+        else:
+            write(module)
+        drawn(module)
+    distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(
+    not (torch.distributed.is_available() and torch.distributed.is_gloo_available()),
+    reason="this PyTorch is built without torch.distributed and gloo",
+)
+def test_results_follow_collectives(tmp_path):
+    kinds = ["broadcast", "all_reduce", "recv"]
+    torch.multiprocessing.spawn(train_and_act, ((tmp_path / "store").as_uri(), kinds), nprocs=2)
+
+
+def test_an_optimizer_in_evaluation_mode_trains():
+    """The same loss at each step was a sign of old weights."""
+    module = drawn(LayerNormGRU(I, H)).eval()
+    adam = torch.optim.AdamW(module.parameters(), lr=0.01, fused=True)
+    x, losses = inputs_of(module), []
+    for _ in range(4):
+        loss = module(*x)[0].square().mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        with torch.no_grad():
+            losses.append(module(*x)[0].square().mean().item())
+    assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
+
+
+# ---- Kinds of parameters
+
+
+def expect_follows_kind(module):
+    for write in (by_polyak, by_address, WRITERS["Adam"]):
+        expect_changes(module, write)
+
+
+def test_non_contiguous_parameters():
+    cell = drawn(LayerNormLSTMCell(I, H))
+    cell.weight_ih = nn.Parameter(torch.randn(I, 4 * H).t())
+    cell.weight_hh = nn.Parameter(torch.randn(8 * H, 2 * H)[::2, ::2])
+    cell.ln_c_weight = nn.Parameter(torch.randn(1).expand(H))
+    assert not cell.weight_hh.is_contiguous()
+    expected = copy.deepcopy(cell)
+    for parameter in expected.parameters():
+        parameter.data = parameter.data.contiguous()
+    x = inputs_of(cell)
+    with torch.no_grad():
+        expect_same(cell.eval()(*x), expected.eval()(*x))
+    for name in ("weight_ih", "weight_hh", "ln_c_weight"):
+        expect_changes(cell, lambda cell, name=name: flip_bit(cell.get_parameter(name), 0))
+    expect_changes(cell, lambda cell: cell.weight_hh.data[3:5].mul_(2))
+
+
+def test_tied_parameters():
+    cell = drawn(LayerNormLSTMCell(H, H))
+    cell.weight_hh = cell.weight_ih
+    cell.ln_hh_weight = cell.ln_ih_weight
+    expect_follows_kind(cell)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_other_types(dtype):
+    expect_follows_kind(drawn(LayerNormGRU(I, H, variant="plain")).to(dtype))
+
+
+def test_inference_tensors():
+    with torch.inference_mode():
+        module = drawn(LayerNormLSTM(I, H))
+        for write in (by_polyak, by_address):
+            expect_changes(module, write)
+        assert module._packed  # kept, though no version counts their changes
+
+
+def test_parameters_of_a_subclass():
+    class Own(nn.Parameter):
+        pass
+
+    cell = drawn(LayerNormLSTMCell(I, H))
+    cell.weight_hh = Own(cell.weight_hh.detach())
+    expect_follows_kind(cell)
+    assert not cell._packed
+
+
+def test_meta_parameters():
+    cell = LayerNormLSTMCell(I, H, device="meta").eval()
+    cell.freeze()
+    with torch.no_grad():
+        assert cell(torch.empty(3, I, device="meta"))[0].shape == (3, H)
+    cell.to_empty(device="cpu")
+    expect_follows_kind(drawn(cell))
+
+
+@pytest.mark.parametrize(
+    "parametrize",
+    [
+        torch.nn.utils.parametrizations.weight_norm,
+        torch.nn.utils.parametrizations.orthogonal,
+        torch.nn.utils.parametrizations.spectral_norm,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_parametrized_weights(parametrize):
+    cell = drawn(LayerNormGRUCell(I, H))
+    x = inputs_of(cell)
+    with torch.no_grad():
+        cell.eval()(*x)  # from packed weights, which are then not those of the module
+    parametrize(cell, "weight_hh")
+    expect_follows_kind(cell)
+    with torch.no_grad(), torch.nn.utils.parametrize.cached():
+        expect_same(cell(*x), cell(*x))
+    step = cell.steps()
+    expect_same(step(*x), cell(*x))
+    flip_bit(next(cell.parametrizations.weight_hh.parameters()))
+    with pytest.raises(ValueError, match=r"parametrizations\.weight_hh.* must be as it was"):
+        step(*x)
+
+
+def test_functional_calls_use_the_tensors_that_they_get():
+    cell = drawn(LayerNormGRUCell(I, H)).eval()
+    others = [{k: torch.randn_like(p) for k, p in cell.named_parameters()} for _ in range(2)]
+    x = inputs_of(cell)
+    with torch.no_grad():
+        expected = cell(*x)
+        for _ in range(2):
+            for other in others:
+                loaded = copy.deepcopy(cell)
+                loaded.load_state_dict(other)
+                expect_same(torch.func.functional_call(cell, other, x), loaded(*x))
+            expect_same(cell(*x), expected)
+
+
+def test_threads_see_writes():
+    module = drawn(LayerNormLSTM(I, 32)).eval()
+    x = (torch.randn(20, 3, I),)
+
+    @torch.no_grad()
+    def run(_):
+        return module(*x)[0]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for _ in range(10):
+            list(pool.map(run, range(8)))
+            by_polyak(module)
+            expected = copy.deepcopy(module)(*x)[0]
+            for result in pool.map(run, range(8)):
+                expect_same(result, expected)
+
+
+# ---- Steps
+
+
+@writers
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("make", [p for p in FEW if "Cell" in p.id])
+def test_steps_after_every_writer_are_refused(make, write, training):
+    cell = drawn(make()).train(training)
+    x = inputs_of(cell)
+    with torch.set_grad_enabled(training):
+        step = cell.steps()
+        step(*x)
+        write(cell)
+        for _ in range(2):
+            with pytest.raises(ValueError, match="must be as it was when the steps began"):
+                step(*x)
+        expect_same(cell.steps()(*x), copy.deepcopy(cell)(*x))
+
+
+@pytest.mark.parametrize("make", CELLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("grad", [True, False], ids=["grad", "no grad"])
+def test_steps_watch_every_parameter(make, dtype, grad):
+    cell = drawn(make()).to(dtype)
+    x = inputs_of(cell)
+    with torch.set_grad_enabled(grad):
+        step = cell.steps()
+        for name, parameter in cell.named_parameters():
+            step(*x)
+            flip_bit(parameter)
+            with pytest.raises(ValueError, match=f"{name} must be as it was"):
+                step(*x)
+            flip_bit(parameter)  # back
+        step(*x)
+
+
+def test_steps_between_fused_updates_are_refused():
+    cell = drawn(LayerNormLSTMCell(I, H))
+    adam = torch.optim.AdamW(cell.parameters(), lr=0.01, fused=True)
+    x, step = inputs_of(cell), cell.steps()
+
+    def update(step):
+        adam.zero_grad()
+        loss = step(*x)[0].square().mean()
+        loss.backward()
+        adam.step()
+        return loss.item()
+
+    first = update(step)
+    with pytest.raises(ValueError, match="weight_ih must be as it was when the steps began"):
+        update(step)
+    losses = [first] + [update(cell.steps()) for _ in range(3)]
+    assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
+
+
+# ---- Frozen modules
+
+
+@pytest.mark.parametrize("make", LAYERS + CELLS)
+def test_frozen_modules_compute_the_same(make):
+    module = drawn(make()).eval()
+    x = inputs_of(module)
+    expected = copy.deepcopy(module)(*x)
+    with torch.no_grad(), module.frozen():
+        for _ in range(2):
+            expect_same(module(*x), expected)
+
+
+@pytest.mark.parametrize("make", FEW)
+def test_frozen_modules_pack_once(make):
+    module = drawn(make()).eval()
+    x = inputs_of(module)
+    with torch.no_grad():
+        module.freeze()
+        frozen = module(*x)
+        by_address(module)  # what the caller has promised not to do
+        expect_same(module(*x), frozen)
+        module.unfreeze()
+        expect_same(module(*x), copy.deepcopy(module)(*x))
+        assert not torch.equal(bits_of(module(*x))[0], bits_of(frozen)[0])
+
+
+def in_place(module):
+    with torch.no_grad():
+        next(module.parameters()).mul_(2)
+
+
+def by_data(module):
+    parameter = next(module.parameters())
+    parameter.data = parameter.data.clone()
+
+
+def by_another_parameter(module):
+    name, parameter = next(module.named_parameters())
+    setattr(module, name, nn.Parameter(parameter.detach().clone()))
+
+
+def by_a_parametrization(module):
+    name, _ = next(module.named_parameters())
+    torch.nn.utils.parametrizations.weight_norm(module, name)
+
+
+@pytest.mark.parametrize(
+    "change", [in_place, by_data, by_another_parameter, by_a_parametrization],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+@pytest.mark.parametrize("make", FEW)
+def test_changes_of_frozen_modules_raise(make, change):
+    module = drawn(make()).eval()
+    x = inputs_of(module)
+    module.freeze()
+    with torch.no_grad():
+        module(*x)
+    change(module)
+    with torch.no_grad():
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"while the module is frozen: call unfreeze\(\)"):
+                module(*x)
+        module.unfreeze()
+        expect_same(module(*x), copy.deepcopy(module)(*x))
+
+
+def test_changes_of_frozen_modules_name_the_parameter():
+    module = drawn(LayerNormLSTM(I, H, 2, bidirectional=True)).eval()
+    module.freeze()
+    with torch.no_grad():
+        module(*inputs_of(module))
+        module.ln_c_bias_l1_reverse.add_(1)
+        with pytest.raises(RuntimeError, match=r"\[LayerNormLSTM\] ln_c_bias_l1_reverse has chang"):
+            module(*inputs_of(module))
+
+
+@pytest.mark.parametrize(
+    "unfreezing",
+    [
+        lambda module: module.train(),
+        lambda module: nn.Sequential(module).train(),
+        lambda module: module.load_state_dict(module.state_dict()),
+        lambda module: nn.Sequential(module).load_state_dict(
+            nn.Sequential(module).state_dict(), assign=True
+        ),
+        lambda module: module.double().float(),
+        lambda module: module.to(torch.float64).to(torch.float32),
+        lambda module: module.share_memory(),
+    ],
+    ids=["train", "train of the model", "load", "assign", "double", "to", "share"],
+)
+@pytest.mark.parametrize("make", FEW)
+def test_what_replaces_parameters_unfreezes(make, unfreezing):
+    module = drawn(make()).eval()
+    x = inputs_of(module)
+    module.freeze()
+    with torch.no_grad():
+        module(*x)
+    unfreezing(module)
+    module.eval()
+    with torch.no_grad():
+        module(*x)
+        by_address(module)
+        expect_same(module(*x), copy.deepcopy(module)(*x))
+
+
+def test_copies_are_not_frozen():
+    module = drawn(LayerNormLSTM(I, H)).eval()
+    x = inputs_of(module)
+    module.freeze()
+    with torch.no_grad():
+        module(*x)
+        for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+            other(*x)
+            by_address(other)
+            expect_same(other(*x), copy.deepcopy(other)(*x))
+        module.eval()
+        frozen = module(*x)
+        by_address(module)
+        expect_same(module(*x), frozen)  # the module itself still is
+
+
+def test_frozen_scopes_nest():
+    cell = drawn(LayerNormGRUCell(I, H)).eval()
+    x = inputs_of(cell)
+
+    def is_frozen():
+        before = cell(*x)
+        flip_bit(cell.weight_hh)
+        return torch.equal(cell(*x), before)
+
+    with torch.no_grad():
+        with cell.frozen():
+            with cell.frozen():
+                assert is_frozen()
+            assert is_frozen()
+        assert not is_frozen()
+        with pytest.raises(KeyError), cell.frozen():
+            raise KeyError
+        assert not is_frozen()
+        cell.freeze()
+        with cell.frozen():
+            pass
+        assert is_frozen()
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_steps_of_frozen_cells_look_at_versions(training):
+    cell = drawn(LayerNormLSTMCell(I, H)).train(training)
+    x = inputs_of(cell)
+    with torch.set_grad_enabled(training):
+        with cell.frozen():
+            step = cell.steps()
+        expected = step(*x)
+        expect_same(expected, cell(*x))
+        flip_bit(cell.weight_hh)  # what the caller has promised not to do
+        expect_same(step(*x), expected)
+        in_place(cell)
+        with pytest.raises(ValueError, match="weight_ih must be as it was when the steps began"):
+            step(*x)
+
+
+def test_frozen_modules_train_and_go_through_transforms():
+    module = drawn(LayerNormGRU(I, H)).eval()
+    (x,) = inputs_of(module)
+    expected = module(x)[0]
+    with torch.no_grad():
+        vmapped = torch.func.vmap(lambda x: module(x)[0])(x[None])[0]
+    module.freeze()
+    expect_same(module(x)[0], expected)
+    module(x)[0].sum().backward()
+    assert module.weight_hh_l0.grad is not None
+    with torch.no_grad():
+        module(x)
+        expect_same(torch.func.vmap(lambda x: module(x)[0])(x[None])[0], vmapped)
+        compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x)[0], expected)
+        program = torch.export.export(module, (x,))
+        torch.testing.assert_close(program.module()(x)[0], expected)
+
+
+def test_the_operators_packed_weights_stay_as_they_are():
+    cell = drawn(LayerNormGRUCell(I, H))
+    params = {k: p.detach() for k, p in cell.named_parameters()}
+    packed = torch.ops.planish.rnn_pack("ln_gru", **params)
+    x, h = inputs_of(cell)
+
+    def step():
+        weights = {k: params[k] for k in ("weight_ih", "weight_hh")}
+        return torch.ops.planish.rnn_step("ln_gru", x, **weights, h0=h, packed=packed)[0]
+
+    before = step()
+    by_address(cell)
+    expect_same(step(), before)
+
+
+def test_modules_of_the_package_are_all_here():
+    assert {c.__name__ for case in VARIANTS for c in case[:2]} == {
+        name for name in planish.nn.__all__ if name in recurrent.__all__
+    }
