@@ -43,9 +43,8 @@ void AddProducts(const uint8_t* data, size_t bytes, const uint8_t* key, uint64_t
   const hn::CappedTag<uint8_t, 64> d8;
   const hn::Repartition<uint32_t, decltype(d8)> d32;
   const hn::Repartition<uint64_t, decltype(d8)> d64;
-  const auto load = [&](const uint8_t* from) HWY_ATTR {
-    return hn::BitCast(d32, hn::LoadU(d8, from));
-  };
+  const auto load = [&](const uint8_t* from)
+                        HWY_ATTR { return hn::BitCast(d32, hn::LoadU(d8, from)); };
   const auto product = [&](auto words, const uint8_t* keys) HWY_ATTR {
     const auto sum = hn::Add(words, load(keys));
     return hn::MulEven(sum, hn::BitCast(d32, hn::ShiftRight<32>(hn::BitCast(d64, sum))));

@@ -37,8 +37,7 @@ TEST(FingerprintTest, EqualBytesHaveEqualFingerprints) {
     const Bytes bytes = Pattern(size);
     Bytes shifted(size + 1);  // at another alignment
     if (size > 0) std::memcpy(shifted.data() + 1, bytes.data(), size);
-    EXPECT_EQ(Of(bytes),
-              FingerprintOf(shifted.data() + 1, static_cast<int64_t>(size), SerialFor))
+    EXPECT_EQ(Of(bytes), FingerprintOf(shifted.data() + 1, static_cast<int64_t>(size), SerialFor))
         << size;
   }
 }

@@ -170,9 +170,8 @@ RnnTensors RecurrentParameters::Prepare(bool training, RnnPacked& packed) {
   if (training || at::GradMode::is_enabled() || !can_pack) return WithBias();
   const std::lock_guard<std::mutex> lock(kept_.mutex);
   if (!kept_.packed) {
-    kept_.packed = c10::make_intrusive<PackedParams>(
-        PackedParams::Source{cell_, params_, suffix_, owner_,
-                             kept_.frozen ? Check::kVersions : Check::kBytes});
+    kept_.packed = c10::make_intrusive<PackedParams>(PackedParams::Source{
+        cell_, params_, suffix_, owner_, kept_.frozen ? Check::kVersions : Check::kBytes});
   }
   packed = kept_.packed;
   RnnTensors weights;

@@ -74,9 +74,9 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
   const RnnShape shape = sizes.ints();
   PackedWeights packed;
   ByType(tensors.weight_ih.scalar_type(), [&]<class T>() {
-    packed.of<T>() = RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
-                                        CoreParams<T>(call.recipe(), tensors), TorchParallelFor,
-                                        backward);
+    packed.of<T>() =
+        RnnPackedParams<T>(call.cell, shape.inputs, shape.hidden,
+                           CoreParams<T>(call.recipe(), tensors), TorchParallelFor, backward);
   });
   return packed;
 }
@@ -103,9 +103,8 @@ RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params) {
     tensors.bias = bias_ih + bias_hh;
   } else {
     const int64_t r_and_z = 2 * tensors.weight_hh.size(1);
-    tensors.bias =
-        at::cat({bias_ih.slice(0, 0, r_and_z) + bias_hh.slice(0, 0, r_and_z),
-                 bias_ih.slice(0, r_and_z)});
+    tensors.bias = at::cat(
+        {bias_ih.slice(0, 0, r_and_z) + bias_hh.slice(0, 0, r_and_z), bias_ih.slice(0, r_and_z)});
     tensors.bias_hn = bias_hh.slice(0, r_and_z);
   }
   return tensors;

@@ -91,7 +91,8 @@ struct PackedWeights {
 PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false);
 
 /// Returns the tensors of the operators made of a module's parameters, which go by their names in
-/// the state dict without the suffix of the layer: bias and bias_hn are made of bias_ih and bias_hh.
+/// the state dict without the suffix of the layer: bias and bias_hn are made of bias_ih and
+/// bias_hh.
 RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params);
 
 /// The object behind RnnPacked: weights that rnn_pack packed, which stay as they are, or those of a

@@ -317,8 +317,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
     layer->params = call.tensors;
     layer->must_pack = true;
     WithErrors([&] {
-      layer->packed =
-          c10::make_intrusive<PackedParams>(static_cast<PackedParams&>(*packed).Now());
+      layer->packed = c10::make_intrusive<PackedParams>(static_cast<PackedParams&>(*packed).Now());
     });
     return;
   }

@@ -5,6 +5,7 @@ import copy
 import ctypes
 import pickle
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -30,17 +31,19 @@ VARIANTS = [
         for v in variants
     ),
 ]
-LAYERS = [
-    pytest.param(lambda l=l, o=o: l(I, H, **o), id=f"{l.__name__} {' '.join(o.values())}")
-    for l, _, o in VARIANTS
-] + [
+
+
+def maker_of(module, options):
+    name = " ".join([module.__name__, *options.values()])
+    return pytest.param(lambda: module(I, H, **options), id=name)
+
+
+LAYERS = [maker_of(layer, options) for layer, _, options in VARIANTS] + [
     pytest.param(lambda: LayerNormLSTM(I, H, 2, bidirectional=True), id="LayerNormLSTM deep"),
     pytest.param(lambda: LayerNormGRU(I, H, 2, batch_first=True), id="LayerNormGRU deep"),
 ]
 CELLS = [
-    pytest.param(lambda c=c, o=o: c(I, H, **o), id=f"{c.__name__} {' '.join(o.values())}")
-    for _, c, o in VARIANTS
-    if o["variant"] != "batchnorm"
+    maker_of(cell, options) for _, cell, options in VARIANTS if options["variant"] != "batchnorm"
 ]
 FEW = [
     pytest.param(lambda: LayerNormLSTM(I, H), id="LayerNormLSTM"),
@@ -199,8 +202,6 @@ def test_the_sign_of_zero_and_the_payload_of_nan_count():
 
 
 def test_a_parameter_in_the_memory_of_another_is_seen():
-    import numpy
-
     memory = numpy.random.default_rng(1).normal(size=(4 * H, H)).astype(numpy.float32)
     cell = drawn(LayerNormLSTMCell(I, H))
     cell.weight_hh = nn.Parameter(torch.from_numpy(memory))
@@ -257,7 +258,7 @@ def test_results_follow_collectives(tmp_path):
 
 
 def test_an_optimizer_in_evaluation_mode_trains():
-    """The same loss at each step was a sign of old weights."""
+    """With weights of before the updates, the loss would not change."""
     module = drawn(LayerNormGRU(I, H)).eval()
     adam = torch.optim.AdamW(module.parameters(), lr=0.01, fused=True)
     x, losses = inputs_of(module), []

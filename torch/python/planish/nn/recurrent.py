@@ -108,7 +108,11 @@ class _Packed:
         self._tensors = tensors
 
     def is_of(self, tensors: Sequence[Tensor]) -> bool:
-        return tensors[0].is_cpu and all(map(operator.is_, tensors, self._tensors))
+        return (
+            len(tensors) == len(self._tensors)
+            and tensors[0].is_cpu
+            and all(map(operator.is_, tensors, self._tensors))
+        )
 
 
 def _can_pack(tensor: Tensor) -> bool:
@@ -347,7 +351,7 @@ class _Recurrent(nn.Module):
     def _apply(self, *arguments: Any, **options: Any) -> "_Recurrent":
         self.unfreeze()
         self._packed.clear()
-        super()._apply(*arguments, **options)
+        super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         return self
 
     def __getstate__(self) -> dict[str, Any]:
