@@ -1,0 +1,289 @@
+"""planish.convert: replaces the norms and recurrent layers of a model."""
+
+import fnmatch
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import nn
+
+from planish import nn as own
+from planish._convert import recurrent
+from planish._convert.checks import DTYPES, further_attributes, is_sharding
+from planish._convert.fast_path import adapt_fast_path
+from planish._convert.report import Change, Conversion, Left, Unfit
+from planish._convert.rows import Options, is_of_this_library, replace_norm
+
+__all__ = ["TARGETS", "Change", "Conversion", "Left", "convert"]
+
+#: The values that ``to`` can have.
+TARGETS = (
+    "planish",
+    "torch",
+    "layer",
+    "simple",
+    "detach",
+    "detach_mean",
+    "detach_std",
+    "ada",
+    "ada_as_coded",
+    "rms",
+    "none",
+    "layer_norm_rnn",
+)
+
+OneFilter: TypeAlias = type[nn.Module] | str | Callable[[str, nn.Module], bool]
+Filter: TypeAlias = OneFilter | Sequence[OneFilter]
+
+# A place of a module: its name in the model, its parent (None for the model itself) and its name there.
+_Place: TypeAlias = tuple[str, nn.Module | None, str]
+
+# The attributes of nn.Module that hold forward and backward hooks. Before and after share the
+# dictionaries, so that a handle still removes its hook.
+_HOOKS = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+# Modules of this library that a model holds as one of its layers.
+_LAYERS = tuple(
+    kind
+    for name in own.__all__
+    if isinstance(kind := getattr(own, name), type) and kind not in (own.NNet, own.WeightNorm)
+)
+
+
+def convert(
+    model: nn.Module,
+    to: str,
+    *,
+    filter: Filter | None = None,
+    eps: float | None = None,
+    C: float | None = None,
+    k: float | None = None,
+    variant: str | None = None,
+) -> Conversion:
+    """Replaces the norms of a model in place, and reports what it replaced.
+
+    ``to`` is one of
+
+    ==================  ===========================================================================
+    "planish"           the same norm with this library's kernels
+    "torch"             the module of ``torch.nn`` that is equal to one of this library
+    "layer"             LayerNorm; BatchNorm1d and 2d become LayerNorm1d and 2d
+    "rms"               RMSNorm
+    "simple"            LayerNormSimple
+    "detach"            DetachNorm; "detach_mean" and "detach_std" detach one of the two
+    "ada"               AdaNorm, with C and k; "ada_as_coded" is the formula of its authors' code
+    "none"              torch.nn.Identity
+    "layer_norm_rnn"    torch.nn.LSTM, GRU and RNN become LayerNormLSTM, GRU and RNN (``variant``)
+    ==================  ===========================================================================
+
+    ``convert`` replaces LayerNorm, RMSNorm, BatchNorm1d and BatchNorm2d of ``torch.nn``, this
+    library's norms, and classes of the model's own that are judged to be an RMSNorm: their code is
+    read, and they are called with many inputs. Everything that is more than its class, or cannot be
+    judged, is left, and the report gives the reason: subclasses; parametrized, pruned, compiled and
+    sharded modules; a replaced method; state-dict hooks; forward pre-hooks of recurrent layers.
+
+    The new module holds the same parameters and buffers, not copies, so optimizers and tied weights
+    keep working. New parameters have their initial values. eps, device, dtype, training flag,
+    further attributes, and forward and backward hooks are kept; ``eps=...`` sets another eps. A
+    module with several names is replaced by one module. No random number is drawn. A recurrent layer
+    loses its two biases if the cell has none, and has their sum if the cell has one.
+
+    filter: replaces only modules of a class, or whose name matches a glob ("encoder.*"), or for
+    which a function ``(name, module) -> bool`` returns True; or a sequence of these, for any.
+
+    "torch" is the way back: LayerNorm, LayerNormSimple, RMSNorm, BatchNorm1d and 2d, and recurrent
+    layers and cells with ``variant="plain"`` become modules of ``torch.nn``. An RMSNorm that was a
+    class of the model's own becomes ``torch.nn.RMSNorm``.
+
+    ``torch.nn.TransformerEncoderLayer`` has a fast path for evaluation that computes LayerNorm
+    itself from the weights of its norms. It is switched off where a norm of a layer was replaced,
+    and on again after "torch".
+
+    Raises ValueError for an unknown ``to``, an option that ``to`` does not take, and a model that
+    is itself such a norm, because it cannot be replaced in place.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4))
+    >>> convert(model, "ada", k=0.2)
+    convert to "ada": 1 changed, 0 left
+      1 x LayerNorm -> planish.nn.AdaNorm, drops weight and bias
+          1
+    >>> model[1]
+    AdaNorm((4,), C=1.0, k=0.2, as_coded=False, eps=1e-05)
+    """
+    _check_options(to, eps, C, k, variant)
+    options = Options(to, eps, 1.0 if C is None else C, 0.1 if k is None else k, variant)
+    options.like = next((p for p in model.parameters() if p.dtype in DTYPES), options.like)
+    replace = _replacer(model, options)
+    sharded = [f"{name}." for name, module in model.named_modules() if is_sharding(module)]
+    report = Conversion(to)
+    swaps: list[tuple[nn.Module, nn.Module, list[_Place]]] = []
+    for module, places in _candidates(model, to).items():
+        names = tuple(name for name, _, _ in places)
+        kind = _kind(module)
+        if not any(_passes(filter, name, module) for name in names):
+            report.left.append(Left(names, kind, "excluded by the filter"))
+            continue
+        try:
+            _check_places(places, sharded)
+            after = _replacement(module, replace)
+        except Unfit as unfit:
+            report.left.append(Left(names, kind, str(unfit)))
+            continue
+        if module is model:
+            raise ValueError(f"[convert] model must hold the norms to replace, got a {kind} itself")
+        before_state, after_state = _tensors(module), _tensors(after)
+        report.changed.append(
+            Change(
+                names,
+                kind,
+                _kind(after),
+                tuple(
+                    name
+                    for name in before_state
+                    if name not in after_state
+                    and name.replace("bias_hh", "bias_ih") not in after_state  # which is their sum
+                ),
+                tuple(name for name in after_state if name not in before_state),
+            )
+        )
+        swaps.append((module, after, places))
+    # All replacements exist and nothing fails from here on: model is never half converted.
+    for before, after, places in swaps:
+        after.train(before.training)
+        for hooks in _HOOKS:
+            after.__dict__[hooks] = before.__dict__[hooks]
+        for _, parent, attribute in places:
+            assert parent is not None
+            parent._modules[attribute] = after
+    report.notes.extend(adapt_fast_path(model, {after for _, after, _ in swaps}))
+    return report
+
+
+def _check_options(
+    to: str, eps: float | None, C: float | None, k: float | None, variant: str | None
+) -> None:
+    if to not in TARGETS:
+        raise ValueError(f"[convert] to must be one of {', '.join(TARGETS)}, got {to!r}")
+    takers: dict[str, tuple[float | str | None, tuple[str, ...]]] = {
+        "eps": (eps, tuple(target for target in TARGETS if target not in ("none", "torch"))),
+        "C": (C, ("ada", "ada_as_coded")),
+        "k": (k, ("ada", "ada_as_coded")),
+        "variant": (variant, ("layer_norm_rnn",)),
+    }
+    for name, (value, targets) in takers.items():
+        if value is not None and to not in targets:
+            raise ValueError(f'[convert] {name} must be left out for "{to}", got {value}')
+    if eps is not None and not (math.isfinite(eps) and eps >= 0):
+        raise ValueError(f"[convert] eps must be finite and at least 0, got {eps}")
+    for name, number in (("C", C), ("k", k)):
+        if number is not None and not math.isfinite(number):
+            raise ValueError(f"[convert] {name} must be finite, got {number}")
+    if variant is not None and not recurrent.has_variant(variant):
+        raise ValueError(
+            f"[convert] variant must be one that a recurrent layer has, got {variant!r}"
+        )
+
+
+def _replacer(model: nn.Module, options: Options) -> Callable[[nn.Module], nn.Module]:
+    if options.to == "layer_norm_rnn":
+        owners = recurrent.Owners(model)
+        return lambda module: recurrent.replace_layer(module, options, owners)
+    if options.to == "torch":
+        return lambda module: (
+            recurrent.restore_recurrent(module)
+            if recurrent.is_recurrent(module)
+            else replace_norm(module, options)
+        )
+    return lambda module: replace_norm(module, options)
+
+
+def _check_places(places: list[_Place], sharded: list[str]) -> None:
+    """Raises Unfit if something else than the parent calls the module or sets its parameters."""
+    for name, parent, _ in places:
+        if isinstance(parent, torch._dynamo.OptimizedModule):
+            raise Unfit("it is compiled by torch.compile")
+        if any(prefix == "." or f"{name}.".startswith(prefix) for prefix in sharded):
+            raise Unfit("FSDP shards it: convert the model before")
+
+
+def _replacement(module: nn.Module, replace: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    """Returns the replacement of module. Raises Unfit, and nothing else."""
+    try:
+        after = replace(module)
+        known = is_of_this_library(type(module)) or type(module).__module__.startswith("torch.")
+        after.__dict__.update(further_attributes(module, after, known))
+    except Unfit:
+        raise
+    except Exception as error:  # a module can be broken in more ways than are checked
+        raise Unfit(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+    return after
+
+
+def _candidates(model: nn.Module, to: str) -> dict[nn.Module, list[_Place]]:
+    """Returns each norm, or recurrent layer, with all its places."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    places: dict[nn.Module, list[_Place]] = {}
+    for name, module in modules.items():
+        if _is_wanted(module, name, to):
+            prefix, _, attribute = name.rpartition(".")
+            parent = modules[prefix] if name else None
+            places.setdefault(module, []).append((name, parent, attribute))
+    return places
+
+
+def _is_wanted(module: nn.Module, name: str, to: str) -> bool:
+    if ".parametrizations." in f".{name}.":
+        return False
+    if to == "layer_norm_rnn":
+        return isinstance(module, nn.RNNBase)
+    if to == "torch":
+        return isinstance(module, _LAYERS)
+    return _looks_like_norm(module)
+
+
+def _class_name(module: nn.Module) -> str:
+    if isinstance(module, torch.jit.ScriptModule):
+        return str(module.original_name)
+    return type(module).__name__
+
+
+def _kind(module: nn.Module) -> str:
+    name = _class_name(module)
+    return f"planish.nn.{name}" if is_of_this_library(type(module)) else name
+
+
+def _looks_like_norm(module: nn.Module) -> bool:
+    known = (nn.LayerNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm)
+    return (
+        isinstance(module, known)
+        or type(module) in _LAYERS
+        and not recurrent.is_recurrent(module)
+        or re.search(r"norm(\dd)?$", _class_name(module), re.IGNORECASE) is not None
+    )
+
+
+def _passes(filter: Filter | None, name: str, module: nn.Module) -> bool:
+    if filter is None:
+        return True
+    if isinstance(filter, type):
+        return isinstance(module, filter)
+    if isinstance(filter, str):
+        return fnmatch.fnmatchcase(name, filter)
+    if callable(filter):
+        return bool(filter(name, module))
+    return any(_passes(one, name, module) for one in filter)
+
+
+def _tensors(module: nn.Module) -> list[str]:
+    pairs = [*module.named_parameters(), *module.named_buffers()]
+    return [name for name, _ in pairs]

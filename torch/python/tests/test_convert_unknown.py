@@ -1,0 +1,786 @@
+"""planish.convert on classes that are not known: only what is an RMSNorm in every respect changes."""
+
+import functools
+import math
+import random
+import warnings
+
+import planish
+import planish.nn as pnn
+import pytest
+import torch
+from planish._convert import trial
+from torch import nn
+
+SCALE = 1.0
+
+
+def normal(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+class Norm(nn.Module):
+    """An RMSNorm with float32 statistics, as most models write it."""
+
+    def __init__(self, cols=6, eps=1e-6):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(cols))
+        self.eps = eps
+
+    def forward(self, x):
+        xhat = x.float() * torch.rsqrt(x.float().square().mean(-1, True) + self.eps)
+        return self.weight * xhat.to(x.dtype)
+
+
+def rms(x, eps=1e-6):
+    return x * torch.rsqrt(x.square().mean(-1, True) + eps)
+
+
+# RMSNorms that are written in another way. All must be replaced.
+
+
+class Native(Norm):
+    def forward(self, x):
+        return x / (x.pow(2).mean(dim=-1, keepdim=True) + self.eps).sqrt() * self.weight
+
+
+class Steps(Norm):
+    def _norm(self, x):
+        return rms(x, self.eps)
+
+    def forward(self, x):
+        return (self._norm(x.float()) * self.weight.float()).type_as(x)
+
+
+class Named(Norm):
+    """Has attributes that say what it is, and a helper that is a static method."""
+
+    def __init__(self, cols=6):
+        super().__init__(cols)
+        self.hidden_size = cols
+        self.normalized_shape = (cols,)
+        self.with_scale = True
+        self.mode = "rms"
+        self.dtype_of_statistics = torch.float32
+        del self.eps
+        self.norm_eps = 1e-5
+
+    @staticmethod
+    def root(x, eps):
+        return torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
+
+    @property
+    def scale(self):
+        return self.weight if self.with_scale else None
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        kind = hidden_states.dtype
+        hidden_states = hidden_states.to(self.dtype_of_statistics)
+        return self.scale * (hidden_states * self.root(hidden_states, self.norm_eps)).to(kind)
+
+
+class Functional(Norm):
+    def forward(self, x):
+        return nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("cols", [1, 2, 7, 64, 1500])
+@pytest.mark.parametrize("kind", [Norm, Named, Functional])
+def test_an_rmsnorm_of_any_width_and_type_is_replaced(kind, cols, dtype):
+    model = nn.Sequential(kind(cols).to(dtype))
+    eps = getattr(model[0], "norm_eps", 1e-6)
+    report = planish.convert(model, "planish")
+    assert report.left == []
+    assert type(model[0]) is pnn.RMSNorm
+    assert model[0].eps == eps
+
+
+@pytest.mark.parametrize("kind", [Native, Steps])
+def test_an_rmsnorm_that_is_written_in_another_way_is_replaced(kind):
+    model = nn.Sequential(kind())
+    assert planish.convert(model, "planish").left == []
+
+
+def test_a_module_on_the_meta_device_is_judged_on_the_cpu():
+    model = nn.Sequential(Norm().to("meta"))
+    assert planish.convert(model, "planish").left == []
+    assert type(model[0]) is pnn.RMSNorm
+    assert model[0].weight.is_meta
+
+
+# Classes that look like an RMSNorm. Each is one with default arguments, on a few small rows, in one
+# mode, for one rank or one type; none may be replaced.
+
+
+class Residual(Norm):
+    def forward(self, x, residual=None):
+        return super().forward(x if residual is None else x + residual)
+
+
+class Gate(Norm):
+    def forward(self, x, gate=None):
+        y = super().forward(x)
+        return y if gate is None else y * nn.functional.silu(gate)
+
+
+class KeywordOnly(Norm):
+    def forward(self, x, *, scale=1.0):
+        return super().forward(x) * scale
+
+
+class AnyArguments(Norm):
+    def forward(self, *arguments, **options):
+        return super().forward(*arguments)
+
+
+class Default(Norm):
+    def forward(self, x=None):
+        return super().forward(x)
+
+
+class SecondDimension(Norm):
+    """Over dim 1, which is the last of 2-D inputs."""
+
+    def forward(self, x):
+        if x.dim() < 2:
+            return super().forward(x)
+        xhat = x * torch.rsqrt(x.square().mean(1, True) + self.eps)
+        return xhat * self.weight.reshape(-1, *[1] * (x.dim() - 2)) if x.shape[1] == 6 else xhat
+
+
+class AllButFirst(Norm):
+    def forward(self, x):
+        over = tuple(range(1, x.dim())) or (0,)
+        return x * torch.rsqrt(x.square().mean(over, True) + self.eps) * self.weight
+
+
+class FindsItsDimension(Norm):
+    """Takes the first dimension that has the size of the weight."""
+
+    def forward(self, x):
+        at = list(x.shape).index(self.weight.numel())
+        shape = [1] * x.dim()
+        shape[at] = -1
+        xhat = x * torch.rsqrt(x.square().mean(at, True) + self.eps)
+        return xhat * self.weight.reshape(shape)
+
+
+class OnlyThreeDimensions(Norm):
+    def forward(self, x):
+        batch, time, cols = x.shape
+        return super().forward(x.reshape(batch * time, cols)).reshape(x.shape)
+
+
+class Training(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        return y * 1.001 if self.training else y
+
+
+class Dropout(Norm):
+    def forward(self, x):
+        return nn.functional.dropout(super().forward(x), 0.1, self.training)
+
+
+class GradMode(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        return y if torch.is_grad_enabled() else y.clamp(-1, 1)
+
+
+class ClampsInput(Norm):
+    def forward(self, x):
+        return super().forward(x.clamp(-1e3, 1e3))
+
+
+class ClampsHugeInput(Norm):
+    def forward(self, x):
+        return super().forward(x.clamp(-1e16, 1e16))
+
+
+class ClampsOutput(Norm):
+    def forward(self, x):
+        return super().forward(x).clamp(-100, 100)
+
+
+class ClampsRoot(Norm):
+    def forward(self, x):
+        root = (x.square().mean(-1, True) + self.eps).sqrt()
+        return x / root.clamp(max=1e6) * self.weight
+
+
+class ReplacesNaN(Norm):
+    def forward(self, x):
+        return super().forward(torch.nan_to_num(x, 0.0, 1e4, -1e4))
+
+
+class ReplacesNaNAfterwards(Norm):
+    def forward(self, x):
+        return torch.nan_to_num(super().forward(x))
+
+
+class OnePlusWeight(Norm):
+    def forward(self, x):
+        return rms(x, self.eps) * (1 + self.weight)
+
+
+class PositiveWeight(Norm):
+    def forward(self, x):
+        return rms(x, self.eps) * self.weight.abs()
+
+
+class CappedWeight(Norm):
+    def forward(self, x):
+        return rms(x, self.eps) * self.weight.clamp(max=50)
+
+
+class EpsAfterRoot(Norm):
+    def forward(self, x):
+        return x / (x.square().mean(-1, True).sqrt() + self.eps) * self.weight
+
+
+class EpsAsMinimum(Norm):
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, True).clamp(min=self.eps)) * self.weight
+
+
+class NoEps(Norm):
+    def forward(self, x):
+        return rms(x, 0.0) * self.weight
+
+
+class SumOfSquares(Norm):
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().sum(-1, True) + self.eps) * self.weight
+
+
+class Centred(Norm):
+    def forward(self, x):
+        return rms(x - x.mean(-1, True), self.eps) * self.weight
+
+
+class Groups(Norm):
+    def __init__(self):
+        super().__init__()
+        self.group_size = 3
+
+    def forward(self, x):
+        groups = x.unflatten(-1, (-1, self.group_size))
+        return rms(groups, self.eps).flatten(-2) * self.weight
+
+
+class ScaledByNumber(Norm):
+    def __init__(self):
+        super().__init__()
+        self.gain = 1.0
+
+
+class HoldsList(Norm):
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def forward(self, x):
+        self.calls.append(x.shape)
+        return super().forward(x)
+
+
+class HoldsTensor(Norm):
+    def __init__(self):
+        super().__init__()
+        self.mask = torch.ones(6)
+
+    def forward(self, x):
+        return super().forward(x) * self.mask
+
+
+class HoldsBuffer(Norm):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(6))
+
+
+class HoldsModule(Norm):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Identity()
+
+
+class Counts(Norm):
+    count = 0
+
+    def forward(self, x):
+        Counts.count += 1
+        return super().forward(x)
+
+
+class Remembers(Norm):
+    def forward(self, x):
+        self.last = x.shape
+        return super().forward(x)
+
+
+class ReadsGlobal(Norm):
+    def forward(self, x):
+        return super().forward(x) * SCALE
+
+
+class ReadsGlobalInHelper(Norm):
+    def _scale(self):
+        return (lambda: SCALE)()
+
+    def forward(self, x):
+        return super().forward(x) * self._scale()
+
+
+class ReadsClass(Norm):
+    factor = 1.0
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
+def closure():
+    settings = {"scale": 1.0}
+
+    class Closure(Norm):
+        def forward(self, x):
+            return super().forward(x) * settings["scale"]
+
+    return Closure
+
+
+Closure = closure()
+
+
+class ReadsDefaultType(Norm):
+    def forward(self, x):
+        return super().forward(x).to(torch.get_default_dtype())
+
+
+class ReadsAutocast(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        return y.bfloat16() if torch.is_autocast_enabled("cpu") else y
+
+
+class RandomModule(Norm):
+    def forward(self, x):
+        return super().forward(x) * (1 if random.random() < 2 else 0)
+
+
+class Prints(Norm):
+    def forward(self, x):
+        print("forward")
+        return super().forward(x)
+
+
+class Imports(Norm):
+    def forward(self, x):
+        import os
+
+        return super().forward(x) * float(os.environ.get("SCALE", "1"))
+
+
+class InPlace(Norm):
+    def forward(self, x):
+        return x.mul_(torch.rsqrt(x.square().mean(-1, True) + self.eps)).mul_(self.weight)
+
+
+class NormalizesItsWeight(Norm):
+    def forward(self, x):
+        self.weight.data.clamp_(-10, 10)
+        return super().forward(x)
+
+
+class NoGradient(Norm):
+    @torch.no_grad()
+    def forward(self, x):
+        return super().forward(x)
+
+
+class DetachedRoot(Norm):
+    def forward(self, x):
+        root = (x.square().mean(-1, True) + self.eps).sqrt().detach()
+        return x / root * self.weight
+
+
+class DetachedWeight(Norm):
+    def forward(self, x):
+        return rms(x, self.eps) * self.weight.detach()
+
+
+class LowPrecision(Norm):
+    def forward(self, x):
+        return super().forward(x.bfloat16()).to(x.dtype)
+
+
+class AlwaysFloat(Norm):
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+class TypeOfWeight(Norm):
+    """As T5's: float32 x with a bfloat16 weight gives bfloat16, RMSNorm float32."""
+
+    def forward(self, x):
+        xhat = rms(x.float(), self.eps)
+        if self.weight.dtype in [torch.float16, torch.bfloat16]:
+            xhat = xhat.to(self.weight.dtype)
+        return self.weight * xhat
+
+
+class RefusesHalf(Norm):
+    def forward(self, x):
+        if x.dtype == torch.float16:
+            raise TypeError("no half")
+        return super().forward(x)
+
+
+class ClampsHalf(Norm):
+    def forward(self, x):
+        return super().forward(x.clamp(-1, 1) if x.dtype == torch.float16 else x)
+
+
+class Pair(Norm):
+    def forward(self, x):
+        return super().forward(x), x
+
+
+class Flat(Norm):
+    def forward(self, x):
+        return super().forward(x).flatten(0, -2) if x.dim() > 2 else super().forward(x)
+
+
+class Raises(Norm):
+    def forward(self, x):
+        raise RuntimeError("no")
+
+
+class RaisesEmpty(Norm):
+    def forward(self, x):
+        raise RuntimeError("\n")
+
+
+class OwnCall(Norm):
+    def __call__(self, x):
+        return super().__call__(x) * 2
+
+
+class OwnGetattr(Norm):
+    def __getattr__(self, name):
+        value = super().__getattr__(name)
+        return value * 2 if name == "weight" else value
+
+
+class OwnStateDict(Norm):
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        destination[prefix + "scale"] = self.weight
+
+
+class FromLinear(nn.Linear):
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.weight = nn.Parameter(torch.ones(6))
+        self.eps = 1e-6
+
+    def forward(self, x):
+        return rms(x, self.eps) * self.weight
+
+
+class Scripted(Norm):
+    pass
+
+
+Scripted.forward = torch.compile(Norm.forward)
+
+
+class Wrapped(Norm):
+    pass
+
+
+def doubling(forward):
+    factor = [1.0]
+
+    @functools.wraps(forward)
+    def doubled(self, x):
+        return forward(self, x) * factor[0]
+
+    return doubled
+
+
+Wrapped.forward = doubling(Norm.forward)
+
+
+class MatrixWeight(Norm):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, 6))
+
+
+class TwoEps(Norm):
+    def __init__(self):
+        super().__init__()
+        self.other_eps = 1e-6
+
+
+class EpsIsTensor(Norm):
+    def __init__(self):
+        super().__init__()
+        self.eps = torch.tensor(1e-6)
+
+
+class EpsIsNegative(Norm):
+    def __init__(self):
+        super().__init__()
+        self.eps = -1e-6
+
+
+class EpsIsNaN(Norm):
+    def __init__(self):
+        super().__init__()
+        self.eps = math.nan
+
+
+LOOK_ALIKES = {
+    kind.__name__: (kind, reason)
+    for kind, reason in [
+        (Residual, "its forward also takes residual"),
+        (Gate, "its forward also takes gate"),
+        (KeywordOnly, "its forward also takes scale"),
+        (AnyArguments, "its forward does not take one argument"),
+        (Default, "its forward also takes no argument"),
+        (SecondDimension, "its result differs for shape [2, 3, 6]"),
+        (AllButFirst, "its result differs for shape [2, 3, 6]"),
+        (FindsItsDimension, "its result differs for shape [6, 6]"),
+        (OnlyThreeDimensions, "it raises ValueError, not enough values to unpack"),
+        (Training, "in training"),
+        (Dropout, "it gives two results for one input"),
+        (GradMode, "its result differs for values around 1,"),
+        (ClampsInput, "its result differs for"),
+        (ClampsHugeInput, "its result differs for"),
+        (ClampsOutput, "a large weight"),
+        (ClampsRoot, "its result differs for"),
+        (ReplacesNaN, "it replaces values that are not finite"),
+        (ReplacesNaNAfterwards, "it replaces values that are not finite"),
+        (OnePlusWeight, "a weight of both signs"),
+        (PositiveWeight, "a weight of both signs"),
+        (CappedWeight, "a large weight"),
+        (EpsAfterRoot, "its result differs for"),
+        (EpsAsMinimum, "its result differs for values around 1e-4"),
+        (NoEps, "its result differs for"),
+        (SumOfSquares, "its result differs for values around 1"),
+        (Centred, "its result differs for values around 1"),
+        (Groups, "its attribute group_size is 3"),
+        (ScaledByNumber, "its eps can be any of eps, gain"),
+        (HoldsList, "its attribute calls is of type list"),
+        (HoldsTensor, "its attribute mask is of type Tensor"),
+        (HoldsBuffer, "it holds weight, mask, an RMSNorm one weight"),
+        (HoldsModule, "it holds weight, gate, an RMSNorm one weight"),
+        (Counts, "its forward uses Counts"),
+        (Remembers, "its forward stores into an attribute"),
+        (ReadsGlobal, "its forward reads the variable SCALE"),
+        (ReadsGlobalInHelper, "its forward reads the variable SCALE"),
+        (ReadsClass, "its forward reads an attribute of the class"),
+        (Closure, "its forward reads the variable settings"),
+        (ReadsDefaultType, "its forward reads get_default_dtype"),
+        (ReadsAutocast, "its forward reads is_autocast_enabled"),
+        (RandomModule, "its forward uses random"),
+        (Prints, "its forward calls print"),
+        (Imports, "its forward imports os"),
+        (InPlace, "it writes to its input or its weight"),
+        (NormalizesItsWeight, "it writes to its input or its weight"),
+        (NoGradient, "its forward"),
+        (DetachedRoot, "its gradient of x differs"),
+        (DetachedWeight, "its result has no gradient"),
+        (LowPrecision, "its result differs for values around 1"),
+        (AlwaysFloat, "it gives torch.float32 for"),
+        (TypeOfWeight, "it gives torch.bfloat16 for torch.float32 x with a torch.bfloat16 weight"),
+        (RefusesHalf, "it raises TypeError, no half"),
+        (ClampsHalf, "its result differs for torch.float16 x"),
+        (Pair, "it does not give a tensor"),
+        (Flat, "it gives shape [6, 6] for [2, 3, 6]"),
+        (Raises, "it raises RuntimeError, no"),
+        (RaisesEmpty, "it raises RuntimeError, "),
+        (OwnCall, "it has its own __call__"),
+        (OwnGetattr, "it has its own __getattr__"),
+        (OwnStateDict, "it has its own _save_to_state_dict"),
+        (FromLinear, "it is derived from Linear"),
+        (Scripted, "its forward"),
+        (Wrapped, "its forward reads the variable factor"),
+        (MatrixWeight, "its weight is not a vector"),
+        (TwoEps, "its eps can be any of eps, other_eps"),
+        (EpsIsTensor, "its attribute eps is of type Tensor"),
+        (EpsIsNegative, "its eps is -1e-06"),
+        (EpsIsNaN, "its eps is nan"),
+    ]
+}
+for kind in (Native, Steps, Named, Functional, *(kind for kind, _ in LOOK_ALIKES.values())):
+    kind.__name__ += "Norm"  # as convert finds norms of unknown classes
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_a_class_that_is_more_than_an_rmsnorm_is_left(name, capsys):
+    kind, reason = LOOK_ALIKES[name]
+    module = kind()
+    model = nn.Sequential(module)
+    generator, python = torch.get_rng_state(), random.getstate()
+    attributes = dict(vars(module))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = planish.convert(model, "planish")
+    assert report.changed == []
+    assert model[0] is module
+    assert reason in report.left[0].reason
+    assert report.left[0].reason.startswith("unknown class, not judged to be an RMSNorm: ")
+    # The trials leave no trace.
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert random.getstate() == python
+    assert vars(module) == attributes
+    weight = module._parameters["weight"]
+    assert torch.equal(weight, torch.ones_like(weight))
+    assert weight.grad is None
+    assert capsys.readouterr().out == ""
+    assert Counts.count == 0
+
+
+def test_trials_call_no_hooks():
+    model = nn.Sequential(Norm())
+    calls = []
+    model[0].register_forward_pre_hook(lambda module, args: calls.append(args))
+    model[0].register_forward_hook(lambda module, args, y: calls.append(y))
+    model[0].weight.register_hook(calls.append)
+    assert len(planish.convert(model, "planish").changed) == 1
+    assert calls == []
+    model(normal(2, 6))
+    assert len(calls) == 2
+
+
+def test_instances_that_differ_from_their_class_are_left():
+    replaced, helper, called, compiled, extra, jit = (Steps() for _ in range(6))
+    replaced.forward = lambda x: x
+    helper._norm = lambda x: x
+    called.__call__ = lambda x: x
+    compiled.compile(backend="eager")
+    extra.config = object()
+    model = nn.ModuleList(
+        [replaced, helper, called, compiled, torch.compile(Norm(), backend="eager"), extra]
+    )
+    model.append(torch.jit.trace(Norm(), normal(2, 6), check_trace=False))
+    before = list(model)
+    report = planish.convert(model, "planish")
+    assert report.changed == []
+    assert [left.reason for left in report.left] == [
+        "its forward is replaced",
+        "its _norm is replaced",
+        "its __call__ is replaced",
+        "it is compiled by torch.compile",
+        "it is compiled by torch.compile",
+        "unknown class, not judged to be an RMSNorm: its attribute config is of type object",
+        "it is compiled by torch.jit",
+    ]
+    assert all(a is b for a, b in zip(before, model, strict=True))
+
+
+def test_a_model_that_is_compiled_as_a_whole_uses_the_replacement():
+    model = nn.Sequential(Norm(), nn.Linear(6, 6))
+    compiled = torch.compile(model, backend="eager")
+    x = normal(2, 6)
+    expected = compiled(x)
+    assert len(planish.convert(compiled, "planish").changed) == 1
+    torch.testing.assert_close(compiled(x), expected)  # float32
+    planish.convert(compiled, "none")
+    assert torch.equal(compiled(x), model[1](x))
+
+
+def test_attributes_go_over():
+    """transformers marks modules, and models read the eps of their norms."""
+    module = Named()
+    module._is_hf_initialized = True
+    model = nn.Sequential(module, nn.LayerNorm(4))
+    model[1].tag = "last"
+    planish.convert(model, "planish")
+    assert model[0]._is_hf_initialized
+    assert model[0].norm_eps == 1e-5
+    assert model[1].tag == "last"
+    planish.convert(model, "torch")
+    assert type(model[0]) is nn.RMSNorm
+    assert (model[0]._is_hf_initialized, model[1].tag) == (True, "last")
+    model[1].k = 3  # which AdaNorm has as well
+    report = planish.convert(model, "ada")
+    assert report.left[0].reason == "it has an attribute k, which AdaNorm has too"
+
+
+def test_the_trial_of_one_class_is_made_once(monkeypatch):
+    calls = []
+    check = trial._check_outputs
+    monkeypatch.setattr(
+        trial, "_check_outputs", lambda *arguments: (calls.append(1), check(*arguments))
+    )
+    model = nn.Sequential(*(Norm() for _ in range(5)), Norm(eps=1e-5), Norm(8))
+    assert len(planish.convert(model, "planish").changed) == 7
+    assert len(calls) == 3
+
+
+def test_wide_rows_are_left_without_a_trial():
+    model = nn.Sequential(Norm(1).to("meta"))
+    model[0].weight = nn.Parameter(torch.empty(10**10, device="meta"))
+    reason = planish.convert(model, "planish").left[0].reason
+    assert reason.endswith("its rows are too wide for a trial, 10000000000")
+
+
+@pytest.mark.parametrize("setting", ["no_grad", "inference", "autocast", "default_dtype", "meta"])
+def test_the_verdict_does_not_depend_on_the_state_of_the_program(setting):
+    scope = {
+        "no_grad": torch.no_grad,
+        "inference": torch.inference_mode,
+        "autocast": functools.partial(torch.autocast, "cpu", torch.bfloat16),
+        "default_dtype": torch.no_grad,
+        "meta": functools.partial(torch.device, "meta"),
+    }[setting]
+    model = nn.Sequential(Norm(), type("OtherNorm", (OnePlusWeight,), {})())
+    try:
+        if setting == "default_dtype":
+            torch.set_default_dtype(torch.float64)
+        with scope():
+            report = planish.convert(model, "planish")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert [change.names for change in report.changed] == [("0",)]
+
+
+def test_verdicts_are_of_the_code_that_a_class_has_when_convert_is_called(monkeypatch):
+    class LateNorm(Norm):
+        pass
+
+    assert len(planish.convert(nn.Sequential(LateNorm()), "planish").changed) == 1
+    monkeypatch.setattr(LateNorm, "forward", lambda self, x: x, raising=False)
+    assert len(planish.convert(nn.Sequential(LateNorm()), "planish").left) == 1
+
+
+@pytest.mark.parametrize(
+    ("of_x", "of_weight"),
+    [
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float16, torch.float16),
+        (torch.float32, torch.bfloat16),
+        (torch.float32, torch.float16),
+    ],
+)
+def test_the_replacement_gives_the_type_and_values_of_the_class(of_x, of_weight):
+    """Mamba keeps hidden states in float32 while its weights are of 16 bits."""
+    before = Norm(32).to(of_weight)
+    with torch.no_grad():
+        before.weight.add_(normal(32, dtype=of_weight))
+    model = nn.Sequential(before)
+    assert len(planish.convert(model, "planish").changed) == 1
+    x = normal(3, 4, 32, seed=1, dtype=of_x)
+    expected, y = before(x), model(x)
+    reference = nn.functional.rms_norm(x, (32,), before.weight, before.eps)
+    assert y.dtype == expected.dtype == reference.dtype == of_x
+    # The class rounds twice to the type of x, the replacement once: three unit roundoffs at most.
+    tolerance = 2 * torch.finfo(of_x).eps
+    torch.testing.assert_close(y, expected, rtol=tolerance, atol=1e-6)
+    torch.testing.assert_close(y, reference, rtol=tolerance, atol=1e-6)
