@@ -105,9 +105,8 @@ def replace_layer(module: nn.Module, options: Options, owners: Owners) -> nn.Mod
     if module._forward_pre_hooks:
         raise Unfit("it has a forward pre-hook, which can rewrite its weights")
     owners.check_alone(module)
-    arguments: dict[str, Any] = {"eps": 1e-5 if options.eps is None else options.eps}
-    if options.variant is not None:
-        arguments["variant"] = options.variant
+    given = {"eps": options.eps, "variant": options.variant}
+    arguments = {name: value for name, value in given.items() if value is not None}
     if isinstance(module, nn.RNN):
         arguments["nonlinearity"] = module.nonlinearity
     try:
