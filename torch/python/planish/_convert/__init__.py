@@ -11,7 +11,7 @@ from torch import nn
 
 from planish import nn as own
 from planish._convert import recurrent
-from planish._convert.checks import DTYPES, further_attributes, is_sharding
+from planish._convert.checks import DTYPES, check_devices, further_attributes, is_sharding
 from planish._convert.fast_path import adapt_fast_path
 from planish._convert.report import Change, Conversion, Left, Unfit
 from planish._convert.rows import Options, is_of_this_library, replace_norm
@@ -219,9 +219,12 @@ def _check_places(places: list[_Place], sharded: list[str]) -> None:
 def _replacement(module: nn.Module, replace: Callable[[nn.Module], nn.Module]) -> nn.Module:
     """Returns the replacement of module. Raises Unfit, and nothing else."""
     try:
-        after = replace(module)
+        with torch.inference_mode(False), torch.no_grad():
+            after = replace(module)
         known = is_of_this_library(type(module)) or type(module).__module__.startswith("torch.")
         after.__dict__.update(further_attributes(module, after, known))
+        if is_of_this_library(type(after)):
+            check_devices(after)
     except Unfit:
         raise
     except Exception as error:  # a module can be broken in more ways than are checked

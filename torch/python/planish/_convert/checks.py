@@ -16,6 +16,7 @@ from planish._convert.report import Unfit
 __all__ = [
     "DTYPES",
     "check_class",
+    "check_devices",
     "check_instance",
     "check_parameters",
     "further_attributes",
@@ -59,6 +60,13 @@ def check_class(kind: type[nn.Module]) -> None:
     where = getattr(forward, "__module__", None) or ""
     if not where.startswith(("torch.nn.modules.", "planish.")) or hasattr(forward, "__wrapped__"):
         raise Unfit(f"the forward of {kind.__name__} is replaced")
+
+
+def check_devices(module: nn.Module) -> None:
+    """Raises Unfit if a parameter is on a device that this library has no kernels for."""
+    for parameter in module.parameters():
+        if parameter.device.type not in ("cpu", "cuda", "meta"):
+            raise Unfit(f"this library has no kernels for {parameter.device.type}")
 
 
 def check_parameters(
