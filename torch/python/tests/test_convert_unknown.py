@@ -183,6 +183,11 @@ class Dropout(Norm):
         return nn.functional.dropout(super().forward(x), 0.1, self.training)
 
 
+class Noise(Norm):
+    def forward(self, x):
+        return super().forward(x) + torch.empty_like(x).exponential_() * 1e-3
+
+
 class GradMode(Norm):
     def forward(self, x):
         y = super().forward(x)
@@ -556,7 +561,8 @@ LOOK_ALIKES = {
         (FindsItsDimension, "its result differs for shape [6, 6]"),
         (OnlyThreeDimensions, "it raises ValueError, not enough values to unpack"),
         (Training, "in training"),
-        (Dropout, "it gives two results for one input"),
+        (Dropout, "its forward uses dropout"),
+        (Noise, "it gives two results for one input"),
         (GradMode, "its result differs for values around 1,"),
         (ClampsInput, "its result differs for"),
         (ClampsHugeInput, "its result differs for"),
@@ -584,8 +590,8 @@ LOOK_ALIKES = {
         (ReadsGlobalInHelper, "its forward reads the variable SCALE"),
         (ReadsClass, "its forward reads an attribute of the class"),
         (Closure, "its forward reads the variable settings"),
-        (ReadsDefaultType, "its forward reads get_default_dtype"),
-        (ReadsAutocast, "its forward reads is_autocast_enabled"),
+        (ReadsDefaultType, "its forward uses get_default_dtype"),
+        (ReadsAutocast, "its forward uses is_autocast_enabled"),
         (RandomModule, "its forward uses random"),
         (Prints, "its forward calls print"),
         (Imports, "its forward imports os"),
@@ -593,7 +599,7 @@ LOOK_ALIKES = {
         (NormalizesItsWeight, "it writes to its input or its weight"),
         (NoGradient, "its forward"),
         (DetachedRoot, "its gradient of x differs"),
-        (DetachedWeight, "its result has no gradient"),
+        (DetachedWeight, "its gradient of weight differs"),
         (LowPrecision, "its result differs for values around 1"),
         (AlwaysFloat, "it gives torch.float32 for"),
         (TypeOfWeight, "it gives torch.bfloat16 for torch.float32 x with a torch.bfloat16 weight"),

@@ -11,7 +11,13 @@ from torch import nn
 
 from planish import nn as own
 from planish._convert import recurrent
-from planish._convert.checks import DTYPES, check_devices, further_attributes, is_sharding
+from planish._convert.checks import (
+    DTYPES,
+    check_devices,
+    further_attributes,
+    is_compiling,
+    is_sharding,
+)
 from planish._convert.fast_path import adapt_fast_path
 from planish._convert.report import Change, Conversion, Left, Unfit
 from planish._convert.rows import Options, is_of_this_library, replace_norm
@@ -210,7 +216,7 @@ def _replacer(model: nn.Module, options: Options) -> Callable[[nn.Module], nn.Mo
 def _check_places(places: list[_Place], sharded: list[str]) -> None:
     """Raises Unfit if something else than the parent calls the module or sets its parameters."""
     for name, parent, _ in places:
-        if isinstance(parent, torch._dynamo.OptimizedModule):
+        if parent is not None and is_compiling(parent):
             raise Unfit("it is compiled by torch.compile")
         if any(prefix == "." or f"{name}.".startswith(prefix) for prefix in sharded):
             raise Unfit("FSDP shards it: convert the model before")

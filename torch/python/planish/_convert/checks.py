@@ -20,6 +20,7 @@ __all__ = [
     "check_instance",
     "check_parameters",
     "further_attributes",
+    "is_compiling",
     "is_sharding",
 ]
 
@@ -37,6 +38,11 @@ _SHARDING = ("FullyShardedDataParallel", "FSDPModule")
 def is_sharding(module: nn.Module) -> bool:
     """Returns True for FSDP, which keeps its own list of the modules that hold its parameters."""
     return any(base.__name__ in _SHARDING for base in type(module).__mro__)
+
+
+def is_compiling(module: nn.Module) -> bool:
+    """Returns True for torch.compile's wrapper, which calls the module that it was given."""
+    return type(module).__module__.startswith("torch._dynamo.")
 
 
 def check_instance(module: nn.Module) -> None:

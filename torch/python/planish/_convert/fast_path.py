@@ -17,7 +17,7 @@ def adapt_fast_path(model: nn.Module, swapped: set[nn.Module]) -> list[str]:
     off, on = 0, 0
     for layer in model.modules():
         if isinstance(layer, nn.TransformerEncoderLayer):
-            norms = (layer.norm1, layer.norm2)
+            norms = [getattr(layer, name, None) for name in ("norm1", "norm2")]
             if swapped.isdisjoint(norms):
                 continue
             if all(type(norm) is nn.LayerNorm for norm in norms):
@@ -43,7 +43,7 @@ def adapt_fast_path(model: nn.Module, swapped: set[nn.Module]) -> list[str]:
 
 def _switch_off(module: nn.Module, name: str, value: object) -> bool:
     """Replaces an attribute that is on, and keeps it. Returns False if it is off."""
-    if not getattr(module, name):
+    if not getattr(module, name, None):
         return False
     module.__dict__[_KEPT] = getattr(module, name)
     setattr(module, name, value)
@@ -55,7 +55,7 @@ def _restore(module: nn.Module, name: str) -> bool:
     if _KEPT not in module.__dict__:
         return False
     before = module.__dict__.pop(_KEPT)
-    if getattr(module, name):
+    if getattr(module, name, None):
         return False
     setattr(module, name, before)
     return True
