@@ -359,6 +359,14 @@ def closure():
 Closure = closure()
 
 
+class ReadsDefault(Norm):
+    def _scale(self, table={"scale": 1.0}):
+        return table["scale"]
+
+    def forward(self, x):
+        return super().forward(x) * self._scale()
+
+
 class ReadsDefaultType(Norm):
     def forward(self, x):
         return super().forward(x).to(torch.get_default_dtype())
@@ -590,6 +598,7 @@ LOOK_ALIKES = {
         (ReadsGlobalInHelper, "its forward reads the variable SCALE"),
         (ReadsClass, "its forward reads an attribute of the class"),
         (Closure, "its forward reads the variable settings"),
+        (ReadsDefault, "its forward reads a default argument that can change"),
         (ReadsDefaultType, "its forward uses get_default_dtype"),
         (ReadsAutocast, "its forward uses is_autocast_enabled"),
         (RandomModule, "its forward uses random"),

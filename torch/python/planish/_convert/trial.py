@@ -27,18 +27,16 @@ _MAX_COLS = 1 << 17
 # Wider rows are not tried with a second dimension of the same size.
 _MAX_SQUARE = 1 << 10
 
-# Attributes of nn.Module that a class can define without a change of what callers see.
-_HARMLESS = {
-    "__annotate__", "__annotate_func__", "__annotations__", "__annotations_cache__", "__dict__",
-    "__doc__", "__init__", "__module__", "__repr__", "__weakref__", "extra_repr", "forward",
-    "training",
-}  # fmt: skip
+# Methods of nn.Module that a class can define without a change of what callers see.
+_HARMLESS = {"__annotate__", "__annotate_func__", "__init__", "__repr__", "extra_repr", "forward"}
+_METHODS = (classmethod, property, staticmethod)
 _BUILTINS = {
     "AssertionError", "IndexError", "NotImplementedError", "RuntimeError", "TypeError",
     "ValueError", "abs", "all", "any", "bool", "enumerate", "float", "getattr", "hasattr", "int",
     "isinstance", "len", "list", "max", "min", "pow", "range", "reversed", "round", "slice", "str",
     "sum", "super", "tuple", "type", "zip",
 }  # fmt: skip
+_CONSTANTS = (bool, int, float, str, torch.dtype, torch.device)
 _MODULES = ("torch", "math", "typing")
 # State that is not the module's, of which a trial sees one value, and random numbers.
 _STATE = {
@@ -78,8 +76,8 @@ class Verdicts:
         reason = self._code[kind]
         if reason is None:
             settings, eps = _settings_of(module, weight.numel())
-            # Settings are hashable: numbers, strings, types and tuples of numbers.
-            by_name = tuple((name, settings[name]) for name in sorted(settings))
+            # Settings are hashable. Their types tell True from 1.
+            by_name = tuple((name, type(value), value) for name, value in sorted(settings.items()))
             key = (kind, by_name, weight.numel(), weight.dtype, weight.device)
             if key not in self._trials:
                 self._trials[key] = _reason(_check_outputs, kind, settings, eps, weight)
@@ -112,8 +110,9 @@ def _check_code(kind: type[nn.Module]) -> None:
     for base in _bases(kind):
         if base.__module__.split(".")[0] in ("torch", "planish"):
             raise Unfit(f"it is derived from {base.__name__}")
-        for name in vars(base):
-            if name not in _HARMLESS and (hasattr(nn.Module, name) or name == "__del__"):
+        for name, value in vars(base).items():
+            own = callable(value) or isinstance(value, _METHODS)
+            if own and name not in _HARMLESS and (hasattr(nn.Module, name) or name == "__del__"):
                 raise Unfit(f"it has its own {name}")
     forward = inspect.getattr_static(kind, "forward")
     if not isinstance(forward, types.FunctionType):
@@ -153,6 +152,9 @@ def _check_function(kind: type, function: types.FunctionType, seen: set[types.Co
     if function.__code__ in seen:
         return
     seen.add(function.__code__)
+    for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+        if value is not None and not isinstance(value, _CONSTANTS):
+            raise Unfit("its forward reads a default argument that can change")
     # Values that a decorator or an enclosing function holds. __class__ serves super().
     cells = zip(function.__code__.co_freevars, function.__closure__ or ())
     for name, cell in cells:
@@ -232,7 +234,7 @@ def _settings_of(module: nn.Module, cols: int) -> tuple[dict[str, Any], float]:
         elif kind in (int, tuple, torch.Size):
             if value not in (cols, (cols,), ()):
                 raise Unfit(f"its attribute {name} is {value}")
-        elif value is not None and kind not in (bool, str, torch.dtype, torch.device):
+        elif value is not None and kind not in _CONSTANTS:
             raise Unfit(f"its attribute {name} is of type {kind.__name__}")
     if len(numbers) != 1:
         raise Unfit(f"its eps can be any of {', '.join(numbers)}" if numbers else "it has no eps")
