@@ -206,7 +206,8 @@ def test_batch_norms():
 
     report = planish.convert(model, "ada")
     assert report.changed == []
-    assert {left.reason for left in report.left} == {'it normalizes channels, "ada" normalizes rows'}
+    reason = 'it normalizes channels, "ada" normalizes rows'
+    assert {left.reason for left in report.left} == {reason}
     weight = model[0].weight
     report = planish.convert(model, "layer")
     assert [type(m) for m in model] == [pnn.LayerNorm2d, nn.Flatten, pnn.LayerNorm1d]
@@ -399,6 +400,9 @@ def test_recurrent_layers():
     assert distance(plain[0](x)[0], expected) < 1e-6  # outputs below 1
 
 
+COMPUTED = "is not a parameter: a hook or a wrapper computes it"
+
+
 def old_weight_norm(lstm):
     with warnings.catch_warnings():  # PyTorch deprecates it
         warnings.simplefilter("ignore")
@@ -465,13 +469,13 @@ class SubclassedLSTM(nn.LSTM):
 @pytest.mark.parametrize(
     ("alter", "reason"),
     [
-        (old_weight_norm, "its weight_hh_l0 is not a parameter: a hook or a wrapper computes it"),
-        (lambda m: nn.utils.spectral_norm(m, "weight_hh_l0"), "its weight_hh_l0 is not a parameter: a hook or a wrapper computes it"),
-        (lambda m: prune.random_unstructured(m, "weight_hh_l0", 0.5), "its weight_hh_l0 is not a parameter: a hook or a wrapper computes it"),
-        (lambda m: prune.identity(m, "bias_ih_l0"), "its bias_ih_l0 is not a parameter: a hook or a wrapper computes it"),
+        (old_weight_norm, f"its weight_hh_l0 {COMPUTED}"),
+        (lambda m: nn.utils.spectral_norm(m, "weight_hh_l0"), f"its weight_hh_l0 {COMPUTED}"),
+        (lambda m: prune.random_unstructured(m, "weight_hh_l0", 0.5), f"its weight_hh_l0 {COMPUTED}"),
+        (lambda m: prune.identity(m, "bias_ih_l0"), f"its bias_ih_l0 {COMPUTED}"),
         (lambda m: nn.utils.parametrizations.weight_norm(m, "weight_hh_l0"), "it is parametrized"),
         (lambda m: nn.utils.parametrizations.spectral_norm(m, "weight_ih_l0"), "it is parametrized"),
-        (weight_drop, "its weight_hh_l0 is not a parameter: a hook or a wrapper computes it"),
+        (weight_drop, f"its weight_hh_l0 {COMPUTED}"),
         (plain_tensor, "its weight_hh_l0 is a Tensor, not a plain parameter"),
         (with_hook, "it has a forward pre-hook, which can rewrite its weights"),
         (with_forward, "its forward is replaced"),
@@ -595,9 +599,9 @@ def quiet(call):
 
 
 ALTERED = [
-    (quiet(nn.utils.weight_norm), "its weight is not a parameter: a hook or a wrapper computes it"),
-    (quiet(nn.utils.spectral_norm), "its weight is not a parameter: a hook or a wrapper computes it"),
-    (lambda m: prune.l1_unstructured(m, "weight", 3), "its weight is not a parameter: a hook or a wrapper computes it"),
+    (quiet(nn.utils.weight_norm), f"its weight {COMPUTED}"),
+    (quiet(nn.utils.spectral_norm), f"its weight {COMPUTED}"),
+    (lambda m: prune.l1_unstructured(m, "weight", 3), f"its weight {COMPUTED}"),
     (nn.utils.parametrizations.weight_norm, "it is parametrized"),
     (with_integers, "its weight has type torch.int32"),
     (with_subclass, "its weight is a OwnTensor, not a plain parameter"),
@@ -656,7 +660,7 @@ def set_size(norm):
         (set_momentum, "its momentum is 1.5"),
         (set_size, "its num_features is 3, its weight has [4]"),
         (lambda m: m.register_buffer("more", torch.ones(1)), "it also holds more"),
-        (lambda m: prune.l1_unstructured(m, "weight", 2), "its weight is not a parameter: a hook or a wrapper computes it"),
+        (lambda m: prune.l1_unstructured(m, "weight", 2), f"its weight {COMPUTED}"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("to", ["planish", "layer"])
@@ -668,9 +672,12 @@ def test_an_altered_batch_norm_is_left(alter, reason, to):
     assert [left.reason for left in report.left] == [reason]
 
 
-@pytest.mark.parametrize("options", [{}, {"momentum": None}, {"track_running_stats": False}, {"affine": False}])
+@pytest.mark.parametrize(
+    "options", [{}, {"momentum": None}, {"track_running_stats": False}, {"affine": False}]
+)
 def test_batch_norms_of_every_kind_compute_the_same_in_both_modes(options):
-    before = randomise(nn.Sequential(nn.BatchNorm2d(4, **options), nn.Flatten(2), nn.BatchNorm1d(4, **options)))
+    norms = nn.BatchNorm2d(4, **options), nn.Flatten(2), nn.BatchNorm1d(4, **options)
+    before = randomise(nn.Sequential(*norms))
     after = copy.deepcopy(before)
     assert len(planish.convert(after, "planish").changed) == 2
     for seed in range(3):
@@ -760,7 +767,8 @@ def test_a_module_with_an_equal_in_torch_becomes_it(name):
     model = randomise(nn.ModuleDict({"a": module}))
     seen = []
     handle = module.register_forward_hook(lambda module, args, y: seen.append(type(module)))
-    x = normal(3, 3, 4)[:, 0] if name.startswith("batch") or name.endswith("cell") else normal(2, 3, 4)
+    flat = name.startswith("batch") or name.endswith("cell")
+    x = normal(3, 4) if flat else normal(2, 3, 4)
     twin = copy.deepcopy(model)
     state = model.state_dict(keep_vars=True)
     report = planish.convert(model, "torch")

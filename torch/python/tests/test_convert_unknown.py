@@ -1,4 +1,4 @@
-"""planish.convert on classes that are not known: only what is an RMSNorm in every respect changes."""
+"""planish.convert replaces a class that is not known only if it is an RMSNorm in every respect."""
 
 import functools
 import math

@@ -43,7 +43,7 @@ TARGETS = (
 OneFilter: TypeAlias = type[nn.Module] | str | Callable[[str, nn.Module], bool]
 Filter: TypeAlias = OneFilter | Sequence[OneFilter]
 
-# A place of a module: its name in the model, its parent (None for the model itself) and its name there.
+# A place of a module: its name in the model, its parent (None for the model), its name there.
 _Place: TypeAlias = tuple[str, nn.Module | None, str]
 
 # The attributes of nn.Module that hold forward and backward hooks. Before and after share the
@@ -101,8 +101,8 @@ def convert(
     The new module holds the same parameters and buffers, not copies, so optimizers and tied weights
     keep working. New parameters have their initial values. eps, device, dtype, training flag,
     further attributes, and forward and backward hooks are kept; ``eps=...`` sets another eps. A
-    module with several names is replaced by one module. No random number is drawn. A recurrent layer
-    loses its two biases if the cell has none, and has their sum if the cell has one.
+    module with several names is replaced by one module. No random number is drawn. A recurrent
+    layer loses its two biases if the cell has none, and has their sum if the cell has one.
 
     filter: replaces only modules of a class, or whose name matches a glob ("encoder.*"), or for
     which a function ``(name, module) -> bool`` returns True; or a sequence of these, for any.
@@ -130,7 +130,8 @@ def convert(
     options = Options(to, eps, 1.0 if C is None else C, 0.1 if k is None else k, variant)
     options.like = next((p for p in model.parameters() if p.dtype in DTYPES), options.like)
     replace = _replacer(model, options)
-    sharded = [f"{name}." for name, module in model.named_modules() if is_sharding(module)]
+    modules = model.named_modules(remove_duplicate=False)
+    sharded = [f"{name}." for name, module in modules if is_sharding(module)]
     report = Conversion(to)
     swaps: list[tuple[nn.Module, nn.Module, list[_Place]]] = []
     for module, places in _candidates(model, to).items():

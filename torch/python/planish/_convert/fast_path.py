@@ -1,7 +1,7 @@
 """The fast path of torch.nn.TransformerEncoderLayer.
 
-In evaluation it computes LayerNorm from the weights of its norms, whatever these norms are. So it is
-off while a norm is not torch.nn's, and on again when ``convert`` to "torch" brought them back.
+In evaluation it computes LayerNorm from the weights of its norms, whatever these norms are. So it
+is off while a norm is not torch.nn's, and on again after ``convert(model, "torch")``.
 """
 
 from torch import nn

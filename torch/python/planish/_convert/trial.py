@@ -429,7 +429,8 @@ def _try_gradients(trial: _Trial, training: bool) -> None:
         got = torch.autograd.grad(y, (x, *module.parameters()), dy, allow_unused=True)
         expected = torch.autograd.grad(trial.expected(x64, weight64), (x64, weight64), dy.double())
     for name, a, b in zip(("x", "weight"), got, expected):
-        if a is None or not bool(((a.double() - b).abs() <= _GRADIENT * b.abs().max().clamp(min=1)).all()):
+        bound = _GRADIENT * b.abs().max().clamp(min=1)
+        if a is None or not bool(((a.double() - b).abs() <= bound).all()):
             raise Unfit(f"its gradient of {name} differs")
 
 
