@@ -1,6 +1,7 @@
 """planish.convert on layers of torch.nn and on models of Hugging Face's transformers."""
 
 import copy
+import functools
 import os
 import shutil
 import warnings
@@ -698,8 +699,11 @@ def test_lazy_norms_are_left_until_they_know_their_size():
     assert len(planish.convert(model, "planish").changed) == 1
 
 
-def test_a_replaced_forward_of_a_class_leaves_its_instances(monkeypatch):
-    monkeypatch.setattr(nn.LayerNorm, "forward", lambda self, x: x)
+@pytest.mark.parametrize(
+    "wrap", [lambda f: lambda *x: f(*x), lambda f: functools.wraps(f)(lambda *x: f(*x))]
+)
+def test_a_replaced_forward_of_a_class_leaves_its_instances(monkeypatch, wrap):
+    monkeypatch.setattr(nn.LayerNorm, "forward", wrap(nn.LayerNorm.forward))
     model = nn.Sequential(nn.LayerNorm(4))
     reason = planish.convert(model, "planish").left[0].reason
     assert reason == "the forward of LayerNorm is replaced"
