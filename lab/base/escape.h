@@ -1,0 +1,73 @@
+#ifndef PLANISH_LAB_BASE_ESCAPE_H_
+#define PLANISH_LAB_BASE_ESCAPE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+// Text of files and paths, made safe to print in a message.
+namespace planish::lab {
+
+/// Returns the length of the well-formed UTF-8 sequence at the start of `text`, or 0 if there is
+/// none (RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF).
+inline size_t Utf8SequenceLength(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const auto within = [&](size_t i, int low, int high) {
+    return i < text.size() && byte(i) >= low && byte(i) <= high;
+  };
+  // Table 3-7 of the Unicode standard.
+  const uint8_t first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
+    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
+  }
+  return 0;
+}
+
+/// Returns `text` with control characters (U+0000 to U+001F, U+007F to U+009F) and bytes that are
+/// not UTF-8 written as \xNN. Escaping the result again leaves it unchanged.
+inline std::string Escaped(std::string_view text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string escaped;
+  escaped.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = Utf8SequenceLength(text);
+    const auto first = static_cast<uint8_t>(text[0]);
+    const bool control = length == 1 ? first < 0x20 || first == 0x7f
+                                     : first == 0xc2 && static_cast<uint8_t>(text[1]) < 0xa0;
+    const size_t count = length == 0 ? 1 : length;
+    for (const char c : text.substr(0, count)) {
+      if (length == 0 || control) {
+        const auto value = static_cast<uint8_t>(c);
+        escaped += "\\x";
+        escaped += kDigits[value >> 4];
+        escaped += kDigits[value & 15];
+      } else {
+        escaped += c;
+      }
+    }
+    text.remove_prefix(count);
+  }
+  return escaped;
+}
+
+/// Returns Escaped(text) in double quotes. A text of more than `most` bytes is cut at a character
+/// and ends in "...".
+inline std::string Quoted(std::string_view text, size_t most = 40) {
+  if (text.size() <= most) return "\"" + Escaped(text) + "\"";
+  size_t end = most;
+  while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80 && end + 3 > most) --end;
+  return "\"" + Escaped(text.substr(0, end)) + "...\"";
+}
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_BASE_ESCAPE_H_
