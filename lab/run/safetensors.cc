@@ -17,6 +17,7 @@
 #include <tuple>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
 #include "lab/run/posix_file.h"
@@ -48,18 +49,29 @@ constexpr std::array<std::pair<std::string_view, int64_t>, 10> kDtypes{{{"F64", 
                                                                         {"U8", 1},
                                                                         {"BOOL", 1}}};
 
+// The dtypes that the format also has and that are skipped over, and their widths in bits.
+constexpr std::array<std::pair<std::string_view, int64_t>, 12> kSkippedDtypes{{{"U64", 64},
+                                                                               {"C64", 64},
+                                                                               {"U32", 32},
+                                                                               {"U16", 16},
+                                                                               {"F8_E4M3", 8},
+                                                                               {"F8_E5M2", 8},
+                                                                               {"F8_E8M0", 8},
+                                                                               {"F8_E4M3FNUZ", 8},
+                                                                               {"F8_E5M2FNUZ", 8},
+                                                                               {"F6_E2M3", 6},
+                                                                               {"F6_E3M2", 6},
+                                                                               {"F4", 4}}};
+
 // What is wrong, without the function and the file, which the caller adds.
 struct Fault {
   std::string text;
 };
 
-// The bytes of a tensor. The product is taken over the non-zero sizes, so that a zero does not hide
-// sizes that no program could hold.
-int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<const int64_t> shape) {
-  int64_t bytes = DtypeWidth(dtype);
-  if (bytes == 0) {
-    throw Fault{fmt::format("a known dtype for tensor \"{}\" but has \"{}\"", name, dtype)};
-  }
+// Returns the size of a tensor in units of `width`. The product is taken over the non-zero sizes,
+// so that a zero does not hide sizes that no program could hold.
+int64_t Size(const std::string& name, int64_t width, std::span<const int64_t> shape) {
+  int64_t bytes = width;
   bool empty = false;
   for (const int64_t size : shape) {
     if (size < 0) {
@@ -73,6 +85,29 @@ int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<cons
     }
   }
   return empty ? 0 : bytes;
+}
+
+// Returns the bytes of a tensor of one of StoredTensor's dtypes.
+int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<const int64_t> shape) {
+  const int64_t width = DtypeWidth(dtype);
+  if (width == 0) {
+    throw Fault{fmt::format("a known dtype for tensor \"{}\" but has \"{}\"", name, dtype)};
+  }
+  return Size(name, width, shape);
+}
+
+// Returns the bytes of a tensor of a file; nothing for a dtype that is not known.
+std::optional<int64_t> StoredSize(const std::string& name, std::string_view dtype,
+                                  std::span<const int64_t> shape) {
+  if (DtypeWidth(dtype) > 0) return ByteSize(name, dtype, shape);
+  const auto* const skipped =
+      std::ranges::find(kSkippedDtypes, dtype, [](const auto& known) { return known.first; });
+  if (skipped == kSkippedDtypes.end()) return std::nullopt;
+  const int64_t bits = Size(name, skipped->second, shape);
+  if (bits % 8 != 0) {
+    throw Fault{fmt::format("whole bytes for tensor \"{}\" but has {} bits", name, bits)};
+  }
+  return bits / 8;
 }
 
 // JSON in which a key may stand once in an object, and of no more depth than the format has: the
@@ -174,10 +209,10 @@ Placed ReadEntry(const std::string& name, const Json& entry) {
     throw Fault{
         fmt::format("data_offsets in order for tensor \"{}\" but has {}", name, offsets.dump())};
   }
-  const int64_t bytes = ByteSize(name, placed.tensor.dtype, placed.tensor.shape);
-  if (!std::cmp_equal(placed.end - placed.begin, bytes)) {
+  const auto bytes = StoredSize(name, placed.tensor.dtype, placed.tensor.shape);
+  if (bytes && !std::cmp_equal(placed.end - placed.begin, *bytes)) {
     throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}] but has {}",
-                            bytes, name, placed.tensor.dtype, fmt::join(placed.tensor.shape, ", "),
+                            *bytes, name, placed.tensor.dtype, fmt::join(placed.tensor.shape, ", "),
                             placed.end - placed.begin)};
   }
   return placed;
@@ -316,7 +351,7 @@ SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) t
   }
   return file;
 } catch (const Fault& fault) {
-  throw RunError("[SafetensorsFile::Read] " + path.string() + " must have " + fault.text);
+  throw RunError("[SafetensorsFile::Read] " + path.string() + " must have " + Escaped(fault.text));
 } catch (const std::bad_alloc&) {
   throw RunError("[SafetensorsFile::Read] " + path.string() +
                  " must fit into memory but has more bytes than are free");
@@ -379,7 +414,7 @@ void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensor
   std::memcpy(header.data() + FindChecksum(header, zeros).value(), digits.data(), digits.size());
   WriteFileAtomically(path, pieces);
 } catch (const Fault& fault) {
-  throw RunError("[WriteSafetensors] " + path.string() + " must have " + fault.text);
+  throw RunError("[WriteSafetensors] " + path.string() + " must have " + Escaped(fault.text));
 }
 
 }  // namespace planish::lab

@@ -24,7 +24,7 @@ namespace planish::lab {
 /// A tensor of a safetensors file: contiguous, row-major, elements little-endian.
 struct StoredTensor {
   std::string name;
-  std::string dtype;  ///< F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL
+  std::string dtype;  ///< F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; when read, also others
   std::vector<int64_t> shape;
   std::span<const std::byte> data;  ///< product(shape) elements
 };
@@ -38,7 +38,9 @@ int64_t DtypeWidth(std::string_view dtype);
 /// A safetensors file in memory.
 class SafetensorsFile {
  public:
-  /// Reads and checks the whole file. Throws RunError naming the file and its first fault.
+  /// Reads and checks the whole file. A tensor of a dtype that is not among StoredTensor's (U16,
+  /// F8_E4M3, ...) is no fault: it is there by name, and the caller refuses it if it is wanted.
+  /// Throws RunError naming the file and its first fault.
   static SafetensorsFile Read(const std::filesystem::path& path,
                               Checksum checksum = Checksum::kIfPresent);
 

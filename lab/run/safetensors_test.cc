@@ -297,10 +297,36 @@ TEST(Safetensors, RefusesMissingAndMalformedKeys) {
   }
 }
 
-TEST(Safetensors, RefusesUnknownDtypes) {
-  for (const char* dtype : {"\"\"", "\"f32\"", "\"F8_E4M3\"", "\"U64\"", "\"F32 \""}) {
-    EXPECT_THAT(OneFault(dtype, "[1]", "[0,4]", "wxyz"), HasSubstr("a known dtype")) << dtype;
+// A tensor of each dtype that is not StoredTensor's, and of one that the format does not have.
+TEST(Safetensors, SkipsOverOtherDtypes) {
+  const TestFolder folder;
+  const struct {
+    const char* dtype;
+    size_t bytes;  // of 4 elements
+  } others[] = {{"U16", 8},     {"U32", 16},    {"U64", 32},    {"C64", 32},
+                {"F8_E4M3", 4}, {"F8_E5M2", 4}, {"F8_E8M0", 4}, {"F6_E2M3", 3},
+                {"F6_E3M2", 3}, {"F4", 2},      {"NEW", 5}};
+  for (const auto& [dtype, bytes] : others) {
+    const std::string header =
+        fmt::format(R"({{"other":{{"dtype":"{0}","shape":[4],"data_offsets":[0,{1}]}},)"
+                    R"("wanted":{{"dtype":"F32","shape":[1],"data_offsets":[{1},{2}]}}}})",
+                    dtype, bytes, bytes + 4);
+    WriteFile(folder / "x", File(header, std::string(bytes, 'o') + "wxyz"));
+    const SafetensorsFile file = SafetensorsFile::Read(folder / "x");
+    ASSERT_NE(file.Find("other"), nullptr) << dtype;
+    EXPECT_EQ(file.Find("other")->dtype, dtype);
+    EXPECT_EQ(file.Find("other")->data.size(), bytes) << dtype;
+    ASSERT_NE(file.Find("wanted"), nullptr) << dtype;
+    EXPECT_EQ(std::memcmp(file.Find("wanted")->data.data(), "wxyz", 4), 0) << dtype;
   }
+  EXPECT_THAT(OneFault("\"U16\"", "[2]", "[0,5]", "vwxyz"),
+              HasSubstr("4 bytes for tensor \"a\" of dtype U16 and shape [2] but has 5"));
+  EXPECT_THAT(OneFault("\"F4\"", "[3]", "[0,2]", "yz"), HasSubstr("whole bytes for tensor"));
+  EXPECT_THAT(OneFault("\"U64\"", "[4294967296,4294967296]", "[0,1]", "z"), HasSubstr("2^63"));
+}
+
+TEST(Safetensors, EscapesNamesInErrors) {
+  EXPECT_THAT(HeaderFault(R"({"\u001b[31m":{}})", ""), HasSubstr("tensor \"\\x1b[31m\""));
 }
 
 TEST(Safetensors, RefusesMalformedShapes) {
