@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
 #include "lab/data/sentence_sets.h"
@@ -194,7 +195,7 @@ int RunDownstream(const DownstreamFlags& flags) {
   for (const fs::path& source : flags.sources) {
     const auto values = IsRun(source) ? JudgeRun(source, flags) : JudgeFile(source, flags);
     if (flags.json) {
-      nlohmann::ordered_json line = {{"source", source.string()}};
+      nlohmann::ordered_json line = {{"source", Escaped(source.string())}};
       for (const Column& column : kColumns) {
         if (const auto value = values.find(column.name); value != values.end()) {
           line[column.name] = value->second;

@@ -50,9 +50,8 @@ void PrintHits(CaptionSearcher& searcher, const std::string& caption, int64_t co
 // Each line of stdin is a caption, whose images end with an empty line.
 void SearchLines(CaptionSearcher& searcher, int64_t count) {
   int64_t number = 0;
-  for (std::string line; std::getline(std::cin, line);) {
+  for (std::string line; ReadLine(std::cin, "stdin", number + 1, line);) {
     const std::string place = fmt::format("line {} of stdin", ++number);
-    if (line.ends_with('\r')) line.pop_back();
     CheckUtf8(line, place);
     try {
       if (!IsBlank(line)) PrintHits(searcher, line, count);

@@ -42,9 +42,8 @@ struct TranslateFlags {
 std::vector<std::string> NextLines(size_t most, int64_t& number) {
   std::vector<std::string> lines;
   std::string line;
-  while (lines.size() < most && std::getline(std::cin, line)) {
+  while (lines.size() < most && ReadLine(std::cin, "stdin", number + 1, line)) {
     ++number;
-    if (line.ends_with('\r')) line.pop_back();
     if (FindInvalidUtf8(line)) {
       throw DataError(
           fmt::format("[translate] input must be UTF-8 but has other bytes on line {}", number));

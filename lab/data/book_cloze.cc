@@ -12,8 +12,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/base/random.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
@@ -556,7 +558,8 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
         folder.string()));
   }
   std::map<std::string, fs::path> books;  // of a book that is there plain and packed, the plain one
-  for (const auto& entry : fs::directory_iterator(found)) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(found, error)) {
     std::string name = entry.path().filename().string();
     const bool packed = name.ends_with(".gz");
     if (packed) name.resize(name.size() - 3);
@@ -578,11 +581,13 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   for (size_t i = 0; i < order.size(); ++i) {
     const fs::path& file = order[i].second;
     std::string name = file.filename().string();
-    name = name.substr(0, name.find(".txt"));
-    std::string text;
-    for (const std::string& line : ReadLines(file)) text += line + "\n";
+    name = Escaped(name.substr(0, name.find(".txt")));
     auto& set = i < held_out ? test : i < 2 * held_out ? valid : train;
-    set.push_back(Asker(text, name, request, &sets.words).Questions());
+    set.push_back(ReadInMemory(file, [&] {
+      std::string text;
+      for (const std::string& line : ReadLines(file)) text += line + "\n";
+      return Asker(text, name, request, &sets.words).Questions();
+    }));
   }
   std::mt19937_64 random(static_cast<uint64_t>(request.seed));
   const auto most = static_cast<size_t>(request.held_out);

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -51,6 +52,9 @@ std::vector<std::pair<std::string, fs::path>> FindBooks(const fs::path& folder) 
                                 folder.string(), error.message()));
   }
   std::ranges::sort(found);
+  // Of a book that is there plain and packed, the plain one.
+  const auto twice = std::ranges::unique(found, {}, &std::pair<std::string, fs::path>::first);
+  found.erase(twice.begin(), twice.end());
   return found;
 }
 
@@ -106,14 +110,16 @@ Library ReadBooks(const fs::path& folder) {
   const int64_t count = std::ssize(files);
   for (int64_t i = 0; i < count; ++i) {
     const auto& [name, file] = files[static_cast<size_t>(i)];
-    const std::string text = FileContent(file, "ReadBooks").Rest();
-    sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-    Book book = ParseBook(text, file.string());
+    Book book = ReadInMemory(file, [&] {
+      const std::string text = ReadTextFile(file);
+      sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+      return ParseBook(text, file.string());
+    });
     if (book.sentences.empty()) {
       throw DataError(
           fmt::format("[ReadBooks] {} must hold a sentence but has none", file.string()));
     }
-    book.name = name;
+    book.name = Escaped(name);
     const bool held_out = i % kValidationShare == kValidationShare - 1 ||
                           (count < kValidationShare && i == count - 1);
     (held_out ? library.valid : library.train).push_back(std::move(book));

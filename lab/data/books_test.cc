@@ -110,5 +110,15 @@ TEST(ReadBooks, ReadsRealBooks) {
   for (const Book& book : library.train) EXPECT_GT(book.sentences.size(), 500u) << book.name;
 }
 
+TEST(ReadBooks, TakesABookThatIsThereTwiceOnce) {
+  const TestFolder folder;
+  WriteFile(folder / "a.txt", "Plain one.\n");
+  WriteFile(folder / "a.txt.gz", Gzip("Packed one.\n"));
+  WriteFile(folder / "b.txt", "Another one.\n");
+  const Library library = ReadBooks(folder.path());
+  ASSERT_EQ(library.train.size() + library.valid.size(), 2u);
+  EXPECT_EQ(library.train[0].sentences[0][0], "plain");
+}
+
 }  // namespace
 }  // namespace planish::lab

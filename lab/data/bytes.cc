@@ -7,6 +7,7 @@
 #include <system_error>
 #include <vector>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/sha256.h"
@@ -20,29 +21,46 @@ namespace {
 
 constexpr int64_t kWholeSet = 100'000'000;
 
-[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[ReadBytes] {} must {} but has {}", file.string(), must, has));
-}
-
 bool IsEnwik8(const fs::path& file) { return file.filename().string().starts_with("enwik8"); }
+
+// Whether a file of a folder is taken for the set or a part of it: enwik8, enwik8.first1000000 and
+// their .txt and .gz, but not enwik8.zip or enwik8.md5. Other names must be given with --data.
+bool IsSet(const fs::path& file) {
+  if (!IsEnwik8(file)) return false;
+  fs::path name = file.filename();
+  for (const char* ending : {".gz", ".txt"}) {
+    if (name.extension() == ending) name = name.stem();
+  }
+  return name.extension().empty() || name.extension().string().starts_with(".first");
+}
 
 // The file that `path` stands for.
 fs::path Locate(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
+  std::vector<fs::path> others;
   for (const fs::path& folder : {path, path / "enwik8", path / "enwik8_prefix"}) {
     std::vector<fs::path> found;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (IsEnwik8(entry.path()) && entry.is_regular_file(error)) found.push_back(entry.path());
+      if (!IsEnwik8(entry.path()) || entry.is_directory(error)) continue;
+      (IsSet(entry.path()) ? found : others).push_back(entry.path());
     }
-    // By name: enwik8, then enwik8.gz unless there are names between the two.
-    std::ranges::sort(found);
-    const auto whole = std::ranges::find(found, folder / "enwik8.gz");
-    if (whole != found.end() && found.front().filename() != "enwik8") return *whole;
-    if (!found.empty()) return found.front();
+    for (const char* name : {"enwik8", "enwik8.gz"}) {
+      if (std::ranges::find(found, folder / name) != found.end()) return folder / name;
+    }
+    if (!found.empty()) return *std::ranges::min_element(found);
   }
-  Fail(path, "be a file, or a folder with one whose name begins with enwik8, in it or its enwik8",
-       "neither");
+  if (others.empty()) {
+    throw DataError(fmt::format(
+        "{} has no file enwik8 or enwik8.gz, itself or in a folder enwik8 or enwik8_prefix",
+        Escaped(path.string())));
+  }
+  const fs::path other = *std::ranges::min_element(others);
+  const auto packed = PackedByName(other);
+  throw DataError(fmt::format("{} has no file enwik8 or enwik8.gz, only {}: {}",
+                              Escaped(path.string()), Escaped(other.filename().string()),
+                              packed ? fmt::format("it is {}, unpack it first", *packed)
+                                     : "if it is the right one, name it with --data"));
 }
 
 }  // namespace
@@ -50,7 +68,7 @@ fs::path Locate(const fs::path& path) {
 Text ReadBytes(const fs::path& path, int64_t most) {
   const fs::path file = Locate(path);
   Text text;
-  text.characters = FileContent(file, "ReadBytes").Rest(most);
+  text.characters = FileContent(file).Rest(most);
   if (text.characters.empty()) {
     throw DataError(fmt::format("[ReadBytes] {} must hold bytes but is empty", file.string()));
   }

@@ -9,12 +9,15 @@
 
 namespace planish::lab {
 
-/// The first `most` bytes of any file, or all where it has fewer; a gzip stream, whatever its name,
-/// is unpacked. Of a folder it is the file whose name begins with enwik8, in it, or in its enwik8
-/// or enwik8_prefix: enwik8 or enwik8.gz where there is one, else the first by name. What is read
-/// of such a file is called "enwik8" when it is the whole set of 100,000,000 bytes, and "enwik8
-/// prefix" when it is less. Throws DataError when there is no such file, or it is empty, damaged or
-/// cannot be read.
+/// Returns the first `most` bytes of any file, or all if it has fewer. A gzip file is unpacked; a
+/// byte order mark stays, since bytes are what is asked for.
+///
+/// In a folder the file is enwik8, else enwik8.gz, else the first by name of enwik8*.first*, with
+/// or without .txt or .gz and of other names without an ending; it is looked for in the folder, in
+/// its enwik8 and in its enwik8_prefix. `name` is "enwik8" for such a file of 100,000,000 bytes,
+/// and "enwik8 prefix" for a shorter one.
+///
+/// Throws DataError if there is no such file or it is empty, and what FileContent throws.
 Text ReadBytes(const std::filesystem::path& path, int64_t most);
 
 /// ReadBytes where there is a path, else MakeText of min(most, kMaxMadeText) characters.

@@ -64,9 +64,9 @@ TEST(ReadBytes, FindsTheFileOfAFolder) {
   fs::create_directories(temp / "enwik8_prefix");
   fs::create_directories(temp / "enwik8");
   const auto content = [&] { return ReadBytes(temp.path(), 1 << 30).characters; };
-  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("a folder with one whose name begins with enwik8"));
+  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("has no file enwik8 or enwik8.gz"));
   WriteFile(temp / "enwik8_prefix/README", "none");
-  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("a folder with one whose name begins with enwik8"));
+  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("has no file enwik8 or enwik8.gz"));
   WriteFile(temp / "enwik8_prefix/enwik8.first7.gz", Gzip("the pre"));
   EXPECT_EQ(content(), "the pre");
   EXPECT_EQ(ReadBytes(temp.path(), 100).name, "enwik8 prefix");
@@ -80,20 +80,43 @@ TEST(ReadBytes, FindsTheFileOfAFolder) {
   EXPECT_EQ(ReadBytes(temp / "enwik8", 100).characters, "plain");
 }
 
+// What a download leaves beside enwik8 is not trained on.
+TEST(ReadBytes, DoesNotTakeArchivesAndChecksumsForTheSet) {
+  const TestFolder temp;
+  for (const char* name : {"enwik8.zip", "enwik8.bz2", "enwik8.xz", "enwik8.md5"}) {
+    fs::remove_all(temp / "set");
+    fs::create_directories(temp / "set");
+    WriteFile(temp / "set" / name, "PK\3\4");
+    EXPECT_THAT(ErrorOf(temp / "set"),
+                HasSubstr(std::string("has no file enwik8 or enwik8.gz, only ") + name));
+  }
+  EXPECT_THAT(ErrorOf(temp / "set"), HasSubstr("name it with --data"));
+  WriteFile(temp / "set/enwik8.bz2", "");
+  EXPECT_THAT(ErrorOf(temp / "set"), HasSubstr("enwik8.bz2: it is a bzip2 file, unpack it first"));
+  WriteFile(temp / "set/enwik8.first3", "abc");
+  EXPECT_EQ(ReadBytes(temp / "set", 100).characters, "abc");
+}
+
+TEST(ReadBytes, KeepsAByteOrderMark) {
+  const TestFolder temp;
+  WriteFile(temp / "file", "\xef\xbb\xbfx");
+  EXPECT_EQ(ReadBytes(temp / "file", 100).characters, "\xef\xbb\xbfx");
+}
+
 TEST(ReadBytes, SaysWhatIsWrong) {
   const TestFolder temp;
-  EXPECT_THAT(ErrorOf(temp / "none"), HasSubstr("none must be readable but has No such file"));
+  EXPECT_THAT(ErrorOf(temp / "none"), HasSubstr("none: No such file"));
   WriteFile(temp / "empty", "");
   EXPECT_THAT(ErrorOf(temp / "empty"), HasSubstr("empty must hold bytes but is empty"));
   WriteFile(temp / "empty.gz", Gzip(""));
   EXPECT_THAT(ErrorOf(temp / "empty.gz"), HasSubstr("empty.gz must hold bytes but is empty"));
   const std::string packed = Gzip(Bytes(50'000));
   WriteFile(temp / "cut", packed.substr(0, packed.size() - 10));
-  EXPECT_THAT(ErrorOf(temp / "cut"), HasSubstr("be a whole gzip stream but has no end"));
+  EXPECT_THAT(ErrorOf(temp / "cut"), HasSubstr("its gzip stream is truncated"));
   std::string damaged = packed;
   damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // its checksum
   WriteFile(temp / "damaged", damaged);
-  EXPECT_THAT(ErrorOf(temp / "damaged"), HasSubstr("be a sound gzip stream but has an error"));
+  EXPECT_THAT(ErrorOf(temp / "damaged"), HasSubstr("its gzip stream is damaged"));
 }
 
 TEST(ReadBytes, TheRealOne) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <system_error>
 #include <utility>
 
 #include "lab/base/format_integer.h"
@@ -35,12 +36,6 @@ void Hash(Sha256& sha, std::span<const std::string> lines) {
     const std::string whole = line + "\n";
     sha.Update({reinterpret_cast<const uint8_t*>(whole.data()), whole.size()});
   }
-}
-
-fs::path NeedFile(const fs::path& folder, const std::string& name) {
-  if (const auto file = FindFile(folder, name)) return *file;
-  throw DataError(
-      fmt::format("[order-embedding] {} must hold {}[.gz] but does not", folder.string(), name));
 }
 
 // Line by line from the five files of a language.
@@ -345,7 +340,8 @@ FeatureRows HashedTfidf::Rows(std::span<const std::string> lines) const {
 
 CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionRequest& request) {
   std::string data = request.data;
-  if (folder && data != "made" && !fs::is_directory(*folder)) {
+  std::error_code error;
+  if (folder && data != "made" && !fs::is_directory(*folder, error)) {
     throw DataError(
         fmt::format("[order-embedding] {} must be a folder but is none", folder->string()));
   }
@@ -367,7 +363,7 @@ CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionReq
     sets.name = "multi30k";
     fs::path place = *folder;
     for (const char* below : {"task2", "multi30k/task2"}) {
-      if (fs::is_directory(*folder / below)) place = *folder / below;
+      if (fs::is_directory(*folder / below, error)) place = *folder / below;
     }
     Describe(ReadMulti30k(place, "train"), ReadMulti30k(place, "val"),
              ReadMulti30k(place, "test_2016"), request, sets, sha);

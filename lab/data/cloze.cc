@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/lines.h"
 #include "lab/data/sha256.h"
@@ -213,41 +214,38 @@ ClozeQuestion ParseQuestion(const std::vector<std::string>& lines, const std::st
     throw DataError(
         fmt::format("[ParseQuestion] {}, line {}, must {} but has {}", name, line + 1, must, has));
   };
-  const auto quoted = [](std::string_view text) {
-    return fmt::format("\"{}{}\"", text.substr(0, 30), text.size() > 30 ? "..." : "");
-  };
   for (size_t i = 0; i < 7; ++i) {
     const std::string must = i % 2 == 0 ? fmt::format("be {}", kWhat[i / 2]) : "be empty";
     if (i >= lines.size()) fail(i, must, "not come: the file has ended");
     if (i % 2 == 0 && IsBlank(lines[i])) fail(i, must, "no text");
-    if (i % 2 == 1 && !IsBlank(lines[i])) fail(i, must, quoted(lines[i]));
+    if (i % 2 == 1 && !IsBlank(lines[i])) fail(i, must, Quoted(lines[i]));
   }
   ClozeQuestion q;
   q.source = lines[0];
   q.passage = Tokens(lines[2], words);
   q.question = Tokens(lines[4], words);
   if (std::ranges::find(q.question, kPlaceholder) == q.question.end()) {
-    fail(4, fmt::format("have {}", kPlaceholderText), quoted(lines[4]));
+    fail(4, fmt::format("have {}", kPlaceholderText), Quoted(lines[4]));
   }
   const auto answer = EntityIn(lines[6].substr(0, lines[6].find_last_not_of(" \t") + 1));
-  if (!answer) fail(6, "be an entity such as @entity3", quoted(lines[6]));
+  if (!answer) fail(6, "be an entity such as @entity3", Quoted(lines[6]));
   q.answer = *answer;
-  if (lines.size() > 7 && !IsBlank(lines[7])) fail(7, "be empty", quoted(lines[7]));
+  if (lines.size() > 7 && !IsBlank(lines[7])) fail(7, "be empty", Quoted(lines[7]));
   std::set<int32_t> named;
   for (size_t i = 8; i < lines.size(); ++i) {
     if (IsBlank(lines[i])) continue;
     const size_t colon = lines[i].find(':');
     const auto entity = EntityIn(std::string_view(lines[i]).substr(0, colon));
     if (!entity || colon == std::string::npos) {
-      fail(i, "name an entity as @entity3:name does", quoted(lines[i]));
+      fail(i, "name an entity as @entity3:name does", Quoted(lines[i]));
     }
     if (!named.insert(*entity).second) {
-      fail(i, "name another entity than lines before", quoted(lines[i]));
+      fail(i, "name another entity than lines before", Quoted(lines[i]));
     }
     q.names.emplace_back(*entity, lines[i].substr(colon + 1));
   }
   if (!named.contains(q.answer)) {
-    fail(6, "be one of the entities named below", quoted(lines[6]));
+    fail(6, "be one of the entities named below", Quoted(lines[6]));
   }
   return q;
 }

@@ -97,7 +97,7 @@ TEST(ParseQuestion, SaysWhatIsWrongAndWhere) {
               HasSubstr("line 8, must be empty but has \"@entity1:CNN\""));
   EXPECT_THAT(
       error(5, "who left the mayor of @entity40 ?"),
-      HasSubstr("line 5, must have @placeholder but has \"who left the mayor of @entity4...\""));
+      HasSubstr("line 5, must have @placeholder but has \"who left the mayor of @entity40 ?\""));
   EXPECT_THAT(error(7, "Ann"), HasSubstr("line 7, must be an entity such as @entity3 but has"));
   EXPECT_THAT(error(7, "@entity99999999999"), HasSubstr("line 7, must be an entity"));
   EXPECT_THAT(error(7, "@entity2"), HasSubstr("line 7, must be one of the entities named below"));

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -101,7 +102,7 @@ class Parser {
     if (const auto range = TwoNumbers(id, '-')) {
       if (range->first != words + 1 || range->second < range->first || words < range_end_) {
         Fail(line_, fmt::format("have a range of ids from {}, outside of any other,", words + 1),
-             std::string(id));
+             Quoted(id));
       }
       range_end_ = range->second;
       range_line_ = line_;
@@ -109,7 +110,7 @@ class Parser {
     } else if (const auto node = TwoNumbers(id, '.')) {
       if (node->first != words) {
         Fail(line_, fmt::format("have an id from {}.1, since it is an empty node,", words),
-             std::string(id));
+             Quoted(id));
       }
       has_empty_nodes_ = true;
       ++treebank_.empty_nodes;
@@ -117,12 +118,11 @@ class Parser {
       if (Number(id) != words + 1) {
         Fail(line_, fmt::format("have the id {}", words + 1),
              fmt::format(
-                 "{}{}", id,
+                 "{}{}", Quoted(id),
                  words > 0 && id == "1" ? ": is the empty line before a sentence missing?" : ""));
       }
       const std::optional<int32_t> head = Number(columns[6]);
-      if (!head)
-        Fail(line_, "have the number of a word, or 0, for a head", std::string(columns[6]));
+      if (!head) Fail(line_, "have the number of a word, or 0, for a head", Quoted(columns[6]));
       tree_.words.push_back({std::string(columns[1]), std::string(columns[3]),
                              std::string(columns[4]), *head, std::string(columns[7])});
       lines_.push_back(line_);
@@ -237,9 +237,11 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
                         "has no {} file",
                         place.string(), part));
       }
-      const std::string content = FileContent(*file, "ReadTreebanks").Rest();
-      sha.Update({reinterpret_cast<const uint8_t*>(content.data()), content.size()});
-      return ParseConllu(content, file->string());
+      return ReadInMemory(*file, [&] {
+        const std::string content = ReadTextFile(*file);
+        sha.Update({reinterpret_cast<const uint8_t*>(content.data()), content.size()});
+        return ParseConllu(content, file->string());
+      });
     };
     set.train = read(train, "train");
     set.valid = read(valid, "dev");

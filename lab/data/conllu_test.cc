@@ -78,24 +78,25 @@ TEST(ParseConllu, SaysWhatIsWrongAndWhere) {
       {good + "1 x _ NOUN NN _ 0 root _ _\n\n", "5", "tabs between them but has 1"},
       {good + "1\t\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n", "5", "have no empty column but has one"},
       {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t\n\n", "5", "have no empty column but has one"},
-      {good + word("2", "0") + "\n", "5", "have the id 1 but has 2"},
-      {good + word("1", "0") + word("3", "1") + "\n", "6", "have the id 2 but has 3"},
+      {good + word("2", "0") + "\n", "5", "have the id 1 but has \"2\""},
+      {good + word("1", "0") + word("3", "1") + "\n", "6", "have the id 2 but has \"3\""},
       {good + word("1", "0") + word("2", "1") + word("2", "1") + "\n", "7",
-       "have the id 3 but has 2"},
-      {good + word("x", "0") + "\n", "5", "have the id 1 but has x"},
-      {good + word("-1", "0") + "\n", "5", "have the id 1 but has -1"},
+       "have the id 3 but has \"2\""},
+      {good + word("x", "0") + "\n", "5", "have the id 1 but has \"x\""},
+      {good + word("-1", "0") + "\n", "5", "have the id 1 but has \"-1\""},
       {good + word("2-3", "_") + word("1", "0") + "\n", "5", "a range of ids from 1, outside"},
       {good + word("1-2", "_") + word("1", "0") + word("2-3", "_") + "\n", "7",
-       "a range of ids from 2, outside of any other, but has 2-3"},
+       "a range of ids from 2, outside of any other, but has \"2-3\""},
       {good + word("2-1", "_") + word("1", "0") + "\n", "5", "a range of ids from 1, outside"},
       {good + word("1-3", "_") + word("1", "0") + word("2", "1") + "\n", "5",
        "a range of ids up to 2 at most but has 3"},
       {good + word("1", "0") + word("2.1", "_") + "\n", "6", "an id from 1.1"},
       {good + word("1-2", "_") + "\n", "6", "end a sentence with a word in it but has none"},
       {good + word("1", "0") + word("2", "3") + "\n", "6", "a head from 0 to 2 but has 3"},
-      {good + word("1", "0") + word("2", "-1") + "\n", "6", "for a head but has -1"},
-      {good + word("1", "_") + "\n", "5", "have the number of a word, or 0, for a head but has _"},
-      {good + word("1", "99999999999") + "\n", "5", "for a head but has 99999999999"},
+      {good + word("1", "0") + word("2", "-1") + "\n", "6", "for a head but has \"-1\""},
+      {good + word("1", "_") + "\n", "5",
+       "have the number of a word, or 0, for a head but has \"_\""},
+      {good + word("1", "99999999999") + "\n", "5", "for a head but has \"99999999999\""},
       {good + word("1", "2") + word("2", "1") + "\n", "5",
        "begin a sentence with one root, a word whose head is 0, but has none"},
       {good + word("1", "0") + word("2", "1") + word("3", "0") + "\n", "7",
@@ -108,7 +109,7 @@ TEST(ParseConllu, SaysWhatIsWrongAndWhere) {
       {good + kDogs + "# two\n" + kDogs + "\n", "7",
        "be a word or an empty line, in a sentence, but has a comment"},
       {good + kDogs + kDogs + "\n", "7",
-       "have the id 3 but has 1: is the empty line before a sentence missing?"},
+       "have the id 3 but has \"1\": is the empty line before a sentence missing?"},
       {good + kDogs, "6", "have an empty line after it, since it ends a sentence but has none"},
       {good + kDogs.substr(0, kDogs.size() - 1), "6", "have an empty line after it"},
       {good + Line("1", "caf\xe9", "0", "root") + "\n", "5", "be UTF-8 but has bytes that are not"},
@@ -186,16 +187,14 @@ TEST_F(ReadTreebanksTest, RefusesBrokenFiles) {
   for (const char* name : {"train.conllu", "dev.conllu"}) WriteFile(folder / name, one);
   const std::string packed = Gzip(one);
   WriteFile(folder / "test.conllu.gz", packed.substr(0, packed.size() - 9));
-  EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("test.conllu.gz must be a whole gzip stream but has "));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("test.conllu.gz: its gzip stream is truncated"));
   std::string spoilt = packed;
   spoilt[packed.size() - 5] ^= 1;  // of the checksum
   WriteFile(folder / "test.conllu.gz", spoilt);
-  EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("test.conllu.gz must be a sound gzip stream but has "));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("test.conllu.gz: its gzip stream is damaged"));
   fs::remove(folder / "test.conllu.gz");
   fs::create_directories(folder / "test.conllu");
-  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("test.conllu must be a file but has the type of a folder"));
+  EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("test.conllu: it is a folder, not a file"));
 }
 
 TEST(ReadTreebanks, TheRealOne) {

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
@@ -81,7 +82,7 @@ class Parser {
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
       if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) {
         Fail(line, fmt::format("have a finite number in place {}", numbers.size() + 1),
-             fmt::format("\"{}\"", word.substr(0, 20)));
+             Quoted(word));
       }
       numbers.push_back(value);
       text.remove_prefix(word.size());
@@ -140,7 +141,12 @@ std::vector<fs::path> WriterFiles(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (WriterOf(entry.path())) files.push_back(entry.path());
   }
-  std::ranges::sort(files, {}, [](const fs::path& file) { return *WriterOf(file); });
+  const auto writer = [](const fs::path& file) { return *WriterOf(file); };
+  std::ranges::sort(files);
+  std::ranges::stable_sort(files, {}, writer);
+  // Of a file that is there plain and packed, the plain one.
+  const auto twice = std::ranges::unique(files, {}, writer);
+  files.erase(twice.begin(), twice.end());
   return files;
 }
 

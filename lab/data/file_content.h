@@ -5,34 +5,39 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace planish::lab {
 
-/// The bytes of a file in order, unpacked where it is a gzip stream, whatever its name. Every
-/// member function throws DataError where the file cannot be read, is not a regular file, or is a
-/// damaged gzip stream, one that ends early, or one with other bytes after it.
+/// The bytes of a data file in order. A gzip file is unpacked, whatever its name.
+///
+/// Every member function throws DataError, which names the file, if it cannot be read, is not a
+/// regular file, or is a damaged or truncated gzip file. The constructor also refuses other
+/// archives and compressed files (zip, bzip2, xz, zstd, 7-Zip, ...) and PDF by their first bytes,
+/// also within gzip, and a name such as .gz or .zip whose file lacks that format's first bytes.
+/// Several gzip members in a row are one file, and zero bytes after a member are skipped.
 class FileContent {
  public:
-  /// `function` is the one that the errors name.
-  FileContent(std::filesystem::path file, std::string_view function);
+  explicit FileContent(std::filesystem::path file);
   ~FileContent();
   FileContent(const FileContent&) = delete;
   FileContent& operator=(const FileContent&) = delete;
 
   bool is_gzip() const;
 
-  /// No more bytes than this come out of the file, so that a size that a header claims can be
+  /// Returns an upper bound of the bytes in the content, so that a size that a header claims can be
   /// refuted before memory is taken for it.
   int64_t UpperBound() const;
 
-  /// Fills `out` as far as the content goes; the number of bytes written.
+  /// Fills `out` as far as the content goes. Returns the number of bytes written.
   int64_t Read(std::span<uint8_t> out);
 
-  /// All that is left, but no more than `most` bytes.
+  /// Returns the bytes that have not been read yet, but at most `most` of them.
   std::string Rest(int64_t most = std::numeric_limits<int64_t>::max());
 
  private:
@@ -40,9 +45,29 @@ class FileContent {
   std::unique_ptr<Stream> stream_;
 };
 
-/// The file called `name` or `name`.gz in `folder`; nothing where there is neither.
+/// Throws DataError: "cannot read FILE: REASON".
+[[noreturn]] void FailToRead(const std::filesystem::path& file, const std::string& reason);
+
+/// Returns read(). Turns std::bad_alloc into a DataError that names `file`.
+template <class Function>
+auto ReadInMemory(const std::filesystem::path& file, Function&& read) {
+  try {
+    return std::forward<Function>(read)();
+  } catch (const std::bad_alloc&) {
+    FailToRead(file, "not enough memory");
+  }
+}
+
+/// Returns the file called `name`, or else `name`.gz, in `folder`; nothing if neither exists.
 std::optional<std::filesystem::path> FindFile(const std::filesystem::path& folder,
                                               const std::string& name);
+
+/// Returns FindFile's file. Throws DataError if there is none.
+std::filesystem::path NeedFile(const std::filesystem::path& folder, const std::string& name);
+
+/// Returns what the ending of the file's name stands for ("a zip archive") if that is an archive or
+/// compressed file other than gzip.
+std::optional<std::string_view> PackedByName(const std::filesystem::path& file);
 
 }  // namespace planish::lab
 

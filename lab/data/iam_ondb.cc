@@ -14,6 +14,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -27,6 +28,8 @@ namespace {
 
 // The whiteboard has some ten thousand units.
 constexpr double kFarthest = 100'000;
+// The longest file of strokes in bytes; real ones have some 50,000.
+constexpr int64_t kMaxStrokes = 16 << 20;
 
 std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
@@ -82,7 +85,7 @@ class StrokeParser {
     // NaN compares as false.
     if (error != std::errc() || end != text.data() + text.size() ||
         !(value >= -kFarthest && value <= kFarthest)) {
-      FailAt(point, must, fmt::format("\"{}\"", text.substr(0, 20)));
+      FailAt(point, must, Quoted(text));
     }
     return static_cast<float>(value);
   }
@@ -178,9 +181,8 @@ class Reader {
  private:
   // The part of each form that is in one.
   std::map<std::string, size_t> Parts(const std::vector<LineFile>& lines) {
-    std::error_code error;
     const auto count = std::ranges::count_if(
-        kLists, [&](const char* list) { return fs::exists(folder_ / list, error); });
+        kLists, [&](const char* list) { return FindFile(folder_, list).has_value(); });
     if (count != 0 && count != 3) {
       throw DataError(
           fmt::format("[ReadIamOnDb] {} must hold all of trainset.txt, testset_v.txt and "
@@ -191,12 +193,12 @@ class Reader {
     std::map<std::string, size_t> part_of;
     if (has_lists_) {
       for (size_t part = 0; part < 3; ++part) {
-        for (const std::string& form : ReadForms(folder_ / kLists[part])) {
+        for (const std::string& form : ReadForms(NeedFile(folder_, kLists[part]))) {
           const auto [found, is_new] = part_of.emplace(form, part);
           if (!is_new) {
-            throw DataError(
-                fmt::format("[ReadIamOnDb] {} must have forms of its own but has {}, as {} has",
-                            (folder_ / kLists[part]).string(), form, kLists[found->second]));
+            throw DataError(fmt::format(
+                "[ReadIamOnDb] {} must have forms of its own but has {}, as {} has",
+                (folder_ / kLists[part]).string(), Quoted(form), kLists[found->second]));
           }
         }
       }
@@ -227,7 +229,13 @@ class Reader {
         continue;
       }
       const std::string name = file.file.string();
-      const auto points = ParseLineStrokes(FileContent(file.file, "ReadIamOnDb").Rest(), name);
+      const auto points = ReadInMemory(file.file, [&] {
+        const std::string xml = FileContent(file.file).Rest(kMaxStrokes + 1);
+        if (std::ssize(xml) > kMaxStrokes) {
+          FailToRead(file.file, fmt::format("it has more than {} bytes", kMaxStrokes));
+        }
+        return ParseLineStrokes(xml, name);
+      });
       WrittenLine line{.text = texts[file.number - 1], .points = WithoutRests(points)};
       rests_ += std::ssize(points) - std::ssize(line.points);
       if (line.points.size() < 2) {
@@ -244,9 +252,9 @@ class Reader {
     const auto [found, is_new] = transcriptions_.try_emplace(line.form);
     if (is_new) {
       const fs::path below = line.file.parent_path().lexically_relative(folder_ / "lineStrokes");
-      const fs::path file = folder_ / "ascii" / below / (line.form + ".txt");
-      std::error_code error;
-      if (fs::exists(file, error)) found->second = ReadTranscription(file);
+      if (const auto file = FindFile(folder_ / "ascii" / below, line.form + ".txt")) {
+        found->second = ReadTranscription(*file);
+      }
     }
     return found->second;
   }

@@ -197,8 +197,9 @@ TEST_F(ReadIamOnDbTest, SaysWhatIsMissingOrBroken) {
   WriteFile(folder / "testset_v.txt", "a01-000x\n");
   EXPECT_THAT(ErrorOf(), HasSubstr("testset_f.txt, or none, but has 2 of them"));
   WriteFile(folder / "testset_f.txt", "a01-000x\n");
-  EXPECT_THAT(ErrorOf(), HasSubstr("testset_f.txt must have forms of its own but has a01-000x, as "
-                                   "testset_v.txt has"));
+  EXPECT_THAT(ErrorOf(),
+              HasSubstr("testset_f.txt must have forms of its own but has \"a01-000x\", as "
+                        "testset_v.txt has"));
   WriteFile(folder / "testset_f.txt", "a01-000w\n");
   EXPECT_EQ(ErrorOf(), "no error");
 

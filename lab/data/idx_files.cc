@@ -81,7 +81,7 @@ std::vector<uint8_t> IdxFiles::Labels(const fs::path& file) const {
 // `dims` are those after the first, which is the number of cases.
 std::vector<uint8_t> IdxFiles::Read(const fs::path& file, int64_t magic,
                                     std::span<const int64_t> dims) const {
-  FileContent content(file, function_);
+  FileContent content(file);
   std::array<uint8_t, 16> header;
   const int64_t header_size = 8 + 4 * std::ssize(dims);
   const int64_t header_read =
@@ -115,7 +115,8 @@ std::vector<uint8_t> IdxFiles::Read(const fs::path& file, int64_t magic,
   if (header_size + size > content.UpperBound()) {
     Fail(file, must, (content.is_gzip() ? "at most " : "") + FormatInteger(content.UpperBound()));
   }
-  std::vector<uint8_t> data(static_cast<size_t>(size));
+  std::vector<uint8_t> data =
+      ReadInMemory(file, [&] { return std::vector<uint8_t>(static_cast<size_t>(size)); });
   const int64_t read = content.Read(data);
   if (read < size) Fail(file, must, FormatInteger(header_size + read));
   uint8_t extra;

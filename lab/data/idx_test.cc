@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -27,8 +28,7 @@ std::string ErrorOf(const fs::path& folder) {
   try {
     LoadMnist(folder);
   } catch (const DataError& e) {
-    EXPECT_THAT(e.what(),
-                AllOf(StartsWith("[LoadMnist] "), HasSubstr(" must "), HasSubstr(" but has ")));
+    EXPECT_THAT(e.what(), AnyOf(StartsWith("[LoadMnist] "), StartsWith("cannot read ")));
     return e.what();
   }
   ADD_FAILURE() << "LoadMnist did not throw";
@@ -71,10 +71,9 @@ TEST(LoadMnist, FindsTheFolder) {
   for (const char* root : {"a", "b", "c"}) ExpectSmallSet(LoadMnist(temp.path() / root));
 }
 
-TEST(LoadMnist, SuffixDoesNotDecide) {
+TEST(LoadMnist, ReadsGzipWithoutTheEnding) {
   const TestFolder temp;
   SmallSet().Write(temp.path(), true);
-  WriteFile(temp.path() / "t10k-labels-idx1-ubyte.gz", SmallSet().test_labels);
   fs::rename(temp.path() / "train-images-idx3-ubyte.gz", temp.path() / "train-images-idx3-ubyte");
   ExpectSmallSet(LoadMnist(temp.path()));
 }
@@ -163,7 +162,7 @@ TEST(LoadMnist, FolderInPlaceOfAFile) {
   fs::remove(temp.path() / "t10k-images-idx3-ubyte");
   fs::create_directory(temp.path() / "t10k-images-idx3-ubyte");
   EXPECT_THAT(ErrorOf(temp.path()),
-              HasSubstr("t10k-images-idx3-ubyte must be a file but has the type of a folder"));
+              HasSubstr("t10k-images-idx3-ubyte: it is a folder, not a file"));
 }
 
 TEST(LoadMnist, PipeInPlaceOfAFile) {
@@ -171,7 +170,7 @@ TEST(LoadMnist, PipeInPlaceOfAFile) {
   SmallSet().Write(temp.path());
   fs::remove(temp.path() / "train-labels-idx1-ubyte");
   ASSERT_EQ(mkfifo((temp.path() / "train-labels-idx1-ubyte").c_str(), 0600), 0);
-  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("train-labels-idx1-ubyte must be a file"));
+  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("train-labels-idx1-ubyte: it is a device or pipe"));
 }
 
 TEST(LoadMnist, Unreadable) {
@@ -180,7 +179,7 @@ TEST(LoadMnist, Unreadable) {
   SmallSet().Write(temp.path() / "file");
   fs::permissions(temp.path() / "file" / "t10k-labels-idx1-ubyte", fs::perms::none);
   EXPECT_THAT(ErrorOf(temp.path() / "file"),
-              HasSubstr("t10k-labels-idx1-ubyte must be readable but has Permission denied"));
+              HasSubstr("t10k-labels-idx1-ubyte: Permission denied"));
   SmallSet().Write(temp.path() / "closed");
   fs::permissions(temp.path() / "closed", fs::perms::none);
   EXPECT_THAT(ErrorOf(temp.path() / "closed"), HasSubstr("Permission denied"));
@@ -302,13 +301,10 @@ std::string ErrorOfGzip(const std::string& content) {
 
 TEST(LoadMnist, GzipCutAnywhere) {
   const std::string whole = Gzip(SmallSet().train_images);
-  // Fewer than two bytes are no gzip stream but a plain file without a header.
-  for (size_t size = 0; size < 2; ++size) {
-    EXPECT_THAT(ErrorOfGzip(whole.substr(0, size)), HasSubstr("begin with a header of 16 bytes"));
-  }
+  EXPECT_THAT(ErrorOfGzip(""), HasSubstr("begin with a header of 16 bytes"));
+  EXPECT_THAT(ErrorOfGzip(whole.substr(0, 1)), HasSubstr("its name is that of a gzip file"));
   for (size_t size = 2; size < whole.size(); ++size) {
-    EXPECT_THAT(ErrorOfGzip(whole.substr(0, size)),
-                HasSubstr("must be a whole gzip stream but has no end: it is truncated"))
+    EXPECT_THAT(ErrorOfGzip(whole.substr(0, size)), HasSubstr("its gzip stream is truncated"))
         << size;
   }
 }
@@ -346,9 +342,8 @@ TEST(LoadMnist, GzipWithAnyBitFlipped) {
 
 TEST(LoadMnist, BytesAfterTheGzipStream) {
   const std::string whole = Gzip(SmallSet().train_images);
-  for (const std::string& tail : {std::string("x"), std::string(1, '\0'), std::string(512, '\0')}) {
-    EXPECT_THAT(ErrorOfGzip(whole + tail),
-                HasSubstr("must end with its gzip stream but has more bytes after it"));
+  for (const std::string& tail : {std::string("x"), std::string(512, '\0') + "x"}) {
+    EXPECT_THAT(ErrorOfGzip(whole + tail), HasSubstr("other bytes follow its gzip stream"));
   }
   EXPECT_THAT(ErrorOfGzip(whole + whole), HasSubstr("as its header says but has more"));
   EXPECT_THAT(ErrorOfGzip(whole + "\x1f garbage"), HasSubstr("incorrect header check"));

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
+#include <istream>
+#include <string>
 
-#include "lab/data/file_content.h"
+#include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -15,32 +17,88 @@ namespace fs = std::filesystem;
 
 namespace {
 
-[[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[ReadLines] {} must {} but has {}", file.string(), must, has));
+using namespace std::string_view_literals;
+
+struct ByteOrderMark {
+  std::string_view bytes;
+  const char* encoding;
+};
+
+// UTF-32's little-endian mark begins with UTF-16's.
+constexpr ByteOrderMark kRefusedMarks[] = {{"\xff\xfe\0\0"sv, "UTF-32"},
+                                           {"\0\0\xfe\xff"sv, "UTF-32"},
+                                           {"\xff\xfe"sv, "UTF-16"},
+                                           {"\xfe\xff"sv, "UTF-16"}};
+
+std::string TooLong(int64_t number) {
+  return fmt::format("line {} is longer than {} bytes", number, FormatInteger(kMaxLine));
 }
 
-// The length of the well-formed sequence that `text` begins with, 0 where it is none: table 3-7 of
-// the Unicode standard.
-size_t SequenceLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const auto within = [&](size_t i, int low, int high) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    const int low = first == 0xe0 ? 0xa0 : 0x80, high = first == 0xed ? 0x9f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) ? 3 : 0;
+// Throws where `bytes`, line `number` of `file` or part of it, cannot be text.
+void CheckLine(const fs::path& file, std::string_view bytes, int64_t number) {
+  if (std::ssize(bytes) > kMaxLine) FailToRead(file, TooLong(number));
+  if (const size_t zero = bytes.find('\0'); zero != bytes.npos) {
+    FailToRead(file, fmt::format("it has a zero byte on line {}: it is not text, or not in UTF-8",
+                                 number));
   }
-  if (first >= 0xf0 && first <= 0xf4) {
-    const int low = first == 0xf0 ? 0x90 : 0x80, high = first == 0xf4 ? 0x8f : 0xbf;
-    return within(1, low, high) && within(2, 0x80, 0xbf) && within(3, 0x80, 0xbf) ? 4 : 0;
-  }
-  return 0;
 }
 
 }  // namespace
+
+std::string ReadTextStart(const fs::path& file, FileContent& content) {
+  std::string start = content.Rest(4);
+  for (const auto& [bytes, encoding] : kRefusedMarks) {
+    if (start.starts_with(bytes)) {
+      FailToRead(
+          file,
+          fmt::format("it is in {0}: convert it to UTF-8 first (iconv -f {0} -t UTF-8)", encoding));
+    }
+  }
+  if (start.starts_with(kByteOrderMark)) start.erase(0, kByteOrderMark.size());
+  return start;
+}
+
+std::string ReadTextFile(const fs::path& file) {
+  return ReadInMemory(file, [&] {
+    constexpr int64_t kPiece = 1 << 20;
+    FileContent content(file);
+    std::string text = ReadTextStart(file, content);
+    if (!content.is_gzip()) text.reserve(static_cast<size_t>(content.UpperBound()) + 1);
+    int64_t number = 1;
+    size_t begin = 0;  // of the last line
+    while (true) {
+      // Line by line as the bytes come: a file without lines is refused before all of it is read.
+      for (size_t end = text.find('\n', begin); end != text.npos; end = text.find('\n', begin)) {
+        CheckLine(file, std::string_view(text).substr(begin, end - begin), number);
+        ++number;
+        begin = end + 1;
+      }
+      CheckLine(file, std::string_view(text).substr(begin), number);
+      const std::string piece = content.Rest(kPiece);
+      if (piece.empty()) return text;
+      text += piece;
+    }
+  });
+}
+
+bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::string& line) {
+  line.clear();
+  if (!in.good()) return false;
+  while (true) {
+    const int c = in.rdbuf()->sbumpc();
+    if (c == std::char_traits<char>::eof()) {
+      in.setstate(std::ios::eofbit);  // at a terminal another read would wait for more
+      if (line.empty()) return false;
+      break;
+    }
+    if (c == '\n') break;
+    if (std::ssize(line) == kMaxLine) FailToRead(name, TooLong(number));
+    line += static_cast<char>(c);
+  }
+  if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  if (line.ends_with('\r')) line.pop_back();
+  return true;
+}
 
 std::vector<std::string_view> SplitLines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -54,7 +112,7 @@ std::vector<std::string_view> SplitLines(std::string_view text) {
 
 std::optional<size_t> FindInvalidUtf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
-    const size_t length = SequenceLength(text.substr(i));
+    const size_t length = Utf8SequenceLength(text.substr(i));
     if (length == 0) return i;
     i += length;
   }
@@ -71,18 +129,20 @@ bool IsBlank(std::string_view text) {
 }
 
 std::vector<std::string> ReadLines(const fs::path& file) {
-  const std::string text = FileContent(file, "ReadLines").Rest();
-  std::vector<std::string> lines;
-  for (std::string_view line : SplitLines(text)) {
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (const auto at = FindInvalidUtf8(line)) {
-      Fail(file, "be UTF-8",
-           fmt::format("byte 0x{:02x} at column {} of line {}", static_cast<uint8_t>(line[*at]),
-                       *at + 1, lines.size() + 1));
+  return ReadInMemory(file, [&] {
+    const std::string text = ReadTextFile(file);
+    std::vector<std::string> lines;
+    for (std::string_view line : SplitLines(text)) {
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (const auto at = FindInvalidUtf8(line)) {
+        throw DataError(fmt::format(
+            "[ReadLines] {} must be UTF-8 but has byte 0x{:02x} at column {} of line {}",
+            file.string(), static_cast<uint8_t>(line[*at]), *at + 1, lines.size() + 1));
+      }
+      lines.emplace_back(line);
     }
-    lines.emplace_back(line);
-  }
-  return lines;
+    return lines;
+  });
 }
 
 }  // namespace planish::lab

@@ -2,18 +2,41 @@
 #define PLANISH_LAB_DATA_LINES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lab/data/file_content.h"
+
 namespace planish::lab {
 
-/// The lines of a UTF-8 text file, plain or gzip whatever its name, without their ends ("\n" or
-/// "\r\n"; no other character ends a line). Throws DataError when the file cannot be read or
-/// unpacked, and where a line is not UTF-8, with its number.
+/// The longest line of a text file in bytes. A longer one is refused.
+inline constexpr int64_t kMaxLine = 16 << 20;
+
+/// U+FEFF in UTF-8, which some programs write at the start of a text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+/// Returns the first bytes of a text file, at most four of them, without a byte order mark. Throws
+/// DataError for the mark of UTF-16 or UTF-32. `content` is at its start.
+std::string ReadTextStart(const std::filesystem::path& file, FileContent& content);
+
+/// Returns the content of a text file, plain or gzip, without a byte order mark. Throws DataError
+/// for UTF-16 and UTF-32, a zero byte, a line longer than kMaxLine, too little memory, and what
+/// FileContent throws. Leaves other bytes that are not UTF-8 to the caller.
+std::string ReadTextFile(const std::filesystem::path& file);
+
+/// Returns the lines of ReadTextFile(file) without their ends ("\n" or "\r\n"; no other character
+/// ends a line). Throws DataError where a line is not UTF-8, with its number.
 std::vector<std::string> ReadLines(const std::filesystem::path& file);
+
+/// Reads the next line of `in`, which is line `number` from 1, into `line`: without its end and
+/// without a byte order mark at the start of line 1. Returns false if there is none. Throws
+/// DataError for a line longer than kMaxLine, which it calls a line of `name`.
+bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::string& line);
 
 /// The lines of a text, each without its "\n". What follows the last "\n" is a line if it has a
 /// byte.

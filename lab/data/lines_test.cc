@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "lab/data/test_files.h"
 #include "lab/error.h"
 
@@ -59,11 +61,54 @@ TEST_F(ReadLinesTest, SaysWhatIsWrong) {
                                                     "line 2"));
   std::string packed = Gzip("some text that is long enough to be cut somewhere in its middle\n");
   EXPECT_THAT(ErrorOf(packed.substr(0, packed.size() - 12)),
-              HasSubstr("must be a whole gzip stream"));
+              HasSubstr("its gzip stream is truncated"));
   packed[packed.size() - 6] = static_cast<char>(packed[packed.size() - 6] ^ 1);  // the CRC
-  EXPECT_THAT(ErrorOf(packed), HasSubstr("must be a sound gzip stream"));
+  EXPECT_THAT(ErrorOf(packed), HasSubstr("its gzip stream is damaged"));
   EXPECT_THROW(ReadLines(folder / "none"), DataError);
   EXPECT_THROW(ReadLines(folder.path()), DataError);
+}
+
+TEST_F(ReadLinesTest, LeavesOutAByteOrderMark) {
+  EXPECT_THAT(Lines("\xef\xbb\xbfone\ntwo\n"), ElementsAre("one", "two"));
+  EXPECT_THAT(Lines(Gzip("\xef\xbb\xbfone")), ElementsAre("one"));
+  EXPECT_THAT(Lines("\xef\xbb\xbf"), IsEmpty());
+  EXPECT_THAT(Lines("a\n\xef\xbb\xbf"),
+              ElementsAre("a", "\xef\xbb\xbf"));  // in the text: a character
+}
+
+TEST_F(ReadLinesTest, RefusesOtherEncodings) {
+  using namespace std::string_literals;
+  EXPECT_THAT(
+      ErrorOf("\xff\xfe"
+              "a\0\n\0"s),
+      HasSubstr("text: it is in UTF-16: convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)"));
+  EXPECT_THAT(ErrorOf("\xfe\xff\0a\0\n"s), HasSubstr("it is in UTF-16"));
+  EXPECT_THAT(ErrorOf("\xff\xfe\0\0a\0\0\0"s), HasSubstr("it is in UTF-32"));
+  EXPECT_THAT(ErrorOf("\0\0\xfe\xff\0\0\0a"s), HasSubstr("it is in UTF-32"));
+  // Without a mark.
+  EXPECT_THAT(ErrorOf("one\na\0\n\0"s), HasSubstr("it has a zero byte on line 2"));
+}
+
+TEST_F(ReadLinesTest, RefusesALineLongerThanTheLimit) {
+  const std::string longest(kMaxLine, 'x');
+  EXPECT_THAT(Lines("a\n" + longest + "\nb"), ElementsAre("a", longest, "b"));
+  const std::string error = "text: line 2 is longer than 16,777,216 bytes";
+  EXPECT_THAT(ErrorOf("a\n" + longest + "x\nb"), HasSubstr(error));
+  EXPECT_THAT(ErrorOf(Gzip("a\n" + longest + "x")), HasSubstr(error));
+}
+
+TEST(ReadLine, ReadsAsReadLinesDoes) {
+  const auto lines = [](const std::string& text) {
+    std::istringstream in(text);
+    std::vector<std::string> read;
+    for (std::string line; ReadLine(in, "stdin", std::ssize(read) + 1, line);) read.push_back(line);
+    return read;
+  };
+  EXPECT_THAT(lines("\xef\xbb\xbfone\r\n\n\xef\xbb\xbftwo"),
+              ElementsAre("one", "", "\xef\xbb\xbftwo"));
+  EXPECT_THAT(lines("one\n"), ElementsAre("one"));
+  EXPECT_THAT(lines(""), IsEmpty());
+  EXPECT_THROW(lines(std::string(kMaxLine + 1, 'x')), DataError);
 }
 
 TEST(FindInvalidUtf8, KnowsTheWellFormedSequences) {

@@ -210,7 +210,7 @@ constexpr Type kTypes[] = {
 
 class NpyReader {
  public:
-  explicit NpyReader(const fs::path& file) : file_(file), content_(file, "ReadNpy") {}
+  explicit NpyReader(const fs::path& file) : file_(file), content_(file) {}
 
   NpyArray Read() {
     const Header header = ReadHeader();

@@ -7,6 +7,7 @@
 #include <random>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -96,8 +97,9 @@ std::vector<SentencePair> ReadPairs(const std::pair<fs::path, fs::path>& files, 
 void ReadFiles(const fs::path& root, const Layout& layout, const Direction& direction,
                ParallelText& text, LeftOut& left_out) {
   fs::path folder = root;
+  std::error_code error;
   for (const std::string& below : layout.folders) {
-    if (fs::is_directory(root / below)) folder = root / below;
+    if (fs::is_directory(root / below, error)) folder = root / below;
   }
   const auto read = [&](const std::vector<std::string>& stems) {
     return ReadPairs(FindBoth(folder, stems, direction), left_out);
@@ -164,7 +166,8 @@ void Split(const std::vector<SentencePair>& pairs, ParallelText& text, LeftOut& 
 }
 
 fs::path FindTable(const fs::path& folder) {
-  if (fs::is_regular_file(folder)) return folder;
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) return folder;
   for (const fs::path& candidate : {folder / "tatoeba_deu_eng", folder}) {
     if (const auto file = FindFile(candidate, "deu.txt")) return *file;
   }
@@ -214,7 +217,7 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
     throw UsageError(fmt::format("[mt] direction must be en-de or de-en for data={} but has \"{}\"",
                                  data, request.direction));
   }
-  if (folder && data != "made" && !fs::exists(*folder)) {
+  if (std::error_code error; folder && data != "made" && !fs::exists(*folder, error)) {
     throw DataError(
         fmt::format("[mt] {} must be a folder but has: no such folder", folder->string()));
   }

@@ -174,7 +174,7 @@ TEST_F(ParallelTest, SplitsATableByItsSentences) {
       OpenParallel(folder / "deu.txt.gz", {.data = "tatoeba", .direction = "de-en"});
   EXPECT_EQ(back.test[0].source, text.test[0].target);
 
-  WriteFile(folder / "deu.txt.gz", table + "no tab\n");
+  WriteFile(folder / "deu.txt.gz", Gzip(table + "no tab\n"));
   EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr("but has no tab on line 801"));
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
@@ -59,7 +60,7 @@ std::string FromWindows(const fs::path& file, size_t number, std::string_view li
 
 // The lines of a file in UTF-8; of one that is not, from Windows-1252.
 std::vector<std::string> ReadSentences(const fs::path& file) {
-  const std::string text = FileContent(file, "ReadSentences").Rest();
+  const std::string text = ReadTextFile(file);
   const std::vector<std::string_view> lines = SplitLines(text);
   if (lines.empty()) {
     throw DataError(
@@ -93,11 +94,10 @@ void CheckClasses(const ClassifiedSentences& set, const fs::path& file) {
 // Where the files of a set are: in `folder` or in its folder `name`; nothing where none of them is.
 std::optional<fs::path> Place(const fs::path& folder, const std::string& name,
                               const std::vector<std::string>& files) {
-  std::error_code error;
   for (const fs::path& place : {folder / name, folder}) {
     std::vector<std::string> missing;
     for (const std::string& file : files) {
-      if (!fs::exists(place / file, error)) missing.push_back(file);
+      if (!FindFile(place, file)) missing.push_back(file);
     }
     if (missing.empty()) return place;
     if (missing.size() < files.size()) {
@@ -146,8 +146,7 @@ RelatedPairs ReadSick(const fs::path& file) {
     }
     if (i == 0) {
       if (columns[3] != "relatedness_score") {
-        Fail(kFunction, file, 1, "name its fourth column relatedness_score",
-             fmt::format("\"{}\"", columns[3]));
+        Fail(kFunction, file, 1, "name its fourth column relatedness_score", Quoted(columns[3]));
       }
       continue;
     }
@@ -155,7 +154,7 @@ RelatedPairs ReadSick(const fs::path& file) {
     const std::string& text = columns[3];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), score);
     if (error != std::errc() || end != text.data() + text.size() || !(score >= 1 && score <= 5)) {
-      Fail(kFunction, file, i + 1, "have a score from 1 to 5", fmt::format("\"{}\"", text));
+      Fail(kFunction, file, i + 1, "have a score from 1 to 5", Quoted(text));
     }
     for (const size_t side : {1, 2}) {
       if (IsBlank(columns[side]))
@@ -178,7 +177,7 @@ ClassifiedSentences ReadClassified(const fs::path& file, const std::string& name
     const std::string& line = lines[i];
     if (line.size() < 2 || (line[0] != '0' && line[0] != '1') || line[1] != ' ') {
       Fail("ReadClassified", file, i + 1, "begin with 0 or 1 and a blank",
-           fmt::format("\"{}\"", line.substr(0, line.find(' ')).substr(0, 20)));
+           Quoted(line.substr(0, line.find(' '))));
     }
     Add(set, line.substr(2), line[0] - '0');
   }
@@ -201,8 +200,8 @@ SentenceEvaluationSets ReadSentenceEvaluationSets(const fs::path& folder) {
   const std::vector<std::string> sick = {"SICK_train.txt", "SICK_trial.txt",
                                          "SICK_test_annotated.txt"};
   if (const auto place = Place(folder, "sick", sick)) {
-    sets.sick =
-        Sick{ReadSick(*place / sick[0]), ReadSick(*place / sick[1]), ReadSick(*place / sick[2])};
+    sets.sick = Sick{ReadSick(NeedFile(*place, sick[0])), ReadSick(NeedFile(*place, sick[1])),
+                     ReadSick(NeedFile(*place, sick[2]))};
     for (const RelatedPairs* part : {&sets.sick->train, &sets.sick->valid, &sets.sick->test}) {
       for (size_t i = 0; i < part->scores.size(); ++i) {
         Hash(fmt::format("{}\t{}\t{}\n", part->a[i], part->b[i], part->scores[i]), sha);
@@ -210,13 +209,13 @@ SentenceEvaluationSets ReadSentenceEvaluationSets(const fs::path& folder) {
     }
   }
   if (const auto place = Place(folder, "mr", {"rt-polarity.pos", "rt-polarity.neg"})) {
-    sets.classified.push_back(
-        ReadClassPair(*place / "rt-polarity.pos", *place / "rt-polarity.neg", "mr"));
+    sets.classified.push_back(ReadClassPair(NeedFile(*place, "rt-polarity.pos"),
+                                            NeedFile(*place, "rt-polarity.neg"), "mr"));
   }
   for (const auto& [name, file] :
        {std::pair("cr", "custrev.all"), {"subj", "subj.all"}, {"mpqa", "mpqa.all"}}) {
     if (const auto place = Place(folder, name, {file})) {
-      sets.classified.push_back(ReadClassified(*place / file, name));
+      sets.classified.push_back(ReadClassified(NeedFile(*place, file), name));
     }
   }
   for (const ClassifiedSentences& set : sets.classified) {

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
+#include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
 
@@ -76,8 +78,8 @@ Sentences SentenceReader::ReadLabelled(const fs::path& file, int64_t classes) {
     if (label < 0 || label >= classes || (line.size() > 1 && BlankLength(line.substr(1)) == 0)) {
       throw DataError(fmt::format(
           "[SentenceReader] line {} of {} must begin with a class from 0 to {} and a blank but "
-          "has \"{}\"",
-          i + 1, file.string(), classes - 1, line.substr(0, line.find(' ')).substr(0, 20)));
+          "has {}",
+          i + 1, file.string(), classes - 1, Quoted(line.substr(0, line.find(' ')))));
     }
     Add(line.substr(1), label, &sentences);
   }
@@ -115,9 +117,8 @@ std::string SentenceReader::Counts() const {
 }
 
 fs::path FolderWith(const fs::path& folder, const std::string& name, const std::string& file) {
-  std::error_code error;
   for (const fs::path& candidate : {folder, folder / name}) {
-    if (fs::exists(candidate / file, error)) return candidate;
+    if (FindFile(candidate, file)) return candidate;
   }
   throw DataError(fmt::format("[{}] {} must hold {} or {}/{} but has neither", name,
                               folder.string(), file, name, file));

@@ -63,7 +63,8 @@ class SentenceReader {
   Sha256 sha_;
 };
 
-/// Of `folder` and `folder`/`name` the one that holds `file`. Throws DataError where neither does.
+/// Returns `folder` or `folder`/`name`, whichever holds `file` or `file`.gz. Throws DataError if
+/// neither does.
 std::filesystem::path FolderWith(const std::filesystem::path& folder, const std::string& name,
                                  const std::string& file);
 

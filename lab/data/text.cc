@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <memory>
 #include <span>
 #include <system_error>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
+#include "lab/data/lines.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 
@@ -182,19 +181,20 @@ class Playwright {
 fs::path TextFile(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;
-  for (const char* name : {"input.txt", "tinyshakespeare/input.txt"}) {
-    if (fs::exists(path / name, error)) return path / name;
+  for (const fs::path& folder : {path, path / "tinyshakespeare"}) {
+    if (const auto file = FindFile(folder, "input.txt")) return *file;
   }
-  throw DataError(fmt::format(
-      "[ReadText] {} must be a text file, or a folder with input.txt or tinyshakespeare/input.txt "
-      "in it, but is a folder without",
-      path.string()));
+  throw DataError(
+      fmt::format("[ReadText] {} must be a text file, or a folder with input.txt[.gz] or "
+                  "tinyshakespeare/input.txt[.gz] in it, but is a folder without",
+                  path.string()));
 }
 
 std::string NameOf(const fs::path& file) {
   const fs::path folder = fs::absolute(file).lexically_normal().parent_path().filename();
-  return file.filename() == "input.txt" && !folder.empty() ? folder.string()
-                                                           : file.filename().string();
+  const std::string name = file.filename().string();
+  return (name == "input.txt" || name == "input.txt.gz") && !folder.empty() ? folder.string()
+                                                                            : name;
 }
 
 }  // namespace
@@ -221,27 +221,11 @@ Text MakeText(int64_t length, int64_t seed) {
 
 Text ReadText(const fs::path& path, int64_t most) {
   const fs::path file = TextFile(path);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(file.c_str(), "rb"),
-                                                           &std::fclose);
-  const auto fail = [&](int error) {
-    throw DataError(fmt::format("[ReadText] {} must be readable but has: {}", file.string(),
-                                std::generic_category().message(error)));
-  };
-  if (!in) fail(errno);
-  // In pieces: `most` may be far more than there is, and a pipe does not say how much that is.
-  constexpr int64_t kPiece = 1 << 20;
+  FileContent content(file);
   Text text;
-  while (static_cast<int64_t>(text.characters.size()) < most) {
-    const size_t old = text.characters.size();
-    const auto want = static_cast<size_t>(std::min(kPiece, most - static_cast<int64_t>(old)));
-    text.characters.resize(old + want);
-    const size_t got = std::fread(text.characters.data() + old, 1, want, in.get());
-    text.characters.resize(old + got);
-    if (got < want) {
-      if (std::ferror(in.get())) fail(errno);
-      break;
-    }
-  }
+  const std::string start = ReadTextStart(file, content);
+  if (const int64_t left = most - std::ssize(start); left > 0) text.characters = content.Rest(left);
+  text.characters.insert(0, start, 0, static_cast<size_t>(most));
   if (text.characters.empty()) {
     throw DataError(fmt::format("[ReadText] {} must hold characters but is empty", file.string()));
   }

@@ -35,9 +35,10 @@ inline constexpr int64_t kMaxMadeText = 1'000'000;
 /// beginning of a longer one. Throws UsageError when `length` is not from 1 to kMaxMadeText.
 Text MakeText(int64_t length, int64_t seed = 1);
 
-/// The first `most` characters of a file, or all where it has fewer. For a folder the file is its
-/// input.txt, or its tinyshakespeare/input.txt. A file called input.txt lends its folder's name.
-/// Throws DataError when there is no such file, or it is empty or cannot be read.
+/// Returns the first `most` characters of a file, or all if it has fewer. A gzip file is unpacked
+/// and a byte order mark of UTF-8 left out. In a folder the file is input.txt or input.txt.gz, in
+/// it or in its tinyshakespeare; such a file lends its folder's name. Throws DataError if there is
+/// no such file, if it is empty or in UTF-16 or UTF-32, and what FileContent throws.
 Text ReadText(const std::filesystem::path& path, int64_t most);
 
 /// ReadText where there is a path, else MakeText of min(most, kMaxMadeText) characters.

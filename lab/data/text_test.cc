@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "lab/data/source.h"
+#include "lab/data/test_files.h"
 #include "lab/error.h"
 #include "lab/testing/test_folder.h"
 
@@ -136,9 +137,36 @@ TEST(ReadText, FindsTheFileOfAFolder) {
   EXPECT_EQ(ReadText(temp.path(), 100).characters, "flat");
 }
 
+TEST(ReadText, ReadsPlainAndGzipAlike) {
+  const TestFolder temp;
+  WriteFile(temp / "book.txt", "a\xff\n");
+  WriteFile(temp / "book.txt.gz", Gzip("a\xff\n"));
+  WriteFile(temp / "input.txt.gz", Gzip("a\xff\n"));
+  const Text plain = ReadText(temp / "book.txt", 100);
+  for (const fs::path& file : {temp / "book.txt.gz", temp.path()}) {
+    EXPECT_EQ(ReadText(file, 100).characters, plain.characters);
+    EXPECT_EQ(ReadText(file, 100).sha256, plain.sha256);
+  }
+  EXPECT_EQ(ReadText(temp.path(), 100).name, temp.path().filename().string());
+}
+
+TEST(ReadText, LeavesOutAByteOrderMark) {
+  const TestFolder temp;
+  WriteFile(temp / "marked", "\xef\xbb\xbfround");
+  EXPECT_EQ(ReadText(temp / "marked", 100).characters, "round");
+  for (const int64_t most : {1, 2, 5, 6}) {
+    EXPECT_EQ(ReadText(temp / "marked", most).characters,
+              std::string("round").substr(0, static_cast<size_t>(most)));
+  }
+  WriteFile(temp / "marked", "\xef\xbb\xbf");
+  EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("must hold characters but is empty"));
+  WriteFile(temp / "marked", "\xff\xfer\0o\0");
+  EXPECT_THAT(ErrorOf(temp / "marked"), HasSubstr("marked: it is in UTF-16: convert it"));
+}
+
 TEST(ReadText, SaysWhatIsWrong) {
   const TestFolder temp;
-  EXPECT_THAT(ErrorOf(temp / "none.txt"), HasSubstr("none.txt must be readable but has: No such"));
+  EXPECT_THAT(ErrorOf(temp / "none.txt"), HasSubstr("none.txt: No such"));
   WriteFile(temp / "empty.txt", "");
   EXPECT_THAT(ErrorOf(temp / "empty.txt"),
               HasSubstr("empty.txt must hold characters but is empty"));

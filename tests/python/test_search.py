@@ -126,7 +126,7 @@ def test_features_of_ones_own(planish):
         ("test_ims.npy", npy(8, 6, order="True"), "must be in C order"),
         ("test_ims.npy", npy(8, 5), "must have rows of 6 numbers"),
         ("test_caps.txt", b"a\n" * 39, "must have 40 lines, 5 for each of the 8 images"),
-        ("dev_caps.txt", None, "must hold dev_caps.txt[.gz] but does not"),
+        ("dev_caps.txt", None, "has no file dev_caps.txt or dev_caps.txt.gz"),
     ],
 )
 def test_files_that_cannot_be_used(planish, file, content, part):

@@ -8,6 +8,7 @@
 
 #include "lab/base/format_integer.h"
 #include "lab/base/random.h"
+#include "lab/data/file_content.h"
 #include "lab/tasks/sentence_task.h"
 
 namespace planish::lab {
@@ -41,8 +42,8 @@ class RtTask final : public SentenceTask {
   SentenceSets Read(const Settings& s, const std::filesystem::path& folder) const override {
     const std::filesystem::path files = FolderWith(folder, "mr", "rt-polarity.pos");
     SentenceReader reader(s.Int("longest"));
-    Sentences all = reader.Read(files / "rt-polarity.pos", 1);
-    const Sentences negative = reader.Read(files / "rt-polarity.neg", 0);
+    Sentences all = reader.Read(NeedFile(files, "rt-polarity.pos"), 1);
+    const Sentences negative = reader.Read(NeedFile(files, "rt-polarity.neg"), 0);
     for (const auto& sentence : negative.words) all.Add(sentence, 0);
 
     std::vector<size_t> order(all.words.size());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
 #include "lab/tasks/sentence_task.h"
 
 namespace planish::lab {
@@ -32,9 +33,9 @@ class Sst5Task final : public SentenceTask {
     const std::filesystem::path files = FolderWith(folder, "sst", "stsa.fine.train");
     SentenceReader reader(s.Int("longest"));
     SentenceSets sets;
-    sets.train = reader.ReadLabelled(files / "stsa.fine.train", classes());
-    sets.valid = reader.ReadLabelled(files / "stsa.fine.dev", classes());
-    sets.test = reader.ReadLabelled(files / "stsa.fine.test", classes());
+    sets.train = reader.ReadLabelled(NeedFile(files, "stsa.fine.train"), classes());
+    sets.valid = reader.ReadLabelled(NeedFile(files, "stsa.fine.dev"), classes());
+    sets.test = reader.ReadLabelled(NeedFile(files, "stsa.fine.test"), classes());
     sets.name = "sst5";
     sets.source = "files";
     sets.description =
