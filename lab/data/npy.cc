@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "lab/base/escape.h"
 #include "lab/data/file_content.h"
 #include "lab/error.h"
 
@@ -84,13 +85,7 @@ class HeaderReader {
   [[noreturn]] void Wrong(const std::string& must, int64_t at) const {
     const auto i = static_cast<size_t>(at - offset_);
     Fail(file_, fmt::format("have {} at byte {}, in its header,", must, at),
-         i < text_.size() ? fmt::format("\"{}\"", Printable(text_.substr(i, 12))) : "its end");
-  }
-
-  static std::string Printable(std::string_view bytes) {
-    std::string text;
-    for (const char c : bytes) text += c >= ' ' && c <= '~' ? c : '?';
-    return text;
+         i < text_.size() ? Quoted(text_.substr(i, 12)) : "its end");
   }
 
   template <class T>
@@ -99,9 +94,7 @@ class HeaderReader {
     return value;
   }
 
-  void SkipBlanks() {
-    while (next_ < text_.size() && (text_[next_] == ' ' || text_[next_] == '\n')) ++next_;
-  }
+  void SkipBlanks() { next_ = std::min(text_.find_first_not_of(" \t\n\r\f", next_), text_.size()); }
 
   // The offset of what comes next.
   int64_t Here() {
@@ -122,6 +115,8 @@ class HeaderReader {
 
   std::string String() {
     const int64_t at = Here();
+    // Python 2 wrote Unicode strings so: u'<f4'.
+    if (next_ < text_.size() && text_[next_] == 'u') ++next_;
     const char quote = next_ < text_.size() ? text_[next_] : '\0';
     const size_t end = quote == '\'' || quote == '"' ? text_.find(quote, next_ + 1) : text_.npos;
     if (end == text_.npos) Wrong("a string", at);
@@ -164,6 +159,8 @@ class HeaderReader {
       value = 10 * value + (text_[next_++] - '0');
     }
     if (next_ == begin) Wrong("a size", at);
+    // Python 2 wrote long integers so: (4L, 3L).
+    if (next_ < text_.size() && text_[next_] == 'L') ++next_;
     return value;
   }
 
@@ -219,7 +216,7 @@ class NpyReader {
     }
     const auto* const type = std::ranges::find(kTypes, *header.descr, &Type::descr);
     if (type == std::end(kTypes)) {
-      Fail(file_, "have numbers of type <f4, <f8 or <f2", *header.descr);
+      Fail(file_, "have numbers of type <f4, <f8 or <f2", Quoted(*header.descr));
     }
     NpyArray array{.shape = *header.shape, .values = {}};
     ReadValues(*type, array);
@@ -311,6 +308,8 @@ class NpyReader {
 
 }  // namespace
 
-NpyArray ReadNpy(const fs::path& file) { return NpyReader(file).Read(); }
+NpyArray ReadNpy(const fs::path& file) {
+  return ReadInMemory(file, [&] { return NpyReader(file).Read(); });
+}
 
 }  // namespace planish::lab

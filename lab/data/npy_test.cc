@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "lab/data/test_files.h"
@@ -124,9 +125,45 @@ TEST_F(NpyTest, ReadsHeadersInAnyOrder) {
       ElementsAre(6));
 }
 
+// The header of Python 2 on Windows, byte for byte, whose array is numpy.arange(12) in 4 rows.
+TEST_F(NpyTest, ReadsHeadersOfPython2) {
+  std::vector<float> numbers(12);
+  std::iota(numbers.begin(), numbers.end(), 0.0F);
+  std::string file = "\x93NUMPY\x01";
+  file += '\0';
+  file += "F";
+  file += '\0';
+  file += "{'descr': '<f4', 'fortran_order': False, 'shape': (4L, 3L), }        \n";
+  ASSERT_EQ(file.size(), 80u);
+  const NpyArray array = Read(file + Bytes(numbers));
+  EXPECT_THAT(array.shape, ElementsAre(4, 3));
+  EXPECT_EQ(array.values, numbers);
+  EXPECT_THAT(
+      Read(Npy("{u'descr': u'<f4', u'fortran_order': False, u'shape': (12L,), }", Bytes(numbers)))
+          .shape,
+      ElementsAre(12));
+}
+
+// Blanks that numpy.load accepts wherever Python does.
+TEST_F(NpyTest, ReadsHeadersWithAnyBlanks) {
+  for (const std::string dictionary :
+       {"{'descr':'<f4','fortran_order':False,'shape':(2,3)}",
+        "{ 'descr' : '<f4' ,\t'fortran_order'\n: False,\r\n 'shape' : ( 2 , 3 , ) , }\t\f",
+        "\t {'shape': (2L , 3), 'descr': \"<f4\", 'fortran_order': False}"}) {
+    EXPECT_THAT(Read(Npy(dictionary, kFloats)).shape, ElementsAre(2, 3)) << dictionary;
+  }
+}
+
 TEST_F(NpyTest, SaysWhatIsNoNpyFile) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("begin with NumPy's \\x93\\x4e"));
-  EXPECT_THAT(ErrorOf("PK\3\4 an npz"), HasSubstr("but has \\x50\\x4b\\x03\\x04\\x20\\x61"));
+  EXPECT_THAT(ErrorOf("NUMPY\1"), HasSubstr("but has \\x4e\\x55\\x4d\\x50\\x59\\x01"));
+  WriteFile(folder / "a.npy", "PK\3\4 an npz");
+  try {
+    ReadNpy(folder / "a.npy");
+    FAIL();
+  } catch (const DataError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("a.npy: it is a zip archive"));
+  }
   std::string file = Npy(Dictionary("<f4", "(6,)"), kFloats);
   file[6] = 4;
   EXPECT_THAT(ErrorOf(file), HasSubstr("version 1.0, 2.0 or 3.0 at byte 6 but has 4.0"));
@@ -174,7 +211,7 @@ TEST_F(NpyTest, SaysWhatItDoesNotRead) {
               HasSubstr("must be in C order, fortran_order False, but has fortran_order True"));
   for (const std::string descr : {">f4", "<i4", "|u1", "<f16", "<c8"}) {
     EXPECT_THAT(ErrorOf(Npy(Dictionary(descr, "(2, 3)"), kFloats)),
-                HasSubstr("numbers of type <f4, <f8 or <f2 but has " + descr));
+                HasSubstr("numbers of type <f4, <f8 or <f2 but has \"" + descr + "\""));
   }
 }
 
