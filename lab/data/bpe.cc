@@ -4,13 +4,13 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <array>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 
+#include "lab/data/file_content.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Part of the file's name: another number when the options or the file's form change.
-constexpr int kOptionsVersion = 2;
+constexpr int kOptionsVersion = 3;
 
 class Lines final : public sentencepiece::SentenceIterator {
  public:
@@ -47,20 +47,27 @@ std::string HashOf(std::span<const std::string> lines) {
   return sha.Hex();
 }
 
-// The first line of a kept file: sentencepiece takes a damaged model for a sound one, or crashes.
-std::string Checksum(const std::string& model) { return HashOf(std::span(&model, 1)) + "\n"; }
+// A kept file is far smaller; a larger one is another file.
+constexpr int64_t kMaxFile = 256 << 20;
 
-std::optional<Bpe> ReadModel(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return std::nullopt;
-  std::string sum;
-  std::getline(in, sum);
-  std::string model(std::istreambuf_iterator<char>(in), {});
-  if (sum + "\n" != Checksum(model)) return std::nullopt;
+// The first line of a kept file. It covers the model, because sentencepiece takes a damaged one for
+// a sound one, or crashes, and `key`, what the model was trained with, because a file can be
+// renamed.
+std::string Checksum(const std::string& key, const std::string& model) {
+  return HashOf(std::array{key, model}) + "\n";
+}
+
+// Returns nothing if the file is missing, unreadable, not a regular file, damaged, or the model of
+// another key.
+std::optional<Bpe> ReadModel(const fs::path& file, const std::string& key) {
   try {
+    std::string model = FileContent(file).Rest(kMaxFile);
+    const std::string sum = model.substr(0, model.find('\n') + 1);
+    model.erase(0, sum.size());
+    if (sum != Checksum(key, model)) return std::nullopt;
     return Bpe(std::move(model));
   } catch (const DataError&) {
-    return std::nullopt;  // somebody else's file: trained again
+    return std::nullopt;
   }
 }
 
@@ -116,14 +123,16 @@ Bpe Bpe::Train(std::span<const std::string> lines, int64_t size) {
 Bpe Bpe::TrainOnce(std::span<const std::string> lines, int64_t size,
                    const std::optional<fs::path>& folder) {
   if (!folder) return Train(lines, size);
-  const fs::path file = *folder / fmt::format("bpe-{}-nfkc{}-{}.model", size, kOptionsVersion,
-                                              HashOf(lines).substr(0, 32));
-  if (auto kept = ReadModel(file)) return *std::move(kept);
+  const std::string hash = HashOf(lines);
+  const std::string key = fmt::format("{} {} {}", size, kOptionsVersion, hash);
+  const fs::path file =
+      *folder / fmt::format("bpe-{}-nfkc{}-{}.model", size, kOptionsVersion, hash.substr(0, 32));
+  if (auto kept = ReadModel(file, key)) return *std::move(kept);
   Bpe bpe = Train(lines, size);
   std::error_code error;
   fs::create_directories(*folder, error);
   try {
-    WriteFileAtomically(file, Checksum(bpe.model()) + bpe.model());
+    WriteFileAtomically(file, Checksum(key, bpe.model()) + bpe.model());
   } catch (const RunError&) {
     // Kept files save time, no more.
   }

@@ -37,8 +37,9 @@ class Bpe {
   /// characters of the lines.
   static Bpe Train(std::span<const std::string> lines, int64_t size);
 
-  /// What Train gives, kept in `folder` in a file whose name has size and hash of the lines: read
-  /// where it is there and whole, else trained and written. Without a folder, or where it cannot be
+  /// Returns Train(lines, size), kept in `folder` in a file whose name has size and hash of the
+  /// lines. The file is read if its checksum, which covers size and lines, is right; otherwise the
+  /// vocabulary is trained and the file replaced. Without a folder, or if the file cannot be
   /// written, nothing is kept.
   static Bpe TrainOnce(std::span<const std::string> lines, int64_t size,
                        const std::optional<std::filesystem::path>& folder);

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include <chrono>
 #include <unordered_map>
 
 #include "lab/error.h"
@@ -106,19 +108,46 @@ TEST(TrainOnce, KeepsWhatItTrained) {
   const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder);
   std::vector<fs::path> files(fs::directory_iterator(folder), {});
   ASSERT_EQ(files.size(), 1u);
-  EXPECT_THAT(files[0].filename().string(), StartsWith("bpe-60-nfkc2-"));
+  EXPECT_THAT(files[0].filename().string(), StartsWith("bpe-60-nfkc3-"));
   EXPECT_THAT(ReadFile(files[0]), EndsWith(first.model()));
-  // That it is read shows where it has been exchanged for another one.
-  const TestFolder elsewhere;
-  Bpe::TrainOnce(SomeLines(), 50, elsewhere.path());
-  const Bpe other = Bpe::Train(SomeLines(), 50);
-  ASSERT_NE(other.model(), first.model());
-  WriteFile(files[0], ReadFile(elsewhere / elsewhere.Entries().at(0)));
-  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder).model(), other.model());
+  // It is read, not written again.
+  const auto written = fs::last_write_time(files[0]) - std::chrono::hours(1);
+  fs::last_write_time(files[0], written);
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder).model(), first.model());
+  EXPECT_EQ(fs::last_write_time(files[0]), written);
   // Other lines, another size: another file.
   Bpe::TrainOnce(SomeLines(), 50, folder);
   Bpe::TrainOnce(std::span(SomeLines()).subspan(1), 60, folder);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 3);
+}
+
+TEST(TrainOnce, ReplacesTheVocabularyOfOtherLinesOrSizes) {
+  const TestFolder folder, elsewhere;
+  const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
+  const fs::path file = folder / folder.Entries().at(0);
+  const std::string kept = ReadFile(file);
+  Bpe::TrainOnce(SomeLines(), 50, elsewhere.path());
+  Bpe::TrainOnce(std::span(SomeLines()).subspan(1), 60, elsewhere.path());
+  for (const std::string& other : elsewhere.Entries()) {
+    WriteFile(file, ReadFile(elsewhere / other));
+    EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model()) << other;
+    EXPECT_EQ(ReadFile(file), kept) << other;
+  }
+}
+
+TEST(TrainOnce, DoesNotReadFoldersAndPipes) {
+  const TestFolder folder;
+  const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
+  const fs::path file = folder / folder.Entries().at(0);
+  const std::string kept = ReadFile(file);
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
+  EXPECT_EQ(ReadFile(file), kept);
+  fs::remove(file);
+  fs::create_directory(file);
+  EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
+  EXPECT_TRUE(fs::is_directory(file));
 }
 
 TEST(TrainOnce, TrainsAgainWhereTheFileIsDamaged) {

@@ -25,7 +25,7 @@ def test_a_run_says_what_it_is(trained):
     assert config["data"]["name"] == "made en-de"
     assert re.search(r"made en to de, made by planish: 300 training pairs of 4,000", config["data"]["description"])
     (vocabulary,) = (trained.folder / "cache/planish").iterdir()
-    assert re.fullmatch(r"bpe-200-nfkc2-[0-9a-f]{32}\.model", vocabulary.name)
+    assert re.fullmatch(r"bpe-200-nfkc3-[0-9a-f]{32}\.model", vocabulary.name)
 
 
 def test_a_line_for_each_line(trained):
