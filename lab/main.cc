@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <new>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -123,12 +122,7 @@ int main(int argc, char** argv) {
     return Fail(kUsage, e.what());
   } catch (const DataError& e) {
     return Fail(kData, e.what());
-  } catch (const std::bad_alloc&) {
-    return Fail(kFailure, kOutOfMemory);
   } catch (const std::exception& e) {
-    // libtorch's allocator has no error type of its own.
-    const bool memory = std::string_view(e.what()).find("DefaultCPUAllocator: can't allocate") !=
-                        std::string_view::npos;
-    return Fail(kFailure, memory ? kOutOfMemory : e.what());
+    return Fail(kFailure, IsOutOfMemory(e) ? kOutOfMemory : e.what());
   }
 }

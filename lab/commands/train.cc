@@ -16,6 +16,7 @@
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
 #include "lab/data/source.h"
+#include "lab/engine/load_data.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
@@ -85,7 +86,7 @@ class SharedData {
   const Dataset& For(const Settings& settings, Progress& progress) {
     if (data_ && Key(settings) == key_) return *data_;
     data_.reset();
-    data_ = task_.Load(settings, folder_);
+    data_ = LoadData(task_, settings, folder_);
     key_ = Key(settings);
     progress.Note("data: " + data_->about.description);
     for (const RunPlan& plan : plans_) {

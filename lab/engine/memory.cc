@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <string_view>
 
 namespace planish::lab {
 
@@ -29,6 +31,13 @@ void LimitMemory() {
   limit.rlim_cur = std::min(limit.rlim_cur, memory);  // RLIM_INFINITY is the largest
   setrlimit(RLIMIT_DATA, &limit);
 #endif
+}
+
+bool IsOutOfMemory(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  // libtorch's allocator has no error type of its own.
+  return std::string_view(error.what()).find("DefaultCPUAllocator: can't allocate") !=
+         std::string_view::npos;
 }
 
 }  // namespace planish::lab

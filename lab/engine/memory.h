@@ -1,6 +1,8 @@
 #ifndef PLANISH_LAB_ENGINE_MEMORY_H_
 #define PLANISH_LAB_ENGINE_MEMORY_H_
 
+#include <exception>
+
 namespace planish::lab {
 
 /// Makes malloc keep freed memory for the life of the process, so that no training step faults in
@@ -14,6 +16,9 @@ void KeepFreedMemory();
 /// std::bad_alloc, or libtorch's error, where the system would kill the process or a neighbour. A
 /// lower limit that is there (ulimit -d) stays.
 void LimitMemory();
+
+/// Returns true if `error` is std::bad_alloc or libtorch's error for memory that it did not get.
+bool IsOutOfMemory(const std::exception& error);
 
 }  // namespace planish::lab
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lab/engine/checkpoint.h"
+#include "lab/engine/load_data.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -28,7 +29,7 @@ Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::pa
     if (const std::string read = CheckpointData(file); !read.empty()) source = read;
   }
   Trained trained;
-  trained.data = task.Load(settings, source);
+  trained.data = LoadData(task, settings, source);
   if (trained.data->about.sha256 != run.config.data.sha256) {
     throw RunError(fmt::format(
         "[OpenTrained] the data must be what {} was trained on ({}) but has another checksum",

@@ -1,0 +1,21 @@
+#ifndef PLANISH_LAB_ENGINE_LOAD_DATA_H_
+#define PLANISH_LAB_ENGINE_LOAD_DATA_H_
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "lab/engine/settings.h"
+#include "lab/engine/task.h"
+
+namespace planish::lab {
+
+/// Returns task.Load(settings, path), with the texts of `about` escaped for JSON and terminals.
+/// Throws DataError naming `path` if it, as an absolute path, is not UTF-8 (before anything is
+/// read) or if the data do not fit into memory; and what Task::Load throws.
+std::unique_ptr<Dataset> LoadData(const Task& task, const Settings& settings,
+                                  const std::optional<std::filesystem::path>& path);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ENGINE_LOAD_DATA_H_
