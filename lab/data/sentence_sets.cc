@@ -67,13 +67,15 @@ std::vector<std::string> ReadSentences(const fs::path& file) {
         fmt::format("[ReadSentences] {} must hold sentences but is empty", file.string()));
   }
   const bool windows = FindInvalidUtf8(text).has_value();
-  std::vector<std::string> sentences;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    std::string line = windows ? FromWindows(file, i + 1, lines[i]) : std::string(lines[i]);
-    if (line.ends_with('\r')) line.pop_back();
-    sentences.push_back(std::move(line));
-  }
-  return sentences;
+  return ReadInMemory(file, [&] {
+    std::vector<std::string> sentences;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      std::string line = windows ? FromWindows(file, i + 1, lines[i]) : std::string(lines[i]);
+      if (line.ends_with('\r')) line.pop_back();
+      sentences.push_back(std::move(line));
+    }
+    return sentences;
+  });
 }
 
 void Add(ClassifiedSentences& set, std::string sentence, int64_t label) {

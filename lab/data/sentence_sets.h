@@ -49,7 +49,7 @@ struct SentenceEvaluationSets {
 RelatedPairs ReadSick(const std::filesystem::path& file);
 
 /// A file of which every line is 0 or 1, a blank and a sentence, which may be empty. It is UTF-8
-/// or, where it is not, Windows-1252; "\n" alone ends a line. Throws DataError with the file and
+/// or, where it is not, Windows-1252; "\n" or "\r\n" ends a line. Throws DataError with the file and
 /// the line.
 ClassifiedSentences ReadClassified(const std::filesystem::path& file, const std::string& name);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/batches.h"
 #include "lab/error.h"
@@ -148,8 +149,8 @@ class Retrieval final : public Experiment, public CaptionSearcher {
   std::vector<Hit> Search(const std::string& caption, int64_t most) override {
     if (!corpus_.Knows(caption)) {
       throw DataError(fmt::format(
-          "[order-embedding] caption must have a word of the training captions but has \"{}\"",
-          caption));
+          "[order-embedding] caption must have a word of the training captions but has {}",
+          Quoted(caption)));
     }
     const CaptionSet& set = corpus_.test;
     if (!searched_.defined()) searched_ = PlacesOfImages(set, 0, set.size());
