@@ -1,19 +1,42 @@
 #include "planish/parallel.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "planish/error.h"
+#include "planish/norm.h"
+#include "src/norm/testing.h"
+
+namespace {
+// Threads that may still be started; beyond them the system refuses, as with `ulimit -u`.
+std::atomic<int> threads_left{std::numeric_limits<int>::max()};
+}  // namespace
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) noexcept {
+  static const auto real =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (threads_left.load() != std::numeric_limits<int>::max() && threads_left.fetch_sub(1) <= 0) {
+    return EAGAIN;
+  }
+  return real(thread, attributes, run, argument);
+}
 
 namespace planish {
 namespace {
@@ -38,7 +61,10 @@ void Cover(Ranges& ranges, int64_t n, int64_t grain) {
 
 class ParallelTest : public ::testing::Test {
  protected:
-  ~ParallelTest() override { SetThreads(before_); }
+  ~ParallelTest() override {
+    threads_left = std::numeric_limits<int>::max();
+    SetThreads(before_);
+  }
   int before_ = Threads();
 };
 
@@ -144,6 +170,99 @@ TEST_F(ParallelTest, WrongNumberOfThreads) {
   EXPECT_EQ(Threads(), before_);
 }
 
+TEST_F(ParallelTest, RunsOnTheThreadsThatTheSystemGrants) {
+  for (const int granted : {0, 1, 5}) {
+    SetThreads(16);
+    threads_left = granted;
+    for (int round = 0; round < 3; ++round) {
+      Ranges ranges;
+      Cover(ranges, 100, 1);
+      EXPECT_EQ(ranges.times, std::vector<int64_t>(100, 1)) << granted;
+      EXPECT_EQ(ranges.calls, granted + 1);
+      EXPECT_EQ(Threads(), granted + 1);
+    }
+    threads_left = std::numeric_limits<int>::max();
+  }
+  SetThreads(3);  // asks anew
+  Ranges ranges;
+  Cover(ranges, 100, 1);
+  EXPECT_EQ(ranges.calls, 3);
+}
+
+TEST_F(ParallelTest, RefusedThreadsChangeNoBits) {
+  const tests::Problem<float> p(Norm::kLayer, 3000, 70);
+  SetThreads(1);
+  const tests::Result<float> expected = tests::Apply(p);
+  for (const int granted : {0, 2, 7}) {
+    SetThreads(16);
+    threads_left = granted;
+    EXPECT_EQ(tests::Apply(p).DiffersIn(expected), "") << granted;
+    threads_left = std::numeric_limits<int>::max();
+  }
+}
+
+TEST_F(ParallelTest, NumbersOfThreadsAreLimited) {
+  SetThreads(100'000);
+  EXPECT_EQ(Threads(), 1024);
+  threads_left = 1;
+  Ranges ranges;
+  Cover(ranges, 100'000, 1);
+  EXPECT_EQ(ranges.calls, 2);
+}
+
+/// The number of the range whose exception DefaultParallelFor throws, when the ranges that begin at
+/// one of `failing` throw; -1 without an exception.
+int64_t Thrown(Ranges& ranges, const std::set<int64_t>& failing) {
+  try {
+    ranges.calls = 0;
+    DefaultParallelFor(0, 4, 1, [&](int64_t begin, int64_t) {
+      if (failing.contains(begin)) throw std::range_error(std::to_string(begin));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const std::lock_guard lock(ranges.mutex);
+      ++ranges.calls;
+    });
+  } catch (const std::range_error& e) {
+    return std::stoll(e.what());
+  }
+  return -1;
+}
+
+TEST_F(ParallelTest, ExceptionsReachTheCallerOnceAllRangesHaveEnded) {
+  SetThreads(4);
+  Ranges ranges;
+  EXPECT_EQ(Thrown(ranges, {}), -1);
+  for (const int64_t range : {0, 1, 3}) {  // the caller's own is 0
+    EXPECT_EQ(Thrown(ranges, {range}), range);
+    EXPECT_EQ(ranges.calls, 3) << "the others had not ended";
+  }
+  EXPECT_EQ(Thrown(ranges, {3, 1}), 1);
+  EXPECT_EQ(Thrown(ranges, {0, 1, 2, 3}), 0);
+}
+
+TEST_F(ParallelTest, ThreadsGoOnAfterAnException) {
+  SetThreads(4);
+  Ranges ranges;
+  for (const int64_t range : {0, 2}) {
+    EXPECT_EQ(Thrown(ranges, {range}), range);
+    Ranges next;
+    Cover(next, 4, 1);
+    EXPECT_EQ(next.threads.size(), 4) << "the calling thread has become serial";
+  }
+}
+
+TEST_F(ParallelTest, SetThreadsFromATaskIsAnError) {
+  SetThreads(3);
+  std::atomic<int> errors = 0;
+  DefaultParallelFor(0, 3, 1, [&](int64_t, int64_t) {
+    try {
+      SetThreads(2);
+    } catch (const Error&) {
+      ++errors;
+    }
+  });
+  EXPECT_EQ(errors, 3);
+}
+
 /// What `child` returns in a process of its own, forked from this one.
 template <class F>
 int InChild(F&& child) {
@@ -174,6 +293,31 @@ TEST_F(ParallelTest, ForkedChildComputes) {
   Ranges after;
   Cover(after, 100, 1);  // the parent has its threads still
   EXPECT_EQ(after.calls, 3);
+}
+
+// The child has its own turn, whoever had the parent's.
+TEST_F(ParallelTest, ForkedChildComputesWhileAParentThreadDid) {
+  SetThreads(2);
+  std::atomic<bool> computing = false, done = false;
+  std::thread computer([&] {
+    DefaultParallelFor(0, 2, 1, [&](int64_t, int64_t) {
+      computing = true;
+      computing.notify_all();
+      done.wait(false);
+    });
+  });
+  computing.wait(false);
+  EXPECT_EQ(InChild([] {
+              alarm(30);  // ends a child that hangs
+              SetThreads(3);
+              Ranges ranges;
+              Cover(ranges, 100, 1);
+              return ranges.times == std::vector<int64_t>(100, 1) ? 0 : 1;
+            }),
+            0);
+  done = true;
+  done.notify_all();
+  computer.join();
 }
 
 TEST(SerialForTest, RunsOnce) {

@@ -1,16 +1,21 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "planish/error.h"
 #include "planish/parallel.h"
 #include "src/base/await.h"
 #include "src/base/check.h"
@@ -20,14 +25,26 @@ namespace {
 
 using internal::AwaitChange;
 
+// Threads beyond this number are not started: each costs time in every call.
+constexpr int kMaxThreads = 1024;
+
+// Set while this thread runs a part of a task.
+thread_local bool inside = false;
+
 // Workers wait for `round_` to change, then each does its part of the job if it has one, and says
 // so in either case: none is still looking at a job when the next one is written down. The parts
 // are cut beforehand: who does what is the same from call to call, and so is whose cache holds it.
 class Pool {
  public:
+  // Starts `threads - 1` workers, or fewer if the system refuses some.
   explicit Pool(int threads) {
-    for (int i = 1; i < threads; ++i) {
-      workers_.emplace_back([this, i] { Work(i); });
+    workers_.reserve(static_cast<size_t>(threads - 1));  // may throw while there are no workers
+    try {
+      for (int i = 1; i < threads; ++i) {
+        workers_.emplace_back([this, i] { Work(i); });
+      }
+    } catch (const std::exception&) {
+      // Too many processes or too little memory: the calling thread and those that started do it.
     }
   }
 
@@ -42,6 +59,8 @@ class Pool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
+  // Runs `parts` parts, at most threads(). Rethrows what the first part that failed has thrown,
+  // once all parts have ended.
   void Run(int64_t begin, int64_t end, int parts, RangeTask task) {
     begin_ = begin;
     end_ = end;
@@ -53,6 +72,7 @@ class Pool {
     for (uint64_t left = running_.load(std::memory_order_acquire); left != 0;) {
       left = AwaitChange(running_, left);
     }
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
@@ -61,14 +81,23 @@ class Pool {
     round_.notify_all();
   }
 
-  void Part(int64_t i) {
+  void Part(int i) noexcept {
     const int64_t n = end_ - begin_;
     const int64_t each = n / parts_, more = n % parts_;  // the first `more` have one more
-    const int64_t first = begin_ + i * each + std::min(i, more);
-    (*task_)(first, first + each + (i < more ? 1 : 0));
+    const int64_t first = begin_ + i * each + std::min<int64_t>(i, more);
+    try {
+      (*task_)(first, first + each + (i < more ? 1 : 0));
+    } catch (...) {
+      const std::lock_guard lock(error_mutex_);
+      if (!error_ || i < error_part_) {
+        error_ = std::current_exception();
+        error_part_ = i;
+      }
+    }
   }
 
   void Work(int i) {
+    inside = true;
     for (uint64_t seen = 0;;) {
       seen = AwaitChange(round_, seen);
       if (stop_) return;
@@ -83,11 +112,15 @@ class Pool {
   int parts_ = 0;
   int64_t begin_ = 0, end_ = 0;
   const RangeTask* task_ = nullptr;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  int error_part_ = 0;
 };
 
 // The pool, and who may use it. In a forked child the threads are gone.
 struct State {
-  std::mutex mutex;
+  // Set while a thread uses the pool. Not a mutex: a child forked meanwhile could not unlock it.
+  std::atomic<bool> busy{false};
   std::unique_ptr<Pool> pool;
   std::atomic<int> threads{0};
   std::atomic<bool> forked{false};
@@ -97,10 +130,61 @@ State& TheState() {
   // Never destroyed: other threads may compute while the process ends.
   static State* const state = [] {
     auto* s = new State;
-    pthread_atfork(nullptr, nullptr, [] { TheState().forked = true; });
+    pthread_atfork(nullptr, nullptr, [] {
+      TheState().forked = true;
+      TheState().busy = false;
+    });
     return s;
   }();
   return *state;
+}
+
+// Has the pool to itself while it lives.
+class Turn {
+ public:
+  explicit Turn(State& state) : state_(state) {}
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (!taken_) return;
+    state_.busy.store(false, std::memory_order_release);
+    state_.busy.notify_one();
+  }
+
+  bool Try() { return taken_ = !state_.busy.exchange(true, std::memory_order_acquire); }
+  void Wait() {
+    while (!Try()) state_.busy.wait(true, std::memory_order_relaxed);
+  }
+
+ private:
+  State& state_;
+  bool taken_ = false;
+};
+
+// Sets a flag while it lives.
+class Flag {
+ public:
+  explicit Flag(bool& flag) : flag_(flag) { flag_ = true; }
+  Flag(const Flag&) = delete;
+  Flag& operator=(const Flag&) = delete;
+  ~Flag() { flag_ = false; }
+
+ private:
+  bool& flag_;
+};
+
+// Returns the pool, which starts at the first call; null without memory for it. Threads() is then
+// the number that the system has granted.
+Pool* StartedPool(State& state) {
+  if (!state.pool) {
+    try {
+      state.pool = std::make_unique<Pool>(state.threads);
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+    state.threads = state.pool->threads();
+  }
+  return state.pool.get();
 }
 
 int InitialThreads() {
@@ -113,11 +197,13 @@ int InitialThreads() {
       internal::Fail("PLANISH_THREADS", "threads", "be a number of at least 1",
                      "\"" + std::string(text) + "\"");
     }
-    return threads;
+    return std::min(threads, kMaxThreads);
   }
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int processors = sched_getaffinity(0, sizeof set, &set) == 0
+                             ? CPU_COUNT(&set)
+                             : static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(processors, 1, kMaxThreads);
 }
 
 }  // namespace
@@ -131,25 +217,26 @@ int Threads() {
 void SetThreads(int threads) {
   if (threads < 1)
     internal::Fail("SetThreads", "threads", "be at least 1", std::to_string(threads));
+  if (inside) throw Error("[SetThreads] must not be called from within a task");
   State& state = TheState();
-  const std::lock_guard lock(state.mutex);
-  state.threads = threads;
+  Turn turn(state);
+  turn.Wait();
+  state.threads = std::min(threads, kMaxThreads);
   if (!state.forked) state.pool.reset();
 }
 
 void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask task) {
   const int64_t n = end - begin;
   const int64_t most = (n + grain - 1) / grain;
-  const int parts = static_cast<int>(std::min<int64_t>(Threads(), most));
   State& state = TheState();
-  thread_local bool inside = false;
-  if (parts <= 1 || inside || state.forked) return task(begin, end);
-  std::unique_lock lock(state.mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return task(begin, end);
-  if (!state.pool) state.pool = std::make_unique<Pool>(state.threads);
-  inside = true;
-  state.pool->Run(begin, end, parts, task);
-  inside = false;
+  if (std::min<int64_t>(Threads(), most) <= 1 || inside || state.forked) return task(begin, end);
+  Turn turn(state);
+  if (!turn.Try()) return task(begin, end);
+  Pool* const pool = StartedPool(state);
+  const int parts = pool ? static_cast<int>(std::min<int64_t>(pool->threads(), most)) : 1;
+  if (parts <= 1) return task(begin, end);
+  const Flag now_inside(inside);
+  pool->Run(begin, end, parts, task);
 }
 
 }  // namespace planish
