@@ -106,6 +106,13 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
 }
 
 template <class T>
+void PackedMatrix<T>::ReserveTransposed(int64_t n, int64_t k) {
+  kernels_ = Kernels<T>();
+  columns_ = depth_ = 0;
+  data_.Get((n + panel() - 1) / panel() * panel() * k);
+}
+
+template <class T>
 template <class F>
 void PackedMatrix<T>::PackBlock(const F& row, int64_t from, int64_t depth, int64_t begin,
                                 int64_t end, T* to) const {
@@ -209,8 +216,15 @@ void MultiplyTransposed(const GemmTransposedArgs<T>& args, PackedMatrix<T>& scra
   }
 }
 
+template <class T>
+void ReserveTransposedScratch(int64_t m, int64_t k, PackedMatrix<T>& scratch) {
+  scratch.ReserveTransposed(k, std::min(kRowsAtOnce, m));
+}
+
 template class PackedMatrix<float>;
 template class PackedMatrix<double>;
+template void ReserveTransposedScratch(int64_t, int64_t, PackedMatrix<float>&);
+template void ReserveTransposedScratch(int64_t, int64_t, PackedMatrix<double>&);
 template void Multiply(const GemmArgs<float>&, const PackedMatrix<float>&, int64_t, int64_t);
 template void Multiply(const GemmArgs<double>&, const PackedMatrix<double>&, int64_t, int64_t);
 template void MultiplyAll(const GemmArgs<float>&, const PackedMatrix<float>&, const ParallelFor&);

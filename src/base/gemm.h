@@ -75,6 +75,10 @@ class PackedMatrix {
   void Pack(const GemmMatrix<T>& w, int64_t rows, const std::function<int64_t(int64_t)>& row_of,
             const ParallelFor& parallel_for);
 
+  /// Allocates what Pack needs for a transposed w of up to n columns and k of depth. The matrix
+  /// that is packed is lost. Throws std::bad_alloc.
+  void ReserveTransposed(int64_t n, int64_t k);
+
   int64_t columns() const { return columns_; }
   int64_t depth() const { return depth_; }
   /// Panel p has the columns from p * panel() on, panel() of them but for the last.
@@ -149,10 +153,15 @@ struct GemmTransposedArgs {
   bool accumulate = false;
 };
 
-/// Packs b into `scratch`, some rows at a time, whose memory serves the next call.
+/// Packs b into `scratch`, some rows at a time, whose memory serves the next call. After
+/// ReserveTransposedScratch of at least m and k it allocates nothing.
 template <class T>
 void MultiplyTransposed(const GemmTransposedArgs<T>& args, PackedMatrix<T>& scratch,
                         const ParallelFor& parallel_for);
+
+/// Allocates the scratch of MultiplyTransposed with up to m and k. Throws std::bad_alloc.
+template <class T>
+void ReserveTransposedScratch(int64_t m, int64_t k, PackedMatrix<T>& scratch);
 
 }  // namespace planish::internal
 

@@ -2,9 +2,10 @@
 #define PLANISH_SRC_BASE_LOOP_H_
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <new>
+#include <optional>
 
 #include "planish/parallel.h"
 #include "src/base/tuning.h"
@@ -24,19 +25,27 @@ inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grai
   }
 }
 
-/// RunParallel of a task that takes memory. Threads have no use for an exception: bad_alloc is
-/// thrown when all have returned.
-template <class Task>
-void RunAllocating(const ParallelFor& parallel_for, int64_t n, int64_t grain, const Task& task) {
-  std::atomic<bool> failed{false};
+/// Runs task(begin, end, scratch) as RunParallel does, where each range has what make() returns to
+/// itself. The first is made before any task runs: without memory for it the call has written
+/// nothing. A range that gets no memory for another one waits for the first.
+template <class Make, class Task>
+void RunWithScratch(const ParallelFor& parallel_for, int64_t n, int64_t grain, const Make& make,
+                    const Task& task) {
+  if (n <= 0) return;
+  auto first = make();
+  std::mutex mutex;
   RunParallel(parallel_for, n, grain, [&](int64_t begin, int64_t end) {
-    try {
-      task(begin, end);
-    } catch (const std::bad_alloc&) {
-      failed = true;
+    std::unique_lock lock(mutex, std::try_to_lock);
+    std::optional<decltype(make())> own;
+    if (!lock) {
+      try {
+        own.emplace(make());
+      } catch (const std::bad_alloc&) {
+        lock.lock();
+      }
     }
+    task(begin, end, own ? *own : first);
   });
-  if (failed) throw std::bad_alloc();
 }
 
 /// The grain, in items, that gives a thread enough to do.

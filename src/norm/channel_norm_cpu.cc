@@ -140,19 +140,20 @@ void ForBlocks(const Tiling& tiling, const Share& own, const ParallelFor& parall
 void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
 
 /// Runs task(chunk, scratch, share) for each chunk of tiles, on several threads if tiles are not
-/// cut themselves.
-template <class Scratch, class Task>
-void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Task& task) {
-  const auto run = [&](int64_t begin, int64_t end) {
-    Scratch scratch(tiling);
+/// cut themselves. A thread's scratch comes from make().
+template <class Make, class Task>
+void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Make& make,
+               const Task& task) {
+  const auto run = [&](int64_t begin, int64_t end, auto& scratch) {
     const Share share{end - begin, tiling.chunks};
     for (int64_t chunk = begin; chunk < end; ++chunk) task(chunk, scratch, share);
   };
   if (tiling.blocks > 1) {
-    run(0, tiling.chunks);
+    auto scratch = make();
+    run(0, tiling.chunks, scratch);
   } else {
-    RunAllocating(parallel_for, tiling.chunks,
-                  GrainFor(tiling.elements * (tiling.count / tiling.chunks)), run);
+    RunWithScratch(parallel_for, tiling.chunks,
+                   GrainFor(tiling.elements * (tiling.count / tiling.chunks)), make, run);
   }
 }
 
@@ -175,7 +176,7 @@ struct ForwardScratch {
 template <class T>
 struct BackwardScratch {
   using C = Compute<T>;
-  explicit BackwardScratch(const Tiling& t)
+  BackwardScratch(const Tiling& t, int64_t own_terms)
       : numbers(Array<C>(5 * t.cols)),
         sums(Array<double>(t.blocks * 2 * t.cols)),
         mean(numbers.get()),
@@ -183,7 +184,8 @@ struct BackwardScratch {
         offset(mean + 2 * t.cols),
         mean_g(mean + 3 * t.cols),
         mean_g_xhat(mean + 4 * t.cols),
-        moments{mean, nullptr, rstd, offset} {}
+        moments{mean, nullptr, rstd, offset},
+        terms(own_terms > 0 ? Array<double>(own_terms) : nullptr) {}
   std::unique_ptr<C[]> numbers;
   std::unique_ptr<double[]> sums;
   C* mean;
@@ -282,8 +284,9 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
       });
     });
   };
-  ForChunks<ForwardScratch<T>>(
-      tiling, parallel_for, [&](int64_t chunk, ForwardScratch<T>& s, const Share& own) {
+  ForChunks(
+      tiling, parallel_for, [&] { return ForwardScratch<T>(tiling); },
+      [&](int64_t chunk, ForwardScratch<T>& s, const Share& own) {
         for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
           run_tile(i, s, own);
         }
@@ -368,10 +371,7 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
   const auto run_chunk = [&](int64_t chunk, BackwardScratch<T>& s, const Share& own) {
     double* sums = dgain ? &partial[chunk * 2 * channels] : nullptr;
     double* dgains = sums;
-    if (dgain && each) {
-      if (!s.terms) s.terms = Array<double>(2 * terms);
-      dgains = s.terms.get();
-    }
+    if (s.terms) dgains = s.terms.get();
     if (dgain) std::fill_n(dgains, 2 * terms, 0.0);
     for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
       run_tile(i, dgains, s, own);
@@ -381,7 +381,9 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
       for (int64_t k = 0; k < spatial; ++k) sums[i] += dgains[i * spatial + k];
     }
   };
-  ForChunks<BackwardScratch<T>>(tiling, parallel_for, run_chunk);
+  const int64_t own_terms = dgain && each ? 2 * terms : 0;
+  ForChunks(
+      tiling, parallel_for, [&] { return BackwardScratch<T>(tiling, own_terms); }, run_chunk);
   if (dgain == nullptr) return;
   RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {
     constexpr int64_t kAtOnce = 256;

@@ -221,6 +221,19 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   });
 }
 
+// What a thread works in that takes tiles of `tile` channels, with numbers for each of `columns` a
+// channel.
+template <class C>
+struct TileScratch {
+  TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns)
+      : before(CountOf(sums), tile, columns),
+        after(CountOf(map), tile, columns),
+        totals(std::make_unique_for_overwrite<double[]>(2 * tile * columns)) {}
+  SumArrays<C> before;
+  MapArraysOf<C> after;
+  std::unique_ptr<double[]> totals;
+};
+
 // --- Runs: the `spatial` numbers of a channel in a sample share their numbers. ---
 
 // Tiles of `tile` channels, each read for its sums and, out of the cache, for the map.
@@ -232,32 +245,30 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
   const bool has_sums = pass.sums != ChannelSums::kNone;
   // The next tile is asked for where a cache takes it beside this one.
   const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= RunTileBytes();
-  RunAllocating(parallel_for, tiles, GrainFor(pass.batch * tile * spatial),
-                [&](int64_t begin, int64_t end) {
-                  const bool stream = Streams(pass, end - begin, tiles);
-                  SumArrays<C> before(CountOf(pass.sums), tile);
-                  MapArraysOf<C> after(CountOf(pass.map), tile);
-                  const auto totals = std::make_unique_for_overwrite<double[]>(2 * tile);
-                  double* first = totals.get();
-                  double* second = first + tile;
-                  for (int64_t i = begin; i < end; ++i) {
-                    const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
-                    std::fill_n(first, 2 * tile, 0.0);
-                    if (has_sums) Before<T>(pass, c0, 0, runs, before);
-                    for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
-                      const int64_t at = n * sample + c0 * spatial;
-                      SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
-                              before.At(0), first, second);
-                    }
-                    After<T>(pass, c0, 0, runs, first, second, before, after);
-                    if (pass.out == nullptr) continue;
-                    MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
-                    if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
-                    arrays.ask = Asks(pass, end - begin, tiles);
-                    MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
-                            after.At(0), stream);
-                  }
-                });
+  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1); };
+  RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
+                 [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
+                   const bool stream = Streams(pass, end - begin, tiles);
+                   double* first = scratch.totals.get();
+                   double* second = first + tile;
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
+                     std::fill_n(first, 2 * tile, 0.0);
+                     if (has_sums) Before<T>(pass, c0, 0, runs, scratch.before);
+                     for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
+                       const int64_t at = n * sample + c0 * spatial;
+                       SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
+                               scratch.before.At(0), first, second);
+                     }
+                     After<T>(pass, c0, 0, runs, first, second, scratch.before, scratch.after);
+                     if (pass.out == nullptr) continue;
+                     MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
+                     if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
+                     arrays.ask = Asks(pass, end - begin, tiles);
+                     MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
+                             scratch.after.At(0), stream);
+                   }
+                 });
 }
 
 template <class T>
@@ -344,31 +355,33 @@ void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor&
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  RunAllocating(parallel_for, tiles, GrainFor(pass.batch * most), [&](int64_t begin, int64_t end) {
-    const bool stream = Streams(pass, end - begin, tiles);
-    SumArrays<C> before(CountOf(pass.sums), tile, spatial);
-    MapArraysOf<C> after(CountOf(pass.map), tile, spatial);
-    const auto totals = std::make_unique_for_overwrite<double[]>(2 * most);
-    double* first = totals.get();
-    double* second = first + most;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
-      const int64_t cols = channels * spatial, at = c0 * spatial;
-      std::fill_n(first, 2 * most, 0.0);
-      if (has_sums) {
-        Before<T>(pass, c0, 0, channels, before);
-        for (int64_t c = 0; c < cols; c += kSumTile) {
-          SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
-                     std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
+  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, spatial); };
+  RunWithScratch(
+      parallel_for, tiles, GrainFor(pass.batch * most), make,
+      [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
+        const bool stream = Streams(pass, end - begin, tiles);
+        SumArrays<C>& before = scratch.before;
+        double* first = scratch.totals.get();
+        double* second = first + most;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
+          const int64_t cols = channels * spatial, at = c0 * spatial;
+          std::fill_n(first, 2 * most, 0.0);
+          if (has_sums) {
+            Before<T>(pass, c0, 0, channels, before);
+            for (int64_t c = 0; c < cols; c += kSumTile) {
+              SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
+                         std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
+            }
+          }
+          AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, scratch.after);
+          if (pass.out == nullptr) continue;
+          MapArrays<T> arrays = ArraysAt(pass, at);
+          if (i + 1 < tiles) arrays.ahead = tile * spatial;
+          MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols, scratch.after.At(0),
+                  stream);
         }
-      }
-      AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, after);
-      if (pass.out == nullptr) continue;
-      MapArrays<T> arrays = ArraysAt(pass, at);
-      if (i + 1 < tiles) arrays.ahead = tile * spatial;
-      MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols, after.At(0), stream);
-    }
-  });
+      });
 }
 
 template <class T>

@@ -1,9 +1,11 @@
 #include "src/norm/cpu.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "src/base/aligned.h"
@@ -121,13 +123,17 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
   }
 }
 
+// Most blocks of rows.
+constexpr int64_t kMaxBlocks = 64;
+
 // The rows cut into blocks, each with its own partial sums of dgain and dbias. Everything here
 // follows from the shape, so that the bits of the sums do too.
 struct Blocks {
   Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
-    // At most 64, for they cost memory; none with less than 32 rows or 2^13 elements, for each
-    // costs a pass over the columns. A power of two: most machines' threads get as many each.
-    const auto most = std::min<int64_t>({64, rows / 32, rows * cols >> 13});
+    // At most kMaxBlocks, because they cost memory; none with less than 32 rows or 2^13 elements,
+    // because each costs a pass over the columns. A power of two: most machines' threads get equal
+    // shares.
+    const auto most = std::min<int64_t>({kMaxBlocks, rows / 32, rows * cols >> 13});
     count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
     // From one array to the next: whole cache lines, and not a multiple of 4096 bytes, at which
     // arrays would compete for the same lines of the first-level cache.
@@ -225,22 +231,24 @@ class SumStack {
   /// both.
   template <class Add>
   void Push(const Sum& sum, const Add& add) {
-    sums_.push_back(sum);
-    while (sums_.size() >= 2) {
-      Sum& first = *std::prev(sums_.end(), 2);
-      const Sum& second = sums_.back();
+    sums_[count_++] = sum;
+    while (count_ >= 2) {
+      Sum& first = sums_[count_ - 2];
+      const Sum& second = sums_[count_ - 1];
       if (first.blocks != second.blocks || first.begin % (2 * first.blocks) != 0) break;
       add(first.slot, second.slot);
       first.blocks *= 2;
-      sums_.pop_back();
+      --count_;
     }
   }
 
-  /// What waits: the sums of all blocks, from the first on.
-  const std::vector<Sum>& sums() const { return sums_; }
+  /// The sums that wait, of all blocks, from the first on.
+  std::span<const Sum> sums() const { return {sums_.data(), count_}; }
 
  private:
-  std::vector<Sum> sums_;
+  // A range of blocks leaves fewer than two sums of each power of two.
+  std::array<Sum, 2 * std::bit_width(static_cast<uint64_t>(kMaxBlocks))> sums_;
+  size_t count_ = 0;
 };
 
 template <class T>
@@ -340,20 +348,29 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
     ForwardLongRows(args, parallel_for);
     return;
   }
-  RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+  const auto range_of = [&](int64_t begin, int64_t end) {
     RowsForward<T> range = args;
     range.stream = args.stream && Streams(bytes, end - begin, rows);
     range.ask = AsksForResults(bytes, end - begin, rows);
-    if (args.residual == nullptr) {
-      ForwardRows(range, begin, end);
-      return;
-    }
-    const int64_t few = ResidualRows<T>(cols);
-    const auto kept = range.stream ? MakeAligned<T>(few * cols) : nullptr;
+    return range;
+  };
+  if (args.residual == nullptr) {
+    RunParallel(parallel_for, rows, GrainFor(cols),
+                [&](int64_t begin, int64_t end) { ForwardRows(range_of(begin, end), begin, end); });
+    return;
+  }
+  const int64_t few = ResidualRows<T>(cols);
+  // Some rows' sums for a range that streams, if the largest one does.
+  const auto make_kept = [&] {
+    const bool stream = args.stream && Streams(bytes, rows, rows);
+    return stream ? MakeAligned<T>(few * cols) : nullptr;
+  };
+  const auto run = [&](int64_t begin, int64_t end, const AlignedArray<T>& kept) {
+    const RowsForward<T> range = range_of(begin, end);
     for (int64_t r = begin; r < end; r += few) {
       const int64_t until = std::min(end, r + few);
       RowsForward<T> summed = range;
-      if (kept) {
+      if (range.stream) {
         AddResidualKept(args, r, until, kept.get());
         summed = FromRow(range, r);
         summed.x = kept.get();
@@ -366,7 +383,8 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
         ForwardRows(summed, r, until);
       }
     }
-  });
+  };
+  RunWithScratch(parallel_for, rows, GrainFor(cols), make_kept, run);
 }
 
 template <class T>

@@ -127,9 +127,12 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     return call;
   };
   // One thread takes the rows as any norm over rows does.
-  const auto take_all = [&] {
-    const int64_t kept = std::clamp<int64_t>(kTurnAlone / cols, 1, rows);
-    const auto moments = std::make_unique_for_overwrite<C[]>(3 * kept);
+  const int64_t kept = std::clamp<int64_t>(kTurnAlone / cols, 1, rows);
+  const auto make_moments = [&] {
+    return std::make_unique_for_overwrite<C[]>(std::max(3 * kept, 9 * most));
+  };
+  using Moments = std::unique_ptr<C[]>;
+  const auto take_all = [&](const Moments& moments) {
     for (int64_t begin = 0; begin < rows; begin += kept) {
       auto call = call_on(begin, std::min(kept, rows - begin), moments.get(), kept);
       call.stream = internal::Streams(bytes, 1, 1);
@@ -144,14 +147,13 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   // nobody has taken when it is due, for a range may come late, or on the same thread. While it
   // normalises the rows of one turn it takes the moments of those of its next. Whoever waits waits
   // for a turn that somebody works at.
-  const auto take_turns = [&](int64_t range_begin, int64_t range_end) {
+  const auto take_turns = [&](int64_t range_begin, int64_t range_end, const Moments& moments) {
     const int64_t share = range_end - range_begin;
     if (share == turns) {
-      take_all();
+      take_all(moments);
       return;
     }
     const int64_t threads = std::max<int64_t>(1, (turns + share / 2) / share);
-    const auto moments = std::make_unique_for_overwrite<C[]>(9 * most);
     const auto call_of = [&](int64_t turn, int side) {
       const int64_t begin = std::min(turn * most, rows);
       auto call =
@@ -201,7 +203,8 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     }
     await(turns);
   };
-  internal::RunAllocating(options.parallel_for, turns, internal::GrainFor(most * cols), take_turns);
+  internal::RunWithScratch(options.parallel_for, turns, internal::GrainFor(most * cols),
+                           make_moments, take_turns);
   state = {chain.mean, chain.deviation};
 }
 

@@ -1,45 +1,27 @@
-// A step whose parameters are packed allocates no memory, as who computes in real time needs it.
+// A step with packed parameters allocates no memory, as computing in real time needs it; and a call
+// for which there is no memory writes nothing.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "planish/rnn.h"
+#include "src/base/allocation_hook.h"
 #include "src/rnn/testing.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}
-
-// Inlined, malloc and free look like a mismatch with new and delete.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
-void* operator new(size_t size) {
-  ++allocations;
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
-}
-void* operator new(size_t size, std::align_val_t alignment) {
-  ++allocations;
-  const auto a = static_cast<size_t>(alignment);
-  if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
-  throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace planish {
 namespace {
+
+using tests::EndsWithAllocations;
+using tests::RnnProblem;
+using tests::RnnResult;
 
 TEST(RnnAllocationTest, NoneInAPackedStep) {
   for (const Cell cell : internal::kCells) {
     if (internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
     for (const int64_t batch : {1, 5}) {
-      const tests::RnnProblem<float> p(cell, {1, batch, 33, 40});
+      const RnnProblem<float> p(cell, {1, batch, 33, 40});
       RnnOptions<float> options = p.Options();
       options.packed = RnnPackedParams<float>(cell, 33, 40, p.Inputs().params);
       std::vector<float> h = p.layer.h0, c = p.layer.c0;
@@ -48,11 +30,101 @@ TEST(RnnAllocationTest, NoneInAPackedStep) {
       args.h = args.h_next = h.data();
       if (!c.empty()) args.c = args.c_next = c.data();
       RnnStep<float>(cell, args, options);
-      const int before = allocations;
+      const int before = tests::allocations;
       ASSERT_GT(before, 0);  // they are counted
       for (int i = 0; i < 10; ++i) RnnStep<float>(cell, args, options);
-      EXPECT_EQ(allocations, before) << tests::NameOf(cell) << " batch " << batch;
+      EXPECT_EQ(tests::allocations, before) << tests::NameOf(cell) << " batch " << batch;
     }
+  }
+}
+
+/// Calls f(options, out) with memory for ever more allocations. While it fails, all of `out` must
+/// stay as it was. Returns what the call that had enough wrote. Each call is on a new thread, which
+/// has kept no memory from an earlier one.
+template <class F>
+RnnResult<float> WriteOnlyWithAllMemory(const RnnResult<float>& before, const F& f) {
+  for (int count = 0;; ++count) {
+    RnnResult<float> out = before;
+    bool ended = false;
+    std::thread([&] { ended = EndsWithAllocations(count, [&] { f(out); }); }).join();
+    if (ended) {
+      EXPECT_GT(count, 0) << "nothing is allocated";
+      return out;
+    }
+    EXPECT_EQ(before.DiffersIn(out), "") << "after " << count << " allocations";
+    EXPECT_TRUE(tests::SameBits(before.saved, out.saved)) << "after " << count << " allocations";
+  }
+}
+
+// 300 steps of 3 sequences are several segments. Packed parameters are left to the other test: to
+// pack them is a part of the call here.
+constexpr RnnShape kSegments{300, 3, 20, 24};
+
+TEST(RnnAllocationTest, ForwardAndBackwardWithTooLittleMemoryWriteNothing) {
+  for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn, Cell::kBnLstm}) {
+    for (const bool checkpoint : {false, true}) {
+      const RnnProblem<float> p(cell, kSegments, {.lengths = cell == Cell::kLnGru});
+      RnnOptions<float> options = p.Options(SerialFor);
+      options.checkpoint = checkpoint;
+      const RnnResult<float> expected = tests::Apply(p, options);
+      RnnResult<float> out =
+          WriteOnlyWithAllMemory(tests::Unwritten(p, checkpoint), [&](RnnResult<float>& to) {
+            RnnForward<float>(cell, tests::ForwardArgs(p, to), options);
+          });
+      out = WriteOnlyWithAllMemory(out, [&](RnnResult<float>& to) {
+        RnnBackward<float>(cell, tests::BackwardArgs(p, to), options);
+      });
+      EXPECT_EQ(out.DiffersIn(expected), "") << tests::NameOf(cell);
+    }
+  }
+}
+
+// Steps of several sizes, so that the rows that wait need more room while they wait.
+TEST(RnnAllocationTest, GradientSumsGoOnAfterACallWithTooLittleMemory) {
+  const Cell cell = Cell::kLnLstm;
+  std::vector<RnnProblem<float>> calls;
+  for (const RnnShape shape : {RnnShape{1, 3, 20, 24}, RnnShape{50, 2, 20, 24}, kSegments}) {
+    calls.emplace_back(cell, shape);
+  }
+  const RnnParams<const float> params = calls[0].Inputs().params;
+  RnnOptions<float> options = calls[0].Options(SerialFor);
+  options.packed = RnnPackedParams<float>(cell, 20, 24, params, {}, /*backward=*/true);
+
+  const auto gradients = [&](bool with_failures) {
+    RnnGradientSums<float> sums(options.packed);
+    for (const RnnProblem<float>& p : calls) {
+      RnnResult<float> out = tests::Unwritten(p);
+      RnnForward<float>(cell, tests::ForwardArgs(p, out), options);
+      const auto backward = [&](RnnResult<float>& to) {
+        RnnBackwardArgs<float> args = tests::BackwardArgs(p, to);
+        args.inputs.params = params;
+        args.dparams = {};
+        args.sums = &sums;
+        RnnBackward<float>(cell, args, options);
+      };
+      if (with_failures) {
+        WriteOnlyWithAllMemory(out, backward);
+      } else {
+        backward(out);
+      }
+    }
+    RnnResult<float> out = tests::Unwritten(calls[0]);
+    sums.Write(tests::BackwardArgs(calls[0], out).dparams, SerialFor);
+    return out;
+  };
+  EXPECT_EQ(gradients(true).DiffersIn(gradients(false)), "");
+}
+
+TEST(RnnAllocationTest, SumsOfNothingWithTooLittleMemoryWriteNothing) {
+  const Cell cell = Cell::kLnLstm;
+  const RnnProblem<float> p(cell, {1, 3, 20, 24});
+  const RnnPackedParams<float> packed(cell, 20, 24, p.Inputs().params, {}, /*backward=*/true);
+  RnnGradientSums<float> sums(packed);
+  const RnnResult<float> out = WriteOnlyWithAllMemory(
+      tests::Unwritten(p),
+      [&](RnnResult<float>& to) { sums.Write(tests::BackwardArgs(p, to).dparams, SerialFor); });
+  for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
+    for (const float value : out.gradients[a]) EXPECT_EQ(value, 0) << tests::ArrayName(a);
   }
 }
 

@@ -946,6 +946,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   T* const zx = memory.zx.Get(again && !layer.in_place() ? rows * columns : 0);
   typename Layer<T>::State restored{
       .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
+  // The last allocation: what has thrown so far has written no output, and no sum of `shared`.
+  sums.Reserve(capacity, own_x, weight_ih, weight_hh);
 
   for (int64_t segment = layer.segments() - 1; segment >= 0; --segment) {
     const Times times = layer.TimesOf(segment);

@@ -1,6 +1,7 @@
 #include "src/rnn/sums.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/loop.h"
 
@@ -22,6 +23,17 @@ void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64
                   if (row >= 0) std::copy_n(from + j * stride, width, to + row * width);
                 }
               });
+}
+
+/// Makes room for n elements. Those that are there stay, also when there is no memory.
+template <class T>
+void Grow(Buffer<T>& buffer, int64_t n) {
+  const int64_t size = buffer.bytes() / static_cast<int64_t>(sizeof(T));
+  if (n <= size) return;
+  Buffer<T> larger;
+  larger.Get(n);
+  std::copy_n(buffer.data(), size, larger.data());
+  buffer = std::move(larger);
 }
 
 }  // namespace
@@ -46,6 +58,20 @@ const std::vector<CellSums<T>>& ParamSums<T>::Groups(int64_t groups) {
                        of_units + 2 * padded});
   }
   return groups_;
+}
+
+template <class T>
+void ParamSums<T>::Reserve(int64_t capacity, bool own_x, bool weight_ih, bool weight_hh) {
+  const Order& order = layer_->order();
+  const int64_t inputs = layer_->inputs();
+  const int64_t rows = std::max(capacity, waiting_ > 0 ? capacity_ : 0);
+  Grow(dz_, (Shared(layer_->call().recipe) ? 1 : 2) * rows * order.columns);
+  Grow(h_before_, rows * order.padded);
+  if (own_x) Grow(x_, rows * inputs);
+  if (weight_ih) Grow(dweight_ih_, order.columns * inputs);
+  if (weight_hh) Grow(dweight_hh_, order.columns * order.padded);
+  ReserveTransposedScratch<T>(rows, std::max(weight_ih ? inputs : 0, weight_hh ? order.padded : 0),
+                              scratch_);
 }
 
 template <class T>
@@ -95,6 +121,7 @@ void ParamSums<T>::Multiply(const T* x, bool weight_ih, bool weight_hh,
 
 template <class T>
 void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for) {
+  Groups(1);  // before anything is written: it may allocate
   const CellRecipe& recipe = layer_->call().recipe;
   const Order& order = layer_->order();
   const int64_t inputs = layer_->inputs(), padded = order.padded, hidden = order.hidden;
@@ -110,7 +137,6 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
   };
   write_weight(dweight_ih_, inputs, inputs, d.weight_ih);
   write_weight(dweight_hh_, padded, hidden, d.weight_hh);
-  Groups(1);
   T* const all_sums = group_memory_[0].data();
   for (size_t g = 1; g < groups_.size(); ++g) {
     T* const from = group_memory_[g].data();

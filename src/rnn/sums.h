@@ -36,6 +36,11 @@ class ParamSums {
     T *dzx, *dzh, *h_before;
     T* x;  ///< [rows, I], or null
   };
+  /// Allocates all that Add and Multiply need for rows that come by Add(rows <= capacity, capacity,
+  /// own_x), for the weights that Multiply is asked for. Sums, and rows that wait, stay. Throws
+  /// std::bad_alloc, and then nothing has changed.
+  void Reserve(int64_t capacity, bool own_x, bool weight_ih, bool weight_hh);
+
   /// Room for them, in front of those that wait, as backward goes from the last step to the first.
   /// With `own_x` their inputs wait beside them. Where none wait, `capacity` is how many may.
   Rows Add(int64_t rows, int64_t capacity, bool own_x);

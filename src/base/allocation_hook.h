@@ -1,0 +1,63 @@
+#ifndef PLANISH_SRC_BASE_ALLOCATION_HOOK_H_
+#define PLANISH_SRC_BASE_ALLOCATION_HOOK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+// For one source file of a test program: replaces operator new by one that counts, and that fails
+// when a test asks for it.
+namespace planish::tests {
+
+/// Allocations since the program began.
+inline std::atomic<int> allocations{0};
+
+/// Allocations that succeed before all others fail.
+inline std::atomic<int> allocations_left{std::numeric_limits<int>::max()};
+
+inline void CountAllocation() {
+  ++allocations;
+  if (allocations_left.load() == std::numeric_limits<int>::max()) return;
+  if (allocations_left.fetch_sub(1) <= 0) throw std::bad_alloc();
+}
+
+/// Calls f with memory for `count` allocations. Returns whether it ended without std::bad_alloc.
+template <class F>
+bool EndsWithAllocations(int count, const F& f) {
+  struct Limit {
+    explicit Limit(int left) { allocations_left = left; }
+    ~Limit() { allocations_left = std::numeric_limits<int>::max(); }
+  };
+  try {
+    const Limit limit(count);
+    f();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace planish::tests
+
+// Inlined, malloc and free look like a mismatch with new and delete.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
+void* operator new(size_t size) {
+  planish::tests::CountAllocation();
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(size_t size, std::align_val_t alignment) {
+  planish::tests::CountAllocation();
+  const auto a = static_cast<size_t>(alignment);
+  if (void* p = std::aligned_alloc(a, (size + a - 1) / a * a)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+
+#endif  // PLANISH_SRC_BASE_ALLOCATION_HOOK_H_

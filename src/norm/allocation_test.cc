@@ -1,0 +1,154 @@
+// A call for which there is no memory writes nothing; one that finds too little for every thread
+// gives the same bits.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "planish/batch_norm.h"
+#include "planish/channel_norm.h"
+#include "planish/norm.h"
+#include "planish/online_norm.h"
+#include "planish/weight_norm.h"
+#include "src/base/allocation_hook.h"
+#include "src/norm/batch_norm_testing.h"
+#include "src/norm/channel_norm_testing.h"
+#include "src/norm/online_norm_testing.h"
+#include "src/norm/testing.h"
+
+namespace planish {
+namespace {
+
+using tests::EndsWithAllocations;
+
+class NormAllocationTest : public ::testing::Test {
+ protected:
+  NormAllocationTest() {
+    SetThreads(3);
+    DefaultParallelFor(0, 3, 1, [](int64_t, int64_t) {});  // starts them
+  }
+  ~NormAllocationTest() override { SetThreads(before_); }
+  int before_ = Threads();
+};
+
+/// Calls f(out) with memory for 0, 1, 2, ... allocations, up to more than it needs: `out` must then
+/// be as before, or hold the bits that f wrote with all memory. Returns those.
+template <class Result, class F>
+Result WritesAllOrNothing(const Result& before, const F& f) {
+  Result expected = before;
+  const int start = tests::allocations;
+  f(expected);
+  const int needed = tests::allocations - start;
+  EXPECT_GT(needed, 0) << "nothing is allocated";
+  EXPECT_NE(before.DiffersIn(expected), "");
+  int failures = 0;
+  for (int count = 0; count <= needed; ++count) {
+    Result out = before;
+    const bool ended = EndsWithAllocations(count, [&] { f(out); });
+    failures += !ended;
+    EXPECT_EQ((ended ? expected : before).DiffersIn(out), "")
+        << "after " << count << " allocations";
+  }
+  EXPECT_GT(failures, 0);
+  return expected;
+}
+
+// Rows for which each way to sum dgain and dbias is taken: few, many (in groups), tiles, long rows.
+TEST_F(NormAllocationTest, RowsWithTooLittleMemoryWriteNothing) {
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{300, 70}, {40'000, 16}, {20, 30'000}, {3, int64_t{1} << 17}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << cols);
+    const tests::Problem<float> p(Norm::kLayer, rows, cols);
+    tests::Result<float> out(p);
+    NormForward<float>(p.norm, tests::ForwardArgs(p, out), p.Options());
+    WritesAllOrNothing(out, [&](tests::Result<float>& to) {
+      NormBackward<float>(p.norm, tests::BackwardArgs(p, to), p.Options());
+    });
+  }
+}
+
+// Results that are stored past the caches keep some rows' sums.
+TEST_F(NormAllocationTest, ResidualsWithTooLittleMemoryWriteNothing) {
+  const tests::Streaming streaming;
+  const tests::Problem<float> p(Norm::kLayer, 3000, 100);
+  WritesAllOrNothing(tests::Result<float>(p), [&](tests::Result<float>& to) {
+    NormForwardArgs<float> args = tests::ForwardArgs(p, to);
+    args.residual = p.dy.data();
+    args.sum = to.dx.data();
+    NormForward<float>(p.norm, args, p.Options());
+  });
+}
+
+TEST_F(NormAllocationTest, HalvesWithTooLittleMemoryWriteNothing) {
+  const tests::Problem<bfloat16> p(Norm::kLayer, 3000, 100);
+  const auto out = WritesAllOrNothing(tests::Result<bfloat16>(p), [&](tests::Result<bfloat16>& to) {
+    NormForward<bfloat16>(p.norm, tests::ForwardArgs(p, to), p.Options());
+  });
+  WritesAllOrNothing(out, [&](tests::Result<bfloat16>& to) {
+    NormBackward<bfloat16>(p.norm, tests::BackwardArgs(p, to), p.Options());
+  });
+}
+
+// Channels in tiles, in runs long and short, in columns of few and of many rows.
+constexpr tests::Shape kShapes[] = {{64, 256, 1},  {8, 64, 300}, {2, 3, 70'000},
+                                    {5000, 48, 1}, {300, 5, 4},  {4, 512, 49}};
+
+TEST_F(NormAllocationTest, BatchNormWithTooLittleMemoryWritesNothing) {
+  for (const tests::Shape& shape : kShapes) {
+    SCOPED_TRACE(testing::Message() << shape);
+    const tests::batch_norm::Problem<float> p(shape);
+    using Result = tests::batch_norm::Result<float>;
+    const Result out = WritesAllOrNothing(Result(p), [&](Result& to) {
+      BatchNormForward<float>(tests::batch_norm::ForwardArgs(p, to), p.options);
+    });
+    WritesAllOrNothing(out, [&](Result& to) {
+      BatchNormBackward<float>(tests::batch_norm::BackwardArgs(p, to), p.options);
+    });
+  }
+}
+
+TEST_F(NormAllocationTest, ChannelNormWithTooLittleMemoryWritesNothing) {
+  for (const tests::Shape& shape : kShapes) {
+    if (shape.spatial == 1) continue;  // rows
+    SCOPED_TRACE(testing::Message() << shape);
+    const tests::channel_norm::Problem<float> p(Norm::kLayer, shape);
+    using Result = tests::channel_norm::Result<float>;
+    const Result out = WritesAllOrNothing(Result(p), [&](Result& to) {
+      ChannelNormForward<float>(p.norm, tests::channel_norm::ForwardArgs(p, to), p.options);
+    });
+    WritesAllOrNothing(out, [&](Result& to) {
+      ChannelNormBackward<float>(p.norm, tests::channel_norm::BackwardArgs(p, to), p.options);
+    });
+  }
+}
+
+TEST_F(NormAllocationTest, OnlineNormWithTooLittleMemoryWritesNothing) {
+  for (const int64_t rows : {5, 5000}) {
+    const tests::online_norm::Problem<float> p(rows, 100, .01);
+    using Result = tests::online_norm::Result<float>;
+    const OnlineNormOptions options{.alpha = p.alpha};
+    const Result out = WritesAllOrNothing(Result(p), [&](Result& to) {
+      OnlineState state{to.state_mean, to.state_deviation};
+      OnlineNormForward<float>(tests::online_norm::ForwardArgs(p, to), state, options);
+      to.state_mean = state.mean;
+      to.state_deviation = state.deviation;
+    });
+    WritesAllOrNothing(out, [&](Result& to) {
+      OnlineNormBackward<float>(tests::online_norm::BackwardArgs(p, to), options);
+    });
+  }
+}
+
+TEST_F(NormAllocationTest, WeightNormWithTooLittleMemoryWritesNothing) {
+  const tests::Problem<float> p(Norm::kLayer, 100, 5000);
+  WritesAllOrNothing(tests::Result<float>(p), [&](tests::Result<float>& to) {
+    WeightNormForward<float>({.rows = p.rows,
+                              .cols = p.cols,
+                              .v = p.x.data(),
+                              .g = p.dy.data(),
+                              .w = to.y.data(),
+                              .norm = to.rstd.data()});
+  });
+}
+
+}  // namespace
+}  // namespace planish
