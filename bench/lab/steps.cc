@@ -35,6 +35,7 @@
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/engine/train.h"
+#include "lab/run/json.h"
 #include "lab/run/safetensors.h"
 #include "lab/tasks/tasks.h"
 
@@ -210,7 +211,7 @@ class Steps {
 };
 
 Json Answer(Steps& steps, const std::string& line) {
-  const Json command = Json::parse(line);
+  const Json command = ParseJson(line);
   const auto count = [&](const char* name) { return command.at(name).get<int64_t>(); };
   if (command.contains("setup")) return steps.Setup(command);
   if (command.contains("losses")) return steps.Losses(count("losses"));

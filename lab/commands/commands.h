@@ -2,10 +2,13 @@
 #define PLANISH_LAB_COMMANDS_COMMANDS_H_
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include "lab/report/report.h"
+#include "lab/run/results.h"
 
 // The subcommands of planish, one file each. Each Add function declares one with its options; when
 // the command line has chosen it, parsing sets `action`, which does the work and gives the exit
@@ -17,7 +20,7 @@ inline constexpr char kExitStatuses[] =
     "  0    done; a run that diverges is a result, with a warning on stderr\n"
     "  1    failure: a run folder or output that cannot be read or written, too little memory\n"
     "  2    wrong usage\n"
-    "  3    data missing or malformed\n"
+    "  3    data missing or malformed; no run in the folders that can be read\n"
     "  130  stopped by Ctrl-C, 143 by SIGTERM; the same command again goes on where it was";
 
 using Action = std::function<int()>;
@@ -44,6 +47,12 @@ TableOptions StdoutTable();
 /// show as late as at the flush.
 void Print(std::string_view text);
 void FlushStdout();
+
+/// Prints a line on stderr about a run that cannot be read: an element of FoundRuns::faults.
+void WarnOfLeftOutRun(std::string_view fault);
+
+/// Returns the runs that FindRuns can read, and warns of each of the others.
+std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& roots);
 
 }  // namespace planish::lab
 

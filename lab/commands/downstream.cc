@@ -27,6 +27,7 @@
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/trained.h"
 #include "lab/error.h"
+#include "lab/run/atomic_file.h"
 #include "lab/run/results.h"
 #include "lab/run/safetensors.h"
 #include "lab/tasks/tasks.h"
@@ -135,7 +136,7 @@ void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vector
                       t.sizes().vec(),
                       {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}});
   }
-  WriteSafetensors(file, stored);
+  WriteSafetensors(FollowLinks(file), stored);
 }
 
 std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamFlags& flags) {

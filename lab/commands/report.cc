@@ -21,7 +21,9 @@ void AddReport(CLI::App& app, Action& action) {
       app.add_subcommand("report", "Write an HTML report of the runs in some folders");
   report->footer(
       "The report is made from the runs' files alone: runs that are still being trained may be in\n"
-      "it, and the same runs give the same bytes.\n\n"
+      "it, and the same runs give the same bytes. A run that cannot be read is named on stderr "
+      "and\n"
+      "left out.\n\n"
       "Example:\n  planish report runs -o report.html");
   report->add_option("FOLDER", flags->folders, "Folders that hold runs, at any depth")
       ->type_name("")
@@ -32,7 +34,7 @@ void AddReport(CLI::App& app, Action& action) {
       ->type_name("FILE");
   report->callback([&action, flags] {
     action = [flags] {
-      const std::vector<Run> runs = FindRuns(flags->folders);
+      const std::vector<Run> runs = FindReadableRuns(flags->folders);
       WriteReport(runs, flags->output);
       Print(fmt::format("{}report: {}\n", Findings(runs),
                         fs::absolute(flags->output).lexically_normal().string()));

@@ -226,7 +226,7 @@ int RunReproduce(const ReproduceFlags& flags) {
   const int status = Runner(plan, flags, jobs).Train();
   if (status > 1) return status;
   if (plan.Done() > 0) {
-    const std::vector<Run> runs = FindRuns({request.out});
+    const std::vector<Run> runs = FindReadableRuns({request.out});
     const fs::path report = request.out / "report.html";
     WriteReport(runs, report);
     Print(fmt::format("\n{}report: {}\n", Findings(runs),

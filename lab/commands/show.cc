@@ -10,13 +10,15 @@ namespace planish::lab {
 void AddShow(CLI::App& app, Action& action) {
   auto folders = std::make_shared<std::vector<std::filesystem::path>>();
   CLI::App* show = app.add_subcommand("show", "Show the runs in some folders as a table");
-  show->footer("Example:\n  planish show runs");
+  show->footer(
+      "A run that cannot be read is named on stderr and left out.\n\nExample:\n  planish show "
+      "runs");
   show->add_option("FOLDER", *folders, "Folders that hold runs, at any depth")
       ->type_name("")
       ->required();
   show->callback([&action, folders] {
     action = [folders] {
-      Print(RenderTable(FindRuns(*folders), StdoutTable()));
+      Print(RenderTable(FindReadableRuns(*folders), StdoutTable()));
       return 0;
     };
   });

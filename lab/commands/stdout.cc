@@ -1,12 +1,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
+#include <utility>
 
 #include "lab/commands/commands.h"
 #include "lab/error.h"
+#include "lab/report/markup.h"
 #include "lab/run/posix_file.h"
 #include "lab/terminal/progress.h"
 
@@ -14,9 +18,7 @@ namespace planish::lab {
 
 namespace {
 
-RunError CannotPrint() {
-  return RunError("[stdout] the output must be writable but has: " + SystemReason(errno));
-}
+RunError CannotPrint() { return CannotWrite("stdout", SystemReason(errno)); }
 
 }  // namespace
 
@@ -33,6 +35,18 @@ TableOptions StdoutTable() {
 void Print(std::string_view text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) throw CannotPrint();
+}
+
+void WarnOfLeftOutRun(std::string_view fault) {
+  std::string line = CleanText(fault);
+  std::ranges::replace(line, '\n', ' ');
+  std::fputs(("warning: a run is left out: " + line + "\n").c_str(), stderr);
+}
+
+std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& roots) {
+  FoundRuns found = FindRuns(roots);
+  for (const std::string& fault : found.faults) WarnOfLeftOutRun(fault);
+  return std::move(found.runs);
 }
 
 void FlushStdout() {

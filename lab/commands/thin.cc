@@ -1,11 +1,13 @@
+#include "lab/report/thin.h"
+
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "lab/commands/commands.h"
 #include "lab/error.h"
-#include "lab/report/thin.h"
 
 namespace planish::lab {
 
@@ -18,10 +20,13 @@ void AddThin(CLI::App& app, Action& action) {
   auto flags = std::make_shared<Flags>();
   CLI::App* thin = app.add_subcommand("thin", "Copy run folders with only what the report needs");
   thin->footer(
-      "Below TO each run has the place that it has below FROM, with config.json, metrics.jsonl and\n"
+      "Below TO each run has the place that it has below FROM, with config.json, metrics.jsonl "
+      "and\n"
       "result.json: no checkpoint, no events, about 60 evaluations of the metrics that the report\n"
       "draws, the last gradients, and no path of the machine. 'planish report TO' makes the same\n"
-      "tables; long curves have fewer points. Such a copy of some hundred runs is a few megabytes.\n\n"
+      "tables; long curves have fewer points. Such a copy of some hundred runs is a few "
+      "megabytes.\n"
+      "A run that cannot be read is named on stderr and left out.\n\n"
       "Example:\n  planish thin runs/xu2019 results/xu2019");
   thin->add_option("FROM", flags->from, "Folder that holds runs, at any depth")
       ->type_name("")
@@ -32,8 +37,10 @@ void AddThin(CLI::App& app, Action& action) {
   thin->callback([&action, flags] {
     action = [flags] {
       if (flags->to.empty()) throw UsageError("[thin] TO must be a folder but has no name");
-      const size_t runs = ThinRuns(flags->from, flags->to);
-      Print(fmt::format("{} runs: {}\n", runs, fs::absolute(flags->to).lexically_normal().string()));
+      const ThinnedRuns runs = ThinRuns(flags->from, flags->to);
+      for (const std::string& fault : runs.faults) WarnOfLeftOutRun(fault);
+      Print(fmt::format("{} runs: {}\n", runs.count,
+                        fs::absolute(flags->to).lexically_normal().string()));
       return 0;
     };
   });

@@ -21,6 +21,7 @@
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
 #include "lab/report/format.h"
+#include "lab/run/posix_file.h"
 #include "lab/run/results.h"
 #include "lab/tasks/tasks.h"
 #include "lab/terminal/interrupt.h"
@@ -113,12 +114,18 @@ class SharedData {
 
 // "test error 2.31% after 10 epochs, 12.3 s of training". The test set may have been read with the
 // best weights alone.
-std::string Headline(const Task& task, const RunResult& result) {
+std::string Headline(const Task& task, const Run& run) {
   const auto metric = std::ranges::find(task.metrics, task.report.headline, &MetricSpec::name);
-  const auto& values =
-      result.final_values.contains(metric->name) ? result.final_values : result.best->values;
+  const RunResult& result = *run.result;
+  const auto value_in = [&](const std::map<std::string, double>& values) {
+    const auto found = values.find(metric->name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+  std::optional<double> value = value_in(result.final_values);
+  if (!value && result.best) value = value_in(result.best->values);
+  if (!value) throw CannotRead(run.folder / "result.json", metric->name + " is missing");
   return fmt::format("{} {} after {:g} epochs, {:.1f} s of training", metric->label,
-                     FormatValue(*metric, values.at(metric->name)), result.epochs, result.seconds);
+                     FormatValue(*metric, *value), result.epochs, result.seconds);
 }
 
 // What --json prints of a run.
@@ -172,7 +179,7 @@ int RunTrain(const TrainFlags& flags) {
     if (outcome == Outcome::kSkipped) ++skipped;
     if (result.status == "diverged") ++diverged;
     const std::string summary =
-        result.status == "diverged" ? "diverged: " + result.message : Headline(task, result);
+        result.status == "diverged" ? "diverged: " + result.message : Headline(task, runs.back());
     progress.EndRun(outcome == Outcome::kSkipped ? "done before: " + summary : summary);
     if (flags.json) {
       Print(JsonLine(runs.back()));

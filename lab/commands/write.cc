@@ -74,7 +74,7 @@ int RunWrite(const WriteFlags& flags) {
   if (flags.out.empty()) {
     Print(written.svg + "\n");
   } else {
-    WriteFileAtomically(flags.out, written.svg + "\n");
+    WriteOutputFile(flags.out, written.svg + "\n");
   }
   if (!written.whole) {
     std::fputs(

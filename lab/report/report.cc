@@ -59,7 +59,7 @@ std::string RenderReport(const std::vector<Run>& runs) {
 }
 
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path) {
-  WriteFileAtomically(path, RenderReport(runs));
+  WriteOutputFile(path, RenderReport(runs));
 }
 
 std::string Findings(const std::vector<Run>& runs, int most) {

@@ -14,8 +14,7 @@ namespace planish::lab {
 /// charts. It needs no network and no script. Throws RunError when there are no runs.
 std::string RenderReport(const std::vector<Run>& runs);
 
-/// RenderReport into the file `path`, which is replaced as a whole. Throws RunError when it cannot
-/// be written.
+/// Writes RenderReport's document to the file `path` (see WriteOutputFile). Throws RunError.
 void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path);
 
 struct TableOptions {

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const std::vector<planish::lab::Run> runs = planish::lab::FindRuns({argv[1]});
+    const std::vector<planish::lab::Run> runs = planish::lab::FindRuns({argv[1]}).runs;
     planish::lab::WriteReport(runs, argv[2]);
     std::cout << planish::lab::RenderTable(runs) << "\n" << planish::lab::Findings(runs);
   } catch (const std::exception& error) {

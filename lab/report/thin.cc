@@ -11,6 +11,7 @@
 #include "lab/error.h"
 #include "lab/papers/paper.h"
 #include "lab/run/atomic_file.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -194,20 +195,16 @@ Run Thinned(Run run) {
   return run;
 }
 
-size_t ThinRuns(const fs::path& from, const fs::path& to) {
-  const std::vector<Run> runs = FindRuns({from});
+ThinnedRuns ThinRuns(const fs::path& from, const fs::path& to) {
+  const FoundRuns found = FindRuns({from});
   if (IsWithin(to, from)) {
-    throw RunError(
-        fmt::format("[thin] {} must lie outside {} but does not", to.string(), from.string()));
+    throw RunError(fmt::format("{} is inside {}", to.string(), from.string()));
   }
-  for (const Run& run : runs) {
+  for (const Run& run : found.runs) {
     const fs::path folder = to / fs::relative(run.folder, from);
     std::error_code error;
     fs::create_directories(folder, error);
-    if (error) {
-      throw RunError(
-          fmt::format("[thin] {} must be writable but has: {}", folder.string(), error.message()));
-    }
+    if (error) throw CannotWrite(folder, error.message());
     const Run thinned = Thinned(run);
     WriteJson(folder / "config.json", thinned.config);
     std::string lines;
@@ -216,7 +213,7 @@ size_t ThinRuns(const fs::path& from, const fs::path& to) {
     WriteFileAtomically(folder / "metrics.jsonl", lines);
     if (thinned.result) WriteJson(folder / "result.json", *thinned.result);
   }
-  return runs.size();
+  return {found.runs.size(), found.faults};
 }
 
 }  // namespace planish::lab

@@ -1,7 +1,10 @@
 #ifndef PLANISH_LAB_REPORT_THIN_H_
 #define PLANISH_LAB_REPORT_THIN_H_
 
+#include <cstddef>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "lab/run/results.h"
 
@@ -13,10 +16,16 @@ namespace planish::lab {
 /// the gradients the last. Paths in its texts become the name of their file.
 Run Thinned(Run run);
 
+/// What ThinRuns has done.
+struct ThinnedRuns {
+  size_t count = 0;                 ///< runs written
+  std::vector<std::string> faults;  ///< FoundRuns::faults
+};
+
 /// Writes each run at or below `from`, thinned, to the same place below `to`: config.json,
-/// metrics.jsonl and result.json. Gives the number of runs. Throws RunError where `from` holds no
-/// run, `to` is `from` or lies in it, or a file cannot be read or written.
-size_t ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
+/// metrics.jsonl and result.json. Throws what FindRuns throws, and RunError when `to` is `from` or
+/// inside it, or a file cannot be written.
+ThinnedRuns ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace planish::lab
 

@@ -87,9 +87,9 @@ TEST(Thin, TheCopyGivesTheSameFindings) {
   std::filesystem::create_directory(folder / "runs/a/one/checkpoint");
   WriteFile(folder / "runs/a/one/checkpoint/state.safetensors", "weights");
   WriteFile(folder / "runs/a/one/events.out.tfevents.1", "events");
-  EXPECT_EQ(ThinRuns(folder / "runs", folder / "thin"), 3u);
-  const Runs before = FindRuns({folder / "runs"});
-  const Runs after = FindRuns({folder / "thin"});
+  EXPECT_EQ(ThinRuns(folder / "runs", folder / "thin").count, 3u);
+  const Runs before = FindRuns({folder / "runs"}).runs;
+  const Runs after = FindRuns({folder / "thin"}).runs;
   EXPECT_EQ(Findings(after), Findings(before));
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "thin/a/one")) {
@@ -117,7 +117,18 @@ TEST(Thin, RefusesAPlaceAmongTheRuns) {
   Write(folder / "runs/one", LongRun());
   EXPECT_THROW(ThinRuns(folder / "runs", folder / "runs"), RunError);
   EXPECT_THROW(ThinRuns(folder / "runs", folder / "runs/thin"), RunError);
-  EXPECT_THROW(ThinRuns(folder / "absent", folder / "thin"), RunError);
+  EXPECT_THROW(ThinRuns(folder / "absent", folder / "thin"), DataError);
+}
+
+TEST(Thin, LeavesBrokenRunsOut) {
+  const TestFolder folder;
+  Write(folder / "runs/one", LongRun());
+  Write(folder / "runs/two", FinishedRun("none", 4, 1, {.5, .3}));
+  WriteFile(folder / "runs/two/result.json", "");
+  const ThinnedRuns thinned = ThinRuns(folder / "runs", folder / "thin");
+  EXPECT_EQ(thinned.count, 1u);
+  EXPECT_THAT(thinned.faults, ElementsAre(HasSubstr("two/result.json")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "thin/two"));
 }
 
 }  // namespace

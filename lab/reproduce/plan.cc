@@ -50,11 +50,16 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
   return chosen;
 }
 
-// What is known of the run's folder. Its training's share of the whole is read off its last
-// evaluation.
+// Sets how much of the run is done, from its folder: the epochs up to its last evaluation. A folder
+// that cannot be read counts as nothing done: `planish train` then fails and says why.
 void LookInto(PlannedRun& run, Estimates& estimates) {
   if (!fs::exists(run.folder / "config.json")) return;
-  const Run found = ReadRun(run.folder);
+  Run found;
+  try {
+    found = ReadRun(run.folder);
+  } catch (const RunError&) {
+    return;
+  }
   if (found.result) {
     run.done = true;
     if (found.result->status == "finished") {
@@ -63,7 +68,9 @@ void LookInto(PlannedRun& run, Estimates& estimates) {
     }
     return;
   }
-  const double epochs = found.config.settings.value("epochs", 0.0);
+  const nlohmann::ordered_json& settings = found.config.settings;
+  const bool counts = settings.contains("epochs") && settings["epochs"].is_number();
+  const double epochs = counts ? settings["epochs"].get<double>() : 0;
   if (epochs > 0 && !found.evaluations.empty()) {
     run.part_done = std::clamp(found.evaluations.back().epoch / epochs, 0.0, 1.0);
   }

@@ -73,6 +73,7 @@ class PlanTest : public testing::Test {
     result.evaluation_seconds = 1;
     RunWriter writer(run.folder);
     writer.WriteConfig(config);
+    writer.Append({10, 4, 640, result.seconds, {{"loss", 1}}});
     writer.Finish(result);
   }
 
@@ -172,6 +173,13 @@ TEST_F(PlanTest, AnUnfinishedRunHasLessLeft) {
   const ReproducePlan again = Plan();
   EXPECT_FALSE(again.runs[0].done);
   EXPECT_EQ(again.estimates.Left(again.runs[0]), 4.5);  // 6 minutes, a quarter done
+}
+
+TEST_F(PlanTest, ABrokenRunIsStillToDo) {
+  const ReproducePlan plan = Plan();
+  Finish(plan.runs[0], 60, "finished");
+  WriteFile(plan.runs[0].folder / "result.json", "");
+  EXPECT_FALSE(Plan().runs[0].done);
 }
 
 TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {

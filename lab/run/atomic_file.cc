@@ -6,7 +6,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <system_error>
 
 #include "lab/error.h"
 #include "lab/run/posix_file.h"
@@ -17,41 +19,61 @@ namespace fs = std::filesystem;
 
 namespace {
 
-RunError CannotWrite(const fs::path& path, const std::string& reason) {
-  return RunError("[WriteFileAtomically] " + path.string() +
-                  " must be writable but has: " + reason);
+fs::path FolderOf(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Opens the temporary and takes its lock. Whoever held the lock before has renamed or removed the
-// file, so the name may by then stand for another one, or for none: then it begins again.
-FileDescriptor OpenTemporary(const fs::path& temporary, const fs::path& path) {
+// Opens the temporary and takes its lock. The earlier holder of the lock has renamed or removed the
+// file, so the name can by then belong to another one, or to none: then this starts again.
+FileDescriptor OpenTemporary(const fs::path& temporary) {
   for (;;) {
-    FileDescriptor fd(
-        open(temporary.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
-    if (!fd) throw CannotWrite(path, SystemReason(errno));
-    LockFile(fd.get(), /*wait=*/true);
-    struct stat held, named;
-    if (fstat(fd.get(), &held) != 0) throw CannotWrite(path, SystemReason(errno));
-    if (!S_ISREG(held.st_mode)) {
-      throw CannotWrite(path, temporary.string() + ", which is not a regular file, in its way");
-    }
-    if (lstat(temporary.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
-        held.st_dev == named.st_dev) {
-      return fd;
+    FileDescriptor fd = OpenForWriting(temporary, O_RDWR | O_CREAT);
+    LockFile(fd.get(), temporary, /*wait=*/true);
+    if (IsAt(temporary, fd.get())) return fd;
+  }
+}
+
+// Renaming would replace a device by a regular file.
+void CheckReplaceable(const fs::path& path) {
+  struct stat status;
+  if (lstat(path.c_str(), &status) != 0) return;
+  if (S_ISDIR(status.st_mode)) throw CannotWrite(path, SystemReason(EISDIR));
+  if (!S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode)) {
+    throw CannotWrite(path, "it is not a regular file");
+  }
+}
+
+// The descriptor through which an existing file that must not be replaced is written, or none.
+std::optional<FileDescriptor> OpenInPlace(const fs::path& path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return std::nullopt;
+  const bool regular = S_ISREG(status.st_mode);
+  for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat own;
+    if ((regular || S_ISSOCK(status.st_mode)) && fstat(standard, &own) == 0 &&
+        own.st_ino == status.st_ino && own.st_dev == status.st_dev) {
+      return FileDescriptor(fcntl(standard, F_DUPFD_CLOEXEC, 0));
     }
   }
+  if (regular) return std::nullopt;
+  return FileDescriptor(
+      RetryInterrupted([&] { return open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); }));
 }
 
 }  // namespace
 
 void WriteFileAtomically(const fs::path& path, std::span<const std::span<const std::byte>> pieces) {
   if (!path.has_filename()) throw CannotWrite(path, "no file name");
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path folder = FolderOf(path);
+  if (std::error_code error; !fs::is_directory(folder, error)) {
+    throw CannotWrite(path, error ? error.message() : SystemReason(ENOTDIR));
+  }
+  CheckReplaceable(path);
   const fs::path temporary = folder / ("." + path.filename().string() + ".tmp");
-  const FileDescriptor fd = OpenTemporary(temporary, path);
+  const FileDescriptor fd = OpenTemporary(temporary);
 
   const auto write = [&] {
-    if (ftruncate(fd.get(), 0) != 0) return false;
+    if (!Truncate(fd.get(), 0)) return false;
     for (const std::span<const std::byte> piece : pieces) {
       if (!WriteAll(fd.get(), piece)) return false;
     }
@@ -68,6 +90,26 @@ void WriteFileAtomically(const fs::path& path, std::span<const std::span<const s
 void WriteFileAtomically(const fs::path& path, std::string_view text) {
   const std::span<const std::byte> piece = AsBytes(text);
   WriteFileAtomically(path, std::span(&piece, 1));
+}
+
+void WriteOutputFile(const fs::path& path, std::string_view text) {
+  if (const std::optional<FileDescriptor> fd = OpenInPlace(path)) {
+    if (!*fd || !WriteAll(fd->get(), AsBytes(text))) throw CannotWrite(path, SystemReason(errno));
+    return;
+  }
+  WriteFileAtomically(FollowLinks(path), text);
+}
+
+fs::path FollowLinks(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // the kernel's own limit
+  fs::path target = path;
+  std::error_code error;
+  for (int links = 0; fs::is_symlink(target, error); ++links) {
+    if (links == kMostLinks) throw CannotWrite(path, SystemReason(ELOOP));
+    target = FolderOf(target) / fs::read_symlink(target, error);
+    if (error) throw CannotWrite(path, error.message());
+  }
+  return target;
 }
 
 }  // namespace planish::lab

@@ -1,9 +1,11 @@
 #include "lab/run/atomic_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,7 +32,7 @@ using ::testing::ThrowsMessage;
 
 // The system's part of a failed write's text.
 auto FailsWith(const std::string& reason) {
-  return ThrowsMessage<RunError>(AllOf(HasSubstr("[WriteFileAtomically]"), HasSubstr(reason)));
+  return ThrowsMessage<RunError>(AllOf(HasSubstr("cannot write"), HasSubstr(reason)));
 }
 
 TEST(WriteFileAtomically, WritesTextAndReplacesIt) {
@@ -98,6 +101,32 @@ TEST(WriteFileAtomically, LeavesNoTemporaryWhenThePathIsAFolder) {
   EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
 }
 
+TEST(WriteFileAtomically, RefusesATemporaryThatIsAnotherFileToo) {
+  const TestFolder folder;
+  WriteFile(folder / "victim", "kept");
+  fs::create_hard_link(folder / "victim", folder / ".a.tmp");
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); }, FailsWith("hard link"));
+  EXPECT_EQ(ReadFile(folder / "victim"), "kept");
+}
+
+TEST(WriteFileAtomically, ReplacesALinkAndNotWhatItNames) {
+  const TestFolder folder;
+  WriteFile(folder / "victim", "kept");
+  fs::create_symlink("victim", folder / "a");
+  WriteFileAtomically(folder / "a", "new");
+  EXPECT_EQ(ReadFile(folder / "victim"), "kept");
+  EXPECT_EQ(ReadFile(folder / "a"), "new");
+  EXPECT_FALSE(fs::is_symlink(folder / "a"));
+}
+
+TEST(WriteFileAtomically, RefusesToReplaceWhatIsNoFile) {
+  const TestFolder folder;
+  ASSERT_EQ(mkfifo((folder / "a").c_str(), 0600), 0);
+  EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); }, FailsWith("regular file"));
+  EXPECT_TRUE(fs::is_fifo(folder / "a"));
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
 // A limit on a file's size stands for a full disk: the write is cut short in the same way.
 TEST(WriteFileAtomically, KeepsTheOldFileWhenTheNewOneDoesNotFit) {
   const TestFolder folder;
@@ -144,6 +173,86 @@ TEST(WriteFileAtomically, ShowsReadersWholeFilesWhileWritersCompete) {
   }
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+// A device like /dev/null in `folder`, or nothing where only the administrator may make one.
+std::optional<fs::path> MakeNullDevice(const TestFolder& folder) {
+  const fs::path device = folder / "null";
+  if (mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) return std::nullopt;
+  const FileDescriptor fd(open(device.c_str(), O_WRONLY));  // refused on some file systems
+  return fd ? std::optional(device) : std::nullopt;
+}
+
+TEST(WriteOutputFile, WritesAndReplacesAFile) {
+  const TestFolder folder;
+  WriteOutputFile(folder / "a", "first");
+  WriteOutputFile(folder / "a", "second");
+  EXPECT_EQ(ReadFile(folder / "a"), "second");
+  EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+}
+
+TEST(WriteOutputFile, WritesIntoADevice) {
+  const TestFolder folder;
+  const std::optional<fs::path> device = MakeNullDevice(folder);
+  if (!device) GTEST_SKIP() << "a device can only be made by the administrator";
+  WriteOutputFile(*device, "text");
+  fs::create_symlink("null", folder / "link");
+  WriteOutputFile(folder / "link", "text");
+  EXPECT_TRUE(fs::is_character_file(*device));
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_THAT([&] { WriteFileAtomically(*device, "text"); }, FailsWith("regular file"));
+  EXPECT_TRUE(fs::is_character_file(*device));
+}
+
+TEST(WriteOutputFile, WritesIntoAPipe) {
+  const TestFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] { read = ReadFile(folder / "pipe"); });
+  WriteOutputFile(folder / "pipe", "through the pipe");
+  reader.join();
+  EXPECT_EQ(read, "through the pipe");
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+}
+
+TEST(WriteOutputFile, FollowsLinks) {
+  const TestFolder folder;
+  fs::create_directory(folder / "there");
+  WriteFile(folder / "there/file", "old");
+  fs::create_symlink("there/file", folder / "one");
+  fs::create_symlink(folder / "one", folder / "two");
+  fs::create_symlink("there/new", folder / "dangling");
+  WriteOutputFile(folder / "two", "new");
+  WriteOutputFile(folder / "dangling", "made");
+  EXPECT_EQ(ReadFile(folder / "there/file"), "new");
+  EXPECT_EQ(ReadFile(folder / "there/new"), "made");
+  for (const char* link : {"one", "two", "dangling"}) EXPECT_TRUE(fs::is_symlink(folder / link));
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_THAT([&] { WriteOutputFile(folder / "loop", "x"); }, FailsWith("symbolic links"));
+}
+
+TEST(WriteOutputFile, RefusesAFolder) {
+  const TestFolder folder;
+  EXPECT_THAT([&] { WriteOutputFile(folder.path(), "x"); }, FailsWith("Is a directory"));
+  EXPECT_THAT([&] { WriteOutputFile(folder / "no/file", "x"); },
+              FailsWith("No such file or directory"));
+}
+
+// A shell has opened stdout; replacing its file would lose what is printed afterwards.
+TEST(WriteOutputFile, WritesIntoTheFileThatStdoutIs) {
+  const TestFolder folder;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const int fd = open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600);
+    if (dup2(fd, STDOUT_FILENO) < 0) _exit(1);
+    WriteOutputFile(folder / "out", "page ");
+    _exit(write(STDOUT_FILENO, "printed", 7) == 7 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(ReadFile(folder / "out"), "page printed");
 }
 
 // A process killed at any moment leaves the old file or the new one.

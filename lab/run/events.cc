@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "event.pb.h"
-#include "lab/error.h"
 
 namespace planish::lab {
 
@@ -93,12 +92,10 @@ EventWriter::EventWriter(const fs::path& folder, int64_t first_step, std::functi
                                        static_cast<int64_t>(created), HostName(), getpid());
   for (int attempt = 0; !fd_; ++attempt) {
     path_ = folder / (attempt == 0 ? name : fmt::format("{}.{}", name, attempt));
-    fd_ = FileDescriptor(
-        open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
-    if (!fd_ && errno != EEXIST) {
-      throw RunError(fmt::format("[EventWriter] {} must be writable but has: {}", path_.string(),
-                                 SystemReason(errno)));
-    }
+    fd_ = FileDescriptor(RetryInterrupted([&] {
+      return open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+    }));
+    if (!fd_ && errno != EEXIST) throw CannotWrite(path_, SystemReason(errno));
   }
   tensorboard::Event version;
   version.set_wall_time(created);
@@ -125,10 +122,8 @@ void EventWriter::Scalars(int64_t step, const std::map<std::string, double>& val
 }
 
 void EventWriter::Write(std::string_view record) {
-  if (!WriteAll(fd_.get(), AsBytes(record))) {
-    throw RunError(fmt::format("[EventWriter] {} must be writable but has: {}", path_.string(),
-                               SystemReason(errno)));
-  }
+  if (!IsAt(path_, fd_.get())) throw CannotWrite(path_, kNoLongerThere);
+  if (!WriteAll(fd_.get(), AsBytes(record))) throw CannotWrite(path_, SystemReason(errno));
 }
 
 }  // namespace planish::lab

@@ -32,7 +32,8 @@ class EventWriter {
                        std::function<double()> now = WallTime);
 
   /// Appends the values (tag -> value) at `step`, in one piece. TensorBoard holds floats: a value
-  /// beyond their range becomes infinite. Throws RunError when the file cannot be written.
+  /// beyond their range becomes infinite. Throws RunError when the file cannot be written, or has
+  /// been removed, moved or replaced.
   void Scalars(int64_t step, const std::map<std::string, double>& values);
 
   const std::filesystem::path& path() const { return path_; }

@@ -128,7 +128,25 @@ TEST(EventWriter, SaysWhyItCannotWrite) {
   const TestFolder folder;
   EXPECT_THAT([&] { EventWriter(folder / "no"); },
               ThrowsMessage<RunError>(
-                  AllOf(HasSubstr("[EventWriter]"), HasSubstr("No such file or directory"))));
+                  AllOf(HasSubstr("cannot write"), HasSubstr("No such file or directory"))));
+}
+
+TEST(EventWriter, StopsWhereItsFileIsNoLongerInItsPlace) {
+  for (const bool moved : {false, true}) {
+    const TestFolder folder;
+    EventWriter writer(folder.path());
+    writer.Scalars(1, {{"a", 1}});
+    if (moved) {
+      std::filesystem::rename(writer.path(), folder / "moved");
+    } else {
+      std::filesystem::remove(writer.path());
+    }
+    EXPECT_THAT(
+        [&] {
+          writer.Scalars(2, {{"a", 2}});
+        },
+        ThrowsMessage<RunError>(HasSubstr("removed, moved or replaced")));
+  }
 }
 
 }  // namespace

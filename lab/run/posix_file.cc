@@ -1,16 +1,26 @@
 #include "lab/run/posix_file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <system_error>
 #include <utility>
 
-#include "lab/error.h"
-
 namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+FileDescriptor Open(const fs::path& path, int flags) {
+  return FileDescriptor(
+      RetryInterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+}
+
+}  // namespace
 
 FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
   if (this != &other) {
@@ -28,13 +38,52 @@ int FileDescriptor::Release() { return std::exchange(fd_, -1); }
 
 std::string SystemReason(int error) { return std::generic_category().message(error); }
 
+RunError CannotWrite(const fs::path& path, const std::string& reason) {
+  return RunError(fmt::format("cannot write {}: {}", path.string(), reason));
+}
+
+RunError CannotRead(const fs::path& path, const std::string& reason) {
+  return RunError(fmt::format("cannot read {}: {}", path.string(), reason));
+}
+
+FileDescriptor OpenForWriting(const fs::path& path, int flags) {
+  // Without O_NONBLOCK a FIFO would wait for a reader.
+  FileDescriptor fd = Open(path, flags | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd && errno == ELOOP) throw CannotWrite(path, "it is a symbolic link");
+  struct stat status;
+  if (!fd || fstat(fd.get(), &status) != 0) throw CannotWrite(path, SystemReason(errno));
+  if (!S_ISREG(status.st_mode)) throw CannotWrite(path, "it is not a regular file");
+  if (status.st_nlink > 1) throw CannotWrite(path, "it has a second name (a hard link)");
+  return fd;
+}
+
+std::string ReadRegularFile(const fs::path& path, int64_t max_bytes) {
+  const FileDescriptor fd = Open(path, O_RDONLY | O_NONBLOCK);
+  struct stat status;
+  if (!fd || fstat(fd.get(), &status) != 0) throw CannotRead(path, SystemReason(errno));
+  if (!S_ISREG(status.st_mode)) throw CannotRead(path, "it is not a regular file");
+  if (status.st_size > max_bytes) {
+    throw CannotRead(
+        path, fmt::format("it has {} bytes, and {} are the limit", status.st_size, max_bytes));
+  }
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  if (!ReadAll(fd.get(), std::as_writable_bytes(std::span(text)))) {
+    throw CannotRead(path,
+                     errno == 0 ? "it became shorter while it was read" : SystemReason(errno));
+  }
+  return text;
+}
+
+bool IsAt(const fs::path& path, int fd) {
+  struct stat opened, named;
+  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
 bool WriteAll(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
+    const ssize_t written = RetryInterrupted([&] { return write(fd, bytes.data(), bytes.size()); });
+    if (written < 0) return false;
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
   return true;
@@ -42,11 +91,8 @@ bool WriteAll(int fd, std::span<const std::byte> bytes) {
 
 bool ReadAll(int fd, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t count = read(fd, bytes.data(), bytes.size());
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
+    const ssize_t count = RetryInterrupted([&] { return read(fd, bytes.data(), bytes.size()); });
+    if (count < 0) return false;
     if (count == 0) {
       errno = 0;
       return false;
@@ -56,21 +102,24 @@ bool ReadAll(int fd, std::span<std::byte> bytes) {
   return true;
 }
 
-bool SyncToDisk(int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
+bool Truncate(int fd, int64_t size) {
+  return RetryInterrupted([&] { return ftruncate(fd, size); }) == 0;
+}
 
-bool SyncFolder(const std::filesystem::path& folder) {
-  const FileDescriptor fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+bool SyncToDisk(int fd) {
+  return RetryInterrupted([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == ENOTSUP;
+}
+
+bool SyncFolder(const fs::path& folder) {
+  const FileDescriptor fd = Open(folder, O_RDONLY | O_DIRECTORY);
   return fd && SyncToDisk(fd.get());
 }
 
-bool LockFile(int fd, bool wait) {
-  while (flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)) != 0) {
-    if (errno == EINTR) continue;
-    if (errno == EWOULDBLOCK) return false;
-    if (errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK) return true;
-    throw RunError("[LockFile] the lock must be available but has: " + SystemReason(errno));
-  }
-  return true;
+bool LockFile(int fd, const fs::path& path, bool wait) {
+  if (RetryInterrupted([&] { return flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); }) == 0) return true;
+  if (errno == EWOULDBLOCK) return false;
+  if (errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK) return true;
+  throw RunError(fmt::format("cannot lock {}: {}", path.string(), SystemReason(errno)));
 }
 
 }  // namespace planish::lab

@@ -1,15 +1,17 @@
 #include "lab/run/results.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <exception>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "lab/error.h"
+#include "lab/run/json.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -49,15 +51,6 @@ static void from_json(const Json& j, ReportSpec& r) {
   r.notes = j.value("notes", std::vector<std::string>());  // older runs do not have it
 }
 
-// The library would convert 1.5 to 1, 1e300 to anything and 2^63 to a negative number.
-static void GetInteger(const Json& j, int64_t& integer) {
-  if (!j.is_number_integer() ||
-      (j.is_number_unsigned() && std::cmp_greater(j.get<uint64_t>(), INT64_MAX))) {
-    throw std::invalid_argument("an integer must be below 2^63 but has " + j.dump());
-  }
-  j.get_to(integer);
-}
-
 static void to_json(Json& j, const RunConfig::Data& d) {
   j = Json{{"name", d.name},
            {"source", d.source},
@@ -72,8 +65,10 @@ static void from_json(const Json& j, RunConfig::Data& d) {
   j.at("description").get_to(d.description);
   j.at("sha256").get_to(d.sha256);
   d.sizes.clear();
-  for (const auto& [split, size] : j.at("sizes").get_ref<const Json::object_t&>()) {
-    GetInteger(size, d.sizes[split]);
+  const Json& sizes = j.at("sizes");
+  if (!sizes.is_object()) throw std::invalid_argument("data.sizes must be an object");
+  for (const auto& [split, size] : sizes.items()) {
+    d.sizes[split] = ToInteger(size);
   }
 }
 
@@ -86,7 +81,7 @@ static void to_json(Json& j, const RunResult::Best& b) {
 
 static void from_json(const Json& j, RunResult::Best& b) {
   j.at("by").get_to(b.by);
-  GetInteger(j.at("step"), b.step);
+  b.step = ToInteger(j.at("step"));
   j.at("values").get_to(b.values);
 }
 
@@ -102,8 +97,8 @@ static void from_json(const Json& j, RunResult::Sample& s) {
   j.at("text").get_to(s.text);
   s.svg = j.value("svg", std::string());
   if (!s.svg.empty() && !(s.svg.starts_with(kSvgBegin) && s.svg.ends_with("</svg>"))) {
-    throw std::invalid_argument("a sample's svg must be from " + std::string(kSvgBegin) +
-                                "to </svg> but is not");
+    throw std::invalid_argument("a sample's svg must begin with " + std::string(kSvgBegin) +
+                                "and end with </svg>");
   }
 }
 
@@ -118,15 +113,15 @@ void to_json(Json& j, const RunConfig& c) {
 void from_json(const Json& j, RunConfig& c) {
   j.at("format").get_to(c.format);
   if (c.format != "planish-run/1") {
-    throw std::invalid_argument("format must be \"planish-run/1\" but has \"" + c.format + "\"");
+    throw std::invalid_argument("format must be \"planish-run/1\", got " + BriefText(c.format));
   }
   j.at("task").get_to(c.task);
   j.at("preset").get_to(c.preset);
   c.settings = j.at("settings");
   if (!c.settings.is_object()) {
-    throw std::invalid_argument("settings must be an object but has another type");
+    throw std::invalid_argument("settings must be an object");
   }
-  GetInteger(j.at("seed"), c.seed);
+  c.seed = ToInteger(j.at("seed"));
   j.at("data").get_to(c.data);
   j.at("stamps").get_to(c.stamps);
   j.at("metrics").get_to(c.metrics);
@@ -143,9 +138,9 @@ void to_json(Json& j, const Evaluation& e) {
 }
 
 void from_json(const Json& j, Evaluation& e) {
-  GetInteger(j.at("step"), e.step);
+  e.step = ToInteger(j.at("step"));
   j.at("epoch").get_to(e.epoch);
-  GetInteger(j.at("cases"), e.cases);
+  e.cases = ToInteger(j.at("cases"));
   j.at("seconds").get_to(e.seconds);
   j.at("values").get_to(e.values);
   e.gradients.clear();
@@ -169,12 +164,12 @@ void to_json(Json& j, const RunResult& r) {
 void from_json(const Json& j, RunResult& r) {
   j.at("status").get_to(r.status);
   j.at("message").get_to(r.message);
-  GetInteger(j.at("steps"), r.steps);
+  r.steps = ToInteger(j.at("steps"));
   j.at("epochs").get_to(r.epochs);
   j.at("seconds").get_to(r.seconds);
   r.input_seconds = j.value("input_seconds", 0.0);  // older runs do not have it
   j.at("evaluation_seconds").get_to(r.evaluation_seconds);
-  GetInteger(j.at("parameters"), r.parameters);
+  r.parameters = ToInteger(j.at("parameters"));
   j.at("final").get_to(r.final_values);
   r.best.reset();
   if (j.contains("best")) {
@@ -188,62 +183,48 @@ void from_json(const Json& j, RunResult& r) {
 
 namespace {
 
-// The whole file. The stream buffer throws where the system refuses, on a folder for one.
-std::string ReadText(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  try {
-    if (in) return std::string(std::istreambuf_iterator<char>(in), {});
-  } catch (const std::ios_base::failure&) {
-  }
-  throw RunError("[ReadRun] " + file.string() + " must be readable but is not");
-}
-
-// JSON to the end of `text`: the library takes a zero byte, which a file system may leave where the
-// power went, for the end.
-Json ParseJson(const std::string& text) {
-  if (text.find('\0') != text.npos) throw std::invalid_argument("a zero byte");
-  return Json::parse(text);
-}
-
-// What `j` says; whatever is wrong with it becomes a RunError that says where.
+// The conversion of `j` to T. Throws CannotRead naming `where`, a file or a line of one.
 template <class T>
 T Convert(const Json& j, const std::string& where) {
   try {
     return j.get<T>();
   } catch (const std::exception& e) {
-    throw RunError("[ReadRun] " + where + " must be complete but has: " + e.what());
+    throw CannotRead(where, JsonReason(e));
   }
+}
+
+Json ParseJsonOf(std::string_view text, const std::string& where) {
+  try {
+    return ParseJson(text);
+  } catch (const std::invalid_argument& e) {
+    throw CannotRead(where, e.what());
+  }
+}
+
+// Whether a file is there, of any kind.
+bool Exists(const fs::path& file) {
+  std::error_code error;
+  return fs::symlink_status(file, error).type() != fs::file_type::not_found;
 }
 
 }  // namespace
 
 Json ReadJson(const fs::path& file) {
-  const std::string text = ReadText(file);
-  try {
-    return ParseJson(text);
-  } catch (const std::exception& e) {
-    throw RunError("[ReadRun] " + file.string() + " must be JSON but has: " + e.what());
-  }
+  return ParseJsonOf(ReadRegularFile(file, kMaxJsonBytes), file.string());
 }
 
 std::vector<EvaluationLine> ReadEvaluationLines(const fs::path& file) {
   std::vector<EvaluationLine> lines;
-  std::error_code error;
-  if (fs::symlink_status(file, error).type() == fs::file_type::not_found) return lines;
-  const std::string text = ReadText(file);
+  if (!Exists(file)) return lines;
+  const std::string text = ReadRegularFile(file, kMaxMetricsBytes);
   size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
     const std::string where = file.string() + " line " + std::to_string(number);
-    const std::string line = text.substr(begin, end - begin);
-    Json j;
-    try {
-      j = ParseJson(line);
-    } catch (const std::exception& e) {
-      throw RunError("[ReadRun] " + where + " must be JSON but has: " + e.what());
-    }
-    lines.push_back({line, Convert<Evaluation>(j, where)});
+    std::string line = text.substr(begin, end - begin);
+    auto evaluation = Convert<Evaluation>(ParseJsonOf(line, where), where);
+    lines.push_back({std::move(line), std::move(evaluation)});
     begin = end + 1;
   }
   return lines;
@@ -258,19 +239,19 @@ Run ReadRun(const fs::path& folder) {
     run.evaluations.push_back(std::move(line.evaluation));
   }
   const fs::path result = folder / "result.json";
-  std::error_code error;
-  if (fs::symlink_status(result, error).type() != fs::file_type::not_found) {
-    run.result = Convert<RunResult>(ReadJson(result), result.string());
+  if (Exists(result)) run.result = Convert<RunResult>(ReadJson(result), result.string());
+  if (run.result && run.result->status == "finished" && run.evaluations.empty()) {
+    throw CannotRead(folder / "metrics.jsonl", "it has no evaluation, and the run is finished");
   }
   return run;
 }
 
-std::vector<Run> FindRuns(const std::vector<fs::path>& roots) {
+FoundRuns FindRuns(const std::vector<fs::path>& roots) {
   std::set<fs::path> folders;
   for (const fs::path& root : roots) {
     try {
       if (!fs::is_directory(root)) {
-        throw RunError("[FindRuns] " + root.string() + " must be a folder of runs but is not");
+        throw DataError(fmt::format("{} is not a folder", root.string()));
       }
       bool empty = true;
       const auto add = [&](const fs::path& folder) {
@@ -282,17 +263,27 @@ std::vector<Run> FindRuns(const std::vector<fs::path>& roots) {
         if (entry.path().filename() == "config.json") add(entry.path().parent_path());
       }
       if (empty) {
-        throw RunError("[FindRuns] " + root.string() +
-                       " must hold runs but has no config.json in or below it");
+        throw DataError(
+            fmt::format("there is no run in {}: no config.json in or below it", root.string()));
       }
     } catch (const fs::filesystem_error& e) {
-      throw RunError("[FindRuns] " + root.string() + " must be readable but has: " +
-                     e.code().message() + ": " + e.path1().string());
+      throw CannotRead(e.path1().empty() ? root : e.path1(), e.code().message());
     }
   }
-  std::vector<Run> runs;
-  for (const fs::path& folder : folders) runs.push_back(ReadRun(folder));
-  return runs;
+  FoundRuns found;
+  for (const fs::path& folder : folders) {
+    try {
+      found.runs.push_back(ReadRun(folder));
+    } catch (const RunError& e) {
+      found.faults.push_back(e.what());
+    }
+  }
+  if (found.runs.empty() && !found.faults.empty()) {
+    throw DataError(fmt::format(
+        "no run can be read: {}{}", found.faults[0],
+        found.faults.size() == 1 ? "" : fmt::format(" (and {} more)", found.faults.size() - 1)));
+  }
+  return found;
 }
 
 }  // namespace planish::lab

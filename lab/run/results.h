@@ -143,8 +143,8 @@ struct RunResult {
   std::vector<Sample> samples;  ///< what the report shows of them
 };
 
-/// The from_json functions throw nlohmann's exceptions, or std::invalid_argument; ReadRun turns
-/// both into a RunError that names the file.
+/// The from_json functions throw nlohmann's exceptions or std::invalid_argument. ReadRun turns both
+/// into a RunError that names the file.
 void to_json(nlohmann::ordered_json&, const RunConfig&);
 void from_json(const nlohmann::ordered_json&, RunConfig&);
 void to_json(nlohmann::ordered_json&, const Evaluation&);
@@ -166,21 +166,30 @@ struct EvaluationLine {
   Evaluation evaluation;
 };
 
+/// Most bytes of a metrics.jsonl.
+inline constexpr int64_t kMaxMetricsBytes = int64_t{1} << 30;
+
 /// Reads a metrics.jsonl; a missing file has no lines. A last line without its line end (the
-/// machine died while writing it) is left out. Throws RunError that names the file and the line
-/// when one is malformed.
+/// machine died while writing it) is left out. Throws RunError that names the file when it is not a
+/// regular file or larger than kMaxMetricsBytes, and the line when one is malformed.
 std::vector<EvaluationLine> ReadEvaluationLines(const std::filesystem::path& file);
 
-/// Reads one run folder. Throws RunError that names the file, and the line, when it is missing or
-/// malformed.
+/// Reads one run folder. Throws RunError that names the file, and the line, when it is missing,
+/// malformed or not a regular file, and for a finished run without an evaluation.
 Run ReadRun(const std::filesystem::path& folder);
 
-/// Every run folder (one with a config.json) at or below each of `roots`, each once, sorted by
-/// path. Links to folders are not followed below a root. Throws RunError when a root does not exist
-/// or holds no run.
-std::vector<Run> FindRuns(const std::vector<std::filesystem::path>& roots);
+/// The runs in some folders.
+struct FoundRuns {
+  std::vector<Run> runs;            ///< those that can be read, sorted by path
+  std::vector<std::string> faults;  ///< of the others, a sentence each that names the file
+};
 
-/// Reads and parses a JSON file. Throws RunError naming it.
+/// Reads every run folder (one with a config.json) at or below each of `roots`, each once. Links to
+/// folders are not followed below a root. Throws DataError when a root is not a folder or holds no
+/// run, and when none of the runs can be read. Throws RunError when a folder cannot be read.
+FoundRuns FindRuns(const std::vector<std::filesystem::path>& roots);
+
+/// Reads and parses a JSON file of at most kMaxJsonBytes. Throws RunError naming it.
 nlohmann::ordered_json ReadJson(const std::filesystem::path& file);
 
 }  // namespace planish::lab

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -24,10 +23,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-RunError CannotWrite(const char* function, const fs::path& path, int error) {
-  return RunError(fmt::format("[{}] {} must be writable but has: {}", function, path.string(),
-                              SystemReason(error)));
-}
+constexpr char kMetrics[] = "metrics.jsonl";
 
 // The library writes NaN and infinity as null, which would read back as a malformed file.
 void CheckFinite(const Json& json, const std::string& where) {
@@ -58,70 +54,85 @@ std::string ToText(const T& value, const char* name, int indent) {
 RunWriter::RunWriter(fs::path folder) : folder_(std::move(folder)) {
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) throw CannotWrite("RunWriter", folder_, error.value());
+  if (error) throw CannotWrite(folder_, error.message());
   const fs::path path = folder_ / ".lock";
-  lock_ = FileDescriptor(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!lock_) throw CannotWrite("RunWriter", path, errno);
-  if (!LockFile(lock_.get(), /*wait=*/false)) {
+  lock_ = OpenForWriting(path, O_RDWR | O_CREAT);
+  if (!LockFile(lock_.get(), path, /*wait=*/false)) {
     std::array<char, 32> text{};
     const ssize_t count = pread(lock_.get(), text.data(), text.size() - 1, 0);
-    const std::string pid(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
-    throw RunError(
-        fmt::format("[RunWriter] {} must be free but has another process{} using the run",
-                    folder_.string(), pid.empty() ? "" : " (" + pid + ")"));
+    std::string pid(text.data(), count > 0 ? static_cast<size_t>(count) : 0);
+    if (pid.find_first_not_of("0123456789") != pid.npos) pid.clear();
+    throw CannotWrite(folder_, fmt::format("another process{} is using the run",
+                                           pid.empty() ? "" : " (" + pid + ")"));
   }
-  // For the message above alone, so a failure does not matter.
-  if (ftruncate(lock_.get(), 0) == 0) WriteAll(lock_.get(), AsBytes(std::to_string(getpid())));
+  if (!Truncate(lock_.get(), 0) || !WriteAll(lock_.get(), AsBytes(std::to_string(getpid())))) {
+    throw CannotWrite(path, SystemReason(errno));
+  }
+}
+
+void RunWriter::CheckFolder() const {
+  const fs::path lock = folder_ / ".lock";
+  if (!IsAt(lock, lock_.get())) throw CannotWrite(lock, kNoLongerThere);
 }
 
 void RunWriter::WriteConfig(const RunConfig& config) {
+  CheckFolder();
   WriteFileAtomically(folder_ / "config.json", ToText(config, "config", 2));
 }
 
 // Opens metrics.jsonl for appending, without the half line that a killed process may have left: the
 // next line would be glued to it.
 void RunWriter::OpenMetrics() {
-  const fs::path path = folder_ / "metrics.jsonl";
-  FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (!fd) throw CannotWrite("RunWriter::Append", path, errno);
+  const fs::path path = folder_ / kMetrics;
+  FileDescriptor fd = OpenForWriting(path, O_RDWR | O_CREAT | O_APPEND);
   off_t end = lseek(fd.get(), 0, SEEK_END);
   char last = '\n';
   while (end > 0 && pread(fd.get(), &last, 1, end - 1) == 1 && last != '\n') --end;
-  if (end < 0 || ftruncate(fd.get(), end) != 0 || !SyncFolder(folder_)) {
-    throw CannotWrite("RunWriter::Append", path, errno);
+  if (end < 0 || !Truncate(fd.get(), end) || !SyncFolder(folder_)) {
+    throw CannotWrite(path, SystemReason(errno));
   }
   metrics_ = std::move(fd);
 }
 
+void RunWriter::CheckMetrics() const {
+  const fs::path path = folder_ / kMetrics;
+  if (metrics_ && !IsAt(path, metrics_.get())) throw CannotWrite(path, kNoLongerThere);
+}
+
 void RunWriter::Append(const Evaluation& evaluation) {
   const std::string line = ToText(evaluation, "evaluation", -1);
+  CheckFolder();
+  CheckMetrics();
   if (!metrics_) OpenMetrics();
   const off_t end = lseek(metrics_.get(), 0, SEEK_END);
   if (end < 0 || !WriteAll(metrics_.get(), AsBytes(line))) {
     const int error = errno;
-    // What was written of the line goes; if that fails too, the next opening mends it.
-    if (end < 0 || ftruncate(metrics_.get(), end) != 0) metrics_ = FileDescriptor();
-    throw CannotWrite("RunWriter::Append", folder_ / "metrics.jsonl", error);
+    // Removes the part of the line that was written; if that fails too, the next opening does.
+    if (end < 0 || !Truncate(metrics_.get(), end)) metrics_ = FileDescriptor();
+    throw CannotWrite(folder_ / kMetrics, SystemReason(error));
   }
 }
 
 void RunWriter::Sync() {
+  CheckFolder();
+  CheckMetrics();
   if (metrics_ && !SyncToDisk(metrics_.get())) {
-    throw CannotWrite("RunWriter::Sync", folder_ / "metrics.jsonl", errno);
+    throw CannotWrite(folder_ / kMetrics, SystemReason(errno));
   }
 }
 
 void RunWriter::TruncateAfter(int64_t step) {
+  CheckFolder();
   const fs::path result = folder_ / "result.json";
   if (unlink(result.c_str()) != 0 && errno != ENOENT) {
-    throw CannotWrite("RunWriter::TruncateAfter", result, errno);
+    throw CannotWrite(result, SystemReason(errno));
   }
   std::string kept;
-  for (const EvaluationLine& line : ReadEvaluationLines(folder_ / "metrics.jsonl")) {
+  for (const EvaluationLine& line : ReadEvaluationLines(folder_ / kMetrics)) {
     if (line.evaluation.step <= step) kept += line.text + "\n";
   }
   metrics_ = FileDescriptor();  // the file that it stands for is about to be replaced
-  WriteFileAtomically(folder_ / "metrics.jsonl", kept);
+  WriteFileAtomically(folder_ / kMetrics, kept);
 }
 
 void RunWriter::Finish(const RunResult& result) {

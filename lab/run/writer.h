@@ -13,13 +13,17 @@ namespace planish::lab {
 
 /// Writes the files of one run (see results.h). While it lives, no other process, and no other
 /// RunWriter, writes the same folder. Every function throws RunError with the system's reason when
-/// a file cannot be written, and naming the key when a number is NaN or infinite, which JSON has
-/// not.
+/// a file cannot be written, and naming the key when a value is NaN or infinite, which JSON cannot
+/// hold. Nothing is written once the folder or the file has been removed, moved or replaced: that
+/// is a RunError, too. No file is written through a link.
 class RunWriter {
  public:
   /// Creates `folder` where it is missing and takes its lock. Throws RunError when another process
   /// uses the run.
   explicit RunWriter(std::filesystem::path folder);
+
+  /// Throws RunError when the folder has been removed, moved or replaced since the constructor.
+  void CheckFolder() const;
 
   /// Replaces config.json.
   void WriteConfig(const RunConfig& config);
@@ -43,6 +47,7 @@ class RunWriter {
 
  private:
   void OpenMetrics();
+  void CheckMetrics() const;
 
   std::filesystem::path folder_;
   FileDescriptor lock_;

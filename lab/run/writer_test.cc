@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -202,7 +203,99 @@ TEST(RunWriter, SaysWhyTheFolderCannotBeMade) {
   WriteFile(folder / "file", "");
   EXPECT_THAT(
       [&] { RunWriter(folder / "file" / "run"); },
-      ThrowsMessage<RunError>(AllOf(HasSubstr("[RunWriter]"), HasSubstr("Not a directory"))));
+      ThrowsMessage<RunError>(AllOf(HasSubstr("cannot write"), HasSubstr("Not a directory"))));
+}
+
+// Each kind of link that could lead out of the folder, in the place of each file that is written.
+TEST(RunWriter, WritesNothingThroughLinks) {
+  for (const bool hard : {false, true}) {
+    for (const char* name : {".lock", "metrics.jsonl", "config.json", "result.json",
+                             ".config.json.tmp", ".metrics.jsonl.tmp", ".result.json.tmp"}) {
+      SCOPED_TRACE(std::string(hard ? "hard " : "symbolic ") + name);
+      const TestFolder folder;
+      WriteFile(folder / "victim", "kept");
+      fs::create_directory(folder / "run");
+      if (hard) {
+        fs::create_hard_link(folder / "victim", folder / "run" / name);
+      } else {
+        fs::create_symlink("../victim", folder / "run" / name);
+      }
+      try {
+        RunWriter writer(folder / "run");
+        writer.WriteConfig(Config());
+        writer.Append(At(1));
+        writer.Finish(RunResult());
+        writer.TruncateAfter(0);
+      } catch (const RunError& e) {
+        EXPECT_THAT(e.what(), AllOf(HasSubstr("cannot"), HasSubstr(name)));
+      }
+      EXPECT_EQ(ReadFile(folder / "victim"), "kept");
+    }
+  }
+}
+
+TEST(RunWriter, RefusesALockThatIsNoFile) {
+  const TestFolder folder;
+  ASSERT_EQ(mkfifo((folder / ".lock").c_str(), 0600), 0);
+  EXPECT_THAT([&] { RunWriter(folder.path()); },
+              ThrowsMessage<RunError>(
+                  AllOf(HasSubstr((folder / ".lock").string()), HasSubstr("regular file"))));
+}
+
+// Whatever is in the file, the message shows a process number or none.
+TEST(RunWriter, ShowsNoOtherContentsOfTheLock) {
+  const TestFolder folder;
+  const RunWriter writer(folder.path());
+  WriteFile(folder / ".lock", "12\x1b[31m");
+  EXPECT_THAT([&] { RunWriter(folder.path()); },
+              ThrowsMessage<RunError>(HasSubstr("another process is using the run")));
+}
+
+// Each write, after the folder was removed, moved, or replaced by another one.
+TEST(RunWriter, WritesNothingOnceTheFolderIsGone) {
+  for (const char* how : {"removed", "moved", "replaced"}) {
+    for (const char* write : {"config", "append", "sync", "truncate", "finish"}) {
+      SCOPED_TRACE(std::string(how) + " " + write);
+      const TestFolder folder;
+      const fs::path run = folder / "run";
+      RunWriter writer(run);
+      writer.WriteConfig(Config());
+      writer.Append(At(1));
+      if (how == std::string("removed")) {
+        fs::remove_all(run);
+      } else {
+        fs::rename(run, folder / "elsewhere");
+      }
+      if (how == std::string("replaced")) {
+        RunWriter(run).WriteConfig(Config());
+      }
+      const auto act = [&] {
+        if (write == std::string("config")) writer.WriteConfig(Config());
+        if (write == std::string("append")) writer.Append(At(2));
+        if (write == std::string("sync")) writer.Sync();
+        if (write == std::string("truncate")) writer.TruncateAfter(0);
+        if (write == std::string("finish")) writer.Finish(RunResult());
+      };
+      EXPECT_THAT(act, ThrowsMessage<RunError>(AllOf(HasSubstr(run.string()),
+                                                     HasSubstr("removed, moved or replaced"))));
+      EXPECT_EQ(fs::exists(run), how == std::string("replaced"));
+      if (fs::exists(run)) {
+        EXPECT_TRUE(ReadRun(run).evaluations.empty());
+      }
+      if (fs::exists(folder / "elsewhere")) {
+        EXPECT_THAT(Steps(folder / "elsewhere"), ElementsAre(1));
+      }
+    }
+  }
+}
+
+TEST(RunWriter, StopsOnceMetricsAreGone) {
+  const TestFolder folder;
+  RunWriter writer(folder.path());
+  writer.Append(At(1));
+  fs::remove(folder / "metrics.jsonl");
+  EXPECT_THAT([&] { writer.Append(At(2)); }, ThrowsMessage<RunError>(HasSubstr("metrics.jsonl")));
+  EXPECT_FALSE(fs::exists(folder / "metrics.jsonl"));
 }
 
 TEST(RunWriter, LocksItsFolder) {
@@ -211,9 +304,9 @@ TEST(RunWriter, LocksItsFolder) {
     const RunWriter writer(folder / "a");
     EXPECT_THAT(
         [&] { RunWriter(folder / "a"); },
-        ThrowsMessage<RunError>(
-            AllOf(HasSubstr((folder / "a").string()),
-                  HasSubstr("another process (" + std::to_string(getpid()) + ") using the run"))));
+        ThrowsMessage<RunError>(AllOf(
+            HasSubstr((folder / "a").string()),
+            HasSubstr("another process (" + std::to_string(getpid()) + ") is using the run"))));
     const RunWriter other(folder / "b");
   }
   const RunWriter again(folder / "a");

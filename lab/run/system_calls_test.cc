@@ -1,0 +1,161 @@
+// System calls that a signal interrupts, or that fail: this program replaces them.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <string>
+
+#include "lab/error.h"
+#include "lab/run/atomic_file.h"
+#include "lab/run/events.h"
+#include "lab/run/posix_file.h"
+#include "lab/run/writer.h"
+#include "lab/testing/test_folder.h"
+
+namespace {
+
+// The next `times` calls of `name` fail with `error`.
+struct Fault {
+  std::string name;
+  int error = 0;
+  int times = 0;
+  int met = 0;
+} fault;
+
+bool Fails(const char* name) {
+  if (fault.times == 0 || fault.name != name) return false;
+  --fault.times;
+  ++fault.met;
+  errno = fault.error;
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
+  va_end(arguments);
+  return Fails("open") ? -1 : static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+ssize_t read(int fd, void* bytes, size_t count) {
+  return Fails("read") ? -1 : syscall(SYS_read, fd, bytes, count);
+}
+ssize_t write(int fd, const void* bytes, size_t count) {
+  return Fails("write") ? -1 : syscall(SYS_write, fd, bytes, count);
+}
+int fsync(int fd) { return Fails("fsync") ? -1 : static_cast<int>(syscall(SYS_fsync, fd)); }
+int ftruncate(int fd, off_t size) noexcept {
+  return Fails("ftruncate") ? -1 : static_cast<int>(syscall(SYS_ftruncate, fd, size));
+}
+int flock(int fd, int operation) noexcept {
+  return Fails("flock") ? -1 : static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+}
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class SystemCalls : public ::testing::Test {
+ protected:
+  ~SystemCalls() override { fault = {}; }
+  TestFolder folder;
+};
+
+TEST_F(SystemCalls, InterruptedOnesAreRepeated) {
+  for (const char* name : {"open", "write", "fsync", "ftruncate", "flock"}) {
+    fault = {name, EINTR, 3};
+    WriteFileAtomically(folder / "a", name);
+    EXPECT_EQ(fault.met, 3) << name;
+    EXPECT_EQ(ReadRegularFile(folder / "a", 100), name);
+  }
+  for (const char* name : {"open", "read"}) {
+    fault = {name, EINTR, 3};
+    EXPECT_EQ(ReadRegularFile(folder / "a", 100), "flock");
+    EXPECT_EQ(fault.met, 3) << name;
+  }
+}
+
+TEST_F(SystemCalls, InterruptedOnesOfARunAreRepeated) {
+  for (const char* name : {"open", "write", "fsync", "ftruncate", "flock"}) {
+    const fs::path run = folder / name;
+    fault = {name, EINTR, 2};
+    RunWriter writer(run);
+    EXPECT_EQ(fault.met, name == std::string("fsync") ? 0 : 2) << name;
+    fault = {name, EINTR, 2};
+    writer.WriteConfig({});
+    writer.Append({.step = 1});
+    writer.Sync();
+    EXPECT_EQ(fault.met, 2) << name;
+    fault = {name, EINTR, 2};
+    EventWriter(run).Scalars(1, {{"a", 1}});
+    fault = {};
+    EXPECT_EQ(ReadRun(run).evaluations.size(), 1u);
+  }
+}
+
+TEST_F(SystemCalls, FailuresNameTheLock) {
+  const auto says = [&](const char* reason) {
+    return ThrowsMessage<RunError>(
+        AllOf(HasSubstr((folder / "run/.lock").string()), HasSubstr(reason)));
+  };
+  fault = {"flock", EIO, 1};
+  EXPECT_THAT([&] { RunWriter(folder / "run"); }, says("cannot lock"));
+  fault = {"write", ENOSPC, 1};
+  EXPECT_THAT([&] { RunWriter(folder / "run"); }, says("No space left on device"));
+  fault = {"ftruncate", EIO, 1};
+  EXPECT_THAT([&] { RunWriter(folder / "run"); }, says("Input/output error"));
+  const RunWriter writer(folder / "run");
+}
+
+// Some file systems, of networks for one, have no locks.
+TEST_F(SystemCalls, AFileSystemWithoutLocksIsNoFailure) {
+  fault = {"flock", ENOLCK, 1};
+  const RunWriter writer(folder / "run");
+}
+
+TEST_F(SystemCalls, FailuresLeaveTheOldFileAndNameIt) {
+  for (const char* name : {"write", "fsync", "ftruncate"}) {
+    WriteFileAtomically(folder / "a", "old");
+    fault = {name, EIO, 1};
+    EXPECT_THAT([&] { WriteFileAtomically(folder / "a", "new"); },
+                ThrowsMessage<RunError>(AllOf(HasSubstr("cannot write " + (folder / "a").string()),
+                                              HasSubstr("Input/output error"))))
+        << name;
+    EXPECT_EQ(ReadFile(folder / "a"), "old");
+    EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
+  }
+  fault = {"read", EIO, 1};
+  EXPECT_THAT([&] { ReadRegularFile(folder / "a", 100); },
+              ThrowsMessage<RunError>(HasSubstr("cannot read " + (folder / "a").string())));
+}
+
+TEST_F(SystemCalls, FailuresOfMetricsNameTheFile) {
+  RunWriter writer(folder.path());
+  writer.Append({.step = 1});
+  const auto says = [&](const char* reason) {
+    return ThrowsMessage<RunError>(
+        AllOf(HasSubstr((folder / "metrics.jsonl").string()), HasSubstr(reason)));
+  };
+  fault = {"write", ENOSPC, 1};
+  EXPECT_THAT([&] { writer.Append({.step = 2}); }, says("No space left on device"));
+  fault = {"fsync", EIO, 1};
+  EXPECT_THAT([&] { writer.Sync(); }, says("Input/output error"));
+  writer.Append({.step = 3});
+  EXPECT_EQ(ReadEvaluationLines(folder / "metrics.jsonl").size(), 2u);
+}
+
+}  // namespace
+}  // namespace planish::lab
