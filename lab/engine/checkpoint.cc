@@ -4,12 +4,18 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "lab/error.h"
+#include "lab/run/json.h"
+#include "lab/run/posix_file.h"
 #include "lab/run/safetensors.h"
 
 namespace planish::lab {
@@ -55,21 +61,19 @@ StoredTensor Store(const std::string& name, const at::Tensor& t) {
           {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}};
 }
 
-// Copies a stored tensor over `target`, which must be its like.
+// Copies a stored tensor over `target`, which must be of its type and shape.
 void Load(const fs::path& file, const SafetensorsFile& stored, const std::string& name,
           at::Tensor target) {
   const StoredTensor* from = stored.Find(name);
   if (from == nullptr) {
-    throw RunError(
-        fmt::format("[LoadCheckpoint] {} must hold {} but does not: it belongs to another model",
-                    file.string(), name));
+    throw CannotRead(file, fmt::format("{} is missing: it belongs to another model", name));
   }
   if (from->dtype != TypeName(target.scalar_type()) ||
       at::IntArrayRef(from->shape) != target.sizes()) {
-    throw RunError(
-        fmt::format("[LoadCheckpoint] {} in {} must have type {} and shape {} but has {} and {}",
-                    name, file.string(), TypeName(target.scalar_type()),
-                    Json(target.sizes().vec()).dump(), from->dtype, Json(from->shape).dump()));
+    throw CannotRead(file,
+                     fmt::format("{} must have type {} and shape {}, got {} and {}", name,
+                                 TypeName(target.scalar_type()), Json(target.sizes().vec()).dump(),
+                                 from->dtype, Json(from->shape).dump()));
   }
   if (target.nbytes() > 0)
     std::memcpy(target.mutable_data_ptr(), from->data.data(), target.nbytes());
@@ -79,40 +83,85 @@ SafetensorsFile ReadCheckpoint(const fs::path& file) {
   SafetensorsFile stored = SafetensorsFile::Read(file, Checksum::kRequired);
   const auto format = stored.metadata().find("format");
   if (format == stored.metadata().end() || format->second != kFormat) {
-    throw RunError(fmt::format("[LoadCheckpoint] {} must have format {} but has another",
-                               file.string(), kFormat));
+    throw CannotRead(file, fmt::format("format must be {}", kFormat));
   }
   return stored;
 }
 
-TrainingState ReadState(const fs::path& file, const SafetensorsFile& stored) {
-  TrainingState state;
+// Reads `object[key]`. Throws std::invalid_argument that names the key.
+template <class T>
+T ValueAt(const Json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key)) {
+    throw std::invalid_argument(fmt::format("{} is missing", key));
+  }
   try {
-    const Json j = Json::parse(stored.metadata().at("state"));
-    j.at("step").get_to(state.step);
-    j.at("epoch").get_to(state.epoch);
-    j.at("batch").get_to(state.batch);
-    j.at("epoch_fraction").get_to(state.epoch_fraction);
-    j.at("cases").get_to(state.cases);
-    j.at("seconds").get_to(state.seconds);
-    j.at("input_seconds").get_to(state.input_seconds);
-    j.at("evaluation_seconds").get_to(state.evaluation_seconds);
-    j.at("loss_sum").get_to(state.loss_sum);
-    j.at("loss_count").get_to(state.loss_count);
-    j.at("last").get_to(state.last);
-    j.at("threads").get_to(state.threads);
-    j.at("data").get_to(state.data);
-    if (j.contains("best")) {
-      state.best.emplace();
-      j.at("best").at("by").get_to(state.best->by);
-      j.at("best").at("step").get_to(state.best->step);
-      j.at("best").at("values").get_to(state.best->values);
-    }
+    return object.at(key).get<T>();
   } catch (const std::exception& e) {
-    throw RunError(fmt::format("[LoadCheckpoint] {} must hold the state of a run but has: {}",
-                               file.string(), e.what()));
+    throw std::invalid_argument(fmt::format("{}: {}", key, JsonReason(e)));
+  }
+}
+
+// The state that SaveCheckpoint has written as JSON. Throws std::invalid_argument that names the
+// value with which training could not have been interrupted.
+TrainingState ParseState(const std::string& text) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  constexpr double kMostSeconds = 1e12;
+  const Json j = ParseJson(text);
+  TrainingState state;
+  state.step = IntegerAt(j, "step", 0, kMost);
+  state.epoch = IntegerAt(j, "epoch", 0, kMost);
+  state.batch = IntegerAt(j, "batch", 0, kMost);
+  state.epoch_fraction = NumberAt(j, "epoch_fraction", static_cast<double>(state.epoch),
+                                  static_cast<double>(state.epoch + 1));
+  state.cases = IntegerAt(j, "cases", 0, std::numeric_limits<int64_t>::max());
+  state.seconds = NumberAt(j, "seconds", 0, kMostSeconds);
+  state.input_seconds = NumberAt(j, "input_seconds", 0, kMostSeconds);
+  state.evaluation_seconds = NumberAt(j, "evaluation_seconds", 0, kMostSeconds);
+  state.last = ValueAt<Evaluation>(j, "last");
+  IntegerAt(j["last"], "step", 0, state.step);
+  const int64_t since = state.step - state.last.step;
+  state.loss_count = IntegerAt(j, "loss_count", since, since);
+  const double most_loss = std::numeric_limits<double>::max();
+  state.loss_sum = NumberAt(j, "loss_sum", -most_loss, most_loss);
+  state.threads = ValueAt<std::string>(j, "threads");
+  if (state.threads.find_first_not_of("0123456789") != state.threads.npos) {
+    throw std::invalid_argument("threads must be digits, got " + BriefText(state.threads));
+  }
+  state.data = ValueAt<std::string>(j, "data");
+  const auto best = ValueAt<Json>(j, "best");
+  state.best =
+      RunResult::Best{ValueAt<std::string>(best, "by"), IntegerAt(best, "step", 0, state.last.step),
+                      ValueAt<std::map<std::string, double>>(best, "values")};
+  if (!state.best->values.contains(state.best->by)) {
+    throw std::invalid_argument("best.values." + state.best->by + " is missing");
   }
   return state;
+}
+
+TrainingState ReadState(const fs::path& file, const SafetensorsFile& stored) {
+  const auto text = stored.metadata().find("state");
+  if (text == stored.metadata().end()) throw CannotRead(file, "state is missing");
+  try {
+    return ParseState(text->second);
+  } catch (const std::invalid_argument& e) {
+    throw CannotRead(file, fmt::format("state: {}", e.what()));
+  }
+}
+
+// Refuses an optimizer state that `steps` updates cannot have left: counts other than that, or
+// second moments, which are sums of squares, below 0.
+void CheckAdam(const fs::path& file, const Adam& adam, int64_t steps) {
+  // A float counts no further.
+  const auto count = static_cast<float>(std::min(steps, int64_t{1} << 24));
+  for (const auto& [name, tensor] : adam.State()) {
+    if (name.starts_with("adam.step.") && tensor.item<float>() != count) {
+      throw CannotRead(file,
+                       fmt::format("{} must be {}, got {}", name, count, tensor.item<float>()));
+    }
+    if (name.starts_with("adam.second_moment.") && tensor.lt(0).any().item<bool>()) {
+      throw CannotRead(file, fmt::format("{} must have no element below 0", name));
+    }
+  }
 }
 
 }  // namespace
@@ -152,11 +201,12 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model, const 
   if (state.best)
     j["best"] = {
         {"by", state.best->by}, {"step", state.best->step}, {"values", state.best->values}};
+  // Only this one folder is made: a run's folder that was removed does not come back.
+  const fs::path folder = file.parent_path();
   std::error_code error;
-  fs::create_directories(file.parent_path(), error);
-  if (error)
-    throw RunError(fmt::format("[SaveCheckpoint] {} must be creatable but has: {}",
-                               file.parent_path().string(), error.message()));
+  fs::create_directory(folder, error);
+  if (error) throw CannotWrite(folder, error.message());
+  if (fs::is_symlink(folder, error)) throw CannotWrite(folder, "it is a symbolic link");
   WriteSafetensors(file, stored, {{"format", kFormat}, {"state", j.dump()}});
 }
 
@@ -164,26 +214,25 @@ TrainingState LoadCheckpoint(const fs::path& file, torch::nn::Module& model, Ada
   const SafetensorsFile stored = ReadCheckpoint(file);
   TrainingState state = ReadState(file, stored);
   at::NoGradGuard no_grad;
-  if (state.best) {
-    for (const auto& [name, tensor] : WeightsOf(model))
-      state.best_weights.emplace_back(name, tensor.clone());
-  }
+  for (const auto& [name, tensor] : WeightsOf(model))
+    state.best_weights.emplace_back(name, tensor.clone());
   for (const auto& [name, tensor] : AllTensors(model, adam, state))
     Load(file, stored, name, tensor);
+  CheckAdam(file, adam, state.step);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   at::Tensor generator_state = generator.get_state();
   Load(file, stored, kGenerator, generator_state);
-  generator.set_state(generator_state);
+  try {
+    generator.set_state(generator_state);
+  } catch (const std::exception&) {
+    throw CannotRead(file, fmt::format("{} must be the state of a Mersenne twister", kGenerator));
+  }
   return state;
 }
 
 void LoadBestWeights(const fs::path& file, torch::nn::Module& model) {
   const SafetensorsFile stored = ReadCheckpoint(file);
-  const TrainingState state = ReadState(file, stored);
-  if (!state.best) {
-    throw RunError(fmt::format(
-        "[LoadBestWeights] {} must hold the weights of an evaluation but has none", file.string()));
-  }
+  ReadState(file, stored);
   at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : WeightsOf(model)) Load(file, stored, kBest + name, tensor);
 }

@@ -35,17 +35,20 @@ struct TrainingState {
 NamedTensors WeightsOf(const torch::nn::Module& model);
 
 /// Writes weights, buffers, optimiser, the default generator and `state` to one safetensors file
-/// with a checksum, replacing an older one only when the new one is on disk. Throws RunError.
+/// with a checksum, replacing an older one only when the new one is on disk. Makes the file's own
+/// folder, but not that folder's parent. Throws RunError.
 void SaveCheckpoint(const std::filesystem::path& file, const torch::nn::Module& model,
                     const Adam& adam, const TrainingState& state);
 
 /// Reads what SaveCheckpoint wrote into `model`, `adam` and the default generator. Throws RunError
-/// when the file is damaged or belongs to another model.
+/// that names the value when the file is damaged, belongs to another model, or holds a state in
+/// which no training can have been interrupted: without `best`, counters below 0 or against each
+/// other.
 TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Module& model,
                              Adam& adam);
 
 /// Reads the weights of the best evaluation, and nothing else, into `model`. Throws RunError as
-/// LoadCheckpoint, and when there has been no evaluation.
+/// LoadCheckpoint.
 void LoadBestWeights(const std::filesystem::path& file, torch::nn::Module& model);
 
 /// TrainingState::data of a checkpoint. Throws RunError as LoadCheckpoint.

@@ -7,7 +7,13 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cmath>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "lab/error.h"
 #include "lab/run/safetensors.h"
@@ -16,6 +22,7 @@
 namespace planish::lab {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 
 struct Net : torch::nn::Module {
@@ -32,6 +39,16 @@ NamedTensors Parameters(const torch::nn::Module& m) {
   return all;
 }
 
+// The state before the first update, when the first evaluation has been made.
+TrainingState StateOf(const torch::nn::Module& model) {
+  TrainingState state;
+  state.last.values = {{"valid", 0.5}};
+  state.best = RunResult::Best{"valid", 0, {{"valid", 0.5}}};
+  for (const auto& [name, t] : WeightsOf(model)) state.best_weights.emplace_back(name, t.clone());
+  state.threads = "1";
+  return state;
+}
+
 class CheckpointTest : public ::testing::Test {
  protected:
   TestFolder folder;
@@ -41,8 +58,10 @@ class CheckpointTest : public ::testing::Test {
 TEST_F(CheckpointTest, BringsEverythingBack) {
   Net net(4);
   Adam adam(Parameters(net), {});
-  for (const auto& [name, p] : Parameters(net)) p.mutable_grad() = at::randn_like(p);
-  adam.Step();
+  for (int i = 0; i < 12; ++i) {
+    for (const auto& [name, p] : Parameters(net)) p.mutable_grad() = at::randn_like(p);
+    adam.Step();
+  }
   net.norm->running_mean.normal_();
   TrainingState state;
   state.step = 12;
@@ -53,7 +72,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   state.seconds = 0.1 + 0.2;
   state.evaluation_seconds = 1e-300;
   state.loss_sum = 1.0 / 3;
-  state.loss_count = 7;
+  state.loss_count = 4;
   state.input_seconds = 0.25;
   state.data = "where it was";
   state.best = RunResult::Best{"valid", 8, {{"valid", 0.25}}};
@@ -81,7 +100,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   EXPECT_EQ(back.seconds, 0.1 + 0.2);
   EXPECT_EQ(back.evaluation_seconds, 1e-300);
   EXPECT_EQ(back.loss_sum, 1.0 / 3);
-  EXPECT_EQ(back.loss_count, 7);
+  EXPECT_EQ(back.loss_count, 4);
   EXPECT_EQ(back.best->values.at("valid"), 0.25);
   EXPECT_EQ(back.last.values.at("valid"), 0.5);
   EXPECT_EQ(back.threads, "2");
@@ -98,22 +117,15 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   }
 }
 
-TEST_F(CheckpointTest, HasNoBestWeightsBeforeAnEvaluation) {
-  Net net(4);
-  Adam adam(Parameters(net), {});
-  SaveCheckpoint(file, net, adam, {});
-  EXPECT_THROW(LoadBestWeights(file, net), RunError);
-}
-
 TEST_F(CheckpointTest, RefusesAnotherModel) {
   Net net(4), wider(5);
   Adam adam(Parameters(net), {}), wider_adam(Parameters(wider), {});
-  SaveCheckpoint(file, net, adam, {});
+  SaveCheckpoint(file, net, adam, StateOf(net));
   try {
     LoadCheckpoint(file, wider, wider_adam);
     FAIL();
   } catch (const RunError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("must have type F32 and shape [5,3] but has F32 and [4,3]"));
+    EXPECT_THAT(e.what(), HasSubstr("must have type F32 and shape [5,3], got F32 and [4,3]"));
   }
   torch::nn::Linear linear(3, 4);
   Adam linear_adam(Parameters(*linear), {});
@@ -126,9 +138,175 @@ TEST_F(CheckpointTest, RefusesAnotherFile) {
   std::filesystem::create_directories(file.parent_path());
   WriteSafetensors(file, {}, {{"format", "something else"}});
   EXPECT_THROW(LoadCheckpoint(file, net, adam), RunError);
-  WriteSafetensors(file, {}, {{"format", "planish-checkpoint/2"}, {"state", "{}"}});
+  WriteSafetensors(file, {}, {{"format", "planish-checkpoint/2"}});
   EXPECT_THROW(LoadCheckpoint(file, net, adam), RunError);
   EXPECT_THROW(LoadCheckpoint(folder.path() / "none", net, adam), RunError);
+}
+
+// Rewrites the file, with a checksum that is right again, after change(state, tensors).
+template <class F>
+void Alter(const std::filesystem::path& file, const F& change) {
+  const auto stored = SafetensorsFile::Read(file, Checksum::kRequired);
+  std::map<std::string, std::string> metadata = stored.metadata();
+  Json state = Json::parse(metadata.at("state"));
+  std::vector<StoredTensor> tensors = stored.tensors();
+  change(state, tensors);
+  metadata["state"] = state.dump();
+  WriteSafetensors(file, tensors, metadata);
+}
+
+// What LoadCheckpoint says of the file, or "".
+std::string FaultOf(const std::filesystem::path& file) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  try {
+    LoadCheckpoint(file, net, adam);
+  } catch (const RunError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("cannot read " + file.string()));
+    return e.what();
+  }
+  return "";
+}
+
+TEST_F(CheckpointTest, RefusesStatesInWhichNoTrainingStops) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  SaveCheckpoint(file, net, adam, StateOf(net));
+  ASSERT_EQ(FaultOf(file), "");
+  const std::string good = ReadFile(file);
+  const auto fault = [&](const char* pointer, const Json& value) {
+    WriteFile(file, good);
+    Alter(file, [&](Json& state, auto&) {
+      const Json::json_pointer at(pointer);
+      if (value.is_discarded()) {
+        state[at.parent_pointer()].erase(at.back());
+      } else {
+        state[at] = value;
+      }
+    });
+    return FaultOf(file);
+  };
+  const Json absent(Json::value_t::discarded);
+  for (const char* key :
+       {"step", "epoch", "batch", "epoch_fraction", "cases", "seconds", "input_seconds",
+        "evaluation_seconds", "loss_sum", "loss_count", "last", "threads", "data", "best"}) {
+    EXPECT_THAT(fault(("/" + std::string(key)).c_str(), absent),
+                HasSubstr(std::string(key) + " is missing"));
+  }
+  for (const char* key : {"step", "epoch", "batch", "cases", "loss_count"}) {
+    for (const Json& bad : {Json(-1), Json(INT64_MIN), Json(1e300), Json(1.5), Json(UINT64_MAX),
+                            Json("1"), Json(true), Json(nullptr), Json::array()}) {
+      EXPECT_THAT(fault(("/" + std::string(key)).c_str(), bad),
+                  HasSubstr(std::string("state: ") + key + " must be"))
+          << bad;
+    }
+  }
+  for (const char* key : {"seconds", "input_seconds", "evaluation_seconds", "epoch_fraction"}) {
+    for (const Json& bad : {Json(-1), Json(1e300), Json("1"), Json(nullptr)}) {
+      EXPECT_THAT(fault(("/" + std::string(key)).c_str(), bad),
+                  HasSubstr(std::string("state: ") + key + " must be"))
+          << bad;
+    }
+  }
+  EXPECT_THAT(fault("/step", 7), HasSubstr("loss_count must be an integer from 7 to 7"));
+  EXPECT_THAT(fault("/last/step", 3), HasSubstr("state: step must be"));
+  EXPECT_THAT(fault("/last/values", absent), HasSubstr("last: key 'values' not found"));
+  EXPECT_THAT(fault("/last/values/valid", nullptr), HasSubstr("last: "));
+  EXPECT_THAT(fault("/best/step", 1), HasSubstr("state: step must be"));
+  EXPECT_THAT(fault("/best/by", 3), HasSubstr("by: type must be string"));
+  EXPECT_THAT(fault("/best/by", "other"), HasSubstr("best.values.other is missing"));
+  EXPECT_THAT(fault("/best", Json::array()), HasSubstr("by is missing"));
+  EXPECT_THAT(fault("/threads", "\x1b[31m"), HasSubstr("threads must be digits"));
+}
+
+TEST_F(CheckpointTest, RefusesAStateThatIsNestedTooDeeply) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  SaveCheckpoint(file, net, adam, StateOf(net));
+  const auto stored = SafetensorsFile::Read(file, Checksum::kRequired);
+  std::string state = "{\"step\":";
+  for (int i = 0; i < 100'000; ++i) state += "[";
+  for (int i = 0; i < 100'000; ++i) state += "]";
+  std::map<std::string, std::string> metadata = stored.metadata();
+  metadata["state"] = state + "}";
+  WriteSafetensors(file, stored.tensors(), metadata);
+  EXPECT_THAT(FaultOf(file), HasSubstr("nested too deeply"));
+  EXPECT_THROW(CheckpointData(file), RunError);
+  EXPECT_THROW(LoadBestWeights(file, net), RunError);
+}
+
+TEST_F(CheckpointTest, RefusesTensorsThatNoTrainingLeaves) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  SaveCheckpoint(file, net, adam, StateOf(net));
+  const std::string good = ReadFile(file);
+  // The fault once every element of the tensor is `value`.
+  const auto fault = [&](const std::string& name, float value) {
+    WriteFile(file, good);
+    std::vector<float> values(100, value);
+    Alter(file, [&](Json&, std::vector<StoredTensor>& tensors) {
+      for (StoredTensor& t : tensors) {
+        if (t.name == name) t.data = std::as_bytes(std::span(values)).first(t.data.size());
+      }
+    });
+    return FaultOf(file);
+  };
+  EXPECT_EQ(fault("model.linear.weight", 3), "");
+  for (const float bad : {-1.0f, 1.0f, 0.5f, NAN, INFINITY}) {
+    EXPECT_THAT(fault("adam.step.linear.weight", bad),
+                HasSubstr("adam.step.linear.weight must be 0"));
+  }
+  EXPECT_THAT(fault("adam.second_moment.linear.bias", -1),
+              HasSubstr("adam.second_moment.linear.bias must have no element below 0"));
+  // Gradients that overflow leave these, and training then ends as diverged.
+  for (const float large : {INFINITY, NAN}) {
+    EXPECT_EQ(fault("adam.second_moment.linear.bias", large), "");
+  }
+
+  WriteFile(file, good);
+  const std::vector<std::byte> ones(10'000, std::byte{255});
+  Alter(file, [&](Json&, std::vector<StoredTensor>& tensors) {
+    for (StoredTensor& t : tensors) {
+      if (t.name == "generator.cpu") t.data = std::span(ones).first(t.data.size());
+    }
+  });
+  EXPECT_THAT(FaultOf(file), HasSubstr("generator.cpu"));
+
+  for (const char* name : {"model.linear.weight", "best.norm.running_var", "generator.cpu",
+                           "adam.first_moment.norm.bias"}) {
+    WriteFile(file, good);
+    Alter(file, [&](Json&, std::vector<StoredTensor>& tensors) {
+      std::erase_if(tensors, [&](const StoredTensor& t) { return t.name == name; });
+    });
+    EXPECT_THAT(FaultOf(file), HasSubstr(std::string(name) + " is missing"));
+    WriteFile(file, good);
+    Alter(file, [&](Json&, std::vector<StoredTensor>& tensors) {
+      for (StoredTensor& t : tensors) {
+        if (t.name != name) continue;
+        t.dtype = "U8";
+        t.shape = {static_cast<int64_t>(t.data.size()), 1};
+      }
+    });
+    EXPECT_THAT(FaultOf(file), HasSubstr(std::string(name) + " must have type"));
+  }
+}
+
+TEST_F(CheckpointTest, MakesNoFolderButItsOwn) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  EXPECT_THROW(
+      SaveCheckpoint(folder / "gone/checkpoint/state.safetensors", net, adam, StateOf(net)),
+      RunError);
+  EXPECT_TRUE(folder.Entries().empty());
+}
+
+TEST_F(CheckpointTest, WritesNothingThroughALink) {
+  Net net(4);
+  Adam adam(Parameters(net), {});
+  std::filesystem::create_directories(folder / "elsewhere");
+  std::filesystem::create_directory_symlink("elsewhere", file.parent_path());
+  EXPECT_THROW(SaveCheckpoint(file, net, adam, StateOf(net)), RunError);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "elsewhere"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "lab/engine/schedule.h"
 #include "lab/error.h"
 #include "lab/run/events.h"
+#include "lab/run/posix_file.h"
 #include "lab/run/writer.h"
 
 namespace planish::lab {
@@ -129,6 +130,7 @@ class Training {
     }
     const std::string threads = state_.threads;
     state_ = LoadCheckpoint(file, model(), *adam_);
+    CheckState(file);
     state_.data = options_.data;
     writer.TruncateAfter(state_.step);
     progress_.Note(
@@ -154,6 +156,11 @@ class Training {
     while (state_.epoch < epochs) {
       at::Generator order = OrderGenerator(plan_.seed, state_.epoch);
       const EpochPlan epoch = experiment_->PlanEpoch(order);
+      if (state_.batch > epoch.batches()) {
+        throw CannotRead(CheckpointFile(plan_.folder),
+                         fmt::format("batch must be at most {}, the batches of the epoch, got {}",
+                                     epoch.batches(), state_.batch));
+      }
       while (state_.batch < epoch.batches()) {
         const int64_t end =
             std::min(state_.batch + plan_.settings.Int("accumulate"), epoch.batches());
@@ -177,6 +184,29 @@ class Training {
 
  private:
   torch::nn::Module& model() { return experiment_->model(); }
+
+  // Refuses a checkpoint that does not belong to the plan, the task and metrics.jsonl.
+  void CheckState(const fs::path& file) const {
+    const int64_t epochs = plan_.settings.Int("epochs");
+    if (state_.epoch > epochs || (state_.epoch == epochs && state_.batch > 0)) {
+      throw CannotRead(
+          file, fmt::format("the state must be within {} epochs, got epoch {}, batch {}", epochs,
+                            state_.epoch, state_.batch));
+    }
+    if (state_.best->by != task_.choose_by || !state_.last.values.contains(task_.choose_by)) {
+      throw CannotRead(file, fmt::format("best and last must have the metric {}", task_.choose_by));
+    }
+    const fs::path metrics = plan_.folder / "metrics.jsonl";
+    int64_t last = -1;
+    for (const EvaluationLine& line : ReadEvaluationLines(metrics)) {
+      if (line.evaluation.step <= state_.step) last = line.evaluation.step;
+    }
+    if (last != state_.last.step) {
+      throw CannotRead(metrics, fmt::format("it must have the evaluation at step {}, as the "
+                                            "checkpoint has. Remove {} to start again",
+                                            state_.last.step, plan_.folder.string()));
+    }
+  }
 
   // One update of the weights, from the batches up to `end`; where `watch` says so, of the norms'
   // gradients too. False when the loss is not finite.
@@ -423,7 +453,16 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
   const RunConfig config = MakeConfig(task, data, plan, stamps);
   RunWriter writer(plan.folder);
   const bool is_new = !fs::exists(plan.folder / "config.json");
-  if (!is_new) {
+  if (is_new) {
+    for (const fs::path& part : {CheckpointFile(plan.folder), plan.folder / "metrics.jsonl",
+                                 plan.folder / "result.json"}) {
+      if (!fs::exists(part)) continue;
+      throw RunError(
+          fmt::format("{} exists, but config.json is missing: the run was removed in part. Remove "
+                      "the rest of {}, or choose another --out",
+                      part.string(), plan.folder.string()));
+    }
+  } else {
     const lab::Run earlier = ReadRun(plan.folder);
     const std::vector<std::string> differences = ConfigDifferences(earlier.config, config);
     if (!differences.empty()) {

@@ -214,6 +214,109 @@ TEST_F(TrainTest, RefusesADamagedCheckpoint) {
   EXPECT_THROW(Run(plan), RunError);
 }
 
+// Each is refused by the name of what is wrong: it would otherwise crash, train without an end, or
+// silently leave a part of the training out.
+TEST_F(TrainTest, RefusesACheckpointOfAnotherTraining) {
+  const RunPlan plan = Plan("a");
+  int updates = 0;
+  ASSERT_EQ(Run(plan, {.stop = [&] { return ++updates == 9; }}), Outcome::kInterrupted);
+  const fs::path file = plan.folder / "checkpoint" / "state.safetensors";
+  const std::string good = ReadFile(file);
+  using Json = nlohmann::ordered_json;
+  const auto fault = [&](const auto& change) -> std::string {
+    WriteFile(file, good);
+    {
+      const auto stored = SafetensorsFile::Read(file, Checksum::kRequired);
+      std::map<std::string, std::string> metadata = stored.metadata();
+      Json state = Json::parse(metadata.at("state"));
+      change(state);
+      metadata["state"] = state.dump();
+      WriteSafetensors(file, stored.tensors(), metadata);
+    }
+    try {
+      Run(plan);
+    } catch (const RunError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(fault([](Json& s) { s["epoch"] = -1; }), HasSubstr("epoch must be"));
+  EXPECT_THAT(fault([](Json& s) { s["epoch"] = 4, s["epoch_fraction"] = 4; }),
+              HasSubstr("must be within 3 epochs, got epoch 4"));
+  EXPECT_THAT(fault([](Json& s) { s["epoch"] = 3, s["epoch_fraction"] = 3; }),
+              HasSubstr("must be within 3 epochs, got epoch 3, batch 1"));
+  EXPECT_THAT(fault([](Json& s) { s["batch"] = 9; }), HasSubstr("batch must be at most 8"));
+  EXPECT_THAT(fault([](Json& s) { s.erase("best"); }), HasSubstr("best is missing"));
+  EXPECT_THAT(fault([](Json& s) { s["best"]["by"] = "train_loss"; }), HasSubstr("train_loss"));
+  EXPECT_THAT(fault([](Json& s) { s["last"]["values"] = Json::object(); }),
+              HasSubstr("must have the metric valid_loss"));
+  // A step that agrees with the rest of the state, but with neither moments nor metrics.jsonl.
+  EXPECT_THAT(fault([](Json& s) { s["step"] = 1009, s["last"]["step"] = 1008; }),
+              HasSubstr("adam.step."));
+  EXPECT_THAT(fault([](Json& s) { s["last"]["step"] = 7, s["loss_count"] = 2; }),
+              HasSubstr("metrics.jsonl"));
+  WriteFile(file, good);
+  EXPECT_EQ(Run(plan), Outcome::kFinished);
+}
+
+TEST_F(TrainTest, StopsWhereItsFolderIsRemovedOrMoved) {
+  for (const bool moved : {false, true}) {
+    for (const int at : {1, 3, 8, 23}) {
+      const RunPlan plan = Plan((moved ? "moved" : "removed") + std::to_string(at));
+      int updates = 0;
+      const auto stop = [&] {
+        if (++updates == at && moved) fs::rename(plan.folder, folder / "elsewhere");
+        if (updates == at) fs::remove_all(plan.folder);
+        return false;
+      };
+      try {
+        Run(plan, {.checkpoint_seconds = at == 3 ? 0.0 : 60.0, .stop = stop});
+        FAIL() << at;
+      } catch (const RunError& e) {
+        EXPECT_THAT(e.what(), HasSubstr(plan.folder.string()));
+        EXPECT_THAT(e.what(), HasSubstr("removed, moved or replaced"));
+      }
+      EXPECT_FALSE(fs::exists(plan.folder)) << "was made again";
+      EXPECT_EQ(Run(plan), Outcome::kFinished) << "is a new run";
+      fs::remove_all(folder / "elsewhere");
+    }
+  }
+}
+
+TEST_F(TrainTest, RefusesARunThatWasRemovedInPart) {
+  const RunPlan whole = Plan("whole");
+  ASSERT_EQ(Run(whole), Outcome::kFinished);
+  for (const char* part : {"checkpoint/state.safetensors", "metrics.jsonl", "result.json"}) {
+    const RunPlan plan = Plan(part);
+    fs::create_directories((plan.folder / part).parent_path());
+    fs::copy(whole.folder / part, plan.folder / part);
+    try {
+      Run(plan);
+      FAIL() << part;
+    } catch (const RunError& e) {
+      EXPECT_THAT(e.what(), HasSubstr((plan.folder / part).string()));
+      EXPECT_THAT(e.what(), HasSubstr("config.json is missing"));
+    }
+    EXPECT_FALSE(fs::exists(plan.folder / "config.json"));
+  }
+}
+
+// The checkpoint follows an evaluation that is gone.
+TEST_F(TrainTest, RefusesACheckpointWithoutItsMetrics) {
+  for (const bool all : {false, true}) {
+    const RunPlan plan = Plan(all ? "all" : "one");
+    int updates = 0;
+    ASSERT_EQ(Run(plan, {.stop = [&] { return ++updates == 9; }}), Outcome::kInterrupted);
+    const fs::path metrics = plan.folder / "metrics.jsonl";
+    std::string text = ReadFile(metrics);
+    text.pop_back();
+    text.erase(all ? 0 : text.rfind('\n') + 1);
+    WriteFile(metrics, text);
+    EXPECT_THROW(Run(plan), RunError);
+    EXPECT_EQ(ReadFile(metrics), text);
+  }
+}
+
 TEST_F(TrainTest, EndsARunThatDiverges) {
   for (const std::string what : {"loss", "metric"}) {
     const RunPlan plan = Plan(what, {{"spoil", what}});
@@ -257,6 +360,14 @@ TEST_F(TrainTest, ReadsTheTestSetOnceWithTheWeightsThatValidationChose) {
   const Trained trained = OpenTrained(task, run, {});
   EXPECT_EQ(trained.experiment->Test().at("test_loss"), best.values.at("test_loss"));
   fs::remove_all(plan.folder / "checkpoint");
+  EXPECT_THROW(OpenTrained(task, run, {}), RunError);
+}
+
+TEST_F(TrainTest, OpensNoRunWhoseSettingsTheTaskLacks) {
+  const RunPlan plan = Plan("a");
+  ASSERT_EQ(Run(plan), Outcome::kFinished);
+  lab::Run run = ReadRun(plan.folder);
+  run.config.settings["batch_size"] = "many";
   EXPECT_THROW(OpenTrained(task, run, {}), RunError);
 }
 

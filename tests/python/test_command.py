@@ -9,6 +9,7 @@ import re
 import resource
 import shutil
 import signal
+import stat
 import struct
 import termios
 import time
@@ -527,13 +528,13 @@ def test_stdout_that_takes_nothing_is_an_error(sweep, command):
     with open("/dev/full", "w") as full:
         result = sweep(*command, stdout=full)
     assert result.returncode == 1
-    assert re.fullmatch(r"planish: \[stdout\] [^\n]*No space left on device\n", result.stderr)
+    assert re.fullmatch(r"planish: cannot write stdout: No space left on device\n", result.stderr)
 
 
 def test_a_closed_stdout_is_an_error(sweep):
     result = sweep("show", "runs", preexec_fn=lambda: os.close(1))
     assert result.returncode == 1
-    assert re.fullmatch(r"planish: \[stdout\] [^\n]*\n", result.stderr)
+    assert re.fullmatch(r"planish: cannot write stdout: [^\n]*\n", result.stderr)
 
 
 def test_a_reader_that_leaves_ends_the_command_in_silence(sweep):
@@ -582,16 +583,102 @@ def test_report_over_two_folders(planish, sweep):
 def test_wrong_reports(planish):
     (planish.folder / "empty").mkdir()
     planish.ok(*SMOKE)
-    assert_one_line(planish("report", "absent"), 1, "absent")
-    assert_one_line(planish("show", "absent"), 1, "absent")
-    assert_one_line(planish("report", "empty"), 1, "empty")
-    assert_one_line(planish("report", "runs", "empty"), 1, "empty")
+    assert_one_line(planish("report", "absent"), 3, "absent")
+    assert_one_line(planish("show", "absent"), 3, "absent")
+    assert_one_line(planish("report", "empty"), 3, "empty")
+    assert_one_line(planish("report", "runs", "empty"), 3, "empty")
     assert_one_line(planish("report", "runs", "-o", "absent/report.html"), 1, "absent/report.html")
     assert_one_line(planish("report", "runs", "-o", "empty"), 1, "empty")
     config = next((planish.folder / "runs").rglob("config.json"))
     config.write_text('{"format": "planish-run/1", ')
-    assert_one_line(planish("report", "runs"), 1, config.name, "JSON")
+    assert_one_line(planish("report", "runs"), 3, config.name, "JSON")
     assert not (planish.folder / "report.html").exists()
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def break_with_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def break_with_zeros(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def break_with_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "result.json"])
+@pytest.mark.parametrize(
+    "break_file",
+    [
+        lambda path: path.write_text(""),
+        lambda path: path.write_text("{\n"),
+        lambda path: path.write_text(DEEP + "\n"),
+        lambda path: path.write_text('{"deep": ' + DEEP + "}\n"),
+        break_with_pipe,
+        break_with_zeros,
+        break_with_folder,
+    ],
+    ids=["empty", "half", "deep", "deep in a key", "pipe", "zeros", "folder"],
+)
+def test_a_broken_run_is_named_and_left_out(sweep, tmp_path, name, break_file):
+    runs = tmp_path / "runs"
+    shutil.copytree(sweep.folder / "runs", runs)
+    broken = runs / "pi-mnist" / SWEEP_NAMES[0] / name
+    break_file(broken)
+    for arguments, left in [
+        (("show", runs), "none"),
+        (("report", runs, "-o", tmp_path / "page.html"), "report:"),
+        (("thin", runs, tmp_path / "thin"), "7 runs"),
+    ]:
+        result = sweep(*arguments)
+        assert result.returncode == 0, result.stderr
+        assert re.fullmatch(rf"warning: a run is left out: [^\n]*{re.escape(str(broken))}[^\n]*\n", result.stderr)
+        assert left in result.stdout
+    # Without another one there is nothing to show.
+    assert_one_line(sweep("show", broken.parent), 3, broken)
+
+
+def test_reports_go_where_a_link_or_a_pipe_leads(sweep, tmp_path):
+    link, page, pipe = tmp_path / "link", tmp_path / "page.html", tmp_path / "pipe"
+    link.symlink_to(page)
+    sweep.ok("report", "runs", "-o", link)
+    assert link.is_symlink() and page.read_text().startswith("<!DOCTYPE html>")
+    os.mkfifo(pipe)
+    process = sweep.start("report", "runs", "-o", pipe)
+    assert pipe.read_text() == page.read_text()
+    process.communicate(timeout=60)
+    assert process.returncode == 0 and pipe.is_fifo()
+
+
+def test_a_report_does_not_replace_a_device(sweep, tmp_path):
+    null = tmp_path / "null"  # never the system's own
+    try:
+        os.mknod(null, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        null.write_text("")
+    except PermissionError:
+        pytest.skip("a device can only be made by the administrator")
+    sweep.ok("report", "runs", "-o", null)
+    assert null.is_char_device()
+
+
+def test_a_run_stops_once_its_folder_is_gone(planish):
+    process = planish.start(*LONG, "--set", "width=256", "--quiet")
+    folder = planish.folder / "runs/pi-mnist/smoke-layer-b4-epochs=120-width=256-s1"
+    deadline = time.monotonic() + 120
+    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    folder.rename(planish.folder / "elsewhere")
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert re.fullmatch(rf"planish: cannot write [^\n]*{folder.name}[^\n]*\n", stderr), stderr
+    assert not folder.exists()
 
 
 # The terminal.
