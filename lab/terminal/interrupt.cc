@@ -31,13 +31,11 @@ void Install(int signal_number, struct sigaction* before) {
 
 InterruptGuard::InterruptGuard() {
   interrupted = 0;
-  Install(SIGINT, &before_int_);
-  Install(SIGTERM, &before_term_);
+  for (size_t i = 0; i < kSignals.size(); ++i) Install(kSignals[i], &before_[i]);
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &before_int_, nullptr);
-  sigaction(SIGTERM, &before_term_, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 int Interrupted() { return interrupted; }

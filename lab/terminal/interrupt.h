@@ -3,11 +3,14 @@
 
 #include <signal.h>
 
+#include <array>
+
 namespace planish::lab {
 
-/// While it lives, the first SIGINT or SIGTERM is only noted, for a loop that asks Interrupted()
-/// and ends in order. From then on SIGINT has the system's own effect again, so that a second
-/// Ctrl-C ends the process at once. A SIGINT that the process was started to ignore stays ignored.
+/// Notes the first SIGINT, SIGTERM or SIGHUP (a terminal that closes) for a loop that asks
+/// Interrupted() and ends in order. After it SIGINT has the system's own effect again, so that a
+/// second Ctrl-C ends the process at once. A signal that the process was started to ignore (by
+/// nohup, say) stays ignored.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -16,8 +19,9 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
  private:
-  struct sigaction before_int_;
-  struct sigaction before_term_;
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+
+  std::array<struct sigaction, kSignals.size()> before_;
 };
 
 /// The first signal that came under the latest InterruptGuard, or 0.

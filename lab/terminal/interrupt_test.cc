@@ -23,7 +23,7 @@ int EndOf(const std::function<void()>& body) {
 }
 
 TEST(InterruptGuard, NotesTheFirstSignal) {
-  for (const int signal_number : {SIGINT, SIGTERM}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
     const InterruptGuard guard;
     EXPECT_EQ(Interrupted(), 0);
     raise(signal_number);
@@ -34,7 +34,7 @@ TEST(InterruptGuard, NotesTheFirstSignal) {
 }
 
 TEST(InterruptGuard, LetsTheSecondSigintEndTheProcess) {
-  for (const int first : {SIGINT, SIGTERM}) {
+  for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = EndOf([&] {
       const InterruptGuard guard;
       raise(first);
@@ -47,7 +47,7 @@ TEST(InterruptGuard, LetsTheSecondSigintEndTheProcess) {
 }
 
 TEST(InterruptGuard, RestoresWhatWasThereBefore) {
-  for (const int signal_number : {SIGINT, SIGTERM}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
     const int status = EndOf([&] {
       {
         const InterruptGuard guard;
@@ -69,6 +69,16 @@ TEST(InterruptGuard, LeavesAnIgnoredSignalIgnored) {
               raise(SIGTERM);
               if (Interrupted() != SIGTERM) _exit(2);
               raise(SIGINT);
+            }),
+            0);
+}
+
+TEST(InterruptGuard, LeavesAHangupIgnoredThatNohupIgnores) {
+  EXPECT_EQ(EndOf([] {
+              signal(SIGHUP, SIG_IGN);
+              const InterruptGuard guard;
+              raise(SIGHUP);
+              if (Interrupted() != 0) _exit(1);
             }),
             0);
 }

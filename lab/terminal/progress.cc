@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
+#include "lab/terminal/printable.h"
 
 namespace planish::lab {
 
@@ -45,28 +46,6 @@ std::string FormatThousands(double value) {
   if (value >= 1e15) return fmt::format("{:.2e}", value);
   if (value < 9.95) return fmt::format("{:.1f}", value);
   return FormatInteger(std::llround(value));
-}
-
-// The length of the well-formed UTF-8 character at the front of `text`, 0 when there is none.
-// Over-long forms and surrogates are let through: a terminal replaces them itself.
-size_t CharacterLength(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const size_t length = byte(0) < 0x80             ? 1
-                        : (byte(0) & 0xe0) == 0xc0 ? 2
-                        : (byte(0) & 0xf0) == 0xe0 ? 3
-                        : (byte(0) & 0xf8) == 0xf0 ? 4
-                                                   : 0;
-  if (length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
-
-bool IsControl(std::string_view character) {
-  const auto byte = static_cast<unsigned char>(character[0]);
-  return byte < 0x20 || byte == 0x7f ||
-         (byte == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0);  // U+0080 to U+009F
 }
 
 }  // namespace
@@ -204,7 +183,7 @@ void Progress::Show(const std::string& line) {
 void Progress::Print(std::string_view text) {
   std::string out;
   if (drawn_) out += kClearLine;
-  out += text;
+  out += Printable(text, /*keep_lines=*/true);
   out += '\n';
   const bool redraw = drawn_ && !line_.empty();
   if (redraw) out += FitToColumns(line_, output_.columns() - 1) + "\x1b[K";
