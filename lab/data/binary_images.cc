@@ -9,6 +9,7 @@
 #include "lab/base/format_integer.h"
 #include "lab/data/digits.h"
 #include "lab/data/idx_files.h"
+#include "lab/papers/paper_data.h"
 
 namespace planish::lab {
 
@@ -17,9 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kPixels = kIdxSide * kIdxSide;
-
-// Of the fixed binarisation's three files.
-constexpr char kSha256[] = "018ea321ea0de0016a7b4045ad31dab0857d99e0c30c5ca59e07b987f33580ab";
 
 int64_t Count(const std::vector<uint8_t>& pixels) { return std::ssize(pixels) / kPixels; }
 
@@ -66,7 +64,7 @@ BinaryImageSet LoadBinaryMnist(const fs::path& folder) {
   set.test = ReadSplit(files, found, names[2]);
   set.source = "files";
   set.sha256 = Hash(set);
-  const bool is_own = set.sha256 == kSha256;
+  const bool is_own = IsPaperData("binarized mnist", set.sha256);
   set.name = is_own ? "binarized mnist" : "binary idx images";
   set.description = fmt::format(
       "{}, {} read from {}",

@@ -12,14 +12,13 @@
 #include "lab/data/file_content.h"
 #include "lab/data/sha256.h"
 #include "lab/error.h"
+#include "lab/papers/paper_data.h"
 
 namespace planish::lab {
 
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr int64_t kWholeSet = 100'000'000;
 
 bool IsEnwik8(const fs::path& file) { return file.filename().string().starts_with("enwik8"); }
 
@@ -73,14 +72,12 @@ Text ReadBytes(const fs::path& path, int64_t most) {
     throw DataError(fmt::format("[ReadBytes] {} must hold bytes but is empty", file.string()));
   }
   const int64_t size = std::ssize(text.characters);
-  text.name = !IsEnwik8(file)     ? file.filename().string()
-              : size == kWholeSet ? "enwik8"
-                                  : "enwik8 prefix";
   text.source = "files";
   text.description = fmt::format("{} bytes read from {}", FormatInteger(size), file.string());
   Sha256 sha;
   sha.Update({reinterpret_cast<const uint8_t*>(text.characters.data()), text.characters.size()});
   text.sha256 = sha.Hex();
+  text.name = IsPaperData("enwik8", text.sha256) ? "enwik8" : file.filename().string();
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "lab/base/format_integer.h"
 #include "lab/data/idx_files.h"
+#include "lab/papers/paper_data.h"
 
 namespace planish::lab {
 
@@ -17,9 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kClasses = 10;
-
-// HashImages of the distributed MNIST.
-constexpr char kMnistSha256[] = "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f74fbbeddae7f1690a";
 
 constexpr std::array<std::string_view, 2> kInner = {"mnist", "MNIST/raw"};
 
@@ -57,7 +55,7 @@ ImageSet LoadMnist(const fs::path& folder) {
   set.test = ReadSplit(files, found, "t10k");
   set.source = "files";
   set.sha256 = HashImages(set.train, set.test);
-  const bool is_mnist = set.sha256 == kMnistSha256;
+  const bool is_mnist = IsPaperData("mnist", set.sha256);
   set.name = is_mnist ? "mnist" : "idx images";
   set.description =
       fmt::format("{}, {} training and {} test images read from {}",

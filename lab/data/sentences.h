@@ -22,10 +22,13 @@ struct Sentences {
   void Add(std::vector<std::string> sentence, int64_t label);
 };
 
+/// The name of files whose checksum is not that of a known data set.
+inline constexpr char kUnknownSentences[] = "labelled sentences";
+
 /// The sets of a task, with what RunConfig::Data records of them.
 struct SentenceSets {
   Sentences train, valid, test;
-  std::string name;         ///< "rt", "sst5", or "made opinions"
+  std::string name;         ///< "rt", "sst5", kUnknownSentences or "made opinions"
   std::string source;       ///< "files" or "embedded"
   std::string description;  ///< one sentence for people
   std::string sha256;       ///< of the files' lines, each with "\n", or of the made ones

@@ -37,7 +37,7 @@ struct PaperColumn {
   std::string valid_curve;
   std::vector<std::string> drawn = {};  ///< that figures draw; empty: these two
   std::string paper_data;               ///< the paper's data, for people
-  std::string data;  ///< its RunConfig::Data::name; empty: the lab has no loader's name for it
+  std::string data;                     ///< its PaperData::name; empty: its checksum is not known
   /// Norm -> what is printed for it. Not there: nothing is.
   std::map<std::string, double> printed = {};
   std::optional<double> sampling_error = std::nullopt;  ///< of one printed value, from the test

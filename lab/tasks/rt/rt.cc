@@ -9,6 +9,7 @@
 #include "lab/base/format_integer.h"
 #include "lab/base/random.h"
 #include "lab/data/file_content.h"
+#include "lab/papers/paper_data.h"
 #include "lab/tasks/sentence_task.h"
 
 namespace planish::lab {
@@ -24,7 +25,7 @@ class RtTask final : public SentenceTask {
     summary = "film reviews, positive or negative, by a Transformer encoder (Xu et al. 2019, RT)";
     AddSettings({{"split", 1, "decides which sentences are for training", 0, 1e9, {}}});
     data_settings.push_back("split");
-    report.title = "RT: film reviews, positive or negative";
+    report.title = "RT: sentences in two classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";
     AddClaim("Layer norm is better than none.", "Table 1: 77.21% and 76.85%", "layer", "none");
     AddClaim("Without bias and gain, layer norm is worse.", "Table 1: 76.66% and 77.21%", "layer",
@@ -60,13 +61,14 @@ class RtTask final : public SentenceTask {
         set->Add(std::move(all.words[order[next]]), all.labels[order[next]]);
       }
     }
-    sets.name = "rt";
     sets.source = "files";
-    sets.description = fmt::format(
-        "{} sentences of film reviews read from {}, split at random (split={}), {} left over{}",
-        FormatInteger(all.size()), files.string(), s.Int("split"), order.size() - next,
-        reader.Counts());
     sets.sha256 = reader.Sha256OfLines();
+    const bool is_rt = IsPaperData("rt", sets.sha256);
+    sets.name = is_rt ? "rt" : kUnknownSentences;
+    sets.description = fmt::format(
+        "{} sentences {} read from {}, split at random (split={}), {} left over{}",
+        FormatInteger(all.size()), is_rt ? "of film reviews (RT)" : "in two classes (not RT)",
+        files.string(), s.Int("split"), order.size() - next, reader.Counts());
     return sets;
   }
 };

@@ -48,9 +48,9 @@ TEST_F(RtTest, SplitsAsManyAsThePaper) {
   const auto data = Load();
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 8608}, {"valid", 964}, {"test", 1089}}));
-  EXPECT_EQ(data->about.name, "rt");
+  EXPECT_EQ(data->about.name, "labelled sentences");  // as many as RT has, but others
   EXPECT_EQ(data->about.source, "files");
-  EXPECT_THAT(data->about.description, HasSubstr("10,662 sentences"));
+  EXPECT_THAT(data->about.description, HasSubstr("10,662 sentences in two classes (not RT)"));
   EXPECT_THAT(data->about.description, HasSubstr("(split=1), 1 left over;"));
 }
 
@@ -72,6 +72,14 @@ TEST_F(RtTest, SplitsAsTheSettingSays) {
   const at::Tensor numbers = first[0].select(1, 0);
   for (int64_t i = 0; i < numbers.size(0); ++i) words.insert(numbers[i].item<int>());
   EXPECT_EQ(static_cast<int64_t>(words.size()), numbers.size(0));
+}
+
+TEST_F(RtTest, KnowsTheRealOne) {
+  const std::optional<std::filesystem::path> data = DataFolder("");
+  if (!data || !std::filesystem::exists(*data / "mr")) {
+    GTEST_SKIP() << "PLANISH_DATA does not name a folder with mr";
+  }
+  EXPECT_EQ(task->Load(PresetSettings(*task, "paper"), *data)->about.name, "rt");
 }
 
 TEST_F(RtTest, TakesTheFolderItself) {

@@ -4,6 +4,7 @@
 
 #include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
+#include "lab/papers/paper_data.h"
 #include "lab/tasks/sentence_task.h"
 
 namespace planish::lab {
@@ -14,7 +15,7 @@ class Sst5Task final : public SentenceTask {
  public:
   Sst5Task() : SentenceTask("sst5", 5) {
     summary = "film reviews in five classes by a Transformer encoder (Xu et al. 2019, SST5)";
-    report.title = "SST5: film reviews in five classes";
+    report.title = "SST5: sentences in five classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";
     AddClaim("Layer norm is better than none.", "Table 1: 39.23% and 38.55%", "layer", "none");
     AddClaim("Without bias and gain, layer norm is better.", "Table 1: 40.54% and 39.23%",
@@ -36,13 +37,15 @@ class Sst5Task final : public SentenceTask {
     sets.train = reader.ReadLabelled(NeedFile(files, "stsa.fine.train"), classes());
     sets.valid = reader.ReadLabelled(NeedFile(files, "stsa.fine.dev"), classes());
     sets.test = reader.ReadLabelled(NeedFile(files, "stsa.fine.test"), classes());
-    sets.name = "sst5";
     sets.source = "files";
-    sets.description =
-        fmt::format("{} sentences of film reviews read from {}{}",
-                    FormatInteger(sets.train.size() + sets.valid.size() + sets.test.size()),
-                    files.string(), reader.Counts());
     sets.sha256 = reader.Sha256OfLines();
+    const bool is_sst = IsPaperData("sst5", sets.sha256);
+    sets.name = is_sst ? "sst5" : kUnknownSentences;
+    sets.description =
+        fmt::format("{} sentences {} read from {}{}",
+                    FormatInteger(sets.train.size() + sets.valid.size() + sets.test.size()),
+                    is_sst ? "of film reviews (SST5)" : "in five classes (not SST5)",
+                    files.string(), reader.Counts());
     return sets;
   }
 };

@@ -37,11 +37,11 @@ TEST_F(Sst5Test, ReadsTheThreeSets) {
   const auto data = Load();
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 3}, {"valid", 1}, {"test", 2}}));
-  EXPECT_EQ(data->about.name, "sst5");
+  EXPECT_EQ(data->about.name, "labelled sentences");
   // "a", "film" and "good" occur twice in training; of the 6 test words "good" alone is one.
   EXPECT_THAT(
       data->about.description,
-      HasSubstr("6 sentences of film reviews read from " + (folder / "sst").string() +
+      HasSubstr("6 sentences in five classes (not SST5) read from " + (folder / "sst").string() +
                 "; 1 empty line left out; 3 words in the lexicon, 83.3% of the test words"));
   const auto experiment = task->Make(PresetSettings(*task, "smoke"), *data);
   const Tensors batch = experiment->Batch(at::arange(3));
@@ -50,6 +50,14 @@ TEST_F(Sst5Test, ReadsTheThreeSets) {
   // By frequency, then bytes: a 1, film 2, good 3.
   EXPECT_TRUE(
       batch[0].equal(at::tensor(std::vector<int32_t>{1, 3, 2, 1, 0, 2, 3, 0, 0}).view({3, 3})));
+}
+
+TEST_F(Sst5Test, KnowsTheRealOne) {
+  const std::optional<std::filesystem::path> data = DataFolder("");
+  if (!data || !std::filesystem::exists(*data / "sst")) {
+    GTEST_SKIP() << "PLANISH_DATA does not name a folder with sst";
+  }
+  EXPECT_EQ(task->Load(PresetSettings(*task, "paper"), *data)->about.name, "sst5");
 }
 
 TEST_F(Sst5Test, RefusesFilesItCannotUse) {
