@@ -45,6 +45,11 @@ std::string IntervalText(const MetricSpec& metric, const Comparison& comparison)
   return text;
 }
 
+// Returns true for a difference that is the same, but not 0, in every seed.
+bool HasNoWidth(const Estimate& difference) {
+  return difference.half_width == 0 && difference.mean != 0;
+}
+
 // What the difference of a and b says about them.
 Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std::string& reached,
                const std::string& than) {
@@ -61,6 +66,11 @@ Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std
     return {"cannot tell",
             fmt::format("{}, {}; one {} gives no interval: cannot tell this from chance.", reached,
                         against, one)};
+  }
+  if (HasNoWidth(difference)) {
+    return {"cannot tell",
+            fmt::format("{}, {}, the same in every seed: an interval without width tells nothing.",
+                        reached, against)};
   }
   if (comparison.better == 0) {
     return {
@@ -118,6 +128,9 @@ std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
     findings.push_back(Judged(*metric, Compare(group, *baseline, *metric, measure), reached,
                               section.Named(baseline->value)));
   }
+  if (IsSmoke(panel.config().preset)) {
+    for (Finding& finding : findings) finding.word = "smoke run";
+  }
   return findings;
 }
 
@@ -169,6 +182,9 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
   if (!unfinished.empty()) {
     end = fmt::format("; none finished with {}", fmt::join(unfinished, ", "));
   }
+  if (IsSmoke(panel.config().preset)) {
+    end += fmt::format(" ({})", EvidenceText(Evidence::kSmoke));
+  }
   const auto line = [&](size_t left_out) {
     std::vector<std::string> shown = parts;
     // The worst stays, the next to worst go first.
@@ -191,7 +207,10 @@ std::string BriefOfClaims(const Section& section) {
   std::map<Verdict, int> counts;
   int all = 0;
   for (const ClaimResult& result : JudgeClaims(section)) {
-    if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData) continue;
+    if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData ||
+        result.verdict == Verdict::kNoVerdict) {
+      continue;
+    }
     ++counts[result.verdict];
     ++all;
   }
@@ -246,6 +265,9 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
              ", counting a run that never got there at its last step";
   }
   if (difference.count == 1) return numbers + amount + "; one pair of seeds gives no interval.";
+  if (HasNoWidth(difference)) {
+    return numbers + amount + " in every seed: an interval without width tells nothing.";
+  }
   return numbers + amount + " (" + IntervalText(metric, result.comparison) + ").";
 }
 

@@ -10,7 +10,7 @@ namespace planish::lab {
 
 /// What was found, as a sentence.
 struct Finding {
-  std::string word;  ///< "better", "worse", "cannot tell" or "no comparison"
+  std::string word;  ///< "better", "worse", "cannot tell", "no comparison" or "smoke run"
   std::string sentence;
 };
 

@@ -141,8 +141,10 @@ Markup RenderClaims(const Section& section) {
     const ClaimSpec& claim = *result.claim;
     std::string measured = MeasuredText(section, result);
     if (result.verdict == Verdict::kOtherData) {
-      measured +=
-          fmt::format(" The claim is about {}; this is {}.", claim.data, section.config->data.name);
+      measured += fmt::format(" The claim is about {}; this is {}: {}.", claim.data,
+                              EvidenceText(result.evidence), section.config->data.name);
+    } else if (result.verdict == Verdict::kNoVerdict) {
+      measured += fmt::format(" ({})", EvidenceText(result.evidence));
     }
     const std::string verdict(VerdictText(result.verdict));
     items += Tag("li", {}, Badge(verdict),
@@ -153,8 +155,10 @@ Markup RenderClaims(const Section& section) {
          Tag("p", {{"class", "note"}},
              "The rule was fixed before the runs. Agrees: the 95% interval of the paired "
              "difference has the claim's sign and excludes 0. Differs: it excludes 0 with the "
-             "other sign. Cannot tell: it includes 0, or there are too few seeds for one. Other "
-             "data: measured on a substitute, which says nothing against the claim.");
+             "other sign. Cannot tell: it includes 0 or has no width, or there are too few seeds "
+             "for one. Other data: the checksum of the data is not that of the data set that the "
+             "claim is about, or that one's is not known, which says nothing against the claim. No "
+             "verdict: smoke runs, and runs on less than a tenth of the paper's training cases.");
 }
 
 Markup EstimateCell(const MetricSpec& metric, const SeedValues& values) {

@@ -91,18 +91,20 @@ std::string ContrastText(const ContrastResult& contrast, const MetricSpec& metri
   return DifferenceText(metric, contrast.value);
 }
 
-// What a substitute shows: "same sign".
+// What runs on other data show: "same sign".
 std::string Lean(const LineResult& result) {
   if (result.difference.sign == 0) return "cannot tell";
   if (result.printed == 0) return result.difference.sign > 0 ? "better here" : "worse here";
   return result.difference.sign == result.printed ? "same sign" : "other sign";
 }
 
-Markup VerdictCell(const LineResult& result) {
+Markup VerdictCell(const LineResult& result, Evidence evidence) {
   if (result.verdict == Verdict::kNotMeasured) return NumberCell(kMissing);
   Markup content = Badge(VerdictText(result.verdict));
   if (result.verdict == Verdict::kOtherData) {
     content += Aside(Lean(result));
+  } else if (result.verdict == Verdict::kNoVerdict) {
+    content += Aside(std::string(EvidenceText(evidence)));
   } else if (result.verdict == Verdict::kCannotTell) {
     if (result.printed == 0) {
       content += Aside("no printed sign");
@@ -129,7 +131,8 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
     const ColumnRuns& runs = *column;
     Markup content = LabelWithSign(*runs.column);
     content += Aside(runs.section->config->data.name);
-    if (!runs.own_data) content += Aside("(substitute)");
+    if (!runs.own_data) content += Aside(fmt::format("({})", EvidenceText(Evidence::kOtherData)));
+    if (IsSmoke(runs.panel->config().preset)) content += Aside("(smoke runs)");
     head += NumberHead(content);
   }
   Markup rows;
@@ -158,7 +161,7 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
           NumberCell(result.difference.measured ? ContrastText(result.difference, *runs.metric)
                                                 : std::string(kMissing));
       printed_difference += PrintedDifferenceCell(paper, *runs.column, line);
-      verdict += VerdictCell(result);
+      verdict += VerdictCell(result, runs.evidence);
     }
     rows += Tag("tr", {{"class", "first"}}, ours) + Tag("tr", {}, printed);
     if (compared) {
@@ -215,7 +218,7 @@ Markup RenderInvariances(const PaperInvariances& table) {
          Tag("div", {{"class", "note"}}, List(notes));
 }
 
-// "RT, SST5 (the paper's own data) and De-En (substitutes)".
+// "RT, SST5; De-En (other data)".
 std::string ColumnsText(const PaperClaimResult& result, int sign) {
   const std::vector<std::string> own = result.Columns(sign, true);
   const std::vector<std::string> others = result.Columns(sign, false);
@@ -309,8 +312,10 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
              "of the paired difference has its sign and excludes 0; the contrary holds when it "
              "excludes 0 with the other sign. Agrees: it holds in as many columns as the paper "
              "says. Differs: it cannot, even if it held in every column that leaves it open. Both "
-             "on the paper's own data alone, columns with a substitute counting as open. Other "
-             "data: only with the substitutes is it one of the two. Cannot tell: neither.");
+             "on the paper's own data alone, columns with other data counting as open. Other data: "
+             "only with these columns is it one of the two. Cannot tell: neither. Smoke runs, and "
+             "runs on less than a tenth of the paper's training cases, leave a column open; where "
+             "there are no others there is no verdict.");
 }
 
 // Curves of the norms of a figure, for each of its columns with runs one metric beside the other,
@@ -402,7 +407,9 @@ Markup RenderColumns(const Reproduction& reproduction) {
       settings +=
           fmt::format(" ({} in the task's section)", Count(runs.other_panels, "other setting"));
     }
-    row += Cell((runs.own_data ? "the paper's own: " : "substitute: ") + data.name) +
+    row += Cell(fmt::format("{}: {}",
+                            runs.own_data ? "the paper's own" : EvidenceText(Evidence::kOtherData),
+                            data.name)) +
            Cell(settings) +
            Cell(runs.metric ? LabelWithUnit(*runs.metric) : "no " + Words(column.metric)) +
            NumberCell(std::to_string(finished)) + NumberCell(std::to_string(diverged)) +
@@ -437,9 +444,10 @@ Markup RenderReproduction(const Reproduction& reproduction, const std::string& i
       "seed, and with it the first weights and the order of the cases.",
       "Verdicts: agrees when the 95% interval of the paired difference excludes 0 with the sign of "
       "the printed difference, differs when it excludes 0 with the other, cannot tell when it "
-      "includes 0 or the paper prints no sign. Other data: a substitute stands in for the paper's "
-      "data, so that the value is not to be set against the printed one; what it shows of the "
-      "difference is in small print.",
+      "includes 0, has no width, or the paper prints no sign. Other data: the checksum of the data "
+      "is not that of the paper's data set, or that one's is not known, so that the value is not "
+      "to be set against the printed one; what it shows of the difference is in small print. No "
+      "verdict: smoke runs, and runs on less than a tenth of the paper's training cases.",
       "Diverged is a result. A norm all of whose runs diverged (two at least) is worse than one "
       "that finished twice or more; beyond that, differences are over the seeds that finished.",
       "± behind a printed value is the sampling error of one run, from the size of the test set; "
@@ -476,7 +484,7 @@ std::string BriefOfPaper(const Reproduction& reproduction) {
       }
     }
     lines +=
-        CleanText(fmt::format("{:<12} {}: {} [{} of {} cells]\n",
+        CleanText(fmt::format("{:<12} {}: {} [{} of {} cells, computed for this report]\n",
                               VerdictText(agreeing == cells ? Verdict::kAgrees : Verdict::kDiffers),
                               table->name, table->caption, agreeing, cells));
   }

@@ -149,12 +149,14 @@ TEST(ReportTest, ClaimsOnOtherDataShowTheNumbersAndNoDifference) {
   for (auto& run : runs) {
     run.config.report.claims = {LowerErrorClaim("none", "layer")};  // measured: the contrary
     run.config.data.name = "drawn digits";
+    run.config.data.sha256 = "drawn";
   }
   const std::string page = RenderReport(runs);
   EXPECT_THAT(page, HasSubstr(">other data</span>"));
   EXPECT_THAT(page, Not(HasSubstr(">differs</span>")));
   EXPECT_THAT(page, HasSubstr("norm none 5.97% (mean of 3 seeds), norm layer 5.13%"));
-  EXPECT_THAT(page, HasSubstr("The claim is about mnist; this is drawn digits."));
+  EXPECT_THAT(page,
+              HasSubstr("The claim is about mnist; this is other or unknown data: drawn digits."));
   EXPECT_THAT(Findings(runs), Not(HasSubstr("Published")));
 }
 

@@ -17,6 +17,14 @@ bool Belongs(const Panel& panel, const PaperColumn& column) {
   });
 }
 
+// Returns true if runs with this evidence count for nothing, whatever they show.
+bool HasNoVerdict(Evidence evidence) { return VerdictOf(evidence, 0) == Verdict::kNoVerdict; }
+
+// How well runs fit a column: those that can get a verdict first, those that cannot last.
+int RankOf(Evidence evidence) {
+  return evidence == Evidence::kVerdict ? 2 : HasNoVerdict(evidence) ? 0 : 1;
+}
+
 int FinishedIn(const Panel& panel) {
   int finished = 0;
   for (const Group& group : panel.groups) finished += group.CountOf(Status::kFinished);
@@ -27,37 +35,46 @@ ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& secti
   ColumnRuns runs;
   runs.column = &column;
   int belonging = 0;
+  std::pair<int, int> best;
   for (const Section& section : sections) {
     if (section.config->task != column.task || section.config->report.compare != "norm") continue;
     for (const Panel& panel : section.panels) {
       if (!Belongs(panel, column)) continue;
       ++belonging;
-      if (runs.panel && FinishedIn(panel) <= FinishedIn(*runs.panel)) continue;
+      const Evidence evidence = EvidenceOf(panel.config(), column.data);
+      const auto rank = std::pair(RankOf(evidence), FinishedIn(panel));
+      if (runs.panel && rank <= best) continue;
+      best = rank;
       runs.section = &section;
       runs.panel = &panel;
+      runs.evidence = evidence;
     }
   }
   if (!runs.panel) return runs;
   runs.metric = runs.section->Find(column.metric);
-  runs.own_data = runs.section->config->data.name == column.data;
+  runs.own_data = IsPaperData(column.data, runs.section->config->data.sha256);
   runs.other_panels = belonging - 1;
   return runs;
 }
 
-// Seed -> weighted sum, over the seeds that every norm has.
-SeedValues WeightedSums(const std::vector<SeedValues>& values, const Contrast& contrast) {
-  SeedValues sums;
+// Estimate of the weighted sums of the seeds that every norm has.
+Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast& contrast) {
+  std::vector<double> sums;
+  double largest = 0;
   for (const auto& [seed, first] : values[0]) {
     double sum = 0;
     bool complete = true;
-    for (size_t i = 0; i < values.size() && complete; ++i) {
+    for (size_t i = 0; i < values.size(); ++i) {
       const auto value = values[i].find(seed);
       complete = value != values[i].end();
-      if (complete) sum += contrast[i].second * value->second;
+      if (!complete) break;
+      const double term = contrast[i].second * value->second;
+      sum += term;
+      largest = std::max(largest, std::abs(term));
     }
-    if (complete) sums[seed] = sum;
+    if (complete) sums.push_back(sum);
   }
-  return sums;
+  return EstimateDifference(std::move(sums), largest);
 }
 
 // The sign that divergence gives to a difference of two norms, 0 where it gives none.
@@ -78,6 +95,16 @@ const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   return ChosenBy(*runs.section);
 }
 
+// Why a difference has no interval that could be sure; empty where it has one.
+std::string DoubtOf(const Estimate& difference) {
+  if (difference.count == 0) return "diverged, or no seed in common";
+  if (difference.count == 1) return "one seed gives no interval";
+  if (difference.half_width == 0 && difference.mean != 0) {
+    return "the same in every seed: the interval has no width";
+  }
+  return "";
+}
+
 // What steps and seconds of a difference are.
 const MetricSpec* EffortMetric(Effort effort) {
   static const MetricSpec steps = {"step", "steps", "steps", true};
@@ -93,15 +120,17 @@ int Decide(int holds, int fails, size_t columns, int least) {
 
 Verdict VerdictOf(const PaperClaimResult& result) {
   int holds = 0, fails = 0, own_holds = 0, own_fails = 0;
-  bool measured = false;
+  bool measured = false, judged = false;
   for (const PaperClaimResult::Column& column : result.columns) {
     measured |= column.contrast.measured;
+    judged |= column.contrast.measured && !HasNoVerdict(column.runs->evidence);
     holds += column.contrast.sign > 0;
     fails += column.contrast.sign < 0;
     own_holds += column.contrast.sign > 0 && column.runs->own_data;
     own_fails += column.contrast.sign < 0 && column.runs->own_data;
   }
   if (!measured) return Verdict::kNotMeasured;
+  if (!judged) return Verdict::kNoVerdict;
   const int least = result.claim->least;
   switch (Decide(own_holds, own_fails, result.columns.size(), least)) {
     case 1:
@@ -168,7 +197,7 @@ ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const 
     values.push_back(Values(*group, metric.name, measure));
   }
   result.measured = true;
-  result.value = EstimateMean(WeightedSums(values, contrast));
+  result.value = EstimateContrast(values, contrast);
   result.sign = SureSign(result.value) * (metric.lower_is_better ? -1 : 1);
   if (groups.size() == 2) {
     const bool first_plus = contrast[0].second > 0;
@@ -192,8 +221,7 @@ ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const 
     result.doubt = "some runs diverged";
     return result;
   }
-  if (result.value.count == 0) result.doubt = "diverged, or no seed in common";
-  if (result.value.count == 1) result.doubt = "one seed gives no interval";
+  result.doubt = DoubtOf(result.value);
   return result;
 }
 
@@ -235,13 +263,13 @@ ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
   if (result.sign * more > 0) {
     result.sign = 0;
     result.doubt = "more runs of the better side diverged";
-  } else if (result.value.count == 0) {
-    result.doubt = "diverged, or no seed in common";
-  } else if (comparison.bounded > 0) {
-    result.doubt = fmt::format("at least: {} never got there", Count(comparison.bounded, "seed"));
-    if (result.value.count == 1) result.doubt += "; one seed gives no interval";
-  } else if (result.value.count == 1) {
-    result.doubt = "one seed gives no interval";
+  } else {
+    result.doubt = DoubtOf(result.value);
+    if (comparison.bounded > 0 && result.value.count > 0) {
+      result.doubt =
+          fmt::format("at least: {} never got there{}{}", Count(comparison.bounded, "seed"),
+                      result.doubt.empty() ? "" : "; ", result.doubt);
+    }
   }
   return result;
 }
@@ -254,14 +282,7 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
   if (!runs.metric) return result;
   result.difference = Measured(runs, contrast, *runs.metric, Measure::kBest);
   if (!result.difference.measured) return result;
-  if (!runs.own_data) {
-    result.verdict = Verdict::kOtherData;
-  } else if (result.printed == 0 || result.difference.sign == 0) {
-    result.verdict = Verdict::kCannotTell;
-  } else {
-    result.verdict =
-        result.difference.sign == result.printed ? Verdict::kAgrees : Verdict::kDiffers;
-  }
+  result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
   return result;
 }
 
@@ -298,6 +319,10 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
         column.contrast =
             Measured(runs, claim.contrast, *column.metric,
                      claim.of == PaperClaim::Of::kTest ? Measure::kBest : Measure::kFinal);
+      }
+      if (HasNoVerdict(runs.evidence)) {
+        column.contrast.sign = 0;
+        column.contrast.doubt = EvidenceText(runs.evidence);
       }
       if (claim.of == PaperClaim::Of::kTest) {
         result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;

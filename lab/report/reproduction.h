@@ -16,10 +16,12 @@ namespace planish::lab {
 struct ColumnRuns {
   const PaperColumn* column = nullptr;
   const Section* section = nullptr;    ///< null: no run belongs to the column
-  const Panel* panel = nullptr;        ///< of the panels that belong to it, that with most runs
+  const Panel* panel = nullptr;        ///< of those that belong to it, one that can get a verdict
+                                       ///< before others, then that with most runs
   const MetricSpec* metric = nullptr;  ///< of the column; null where the runs do not have it
-  bool own_data = false;               ///< the paper's own, and no substitute
-  int other_panels = 0;                ///< that belong to it, too, and are left out
+  bool own_data = false;               ///< the paper's own, by its checksum
+  Evidence evidence = Evidence::kOtherData;  ///< of the panel's runs for the column
+  int other_panels = 0;                      ///< that belong to it, too, and are left out
 
   /// Runs with that norm, or null.
   const Group* Find(std::string_view norm) const;
@@ -78,7 +80,8 @@ struct LineResult {
 };
 
 /// The rule: agrees when the interval has the printed sign, differs when it has the other, cannot
-/// tell when it includes 0 or a tie is printed; other data on a substitute, whatever it shows.
+/// tell when it includes 0 or a tie is printed; no verdict from runs, and other data on data, that
+/// EvidenceOf says so of, whatever they show.
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line);
 
@@ -103,7 +106,8 @@ struct PaperClaimResult {
 /// The rule: a column in which nothing can be told may hold or not. Agrees when the columns that
 /// hold are enough, differs when even all open ones would not make them enough; both on the paper's
 /// own data alone, substitutes being open. Other data when only they decide it; cannot tell when
-/// nothing does.
+/// nothing does. A column whose runs get no verdict (EvidenceOf) is open; no verdict when all that
+/// was measured is of such columns.
 std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction);
 
 }  // namespace planish::lab

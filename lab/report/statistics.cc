@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "lab/error.h"
@@ -65,6 +66,18 @@ Estimate EstimateMean(const SeedValues& values) {
   return EstimateMean(list);
 }
 
+Estimate EstimateDifference(std::vector<double> differences, double largest) {
+  // 0.3 - (0.1 + 0.2) is not a difference: the same value, differently rounded.
+  const double noise = 1e-12 * largest;
+  for (double& difference : differences) {
+    if (std::abs(difference) <= noise) difference = 0;
+  }
+  Estimate estimate = EstimateMean(differences);
+  if (std::abs(estimate.mean) <= noise) estimate.mean = 0;
+  if (estimate.half_width && estimate.max - estimate.min <= noise) estimate.half_width = 0;
+  return estimate;
+}
+
 Estimate PairedDifference(const SeedValues& a, const SeedValues& b) {
   std::vector<double> differences;
   double largest = 0;
@@ -74,18 +87,12 @@ Estimate PairedDifference(const SeedValues& a, const SeedValues& b) {
     differences.push_back(value - other->second);
     largest = std::max({largest, std::abs(value), std::abs(other->second)});
   }
-  // 0.3 - (0.1 + 0.2) is not a difference: the same value, differently rounded.
-  const double noise = 1e-12 * largest;
-  for (double& difference : differences) {
-    if (std::abs(difference) <= noise) difference = 0;
-  }
-  Estimate estimate = EstimateMean(differences);
-  if (std::abs(estimate.mean) <= noise) estimate.mean = 0;
-  return estimate;
+  return EstimateDifference(std::move(differences), largest);
 }
 
 int SureSign(const Estimate& estimate) {
-  if (!estimate.half_width || !(std::abs(estimate.mean) > *estimate.half_width)) return 0;
+  const double half_width = estimate.half_width.value_or(0);
+  if (!(half_width > 0) || !(std::abs(estimate.mean) > half_width)) return 0;
   return estimate.mean > 0 ? 1 : -1;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace planish::lab {
 
@@ -30,10 +31,15 @@ double StudentT(int degrees_of_freedom);
 Estimate EstimateMean(std::span<const double> values);
 Estimate EstimateMean(const SeedValues& values);
 
+/// EstimateMean of differences of values up to `largest` in size, without what rounding leaves: a
+/// difference, and a spread, of 1e-12 of that is 0.
+Estimate EstimateDifference(std::vector<double> differences, double largest);
+
 /// Mean and interval of `a` minus `b` over the seeds that both have.
 Estimate PairedDifference(const SeedValues& a, const SeedValues& b);
 
-/// The sign that the 95% interval is sure of: -1 or 1, or 0 when it includes 0 or does not exist.
+/// Returns the sign that the 95% interval is sure of, -1 or 1: 0 when it includes 0, when there is
+/// none, and when its width is 0, since values that are all the same do not show how they vary.
 int SureSign(const Estimate& estimate);
 
 }  // namespace planish::lab

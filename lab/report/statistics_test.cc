@@ -59,10 +59,18 @@ TEST(StatisticsTest, EqualValuesHaveAnIntervalOfNoWidth) {
   const Estimate equal = EstimateMean(std::vector{0.1, 0.1, 0.1});
   EXPECT_EQ(equal.mean, 0.1);
   EXPECT_EQ(equal.half_width, 0);
-  EXPECT_EQ(SureSign(equal), 1);
+  EXPECT_EQ(SureSign(equal), 0);  // no spread: nothing says how sure the mean is
   const Estimate zero = EstimateMean(std::vector{0.0, 0.0});
   EXPECT_EQ(zero.half_width, 0);
   EXPECT_EQ(SureSign(zero), 0);
+}
+
+TEST(StatisticsTest, DifferencesThatDifferByRoundingHaveNoWidth) {
+  const Estimate difference =
+      PairedDifference({{1, .71}, {2, .72}, {3, .73}}, {{1, .70}, {2, .71}, {3, .72}});
+  EXPECT_NEAR(difference.mean, .01, 1e-15);
+  EXPECT_EQ(difference.half_width, 0);
+  EXPECT_EQ(SureSign(difference), 0);
 }
 
 TEST(StatisticsTest, HugeAndTinyValuesDoNotOverflow) {

@@ -346,12 +346,6 @@ bool Measures(const Group& group, const MetricSpec& metric, const ClaimMeasure& 
   return !steps.reached.empty() || !steps.never.empty();
 }
 
-Verdict VerdictOf(const ClaimSpec& claim, const RunConfig& config, const Comparison& comparison) {
-  if (config.data.name != claim.data) return Verdict::kOtherData;
-  if (comparison.better == 0) return Verdict::kCannotTell;
-  return comparison.better > 0 ? Verdict::kAgrees : Verdict::kDiffers;
-}
-
 }  // namespace
 
 Status StatusOf(const Run& run) {
@@ -496,10 +490,26 @@ std::string_view VerdictText(Verdict verdict) {
       return "cannot tell";
     case Verdict::kOtherData:
       return "other data";
+    case Verdict::kNoVerdict:
+      return "no verdict";
     case Verdict::kNotMeasured:
       return "not measured";
   }
   return "";
+}
+
+Verdict VerdictOf(Evidence evidence, int holds) {
+  switch (evidence) {
+    case Evidence::kSmoke:
+    case Evidence::kFewCases:
+      return Verdict::kNoVerdict;
+    case Evidence::kOtherData:
+      return Verdict::kOtherData;
+    case Evidence::kVerdict:
+      break;
+  }
+  if (holds == 0) return Verdict::kCannotTell;
+  return holds > 0 ? Verdict::kAgrees : Verdict::kDiffers;
 }
 
 std::vector<ClaimResult> JudgeClaims(const Section& section) {
@@ -522,7 +532,8 @@ std::vector<ClaimResult> JudgeClaims(const Section& section) {
         comparison = Compare(*better, *worse, *metric, measure->measure);
       }
       measured = true;
-      results.push_back({&claim, VerdictOf(claim, *section.config, comparison), &panel,
+      const Evidence evidence = EvidenceOf(panel.config(), claim.data);
+      results.push_back({&claim, VerdictOf(evidence, comparison.better), &panel, evidence,
                          measure->measure, MetricOf(*metric, *measure), comparison});
     }
     if (!measured) {

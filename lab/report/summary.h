@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/papers/paper_data.h"
 #include "lab/report/statistics.h"
 #include "lab/run/results.h"
 
@@ -43,6 +44,9 @@ struct Panel {
 
   /// The group with that value, or null.
   const Group* Find(std::string_view value) const;
+
+  /// The configuration of one of the runs. All share data and all settings but the compared one.
+  const RunConfig& config() const { return groups.front().runs.front()->config; }
 };
 
 /// Runs of one task on the same data.
@@ -123,14 +127,20 @@ struct Reached {
 Reached Reach(const Group& group, const MetricSpec& metric, double target);
 
 /// What the measurement says about a published claim.
-enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNotMeasured };
+enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNoVerdict, kNotMeasured };
 
 std::string_view VerdictText(Verdict verdict);
+
+/// The verdict on a paper that runs with this evidence get when their interval is sure of the
+/// sign, `holds` (1: the paper's, -1: the other one, 0: cannot tell). The only place that makes
+/// verdicts of signs.
+Verdict VerdictOf(Evidence evidence, int holds);
 
 struct ClaimResult {
   const ClaimSpec* claim = nullptr;
   Verdict verdict = Verdict::kNotMeasured;
-  const Panel* panel = nullptr;  ///< null when not measured
+  const Panel* panel = nullptr;            ///< null when not measured
+  Evidence evidence = Evidence::kVerdict;  ///< of the panel's runs for this claim
   Measure measure = Measure::kFinal;
   MetricSpec metric;      ///< of the numbers below; steps when the measure counts steps
   Comparison comparison;  ///< of the claim's `better` with its `worse`

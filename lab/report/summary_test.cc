@@ -216,9 +216,10 @@ TEST(SummaryTest, OneSeedCannotTell) {
 
 TEST(SummaryTest, AClaimOnStepsToBestCountsFewerAsBetter) {
   Runs runs;
-  for (const int64_t seed : {1, 2}) {
+  for (const int64_t seed : {1, 2, 3}) {
     runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
-    runs.push_back(FinishedRun("batch", 4, seed, {.3, .2, .1}));
+    runs.push_back(FinishedRun("batch", 4, seed,
+                               seed == 3 ? std::vector{.3, .1, .2} : std::vector{.3, .2, .1}));
   }
   for (auto& run : runs) {
     ClaimSpec claim = LowerErrorClaim("layer", "batch");
@@ -229,7 +230,50 @@ TEST(SummaryTest, AClaimOnStepsToBestCountsFewerAsBetter) {
   const std::vector<Section> sections = Summarise(runs);
   const ClaimResult result = JudgeClaims(sections[0])[0];
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
-  EXPECT_DOUBLE_EQ(result.comparison.difference.mean, -200);
+  EXPECT_DOUBLE_EQ(result.comparison.difference.mean, -500 / 3.0);  // -200, -200 and -100
+}
+
+TEST(SummaryTest, AnIntervalWithoutWidthCannotTell) {
+  Runs runs;
+  for (const int64_t seed : {1, 2, 3}) {
+    runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
+    runs.push_back(FinishedRun("batch", 4, seed, {.3, .2, .1}));
+  }
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+    run.config.report.claims[0].measure = "steps to best";
+  }
+  const std::vector<Section> sections = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].comparison.difference.mean, -200);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+}
+
+TEST(SummaryTest, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
+  for (const bool smoke : {true, false}) {
+    Runs runs = ThreeNorms();
+    for (auto& run : runs) {
+      run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+      if (smoke) {
+        run.config.preset = "smoke";
+      } else {
+        run.config.data.sizes["train"] = 512;
+      }
+    }
+    const std::vector<Section> sections = Summarise(runs);
+    const ClaimResult result = JudgeClaims(sections[0])[0];
+    EXPECT_EQ(result.verdict, Verdict::kNoVerdict);
+    EXPECT_EQ(result.evidence, smoke ? Evidence::kSmoke : Evidence::kFewCases);
+    EXPECT_GT(result.comparison.better, 0);  // the numbers are there all the same
+  }
+}
+
+TEST(SummaryTest, TheNameOfTheDataHasNoPartInAVerdict) {
+  Runs runs = ThreeNorms();
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+    run.config.data.sha256 = "another";
+  }
+  EXPECT_EQ(JudgeClaims(Summarise(runs)[0])[0].verdict, Verdict::kOtherData);
 }
 
 // layer reaches 0.2 at steps 100, 200 and 100.

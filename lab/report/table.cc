@@ -177,6 +177,10 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
                                  "at the evaluation that validation chose; seconds: of training.",
                              width, "");
     }
+    if (std::ranges::any_of(section.panels,
+                            [](const Panel& panel) { return IsSmoke(panel.config().preset); })) {
+      text += Wrapped("Smoke runs show only that the task runs: no verdict.", width, "");
+    }
     const std::vector<std::string> incomplete = Incomplete(section);
     if (!incomplete.empty()) text += "\n";
     for (const std::string& line : incomplete) text += Wrapped(CleanText(line), width, "  ");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "lab/papers/paper.h"
+#include "lab/papers/paper_data.h"
 
 namespace planish::lab {
 
@@ -14,8 +15,11 @@ Run StartedRun(const std::string& norm, int batch_size, int64_t seed) {
   config.preset = "small";
   config.settings = {{"norm", norm}, {"batch_size", batch_size}, {"lr", 0.001}};
   config.seed = seed;
-  config.data = {
-      "mnist", "files", "Handwritten digits.", "abc123", {{"train", 55000}, {"test", 10000}}};
+  config.data = {"mnist",
+                 "files",
+                 "Handwritten digits.",
+                 "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f74fbbeddae7f1690a",
+                 {{"train", 55000}, {"test", 10000}}};
   config.metrics = {{"loss", "training NLL", "nats", true},
                     {"valid_error", "validation error", "%", true},
                     {"test_error", "test error", "%", true},
@@ -75,20 +79,34 @@ Run ColumnRun(const std::string& column_name, const std::string& norm, int64_t s
   config.task = column.task;
   for (const auto& [key, setting] : column.settings) config.settings[key] = setting;
   config.data = {data, "files", "Made up.", data + " bytes", {{"train", 1000}, {"test", 100}}};
+  for (const PaperData& known : KnownPaperData()) {
+    if (known.name != data) continue;
+    config.data.sha256 = known.sha256;
+    config.data.sizes["train"] = known.train;
+  }
   const bool percent = column.unit.starts_with("%");
-  config.metrics = {{column.train_curve, "training loss", "nats", true},
-                    {column.valid_curve, "validation loss", "nats", true},
-                    {column.metric, "test " + column.unit, percent ? "%" : column.unit,
-                     column.lower_is_better}};
-  config.report = {column.label,   "Xu et al. 2019", "norm",
-                   "layer",        "batch_size",     {column.train_curve, column.valid_curve},
-                   column.metric,  {},               {},
+  config.metrics = {
+      {column.train_curve, "training loss", "nats", true},
+      {column.valid_curve, "validation loss", "nats", true},
+      {column.metric, "test " + column.unit, percent ? "%" : column.unit, column.lower_is_better}};
+  config.report = {column.label,
+                   "Xu et al. 2019",
+                   "norm",
+                   "layer",
+                   "batch_size",
+                   {column.train_curve, column.valid_curve},
+                   column.metric,
+                   {},
+                   {},
                    {"Made up in " + column.name + "."}};
   RunResult result;
   result.status = "finished";
   for (int i = 0; i <= 4; ++i) {
     const double left = 1 - i / 4.0;
-    Evaluation evaluation{100 * i, 0.5 * i, 3200 * i, 2.0 * i,
+    Evaluation evaluation{100 * i,
+                          0.5 * i,
+                          3200 * i,
+                          2.0 * i,
                           {{column.train_curve, train + left * (1 - train)},
                            {column.valid_curve, valid + left * (1 - valid)}}};
     run.evaluations.push_back(evaluation);

@@ -22,7 +22,8 @@ Run StartedRun(const std::string& norm, int batch_size, int64_t seed);
 Run FinishedRun(const std::string& norm, int batch_size, int64_t seed,
                 const std::vector<double>& errors);
 
-/// A run of the column of Xu et al. 2019 with that name, on data named `data`, that finished with
+/// A run of the column of Xu et al. 2019 with that name, on data named `data` (with its checksum
+/// where that is known), that finished with
 /// `value` of the column's metric, read once at its best evaluation, and with the training and
 /// validation curves that the column draws: from 1 to `train` and `valid`.
 Run ColumnRun(const std::string& column, const std::string& norm, int64_t seed, double value,
