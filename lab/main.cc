@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <sstream>
@@ -66,6 +67,27 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
                      what, command.empty() ? "" : " ", command);
 }
 
+// The arguments behind the program's name, last first as CLI11 takes them. "--flag=" becomes
+// "--flag" and an empty value: CLI11 would take the next argument for its value.
+std::vector<std::string> ArgumentsOf(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  bool flags = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    flags &= argument != "--";
+    const bool is_empty = flags && argument.starts_with("--") && argument.ends_with('=') &&
+                          argument.find('=') == argument.size() - 1;
+    if (is_empty) {
+      arguments.push_back(argument.substr(0, argument.size() - 1));
+      arguments.emplace_back();
+    } else {
+      arguments.push_back(argument);
+    }
+  }
+  std::ranges::reverse(arguments);
+  return arguments;
+}
+
 int RunCommandLine(int argc, char** argv) {
   CLI::App app(
       "Train the experiments of the layer-normalisation papers with every norm, and report.",
@@ -95,7 +117,7 @@ int RunCommandLine(int argc, char** argv) {
   AddDownstream(app, action);
   AddBench(app, action);
   try {
-    app.parse(argc, argv);
+    app.parse(ArgumentsOf(argc, argv));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return Fail(kUsage, UsageText(app, e));
     std::ostringstream out;

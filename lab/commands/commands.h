@@ -21,7 +21,8 @@ inline constexpr char kExitStatuses[] =
     "  1    failure: a run folder or output that cannot be read or written, too little memory\n"
     "  2    wrong usage\n"
     "  3    data missing or malformed; no run in the folders that can be read\n"
-    "  130  stopped by Ctrl-C, 143 by SIGTERM; the same command again goes on where it was";
+    "  130  stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP (the terminal was closed); the same\n"
+    "       command again goes on where it was";
 
 using Action = std::function<int()>;
 
@@ -42,6 +43,10 @@ void AddDownstream(CLI::App& app, Action& action);
 /// How a table is drawn on this process's stdout: in the terminal's width and with its emphasis, or
 /// in 80 plain columns for a file, a pipe, or where NO_COLOR or TERM=dumb asks for plain text.
 TableOptions StdoutTable();
+
+/// Prints what data, names or models contain: as it is, but on a terminal with its control
+/// characters escaped (Printable). Throws what Print throws.
+void PrintText(std::string_view text);
 
 /// Prints to stdout. Throws RunError with the system's reason when that cannot take it, which may
 /// show as late as at the flush.

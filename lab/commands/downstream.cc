@@ -97,16 +97,19 @@ class VectorFile {
   SafetensorsFile content_;
 };
 
-SentenceEvaluationSets ReadSets(const std::optional<fs::path>& folder) {
-  if (!folder) {
-    throw UsageError(
-        "[downstream] --data must name the folder of the sets but there is none, nor the variable "
-        "PLANISH_DATA");
-  }
-  SentenceEvaluationSets sets = ReadSentenceEvaluationSets(*folder);
+// Throws UsageError where no folder of the sets is known.
+const fs::path& Required(const std::optional<fs::path>& folder) {
+  if (folder) return *folder;
+  throw UsageError(
+      "[downstream] --data must name the folder of the sets but there is none, nor the variable "
+      "PLANISH_DATA");
+}
+
+SentenceEvaluationSets ReadSets(const fs::path& folder) {
+  SentenceEvaluationSets sets = ReadSentenceEvaluationSets(folder);
   if (sets.empty()) {
     throw DataError(fmt::format("[downstream] {} must hold sick, mr, cr, subj or mpqa but has none",
-                                folder->string()));
+                                folder.string()));
   }
   return sets;
 }
@@ -140,9 +143,9 @@ void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vector
 }
 
 std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamFlags& flags) {
+  std::optional<fs::path> data = DataFolder(flags.data);
+  const std::optional<fs::path> training = GivenData(flags.training_data);
   const Run run = ReadRun(folder);
-  std::optional<fs::path> training = std::nullopt, data = DataFolder(flags.data);
-  if (!flags.training_data.empty()) training = flags.training_data;
   const Trained trained = OpenTrained(FindTask(run.config.task), run, training);
   auto* encoder = dynamic_cast<SentenceEncoder*>(trained.experiment.get());
   if (!encoder) {
@@ -151,20 +154,24 @@ std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamF
         run.config.task));
   }
   if (!data) {
-    if (const std::string read = CheckpointData(CheckpointFile(folder)); !read.empty()) data = read;
+    if (const std::string read = CheckpointData(CheckpointFile(folder)); !read.empty()) {
+      data = GivenData(read);
+    }
   }
   std::map<std::string, at::Tensor> kept;
   const auto vectors = [&](const std::string& name, const std::vector<std::string>& sentences) {
     return kept[name] = encoder->EncodeSentences(sentences).contiguous();
   };
-  const auto values = EvaluateSentences(ReadSets(data), vectors, flags.evaluation);
+  const auto values = EvaluateSentences(ReadSets(Required(data)), vectors, flags.evaluation);
   if (!flags.write.empty()) Write(flags.write, kept);
   return values;
 }
 
 std::map<std::string, double> JudgeFile(const fs::path& path, const DownstreamFlags& flags) {
+  const std::optional<fs::path> data = DataFolder(flags.data);
+  const fs::path& folder = Required(data);
   const VectorFile file(path);
-  const SentenceEvaluationSets sets = SetsOf(file, ReadSets(DataFolder(flags.data)), path);
+  const SentenceEvaluationSets sets = SetsOf(file, ReadSets(folder), path);
   return EvaluateSentences(
       sets,
       [&](const std::string& name, const std::vector<std::string>& sentences) {
@@ -214,7 +221,7 @@ int RunDownstream(const DownstreamFlags& flags) {
                   ? fmt::format("{:>8}", "-")
                   : fmt::format("{:8.{}f}", value->second * column.scale, column.digits));
       }
-      Print("  " + source.string() + "\n");
+      PrintText("  " + source.string() + "\n");
     }
     FlushStdout();
     first = false;
@@ -240,15 +247,15 @@ void AddDownstream(CLI::App& app, Action& action) {
       "  planish downstream runs/skip-thoughts/small-layer-b64-s1 vectors.safetensors --data DIR");
   downstream->add_option("SOURCE", flags->sources, "Runs and files of sentence vectors")
       ->type_name("")
-      ->required();
-  downstream
-      ->add_option("--data", flags->data,
-                   "Folder of the sets (default: PLANISH_DATA, else where a run was trained from)")
-      ->type_name("PATH");
+      ->required()
+      ->check(NotEmpty("downstream", "SOURCE"));
+  AddDataOption(*downstream, flags->data,
+                "Folder of the sets (default: PLANISH_DATA, else where a run was trained from)");
   downstream
       ->add_option("--training-data", flags->training_data,
                    "The data that a run was trained on (default: where it was read then)")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(NotEmpty("downstream", "--training-data"));
   downstream
       ->add_option("--folds", flags->evaluation.folds,
                    "Of the outer cross-validation (default: 10)")
@@ -261,7 +268,8 @@ void AddDownstream(CLI::App& app, Action& action) {
       ->check(WholeNumber("downstream", "--inner", 2, 100));
   downstream
       ->add_option("--write", flags->write, "Write a run's vectors of the sets to this file, too")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(NotEmpty("downstream", "--write"));
   downstream->add_flag("--json", flags->json, "Print a line of JSON for each source");
   downstream->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")

@@ -7,6 +7,7 @@
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
 #include "lab/data/book_cloze.h"
+#include "lab/data/source.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -21,10 +22,11 @@ struct ClozeFlags {
 };
 
 int RunMakeCloze(const ClozeFlags& flags) {
+  CheckDataPath(flags.books);
   const ClozeSets sets = MakeBookCloze(flags.books, flags.request);
   WriteQuestions(sets, flags.output);
-  Print(fmt::format("{}\nsha256 {}: {}\n", sets.description, sets.sha256,
-                    fs::absolute(flags.output).lexically_normal().string()));
+  PrintText(fmt::format("{}\nsha256 {}: {}\n", sets.description, sets.sha256,
+                        fs::absolute(flags.output).lexically_normal().string()));
   return 0;
 }
 
@@ -46,10 +48,12 @@ void AddMakeCloze(CLI::App& make, Action& action) {
       "  planish make cloze books -o cloze && planish train attentive-reader --data cloze");
   cloze->add_option("BOOKS", flags->books, "Folder with the books, or with a folder books")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("make cloze", "BOOKS"));
   cloze->add_option("-o,--output", flags->output, "Folder for the questions, new or empty")
       ->type_name("FOLDER")
-      ->required();
+      ->required()
+      ->check(NotEmpty("make cloze", "--output"));
   BookCloze& r = flags->request;
   const auto number = [cloze](const char* flag, int64_t& value, int64_t least, int64_t most,
                               const char* help) {

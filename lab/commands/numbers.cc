@@ -39,6 +39,20 @@ CLI::Validator WholeNumber(const std::string& command, const std::string& flag, 
   return CLI::Validator(check, "");
 }
 
+CLI::Validator NotEmpty(const std::string& command, const std::string& flag) {
+  const auto check = [=](const std::string& text) {
+    if (text.empty()) throw UsageError(fmt::format("[{}] {} is empty", command, flag));
+    return std::string();
+  };
+  return CLI::Validator(check, "");
+}
+
+CLI::Option* AddDataOption(CLI::App& command, std::string& value, const std::string& help) {
+  return command.add_option("--data", value, help)
+      ->type_name("PATH")
+      ->check(NotEmpty(command.get_name(), "--data"));
+}
+
 CLI::Validator Number(const std::string& command, const std::string& flag, const std::string& must,
                       bool (*fits)(double)) {
   const auto check = [=](const std::string& text) {

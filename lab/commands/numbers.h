@@ -17,6 +17,12 @@ CLI::Validator WholeNumber(const std::string& command, const std::string& flag, 
 CLI::Validator Number(const std::string& command, const std::string& flag, const std::string& must,
                       bool (*fits)(double));
 
+/// Refuses an empty value of `flag` of `command`, with UsageError: that of an unset shell variable.
+CLI::Validator NotEmpty(const std::string& command, const std::string& flag);
+
+/// Adds the option --data to `command`, which must not be empty where it is given.
+CLI::Option* AddDataOption(CLI::App& command, std::string& value, const std::string& help);
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_COMMANDS_NUMBERS_H_

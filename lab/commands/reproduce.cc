@@ -55,8 +55,8 @@ class Runner {
     }
   }
 
-  // Trains what there is time for. Gives 0, 1 when some run failed, or 128 and the signal that
-  // came.
+  // Trains what there is time for. Returns 0, kDataStatus when runs failed and all of them for want
+  // of data, 1 when some failed otherwise, or 128 and the signal that came.
   int Train() {
     const InterruptGuard interrupts;
     while (true) {
@@ -83,7 +83,8 @@ class Runner {
     }
     if (failed_ > 0)
       progress_.Warn(fmt::format("{} of {} runs failed", failed_, plan_.runs.size()));
-    return failed_ > 0 ? 1 : 0;
+    if (failed_ == 0) return 0;
+    return failed_ == failed_by_data_ ? kDataStatus : 1;
   }
 
  private:
@@ -136,7 +137,10 @@ class Runner {
                                        ? fmt::format("status {}", child.status)
                                        : fmt::format("signal {}", child.status - 128),
                                    child.error.empty() ? "it said nothing" : child.error));
-        if (child.status == kDataStatus) LeaveOut(run.column);
+        if (child.status == kDataStatus) {
+          ++failed_by_data_;
+          LeaveOut(run.column);
+        }
       }
     }
   }
@@ -147,6 +151,7 @@ class Runner {
         std::erase_if(waiting_, [&](size_t run) { return plan_.runs[run].column == column; });
     if (count == 0) return;
     failed_ += count;
+    failed_by_data_ += count;
     progress_.Warn(fmt::format("{}: the other {} runs of this column are left out",
                                plan_.columns[column].column->name, count));
   }
@@ -183,7 +188,7 @@ class Runner {
   std::map<size_t, Clock::time_point> running_;  // since when
   Progress progress_;
   size_t done_;
-  size_t failed_ = 0;
+  size_t failed_ = 0, failed_by_data_ = 0;
   bool stopping_ = false;
 };
 
@@ -196,6 +201,7 @@ int RunReproduce(const ReproduceFlags& flags) {
   request.seeds = flags.seeds;
   request.out = flags.out.value_or(fs::path("runs") / paper.name);
   if (request.out.empty()) throw UsageError("[reproduce] --out must be a folder but has no name");
+  const bool has_data = DataFolder(flags.data).has_value();
   ReproducePlan plan = MakePlan(paper, request, FindTask);
 
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -209,7 +215,7 @@ int RunReproduce(const ReproduceFlags& flags) {
   if (schedule.left > 0) {
     text += fmt::format("{} more do not fit into --hours {:g}.\n", schedule.left, *flags.hours);
   }
-  if (!DataFolder(flags.data)) {
+  if (!has_data) {
     text += "There is no --data: the tasks take data that they make themselves, not the paper's.\n";
   }
   Print(text);
@@ -224,13 +230,13 @@ int RunReproduce(const ReproduceFlags& flags) {
   }
 
   const int status = Runner(plan, flags, jobs).Train();
-  if (status > 1) return status;
+  if (status > 128) return status;
   if (plan.Done() > 0) {
     const std::vector<Run> runs = FindReadableRuns({request.out});
     const fs::path report = request.out / "report.html";
     WriteReport(runs, report);
-    Print(fmt::format("\n{}report: {}\n", Findings(runs),
-                      fs::absolute(report).lexically_normal().string()));
+    PrintText(fmt::format("\n{}report: {}\n", Findings(runs),
+                          fs::absolute(report).lexically_normal().string()));
   }
   return status;
 }
@@ -286,10 +292,8 @@ void AddReproduce(CLI::App& app, Action& action) {
   reproduce->add_option("--threads", flags->threads, "Threads of each run (default: 1)")
       ->type_name("N")
       ->check(WholeNumber("reproduce", "--threads", 1, 1024));
-  reproduce
-      ->add_option("--data", flags->data,
-                   "Folder with the data (default: $PLANISH_DATA, else data that planish makes)")
-      ->type_name("PATH");
+  AddDataOption(*reproduce, flags->data,
+                "Folder with the data (default: $PLANISH_DATA, else data that planish makes)");
   reproduce->add_option("--out", flags->out, "Folder for the runs (default: runs/PAPER)")
       ->type_name("FOLDER");
   reproduce->add_flag("--dry-run", flags->dry_run, "Print the plan and exit");

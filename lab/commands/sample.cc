@@ -11,6 +11,7 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
+#include "lab/data/source.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/trained.h"
 #include "lab/error.h"
@@ -32,11 +33,10 @@ struct SampleFlags {
 };
 
 int RunSample(const SampleFlags& flags) {
+  const std::optional<fs::path> data = GivenData(flags.data);
   const Run run = ReadRun(flags.run);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  const std::optional<fs::path> data =
-      flags.data.empty() ? std::nullopt : std::optional<fs::path>(flags.data);
   const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
   auto* sampler = dynamic_cast<TextSampler*>(trained.experiment.get());
   if (sampler == nullptr) {
@@ -44,8 +44,8 @@ int RunSample(const SampleFlags& flags) {
                                  run.config.task));
   }
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(flags.seed));
-  Print(flags.prompt + sampler->Sample(flags.prompt, flags.length, flags.temperature, generator) +
-        "\n");
+  PrintText(flags.prompt +
+            sampler->Sample(flags.prompt, flags.length, flags.temperature, generator) + "\n");
   return 0;
 }
 
@@ -55,11 +55,15 @@ void AddSample(CLI::App& app, Action& action) {
   auto flags = std::make_shared<SampleFlags>();
   CLI::App* sample = app.add_subcommand("sample", "Write text with a run's trained model");
   sample->footer(
-      "Prints the prompt and what follows it, bytes as they come, and ends the line.\n\n"
+      "Prints the prompt and what follows it, bytes as they come, and ends the line. On a "
+      "terminal\n"
+      "control characters are escaped. A prompt with characters that the training text lacks is\n"
+      "refused.\n\n"
       "Example:\n  planish sample runs/char-lm/small-lstm-b32-s1 --prompt \"Enter \" --length 200");
   sample->add_option("RUN", flags->run, "The folder of a run of a task that models text")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("sample", "RUN"));
   sample
       ->add_option("--prompt", flags->prompt,
                    "What the text begins with (default: nothing, as after the end of a line)")
@@ -76,10 +80,8 @@ void AddSample(CLI::App& app, Action& action) {
   sample->add_option("--seed", flags->seed, "Of the choices (default: 1)")
       ->type_name("SEED")
       ->check(WholeNumber("sample", "--seed", 0, int64_t{1} << 53));
-  sample
-      ->add_option("--data", flags->data,
-                   "The data that the run was trained on (default: where it was read then)")
-      ->type_name("PATH");
+  AddDataOption(*sample, flags->data,
+                "The data that the run was trained on (default: where it was read then)");
   sample->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("sample", "--threads", 1, 1024));

@@ -35,15 +35,10 @@ struct SearchFlags {
   int threads = 0;
 };
 
-void CheckUtf8(const std::string& caption, const std::string& place) {
-  if (FindInvalidUtf8(caption)) {
-    throw DataError(fmt::format("[search] {} must be UTF-8 but has other bytes", place));
-  }
-}
-
 void PrintHits(CaptionSearcher& searcher, const std::string& caption, int64_t count) {
   for (const CaptionSearcher::Hit& hit : searcher.Search(caption, count)) {
-    Print(fmt::format("{:.4f}\t{}\t{}\n", hit.score, hit.image, fmt::join(hit.captions, " / ")));
+    PrintText(
+        fmt::format("{:.4f}\t{}\t{}\n", hit.score, hit.image, fmt::join(hit.captions, " / ")));
   }
 }
 
@@ -55,7 +50,7 @@ void SearchLines(CaptionSearcher& searcher, int64_t count) {
     CheckUtf8(line, place);
     try {
       if (!IsBlank(line)) PrintHits(searcher, line, count);
-    } catch (const DataError& e) {
+    } catch (const UsageError& e) {
       throw DataError(fmt::format("{}, on {}", e.what(), place));
     }
     Print("\n");
@@ -64,11 +59,13 @@ void SearchLines(CaptionSearcher& searcher, int64_t count) {
 }
 
 int RunSearch(const SearchFlags& flags) {
-  if (flags.caption) CheckUtf8(*flags.caption, "CAPTION");
+  if (flags.caption && FindInvalidUtf8(*flags.caption)) {
+    throw UsageError("[search] CAPTION must be UTF-8 but has other bytes");
+  }
+  const std::optional<fs::path> folder = GivenData(flags.data);
   const Run run = ReadRun(flags.run);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  const std::optional<fs::path> folder = flags.data.empty() ? std::nullopt : DataFolder(flags.data);
   const Trained trained = OpenTrained(FindTask(run.config.task), run, folder);
   auto* searcher = dynamic_cast<CaptionSearcher*>(trained.experiment.get());
   if (searcher == nullptr) {
@@ -92,21 +89,21 @@ void AddSearch(CLI::App& app, Action& action) {
       "Prints the best of the test images, one a line: score (the larger the better), number of\n"
       "the image from 0 and its own captions, between tabs. Without a CAPTION each line of stdin\n"
       "is one, whose images end with an empty line. Words that the training captions lack are\n"
-      "unknown; of a set of files (data=files) words are what is between blanks, as in them.\n\n"
+      "unknown, and a caption of nothing else is refused; of a set of files (data=files) words are "
+      "what is between blanks, as in them.\n\n"
       "Example:\n"
       "  planish search runs/order-embedding/small-layer-b128-s1 \"a dog runs on the beach\" -n 3");
   search->add_option("RUN", flags->run, "Folder of a run of order-embedding")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("search", "RUN"));
   search->add_option("CAPTION", flags->caption, "What to look for (default: the lines of stdin)")
       ->type_name("");
   search->add_option("-n,--count", flags->count, "Images to print (default: 5)")
       ->type_name("N")
       ->check(WholeNumber("search", "--count", 1, 1'000'000));
-  search
-      ->add_option("--data", flags->data,
-                   "Folder with the data of the training (default: where it was)")
-      ->type_name("PATH");
+  AddDataOption(*search, flags->data,
+                "Folder with the data of the training (default: where it was)");
   search->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("search", "--threads", 1, 1024));

@@ -12,6 +12,7 @@
 #include "lab/error.h"
 #include "lab/report/markup.h"
 #include "lab/run/posix_file.h"
+#include "lab/terminal/printable.h"
 #include "lab/terminal/progress.h"
 
 namespace planish::lab {
@@ -47,6 +48,10 @@ std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& root
   FoundRuns found = FindRuns(roots);
   for (const std::string& fault : found.faults) WarnOfLeftOutRun(fault);
   return std::move(found.runs);
+}
+
+void PrintText(std::string_view text) {
+  Print(isatty(STDOUT_FILENO) != 0 ? Printable(text, /*keep_lines=*/true) : std::string(text));
 }
 
 void FlushStdout() {

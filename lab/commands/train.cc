@@ -147,6 +147,7 @@ int RunTrain(const TrainFlags& flags) {
   }
   const Task& task = FindTask(flags.task);
   const std::vector<RunPlan> plans = PlanSweep(task, MakeRequest(flags));
+  const std::optional<fs::path> folder = DataFolder(flags.data);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const InterruptGuard interrupts;
   const std::map<std::string, std::string> stamps = MachineStamps();
@@ -155,7 +156,6 @@ int RunTrain(const TrainFlags& flags) {
   options.stop = options.stop_evaluation = [] { return Interrupted() != 0; };
 
   Progress progress(static_cast<int>(plans.size()), StderrProgressMode(flags.quiet));
-  const std::optional<fs::path> folder = DataFolder(flags.data);
   if (folder) options.data = fs::absolute(*folder).lexically_normal().string();
   SharedData data(task, folder, plans);
   std::vector<Run> runs;
@@ -251,11 +251,9 @@ void AddTrain(CLI::App& app, Action& action) {
       ->type_name("KEY=VALUE[,VALUE...]")
       ->expected(1)
       ->take_all();
-  train
-      ->add_option("--data", flags->data,
-                   "Folder, or text file, with the data (default: $PLANISH_DATA, else\n"
-                   "digits and plays that planish makes itself)")
-      ->type_name("PATH");
+  AddDataOption(*train, flags->data,
+                "Folder, or text file, with the data (default: $PLANISH_DATA, else\n"
+                "digits and plays that planish makes itself)");
   train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
       ->type_name("FOLDER");
   train->add_option("--threads", flags->threads, "Threads (default: all cores)")

@@ -54,6 +54,7 @@ std::vector<std::string> NextLines(size_t most, int64_t& number) {
 }
 
 int RunTranslate(const TranslateFlags& flags) {
+  const std::optional<fs::path> folder = GivenData(flags.data);
   Run run = ReadRun(flags.run);
   const Task& task = FindTask(run.config.task);
   const auto set = [&](const char* name, const auto& value) {
@@ -70,7 +71,6 @@ int RunTranslate(const TranslateFlags& flags) {
   set("length_penalty", flags.length_penalty);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  const std::optional<fs::path> folder = flags.data.empty() ? std::nullopt : DataFolder(flags.data);
   const Trained trained = OpenTrained(task, run, folder);
   auto* translator = dynamic_cast<LineTranslator*>(trained.experiment.get());
   if (!translator) {
@@ -81,7 +81,7 @@ int RunTranslate(const TranslateFlags& flags) {
   const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;
   int64_t number = 0;
   for (auto lines = NextLines(most, number); !lines.empty(); lines = NextLines(most, number)) {
-    for (const std::string& line : translator->Translate(lines)) Print(line + "\n");
+    for (const std::string& line : translator->Translate(lines)) PrintText(line + "\n");
     FlushStdout();
   }
   return 0;
@@ -96,10 +96,16 @@ void AddTranslate(CLI::App& app, Action& action) {
   translate->footer(
       "Each line of stdin, in UTF-8, gives a line on stdout: a sentence of the language that the\n"
       "run was trained to translate. The weights are those of the evaluation that validation\n"
-      "chose. Vocabulary and data are those of the training, which are read again.\n\n"
+      "chose. Vocabulary and data are those of the training, which are read again. Characters "
+      "that\n"
+      "the vocabulary lacks are read as unknown, <unk>, and the line is translated all the "
+      "same.\n\n"
       "Example:\n"
       "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b1024-s1");
-  translate->add_option("RUN", flags->run, "Folder of a run of mt")->type_name("")->required();
+  translate->add_option("RUN", flags->run, "Folder of a run of mt")
+      ->type_name("")
+      ->required()
+      ->check(NotEmpty("translate", "RUN"));
   translate
       ->add_option("--beam", flags->beam,
                    "Hypotheses of a sentence that are kept; 1 is greedy search (default: the "
@@ -113,10 +119,8 @@ void AddTranslate(CLI::App& app, Action& action) {
       ->type_name("A")
       ->check(Number("translate", "--length-penalty", "a number from 0 to 10",
                      [](double power) { return power >= 0 && power <= 10; }));
-  translate
-      ->add_option("--data", flags->data,
-                   "Folder with the data of the training (default: where it was)")
-      ->type_name("PATH");
+  AddDataOption(*translate, flags->data,
+                "Folder with the data of the training (default: where it was)");
   translate->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("translate", "--threads", 1, 1024));

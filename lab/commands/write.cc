@@ -13,6 +13,7 @@
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
 #include "lab/data/lines.h"
+#include "lab/data/source.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/trained.h"
 #include "lab/error.h"
@@ -53,11 +54,10 @@ void CheckText(const std::string& text) {
 
 int RunWrite(const WriteFlags& flags) {
   CheckText(flags.text);
+  const std::optional<fs::path> data = GivenData(flags.data);
   const Run run = ReadRun(flags.run);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;
-  const std::optional<fs::path> data =
-      flags.data.empty() ? std::nullopt : std::optional<fs::path>(flags.data);
   const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
   auto* writer = dynamic_cast<HandWriter*>(trained.experiment.get());
   if (writer == nullptr) {
@@ -92,15 +92,19 @@ void AddWrite(CLI::App& app, Action& action) {
   CLI::App* write = app.add_subcommand("write", "Write a text by hand with a run of handwriting");
   write->footer(
       "Gives an SVG of the pen's strokes. The pen stops once the model's window has passed the\n"
-      "text's last character. Characters that the training lines lack are refused.\n\n"
+      "text's last character. Characters that have no symbol of their own, or that no training "
+      "line\n"
+      "has, are refused.\n\n"
       "Example:\n"
       "  planish write runs/handwriting/small-layer-b8-s1 \"a line by hand\" --bias 1 -o line.svg");
   write->add_option("RUN", flags->run, "The folder of a run of handwriting")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("write", "RUN"));
   write->add_option("TEXT", flags->text, "What to write")->type_name("")->required();
   write->add_option("-o,--out", flags->out, "The file of the SVG (default: stdout)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(NotEmpty("write", "--out"));
   write
       ->add_option("--bias", flags->bias,
                    "Towards likely strokes: 0 writes as the model thinks people do, 5 the tidiest "
@@ -122,10 +126,8 @@ void AddWrite(CLI::App& app, Action& action) {
                    "Write on in the style of this line of the validation data, counted from 0")
       ->type_name("N")
       ->check(WholeNumber("write", "--prime-case", 0, int64_t{1} << 53));
-  write
-      ->add_option("--data", flags->data,
-                   "The data that the run was trained on (default: where it was read then)")
-      ->type_name("PATH");
+  AddDataOption(*write, flags->data,
+                "The data that the run was trained on (default: where it was read then)");
   write->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("write", "--threads", 1, 1024));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <optional>
+#include <string>
 
 #include "lab/data/test_files.h"
 #include "lab/error.h"
@@ -31,20 +32,52 @@ class Environment {
   std::optional<std::string> old_;
 };
 
-TEST(DataFolder, FlagThenEnvironmentThenNothing) {
-  {
-    const Environment environment("from/environment");
-    EXPECT_EQ(DataFolder("from/flag"), "from/flag");
-    EXPECT_EQ(DataFolder(""), "from/environment");
+std::string ErrorOf(const std::string& flag) {
+  try {
+    DataFolder(flag);
+  } catch (const DataError& e) {
+    return e.what();
   }
+  return "no error";
+}
+
+TEST(DataFolder, FlagThenEnvironmentThenNothing) {
+  const TestFolder temp;
+  const std::string flag = temp.path() / "flag", variable = temp.path() / "variable";
+  WriteFile(flag, "x");
+  WriteFile(variable, "x");
   {
-    const Environment environment("");
-    EXPECT_EQ(DataFolder("from/flag"), "from/flag");
+    const Environment environment(variable.c_str());
+    EXPECT_EQ(DataFolder(flag), flag);
+    EXPECT_EQ(DataFolder(""), variable);
+    EXPECT_EQ(GivenData(""), std::nullopt);
+  }
+  for (const char* none : {"", static_cast<const char*>(nullptr)}) {
+    const Environment environment(none);
+    EXPECT_EQ(DataFolder(flag), flag);
     EXPECT_EQ(DataFolder(""), std::nullopt);
   }
-  const Environment environment(nullptr);
-  EXPECT_EQ(DataFolder("from/flag"), "from/flag");
-  EXPECT_EQ(DataFolder(""), std::nullopt);
+}
+
+TEST(DataFolder, RefusesWhatIsNotThere) {
+  const TestFolder temp;
+  const Environment none(nullptr);
+  EXPECT_EQ(ErrorOf("/no/such"), "no such folder: /no/such");
+  EXPECT_EQ(ErrorOf("/no/such.txt"), "no such file: /no/such.txt");
+  WriteFile(temp.path() / "file", "x");
+  const std::string below = temp.path() / "file/below";
+  EXPECT_EQ(ErrorOf(below), "no such folder: " + below);
+  EXPECT_EQ(ErrorOf(std::string(5000, 'a')),
+            "cannot read " + std::string(5000, 'a') + ": File name too long");
+  const Environment environment("/no/such");
+  EXPECT_EQ(ErrorOf(""), "no such folder: /no/such (from PLANISH_DATA)");
+}
+
+TEST(DataFolder, RefusesANameThatIsNotUtf8) {
+  const TestFolder temp;
+  const std::string path = (temp.path() / "b\xfcse").string();
+  WriteFile(path, "x");
+  EXPECT_EQ(ErrorOf(path), "the path of the data must be UTF-8: " + path);
 }
 
 TEST(OpenDigits, ReadsTheFolder) {

@@ -19,8 +19,8 @@ class TextSampler {
   virtual ~TextSampler() = default;
 
   /// `length` characters that follow `prompt` (empty: what the task starts from), drawn from
-  /// `generator` with the logits divided by `temperature`. Throws DataError for a prompt that the
-  /// model has no numbers for.
+  /// `generator` with the logits divided by `temperature`. Throws UsageError for a prompt with
+  /// characters that the training text lacks.
   virtual std::string Sample(const std::string& prompt, int64_t length, double temperature,
                              at::Generator& generator) = 0;
 };
@@ -45,8 +45,8 @@ class CaptionSearcher {
     std::vector<std::string> captions;
   };
 
-  /// The `most` best of the test images, or all where there are fewer, best first. Throws DataError
-  /// for a caption without a word that the model knows.
+  /// The `most` best of the test images, or all where there are fewer, best first. Throws
+  /// UsageError for a caption without a word that the model knows.
   virtual std::vector<Hit> Search(const std::string& caption, int64_t most) = 0;
 };
 
@@ -71,8 +71,8 @@ class HandWriter {
     return 200 + 60 * static_cast<int64_t>(text.size());
   }
 
-  /// Throws DataError for a text with characters that the model has not seen, UsageError for a line
-  /// of the validation data that there is not.
+  /// Throws UsageError for a text with characters that the model has not learned, and for a line of
+  /// the validation data that does not exist.
   virtual Written Write(const Request& request, at::Generator& generator) = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/data/source.h"
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/load_data.h"
 #include "lab/error.h"
@@ -31,7 +32,7 @@ Trained OpenTrained(const Task& task, const Run& run, const std::optional<fs::pa
   }
   std::optional<fs::path> source = folder;
   if (!source) {
-    if (const std::string read = CheckpointData(file); !read.empty()) source = read;
+    if (const std::string read = CheckpointData(file); !read.empty()) source = GivenData(read);
   }
   Trained trained;
   trained.data = LoadData(task, settings, source);

@@ -10,6 +10,28 @@
 
 namespace planish::lab {
 
+namespace {
+
+// Throws UsageError that names the bytes of `prompt` that the vocabulary lacks.
+void CheckPrompt(const Vocabulary& vocabulary, const std::string& prompt) {
+  std::string unknown;
+  std::string seen;
+  for (const char c : prompt) {
+    if (vocabulary.Contains(c) || seen.find(c) != std::string::npos) continue;
+    seen += c;
+    const bool printable = c > ' ' && c <= '~';
+    unknown += (unknown.empty() ? "" : ", ") +
+               (printable ? fmt::format("\"{}\"", c)
+                          : fmt::format("byte 0x{:02x}", static_cast<uint8_t>(c)));
+  }
+  if (!unknown.empty()) {
+    throw UsageError(
+        fmt::format("[sample] --prompt has what the training text does not have: {}", unknown));
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
                                       int64_t fewest_held_out) {
   const auto size = static_cast<int64_t>(text.characters.size());
@@ -42,6 +64,7 @@ std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
 std::string WriteText(const Vocabulary& vocabulary, const std::string& prompt, int64_t length,
                       double temperature, at::Generator& generator,
                       const std::function<at::Tensor(const at::Tensor&)>& logits) {
+  CheckPrompt(vocabulary, prompt);
   std::vector<int64_t> numbers;
   for (const uint8_t number : vocabulary.Encode(prompt)) numbers.push_back(number);
   if (numbers.empty()) {

@@ -33,8 +33,8 @@ std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
 /// Writes `length` characters that follow `prompt`, or, where that is empty, the end of a line, or
 /// the first character of the vocabulary where that has none. `logits` is given the numbers of the
 /// characters that come next, [n] int64, first those of the prompt and then, one at a time, those
-/// written, and gives the logits [V] of what follows them. Throws DataError for a prompt with a
-/// character that is not in the vocabulary.
+/// written, and gives the logits [V] of what follows them. Throws UsageError for a prompt with
+/// characters that are not in the vocabulary.
 std::string WriteText(const Vocabulary& vocabulary, const std::string& prompt, int64_t length,
                       double temperature, at::Generator& generator,
                       const std::function<at::Tensor(const at::Tensor&)>& logits);

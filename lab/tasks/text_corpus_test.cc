@@ -63,7 +63,14 @@ TEST(WriteText, FollowsThePrompt) {
               ElementsAre(ElementsAre(2, 0, 1), ElementsAre(2), ElementsAre(0), ElementsAre(1)));
   EXPECT_EQ(WriteText(vocabulary, "", 2, 1, generator, logits), "bc");  // after the first, a
   EXPECT_EQ(WriteText(Vocabulary("a\nb"), "", 2, 1, generator, logits), "ab");  // after a line
-  EXPECT_THROW(WriteText(vocabulary, "x", 1, 1, generator, logits), DataError);
+  try {
+    WriteText(vocabulary, "axb\xc3\xa9x", 1, 1, generator, logits);
+    FAIL() << "no error";
+  } catch (const UsageError& e) {
+    EXPECT_STREQ(e.what(),
+                 "[sample] --prompt has what the training text does not have: \"x\", byte 0xc3, "
+                 "byte 0xa9");
+  }
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ class Command:
             [self.program, *map(str, arguments)],
             cwd=self.folder, env=self.environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            # A shell's background jobs, and what they start, would ignore it.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            # A shell's background jobs, or nohup, and what they start, would ignore them.
+            preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)],
         )  # fmt: skip
 
     def ok(self, *arguments):

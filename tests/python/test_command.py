@@ -90,7 +90,7 @@ def test_help(shared, command):
 def test_help_documents_the_exit_statuses(shared):
     for command in ((), ("train",)):
         text = shared.ok(*command, "--help").stdout
-        for status in (0, 1, 2, 3, 130, 143):
+        for status in (0, 1, 2, 3, 129, 130, 143):
             assert re.search(rf"\b{status}\b", text[text.index("Exit status") :])
 
 
@@ -248,7 +248,7 @@ def assert_goes_on(planish, uninterrupted):
     assert tensors_of(folder) == tensors_of(uninterrupted)
 
 
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_saves_and_the_run_goes_on(planish, uninterrupted, number, status):
     process = stop(planish, number)
     assert process.returncode == status

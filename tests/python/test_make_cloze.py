@@ -65,7 +65,7 @@ def test_training_on_questions_and_on_books_is_the_same(planish, books):
         (("make",), 2, "[make]"),
         (("make", "cloze"), 2, "[make cloze]"),
         (("make", "cloze", "books"), 2, "--output is required"),
-        (("make", "cloze", "nothing", "-o", "x"), 3, "nothing must hold texts *.txt or *.txt.gz"),
+        (("make", "cloze", "nothing", "-o", "x"), 3, "no such folder: nothing"),
         (("make", "cloze", "books", "-o", "x", "--train", "0"), 2, "--train must be a whole number from 1"),
         (("make", "cloze", "books", "-o", "x", "--least-entities", "3"), 3, "questions but gives none"),
         (("make", "cloze", "books", "-o", "books/one.txt"), 1, "must be a folder that can be made"),

@@ -36,7 +36,7 @@ def finished(planish):
 
 def test_dry_run_prints_the_plan_and_does_nothing(planish):
     result = planish.ok(
-        "reproduce", "ba2016", "--tasks", "pi-mnist", "--out", "out", "--dry-run", "--data", "nowhere", "--jobs", 1)  # fmt: skip
+        "reproduce", "ba2016", "--tasks", "pi-mnist", "--out", "out", "--dry-run", "--data", ".", "--jobs", 1)  # fmt: skip
     assert result.stdout.startswith("Lei Ba, Kiros & Hinton 2016, Layer Normalization, preset small\n")
     assert re.search(r"^  mnist-4 +pi-mnist, preset paper +4 +3 +12 +0 +5\.0 +1\.00$", result.stdout, re.M)
     assert re.search(r"^  all +24 +0 +1\.50$", result.stdout, re.M)
@@ -75,6 +75,13 @@ def test_trains_every_cell_and_reports(done):
     report = done.folder / "out" / "report.html"
     assert done.result.stdout.endswith(f"report: {report.resolve()}\n")
     page = report.read_text(encoding="utf-8")
+    # The cells of Table 1 need no runs: they alone have verdicts.
+    assert page.count("badge agrees") == 18
+    for badge in ("differs", "better", "worse"):
+        assert f"badge {badge}" not in page
+    assert page.count("badge no-verdict") > 0
+    verdicts = re.findall(r"^(agrees|differs) .*", done.result.stdout, re.M)
+    assert verdicts == ["agrees"] and "computed for this report" in done.result.stdout
     assert "Permutation-invariant MNIST" in page
     for column in ("MNIST, batch 128", "MNIST, batch 4"):  # Figure 6: training and test
         assert f"{column}: training NLL" in page
@@ -105,7 +112,7 @@ def test_estimates_come_from_finished_runs(done):
     assert re.search(r"^  mnist-128 +pi-mnist +2 +2 +4 +2 +\d\.\d\d here +\d\.\d\d$", plan, re.M)
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_and_continued_is_uninterrupted(done, planish, signal_number):
     process = planish.start(*FEW)
     deadline = time.monotonic() + 60
@@ -151,8 +158,9 @@ def test_a_child_that_fails_is_named_and_the_others_go_on(planish):
 
 
 def test_data_that_cannot_be_read_leaves_out_the_column(planish):
-    result = planish(*SMOKE, "--norms", "none,layer", "--seeds", 3, "--jobs", 1, "--data", "nowhere")
-    assert result.returncode == 1
+    (planish.folder / "empty").mkdir()
+    result = planish(*SMOKE, "--norms", "none,layer", "--seeds", 3, "--jobs", 1, "--data", "empty")
+    assert result.returncode == 3
     assert result.stderr.count("failed (status 3)") == 2  # one in each column
     assert "mnist-128: the other 5 runs of this column are left out" in result.stderr
     assert "12 of 12 runs failed" in result.stderr

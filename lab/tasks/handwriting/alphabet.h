@@ -8,6 +8,9 @@
 
 namespace planish::lab {
 
+/// Returns the characters of `text`, UTF-8, one by one.
+std::vector<std::string_view> CharactersOf(std::string_view text);
+
 /// The symbols that stand for characters. Graves 2013, section 5, has 57, the letters and some
 /// punctuation, and one for all other characters; which marks these are is not printed.
 class Alphabet {
@@ -23,9 +26,6 @@ class Alphabet {
 
   /// A symbol for every character of `text`, UTF-8.
   std::vector<int64_t> Encode(std::string_view text) const;
-
-  /// `symbol`, from 0 to size() - 1, for people: "\"a\"" or "others".
-  std::string Name(int64_t symbol) const;
 
  private:
   std::string characters_;  // of symbol 1 and on

@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -95,17 +96,19 @@ class Writing final : public Experiment, public HandWriter {
   }
 
   Written Write(const Request& request, at::Generator& generator) override {
-    std::string unknown;
-    for (const int64_t symbol : corpus_.alphabet.Encode(request.text)) {
-      const std::string name = corpus_.alphabet.Name(symbol);
-      if (corpus_.known[static_cast<size_t>(symbol)] || unknown.find(name) != unknown.npos)
+    const std::vector<int64_t> symbols = corpus_.alphabet.Encode(request.text);
+    const std::vector<std::string_view> characters = CharactersOf(request.text);
+    std::vector<std::string> unknown;
+    for (size_t i = 0; i < symbols.size(); ++i) {
+      // Characters that share a symbol have no shape of their own.
+      if (symbols[i] != Alphabet::kOther && corpus_.known[static_cast<size_t>(symbols[i])])
         continue;
-      unknown += (unknown.empty() ? "" : ", ") + name;
+      const std::string name = fmt::format("\"{}\"", characters[i]);
+      if (std::ranges::find(unknown, name) == unknown.end()) unknown.push_back(name);
     }
     if (!unknown.empty()) {
-      throw DataError(fmt::format(
-          "[write] the text must have characters that the training lines have but has {}",
-          unknown));
+      throw UsageError(fmt::format("[write] TEXT has characters that the model has not learned: {}",
+                                   fmt::join(unknown, ", ")));
     }
     if (request.prime && *request.prime >= corpus_.valid.size()) {
       throw UsageError(fmt::format(

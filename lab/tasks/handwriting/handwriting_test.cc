@@ -346,11 +346,10 @@ TEST_F(HandwritingTest, WritesTexts) {
   };
   const HandWriter::Request tea{.text = "tea < rose", .bias = 0.5, .steps = 40};
   EXPECT_THAT([&] { write(tea, 1); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr(
-                  "[write] the text must have characters that the training lines have but has "
-                  "others")));
+              ::testing::ThrowsMessage<UsageError>(
+                  HasSubstr("[write] TEXT has characters that the model has not learned: \"<\"")));
   EXPECT_THAT([&] { write({.text = "tax", .bias = 0, .steps = 9}, 1); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("but has \"x\"")));
+              ::testing::ThrowsMessage<UsageError>(HasSubstr("not learned: \"x\"")));
   EXPECT_THAT([&] { write({.text = "tea", .bias = 0, .steps = 9, .prime = 8}, 1); },
               ::testing::ThrowsMessage<UsageError>(HasSubstr("--prime-case must be below 8")));
 

@@ -148,7 +148,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
 
   std::vector<Hit> Search(const std::string& caption, int64_t most) override {
     if (!corpus_.Knows(caption)) {
-      throw DataError(fmt::format(
+      throw UsageError(fmt::format(
           "[order-embedding] caption must have a word of the training captions but has {}",
           Quoted(caption)));
     }
