@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/error.h"
-#include "lab/terminal/printable.h"
 
 // The planish command: its subcommands are in lab/commands.
 namespace planish::lab {
@@ -41,7 +41,7 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 
 int Fail(int status, const std::string& message) {
   // A plain write has no say where stderr cannot be written either.
-  std::fputs(fmt::format("planish: {}\n", Printable(FirstLine(message))).c_str(), stderr);
+  std::fputs(fmt::format("planish: {}\n", Escaped(FirstLine(message))).c_str(), stderr);
   return status;
 }
 

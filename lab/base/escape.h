@@ -32,29 +32,35 @@ inline size_t Utf8SequenceLength(std::string_view text) {
   return 0;
 }
 
-/// Returns `text` with control characters (U+0000 to U+001F, U+007F to U+009F) and bytes that are
-/// not UTF-8 written as \xNN. Escaping the result again leaves it unchanged.
-inline std::string Escaped(std::string_view text) {
+/// Returns whether a sequence of Utf8SequenceLength is a control character: U+0000 to U+001F,
+/// U+007F to U+009F.
+inline bool IsControlCharacter(std::string_view sequence) {
+  const auto first = static_cast<uint8_t>(sequence[0]);
+  if (sequence.size() == 1) return first < 0x20 || first == 0x7f;
+  return first == 0xc2 && static_cast<uint8_t>(sequence[1]) < 0xa0;
+}
+
+/// Returns `text` with control characters and bytes that are not UTF-8 written as \xNN. With
+/// `keep_lines` tabs and line feeds stay. Escaping the result again leaves it unchanged.
+inline std::string Escaped(std::string_view text, bool keep_lines = false) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string escaped;
   escaped.reserve(text.size());
   while (!text.empty()) {
     const size_t length = Utf8SequenceLength(text);
-    const auto first = static_cast<uint8_t>(text[0]);
-    const bool control = length == 1 ? first < 0x20 || first == 0x7f
-                                     : first == 0xc2 && static_cast<uint8_t>(text[1]) < 0xa0;
-    const size_t count = length == 0 ? 1 : length;
-    for (const char c : text.substr(0, count)) {
-      if (length == 0 || control) {
+    const std::string_view sequence = text.substr(0, length == 0 ? 1 : length);
+    const bool kept = keep_lines && (sequence == "\n" || sequence == "\t");
+    if (kept || (length > 0 && !IsControlCharacter(sequence))) {
+      escaped += sequence;
+    } else {
+      for (const char c : sequence) {
         const auto value = static_cast<uint8_t>(c);
         escaped += "\\x";
         escaped += kDigits[value >> 4];
         escaped += kDigits[value & 15];
-      } else {
-        escaped += c;
       }
     }
-    text.remove_prefix(count);
+    text.remove_prefix(sequence.size());
   }
   return escaped;
 }

@@ -16,6 +16,10 @@ TEST(Escaped, WritesControlCharactersAndInvalidUtf8AsHexadecimal) {
   EXPECT_EQ(Escaped("fi\xfcr \xe2\x82"), "fi\\xfcr \\xe2\\x82");
 }
 
+TEST(Escaped, KeepsTabsAndLineFeedsWhereAsked) {
+  EXPECT_EQ(Escaped("a\tb\n\r", /*keep_lines=*/true), "a\tb\n\\x0d");
+}
+
 TEST(Escaped, LeavesEscapedTextUnchanged) {
   const std::string once = Escaped("\x1b \xff");
   EXPECT_EQ(Escaped(once), once);

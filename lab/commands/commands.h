@@ -45,7 +45,7 @@ void AddDownstream(CLI::App& app, Action& action);
 TableOptions StdoutTable();
 
 /// Prints what data, names or models contain: as it is, but on a terminal with its control
-/// characters escaped (Printable). Throws what Print throws.
+/// characters escaped. Throws what Print throws.
 void PrintText(std::string_view text);
 
 /// Prints to stdout. Throws RunError with the system's reason when that cannot take it, which may

@@ -1,18 +1,16 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/error.h"
-#include "lab/report/markup.h"
 #include "lab/run/posix_file.h"
-#include "lab/terminal/printable.h"
 #include "lab/terminal/progress.h"
 
 namespace planish::lab {
@@ -39,9 +37,7 @@ void Print(std::string_view text) {
 }
 
 void WarnOfLeftOutRun(std::string_view fault) {
-  std::string line = CleanText(fault);
-  std::ranges::replace(line, '\n', ' ');
-  std::fputs(("warning: a run is left out: " + line + "\n").c_str(), stderr);
+  std::fputs(("warning: a run is left out: " + Escaped(fault) + "\n").c_str(), stderr);
 }
 
 std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& roots) {
@@ -51,7 +47,7 @@ std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& root
 }
 
 void PrintText(std::string_view text) {
-  Print(isatty(STDOUT_FILENO) != 0 ? Printable(text, /*keep_lines=*/true) : std::string(text));
+  Print(isatty(STDOUT_FILENO) != 0 ? Escaped(text, /*keep_lines=*/true) : std::string(text));
 }
 
 void FlushStdout() {

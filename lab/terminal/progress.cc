@@ -14,8 +14,8 @@
 #include <limits>
 #include <utility>
 
+#include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
-#include "lab/terminal/printable.h"
 
 namespace planish::lab {
 
@@ -98,9 +98,9 @@ std::string FormatProgress(const RunProgress& progress) {
 std::string FitToColumns(std::string_view text, int columns) {
   std::string fitted;
   for (; columns > 0 && !text.empty(); --columns) {
-    const size_t length = CharacterLength(text);
+    const size_t length = Utf8SequenceLength(text);
     const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
-    fitted += length == 0 || IsControl(character) ? "?" : character;
+    fitted += length == 0 || IsControlCharacter(character) ? "?" : character;
     text.remove_prefix(character.size());
   }
   return fitted;
@@ -183,7 +183,7 @@ void Progress::Show(const std::string& line) {
 void Progress::Print(std::string_view text) {
   std::string out;
   if (drawn_) out += kClearLine;
-  out += Printable(text, /*keep_lines=*/true);
+  out += Escaped(text, /*keep_lines=*/true);
   out += '\n';
   const bool redraw = drawn_ && !line_.empty();
   if (redraw) out += FitToColumns(line_, output_.columns() - 1) + "\x1b[K";
