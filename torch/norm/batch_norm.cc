@@ -221,9 +221,12 @@ Three EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x, const Optional
   return gradients;
 }
 
-Tensor BatchNorm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+Tensor BatchNorm(const Tensor& x, const OptionalTensor& weight_, const OptionalTensor& bias_,
                  const OptionalTensor& running_mean, const OptionalTensor& running_var,
                  bool training, double momentum, double eps, bool unbiased) {
+  CheckLayout(kName, x);
+  const KernelParameters parameters(x, weight_, bias_);
+  const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   CheckX(kName, x, 2);
   TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1,
                     "[batch_norm] momentum must be from 0 to 1 but has ", momentum);

@@ -24,7 +24,7 @@ class Statistics {
       const bool moment = (d == feature) == (spec.over == Over::kBatch);
       moment_shape_.push_back(moment ? x.sym_size(d) : c10::SymInt(1));
     }
-    for (const int64_t d : Dims()) count_ *= static_cast<double>(x.size(d));
+    for (const int64_t d : Dims()) count_ *= x.sym_size(d);
 
     // Near the mean nothing cancels; the mean of what is left is the only part that depends on x.
     const Tensor wide = Wide(x);
@@ -99,7 +99,7 @@ class Statistics {
   /// d(b)/d(centred x) times the sum over a group of db * its size, for AdaNorm as coded: the only
   /// norm whose b depends on x.
   Tensor ThroughB(const Tensor& db) const {
-    const Tensor slope = -Unbiasing() * spec_.eps / deviation.square();
+    const Tensor slope = Unbiasing() * -spec_.eps / deviation.square();
     return db * slope * Unbiasing() / deviation * centred_;
   }
 
@@ -109,16 +109,15 @@ class Statistics {
   }
 
   Tensor Moment(const Tensor& moments, int64_t row) const {
-    return moments.select(0, row).view_symint(moment_shape_);
+    return moments.select(0, row).reshape_symint(moment_shape_);
   }
 
-  /// n / (n - 1).
-  double Unbiasing() const { return count_ / (count_ - 1); }
+  c10::SymFloat Unbiasing() const { return BesselFactor(count_); }
 
   NormSpec spec_;
   std::vector<int64_t> feature_, others_;
   std::vector<c10::SymInt> parameter_shape_, moment_shape_;
-  double count_ = 1;
+  c10::SymInt count_ = 1;
   Tensor centred_;
 };
 
@@ -133,23 +132,24 @@ Tensor AsType(const Tensor& t, const Tensor& like) {
 Tensor ComposedMoments(const NormSpec& spec, const Tensor& x_) {
   const Tensor x = Wide(x_);
   std::vector<int64_t> dims;
+  c10::SymInt n = 1;
   const int64_t feature = FeatureDim(spec, x);
   for (int64_t d = 0; d < x.dim(); ++d) {
-    if ((d == feature) != (spec.over == Over::kBatch)) dims.push_back(d);
+    if ((d == feature) == (spec.over == Over::kBatch)) continue;
+    dims.push_back(d);
+    n *= x.sym_size(d);
   }
   Tensor mean = x.mean(dims, /*keepdim=*/true);
   if (spec.norm == Norm::kRms) mean = at::zeros_like(mean);
   const Tensor rest = x - mean;  // whose mean is what `mean` cannot hold
   const Tensor mean_lo = spec.norm == Norm::kRms ? mean : rest.mean(dims, /*keepdim=*/true);
-  const Tensor squares = (rest - mean_lo).square().sum(dims, /*keepdim=*/true);
-  double n = 1;
-  for (const int64_t d : dims) n *= static_cast<double>(x.size(d));
+  const Tensor biased = (rest - mean_lo).square().mean(dims, /*keepdim=*/true);
   const bool ada = spec.norm == Norm::kAdaAsCoded;
-  const Tensor var = squares / (ada || spec.unbiased ? n - 1 : n);
+  const Tensor var = ada || spec.unbiased ? biased * BesselFactor(n) : biased;
   const Tensor rstd = ada ? (var.sqrt() + spec.eps).reciprocal() : (var + spec.eps).rsqrt();
-  std::vector<Tensor> rows = {mean.flatten(), mean_lo.flatten(), rstd.flatten()};
-  if (spec.over == Over::kBatch) rows.push_back((squares / (n - 1)).flatten());
-  return at::stack(rows).detach();
+  std::vector<Tensor> rows = {mean, mean_lo, rstd};
+  if (spec.over == Over::kBatch) rows.push_back(biased * BesselFactor(n));
+  return at::stack(rows).reshape_symint(MomentSizes(spec, x)).detach();
 }
 
 Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs) {

@@ -2,6 +2,8 @@
 #define PLANISH_TORCH_NORM_DERIVATIVES_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/SymFloat.h>
+#include <c10/core/SymInt.h>
 
 #include <array>
 
@@ -17,6 +19,12 @@ namespace planish {
 struct NormInputs {
   at::Tensor x, moments, weight, bias;  ///< weight and bias may be undefined
 };
+
+/// Returns n / (n - 1), symbolic if n is.
+inline c10::SymFloat BesselFactor(const c10::SymInt& n) {
+  const c10::SymFloat count = n;
+  return count / (count - 1.0);
+}
 
 /// What norm_forward saves, for whoever cannot call it.
 at::Tensor ComposedMoments(const NormSpec& spec, const at::Tensor& x);

@@ -53,7 +53,7 @@ Moments<C> MomentsOf(const Tensor& moments) {
       return moments.mutable_data_ptr<C>();
     }
   }();
-  const int64_t groups = moments.size(1);
+  const int64_t groups = moments.numel() / moments.size(0);
   return {data, data + groups, data + 2 * groups,
           moments.size(0) > 3 ? data + 3 * groups : nullptr};
 }

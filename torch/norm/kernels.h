@@ -12,7 +12,7 @@ namespace planish {
 struct NormForwardTensors {
   const at::Tensor &x, &residual, &weight, &bias;  ///< all but x may be undefined
   const at::Tensor &y, &sum;                       ///< of FormatOf(x); sum with residual alone
-  const at::Tensor& moments;                       ///< [MomentRows, Groups], or undefined
+  const at::Tensor& moments;                       ///< of MomentSizes, or undefined
 };
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& tensors);

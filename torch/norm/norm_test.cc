@@ -160,9 +160,9 @@ TEST(LayerNorm, SaysWhatIsWrong) {
               HasSubstr("normalized_shape must"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, at::ones({2})); }),
               HasSubstr("weight must have normalized_shape, [3], but has [2]"));
-  EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, at::ones({3}, at::kDouble)); }),
+  EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, at::ones({3}, at::kInt)); }),
               HasSubstr("weight must have x's type or Float, and x's device, Float on cpu, but has "
-                        "Double on cpu"));
+                        "Int on cpu"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x.to(at::kInt), {3}); }),
               HasSubstr("x must be float, double, bfloat16 or half but has Int"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, {}, {}, -1); }),

@@ -11,6 +11,7 @@
 #include "planish/torch_norm.h"
 #include "torch/base/autograd.h"
 #include "torch/base/device.h"
+#include "torch/norm/derivatives.h"
 #include "torch/norm/ops.h"
 
 // Online layer norm. The state that a case finds is a constant for its gradient.
@@ -51,7 +52,11 @@ void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalT
   CheckParameters(kName, weight, bias, x, x.sym_size(-1));
 }
 
-c10::SymInt Cases(const Tensor& x) { return Groups({}, x); }
+c10::SymInt Cases(const Tensor& x) {
+  c10::SymInt cases = 1;
+  for (int64_t d = 0; d + 1 < x.dim(); ++d) cases *= x.sym_size(d);
+  return cases;
+}
 
 Three ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
                   const OptionalTensor& bias, double alpha) {
@@ -102,7 +107,7 @@ Three BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
   CheckForward(x, weight, std::nullopt, alpha);
   CheckLike(kName, "dy", dy, x);
   TORCH_CHECK_VALUE(
-      moments.dim() == 2 && moments.size(0) == kMoments && moments.sym_size(1) == Cases(x) &&
+      moments.dim() == 2 && moments.sym_size(0) == kMoments && moments.sym_size(1) == Cases(x) &&
           moments.scalar_type() == ComputeType(x.scalar_type()),
       "[online_layer_norm] moments must have [5, ", Cases(x), "] ", ComputeType(x.scalar_type()),
       " but has ", moments.sym_sizes(), " ", moments.scalar_type());
@@ -159,9 +164,8 @@ Statistics StatisticsOf(const Tensor& x, const Tensor& moments, double alpha) {
   // Near mu nothing cancels; what follows adds only zeros that depend on x.
   const Tensor near = Wide(x) - saved(0) - saved(1);
   const Tensor centred = near - alpha * (Mean(near) - Mean(near).detach());
-  const auto n = static_cast<double>(x.size(-1));
   Statistics statistics;
-  statistics.s = (Mean(centred.square()) * (n / (n - 1))).sqrt();
+  statistics.s = (Mean(centred.square()) * BesselFactor(x.sym_size(-1))).sqrt();
   statistics.sigma = saved(2).reciprocal() + alpha * (statistics.s - statistics.s.detach());
   statistics.z = centred / statistics.sigma;
   return statistics;
@@ -202,7 +206,6 @@ Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments
   }
   const Tensor dy = Wide(dy_);
   const auto [z, sigma, s] = StatisticsOf(x, moments, alpha);
-  const auto n = static_cast<double>(x.size(-1));
   const Tensor g = w.defined() ? dy * Wide(w) : dy;
   const at::ScalarType type = OrElse(weight, x).scalar_type();
   const auto sum = [&](const Tensor& t) {
@@ -211,7 +214,7 @@ Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments
   Three gradients;
   auto& [dx, dweight, dbias] = gradients;
   if (mask[0]) {
-    const Tensor b = alpha * n / (n - 1) * sigma / s;
+    const Tensor b = BesselFactor(x.sym_size(-1)) * alpha * sigma / s;
     dx = ((g - alpha * Mean(g) - b * (z - alpha * Mean(z)) * Mean(g * z)) / sigma)
              .to(x.scalar_type());
   }
@@ -222,7 +225,9 @@ Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments
 
 Two OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
                     const OptionalTensor& bias, double alpha) {
-  auto [y, next, moments] = CallForward(x, state, weight, bias, alpha);
+  CheckLayout(kName, x);
+  const KernelParameters parameters(x, weight, bias);
+  auto [y, next, moments] = CallForward(x, state, parameters.weight(), parameters.bias(), alpha);
   return {std::move(y), std::move(next)};
 }
 

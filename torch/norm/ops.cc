@@ -29,14 +29,14 @@ namespace {
 using at::Tensor;
 
 constexpr char kForward[] =
-    "norm_forward(Tensor x, Tensor? weight, Tensor? bias, str norm, str over, float eps, float "
+    "norm_forward(Tensor x, Tensor? weight, Tensor? bias, str norm, int over, float eps, float "
     "scale, float slope, bool unbiased, bool save) -> (Tensor y, Tensor moments)";
 constexpr char kAddForward[] =
-    "add_norm_forward(Tensor x, Tensor residual, Tensor? weight, Tensor? bias, str norm, float "
-    "eps, bool save) -> (Tensor y, Tensor sum, Tensor moments)";
+    "add_norm_forward(Tensor x, Tensor residual, Tensor? weight, Tensor? bias, str norm, int over, "
+    "float eps, bool save) -> (Tensor y, Tensor sum, Tensor moments)";
 constexpr char kBackward[] =
     "norm_backward(Tensor? dy, Tensor? dsum, Tensor x, Tensor moments, Tensor? weight, str norm, "
-    "str over, float eps, float scale, float slope, bool unbiased, bool[3] mask) -> (Tensor dx, "
+    "int over, float eps, float scale, float slope, bool unbiased, bool[3] mask) -> (Tensor dx, "
     "Tensor dweight, Tensor dbias)";
 
 // ---- The primitives through the dispatcher
@@ -45,8 +45,9 @@ Three CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTens
                      const OptionalTensor& bias, const NormSpec& spec, bool save) {
   static const auto op =
       FindOperator<Three(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                         std::string_view, double, bool)>("planish::add_norm_forward");
-  return op.call(x, residual, weight, bias, NameOf(spec.norm), spec.eps, save);
+                         std::string_view, int64_t, double, bool)>("planish::add_norm_forward");
+  return op.call(x, residual, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over),
+                 spec.eps, save);
 }
 
 // ---- Checks
@@ -87,24 +88,23 @@ void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const Optiona
   }
   TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!mask[1] && !mask[2]),
                     "[norm_backward] mask must ask for dx alone but has more");
-  TORCH_CHECK_VALUE(moments.dim() == 2 && moments.size(0) == MomentRows(spec) &&
-                        moments.sym_size(1) == Groups(spec, x) &&
+  const auto sizes = MomentSizes(spec, x);
+  TORCH_CHECK_VALUE(moments.sym_sizes().equals(sizes) &&
                         moments.scalar_type() == ComputeType(x.scalar_type()) &&
                         moments.device() == x.device(),
-                    "[norm_backward] moments must have [", MomentRows(spec), ", ", Groups(spec, x),
-                    "] ", ComputeType(x.scalar_type()), " on ", x.device(), " but has ",
+                    "[norm_backward] moments must have ", c10::SymIntArrayRef(sizes), " ",
+                    ComputeType(x.scalar_type()), " on ", x.device(), " but has ",
                     moments.sym_sizes(), " ", moments.scalar_type(), " on ", moments.device());
 }
 
 }  // namespace
 
-NormSpec SpecOf(std::string_view norm, std::string_view over, double eps, double scale,
-                double slope, bool unbiased) {
-  const auto* found = std::find(std::begin(kOverNames), std::end(kOverNames), over);
-  TORCH_CHECK_VALUE(found != std::end(kOverNames),
-                    "[norm_forward] over must be row, channels or batch but has ", over);
-  const NormSpec spec = {
-      NormOf(norm), static_cast<Over>(found - std::begin(kOverNames)), eps, scale, slope, unbiased};
+NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, double slope,
+                bool unbiased) {
+  TORCH_CHECK_VALUE(over >= 0 && over <= static_cast<int64_t>(Over::kBatch),
+                    "[norm_forward] over must be 0 (rows), 1 (channels) or 2 (the batch), got ",
+                    over);
+  const NormSpec spec = {NormOf(norm), static_cast<Over>(over), eps, scale, slope, unbiased};
   TORCH_CHECK_VALUE(spec.over != Over::kBatch || spec.norm == Norm::kLayer,
                     "[norm_forward] norm must be layer over the batch but has ", norm);
   return spec;
@@ -124,10 +124,10 @@ Three CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, con
                        Mask mask) {
   static const auto op =
       FindOperator<Three(const OptionalTensor&, const OptionalTensor&, const Tensor&, const Tensor&,
-                         const OptionalTensor&, std::string_view, std::string_view, double, double,
-                         double, bool, Mask)>("planish::norm_backward");
-  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), NameOf(spec.over), spec.eps,
-                 spec.scale, spec.slope, spec.unbiased, mask);
+                         const OptionalTensor&, std::string_view, int64_t, double, double, double,
+                         bool, Mask)>("planish::norm_backward");
+  return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), static_cast<int64_t>(spec.over),
+                 spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
 }
 
 namespace {
@@ -141,7 +141,7 @@ Tensor EmptyLike(const NormSpec& spec, const Tensor& x) {
 /// Undefined, and None in Python, unless they are asked for.
 Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
   if (!save) return {};
-  return EmptyOn(x, {MomentRows(spec), Groups(spec, x)}, ComputeType(x.scalar_type()));
+  return EmptyOn(x, MomentSizes(spec, x), ComputeType(x.scalar_type()));
 }
 
 Two EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
@@ -160,8 +160,8 @@ Three EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor&
 // ---- Kernels
 
 Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                std::string_view norm, std::string_view over, double eps, double scale,
-                double slope, bool unbiased, bool save) {
+                std::string_view norm, int64_t over, double eps, double scale, double slope,
+                bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x, weight, bias);
   return EmptyForward(spec, x, save);
@@ -182,36 +182,44 @@ Two RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weig
 }
 
 Two Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-            std::string_view norm, std::string_view over, double eps, double scale, double slope,
+            std::string_view norm, int64_t over, double eps, double scale, double slope,
             bool unbiased, bool save) {
   return RunForward(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
 }
 
+/// The settings of add_norm_forward, which takes `over` as the other primitives do.
+NormSpec AddSpecOf(std::string_view norm, int64_t over, double eps) {
+  TORCH_CHECK_VALUE(over == static_cast<int64_t>(Over::kRow),
+                    "[add_norm_forward] over must be 0 (rows), got ", over);
+  return {.norm = NormOf(norm), .eps = eps};
+}
+
 Three AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                     const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
-  const NormSpec spec = {.norm = NormOf(norm), .eps = eps};
+                     const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
+                     bool save) {
+  const NormSpec spec = AddSpecOf(norm, over, eps);
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
   return {EmptyLike(spec, x), EmptyLike(spec, x), EmptyMoments(spec, x, save)};
 }
 
 Three AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                 const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
-  auto [y, sum, moments] = AddForwardMeta(x, residual, weight, bias, norm, eps, save);
-  RunNormForward({.norm = NormOf(norm), .eps = eps}, {.x = x,
-                                                      .residual = residual,
-                                                      .weight = OrUndefined(weight),
-                                                      .bias = OrUndefined(bias),
-                                                      .y = y,
-                                                      .sum = sum,
-                                                      .moments = moments});
+                 const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
+                 bool save) {
+  auto [y, sum, moments] = AddForwardMeta(x, residual, weight, bias, norm, over, eps, save);
+  RunNormForward(AddSpecOf(norm, over, eps), {.x = x,
+                                              .residual = residual,
+                                              .weight = OrUndefined(weight),
+                                              .bias = OrUndefined(bias),
+                                              .y = y,
+                                              .sum = sum,
+                                              .moments = moments});
   return {y, sum, moments};
 }
 
 Three BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
                    const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-                   std::string_view over, double eps, double scale, double slope, bool unbiased,
-                   Mask mask) {
+                   int64_t over, double eps, double scale, double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
   return EmptyBackward(spec, x, weight, mask);
@@ -234,8 +242,7 @@ void BackwardInto(const Three& gradients, const NormSpec& spec, const OptionalTe
 
 Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
                const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-               std::string_view over, double eps, double scale, double slope, bool unbiased,
-               Mask mask) {
+               int64_t over, double eps, double scale, double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
   Three gradients = EmptyBackward(spec, x, weight, mask);
@@ -285,8 +292,8 @@ Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const
 }
 
 Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const OptionalTensor& bias_,
-                    std::string_view norm, std::string_view over, double eps, double scale,
-                    double slope, bool unbiased, bool save) {
+                    std::string_view norm, int64_t over, double eps, double scale, double slope,
+                    bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   const bool tangents = AnyTangent(x, weight, bias);
@@ -312,9 +319,9 @@ Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const Option
 }
 
 Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const OptionalTensor& weight_,
-                         const OptionalTensor& bias_, std::string_view norm, double eps,
-                         bool save) {
-  const NormSpec spec = {.norm = NormOf(norm), .eps = eps};
+                         const OptionalTensor& bias_, std::string_view norm, int64_t over,
+                         double eps, bool save) {
+  const NormSpec spec = AddSpecOf(norm, over, eps);
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   if (AnyTangent(x, residual, weight, bias)) {
     const Tensor sum = x + residual;
@@ -342,7 +349,7 @@ Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const Optional
 // The moments are functions of x: no gradient of their own.
 Three BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_, const Tensor& x,
                        const Tensor& moments, const OptionalTensor& weight_, std::string_view norm,
-                       std::string_view over, double eps, double scale, double slope, bool unbiased,
+                       int64_t over, double eps, double scale, double slope, bool unbiased,
                        Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
@@ -391,7 +398,10 @@ OptionalTensor Flat(const OptionalTensor& t) {
 }
 
 Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normalized_shape,
-               const OptionalTensor& weight, const OptionalTensor& bias) {
+               const OptionalTensor& weight_, const OptionalTensor& bias_) {
+  CheckLayout(FunctionOf(spec), x);
+  const KernelParameters parameters(x, weight_, bias_);
+  const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(FunctionOf(spec), x, normalized_shape, weight, bias);
   if (dims == 1) return std::get<0>(CallNormForward(x, weight, bias, spec, false));
   return std::get<0>(
@@ -401,7 +411,9 @@ Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normal
 
 Two AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
                const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
-               const OptionalTensor& weight, const OptionalTensor& bias) {
+               const OptionalTensor& weight_, const OptionalTensor& bias_) {
+  CheckLayout(function, x_);
+  CheckLayout(function, residual_);
   TORCH_CHECK_VALUE(x_.sym_sizes() == residual_.sym_sizes(), "[", function,
                     "] residual must have x's sizes, ", x_.sym_sizes(), ", but has ",
                     residual_.sym_sizes());
@@ -410,6 +422,8 @@ Two AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
   // As x + residual would be: under autocast one is often of 16 bits and the other float.
   const at::ScalarType type = at::result_type(x_, residual_);
   const Tensor x = x_.to(type), residual = residual_.to(type);
+  const KernelParameters parameters(x, weight_, bias_);
+  const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   const int64_t dims = CheckNormalizedShape(function, x, normalized_shape, weight, bias);
   if (dims == 1) {
     const auto [y, sum, moments] = CallAddForward(x, residual, weight, bias, spec, false);
@@ -445,13 +459,17 @@ Tensor RmsNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, const Opti
 }
 
 // Without a list, of which PyTorch's call from Python takes most of a microsecond.
-Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight_, const OptionalTensor& bias,
                        double eps) {
+  CheckLayout("layer_norm", x);
+  const OptionalTensor weight = weight_;
   // norm_forward checks the rest.
-  if (weight.dim() == 1 && x.dim() >= 1 && x.sym_size(-1) == weight.sym_size(0)) {
-    return std::get<0>(CallNormForward(x, weight, bias, {.eps = eps}, false));
+  if (weight->dim() == 1 && x.dim() >= 1 && x.sym_size(-1) == weight->sym_size(0)) {
+    const KernelParameters parameters(x, weight, bias);
+    return std::get<0>(
+        CallNormForward(x, parameters.weight(), parameters.bias(), {.eps = eps}, false));
   }
-  return LayerNorm(x, weight.sym_sizes(), weight, bias, eps);
+  return LayerNorm(x, weight->sym_sizes(), weight, bias, eps);
 }
 
 Tensor AffineRmsNorm(const Tensor& x, const Tensor& weight, std::optional<double> eps) {
@@ -488,8 +506,10 @@ Two AddRmsNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef norm
 
 Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                         double eps) {
-  return std::get<0>(
-      CallNormForward(x, weight, bias, {.over = Over::kChannels, .eps = eps}, false));
+  CheckLayout("channel_layer_norm", x);
+  const KernelParameters parameters(x, weight, bias);
+  return std::get<0>(CallNormForward(x, parameters.weight(), parameters.bias(),
+                                     {.over = Over::kChannels, .eps = eps}, false));
 }
 
 }  // namespace
@@ -501,10 +521,10 @@ Two CallNormForward(const Tensor& x, const OptionalTensor& weight, const Optiona
   }
   static const auto op =
       FindOperator<Two(const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                       std::string_view, std::string_view, double, double, double, bool, bool)>(
+                       std::string_view, int64_t, double, double, double, bool, bool)>(
           "planish::norm_forward");
-  return op.call(x, weight, bias, NameOf(spec.norm), NameOf(spec.over), spec.eps, spec.scale,
-                 spec.slope, spec.unbiased, save);
+  return op.call(x, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over), spec.eps,
+                 spec.scale, spec.slope, spec.unbiased, save);
 }
 
 Tensor layer_norm(const Tensor& x, at::IntArrayRef normalized_shape, const OptionalTensor& weight,

@@ -49,8 +49,8 @@ Three CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, con
                        const NormSpec& spec, Mask mask);
 
 /// What the arguments of norm_forward and norm_backward that are no tensors say.
-NormSpec SpecOf(std::string_view norm, std::string_view over, double eps, double scale,
-                double slope, bool unbiased);
+NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, double slope,
+                bool unbiased);
 
 void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalTensor& weight,
                       const OptionalTensor& bias);
@@ -83,6 +83,41 @@ inline void CheckParameters(const char* function, const OptionalTensor& weight,
   TORCH_CHECK_VALUE(!weight || !bias || weight->scalar_type() == bias->scalar_type(), "[", function,
                     "] bias must have weight's type, ", weight->scalar_type(), ", but has ",
                     bias->scalar_type());
+}
+
+/// Weight and bias in a type that the kernels take: x's or float, the same for both. Other floating
+/// types are converted to the type that x is computed in, differentiably. Refers to its arguments.
+class KernelParameters {
+ public:
+  KernelParameters(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias)
+      : weight_(weight), bias_(bias) {
+    const bool has_weight = weight && weight->defined(), has_bias = bias && bias->defined();
+    if (!has_weight && !has_bias) return;
+    const at::ScalarType type = (has_weight ? weight : bias)->scalar_type();
+    const bool common = !has_bias || bias->scalar_type() == type;
+    if (common && (type == x.scalar_type() || type == at::kFloat)) return;
+    if (has_weight) converted_weight_ = Convert(x, *weight);
+    if (has_bias) converted_bias_ = Convert(x, *bias);
+  }
+
+  const OptionalTensor& weight() const { return converted_weight_ ? converted_weight_ : weight_; }
+  const OptionalTensor& bias() const { return converted_bias_ ? converted_bias_ : bias_; }
+
+ private:
+  static OptionalTensor Convert(const at::Tensor& x, const at::Tensor& t) {
+    if (!IsNormType(t.scalar_type())) return std::nullopt;  // CheckVector throws
+    return t.to(ComputeType(x.scalar_type()));
+  }
+
+  const OptionalTensor &weight_, &bias_;
+  OptionalTensor converted_weight_, converted_bias_;
+};
+
+/// Throws for a nested tensor of the strided layout, whose sizes cannot be read.
+inline void CheckLayout(const char* function, const at::Tensor& x) {
+  TORCH_CHECK_VALUE(!x.is_nested() || x.layout() != at::kStrided, "[", function,
+                    "] x must be a dense tensor or a nested tensor with layout=torch.jagged, got a "
+                    "nested tensor with layout=torch.strided");
 }
 
 inline void CheckFinite(const char* function, const char* name, double value) {

@@ -14,8 +14,8 @@
 // What distinguishes one call of norm_forward and norm_backward from another beside its tensors.
 namespace planish {
 
-/// What is normalised together: the last dimension; dimension 1 at every position; or, for each
-/// index of dimension 1, all the others (batch norm in training).
+/// The dimensions that a group of elements with common statistics spans: the last one; dimension 1;
+/// or all but dimension 1 (batch norm in training). The operators take the value as an integer.
 enum class Over : uint8_t { kRow, kChannels, kBatch };
 
 struct NormSpec {
@@ -39,7 +39,6 @@ inline constexpr NormName kNormNames[] = {
     {Norm::kRms, "rms"},       {Norm::kDetachDeviation, "detach_deviation"},
     {Norm::kAda, "ada"},       {Norm::kAdaAsCoded, "ada_as_coded"},
 };
-inline constexpr std::string_view kOverNames[] = {"row", "channels", "batch"};
 
 inline std::string_view NameOf(Norm norm) {
   for (const NormName& entry : kNormNames) {
@@ -47,7 +46,6 @@ inline std::string_view NameOf(Norm norm) {
   }
   return {};
 }
-inline std::string_view NameOf(Over over) { return kOverNames[static_cast<size_t>(over)]; }
 
 /// The function that users call for it, as errors name it.
 inline const char* FunctionOf(const NormSpec& spec) {
@@ -85,20 +83,20 @@ inline int64_t FeatureDim(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? x.dim() - 1 : 1;
 }
 
-/// How many groups of numbers are normalised together: each has moments.
-inline c10::SymInt Groups(const NormSpec& spec, const at::Tensor& x) {
-  const int64_t feature = FeatureDim(spec, x);
-  if (spec.over == Over::kBatch) return x.sym_size(feature);
-  c10::SymInt groups = 1;
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    if (d != feature) groups *= x.sym_size(d);
-  }
-  return groups;
-}
-
 /// Rows of the moments: the mean, the part of the mean that its type cannot hold, 1/sqrt(var+eps),
 /// and batch norm's unbiased variance.
 inline int64_t MomentRows(const NormSpec& spec) { return spec.over == Over::kBatch ? 4 : 3; }
+
+/// Returns the sizes of the moments: MomentRows, then the dimensions of x that are not reduced. x
+/// keeps its dimensions here, so that a tensor subclass can shard moments like x.
+inline c10::SmallVector<c10::SymInt, 5> MomentSizes(const NormSpec& spec, const at::Tensor& x) {
+  c10::SmallVector<c10::SymInt, 5> sizes = {MomentRows(spec)};
+  const int64_t feature = FeatureDim(spec, x);
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if ((d == feature) == (spec.over == Over::kBatch)) sizes.push_back(x.sym_size(d));
+  }
+  return sizes;
+}
 
 /// Channels-last where x is, else contiguous. Rows are contiguous.
 inline at::MemoryFormat FormatOf(const NormSpec& spec, const at::Tensor& x) {

@@ -66,8 +66,8 @@ bool CanFold(const NormSpec& spec, std::initializer_list<Mapped> cases,
 }
 
 Two ForwardBatched(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
-                   std::string_view norm, std::string_view over, double eps, double scale,
-                   double slope, bool unbiased, bool save) {
+                   std::string_view norm, int64_t over, double eps, double scale, double slope,
+                   bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x_, weight_, bias_);
   const Level level;
@@ -81,23 +81,25 @@ Two ForwardBatched(const Tensor& x_, const OptionalTensor& weight_, const Option
   auto [y, moments] =
       CallNormForward(Fold(spec, x.tensor), OrNone(weight.tensor), OrNone(bias.tensor), spec, save);
   if (save) {
-    moments = level.Wrap(
-        moments.view_symint({MomentRows(spec), x.tensor.sym_size(0), Groups(spec, x_)}), 1);
+    auto sizes = MomentSizes(spec, x_);
+    sizes.insert(sizes.begin() + 1, x.tensor.sym_size(0));
+    moments = level.Wrap(moments.view_symint(sizes), 1);
   }
   return {level.Wrap(Unfold(spec, y, x.tensor)), moments};
 }
 
 Three AddForwardBatched(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                        const OptionalTensor& bias, std::string_view norm, double eps, bool save) {
+                        const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
+                        bool save) {
   const Tensor sum = x + residual;
   auto [y, moments] =
-      CallNormForward(sum, weight, bias, SpecOf(norm, "row", eps, 1, 0, false), save);
+      CallNormForward(sum, weight, bias, SpecOf(norm, over, eps, 1, 0, false), save);
   return {y, sum, moments};
 }
 
 Three BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_, const Tensor& x_,
                       const Tensor& moments_, const OptionalTensor& weight_, std::string_view norm,
-                      std::string_view over, double eps, double scale, double slope, bool unbiased,
+                      int64_t over, double eps, double scale, double slope, bool unbiased,
                       Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Level level;
@@ -113,7 +115,8 @@ Three BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_, co
     const c10::impl::ExcludeDispatchKeyGuard guard(c10::DispatchKey::FuncTorchBatched);
     const Tensor dx = std::get<0>(CallNormBackward(
         Fold(spec, dy.tensor), OrNone(Fold(spec, dsum.tensor)), Fold(spec, x.tensor),
-        moments.tensor.flatten(1), OrNone(weight.tensor), spec, {true, false, false}));
+        spec.over == Over::kRow ? moments.tensor : moments.tensor.flatten(1, 2),
+        OrNone(weight.tensor), spec, {true, false, false}));
     gradients[0] = level.Wrap(Unfold(spec, dx, x.tensor));
   }
   return {gradients[0], gradients[1], gradients[2]};

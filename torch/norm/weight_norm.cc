@@ -136,7 +136,10 @@ Two BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g, const T
           mask[1] ? dg.squeeze(1).to(g.scalar_type()) : Tensor()};
 }
 
-Tensor WeightNorm(const Tensor& v, const Tensor& g, int64_t dim) {
+Tensor WeightNorm(const Tensor& v, const Tensor& g_, int64_t dim) {
+  const OptionalTensor given = g_, none;
+  const KernelParameters parameters(v, given, none);
+  const Tensor& g = *parameters.weight();
   TORCH_CHECK_VALUE(dim >= -1 && dim < v.dim(), "[weight_norm] dim must be from -1 to ",
                     v.dim() - 1, " but has ", dim);
   if (dim == -1) {  // as PyTorch: one norm of the whole tensor

@@ -240,10 +240,10 @@ def test_forward_mode_keeps_what_is_detached_constant():
 
 
 PRIMITIVES = {
-    "row": lambda x, w, b: (x, w, b, "layer", "row", 1e-5, 1.0, 0.1, False, True),
-    "channels": lambda x, w, b: (x[..., :2], w[:2], b[:2], "rms", "channels", 1e-5, 1.0, 0.1, False, True),
-    "batch": lambda x, w, b: (x[..., :2], w[:2], b[:2], "layer", "batch", 1e-5, 1.0, 0.1, True, True),
-    "ada": lambda x, w, b: (x, None, None, "ada_as_coded", "row", 1e-5, 1.3, 0.2, False, False),
+    "row": lambda x, w, b: (x, w, b, "layer", 0, 1e-5, 1.0, 0.1, False, True),
+    "channels": lambda x, w, b: (x[..., :2], w[:2], b[:2], "rms", 1, 1e-5, 1.0, 0.1, False, True),
+    "batch": lambda x, w, b: (x[..., :2], w[:2], b[:2], "layer", 2, 1e-5, 1.0, 0.1, True, True),
+    "ada": lambda x, w, b: (x, None, None, "ada_as_coded", 0, 1e-5, 1.3, 0.2, False, False),
 }  # fmt: skip
 
 
@@ -268,7 +268,7 @@ def test_opcheck_of_norm_forward_and_backward(name, dtype):
 def test_opcheck_of_the_other_operators():
     x, w, b = inputs()
     check = torch.library.opcheck
-    check(ops.add_norm_forward.default, (x, x.detach().flip(0), w, b, "layer", 1e-5, True))
+    check(ops.add_norm_forward.default, (x, x.detach().flip(0), w, b, "layer", 0, 1e-5, True))
     check(ops.weight_norm_forward.default, (x[:, 0], w[:3]))
     check(ops.online_norm_forward.default, (x, state(), w, b, 0.3))
     estimates = torch.zeros(2).double(), torch.ones(2).double()
@@ -356,6 +356,102 @@ def test_sixteen_bits_with_parameters_in_float(name, dtype):
             assert a.dtype == argument.dtype
             # dy = cos(y) is taken of a rounded y, off by up to a unit of y, which is below 8 here.
             assert (a - z).abs().max() <= 16 * unit * max(z.abs().max(), 1)
+
+
+# Parameters of every other floating type. The results are those of parameters in the type that is
+# computed in, to the bit: the conversion of 16 bits is exact, that of float64 rounds in advance.
+FLOATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+WITH_PARAMETERS = {
+    name: ALL[name]
+    for name in ("layer_norm", "layer_norm_no_weight", "affine_layer_norm", "rms_norm", "affine_rms_norm",
+                 "add_layer_norm", "add_rms_norm", "channel_layer_norm", "batch_norm", "online_layer_norm")
+} | {
+    "batch_norm_evaluate": lambda x, w, b: ops.batch_norm(
+        x.transpose(1, -1), w, b, torch.full([5], 0.3), torch.full([5], 1.7), False, 0.1, 1e-5
+    )
+}  # fmt: skip
+
+
+def with_second_gradients(function, arguments):
+    ys = outputs(function(*arguments))
+    total = sum(y.double().sin().sum() for y in ys)
+    first = torch.autograd.grad(total, arguments, create_graph=True, allow_unused=True)
+    total = sum(g.double().sin().sum() for g in first if g is not None)
+    return ys, first, torch.autograd.grad(total, arguments, allow_unused=True)
+
+
+@pytest.mark.parametrize("parameters", FLOATS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", WITH_PARAMETERS)
+def test_parameters_of_any_floating_type(name, dtype, parameters):
+    x, w, b = (t.detach() for t in inputs(dtype))
+    computed = torch.float64 if dtype == torch.float64 else torch.float32
+    w, b = w.to(parameters), b.to(parameters)
+    function = WITH_PARAMETERS[name]
+    found = with_second_gradients(function, [t.requires_grad_() for t in (x, w, b)])
+    plain = [x.detach(), w.detach().to(computed), b.detach().to(computed)]
+    expected = with_second_gradients(function, [t.requires_grad_() for t in plain])
+    assert all(y.dtype == dtype for y in found[0])
+    for gradients in found[1:]:
+        for g, argument in zip(gradients, (x, w, b)):
+            assert g is None or g.dtype == argument.dtype
+    if parameters == dtype and dtype.itemsize == 2:
+        return  # a kernel of its own: test_sixteen_bits_with_parameters_in_float and others
+    for ours, theirs in zip(sum(found[:2], ()), sum(expected[:2], ())):
+        assert (ours is None) == (theirs is None)
+        assert ours is None or torch.equal(ours, theirs.to(ours.dtype))
+    for ours, theirs in zip(found[2], expected[2]):
+        # First gradients of 16 bits, of size up to 20, are rounded before their sine is taken.
+        units = max(torch.finfo(dtype).eps, torch.finfo(parameters).eps)
+        if ours is not None:
+            assert (ours - theirs).abs().max() <= 256 * units * max(1, theirs.abs().max())
+
+
+@pytest.mark.parametrize("parameters", FLOATS)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rms_norm_has_the_types_of_pytorch(dtype, parameters):
+    x, w, _ = (t.detach() for t in inputs(dtype, shape=(4, 33)))
+    w = w.to(parameters)
+    results = []
+    for function in (ops.affine_rms_norm, lambda x, w: F.rms_norm(x, [33], w)):
+        leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+        y = function(*leaves)
+        results.append([y, *torch.autograd.grad(y.sum(), leaves)])
+    for ours, theirs in zip(*results):
+        assert ours.dtype == theirs.dtype
+        # Each side rounds to the smaller of the two types a few times.
+        unit = max(torch.finfo(dtype).eps, torch.finfo(parameters).eps)
+        assert (ours.double() - theirs.double()).abs().max() <= 4 * unit * max(1, theirs.abs().max())
+
+
+def test_weight_and_bias_of_two_types():
+    x, w, b = inputs(torch.bfloat16, requires_grad=False)
+    b = b.float()
+    assert torch.equal(ops.layer_norm(x, [5], w, b), ops.layer_norm(x, [5], w.float(), b))
+    assert torch.equal(ops.weight_norm(x, w, 2), ops.weight_norm(x, w.float(), 2))
+
+
+def test_sixteen_bit_parameters_under_vmap_compile_and_export():
+    x, w, _ = inputs(torch.float32, requires_grad=False)
+    w = w.bfloat16()
+    y = ops.affine_rms_norm(x, w)
+    assert torch.equal(vmap(lambda row: ops.affine_rms_norm(row, w))(x), y)
+    each = vmap(lambda w: ops.affine_rms_norm(x, w))(torch.stack([w, 2 * w]))
+    torch.testing.assert_close(each, torch.stack([y, 2 * y]), rtol=1e-6, atol=1e-6)
+
+    class Module(torch.nn.Module):
+        def forward(self, x, w):
+            return ops.affine_rms_norm(x, w)
+
+    assert torch.equal(torch.export.export(Module(), (x, w)).module()(x, w), y)
+    compiled = torch.compile(Module(), fullgraph=True, dynamic=True, backend="aot_eager")
+    leaves = [x.clone().requires_grad_(), w.clone().requires_grad_()]
+    found = compiled(*leaves)
+    assert found.dtype == torch.float32 and torch.equal(found, y)
+    dx, dw = torch.autograd.grad(found.sum(), leaves)
+    assert dx.dtype == torch.float32 and dw.dtype == torch.bfloat16
+    expected = torch.autograd.grad(ops.affine_rms_norm(*leaves).sum(), leaves)
+    assert torch.equal(dx, expected[0]) and torch.equal(dw, expected[1])
 
 
 def test_autocast_keeps_the_type_of_x():
@@ -563,11 +659,12 @@ ERRORS = [
      "[layer_norm] weight must have normalized_shape, [3], but has [2]"),
     (lambda: ops.layer_norm(X, [3], None, torch.ones(2)),
      "[layer_norm] bias must have normalized_shape, [3], but has [2]"),
-    (lambda: ops.layer_norm(X, [3], torch.ones(3).double()),
-     "[layer_norm] weight must have x's type or Float, and x's device, Float on cpu, but has Double on cpu"),
+    (lambda: ops.layer_norm(X, [3], torch.ones(3).int()),
+     "[layer_norm] weight must have x's type or Float, and x's device, Float on cpu, but has Int on cpu"),
     (lambda: ops.layer_norm(X, [3], torch.ones(3, device="meta")),
      "[layer_norm] weight must have x's type or Float, and x's device, Float on cpu, but has Float on meta"),
-    (lambda: ops.layer_norm(X.bfloat16(), [3], torch.ones(3), torch.ones(3).bfloat16()),
+    (lambda: ops.norm_forward(X.bfloat16(), torch.ones(3), torch.ones(3).bfloat16(), "layer", 0, 1e-5, 1.0, 0.1,
+                              False, False),
      "[layer_norm] bias must have weight's type, Float, but has BFloat16"),
     (lambda: ops.affine_layer_norm(X, torch.ones(2)),
      "[layer_norm] normalized_shape must be the last dimensions of x, which has [2, 3], but has [2]"),
@@ -609,12 +706,14 @@ ERRORS = [
      "[batch_norm] momentum must be from 0 to 1 but has 1.5"),
     (lambda: ops.batch_norm(X[:1], None, None, torch.ones(3), torch.ones(3), True, 0.1, 1e-5),
      "[batch_norm] x must have at least 2 numbers a channel in training but has [1, 3]"),
-    (lambda: ops.norm_forward(X, None, None, "layers", "row", 1e-5, 1.0, 0.1, False, False),
+    (lambda: ops.norm_forward(X, None, None, "layers", 0, 1e-5, 1.0, 0.1, False, False),
      "[norm_forward] norm must be one of layer, layer_simple, detach, detach_mean, rms, "
      "detach_deviation, ada, ada_as_coded but has layers"),
-    (lambda: ops.norm_forward(X, None, None, "layer", "rows", 1e-5, 1.0, 0.1, False, False),
-     "[norm_forward] over must be row, channels or batch but has rows"),
-    (lambda: ops.norm_backward(X, None, X, X, None, "layer", "row", 1e-5, 1.0, 0.1, False, [True] * 3),
+    (lambda: ops.norm_forward(X, None, None, "layer", 3, 1e-5, 1.0, 0.1, False, False),
+     "[norm_forward] over must be 0 (rows), 1 (channels) or 2 (the batch), got 3"),
+    (lambda: ops.add_norm_forward(X, X, None, None, "layer", 1, 1e-5, False),
+     "[add_norm_forward] over must be 0 (rows), got 1"),
+    (lambda: ops.norm_backward(X, None, X, X, None, "layer", 0, 1e-5, 1.0, 0.1, False, [True] * 3),
      "[norm_backward] moments must have [3, 2] Float on cpu but has [2, 3] Float on cpu"),
 ]  # fmt: skip
 
