@@ -10,9 +10,10 @@ Importing the package loads the operators, ``torch.ops.planish``. ``PLANISH_LIBR
 another ``libplanish_torch.so`` than the package's.
 """
 
-from planish import _library
+from planish import _library, _subclasses
 
 __version__ = _library.load(__path__)
+_subclasses.register()
 
 # What follows needs the operators.
 from planish import converters, functional, nn  # noqa: E402

@@ -1,0 +1,169 @@
+"""Rules that let the norms take PyTorch's tensor subclasses: jagged nested tensors and DTensor."""
+
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["register"]
+
+_DTENSOR = "torch.distributed.tensor"
+_ROWS, _CHANNELS, _BATCH = 0, 1, 2  # the argument `over` of the operators
+
+
+def register() -> None:
+    """Registers all rules; those of DTensor as soon as the program imports DTensor."""
+    _register_jagged()
+    if _DTENSOR in sys.modules:
+        _register_dtensor()
+    elif torch.distributed.is_available():
+        sys.meta_path.insert(0, _DTensorFinder())
+
+
+# Jagged nested tensors: a norm of rows is the norm of the rows in their values.
+
+
+def _register_jagged() -> None:
+    try:
+        from torch.nested._internal.nested_tensor import NestedTensor
+    except ImportError:  # PyTorch then says that the operator has no rule
+        return
+
+    def on_values(
+        cls: type, func: Any, types: Sequence[type], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        from torch.nested._internal.ops import extract_kwargs  # slow to import
+
+        arguments = {a.name: value for a, value in zip(func._schema.arguments, args)}
+        nested = [value for value in args if isinstance(value, NestedTensor)]
+        like = nested[0]
+        if arguments["over"] != _ROWS or like._ragged_idx == like.dim() - 1:
+            raise ValueError(
+                f"[{func._schema.name.removeprefix('planish::')}] x must be dense or have its "
+                f"ragged dimension outside the normalized ones, got a nested tensor of shape "
+                f"{tuple(like.shape)}"
+            )
+        if any(value.shape != like.shape for value in nested):
+            shapes = ", ".join(str(tuple(value.shape)) for value in nested)
+            raise ValueError(f"nested tensors must have the same offsets, got shapes {shapes}")
+        results = func(*(v._values if isinstance(v, NestedTensor) else v for v in args), **kwargs)
+        structure = extract_kwargs(like)  # type: ignore[no-untyped-call]
+        return tuple(
+            NestedTensor(result, **structure)
+            if output.name in ("y", "sum", "dx") and result is not None
+            else result
+            for output, result in zip(func._schema.returns, results)
+        )
+
+    for name in ("norm_forward", "add_norm_forward", "norm_backward"):
+        torch.library.register_torch_dispatch(f"planish::{name}", NestedTensor, on_values)
+
+
+# DTensor: a norm can be sharded over every dimension that it does not reduce.
+
+
+class _DTensorFinder(importlib.abc.MetaPathFinder):
+    """Registers the sharding rules when DTensor is imported, which takes a second."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != _DTENSOR:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.loader is not None:
+            execute = self._then_register(spec.loader.exec_module)
+            spec.loader.exec_module = execute  # type: ignore[assignment, method-assign]
+        return spec
+
+    def _then_register(
+        self, exec_module: Callable[[types.ModuleType], None]
+    ) -> Callable[[types.ModuleType], None]:
+        def execute(module: types.ModuleType) -> None:
+            exec_module(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                _register_dtensor()
+
+        return execute
+
+
+def _register_dtensor() -> None:
+    try:
+        _register_sharding()
+    except Exception as error:  # an import of PyTorch's must not fail because of Planish
+        warnings.warn(
+            f"Planish's norms of DTensors are not available with PyTorch {torch.__version__}: {error}",
+            stacklevel=2,
+        )
+
+
+def _register_sharding() -> None:
+    from torch.distributed.tensor import Partial, Replicate, Shard
+    from torch.distributed.tensor.experimental import register_sharding
+
+    def placements(x: Any, over: int) -> Iterator[tuple[Any, Any, Any, Any]]:
+        """Yields placements of x, its moments, the parameters and the parameters' gradients."""
+        yield Replicate(), Replicate(), Replicate(), Replicate()
+        if over == _BATCH:
+            yield Shard(1), Shard(1), Shard(0), Shard(0)
+            return
+        feature = x.ndim - 1 if over == _ROWS else 1
+        for dim in range(x.ndim):
+            if dim != feature:
+                moments = Shard(dim + 1 if dim < feature else dim)
+                yield Shard(dim), moments, Replicate(), Partial()
+
+    def where(given: object, placement: Any) -> Any:
+        return placement if given else None
+
+    def forward(x: Any, weight: Any, bias: Any, norm: str, over: int, *settings: Any) -> list[Any]:
+        save = settings[-1]
+        return [
+            (
+                [rows, where(save, moments)],
+                [rows, where(weight is not None, parameter), where(bias is not None, parameter)]
+                + [None] * (2 + len(settings)),
+            )
+            for rows, moments, parameter, _ in placements(x, over)
+        ]
+
+    def add_forward(
+        x: Any, residual: Any, weight: Any, bias: Any, norm: str, over: int, eps: float, save: bool
+    ) -> list[Any]:
+        return [
+            (
+                [rows, rows, where(save, moments)],
+                [rows, rows, where(weight is not None, parameter)]
+                + [where(bias is not None, parameter)]
+                + [None] * 4,
+            )
+            for rows, moments, parameter, _ in placements(x, over)
+        ]
+
+    def backward(
+        dy: Any, dsum: Any, x: Any, moments: Any, weight: Any, norm: str, over: int, *settings: Any
+    ) -> list[Any]:
+        mask = settings[-1]
+        return [
+            (
+                [where(mask[0], rows), where(mask[1], gradient), where(mask[2], gradient)],
+                [rows, where(dsum is not None, rows), rows, statistics]
+                + [where(weight is not None, parameter)]
+                + [None] * (2 + len(settings)),
+            )
+            for rows, statistics, parameter, gradient in placements(x, over)
+        ]
+
+    ops = torch.ops.planish
+    register_sharding(ops.norm_forward.default)(forward)
+    register_sharding(ops.add_norm_forward.default)(add_forward)
+    register_sharding(ops.norm_backward.default)(backward)
