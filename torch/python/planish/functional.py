@@ -59,7 +59,7 @@ def layer_norm(
     >>> layer_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.,  1.]])
     """
-    if weight is not None and weight.shape == normalized_shape:
+    if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         if is_dynamo_compiling():
             return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
         # PyTorch takes a quarter of a microsecond to read a number: not the operator's own.
@@ -83,7 +83,7 @@ def rms_norm(
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])
     """
-    if weight is not None and weight.shape == normalized_shape:
+    if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         call = _affine_rms_norm if is_dynamo_compiling() else _affine_rms_norm_op
         return call(x, weight, eps)  # type: ignore[no-any-return]
     return _rms_norm(x, normalized_shape, weight, eps)  # type: ignore[no-any-return]

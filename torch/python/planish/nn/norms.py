@@ -25,6 +25,7 @@ from planish._operators import (
     _rms_norm,
     _weight_norm,
 )
+from planish.nn._tracing import leaf
 
 __all__ = [
     "AdaNorm",
@@ -361,6 +362,7 @@ class OnlineLayerNorm(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @leaf
     def forward(self, x: Tensor, advance: bool | None = None) -> Tensor:
         """y of x [..., num_features]; advance: whether the state moves on, None: in training."""
         if x.dim() < 1 or x.shape[-1] != self.num_features:
@@ -441,6 +443,7 @@ class _ChannelLayerNorm(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @leaf
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() not in self.dims or x.shape[1] != self.num_channels:
             raise ValueError(
@@ -519,6 +522,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
             self.register_parameter("bias", None)
         self.unbiased = bool(unbiased)
 
+    @leaf
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in self.dims or input.shape[1] != self.num_features:
             raise ValueError(
@@ -666,6 +670,7 @@ class RecurrentBatchNorm(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    @leaf
     def forward(self, x: Tensor, step: int = 0) -> Tensor:
         """y of x [T, B, C], or [B, C]; step: the index of the first step in its sequence."""
         if x.dim() not in (2, 3) or x.shape[-1] != self.num_features:

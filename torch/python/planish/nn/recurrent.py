@@ -22,6 +22,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from planish.nn._sequences import mask_lengths, reset_flags
+from planish.nn._tracing import leaf
 
 __all__ = [
     "LayerNormGRU",
@@ -716,6 +717,7 @@ class LayerNormLSTM(_Layers):
         self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
 
+    @leaf
     def forward(
         self,
         input: Tensor | PackedSequence,
@@ -787,6 +789,7 @@ class _LayersOfH(_Layers):
         self, input: PackedSequence, hx: Tensor | None = None
     ) -> tuple[PackedSequence, Tensor]: ...
 
+    @leaf
     def forward(
         self,
         input: Tensor | PackedSequence,
@@ -1000,6 +1003,7 @@ class LayerNormLSTMCell(_Step):
     ) -> None:
         super().__init__(_LSTMS, input_size, hidden_size, bias, device, dtype, variant, eps)
 
+    @leaf
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -1041,6 +1045,7 @@ class LayerNormLSTMCell(_Step):
 class _StepOfH(_Step):
     """What LayerNormGRUCell and LayerNormRNNCell share, whose state is h alone."""
 
+    @leaf
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
         (h,) = self._run(input, hx)

@@ -1,0 +1,39 @@
+"""Support for torch.fx."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from torch import nn
+from torch.fx import Proxy, Tracer
+
+__all__ = ["leaf"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def leaf(forward: Callable[P, R]) -> Callable[P, R]:
+    """Makes torch.fx record a call of the module in place of the operations inside.
+
+    torch.fx does so itself for modules of ``torch.nn``, and has no way to ask for it. The recorded
+    function calls ``forward``, so that a traced model follows ``train()`` and ``eval()``.
+    """
+
+    @functools.wraps(forward)
+    def traceable(*args: P.args, **kwargs: P.kwargs) -> R:
+        proxy: Any = args[1] if len(args) > 1 else next(iter(kwargs.values()), None)
+        if isinstance(proxy, Proxy):
+            tracer = proxy.tracer
+            if isinstance(tracer, Tracer) and tracer.root is not args[0]:
+                return tracer.create_proxy(  # type: ignore[return-value]
+                    "call_function", call_forward, args, kwargs
+                )
+        return forward(*args, **kwargs)
+
+    return traceable
+
+
+def call_forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Calls the module without its hooks, which torch.fx has traced."""
+    return module.forward(*args, **kwargs)
