@@ -25,6 +25,7 @@ from planish._operators import (
     _rms_norm,
     _weight_norm,
 )
+from planish.nn._recomputation import next_state, start_state
 from planish.nn._tracing import leaf
 
 __all__ = [
@@ -372,9 +373,10 @@ class OnlineLayerNorm(nn.Module):
             )
         if self.training if advance is None else advance:
             y: Tensor
-            y, state = _online_layer_norm(x, self.state, self.weight, self.bias, self.alpha)
+            start = start_state(self.state, x)
+            y, after = _online_layer_norm(x, start, self.weight, self.bias, self.alpha)
             with torch.no_grad():
-                self.state.copy_(state)
+                self.state.copy_(next_state(self.state, after))
             return y
         return self._from_the_same_state(x)
 
