@@ -18,8 +18,9 @@
 // Normalisation as functions and torch::nn modules.
 namespace planish {
 
-// All functions take float, double, bfloat16 and float16 on the CPU or a GPU, contiguous or not, and give
-// x's type; weight and bias have x's type or are float. Arithmetic and statistics are in float, for
+// All functions take float, double, bfloat16 and float16 on the CPU or a GPU, contiguous or not,
+// and return x's type; weight and bias can have another of these types. Parameters that are neither
+// of x's type nor float are converted at each call. Arithmetic and statistics are in float, for
 // double in double, and exact at any mean. All are differentiable in x, weight and bias, any number
 // of times, forward and backward. Autocast casts none of their arguments. planish/norm.h and its
 // neighbours have the equations and what backward treats as a constant. They throw c10::ValueError

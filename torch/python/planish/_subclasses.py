@@ -101,7 +101,7 @@ def _register_dtensor() -> None:
         _register_sharding()
     except Exception as error:  # an import of PyTorch's must not fail because of Planish
         warnings.warn(
-            f"Planish's norms of DTensors are not available with PyTorch {torch.__version__}: {error}",
+            f"Planish's norms do not take DTensors with PyTorch {torch.__version__}: {error}",
             stacklevel=2,
         )
 

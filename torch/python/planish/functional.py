@@ -1,7 +1,8 @@
 """The norms as functions: thin, typed names for ``torch.ops.planish.*``.
 
 Rows are the last dimensions of x, those of ``normalized_shape``. All functions take float, double,
-bfloat16 and half; weight and bias have x's type or float32; moments are float32, of double double.
+bfloat16 and half; weight and bias can have another of these types than x. Statistics are float32,
+for double double.
 Errors are RuntimeError or ValueError that name the operator, the argument and what it has.
 ``docs/math.md`` derives every equation; Ba is Ba, Kiros & Hinton 2016, Xu is Xu et al. 2019.
 """

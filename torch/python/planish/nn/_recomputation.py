@@ -8,6 +8,7 @@ its place in the graph: autograd numbers nodes in the order of their creation.
 """
 
 import collections
+import threading
 import weakref
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ class _Call(NamedTuple):
 
 
 _calls: collections.deque[_Call] = collections.deque(maxlen=_CAPACITY)
+_lock = threading.Lock()
 
 
 def start_state(state: Tensor, x: Tensor) -> Tensor:
@@ -58,7 +60,8 @@ def next_state(state: Tensor, after: Tensor) -> Tensor:
 def _runs_again(state: Tensor) -> bool:
     if torch._C._current_graph_task_id() == -1 or not _has_address(state):
         return False  # this is no backward pass
-    return any(call.place == state.data_ptr() for call in _calls)
+    place = state.data_ptr()
+    return any(call.place == place for call in tuple(_calls))
 
 
 def _has_address(state: Tensor) -> bool:
@@ -74,18 +77,21 @@ def _start_state(state: Tensor, x: Tensor) -> Tensor:
     fingerprint = _fingerprint(x)
     start = _logged_state(state, fingerprint, hooks is not None) if again else state.clone()
     if logged:  # in a second run, too, which may hold a checkpointed region itself
-        while _calls and _calls[0].hooks is not None and _calls[0].hooks() is None:
-            _calls.popleft()  # its graph is gone
         order = torch._C._autograd._get_sequence_nr()
         region = None if hooks is None else weakref.ref(hooks[0])
-        _calls.append(_Call(state.data_ptr(), order, region, fingerprint, start))
+        call = _Call(state.data_ptr(), order, region, fingerprint, start)
+        with _lock:
+            while _calls and _calls[0].hooks is not None and _calls[0].hooks() is None:
+                _calls.popleft()  # its graph is gone
+            _calls.append(call)
     return start
 
 
 def _logged_state(state: Tensor, fingerprint: Tensor, in_hooks: bool) -> Tensor:
     running: Any = torch._C._current_autograd_node()
     node, place = running._sequence_nr(), state.data_ptr()
-    equal = [c for c in _calls if c.place == place and torch.equal(c.fingerprint, fingerprint)]
+    calls = [call for call in tuple(_calls) if call.place == place]
+    equal = [call for call in calls if torch.equal(call.fingerprint, fingerprint)]
     # A region with hooks runs again for one of its own nodes. Without gradients it has no nodes and
     # runs again for one that was created before it.
     before = [call for call in equal if call.hooks is not None and call.order <= node + 1]

@@ -296,6 +296,10 @@ class OnlineLayerNorm(nn.Module):
     follows it, so that a row's result depends on no other row. ``forward(x, advance=...)`` asks for
     one or the other in either mode.
 
+    ``torch.utils.checkpoint`` runs a forward pass a second time. The second run starts from the
+    state of the first and does not move it. Raises RuntimeError where that state is not known, as
+    when two calls in one checkpointed region have the same input.
+
     Shape: x [..., num_features], num_features at least 2, y the same. State dict: ``weight`` and
     ``bias`` [num_features], of affine; ``state`` [2], mu and sigma, float64 whatever the module is
     cast to.
