@@ -89,10 +89,10 @@ class WrappedSteps final : public RecurrentSteps {
     begun_ = true;
     if constexpr (kHasSteps) {
       if (options_.composed) return;
-      // Updates of parameters by the engine bump their versions, and frozen steps check those.
+      // Frozen anew until the next Begin: parameters may have changed in any way since the last.
+      layer_->unfreeze();
       layer_->freeze();
       steps_ = layer_->steps();
-      layer_->unfreeze();
     }
   }
 

@@ -92,7 +92,7 @@ struct Wanted {
 };
 
 /// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed, sources, frozen),
-/// with parameters and sources by their names, and step(x, h, c).
+/// with parameters and sources by their names, step(x, h, c) and unfreeze().
 void RegisterSteps(torch::Library& library);
 
 /// Those that can have gradients in the type that they are computed in.

@@ -8,10 +8,12 @@
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <ostream>
@@ -187,11 +189,17 @@ void RecurrentParameters::Drop() {
 
 void RecurrentParameters::SetFrozen(bool frozen) {
   const std::lock_guard<std::mutex> lock(kept_.mutex);
-  if (kept_.frozen != frozen) kept_.packed.reset();
-  kept_.frozen = frozen;
+  if (frozen == (kept_.frozen != nullptr)) return;
+  kept_.packed.reset();
+  if (frozen) {
+    kept_.frozen = std::make_shared<std::atomic<bool>>(true);
+  } else {
+    *kept_.frozen = false;
+    kept_.frozen.reset();
+  }
 }
 
-bool RecurrentParameters::frozen() const {
+RnnSteps::Frozen RecurrentParameters::frozen() const {
   const std::lock_guard<std::mutex> lock(kept_.mutex);
   return kept_.frozen;
 }
@@ -240,7 +248,7 @@ void RecurrentImpl<Derived, Options>::unfreeze() {
 
 template <class Derived, class Options>
 bool RecurrentImpl<Derived, Options>::is_frozen() const {
-  return layers_.front().frozen();
+  return layers_.front().frozen() != nullptr;
 }
 
 template <class Derived, class Options>
@@ -392,7 +400,7 @@ void RecurrentCellImpl<Derived, Options>::unfreeze() {
 
 template <class Derived, class Options>
 bool RecurrentCellImpl<Derived, Options>::is_frozen() const {
-  return parameters_of_cell_.frozen();
+  return parameters_of_cell_.frozen() != nullptr;
 }
 
 template <class Derived, class Options>
@@ -418,7 +426,8 @@ RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
   for (const auto& parameter : this->named_parameters(/*recurse=*/false)) {
     sources.emplace_back(parameter.key(), parameter.value());
   }
-  return RnnSteps(options.variant(), params, options.eps(), packed, sources, is_frozen());
+  return RnnSteps(options.variant(), params, options.eps(), packed, sources,
+                  parameters_of_cell_.frozen());
 }
 
 template <class Derived, class Options>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "src/rnn/cell.h"
@@ -22,48 +23,65 @@ bool IsPlain(const Tensor& t) {
          t.has_storage() && !t.key_set().has_any(at::kTensorSubclassLike);
 }
 
-Watched::State::State(const Tensor& t, Check check) {
-  visible = t.defined() && t.has_storage() && !t.key_set().has_any(at::kTensorSubclassLike);
-  if (!visible) return;
-  negative = t.is_neg();
-  type = t.scalar_type();
-  sizes.assign(t.sizes().begin(), t.sizes().end());
-  if (check == Check::kVersions || !t.is_cpu() || t.layout() != at::kStrided) {
-    storage = t.storage();
-    data = t.const_data_ptr();
-    version = t.is_inference() ? 0 : t._version();
-    return;
-  }
+namespace {
+
+/// Returns the fingerprint of the elements, or none of a tensor that is not on the CPU.
+std::optional<internal::Fingerprint> FingerprintOf(const Tensor& t) {
+  if (!t.is_cpu() || t.layout() != at::kStrided) return std::nullopt;
   const auto of = [](const Tensor& contiguous) {
     return internal::FingerprintOf(contiguous.const_data_ptr(),
                                    static_cast<int64_t>(contiguous.nbytes()), TorchParallelFor);
   };
-  if (t.is_contiguous()) {
-    fingerprint = of(t);
-    return;
-  }
+  if (t.is_contiguous()) return of(t);
   using c10::DispatchKey;
   const at::AutoDispatchBelowADInplaceOrView no_autograd;
   const c10::impl::ExcludeDispatchKeyGuard no_modes(
       c10::DispatchKeySet({DispatchKey::Python, DispatchKey::PythonTLSSnapshot,
                            DispatchKey::FuncTorchDynamicLayerFrontMode}));
-  fingerprint = of(t.contiguous());
+  return of(t.contiguous());
 }
 
-bool Watched::State::operator==(const State& other) const {
+}  // namespace
+
+Watched::State::State(const Tensor& t)
+    : visible(t.defined() && t.has_storage() && !t.key_set().has_any(at::kTensorSubclassLike)) {
+  if (!visible) return;
+  negative = t.is_neg();
+  type = t.scalar_type();
+  sizes.assign(t.sizes().begin(), t.sizes().end());
+  storage = t.storage();
+  data = t.const_data_ptr();
+  version = t.is_inference() ? 0 : t._version();
+}
+
+bool Watched::State::HasTypeAndSizesOf(const State& other) const {
   return visible == other.visible && negative == other.negative && type == other.type &&
-         sizes == other.sizes && fingerprint == other.fingerprint && data == other.data &&
-         version == other.version;
+         sizes == other.sizes;
 }
 
-Watched::Watched(const NamedTensors& tensors, Check check) : tensors_(tensors), check_(check) {
+bool Watched::State::HasAddressAndVersionOf(const State& other) const {
+  return data == other.data && version == other.version;
+}
+
+Watched::Watched(const NamedTensors& tensors, Check check) : tensors_(tensors) {
   states_.reserve(tensors_.size());
-  for (const auto& [name, tensor] : tensors_) states_.emplace_back(tensor, check);
+  for (const auto& [name, tensor] : tensors_) {
+    State& state = states_.emplace_back(tensor);
+    if (check == Check::kBytes && state.visible) state.fingerprint = FingerprintOf(tensor);
+  }
 }
 
-const std::string* Watched::Changed() const {
+const std::string* Watched::Changed(Check check) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (!(State(tensors_[i].second, check_) == states_[i])) return &tensors_[i].first;
+    const auto& [name, tensor] = tensors_[i];
+    const State now(tensor);
+    const State& then = states_[i];
+    if (!now.HasTypeAndSizesOf(then)) return &name;
+    if (!now.visible) continue;
+    const bool same = check == Check::kBytes && then.fingerprint
+                          ? FingerprintOf(tensor) == then.fingerprint
+                          : now.HasAddressAndVersionOf(then);
+    if (!same) return &name;
   }
   return nullptr;
 }
@@ -118,7 +136,7 @@ PackedWeights PackedParams::Now() {
     snapshot = snapshot_;
   }
   if (snapshot) {
-    const std::string* const changed = snapshot->watched.Changed();
+    const std::string* const changed = snapshot->watched.Changed(source_->check);
     if (!changed) return snapshot->weights;
     TORCH_CHECK(source_->check == Check::kBytes, "[", source_->module, "] ", *changed,
                 " has changed while the module is frozen: call unfreeze() before changing it");

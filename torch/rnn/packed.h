@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -43,31 +44,31 @@ bool IsPlain(const at::Tensor& t);
 /// Tensors by name, and their state when this was made.
 class Watched {
  public:
+  /// Changed(kBytes) needs kBytes here, too; Changed(kVersions) does not.
   Watched(const NamedTensors& tensors, Check check);
 
   /// Returns the name of a tensor that has changed since, or null. Tensors whose memory is hidden,
   /// such as wrappers of a transform, never count as changed. Tensors on other devices than the CPU
-  /// are compared with Check::kVersions.
-  const std::string* Changed() const;
+  /// are always compared as with kVersions.
+  const std::string* Changed(Check check) const;
 
  private:
   struct State {
-    State() = default;
-    State(const at::Tensor& t, Check check);
-    bool operator==(const State& other) const;
+    explicit State(const at::Tensor& t);
+    bool HasTypeAndSizesOf(const State& other) const;
+    bool HasAddressAndVersionOf(const State& other) const;
 
     bool visible = false;
     bool negative = false;  ///< whether the elements are those in memory with the other sign
     at::ScalarType type = at::kFloat;
     c10::SmallVector<int64_t, 2> sizes;
-    internal::Fingerprint fingerprint;  ///< with Check::kBytes
-    c10::Storage storage;               ///< kept, so that no other memory has its address
+    c10::Storage storage;  ///< kept, so that no other memory has its address
     const void* data = nullptr;
     int64_t version = 0;
+    std::optional<internal::Fingerprint> fingerprint;
   };
 
   NamedTensors tensors_;
-  Check check_;
   std::vector<State> states_;
 };
 

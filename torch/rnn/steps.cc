@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -203,6 +204,7 @@ std::array<Tensor, internal::kParams> ParamsOf(const RnnTensors& tensors) {
 
 struct RnnSteps::Layer {
   Watched watched;  ///< must not change between steps
+  Frozen frozen;
   Cell cell{};
   double eps = 0;
   RnnTensors given;        ///< the parameters
@@ -214,6 +216,14 @@ struct RnnSteps::Layer {
   std::tuple<std::shared_ptr<SumsOfPasses<float>>, std::shared_ptr<SumsOfPasses<double>>> sums;
 
   explicit Layer(Watched watched_) : watched(std::move(watched_)) {}
+
+  void CheckUnchanged() const {
+    const bool is_frozen = frozen && *frozen;
+    const std::string* const changed =
+        watched.Changed(is_frozen ? Check::kVersions : Check::kBytes);
+    TORCH_CHECK_VALUE(!changed, "[", kName, "] ", *changed,
+                      " must be as it was when the steps began but has changed");
+  }
 
   /// Returns the parameters with their present elements, without a history if they are constant.
   RnnTensors Given() const {
@@ -293,7 +303,7 @@ struct RnnSteps::Layer {
 };
 
 RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed,
-                   const Sources& sources, bool frozen) {
+                   const Sources& sources, const Frozen& frozen) {
   CheckGiven(kName, params, kFirstParam);
   Call call{cell, {}, {.eps = eps}};
   Sources given;
@@ -305,8 +315,9 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   CheckIsOfSteps(kName, call);
   const Sizes sizes = CheckParams(kName, call);
   // Watched before they are packed: a write in between is then noticed by the next step.
-  const auto layer = std::make_shared<Layer>(
-      Watched(sources.empty() ? given : sources, frozen ? Check::kVersions : Check::kBytes));
+  const auto layer =
+      std::make_shared<Layer>(Watched(sources.empty() ? given : sources, Check::kBytes));
+  layer->frozen = frozen;
   layer->cell = cell;
   layer->eps = eps;
   layer->given = call.tensors;
@@ -345,10 +356,7 @@ std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, cons
   TORCH_CHECK_VALUE(layer_, "[", kName, "] step must be of a layer but has none");
   TORCH_CHECK_VALUE(x.defined(), "[", kName, "] x must be a tensor but has none");
   const Layer& layer = *layer_;
-  if (const std::string* const changed = layer.watched.Changed()) {
-    TORCH_CHECK_VALUE(false, "[", kName, "] ", *changed,
-                      " must be as it was when the steps began but has changed");
-  }
+  layer.CheckUnchanged();
   const auto with = [&](const RnnTensors& params, const Tensor& x_, const Tensor& h_,
                         const Tensor& c_) {
     Call call{layer.cell, params, {.eps = layer.eps}};
@@ -374,7 +382,8 @@ struct StepsOfPython final : torch::CustomClassHolder {
 
   StepsOfPython(const std::string& cell, const Params& params, double eps,
                 const std::optional<c10::intrusive_ptr<PackedParams>>& packed,
-                const Params& sources, bool frozen) {
+                const Params& sources, bool is_frozen)
+      : frozen(std::make_shared<std::atomic<bool>>(is_frozen)) {
     RnnTensors tensors;
     for (const auto& param : params) {
       const auto* const last = kFields + kH0;
@@ -388,6 +397,7 @@ struct StepsOfPython final : torch::CustomClassHolder {
                      NamedTensorsOf(sources), frozen);
   }
 
+  std::shared_ptr<std::atomic<bool>> frozen;
   RnnSteps steps;
 };
 
@@ -398,6 +408,7 @@ void RegisterSteps(torch::Library& library) {
       .def(torch::init<const std::string&, const StepsOfPython::Params&, double,
                        const std::optional<c10::intrusive_ptr<PackedParams>>&,
                        const StepsOfPython::Params&, bool>())
+      .def("unfreeze", [](const c10::intrusive_ptr<StepsOfPython>& self) { *self->frozen = false; })
       .def("step", [](const c10::intrusive_ptr<StepsOfPython>& self, const Tensor& x,
                       const std::optional<Tensor>& h, const std::optional<Tensor>& c) {
         return self->steps.step(x, OrUndefined(h), OrUndefined(c));

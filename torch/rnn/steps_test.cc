@@ -6,9 +6,11 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -550,14 +552,21 @@ TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
 TEST(RnnSteps, LookAtVersionsWhenFrozen) {
   const Problem p;
   const RnnTensors params = OnlyParams(p.leaves);
-  const RnnSteps steps(Cell::kLnLstm, params, kEps, {}, {}, /*frozen=*/true);
+  const auto frozen = std::make_shared<std::atomic<bool>>(true);
+  const RnnSteps steps(Cell::kLnLstm, params, kEps, {}, {}, frozen);
   const auto step = [&] { return std::get<0>(steps.step(p.leaves.x[0], p.leaves.h0)); };
   const Tensor before = step();
   FlipABit(params.weight_hh);  // which the caller has promised not to do
   ExpectSame(step(), before, "promise");
+  const std::string error = "weight_hh must be as it was when the steps began";
+  *frozen = false;
+  EXPECT_THAT(ErrorOf(step), HasSubstr(error));
+  FlipABit(params.weight_hh);  // back
+  ExpectSame(step(), before, "unfrozen");
+  *frozen = true;
   const at::NoGradGuard guard;
   Tensor(params.weight_hh).zero_();
-  EXPECT_THAT(ErrorOf(step), HasSubstr("weight_hh must be as it was when the steps began"));
+  EXPECT_THAT(ErrorOf(step), HasSubstr(error));
 }
 
 TEST(RecurrentCells, GiveStepsTogether) {
@@ -590,7 +599,7 @@ TEST(RecurrentCells, GiveStepsTogether) {
       }
     }
   }
-  // Steps of a frozen cell look at versions alone, and stay so.
+  // Steps of a frozen cell compare versions, until it is unfrozen.
   for (const bool gradients : {true, false}) {
     const at::AutoGradMode mode(gradients);
     const auto step_of = [&] {
@@ -600,10 +609,15 @@ TEST(RecurrentCells, GiveStepsTogether) {
     const auto compares = step_of();
     cell->freeze();
     const auto frozen = step_of();
-    cell->unfreeze();
     FlipABit(cell->parameters()[1]);
     EXPECT_EQ(ErrorOf(frozen), "no error");
-    EXPECT_THAT(ErrorOf(compares), HasSubstr("weight_hh must be as it was when the steps began"));
+    const std::string error = "weight_hh must be as it was when the steps began";
+    EXPECT_THAT(ErrorOf(compares), HasSubstr(error));
+    cell->unfreeze();
+    EXPECT_THAT(ErrorOf(frozen), HasSubstr(error));
+    cell->freeze();
+    EXPECT_THAT(ErrorOf(frozen), HasSubstr(error));
+    cell->unfreeze();
   }
   nn::LayerNormLSTMCell composed(nn::LayerNormLSTMCellOptions(3, 5).composed(true));
   EXPECT_THAT(ErrorOf([&] { composed->steps(); }),

@@ -8,6 +8,7 @@
 #include <torch/nn/pimpl.h>
 #include <torch/nn/utils/rnn.h>
 
+#include <atomic>
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
@@ -122,15 +123,17 @@ class RnnSteps {
   RnnSteps() = default;
   /// Tensors by their names.
   using Sources = std::vector<std::pair<std::string, at::Tensor>>;
+  /// A flag that is true while a module is frozen, or null.
+  using Frozen = std::shared_ptr<const std::atomic<bool>>;
 
   /// Of the parameters among `params`, as they are now: made without gradients enabled, they are
   /// constants. With `packed`, which must be of the same parameters, those but for the weights may
   /// be left out; no derivatives then. `sources` are the tensors that the parameters were computed
   /// from, by name, where they are not all given as they are. Each step compares their bytes with
-  /// those of now; with `frozen` only their addresses and version counters, which misses writers
-  /// that count no change. Throws as rnn_step does.
+  /// those of now; while `*frozen` is true only their addresses and version counters, which misses
+  /// writers that count no change. Throws as rnn_step does.
   RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {},
-           const Sources& sources = {}, bool frozen = false);
+           const Sources& sources = {}, const Frozen& frozen = {});
 
   explicit operator bool() const { return layer_ != nullptr; }
 
@@ -229,7 +232,8 @@ class RecurrentParameters {
   /// Frees packed weights.
   void Drop();
   void SetFrozen(bool frozen);
-  bool frozen() const;
+  /// Null unless frozen. Turns false with SetFrozen(false), and does not return to true.
+  RnnSteps::Frozen frozen() const;
 
  private:
   /// Packed weights. A copy starts without them, and is not frozen.
@@ -238,13 +242,13 @@ class RecurrentParameters {
     Kept(const Kept& /*other*/) {}
     Kept& operator=(const Kept& /*other*/) {
       packed.reset();
-      frozen = false;
+      frozen.reset();
       return *this;
     }
 
     mutable std::mutex mutex;  ///< modules may be called by several threads at once
     RnnPacked packed;
-    bool frozen = false;
+    std::shared_ptr<std::atomic<bool>> frozen;
   };
 
   std::string owner_, suffix_;
@@ -312,8 +316,8 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   void pretty_print(std::ostream& stream) const override;
 
   /// The module for many steps, of x [B, I], with its parameters as they are now. Each step
-  /// compares the parameters' bytes with those of now, but not if the module is frozen now. Throws
-  /// c10::ValueError with the option composed.
+  /// compares the parameters' bytes with those of now. Steps of a frozen module leave that out
+  /// until it is unfrozen. Throws c10::ValueError with the option composed.
   RnnSteps steps();
 
   Options options;

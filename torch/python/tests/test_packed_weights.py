@@ -560,7 +560,8 @@ def test_copies_are_not_frozen():
     module.freeze()
     with torch.no_grad():
         module(*x)
-        for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        copies = [copy.deepcopy(module), copy.copy(module), pickle.loads(pickle.dumps(module))]
+        for other in copies:
             other(*x)
             by_address(other)
             expect_same(other(*x), copy.deepcopy(other)(*x))
@@ -568,6 +569,18 @@ def test_copies_are_not_frozen():
         frozen = module(*x)
         by_address(module)
         expect_same(module(*x), frozen)  # the module itself still is
+
+
+def test_copies_of_parametrized_modules_are_not_frozen():
+    module = drawn(LayerNormLSTM(I, H)).eval()
+    x = inputs_of(module)
+    module.freeze()
+    with torch.no_grad():
+        module(*x)
+        torch.nn.utils.parametrizations.weight_norm(module, "weight_hh_l0")
+        other = copy.deepcopy(module)
+        by_address(other)
+        expect_same(other(*x), copy.deepcopy(other)(*x))
 
 
 def test_frozen_scopes_nest():
@@ -595,12 +608,12 @@ def test_frozen_scopes_nest():
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
-def test_steps_of_frozen_cells_look_at_versions(training):
+def test_steps_of_frozen_cells_compare_versions(training):
     cell = drawn(LayerNormLSTMCell(I, H)).train(training)
     x = inputs_of(cell)
     with torch.set_grad_enabled(training):
-        with cell.frozen():
-            step = cell.steps()
+        cell.freeze()
+        step = cell.steps()
         expected = step(*x)
         expect_same(expected, cell(*x))
         flip_bit(cell.weight_hh)  # what the caller has promised not to do
@@ -608,6 +621,45 @@ def test_steps_of_frozen_cells_look_at_versions(training):
         in_place(cell)
         with pytest.raises(ValueError, match="weight_ih must be as it was when the steps began"):
             step(*x)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("again", [True, False], ids=["frozen again", ""])
+def test_steps_of_a_cell_that_was_frozen_compare_bytes(training, again):
+    cell = drawn(LayerNormGRUCell(I, H)).train(training)
+    x = inputs_of(cell)
+    with torch.set_grad_enabled(training):
+        with cell.frozen():
+            step = cell.steps()
+            step(*x)
+        step(*x)
+        flip_bit(cell.weight_hh)
+        if again:
+            cell.freeze()
+        for _ in range(2):
+            with pytest.raises(ValueError, match="weight_hh must be as it was when the steps"):
+                step(*x)
+
+
+@pytest.mark.parametrize("frozen", [True, False], ids=["frozen", ""])
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_steps_after_a_parameter_was_replaced_are_refused(training, frozen):
+    def by_loading(cell):
+        cell.load_state_dict({k: v + 1 for k, v in cell.state_dict().items()}, assign=True)
+
+    for replace in (by_another_parameter, by_a_parametrization, by_loading):
+        cell = drawn(LayerNormLSTMCell(I, H)).train(training)
+        x = inputs_of(cell)
+        with torch.set_grad_enabled(training):
+            if frozen:
+                cell.freeze()
+            step = cell.steps()
+            step(*x)
+            replace(cell)
+            with pytest.raises(ValueError, match="must be as they were when the steps began but"):
+                step(*x)
+            cell.unfreeze()
+            expect_same(cell.steps()(*x), copy.deepcopy(cell)(*x))
 
 
 def test_frozen_modules_train_and_go_through_transforms():

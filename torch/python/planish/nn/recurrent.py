@@ -116,6 +116,21 @@ class _Packed:
         )
 
 
+class _PackedByLayer(dict[str, _Packed]):
+    """Packed weights by the suffix of the layer. Copies are empty: a parametrized module copies
+    its attributes without ``__getstate__``."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_PackedByLayer":
+        return _PackedByLayer()
+
+
+class _Freezing:
+    """The time from a ``freeze()`` to the next ``unfreeze()``. Copies are None."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
+
+
 def _can_pack(tensor: Tensor) -> bool:
     """Returns whether the elements of the tensor are in its memory: not those of a subclass."""
     return (
@@ -131,7 +146,7 @@ class _Recurrent(nn.Module):
 
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h",)
-    _frozen = False
+    _frozen: _Freezing | None = None
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
@@ -163,7 +178,7 @@ class _Recurrent(nn.Module):
         self._names = ("weight_ih", "weight_hh") + tuple(
             name for name in variants[variant].parameters if name not in without
         )
-        self._packed: dict[str, _Packed] = {}
+        self._packed = _PackedByLayer()
 
     def _name(self) -> str:
         return type(self).__name__
@@ -251,7 +266,7 @@ class _Recurrent(nn.Module):
             return self._with_bias(tensors)
         packed = self._packed.get(suffix)
         if packed is None or not packed.is_of(tensors):
-            if packed is not None and self._frozen:
+            if packed is not None and self._frozen is not None:
                 raise RuntimeError(
                     f"[{type(self).__name__}] a parameter has been replaced while the module is "
                     "frozen: call unfreeze() before replacing it"
@@ -268,7 +283,7 @@ class _Recurrent(nn.Module):
             dict(zip(self._names, tensors, strict=True)),
             suffix,
             type(self).__name__,
-            self._frozen,
+            self._frozen is not None,
         )
         packed = self._packed[suffix] = _Packed(weights, tensors)
         return packed
@@ -306,7 +321,8 @@ class _Recurrent(nn.Module):
 
         In evaluation mode without gradients a call compares the parameters' bytes with those that
         were packed, which can take as long as a step. A frozen module packs at the next such call
-        and leaves out the comparison; so do the ``steps()`` of a frozen cell, in training, too.
+        and leaves out the comparison; so do, until it is unfrozen, the ``steps()`` of a frozen cell,
+        in training, too.
 
         Until ``unfreeze()``, the caller must not write to the parameters in a way that PyTorch does
         not count as a change: by a fused optimizer, a collective, ``Tensor.data``, or other code
@@ -315,15 +331,15 @@ class _Recurrent(nn.Module):
         next call (of steps ``ValueError``). ``train()``, ``load_state_dict`` and conversions
         (``to()``, ``double()``) unfreeze. Copies and loaded modules are not frozen.
         """
-        if not self._frozen:
+        if self._frozen is None:
             self._packed.clear()
-            self._frozen = True
+            self._frozen = _Freezing()
 
     def unfreeze(self) -> None:
         """Ends what ``freeze`` began."""
-        if self._frozen:
+        if self._frozen is not None:
             self._packed.clear()
-            self._frozen = False
+            self._frozen = None
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -338,7 +354,7 @@ class _Recurrent(nn.Module):
         try:
             yield
         finally:
-            if not before:
+            if before is None:
                 self.unfreeze()
 
     def train(self, mode: bool = True) -> "_Recurrent":
@@ -356,7 +372,7 @@ class _Recurrent(nn.Module):
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": {}, "_frozen": False}
+        return {**self.__dict__, "_packed": _PackedByLayer(), "_frozen": None}
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *arguments: Any
@@ -939,7 +955,7 @@ class _Step(_Recurrent):
             }
         )
 
-    def _run(self, x: Tensor, hx: Any, steps: Any = None) -> tuple[Tensor, ...]:
+    def _run(self, x: Tensor, hx: Any, steps: "_Steps | None" = None) -> tuple[Tensor, ...]:
         dimensions = x.dim()
         if dimensions not in (1, 2):
             raise self._error("x must have 1 or 2 dimensions", list(x.shape))
@@ -961,7 +977,7 @@ class _Step(_Recurrent):
         next_states = step[: len(states)]
         return tuple(s.squeeze(0) for s in next_states) if dimensions == 1 else next_states
 
-    def _make_steps(self) -> Any:
+    def _make_steps(self) -> "_Steps | None":
         """The operators' steps; None where a compiler records calls, which does not know them."""
         if torch.compiler.is_compiling() or torch._C._is_tracing():
             return None
@@ -969,9 +985,38 @@ class _Step(_Recurrent):
         packed = arguments.pop("packed", None)
         # With the parameters and buffers of parametrizations.
         sources = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-        return torch.classes.planish.RnnSteps(
-            self._cell, arguments, self.eps, packed, sources, self._frozen
+        steps = torch.classes.planish.RnnSteps(
+            self._cell, arguments, self.eps, packed, sources, self._frozen is not None
         )
+        return _Steps(self, steps)
+
+
+class _Steps:
+    """The operators' steps, and the cell that they are of."""
+
+    def __init__(self, cell: _Step, steps: Any) -> None:
+        self._cell = cell
+        self._steps = steps
+        self._frozen = cell._frozen
+        self._tables = [
+            (table, list(table.values()))
+            for module in cell.modules()
+            for table in (module._parameters, module._buffers)
+        ]
+
+    def step(self, x: Tensor, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
+        # The operators' steps compare the tensors that they were made of.
+        for table, tensors in self._tables:
+            if len(table) != len(tensors) or not all(map(operator.is_, table.values(), tensors)):
+                raise ValueError(
+                    "[RnnSteps] parameters must be as they were when the steps began but have been "
+                    "replaced"
+                )
+        if self._frozen is not None and self._frozen is not self._cell._frozen:
+            self._steps.unfreeze()
+            self._frozen = None
+        h1, c1 = self._steps.step(x, h, c)
+        return h1, c1
 
 
 class LayerNormLSTMCell(_Step):
@@ -1021,7 +1066,7 @@ class LayerNormLSTMCell(_Step):
 
         Steps may go on from any state, be detached or left unused. The parameters are those of
         now: each step compares their bytes, and raises ``ValueError`` after any change. Steps of a
-        frozen cell leave that out (see ``freeze``). Second derivatives raise
+        cell that is frozen leave that out (see ``freeze``). Second derivatives raise
         ``NotImplementedError``; the cell itself has them. Hooks of the module are not called.
 
         >>> cell = LayerNormLSTMCell(4, 4)
