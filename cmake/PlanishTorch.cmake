@@ -45,7 +45,7 @@ if(EXISTS "${PLANISH_LIBTORCH}/lib/libtorch_cuda.so")
   set(PLANISH_LIBTORCH_CUDA TRUE)
 endif()
 
-# An installation cannot rely on a libtorch inside the source tree, in .venv: it gets a copy.
+# An installation must not need a libtorch inside the source tree (.venv): it gets a copy.
 cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${PLANISH_LIBTORCH}" NORMALIZE _planish_inside)
 option(PLANISH_INSTALL_LIBTORCH "Install a copy of libtorch with the binding" ${_planish_inside})
 set(PLANISH_LIBTORCH_DESTINATION ${CMAKE_INSTALL_LIBDIR}/planish/libtorch)

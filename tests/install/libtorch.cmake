@@ -1,5 +1,5 @@
-# Which libtorch a build takes, what else it takes from its folder, and for which it compiles GPU kernels.
-# The libtorch is a stand-in: configuring reads only its version and the names of its files.
+# Checks which libtorch a build uses, that nothing else is found in its folder, and when GPU kernels are
+# compiled. The libtorch is a stand-in: configuring reads only its version and the names of its files.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 install_planish()
 set(libtorch "${WORK_DIR}/libtorch")
@@ -43,7 +43,7 @@ function(expect condition)
   endif()")
 endfunction()
 
-# The environment, as make passes it, and a folder name with a slash at the end.
+# A libtorch named by the environment, as make passes it, with a slash at the end.
 make_libtorch(14)
 set(ENV{CMAKE_PREFIX_PATH} "${libtorch}/")
 configure(-DPLANISH_TESTS=ON)

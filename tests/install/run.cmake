@@ -1,6 +1,6 @@
-# Uses Planish as the consumer in CONSUMER_DIR does: installs COMPONENTS (a,b) from BUILD_DIR to a fresh
-# prefix, then configures, builds and runs the consumer against it. Without COMPONENTS the consumer takes
-# the sources in PLANISH_SOURCE_DIR. Any step that fails fails the test.
+# Installs COMPONENTS (a,b) from BUILD_DIR to a fresh prefix, then configures, builds and runs the project in
+# CONSUMER_DIR against it. Without COMPONENTS the project includes the sources in PLANISH_SOURCE_DIR. Any
+# step that fails fails the test.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 install_planish()
 if(LIBTORCH_IS_COPIED AND COMPONENTS MATCHES torch)

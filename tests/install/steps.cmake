@@ -16,7 +16,7 @@ function(install_planish)
   endforeach()
 endfunction()
 
-# With a copy of libtorch nothing that is installed needs LIBTORCH, which is in the clone.
+# Fails if anything that is installed needs LIBTORCH, which is in the clone, and not its installed copy.
 function(check_independence)
   file(GLOB command "${PREFIX}/bin/planish")
   file(GLOB_RECURSE library "${PREFIX}/libplanish_torch.so")

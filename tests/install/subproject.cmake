@@ -1,6 +1,6 @@
-# What a parent project has before and after it includes Planish: check_parent(BEFORE), then
-# check_parent(AFTER) fails if a variable of CMake's or a cache entry without Planish's name has changed.
-# Nothing but Highway can be searched for.
+# Checks that Planish leaves its parent project unchanged. check_parent(BEFORE) records the variables of CMake
+# and the cache entries that are not named after Planish; check_parent(AFTER) fails if one has changed.
+# Packages that the core does not need cannot be found.
 foreach(package Torch Python OpenMP Protobuf OpenSSL ZLIB fmt CLI11 nlohmann_json pugixml GTest benchmark)
   set(CMAKE_DISABLE_FIND_PACKAGE_${package} ON)
 endforeach()
