@@ -49,8 +49,8 @@ struct SentenceEvaluationSets {
 RelatedPairs ReadSick(const std::filesystem::path& file);
 
 /// A file of which every line is 0 or 1, a blank and a sentence, which may be empty. It is UTF-8
-/// or, where it is not, Windows-1252; "\n" or "\r\n" ends a line. Throws DataError with the file and
-/// the line.
+/// or, where it is not, Windows-1252; "\n" or "\r\n" ends a line. Throws DataError with the file
+/// and the line.
 ClassifiedSentences ReadClassified(const std::filesystem::path& file, const std::string& name);
 
 /// Two files of one sentence a line, of class 1 and of class 0, in this order.
