@@ -49,6 +49,7 @@ Watched::State::State(const Tensor& t)
   negative = t.is_neg();
   type = t.scalar_type();
   sizes.assign(t.sizes().begin(), t.sizes().end());
+  strides.assign(t.strides().begin(), t.strides().end());
   storage = t.storage();
   data = t.const_data_ptr();
   version = t.is_inference() ? 0 : t._version();
@@ -59,8 +60,8 @@ bool Watched::State::HasTypeAndSizesOf(const State& other) const {
          sizes == other.sizes;
 }
 
-bool Watched::State::HasAddressAndVersionOf(const State& other) const {
-  return data == other.data && version == other.version;
+bool Watched::State::HasMemoryAndVersionOf(const State& other) const {
+  return data == other.data && strides == other.strides && version == other.version;
 }
 
 Watched::Watched(const NamedTensors& tensors, Check check) : tensors_(tensors) {
@@ -80,7 +81,7 @@ const std::string* Watched::Changed(Check check) const {
     if (!now.visible) continue;
     const bool same = check == Check::kBytes && then.fingerprint
                           ? FingerprintOf(tensor) == then.fingerprint
-                          : now.HasAddressAndVersionOf(then);
+                          : now.HasMemoryAndVersionOf(then);
     if (!same) return &name;
   }
   return nullptr;

@@ -56,12 +56,12 @@ class Watched {
   struct State {
     explicit State(const at::Tensor& t);
     bool HasTypeAndSizesOf(const State& other) const;
-    bool HasAddressAndVersionOf(const State& other) const;
+    bool HasMemoryAndVersionOf(const State& other) const;
 
     bool visible = false;
     bool negative = false;  ///< whether the elements are those in memory with the other sign
     at::ScalarType type = at::kFloat;
-    c10::SmallVector<int64_t, 2> sizes;
+    c10::SmallVector<int64_t, 2> sizes, strides;
     c10::Storage storage;  ///< kept, so that no other memory has its address
     const void* data = nullptr;
     int64_t version = 0;

@@ -514,6 +514,17 @@ def test_changes_of_frozen_modules_raise(make, change):
         expect_same(module(*x), copy.deepcopy(module)(*x))
 
 
+def test_frozen_modules_notice_a_transposed_parameter():
+    rnn = drawn(LayerNormRNN(I, H)).eval()
+    x = inputs_of(rnn)
+    rnn.freeze()
+    with torch.no_grad():
+        rnn(*x)
+        rnn.weight_hh_l0.data = rnn.weight_hh_l0.data.t()  # at the same address
+        with pytest.raises(RuntimeError, match="weight_hh_l0 has changed while the module is froz"):
+            rnn(*x)
+
+
 def test_changes_of_frozen_modules_name_the_parameter():
     module = drawn(LayerNormLSTM(I, H, 2, bidirectional=True)).eval()
     module.freeze()
