@@ -33,21 +33,28 @@ class RangeTask {
 /// `task` with ranges that cover [begin, end), each index once, in any order and on any threads,
 /// and returns when all of them have returned. `grain` is the number of indices (at least 1) below
 /// which a range is not worth a thread of its own. Results do not depend on the ranges, to the bit.
-/// An empty one stands for DefaultParallelFor.
+/// The library's own tasks do not throw. An empty ParallelFor stands for DefaultParallelFor.
 using ParallelFor = std::function<void(int64_t begin, int64_t end, int64_t grain, RangeTask task)>;
 
-/// The library's own loop, on threads that it starts when work is first large enough and that sleep
-/// between calls. A call from within a task, beside another thread's call, or in a process forked
-/// from the one that started the threads runs on the calling thread. Whoever has threads already,
-/// such as OpenMP's, passes a ParallelFor that uses those: two pools fight for the processors.
+/// Runs `task` on threads that start when work is first large enough and that sleep between calls.
+/// If the system refuses to start some of them, the others do the work. A call from within a task,
+/// beside another thread's call, or in a process forked from the one that started the threads runs
+/// on the calling thread. Programs with threads of their own, such as OpenMP's, pass a ParallelFor
+/// that uses those: two pools compete for the processors.
+///
+/// If the task throws, the other ranges still run to their ends; then the exception is rethrown
+/// here, that of the first range (by index) if several threw. Later calls use all threads again.
 void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask task);
 
-/// The number of threads that DefaultParallelFor uses, the calling one among them. At first it is
-/// the environment's PLANISH_THREADS, else the number of processors that the process may run on.
+/// Returns the number of threads that DefaultParallelFor uses, including the calling one: before
+/// the first large call the number asked for, then the number that the system has granted. It
+/// begins as the environment's PLANISH_THREADS, else as the number of processors that the process
+/// can run on.
 int Threads();
 
-/// Sets the number of threads of DefaultParallelFor. Throws Error when it is less than 1. Not to be
-/// called while another thread computes.
+/// Sets the number of threads of DefaultParallelFor; more than 1,024 count as 1,024. Waits for a
+/// call on another thread to end. In a forked process calls stay on the calling thread. Throws
+/// Error if `threads` is less than 1, or if called from within a task.
 void SetThreads(int threads);
 
 /// Runs everything on the calling thread.

@@ -101,6 +101,16 @@ T ValueAt(const Json& object, const char* key) {
   }
 }
 
+// Returns read(), whose errors then name the object that it reads.
+template <class F>
+auto Within(const char* object, const F& read) {
+  try {
+    return read();
+  } catch (const std::invalid_argument& e) {
+    throw std::invalid_argument(fmt::format("{}.{}", object, e.what()));
+  }
+}
+
 // The state that SaveCheckpoint has written as JSON. Throws std::invalid_argument that names the
 // value with which training could not have been interrupted.
 TrainingState ParseState(const std::string& text) {
@@ -118,7 +128,7 @@ TrainingState ParseState(const std::string& text) {
   state.input_seconds = NumberAt(j, "input_seconds", 0, kMostSeconds);
   state.evaluation_seconds = NumberAt(j, "evaluation_seconds", 0, kMostSeconds);
   state.last = ValueAt<Evaluation>(j, "last");
-  IntegerAt(j["last"], "step", 0, state.step);
+  Within("last", [&] { return IntegerAt(j["last"], "step", 0, state.step); });
   const int64_t since = state.step - state.last.step;
   state.loss_count = IntegerAt(j, "loss_count", since, since);
   const double most_loss = std::numeric_limits<double>::max();
@@ -129,11 +139,13 @@ TrainingState ParseState(const std::string& text) {
   }
   state.data = ValueAt<std::string>(j, "data");
   const auto best = ValueAt<Json>(j, "best");
-  state.best =
-      RunResult::Best{ValueAt<std::string>(best, "by"), IntegerAt(best, "step", 0, state.last.step),
-                      ValueAt<std::map<std::string, double>>(best, "values")};
+  state.best = Within("best", [&] {
+    return RunResult::Best{ValueAt<std::string>(best, "by"),
+                           IntegerAt(best, "step", 0, state.last.step),
+                           ValueAt<std::map<std::string, double>>(best, "values")};
+  });
   if (!state.best->values.contains(state.best->by)) {
-    throw std::invalid_argument("best.values." + state.best->by + " is missing");
+    throw std::invalid_argument("best.values must have " + BriefText(state.best->by));
   }
   return state;
 }

@@ -209,13 +209,13 @@ TEST_F(CheckpointTest, RefusesStatesInWhichNoTrainingStops) {
     }
   }
   EXPECT_THAT(fault("/step", 7), HasSubstr("loss_count must be an integer from 7 to 7"));
-  EXPECT_THAT(fault("/last/step", 3), HasSubstr("state: step must be"));
+  EXPECT_THAT(fault("/last/step", 3), HasSubstr("state: last.step must be"));
   EXPECT_THAT(fault("/last/values", absent), HasSubstr("last: key 'values' not found"));
   EXPECT_THAT(fault("/last/values/valid", nullptr), HasSubstr("last: "));
-  EXPECT_THAT(fault("/best/step", 1), HasSubstr("state: step must be"));
-  EXPECT_THAT(fault("/best/by", 3), HasSubstr("by: type must be string"));
-  EXPECT_THAT(fault("/best/by", "other"), HasSubstr("best.values.other is missing"));
-  EXPECT_THAT(fault("/best", Json::array()), HasSubstr("by is missing"));
+  EXPECT_THAT(fault("/best/step", 1), HasSubstr("state: best.step must be"));
+  EXPECT_THAT(fault("/best/by", 3), HasSubstr("best.by: type must be string"));
+  EXPECT_THAT(fault("/best/by", "other"), HasSubstr("best.values must have \"other\""));
+  EXPECT_THAT(fault("/best", Json::array()), HasSubstr("best.by is missing"));
   EXPECT_THAT(fault("/threads", "\x1b[31m"), HasSubstr("threads must be digits"));
 }
 

@@ -247,14 +247,16 @@ TEST_F(TrainTest, RefusesACheckpointOfAnotherTraining) {
               HasSubstr("must be within 3 epochs, got epoch 3, batch 1"));
   EXPECT_THAT(fault([](Json& s) { s["batch"] = 9; }), HasSubstr("batch must be at most 8"));
   EXPECT_THAT(fault([](Json& s) { s.erase("best"); }), HasSubstr("best is missing"));
-  EXPECT_THAT(fault([](Json& s) { s["best"]["by"] = "train_loss"; }), HasSubstr("train_loss"));
+  EXPECT_THAT(fault([](Json& s) { s["best"]["by"] = "train_loss"; }),
+              HasSubstr("must have the metric valid_loss"));
   EXPECT_THAT(fault([](Json& s) { s["last"]["values"] = Json::object(); }),
               HasSubstr("must have the metric valid_loss"));
   // A step that agrees with the rest of the state, but with neither moments nor metrics.jsonl.
   EXPECT_THAT(fault([](Json& s) { s["step"] = 1009, s["last"]["step"] = 1008; }),
               HasSubstr("adam.step."));
-  EXPECT_THAT(fault([](Json& s) { s["last"]["step"] = 7, s["loss_count"] = 2; }),
-              HasSubstr("metrics.jsonl"));
+  EXPECT_THAT(
+      fault([](Json& s) { s["last"]["step"] = s["best"]["step"] = 7, s["loss_count"] = 2; }),
+      HasSubstr("metrics.jsonl"));
   WriteFile(file, good);
   EXPECT_EQ(Run(plan), Outcome::kFinished);
 }
