@@ -265,7 +265,8 @@ void AddReproduce(CLI::App& app, Action& action) {
       kExitStatuses);
   reproduce->add_option("PAPER", flags->paper, "Paper")->type_name("")->required();
   reproduce->add_option("--preset", flags->preset, "Preset of every task (default: the paper's)")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(NotEmpty("reproduce", "--preset"));
   reproduce
       ->add_option("--tasks", flags->tasks,
                    "Columns of the tables, or tasks, separated by commas (default: all)")

@@ -245,7 +245,8 @@ void AddTrain(CLI::App& app, Action& action) {
       ->add_option("--preset", flags->preset,
                    "One that 'planish list TASK' names (default: the first), such as\n"
                    "paper: as printed; small: seconds a run; smoke: does it run?")
-      ->type_name("NAME");
+      ->type_name("NAME")
+      ->check(NotEmpty("train", "--preset"));
   train
       ->add_option("--set", flags->sets, "Change a setting of 'planish list TASK'; may be repeated")
       ->type_name("KEY=VALUE[,VALUE...]")

@@ -40,7 +40,7 @@ def test_the_default_is_small_plays(shared):
 @pytest.mark.parametrize(
     "content, status, part",
     [
-        (None, 3, "cannot read some.txt: No such file"),
+        (None, 3, "no such file: some.txt"),
         (b"", 3, "some.txt must hold characters but is empty"),
         (b"abc" * 100, 3, "at least 340 characters but has 300"),
         (b"a" * 400, 3, "two different characters"),

@@ -142,6 +142,8 @@ def trained(shared):
         (("list", "nothing"), 2, "pi-mnist"),
         (("list", "pi-mnist", "mt"), 2, "mt"),
         (("reproduce", "nothing"), 2, "xu2019"),
+        (("reproduce", "ba2016", "--preset", ""), 2, "--preset is empty"),
+        (("train", "pi-mnist", "--preset", ""), 2, "--preset is empty"),
         (("train", "pi-mnist", "--set", "norm=\x1b[31m"), 2, "\\x1b[31m"),
         # Data.
         (("sample", "{char-lm}", "--data", "empty"), 3, "empty"),

@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <set>
 
+#include "lab/data/source.h"
 #include "lab/error.h"
 #include "lab/tasks/task_testing.h"
 

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 
+#include "lab/data/source.h"
 #include "lab/error.h"
 #include "lab/tasks/task_testing.h"
 
