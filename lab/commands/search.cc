@@ -47,7 +47,9 @@ void SearchLines(CaptionSearcher& searcher, int64_t count) {
   int64_t number = 0;
   for (std::string line; ReadLine(std::cin, "stdin", number + 1, line);) {
     const std::string place = fmt::format("line {} of stdin", ++number);
-    CheckUtf8(line, place);
+    if (FindInvalidUtf8(line)) {
+      throw DataError(fmt::format("[search] {} must be UTF-8 but has other bytes", place));
+    }
     try {
       if (!IsBlank(line)) PrintHits(searcher, line, count);
     } catch (const UsageError& e) {
