@@ -91,8 +91,8 @@ void AddSearch(CLI::App& app, Action& action) {
       "Prints the best of the test images, one a line: score (the larger the better), number of\n"
       "the image from 0 and its own captions, between tabs. Without a CAPTION each line of stdin\n"
       "is one, whose images end with an empty line. Words that the training captions lack are\n"
-      "unknown, and a caption of nothing else is refused; of a set of files (data=files) words are "
-      "what is between blanks, as in them.\n\n"
+      "unknown, and a caption of nothing else is refused; of a set of files (data=files) words\n"
+      "are what is between blanks, as in them.\n\n"
       "Example:\n"
       "  planish search runs/order-embedding/small-layer-b128-s1 \"a dog runs on the beach\" -n 3");
   search->add_option("RUN", flags->run, "Folder of a run of order-embedding")

@@ -251,7 +251,7 @@ TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(sample(1, prompt), sample(1, prompt));
   EXPECT_NE(sample(1, prompt), sample(2, prompt));
   EXPECT_EQ(sample(1, ""), sample(1, "\n"));
-  EXPECT_THROW(sample(1, "\x01"), DataError);
+  EXPECT_THROW(sample(1, "\x01"), UsageError);
   at::Generator generator = Generator(1);
   const auto samples = experiment->Samples(generator);
   ASSERT_EQ(samples.size(), 1u);

@@ -299,7 +299,7 @@ TEST_F(OrderEmbeddingTest, FindsImages) {
   try {
     searcher.Search("xyzzy", 1);
     FAIL() << "no error";
-  } catch (const DataError& e) {
+  } catch (const UsageError& e) {
     EXPECT_THAT(e.what(), HasSubstr("a word of the training captions but has \"xyzzy\""));
   }
   at::Generator generator = Generator(1);
