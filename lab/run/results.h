@@ -45,7 +45,7 @@ struct ClaimSpec {
   std::string worse;    ///< value of the compared setting
   std::map<std::string, nlohmann::ordered_json>
       where;         ///< setting -> value, such as batch_size -> 4
-  std::string data;  ///< RunConfig::Data::name the claim was made on
+  std::string data;  ///< PaperData::name of the data set that the claim was made on
 };
 
 /// What the report draws for a task.
