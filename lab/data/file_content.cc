@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <stdexcept>
 #include <string_view>
 #include <system_error>
 
@@ -139,9 +138,7 @@ class FileContent::Stream {
                                     claimed->name));
     }
   }
-  ~Stream() {
-    if (gzip_) inflateEnd(&zlib_);
-  }
+  ~Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
@@ -169,6 +166,12 @@ class FileContent::Stream {
   }
 
  private:
+  // zlib's state. It is freed where the constructor of Stream throws, too.
+  struct Inflation : z_stream {
+    Inflation() : z_stream() {}
+    ~Inflation() { inflateEnd(this); }  // does nothing where inflateInit2 has not been called
+  };
+
   [[noreturn]] void Refuse(const Format& format, std::string_view where) const {
     FailToRead(file_, fmt::format("it is {}{}, and only gzip is read: {}", format.name, where,
                                   format.advice));
@@ -245,7 +248,7 @@ class FileContent::Stream {
   FileDescriptor fd_;
   int64_t size_ = 0;
   std::array<uint8_t, 1 << 16> input_;
-  z_stream zlib_ = {};
+  Inflation zlib_;
   std::string head_;  // of the unpacked content, read to see its format
   size_t head_read_ = 0;
   bool gzip_ = false;
