@@ -138,7 +138,8 @@ std::string JsonLine(const Run& run) {
                                  {"seed", run.config.seed},
                                  {"settings", run.config.settings}};
   line.update(result);
-  return line.dump() + "\n";
+  // The folder's name can have bytes that are not UTF-8.
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 int RunTrain(const TrainFlags& flags) {
