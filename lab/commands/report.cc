@@ -36,8 +36,8 @@ void AddReport(CLI::App& app, Action& action) {
     action = [flags] {
       const std::vector<Run> runs = FindReadableRuns(flags->folders);
       WriteReport(runs, flags->output);
-      Print(fmt::format("{}report: {}\n", Findings(runs),
-                        fs::absolute(flags->output).lexically_normal().string()));
+      PrintText(fmt::format("{}report: {}\n", Findings(runs),
+                            fs::absolute(flags->output).lexically_normal().string()));
       return 0;
     };
   });

@@ -39,8 +39,8 @@ void AddThin(CLI::App& app, Action& action) {
       if (flags->to.empty()) throw UsageError("[thin] TO must be a folder but has no name");
       const ThinnedRuns runs = ThinRuns(flags->from, flags->to);
       for (const std::string& fault : runs.faults) WarnOfLeftOutRun(fault);
-      Print(fmt::format("{} runs: {}\n", runs.count,
-                        fs::absolute(flags->to).lexically_normal().string()));
+      PrintText(fmt::format("{} runs: {}\n", runs.count,
+                            fs::absolute(flags->to).lexically_normal().string()));
       return 0;
     };
   });
