@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "lab/base/escape.h"

@@ -10,7 +10,6 @@
 #include <string>
 #include <system_error>
 
-#include "lab/error.h"
 #include "lab/run/posix_file.h"
 
 namespace planish::lab {
