@@ -14,8 +14,8 @@ namespace planish::lab {
 ///
 /// In a folder the file is enwik8, else enwik8.gz, else the first by name of enwik8*.first*, with
 /// or without .txt or .gz and of other names without an ending; it is looked for in the folder, in
-/// its enwik8 and in its enwik8_prefix. `name` is "enwik8" for such a file of 100,000,000 bytes,
-/// and "enwik8 prefix" for a shorter one.
+/// its enwik8 and in its enwik8_prefix. `name` is "enwik8" for the whole set, known by its
+/// checksum, and otherwise the file's name.
 ///
 /// Throws DataError if there is no such file or it is empty, and what FileContent throws.
 Text ReadBytes(const std::filesystem::path& path, int64_t most);
