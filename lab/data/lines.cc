@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
-#include <istream>
+#include <cstdio>
+#include <iostream>
 #include <string>
 
 #include "lab/base/escape.h"
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
+#include "lab/run/posix_file.h"
 
 namespace planish::lab {
 
@@ -87,6 +90,10 @@ bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::st
   while (true) {
     const int c = in.rdbuf()->sbumpc();
     if (c == std::char_traits<char>::eof()) {
+      // std::cin reports a failed read, of a folder for one, as the end.
+      if (in.rdbuf() == std::cin.rdbuf() && std::ferror(stdin) != 0) {
+        FailToRead(name, SystemReason(errno));
+      }
       in.setstate(std::ios::eofbit);  // at a terminal another read would wait for more
       if (line.empty()) return false;
       break;
