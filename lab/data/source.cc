@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "lab/base/escape.h"
 #include "lab/data/idx.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
@@ -14,7 +15,7 @@ namespace planish::lab {
 namespace fs = std::filesystem;
 
 void CheckDataPath(const fs::path& path, const std::string& origin) {
-  const std::string name = path.string() + origin;
+  const std::string name = Escaped(path.string()) + origin;
   if (FindInvalidUtf8(path.string())) {
     throw DataError(fmt::format("the path of the data must be UTF-8: {}", name));
   }

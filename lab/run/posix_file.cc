@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "lab/base/escape.h"
+
 namespace planish::lab {
 
 namespace fs = std::filesystem;
@@ -39,11 +41,11 @@ int FileDescriptor::Release() { return std::exchange(fd_, -1); }
 std::string SystemReason(int error) { return std::generic_category().message(error); }
 
 RunError CannotWrite(const fs::path& path, const std::string& reason) {
-  return RunError(fmt::format("cannot write {}: {}", path.string(), reason));
+  return RunError(fmt::format("cannot write {}: {}", Escaped(path.string()), reason));
 }
 
 RunError CannotRead(const fs::path& path, const std::string& reason) {
-  return RunError(fmt::format("cannot read {}: {}", path.string(), reason));
+  return RunError(fmt::format("cannot read {}: {}", Escaped(path.string()), reason));
 }
 
 FileDescriptor OpenForWriting(const fs::path& path, int flags) {
@@ -119,7 +121,7 @@ bool LockFile(int fd, const fs::path& path, bool wait) {
   if (RetryInterrupted([&] { return flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); }) == 0) return true;
   if (errno == EWOULDBLOCK) return false;
   if (errno == ENOSYS || errno == ENOTSUP || errno == ENOLCK) return true;
-  throw RunError(fmt::format("cannot lock {}: {}", path.string(), SystemReason(errno)));
+  throw RunError(fmt::format("cannot lock {}: {}", Escaped(path.string()), SystemReason(errno)));
 }
 
 }  // namespace planish::lab
