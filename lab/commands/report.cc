@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
@@ -27,11 +28,13 @@ void AddReport(CLI::App& app, Action& action) {
       "Example:\n  planish report runs -o report.html");
   report->add_option("FOLDER", flags->folders, "Folders that hold runs, at any depth")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("report", "FOLDER"));
   report
       ->add_option("-o,--output", flags->output,
                    "File to write, replaced where it is there (default: report.html)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(NotEmpty("report", "--output"));
   report->callback([&action, flags] {
     action = [flags] {
       const std::vector<Run> runs = FindReadableRuns(flags->folders);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
@@ -15,7 +16,8 @@ void AddShow(CLI::App& app, Action& action) {
       "runs");
   show->add_option("FOLDER", *folders, "Folders that hold runs, at any depth")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("show", "FOLDER"));
   show->callback([&action, folders] {
     action = [folders] {
       Print(RenderTable(FindReadableRuns(*folders), StdoutTable()));

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/error.h"
 
 namespace planish::lab {
@@ -30,7 +31,8 @@ void AddThin(CLI::App& app, Action& action) {
       "Example:\n  planish thin runs/xu2019 results/xu2019");
   thin->add_option("FROM", flags->from, "Folder that holds runs, at any depth")
       ->type_name("")
-      ->required();
+      ->required()
+      ->check(NotEmpty("thin", "FROM"));
   thin->add_option("TO", flags->to, "Folder for the copies; files in it are replaced")
       ->type_name("")
       ->required();
