@@ -580,6 +580,12 @@ def test_report_over_two_folders(planish, sweep):
     assert re.findall(r"^  (none|layer|batch) +2 ", shown, re.M) == ["none", "batch", "layer", "none", "layer"]
 
 
+def test_json_of_a_folder_whose_name_is_not_utf8(planish):
+    result = planish.ok(*SMOKE, "--out", os.fsdecode(b"r\xffns"), "--json")
+    line = json.loads(result.stdout.splitlines()[0])
+    assert line["folder"].startswith("r\ufffdns/pi-mnist/")
+
+
 def test_wrong_reports(planish):
     (planish.folder / "empty").mkdir()
     planish.ok(*SMOKE)

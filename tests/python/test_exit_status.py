@@ -78,6 +78,11 @@ def test_a_path_that_is_not_utf8_is_refused_first(planish):
     assert not (planish.folder / "runs").exists()
 
 
+def test_a_line_feed_in_a_path_does_not_cut_the_message(planish):
+    assert_one_line(planish("train", "rt", *TRAIN, "--data", "/no/a\nb"), 3, "no such folder: /no/a\\x0ab\n")
+    assert_one_line(planish("sample", "a\nb"), 1, "cannot read a\\x0ab/config.json: No such file")
+
+
 def test_a_folder_without_the_files_says_which(planish):
     (planish.folder / "empty").mkdir()
     assert_one_line(planish("train", "rt", *TRAIN, "--data", "empty"), 3, "rt-polarity.pos")
@@ -139,6 +144,10 @@ def trained(shared):
         (("make", "cloze", "", "-o", "new"), 2, "BOOKS is empty"),
         (("make", "cloze", "empty", "-o", "new", "--train", "0"), 2, "--train"),
         (("thin", "empty", ""), 2, "TO"),
+        (("thin", "", "new"), 2, "FROM is empty"),
+        (("show", ""), 2, "FOLDER is empty"),
+        (("report", "empty", ""), 2, "FOLDER is empty"),
+        (("report", "empty", "-o", ""), 2, "--output is empty"),
         (("list", "nothing"), 2, "pi-mnist"),
         (("list", "pi-mnist", "mt"), 2, "mt"),
         (("reproduce", "nothing"), 2, "xu2019"),
@@ -178,6 +187,16 @@ def test_statuses_are_those_of_the_documentation(trained, arguments, status, par
     else:
         assert_one_line(result, status, part)
     assert left(trained) == before
+
+
+@pytest.mark.parametrize("command, task", [("translate", "mt"), ("search", "order-embedding")])
+def test_a_stdin_that_cannot_be_read_is_an_error(trained, command, task):
+    folder = os.open(trained.folder, os.O_RDONLY)
+    try:
+        result = trained(command, trained.runs[task], stdin=folder)
+    finally:
+        os.close(folder)
+    assert_one_line(result, 3, "cannot read stdin: Is a directory")
 
 
 def test_recorded_data_that_is_gone_is_missing_data(trained, tmp_path):
