@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, fs::path>> FindBooks(const fs::path& folder) 
                                 folder.string(), error.message()));
   }
   std::ranges::sort(found);
-  // Of a book that is there plain and packed, the plain one.
+  // Keeps the plain file of a book that has a packed one, too.
   const auto twice = std::ranges::unique(found, {}, &std::pair<std::string, fs::path>::first);
   found.erase(twice.begin(), twice.end());
   return found;

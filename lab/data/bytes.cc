@@ -22,8 +22,9 @@ namespace {
 
 bool IsEnwik8(const fs::path& file) { return file.filename().string().starts_with("enwik8"); }
 
-// Whether a file of a folder is taken for the set or a part of it: enwik8, enwik8.first1000000 and
-// their .txt and .gz, but not enwik8.zip or enwik8.md5. Other names must be given with --data.
+// Returns true for the names that the set or a part of it has in a folder: enwik8,
+// enwik8.first1000000 and their .txt and .gz, but not enwik8.zip or enwik8.md5. Other names must be
+// given with --data.
 bool IsSet(const fs::path& file) {
   if (!IsEnwik8(file)) return false;
   fs::path name = file.filename();

@@ -144,7 +144,7 @@ std::vector<fs::path> WriterFiles(const fs::path& folder) {
   const auto writer = [](const fs::path& file) { return *WriterOf(file); };
   std::ranges::sort(files);
   std::ranges::stable_sort(files, {}, writer);
-  // Of a file that is there plain and packed, the plain one.
+  // Keeps the plain file of a writer who has a packed one, too.
   const auto twice = std::ranges::unique(files, {}, writer);
   files.erase(twice.begin(), twice.end());
   return files;

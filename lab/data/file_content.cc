@@ -49,7 +49,7 @@ constexpr Format kLzip{"an lzip file", "unpack it first (lzip -d)"};
 constexpr Format kPdf{"a PDF document", "extract its text first (pdftotext)"};
 constexpr Format kParquet{"a Parquet table", "convert it to text first"};
 
-// What the content of a format's files has at byte `offset`.
+// Bytes that the content of a format's files has from byte `offset` on.
 struct Signature {
   const Format& format;
   size_t offset;
@@ -188,7 +188,7 @@ class FileContent::Stream {
     }
   }
 
-  // As ReadSome, from the gzip stream.
+  // Implements ReadSome for a gzip stream.
   int64_t Inflate(std::span<uint8_t> out) {
     const auto room = static_cast<uInt>(std::min(out.size(), size_t{1} << 30));
     zlib_.next_out = out.data();

@@ -91,7 +91,7 @@ std::string ContrastText(const ContrastResult& contrast, const MetricSpec& metri
   return DifferenceText(metric, contrast.value);
 }
 
-// What runs on other data show: "same sign".
+// Returns the small print for runs on other data: "same sign".
 std::string Lean(const LineResult& result) {
   if (result.difference.sign == 0) return "cannot tell";
   if (result.printed == 0) return result.difference.sign > 0 ? "better here" : "worse here";

@@ -20,7 +20,8 @@ bool Belongs(const Panel& panel, const PaperColumn& column) {
 // Returns true if runs with this evidence count for nothing, whatever they show.
 bool HasNoVerdict(Evidence evidence) { return VerdictOf(evidence, 0) == Verdict::kNoVerdict; }
 
-// How well runs fit a column: those that can get a verdict first, those that cannot last.
+// Returns a rank by which runs of a column are preferred: the highest can get a verdict, the lowest
+// never can.
 int RankOf(Evidence evidence) {
   return evidence == Evidence::kVerdict ? 2 : HasNoVerdict(evidence) ? 0 : 1;
 }
@@ -95,7 +96,7 @@ const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   return ChosenBy(*runs.section);
 }
 
-// Why a difference has no interval that could be sure; empty where it has one.
+// Returns why the interval of a difference cannot give a sign, or an empty text.
 std::string DoubtOf(const Estimate& difference) {
   if (difference.count == 0) return "diverged, or no seed in common";
   if (difference.count == 1) return "one seed gives no interval";

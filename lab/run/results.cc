@@ -201,7 +201,7 @@ Json ParseJsonOf(std::string_view text, const std::string& where) {
   }
 }
 
-// Whether a file is there, of any kind.
+// Returns true if a file of any kind exists.
 bool Exists(const fs::path& file) {
   std::error_code error;
   return fs::symlink_status(file, error).type() != fs::file_type::not_found;
