@@ -208,6 +208,12 @@ std::optional<fs::path> Find(const fs::path& folder, const Parts& parts) {
   }
   if (found.empty()) return std::nullopt;
   std::ranges::sort(found);
+  // Drops a packed file whose plain one exists, too.
+  const std::vector<fs::path> all = found;
+  std::erase_if(found, [&](const fs::path& file) {
+    return file.extension() == ".gz" &&
+           std::ranges::find(all, fs::path(file).replace_extension()) != all.end();
+  });
   if (found.size() > 1) {
     throw DataError(fmt::format("[ReadTreebanks] {} must hold one {} file but has {} and {}",
                                 folder.string(), *parts.begin(), found[0].filename().string(),

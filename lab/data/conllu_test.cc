@@ -174,6 +174,8 @@ TEST_F(ReadTreebanksTest, SaysWhatIsMissing) {
   EXPECT_THAT(ErrorOf(folder.path()), EndsWith("has no dev file"));
   WriteFile(folder / "a-dev.conllu", one);
   EXPECT_EQ(ErrorOf(folder.path()), "no error");
+  WriteFile(folder / "a-dev.conllu.gz", "not read: the plain file is");
+  EXPECT_EQ(ErrorOf(folder.path()), "no error");
   WriteFile(folder / "b-dev.conllu.gz", Gzip(one));
   EXPECT_THAT(ErrorOf(folder.path()),
               HasSubstr("must hold one dev file but has a-dev.conllu and b-dev.conllu.gz"));
