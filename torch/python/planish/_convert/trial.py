@@ -54,6 +54,7 @@ _FLOAT = 2e-5
 # Of gradients, relative to the largest, at least 1: their sums cancel.
 _GRADIENT = 1e-4
 
+
 class Verdicts:
     """Judges modules, each class once per width, type and settings."""
 
