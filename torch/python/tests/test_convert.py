@@ -545,6 +545,12 @@ def test_a_recurrent_layer_with_two_names_is_converted_and_stays_shared():
     assert seen == [pnn.LayerNormLSTM]
 
 
+def test_a_recurrent_layer_that_transformers_has_marked_is_converted():
+    model = nn.Sequential(nn.LSTM(3, 4))
+    model[0]._is_hf_initialized = True
+    assert not planish.convert(model, "layer_norm_rnn").left
+
+
 def test_a_variant_that_only_some_layers_have_leaves_the_others():
     model = nn.ModuleList([nn.LSTM(3, 4), nn.GRU(3, 4), nn.RNN(3, 4, nonlinearity="relu")])
     report = planish.convert(model, "layer_norm_rnn", variant="haste")

@@ -139,6 +139,8 @@ def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict
     for name in list(further):
         if name in vars(after) and not known:
             del further[name]
+        elif isinstance(getattr(type(after), name, None), property):
+            del further[name]  # as _is_hf_initialized, which transformers sets on every module
         elif hasattr(after, name):
             raise Unfit(f"it has an attribute {name}, which {type(after).__name__} has too")
     return further
