@@ -551,6 +551,13 @@ def test_a_recurrent_layer_that_transformers_has_marked_is_converted():
     assert not planish.convert(model, "layer_norm_rnn").left
 
 
+@pytest.mark.parametrize("change", [copy.deepcopy, lambda lstm: lstm.freeze() or lstm])
+def test_layers_of_torch_get_no_attributes_of_this_library(change):
+    model = nn.Sequential(change(pnn.LayerNormLSTM(3, 4, variant="plain").eval()))
+    planish.convert(model, "torch")
+    assert vars(model[0]).keys() == vars(nn.LSTM(3, 4)).keys()
+
+
 def test_a_variant_that_only_some_layers_have_leaves_the_others():
     model = nn.ModuleList([nn.LSTM(3, 4), nn.GRU(3, 4), nn.RNN(3, 4, nonlinearity="relu")])
     report = planish.convert(model, "layer_norm_rnn", variant="haste")

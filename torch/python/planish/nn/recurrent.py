@@ -146,7 +146,6 @@ class _Recurrent(nn.Module):
 
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h",)
-    _frozen: _Freezing | None = None
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
     def __init__(
@@ -179,6 +178,7 @@ class _Recurrent(nn.Module):
             name for name in variants[variant].parameters if name not in without
         )
         self._packed = _PackedByLayer()
+        self._frozen: _Freezing | None = None
 
     def _name(self) -> str:
         return type(self).__name__
