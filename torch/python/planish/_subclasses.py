@@ -51,6 +51,11 @@ def _register_jagged() -> None:
         if any(value.shape != like.shape for value in nested):
             shapes = ", ".join(str(tuple(value.shape)) for value in nested)
             raise ValueError(f"nested tensors must have the same offsets, got shapes {shapes}")
+        if like._lengths is not None and any(arguments.get("mask", ())[1:]):
+            raise ValueError(
+                "[norm_backward] x must be contiguous for gradients of weight and bias, got a "
+                "nested tensor with gaps between its sequences: call contiguous()"
+            )
         results = func(*(v._values if isinstance(v, NestedTensor) else v for v in args), **kwargs)
         structure = extract_kwargs(like)  # type: ignore[no-untyped-call]
         return tuple(

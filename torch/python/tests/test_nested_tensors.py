@@ -83,6 +83,21 @@ def test_jagged_rows_of_several_dimensions():
     assert torch.equal(dx.values(), torch.autograd.grad(expected.sin().sum(), dense)[0])
 
 
+def test_gaps_between_sequences_do_not_reach_gradients_of_parameters():
+    starts, lengths = torch.tensor([0, 1]), torch.tensor([2, 3])
+    x = torch.nested.narrow(torch.randn(2, 5, 8), 1, starts, lengths, layout=torch.jagged)
+    module = draw(pnn.LayerNorm(8))
+    for y, part in zip(module(x).unbind(), x.unbind(), strict=True):
+        assert torch.equal(y, module(part))
+    with pytest.raises(ValueError, match="x must be contiguous for gradients of weight and bias"):
+        (module(x) ** 2).sum().backward()
+    (module(x.contiguous()) ** 2).sum().backward()
+    found = [parameter.grad for parameter in module.parameters()]
+    loss = sum((module(part) ** 2).sum() for part in x.unbind())
+    for a, b in zip(found, torch.autograd.grad(loss, module.parameters()), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)  # sums of rows in another order
+
+
 def test_the_ragged_dimension_is_not_normalized():
     x = jagged(requires_grad=False).transpose(1, 2)
     with pytest.raises((ValueError, RuntimeError)):
