@@ -514,7 +514,7 @@ def test_the_helpers_of_packing_are_used_as_with_torch(layer, torchs, batch_firs
     [
         (
             lambda: LayerNormLSTM(3, 4, proj_size=2),
-            "[LayerNormLSTM] proj_size must be 0: there is no projection but has 2",
+            "[LayerNormLSTM] proj_size must be 0 but has 2",
         ),
         (
             lambda: LayerNormLSTM(3.0, 4),

@@ -336,7 +336,7 @@ class _Recurrent(nn.Module):
             self._frozen = _Freezing()
 
     def unfreeze(self) -> None:
-        """Ends what ``freeze`` began."""
+        """Lets calls compare the parameters with the packed weights again."""
         if self._frozen is not None:
             self._packed.clear()
             self._frozen = None
@@ -358,7 +358,7 @@ class _Recurrent(nn.Module):
                 self.unfreeze()
 
     def train(self, mode: bool = True) -> "_Recurrent":
-        """As ``nn.Module.train``. Frees packed weights, and with ``mode`` unfreezes."""
+        """Frees packed weights, unfreezes if ``mode`` is True, and calls ``nn.Module.train``."""
         if mode:
             self.unfreeze()
         self._packed.clear()
@@ -709,7 +709,7 @@ class LayerNormLSTM(_Layers):
         checkpoint: bool = False,
     ) -> None:
         if proj_size != 0:
-            raise self._error("proj_size must be 0: there is no projection", proj_size)
+            raise self._error("proj_size must be 0", proj_size)
         super().__init__(
             _LSTMS, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
             device, dtype, variant, eps, checkpoint,
@@ -992,7 +992,7 @@ class _Step(_Recurrent):
 
 
 class _Steps:
-    """The operators' steps, and the cell that they are of."""
+    """The operators' steps of a cell."""
 
     def __init__(self, cell: _Step, steps: Any) -> None:
         self._cell = cell
@@ -1064,9 +1064,9 @@ class LayerNormLSTMCell(_Step):
         are packed once, and their gradients taken of all steps together, in ``backward``: about
         what a sequence of ``LayerNormLSTM`` costs, but for the products of inputs.
 
-        Steps may go on from any state, be detached or left unused. The parameters are those of
-        now: each step compares their bytes, and raises ``ValueError`` after any change. Steps of a
-        cell that is frozen leave that out (see ``freeze``). Second derivatives raise
+        Steps may go on from any state, be detached or left unused. The parameters are those
+        of this call: each step compares their bytes, and raises ``ValueError`` after any change.
+        Steps of a frozen cell leave out the comparison (see ``freeze``). Second derivatives raise
         ``NotImplementedError``; the cell itself has them. Hooks of the module are not called.
 
         >>> cell = LayerNormLSTMCell(4, 4)
