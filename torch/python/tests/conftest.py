@@ -1,6 +1,7 @@
 """What the tests of the package share. They run against the planish that is found: installed, or in
 the folder that PYTHONPATH names."""
 
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -16,6 +17,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 def root():
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_anew():
+    """Keeps PyTorch from loading code that it compiled for another build of the operators."""
+    import planish
+
+    library = planish._library._find(planish.__path__).read_bytes()
+    torch.compiler.config.cache_key_tag = hashlib.sha256(library).hexdigest()
 
 
 @pytest.fixture(autouse=True)
