@@ -25,9 +25,11 @@ bool IsPlain(const Tensor& t) {
 
 namespace {
 
-/// Returns the fingerprint of the elements, or none of a tensor that is not on the CPU.
+/// Returns the fingerprint of the elements, or none of a tensor that is not on the CPU or whose
+/// memory has been freed, as by resize_(0) of its storage.
 std::optional<internal::Fingerprint> FingerprintOf(const Tensor& t) {
   if (!t.is_cpu() || t.layout() != at::kStrided) return std::nullopt;
+  if (t.numel() > 0 && t.storage().data() == nullptr) return std::nullopt;
   const auto of = [](const Tensor& contiguous) {
     return internal::FingerprintOf(contiguous.const_data_ptr(),
                                    static_cast<int64_t>(contiguous.nbytes()), TorchParallelFor);
