@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-// What differs between the versions of PyTorch that the binding builds against (2.11 to 2.13).
+// What differs between the versions of PyTorch that the binding builds against (2.11 to 2.15).
 namespace planish {
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13)
