@@ -77,7 +77,8 @@ TEST(DataFolder, RefusesANameThatIsNotUtf8) {
   const TestFolder temp;
   const std::string path = (temp.path() / "b\xfcse").string();
   WriteFile(path, "x");
-  EXPECT_EQ(ErrorOf(path), "the path of the data must be UTF-8: " + path);
+  const std::string escaped = (temp.path() / "b\\xfcse").string();
+  EXPECT_EQ(ErrorOf(path), "the path of the data must be UTF-8: " + escaped);
 }
 
 TEST(OpenDigits, ReadsTheFolder) {
