@@ -67,7 +67,7 @@ def test_a_run_that_has_not_ended(shared, runs, tmp_path):
     (folder / "metrics.jsonl").write_text((runs["char-lm"] / "metrics.jsonl").read_text())
     result = shared("sample", folder)
     assert result.returncode == 1
-    assert "is unfinished" in result.stderr
+    assert "is an unfinished run" in result.stderr
 
 
 def test_bits_are_of_the_test_once(runs):
