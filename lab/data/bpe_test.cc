@@ -139,11 +139,10 @@ TEST(TrainOnce, DoesNotReadFoldersAndPipes) {
   const TestFolder folder;
   const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
   const fs::path file = folder / folder.Entries().at(0);
-  const std::string kept = ReadFile(file);
   fs::remove(file);
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
   EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
-  EXPECT_EQ(ReadFile(file), kept);
+  EXPECT_TRUE(fs::is_fifo(file));
   fs::remove(file);
   fs::create_directory(file);
   EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder.path()).model(), first.model());
