@@ -74,6 +74,12 @@ Watched::Watched(const NamedTensors& tensors, Check check) : tensors_(tensors) {
   }
 }
 
+void Watched::TakeFingerprints(const NamedTensors& copies) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].visible) states_[i].fingerprint = FingerprintOf(copies[i].second);
+  }
+}
+
 const std::string* Watched::Changed(Check check) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto& [name, tensor] = tensors_[i];
@@ -153,11 +159,16 @@ PackedWeights PackedParams::Now() {
 std::shared_ptr<const PackedParams::Snapshot> PackedParams::MakeSnapshot() const {
   NamedTensors named = source_->params;
   for (auto& [name, tensor] : named) name += source_->suffix;
-  // Before the parameters are packed: a write in between is then noticed by the next use.
-  Watched watched(named, source_->check);
+  // Addresses and versions first: the next use then notices a write while the parameters are copied.
+  Watched watched(named, Check::kVersions);
   const at::AutoDispatchBelowADInplaceOrView guard;
+  // The fingerprint and the packed weights must be of the same bytes, also if another thread or
+  // process writes meanwhile.
   NamedTensors params = source_->params;
-  for (auto& [name, tensor] : params) tensor = tensor.resolve_neg();
+  for (auto& [name, tensor] : params) {
+    tensor = tensor.resolve_neg().clone(at::MemoryFormat::Contiguous);
+  }
+  if (source_->check == Check::kBytes) watched.TakeFingerprints(params);
   const Call call{source_->cell, ParamsOfModule(source_->cell, params), {}};
   CheckGiven("rnn_pack", call.tensors, kFirstParam);
   return std::make_shared<const Snapshot>(

@@ -47,6 +47,10 @@ class Watched {
   /// Changed(kBytes) needs kBytes here, too; Changed(kVersions) does not.
   Watched(const NamedTensors& tensors, Check check);
 
+  /// Makes Changed compare the tensors' bytes with those of `copies`, contiguous and in the same
+  /// order.
+  void TakeFingerprints(const NamedTensors& copies);
+
   /// Returns the name of a tensor that has changed since, or null. Tensors whose memory is hidden,
   /// such as wrappers of a transform, never count as changed. Tensors on other devices than the CPU
   /// are always compared as with kVersions.

@@ -4,6 +4,7 @@ import concurrent.futures
 import copy
 import ctypes
 import pickle
+import threading
 
 import numpy
 import pytest
@@ -711,3 +712,27 @@ def test_modules_of_the_package_are_all_here():
     assert {c.__name__ for case in VARIANTS for c in case[:2]} == {
         name for name in planish.nn.__all__ if name in recurrent.__all__
     }
+
+
+def test_a_writer_in_another_thread_leaves_no_old_weights():
+    """A writer that comes back to the first weights while they are packed must leave no trace."""
+    for _ in range(40):
+        cell = planish.nn.LayerNormLSTMCell(64, 64).eval()
+        first = cell.ln_ih_weight.detach().clone()
+        stop = threading.Event()
+
+        def write(weight=cell.ln_ih_weight.data, first=first, stop=stop):
+            while not stop.is_set():
+                weight.copy_(first + 1)
+                weight.copy_(first)
+
+        writer = threading.Thread(target=write)
+        x = torch.randn(1, 64)
+        with torch.inference_mode():
+            writer.start()
+            for _ in range(20):
+                cell(x)
+            stop.set()
+            writer.join()
+            for got, want in zip(cell(x), copy.deepcopy(cell)(x), strict=True):
+                assert torch.equal(got, want)
