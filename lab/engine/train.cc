@@ -480,7 +480,7 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
     return training.Run(writer);
   } catch (const EvaluationStopped&) {
     // An evaluation is repeated as a whole: the run goes on from the checkpoint before it.
-    return Outcome::kInterrupted;
+    return Outcome::kInterruptedInEvaluation;
   }
 }
 

@@ -34,10 +34,11 @@ struct TrainOptions {
 };
 
 enum class Outcome {
-  kFinished,     ///< trained to the end
-  kDiverged,     ///< ended by a loss or metric that is not finite; result.json says so
-  kSkipped,      ///< had already ended in an earlier call
-  kInterrupted,  ///< stopped and saved: the same call continues it
+  kFinished,                 ///< trained to the end
+  kDiverged,                 ///< ended by a loss or metric that is not finite; result.json says so
+  kSkipped,                  ///< had already ended in an earlier call
+  kInterrupted,              ///< stopped and saved: the same call continues it
+  kInterruptedInEvaluation,  ///< stopped, and continued from the checkpoint before the evaluation
 };
 
 /// Trains one run in its folder, or goes on with it where an earlier call stopped: then every

@@ -144,7 +144,7 @@ TEST_F(TrainTest, StopsWithinAnEvaluationAndRepeatsIt) {
     const RunPlan cut = Plan("cut" + std::to_string(at));
     asked = 0;
     ASSERT_EQ(Run(cut, {.checkpoint_seconds = 0, .stop_evaluation = [&] { return ++asked == at; }}),
-              Outcome::kInterrupted)
+              Outcome::kInterruptedInEvaluation)
         << at;
     EXPECT_FALSE(ReadRun(cut.folder).result) << at;
     ASSERT_EQ(Run(cut), Outcome::kFinished);
