@@ -736,3 +736,20 @@ def test_a_writer_in_another_thread_leaves_no_old_weights():
             writer.join()
             for got, want in zip(cell(x), copy.deepcopy(cell)(x), strict=True):
                 assert torch.equal(got, want)
+
+
+def test_parameters_that_are_swapped_on_loading_are_loaded():
+    cell = planish.nn.LayerNormLSTMCell(3, 4).eval()
+    other = planish.nn.LayerNormLSTMCell(3, 4).eval()
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        cell(x)
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        cell.load_state_dict(other.state_dict())
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+    with torch.no_grad():
+        for got, want in zip(cell(x), other(x), strict=True):
+            assert torch.equal(got, want)

@@ -379,6 +379,7 @@ class _Recurrent(nn.Module):
     ) -> None:
         """Adds the two biases of a state dict of ``torch.nn``'s where this variant has one."""
         self.unfreeze()
+        self._packed.clear()  # torch.utils.swap_tensors refuses tensors with other references
         if "bias_ih" in self._names and "bias_hh" not in self._names:
             for key in [key for key in state_dict if key.startswith(prefix + "bias_hh")]:
                 to = prefix + "bias_ih" + key[len(prefix + "bias_hh") :]
