@@ -15,7 +15,7 @@ struct ClassifiedSentences {
   std::string name;  ///< "mr", "cr", "subj", "mpqa" or "made"
   std::vector<std::string> sentences = {};
   std::vector<int64_t> labels = {};  ///< 0 or 1
-  int64_t empty = 0;            ///< sentences without a word, which the sets have some of
+  int64_t empty = 0;                 ///< sentences without a word, which the sets have some of
 
   int64_t size() const { return static_cast<int64_t>(sentences.size()); }
 };

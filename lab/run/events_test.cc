@@ -141,11 +141,8 @@ TEST(EventWriter, StopsWhereItsFileIsNoLongerInItsPlace) {
     } else {
       std::filesystem::remove(writer.path());
     }
-    EXPECT_THAT(
-        [&] {
-          writer.Scalars(2, {{"a", 2}});
-        },
-        ThrowsMessage<RunError>(HasSubstr("removed, moved or replaced")));
+    EXPECT_THAT([&] { writer.Scalars(2, {{"a", 2}}); },
+                ThrowsMessage<RunError>(HasSubstr("removed, moved or replaced")));
   }
 }
 

@@ -405,16 +405,10 @@ TEST(FindRuns, NamesTheRootWithoutRuns) {
   EXPECT_THAT([&] { FindRuns({folder / "no"}); }, says("no", "is not a folder"));
   EXPECT_THAT([&] { FindRuns({folder / "file"}); }, says("file", "is not a folder"));
   EXPECT_THAT([&] { FindRuns({folder / "empty"}); }, says("empty", "there is no run"));
-  EXPECT_THAT(
-      [&] {
-        FindRuns({folder / "a", folder / "empty"});
-      },
-      says("empty", "there is no run"));
-  EXPECT_THAT(
-      [&] {
-        FindRuns({folder / "empty", folder / "a"});
-      },
-      says("empty", "there is no run"));
+  EXPECT_THAT([&] { FindRuns({folder / "a", folder / "empty"}); },
+              says("empty", "there is no run"));
+  EXPECT_THAT([&] { FindRuns({folder / "empty", folder / "a"}); },
+              says("empty", "there is no run"));
   EXPECT_THAT(Names(FindRuns({folder.path(), folder / "a"}).runs, folder.path()), ElementsAre("a"));
   EXPECT_TRUE(FindRuns({}).runs.empty());
 }

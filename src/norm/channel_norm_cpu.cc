@@ -382,8 +382,7 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
     }
   };
   const int64_t own_terms = dgain && each ? 2 * terms : 0;
-  ForChunks(
-      tiling, parallel_for, [&] { return BackwardScratch<T>(tiling, own_terms); }, run_chunk);
+  ForChunks(tiling, parallel_for, [&] { return BackwardScratch<T>(tiling, own_terms); }, run_chunk);
   if (dgain == nullptr) return;
   RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {
     constexpr int64_t kAtOnce = 256;

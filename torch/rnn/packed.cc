@@ -159,7 +159,8 @@ PackedWeights PackedParams::Now() {
 std::shared_ptr<const PackedParams::Snapshot> PackedParams::MakeSnapshot() const {
   NamedTensors named = source_->params;
   for (auto& [name, tensor] : named) name += source_->suffix;
-  // Addresses and versions first: the next use then notices a write while the parameters are copied.
+  // Addresses and versions first: the next use then notices a write while the parameters are
+  // copied.
   Watched watched(named, Check::kVersions);
   const at::AutoDispatchBelowADInplaceOrView guard;
   // The fingerprint and the packed weights must be of the same bytes, also if another thread or
