@@ -168,11 +168,8 @@ int RunTrain(const TrainFlags& flags) {
       progress.StartRun(static_cast<int>(runs.size()) + 1, plan.folder.filename().string());
       outcome = Train(task, dataset, plan, stamps, options, progress);
       if (outcome == Outcome::kInterrupted) progress.EndRun("saved");
-      if (outcome == Outcome::kInterruptedInEvaluation) {
-        progress.EndRun("stopped in an evaluation: repeats the updates since the last checkpoint");
-      }
     }
-    if (outcome == Outcome::kInterrupted || outcome == Outcome::kInterruptedInEvaluation) {
+    if (outcome == Outcome::kInterrupted) {
       progress.Warn(
           fmt::format("stopped: {} of {} runs done. The same command again goes on where it was.",
                       runs.size(), plans.size()));

@@ -138,6 +138,13 @@ TrainingState ParseState(const std::string& text) {
     throw std::invalid_argument("threads must be digits, got " + BriefText(state.threads));
   }
   state.data = ValueAt<std::string>(j, "data");
+  if (j.contains("evaluation_due")) {
+    state.evaluation_due = ValueAt<bool>(j, "evaluation_due");
+    state.gradients = ValueAt<std::vector<NormGradients>>(j, "gradients");
+    if (state.evaluation_due && since == 0) {
+      throw std::invalid_argument("evaluation_due must be false right after an evaluation");
+    }
+  }
   const auto best = ValueAt<Json>(j, "best");
   state.best = Within("best", [&] {
     return RunResult::Best{ValueAt<std::string>(best, "by"),
@@ -208,6 +215,8 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model, const 
             {"loss_sum", state.loss_sum},
             {"loss_count", state.loss_count},
             {"last", state.last},
+            {"evaluation_due", state.evaluation_due},
+            {"gradients", state.gradients},
             {"threads", state.threads},
             {"data", state.data}};
   if (state.best)

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lab/engine/adam.h"
 #include "lab/run/results.h"
@@ -25,9 +26,11 @@ struct TrainingState {
   double loss_sum = 0;     ///< of the batches since the last evaluation
   int64_t loss_count = 0;  ///< batches since the last evaluation
   std::optional<RunResult::Best> best;
-  NamedTensors best_weights;  ///< parameters and buffers at `best`, copied
-  Evaluation last;            ///< the latest evaluation
-  std::string threads;        ///< threads that made the checkpoint
+  NamedTensors best_weights;             ///< parameters and buffers at `best`, copied
+  Evaluation last;                       ///< the latest evaluation
+  bool evaluation_due = false;           ///< the evaluation after `step` updates was interrupted
+  std::vector<NormGradients> gradients;  ///< in the latest update, for the evaluation after it
+  std::string threads;                   ///< threads that made the checkpoint
   std::string data;  ///< where the data was read, empty when it was not: for `planish sample`
 };
 

@@ -78,6 +78,8 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   state.best = RunResult::Best{"valid", 8, {{"valid", 0.25}}};
   for (const auto& [name, t] : WeightsOf(net)) state.best_weights.emplace_back(name, t.clone() + 1);
   state.last = {.step = 8, .epoch = 2, .cases = 32, .seconds = 0.2, .values = {{"valid", 0.5}}};
+  state.evaluation_due = true;
+  state.gradients = {{.norm = "norm", .rows = 3, .sigma = 0.5, .variance_after = 0.1}};
   state.threads = "2";
   SaveCheckpoint(file, net, adam, state);
   const at::Tensor next = at::rand({5});  // what the generator gives after the checkpoint
@@ -103,6 +105,12 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   EXPECT_EQ(back.loss_count, 4);
   EXPECT_EQ(back.best->values.at("valid"), 0.25);
   EXPECT_EQ(back.last.values.at("valid"), 0.5);
+  EXPECT_TRUE(back.evaluation_due);
+  ASSERT_EQ(back.gradients.size(), 1);
+  EXPECT_EQ(back.gradients[0].norm, "norm");
+  EXPECT_EQ(back.gradients[0].rows, 3);
+  EXPECT_EQ(back.gradients[0].sigma, 0.5);
+  EXPECT_EQ(back.gradients[0].variance_after, 0.1);
   EXPECT_EQ(back.threads, "2");
   EXPECT_EQ(back.input_seconds, 0.25);
   EXPECT_EQ(back.data, "where it was");
@@ -216,6 +224,11 @@ TEST_F(CheckpointTest, RefusesStatesInWhichNoTrainingStops) {
   EXPECT_THAT(fault("/best/by", 3), HasSubstr("best.by: type must be string"));
   EXPECT_THAT(fault("/best/by", "other"), HasSubstr("best.values must have \"other\""));
   EXPECT_THAT(fault("/best", Json::array()), HasSubstr("best.by is missing"));
+  EXPECT_THAT(fault("/evaluation_due", 1), HasSubstr("evaluation_due: type must be boolean"));
+  EXPECT_THAT(fault("/evaluation_due", true), HasSubstr("evaluation_due must be false"));
+  EXPECT_THAT(fault("/gradients", absent), HasSubstr("gradients is missing"));
+  EXPECT_THAT(fault("/gradients", Json::array({1})), HasSubstr("gradients: "));
+  EXPECT_EQ(fault("/evaluation_due", absent), "");  // as older versions wrote it
   EXPECT_THAT(fault("/threads", "\x1b[31m"), HasSubstr("threads must be digits"));
 }
 

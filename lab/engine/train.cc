@@ -132,7 +132,7 @@ class Training {
     state_ = LoadCheckpoint(file, model(), *adam_);
     CheckState(file);
     state_.data = options_.data;
-    writer.TruncateAfter(state_.step);
+    writer.TruncateAfter(LastEvaluated());
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
     if (state_.threads != threads) {
@@ -145,11 +145,12 @@ class Training {
   }
 
   Outcome Run(RunWriter& writer) {
-    EventWriter events(plan_.folder, state_.step == 0 ? 0 : state_.step + 1);
+    EventWriter events(plan_.folder, state_.step == 0 ? 0 : LastEvaluated() + 1);
     writer_ = &writer;
     events_ = &events;
     last_checkpoint_ = Clock::now();
-    if (state_.step == 0 && state_.last.values.empty() && !Evaluate()) return Finish("diverged");
+    const bool begins = state_.step == 0 && state_.last.values.empty();
+    if ((begins || state_.evaluation_due) && !Evaluate()) return Finish("diverged");
 
     const int64_t epochs = plan_.settings.Int("epochs");
     const int64_t per_epoch = plan_.settings.Int("evaluations_per_epoch");
@@ -185,6 +186,9 @@ class Training {
  private:
   torch::nn::Module& model() { return experiment_->model(); }
 
+  // The latest step whose evaluation is in metrics.jsonl, if it was evaluated.
+  int64_t LastEvaluated() const { return state_.step - (state_.evaluation_due ? 1 : 0); }
+
   // Refuses a checkpoint that does not belong to the plan, the task and metrics.jsonl.
   void CheckState(const fs::path& file) const {
     const int64_t epochs = plan_.settings.Int("epochs");
@@ -199,7 +203,7 @@ class Training {
     const fs::path metrics = plan_.folder / "metrics.jsonl";
     int64_t last = -1;
     for (const EvaluationLine& line : ReadEvaluationLines(metrics)) {
-      if (line.evaluation.step <= state_.step) last = line.evaluation.step;
+      if (line.evaluation.step <= LastEvaluated()) last = line.evaluation.step;
     }
     if (last != state_.last.step) {
       throw CannotRead(metrics, fmt::format("it must have the evaluation at step {}, as the "
@@ -243,7 +247,7 @@ class Training {
   }
 
   void TakeGradients() {
-    gradients_.clear();
+    state_.gradients.clear();
     for (const auto& [name, norm] : norms_) {
       std::optional<NormGradients> watched = norm->Watched();
       if (!watched) continue;
@@ -251,8 +255,31 @@ class Training {
       // What has overflowed says nothing, and JSON cannot hold it.
       if (std::isfinite(watched->variance_detached) && std::isfinite(watched->variance_after) &&
           std::isfinite(watched->variance_before) && std::isfinite(watched->sigma)) {
-        gradients_.push_back(std::move(*watched));
+        state_.gradients.push_back(std::move(*watched));
       }
+    }
+  }
+
+  // Returns the metrics. If the evaluation is stopped, saves the state before it, with the
+  // evaluation due, and rethrows EvaluationStopped.
+  std::map<std::string, double> Measure() {
+    at::NoGradGuard no_grad;
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const at::Tensor generator_state = generator.get_state();
+    std::vector<at::Tensor> buffers;  // an evaluation can write to them: population statistics
+    for (const at::Tensor& buffer : model().buffers()) buffers.push_back(buffer.clone());
+    model().eval();
+    try {
+      return experiment_->Evaluate();
+    } catch (const EvaluationStopped&) {
+      if (state_.step > 0) {  // else there is nothing to lose
+        generator.set_state(generator_state);
+        std::vector<at::Tensor> changed = model().buffers();
+        for (size_t i = 0; i < changed.size(); ++i) changed[i].copy_(buffers[i]);
+        state_.evaluation_due = true;
+        Save();
+      }
+      throw;
     }
   }
 
@@ -260,11 +287,8 @@ class Training {
   bool Evaluate() {
     const Clock::time_point start = Clock::now();
     Evaluation evaluation;
-    {
-      at::NoGradGuard no_grad;
-      model().eval();
-      evaluation.values = experiment_->Evaluate();
-    }
+    evaluation.values = Measure();
+    state_.evaluation_due = false;
     if (state_.loss_count > 0) {
       evaluation.values[kTrainLoss] = state_.loss_sum / static_cast<double>(state_.loss_count);
     }
@@ -279,7 +303,7 @@ class Training {
     evaluation.epoch = state_.epoch_fraction;
     evaluation.cases = state_.cases;
     evaluation.seconds = state_.seconds;
-    evaluation.gradients = std::exchange(gradients_, {});
+    evaluation.gradients = std::exchange(state_.gradients, {});
     state_.loss_sum = 0;
     state_.loss_count = 0;
     ChooseBest(evaluation);
@@ -377,7 +401,6 @@ class Training {
   Schedule schedule_;
   double epochs_;
   std::vector<std::pair<std::string, std::shared_ptr<NormModule>>> norms_;
-  std::vector<NormGradients> gradients_;  // of the latest update that was watched
   std::string message_;
   RunWriter* writer_ = nullptr;
   EventWriter* events_ = nullptr;
@@ -479,8 +502,7 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
   try {
     return training.Run(writer);
   } catch (const EvaluationStopped&) {
-    // An evaluation is repeated as a whole: the run goes on from the checkpoint before it.
-    return Outcome::kInterruptedInEvaluation;
+    return Outcome::kInterrupted;
   }
 }
 

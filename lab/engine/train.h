@@ -29,16 +29,15 @@ struct TrainOptions {
   std::string data;
   /// Asked after each update; true saves and ends the call.
   std::function<bool()> stop = [] { return false; };
-  /// Asked during evaluations; true ends the call with what the last checkpoint has.
+  /// Asked during evaluations; true saves and ends the call. The evaluation is then repeated.
   std::function<bool()> stop_evaluation = [] { return false; };
 };
 
 enum class Outcome {
-  kFinished,                 ///< trained to the end
-  kDiverged,                 ///< ended by a loss or metric that is not finite; result.json says so
-  kSkipped,                  ///< had already ended in an earlier call
-  kInterrupted,              ///< stopped and saved: the same call continues it
-  kInterruptedInEvaluation,  ///< stopped, and continued from the checkpoint before the evaluation
+  kFinished,     ///< trained to the end
+  kDiverged,     ///< ended by a loss or metric that is not finite; result.json says so
+  kSkipped,      ///< had already ended in an earlier call
+  kInterrupted,  ///< stopped and saved: the same call continues it
 };
 
 /// Trains one run in its folder, or goes on with it where an earlier call stopped: then every

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "lab/engine/checkpoint.h"
 #include "lab/engine/sweep.h"
 #include "lab/engine/toy_task.h"
 #include "lab/engine/trained.h"
@@ -134,8 +135,8 @@ TEST_F(TrainTest, DrawsSamplesThatTheSeedAloneDecides) {
   EXPECT_TRUE(ReadRun(diverged.folder).result->samples.empty());
 }
 
-// The toy asks once an evaluation: of 24 updates, seven evaluations and the test.
-TEST_F(TrainTest, StopsWithinAnEvaluationAndRepeatsIt) {
+// The toy polls once an evaluation: seven times in 24 updates, and once in the test.
+TEST_F(TrainTest, StopInAnEvaluationLosesNoUpdate) {
   const RunPlan whole = Plan("whole");
   int asked = 0;
   ASSERT_EQ(Run(whole, {.stop_evaluation = [&] { return ++asked < 0; }}), Outcome::kFinished);
@@ -143,10 +144,25 @@ TEST_F(TrainTest, StopsWithinAnEvaluationAndRepeatsIt) {
   for (int at = 1; at <= 8; ++at) {
     const RunPlan cut = Plan("cut" + std::to_string(at));
     asked = 0;
-    ASSERT_EQ(Run(cut, {.checkpoint_seconds = 0, .stop_evaluation = [&] { return ++asked == at; }}),
-              Outcome::kInterruptedInEvaluation)
-        << at;
+    int updates = 0;
+    const auto count = [&] { return ++updates < 0; };
+    const auto stop = [&] { return ++asked == at; };
+    ASSERT_EQ(Run(cut, {.stop = count, .stop_evaluation = stop}), Outcome::kInterrupted) << at;
     EXPECT_FALSE(ReadRun(cut.folder).result) << at;
+    EXPECT_EQ(fs::exists(CheckpointFile(cut.folder)), at > 1) << at;
+    at::rand({3});
+    // The evaluation is interrupted twice, and then the process is killed right after it.
+    asked = at - 1;
+    ASSERT_EQ(Run(cut, {.stop = count, .stop_evaluation = stop}), Outcome::kInterrupted) << at;
+    const std::string checkpoint = at > 1 ? ReadFile(CheckpointFile(cut.folder)) : "";
+    ASSERT_EQ(Run(cut, {.stop = count}), Outcome::kFinished);
+    // `stop` is called once an update, but not after the one before an interrupted evaluation.
+    const bool in_evaluation = at > 1 && at < 8;
+    EXPECT_EQ(updates, in_evaluation ? 23 : 24) << at;
+    EXPECT_EQ(Metrics(cut), Metrics(whole)) << at;
+    if (at == 1) continue;
+    WriteFile(CheckpointFile(cut.folder), checkpoint);
+    fs::remove(cut.folder / "result.json");
     ASSERT_EQ(Run(cut), Outcome::kFinished);
     EXPECT_EQ(Metrics(cut), Metrics(whole)) << at;
     EXPECT_EQ(Tensors(cut), Tensors(whole)) << at;

@@ -72,8 +72,29 @@ static void from_json(const Json& j, RunConfig::Data& d) {
   }
 }
 
-PLANISH_JSON(NormGradients, norm, rows, sigma, mean_before, variance_before, mean_detached,
-             variance_detached, mean_after, variance_after)
+void to_json(Json& j, const NormGradients& g) {
+  j = Json{{"norm", g.norm},
+           {"rows", g.rows},
+           {"sigma", g.sigma},
+           {"mean_before", g.mean_before},
+           {"variance_before", g.variance_before},
+           {"mean_detached", g.mean_detached},
+           {"variance_detached", g.variance_detached},
+           {"mean_after", g.mean_after},
+           {"variance_after", g.variance_after}};
+}
+
+void from_json(const Json& j, NormGradients& g) {
+  j.at("norm").get_to(g.norm);
+  j.at("rows").get_to(g.rows);
+  j.at("sigma").get_to(g.sigma);
+  j.at("mean_before").get_to(g.mean_before);
+  j.at("variance_before").get_to(g.variance_before);
+  j.at("mean_detached").get_to(g.mean_detached);
+  j.at("variance_detached").get_to(g.variance_detached);
+  j.at("mean_after").get_to(g.mean_after);
+  j.at("variance_after").get_to(g.variance_after);
+}
 
 static void to_json(Json& j, const RunResult::Best& b) {
   j = Json{{"by", b.by}, {"step", b.step}, {"values", b.values}};

@@ -147,6 +147,8 @@ struct RunResult {
 /// into a RunError that names the file.
 void to_json(nlohmann::ordered_json&, const RunConfig&);
 void from_json(const nlohmann::ordered_json&, RunConfig&);
+void to_json(nlohmann::ordered_json&, const NormGradients&);
+void from_json(const nlohmann::ordered_json&, NormGradients&);
 void to_json(nlohmann::ordered_json&, const Evaluation&);
 void from_json(const nlohmann::ordered_json&, Evaluation&);
 void to_json(nlohmann::ordered_json&, const RunResult&);
