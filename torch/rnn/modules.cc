@@ -421,12 +421,8 @@ RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
   TORCH_CHECK_VALUE(!options.composed(), "[", NameOf(options),
                     "] composed must be false for steps() but has true");
   RnnPacked packed;
-  const RnnTensors params = parameters_of_cell_.Prepare(this->is_training(), packed);
-  RnnSteps::Sources sources;
-  for (const auto& parameter : this->named_parameters(/*recurse=*/false)) {
-    sources.emplace_back(parameter.key(), parameter.value());
-  }
-  return RnnSteps(options.variant(), params, options.eps(), packed, sources,
+  parameters_of_cell_.Prepare(this->is_training(), packed);
+  return RnnSteps(options.variant(), {}, options.eps(), packed, parameters_of_cell_.named(),
                   parameters_of_cell_.frozen());
 }
 

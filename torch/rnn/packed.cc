@@ -66,18 +66,27 @@ bool Watched::State::HasMemoryAndVersionOf(const State& other) const {
   return data == other.data && strides == other.strides && version == other.version;
 }
 
-Watched::Watched(const NamedTensors& tensors, Check check) : tensors_(tensors) {
+Watched::Watched(const NamedTensors& tensors) : tensors_(tensors) {
   states_.reserve(tensors_.size());
   for (const auto& [name, tensor] : tensors_) {
     State& state = states_.emplace_back(tensor);
-    if (check == Check::kBytes && state.visible) state.fingerprint = FingerprintOf(tensor);
+    if (state.visible) state.fingerprint = FingerprintOf(tensor);
   }
 }
 
-void Watched::TakeFingerprints(const NamedTensors& copies) {
-  for (size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].visible) states_[i].fingerprint = FingerprintOf(copies[i].second);
+Watched Watched::WithCopies(const NamedTensors& tensors, NamedTensors& copies) {
+  Watched watched({});
+  watched.tensors_ = tensors;
+  // Addresses and versions before the copies: Changed(kVersions) then reports a write in between.
+  for (const auto& [name, tensor] : tensors) watched.states_.emplace_back(tensor);
+  copies.clear();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, tensor] = tensors[i];
+    const Tensor copy = tensor.resolve_neg().clone(at::MemoryFormat::Contiguous);
+    if (watched.states_[i].visible) watched.states_[i].fingerprint = FingerprintOf(copy);
+    copies.emplace_back(name, copy);
   }
+  return watched;
 }
 
 const std::string* Watched::Changed(Check check) const {
@@ -125,7 +134,7 @@ RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params) {
   }
   // PyTorch's two biases as one, but for bias_hn of the GRU, which r multiplies.
   if (!bias_hh.defined()) {
-    tensors.bias = bias_ih;
+    if (bias_ih.defined()) tensors.bias = bias_ih;
   } else if (!internal::RecipeOf(cell).is_gru()) {
     tensors.bias = bias_ih + bias_hh;
   } else {
@@ -138,7 +147,12 @@ RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params) {
 }
 
 PackedWeights PackedParams::Now() {
-  if (!source_) return weights_;
+  const std::shared_ptr<const Snapshot> snapshot = SnapshotNow();
+  return snapshot ? snapshot->weights : weights_;
+}
+
+std::shared_ptr<const PackedParams::Snapshot> PackedParams::SnapshotNow() {
+  if (!source_) return nullptr;
   std::shared_ptr<const Snapshot> snapshot;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -146,31 +160,23 @@ PackedWeights PackedParams::Now() {
   }
   if (snapshot) {
     const std::string* const changed = snapshot->watched.Changed(source_->check);
-    if (!changed) return snapshot->weights;
+    if (!changed) return snapshot;
     TORCH_CHECK(source_->check == Check::kBytes, "[", source_->module, "] ", *changed,
                 " has changed while the module is frozen: call unfreeze() before changing it");
   }
   snapshot = MakeSnapshot();
   const std::lock_guard<std::mutex> lock(mutex_);
   snapshot_ = snapshot;
-  return snapshot->weights;
+  return snapshot;
 }
 
 std::shared_ptr<const PackedParams::Snapshot> PackedParams::MakeSnapshot() const {
-  NamedTensors named = source_->params;
+  NamedTensors named = source_->params, copies;
   for (auto& [name, tensor] : named) name += source_->suffix;
-  // Addresses and versions first: the next use then notices a write while the parameters are
-  // copied.
-  Watched watched(named, Check::kVersions);
   const at::AutoDispatchBelowADInplaceOrView guard;
-  // The fingerprint and the packed weights must be of the same bytes, also if another thread or
-  // process writes meanwhile.
-  NamedTensors params = source_->params;
-  for (auto& [name, tensor] : params) {
-    tensor = tensor.resolve_neg().clone(at::MemoryFormat::Contiguous);
-  }
-  if (source_->check == Check::kBytes) watched.TakeFingerprints(params);
-  const Call call{source_->cell, ParamsOfModule(source_->cell, params), {}};
+  Watched watched = Watched::WithCopies(named, copies);
+  for (size_t i = 0; i < copies.size(); ++i) copies[i].first = source_->params[i].first;
+  const Call call{source_->cell, ParamsOfModule(source_->cell, copies), {}};
   CheckGiven("rnn_pack", call.tensors, kFirstParam);
   return std::make_shared<const Snapshot>(
       Snapshot{std::move(watched), Pack(call, CheckParams("rnn_pack", call))});

@@ -44,12 +44,13 @@ bool IsPlain(const at::Tensor& t);
 /// Tensors by name, and their state when this was made.
 class Watched {
  public:
-  /// Changed(kBytes) needs kBytes here, too; Changed(kVersions) does not.
-  Watched(const NamedTensors& tensors, Check check);
+  explicit Watched(const NamedTensors& tensors);
 
-  /// Makes Changed compare the tensors' bytes with those of `copies`, contiguous and in the same
-  /// order.
-  void TakeFingerprints(const NamedTensors& copies);
+  /// Like Watched(tensors), and returns copies of the tensors in `copies` whose bytes are those
+  /// that Changed(kBytes) compares with, also if another thread or process writes to the tensors
+  /// meanwhile. The copies are contiguous, have a history if gradients are enabled, and keep the
+  /// names.
+  static Watched WithCopies(const NamedTensors& tensors, NamedTensors& copies);
 
   /// Returns the name of a tensor that has changed since, or null. Tensors whose memory is hidden,
   /// such as wrappers of a transform, never count as changed. Tensors on other devices than the CPU
@@ -58,6 +59,7 @@ class Watched {
 
  private:
   struct State {
+    /// Without a fingerprint.
     explicit State(const at::Tensor& t);
     bool HasTypeAndSizesOf(const State& other) const;
     bool HasMemoryAndVersionOf(const State& other) const;
@@ -97,7 +99,7 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false);
 
 /// Returns the tensors of the operators made of a module's parameters, which go by their names in
 /// the state dict without the suffix of the layer: bias and bias_hn are made of bias_ih and
-/// bias_hh.
+/// bias_hh. The operators' own names are known, too.
 RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params);
 
 /// The object behind RnnPacked: weights that rnn_pack packed, which stay as they are, or those of a
@@ -117,16 +119,20 @@ class PackedParams final : public torch::CustomClassHolder {
   /// Packs at the first use.
   explicit PackedParams(Source source) : source_(std::make_unique<Source>(std::move(source))) {}
 
-  /// Returns the packed weights. With Check::kBytes they are packed again if the parameters have
-  /// changed; with Check::kVersions a change throws c10::Error.
-  PackedWeights Now();
-
- private:
+  /// Packed weights, and the parameters whose bytes they were made of.
   struct Snapshot {
     Watched watched;
     PackedWeights weights;
   };
 
+  /// Returns the packed weights. With Check::kBytes they are packed again if the parameters have
+  /// changed; with Check::kVersions a change throws c10::Error.
+  PackedWeights Now();
+
+  /// Like Now, with the module's parameters. Returns null for the weights that rnn_pack packed.
+  std::shared_ptr<const Snapshot> SnapshotNow();
+
+ private:
   std::shared_ptr<const Snapshot> MakeSnapshot() const;
 
   PackedWeights weights_;

@@ -304,34 +304,48 @@ struct RnnSteps::Layer {
 
 RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPacked& packed,
                    const Sources& sources, const Frozen& frozen) {
-  CheckGiven(kName, params, kFirstParam);
+  Sources watched = sources;
   Call call{cell, {}, {.eps = eps}};
-  Sources given;
-  for (size_t i = kFirstParam; i < kH0; ++i) {
-    const Tensor& param = params.*kFields[i].member;
-    call.tensors.*kFields[i].member = param;
-    if (param.defined()) given.emplace_back(kFields[i].name, param);
+  if (params.weight_ih.defined()) {
+    for (size_t i = kFirstParam; i < kH0; ++i) {
+      const Tensor& param = params.*kFields[i].member;
+      call.tensors.*kFields[i].member = param;
+      if (sources.empty() && param.defined()) watched.emplace_back(kFields[i].name, param);
+    }
+  } else {
+    call.tensors = ParamsOfModule(cell, sources);
   }
+  CheckGiven(kName, call.tensors, kFirstParam);
   CheckIsOfSteps(kName, call);
   const Sizes sizes = CheckParams(kName, call);
-  // Watched before they are packed: a write in between is then noticed by the next step.
-  const auto layer =
-      std::make_shared<Layer>(Watched(sources.empty() ? given : sources, Check::kBytes));
-  layer->frozen = frozen;
-  layer->cell = cell;
-  layer->eps = eps;
-  layer->given = call.tensors;
-  layer->constant = !at::GradMode::is_enabled();
-  layer_ = layer;
-  call.tensors = layer->Given();
+  const auto begin = [&](Watched state) {
+    const auto layer = std::make_shared<Layer>(std::move(state));
+    layer->frozen = frozen;
+    layer->cell = cell;
+    layer->eps = eps;
+    layer->given = call.tensors;
+    layer->constant = !at::GradMode::is_enabled();
+    layer_ = layer;
+    return layer;
+  };
   if (packed) {
-    layer->params = call.tensors;
-    layer->must_pack = true;
     WithErrors([&] {
-      layer->packed = c10::make_intrusive<PackedParams>(static_cast<PackedParams&>(*packed).Now());
+      auto& own = static_cast<PackedParams&>(*packed);
+      const auto snapshot = own.SnapshotNow();
+      const auto layer = begin(snapshot ? snapshot->watched : Watched(watched));
+      layer->params = layer->Given();
+      layer->must_pack = true;
+      layer->packed = c10::make_intrusive<PackedParams>(snapshot ? snapshot->weights : own.Now());
     });
     return;
   }
+  // Copies of the parameters are packed, and compared with from then on.
+  const bool are_computed = params.weight_ih.defined() && !sources.empty();
+  const bool can_copy = !are_computed && std::all_of(watched.begin(), watched.end(),
+                                                     [](auto& t) { return IsPlain(t.second); });
+  Sources copies;
+  const auto layer = begin(can_copy ? Watched::WithCopies(watched, copies) : Watched(watched));
+  call.tensors = can_copy ? ParamsOfModule(cell, copies) : layer->Given();
   call.tensors = WideTensors(call.tensors);  // once, and not for each step
   const auto list = ParamsOf(call.tensors);
   if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/forward_grad.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
 #include "torch/rnn/fields.h"
+#include "torch/rnn/packed.h"
 #include "torch/rnn/testing.h"
 
 namespace planish {
@@ -547,6 +549,52 @@ TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
       expect_notices(RnnSteps(cell, params, kEps, rnn_pack(cell, params)), "packed");
     }
   }
+}
+
+// A writer changes a weight and changes it back while the steps are made: they are of one of the
+// two states, and refuse to be used in the other.
+TEST(RnnSteps, AreOfTheParametersThatTheyCompareWithWhenAnotherThreadWrites) {
+  nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(32, 64));
+  const RnnTensors params = ParamsOfModule(Cell::kLnLstm, [&] {
+    NamedTensors named;
+    for (const auto& p : cell->named_parameters()) named.emplace_back(p.key(), p.value());
+    return named;
+  }());
+  const Tensor x = Random({1, 32}).to(at::kFloat);
+  float* const weights = cell->named_parameters()["ln_ih_weight"].mutable_data_ptr<float>();
+  const auto write = [&](float value) { std::fill_n(weights, 256, value); };
+  int refused = 0;
+  for (int way = 0; way < 4; ++way) {
+    const at::AutoGradMode gradients(way == 0 || way == 3);
+    cell->train(way != 1);
+    write(1);
+    const Tensor expected = std::get<0>(rnn_step(Cell::kLnLstm, [&] {
+      RnnTensors tensors = params;
+      tensors.x = x;
+      return tensors;
+    }()));
+    for (int i = 0; i < 50; ++i) {
+      std::atomic<bool> stop = false, running = false;
+      std::thread writer([&] {
+        while (!stop) {
+          write(2);
+          write(1);
+          running = true;
+        }
+      });
+      while (!running) std::this_thread::yield();
+      const RnnSteps steps = way == 3 ? RnnSteps(Cell::kLnLstm, params) : cell->steps();
+      stop = true;
+      writer.join();
+      try {
+        ExpectSame(std::get<0>(steps.step(x)), expected, "step");
+      } catch (const c10::Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("must be as it was when the steps began"));
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 0);  // else the writer has never been between
 }
 
 TEST(RnnSteps, LookAtVersionsWhenFrozen) {

@@ -126,12 +126,16 @@ class RnnSteps {
   /// A flag that is true while a module is frozen, or null.
   using Frozen = std::shared_ptr<const std::atomic<bool>>;
 
-  /// Of the parameters among `params`, as they are now: made without gradients enabled, they are
-  /// constants. With `packed`, which must be of the same parameters, those but for the weights may
-  /// be left out; no derivatives then. `sources` are the tensors that the parameters were computed
-  /// from, by name, where they are not all given as they are. Each step compares their bytes with
-  /// those of now; while `*frozen` is true only their addresses and version counters, which misses
-  /// writers that count no change. Throws as rnn_step does.
+  /// Takes the parameters from `params` as they are now. Without gradients enabled they are
+  /// constants. With `packed`, which must be of the same parameters, only the weights are needed,
+  /// and there are no derivatives. If the parameters were computed from other tensors, `sources`
+  /// must name those. If `params` is empty, `sources` are the parameters themselves, by their names
+  /// in a module's state dict (weight_ih, bias_ih, ...).
+  ///
+  /// Each step compares the bytes of the sources with those that were used; while `*frozen` is true
+  /// only their addresses and version counters, which misses writers that bump no version. Another
+  /// thread may write to the parameters during the call, but not to the sources of computed ones.
+  /// Throws as rnn_step does.
   RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {},
            const Sources& sources = {}, const Frozen& frozen = {});
 
@@ -234,6 +238,9 @@ class RecurrentParameters {
   void SetFrozen(bool frozen);
   /// Null unless frozen. Turns false with SetFrozen(false), and does not return to true.
   RnnSteps::Frozen frozen() const;
+
+  /// Returns the parameters by their names without the suffix.
+  const RnnSteps::Sources& named() const { return params_; }
 
  private:
   /// Packed weights. A copy starts without them, and is not frozen.

@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import ctypes
+import itertools
 import pickle
 import threading
 
@@ -736,6 +737,105 @@ def test_a_writer_in_another_thread_leaves_no_old_weights():
             writer.join()
             for got, want in zip(cell(x), copy.deepcopy(cell)(x), strict=True):
                 assert torch.equal(got, want)
+
+
+def test_steps_are_of_the_parameters_that_they_compare_with():
+    """A writer changes a weight and changes it back while steps are made: the steps are of one of the
+    two states, and refuse to be used in the other."""
+    refused = 0
+    for gradients, training in itertools.product((True, False), repeat=2):
+        cell = planish.nn.LayerNormLSTMCell(64, 64).train(training)
+        x = torch.randn(1, 64)
+        expected = copy.deepcopy(cell)(x)
+        for _ in range(25):
+            first = cell.ln_ih_weight.detach().clone()
+            running, stop = threading.Event(), threading.Event()
+
+            def write(weight=cell.ln_ih_weight.data, first=first, running=running, stop=stop):
+                while not stop.is_set():
+                    weight.copy_(first + 1)
+                    weight.copy_(first)
+                    running.set()
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            running.wait()
+            with torch.set_grad_enabled(gradients):
+                step = cell.steps()
+            stop.set()
+            writer.join()
+            try:
+                expect_same(step(x), expected)
+            except ValueError as error:
+                assert "must be as it was when the steps began" in str(error)
+                refused += 1
+    assert refused < 100
+
+
+@pytest.mark.parametrize("steps", [True, False], ids=["steps", "module"])
+def test_module_unfrozen_while_it_packs_compares_again(steps):
+    """Another thread unfreezes, and freezes, the module between the check and the packing."""
+
+    class Interrupted(planish.nn.LayerNormLSTMCell):
+        interrupt = staticmethod(lambda: None)
+
+        def _are_parameters(self, *arguments):
+            result = super()._are_parameters(*arguments)
+            self.interrupt()
+            return result
+
+    for changes in ((False,), (True,), (False, True), (True, False)):
+        cell = drawn(Interrupted(I, H)).eval()
+        x = inputs_of(cell)
+
+        def interrupt(cell=cell, changes=changes):
+            for freeze in changes:
+                cell.freeze() if freeze else cell.unfreeze()
+
+        if not changes[0]:
+            cell.freeze()
+        cell.interrupt = interrupt
+        with torch.no_grad():
+            call = cell.steps() if steps else cell
+            call(*x)
+            cell.interrupt = lambda: None
+            cell.unfreeze()
+            flip_bit(cell.weight_hh)
+            if steps:
+                with pytest.raises(ValueError, match="weight_hh must be as it was"):
+                    call(*x)
+            expect_same(cell(*x), copy.deepcopy(cell)(*x))
+
+
+def test_exchanged_tensors_are_noticed():
+    cell, other = (drawn(LayerNormLSTMCell(I, H)).eval() for _ in range(2))
+    x = inputs_of(cell)
+    with torch.no_grad():
+        expected = other(*x)
+        cell(*x)
+        step = cell.steps()
+        # As torch.utils.swap_tensors does it, which refuses tensors that others refer to.
+        for one, two in zip(cell.parameters(), other.parameters(), strict=True):
+            torch._C._swap_tensor_impl(one, two)
+        expect_same(cell(*x), expected)
+        with pytest.raises(ValueError, match="must be as they were when the steps began"):
+            step(*x)
+
+
+def test_replicas_have_packed_weights_of_their_own():
+    module = drawn(LayerNormLSTM(I, H)).eval()
+    (x,) = inputs_of(module)
+    with torch.no_grad():
+        module.freeze()
+        expected = module(x)[0]
+        replica = module._replicate_for_data_parallel()
+        for name, parameter in module.named_parameters():
+            setattr(replica, name, parameter.detach() * 2)
+        twice = copy.deepcopy(module)
+        for parameter in twice.parameters():
+            parameter.mul_(2)
+        expect_same(replica(x)[0], twice(x)[0])
+        expect_same(module(x)[0], expected)
 
 
 def test_parameters_that_are_swapped_on_loading_are_loaded():

@@ -10,9 +10,8 @@ import contextlib
 import dataclasses
 import math
 import numbers
-import operator
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias, overload
 
 import torch
@@ -101,19 +100,23 @@ _RNNS = {
 }
 
 
+def _impls(tensors: Iterable[Tensor | None]) -> list[int | None]:
+    """Returns the C++ tensors behind the objects, which ``torch.utils.swap_tensors`` exchanges."""
+    return [None if tensor is None else tensor._cdata for tensor in tensors]
+
+
 class _Packed:
     """Packed weights, and the parameters that they are compared with at each use."""
 
-    def __init__(self, weights: Any, tensors: Sequence[Tensor]) -> None:
+    def __init__(
+        self, weights: Any, tensors: Sequence[Tensor], freezing: "_Freezing | None"
+    ) -> None:
         self.weights = weights
-        self._tensors = tensors
+        self.freezing = freezing
+        self._impls = _impls(tensors)  # not reused for others: weights keeps the tensors
 
     def is_of(self, tensors: Sequence[Tensor]) -> bool:
-        return (
-            len(tensors) == len(self._tensors)
-            and tensors[0].is_cpu
-            and all(map(operator.is_, tensors, self._tensors))
-        )
+        return tensors[0].is_cpu and _impls(tensors) == self._impls
 
 
 class _PackedByLayer(dict[str, _Packed]):
@@ -253,40 +256,55 @@ class _Recurrent(nn.Module):
         if value:
             self._undrawn = False
 
-    def _prepare(self, suffix: str) -> dict[str, Any]:
-        """Arguments of the operators: a layer's parameters, for inference packed."""
+    def _tensors(self, suffix: str) -> list[Any]:
         # By getattr where it is no parameter but computed (torch.nn.utils.parametrize): getattr of a
         # module takes longer.
         names = [name + suffix for name in self._names]
-        tensors: list[Any] = [
+        return [
             self._parameters[name] if name in self._parameters else getattr(self, name)
             for name in names
         ]
-        if not self._in_inference():
+
+    def _prepare(self, suffix: str) -> dict[str, Any]:
+        """Arguments of the operators: a layer's parameters, for inference packed."""
+        tensors = self._tensors(suffix)
+        freezing = self._frozen
+        packed = self._packed_of(suffix, tensors, freezing) if self._in_inference() else None
+        if packed is None:
             return self._with_bias(tensors)
+        return {"weight_ih": tensors[0], "weight_hh": tensors[1], "packed": packed}
+
+    def _packed_of(
+        self, suffix: str, tensors: Sequence[Tensor], freezing: "_Freezing | None"
+    ) -> Any | None:
+        """Returns a layer's packed weights, or None if its parameters cannot be packed."""
         packed = self._packed.get(suffix)
-        if packed is None or not packed.is_of(tensors):
-            if packed is not None and self._frozen is not None:
+        # Another thread can have frozen or unfrozen the module since.
+        if packed is not None and packed.freezing is freezing:
+            if packed.is_of(tensors):
+                return packed.weights
+            if freezing is not None:
                 raise RuntimeError(
                     f"[{type(self).__name__}] a parameter has been replaced while the module is "
                     "frozen: call unfreeze() before replacing it"
                 )
-            # A parametrization computes another tensor for each call.
-            if not (self._parameters.keys() >= set(names) and all(map(_can_pack, tensors))):
-                return self._with_bias(tensors)
-            packed = self._pack(suffix, tensors)
-        return {"weight_ih": tensors[0], "weight_hh": tensors[1], "packed": packed.weights}
-
-    def _pack(self, suffix: str, tensors: Sequence[Tensor]) -> _Packed:
+        if not self._are_parameters(suffix, tensors):
+            return None
         weights = torch.classes.planish.RnnPackedParams(
             self._cell,
             dict(zip(self._names, tensors, strict=True)),
             suffix,
             type(self).__name__,
-            self._frozen is not None,
+            freezing is not None,
         )
-        packed = self._packed[suffix] = _Packed(weights, tensors)
-        return packed
+        self._packed[suffix] = _Packed(weights, tensors, freezing)
+        return weights
+
+    def _are_parameters(self, suffix: str, tensors: Sequence[Tensor]) -> bool:
+        """Returns whether a layer's tensors are parameters, not computed by a parametrization, with
+        memory that can be packed."""
+        names = {name + suffix for name in self._names}
+        return self._parameters.keys() >= names and all(map(_can_pack, tensors))
 
     def _in_inference(self) -> bool:
         """Whether packed parameters may be used: not in training, where they change, and not where
@@ -370,6 +388,12 @@ class _Recurrent(nn.Module):
         self._packed.clear()
         super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         return self
+
+    def _replicate_for_data_parallel(self) -> "_Recurrent":
+        replica = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+        replica._packed = _PackedByLayer()
+        replica._frozen = None
+        return replica
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_packed": _PackedByLayer(), "_frozen": None}
@@ -982,33 +1006,41 @@ class _Step(_Recurrent):
         """The operators' steps; None where a compiler records calls, which does not know them."""
         if torch.compiler.is_compiling() or torch._C._is_tracing():
             return None
-        arguments = self._prepare("")
-        packed = arguments.pop("packed", None)
-        # With the parameters and buffers of parametrizations.
-        sources = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        freezing = self._frozen
+        tensors = self._tensors("")
+        packed = None
+        if self._are_parameters("", tensors):
+            computed: dict[str, Tensor] = {}
+            sources = dict(zip(self._names, tensors, strict=True))
+            if self._in_inference():
+                packed = self._packed_of("", tensors, freezing)
+        else:
+            # With the parameters and buffers of parametrizations.
+            sources = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+            computed = self._with_bias(tensors)
         steps = torch.classes.planish.RnnSteps(
-            self._cell, arguments, self.eps, packed, sources, self._frozen is not None
+            self._cell, computed, self.eps, packed, sources, freezing is not None
         )
-        return _Steps(self, steps)
+        return _Steps(self, steps, freezing)
 
 
 class _Steps:
     """The operators' steps of a cell."""
 
-    def __init__(self, cell: _Step, steps: Any) -> None:
+    def __init__(self, cell: _Step, steps: Any, freezing: "_Freezing | None") -> None:
         self._cell = cell
         self._steps = steps
-        self._frozen = cell._frozen
+        self._frozen = freezing
         self._tables = [
-            (table, list(table.values()))
+            (table, list(table.values()), _impls(table.values()))
             for module in cell.modules()
             for table in (module._parameters, module._buffers)
         ]
 
     def step(self, x: Tensor, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
         # The operators' steps compare the tensors that they were made of.
-        for table, tensors in self._tables:
-            if len(table) != len(tensors) or not all(map(operator.is_, table.values(), tensors)):
+        for table, _, impls in self._tables:
+            if _impls(table.values()) != impls:
                 raise ValueError(
                     "[RnnSteps] parameters must be as they were when the steps began but have been "
                     "replaced"
