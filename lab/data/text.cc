@@ -226,6 +226,10 @@ Text ReadText(const fs::path& path, int64_t most) {
   const std::string start = ReadTextStart(file, content);
   if (const int64_t left = most - std::ssize(start); left > 0) text.characters = content.Rest(left);
   text.characters.insert(0, start, 0, static_cast<size_t>(most));
+  if (const size_t zero = text.characters.find('\0'); zero != text.characters.npos) {
+    FailToRead(file, fmt::format("byte {} is zero: it is not text, or not in UTF-8",
+                                 FormatInteger(static_cast<int64_t>(zero))));
+  }
   if (text.characters.empty()) {
     throw DataError(fmt::format("[ReadText] {} must hold characters but is empty", file.string()));
   }

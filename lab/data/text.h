@@ -38,7 +38,8 @@ Text MakeText(int64_t length, int64_t seed = 1);
 /// Returns the first `most` characters of a file, or all if it has fewer. A gzip file is unpacked
 /// and a byte order mark of UTF-8 left out. In a folder the file is input.txt or input.txt.gz, in
 /// it or in its tinyshakespeare; such a file lends its folder's name. Throws DataError if there is
-/// no such file, if it is empty or in UTF-16 or UTF-32, and what FileContent throws.
+/// no such file, if it is empty, has a zero byte or is in UTF-16 or UTF-32, and what FileContent
+/// throws.
 Text ReadText(const std::filesystem::path& path, int64_t most);
 
 /// ReadText where there is a path, else MakeText of min(most, kMaxMadeText) characters.

@@ -17,6 +17,7 @@ namespace planish::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -105,7 +106,7 @@ TEST(MakeText, RefusesLengthsItHasNot) {
 
 TEST(ReadText, ReadsTheFirstCharacters) {
   const TestFolder temp;
-  const std::string bytes("a\0b\xff\n", 5);
+  const std::string bytes = "a\tb\xff\n";
   WriteFile(temp / "some.txt", bytes);
   const Text text = ReadText(temp / "some.txt", 100);
   EXPECT_EQ(text.characters, bytes);
@@ -170,6 +171,10 @@ TEST(ReadText, SaysWhatIsWrong) {
   WriteFile(temp / "empty.txt", "");
   EXPECT_THAT(ErrorOf(temp / "empty.txt"),
               HasSubstr("empty.txt must hold characters but is empty"));
+  WriteFile(temp / "picture.png", "\x89PNG\r\n\x1a\n\0\0\0\rIHDR"s);
+  EXPECT_THAT(ErrorOf(temp / "picture.png"), HasSubstr("byte 8 is zero: it is not text"));
+  WriteFile(temp / "data.sqlite", "SQLite format 3\0"s);
+  EXPECT_THAT(ErrorOf(temp / "data.sqlite"), HasSubstr("byte 15 is zero: it is not text"));
 }
 
 TEST(ReadText, TheRealOne) {
