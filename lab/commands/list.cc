@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lab/commands/commands.h"
+#include "lab/commands/numbers.h"
 #include "lab/tasks/tasks.h"
 
 namespace planish::lab {
@@ -38,7 +39,9 @@ void AddList(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
   CLI::App* list = app.add_subcommand("list", "List the tasks, or one task's presets and settings");
   list->footer("Example:\n  planish list pi-mnist");
-  list->add_option("TASK", *name, "A task (default: all of them, a line each)")->type_name("");
+  list->add_option("TASK", *name, "A task (default: all of them, a line each)")
+      ->type_name("")
+      ->check(NotEmpty("list", "TASK"));
   list->callback([&action, name] {
     action = [name] {
       if (name->empty()) {

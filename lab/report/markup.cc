@@ -34,6 +34,12 @@ std::string CleanText(std::string_view text) {
   return clean;
 }
 
+std::string CleanLine(std::string_view text) {
+  std::string clean = CleanText(text);
+  std::ranges::replace_if(clean, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return clean;
+}
+
 std::string Escape(std::string_view text) {
   std::string escaped;
   for (const char c : CleanText(text)) {

@@ -12,6 +12,9 @@ namespace planish::lab {
 /// in it becomes U+FFFD.
 std::string CleanText(std::string_view text);
 
+/// Like CleanText, and replaces tabs and line feeds by spaces.
+std::string CleanLine(std::string_view text);
+
 /// CleanText with & < > " ' escaped for HTML and SVG, text and attributes alike.
 std::string Escape(std::string_view text);
 

@@ -34,6 +34,7 @@ TEST(MarkupTest, ControlCharactersAreReplaced) {
             "b");
   EXPECT_EQ(CleanText("\xC2\x9B"), "\xEF\xBF\xBD");  // the one-character form of ESC [
   EXPECT_EQ(CleanText("a\tb\nc"), "a\tb\nc");
+  EXPECT_EQ(CleanLine("a\tb\nc\xFF"), "a b c\xEF\xBF\xBD");
 }
 
 }  // namespace

@@ -106,19 +106,19 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
                           return !Values(group, metric->name, Measure::kBest).empty();
                         });
   const bool only_best = has_best && !has_final;
-  Row head = {CleanText(Words(report.compare)), "seeds"};
+  Row head = {CleanLine(Words(report.compare)), "seeds"};
   if (metric) {
-    const std::string label = CleanText(LabelWithUnit(*metric));
+    const std::string label = CleanLine(LabelWithUnit(*metric));
     if (!only_best) head.push_back("final " + label);
     head.push_back("best");
-    head.push_back("against " + CleanText(report.baseline));
+    head.push_back("against " + CleanLine(report.baseline));
   }
   head.push_back("seconds");
   std::vector<Row> rows = {head};
   for (const Group& group : panel.groups) {
     const int finished = group.CountOf(Status::kFinished);
     const auto all = static_cast<int>(group.runs.size());
-    Row row = {CleanText(group.value),
+    Row row = {CleanLine(group.value),
                finished == all ? std::to_string(all) : fmt::format("{}/{}", finished, all)};
     if (metric) {
       if (!only_best) {
@@ -152,17 +152,17 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
     const RunConfig& config = *section.config;
     if (!text.empty()) text += "\n";
     const std::string heading =
-        CleanText(fmt::format("{}: {} ({})", config.task, config.report.title, config.data.name));
+        CleanLine(fmt::format("{}: {} ({})", config.task, config.report.title, config.data.name));
     text += Painted(Cut(heading, width), "1", options.colour) + "\n";
     std::string common;
     for (const auto& [name, value] : section.common) {
       common += (common.empty() ? "" : ", ") + Words(name) + " " + value;
     }
-    text += Wrapped(CleanText(common), width, "");
+    text += Wrapped(CleanLine(common), width, "");
     for (const Panel& panel : section.panels) {
       text += "\n";
       if (!panel.title.empty()) {
-        text += Painted(Cut(CleanText(panel.title), width), "1", options.colour) + "\n";
+        text += Painted(Cut(CleanLine(panel.title), width), "1", options.colour) + "\n";
       }
       text += RenderPanel(section, panel, options);
     }
@@ -172,7 +172,7 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
         return run->result && run->result->final_values.contains(config.report.headline);
       });
       const std::string best =
-          only_best ? CleanText(LabelWithUnit(*section.Find(config.report.headline))) + " " : "";
+          only_best ? CleanLine(LabelWithUnit(*section.Find(config.report.headline))) + " " : "";
       text += "\n" + Wrapped("±: 95% interval of the mean over seeds; best: " + best +
                                  "at the evaluation that validation chose; seconds: of training.",
                              width, "");
@@ -183,7 +183,7 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
     }
     const std::vector<std::string> incomplete = Incomplete(section);
     if (!incomplete.empty()) text += "\n";
-    for (const std::string& line : incomplete) text += Wrapped(CleanText(line), width, "  ");
+    for (const std::string& line : incomplete) text += Wrapped(CleanLine(line), width, "  ");
   }
   return text;
 }

@@ -206,12 +206,13 @@ ThinnedRuns ThinRuns(const fs::path& from, const fs::path& to) {
     fs::create_directories(folder, error);
     if (error) throw CannotWrite(folder, error.message());
     const Run thinned = Thinned(run);
-    WriteJson(folder / "config.json", thinned.config);
     std::string lines;
     for (const Evaluation& evaluation : thinned.evaluations)
       lines += Json(evaluation).dump() + "\n";
     WriteFileAtomically(folder / "metrics.jsonl", lines);
     if (thinned.result) WriteJson(folder / "result.json", *thinned.result);
+    // Last: without it the folder is no run, if the disk is full.
+    WriteJson(folder / "config.json", thinned.config);
   }
   return {found.runs.size(), found.faults};
 }

@@ -149,6 +149,7 @@ def trained(shared):
         (("report", "empty", ""), 2, "FOLDER is empty"),
         (("report", "empty", "-o", ""), 2, "--output is empty"),
         (("list", "nothing"), 2, "pi-mnist"),
+        (("list", ""), 2, "TASK is empty"),
         (("list", "pi-mnist", "mt"), 2, "mt"),
         (("reproduce", "nothing"), 2, "xu2019"),
         (("reproduce", "ba2016", "--preset", ""), 2, "--preset is empty"),
