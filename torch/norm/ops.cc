@@ -7,7 +7,6 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include <algorithm>
 #include <array>
 #include <limits>
 #include <string_view>
