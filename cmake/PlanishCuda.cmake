@@ -57,7 +57,7 @@ function(planish_cuda_objects target)
   target_sources(planish_core PRIVATE $<TARGET_OBJECTS:${target}>)
 endfunction()
 
-# planish_emulated_objects(target SOURCES...): the same kernels as C++, run by src/base/cuda_emulation.h.
+# planish_emulated_objects(target SOURCES...): the same kernels as C++, run by src/base/cuda/emulation.h.
 # A program that has these objects before planish_core takes them in place of those there. The global
 # property PLANISH_EMULATED has all of them.
 function(planish_emulated_objects target)

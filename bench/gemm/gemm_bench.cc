@@ -20,11 +20,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/base/alternate.h"
 #include "bench/base/number.h"
-#include "bench/base/threads.h"
 #include "bench/gemm/limits.h"
-#include "src/base/gemm.h"
+#include "lab/bench/alternate.h"
+#include "lab/bench/threads.h"
+#include "src/base/simd/gemm.h"
 
 namespace planish::bench {
 namespace {

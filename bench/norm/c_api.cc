@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
-#include "bench/base/alternate.h"
 #include "bench/base/c_session.h"
-#include "bench/norm/arena.h"
 #include "bench/norm/peers.h"
-#include "bench/norm/reference.h"
+#include "lab/bench/alternate.h"
+#include "lab/bench/arena.h"
+#include "lab/bench/reference.h"
 
 namespace planish::bench {
 namespace {

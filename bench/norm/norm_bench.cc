@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "bench/base/number.h"
-#include "bench/norm/arena.h"
-#include "bench/norm/methods.h"
 #include "bench/norm/peers.h"
+#include "lab/bench/arena.h"
+#include "lab/bench/methods.h"
 #include "lab/engine/machine.h"
 
 namespace planish::bench {

@@ -3,8 +3,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/norm/contestants.h"
-#include "bench/norm/methods.h"
+#include "lab/bench/contestants.h"
+#include "lab/bench/methods.h"
 
 namespace planish::bench {
 

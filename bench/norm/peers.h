@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "bench/base/contestant.h"
-#include "bench/norm/case.h"
+#include "lab/bench/case.h"
+#include "lab/bench/contestant.h"
 
 // What only the comparison needs, beside contestants.h.
 namespace planish::bench {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "bench/base/threads.h"
-#include "bench/base/uniform.h"
+#include "lab/bench/threads.h"
+#include "lab/bench/uniform.h"
 #include "src/base/aligned.h"
 #include "src/rnn/cell.h"
 

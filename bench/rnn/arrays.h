@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/base/contestant.h"
-#include "bench/base/pages.h"
 #include "bench/rnn/case.h"
+#include "lab/bench/contestant.h"
+#include "lab/bench/pages.h"
 #include "planish/rnn.h"
 
 namespace planish::bench::rnn {

@@ -10,10 +10,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "bench/base/alternate.h"
 #include "bench/base/c_session.h"
 #include "bench/rnn/arrays.h"
 #include "bench/rnn/contestants.h"
+#include "lab/bench/alternate.h"
 #include "lab/engine/memory.h"
 
 namespace planish::bench::rnn {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "bench/base/contestant.h"
 #include "bench/rnn/arrays.h"
 #include "bench/rnn/case.h"
+#include "lab/bench/contestant.h"
 #include "planish/rnn.h"
 
 namespace planish::bench::rnn {

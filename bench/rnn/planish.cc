@@ -1,5 +1,5 @@
-#include "bench/base/threads.h"
 #include "bench/rnn/contestants.h"
+#include "lab/bench/threads.h"
 #include "src/rnn/cell.h"
 
 namespace planish::bench::rnn {

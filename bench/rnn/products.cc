@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "bench/base/threads.h"
 #include "bench/rnn/contestants.h"
+#include "lab/bench/threads.h"
 #include "src/base/aligned.h"
-#include "src/base/gemm.h"
+#include "src/base/simd/gemm.h"
 #include "src/base/tuning.h"
 #include "src/rnn/cell.h"
 

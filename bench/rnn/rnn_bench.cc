@@ -24,10 +24,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/base/alternate.h"
 #include "bench/base/number.h"
 #include "bench/rnn/arrays.h"
 #include "bench/rnn/contestants.h"
+#include "lab/bench/alternate.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 

@@ -15,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "bench/base/alternate.h"
-#include "bench/norm/arena.h"
-#include "bench/norm/contestants.h"
-#include "bench/norm/methods.h"
+#include "lab/bench/alternate.h"
+#include "lab/bench/arena.h"
+#include "lab/bench/contestants.h"
+#include "lab/bench/methods.h"
 #include "lab/commands/commands.h"
 #include "lab/engine/machine.h"
 #include "lab/error.h"

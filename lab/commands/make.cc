@@ -6,9 +6,9 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
-#include "lab/data/book_cloze.h"
 #include "lab/data/source.h"
 #include "lab/error.h"
+#include "lab/tasks/attentive-reader/book_cloze.h"
 
 namespace planish::lab {
 

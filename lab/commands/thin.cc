@@ -1,4 +1,4 @@
-#include "lab/report/thin.h"
+#include "lab/analysis/thin.h"
 
 #include <fmt/format.h>
 

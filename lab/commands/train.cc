@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "lab/analysis/format.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
 #include "lab/data/source.h"
@@ -20,7 +21,6 @@
 #include "lab/engine/machine.h"
 #include "lab/engine/sweep.h"
 #include "lab/error.h"
-#include "lab/report/format.h"
 #include "lab/run/posix_file.h"
 #include "lab/run/results.h"
 #include "lab/tasks/tasks.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/data/sentence_sets.h"
+#include "lab/downstream/sentence_sets.h"
 
 // How good sentence vectors are: the evaluation of Kiros et al. 2015 (Skip-Thought Vectors), as Ba
 // et al. 2016 use it in Table 3 and Figure 3. Vectors are divided by their Euclidean norm first.

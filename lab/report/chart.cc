@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lab/analysis/format.h"
 #include "lab/base/format_integer.h"
-#include "lab/report/format.h"
 
 namespace planish::lab {
 namespace {
@@ -216,7 +216,7 @@ Markup RenderAxes(const Chart& chart, const Axis& x_axis) {
                  {"x", fmt::format("{:.1f}", kLeft + kPlotWidth / 2)},
                  {"y", fmt::format("{:.1f}", kHeight - 10)},
                  {"text-anchor", "middle"}},
-                chart.against_seconds    ? "seconds of training"
+                chart.against_seconds  ? "seconds of training"
                 : chart.places.empty() ? "steps (updates of the weights)"
                                        : "norms from input to output");
   grid += labels;
@@ -226,7 +226,7 @@ Markup RenderAxes(const Chart& chart, const Axis& x_axis) {
 std::string Describe(const Chart& chart) {
   std::string text =
       fmt::format("Line chart of {} against {}, {} axis.", LabelWithUnit(chart.metric),
-                  chart.against_seconds    ? "seconds of training"
+                  chart.against_seconds  ? "seconds of training"
                   : chart.places.empty() ? "steps"
                                          : "the norms of the model",
                   chart.axis.log ? "logarithmic" : "linear");

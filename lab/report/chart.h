@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/analysis/summary.h"
 #include "lab/report/markup.h"
-#include "lab/report/summary.h"
 
 namespace planish::lab {
 

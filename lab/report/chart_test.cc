@@ -7,7 +7,7 @@
 #include <cmath>
 #include <pugixml.hpp>
 
-#include "lab/report/test_runs.h"
+#include "lab/analysis/test_runs.h"
 
 namespace planish::lab {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "lab/analysis/format.h"
 #include "lab/report/chart.h"
-#include "lab/report/format.h"
 #include "lab/report/pieces.h"
 
 namespace planish::lab {
@@ -21,8 +21,8 @@ const Evaluation* LastGradients(const Run& run) {
   return found == run.evaluations.rend() ? nullptr : &*found;
 }
 
-// What one seed says of one norm. Without a gradient, as of a norm that nothing depends on, there is
-// no ratio.
+// What one seed says of one norm. Without a gradient, as of a norm that nothing depends on, there
+// is no ratio.
 struct OneNorm {
   std::vector<double> mean_ratio, variance_ratio, variance;
   std::vector<const Run*> runs;
@@ -46,7 +46,8 @@ Curve CurveOver(const std::vector<LayerGradients>& layers, Field field) {
   for (size_t i = 0; i < layers.size(); ++i) {
     curve.mean.push_back({static_cast<int64_t>(i) + 1, 0, layers[i].*field});
   }
-  for (const LayerGradients& layer : layers) curve.seeds = std::max(curve.seeds, (layer.*field).count);
+  for (const LayerGradients& layer : layers)
+    curve.seeds = std::max(curve.seeds, (layer.*field).count);
   // One line stands for all seeds: it gives the chart its extent.
   curve.single.push_back({layers[0].runs[0], curve.mean});
   return curve;
@@ -91,9 +92,9 @@ Markup RenderNumbers(const Section& section, const std::vector<GroupGradients>& 
     }
     rows += Tag("tr", {}, row);
   }
-  return Details("Numbers: gradients around each norm",
-                 ScrollingTable("Gradients of " + section.config->report.title,
-                                Tag("tr", {}, head), rows));
+  return Details(
+      "Numbers: gradients around each norm",
+      ScrollingTable("Gradients of " + section.config->report.title, Tag("tr", {}, head), rows));
 }
 
 }  // namespace
@@ -142,10 +143,9 @@ Markup RenderGradients(const Section& section, const Panel& panel, const std::st
   Markup rows;
   for (const GroupGradients& group : groups) {
     const TheoremLine theorem = TheoremOf(group.group->value);
-    rows += Tag("tr", {}, RowHead(RenderSample(section.IndexOf(group.group->value)) +
-                                  group.group->value),
-                NumberCell(std::to_string(group.layers[0].runs.size())),
-                NumberCell(theorem.mean),
+    rows += Tag("tr", {},
+                RowHead(RenderSample(section.IndexOf(group.group->value)) + group.group->value),
+                NumberCell(std::to_string(group.layers[0].runs.size())), NumberCell(theorem.mean),
                 NumberCell(RangeText(group.layers, &LayerGradients::mean_ratio)),
                 NumberCell(theorem.variance),
                 NumberCell(RangeText(group.layers, &LayerGradients::variance_ratio)));
@@ -153,15 +153,15 @@ Markup RenderGradients(const Section& section, const Panel& panel, const std::st
   const Markup head = Head(Words(section.config->report.compare)) + NumberHead("seeds") +
                       NumberHead("mean, Theorem 1") + NumberHead("mean, measured") +
                       NumberHead("variance, Theorem 1") + NumberHead("variance, measured");
-  Markup content = Tag("h4", {}, "Gradients around the norms (Xu et al. 2019, Theorem 1)") +
-                   ScrollingTable("Gradients around the norms " + panel.title,
-                                  Tag("tr", {}, head), rows) +
-                   Tag("p", {{"class", "note"}},
-                       "Mean (its size) and variance of the gradient that a norm hands on, each "
-                       "divided by what it would be with mean and deviation detached: the norm's "
-                       "derivatives alone make the ratio other than 1. In the update before the "
-                       "last evaluation, averaged over rows and seeds; from the smallest to the "
-                       "largest of the model's norms. The theorem holds for exact arithmetic.");
+  Markup content =
+      Tag("h4", {}, "Gradients around the norms (Xu et al. 2019, Theorem 1)") +
+      ScrollingTable("Gradients around the norms " + panel.title, Tag("tr", {}, head), rows) +
+      Tag("p", {{"class", "note"}},
+          "Mean (its size) and variance of the gradient that a norm hands on, each "
+          "divided by what it would be with mean and deviation detached: the norm's "
+          "derivatives alone make the ratio other than 1. In the update before the "
+          "last evaluation, averaged over rows and seeds; from the smallest to the "
+          "largest of the model's norms. The theorem holds for exact arithmetic.");
 
   const std::pair<Field, MetricSpec> drawn[] = {
       {&LayerGradients::variance_ratio,

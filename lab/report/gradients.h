@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/analysis/summary.h"
 #include "lab/report/markup.h"
-#include "lab/report/summary.h"
 
 // Gradients around the norms of a model (Xu et al. 2019, Theorem 1).
 namespace planish::lab {

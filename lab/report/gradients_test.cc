@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/analysis/test_runs.h"
 #include "lab/report/report.h"
-#include "lab/report/test_runs.h"
 
 namespace planish::lab {
 namespace {

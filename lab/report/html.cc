@@ -9,12 +9,12 @@
 #include <map>
 #include <set>
 
+#include "lab/analysis/findings.h"
+#include "lab/analysis/format.h"
 #include "lab/base/base64.h"
 #include "lab/base/format_integer.h"
 #include "lab/report/assets.h"
 #include "lab/report/chart.h"
-#include "lab/report/findings.h"
-#include "lab/report/format.h"
 #include "lab/report/gradients.h"
 #include "lab/report/pieces.h"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "lab/analysis/summary.h"
 #include "lab/report/markup.h"
-#include "lab/report/summary.h"
 
 namespace planish::lab {
 

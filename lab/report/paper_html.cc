@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lab/analysis/format.h"
 #include "lab/report/chart.h"
-#include "lab/report/format.h"
 #include "lab/report/pieces.h"
 
 namespace planish::lab {

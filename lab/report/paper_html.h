@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "lab/analysis/reproduction.h"
 #include "lab/report/markup.h"
-#include "lab/report/reproduction.h"
 
 namespace planish::lab {
 

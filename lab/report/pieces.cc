@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lab/report/format.h"
+#include "lab/analysis/format.h"
 
 namespace planish::lab {
 

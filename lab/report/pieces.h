@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/analysis/summary.h"
 #include "lab/report/chart.h"
 #include "lab/report/markup.h"
-#include "lab/report/summary.h"
 
 // Pieces of the page that several of its sections are made of.
 namespace planish::lab {

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 
+#include "lab/analysis/findings.h"
+#include "lab/analysis/format.h"
+#include "lab/analysis/reproduction.h"
 #include "lab/error.h"
-#include "lab/report/findings.h"
-#include "lab/report/format.h"
 #include "lab/report/html.h"
 #include "lab/report/paper_html.h"
-#include "lab/report/reproduction.h"
 #include "lab/run/atomic_file.h"
 
 namespace planish::lab {

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <pugixml.hpp>
 
+#include "lab/analysis/test_runs.h"
 #include "lab/base/base64.h"
 #include "lab/error.h"
-#include "lab/report/test_runs.h"
 #include "lab/testing/test_folder.h"
 
 namespace planish::lab {

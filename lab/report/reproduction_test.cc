@@ -1,11 +1,11 @@
-#include "lab/report/reproduction.h"
+#include "lab/analysis/reproduction.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/analysis/test_runs.h"
 #include "lab/report/paper_html.h"
 #include "lab/report/report.h"
-#include "lab/report/test_runs.h"
 
 namespace planish::lab {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "lab/analysis/findings.h"
+#include "lab/analysis/format.h"
+#include "lab/analysis/summary.h"
 #include "lab/error.h"
-#include "lab/report/findings.h"
-#include "lab/report/format.h"
 #include "lab/report/markup.h"
 #include "lab/report/report.h"
-#include "lab/report/summary.h"
 
 namespace planish::lab {
 namespace {

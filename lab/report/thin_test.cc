@@ -1,13 +1,13 @@
-#include "lab/report/thin.h"
+#include "lab/analysis/thin.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/analysis/summary.h"
+#include "lab/analysis/test_runs.h"
 #include "lab/error.h"
 #include "lab/report/report.h"
-#include "lab/report/summary.h"
-#include "lab/report/test_runs.h"
 #include "lab/run/writer.h"
 #include "lab/testing/test_folder.h"
 

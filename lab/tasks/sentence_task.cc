@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
-#include "lab/data/made_sentences.h"
 #include "lab/error.h"
 #include "lab/model/sentence_classifier.h"
+#include "lab/tasks/synthetic_sentences.h"
 
 namespace planish::lab {
 

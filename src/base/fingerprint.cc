@@ -9,13 +9,13 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/base/fingerprint.cc"
-#include "src/base/simd_targets.h"
+#include "src/base/simd/compiled_targets.h"
 // After the line above, and before all else.
 #include <hwy/foreach_target.h>
 // Here, before what it, too, compiles for each target.
 #include <hwy/highway.h>
 
-#include "src/base/simd.h"
+#include "src/base/simd/simd.h"
 
 // NH of UMAC (Black et al. 1999, https://fastcrypto.org/umac/umac_proc.pdf) over blocks, and a
 // polynomial over the blocks' hashes.

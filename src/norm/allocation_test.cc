@@ -10,9 +10,9 @@
 #include "planish/online_norm.h"
 #include "planish/weight_norm.h"
 #include "src/base/allocation_hook.h"
-#include "src/norm/batch_norm_testing.h"
-#include "src/norm/channel_norm_testing.h"
-#include "src/norm/online_norm_testing.h"
+#include "src/norm/channels/batch_norm_testing.h"
+#include "src/norm/channels/channel_norm_testing.h"
+#include "src/norm/online/testing.h"
 #include "src/norm/testing.h"
 
 namespace planish {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "src/norm/reference.h"
-#include "src/norm/rows.h"
+#include "src/norm/rows/rows.h"
 #include "src/norm/testing.h"
 
 // The results of a problem by reference.h, each with a bound on the error that the kernels'

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "planish/types.h"
-#include "src/base/simd.h"
+#include "src/base/simd/simd.h"
 #include "src/norm/recipe.h"
 
 HWY_BEFORE_NAMESPACE();

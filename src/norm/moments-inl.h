@@ -13,8 +13,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "src/base/simd.h"
-#include "src/norm/rows.h"
+#include "src/base/simd/simd.h"
+#include "src/norm/rows/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {

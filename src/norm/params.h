@@ -9,7 +9,7 @@
 
 #include "planish/types.h"
 #include "src/base/aligned.h"
-#include "src/norm/rows.h"
+#include "src/norm/rows/rows.h"
 
 // Gain and bias in the type that is computed with, and their gradients back from it.
 namespace planish::internal {

@@ -16,8 +16,8 @@
 #include <type_traits>
 
 #include "planish/types.h"
-#include "src/base/simd.h"
-#include "src/norm/rows.h"
+#include "src/base/simd/simd.h"
+#include "src/norm/rows/rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {

@@ -9,11 +9,11 @@
 
 #include "src/base/check.h"
 #include "src/rnn/cell.h"
-#include "src/rnn/cpu.h"
-#include "src/rnn/order.h"
-#include "src/rnn/packed.h"
-#include "src/rnn/rnn_check.h"
-#include "src/rnn/sums.h"
+#include "src/rnn/check.h"
+#include "src/rnn/cpu/layer.h"
+#include "src/rnn/cpu/order.h"
+#include "src/rnn/cpu/packed.h"
+#include "src/rnn/cpu/sums.h"
 
 namespace planish {
 namespace {

@@ -5,7 +5,7 @@
 
 // A stand-in for a GPU, for tests where there is none: tensors of the type CUDA whose memory is the
 // host's. Planish's operators then take their way to a GPU, whose kernels run as C++
-// (src/base/cuda_emulation.h); PyTorch's own operators do what the CPU's do. For a libtorch without
+// (src/base/cuda/emulation.h); PyTorch's own operators do what the CPU's do. For a libtorch without
 // CUDA: who links this file has the device.
 namespace planish::tests {
 

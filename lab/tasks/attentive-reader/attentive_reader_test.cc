@@ -12,10 +12,10 @@
 #include <set>
 #include <string>
 
-#include "lab/data/cloze.h"
 #include "lab/data/source.h"
 #include "lab/error.h"
 #include "lab/tasks/attentive-reader/attention_picture.h"
+#include "lab/tasks/attentive-reader/cloze.h"
 #include "lab/tasks/attentive-reader/corpus.h"
 #include "lab/tasks/task_testing.h"
 #include "lab/testing/test_folder.h"

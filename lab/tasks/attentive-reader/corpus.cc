@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "lab/base/format_integer.h"
-#include "lab/data/book_cloze.h"
-#include "lab/data/made_cloze.h"
 #include "lab/error.h"
+#include "lab/tasks/attentive-reader/book_cloze.h"
+#include "lab/tasks/attentive-reader/synthetic_cloze.h"
 
 namespace planish::lab {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/data/cloze.h"
 #include "lab/engine/task.h"
+#include "lab/tasks/attentive-reader/cloze.h"
 
 namespace planish::lab {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "lab/data/shapes.h"
 #include "lab/error.h"
 #include "lab/tasks/convnet/borders.h"
 #include "lab/tasks/convnet/model.h"
+#include "lab/tasks/convnet/shapes.h"
 #include "lab/tasks/digit_cases.h"
 
 namespace planish::lab {
@@ -147,8 +147,8 @@ class ConvNetTask final : public Task {
   void Check(const Settings& s, const Dataset& data) const override {
     Task::Check(s, data);
     if (s.Int("valid_cases") < 2) {
-      throw UsageError(fmt::format("[convnet] valid_cases must be at least 2 but has {}",
-                                   s.Int("valid_cases")));
+      throw UsageError(
+          fmt::format("[convnet] valid_cases must be at least 2 but has {}", s.Int("valid_cases")));
     }
   }
 

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "lab/base/random.h"
-#include "lab/data/binary_images.h"
 #include "lab/error.h"
+#include "lab/tasks/draw/binary_images.h"
 
 namespace planish::lab {
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <numbers>
 
-#include "lab/data/bytes.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/streams.h"
 #include "lab/error.h"
 #include "lab/model/transformer_xl.h"
+#include "lab/tasks/enwik8/bytes.h"
 #include "lab/tasks/text_corpus.h"
 
 namespace planish::lab {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "lab/data/handwriting.h"
 #include "lab/engine/task.h"
 #include "lab/tasks/handwriting/alphabet.h"
+#include "lab/tasks/handwriting/strokes.h"
 
 namespace planish::lab {
 

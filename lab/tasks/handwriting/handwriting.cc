@@ -10,13 +10,13 @@
 #include <optional>
 #include <utility>
 
-#include "lab/data/handwriting.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/batches.h"
 #include "lab/error.h"
 #include "lab/tasks/handwriting/corpus.h"
 #include "lab/tasks/handwriting/mixture.h"
 #include "lab/tasks/handwriting/model.h"
+#include "lab/tasks/handwriting/strokes.h"
 #include "lab/tasks/handwriting/svg.h"
 #include "lab/tasks/handwriting/window.h"
 

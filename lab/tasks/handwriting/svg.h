@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/data/handwriting.h"
+#include "lab/tasks/handwriting/strokes.h"
 
 namespace planish::lab {
 

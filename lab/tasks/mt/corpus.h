@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lab/data/bpe.h"
-#include "lab/data/parallel.h"
 #include "lab/engine/task.h"
+#include "lab/tasks/mt/parallel.h"
 
 namespace planish::lab {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/data/captions.h"
 #include "lab/data/sentences.h"
 #include "lab/engine/task.h"
+#include "lab/tasks/order-embedding/captions.h"
 
 namespace planish::lab {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include "lab/data/captions.h"
+#include "lab/tasks/order-embedding/captions.h"
 
 namespace planish::lab {
 

@@ -17,7 +17,7 @@
 #include "lab/model/norms.h"
 #include "lab/tasks/parser/decoding.h"
 #include "lab/tasks/parser/features.h"
-#include "lab/tasks/parser/made_trees.h"
+#include "lab/tasks/parser/synthetic_trees.h"
 #include "lab/tasks/task_testing.h"
 
 namespace planish::lab {

@@ -13,7 +13,7 @@
 #include "lab/error.h"
 #include "lab/tasks/parser/decoding.h"
 #include "lab/tasks/parser/features.h"
-#include "lab/tasks/parser/made_trees.h"
+#include "lab/tasks/parser/synthetic_trees.h"
 
 namespace planish::lab {
 namespace {

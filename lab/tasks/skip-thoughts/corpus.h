@@ -8,9 +8,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lab/data/books.h"
-#include "lab/data/sentence_sets.h"
+#include "lab/downstream/sentence_sets.h"
 #include "lab/engine/task.h"
+#include "lab/tasks/skip-thoughts/books.h"
 
 namespace planish::lab {
 

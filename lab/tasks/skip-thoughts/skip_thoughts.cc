@@ -8,13 +8,13 @@
 #include <limits>
 #include <utility>
 
-#include "lab/data/words.h"
 #include "lab/downstream/evaluate.h"
 #include "lab/engine/abilities.h"
 #include "lab/engine/length_batches.h"
 #include "lab/error.h"
 #include "lab/tasks/skip-thoughts/corpus.h"
 #include "lab/tasks/skip-thoughts/model.h"
+#include "lab/tasks/skip-thoughts/words.h"
 
 namespace planish::lab {
 

@@ -1,0 +1,300 @@
+#include "lab/analysis/findings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "lab/analysis/format.h"
+#include "lab/base/format_integer.h"
+
+namespace planish::lab {
+namespace {
+
+std::string AtPanel(const Panel& panel) {
+  return panel.title.empty() ? "" : "At " + panel.title + ", ";
+}
+
+std::string Capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
+  return text;
+}
+
+// "mean of 2 seeds, without 1 that diverged": a mean over survivors says so.
+std::string MeanOf(int count, const Group& group) {
+  std::string text = count == 1 ? "one seed" : fmt::format("mean of {} seeds", count);
+  const int diverged = group.CountOf(Status::kDiverged);
+  if (diverged > 0) text += fmt::format(", without {} that diverged", diverged);
+  return text;
+}
+
+// "5.13% test error", "0.412 nats of training NLL", "training loss 0.412".
+std::string ValueOf(const MetricSpec& metric, double value) {
+  if (metric.unit == "%") return FormatValue(metric, value) + " " + metric.label;
+  if (metric.unit.empty()) return metric.label + " " + FormatValue(metric, value);
+  return FormatValue(metric, value) + " of " + metric.label;
+}
+
+// "95% interval 0.30 to 1.30", with the number of pairs where it isn't the number of seeds.
+std::string IntervalText(const MetricSpec& metric, const Comparison& comparison) {
+  std::string text = "95% interval " + FormatDifferenceInterval(metric, comparison.difference);
+  if (comparison.bounded == 0 && (comparison.difference.count != comparison.a.count ||
+                                  comparison.difference.count != comparison.b.count)) {
+    text += fmt::format(", over the {} that both have", Count(comparison.difference.count, "seed"));
+  }
+  return text;
+}
+
+// Returns true for a difference that is the same, but not 0, in every seed.
+bool HasNoWidth(const Estimate& difference) {
+  return difference.half_width == 0 && difference.mean != 0;
+}
+
+// What the difference of a and b says about them.
+Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std::string& reached,
+               const std::string& than) {
+  const Estimate& difference = comparison.difference;
+  if (difference.count == 0) {
+    return {"no comparison",
+            fmt::format("{}; no seed has finished with both this and {}.", reached, than)};
+  }
+  const std::string amount = FormatDifference(metric, difference.mean);
+  const std::string against =
+      difference.mean == 0 ? "as much as " + than : amount + " than " + than;
+  if (difference.count == 1) {
+    const char* one = comparison.a.count == 1 && comparison.b.count == 1 ? "seed" : "pair of seeds";
+    return {"cannot tell",
+            fmt::format("{}, {}; one {} gives no interval: cannot tell this from chance.", reached,
+                        against, one)};
+  }
+  if (HasNoWidth(difference)) {
+    return {"cannot tell",
+            fmt::format("{}, {}, the same in every seed: an interval without width tells nothing.",
+                        reached, against)};
+  }
+  if (comparison.better == 0) {
+    return {
+        "cannot tell",
+        fmt::format("{}; cannot tell whether that is better than {}: the difference is {} ({}).",
+                    reached, than, difference.mean == 0 ? "0" : amount,
+                    IntervalText(metric, comparison))};
+  }
+  return {comparison.better > 0 ? "better" : "worse",
+          fmt::format("{}, {} ({}).", reached, against, IntervalText(metric, comparison))};
+}
+
+// "final test error", "test error at the evaluation that validation chose", "steps to best".
+std::string MeasureName(const MetricSpec& metric, Measure measure) {
+  switch (measure) {
+    case Measure::kFinal:
+      return "final " + metric.label;
+    case Measure::kBest:
+      return metric.label + " at the evaluation that validation chose";
+    case Measure::kStepsToBest:
+    case Measure::kStepsTo:
+    case Measure::kCatchUp:
+      return metric.label;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Finding> FindingsOf(const Section& section, const Panel& panel) {
+  std::vector<Finding> findings;
+  const ReportSpec& report = section.config->report;
+  const MetricSpec* metric = section.Find(report.headline);
+  if (!metric) return findings;
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(report.baseline);
+  for (const Group& group : panel.groups) {
+    if (&group == baseline) continue;
+    const std::string name = section.Named(group.value);
+    const Estimate value = EstimateMean(Values(group, metric->name, measure));
+    if (value.count == 0) {
+      findings.push_back({"no comparison",
+                          Capitalised(AtPanel(panel) + "no run with " + name + " has finished.")});
+      continue;
+    }
+    const std::string reached =
+        Capitalised(fmt::format("{}{} reached {} ({})", AtPanel(panel), name,
+                                ValueOf(*metric, value.mean), MeanOf(value.count, group)));
+    if (!baseline) {
+      findings.push_back(
+          {"no comparison", fmt::format("{}; no run has {} and otherwise the same settings.",
+                                        reached, section.Named(report.baseline))});
+      continue;
+    }
+    findings.push_back(Judged(*metric, Compare(group, *baseline, *metric, measure), reached,
+                              section.Named(baseline->value)));
+  }
+  if (IsSmoke(panel.config().preset)) {
+    for (Finding& finding : findings) finding.word = "smoke run";
+  }
+  return findings;
+}
+
+std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
+  const ReportSpec& report = section.config->report;
+  const MetricSpec* metric = section.Find(report.headline);
+  if (!metric) return "";
+  const Measure measure = HeadlineMeasure(section);
+  const Group* baseline = panel.Find(report.baseline);
+
+  struct Entry {
+    const Group* group;
+    Estimate value;
+  };
+  std::vector<Entry> entries;
+  std::vector<std::string> unfinished;
+  for (const Group& group : panel.groups) {
+    const Estimate value = EstimateMean(Values(group, metric->name, measure));
+    if (value.count > 0) {
+      entries.push_back({&group, value});
+    } else {
+      unfinished.push_back(group.value);
+    }
+  }
+  if (entries.empty()) return "";
+  std::ranges::stable_sort(entries, [&](const Entry& a, const Entry& b) {
+    if (a.group == baseline || b.group == baseline) return a.group == baseline;
+    return metric->lower_is_better ? a.value.mean < b.value.mean : a.value.mean > b.value.mean;
+  });
+
+  int seeds = 0;
+  for (const Entry& entry : entries) seeds = std::max(seeds, entry.value.count);
+  const auto text = [&](const Entry& entry, bool first) {
+    std::vector<std::string> notes;
+    if (baseline && entry.group != baseline && entries[0].group == baseline) {
+      const Comparison comparison = Compare(*entry.group, *baseline, *metric, measure);
+      notes.push_back(comparison.better == 0
+                          ? "cannot tell"
+                          : FormatDifference(*metric, comparison.difference.mean));
+    }
+    if (entry.value.count < seeds) notes.push_back(Count(entry.value.count, "seed"));
+    return fmt::format("{} with {}{}", FormatValue(*metric, entry.value.mean),
+                       first ? section.Named(entry.group->value) : entry.group->value,
+                       notes.empty() ? "" : fmt::format(" ({})", fmt::join(notes, ", ")));
+  };
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < entries.size(); ++i) parts.push_back(text(entries[i], i == 0));
+  std::string end;
+  if (!unfinished.empty()) {
+    end = fmt::format("; none finished with {}", fmt::join(unfinished, ", "));
+  }
+  if (IsSmoke(panel.config().preset)) {
+    end += fmt::format(" ({})", EvidenceText(Evidence::kSmoke));
+  }
+  const auto line = [&](size_t left_out) {
+    std::vector<std::string> shown = parts;
+    // The worst stays, the next to worst go first.
+    if (left_out > 0) {
+      shown.erase(shown.end() - 1 - static_cast<std::ptrdiff_t>(left_out), shown.end() - 1);
+      shown.insert(shown.end() - 1, fmt::format("{} more between", left_out));
+    }
+    return Capitalised(fmt::format("{}{} ({}) was {}{}.", AtPanel(panel), metric->label,
+                                   seeds == 1 ? "one seed" : fmt::format("mean of {} seeds", seeds),
+                                   fmt::join(shown, ", "), end));
+  };
+  std::string brief = line(0);
+  for (size_t left_out = 1; brief.size() > width && left_out + 3 <= parts.size(); ++left_out) {
+    brief = line(left_out);
+  }
+  return brief;
+}
+
+std::string BriefOfClaims(const Section& section) {
+  std::map<Verdict, int> counts;
+  int all = 0;
+  for (const ClaimResult& result : JudgeClaims(section)) {
+    if (result.verdict == Verdict::kNotMeasured || result.verdict == Verdict::kOtherData ||
+        result.verdict == Verdict::kNoVerdict) {
+      continue;
+    }
+    ++counts[result.verdict];
+    ++all;
+  }
+  if (all == 0) return "";
+  std::vector<std::string> parts;
+  for (const auto& [verdict, count] : counts) {
+    parts.push_back(fmt::format("{} {}", VerdictText(verdict), count));
+  }
+  return fmt::format("Published claims ({}) against these runs: {}.", section.config->report.source,
+                     fmt::join(parts, ", "));
+}
+
+std::string MethodOf(const Section& section) {
+  const MetricSpec* metric = section.Find(section.config->report.headline);
+  if (!metric) return "";
+  return fmt::format(
+      "Measured: {}; {} is better. Differences are paired: both sides share the seed, and with it "
+      "the first weights and the order of the cases.",
+      MeasureName(*metric, HeadlineMeasure(section)), metric->lower_is_better ? "lower" : "higher");
+}
+
+std::string MeasuredText(const Section& section, const ClaimResult& result) {
+  const ClaimSpec& claim = *result.claim;
+  if (result.verdict == Verdict::kNotMeasured) {
+    return fmt::format("No finished runs here measure {} and {} under these conditions.",
+                       section.Named(claim.better), section.Named(claim.worse));
+  }
+  const MetricSpec& metric = result.metric;
+  const auto side = [&](const std::string& value, const Estimate& estimate) {
+    const Group& group = *result.panel->Find(value);
+    const int finished = group.CountOf(Status::kFinished);
+    if (estimate.count == 0) {
+      return fmt::format("{} never in {}", section.Named(value), Count(finished, "seed"));
+    }
+    std::string seeds = MeanOf(estimate.count, group);
+    const bool effort = result.measure == Measure::kStepsTo || result.measure == Measure::kCatchUp;
+    if (effort && estimate.count < finished) {
+      seeds += fmt::format(", never in {}", finished - estimate.count);
+    }
+    return fmt::format("{} {} ({})", section.Named(value), FormatValue(metric, estimate.mean),
+                       seeds);
+  };
+  const std::string at = section.panels.size() > 1 ? AtPanel(*result.panel) : "";
+  const std::string numbers =
+      fmt::format("{}: {}, {}; ", Capitalised(at + MeasureName(metric, result.measure)),
+                  side(claim.better, result.comparison.a), side(claim.worse, result.comparison.b));
+  const Estimate& difference = result.comparison.difference;
+  if (difference.count == 0) return numbers + "no pair of seeds to compare.";
+  std::string amount = FormatDifference(metric, difference.mean);
+  if (result.comparison.bounded > 0) {
+    amount = (difference.mean == 0 ? "no difference within these steps" : "at least " + amount) +
+             ", counting a run that never got there at its last step";
+  }
+  if (difference.count == 1) return numbers + amount + "; one pair of seeds gives no interval.";
+  if (HasNoWidth(difference)) {
+    return numbers + amount + " in every seed: an interval without width tells nothing.";
+  }
+  return numbers + amount + " (" + IntervalText(metric, result.comparison) + ").";
+}
+
+std::vector<std::string> Incomplete(const Section& section) {
+  std::vector<std::string> lines;
+  for (const Panel& panel : section.panels) {
+    for (const Group& group : panel.groups) {
+      for (const Run* run : group.runs) {
+        const Status status = StatusOf(*run);
+        if (status == Status::kFinished) continue;
+        const std::string who =
+            fmt::format("{}{}, seed {}", panel.title.empty() ? "" : panel.title + ", ",
+                        section.Named(group.value), run->config.seed);
+        if (status == Status::kUnfinished) {
+          const int64_t step = run->evaluations.empty() ? 0 : run->evaluations.back().step;
+          lines.push_back(Capitalised(fmt::format("{}: not finished; last evaluation at step {}.",
+                                                  who, FormatInteger(step))));
+          continue;
+        }
+        const std::string why =
+            run->result->message.empty() ? "" : " (" + run->result->message + ")";
+        lines.push_back(Capitalised(fmt::format("{}: {} at step {}{}.", who, run->result->status,
+                                                FormatInteger(run->result->steps), why)));
+      }
+    }
+  }
+  return lines;
+}
+
+}  // namespace planish::lab

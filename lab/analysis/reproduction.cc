@@ -1,0 +1,339 @@
+#include "lab/analysis/reproduction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/analysis/format.h"
+
+namespace planish::lab {
+namespace {
+
+bool Belongs(const Panel& panel, const PaperColumn& column) {
+  return std::ranges::all_of(column.settings, [&](const auto& setting) {
+    const auto found = panel.settings.find(setting.first);
+    return found != panel.settings.end() && *found == nlohmann::json(setting.second);
+  });
+}
+
+// Returns true if runs with this evidence count for nothing, whatever they show.
+bool HasNoVerdict(Evidence evidence) { return VerdictOf(evidence, 0) == Verdict::kNoVerdict; }
+
+// Returns a rank by which runs of a column are preferred: the highest can get a verdict, the lowest
+// never can.
+int RankOf(Evidence evidence) {
+  return evidence == Evidence::kVerdict ? 2 : HasNoVerdict(evidence) ? 0 : 1;
+}
+
+int FinishedIn(const Panel& panel) {
+  int finished = 0;
+  for (const Group& group : panel.groups) finished += group.CountOf(Status::kFinished);
+  return finished;
+}
+
+ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& sections) {
+  ColumnRuns runs;
+  runs.column = &column;
+  int belonging = 0;
+  std::pair<int, int> best;
+  for (const Section& section : sections) {
+    if (section.config->task != column.task || section.config->report.compare != "norm") continue;
+    for (const Panel& panel : section.panels) {
+      if (!Belongs(panel, column)) continue;
+      ++belonging;
+      const Evidence evidence = EvidenceOf(panel.config(), column.data);
+      const auto rank = std::pair(RankOf(evidence), FinishedIn(panel));
+      if (runs.panel && rank <= best) continue;
+      best = rank;
+      runs.section = &section;
+      runs.panel = &panel;
+      runs.evidence = evidence;
+    }
+  }
+  if (!runs.panel) return runs;
+  runs.metric = runs.section->Find(column.metric);
+  runs.own_data = IsPaperData(column.data, runs.section->config->data.sha256);
+  runs.other_panels = belonging - 1;
+  return runs;
+}
+
+// Estimate of the weighted sums of the seeds that every norm has.
+Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast& contrast) {
+  std::vector<double> sums;
+  double largest = 0;
+  for (const auto& [seed, first] : values[0]) {
+    double sum = 0;
+    bool complete = true;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto value = values[i].find(seed);
+      complete = value != values[i].end();
+      if (!complete) break;
+      const double term = contrast[i].second * value->second;
+      sum += term;
+      largest = std::max(largest, std::abs(term));
+    }
+    if (complete) sums.push_back(sum);
+  }
+  return EstimateDifference(std::move(sums), largest);
+}
+
+// The sign that divergence gives to a difference of two norms, 0 where it gives none.
+int DivergenceSign(const Group& plus, const Group& minus) {
+  const auto lost = [](const Group& a, const Group& b) {
+    return a.CountOf(Status::kFinished) == 0 && a.CountOf(Status::kDiverged) >= 2 &&
+           b.CountOf(Status::kFinished) >= 2;
+  };
+  return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
+}
+
+// What a claim is about in a column: a metric, or the one that says when a run is as good as
+// another at its best.
+const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
+  if (!runs.section || of == PaperClaim::Of::kTest) return runs.metric;
+  if (of == PaperClaim::Of::kTrainCurve) return runs.section->Find(runs.column->train_curve);
+  if (of == PaperClaim::Of::kValidCurve) return runs.section->Find(runs.column->valid_curve);
+  return ChosenBy(*runs.section);
+}
+
+// Returns why the interval of a difference cannot give a sign, or an empty text.
+std::string DoubtOf(const Estimate& difference) {
+  if (difference.count == 0) return "diverged, or no seed in common";
+  if (difference.count == 1) return "one seed gives no interval";
+  if (difference.half_width == 0 && difference.mean != 0) {
+    return "the same in every seed: the interval has no width";
+  }
+  return "";
+}
+
+// What steps and seconds of a difference are.
+const MetricSpec* EffortMetric(Effort effort) {
+  static const MetricSpec steps = {"step", "steps", "steps", true};
+  static const MetricSpec seconds = {"seconds", "seconds of training", "s", true};
+  return effort == Effort::kSteps ? &steps : &seconds;
+}
+
+// 1: enough columns hold; -1: too few can; 0: it is open.
+int Decide(int holds, int fails, size_t columns, int least) {
+  if (holds >= least) return 1;
+  return static_cast<int>(columns) - fails < least ? -1 : 0;
+}
+
+Verdict VerdictOf(const PaperClaimResult& result) {
+  int holds = 0, fails = 0, own_holds = 0, own_fails = 0;
+  bool measured = false, judged = false;
+  for (const PaperClaimResult::Column& column : result.columns) {
+    measured |= column.contrast.measured;
+    judged |= column.contrast.measured && !HasNoVerdict(column.runs->evidence);
+    holds += column.contrast.sign > 0;
+    fails += column.contrast.sign < 0;
+    own_holds += column.contrast.sign > 0 && column.runs->own_data;
+    own_fails += column.contrast.sign < 0 && column.runs->own_data;
+  }
+  if (!measured) return Verdict::kNotMeasured;
+  if (!judged) return Verdict::kNoVerdict;
+  const int least = result.claim->least;
+  switch (Decide(own_holds, own_fails, result.columns.size(), least)) {
+    case 1:
+      return Verdict::kAgrees;
+    case -1:
+      return Verdict::kDiffers;
+    default:
+      return Decide(holds, fails, result.columns.size(), least) == 0 ? Verdict::kCannotTell
+                                                                     : Verdict::kOtherData;
+  }
+}
+
+}  // namespace
+
+const Group* ColumnRuns::Find(std::string_view norm) const {
+  return panel ? panel->Find(norm) : nullptr;
+}
+
+const ColumnRuns& Reproduction::At(std::string_view column) const {
+  return columns[static_cast<size_t>(paper->FindColumn(column) - paper->columns.data())];
+}
+
+std::vector<std::string> Reproduction::Missing() const {
+  std::vector<std::string> labels;
+  for (const ColumnRuns& runs : columns) {
+    const std::string label = runs.column->LabelOfRuns();
+    if (!runs.section && std::ranges::find(labels, label) == labels.end()) labels.push_back(label);
+  }
+  return labels;
+}
+
+bool Reproduction::IsMostlyRun() const {
+  const auto run = std::ranges::count_if(
+      columns, [](const ColumnRuns& runs) { return runs.section != nullptr; });
+  return 2 * run >= std::ssize(columns);
+}
+
+std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections) {
+  std::vector<Reproduction> found;
+  for (const Paper& paper : Papers()) {
+    if (paper.tables.empty()) continue;
+    Reproduction reproduction{&paper, {}};
+    bool any = false;
+    for (const PaperColumn& column : paper.columns) {
+      reproduction.columns.push_back(FindRuns(column, sections));
+      any |= reproduction.columns.back().panel != nullptr;
+    }
+    if (any) found.push_back(std::move(reproduction));
+  }
+  return found;
+}
+
+ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const MetricSpec& metric,
+                        Measure measure) {
+  ContrastResult result;
+  std::vector<SeedValues> values;
+  std::vector<const Group*> groups;
+  for (const auto& [norm, weight] : contrast) {
+    const Group* group = runs.Find(norm);
+    if (!group || group->CountOf(Status::kUnfinished) == static_cast<int>(group->runs.size())) {
+      return result;
+    }
+    groups.push_back(group);
+    values.push_back(Values(*group, metric.name, measure));
+  }
+  result.measured = true;
+  result.value = EstimateContrast(values, contrast);
+  result.sign = SureSign(result.value) * (metric.lower_is_better ? -1 : 1);
+  if (groups.size() == 2) {
+    const bool first_plus = contrast[0].second > 0;
+    const Group& plus = *groups[first_plus ? 0 : 1];
+    const Group& minus = *groups[first_plus ? 1 : 0];
+    if (const int sign = DivergenceSign(plus, minus)) {
+      result.sign = sign;
+      result.by_divergence = true;
+      return result;
+    }
+    const int more = plus.CountOf(Status::kDiverged) - minus.CountOf(Status::kDiverged);
+    if (result.sign * more > 0) {
+      result.sign = 0;
+      result.doubt = "more runs of the better side diverged";
+      return result;
+    }
+  } else if (result.sign != 0 && std::ranges::any_of(groups, [](const Group* group) {
+               return group->CountOf(Status::kDiverged) > 0;
+             })) {
+    result.sign = 0;
+    result.doubt = "some runs diverged";
+    return result;
+  }
+  result.doubt = DoubtOf(result.value);
+  return result;
+}
+
+int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast) {
+  double sum = 0;
+  int diverged = 0;
+  int diverged_sign = 0;
+  for (const auto& [norm, weight] : contrast) {
+    const std::optional<double> value = paper.Printed(norm, column);
+    if (!value) return 0;
+    if (std::isnan(*value)) {
+      ++diverged;
+      diverged_sign = weight > 0 ? -1 : 1;
+    } else {
+      sum += weight * *value;
+    }
+  }
+  if (diverged > 0) return contrast.size() == 2 && diverged == 1 ? diverged_sign : 0;
+  constexpr double kRounding = 1e-6;  // values have two decimals
+  if (std::abs(sum) < kRounding) return 0;
+  return (sum > 0) != column.lower_is_better ? 1 : -1;
+}
+
+ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
+                              const MetricSpec& metric, Effort effort) {
+  ContrastResult result;
+  const Group* fast = runs.Find(contrast[0].first);
+  const Group* slow = runs.Find(contrast[1].first);
+  for (const Group* group : {fast, slow}) {
+    if (!group || group->CountOf(Status::kFinished) + group->CountOf(Status::kDiverged) == 0) {
+      return result;
+    }
+  }
+  result.measured = true;
+  const Comparison comparison = CompareCatchUp(*fast, *slow, metric, effort);
+  result.value = comparison.difference;
+  result.sign = comparison.better;
+  const int more = fast->CountOf(Status::kDiverged) - slow->CountOf(Status::kDiverged);
+  if (result.sign * more > 0) {
+    result.sign = 0;
+    result.doubt = "more runs of the better side diverged";
+  } else {
+    result.doubt = DoubtOf(result.value);
+    if (comparison.bounded > 0 && result.value.count > 0) {
+      result.doubt =
+          fmt::format("at least: {} never got there{}{}", Count(comparison.bounded, "seed"),
+                      result.doubt.empty() ? "" : "; ", result.doubt);
+    }
+  }
+  return result;
+}
+
+LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
+                 const PaperTable::Line& line) {
+  LineResult result;
+  const Contrast contrast = {{line.norm, 1}, {line.against, -1}};
+  result.printed = PrintedSign(*reproduction.paper, *runs.column, contrast);
+  if (!runs.metric) return result;
+  result.difference = Measured(runs, contrast, *runs.metric, Measure::kBest);
+  if (!result.difference.measured) return result;
+  result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
+  return result;
+}
+
+std::string PaperClaimResult::LabelOf(const Column& column) const {
+  const PaperColumn& of = *column.runs->column;
+  return claim->of == PaperClaim::Of::kTest ? of.LabelOfMetric() : of.LabelOfRuns();
+}
+
+std::vector<std::string> PaperClaimResult::Columns(int sign, bool own_data) const {
+  std::vector<std::string> labels;
+  for (const Column& column : columns) {
+    if (column.contrast.measured && column.contrast.sign == sign &&
+        column.runs->own_data == own_data) {
+      labels.push_back(LabelOf(column));
+    }
+  }
+  return labels;
+}
+
+std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
+  std::vector<PaperClaimResult> results;
+  for (const PaperClaim& claim : reproduction.paper->claims) {
+    PaperClaimResult result;
+    result.claim = &claim;
+    for (const std::string& name : claim.columns) {
+      const ColumnRuns& runs = reproduction.At(name);
+      PaperClaimResult::Column column{&runs, MetricOf(runs, claim.of), {}};
+      const bool steps = claim.of == PaperClaim::Of::kSteps;
+      if (column.metric && (steps || claim.of == PaperClaim::Of::kSeconds)) {
+        const Effort effort = steps ? Effort::kSteps : Effort::kSeconds;
+        column.contrast = MeasuredEffort(runs, claim.contrast, *column.metric, effort);
+        column.metric = EffortMetric(effort);
+      } else if (column.metric) {
+        column.contrast =
+            Measured(runs, claim.contrast, *column.metric,
+                     claim.of == PaperClaim::Of::kTest ? Measure::kBest : Measure::kFinal);
+      }
+      if (HasNoVerdict(runs.evidence)) {
+        column.contrast.sign = 0;
+        column.contrast.doubt = EvidenceText(runs.evidence);
+      }
+      if (claim.of == PaperClaim::Of::kTest) {
+        result.printed += PrintedSign(*reproduction.paper, *runs.column, claim.contrast) > 0;
+      }
+      result.columns.push_back(std::move(column));
+    }
+    result.verdict = VerdictOf(result);
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace planish::lab

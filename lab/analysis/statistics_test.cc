@@ -1,0 +1,126 @@
+#include "lab/analysis/statistics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "lab/error.h"
+
+namespace planish::lab {
+namespace {
+
+// scipy.stats.t.ppf(0.975, df)
+TEST(StatisticsTest, StudentTMatchesScipy) {
+  const std::vector<std::pair<int, double>> quantiles = {
+      {1, 12.706204736175}, {2, 4.302652729749},   {3, 3.182446305284},   {5, 2.570581835636},
+      {10, 2.228138851986}, {30, 2.042272456301},  {31, 2.039513446396},  {40, 2.021075390306},
+      {60, 2.000297822014}, {120, 1.979930405082}, {1000, 1.962339080826}};
+  // The table has ten decimals; the expansion's first term left out is 1.7e-6 at 31.
+  for (const auto& [df, t] : quantiles) EXPECT_NEAR(StudentT(df), t, df <= 30 ? 1e-9 : 2e-6) << df;
+}
+
+TEST(StatisticsTest, StudentTFallsWithDegreesOfFreedom) {
+  for (int df = 1; df < 200; ++df) EXPECT_GT(StudentT(df), StudentT(df + 1)) << df;
+}
+
+TEST(StatisticsTest, StudentTNeedsADegreeOfFreedom) {
+  EXPECT_THROW(StudentT(0), RunError);
+  EXPECT_THROW(StudentT(-1), RunError);
+}
+
+// scipy.stats.t.interval(0.95, n - 1, mean, sem); sums of few values round in the last digits.
+TEST(StatisticsTest, IntervalMatchesScipy) {
+  const Estimate few = EstimateMean(std::vector{2.1, 2.5, 1.9, 2.4, 2.2});
+  EXPECT_EQ(few.count, 5);
+  EXPECT_NEAR(few.mean, 2.22, 1e-14);
+  EXPECT_NEAR(few.half_width.value(), 0.2964432165066615, 1e-10);
+  EXPECT_EQ(few.min, 1.9);
+  EXPECT_EQ(few.max, 2.5);
+
+  std::vector<double> many;
+  for (int i = 0; i < 200; ++i) many.push_back((i * 37 % 101) / 7.0);
+  EXPECT_NEAR(EstimateMean(many).mean, 7.149285714286, 1e-11);
+  EXPECT_NEAR(EstimateMean(many).half_width.value(), 0.583879941717, 1e-9);
+}
+
+TEST(StatisticsTest, NoneAndOneValueHaveNoInterval) {
+  EXPECT_EQ(EstimateMean(std::vector<double>{}).count, 0);
+  EXPECT_FALSE(EstimateMean(std::vector<double>{}).half_width);
+  const Estimate one = EstimateMean(std::vector{0.05});
+  EXPECT_EQ(one.mean, 0.05);
+  EXPECT_FALSE(one.half_width);
+  EXPECT_EQ(SureSign(one), 0);
+}
+
+TEST(StatisticsTest, EqualValuesHaveAnIntervalOfNoWidth) {
+  const Estimate equal = EstimateMean(std::vector{0.1, 0.1, 0.1});
+  EXPECT_EQ(equal.mean, 0.1);
+  EXPECT_EQ(equal.half_width, 0);
+  EXPECT_EQ(SureSign(equal), 0);  // no spread: nothing says how sure the mean is
+  const Estimate zero = EstimateMean(std::vector{0.0, 0.0});
+  EXPECT_EQ(zero.half_width, 0);
+  EXPECT_EQ(SureSign(zero), 0);
+}
+
+TEST(StatisticsTest, DifferencesThatDifferByRoundingHaveNoWidth) {
+  const Estimate difference =
+      PairedDifference({{1, .71}, {2, .72}, {3, .73}}, {{1, .70}, {2, .71}, {3, .72}});
+  EXPECT_NEAR(difference.mean, .01, 1e-15);
+  EXPECT_EQ(difference.half_width, 0);
+  EXPECT_EQ(SureSign(difference), 0);
+}
+
+TEST(StatisticsTest, HugeAndTinyValuesDoNotOverflow) {
+  const Estimate huge = EstimateMean(std::vector{1.7e308, 1.6e308, 1.5e308});
+  EXPECT_NEAR(huge.mean / 1.6e308, 1, 1e-14);
+  // Half-width of {1.7, 1.6, 1.5}: 4.302653 * 0.1 / sqrt(3).
+  EXPECT_NEAR(huge.half_width.value() / 1e308, 0.2484137711, 1e-9);
+  const Estimate tiny = EstimateMean(std::vector{1.7e-300, 1.6e-300, 1.5e-300});
+  EXPECT_NEAR(tiny.half_width.value() / 1e-300, 0.2484137711, 1e-9);
+}
+
+// scipy.stats.ttest_rel over seeds 2, 3 and 4.
+TEST(StatisticsTest, DifferencesArePairedBySeed) {
+  const SeedValues a = {{1, .051}, {2, .049}, {3, .053}, {4, .050}};
+  const SeedValues b = {{2, .058}, {3, .060}, {4, .061}, {7, .02}};
+  const Estimate difference = PairedDifference(a, b);
+  EXPECT_EQ(difference.count, 3);
+  EXPECT_NEAR(difference.mean, -0.009, 1e-15);
+  EXPECT_NEAR(difference.low(), -0.013968275423500657, 1e-12);
+  EXPECT_NEAR(difference.high(), -0.004031724576499343, 1e-12);
+  EXPECT_EQ(SureSign(difference), -1);
+  EXPECT_EQ(SureSign(PairedDifference(b, a)), 1);
+}
+
+TEST(StatisticsTest, NoSeedInCommonIsNoDifference) {
+  EXPECT_EQ(PairedDifference({{1, .05}}, {{2, .06}}).count, 0);
+  EXPECT_EQ(SureSign(PairedDifference({}, {})), 0);
+}
+
+TEST(StatisticsTest, RoundingIsNoDifference) {
+  const double sum = 0.1 + 0.2;
+  ASSERT_NE(sum, 0.3);
+  EXPECT_EQ(SureSign(PairedDifference({{1, sum}, {2, sum}}, {{1, 0.3}, {2, 0.3}})), 0);
+  // Differences of 0.001, 0 and -0.001 whose sum rounds to something else.
+  EXPECT_EQ(
+      PairedDifference({{1, .059}, {2, .060}, {3, .060}}, {{1, .058}, {2, .060}, {3, .061}}).mean,
+      0);
+}
+
+TEST(StatisticsTest, AnIntervalThatTouchesZeroIsNotSure) {
+  Estimate estimate;
+  estimate.count = 3;
+  estimate.mean = 1;
+  estimate.half_width = 1;
+  EXPECT_EQ(SureSign(estimate), 0);
+  estimate.half_width = 0.999;
+  EXPECT_EQ(SureSign(estimate), 1);
+  estimate.half_width = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(SureSign(estimate), 0);
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,583 @@
+#include "lab/analysis/summary.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "lab/analysis/format.h"
+
+namespace planish::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Numbers by value and before everything else; the rest by their text.
+bool ValueLess(const Json& a, const Json& b) {
+  if (a.is_number() && b.is_number()) return a.get<double>() < b.get<double>();
+  if (a.is_number() != b.is_number()) return a.is_number();
+  return SettingText(a) < SettingText(b);
+}
+
+// The settings with the preset among them: it decides a run as they do.
+Json AllSettings(const RunConfig& config) {
+  Json settings = config.settings;
+  settings["preset"] = config.preset;
+  return settings;
+}
+
+std::string StartedAt(const Run& run) {
+  const auto started = run.config.stamps.find("started");
+  return started == run.config.stamps.end() ? "" : started->second;
+}
+
+// The more complete run, then the newer one.
+bool Preferred(const Run& a, const Run& b) {
+  return std::make_tuple(StatusOf(b), StartedAt(a), a.folder) >
+         std::make_tuple(StatusOf(a), StartedAt(b), b.folder);
+}
+
+bool SameSpecs(const RunConfig& a, const RunConfig& b) {
+  Json ja = a;
+  Json jb = b;
+  return ja["metrics"] == jb["metrics"] && ja["report"] == jb["report"];
+}
+
+std::optional<double> Finite(const std::map<std::string, double>& values, const std::string& name) {
+  const auto value = values.find(name);
+  if (value == values.end() || !std::isfinite(value->second)) return std::nullopt;
+  return value->second;
+}
+
+std::optional<double> Read(const Run& run, const std::string& metric, Measure measure) {
+  if (StatusOf(run) != Status::kFinished) return std::nullopt;
+  if (measure == Measure::kFinal) return Finite(run.result->final_values, metric);
+  if (!run.result->best) return std::nullopt;
+  if (measure == Measure::kStepsTo || measure == Measure::kCatchUp) return std::nullopt;
+  if (measure == Measure::kStepsToBest) return static_cast<double>(run.result->best->step);
+  return Finite(run.result->best->values, metric);
+}
+
+// A run's evaluations of one metric by step; of two at one step (after a resumption) the later.
+std::map<int64_t, Curve::Point> PointsOf(const Run& run, const std::string& metric) {
+  std::map<int64_t, Curve::Point> points;
+  for (const Evaluation& evaluation : run.evaluations) {
+    const std::optional<double> value = Finite(evaluation.values, metric);
+    if (!value || !std::isfinite(evaluation.seconds)) continue;
+    points[evaluation.step] = {evaluation.step, evaluation.seconds,
+                               EstimateMean(std::vector{*value})};
+  }
+  return points;
+}
+
+// Which settings vary, and which value each of the others has.
+void SplitSettings(Section& section) {
+  std::vector<std::string> names;
+  for (const Run* run : section.runs) {
+    const Json settings = AllSettings(run->config);
+    for (const auto& [name, value] : settings.items()) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  for (const std::string& name : names) {
+    std::vector<Json> values;
+    for (const Run* run : section.runs) {
+      const Json value = AllSettings(run->config).value(name, Json());
+      if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
+    }
+    if (values.size() == 1) {
+      section.common.emplace_back(name, SettingText(values[0]));
+      continue;
+    }
+    std::sort(values.begin(), values.end(), ValueLess);
+    std::string joined;
+    if (name == section.config->report.compare) {
+      for (const std::string& value : section.values)
+        joined += (joined.empty() ? "" : ", ") + value;
+    } else {
+      for (const Json& value : values) joined += (joined.empty() ? "" : ", ") + SettingText(value);
+    }
+    section.varying.emplace_back(name, joined);
+  }
+}
+
+std::string PanelTitle(const Section& section, const nlohmann::json& settings) {
+  const ReportSpec& report = section.config->report;
+  std::vector<std::string> names = {report.panel};
+  for (const auto& [name, values] : section.varying) {
+    if (name != report.compare && name != report.panel) names.push_back(name);
+  }
+  std::string title;
+  for (const std::string& name : names) {
+    if (!settings.contains(name)) continue;
+    title += (title.empty() ? "" : ", ") + Words(name) + " " + SettingText(settings[name]);
+  }
+  return title;
+}
+
+// The value of the compared setting, or a name for everything where there is none.
+Json ComparedValue(const Run& run, const std::string& compare) {
+  return AllSettings(run.config).value(compare, Json("all runs"));
+}
+
+// The panel of these settings and in it the group of this value, made where they are new.
+Group& GroupFor(Section& section, const nlohmann::json& settings, const std::string& value) {
+  auto panel = std::find_if(section.panels.begin(), section.panels.end(),
+                            [&](const Panel& p) { return p.settings == settings; });
+  if (panel == section.panels.end()) {
+    section.panels.push_back({"", settings, {}});
+    panel = section.panels.end() - 1;
+  }
+  auto group = std::find_if(panel->groups.begin(), panel->groups.end(),
+                            [&](const Group& g) { return g.value == value; });
+  if (group == panel->groups.end()) {
+    panel->groups.push_back({value, {}});
+    group = panel->groups.end() - 1;
+  }
+  return *group;
+}
+
+// Values of the compared setting over `runs`, the baseline first.
+std::vector<std::string> ComparedValues(const std::vector<const Run*>& runs,
+                                        const ReportSpec& report) {
+  std::vector<Json> values;
+  for (const Run* run : runs) values.push_back(ComparedValue(*run, report.compare));
+  std::sort(values.begin(), values.end(), [&](const Json& a, const Json& b) {
+    const bool a_first = SettingText(a) == report.baseline;
+    const bool b_first = SettingText(b) == report.baseline;
+    return a_first != b_first ? a_first : ValueLess(a, b);
+  });
+  std::vector<std::string> texts;
+  for (const Json& value : values) {
+    if (texts.empty() || texts.back() != SettingText(value)) texts.push_back(SettingText(value));
+  }
+  return texts;
+}
+
+void SortPanels(Section& section) {
+  std::vector<std::string> names = {section.config->report.panel};
+  for (const auto& [name, values] : section.varying) names.push_back(name);
+  const auto less = [&](const Panel& a, const Panel& b) {
+    for (const std::string& name : names) {
+      const Json left = a.settings.value(name, nlohmann::json());
+      const Json right = b.settings.value(name, nlohmann::json());
+      if (ValueLess(left, right)) return true;
+      if (ValueLess(right, left)) return false;
+    }
+    return false;
+  };
+  std::stable_sort(section.panels.begin(), section.panels.end(), less);
+}
+
+Section MakeSection(std::vector<const Run*> runs) {
+  Section section;
+  const auto newest = std::max_element(runs.begin(), runs.end(), [](const Run* a, const Run* b) {
+    return std::make_tuple(StartedAt(*a), a->folder) < std::make_tuple(StartedAt(*b), b->folder);
+  });
+  section.config = &(*newest)->config;
+  const ReportSpec& report = section.config->report;
+  section.values = ComparedValues(runs, report);
+  std::stable_sort(runs.begin(), runs.end(),
+                   [](const Run* a, const Run* b) { return Preferred(*a, *b); });
+  for (const Run* run : runs) {
+    section.specs_differ |= !SameSpecs(run->config, *section.config);
+    nlohmann::json settings = AllSettings(run->config);
+    settings.erase(report.compare);
+    std::vector<const Run*>& seeds =
+        GroupFor(section, settings, SettingText(ComparedValue(*run, report.compare))).runs;
+    const bool repeated = std::any_of(seeds.begin(), seeds.end(), [&](const Run* other) {
+      return other->config.seed == run->config.seed;
+    });
+    (repeated ? section.left_out : seeds).push_back(run);
+    if (!repeated) section.runs.push_back(run);
+  }
+  SplitSettings(section);
+  SortPanels(section);
+  section.runs.clear();
+  for (Panel& panel : section.panels) {
+    panel.title = PanelTitle(section, panel.settings);
+    std::sort(panel.groups.begin(), panel.groups.end(), [&](const Group& a, const Group& b) {
+      return section.IndexOf(a.value) < section.IndexOf(b.value);
+    });
+    for (Group& group : panel.groups) {
+      std::sort(group.runs.begin(), group.runs.end(),
+                [](const Run* a, const Run* b) { return a->config.seed < b->config.seed; });
+      section.runs.insert(section.runs.end(), group.runs.begin(), group.runs.end());
+    }
+  }
+  return section;
+}
+
+// A claim's measure, the target of kStepsTo, and what kCatchUp counts.
+struct ClaimMeasure {
+  Measure measure = Measure::kFinal;
+  double target = 0;
+  Effort effort = Effort::kSteps;
+};
+
+std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
+  constexpr std::string_view kStepsTo = "steps to ";
+  if (name == "final") return ClaimMeasure{Measure::kFinal};
+  if (name == "best") return ClaimMeasure{Measure::kBest};
+  if (name == "steps to best") return ClaimMeasure{Measure::kStepsToBest};
+  if (name == "steps to worse's best") return ClaimMeasure{Measure::kCatchUp};
+  if (name == "seconds to worse's best")
+    return ClaimMeasure{Measure::kCatchUp, 0, Effort::kSeconds};
+  if (!name.starts_with(kStepsTo)) return std::nullopt;
+  name.remove_prefix(kStepsTo.size());
+  ClaimMeasure measure{Measure::kStepsTo};
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), measure.target);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return measure;
+}
+
+// What the numbers of a claim are.
+MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
+  switch (measure.measure) {
+    case Measure::kFinal:
+    case Measure::kBest:
+      return metric;
+    case Measure::kStepsToBest:
+      return {"step", "steps to the best validation", "steps", true};
+    case Measure::kStepsTo:
+      return {"step", "steps to " + metric.label + " " + FormatTarget(metric, measure.target),
+              "steps", true};
+    case Measure::kCatchUp:
+      if (measure.effort == Effort::kSteps) {
+        return {"step", "steps to the other's best " + metric.label, "steps", true};
+      }
+      return {"seconds", "seconds to the other's best " + metric.label, "s", true};
+  }
+  return metric;
+}
+
+// The first evaluation at or beyond `target`, or null.
+const Curve::Point* FirstBeyond(const std::map<int64_t, Curve::Point>& points,
+                                const MetricSpec& metric, double target) {
+  for (const auto& [step, point] : points) {
+    const double value = point.value.mean;
+    if (metric.lower_is_better ? value <= target : value >= target) return &point;
+  }
+  return nullptr;
+}
+
+double Spent(const Curve::Point& point, Effort effort) {
+  return effort == Effort::kSteps ? static_cast<double>(point.step) : point.seconds;
+}
+
+// Seed -> what it took to a target, and seed -> all that was spent where it was never reached.
+struct EffortTo {
+  SeedValues reached;
+  SeedValues never;
+};
+
+// `targets` has a value for a seed, or for all.
+EffortTo EffortOf(const Group& group, const MetricSpec& metric,
+                  const std::function<std::optional<double>(int64_t seed)>& targets,
+                  Effort effort) {
+  EffortTo spent;
+  for (const Run* run : group.runs) {
+    const int64_t seed = run->config.seed;
+    const std::optional<double> target = targets(seed);
+    const auto points = PointsOf(*run, metric.name);
+    if (!target || StatusOf(*run) != Status::kFinished || points.empty()) continue;
+    const Curve::Point* first = FirstBeyond(points, metric, *target);
+    (first ? spent.reached : spent.never)[seed] =
+        Spent(first ? *first : points.rbegin()->second, effort);
+  }
+  return spent;
+}
+
+EffortTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
+  return EffortOf(group, metric, [&](int64_t) { return std::optional(target); }, Effort::kSteps);
+}
+
+// Seed -> the evaluation that validation chose, of finished runs.
+std::map<int64_t, Curve::Point> BestPoints(const Group& group, const MetricSpec& metric) {
+  std::map<int64_t, Curve::Point> best;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) != Status::kFinished || !run->result->best) continue;
+    const auto points = PointsOf(*run, metric.name);
+    const auto point = points.find(run->result->best->step);
+    if (point != points.end()) best[run->config.seed] = point->second;
+  }
+  return best;
+}
+
+// Where one side of a pair never got there, it counts with all that it spent: the least that it can
+// be, so that the difference is never overstated.
+Comparison CompareEfforts(const EffortTo& a, const EffortTo& b) {
+  Comparison comparison{EstimateMean(a.reached), EstimateMean(b.reached), {}};
+  SeedValues values_a = a.reached;
+  SeedValues values_b = b.reached;
+  // A side that stopped before the other reached the target bounds nothing.
+  const auto bound = [&](const EffortTo& spent, const SeedValues& other, SeedValues& values) {
+    for (const auto& [seed, last] : spent.never) {
+      const auto reached = other.find(seed);
+      if (reached == other.end() || reached->second > last) continue;
+      values[seed] = last;
+      ++comparison.bounded;
+    }
+  };
+  bound(a, b.reached, values_a);
+  bound(b, a.reached, values_b);
+  comparison.difference = PairedDifference(values_a, values_b);
+  comparison.better = -SureSign(comparison.difference);
+  return comparison;
+}
+
+bool Holds(const Panel& panel, const ClaimSpec& claim) {
+  return std::all_of(claim.where.begin(), claim.where.end(), [&](const auto& entry) {
+    const auto setting = panel.settings.find(entry.first);
+    return setting != panel.settings.end() && *setting == nlohmann::json(entry.second);
+  });
+}
+
+// Whether a finished run of the group has the measure; for kStepsTo, was evaluated at all; for
+// kCatchUp, has a best evaluation.
+bool Measures(const Group& group, const MetricSpec& metric, const ClaimMeasure& measure) {
+  if (measure.measure == Measure::kCatchUp) return !BestPoints(group, metric).empty();
+  if (measure.measure != Measure::kStepsTo) {
+    return !Values(group, metric.name, measure.measure).empty();
+  }
+  const EffortTo steps = StepsOf(group, metric, measure.target);
+  return !steps.reached.empty() || !steps.never.empty();
+}
+
+}  // namespace
+
+Status StatusOf(const Run& run) {
+  if (!run.result) return Status::kUnfinished;
+  return run.result->status == "finished" ? Status::kFinished : Status::kDiverged;
+}
+
+int Group::CountOf(Status status) const {
+  return static_cast<int>(std::count_if(runs.begin(), runs.end(),
+                                        [&](const Run* run) { return StatusOf(*run) == status; }));
+}
+
+const Group* Panel::Find(std::string_view value) const {
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [&](const Group& group) { return group.value == value; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+const MetricSpec* Section::Find(std::string_view metric) const {
+  const auto found = std::find_if(config->metrics.begin(), config->metrics.end(),
+                                  [&](const MetricSpec& spec) { return spec.name == metric; });
+  return found == config->metrics.end() ? nullptr : &*found;
+}
+
+std::string Section::Named(std::string_view value) const {
+  return (config->report.compare.empty() ? "" : Words(config->report.compare) + " ") +
+         std::string(value);
+}
+
+int Section::IndexOf(std::string_view value) const {
+  return static_cast<int>(std::find(values.begin(), values.end(), value) - values.begin());
+}
+
+std::vector<Section> Summarise(const std::vector<Run>& runs) {
+  std::map<std::tuple<std::string, std::string, std::string>, std::vector<const Run*>> sections;
+  for (const Run& run : runs) {
+    sections[{run.config.task, run.config.data.name, run.config.data.sha256}].push_back(&run);
+  }
+  std::vector<Section> made;
+  for (auto& [key, members] : sections) made.push_back(MakeSection(std::move(members)));
+  return made;
+}
+
+Measure HeadlineMeasure(const Section& section) {
+  bool any = false;
+  for (const Run* run : section.runs) {
+    if (StatusOf(*run) != Status::kFinished) continue;
+    any = true;
+    if (!Read(*run, section.config->report.headline, Measure::kBest)) return Measure::kFinal;
+  }
+  return any ? Measure::kBest : Measure::kFinal;
+}
+
+SeedValues Values(const Group& group, const std::string& metric, Measure measure) {
+  SeedValues values;
+  for (const Run* run : group.runs) {
+    if (const auto value = Read(*run, metric, measure)) values[run->config.seed] = *value;
+  }
+  return values;
+}
+
+Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure) {
+  const SeedValues values_a = Values(a, metric.name, measure);
+  const SeedValues values_b = Values(b, metric.name, measure);
+  Comparison comparison{EstimateMean(values_a), EstimateMean(values_b),
+                        PairedDifference(values_a, values_b)};
+  const bool lower = measure == Measure::kStepsToBest || metric.lower_is_better;
+  comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
+  return comparison;
+}
+
+Comparison CompareSteps(const Group& a, const Group& b, const MetricSpec& metric, double target) {
+  return CompareEfforts(StepsOf(a, metric, target), StepsOf(b, metric, target));
+}
+
+Comparison CompareCatchUp(const Group& a, const Group& b, const MetricSpec& metric, Effort effort) {
+  const auto best = BestPoints(b, metric);
+  const auto target = [&](int64_t seed) -> std::optional<double> {
+    const auto point = best.find(seed);
+    if (point == best.end()) return std::nullopt;
+    return point->second.value.mean;
+  };
+  EffortTo own;
+  for (const auto& [seed, point] : best) own.reached[seed] = Spent(point, effort);
+  return CompareEfforts(EffortOf(a, metric, target, effort), own);
+}
+
+CatchUp CatchUpWith(const Group& group, const Group& other, const MetricSpec& metric) {
+  const auto best = BestPoints(other, metric);
+  CatchUp catch_up;
+  std::vector<double> steps, seconds;
+  for (const Run* run : group.runs) {
+    const auto target = best.find(run->config.seed);
+    if (StatusOf(*run) == Status::kUnfinished || target == best.end()) continue;
+    if (target->second.step == 0) continue;  // no share of nothing
+    ++catch_up.of;
+    const auto points = PointsOf(*run, metric.name);
+    const Curve::Point* first = FirstBeyond(points, metric, target->second.value.mean);
+    if (!first) continue;
+    ++catch_up.count;
+    steps.push_back(static_cast<double>(first->step) / static_cast<double>(target->second.step));
+    seconds.push_back(first->seconds / target->second.seconds);
+  }
+  catch_up.steps = EstimateMean(steps);
+  catch_up.seconds = EstimateMean(seconds);
+  return catch_up;
+}
+
+const MetricSpec* ChosenBy(const Section& section) {
+  for (const Run* run : section.runs) {
+    if (run->result && run->result->best) return section.Find(run->result->best->by);
+  }
+  return nullptr;
+}
+
+Reached Reach(const Group& group, const MetricSpec& metric, double target) {
+  Reached reached;
+  std::vector<double> steps;
+  std::vector<double> seconds;
+  for (const Run* run : group.runs) {
+    if (StatusOf(*run) == Status::kUnfinished) continue;
+    ++reached.of;
+    const auto points = PointsOf(*run, metric.name);
+    const Curve::Point* first = FirstBeyond(points, metric, target);
+    if (!first) continue;
+    ++reached.count;
+    steps.push_back(static_cast<double>(first->step));
+    seconds.push_back(first->seconds);
+  }
+  reached.steps = EstimateMean(steps);
+  reached.seconds = EstimateMean(seconds);
+  return reached;
+}
+
+std::string_view VerdictText(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kAgrees:
+      return "agrees";
+    case Verdict::kDiffers:
+      return "differs";
+    case Verdict::kCannotTell:
+      return "cannot tell";
+    case Verdict::kOtherData:
+      return "other data";
+    case Verdict::kNoVerdict:
+      return "no verdict";
+    case Verdict::kNotMeasured:
+      return "not measured";
+  }
+  return "";
+}
+
+Verdict VerdictOf(Evidence evidence, int holds) {
+  switch (evidence) {
+    case Evidence::kSmoke:
+    case Evidence::kFewCases:
+      return Verdict::kNoVerdict;
+    case Evidence::kOtherData:
+      return Verdict::kOtherData;
+    case Evidence::kVerdict:
+      break;
+  }
+  if (holds == 0) return Verdict::kCannotTell;
+  return holds > 0 ? Verdict::kAgrees : Verdict::kDiffers;
+}
+
+std::vector<ClaimResult> JudgeClaims(const Section& section) {
+  std::vector<ClaimResult> results;
+  for (const ClaimSpec& claim : section.config->report.claims) {
+    const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
+    const MetricSpec* metric = section.Find(claim.metric);
+    bool measured = false;
+    for (const Panel& panel : section.panels) {
+      const Group* better = panel.Find(claim.better);
+      const Group* worse = panel.Find(claim.worse);
+      if (!measure || !metric || !better || !worse || !Holds(panel, claim)) continue;
+      if (!Measures(*better, *metric, *measure) || !Measures(*worse, *metric, *measure)) continue;
+      Comparison comparison;
+      if (measure->measure == Measure::kStepsTo) {
+        comparison = CompareSteps(*better, *worse, *metric, measure->target);
+      } else if (measure->measure == Measure::kCatchUp) {
+        comparison = CompareCatchUp(*better, *worse, *metric, measure->effort);
+      } else {
+        comparison = Compare(*better, *worse, *metric, measure->measure);
+      }
+      measured = true;
+      const Evidence evidence = EvidenceOf(panel.config(), claim.data);
+      results.push_back({&claim, VerdictOf(evidence, comparison.better), &panel, evidence,
+                         measure->measure, MetricOf(*metric, *measure), comparison});
+    }
+    if (!measured) {
+      results.emplace_back();
+      results.back().claim = &claim;
+    }
+  }
+  return results;
+}
+
+Curve CurveOf(const Group& group, const std::string& metric) {
+  Curve curve;
+  const Status counted =
+      group.CountOf(Status::kFinished) > 0 ? Status::kFinished : Status::kUnfinished;
+  struct Sums {
+    std::vector<double> values;
+    std::vector<double> seconds;
+  };
+  std::map<int64_t, Sums> steps;
+  for (const Run* run : group.runs) {
+    const auto points = PointsOf(*run, metric);
+    if (points.empty()) continue;
+    curve.single.push_back({run, {}});
+    const bool counts = StatusOf(*run) == counted;
+    curve.seeds += counts;
+    for (const auto& [step, point] : points) {
+      curve.single.back().points.push_back(point);
+      if (!counts) continue;
+      steps[step].values.push_back(point.value.mean);
+      steps[step].seconds.push_back(point.seconds);
+    }
+  }
+  for (const auto& [step, sums] : steps) {
+    if (static_cast<int>(sums.values.size()) < curve.seeds) continue;
+    curve.mean.push_back({step, EstimateMean(sums.seconds).mean, EstimateMean(sums.values)});
+  }
+  return curve;
+}
+
+std::optional<double> CasesPerSecond(const Run& run) {
+  if (run.evaluations.empty()) return std::nullopt;
+  const Evaluation& last = run.evaluations.back();
+  if (!(last.seconds > 0) || !std::isfinite(last.seconds)) return std::nullopt;
+  return static_cast<double>(last.cases) / last.seconds;
+}
+
+}  // namespace planish::lab

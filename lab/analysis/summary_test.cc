@@ -1,0 +1,461 @@
+#include "lab/analysis/summary.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "lab/analysis/test_runs.h"
+
+namespace planish::lab {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+
+const MetricSpec kError = {"test_error", "test error", "%", true};
+const MetricSpec kAccuracy = {"accuracy", "accuracy", "", false};
+
+// Three seeds each whose paired difference layer - batch excludes 0, and whose layer - none does
+// not: [-0.0141, -0.0065] and [-0.0032, 0.0025] by scipy.stats.ttest_rel.
+Runs ThreeNorms() {
+  Runs runs;
+  const std::vector<std::pair<std::string, std::vector<double>>> finals = {
+      {"layer", {.050, .052, .051}}, {"batch", {.060, .061, .063}}, {"none", {.049, .053, .052}}};
+  for (const auto& [norm, errors] : finals) {
+    for (size_t i = 0; i < errors.size(); ++i) {
+      runs.push_back(FinishedRun(norm, 4, static_cast<int64_t>(i), {.5, errors[i]}));
+    }
+  }
+  return runs;
+}
+
+std::vector<std::string> GroupValues(const Panel& panel) {
+  std::vector<std::string> values;
+  for (const Group& group : panel.groups) values.push_back(group.value);
+  return values;
+}
+
+TEST(SummaryTest, GroupsRunsByAllSettingsButTheSeed) {
+  Runs runs;
+  for (const int batch_size : {128, 4}) {
+    for (const char* norm : {"layer", "batch", "none"}) {
+      for (const int64_t seed : {2, 1}) runs.push_back(FinishedRun(norm, batch_size, seed, {.1}));
+    }
+  }
+  const std::vector<Section> sections = Summarise(runs);
+  ASSERT_THAT(sections, SizeIs(1));
+  ASSERT_THAT(sections[0].panels, SizeIs(2));
+  EXPECT_EQ(sections[0].panels[0].title, "batch size 4");
+  EXPECT_EQ(sections[0].panels[1].title, "batch size 128");
+  EXPECT_THAT(GroupValues(sections[0].panels[0]), ElementsAre("none", "batch", "layer"));
+  EXPECT_THAT(sections[0].panels[0].groups[0].runs, SizeIs(2));
+  EXPECT_EQ(sections[0].panels[0].groups[0].runs[0]->config.seed, 1);
+  EXPECT_THAT(sections[0].common,
+              ElementsAre(std::pair("lr", "0.001"), std::pair("preset", "small")));
+  EXPECT_THAT(sections[0].varying, ElementsAre(std::pair("norm", "none, batch, layer"),
+                                               std::pair("batch_size", "4, 128")));
+}
+
+TEST(SummaryTest, AnotherSettingThatVariesMakesAPanelOfItsOwn) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 1, {.2})};
+  runs[1].config.settings["lr"] = 0.01;
+  const std::vector<Section> sections = Summarise(runs);
+  ASSERT_THAT(sections[0].panels, SizeIs(2));
+  EXPECT_EQ(sections[0].panels[1].title, "batch size 4, lr 0.01");
+}
+
+TEST(SummaryTest, SettingsInAnotherOrderAreTheSameSettings) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.2})};
+  runs[1].config.settings = {{"lr", 0.001}, {"batch_size", 4}, {"norm", "none"}};
+  EXPECT_THAT(Summarise(runs)[0].panels, SizeIs(1));
+}
+
+TEST(SummaryTest, RunsOnOtherDataAreNeverPooled) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.2}),
+               FinishedRun("none", 4, 3, {.3})};
+  runs[1].config.data.name = "drawn digits";
+  runs[2].config.data.sha256 = "def456";
+  EXPECT_THAT(Summarise(runs), SizeIs(3));
+  runs[0].config.task = "other";
+  EXPECT_EQ(Summarise(runs)[2].config->task, "other");
+}
+
+TEST(SummaryTest, OfRunsWithTheSameSeedTheMoreCompleteCounts) {
+  Runs runs = {StartedRun("none", 4, 1), FinishedRun("none", 4, 1, {.1}),
+               FinishedRun("none", 4, 1, {.2})};
+  runs[0].config.stamps["started"] = "2026-03-01T00:00:00Z";
+  runs[2].config.stamps["started"] = "2026-02-01T00:00:00Z";
+  const std::vector<Section> sections = Summarise(runs);
+  ASSERT_THAT(sections[0].runs, ElementsAre(&runs[2]));
+  EXPECT_THAT(sections[0].left_out, SizeIs(2));
+  EXPECT_THAT(Values(sections[0].panels[0].groups[0], "test_error", Measure::kFinal),
+              ElementsAre(std::pair(1, .2)));
+}
+
+TEST(SummaryTest, ReadsFinalBestAndStepsToBest) {
+  const Runs runs = {FinishedRun("none", 4, 7, {.3, .1, .2})};
+  const Section section = Summarise(runs)[0];
+  const Group& group = section.panels[0].groups[0];
+  EXPECT_THAT(Values(group, "test_error", Measure::kFinal), ElementsAre(std::pair(7, .2)));
+  EXPECT_THAT(Values(group, "test_error", Measure::kBest), ElementsAre(std::pair(7, .1)));
+  EXPECT_THAT(Values(group, "test_error", Measure::kStepsToBest), ElementsAre(std::pair(7, 200)));
+  EXPECT_THAT(Values(group, "no such metric", Measure::kFinal), SizeIs(0));
+  EXPECT_EQ(CasesPerSecond(runs[0]), 200.0);  // 300 updates of 4 cases in 6 s
+}
+
+TEST(SummaryTest, RunsThatDidNotFinishHaveNoValues) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("none", 4, 2, {.1}),
+               StartedRun("none", 4, 3)};
+  runs[1].result->status = "diverged";
+  const Section section = Summarise(runs)[0];
+  const Group& group = section.panels[0].groups[0];
+  EXPECT_EQ(group.CountOf(Status::kFinished), 1);
+  EXPECT_EQ(group.CountOf(Status::kDiverged), 1);
+  EXPECT_EQ(group.CountOf(Status::kUnfinished), 1);
+  EXPECT_THAT(Values(group, "test_error", Measure::kFinal), SizeIs(1));
+  EXPECT_FALSE(CasesPerSecond(runs[2]));
+}
+
+TEST(SummaryTest, HeadlineIsReadAtTheBestWhereEveryRunHasOne) {
+  Runs runs = {FinishedRun("none", 4, 1, {.1}), FinishedRun("layer", 4, 1, {.1})};
+  EXPECT_EQ(HeadlineMeasure(Summarise(runs)[0]), Measure::kBest);
+  runs[1].result->best.reset();
+  EXPECT_EQ(HeadlineMeasure(Summarise(runs)[0]), Measure::kFinal);
+}
+
+TEST(SummaryTest, ComparesWithTheDirectionOfTheMetric) {
+  const Runs runs = ThreeNorms();
+  const Section section = Summarise(runs)[0];
+  const Panel& panel = section.panels[0];
+  const Comparison sure =
+      Compare(*panel.Find("layer"), *panel.Find("batch"), kError, Measure::kFinal);
+  EXPECT_NEAR(sure.a.mean, .051, 1e-15);
+  EXPECT_NEAR(sure.difference.low(), -0.014127916366930098, 1e-12);
+  EXPECT_NEAR(sure.difference.high(), -0.006538750299736568, 1e-12);
+  EXPECT_EQ(sure.better, 1);
+  EXPECT_EQ(Compare(*panel.Find("batch"), *panel.Find("layer"), kError, Measure::kFinal).better,
+            -1);
+  EXPECT_EQ(Compare(*panel.Find("layer"), *panel.Find("none"), kError, Measure::kFinal).better, 0);
+  EXPECT_EQ(Compare(*panel.Find("layer"), *panel.Find("batch"), kAccuracy, Measure::kFinal).better,
+            1);
+}
+
+TEST(SummaryTest, ReachesATargetAtTheFirstEvaluationAtOrBeyondIt) {
+  const Runs runs = {FinishedRun("none", 4, 1, {.3, .2, .1, .05}),
+                     FinishedRun("none", 4, 2, {.2, .1, .3, .25})};
+  const Section section = Summarise(runs)[0];
+  const Group& group = section.panels[0].groups[0];
+  const Reached both = Reach(group, kError, .1);
+  EXPECT_EQ(both.count, 2);
+  EXPECT_EQ(both.of, 2);
+  EXPECT_DOUBLE_EQ(both.steps.mean, 250);  // 300 and 200
+  EXPECT_DOUBLE_EQ(both.seconds.mean, 5);  // 6 and 4
+  EXPECT_EQ(Reach(group, kError, .05).count, 1);
+  EXPECT_EQ(Reach(group, kError, .01).count, 0);
+  EXPECT_DOUBLE_EQ(Reach(group, kAccuracy, .9).steps.mean, 250);
+}
+
+TEST(SummaryTest, AnUnfinishedRunHasNotFailedToReachATarget) {
+  Runs runs = {FinishedRun("none", 4, 1, {.3}), FinishedRun("none", 4, 2, {.05}),
+               FinishedRun("none", 4, 3, {.3})};
+  runs[1].result->status = "diverged";
+  runs[2].result.reset();
+  const Section section = Summarise(runs)[0];
+  const Reached reached = Reach(section.panels[0].groups[0], kError, .1);
+  EXPECT_EQ(reached.count, 1);
+  EXPECT_EQ(reached.of, 2);
+}
+
+struct VerdictCase {
+  const char* name;
+  const char* better;
+  const char* worse;
+  const char* data;
+  int batch_size;
+  Verdict verdict;
+};
+
+void PrintTo(const VerdictCase& param, std::ostream* out) { *out << param.name; }
+
+class VerdictTest : public testing::TestWithParam<VerdictCase> {};
+
+TEST_P(VerdictTest, FollowsTheRule) {
+  const VerdictCase& param = GetParam();
+  Runs runs = ThreeNorms();
+  for (auto& run : runs) {
+    ClaimSpec claim = LowerErrorClaim(param.better, param.worse);
+    claim.where["batch_size"] = param.batch_size;
+    claim.data = param.data;
+    run.config.report.claims = {claim};
+  }
+  const std::vector<Section> sections = Summarise(runs);
+  const std::vector<ClaimResult> results = JudgeClaims(sections[0]);
+  ASSERT_THAT(results, SizeIs(1));
+  EXPECT_EQ(VerdictText(results[0].verdict), VerdictText(param.verdict));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rule, VerdictTest,
+    testing::Values(
+        VerdictCase{"SureAndSameSign", "layer", "batch", "mnist", 4, Verdict::kAgrees},
+        VerdictCase{"SureAndOtherSign", "batch", "layer", "mnist", 4, Verdict::kDiffers},
+        VerdictCase{"IncludesZero", "layer", "none", "mnist", 4, Verdict::kCannotTell},
+        VerdictCase{"OtherDataSameSign", "layer", "batch", "cifar", 4, Verdict::kOtherData},
+        VerdictCase{"OtherDataOtherSign", "batch", "layer", "cifar", 4, Verdict::kOtherData},
+        VerdictCase{"OtherConditions", "layer", "batch", "mnist", 128, Verdict::kNotMeasured},
+        VerdictCase{"NoSuchGroup", "layer", "weight", "mnist", 4, Verdict::kNotMeasured}),
+    [](const auto& param_info) { return std::string(param_info.param.name); });
+
+TEST(SummaryTest, OneSeedCannotTell) {
+  Runs runs = {FinishedRun("layer", 4, 1, {.01}), FinishedRun("batch", 4, 1, {.9})};
+  for (auto& run : runs) run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+  const std::vector<Section> sections = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+}
+
+TEST(SummaryTest, AClaimOnStepsToBestCountsFewerAsBetter) {
+  Runs runs;
+  for (const int64_t seed : {1, 2, 3}) {
+    runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
+    runs.push_back(FinishedRun("batch", 4, seed,
+                               seed == 3 ? std::vector{.3, .1, .2} : std::vector{.3, .2, .1}));
+  }
+  for (auto& run : runs) {
+    ClaimSpec claim = LowerErrorClaim("layer", "batch");
+    claim.metric = "accuracy";  // its direction must not matter
+    claim.measure = "steps to best";
+    run.config.report.claims = {claim};
+  }
+  const std::vector<Section> sections = Summarise(runs);
+  const ClaimResult result = JudgeClaims(sections[0])[0];
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+  EXPECT_DOUBLE_EQ(result.comparison.difference.mean, -500 / 3.0);  // -200, -200 and -100
+}
+
+TEST(SummaryTest, AnIntervalWithoutWidthCannotTell) {
+  Runs runs;
+  for (const int64_t seed : {1, 2, 3}) {
+    runs.push_back(FinishedRun("layer", 4, seed, {.1, .2, .2}));
+    runs.push_back(FinishedRun("batch", 4, seed, {.3, .2, .1}));
+  }
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+    run.config.report.claims[0].measure = "steps to best";
+  }
+  const std::vector<Section> sections = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].comparison.difference.mean, -200);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+}
+
+TEST(SummaryTest, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
+  for (const bool smoke : {true, false}) {
+    Runs runs = ThreeNorms();
+    for (auto& run : runs) {
+      run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+      if (smoke) {
+        run.config.preset = "smoke";
+      } else {
+        run.config.data.sizes["train"] = 512;
+      }
+    }
+    const std::vector<Section> sections = Summarise(runs);
+    const ClaimResult result = JudgeClaims(sections[0])[0];
+    EXPECT_EQ(result.verdict, Verdict::kNoVerdict);
+    EXPECT_EQ(result.evidence, smoke ? Evidence::kSmoke : Evidence::kFewCases);
+    EXPECT_GT(result.comparison.better, 0);  // the numbers are there all the same
+  }
+}
+
+TEST(SummaryTest, TheNameOfTheDataHasNoPartInAVerdict) {
+  Runs runs = ThreeNorms();
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+    run.config.data.sha256 = "another";
+  }
+  EXPECT_EQ(JudgeClaims(Summarise(runs)[0])[0].verdict, Verdict::kOtherData);
+}
+
+// layer reaches 0.2 at steps 100, 200 and 100.
+Runs StepsToRuns(const std::vector<std::vector<double>>& batch, const std::string& better) {
+  Runs runs;
+  const std::vector<std::vector<double>> layer = {{.2, .1, .1}, {.3, .2, .1}, {.2, .2, .2}};
+  for (size_t i = 0; i < layer.size(); ++i) {
+    runs.push_back(FinishedRun("layer", 4, static_cast<int64_t>(i), layer[i]));
+    runs.push_back(FinishedRun("batch", 4, static_cast<int64_t>(i), batch[i]));
+  }
+  for (auto& run : runs) {
+    ClaimSpec claim = LowerErrorClaim(better, better == "layer" ? "batch" : "layer");
+    claim.measure = "steps to 0.2";
+    run.config.report.claims = {claim};
+  }
+  return runs;
+}
+
+TEST(SummaryTest, AClaimOnStepsToATargetComparesThem) {
+  const Runs runs = StepsToRuns({{.3, .3, .2}, {.3, .3, .2}, {.3, .3, .2}}, "layer");
+  const std::vector<Section> sections = Summarise(runs);
+  const ClaimResult result = JudgeClaims(sections[0])[0];
+  EXPECT_EQ(result.metric.label, "steps to test error 20%");
+  // Differences -200, -100 and -200: by scipy.stats.ttest_rel -166.7 and [-310.1, -23.3].
+  EXPECT_NEAR(result.comparison.difference.mean, -500 / 3.0, 1e-10);
+  EXPECT_NEAR(result.comparison.difference.low(), -310.0884, 1e-4);
+  EXPECT_EQ(result.comparison.bounded, 0);
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+}
+
+TEST(SummaryTest, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
+  const std::vector<std::vector<double>> never(3, {.9, .9, .9});
+  const Runs runs = StepsToRuns(never, "layer");
+  const std::vector<Section> sections = Summarise(runs);
+  const ClaimResult result = JudgeClaims(sections[0])[0];
+  EXPECT_EQ(result.comparison.a.count, 3);
+  EXPECT_EQ(result.comparison.b.count, 0);
+  EXPECT_EQ(result.comparison.bounded, 3);
+  EXPECT_NEAR(result.comparison.difference.mean, -500 / 3.0, 1e-10);
+  EXPECT_EQ(result.verdict, Verdict::kAgrees);
+
+  const Runs contrary = StepsToRuns(never, "batch");
+  const std::vector<Section> contrary_sections = Summarise(contrary);
+  EXPECT_EQ(JudgeClaims(contrary_sections[0])[0].verdict, Verdict::kDiffers);
+}
+
+TEST(SummaryTest, ASideThatStoppedEarlierBoundsNothing) {
+  const Runs runs = StepsToRuns({{.9}, {.9}, {.9}}, "layer");
+  const std::vector<Section> sections = Summarise(runs);
+  // Seed 1 of layer needs 200 steps, of which batch ran 100.
+  EXPECT_EQ(JudgeClaims(sections[0])[0].comparison.difference.count, 2);
+}
+
+TEST(SummaryTest, ATargetThatNobodyReachesCannotTell) {
+  Runs runs = StepsToRuns(std::vector<std::vector<double>>(3, {.9}), "layer");
+  for (auto& run : runs) run.config.report.claims[0].measure = "steps to 1e-3";
+  const std::vector<Section> sections = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kCannotTell);
+  for (auto& run : runs) run.config.report.claims[0].measure = "steps to 0.1x";
+  const std::vector<Section> malformed = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(malformed[0])[0].verdict, Verdict::kNotMeasured);
+}
+
+// batch is best at steps 300, 200 and 300; layer is as good at 200, 200 and, in seed 3, never.
+Runs CatchUpRuns() {
+  const std::vector<std::vector<double>> batch = {{.5, .4, .2}, {.5, .3, .4}, {.3, .2, .1}};
+  const std::vector<std::vector<double>> layer = {{.3, .2, .1}, {.4, .3, .1}, {.3, .2, .2}};
+  Runs runs;
+  for (size_t i = 0; i < layer.size(); ++i) {
+    runs.push_back(FinishedRun("layer", 4, static_cast<int64_t>(i) + 1, layer[i]));
+    runs.push_back(FinishedRun("batch", 4, static_cast<int64_t>(i) + 1, batch[i]));
+  }
+  return runs;
+}
+
+TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
+  Runs runs = CatchUpRuns();
+  const auto of = [](const std::vector<Section>& sections) {
+    const Panel& panel = sections[0].panels[0];
+    EXPECT_EQ(ChosenBy(sections[0])->name, "valid_error");
+    return CatchUpWith(*panel.Find("layer"), *panel.Find("batch"), *ChosenBy(sections[0]));
+  };
+  const CatchUp all = of(Summarise(runs));
+  EXPECT_EQ(all.count, 2);
+  EXPECT_EQ(all.of, 3);
+  EXPECT_DOUBLE_EQ(all.steps.mean, (200. / 300 + 1) / 2);
+  EXPECT_DOUBLE_EQ(all.seconds.mean, (4. / 6 + 1) / 2);
+  ASSERT_TRUE(all.steps.half_width);
+  // Student's t at one degree of freedom, 12.7062, times the standard error, a sixth.
+  EXPECT_NEAR(*all.steps.half_width, 12.7062 / 6, 1e-4);
+
+  runs[0] = Diverged(runs[0]);  // has no evaluation as good, and counts
+  const CatchUp diverged = of(Summarise(runs));
+  EXPECT_EQ(diverged.of, 3);
+  for (const size_t i : {1, 3, 5}) runs[i].result.reset();
+  const std::vector<Section> unfinished = Summarise(runs);
+  const Panel& panel = unfinished[0].panels[0];
+  const MetricSpec* metric = unfinished[0].Find("valid_error");
+  EXPECT_EQ(CatchUpWith(*panel.Find("layer"), *panel.Find("batch"), *metric).of, 0);
+}
+
+TEST(SummaryTest, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
+  for (const bool steps : {true, false}) {
+    Runs runs = CatchUpRuns();
+    for (auto& run : runs) {
+      ClaimSpec claim = LowerErrorClaim("layer", "batch");
+      claim.metric = "valid_error";
+      claim.measure = steps ? "steps to worse's best" : "seconds to worse's best";
+      run.config.report.claims = {claim};
+    }
+    const std::vector<Section> sections = Summarise(runs);
+    const ClaimResult result = JudgeClaims(sections[0])[0];
+    // In seed 3 layer counts with all of its 300 steps, as many as batch took.
+    EXPECT_EQ(result.comparison.bounded, 1);
+    EXPECT_EQ(result.comparison.a.count, 2);
+    EXPECT_EQ(result.comparison.b.count, 3);
+    EXPECT_NEAR(result.comparison.difference.mean, (steps ? -100 : -2) / 3.0, 1e-12);
+    EXPECT_EQ(result.verdict, Verdict::kCannotTell);
+    EXPECT_EQ(result.metric.label,
+              std::string(steps ? "steps" : "seconds") + " to the other's best validation error");
+  }
+}
+
+TEST(SummaryTest, AClaimWithAnUnknownMeasureIsNotMeasured) {
+  Runs runs = ThreeNorms();
+  for (auto& run : runs) {
+    run.config.report.claims = {LowerErrorClaim("layer", "batch")};
+    run.config.report.claims[0].measure = "median";
+  }
+  const std::vector<Section> sections = Summarise(runs);
+  EXPECT_EQ(JudgeClaims(sections[0])[0].verdict, Verdict::kNotMeasured);
+}
+
+TEST(SummaryTest, ACurveAveragesSeedsStepByStep) {
+  Runs runs = {FinishedRun("none", 4, 1, {.3, .2}), FinishedRun("none", 4, 2, {.5, .4})};
+  runs[1].evaluations[1].seconds = 6;
+  const Section section = Summarise(runs)[0];
+  const Curve curve = CurveOf(section.panels[0].groups[0], "test_error");
+  ASSERT_THAT(curve.mean, SizeIs(2));
+  EXPECT_EQ(curve.seeds, 2);
+  EXPECT_EQ(curve.mean[1].step, 200);
+  EXPECT_DOUBLE_EQ(curve.mean[1].seconds, 5);  // 4 and 6
+  EXPECT_NEAR(curve.mean[1].value.mean, .3, 1e-15);
+  EXPECT_EQ(curve.mean[1].value.min, .2);
+  EXPECT_EQ(curve.mean[1].value.max, .4);
+}
+
+TEST(SummaryTest, TheMeanEndsWhereTheShortestSeedEnds) {
+  const Runs runs = {FinishedRun("none", 4, 1, {.3, .2, .1}), FinishedRun("none", 4, 2, {.5})};
+  const Section section = Summarise(runs)[0];
+  const Curve curve = CurveOf(section.panels[0].groups[0], "test_error");
+  EXPECT_THAT(curve.mean, SizeIs(1));
+  ASSERT_THAT(curve.single, SizeIs(2));
+  EXPECT_THAT(curve.single[0].points, SizeIs(3));
+}
+
+TEST(SummaryTest, TheMeanIsOverFinishedSeedsOnceThereAreSome) {
+  Runs runs = {FinishedRun("none", 4, 1, {.3, .2}), FinishedRun("none", 4, 2, {.5})};
+  runs[1].result.reset();
+  Section section = Summarise(runs)[0];
+  EXPECT_EQ(CurveOf(section.panels[0].groups[0], "test_error").seeds, 1);
+  EXPECT_THAT(CurveOf(section.panels[0].groups[0], "test_error").single, SizeIs(2));
+  runs[0].result.reset();
+  section = Summarise(runs)[0];
+  EXPECT_EQ(CurveOf(section.panels[0].groups[0], "test_error").seeds, 2);
+}
+
+TEST(SummaryTest, WhatIsNotFiniteIsLeftOut) {
+  Runs runs = {FinishedRun("none", 4, 1, {.3, .2})};
+  runs[0].evaluations[0].values["test_error"] = std::numeric_limits<double>::infinity();
+  runs[0].result->final_values["test_error"] = std::numeric_limits<double>::quiet_NaN();
+  const Section section = Summarise(runs)[0];
+  EXPECT_THAT(CurveOf(section.panels[0].groups[0], "test_error").mean, SizeIs(1));
+  EXPECT_THAT(Values(section.panels[0].groups[0], "test_error", Measure::kFinal), SizeIs(0));
+}
+
+TEST(SummaryTest, RunsWithoutTheComparedSettingAreOneGroup) {
+  Runs runs = {FinishedRun("none", 4, 1, {.3})};
+  runs[0].config.report.compare = "";
+  const Section section = Summarise(runs)[0];
+  EXPECT_EQ(section.panels[0].groups[0].value, "all runs");
+}
+
+}  // namespace
+}  // namespace planish::lab

@@ -1,0 +1,220 @@
+#include "lab/analysis/thin.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "lab/error.h"
+#include "lab/papers/paper.h"
+#include "lab/run/atomic_file.h"
+#include "lab/run/posix_file.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// So many evaluations are kept evenly of more than so many: a thinned run stays as it is.
+constexpr size_t kEvaluations = 60;
+constexpr size_t kFew = 80;
+
+// Metrics that some part of the report draws or compares.
+std::set<std::string> NeededMetrics(const Run& run) {
+  const ReportSpec& report = run.config.report;
+  std::set<std::string> needed(report.curves.begin(), report.curves.end());
+  needed.insert(report.headline);
+  for (const TargetSpec& target : report.targets) needed.insert(target.metric);
+  for (const ClaimSpec& claim : report.claims) needed.insert(claim.metric);
+  if (run.result && run.result->best) needed.insert(run.result->best->by);
+  for (const Paper& paper : Papers()) {
+    for (const PaperColumn& column : paper.columns) {
+      if (column.task != run.config.task) continue;
+      needed.insert({column.metric, column.train_curve, column.valid_curve});
+      for (const std::string& curve : column.Curves()) needed.insert(curve);
+    }
+  }
+  return needed;
+}
+
+// Six digits.
+double Rounded(double value) {
+  if (!std::isfinite(value)) return value;
+  const std::string text = fmt::format("{:.6g}", value);
+  double rounded = value;
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  return rounded;
+}
+
+void Round(NormGradients& norm) {
+  for (double* value : {&norm.sigma, &norm.mean_before, &norm.variance_before, &norm.mean_detached,
+                        &norm.variance_detached, &norm.mean_after, &norm.variance_after}) {
+    *value = Rounded(*value);
+  }
+}
+
+// The evaluation whose gradients the report shows.
+std::optional<size_t> LastGradients(const Run& run) {
+  for (size_t i = run.evaluations.size(); i-- > 0;) {
+    if (!run.evaluations[i].gradients.empty()) return i;
+  }
+  return std::nullopt;
+}
+
+// Thresholds whose first crossing the report gives steps for: metric and value.
+std::vector<std::pair<std::string, double>> Thresholds(const ReportSpec& report) {
+  std::vector<std::pair<std::string, double>> thresholds;
+  for (const TargetSpec& target : report.targets) {
+    for (const double value : target.values) thresholds.emplace_back(target.metric, value);
+  }
+  constexpr std::string_view kStepsTo = "steps to ";
+  for (const ClaimSpec& claim : report.claims) {
+    std::string_view measure = claim.measure;
+    if (!measure.starts_with(kStepsTo)) continue;
+    measure.remove_prefix(kStepsTo.size());
+    double value = 0;
+    const auto [end, error] =
+        std::from_chars(measure.data(), measure.data() + measure.size(), value);
+    if (error == std::errc()) thresholds.emplace_back(claim.metric, value);
+  }
+  return thresholds;
+}
+
+// Adds each evaluation that is better than all before it: where the run first was as good as
+// another at its best is one of these. A run with very many of them is read off the even choice, to
+// a sixtieth of its length.
+void KeepRecords(const Run& run, const std::string& metric, std::set<size_t>* kept) {
+  const auto spec = std::ranges::find(run.config.metrics, metric, &MetricSpec::name);
+  if (spec == run.config.metrics.end()) return;
+  std::optional<double> best;
+  std::set<size_t> records;
+  for (size_t i = 0; i < run.evaluations.size(); ++i) {
+    const auto found = run.evaluations[i].values.find(metric);
+    if (found == run.evaluations[i].values.end()) continue;
+    const double value = found->second;
+    if (best && (spec->lower_is_better ? value >= *best : value <= *best)) continue;
+    best = value;
+    records.insert(i);
+  }
+  if (records.size() <= kEvaluations) kept->merge(records);
+}
+
+// Indices of the evaluations to keep.
+std::set<size_t> KeptEvaluations(const Run& run) {
+  const size_t count = run.evaluations.size();
+  std::set<size_t> kept;
+  if (count == 0) return kept;
+  const size_t wanted = count <= kFew ? count : kEvaluations;
+  for (size_t i = 0; i < wanted; ++i) {
+    kept.insert(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
+  }
+  if (const std::optional<size_t> gradients = LastGradients(run)) kept.insert(*gradients);
+  const auto keep_first = [&](const auto& matches) {
+    const auto found = std::ranges::find_if(run.evaluations, matches);
+    if (found != run.evaluations.end()) {
+      kept.insert(static_cast<size_t>(found - run.evaluations.begin()));
+    }
+  };
+  if (run.result && run.result->best) {
+    keep_first([&](const Evaluation& e) { return e.step == run.result->best->step; });
+  }
+  if (run.result && run.result->best) KeepRecords(run, run.result->best->by, &kept);
+  for (const auto& [name, value] : Thresholds(run.config.report)) {
+    const auto spec = std::ranges::find(run.config.metrics, name, &MetricSpec::name);
+    if (spec == run.config.metrics.end()) continue;
+    keep_first([&](const Evaluation& e) {
+      const auto found = e.values.find(name);
+      return found != e.values.end() &&
+             (spec->lower_is_better ? found->second <= value : found->second >= value);
+    });
+  }
+  return kept;
+}
+
+// Every absolute path in a text as the name of its file.
+std::string WithoutPaths(const std::string& text) {
+  constexpr std::string_view kEnds = " \t\n\"'(),;=:<>";
+  std::string clean;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find_first_of(kEnds, begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    const bool path = word.size() > 1 && word[0] == '/';
+    clean += path ? fs::path(word).filename().string() : word;
+    if (end < text.size()) clean += text[end];
+    begin = end + 1;
+  }
+  return clean;
+}
+
+void CleanTexts(Json& json) {
+  if (json.is_string()) {
+    json = WithoutPaths(json.get<std::string>());
+  } else if (json.is_structured()) {
+    for (Json& part : json) CleanTexts(part);
+  }
+}
+
+void WriteJson(const fs::path& file, const Json& json) {
+  WriteFileAtomically(file, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+bool IsWithin(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = fs::weakly_canonical(path).lexically_relative(fs::canonical(folder));
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+}  // namespace
+
+Run Thinned(Run run) {
+  const std::set<std::string> needed = NeededMetrics(run);
+  const std::optional<size_t> gradients = LastGradients(run);
+  std::vector<Evaluation> evaluations;
+  for (const size_t i : KeptEvaluations(run)) {
+    Evaluation evaluation = run.evaluations[i];
+    std::erase_if(evaluation.values,
+                  [&](const auto& value) { return !needed.contains(value.first); });
+    for (auto& [name, value] : evaluation.values) value = Rounded(value);
+    evaluation.epoch = Rounded(evaluation.epoch);
+    evaluation.seconds = Rounded(evaluation.seconds);
+    if (i != gradients) evaluation.gradients.clear();
+    for (NormGradients& norm : evaluation.gradients) Round(norm);
+    evaluations.push_back(std::move(evaluation));
+  }
+  run.evaluations = std::move(evaluations);
+  for (std::map<std::string, std::string>::value_type& stamp : run.config.stamps) {
+    stamp.second = WithoutPaths(stamp.second);
+  }
+  CleanTexts(run.config.settings);
+  run.config.data.description = WithoutPaths(run.config.data.description);
+  if (run.result) run.result->message = WithoutPaths(run.result->message);
+  return run;
+}
+
+ThinnedRuns ThinRuns(const fs::path& from, const fs::path& to) {
+  const FoundRuns found = FindRuns({from});
+  if (IsWithin(to, from)) {
+    throw RunError(fmt::format("{} is inside {}", to.string(), from.string()));
+  }
+  for (const Run& run : found.runs) {
+    const fs::path folder = to / fs::relative(run.folder, from);
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) throw CannotWrite(folder, error.message());
+    const Run thinned = Thinned(run);
+    std::string lines;
+    for (const Evaluation& evaluation : thinned.evaluations)
+      lines += Json(evaluation).dump() + "\n";
+    WriteFileAtomically(folder / "metrics.jsonl", lines);
+    if (thinned.result) WriteJson(folder / "result.json", *thinned.result);
+    // Last: without it the folder is no run, if the disk is full.
+    WriteJson(folder / "config.json", thinned.config);
+  }
+  return {found.runs.size(), found.faults};
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,27 @@
+#ifndef PLANISH_LAB_BENCH_ARENA_H_
+#define PLANISH_LAB_BENCH_ARENA_H_
+
+#include <cstdint>
+
+#include "lab/bench/case.h"
+#include "lab/bench/pages.h"
+
+namespace planish::bench {
+
+/// The arrays of one case after the other, which share their memory: no case pays for fresh pages.
+class Arena {
+ public:
+  /// Arrays for `c`, valid until the next call. x and dy are uniform with mean 0 and variance 1:
+  /// random, for zeros flatter streaming stores; gain is uniform in [0.5, 1.5], bias in [-1, 1].
+  /// out, dgain and dbias hold what they held. mean and rstd are those of LayerNorm.
+  Arrays For(const Case& c);
+
+ private:
+  Pages x_, dy_, out_, parameters_, moments_;
+  Type type_ = Type::kFloat;
+  int64_t filled_ = 0;  // elements of x and dy that hold numbers of type_
+};
+
+}  // namespace planish::bench
+
+#endif  // PLANISH_LAB_BENCH_ARENA_H_

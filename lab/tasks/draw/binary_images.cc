@@ -1,0 +1,97 @@
+#include "lab/tasks/draw/binary_images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "lab/base/format_integer.h"
+#include "lab/data/digits.h"
+#include "lab/data/idx_files.h"
+#include "lab/papers/paper_data.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kPixels = kIdxSide * kIdxSide;
+
+int64_t Count(const std::vector<uint8_t>& pixels) { return std::ssize(pixels) / kPixels; }
+
+std::string Hash(const BinaryImageSet& set) {
+  Sha256 sha;
+  for (const std::vector<uint8_t>* pixels : {&set.train, &set.valid, &set.test}) {
+    AddIdxHeader(sha, {kIdxImagesMagic, Count(*pixels), kIdxSide, kIdxSide});
+    sha.Update(*pixels);
+  }
+  return sha.Hex();
+}
+
+// "50,000 training, 10,000 validation and 10,000 test images".
+std::string Counts(const BinaryImageSet& set) {
+  return fmt::format("{} training, {} validation and {} test images",
+                     FormatInteger(Count(set.train)), FormatInteger(Count(set.valid)),
+                     FormatInteger(Count(set.test)));
+}
+
+std::vector<uint8_t> ReadSplit(const IdxFiles& files, const fs::path& folder,
+                               const std::string& name) {
+  const fs::path file = files.Find(folder, name);
+  std::vector<uint8_t> pixels = files.Images(file);
+  const auto wrong = std::ranges::find_if(pixels, [](uint8_t pixel) { return pixel > 1; });
+  if (wrong != pixels.end()) {
+    files.Fail(file, "hold pixels that are 0 or 1",
+               fmt::format("{} in image {}", *wrong, (wrong - pixels.begin()) / kPixels));
+  }
+  return pixels;
+}
+
+}  // namespace
+
+BinaryImageSet LoadBinaryMnist(const fs::path& folder) {
+  constexpr std::array<std::string_view, 1> kInner = {"mnist_binarized"};
+  const IdxFiles files("LoadBinaryMnist");
+  std::vector<std::string> names;
+  for (const char* split : {"train", "valid", "test"})
+    names.push_back(fmt::format("binarized_mnist_{}-images-idx3-ubyte", split));
+  const fs::path found = files.Locate(folder, kInner, names, "binarized MNIST's files");
+  BinaryImageSet set;
+  set.train = ReadSplit(files, found, names[0]);
+  set.valid = ReadSplit(files, found, names[1]);
+  set.test = ReadSplit(files, found, names[2]);
+  set.source = "files";
+  set.sha256 = Hash(set);
+  const bool is_own = IsPaperData("binarized mnist", set.sha256);
+  set.name = is_own ? "binarized mnist" : "binary idx images";
+  set.description = fmt::format(
+      "{}, {} read from {}",
+      is_own ? "MNIST in its fixed binarisation" : "binary images (not the fixed binarised MNIST)",
+      Counts(set), found.string());
+  return set;
+}
+
+BinaryImageSet DrawBinaryDigits(int64_t train, int64_t valid, int64_t test) {
+  const ImageSet drawn = DrawDigits({.train = train + valid, .test = test});
+  const auto binary = [](const Images& images, int64_t begin, int64_t count) {
+    std::vector<uint8_t> pixels(static_cast<size_t>(count * kPixels));
+    std::transform(images.pixels.begin() + begin * kPixels,
+                   images.pixels.begin() + (begin + count) * kPixels, pixels.begin(),
+                   [](uint8_t grey) { return static_cast<uint8_t>(grey >= 128); });
+    return pixels;
+  };
+  BinaryImageSet set;
+  set.train = binary(drawn.train, 0, train);
+  set.valid = binary(drawn.train, train, valid);
+  set.test = binary(drawn.test, 0, test);
+  set.name = "drawn binary digits";
+  set.source = "embedded";
+  set.description =
+      fmt::format("black and white digits drawn by planish (not MNIST): {}", Counts(set));
+  set.sha256 = Hash(set);
+  return set;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,194 @@
+#include "lab/tasks/handwriting/digilets.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "lab/data/source.h"
+#include "lab/data/test_files.h"
+#include "lab/error.h"
+#include "lab/testing/test_folder.h"
+
+namespace planish::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Label(size_t character) {
+  std::string text;
+  for (size_t i = 0; i < kDigiletsCharacters.size(); ++i) {
+    text += i == character ? " 1.0" : i == 0 ? "0.0" : " 0.0";
+  }
+  return text;
+}
+
+// Three points in two strokes; the second point repeats the first.
+std::string Way(const std::string& x = "0.5") {
+  return "0.25 0.5 0.1 1 0.0 0.25 0.5 0.1 0 0.02 " + x + " 0.75 0.2 1 0.04";
+}
+
+// The lines of a writer who wrote every character once.
+std::vector<std::string> Lines(const std::string& x = "0.5") {
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < kDigiletsCharacters.size(); ++i) {
+    lines.push_back(Way(x));
+    lines.push_back(Label(i));
+  }
+  return lines;
+}
+
+std::string Joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+TEST(ParseDigilets, ReadsWaysAndLeavesOutSlips) {
+  auto lines = Lines();
+  lines.push_back(Way("1.5"));
+  lines.push_back(Label(11));
+  lines.push_back(Way("0.75"));
+  lines.push_back(Label(11));
+  const DigiletsWriter writer = ParseDigilets(lines, "002.txt");
+  EXPECT_EQ(writer.outside, 1);
+  EXPECT_EQ(writer.rests, 63);
+  EXPECT_EQ(writer.ways[0].size(), 1u);
+  ASSERT_EQ(writer.ways[11].size(), 2u);  // "b"
+  EXPECT_THAT(writer.ways[11][1],
+              ElementsAre(PenPoint{0.25f, 0.5f, true}, PenPoint{0.75f, 0.75f, true}));
+}
+
+TEST(ParseDigilets, SaysWhatIsWrongAndWhere) {
+  const auto error = [](size_t line, const std::string& text) -> std::string {
+    auto lines = Lines();
+    lines[line - 1] = text;
+    try {
+      ParseDigilets(lines, "002.txt");
+    } catch (const DataError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const std::string two = "0.5 0.5 0 1 0 ";
+  const struct {
+    size_t line;
+    std::string text, what;
+  } cases[] = {
+      {3, "", "line 3, must have five numbers for every point but has 0"},
+      {5, "1 2 3", "line 5, must have five numbers for every point but has 3"},
+      {3, "0.5 x 0 1 0", "line 3, must have a finite number in place 2 but has \"x\""},
+      {3, "0.5 nan 0 1 0", "in place 2 but has \"nan\""},
+      {3, "0.5 1e999 0 1 0", "in place 2 but has \"1e999\""},
+      {3, two + "101 0.5 0 0 0", "must have coordinates from -100 to 100 but has 101, 0.5"},
+      {3, "0.5 0.5 0 0 0", "must have 1 for a point that starts a stroke"},
+      {3, two + "0.6 0.5 0 2 0", "and else 0 but has 2 for point 2"},
+      {3, two + "0.5 0.5 0 0 0", "must have points at two places but has one"},
+      {4, "1 0 0", "line 4, must have 62 numbers, one 1 and the others 0, but has 3, of which 1"},
+      {4, Label(62), "but has 62, of which 0 are 1 and 62 are 0"},
+      {4, "1" + Label(1).substr(1), "but has 62, of which 2 are 1 and 60 are 0"},
+      {4, "2" + Label(1).substr(1), "but has 62, of which 1 are 1 and 60 are 0"},
+      {9, Way("-0.5"),
+       "must have a way within the unit square for each of 62 characters but has "
+       "none for 4"},
+      {5, Way(), "no error"},
+  };
+  for (const auto& c : cases) EXPECT_THAT(error(c.line, c.text), HasSubstr(c.what)) << c.text;
+
+  auto odd = Lines();
+  odd.push_back(Way());
+  EXPECT_THROW(ParseDigilets(odd, ""), DataError);
+  EXPECT_THROW(ParseDigilets({}, ""), DataError);
+}
+
+class ReadDigiletsTest : public ::testing::Test {
+ protected:
+  // Writers 000 and on, whose last point is further right by writer.
+  void WriteWriters(int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::string text = Joined(Lines(fmt::format("{:.2f}", 0.5 + 0.01 * i)));
+      WriteFile(folder / (fmt::format("{:03}.txt", i) + (i % 2 == 1 ? ".gz" : "")),
+                i % 2 == 1 ? Gzip(text) : text);
+    }
+  }
+
+  TestFolder folder;
+};
+
+// The way across a line's first character.
+float Across(const WrittenLine& line) { return line.points[1].x - line.points[0].x; }
+
+TEST_F(ReadDigiletsTest, ComposesLinesOfOneWriterEach) {
+  WriteWriters(10);
+  WriteFile(folder / "INDEX.txt", "no writer");
+  const Handwriting data = ReadDigilets(folder.path(), {.train = 200, .held_out = 5});
+  ASSERT_EQ(data.train.size(), 200u);
+  std::vector<int> of(10, 0);
+  for (const WrittenLine& line : data.train) {
+    EXPECT_GE(line.text.size(), 24u);
+    EXPECT_LE(line.text.size(), 32u);
+    EXPECT_EQ(line.text.find_first_not_of(std::string(kDigiletsCharacters) + " "), line.text.npos);
+    const auto written = line.text.size() - static_cast<size_t>(std::ranges::count(line.text, ' '));
+    ASSERT_EQ(line.points.size(), 2 * written);
+    for (size_t i = 0; i < line.points.size(); ++i) {
+      EXPECT_TRUE(line.points[i].lifts);
+      // Half a step of the tablet about y = .5 or .75, upside down.
+      EXPECT_NEAR(line.points[i].y, i % 2 == 0 ? 0.5 : 0.25, 0.5 / 240 + 1e-6);
+    }
+    // 0.25 wide for writer 0, and 0.01 more for each: within half a step on either side.
+    const double writer = (double{Across(line)} - 0.25) / 0.01;
+    EXPECT_NEAR(writer, std::round(writer), 1.0 / 274 / 0.01 + 1e-3);
+    ++of.at(static_cast<size_t>(std::clamp(std::lround(writer), 0L, 9L)));
+  }
+  EXPECT_EQ(of[8] + of[9], 0);  // for validation and test
+  EXPECT_EQ(std::ranges::count(of, 0), 2);
+  for (const WrittenLine& line : data.valid) EXPECT_NEAR(Across(line), 0.33, 1.0 / 274 + 1e-6);
+  for (const WrittenLine& line : data.test) EXPECT_NEAR(Across(line), 0.34, 1.0 / 274 + 1e-6);
+  EXPECT_NE(data.valid[0].text, data.train[0].text);
+  EXPECT_EQ(data.name, "digilets");
+  EXPECT_THAT(data.description, HasSubstr("of 8, 1 and 1 writers"));
+
+  const Handwriting fewer = ReadDigilets(folder.path(), {.train = 3, .held_out = 5});
+  EXPECT_EQ(fewer.train[2].text, data.train[2].text);
+  EXPECT_EQ(fewer.train[2].points, data.train[2].points);
+  EXPECT_EQ(ReadDigilets(folder.path(), {.train = 200, .held_out = 5}).sha256, data.sha256);
+}
+
+TEST_F(ReadDigiletsTest, SaysWhatIsMissing) {
+  EXPECT_FALSE(IsDigilets(folder.path()));
+  WriteWriters(9);
+  EXPECT_TRUE(IsDigilets(folder.path()));
+  EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },
+              ::testing::ThrowsMessage<DataError>(
+                  HasSubstr("must hold the files of ten writers or more but has 9")));
+  WriteWriters(10);
+  WriteFile(folder / "004.txt", "1 2\n");
+  EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },
+              ::testing::ThrowsMessage<DataError>(HasSubstr("004.txt, line 1, must be followed")));
+}
+
+TEST(ReadDigilets, TheRealOne) {
+  const std::optional<fs::path> folder = DataFolder("");
+  if (!folder || !fs::exists(*folder / "digilets")) {
+    GTEST_SKIP() << "PLANISH_DATA does not name a folder with digilets";
+  }
+  const Handwriting data = ReadDigilets(*folder / "digilets", {.train = 50, .held_out = 10});
+  // Counted by a few lines of Python: 33 of 23,870 ways leave the unit square.
+  EXPECT_THAT(data.description, HasSubstr("of 63, 7 and 7 writers"));
+  EXPECT_THAT(data.description, HasSubstr("left out: 33 characters beyond the tablet"));
+  for (const WrittenLine& line : data.train) {
+    EXPECT_GT(line.points.size(), 150u);
+    for (const PenPoint& point : line.points) {
+      ASSERT_GE(point.y, -0.01f);
+      ASSERT_LE(point.y, 1.01f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace planish::lab

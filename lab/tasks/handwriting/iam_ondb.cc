@@ -1,0 +1,300 @@
+#include "lab/tasks/handwriting/iam_ondb.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <limits>
+#include <map>
+#include <optional>
+#include <pugixml.hpp>
+#include <random>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
+#include "lab/data/file_content.h"
+#include "lab/data/lines.h"
+#include "lab/error.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The whiteboard has some ten thousand units.
+constexpr double kFarthest = 100'000;
+// The longest file of strokes in bytes; real ones have some 50,000.
+constexpr int64_t kMaxStrokes = 16 << 20;
+
+std::string_view Trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+class StrokeParser {
+ public:
+  explicit StrokeParser(const std::string& name) : name_(name) {}
+
+  std::vector<PenPoint> Parse(std::string_view xml) const {
+    pugi::xml_document document;
+    const pugi::xml_parse_result result = document.load_buffer(xml.data(), xml.size());
+    if (!result) {
+      Fail(fmt::format(", byte {},", result.offset), "be XML",
+           fmt::format("an error: {}", result.description()));
+    }
+    const pugi::xml_node set = document.document_element().child("StrokeSet");
+    if (!set) Fail("", "hold a StrokeSet in its outermost element", "none");
+    if (!set.child("Stroke")) FailAt(set, "hold a Stroke", "none");
+    std::vector<PenPoint> points;
+    for (const pugi::xml_node stroke : set.children("Stroke")) {
+      if (!stroke.child("Point")) FailAt(stroke, "hold a Point", "none");
+      for (const pugi::xml_node point : stroke.children("Point")) {
+        points.push_back({.x = Coordinate(point, "x"), .y = Coordinate(point, "y")});
+      }
+      points.back().lifts = true;
+    }
+    return points;
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& place, const std::string& must,
+                         const std::string& has) const {
+    throw DataError(
+        fmt::format("[ParseLineStrokes] {}{} must {} but has {}", name_, place, must, has));
+  }
+  [[noreturn]] void FailAt(const pugi::xml_node& node, const std::string& must,
+                           const std::string& has) const {
+    Fail(fmt::format(", {} at byte {},", node.name(), node.offset_debug()), must, has);
+  }
+
+  float Coordinate(const pugi::xml_node& point, const char* name) const {
+    const pugi::xml_attribute attribute = point.attribute(name);
+    const std::string must =
+        fmt::format("have a number from {0} to {1} as {2}", -kFarthest, kFarthest, name);
+    if (!attribute) FailAt(point, must, "none");
+    const std::string_view text = attribute.value();
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    // NaN compares as false.
+    if (error != std::errc() || end != text.data() + text.size() ||
+        !(value >= -kFarthest && value <= kFarthest)) {
+      FailAt(point, must, Quoted(text));
+    }
+    return static_cast<float>(value);
+  }
+
+  const std::string& name_;
+};
+
+// A file of lineStrokes.
+struct LineFile {
+  fs::path file;
+  std::string form;  // a01-000u of a01-000u-01.xml
+  size_t number = 0;
+};
+
+std::optional<LineFile> LineOf(const fs::path& file) {
+  if (file.extension() != ".xml") return std::nullopt;
+  const std::string stem = file.stem().string();
+  const size_t dash = stem.rfind('-');
+  if (dash == std::string::npos) return std::nullopt;
+  LineFile line{.file = file, .form = stem.substr(0, dash)};
+  const char* const end = stem.data() + stem.size();
+  const auto [last, error] = std::from_chars(stem.data() + dash + 1, end, line.number);
+  if (error != std::errc() || last != end || line.number == 0) return std::nullopt;
+  return line;
+}
+
+std::vector<LineFile> FindLines(const fs::path& folder) {
+  std::vector<LineFile> lines;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (auto line = LineOf(entry->path())) lines.push_back(std::move(*line));
+  }
+  if (error) {
+    throw DataError(fmt::format("[ReadIamOnDb] {} must be readable but has {}", folder.string(),
+                                error.message()));
+  }
+  if (lines.empty()) {
+    throw DataError(fmt::format("[ReadIamOnDb] {} must hold files FORM-NUMBER.xml but has none",
+                                folder.string()));
+  }
+  std::ranges::sort(lines, {}, &LineFile::file);
+  return lines;
+}
+
+std::set<std::string> ReadForms(const fs::path& file) {
+  std::set<std::string> forms;
+  for (const std::string& line : ReadLines(file)) {
+    if (!Trimmed(line).empty()) forms.emplace(Trimmed(line));
+  }
+  return forms;
+}
+
+constexpr const char* kParts[] = {"training", "validation", "test"};
+constexpr const char* kLists[] = {"trainset.txt", "testset_v.txt", "testset_f.txt"};
+
+class Reader {
+ public:
+  explicit Reader(const fs::path& folder) : folder_(folder) {}
+
+  Handwriting Read(const LineCounts& counts) {
+    const std::vector<LineFile> lines = FindLines(folder_ / "lineStrokes");
+    const std::map<std::string, size_t> part_of = Parts(lines);
+    Handwriting data;
+    std::vector<WrittenLine>* const parts[] = {&data.train, &data.valid, &data.test};
+    for (size_t part = 0; part < 3; ++part) {
+      std::vector<LineFile> chosen;
+      for (const LineFile& line : lines) {
+        const auto found = part_of.find(line.form);
+        if (found != part_of.end() && found->second == part) chosen.push_back(line);
+      }
+      *parts[part] = ReadPart(std::move(chosen), part == 0 ? counts.train : counts.held_out);
+      if (parts[part]->empty()) {
+        throw DataError(
+            fmt::format("[ReadIamOnDb] {} must hold a line for {} with its transcription but has "
+                        "none: {} lines lack a transcription",
+                        folder_.string(), kParts[part], untranscribed_));
+      }
+    }
+    data.name = "iam-ondb";
+    data.source = "files";
+    data.sha256 = HashLines(data);
+    data.description = fmt::format(
+        "IAM-OnDB read from {}: {} training, {} validation and {} test lines of {}, parts by {}; "
+        "left out: {} without transcription, {} of a single point; {} points of a resting pen",
+        folder_.string(), FormatInteger(std::ssize(data.train)),
+        FormatInteger(std::ssize(data.valid)), FormatInteger(std::ssize(data.test)),
+        FormatInteger(std::ssize(lines)), has_lists_ ? "the lists of forms" : "every tenth form",
+        FormatInteger(untranscribed_), FormatInteger(single_points_), FormatInteger(rests_));
+    return data;
+  }
+
+ private:
+  // The part of each form that is in one.
+  std::map<std::string, size_t> Parts(const std::vector<LineFile>& lines) {
+    const auto count = std::ranges::count_if(
+        kLists, [&](const char* list) { return FindFile(folder_, list).has_value(); });
+    if (count != 0 && count != 3) {
+      throw DataError(
+          fmt::format("[ReadIamOnDb] {} must hold all of trainset.txt, testset_v.txt and "
+                      "testset_f.txt, or none, but has {} of them",
+                      folder_.string(), count));
+    }
+    has_lists_ = count == 3;
+    std::map<std::string, size_t> part_of;
+    if (has_lists_) {
+      for (size_t part = 0; part < 3; ++part) {
+        for (const std::string& form : ReadForms(NeedFile(folder_, kLists[part]))) {
+          const auto [found, is_new] = part_of.emplace(form, part);
+          if (!is_new) {
+            throw DataError(fmt::format(
+                "[ReadIamOnDb] {} must have forms of its own but has {}, as {} has",
+                (folder_ / kLists[part]).string(), Quoted(form), kLists[found->second]));
+          }
+        }
+      }
+      return part_of;
+    }
+    std::set<std::string> forms;
+    for (const LineFile& line : lines) forms.insert(line.form);
+    size_t index = 0;
+    for (const std::string& form : forms) {
+      const size_t place = index++ % 10;
+      part_of.emplace(form, place == 8 ? 1 : place == 9 ? 2 : 0);
+    }
+    return part_of;
+  }
+
+  std::vector<WrittenLine> ReadPart(std::vector<LineFile> files, int64_t most) {
+    if (std::ssize(files) > most) {
+      // std::shuffle is the library's; this is the same everywhere.
+      std::mt19937_64 random(1);
+      for (size_t i = files.size() - 1; i > 0; --i) std::swap(files[i], files[random() % (i + 1)]);
+    }
+    std::vector<WrittenLine> lines;
+    for (const LineFile& file : files) {
+      if (std::ssize(lines) == most) break;
+      const std::vector<std::string>& texts = Transcription(file);
+      if (file.number > texts.size()) {
+        ++untranscribed_;
+        continue;
+      }
+      const std::string name = file.file.string();
+      const auto points = ReadInMemory(file.file, [&] {
+        const std::string xml = FileContent(file.file).Rest(kMaxStrokes + 1);
+        if (std::ssize(xml) > kMaxStrokes) {
+          FailToRead(file.file, fmt::format("it has more than {} bytes", kMaxStrokes));
+        }
+        return ParseLineStrokes(xml, name);
+      });
+      WrittenLine line{.text = texts[file.number - 1], .points = WithoutRests(points)};
+      rests_ += std::ssize(points) - std::ssize(line.points);
+      if (line.points.size() < 2) {
+        ++single_points_;
+        continue;
+      }
+      lines.push_back(std::move(line));
+    }
+    return lines;
+  }
+
+  // Nothing where there is no file.
+  const std::vector<std::string>& Transcription(const LineFile& line) {
+    const auto [found, is_new] = transcriptions_.try_emplace(line.form);
+    if (is_new) {
+      const fs::path below = line.file.parent_path().lexically_relative(folder_ / "lineStrokes");
+      if (const auto file = FindFile(folder_ / "ascii" / below, line.form + ".txt")) {
+        found->second = ReadTranscription(*file);
+      }
+    }
+    return found->second;
+  }
+
+  const fs::path& folder_;
+  bool has_lists_ = false;
+  std::map<std::string, std::vector<std::string>> transcriptions_;
+  int64_t untranscribed_ = 0, single_points_ = 0, rests_ = 0;
+};
+
+}  // namespace
+
+bool IsIamOnDb(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_directory(folder / "lineStrokes", error);
+}
+
+std::vector<PenPoint> ParseLineStrokes(std::string_view xml, const std::string& name) {
+  return StrokeParser(name).Parse(xml);
+}
+
+std::vector<std::string> ReadTranscription(const fs::path& file) {
+  std::vector<std::string> texts;
+  bool found = false;
+  for (const std::string& line : ReadLines(file)) {
+    const std::string_view text = Trimmed(line);
+    if (found && !text.empty()) texts.emplace_back(text);
+    found = found || text == "CSR:";
+  }
+  if (!found) {
+    throw DataError(
+        fmt::format("[ReadTranscription] {} must have a line \"CSR:\" before the lines of its text "
+                    "but has none",
+                    file.string()));
+  }
+  return texts;
+}
+
+Handwriting ReadIamOnDb(const fs::path& folder, const LineCounts& counts) {
+  return Reader(folder).Read(counts);
+}
+
+}  // namespace planish::lab

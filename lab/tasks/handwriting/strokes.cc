@@ -1,0 +1,74 @@
+#include "lab/tasks/handwriting/strokes.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <span>
+#include <system_error>
+
+#include "lab/data/sha256.h"
+#include "lab/error.h"
+#include "lab/tasks/handwriting/digilets.h"
+#include "lab/tasks/handwriting/iam_ondb.h"
+#include "lab/tasks/handwriting/synthetic_strokes.h"
+
+namespace planish::lab {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void Append(float value, std::string& bytes) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  for (const int shift : {0, 8, 16, 24}) bytes += static_cast<char>(bits >> shift & 255);
+}
+
+}  // namespace
+
+std::string HashLines(const Handwriting& data) {
+  Sha256 sha;
+  for (const auto* part : {&data.train, &data.valid, &data.test}) {
+    for (const WrittenLine& line : *part) {
+      std::string bytes = line.text + "\n";
+      for (const PenPoint& point : line.points) {
+        Append(point.x, bytes);
+        Append(point.y, bytes);
+        bytes += point.lifts ? '\1' : '\0';
+      }
+      sha.Update({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    }
+  }
+  return sha.Hex();
+}
+
+std::vector<PenPoint> WithoutRests(const std::vector<PenPoint>& points) {
+  std::vector<PenPoint> kept;
+  for (const PenPoint& point : points) {
+    const bool rests =
+        !kept.empty() && !kept.back().lifts && kept.back().x == point.x && kept.back().y == point.y;
+    if (rests) {
+      kept.back().lifts = point.lifts;
+    } else {
+      kept.push_back(point);
+    }
+  }
+  return kept;
+}
+
+Handwriting OpenHandwriting(const std::optional<fs::path>& folder, const LineCounts& counts) {
+  if (!folder) return MakeStrokes(counts);
+  for (const fs::path& place :
+       {*folder, *folder / "iam", *folder / "iam-ondb", *folder / "IAM-OnDB"}) {
+    if (IsIamOnDb(place)) return ReadIamOnDb(place, counts);
+  }
+  for (const fs::path& place : {*folder, *folder / "digilets"}) {
+    if (IsDigilets(place)) return ReadDigilets(place, counts);
+  }
+  throw DataError(
+      fmt::format("[OpenHandwriting] {} must hold IAM-OnDB's lineStrokes and ascii, itself or in a "
+                  "folder iam, iam-ondb or IAM-OnDB, or DigiLeTs' NUMBER.txt[.gz], itself or in a "
+                  "folder digilets, but has neither",
+                  folder->string()));
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "src/base/cuda/kernel.h"
+#include "src/base/cuda/device.h"
+
+namespace planish::internal::cuda {
+namespace {
+
+std::atomic<int> most_cluster_blocks = kMostClusterBlocks;
+
+}  // namespace
+
+void LimitClusterBlocks(int blocks) { most_cluster_blocks = blocks; }
+
+#ifdef __CUDACC__
+
+namespace {
+
+void Check(const char* function, const char* what, cudaError_t error) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();
+  throw Error("[" + std::string(function) + "] the device must " + what + " but has said \"" +
+              cudaGetErrorString(error) + "\"");
+}
+
+// Compiled for the architectures of all kernels, and as large as a block may be.
+PLANISH_KERNEL(kMostThreads, 1) LargestBlock() {}
+
+// Of blocks that have a multiprocessor each: a part of a device may have too few for the most.
+int AskForClusterBlocks(int device) {
+  int has = 0, shared_bytes = 0, blocks = 1;
+  cudaFuncAttributes compiled;
+  const auto* const kernel = reinterpret_cast<const void*>(LargestBlock);
+  const bool known =
+      cudaDeviceGetAttribute(&has, cudaDevAttrClusterLaunch, device) == cudaSuccess && has != 0 &&
+      cudaFuncGetAttributes(&compiled, kernel) == cudaSuccess && compiled.ptxVersion >= 90 &&
+      cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+          cudaSuccess &&
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes) ==
+          cudaSuccess;
+  if (known) {
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(kMostClusterBlocks);
+    launch.blockDim = dim3(kMostThreads);
+    launch.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+    if (cudaOccupancyMaxPotentialClusterSize(&blocks, kernel, &launch) == cudaSuccess) {
+      return static_cast<int>(
+          std::bit_floor(static_cast<unsigned>(std::clamp(blocks, 1, kMostClusterBlocks))));
+    }
+  }
+  cudaGetLastError();
+  return 1;
+}
+
+}  // namespace
+
+int MostClusterBlocks() {
+  // Calls ask each time, and seldom for another device than before.
+  thread_local int known_device = -1, known_blocks = 1;
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) {
+    cudaGetLastError();
+    return 1;
+  }
+  if (device != known_device) {
+    known_blocks = AskForClusterBlocks(device);
+    known_device = device;
+  }
+  return std::min<int>(known_blocks, most_cluster_blocks);
+}
+
+int Devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+void Fill(const char* function, void* data, int value, int64_t bytes, void* stream) {
+  if (data == nullptr || bytes == 0) return;
+  Check(function, "fill memory",
+        cudaMemsetAsync(data, value, static_cast<size_t>(bytes), static_cast<Stream>(stream)));
+}
+
+void* Allocate(int64_t bytes) {
+  void* data = nullptr;
+  Check("Allocate", "have memory", cudaMalloc(&data, static_cast<size_t>(bytes)));
+  return data;
+}
+
+void Free(void* data) { cudaFree(data); }
+
+void CopyToDevice(void* to, const void* from, int64_t bytes) {
+  Check("CopyToDevice", "copy",
+        cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
+}
+
+void CopyToHost(void* to, const void* from, int64_t bytes) {
+  Check("CopyToHost", "copy",
+        cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost));
+}
+
+void Synchronize() { Check("Synchronize", "finish its work", cudaDeviceSynchronize()); }
+
+#else
+
+int Devices() { return 1; }
+int MostClusterBlocks() { return most_cluster_blocks; }
+
+void Fill(const char*, void* data, int value, int64_t bytes, void*) {
+  if (data != nullptr) std::memset(data, value, static_cast<size_t>(bytes));
+}
+
+void* Allocate(int64_t bytes) {
+  // As cudaMalloc's: 256 bytes. Not a byte more than asked for, so that a sanitizer sees what is
+  // read beyond.
+  void* data = nullptr;
+  if (posix_memalign(&data, 256, static_cast<size_t>(bytes)) != 0) {
+    throw Error("[Allocate] the device must have memory but has none left");
+  }
+  return data;
+}
+
+void Free(void* data) { std::free(data); }
+// Of no bytes there may be no address.
+void CopyToDevice(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+void CopyToHost(void* to, const void* from, int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+}
+void Synchronize() {}
+
+#endif
+
+}  // namespace planish::internal::cuda

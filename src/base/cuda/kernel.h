@@ -1,0 +1,317 @@
+#ifndef PLANISH_SRC_BASE_CUDA_KERNEL_H_
+#define PLANISH_SRC_BASE_CUDA_KERNEL_H_
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "planish/error.h"
+#include "planish/types.h"
+#include "src/base/cuda/launch.h"
+
+// What the kernels for CUDA use of CUDA, and launching them. Where nvcc compiles it is CUDA; where
+// a C++ compiler does, it is emulation.h.
+#ifdef __CUDACC__
+
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+#define PLANISH_DEVICE __device__ __forceinline__
+#define PLANISH_KERNEL(threads, blocks) __global__ void __launch_bounds__(threads, blocks)
+#define PLANISH_UNROLL _Pragma("unroll")
+
+namespace planish::internal::cuda {
+
+using Stream = cudaStream_t;
+
+PLANISH_DEVICE int ThreadIndex() { return static_cast<int>(threadIdx.x); }
+PLANISH_DEVICE int BlockThreads() { return static_cast<int>(blockDim.x); }
+PLANISH_DEVICE int64_t BlockIndex() { return static_cast<int64_t>(blockIdx.x); }
+PLANISH_DEVICE int64_t Blocks() { return static_cast<int64_t>(gridDim.x); }
+PLANISH_DEVICE int64_t BlockIndexY() { return static_cast<int64_t>(blockIdx.y); }
+PLANISH_DEVICE int64_t BlocksY() { return static_cast<int64_t>(gridDim.y); }
+PLANISH_DEVICE void SyncBlock() { __syncthreads(); }
+/// Of a grid that RunCooperative has launched: all threads meet, and see what others wrote.
+PLANISH_DEVICE void SyncGrid() { cooperative_groups::this_grid().sync(); }
+
+/// Whether what is compiled may be launched with clusters. Where not, the functions below are there
+/// so that kernels compile.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr bool kHasClusters = false;
+PLANISH_DEVICE int ClusterRank() { return 0; }
+PLANISH_DEVICE int ClusterBlocks() { return 1; }
+PLANISH_DEVICE void SyncCluster() {}
+template <class T>
+PLANISH_DEVICE T* OfBlock(T* shared, int) {
+  return shared;
+}
+#else
+inline constexpr bool kHasClusters = true;
+/// The block's number in its cluster, and the blocks there.
+PLANISH_DEVICE int ClusterRank() {
+  return static_cast<int>(cooperative_groups::this_cluster().block_rank());
+}
+PLANISH_DEVICE int ClusterBlocks() {
+  return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
+}
+/// All threads of the cluster meet, and see what others wrote.
+PLANISH_DEVICE void SyncCluster() { cooperative_groups::this_cluster().sync(); }
+/// What lies at `shared`, of the block's shared memory, in that of block `rank` of the cluster.
+/// Between two meetings at which that block's threads are: it must have begun, and not returned.
+template <class T>
+PLANISH_DEVICE T* OfBlock(T* shared, int rank) {
+  return cooperative_groups::this_cluster().map_shared_rank(shared, rank);
+}
+#endif
+
+template <class T>
+PLANISH_DEVICE T XorLane(T value, int mask) {
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+template <class T>
+PLANISH_DEVICE T FromLane(T value, int lane) {
+  return __shfl_sync(0xffffffffu, value, lane);
+}
+template <class T>
+PLANISH_DEVICE T* SharedMemory() {
+  extern __shared__ __align__(16) unsigned char planish_shared[];
+  return reinterpret_cast<T*>(planish_shared);
+}
+/// 16 bytes, to where they are aligned to as much, at once.
+PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
+  *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+}
+/// Asks for what lies there to be brought into the second-level cache.
+PLANISH_DEVICE void Prefetch(const void* from) { asm volatile("prefetch.L2 [%0];" ::"l"(from)); }
+/// A read of four bytes that nobody waits for: brings their line into the first-level cache.
+PLANISH_DEVICE void Touch(const void* from) {
+  asm volatile("{ .reg .b32 unused; ld.b32 unused, [%0]; }" ::"l"(from));
+}
+/// Copies a number of 4 or 8 bytes to shared memory while the thread goes on. It is there for the
+/// thread after WaitForCopies, and for others after they have met it then.
+template <class T>
+PLANISH_DEVICE void CopyLater(const T* from, T* to) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+               "l"(__cvta_generic_to_global(from)), "n"(sizeof(T))
+               : "memory");
+}
+PLANISH_DEVICE void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+PLANISH_DEVICE bool AnyLane(bool value) { return __any_sync(0xffffffffu, value); }
+PLANISH_DEVICE float FloatOfBits(uint32_t bits) { return __uint_as_float(bits); }
+PLANISH_DEVICE uint32_t BitsOf(float value) { return __float_as_uint(value); }
+
+PLANISH_DEVICE float ToCompute(bfloat16 value) {
+  return __uint_as_float(static_cast<uint32_t>(value.bits) << 16);
+}
+PLANISH_DEVICE float ToCompute(float16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+template <class T>
+PLANISH_DEVICE T FromCompute(float value) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    uint16_t bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return {bits};
+  } else if constexpr (std::is_same_v<T, float16>) {
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return {bits};
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+}  // namespace planish::internal::cuda
+
+#else
+
+#include "src/base/cuda/emulation.h"
+
+#define PLANISH_DEVICE inline
+#define PLANISH_KERNEL(threads, blocks) void
+#define PLANISH_UNROLL
+
+namespace planish::internal::cuda {
+
+using Stream = void*;
+
+inline int ThreadIndex() { return static_cast<int>(emulation::Here().thread.x); }
+inline int BlockThreads() { return static_cast<int>(emulation::Here().block_dim.x); }
+inline int64_t BlockIndex() { return emulation::Here().block.x; }
+inline int64_t Blocks() { return emulation::Here().grid_dim.x; }
+inline int64_t BlockIndexY() { return emulation::Here().block.y; }
+inline int64_t BlocksY() { return emulation::Here().grid_dim.y; }
+inline void SyncBlock() { emulation::Wait(emulation::Scope::kBlock); }
+inline void SyncGrid() { emulation::Wait(emulation::Scope::kGrid); }
+inline constexpr bool kHasClusters = true;
+inline int ClusterRank() { return emulation::ClusterRank(); }
+inline int ClusterBlocks() { return emulation::ClusterBlocks(); }
+inline void SyncCluster() { emulation::Wait(emulation::Scope::kCluster); }
+template <class T>
+T* OfBlock(T* shared, int rank) {
+  return static_cast<T*>(emulation::OfBlock(shared, rank));
+}
+template <class T>
+T XorLane(T value, int mask) {
+  return emulation::FromLane(value, emulation::LaneNumber() ^ mask);
+}
+template <class T>
+T FromLane(T value, int lane) {
+  return emulation::FromLane(value, lane);
+}
+template <class T>
+T* SharedMemory() {
+  return static_cast<T*>(emulation::SharedMemory());
+}
+inline void StoreWords(void* to, const uint32_t (&words)[4]) { std::memcpy(to, words, 16); }
+/// A read, so that a sanitizer sees what is beyond an array.
+inline void Prefetch(const void* from) {
+  static_cast<void>(*static_cast<const volatile unsigned char*>(from));
+}
+inline void Touch(const void* from) {
+  static_cast<void>(*static_cast<const volatile uint32_t*>(from));
+}
+template <class T>
+void CopyLater(const T* from, T* to) {
+  emulation::CopyLater(from, to, sizeof(T));
+}
+inline void WaitForCopies() { emulation::WaitForCopies(); }
+inline bool AnyLane(bool value) {
+  for (int mask = 1; mask < 32; mask *= 2) value |= XorLane(value, mask);
+  return value;
+}
+inline float FloatOfBits(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
+
+inline float ToCompute(bfloat16 value) { return ToFloat(value); }
+inline float ToCompute(float16 value) { return ToFloat(value); }
+template <class T>
+T FromCompute(float value) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return ToBfloat16(value);
+  } else if constexpr (std::is_same_v<T, float16>) {
+    return ToFloat16(value);
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
+}  // namespace planish::internal::cuda
+
+#endif
+
+namespace planish::internal::cuda {
+
+PLANISH_DEVICE float ToCompute(float value) { return value; }
+PLANISH_DEVICE double ToCompute(double value) { return value; }
+template <class T>
+PLANISH_DEVICE T FromCompute(double value) {
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(value);
+  return FromCompute<T>(static_cast<float>(value));
+}
+
+/// N numbers read or written at once.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Pack {
+  T values[N];
+};
+
+/// Runs `kernel` on the stream, after what is on it already, and does not wait for it. Throws Error
+/// in the name of `function` where the device refuses.
+template <class... Parameters>
+void Run(const char* function, void (*kernel)(Parameters...), const Launch& launch, void* stream,
+         Parameters... arguments) {
+#ifdef __CUDACC__
+  void* pointers[] = {&arguments...};
+  cudaLaunchConfig_t config = {};
+  config.gridDim =
+      dim3(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
+  config.blockDim = dim3(static_cast<unsigned>(launch.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
+  config.stream = static_cast<Stream>(stream);
+  cudaLaunchAttribute cluster = {};
+  if (launch.cluster > 1) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = static_cast<unsigned>(launch.cluster);
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
+  const cudaError_t error =
+      cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    throw Error("[" + std::string(function) + "] the device must take the kernel but has said \"" +
+                cudaGetErrorString(error) + "\"");
+  }
+#else
+  static_cast<void>(function), static_cast<void>(stream);
+  emulation::RunGrid(
+      {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
+      static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes), false,
+      [=] { kernel(arguments...); }, static_cast<unsigned>(launch.cluster));
+#endif
+}
+
+/// What a grid whose threads all run at the same time may have of the current device.
+struct GridLimits {
+  int64_t blocks = 0;        ///< with more than half of the shared memory in each
+  int64_t shared_bytes = 0;  ///< of a block
+};
+inline GridLimits CooperativeLimits() {
+#ifdef __CUDACC__
+  int device = 0, cooperative = 0, blocks = 0, shared_bytes = 0;
+  const bool known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+          cudaSuccess;
+  if (!known) cudaGetLastError();
+  if (!known || cooperative == 0) return {};
+  return {blocks, shared_bytes};
+#else
+  return {.blocks = 4, .shared_bytes = int64_t{227} << 10};
+#endif
+}
+
+/// As Run, with all threads of the grid at the same time, and with as much shared memory as
+/// CooperativeLimits says.
+template <class... Parameters>
+void RunCooperative(const char* function, void (*kernel)(Parameters...), const Launch& launch,
+                    void* stream, Parameters... arguments) {
+#ifdef __CUDACC__
+  void* pointers[] = {&arguments...};
+  const void* const entry = reinterpret_cast<const void*>(kernel);
+  cudaError_t error = cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(launch.shared_bytes));
+  if (error == cudaSuccess) {
+    error = cudaLaunchCooperativeKernel(
+        entry, dim3(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y)),
+        dim3(static_cast<unsigned>(launch.threads)), pointers,
+        static_cast<size_t>(launch.shared_bytes), static_cast<Stream>(stream));
+  }
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    throw Error("[" + std::string(function) + "] the device must take the kernel but has said \"" +
+                cudaGetErrorString(error) + "\"");
+  }
+#else
+  static_cast<void>(function), static_cast<void>(stream);
+  emulation::RunGrid(
+      {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
+      static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes), true,
+      [=] { kernel(arguments...); });
+#endif
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_BASE_CUDA_KERNEL_H_

@@ -1,0 +1,22 @@
+#include "planish/error.h"
+#include "src/base/cuda/device.h"
+
+// The device of a build without CUDA.
+namespace planish::internal::cuda {
+namespace {
+
+[[noreturn]] void Fail() { throw Error("[cuda] Planish must be built with CUDA but is not"); }
+
+}  // namespace
+
+int Devices() { return 0; }
+int MostClusterBlocks() { return 1; }
+void LimitClusterBlocks(int) {}
+void Fill(const char*, void*, int, int64_t, void*) { Fail(); }
+void* Allocate(int64_t) { Fail(); }
+void Free(void*) {}
+void CopyToDevice(void*, const void*, int64_t) { Fail(); }
+void CopyToHost(void*, const void*, int64_t) { Fail(); }
+void Synchronize() { Fail(); }
+
+}  // namespace planish::internal::cuda

@@ -1,0 +1,102 @@
+#include "src/base/cuda/team.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "src/base/cuda/emulation.h"
+
+namespace planish::internal::cuda {
+namespace {
+
+using emulation::Order;
+
+// What a thread of a team was told, by turns of a sum of one number, a sum of two, the largest, the
+// first one.
+struct Told {
+  float sum, sum_of_two, other_of_two, most, first;
+
+  bool operator==(const Told&) const = default;
+};
+
+constexpr int kTurns = 3;
+
+// A thread's number of a turn; of one turn and the next no sum is the same.
+PLANISH_DEVICE float NumberOf(int lane, int turn) {
+  return std::sin(static_cast<float>(lane * 7 + turn)) * static_cast<float>(turn + 1);
+}
+
+void AskCluster(Told* told) {
+  ClusterTeam<2> team;
+  EXPECT_EQ(team.size(), ClusterBlocks() * BlockThreads());
+  EXPECT_EQ(team.groups() * team.size(), Blocks() * BlockThreads());
+  Told* own = told + (team.group() * team.size() + team.lane()) * kTurns;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const float number = NumberOf(team.lane(), turn);
+    Told& now = own[turn] = {.sum = number, .sum_of_two = -number, .other_of_two = 2 * number};
+    team.Sum(now.sum);
+    now.first = team.First(number);
+    team.Sum(now.sum_of_two, now.other_of_two);
+    now.most = team.Max(number);
+  }
+}
+
+class ClusterTeamTest : public ::testing::TestWithParam<Order> {
+ protected:
+  void SetUp() override { emulation::SetOrder(GetParam()); }
+  void TearDown() override { emulation::SetOrder(Order::kForward); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Orders, ClusterTeamTest,
+                         ::testing::Values(Order::kForward, Order::kBackward, Order::kRandom));
+
+// All threads are told the same bits, in any order the ones of the first order.
+TEST_P(ClusterTeamTest, AllThreadsAreToldTheSame) {
+  constexpr int kClusters = 3;
+  for (const int blocks : {2, 4, 8}) {
+    for (const int threads : {32, 64, 96}) {
+      const int size = blocks * threads;
+      std::vector<Told> told(static_cast<size_t>(kClusters * size * kTurns));
+      const auto run = [&] {
+        cuda::Run("test", AskCluster,
+                  {.blocks = kClusters * blocks,
+                   .threads = threads,
+                   .shared_bytes = ClusterTeam<2>::kSharedBytes,
+                   .cluster = blocks},
+                  nullptr, told.data());
+      };
+      run();
+      for (size_t i = kTurns; i < told.size(); ++i) {
+        ASSERT_EQ(told[i], told[i % kTurns]) << blocks << " x " << threads << ' ' << i / kTurns;
+      }
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const Told& now = told[static_cast<size_t>(turn)];
+        double sum = 0, sizes = 0;
+        float most = NumberOf(0, turn);
+        for (int lane = 0; lane < size; ++lane) {
+          const float number = NumberOf(lane, turn);
+          sum += number;
+          sizes += std::abs(number);
+          most = std::max(most, number);
+        }
+        // A number takes part in 5 sums in its warp, 2 over warps, and at most 7 over blocks.
+        EXPECT_NEAR(now.sum, sum, sizes * 14 * 0x1p-24);
+        EXPECT_EQ(now.sum_of_two, -now.sum);
+        EXPECT_EQ(now.other_of_two, 2 * now.sum);
+        EXPECT_EQ(now.most, most);
+        EXPECT_EQ(now.first, NumberOf(0, turn));
+      }
+      const std::vector<Told> in_this_order = told;
+      emulation::SetOrder(Order::kForward);
+      run();
+      emulation::SetOrder(GetParam());
+      EXPECT_EQ(told, in_this_order);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace planish::internal::cuda

@@ -1,0 +1,417 @@
+// Products with a packed matrix: see gemm.h. Compiled once for each target, in the namespace
+// HWY_NAMESPACE.
+#if defined(PLANISH_SRC_BASE_SIMD_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_BASE_SIMD_GEMM_INL_H_
+#undef PLANISH_SRC_BASE_SIMD_GEMM_INL_H_
+#else
+#define PLANISH_SRC_BASE_SIMD_GEMM_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "src/base/simd/gemm.h"
+#include "src/base/simd/simd.h"
+// After Highway itself.
+#include <hwy/cache_control.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A tile of c, kTileRows rows of two vectors, is held in registers; two more hold numbers of w, one
+// a number of a. Without instructions that multiply and add, products take another.
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+inline constexpr int kTileRows = 14;
+inline constexpr int64_t kPaddedRows = 16;
+#elif HWY_TARGET == HWY_AVX2 || !HWY_ARCH_X86
+inline constexpr int kTileRows = 6;
+inline constexpr int64_t kPaddedRows = 8;
+#else
+inline constexpr int kTileRows = 4;
+inline constexpr int64_t kPaddedRows = 4;
+#endif
+
+template <class T>
+constexpr int64_t PanelColumns() {
+  return 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+}
+
+// Rows of a are copied, tile by tile, so that the numbers of a tile are at distances that are known
+// when this is compiled, and never in the same set of a cache: kByRow row after row, else, of a
+// transposed, kPaddedRows numbers for one number of the depth after the other.
+template <class T>
+constexpr int64_t RowStride() {
+  return kGemmDepth + 64 / static_cast<int64_t>(sizeof(T));
+}
+template <class T>
+constexpr int64_t TileSize() {
+  return kPaddedRows * RowStride<T>();
+}
+// Most tiles of a copied at a time: while they stay in the second-level cache, panels pass through
+// the first. They are spread evenly, for a panel is read as many times as there are groups of
+// tiles.
+template <class T>
+constexpr int64_t TilesAtOnce() {
+  return 40 / static_cast<int64_t>(sizeof(T));
+}
+
+// How far ahead a tile asks for numbers of w, in the depth, where it reads w first.
+inline constexpr int64_t kAhead = 16;
+
+// Accumulators are variables with names. As an array, even one whose indices are all known, GCC 12
+// keeps them in memory and stores each after every step.
+#define PLANISH_GEMM_ROWS(F) \
+  F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13)
+#define PLANISH_GEMM_DECLARE(r) \
+  auto left##r = hn::Zero(d);   \
+  auto right##r = hn::Zero(d);
+#define PLANISH_GEMM_STEP(r)                                          \
+  if constexpr (r < kRows) {                                          \
+    const auto x = hn::Set(d, kByRow ? a[r * RowStride<T>()] : a[r]); \
+    left##r = hn::MulAdd(x, w_left, left##r);                         \
+    right##r = hn::MulAdd(x, w_right, right##r);                      \
+  }
+// One number of the depth. Two of them a turn: a step of the widest tile is so short a loop that
+// turning costs Intel's processors 5 of 100 parts.
+#define PLANISH_GEMM_NUMBER                                                             \
+  {                                                                                     \
+    const auto w_left = hn::LoadU(d, w);                                                \
+    const auto w_right = hn::LoadU(d, w + lanes);                                       \
+    if constexpr (kAsks) hwy::Prefetch(w + ahead);                                      \
+    if constexpr (kAsks && kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                                \
+    w += kColumns;                                                                      \
+    a += kByRow ? 1 : kPaddedRows;                                                      \
+  }
+#define PLANISH_GEMM_ASK(r)                  \
+  if constexpr (r < kRows) {                 \
+    hwy::Prefetch(c + r * c_stride);         \
+    hwy::Prefetch(c + r * c_stride + lanes); \
+  }
+#define PLANISH_GEMM_ADD(r)                                               \
+  if constexpr (r < kRows) {                                              \
+    left##r = hn::Add(hn::LoadU(d, c + r * c_stride), left##r);           \
+    right##r = hn::Add(hn::LoadU(d, c + r * c_stride + lanes), right##r); \
+  }
+#define PLANISH_GEMM_STORE(r)                          \
+  if constexpr (r < kRows) {                           \
+    hn::StoreU(left##r, d, c + r * c_stride);          \
+    hn::StoreU(right##r, d, c + r * c_stride + lanes); \
+  }
+
+/// kRows rows of a panel of c, or, with `accumulate`, added to c: `depth` products of a copied tile
+/// of a with the panel of w. Meanwhile it asks for the numbers of c, and with kAsks for those of w
+/// `ahead` numbers on: where they are near, a request costs as much as it would save.
+template <class T, int kRows, bool kByRow, bool kAsks>
+HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
+                       T* HWY_RESTRICT c, int64_t c_stride, bool accumulate, int64_t ahead) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kColumns = PanelColumns<T>();
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_DECLARE)
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_ASK)
+  const T* const end = w + (depth & ~int64_t{1}) * kColumns;
+  while (w != end) {
+    PLANISH_GEMM_NUMBER
+    PLANISH_GEMM_NUMBER
+  }
+  if (depth & 1) {
+    PLANISH_GEMM_NUMBER
+  }
+  if (accumulate) {
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_ADD)
+  }
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_STORE)
+}
+
+#define PLANISH_GEMM_SUMS(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
+#define PLANISH_GEMM_SUM(i) auto sum##i = hn::Zero(d);
+// Sum i is of row i / kVectors and of vector i % kVectors, two of which make a panel.
+#define PLANISH_GEMM_SUM_STEP(i)                                                           \
+  {                                                                                        \
+    constexpr int kVector = i % kVectors;                                                  \
+    const auto w_i = hn::LoadU(d, w + (kVector / 2) * panel + at + (kVector % 2) * lanes); \
+    sum##i = hn::MulAdd(i < kVectors ? x0 : x1, w_i, sum##i);                              \
+  }
+#define PLANISH_GEMM_SUM_STORE(i)                                               \
+  {                                                                             \
+    T* to = c + (i / kVectors) * c_stride + (i % kVectors) * lanes;             \
+    hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), sum##i) : sum##i, d, to); \
+  }
+
+/// One or two rows of several panels of c, as Tile does it: enough sums at once to hide how long an
+/// addition takes, and enough streams of w to read it as fast as memory gives it. a is read where
+/// it is.
+template <class T, int kRows>
+HWY_NOINLINE void Stream(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY_RESTRICT w,
+                         int64_t depth, T* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
+  const hn::ScalableTag<T> d;
+  constexpr int kVectors = 8 / kRows;
+  constexpr int64_t kColumns = PanelColumns<T>();
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t panel = depth * kColumns;
+  PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM)
+  for (int64_t i = 0, at = 0; i < depth; ++i, at += kColumns) {
+    const auto x0 = hn::Set(d, a[i]);
+    const auto x1 = hn::Set(d, kRows > 1 ? a[a_stride + i] : T{0});
+    PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_STEP)
+  }
+  PLANISH_GEMM_SUMS(PLANISH_GEMM_SUM_STORE)
+}
+
+#undef PLANISH_GEMM_ROWS
+#undef PLANISH_GEMM_DECLARE
+#undef PLANISH_GEMM_STEP
+#undef PLANISH_GEMM_NUMBER
+#undef PLANISH_GEMM_ADD
+#undef PLANISH_GEMM_ASK
+#undef PLANISH_GEMM_STORE
+#undef PLANISH_GEMM_SUMS
+#undef PLANISH_GEMM_SUM
+#undef PLANISH_GEMM_SUM_STEP
+#undef PLANISH_GEMM_SUM_STORE
+
+template <class T>
+using TileFunction = void (*)(const T* a, const T* w, int64_t depth, T* c, int64_t c_stride,
+                              bool accumulate, int64_t ahead);
+
+template <class T, bool kByRow, bool kAsks, int... kRows>
+constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<int, kRows...>) {
+  return {&Tile<T, kRows + 1, kByRow, kAsks>...};
+}
+
+/// Tile of 1, 2, ... rows.
+template <class T, bool kByRow, bool kAsks>
+inline constexpr auto kTiles =
+    TilesOf<T, kByRow, kAsks>(std::make_integer_sequence<int, kTileRows>());
+
+/// Where a row of the task's a begins.
+template <class T>
+HWY_INLINE const T* RowAt(const GemmTask<T>& task, int64_t row) {
+  if (task.a_block == 0) return task.a + row * task.a_stride;
+  return task.a + row / task.a_block * task.a_block_stride + row % task.a_block * task.a_stride;
+}
+
+/// The numbers of the task's a for the rows [row, row + rows) and the depth [from, from + depth),
+/// as Tile reads them.
+template <class T>
+HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t from,
+                         int64_t depth, T* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(RowAt(task, row + r) + from, depth, to + r * RowStride<T>());
+  }
+}
+
+/// The same of a transposed, of several tiles whose first rows are `rows[0]`, `rows[1]`, ..., and
+/// the row behind the last.
+template <class T>
+HWY_INLINE void CopyTransposed(const GemmTask<T>& task, const int64_t* rows, int64_t tiles,
+                               int64_t from, int64_t depth, T* to) {
+  // A padded row is copied in vectors, which std::copy would call memmove for; the last tiles may
+  // have too few rows behind them.
+  const hn::ScalableTag<T> d;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(d));
+  static_assert(kPaddedRows % kLanes == 0);
+  int64_t whole = tiles;
+  while (whole > 0 && rows[whole - 1] + kPaddedRows > task.rows) --whole;
+  for (int64_t i = 0; i < depth; ++i) {
+    const T* a = task.a + (from + i) * task.a_stride;
+    T* tile = to + i * kPaddedRows;
+    for (int64_t t = 0; t < whole; ++t, tile += TileSize<T>()) {
+      for (int64_t r = 0; r < kPaddedRows; r += kLanes) {
+        hn::Store(hn::LoadU(d, a + rows[t] + r), d, tile + r);
+      }
+    }
+    for (int64_t t = whole; t < tiles; ++t, tile += TileSize<T>()) {
+      for (int64_t r = 0; r < rows[t + 1] - rows[t]; ++r) tile[r] = a[rows[t] + r];
+    }
+  }
+}
+
+/// Calls f(c, c_stride) for `rows` rows of the task's c from (row, column) on, a panel wide; where
+/// the panel goes beyond the last column, with a copy.
+template <class T, class F>
+HWY_INLINE void WithPanel(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t column,
+                          bool accumulate, const F& f) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  T* c = task.c + row * task.c_stride + column;
+  const int64_t columns = std::min(kColumns, task.n - column);
+  if (columns == kColumns) return f(c, task.c_stride);
+  HWY_ALIGN T copy[kTileRows * kColumns];
+  for (int64_t r = 0; accumulate && r < rows; ++r) {
+    std::copy_n(c + r * task.c_stride, columns, copy + r * kColumns);
+    std::fill_n(copy + r * kColumns + columns, kColumns - columns, T{0});
+  }
+  f(copy, kColumns);
+  for (int64_t r = 0; r < rows; ++r) {
+    std::copy_n(copy + r * kColumns, columns, c + r * task.c_stride);
+  }
+}
+
+/// Where the panels of the packed matrix begin that hold the depth from `from` on.
+template <class T>
+HWY_INLINE const T* BlockAt(const GemmTask<T>& task, int64_t from) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  return task.packed + from * ((task.n + kColumns - 1) / kColumns * kColumns);
+}
+
+/// The tiles [begin, end) of `all`, which share the rows evenly: a block of the depth after the
+/// other, whose part of w is read for all of them while it is near.
+template <class T>
+HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t end, int64_t all) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  constexpr int64_t kTilesAtOnce = TilesAtOnce<T>();
+  HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
+  const auto& asking = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
+  const auto& quiet = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;
+  const int64_t groups = (end - begin + kTilesAtOnce - 1) / kTilesAtOnce;
+  for (int64_t from = 0; from < task.k; from += kGemmDepth) {
+    const int64_t depth = std::min(kGemmDepth, task.k - from);
+    const bool accumulate = task.accumulate || from > 0;
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t first = begin + (end - begin) * g / groups;
+      const int64_t tiles = begin + (end - begin) * (g + 1) / groups - first;
+      int64_t rows[kTilesAtOnce + 1];  // where each tile begins
+      for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
+      if (task.a_transposed) {
+        CopyTransposed(task, rows, tiles, from, depth, copies);
+      } else {
+        for (int64_t t = 0; t < tiles; ++t) {
+          CopyTile(task, rows[t], rows[t + 1] - rows[t], from, depth, copies + t * TileSize<T>());
+        }
+      }
+      for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
+        const T* w = BlockAt(task, from) + p * depth * kColumns;
+        for (int64_t t = 0; t < tiles; ++t) {
+          // The first tile reads the panel, which the others then have in the first-level cache,
+          // and the last one asks for the next panel.
+          const bool last = t > 0 && t + 1 == tiles;
+          const auto& functions = t == 0 || last ? asking : quiet;
+          const int64_t count = rows[t + 1] - rows[t];
+          WithPanel(task, rows[t], count, p * kColumns, accumulate,
+                    [&](T* c, int64_t stride) HWY_ATTR {
+                      functions[count - 1](copies + t * TileSize<T>(), w, depth, c, stride,
+                                           accumulate, (last ? depth : kAhead) * kColumns);
+                    });
+        }
+      }
+    }
+  }
+}
+
+/// As many tiles together as let their numbers of c stay near.
+template <class T>
+HWY_INLINE void MultiplyManyTiles(const GemmTask<T>& task) {
+  const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
+  const int64_t parts = (all + kTilesOfPart - 1) / kTilesOfPart;
+  for (int64_t p = 0; p < parts; ++p) {
+    MultiplyTiles(task, all * p / parts, all * (p + 1) / parts, all);
+  }
+}
+
+/// Likewise of one or two rows.
+template <class T, int kRows>
+HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  constexpr int64_t kPanels = 4 / kRows;
+  // Those that are not filled go panel by panel.
+  const int64_t whole = std::min(task.panel_end, task.n / kColumns);
+  const int64_t streamed =
+      task.panel_begin + std::max<int64_t>(0, whole - task.panel_begin) / kPanels * kPanels;
+  const int64_t a_stride = RowAt(task, kRows - 1) - task.a;
+  for (int64_t from = 0; from < task.k; from += kGemmDepth) {
+    const int64_t depth = std::min(kGemmDepth, task.k - from);
+    const bool accumulate = task.accumulate || from > 0;
+    const T* w = BlockAt(task, from);
+    int64_t p = task.panel_begin;
+    for (; p < streamed; p += kPanels) {
+      Stream<T, kRows>(task.a + from, a_stride, w + p * depth * kColumns, depth,
+                       task.c + p * kColumns, task.c_stride, accumulate);
+    }
+    for (; p < task.panel_end; ++p) {
+      for (int64_t r = 0; r < kRows; ++r) {
+        WithPanel(task, r, 1, p * kColumns, accumulate, [&](T* c, int64_t stride) HWY_ATTR {
+          Tile<T, 1, true, true>(task.a + r * a_stride + from, w + p * depth * kColumns, depth, c,
+                                 stride, accumulate, kAhead * kColumns);
+        });
+      }
+    }
+  }
+}
+
+/// See GemmKernels::pack. Squares of numbers are turned in registers, as many as 16 bytes hold a
+/// side.
+template <class T>
+HWY_NOINLINE void PackPanel(const T* const* columns, int64_t depth, T* to) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = 16 / static_cast<int64_t>(sizeof(T));
+  const hn::FixedTag<T, kSide> d;
+  for (; i + kSide <= depth; i += kSide) {
+    for (int64_t j = 0; j < kColumns; j += kSide) {
+      T* at = to + i * kColumns + j;
+      if constexpr (kSide == 4) {
+        const hn::RepartitionToWide<hn::FixedTag<T, kSide>> pairs;
+        const auto a = hn::LoadU(d, columns[j] + i), b = hn::LoadU(d, columns[j + 1] + i);
+        const auto e = hn::LoadU(d, columns[j + 2] + i), f = hn::LoadU(d, columns[j + 3] + i);
+        const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+        const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+        const auto ef_low = hn::BitCast(pairs, hn::InterleaveLower(d, e, f));
+        const auto ef_high = hn::BitCast(pairs, hn::InterleaveUpper(d, e, f));
+        const auto put = [&](auto v, int64_t row)
+                             HWY_ATTR { hn::StoreU(hn::BitCast(d, v), d, at + row * kColumns); };
+        put(hn::InterleaveLower(pairs, ab_low, ef_low), 0);
+        put(hn::InterleaveUpper(pairs, ab_low, ef_low), 1);
+        put(hn::InterleaveLower(pairs, ab_high, ef_high), 2);
+        put(hn::InterleaveUpper(pairs, ab_high, ef_high), 3);
+      } else {
+        const auto a = hn::LoadU(d, columns[j] + i), b = hn::LoadU(d, columns[j + 1] + i);
+        hn::StoreU(hn::InterleaveLower(d, a, b), d, at);
+        hn::StoreU(hn::InterleaveUpper(d, a, b), d, at + kColumns);
+      }
+    }
+  }
+#endif
+  for (; i < depth; ++i) {
+    for (int64_t j = 0; j < kColumns; ++j) to[i * kColumns + j] = columns[j][i];
+  }
+}
+
+/// See GemmKernels::pack_rows.
+template <class T>
+HWY_NOINLINE void PackRows(const T* const* rows, int64_t panels, int64_t depth, T* to) {
+  constexpr int64_t kColumns = PanelColumns<T>();
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < depth; ++i) {
+    const T* from = rows[i];
+    T* line = to + i * kColumns;
+    for (int64_t p = 0; p < panels; ++p, from += kColumns, line += depth * kColumns) {
+      hn::StoreU(hn::LoadU(d, from), d, line);
+      hn::StoreU(hn::LoadU(d, from + lanes), d, line + lanes);
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
+  if (task.a_transposed || task.rows > 2) {
+    MultiplyManyTiles(task);
+  } else if (task.rows == 2) {
+    MultiplyStreams<T, 2>(task);
+  } else {
+    MultiplyStreams<T, 1>(task);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_BASE_SIMD_GEMM_INL_H_

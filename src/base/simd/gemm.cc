@@ -1,0 +1,238 @@
+#include "src/base/simd/gemm.h"
+
+#include <algorithm>
+#include <array>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/base/simd/gemm.cc"
+#include "src/base/simd/compiled_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/loop.h"
+#include "src/base/simd/gemm-inl.h"
+#include "src/base/simd/simd.h"
+#include "src/base/tuning.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask(task); }
+void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask(task); }
+
+GemmKernels<float> FloatKernels() {
+  return {PanelColumns<float>(), kTileRows, &MultiplyFloats, &PackPanel<float>, &PackRows<float>};
+}
+GemmKernels<double> DoubleKernels() {
+  return {PanelColumns<double>(), kTileRows, &MultiplyDoubles, &PackPanel<double>,
+          &PackRows<double>};
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(FloatKernels);
+HWY_EXPORT(DoubleKernels);
+
+namespace {
+
+template <class T>
+GemmKernels<T> Kernels();
+template <>
+GemmKernels<float> Kernels() {
+  return PLANISH_DISPATCH(FloatKernels)();
+}
+template <>
+GemmKernels<double> Kernels() {
+  return PLANISH_DISPATCH(DoubleKernels)();
+}
+
+// More columns than any panel has: two vectors of the smallest numbers.
+constexpr int64_t kMostPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
+
+// Rows of b that MultiplyTransposed packs at a time.
+constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
+
+/// What padding is made of.
+template <class T>
+alignas(kAlignment) constexpr T kZeros[kGemmDepth] = {};
+
+}  // namespace
+
+template <class T>
+void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, const ParallelFor& parallel_for) {
+  Pack(w, w.transposed ? w.k : w.n, nullptr, parallel_for);
+}
+
+template <class T>
+void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
+                           const std::function<int64_t(int64_t)>& row_of,
+                           const ParallelFor& parallel_for) {
+  kernels_ = Kernels<T>();
+  columns_ = w.transposed ? w.n : rows;
+  depth_ = w.transposed ? rows : w.k;
+  const int64_t padded = panels() * panel();
+  T* const data = data_.Get(padded * depth_);
+  const auto row = [&](int64_t i) -> const T* {
+    const int64_t from = i >= rows ? -1 : row_of ? row_of(i) : i;
+    return from < 0 ? nullptr : w.data + from * w.stride;
+  };
+  RunParallel(parallel_for, panels(), GrainFor(panel() * depth_), [&](int64_t begin, int64_t end) {
+    for (int64_t from = 0; from < depth_; from += kGemmDepth) {
+      const int64_t depth = std::min(kGemmDepth, depth_ - from);
+      T* to = data + from * padded;
+      if (w.transposed) {
+        PackBlock(row, from, depth, begin, end, to);
+        continue;
+      }
+      for (int64_t p = begin; p < end; ++p) {
+        std::array<const T*, kMostPanel> columns;
+        for (int64_t j = 0; j < panel(); ++j) {
+          const T* column = row(p * panel() + j);
+          columns[static_cast<size_t>(j)] = column ? column + from : kZeros<T>;
+        }
+        kernels_.pack(columns.data(), depth, to + p * panel() * depth);
+      }
+    }
+  });
+}
+
+template <class T>
+void PackedMatrix<T>::ReserveTransposed(int64_t n, int64_t k) {
+  kernels_ = Kernels<T>();
+  columns_ = depth_ = 0;
+  data_.Get((n + panel() - 1) / panel() * panel() * k);
+}
+
+template <class T>
+template <class F>
+void PackedMatrix<T>::PackBlock(const F& row, int64_t from, int64_t depth, int64_t begin,
+                                int64_t end, T* to) const {
+  // Of the panels that rows fill, those of padding, which is read as far as a few panels go, too.
+  const int64_t whole = std::min(end, columns_ / panel());
+  constexpr int64_t kPanels = kGemmDepth / kMostPanel;
+  for (int64_t p = begin; p < whole; p += kPanels) {
+    const int64_t panels = std::min(kPanels, whole - p);
+    std::array<const T*, kGemmDepth> rows;
+    for (int64_t i = 0; i < depth; ++i) {
+      const T* from_row = row(from + i);
+      rows[static_cast<size_t>(i)] = from_row ? from_row + p * panel() : kZeros<T>;
+    }
+    kernels_.pack_rows(rows.data(), panels, depth, to + p * panel() * depth);
+  }
+  for (int64_t p = std::max(begin, whole); p < end; ++p) {
+    const int64_t n = columns_ - p * panel();
+    for (int64_t i = 0; i < depth; ++i) {
+      T* line = to + (p * depth + i) * panel();
+      const T* from_row = row(from + i);
+      std::copy_n(from_row ? from_row + p * panel() : kZeros<T>, n, line);
+      std::fill(line + n, line + panel(), T{0});
+    }
+  }
+}
+
+template <class T>
+void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t panel_begin,
+              int64_t panel_end) {
+  if (args.rows == 0 || panel_begin >= panel_end) return;
+  if (packed.depth() == 0) {
+    const int64_t first = panel_begin * packed.panel();
+    const int64_t columns = std::min(packed.columns(), panel_end * packed.panel()) - first;
+    for (int64_t r = 0; !args.accumulate && r < args.rows; ++r) {
+      std::fill_n(args.c + r * args.c_stride + first, columns, T{0});
+    }
+    return;
+  }
+  packed.kernels().multiply({.rows = args.rows,
+                             .a = args.a,
+                             .a_stride = args.a_stride,
+                             .a_transposed = args.a_transposed,
+                             .a_block = args.a_block,
+                             .a_block_stride = args.a_block_stride,
+                             .packed = packed.data(),
+                             .n = packed.columns(),
+                             .k = packed.depth(),
+                             .panel_begin = panel_begin,
+                             .panel_end = panel_end,
+                             .c = args.c,
+                             .c_stride = args.c_stride,
+                             .accumulate = args.accumulate});
+}
+
+template <class T>
+void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
+                 const ParallelFor& parallel_for) {
+  // An item is a panel of some rows; items of the same rows follow each other.
+  const int64_t chunk_rows = kTilesOfPart * packed.kernels().rows;
+  const int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
+  const int64_t panels = packed.panels();
+  if (chunks == 0 || panels == 0) return;
+  const int64_t rows = (args.rows + chunks - 1) / chunks;
+  const int64_t products = rows * packed.panel() * std::max<int64_t>(1, packed.depth());
+  RunParallel(parallel_for, chunks * panels, std::max<int64_t>(1, kGrainProducts / products),
+              [&](int64_t begin, int64_t end) {
+                while (begin < end) {
+                  const int64_t chunk = begin / panels, first = begin % panels;
+                  const int64_t last = std::min(panels, first + end - begin);
+                  const int64_t row = args.rows * chunk / chunks;
+                  GemmArgs<T> part = args;
+                  part.rows = args.rows * (chunk + 1) / chunks - row;
+                  part.a += row * (args.a_transposed ? 1 : args.a_stride);
+                  part.c += row * args.c_stride;
+                  Multiply(part, packed, first, last);
+                  begin += last - first;
+                }
+              });
+}
+
+template <class T>
+void MultiplyTransposed(const GemmTransposedArgs<T>& args, PackedMatrix<T>& scratch,
+                        const ParallelFor& parallel_for) {
+  // Also with m = 0, where there is nothing to add.
+  for (int64_t from = 0; from == 0 || from < args.m; from += kRowsAtOnce) {
+    const int64_t depth = std::min(kRowsAtOnce, args.m - from);
+    scratch.Pack({.data = args.b + from * args.b_stride,
+                  .n = args.k,
+                  .k = depth,
+                  .stride = args.b_stride,
+                  .transposed = true},
+                 parallel_for);
+    MultiplyAll<T>({.rows = args.n,
+                    .a = args.a + from * args.a_stride,
+                    .a_stride = args.a_stride,
+                    .a_transposed = true,
+                    .c = args.c,
+                    .c_stride = args.c_stride,
+                    .accumulate = args.accumulate || from > 0},
+                   scratch, parallel_for);
+  }
+}
+
+template <class T>
+void ReserveTransposedScratch(int64_t m, int64_t k, PackedMatrix<T>& scratch) {
+  scratch.ReserveTransposed(k, std::min(kRowsAtOnce, m));
+}
+
+template class PackedMatrix<float>;
+template class PackedMatrix<double>;
+template void ReserveTransposedScratch(int64_t, int64_t, PackedMatrix<float>&);
+template void ReserveTransposedScratch(int64_t, int64_t, PackedMatrix<double>&);
+template void Multiply(const GemmArgs<float>&, const PackedMatrix<float>&, int64_t, int64_t);
+template void Multiply(const GemmArgs<double>&, const PackedMatrix<double>&, int64_t, int64_t);
+template void MultiplyAll(const GemmArgs<float>&, const PackedMatrix<float>&, const ParallelFor&);
+template void MultiplyAll(const GemmArgs<double>&, const PackedMatrix<double>&, const ParallelFor&);
+template void MultiplyTransposed(const GemmTransposedArgs<float>&, PackedMatrix<float>&,
+                                 const ParallelFor&);
+template void MultiplyTransposed(const GemmTransposedArgs<double>&, PackedMatrix<double>&,
+                                 const ParallelFor&);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

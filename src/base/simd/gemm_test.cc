@@ -1,0 +1,419 @@
+#include "src/base/simd/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "planish/parallel.h"
+#include "planish/target.h"
+
+namespace planish::internal {
+namespace {
+
+template <class F>
+void ForEachTarget(F&& f) {
+  const std::string before = Target();
+  for (const std::string& target : Targets()) {
+    SetTarget(target);
+    f(target);
+  }
+  SetTarget(before);
+}
+
+template <class T>
+std::vector<T> Random(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<T> number(-1, 1);
+  std::vector<T> values(static_cast<size_t>(n));
+  for (T& value : values) value = number(random);
+  return values;
+}
+
+/// rows by cols numbers, each row at `stride`.
+template <class T>
+struct Matrix {
+  Matrix(int64_t r, int64_t c, int64_t gap, unsigned seed)
+      : rows(r), cols(c), stride(c + gap), values(Random<T>(r * (c + gap), seed)) {}
+  T& At(int64_t r, int64_t c) { return values[static_cast<size_t>(r * stride + c)]; }
+  const T& At(int64_t r, int64_t c) const { return values[static_cast<size_t>(r * stride + c)]; }
+  const T* data() const { return values.data(); }
+  T* data() { return values.data(); }
+
+  Matrix Transposed(int64_t gap) const {
+    Matrix other(cols, rows, gap, 99);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) other.At(c, r) = At(r, c);
+    }
+    return other;
+  }
+
+  int64_t rows, cols, stride;
+  std::vector<T> values;
+};
+
+template <class T>
+bool SameBits(const Matrix<T>& a, const Matrix<T>& b) {
+  return a.values.size() == b.values.size() &&
+         std::memcmp(a.data(), b.data(), a.values.size() * sizeof(T)) == 0;
+}
+
+/// a * w^T and the same of absolute values.
+template <class T>
+struct Exact {
+  Exact(const Matrix<T>& a, const Matrix<T>& w) : cols(w.rows), sums(a.rows * cols) {
+    magnitudes = sums;
+    for (int64_t r = 0; r < a.rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) {
+        long double sum = 0, magnitude = 0;
+        for (int64_t i = 0; i < a.cols; ++i) {
+          const long double product = static_cast<long double>(a.At(r, i)) * w.At(c, i);
+          sum += product;
+          magnitude += std::abs(product);
+        }
+        sums[static_cast<size_t>(r * cols + c)] = sum;
+        magnitudes[static_cast<size_t>(r * cols + c)] = magnitude;
+      }
+    }
+  }
+
+  /// Whether y is c0 + a * w^T but for rounding: a number goes through the rounding of its product
+  /// and of at most all `depth` additions, one of them to c0, each by half a unit of what has been
+  /// added up, which the magnitudes bound.
+  bool Close(T y, int64_t r, int64_t c, T c0, int64_t depth) const {
+    const auto i = static_cast<size_t>(r * cols + c);
+    const long double unit = std::numeric_limits<T>::epsilon() / 2;
+    const long double roundings = static_cast<long double>(depth + 1);
+    const long double bound = roundings * unit / (1 - roundings * unit);
+    const long double error = std::abs(y - (c0 + sums[i]));
+    return error <= bound * (std::abs(c0) + magnitudes[i]);
+  }
+
+  int64_t cols;
+  std::vector<long double> sums, magnitudes;
+};
+
+constexpr int64_t kRows[] = {0, 1, 2, 5, 6, 7, 13, 64, 100};
+constexpr int64_t kColumns[] = {0, 1, 3, 16, 17, 31, 64, 250};
+// Beyond one block of the depth, too.
+constexpr int64_t kDepths[] = {0, 1, 3, 16, 17, 31, 64, 250, 256, 600};
+
+template <class T>
+class GemmTest : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(GemmTest, Types);
+
+TYPED_TEST(GemmTest, IsTheProduct) {
+  using T = TypeParam;
+  for (const int64_t k : kDepths) {
+    const Matrix<T> a(100, k, 3, 1), w(250, k, 5, 2);
+    const Matrix<T> a_transposed = a.Transposed(2), w_transposed = w.Transposed(4);
+    const Exact<T> exact(a, w);
+    ForEachTarget([&](const std::string& target) {
+      for (const int64_t n : kColumns) {
+        PackedMatrix<T> packed, packed_transposed;
+        packed.Pack({.data = w.data(), .n = n, .k = k, .stride = w.stride}, SerialFor);
+        packed_transposed.Pack({.data = w_transposed.data(),
+                                .n = n,
+                                .k = k,
+                                .stride = w_transposed.stride,
+                                .transposed = true},
+                               SerialFor);
+        ASSERT_EQ(packed.columns(), n);
+        ASSERT_EQ(packed.depth(), k);
+        for (const int64_t m : kRows) {
+          for (const bool transposed : {false, true}) {
+            for (const bool accumulate : {false, true}) {
+              const Matrix<T> before(m, n, 7, 3);
+              Matrix<T> c = before;
+              const Matrix<T>& from = transposed ? a_transposed : a;
+              MultiplyAll<T>({.rows = m,
+                              .a = from.data(),
+                              .a_stride = from.stride,
+                              .a_transposed = transposed,
+                              .c = c.data(),
+                              .c_stride = c.stride,
+                              .accumulate = accumulate},
+                             transposed ? packed_transposed : packed, SerialFor);
+              for (int64_t r = 0; r < m; ++r) {
+                for (int64_t j = 0; j < n; ++j) {
+                  ASSERT_TRUE(exact.Close(c.At(r, j), r, j, accumulate ? before.At(r, j) : T{0}, k))
+                      << target << " m " << m << " n " << n << " k " << k << " at " << r << ", "
+                      << j << (transposed ? " transposed" : "") << (accumulate ? " added" : "");
+                }
+                for (int64_t j = n; j < c.stride; ++j) {
+                  ASSERT_EQ(c.At(r, j), before.At(r, j)) << target << " beyond " << n;
+                }
+              }
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+// Of each of 13 units its 3 gates side by side, units by 4, with room for 16 units.
+constexpr int64_t kUnits = 13, kGates = 3;
+int64_t RowOf(int64_t j) {
+  constexpr int64_t kWidth = 4;
+  const int64_t gate = j / kWidth % kGates, unit = j / (kWidth * kGates) * kWidth + j % kWidth;
+  return unit < kUnits ? gate * kUnits + unit : -1;
+}
+
+TYPED_TEST(GemmTest, ColumnsMayBePermuted) {
+  using T = TypeParam;
+  const Matrix<T> a(9, 301, 0, 1), w(kGates * kUnits, 301, 0, 2);
+  const Exact<T> exact(a, w);
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, 16 * kGates,
+                RowOf, SerialFor);
+    Matrix<T> c(9, 16 * kGates, 0, 3);
+    MultiplyAll<T>(
+        {.rows = 9, .a = a.data(), .a_stride = a.stride, .c = c.data(), .c_stride = c.stride},
+        packed, SerialFor);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      for (int64_t j = 0; j < c.cols; ++j) {
+        if (RowOf(j) < 0) {
+          ASSERT_EQ(c.At(r, j), 0) << target;
+        } else {
+          ASSERT_TRUE(exact.Close(c.At(r, j), r, RowOf(j), 0, w.cols)) << target << " " << j;
+        }
+      }
+    }
+  });
+}
+
+TYPED_TEST(GemmTest, DepthMayBePermuted) {
+  using T = TypeParam;
+  const Matrix<T> a(9, kGates * kUnits, 0, 1), w(300, kGates * kUnits, 0, 2);
+  const Matrix<T> from = w.Transposed(3);
+  const Exact<T> exact(a, w);
+  // What meets padding does not matter, if it is a number.
+  Matrix<T> permuted(9, 16 * kGates, 0, 3);
+  for (int64_t r = 0; r < a.rows; ++r) {
+    for (int64_t i = 0; i < permuted.cols; ++i) {
+      if (RowOf(i) >= 0) permuted.At(r, i) = a.At(r, RowOf(i));
+    }
+  }
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack(
+        {.data = from.data(), .n = w.rows, .k = w.cols, .stride = from.stride, .transposed = true},
+        16 * kGates, RowOf, SerialFor);
+    ASSERT_EQ(packed.columns(), 300);
+    ASSERT_EQ(packed.depth(), 16 * kGates);
+    Matrix<T> c(9, 300, 0, 3);
+    MultiplyAll<T>({.rows = 9,
+                    .a = permuted.data(),
+                    .a_stride = permuted.stride,
+                    .c = c.data(),
+                    .c_stride = c.stride},
+                   packed, SerialFor);
+    for (int64_t r = 0; r < c.rows; ++r) {
+      for (int64_t j = 0; j < c.cols; ++j) {
+        ASSERT_TRUE(exact.Close(c.At(r, j), r, j, 0, permuted.cols)) << target << " " << j;
+      }
+    }
+  });
+}
+
+TYPED_TEST(GemmTest, TheSameBitsForAnyRowsAndPanels) {
+  using T = TypeParam;
+  // More rows than are computed together.
+  const Matrix<T> a(300, 600, 0, 1), w(250, 600, 0, 2);
+  const Matrix<T> a_transposed = a.Transposed(0);
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, SerialFor);
+    Matrix<T> whole(a.rows, w.rows, 0, 3);
+    Multiply<T>({.rows = a.rows,
+                 .a = a.data(),
+                 .a_stride = a.stride,
+                 .c = whole.data(),
+                 .c_stride = whole.stride},
+                packed, 0, packed.panels());
+    for (const bool transposed : {false, true}) {
+      for (const int64_t rows : {1, 2, 3, 5, 8, 15, 33, 64, 300}) {
+        for (const int64_t panels : {int64_t{1}, int64_t{2}, int64_t{5}, packed.panels()}) {
+          Matrix<T> c(a.rows, w.rows, 0, 4);
+          for (int64_t r = 0; r < a.rows; r += rows) {
+            for (int64_t p = 0; p < packed.panels(); p += panels) {
+              Multiply<T>({.rows = std::min(rows, a.rows - r),
+                           .a = transposed ? &a_transposed.At(0, r) : &a.At(r, 0),
+                           .a_stride = transposed ? a_transposed.stride : a.stride,
+                           .a_transposed = transposed,
+                           .c = &c.At(r, 0),
+                           .c_stride = c.stride},
+                          packed, p, std::min(p + panels, packed.panels()));
+            }
+          }
+          ASSERT_TRUE(SameBits(whole, c))
+              << target << " " << rows << " rows, " << panels << " panels";
+        }
+      }
+    }
+  });
+}
+
+TYPED_TEST(GemmTest, RowsMayLieInBlocks) {
+  using T = TypeParam;
+  // `rows` of every 11 rows, from the third on.
+  const Matrix<T> a(11 * 40, 300, 5, 1), w(70, 300, 0, 2);
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, SerialFor);
+    for (const int64_t rows : {1, 2, 3, 8}) {
+      for (const int64_t blocks : {1, 2, 3, 40}) {
+        Matrix<T> expected(rows * blocks, w.rows, 0, 3), c(rows * blocks, w.rows, 0, 4);
+        for (int64_t b = 0; b < blocks; ++b) {
+          Multiply<T>({.rows = rows,
+                       .a = &a.At(11 * b + 2, 0),
+                       .a_stride = a.stride,
+                       .c = &expected.At(rows * b, 0),
+                       .c_stride = expected.stride},
+                      packed, 0, packed.panels());
+        }
+        Multiply<T>({.rows = rows * blocks,
+                     .a = &a.At(2, 0),
+                     .a_stride = a.stride,
+                     .a_block = rows,
+                     .a_block_stride = 11 * a.stride,
+                     .c = c.data(),
+                     .c_stride = c.stride},
+                    packed, 0, packed.panels());
+        EXPECT_TRUE(SameBits(expected, c)) << target << " " << rows << " rows, " << blocks;
+      }
+    }
+  });
+}
+
+class RestoredThreads {
+ public:
+  ~RestoredThreads() { SetThreads(before_); }
+
+ private:
+  int before_ = Threads();
+};
+
+/// As many ranges as there can be, the last one first.
+void LastFirst(int64_t begin, int64_t end, int64_t grain, RangeTask task) {
+  for (int64_t i = begin + (end - begin - 1) / grain * grain; i >= begin; i -= grain) {
+    task(i, std::min(end, i + grain));
+  }
+}
+
+TYPED_TEST(GemmTest, TheSameBitsForAnyThreads) {
+  using T = TypeParam;
+  const RestoredThreads restored;
+  const Matrix<T> a(700, 300, 0, 1), w(250, 300, 0, 2);
+  ForEachTarget([&](const std::string& target) {
+    const auto product = [&](const ParallelFor& parallel_for) {
+      PackedMatrix<T> packed;
+      packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, parallel_for);
+      Matrix<T> c(a.rows, w.rows, 0, 3);
+      MultiplyAll<T>({.rows = a.rows,
+                      .a = a.data(),
+                      .a_stride = a.stride,
+                      .c = c.data(),
+                      .c_stride = c.stride},
+                     packed, parallel_for);
+      return c;
+    };
+    const auto gradient = [&](const ParallelFor& parallel_for) {
+      PackedMatrix<T> scratch;
+      // As if a had 2800 rows of 75.
+      Matrix<T> c(75, 75, 0, 4);
+      MultiplyTransposed<T>({.m = 2800,
+                             .n = 75,
+                             .k = 75,
+                             .a = a.data(),
+                             .a_stride = 75,
+                             .b = a.data(),
+                             .b_stride = 75,
+                             .c = c.data(),
+                             .c_stride = c.stride,
+                             .accumulate = true},
+                            scratch, parallel_for);
+      return c;
+    };
+    const Matrix<T> c = product(SerialFor), dw = gradient(SerialFor);
+    EXPECT_TRUE(SameBits(c, product(LastFirst))) << target;
+    EXPECT_TRUE(SameBits(dw, gradient(LastFirst))) << target;
+    for (const int threads : {1, 2, 3, 7}) {
+      SetThreads(threads);
+      EXPECT_TRUE(SameBits(c, product({}))) << target << " on " << threads;
+      EXPECT_TRUE(SameBits(dw, gradient({}))) << target << " on " << threads;
+    }
+  });
+}
+
+TYPED_TEST(GemmTest, TransposedIsTheSumOverRows) {
+  using T = TypeParam;
+  for (const int64_t m : {0, 1, 255, 256, 257, 1024, 1025, 2500}) {
+    const Matrix<T> a(m, 31, 2, 1), b(m, 65, 3, 2);
+    const Exact<T> exact(a.Transposed(0), b.Transposed(0));
+    ForEachTarget([&](const std::string& target) {
+      PackedMatrix<T> scratch;
+      for (const int64_t n : {0, 1, 14, 31}) {
+        for (const int64_t k : {0, 1, 17, 65}) {
+          for (const bool accumulate : {false, true}) {
+            const Matrix<T> before(n, k, 1, 3);
+            Matrix<T> c = before;
+            MultiplyTransposed<T>({.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .a = a.data(),
+                                   .a_stride = a.stride,
+                                   .b = b.data(),
+                                   .b_stride = b.stride,
+                                   .c = c.data(),
+                                   .c_stride = c.stride,
+                                   .accumulate = accumulate},
+                                  scratch, SerialFor);
+            for (int64_t r = 0; r < n; ++r) {
+              for (int64_t j = 0; j < k; ++j) {
+                ASSERT_TRUE(exact.Close(c.At(r, j), r, j, accumulate ? before.At(r, j) : T{0}, m))
+                    << target << " m " << m << " n " << n << " k " << k;
+              }
+              ASSERT_EQ(c.At(r, k), before.At(r, k)) << target;
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+// A matrix packed for one target is multiplied on it, whichever is in use by then.
+TYPED_TEST(GemmTest, TheTargetIsThatOfPacking) {
+  using T = TypeParam;
+  const Matrix<T> a(9, 40, 0, 1), w(70, 40, 0, 2);
+  const Exact<T> exact(a, w);
+  ForEachTarget([&](const std::string& target) {
+    PackedMatrix<T> packed;
+    packed.Pack({.data = w.data(), .n = w.rows, .k = w.cols, .stride = w.stride}, SerialFor);
+    ForEachTarget([&](const std::string& other) {
+      Matrix<T> c(9, 70, 0, 3);
+      MultiplyAll<T>(
+          {.rows = 9, .a = a.data(), .a_stride = a.stride, .c = c.data(), .c_stride = c.stride},
+          packed, SerialFor);
+      for (int64_t r = 0; r < c.rows; ++r) {
+        for (int64_t j = 0; j < c.cols; ++j) {
+          ASSERT_TRUE(exact.Close(c.At(r, j), r, j, 0, 40)) << target << " then " << other;
+        }
+      }
+    });
+  });
+}
+
+}  // namespace
+}  // namespace planish::internal

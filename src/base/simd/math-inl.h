@@ -1,0 +1,147 @@
+// Exp, Sigmoid and Tanh of vectors of float and of double, without a branch. Compiled once for each
+// target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_BASE_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_BASE_SIMD_MATH_INL_H_
+#undef PLANISH_SRC_BASE_SIMD_MATH_INL_H_
+#else
+#define PLANISH_SRC_BASE_SIMD_MATH_INL_H_
+#endif
+
+#include <cstddef>
+#include <iterator>
+
+#include "src/base/simd/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+struct ExpNumbers;
+
+template <>
+struct ExpNumbers<float> {
+  static constexpr int kMantissaBits = 23;
+  /// Added to a number it leaves the nearest whole one in the low bits.
+  static constexpr float kRound = 0x1.8p23f;
+  /// log(2) as two numbers. The first has few enough bits for its multiples to be exact.
+  static constexpr float kLog2High = 0x1.63p-1f, kLog2Low = -0x1.bd0106p-13f;
+  /// Beyond them exp is 0, or infinity.
+  static constexpr float kLeast = -105, kMost = 90;
+  /// The n of kInfinite is 128, that of -kNormal is still a normal number's.
+  static constexpr float kInfinite = 88.5f, kNormal = 87;
+  /// (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2: a Chebyshev fit, the constant term last.
+  static constexpr float kTerms[] = {0x1.6d112cp-10f, 0x1.120b9p-7f, 0x1.55551ap-5f, 0x1.5554dcp-3f,
+                                     0x1p-1f};
+};
+
+template <>
+struct ExpNumbers<double> {
+  static constexpr int kMantissaBits = 52;
+  static constexpr double kRound = 0x1.8p52;
+  static constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
+  static constexpr double kLeast = -747, kMost = 711;
+  static constexpr double kInfinite = 709.6, kNormal = 708;
+  static constexpr double kTerms[] = {
+      0x1.af38c67fbb53ep-26, 0x1.28919ccaf9211p-22, 0x1.71de0da24602dp-19, 0x1.a019b8f9792eep-16,
+      0x1.a01a01a7c73cp-13,  0x1.6c16c17890eb4p-10, 0x1.11111111109afp-7,  0x1.5555555553d56p-5,
+      0x1.5555555555556p-3,  0x1.0000000000001p-1};
+};
+
+/// exp(x) = 2^n * (1 + rest), n whole.
+template <class D>
+struct SplitExp {
+  hn::Vec<D> n, rest;
+};
+
+/// For finite x whose n is exact in T's low bits: those between kLeast and kMost.
+template <class D>
+HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  using Numbers = ExpNumbers<T>;
+  const auto round = hn::Set(d, Numbers::kRound);
+  const auto log2e = hn::Set(d, static_cast<T>(1.4426950408889634));
+  const auto n = hn::Sub(hn::MulAdd(x, log2e, round), round);
+  const auto r = hn::NegMulAdd(n, hn::Set(d, Numbers::kLog2Low),
+                               hn::NegMulAdd(n, hn::Set(d, Numbers::kLog2High), x));
+  auto sum = hn::Set(d, Numbers::kTerms[0]);
+  for (size_t i = 1; i < std::size(Numbers::kTerms); ++i) {
+    sum = hn::MulAdd(sum, r, hn::Set(d, Numbers::kTerms[i]));
+  }
+  return {n, hn::MulAdd(hn::Mul(r, r), sum, r)};
+}
+
+/// 2^n for whole n that give a normal number, or infinity by the first n that is too large.
+template <class D>
+HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
+  using Numbers = ExpNumbers<hn::TFromD<D>>;
+  const hn::RebindToUnsigned<D> bits;
+  const auto low = hn::BitCast(bits, hn::Add(n, hn::Set(d, Numbers::kRound)));
+  const auto one = hn::BitCast(bits, hn::Set(d, hn::TFromD<D>{1}));
+  return hn::BitCast(d, hn::Add(hn::ShiftLeft<Numbers::kMantissaBits>(low), one));
+}
+
+/// exp(x) for x between kLeast and kMost. 2^n in two steps: with a subnormal result, only the
+/// second rounds.
+template <class D>
+HWY_INLINE hn::Vec<D> ExpWithin(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  const auto round = hn::Set(d, ExpNumbers<T>::kRound);
+  const auto split = ExpOf(d, x);
+  const auto half = hn::Sub(hn::Add(hn::Mul(split.n, hn::Set(d, T{0.5})), round), round);
+  const auto first = PowerOfTwo(d, half);
+  const auto second = PowerOfTwo(d, hn::Sub(split.n, half));
+  return hn::Mul(hn::MulAdd(split.rest, first, first), second);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> KeepNan(hn::Vec<D> x, hn::Vec<D> y) {
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+/// exp(x), to 2 units in the last place. Its limits are 0 and infinity; NaN stays NaN.
+template <class D>
+HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+  using Numbers = ExpNumbers<hn::TFromD<D>>;
+  const auto within = hn::Min(hn::Max(x, hn::Set(d, Numbers::kLeast)), hn::Set(d, Numbers::kMost));
+  return KeepNan<D>(x, ExpWithin(d, within));
+}
+
+/// 1 / (1 + exp(-x)), to 4 units in the last place; below the smallest normal number it may be 0.
+/// Its limits are 0 and 1; NaN stays NaN.
+template <class D>
+HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  using Numbers = ExpNumbers<T>;
+  // The limits are reached within: beyond one 2^n, with n the largest and one, is infinity, and
+  // beyond the other exp(-x) is nothing beside 1.
+  const auto within =
+      hn::Min(hn::Max(x, hn::Set(d, -Numbers::kInfinite)), hn::Set(d, Numbers::kNormal));
+  const auto split = ExpOf(d, hn::Neg(within));
+  const auto power = PowerOfTwo(d, split.n);
+  const auto one = hn::Set(d, T{1});
+  const auto sum = hn::MulAdd(hn::Add(one, split.rest), power, one);
+  return KeepNan<D>(x, hn::Div(one, sum));
+}
+
+/// tanh(x), to 4 units in the last place. Its limits are -1 and 1; tanh(-0) is -0; NaN stays NaN.
+template <class D>
+HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  // With m = exp(-2|x|) - 1, which loses nothing near 0, tanh|x| = -m / (2 + m).
+  // exp(-40) is nothing beside 1, for double, too.
+  const auto below = hn::Mul(hn::Abs(x), hn::Set(d, T{-2}));
+  const auto split = ExpOf(d, hn::Max(below, hn::Set(d, T{-40})));
+  const auto power = PowerOfTwo(d, split.n);
+  const auto m = hn::MulAdd(split.rest, power, hn::Sub(power, hn::Set(d, T{1})));
+  const auto y = hn::Div(m, hn::Add(m, hn::Set(d, T{2})));
+  return KeepNan<D>(x, hn::CopySign(y, x));
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_BASE_SIMD_MATH_INL_H_

@@ -1,0 +1,90 @@
+#include "src/base/simd/math_arrays.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/base/simd/math_arrays.cc"
+#include "src/base/simd/compiled_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd/math-inl.h"
+#include "src/base/simd/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+/// y = f(x), each of n; the last ones one by one.
+template <class T, class F>
+HWY_INLINE void Map(const T* x, int64_t n, T* y, const F& f) {
+  const hn::ScalableTag<T> full;
+  const hn::CappedTag<T, 1> one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(full));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(full, hn::LoadU(full, x + i)), full, y + i);
+  for (; i < n; ++i) hn::StoreU(f(one, hn::LoadU(one, x + i)), one, y + i);
+}
+
+template <class T>
+HWY_INLINE void ExpMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Exp(d, v); });
+}
+template <class T>
+HWY_INLINE void SigmoidMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Sigmoid(d, v); });
+}
+template <class T>
+HWY_INLINE void TanhMap(const T* x, int64_t n, T* y) {
+  Map(x, n, y, [](auto d, auto v) HWY_ATTR { return Tanh(d, v); });
+}
+
+void ExpFloats(const float* x, int64_t n, float* y) { ExpMap(x, n, y); }
+void ExpDoubles(const double* x, int64_t n, double* y) { ExpMap(x, n, y); }
+void SigmoidFloats(const float* x, int64_t n, float* y) { SigmoidMap(x, n, y); }
+void SigmoidDoubles(const double* x, int64_t n, double* y) { SigmoidMap(x, n, y); }
+void TanhFloats(const float* x, int64_t n, float* y) { TanhMap(x, n, y); }
+void TanhDoubles(const double* x, int64_t n, double* y) { TanhMap(x, n, y); }
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(ExpFloats);
+HWY_EXPORT(ExpDoubles);
+HWY_EXPORT(SigmoidFloats);
+HWY_EXPORT(SigmoidDoubles);
+HWY_EXPORT(TanhFloats);
+HWY_EXPORT(TanhDoubles);
+
+template <>
+void ExpArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(ExpFloats)(x, n, y);
+}
+template <>
+void ExpArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(ExpDoubles)(x, n, y);
+}
+template <>
+void SigmoidArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(SigmoidFloats)(x, n, y);
+}
+template <>
+void SigmoidArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(SigmoidDoubles)(x, n, y);
+}
+template <>
+void TanhArray(const float* x, int64_t n, float* y) {
+  PLANISH_DISPATCH(TanhFloats)(x, n, y);
+}
+template <>
+void TanhArray(const double* x, int64_t n, double* y) {
+  PLANISH_DISPATCH(TanhDoubles)(x, n, y);
+}
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

@@ -1,0 +1,194 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "planish/target.h"
+#include "src/base/simd/math_arrays.h"
+
+namespace planish::internal {
+namespace {
+
+// The true values, in numbers of 64 bits or more: their own error is below a thousandth of what is
+// allowed.
+static_assert(std::numeric_limits<long double>::digits >= 64);
+
+long double TrueSigmoid(long double x) {
+  const long double e = std::exp(-std::abs(x));
+  return (x < 0 ? e : 1) / (1 + e);
+}
+
+template <class T>
+struct Function {
+  const char* name;
+  void (*array)(const T* x, int64_t n, T* y);
+  long double (*truth)(long double x);
+  double tolerance;  // in units in the last place of the result
+  bool subnormal;  // whether results below the smallest normal number are as close; else 0 will do
+};
+
+// Four is the promise. The functions keep within less, which a change should not lose unnoticed:
+// the last step of exp rounds by half a unit, its argument and polynomial are off by another half;
+// sigmoid and tanh add the roundings of a sum and of a division, up to a unit each where the sum is
+// just above, and the quotient just below, a power of two.
+template <class T>
+const Function<T> kFunctions[] = {
+    {"exp", ExpArray<T>, [](long double x) { return std::exp(x); }, 1.5, true},
+    {"sigmoid", SigmoidArray<T>, TrueSigmoid, 3, false},
+    {"tanh", TanhArray<T>, [](long double x) { return std::tanh(x); }, 3, true},
+};
+
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+
+/// |y - truth| in units of the distance between T's numbers around the truth.
+template <class T>
+double UlpError(T y, long double truth) {
+  using Limits = std::numeric_limits<T>;
+  // From half a unit beyond the largest number on, infinity is the nearest.
+  const auto most = static_cast<long double>(Limits::max());
+  const long double beyond = most * (1 + std::ldexp(1.0L, -Limits::digits - 1));
+  if (std::isinf(y)) return truth >= beyond ? 0 : 1 + static_cast<double>((beyond - truth) / most);
+  if (std::isnan(y)) return std::numeric_limits<double>::infinity();
+  const int exponent =
+      truth == 0 ? Limits::min_exponent : std::max(std::ilogb(truth) + 1, Limits::min_exponent);
+  return static_cast<double>(std::abs(static_cast<long double>(y) - truth) /
+                             std::ldexp(1.0L, exponent - Limits::digits));
+}
+
+/// All numbers but NaNs, `stride` patterns of bits apart, and the first and last ones of every
+/// exponent.
+template <class T>
+std::vector<T> Samples(BitsOf<T> stride) {
+  using Bits = BitsOf<T>;
+  constexpr int kMantissa = std::numeric_limits<T>::digits - 1;
+  constexpr Bits kInfinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
+  std::vector<T> samples;
+  const auto add = [&](Bits bits) {
+    samples.push_back(std::bit_cast<T>(bits));
+    samples.push_back(-std::bit_cast<T>(bits));
+  };
+  for (Bits bits = 0; bits <= kInfinity; bits += stride) {
+    add(bits);
+    if (bits > kInfinity - stride) break;
+  }
+  for (Bits exponent = 0; exponent < kInfinity; exponent += Bits{1} << kMantissa) {
+    for (Bits i = 0; i < 4; ++i) {
+      add(exponent + i);
+      add(exponent + (Bits{1} << kMantissa) - 1 - i);
+    }
+  }
+  add(kInfinity);
+  return samples;
+}
+
+template <class T>
+void ExpectClose(const std::vector<T>& x, const char* type) {
+  const auto n = static_cast<int64_t>(x.size());
+  std::vector<T> y(x.size());
+  std::vector<long double> truth(x.size());
+  for (const Function<T>& f : kFunctions<T>) {
+    std::transform(x.begin(), x.end(), truth.begin(), f.truth);
+    const std::string before = Target();
+    for (const std::string& target : Targets()) {
+      SetTarget(target);
+      f.array(x.data(), n, y.data());
+      double worst = 0;
+      T at = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const bool may_be_0 = !f.subnormal && truth[i] < std::numeric_limits<T>::min();
+        const double error = may_be_0 && y[i] == 0 ? 0 : UlpError(y[i], truth[i]);
+        if (!(error <= worst)) {
+          worst = error;
+          at = x[i];
+        }
+      }
+      std::printf("%-7s of %-6s on %-6s: %.3f ulp at %a\n", f.name, type, target.c_str(), worst,
+                  static_cast<double>(at));
+      EXPECT_LE(worst, f.tolerance) << f.name << " of " << type << " on " << target;
+    }
+    SetTarget(before);
+  }
+}
+
+TEST(MathTest, FloatsOfEverySize) { ExpectClose(Samples<float>(2039), "float"); }
+
+TEST(MathTest, DoublesOfEverySize) {
+  // A prime, as is the one above.
+  ExpectClose(Samples<double>(uint64_t{17592186044423}), "double");
+}
+
+template <class T>
+std::vector<T> Uniform(T from, T to, int n) {
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<T> number(from, to);
+  std::vector<T> x(static_cast<size_t>(n));
+  for (T& value : x) value = number(random);
+  return x;
+}
+
+// Where neither result is trivial. Most patterns of bits are numbers far outside.
+TEST(MathTest, NumbersOfUse) {
+  for (const double most : {1.0, 20.0, 110.0}) {
+    const auto limit = static_cast<float>(most);
+    ExpectClose(Uniform<float>(-limit, limit, 300000), "float");
+  }
+  for (const double most : {1.0, 40.0, 750.0}) {
+    ExpectClose(Uniform<double>(-most, most, 300000), "double");
+  }
+}
+
+template <class T>
+void ExpectLimits() {
+  constexpr T kInf = std::numeric_limits<T>::infinity();
+  constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+  const std::string before = Target();
+  for (const std::string& target : Targets()) {
+    SetTarget(target);
+    // In a vector, and alone.
+    for (const int64_t n : {1, 16, 17}) {
+      const auto all = [&](void (*array)(const T*, int64_t, T*), T x) {
+        std::vector<T> values(static_cast<size_t>(n), x);
+        array(values.data(), n, values.data());
+        for (const T value : values) {
+          // NaN is not equal to itself.
+          EXPECT_EQ(std::memcmp(&value, &values[0], sizeof(T)), 0) << target;
+        }
+        return values[0];
+      };
+      EXPECT_EQ(all(ExpArray<T>, -kInf), 0) << target;
+      EXPECT_EQ(all(ExpArray<T>, kInf), kInf) << target;
+      EXPECT_EQ(all(ExpArray<T>, 0), 1) << target;
+      EXPECT_EQ(all(ExpArray<T>, -T{0}), 1) << target;
+      EXPECT_EQ(all(SigmoidArray<T>, -kInf), 0) << target;
+      EXPECT_EQ(all(SigmoidArray<T>, kInf), 1) << target;
+      EXPECT_EQ(all(SigmoidArray<T>, 0), T{0.5}) << target;
+      EXPECT_EQ(all(TanhArray<T>, -kInf), -1) << target;
+      EXPECT_EQ(all(TanhArray<T>, kInf), 1) << target;
+      EXPECT_EQ(all(TanhArray<T>, 0), 0) << target;
+      EXPECT_FALSE(std::signbit(all(TanhArray<T>, 0))) << target;
+      EXPECT_TRUE(std::signbit(all(TanhArray<T>, -T{0}))) << target;
+      for (const T nan : {kNan, -kNan}) {
+        EXPECT_TRUE(std::isnan(all(ExpArray<T>, nan))) << target;
+        EXPECT_TRUE(std::isnan(all(SigmoidArray<T>, nan))) << target;
+        EXPECT_TRUE(std::isnan(all(TanhArray<T>, nan))) << target;
+      }
+    }
+  }
+  SetTarget(before);
+}
+
+TEST(MathTest, LimitsOfFloat) { ExpectLimits<float>(); }
+TEST(MathTest, LimitsOfDouble) { ExpectLimits<double>(); }
+
+}  // namespace
+}  // namespace planish::internal

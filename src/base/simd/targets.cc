@@ -1,0 +1,64 @@
+#include <cstdlib>
+
+#include "planish/target.h"
+#include "src/base/check.h"
+#include "src/base/simd/simd.h"
+
+namespace planish {
+namespace {
+
+// The targets that are compiled and that the processor has, as a set of Highway's bits; the lowest
+// bit is the best target.
+int64_t Supported() { return hwy::SupportedTargets() & HWY_TARGETS; }
+
+struct Choice {
+  hwy::ChosenTarget chosen;
+  int64_t target = 0;
+
+  Choice() {
+    const int64_t supported = Supported();
+    Use(supported & -supported);
+    // The environment is read once, by whichever thread comes first.
+    if (const char* name = std::getenv("PLANISH_TARGET")) {  // NOLINT(concurrency-mt-unsafe)
+      Use(TargetOf("PLANISH_TARGET", name));
+    }
+  }
+
+  void Use(int64_t bit) {
+    target = bit;
+    chosen.Update(bit);
+  }
+
+  static int64_t TargetOf(const char* function, const std::string& name) {
+    std::string names;
+    for (int64_t rest = Supported(); rest != 0; rest &= rest - 1) {
+      const int64_t bit = rest & -rest;
+      if (name == hwy::TargetName(bit)) return bit;
+      names += (names.empty() ? "" : ", ") + std::string(hwy::TargetName(bit));
+    }
+    internal::Fail(function, "target", "be one of " + names, "\"" + name + "\"");
+  }
+};
+
+Choice& TheChoice() {
+  static Choice choice;
+  return choice;
+}
+
+}  // namespace
+
+std::vector<std::string> Targets() {
+  std::vector<std::string> names;
+  for (int64_t rest = Supported(); rest != 0; rest &= rest - 1) {
+    names.emplace_back(hwy::TargetName(rest & -rest));
+  }
+  return names;
+}
+
+std::string Target() { return hwy::TargetName(TheChoice().target); }
+
+void SetTarget(const std::string& name) { TheChoice().Use(Choice::TargetOf("SetTarget", name)); }
+
+const hwy::ChosenTarget& internal::Chosen() { return TheChoice().chosen; }
+
+}  // namespace planish

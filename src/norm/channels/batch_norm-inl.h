@@ -1,0 +1,71 @@
+// The arithmetic of batch norm's moments. Compiled once for each target, in the namespace
+// HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_
+#undef PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_
+#else
+#define PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "src/norm/channels/batch_norm_kernels.h"
+#include "src/norm/channels/columns-inl.h"
+#include "src/norm/moments-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+/// FinishBatch: what MomentsOf, ReciprocalDeviation and SaveMoments do, for vectors of channels.
+template <class C>
+bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
+  const double unbiased = args.count / (args.count - 1);
+  bool any = false;
+  ForColumns(hn::ScalableTag<double>(), args.n, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::Rebind<C, decltype(d)> narrow;
+    const auto read = [&](const C* p) HWY_ATTR { return Widened(d, hn::LoadU(narrow, p + i)); };
+    const auto reciprocal = hn::Set(d, 1 / args.count);
+    const auto shift = read(args.shift);
+    const auto offset = hn::Mul(hn::LoadU(d, args.first + i), reciprocal);
+    const auto square = hn::Mul(hn::LoadU(d, args.second + i), reciprocal);
+    const auto var = hn::Sub(square, hn::Mul(offset, offset));
+    const auto serves = SumsServe<C>(d, var, square, args.eps);
+    const auto larger = hn::Mul(var, hn::Set(d, unbiased));
+    const auto update = [&](C* running, auto value) HWY_ATTR {
+      if (running == nullptr) return;
+      const auto old = read(running);
+      const auto sum = hn::Add(hn::Mul(hn::Set(d, 1 - args.momentum), old),
+                               hn::Mul(hn::Set(d, args.momentum), value));
+      hn::StoreU(Narrowed(narrow, hn::IfThenElse(serves, sum, old)), narrow, running + i);
+    };
+    update(args.running_mean, hn::Add(shift, offset));
+    update(args.running_var, larger);
+    const auto deviation = hn::Sqrt(hn::Add(args.unbiased ? larger : var, hn::Set(d, args.eps)));
+    const auto rstd = hn::Div(hn::Set(d, 1.0), deviation);
+    const auto mean = Narrowed(narrow, hn::Add(shift, offset));
+    const auto rest = hn::Add(hn::Sub(shift, Widened(d, mean)), offset);
+    const auto save = [&](auto v, C* p) HWY_ATTR {
+      if (p) hn::StoreU(v, narrow, p + i);
+    };
+    save(mean, args.mean);
+    save(Narrowed(narrow, rest), args.mean_lo);
+    save(Narrowed(narrow, rstd), args.rstd);
+    // What the rounded mean leaves of the mean goes into the bias: exact for a constant channel.
+    const auto gain = read(args.gain);
+    save(mean, args.numbers[0]);
+    save(Narrowed(narrow, hn::Mul(gain, rstd)), args.numbers[1]);
+    save(Narrowed(narrow, hn::Sub(read(args.bias), hn::Mul(hn::Mul(rest, rstd), gain))),
+         args.numbers[2]);
+    any |= MarkCareful(d, serves, careful + i);
+  });
+  return any;
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_

@@ -1,0 +1,251 @@
+#include "planish/batch_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "src/norm/channels/batch_norm_check.h"
+#include "src/norm/channels/batch_norm_kernels.h"
+#include "src/norm/channels/columns_cpu.h"
+#include "src/norm/params.h"
+
+namespace planish {
+namespace {
+
+using internal::ChannelMap;
+using internal::ChannelPass;
+using internal::ChannelRange;
+using internal::ChannelSums;
+using internal::FromCompute;
+using internal::Moments;
+using internal::RowMap;
+
+template <class T, class P>
+double GainOf(const P* gain, int64_t c) {
+  return gain ? static_cast<double>(internal::ToCompute<Compute<T>>(gain[c])) : 1.0;
+}
+
+template <class C>
+void Update(C* running, int64_t c, double momentum, double value) {
+  if (running == nullptr) return;
+  running[c] = static_cast<C>((1 - momentum) * static_cast<double>(running[c]) + momentum * value);
+}
+
+template <class C>
+double ReciprocalDeviationOf(C running_var, double eps) {
+  return 1 / std::sqrt(static_cast<double>(running_var) + eps);
+}
+
+template <class C>
+void Put(const RowMap<C>& map, int64_t i, C* const* numbers) {
+  numbers[0][i] = map.mean;
+  numbers[1][i] = map.rstd;
+  numbers[2][i] = map.offset;
+}
+
+template <class T, class P>
+void SaveSums(const ChannelRange<Compute<T>>& range, P* dgain, P* dbias) {
+  const auto save = [&](const double* sums, P* to) {
+    for (int64_t i = 0; to && i < range.n; ++i) {
+      to[range.begin + i] = FromCompute<P>(static_cast<Compute<T>>(sums[i]));
+    }
+  };
+  save(range.second, dgain);
+  save(range.first, dbias);
+}
+
+}  // namespace
+
+template <class T, class P>
+void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormForward";
+  using C = Compute<T>;
+  const int64_t total = internal::CheckBatchForward(kFunction, args, options);
+  const double momentum = internal::CheckedMomentum(kFunction, options);
+  const int64_t channels = args.channels, spatial = args.spatial, n = args.batch * spatial;
+  if (total == 0) {
+    internal::FillEach({args.mean, args.mean_lo, args.rstd}, channels,
+                       std::numeric_limits<C>::quiet_NaN());
+    return;
+  }
+  ChannelPass<T> pass(args.batch, channels, spatial);
+  pass.a = args.x;
+  pass.out = args.y;
+  pass.sums = ChannelSums::kMoments;
+  pass.map = ChannelMap::kNormalise;
+  const auto number_of = [&](int64_t c) {
+    return [x = args.x + c * spatial, sample = channels * spatial, spatial](int64_t i) {
+      return internal::ToDouble(x[i / spatial * sample + i % spatial]);
+    };
+  };
+  const internal::Params<T, P> gains(args.gain, /*rows=*/0, channels, 1, true);
+  const internal::Params<T, P> biases(args.bias, /*rows=*/0, channels, 0, true);
+  pass.before = [&](const ChannelRange<C>& range) {
+    internal::ShiftChannels(pass, range.begin, range.n, range.before[0]);
+  };
+  // Of channel c, element i of the range.
+  const auto finish_carefully = [&](int64_t c, const ChannelRange<C>& range, int64_t i) {
+    Moments m = internal::CarefulMomentsAt<T>(number_of(c), n, true);
+    const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
+    Update(args.running_mean, c, momentum, m.shift + m.offset / m.scale);
+    if (args.running_var) {
+      Update(args.running_var, c, momentum, m.var / m.scale / m.scale * unbiased);
+    }
+    if (options.unbiased) m.var *= unbiased;
+    const double rstd = internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps,
+                                                      static_cast<double>(n));
+    const RowMap<C> map = internal::SaveMoments(m, rstd, c, args.mean, args.mean_lo, args.rstd);
+    const auto gain_c = static_cast<double>(gains.data()[c]);
+    const auto bias_c = static_cast<double>(biases.data()[c]);
+    const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
+    range.numbers[0][i] = map.mean;
+    range.numbers[1][i] = static_cast<C>(gain_c * rstd);
+    range.numbers[2][i] = static_cast<C>(bias_c - rest * rstd * gain_c);
+  };
+  pass.after = [&](const ChannelRange<C>& range) {
+    constexpr int64_t kAtOnce = 256;
+    for (int64_t from = 0; from < range.n; from += kAtOnce) {
+      const int64_t c = range.begin + from, size = std::min(kAtOnce, range.n - from);
+      bool careful[kAtOnce];
+      const auto from_c = [&](C* p) { return p ? p + c : nullptr; };
+      const internal::BatchMoments<C> moments{
+          .n = size,
+          .count = static_cast<double>(n),
+          .eps = options.eps,
+          .momentum = momentum,
+          .unbiased = options.unbiased,
+          .shift = range.before[0] + from,
+          .first = range.first + from,
+          .second = range.second + from,
+          .gain = gains.data() + c,
+          .bias = biases.data() + c,
+          .mean = from_c(args.mean),
+          .mean_lo = from_c(args.mean_lo),
+          .rstd = from_c(args.rstd),
+          .running_mean = from_c(args.running_mean),
+          .running_var = from_c(args.running_var),
+          .numbers = {range.numbers[0] + from, range.numbers[1] + from, range.numbers[2] + from}};
+      if (!internal::FinishBatch<T>(moments, careful)) continue;
+      for (int64_t i = 0; i < size; ++i) {
+        if (careful[i]) finish_carefully(c + i, range, from + i);
+      }
+    }
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+template <class T, class P>
+void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormBackward";
+  using C = Compute<T>;
+  const int64_t total = internal::CheckBatchBackward(kFunction, args, options);
+  const int64_t channels = args.channels, n = args.batch * args.spatial;
+  if (total == 0) {
+    internal::FillEach({args.dgain, args.dbias}, channels, P{});
+    return;
+  }
+  ChannelPass<T> pass(args.batch, channels, args.spatial);
+  pass.a = args.dy;
+  pass.x = args.x;
+  pass.out = args.dx;
+  pass.sums = ChannelSums::kGradient;
+  pass.map = ChannelMap::kGradient;
+  pass.before = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
+      Put(internal::MapOf(args.mean[c], args.mean_lo[c], args.rstd[c]), i, range.before);
+    }
+  };
+  const auto count = static_cast<double>(n);
+  const double degrees = options.unbiased ? count - 1 : count;
+  pass.after = [&](const ChannelRange<C>& range) {
+    SaveSums<T>(range, args.dgain, args.dbias);
+    for (int k = 0; k < internal::kSumNumbers; ++k) {
+      std::copy_n(range.before[k], range.n, range.numbers[k]);
+    }
+    C* const* numbers = range.numbers;
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t c = range.begin + i;
+      numbers[3][i] = static_cast<C>(range.first[i] / count);
+      numbers[4][i] = static_cast<C>(range.second[i] / degrees);
+      numbers[5][i] = static_cast<C>(GainOf<T>(args.gain, c) * static_cast<double>(args.rstd[c]));
+    }
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+template <class T, class P>
+void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormEvaluate";
+  using C = Compute<T>;
+  const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
+  const int64_t channels = args.channels;
+  if (total == 0) return;
+  ChannelPass<T> pass(args.batch, channels, args.spatial);
+  pass.a = args.x;
+  pass.out = args.y;
+  pass.map = ChannelMap::kNormalise;
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t c = range.begin + i;
+      range.numbers[0][i] = args.running_mean[c];
+      range.numbers[1][i] = static_cast<C>(GainOf<T>(args.gain, c) *
+                                           ReciprocalDeviationOf(args.running_var[c], options.eps));
+      range.numbers[2][i] = args.bias ? internal::ToCompute<C>(args.bias[c]) : C{0};
+    }
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+template <class T, class P>
+void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
+                               const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormEvaluateBackward";
+  using C = Compute<T>;
+  const int64_t total = internal::CheckBatchEvaluateBackward(kFunction, args, options);
+  const int64_t channels = args.channels;
+  if (total == 0) {
+    internal::FillEach({args.dgain, args.dbias}, channels, P{});
+    return;
+  }
+  ChannelPass<T> pass(args.batch, channels, args.spatial);
+  pass.a = args.dy;
+  pass.x = args.dgain ? args.x : nullptr;
+  pass.out = args.dx;
+  pass.map = ChannelMap::kScale;
+  if (args.dgain) {
+    pass.sums = ChannelSums::kGradient;
+  } else if (args.dbias) {
+    pass.sums = ChannelSums::kMoments;  // about 0
+  }
+  pass.before = [&](const ChannelRange<C>& range) {
+    if (args.dgain == nullptr) {
+      std::fill_n(range.before[0], range.n, C{0});
+      return;
+    }
+    for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
+      const double rstd = ReciprocalDeviationOf(args.running_var[c], options.eps);
+      Put(internal::MapOf(args.running_mean[c], C{0}, static_cast<C>(rstd)), i, range.before);
+    }
+  };
+  pass.after = [&](const ChannelRange<C>& range) {
+    SaveSums<T>(range, args.dgain, args.dbias);
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t c = range.begin + i;
+      range.numbers[0][i] = static_cast<C>(GainOf<T>(args.gain, c) *
+                                           ReciprocalDeviationOf(args.running_var[c], options.eps));
+    }
+  };
+  internal::RunChannels(pass, options.parallel_for);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                               \
+  template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
+  template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
+                                          const BatchNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish

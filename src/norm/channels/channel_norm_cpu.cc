@@ -1,0 +1,415 @@
+#include "src/norm/channels/channel_norm_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <type_traits>
+
+#include "src/base/loop.h"
+#include "src/norm/channels/channel_norm_kernels.h"
+#include "src/norm/channels/columns_cpu.h"
+#include "src/norm/channels/columns_moments.h"
+
+namespace planish::internal {
+namespace {
+
+// Positions below which several channels are laid side by side, and how many columns they make: a
+// vector at least.
+constexpr int64_t kFewPositions = 16;
+constexpr int64_t kWidth = 128;
+// Columns of a tile: at least so many, that memory is read in pieces worth their while, and at most
+// so many, that their sums stay in the first-level cache.
+constexpr int64_t kLeastTile = 64, kMostTile = 1024;
+// Of rows that do not begin where vectors do, since each piece of them costs two parts of vectors.
+constexpr int64_t kLeastRaggedTile = 256;
+// Columns that a tile is a multiple of, for its rows to begin where lines of the caches do.
+constexpr int64_t kLine = 16;
+// Tiles from which on they are enough for the threads, and elements of a tile beyond which its rows
+// are cut into blocks if they are not.
+constexpr int64_t kManyTiles = 16, kBlockElements = int64_t{1} << 17;
+// Chunks, at most, that the tiles are cut into, each with sums of dgain and dbias of its own.
+constexpr int64_t kMostChunks = 64;
+
+/// How the [channels, spatial] numbers of a sample are cut. A tile is a matrix of `rows` rows, one
+/// each `stride`, whose columns are positions; or, where these are few, `group` times the
+/// positions, and a row is `group` channels, with `rest` columns in one more row.
+struct Tiling {
+  Tiling(int64_t batch, int64_t channels, int64_t spatial, int64_t bytes_read) {
+    if (spatial >= kFewPositions) {
+      rows = channels;
+      stride = spatial;
+      // Whole rows if they fit; else half of the cache is for the next tile, which is on its way.
+      const int64_t fitting = TileBytes() / bytes_read / channels;
+      const int64_t fit = spatial <= std::min(fitting, kMostTile) ? spatial : fitting / 2;
+      const int64_t least = spatial % kLine == 0 ? kLeastTile : kLeastRaggedTile;
+      const int64_t parts = (spatial - 1) / std::clamp(fit, least, kMostTile) + 1;
+      cols = ((spatial - 1) / parts / kLine + 1) * kLine;
+      tiles = (spatial - 1) / cols + 1;
+    } else {
+      group = std::min(channels, (kWidth - 1) / spatial + 1);
+      rows = channels / group;
+      stride = cols = group * spatial;
+      rest = channels % group * spatial;
+    }
+    elements = rows * std::min(cols, stride);
+    fits = elements * bytes_read <= TileBytes();
+    count = batch * tiles;
+    chunks = std::min(count, kMostChunks);
+    // Where there are few tiles their rows are split over threads instead.
+    if (count < kManyTiles) {
+      blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, 64);
+    }
+  }
+
+  /// Where tile i of all samples begins.
+  int64_t Begin(int64_t i, int64_t sample) const { return i / tiles * sample + i % tiles * cols; }
+  int64_t ChunkBegin(int64_t chunk) const { return chunk * count / chunks; }
+
+  /// From a number of tile i to that of the next one, which is asked for ahead of its use; 0: none,
+  /// or a tile does not fit the cache. Where the last cache is far it would have to be the second
+  /// one, of which rows a power of two apart fill a few places and no more: what was asked for
+  /// pushes out what is needed (without it 64 x 256 x 2,048 takes .89 of the time forward, .67
+  /// backward). There a tile of whole rows, which more than that cache may hold, is asked for
+  /// itself, some rows ahead (32 x 2,048 x 512 takes .94 of the time both ways).
+  int64_t Ahead(int64_t i, int64_t sample) const {
+    if (LastCacheIsFar()) return cols >= stride ? kRowsAtOnce * stride : 0;
+    return fits && i + 1 < count ? Begin(i + 1, sample) - Begin(i, sample) : 0;
+  }
+
+  int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }
+
+  int64_t rows = 0, stride = 0;
+  int64_t cols = 0;   // of a tile, but the last may have fewer
+  int64_t tiles = 1;  // of a sample
+  int64_t count = 0;  // of tiles of all samples
+  int64_t chunks = 1;
+  int64_t elements = 0;  // of a tile
+  bool fits = false;     // a tile fits the cache
+  int64_t group = 1;
+  int64_t rest = 0;
+  int64_t blocks = 1;  // that the rows of a tile are cut into
+  bool each() const { return stride == cols && group > 1; }
+};
+
+template <class C>
+std::unique_ptr<C[]> Array(int64_t n) {
+  return std::make_unique_for_overwrite<C[]>(n);
+}
+
+/// The values of the channels, one for each number of a sample.
+template <class C>
+std::unique_ptr<C[]> Expanded(const C* values, int64_t channels, int64_t spatial) {
+  if (values == nullptr) return nullptr;
+  auto expanded = Array<C>(channels * spatial);
+  for (int64_t c = 0; c < channels; ++c) {
+    std::fill_n(&expanded[c * spatial], spatial, values[c]);
+  }
+  return expanded;
+}
+
+/// Repeats the first `period` numbers up to n.
+template <class C>
+void Repeat(C* numbers, int64_t period, int64_t n) {
+  for (int64_t i = period; i < n; ++i) numbers[i] = numbers[i - period];
+}
+
+/// Adds up sums of the same position: those of several groups into the first. n is a multiple.
+void Fold(double* sums, int64_t positions, int64_t n) {
+  for (int64_t begin = positions; begin < n; begin += positions) {
+    for (int64_t i = 0; i < positions; ++i) sums[i] += sums[begin + i];
+  }
+}
+
+/// A thread's share of the work.
+struct Share {
+  int64_t part = 1, whole = 1;
+};
+
+/// Runs work(block, share) for each block of a tile's rows, of which the calling thread has `own`.
+template <class Work>
+void ForBlocks(const Tiling& tiling, const Share& own, const ParallelFor& parallel_for,
+               const Work& work) {
+  RunParallel(parallel_for, tiling.blocks, 1, [&](int64_t begin, int64_t end) {
+    const Share share{own.part * (end - begin), own.whole * tiling.blocks};
+    for (int64_t block = begin; block < end; ++block) work(block, share);
+  });
+}
+
+/// Adds the sums of blocks, of `size` numbers each, to the first's.
+void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
+
+/// Runs task(chunk, scratch, share) for each chunk of tiles, on several threads if tiles are not
+/// cut themselves. A thread's scratch comes from make().
+template <class Make, class Task>
+void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Make& make,
+               const Task& task) {
+  const auto run = [&](int64_t begin, int64_t end, auto& scratch) {
+    const Share share{end - begin, tiling.chunks};
+    for (int64_t chunk = begin; chunk < end; ++chunk) task(chunk, scratch, share);
+  };
+  if (tiling.blocks > 1) {
+    auto scratch = make();
+    run(0, tiling.chunks, scratch);
+  } else {
+    RunWithScratch(parallel_for, tiling.chunks,
+                   GrainFor(tiling.elements * (tiling.count / tiling.chunks)), make, run);
+  }
+}
+
+template <class T>
+struct ForwardScratch {
+  using C = Compute<T>;
+  explicit ForwardScratch(const Tiling& t)
+      : numbers(Array<C>(5 * t.cols)),
+        sums(Array<double>(t.blocks * 2 * t.cols)),
+        careful(Array<bool>(t.cols)),
+        shift(numbers.get()),
+        moments{shift + t.cols, shift + 2 * t.cols, shift + 3 * t.cols, shift + 4 * t.cols} {}
+  std::unique_ptr<C[]> numbers;
+  std::unique_ptr<double[]> sums;  // of each block: first, second
+  std::unique_ptr<bool[]> careful;
+  C* shift;
+  ColumnMoments<C> moments;
+};
+
+template <class T>
+struct BackwardScratch {
+  using C = Compute<T>;
+  BackwardScratch(const Tiling& t, int64_t own_terms)
+      : numbers(Array<C>(5 * t.cols)),
+        sums(Array<double>(t.blocks * 2 * t.cols)),
+        mean(numbers.get()),
+        rstd(mean + t.cols),
+        offset(mean + 2 * t.cols),
+        mean_g(mean + 3 * t.cols),
+        mean_g_xhat(mean + 4 * t.cols),
+        moments{mean, nullptr, rstd, offset},
+        terms(own_terms > 0 ? Array<double>(own_terms) : nullptr) {}
+  std::unique_ptr<C[]> numbers;
+  std::unique_ptr<double[]> sums;
+  C* mean;
+  C* rstd;
+  C* offset;
+  C* mean_g;
+  C* mean_g_xhat;
+  ColumnMoments<C> moments;
+  std::unique_ptr<double[]> terms;  // of dgain and dbias, for each number of a sample
+};
+
+/// Rows of a tile in `block`, with the rest in the last: calls f(first row, rows, columns).
+template <class F>
+void ForRows(const Tiling& tiling, int64_t block, int64_t cols, const F& f) {
+  const int64_t begin = tiling.RowsBegin(block), end = tiling.RowsBegin(block + 1);
+  f(begin, end - begin, cols);
+  if (end == tiling.rows && tiling.rest > 0) f(end, int64_t{1}, tiling.rest);
+}
+
+}  // namespace
+
+template <class T>
+void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t channels = args.channels, spatial = args.spatial, sample = channels * spatial;
+  const Tiling tiling(args.batch, channels, spatial, sizeof(T));
+  const auto gains = tiling.each() ? Expanded(args.gain, channels, spatial) : nullptr;
+  const auto biases = tiling.each() ? Expanded(args.bias, channels, spatial) : nullptr;
+  ColumnsForward<T> whole;
+  whole.recipe = args.recipe;
+  whole.scale = args.scale;
+  whole.slope = args.slope;
+  whole.stride = tiling.stride;
+  whole.gain = gains ? gains.get() : args.gain;
+  whole.bias = biases ? biases.get() : args.bias;
+  whole.each = gains != nullptr;
+  const int64_t bytes = 2 * args.batch * sample * static_cast<int64_t>(sizeof(T));
+
+  const auto run_tile = [&](int64_t i, ForwardScratch<T>& s, const Share& own) {
+    const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
+    const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
+    const int64_t positions = tiling.group > 1 ? spatial : cols;
+    ColumnsForward<T> call = whole;
+    call.rows = tiling.rows;
+    call.x = args.x + b * sample + begin;
+    call.y = args.y + b * sample + begin;
+    call.mean = s.moments.mean;
+    call.rstd = s.moments.rstd;
+    call.offset = s.moments.offset;
+    const T* x = call.x;
+    ShiftColumns(x, spatial, channels, positions, s.shift);
+    if (!args.recipe.centre) std::fill_n(s.shift, positions, C{0});
+    Repeat(s.shift, positions, cols);
+    std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share&) {
+      double* first = &s.sums[block * 2 * cols];
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
+        const T* a = x + row * tiling.stride;
+        SumColumns(ChannelSums::kMoments, a, a, tiling.stride, rows, n, {{s.shift}}, first,
+                   first + cols);
+      });
+    });
+    double* first = s.sums.get();
+    double* second = first + cols;
+    AddBlocks(first, tiling.blocks, 2 * cols);
+    Fold(first, positions, cols);
+    Fold(second, positions, cols);
+    const bool any = FinishColumns<T>(args.recipe, args.eps, channels, positions, s.shift, first,
+                                      second, s.moments, s.careful.get());
+    for (int64_t c = 0; any && c < positions; ++c) {
+      if (!s.careful[c]) continue;
+      const Moments m = CarefulMomentsAt<T>([&](int64_t k) { return ToDouble(x[k * spatial + c]); },
+                                            channels, args.recipe.centre);
+      const double rstd =
+          ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(channels));
+      s.moments.offset[c] =
+          SaveMoments(m, rstd, c, s.moments.mean, s.moments.mean_lo, s.moments.rstd).offset;
+    }
+    const auto save = [&](const C* moments, C* saved) {
+      if (saved) std::copy_n(moments, positions, saved + b * spatial + begin);
+    };
+    save(s.moments.mean, args.mean);
+    save(s.moments.mean_lo, args.mean_lo);
+    save(s.moments.rstd, args.rstd);
+    for (C* numbers : {s.moments.mean, s.moments.rstd, s.moments.offset}) {
+      Repeat(numbers, positions, cols);
+    }
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t n) {
+        ColumnsForward<T> part = call.From(row, rows);
+        part.cols = n;
+        part.stream = Streams(bytes, share.part, share.whole);
+        if (part.stream) part.ahead = tiling.Ahead(i, sample);
+        part.ask = AsksForResults(bytes, share.part, share.whole);
+        MapForward(part);
+      });
+    });
+  };
+  ForChunks(
+      tiling, parallel_for, [&] { return ForwardScratch<T>(tiling); },
+      [&](int64_t chunk, ForwardScratch<T>& s, const Share& own) {
+        for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
+          run_tile(i, s, own);
+        }
+      });
+}
+
+template <class T>
+void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
+                      const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t channels = args.channels, spatial = args.spatial, sample = channels * spatial;
+  const bool read_x = args.recipe.output != Output::kIdentity || args.recipe.via_scale;
+  const Tiling tiling(args.batch, channels, spatial, sizeof(T) * (read_x ? 2 : 1));
+  const bool each = tiling.each() && args.recipe.output == Output::kAffine;
+  const auto gains = each ? Expanded(args.gain, channels, spatial) : nullptr;
+  ColumnsBackward<T> whole;
+  whole.recipe = args.recipe;
+  whole.scale = args.scale;
+  whole.slope = args.slope;
+  whole.stride = tiling.stride;
+  whole.gain = each ? gains.get() : args.gain;
+  whole.each = each;
+  const int64_t bytes = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T));
+  // Each chunk's sums of dgain and dbias: the shape alone decides what is added to what.
+  const int64_t count = dgain ? tiling.chunks : 0;
+  const auto partial = Array<double>(count * 2 * channels);
+  const int64_t terms = each ? sample : channels;  // of each, that are added up
+
+  const auto run_tile = [&](int64_t i, double* dgains, BackwardScratch<T>& s, const Share& own) {
+    const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;
+    const int64_t cols = std::min(tiling.cols, tiling.stride - begin);
+    const int64_t positions = tiling.group > 1 ? spatial : cols;
+    const auto of_sample = [&](const C* moments) {
+      return moments ? moments + b * spatial + begin : nullptr;
+    };
+    SavedColumns<T>(of_sample(args.mean), of_sample(args.mean_lo), of_sample(args.rstd), positions,
+                    s.moments);
+    for (C* numbers : {s.mean, s.rstd, s.offset}) Repeat(numbers, positions, cols);
+    ColumnsBackward<T> call = whole;
+    call.rows = tiling.rows;
+    call.dy = args.dy + b * sample + begin;
+    call.x = (args.x ? args.x : args.dy) + b * sample + begin;
+    if (args.dx) call.dx = args.dx + b * sample + begin;
+    call.mean = s.mean;
+    call.rstd = s.rstd;
+    call.offset = s.offset;
+    call.mean_g = s.mean_g;
+    call.mean_g_xhat = s.mean_g_xhat;
+    const auto from = [&](int64_t row, int64_t rows, int64_t columns) {
+      ColumnsBackward<T> part = call.From(row, rows);
+      part.cols = columns;
+      return part;
+    };
+    std::fill_n(s.sums.get(), tiling.blocks * 2 * cols, 0.0);
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share&) {
+      double* first = &s.sums[block * 2 * cols];
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
+        double* dgains_of = dgains ? dgains + (each ? row * tiling.stride : row) : nullptr;
+        SumBackward(from(row, rows, columns), first, first + cols, dgains_of,
+                    dgains ? dgains_of + terms : nullptr);
+      });
+    });
+    if (args.dx == nullptr) return;
+    double* first = s.sums.get();
+    double* second = first + cols;
+    AddBlocks(first, tiling.blocks, 2 * cols);
+    Fold(first, positions, cols);
+    Fold(second, positions, cols);
+    FinishGradients<T>(args.recipe, args.eps, channels, positions, s.rstd, first, second, s.mean_g,
+                       s.mean_g_xhat);
+    for (C* numbers : {s.mean_g, s.mean_g_xhat}) Repeat(numbers, positions, cols);
+    ForBlocks(tiling, own, parallel_for, [&](int64_t block, const Share& share) {
+      ForRows(tiling, block, cols, [&](int64_t row, int64_t rows, int64_t columns) {
+        ColumnsBackward<T> part = from(row, rows, columns);
+        part.stream = Streams(bytes, share.part, share.whole);
+        if (part.stream) part.ahead = tiling.Ahead(i, sample);
+        part.ask = AsksForResults(bytes, share.part, share.whole);
+        MapBackward(part);
+      });
+    });
+  };
+  const auto run_chunk = [&](int64_t chunk, BackwardScratch<T>& s, const Share& own) {
+    double* sums = dgain ? &partial[chunk * 2 * channels] : nullptr;
+    double* dgains = sums;
+    if (s.terms) dgains = s.terms.get();
+    if (dgain) std::fill_n(dgains, 2 * terms, 0.0);
+    for (int64_t i = tiling.ChunkBegin(chunk); i < tiling.ChunkBegin(chunk + 1); ++i) {
+      run_tile(i, dgains, s, own);
+    }
+    for (int64_t i = 0; dgain && each && i < 2 * channels; ++i) {
+      sums[i] = 0;
+      for (int64_t k = 0; k < spatial; ++k) sums[i] += dgains[i * spatial + k];
+    }
+  };
+  const int64_t own_terms = dgain && each ? 2 * terms : 0;
+  ForChunks(tiling, parallel_for, [&] { return BackwardScratch<T>(tiling, own_terms); }, run_chunk);
+  if (dgain == nullptr) return;
+  RunParallel(parallel_for, channels, GrainFor(2 * count), [&](int64_t begin, int64_t end) {
+    constexpr int64_t kAtOnce = 256;
+    for (int64_t from = begin; from < end; from += kAtOnce) {
+      const int64_t size = std::min(kAtOnce, end - from);
+      double gain_sums[kAtOnce] = {}, bias_sums[kAtOnce] = {};
+      for (int64_t i = 0; i < count; ++i) {
+        const double* sums = &partial[i * 2 * channels + from];
+        for (int64_t c = 0; c < size; ++c) gain_sums[c] += sums[c];
+        for (int64_t c = 0; c < size; ++c) bias_sums[c] += sums[channels + c];
+      }
+      for (int64_t c = 0; c < size; ++c) {
+        dgain[from + c] = static_cast<C>(gain_sums[c]);
+        dbias[from + c] = static_cast<C>(bias_sums[c]);
+      }
+    }
+  });
+}
+
+#define PLANISH_INSTANTIATE(T)                                                         \
+  template void ForwardChannels(const ChannelsForward<T>&, const ParallelFor&);        \
+  template void BackwardChannels(const ChannelsBackward<T>&, Compute<T>*, Compute<T>*, \
+                                 const ParallelFor&);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal

@@ -1,0 +1,160 @@
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
+// for each element type, and includes itself once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/norm/channels/channel_norm_kernels.cc"
+#include "src/base/simd/compiled_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd/simd.h"
+#include "src/norm/channels/channel_norm-inl.h"
+#include "src/norm/channels/channel_norm_kernels.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+template <class F>
+HWY_INLINE void VisitBool(bool value, F&& f) {
+  if (value) {
+    f(std::true_type());
+  } else {
+    f(std::false_type());
+  }
+}
+
+// Static, for its arguments are the same for several element types.
+static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                            const C* shift, const double* first, const double* second,
+                            const ColumnMoments<C>& moments, bool* careful) {
+  return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
+}
+
+static void MomentsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
+                           const ColumnMoments<C>& moments) {
+  SavedColumnsOf(mean, mean_lo, rstd, cols, moments);
+}
+
+static void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                              const C* rstd, const double* first, const double* second, C* mean_g,
+                              C* mean_g_xhat) {
+  FinishGradientsOf(recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
+}
+
+void ForwardMap(const ColumnsForward<T>& args) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    VisitBool(args.each, [&](auto each) HWY_ATTR {
+      VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+        MapForwardOf<output(), centre(), each(), stream()>(Full(), args);
+      });
+    });
+  });
+}
+
+/// Calls f(output, read_x, each) with those of `args`.
+template <class F>
+HWY_INLINE void VisitBackward(const ColumnsBackward<T>& args, F&& f) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    if constexpr (output() == Output::kAffine) {
+      VisitBool(args.each, [&](auto each) HWY_ATTR { f(output, read_x, each); });
+    } else {
+      f(output, read_x, std::false_type());
+    }
+  });
+}
+
+void BackwardSum(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
+                 double* dbias) {
+  VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
+    constexpr bool kAffine = output() == Output::kAffine;
+    const auto sum = [&](auto d) HWY_ATTR {
+      if (kAffine && dgain) {
+        SumBackwardOf<output(), read_x(), each(), kAffine>(d, args, first, second, dgain, dbias);
+      } else {
+        SumBackwardOf<output(), read_x(), each(), false>(d, args, first, second, nullptr, nullptr);
+      }
+    };
+    if (args.cols < static_cast<int64_t>(hn::Lanes(Full()))) {
+      sum(One());
+    } else {
+      sum(Full());
+    }
+  });
+}
+
+void BackwardMap(const ColumnsBackward<T>& args) {
+  VisitBackward(args, [&](auto output, auto read_x, auto each) HWY_ATTR {
+    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+      MapBackwardOf<output(), read_x(), each(), stream()>(Full(), args);
+    });
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(FinishOfColumns);
+HWY_EXPORT(MomentsOfSaved);
+HWY_EXPORT(FinishOfGradients);
+HWY_EXPORT(ForwardMap);
+HWY_EXPORT(BackwardSum);
+HWY_EXPORT(BackwardMap);
+
+template <class T>
+bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                   const Compute<T>* shift, const double* first, const double* second,
+                   const ColumnMoments<Compute<T>>& moments, bool* careful) {
+  return PLANISH_DISPATCH(FinishOfColumns)(recipe, eps, n, cols, shift, first, second, moments,
+                                           careful);
+}
+template <class T>
+void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
+                  int64_t cols, const ColumnMoments<Compute<T>>& moments) {
+  PLANISH_DISPATCH(MomentsOfSaved)(mean, mean_lo, rstd, cols, moments);
+}
+template <class T>
+void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
+                     const Compute<T>* rstd, const double* first, const double* second,
+                     Compute<T>* mean_g, Compute<T>* mean_g_xhat) {
+  PLANISH_DISPATCH(FinishOfGradients)
+  (recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
+}
+template <class T>
+void MapForward(const ColumnsForward<T>& args) {
+  PLANISH_DISPATCH(ForwardMap)(args);
+}
+template <class T>
+void SumBackward(const ColumnsBackward<T>& args, double* first, double* second, double* dgain,
+                 double* dbias) {
+  PLANISH_DISPATCH(BackwardSum)(args, first, second, dgain, dbias);
+}
+template <class T>
+void MapBackward(const ColumnsBackward<T>& args) {
+  PLANISH_DISPATCH(BackwardMap)(args);
+}
+
+using Element = PLANISH_ELEMENT;
+template bool FinishColumns<Element>(const Recipe&, double, int64_t, int64_t,
+                                     const Compute<Element>*, const double*, const double*,
+                                     const ColumnMoments<Compute<Element>>&, bool*);
+template void SavedColumns<Element>(const Compute<Element>*, const Compute<Element>*,
+                                    const Compute<Element>*, int64_t,
+                                    const ColumnMoments<Compute<Element>>&);
+template void FinishGradients<Element>(const Recipe&, double, int64_t, int64_t,
+                                       const Compute<Element>*, const double*, const double*,
+                                       Compute<Element>*, Compute<Element>*);
+template void MapForward(const ColumnsForward<Element>&);
+template void SumBackward(const ColumnsBackward<Element>&, double*, double*, double*, double*);
+template void MapBackward(const ColumnsBackward<Element>&);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

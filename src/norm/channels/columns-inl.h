@@ -1,0 +1,435 @@
+// Sums and maps of channels. Compiled once for each target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
+#undef PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
+#else
+#define PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/norm/channels/columns.h"
+#include "src/norm/rows/rows-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+/// The lanes [from, to) of v, to p + from and so on.
+template <class D, class T>
+HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
+  HWY_ALIGN T lanes[hn::MaxLanes(D())];
+  Write(d, v, lanes);
+  for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
+}
+
+/// Columns up to which rows that do not begin at vectors are stored past the caches several
+/// together, and how many numbers that makes. The two ends of longer rows matter less than a copy.
+inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
+
+/// Stores `rows` rows past the caches that lie one right behind the other, out of a buffer which
+/// map(r, n, buffer) fills with the n rows from r on. A row has at most kBufferedColumns.
+template <class D, class T, class Map>
+HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& map) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN T buffer[kStreamBuffer + hn::MaxLanes(D())];
+  const int64_t at_once = kStreamBuffer / cols;
+  int64_t held = 0;  // numbers in the buffer: less than a vector, from one turn to the next
+  for (int64_t r = 0; r < rows; r += at_once) {
+    const int64_t n = std::min(at_once, rows - r);
+    map(r, n, buffer + held);
+    held += n * cols;
+    int64_t i = std::min(held, RowLayout<true, D, T>(d, out, held).lead);
+    std::copy_n(buffer, i, out);
+    for (; i + lanes <= held; i += lanes) StreamCopy(d, buffer + i, out + i);
+    std::copy_n(buffer + i, held - i, buffer);
+    out += i;
+    held -= i;
+  }
+  std::copy_n(buffer, held, out);
+}
+
+// --- Where the numbers of a vector come from: value(d, k) is the k-th of each lane's. ---
+
+/// A set for each column, from column j on.
+template <class C>
+struct ColumnValues {
+  const C* const* at;
+  int64_t j;
+  template <class D>
+  HWY_INLINE Vec<D> operator()(D d, int k) const {
+    return hn::LoadU(d, at[k] + j);
+  }
+};
+
+/// One set for all lanes. The copy tells the compiler that stores do not change it.
+template <class C, int kCount>
+struct RunValues {
+  C value[kCount];
+  HWY_INLINE RunValues(const C* const* at, int64_t i) {
+    for (int k = 0; k < kCount; ++k) value[k] = at[k][i];
+  }
+  template <class D>
+  HWY_INLINE Vec<D> operator()(D d, int k) const {
+    return hn::Set(d, value[k]);
+  }
+};
+
+/// One set for the first `lanes` lanes, another for the others.
+template <class C, int kCount>
+struct EdgeValues {
+  const RunValues<C, kCount>& before;
+  const RunValues<C, kCount>& after;
+  int64_t lanes;
+  template <class D>
+  HWY_INLINE Vec<D> operator()(D d, int k) const {
+    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(lanes)), before(d, k), after(d, k));
+  }
+};
+
+// --- Sums ---
+
+inline constexpr int CountOf(ChannelSums sums) { return sums == ChannelSums::kMoments ? 1 : 3; }
+
+template <ChannelSums kSums, class D, class T, class Values>
+HWY_INLINE void AddTerms(D d, const T* a, const T* x, const Values& value, Vec<D>& first,
+                         Vec<D>& second) {
+  if constexpr (kSums == ChannelSums::kMoments) {
+    const Vec<D> v = hn::Sub(Read(d, a), value(d, 0));
+    first = hn::Add(first, v);
+    second = hn::MulAdd(v, v, second);
+  } else {
+    const Vec<D> dy = Read(d, a);
+    const Vec<D> xhat = hn::MulAdd(hn::Sub(Read(d, x), value(d, 0)), value(d, 1), value(d, 2));
+    first = hn::Add(first, dy);
+    second = hn::MulAdd(dy, xhat, second);
+  }
+}
+
+/// Adds the lanes to as many doubles.
+template <class D>
+HWY_INLINE void AddToDoubles(D d, Vec<D> v, double* p) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    *p += static_cast<double>(hn::GetLane(v));
+  } else if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
+    hn::StoreU(hn::Add(hn::LoadU(d, p), v), d, p);
+  } else {
+#if HWY_TARGET != HWY_SCALAR  // which has vectors of one lane alone, and no halves
+    const hn::Half<D> half;
+    const hn::Rebind<double, hn::Half<D>> wide;
+    double* upper = p + hn::Lanes(wide);
+    hn::StoreU(hn::Add(hn::LoadU(wide, p), hn::PromoteTo(wide, hn::LowerHalf(half, v))), wide, p);
+    hn::StoreU(hn::Add(hn::LoadU(wide, upper), hn::PromoteTo(wide, hn::UpperHalf(half, v))), wide,
+               upper);
+#endif
+  }
+}
+
+/// SumColumns of `rows` rows, kSumRows of them with kWhole, and cols >= lanes.
+template <ChannelSums kSums, bool kWhole, class D, class T>
+HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t rows, int64_t cols,
+                         const SumNumbers<hn::TFromD<D>>& numbers, double* first, double* second) {
+  using C = hn::TFromD<D>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto sum = [&](int64_t c, Vec<D>& v, Vec<D>& w) HWY_ATTR {
+    const ColumnValues<C> value{numbers.at, c};
+    v = w = hn::Zero(d);
+    for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
+      // The next group's: rows apart are what the processor does not foresee.
+      PrefetchFar(a + (r + kSumRows) * stride + c);
+      if constexpr (kSums == ChannelSums::kGradient) {
+        PrefetchFar(x + (r + kSumRows) * stride + c);
+      }
+      AddTerms<kSums>(d, a + r * stride + c, x + r * stride + c, value, v, w);
+    }
+  };
+  Vec<D> v, w;
+  int64_t c = 0;
+  for (; c + lanes <= cols; c += lanes) {
+    sum(c, v, w);
+    AddToDoubles(d, v, first + c);
+    AddToDoubles(d, w, second + c);
+  }
+  if (c == cols) return;
+  // The vector that ends with the row, without the lanes that have been counted.
+  const auto mask = LastLanes(d, cols - c);
+  c = cols - lanes;
+  sum(c, v, w);
+  AddToDoubles(d, hn::IfThenElseZero(mask, v), first + c);
+  AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
+}
+
+/// Sets careful[i] of each lane that does not serve, and returns whether there is one.
+template <class D>
+HWY_INLINE bool MarkCareful(D d, hn::Mask<D> serves, bool* careful) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  std::fill_n(careful, lanes, false);
+  if (hn::AllTrue(d, serves)) return false;
+  HWY_ALIGN hn::TFromD<D> flags[hn::MaxLanes(D())];
+  hn::StoreU(hn::IfThenElseZero(serves, hn::Set(d, 1)), d, flags);
+  for (int64_t i = 0; i < lanes; ++i) careful[i] = flags[i] == 0;
+  return true;
+}
+
+/// ShiftColumns.
+template <class D, class T>
+void ShiftColumnsWith(D d, const T* x, int64_t stride, int64_t rows, int64_t cols,
+                      Compute<T>* shift) {
+  const auto at = [&](int64_t i) { return x + (rows - 1) * i / 7 * stride; };  // 0 to 7
+  ForColumns(d, cols, [&](auto tag, int64_t c) HWY_ATTR {
+    // Equal numbers are doubled, which is exact.
+    const auto two = [&](int64_t i) HWY_ATTR {
+      return hn::Add(Read(tag, at(i) + c), Read(tag, at(i + 4) + c));
+    };
+    const auto sum = hn::Add(hn::Add(two(0), two(2)), hn::Add(two(1), two(3)));
+    hn::StoreU(hn::Mul(sum, hn::Set(tag, Compute<T>{0.125})), tag, shift + c);
+  });
+}
+
+template <ChannelSums kSums, class D, class T>
+HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int64_t rows,
+                               int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
+                               double* second) {
+  int64_t r = 0;
+  for (; r + kSumRows <= rows; r += kSumRows) {
+    SumGroup<kSums, true>(d, a + r * stride, x + r * stride, stride, kSumRows, cols, numbers, first,
+                          second);
+  }
+  if (r == rows) return;
+  SumGroup<kSums, false>(d, a + r * stride, x + r * stride, stride, rows - r, cols, numbers, first,
+                         second);
+}
+
+/// SumRuns, for n >= lanes.
+template <ChannelSums kSums, class D, class T>
+HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64_t runs, int64_t n,
+                            const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
+  using C = hn::TFromD<D>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
+  // Where nothing is written the first-level cache serves.
+  constexpr int64_t kAhead = 8192 / sizeof(T);
+  const auto ask = [&](const T* ahead) HWY_ATTR {
+    hwy::Prefetch(ahead);
+    if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) hwy::Prefetch(ahead + lanes);
+  };
+  for (int64_t r = 0; r < runs; ++r) {
+    const T* a = a_ + r * stride;
+    const T* x = x_ + r * stride;
+    const RunValues<C, CountOf(kSums)> value(numbers.at, r);
+    for (int64_t begin = 0; begin < n; begin += kAtOnce) {
+      const int64_t end = std::min(n, begin + kAtOnce);
+      Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
+      int64_t i = begin;
+      for (; i + 2 * lanes <= end; i += 2 * lanes) {
+        // Not beyond the last run, where others' numbers may be.
+        if (i + kAhead < (runs - r) * stride) {
+          ask(a + i + kAhead);
+          if constexpr (kSums == ChannelSums::kGradient) ask(x + i + kAhead);
+        }
+        AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+        AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);
+      }
+      if (i + lanes <= end) {
+        AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
+        i += lanes;
+      }
+      if (i < end) {
+        const auto mask = LastLanes(d, end - i);
+        Vec<D> v = hn::Zero(d), w = v;
+        AddTerms<kSums>(d, a + end - lanes, x + end - lanes, value, v, w);
+        v1 = hn::Add(v1, hn::IfThenElseZero(mask, v));
+        w1 = hn::Add(w1, hn::IfThenElseZero(mask, w));
+      }
+      const LaneSums<C> sums = AddLanes(d, hn::Add(v0, v1), hn::Add(w0, w1));
+      first[r] += static_cast<double>(sums.first);
+      second[r] += static_cast<double>(sums.second);
+    }
+  }
+}
+
+// --- Maps ---
+
+inline constexpr int CountOf(ChannelMap map) {
+  return map == ChannelMap::kNormalise ? 3 : map == ChannelMap::kGradient ? 6 : 1;
+}
+
+template <ChannelMap kMap, class D, class T, class Values>
+HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Values& value) {
+  const Vec<D> a = Read(d, arrays.a + i);
+  if constexpr (kMap == ChannelMap::kNormalise) {
+    return hn::MulAdd(hn::Sub(a, value(d, 0)), value(d, 1), value(d, 2));
+  } else if constexpr (kMap == ChannelMap::kGradient) {
+    const Vec<D> x = Read(d, arrays.x + i);
+    const Vec<D> xhat = hn::MulAdd(hn::Sub(x, value(d, 0)), value(d, 1), value(d, 2));
+    return hn::Mul(hn::NegMulAdd(xhat, value(d, 4), hn::Sub(a, value(d, 3))), value(d, 5));
+  } else {
+    return hn::Mul(a, value(d, 0));
+  }
+}
+
+/// Vectors from i on as long as they end by `end`; returns where the next would begin. The numbers
+/// of vector i are value_at(i). Memory is asked for ahead of its use, up to `limit`.
+template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
+HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
+                            const ValueAt& value_at) {
+  constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
+  // Where the last cache is far one request is enough (32,768 x 1,024 takes .95 to 1.0 of the
+  // time).
+  const bool far = LastCacheIsFar();
+  const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto map = [&](int64_t at) HWY_ATTR {
+    Put<kStream>(d, Mapped<kMap>(d, arrays, at, value_at(at)), arrays.out + at);
+  };
+  for (; i + 2 * lanes <= end; i += 2 * lanes) {
+    if (!kStream && arrays.ask) {
+      AskAhead(arrays.out + i, 2 * lanes);
+    } else if (kStream && arrays.ahead != 0) {
+      PrefetchTwo(d, arrays.a + i, apart);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
+    } else if (kStream && far && i + kAhead < limit) {
+      AskAhead(arrays.a + i, 2 * lanes);
+      if constexpr (kMap == ChannelMap::kGradient) AskAhead(arrays.x + i, 2 * lanes);
+    } else if (kStream && i + kAhead < limit) {
+      PrefetchTwo(d, arrays.a + i);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);
+    }
+    map(i);
+    map(i + lanes);
+  }
+  if (i + lanes <= end) {
+    map(i);
+    i += lanes;
+  }
+  return i;
+}
+
+/// The numbers [begin, end) of arrays with columns, each with numbers of its own. Number i has
+/// those at (i - from) % period, from <= begin < from + period.
+template <ChannelMap kMap, bool kStream, class D, class T>
+HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
+                             int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
+  using C = hn::TFromD<D>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (end - begin < lanes) {
+    const OneLane<D> single;
+    for (int64_t i = begin; i < end; ++i) {
+      if (i - from >= period) from += period;
+      const ColumnValues<C> value{numbers.at, i - from};
+      Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
+    }
+    return;
+  }
+  const auto vector_at = [&](int64_t at, int64_t j) HWY_ATTR {
+    return Mapped<kMap>(d, arrays, at, ColumnValues<C>{numbers.at, j < period ? j : j % period});
+  };
+  const int64_t last = end - lanes, last_j = last - from;
+  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
+  Vec<D> tail = hn::Zero(d);
+  if constexpr (kStream) {
+    if (lead > 0) {
+      WriteLanes(d, vector_at(begin, begin - from), 0, lead, arrays.out + begin);
+    }
+  } else {
+    // The vector at the end, which may be written over its input, overlaps the one before: computed
+    // first.
+    tail = vector_at(last, last_j);
+  }
+  int64_t i = begin + lead;
+  while (i + lanes <= end) {
+    if (i - from >= period) from += period;
+    const int64_t start = from;  // of this turn: stores do not change it
+    // A vector that reaches beyond the period finds the numbers of its start there.
+    i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
+                                [&](int64_t at)
+                                    HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
+  }
+  if (i == end) return;
+  if constexpr (kStream) {
+    WriteLanes(d, vector_at(last, last_j), i - last, lanes, arrays.out + last);
+  } else {
+    Write(d, tail, arrays.out + last);
+  }
+}
+
+/// The numbers [begin, end) of arrays with runs that share their numbers.
+template <ChannelMap kMap, bool kStream, class D, class T>
+HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
+                          int64_t period, const MapNumbers<Compute<T>>& numbers) {
+  using C = hn::TFromD<D>;
+  using Values = RunValues<C, CountOf(kMap)>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (end - begin < lanes) {
+    const OneLane<D> single;
+    for (int64_t i = begin; i < end; ++i) {
+      const Values value(numbers.at, i / run % period);
+      Write(single, Mapped<kMap>(single, arrays, i, value), arrays.out + i);
+    }
+    return;
+  }
+  // The vector at i, whose numbers are those of run q and perhaps of the next.
+  const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
+    const Values value(numbers.at, q % period), next(numbers.at, (q + 1) % period);
+    const EdgeValues<C, CountOf(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
+    return Mapped<kMap>(d, arrays, i, edge);
+  };
+  const int64_t last = end - lanes;
+  const int64_t lead = RowLayout<kStream, D, T>(d, arrays.out + begin, end - begin).lead;
+  Vec<D> tail = hn::Zero(d);
+  if constexpr (kStream) {
+    if (lead > 0) {
+      WriteLanes(d, vector_at(begin, begin / run), 0, lead, arrays.out + begin);
+    }
+  } else {
+    tail = vector_at(last, last / run);  // overlaps the vector before: computed first
+  }
+  int64_t i = begin + lead, q = i / run, at = q % period;
+  while (i + lanes <= end) {
+    const int64_t to = (q + 1) * run, after = at + 1 < period ? at + 1 : 0;
+    const Values value(numbers.at, at);
+    i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, to), end,
+                                [&](int64_t) HWY_ATTR { return value; });
+    if (i < to && i + lanes <= end) {
+      const Values next(numbers.at, after);
+      const EdgeValues<C, CountOf(kMap)> edge{value, next, to - i};
+      Put<kStream>(d, Mapped<kMap>(d, arrays, i, edge), arrays.out + i);
+      i += lanes;
+    }
+    ++q;
+    at = after;
+  }
+  if (i == end) return;
+  if constexpr (kStream) {
+    WriteLanes(d, vector_at(last, last / run), i - last, lanes, arrays.out + last);
+  } else {
+    Write(d, tail, arrays.out + last);
+  }
+}
+
+/// MapRows.
+template <ChannelMap kMap, bool kStream, class D, class T>
+HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t rows, int64_t begin,
+                            int64_t end, int64_t run, int64_t period,
+                            const MapNumbers<Compute<T>>& numbers) {
+  for (int64_t r = 0; r < rows; ++r) {
+    if (run == 1) {
+      MapColumnsOf<kMap, kStream>(d, arrays, begin, end, begin - begin % period, period, numbers);
+    } else {
+      MapRunsOf<kMap, kStream>(d, arrays, begin, end, run, period, numbers);
+    }
+    arrays.a += stride;
+    arrays.x += stride;
+    arrays.out += stride;
+  }
+  FinishStores<kStream>();
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_

@@ -1,0 +1,192 @@
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
+// for each element type, and includes itself once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/norm/channels/columns.cc"
+#include "src/base/simd/compiled_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd/simd.h"
+#include "src/norm/channels/batch_norm-inl.h"
+#include "src/norm/channels/batch_norm_kernels.h"
+#include "src/norm/channels/columns-inl.h"
+#include "src/norm/channels/columns.h"
+#include "src/norm/channels/weight_norm-inl.h"
+#include "src/norm/channels/weight_norm_kernels.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+static_assert(hn::MaxLanes(Full()) <= kLeastRun && hn::MaxLanes(Full()) < kPeriodPad);
+
+/// Calls f(d) with the widest vectors that `cols` columns fill.
+template <class F>
+HWY_INLINE void VisitWidth(int64_t cols, F&& f) {
+  if (cols < static_cast<int64_t>(hn::Lanes(Full()))) {
+    f(One());
+  } else {
+    f(Full());
+  }
+}
+
+template <class F>
+HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
+  if (sums == ChannelSums::kMoments) {
+    f(std::integral_constant<ChannelSums, ChannelSums::kMoments>());
+  } else {
+    f(std::integral_constant<ChannelSums, ChannelSums::kGradient>());
+  }
+}
+
+/// Calls f(map, stream).
+template <class F>
+HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
+  const auto visit = [&](auto which) HWY_ATTR {
+    VisitStream(stream, [&](auto streams) HWY_ATTR { f(which, streams); });
+  };
+  if (map == ChannelMap::kNormalise) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kNormalise>());
+  } else if (map == ChannelMap::kGradient) {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kGradient>());
+  } else {
+    visit(std::integral_constant<ChannelMap, ChannelMap::kScale>());
+  }
+}
+
+void ColumnShifts(const T* x, int64_t stride, int64_t rows, int64_t cols, C* shift) {
+  ShiftColumnsWith(Full(), x, stride, rows, cols, shift);
+}
+
+void ColumnSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
+                int64_t cols, const SumNumbers<C>& numbers, double* first, double* second) {
+  VisitSums(sums, [&](auto which) HWY_ATTR {
+    VisitWidth(cols, [&](auto d) HWY_ATTR {
+      SumColumnsOf<which()>(d, a, x, stride, rows, cols, numbers, first, second);
+    });
+  });
+}
+
+void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<C>& numbers, double* first, double* second) {
+  VisitSums(sums, [&](auto which) HWY_ATTR {
+    VisitWidth(n, [&](auto d) HWY_ATTR {
+      SumRunsOf<which()>(d, a, x, stride, runs, n, numbers, first, second);
+    });
+  });
+}
+
+void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period, const MapNumbers<C>& numbers,
+             bool stream) {
+  VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
+    MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
+  });
+}
+
+// Static, for its arguments are the same for several element types.
+static bool BatchFinish(const BatchMoments<C>& args, bool* careful) {
+  return FinishBatchOf(args, careful);
+}
+
+/// Calls f(d) with the widest vectors that a narrow row fills.
+template <class F>
+HWY_INLINE void VisitNarrow(int64_t cols, F&& f) {
+  using Few = hn::CappedTag<C, 4>;
+  if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+    f(Full());
+  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
+    f(Few());
+  } else {
+    f(One());
+  }
+}
+
+template <bool kGradient>
+HWY_INLINE void WeightsOf(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  VisitNarrow(args.cols, [&](auto d) HWY_ATTR {
+    VisitStream(args.stream && args.out, [&](auto stream) HWY_ATTR {
+      WeightRowsOf<kGradient, stream()>(d, args, begin, end);
+    });
+  });
+}
+
+void WeightsForward(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  WeightsOf<false>(args, begin, end);
+}
+
+void WeightsBackward(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  WeightsOf<true>(args, begin, end);
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(ColumnShifts);
+HWY_EXPORT(ColumnSums);
+HWY_EXPORT(RunSums);
+HWY_EXPORT(RowMaps);
+HWY_EXPORT(BatchFinish);
+HWY_EXPORT(WeightsForward);
+HWY_EXPORT(WeightsBackward);
+
+template <class T>
+void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift) {
+  PLANISH_DISPATCH(ColumnShifts)(x, stride, rows, cols, shift);
+}
+template <class T>
+void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
+                int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first,
+                double* second) {
+  PLANISH_DISPATCH(ColumnSums)(sums, a, x, stride, rows, cols, numbers, first, second);
+}
+template <class T>
+void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
+             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
+  PLANISH_DISPATCH(RunSums)(sums, a, x, stride, runs, n, numbers, first, second);
+}
+template <class T>
+void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+             int64_t begin, int64_t end, int64_t run, int64_t period,
+             const MapNumbers<Compute<T>>& numbers, bool stream) {
+  PLANISH_DISPATCH(RowMaps)
+  (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
+}
+
+template <class T>
+bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful) {
+  return PLANISH_DISPATCH(BatchFinish)(args, careful);
+}
+
+template <class T>
+void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(WeightsForward)(args, begin, end);
+}
+template <class T>
+void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(WeightsBackward)(args, begin, end);
+}
+
+using Element = PLANISH_ELEMENT;
+template void ShiftColumns(const Element*, int64_t, int64_t, int64_t, Compute<Element>*);
+template void SumColumns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
+                         const SumNumbers<Compute<Element>>&, double*, double*);
+template void SumRuns(ChannelSums, const Element*, const Element*, int64_t, int64_t, int64_t,
+                      const SumNumbers<Compute<Element>>&, double*, double*);
+template void MapRows(ChannelMap, const MapArrays<Element>&, int64_t, int64_t, int64_t, int64_t,
+                      int64_t, int64_t, const MapNumbers<Compute<Element>>&, bool);
+template bool FinishBatch<Element>(const BatchMoments<Compute<Element>>&, bool*);
+template void NormaliseWeights(const WeightRows<Element>&, int64_t, int64_t);
+template void WeightGradients(const WeightRows<Element>&, int64_t, int64_t);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

@@ -1,0 +1,512 @@
+#include "src/norm/channels/columns_cpu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "src/base/loop.h"
+
+namespace planish::internal {
+namespace {
+
+// Spatial sizes below which numbers are taken as columns, each with numbers of its own, rather than
+// as runs of `spatial` that share them: short runs repay the six numbers of backward only.
+constexpr int64_t kShortRun = 64, kShortGradientRun = kLeastRun;
+// Columns that several samples are laid side by side to make, where one has fewer.
+constexpr int64_t kNarrow = 512;
+// Columns that are summed at a time: their sums stay in the caches next to the processor.
+constexpr int64_t kSumTile = 1024;
+// Columns of a tile, at most: what belongs to each, some 35 bytes, stays in those caches. (Batch
+// norm of 1 x 768 x 49, forward, took five times as long in tiles of 32,768, whose sums were also
+// enough for the system to take the memory back after each call.)
+constexpr int64_t kTileColumns = 2048;
+// Columns that are mapped at a time, and their numbers kept in those caches.
+constexpr int64_t kMapTile = 16384;
+// Numbers of a run that make one partial sum, and numbers that a map is cut into.
+constexpr int64_t kPart = int64_t{1} << 14;
+// Channels whose numbers are worth a thread of their own: each reads memory in some ten places.
+constexpr int64_t kBeforeGrain = 1024;
+// Parts that are mapped in the order of their numbers, of the last ones first.
+constexpr int64_t kMapParts = 64;
+// Bytes that a tile should have side by side in memory: the processor reads ahead in pages.
+constexpr int64_t kTileRowBytes = 1024;
+
+template <class C>
+C Plain(C value) {
+  // Rounding to bfloat16 expects the NaN that arithmetic makes.
+  return value == value ? value : std::numeric_limits<C>::quiet_NaN();
+}
+
+// Arrays of the channels' numbers, `count` of them: one for each channel, or, where columns have
+// numbers, the channel's for each of its columns.
+template <class C, class Numbers>
+class NumberArrays {
+ public:
+  // Of `columns` a channel; `size`, if there are more than those of the channels.
+  NumberArrays(int count, int64_t channels, int64_t columns = 1, int64_t size = 0)
+      : count_(count),
+        channels_(channels),
+        columns_(columns),
+        size_(std::max(size, channels * columns)),
+        data_(std::make_unique_for_overwrite<C[]>(count * size_)) {
+    if (columns > 1) each_ = std::make_unique_for_overwrite<C[]>(count * channels);
+  }
+
+  // Where the numbers of channel i, and of those behind it, are written.
+  void Channels(int64_t i, C** arrays) {
+    for (int k = 0; k < count_; ++k) arrays[k] = Each(k) + i;
+  }
+
+  // Once those of the channels [begin, end) have been.
+  void Finish(int64_t begin, int64_t end) {
+    for (int k = 0; k < count_; ++k) {
+      C* each = Each(k);
+      for (int64_t i = begin; i < end; ++i) each[i] = Plain(each[i]);
+      for (int64_t i = begin; columns_ > 1 && i < end; ++i) {
+        std::fill_n(&data_[k * size_ + i * columns_], columns_, each[i]);
+      }
+    }
+  }
+
+  // Repeats the first `period` columns from there on, to the end.
+  void Repeat(int64_t period) {
+    for (int k = 0; k < count_; ++k) {
+      C* array = &data_[k * size_];
+      for (int64_t i = period; i < size_; ++i) array[i] = array[i - period];
+    }
+  }
+
+  // From column i on.
+  Numbers At(int64_t i) const {
+    Numbers numbers{};
+    for (int k = 0; k < count_; ++k) numbers.at[k] = &data_[k * size_ + i];
+    return numbers;
+  }
+
+ private:
+  C* Each(int k) { return columns_ > 1 ? &each_[k * channels_] : &data_[k * size_]; }
+
+  int count_;
+  int64_t channels_, columns_, size_;
+  std::unique_ptr<C[]> data_, each_;
+};
+
+template <class C>
+using SumArrays = NumberArrays<C, SumNumbers<C>>;
+template <class C>
+using MapArraysOf = NumberArrays<C, MapNumbers<C>>;
+
+template <class T>
+MapArrays<T> ArraysAt(const ChannelPass<T>& pass, int64_t i) {
+  return {pass.a + i, pass.x + i, pass.out + i};
+}
+
+int CountOf(ChannelSums sums) {
+  return sums == ChannelSums::kNone ? 0 : sums == ChannelSums::kMoments ? 1 : 3;
+}
+
+int CountOf(ChannelMap map) {
+  return map == ChannelMap::kNone        ? 0
+         : map == ChannelMap::kScale     ? 1
+         : map == ChannelMap::kNormalise ? 3
+                                         : 6;
+}
+
+// Bytes that the map reads and writes.
+template <class T>
+int64_t MapBytes(const ChannelPass<T>& pass) {
+  const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
+  return arrays * pass.batch * pass.channels * pass.spatial * static_cast<int64_t>(sizeof(T));
+}
+
+// Whether a thread stores past the caches that has `part` of `whole` of the map.
+template <class T>
+bool Streams(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
+  return pass.out != nullptr && internal::Streams(MapBytes(pass), part, whole);
+}
+
+// Whether it asks for the lines of results.
+template <class T>
+bool Asks(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
+  return AsksForResults(MapBytes(pass), part, whole);
+}
+
+// Bytes of `n` numbers of all arrays that are read.
+template <class T>
+int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
+  return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
+}
+
+// Channels that make a tile, whose numbers stay in the cache between the sums and the map: enough
+// for a thread, and, where there are many, half of what the cache holds, for the next tile is on
+// its way. None if a tile of the least width does not fit.
+template <class T>
+int64_t TileChannels(const ChannelPass<T>& pass) {
+  const int64_t channel = pass.batch * pass.spatial;
+  const auto width = [&](int64_t bytes) {
+    return (bytes - 1) / (pass.spatial * static_cast<int64_t>(sizeof(T))) + 1;
+  };
+  const int64_t most = kTileBytes / ReadBytes(pass, channel);
+  const int64_t least = std::max(width(kTileRowBytes), (kGrainElements - 1) / channel + 1);
+  const int64_t half = std::max(most / 2, std::min(most, width(kTileRowBytes)));
+  const int64_t tile = std::min(half, std::max(least, pass.channels / 32));
+  return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
+}
+
+// Of a tile of so many channels those that are taken at a time, where runs are read whole.
+template <class T>
+int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
+  const int64_t near = RunTileBytes() / ReadBytes(pass, pass.batch * pass.spatial);
+  return std::clamp<int64_t>(near, 1, tile);
+}
+
+// What the sums of the channels [c, c + n) need, which are those of the arrays from i on.
+template <class T>
+void Before(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
+            SumArrays<Compute<T>>& before) {
+  ChannelRange<Compute<T>> range{.begin = c, .n = n};
+  before.Channels(i, range.before);
+  pass.before(range);
+  before.Finish(i, i + n);
+}
+
+// What the map needs, from their sums.
+template <class T>
+void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const double* first,
+           const double* second, SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after) {
+  ChannelRange<Compute<T>> range{.begin = c, .n = n, .first = first, .second = second};
+  before.Channels(i, range.before);
+  after.Channels(i, range.numbers);
+  pass.after(range);
+  after.Finish(i, i + n);
+}
+
+// Channels whose sums are added up from parts at a time.
+constexpr int64_t kSumsAtOnce = 256;
+
+// Likewise, where the sums are in parts: add(i, first, second) adds those of channel i.
+template <class T, class Add>
+void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
+                SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after, const Add& add) {
+  if (pass.sums == ChannelSums::kNone) {
+    After<T>(pass, c, i, n, nullptr, nullptr, before, after);
+    return;
+  }
+  for (int64_t from = 0; from < n; from += kSumsAtOnce) {
+    const int64_t size = std::min(kSumsAtOnce, n - from);
+    double first[kSumsAtOnce] = {}, second[kSumsAtOnce] = {};
+    for (int64_t k = 0; k < size; ++k) add(i + from + k, first[k], second[k]);
+    After<T>(pass, c + from, i + from, size, first, second, before, after);
+  }
+}
+
+template <class T>
+void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
+            const MapNumbers<Compute<T>>& numbers, const ParallelFor& parallel_for) {
+  const int64_t total = pass.batch * pass.channels * pass.spatial;
+  const int64_t parts = (total + kPart - 1) / kPart;
+  // The last first: of what was summed the caches have that still.
+  RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
+    const bool stream = Streams(pass, end - begin, parts);
+    MapArrays<T> arrays = ArraysAt(pass, 0);
+    arrays.ask = Asks(pass, end - begin, parts);
+    while (end > begin) {
+      const int64_t from = std::max(begin, end - kMapParts);
+      MapRows(pass.map, arrays, 0, 1, from * kPart, std::min(total, end * kPart), run, period,
+              numbers, stream);
+      end = from;
+    }
+  });
+}
+
+// What a thread works in that takes tiles of `tile` channels, with numbers for each of `columns` a
+// channel.
+template <class C>
+struct TileScratch {
+  TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns)
+      : before(CountOf(sums), tile, columns),
+        after(CountOf(map), tile, columns),
+        totals(std::make_unique_for_overwrite<double[]>(2 * tile * columns)) {}
+  SumArrays<C> before;
+  MapArraysOf<C> after;
+  std::unique_ptr<double[]> totals;
+};
+
+// --- Runs: the `spatial` numbers of a channel in a sample share their numbers. ---
+
+// Tiles of `tile` channels, each read for its sums and, out of the cache, for the map.
+template <class T>
+void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
+  const int64_t tiles = (pass.channels + tile - 1) / tile;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  // The next tile is asked for where a cache takes it beside this one.
+  const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= RunTileBytes();
+  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1); };
+  RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
+                 [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
+                   const bool stream = Streams(pass, end - begin, tiles);
+                   double* first = scratch.totals.get();
+                   double* second = first + tile;
+                   for (int64_t i = begin; i < end; ++i) {
+                     const int64_t c0 = i * tile, runs = std::min(tile, pass.channels - c0);
+                     std::fill_n(first, 2 * tile, 0.0);
+                     if (has_sums) Before<T>(pass, c0, 0, runs, scratch.before);
+                     for (int64_t n = 0; has_sums && n < pass.batch; ++n) {
+                       const int64_t at = n * sample + c0 * spatial;
+                       SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs, spatial,
+                               scratch.before.At(0), first, second);
+                     }
+                     After<T>(pass, c0, 0, runs, first, second, scratch.before, scratch.after);
+                     if (pass.out == nullptr) continue;
+                     MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
+                     if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
+                     arrays.ask = Asks(pass, end - begin, tiles);
+                     MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
+                             scratch.after.At(0), stream);
+                   }
+                 });
+}
+
+template <class T>
+void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t channels = pass.channels, spatial = pass.spatial;
+  const int64_t tile = TileChannels(pass);
+  // A long run is cut into parts, and so may be the work of few channels.
+  if (spatial <= kPart && tile > 0 &&
+      (channels / tile >= 8 || pass.batch * channels * spatial <= 2 * kGrainElements)) {
+    RunsInTiles(pass, RunTileChannels(pass, tile), parallel_for);
+    return;
+  }
+  const int64_t parts = (spatial + kPart - 1) / kPart, all_parts = pass.batch * channels * parts;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  MapArraysOf<C> after(CountOf(pass.map), channels);
+  SumArrays<C> before(CountOf(pass.sums), channels);
+  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? 2 * all_parts : 0);
+  double* first = partial.get();
+  double* second = first + (has_sums ? all_parts : 0);
+  if (has_sums) {
+    RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
+      Before<T>(pass, begin, begin, end - begin, before);
+    });
+    RunParallel(parallel_for, all_parts, GrainFor(std::min(kPart, spatial)),
+                [&](int64_t begin, int64_t end) {
+                  std::fill_n(first + begin, end - begin, 0.0);
+                  std::fill_n(second + begin, end - begin, 0.0);
+                  // Whole runs of several channels at a time, or one part.
+                  for (int64_t i = begin; i < end;) {
+                    const int64_t run = i / parts, c = run % channels, part = i % parts;
+                    const int64_t runs = parts > 1 ? 1 : std::min(end - i, channels - c);
+                    const int64_t at = run * spatial + part * kPart;
+                    SumRuns(pass.sums, pass.a + at, pass.x + at, spatial, runs,
+                            std::min(kPart, spatial - part * kPart), before.At(c), first + i,
+                            second + i);
+                    i += runs;
+                  }
+                });
+  }
+  RunParallel(parallel_for, channels, GrainFor(pass.batch * parts),
+              [&](int64_t begin, int64_t end) {
+                AfterParts<T>(pass, begin, begin, end - begin, before, after,
+                              [&](int64_t c, double& sum, double& other) {
+                                for (int64_t n = 0; n < pass.batch; ++n) {
+                                  const int64_t at = (n * channels + c) * parts;
+                                  for (int64_t i = at; i < at + parts; ++i) {
+                                    sum += first[i];
+                                    other += second[i];
+                                  }
+                                }
+                              });
+              });
+  if (pass.out) MapAll(pass, spatial, channels, after.At(0), parallel_for);
+}
+
+// --- Columns: short runs, whose numbers are repeated for each column. ---
+
+// After, where the columns of channel i are those from i * spatial on, in the first of `samples`
+// samples that lie side by side.
+template <class T>
+void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, int64_t samples,
+                  const double* first, const double* second, SumArrays<Compute<T>>& before,
+                  MapArraysOf<Compute<T>>& after) {
+  if (samples == 1 && pass.spatial == 1 && pass.sums != ChannelSums::kNone) {
+    After<T>(pass, c, i, n, first + i, second + i, before, after);
+    return;
+  }
+  AfterParts<T>(pass, c, i, n, before, after, [&](int64_t channel, double& sum, double& other) {
+    for (int64_t s = 0; s < samples; ++s) {
+      const int64_t begin = (s * pass.channels + channel) * pass.spatial;
+      for (int64_t column = begin; column < begin + pass.spatial; ++column) {
+        sum += first[column];
+        other += second[column];
+      }
+    }
+  });
+}
+
+// Tiles of `tile` channels, as RunsInTiles.
+template <class T>
+void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t spatial = pass.spatial, sample = pass.channels * spatial, most = tile * spatial;
+  const int64_t tiles = (pass.channels + tile - 1) / tile;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, spatial); };
+  RunWithScratch(
+      parallel_for, tiles, GrainFor(pass.batch * most), make,
+      [&](int64_t begin, int64_t end, TileScratch<C>& scratch) {
+        const bool stream = Streams(pass, end - begin, tiles);
+        SumArrays<C>& before = scratch.before;
+        double* first = scratch.totals.get();
+        double* second = first + most;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t c0 = i * tile, channels = std::min(tile, pass.channels - c0);
+          const int64_t cols = channels * spatial, at = c0 * spatial;
+          std::fill_n(first, 2 * most, 0.0);
+          if (has_sums) {
+            Before<T>(pass, c0, 0, channels, before);
+            for (int64_t c = 0; c < cols; c += kSumTile) {
+              SumColumns(pass.sums, pass.a + at + c, pass.x + at + c, sample, pass.batch,
+                         std::min(kSumTile, cols - c), before.At(c), first + c, second + c);
+            }
+          }
+          AfterColumns<T>(pass, c0, 0, channels, 1, first, second, before, scratch.after);
+          if (pass.out == nullptr) continue;
+          MapArrays<T> arrays = ArraysAt(pass, at);
+          if (i + 1 < tiles) arrays.ahead = tile * spatial;
+          MapRows(pass.map, arrays, sample, pass.batch, 0, cols, 1, cols, scratch.after.At(0),
+                  stream);
+        }
+      });
+}
+
+template <class T>
+void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t batch = pass.batch, channels = pass.channels, spatial = pass.spatial;
+  const int64_t sample = channels * spatial;
+  const bool has_sums = pass.sums != ChannelSums::kNone;
+  const bool in_tiles =
+      batch == 1 || (sample >= kNarrow && batch < ManyRows() && (has_sums || batch < kSumRows));
+  const int64_t tile = in_tiles ? TileChannels(pass) : 0;
+  if (tile > 0) {
+    ColumnsInTiles(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile), parallel_for);
+    return;
+  }
+  // Samples side by side, `samples` of them a row; the last row may have fewer.
+  const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
+  const int64_t width = samples * sample, rows = batch / samples;
+  const int64_t rest = batch % samples * sample;
+  // Rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
+  const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
+  const int64_t tiles = (width + kSumTile - 1) / kSumTile;
+  SumArrays<C> before(CountOf(pass.sums), channels, spatial, width);
+  MapArraysOf<C> after(CountOf(pass.map), channels, spatial, width + kPeriodPad);
+  const auto partial = std::make_unique_for_overwrite<double[]>(has_sums ? blocks * 2 * width : 0);
+  if (has_sums) {
+    RunParallel(parallel_for, channels, kBeforeGrain, [&](int64_t begin, int64_t end) {
+      Before<T>(pass, begin, begin, end - begin, before);
+    });
+    before.Repeat(sample);
+    const auto add_block = [&](int64_t block, int64_t c) {
+      const int64_t from = block * rows / blocks, to = (block + 1) * rows / blocks;
+      const int64_t cols = std::min(kSumTile, width - c);
+      double* first = &partial[block * 2 * width + c];
+      double* second = first + width;
+      std::fill_n(first, cols, 0.0);
+      std::fill_n(second, cols, 0.0);
+      const auto add = [&](int64_t row, int64_t n, int64_t columns) {
+        const int64_t at = row * width + c;
+        SumColumns(pass.sums, pass.a + at, pass.x + at, width, n, columns, before.At(c), first,
+                   second);
+      };
+      add(from, to - from, cols);
+      if (to == rows && rest > c) add(rows, 1, std::min(cols, rest - c));
+    };
+    RunParallel(parallel_for, blocks * tiles, GrainFor(rows / blocks * std::min(width, kSumTile)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t i = begin; i < end; ++i) add_block(i / tiles, i % tiles * kSumTile);
+                });
+    // All blocks into the first.
+    RunParallel(parallel_for, 2 * width, GrainFor(blocks), [&](int64_t begin, int64_t end) {
+      for (int64_t block = 1; block < blocks; ++block) {
+        const double* other = &partial[block * 2 * width];
+        for (int64_t c = begin; c < end; ++c) partial[c] += other[c];
+      }
+    });
+  }
+  RunParallel(parallel_for, channels, GrainFor(3 * samples * spatial),
+              [&](int64_t begin, int64_t end) {
+                const double* first = partial.get();
+                AfterColumns<T>(pass, begin, begin, end - begin, samples, first, first + width,
+                                before, after);
+              });
+  if (pass.out == nullptr) return;
+  if (samples > 1 || sample <= kMapTile) {
+    after.Repeat(sample);
+    MapAll(pass, 1, width, after.At(0), parallel_for);
+    return;
+  }
+  // Numbers for each column of a wide sample do not stay in the cache from row to row: by tiles.
+  const int64_t map_tiles = (sample - 1) / kMapTile + 1;
+  const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
+  const int64_t map_blocks = (batch - 1) / map_rows + 1;
+  RunParallel(parallel_for, map_tiles * map_blocks, 1, [&](int64_t begin, int64_t end) {
+    const bool stream = Streams(pass, end - begin, map_tiles * map_blocks);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t c = i / map_blocks * kMapTile, row = i % map_blocks * map_rows;
+      const int64_t cols = std::min(kMapTile, sample - c);
+      MapRows(pass.map, ArraysAt(pass, row * sample + c), sample, std::min(map_rows, batch - row),
+              0, cols, 1, cols, after.At(c), stream);
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute<T>* shift) {
+  if (pass.spatial == 1) {
+    ShiftColumns(pass.a + begin, pass.channels, pass.batch, n, shift);
+    return;
+  }
+  constexpr int64_t kSamples = 8;
+  for (int64_t c = 0; c < n; ++c) {
+    double samples[kSamples];
+    for (int64_t i = 0; i < kSamples; ++i) {
+      const int64_t b = (pass.batch - 1) * i / (kSamples - 1);
+      const int64_t s = (pass.spatial - 1) * i / (kSamples - 1);
+      samples[i] = ToDouble(pass.a[(b * pass.channels + begin + c) * pass.spatial + s]);
+    }
+    for (int64_t half = kSamples / 2; half > 0; half /= 2) {
+      for (int64_t i = 0; i < half; ++i) samples[i] += samples[i + half];
+    }
+    shift[c] = static_cast<Compute<T>>(samples[0] / static_cast<double>(kSamples));
+  }
+}
+
+template <class T>
+void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
+  if (pass.x == nullptr) pass.x = pass.a;  // not read; pointers into it are computed
+  const bool gradient = pass.map == ChannelMap::kGradient;
+  if (pass.spatial < (gradient ? kShortGradientRun : kShortRun)) {
+    Columns(pass, parallel_for);
+  } else {
+    Runs(pass, parallel_for);
+  }
+}
+
+#define PLANISH_INSTANTIATE(T)                                   \
+  template void RunChannels(ChannelPass<T>, const ParallelFor&); \
+  template void ShiftChannels(const ChannelPass<T>&, int64_t, int64_t, Compute<T>*);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal

@@ -1,0 +1,140 @@
+#ifndef PLANISH_SRC_NORM_CHANNELS_COLUMNS_TESTING_H_
+#define PLANISH_SRC_NORM_CHANNELS_COLUMNS_TESTING_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include "src/norm/reference.h"
+#include "src/norm/testing.h"
+
+// What the tests of norms over channels, and of weights, share beyond testing.h.
+namespace planish::tests {
+
+using Real = long double;  // of the references
+
+/// [batch, channels, spatial].
+struct Shape {
+  int64_t batch, channels, spatial;
+  int64_t total() const { return batch * channels * spatial; }
+  int64_t positions() const { return batch * spatial; }
+  int64_t At(int64_t b, int64_t c, int64_t s) const { return (b * channels + c) * spatial + s; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  return out << shape.batch << " x " << shape.channels << " x " << shape.spatial;
+}
+
+/// As Normal, but many numbers repeat themselves, at a period that no size has: drawing them takes
+/// longer than the tests.
+template <class T>
+std::vector<T> Random(int64_t n, std::mt19937& random, double mean = 0, double deviation = 1) {
+  constexpr int64_t kPeriod = 65521;
+  std::vector<T> values = Normal<T>(std::min(n, kPeriod), random, mean, deviation);
+  values.resize(static_cast<size_t>(n));
+  for (size_t i = kPeriod; i < values.size(); ++i) values[i] = values[i - kPeriod];
+  return values;
+}
+
+/// The inputs of both directions. `gain` and `bias` may be empty, which stands for null.
+template <class Options, class T, class P>
+struct ChannelProblem {
+  ChannelProblem(Shape of, bool affine, double mean, double deviation) : shape(of) {
+    std::mt19937 random(
+        static_cast<uint32_t>(1 + shape.batch + 1000 * shape.channels + shape.spatial));
+    x = Random<T>(shape.total(), random, mean, deviation);
+    dy = Random<T>(shape.total(), random);
+    if (!affine) return;
+    gain = Random<P>(shape.channels, random);
+    bias = Random<P>(shape.channels, random);
+  }
+
+  Shape shape;
+  Options options;
+  std::vector<T> x, dy;
+  std::vector<P> gain, bias;
+};
+
+/// The arguments of a problem, but for what only one of the norms takes.
+template <class Args, class Options, class T, class P>
+Args ChannelForwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
+  return {.batch = p.shape.batch,
+          .channels = p.shape.channels,
+          .spatial = p.shape.spatial,
+          .x = p.x.data(),
+          .gain = OrNull(p.gain),
+          .bias = OrNull(p.bias),
+          .y = out.y.data(),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data()};
+}
+
+template <class Args, class Options, class T, class P>
+Args ChannelBackwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
+  return {.batch = p.shape.batch,
+          .channels = p.shape.channels,
+          .spatial = p.shape.spatial,
+          .dy = p.dy.data(),
+          .x = p.x.data(),
+          .gain = OrNull(p.gain),
+          .mean = out.mean.data(),
+          .mean_lo = out.mean_lo.data(),
+          .rstd = out.rstd.data(),
+          .dx = out.dx.data(),
+          .dgain = out.dgain.data(),
+          .dbias = out.dbias.data()};
+}
+
+/// What rounding `value` to T can change it by.
+template <class T>
+Real StorageError(Real value) {
+  return std::max<Real>(UnitRoundoff<T>() * std::abs(value), HalfOfLeast<T>());
+}
+
+inline ::testing::AssertionResult Near(Real value, Real expected, Real tolerance) {
+  const Real error = std::abs(value - expected);
+  if (error <= tolerance) return ::testing::AssertionSuccess();  // not so if anything is NaN
+  return ::testing::AssertionFailure()
+         << value << " is " << error << " from " << expected << ", more than " << tolerance;
+}
+
+/// `values` from an address that is `offset` numbers off one of a cache line.
+template <class T>
+struct Shifted {
+  Shifted(const std::vector<T>& values, int64_t offset)
+      : data(values.size() + 128 / sizeof(T), T{}), size(values.size()) {
+    const auto address = reinterpret_cast<uintptr_t>(data.data());
+    begin = data.data() + (64 - address % 64) % 64 / sizeof(T) + offset;
+    std::copy(values.begin(), values.end(), begin);
+  }
+  std::vector<T> values() const { return {begin, begin + size}; }
+
+  std::vector<T> data;
+  size_t size;
+  T* begin;
+};
+
+/// The derivative of sum(weight * f(x)) along x[i], by the complex step (docs/math.md).
+template <class F>
+Real ComplexDerivative(const F& f, const std::vector<Real>& x, const std::vector<Real>& weight,
+                       size_t i) {
+  using Complex = std::complex<Real>;
+  const Real step = internal::ComplexStep<Real>();
+  std::vector<Complex> moved(x.begin(), x.end());
+  moved[i] += Complex(0, step);
+  const std::vector<Complex> y = f(moved);
+  Real sum = 0;
+  for (size_t k = 0; k < x.size(); ++k) sum += weight[k] * y[k].imag();
+  return sum / step;
+}
+
+}  // namespace planish::tests
+
+#endif  // PLANISH_SRC_NORM_CHANNELS_COLUMNS_TESTING_H_

@@ -1,0 +1,152 @@
+#include "planish/weight_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "src/norm/channels/columns_cpu.h"
+#include "src/norm/channels/weight_norm_check.h"
+#include "src/norm/channels/weight_norm_kernels.h"
+#include "src/norm/params.h"
+
+// A row of weights is a channel of one sample: v / ||v|| is its xhat, without a mean.
+namespace planish {
+namespace {
+
+using internal::ChannelMap;
+using internal::ChannelPass;
+using internal::ChannelRange;
+using internal::ChannelSums;
+using internal::Moments;
+
+template <class T, class P>
+double LengthOf(const P* g, int64_t r) {
+  return static_cast<double>(internal::ToCompute<Compute<T>>(g[r]));
+}
+
+template <class T>
+int64_t Bytes(int64_t n) {
+  return n * static_cast<int64_t>(sizeof(T));
+}
+
+}  // namespace
+
+template <class T, class P>
+void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFor& parallel_for) {
+  constexpr const char* kFunction = "WeightNormForward";
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckWeightForward(kFunction, args);
+  if (rows == 0 || cols == 0) {
+    internal::FillEach({args.norm}, rows, C{0});
+    return;
+  }
+  if (cols < internal::kNarrowWeights) {
+    const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, true);
+    const internal::WeightRows<T> call = {.rows = rows,
+                                          .cols = cols,
+                                          .v = args.v,
+                                          .g = lengths.data(),
+                                          .out = args.w,
+                                          .norm_out = args.norm};
+    internal::RunParallel(
+        parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
+          internal::WeightRows<T> range = call;
+          range.stream = internal::Streams(2 * Bytes<T>(rows * cols), end - begin, rows);
+          internal::NormaliseWeights(range, begin, end);
+        });
+    return;
+  }
+  ChannelPass<T> pass(/*batch=*/1, rows, cols);
+  pass.a = args.v;
+  pass.out = args.w;
+  pass.sums = ChannelSums::kMoments;
+  pass.map = ChannelMap::kScale;
+  pass.before = [](const ChannelRange<C>& range) { std::fill_n(range.before[0], range.n, C{0}); };
+  const double reciprocal = 1 / static_cast<double>(cols);
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t r = range.begin + i;
+      const Moments m = internal::MomentsOf<C>(0, {0, range.second[i]}, reciprocal, 0, [&] {
+        return internal::CarefulMoments(args.v + r * cols, cols, false);
+      });
+      double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
+      // A sum that has overflowed must not pass for a large one.
+      if (!(length <= std::numeric_limits<double>::max())) {
+        length = std::numeric_limits<double>::quiet_NaN();
+      }
+      if (args.norm) args.norm[r] = static_cast<C>(length);
+      range.numbers[0][i] = static_cast<C>(LengthOf<T>(args.g, r) / length);
+    }
+  };
+  internal::RunChannels(pass, parallel_for);
+}
+
+template <class T, class P>
+void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const ParallelFor& parallel_for) {
+  constexpr const char* kFunction = "WeightNormBackward";
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckWeightBackward(kFunction, args);
+  if (rows == 0 || cols == 0) {
+    internal::FillEach({args.dg}, rows, P{});
+    return;
+  }
+  if (cols < internal::kNarrowWeights) {
+    const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, args.dv != nullptr);
+    internal::ParamSums<T, P> dlengths(args.dg, rows, args.dg != nullptr);
+    const internal::WeightRows<T> call = {.rows = rows,
+                                          .cols = cols,
+                                          .v = args.v,
+                                          .dw = args.dw,
+                                          .g = lengths.data(),
+                                          .norm = args.norm,
+                                          .out = args.dv,
+                                          .dg = dlengths.data()};
+    internal::RunParallel(
+        parallel_for, rows, internal::GrainFor(cols), [&](int64_t begin, int64_t end) {
+          internal::WeightRows<T> range = call;
+          range.stream = internal::Streams(3 * Bytes<T>(rows * cols), end - begin, rows);
+          internal::WeightGradients(range, begin, end);
+        });
+    dlengths.Finish();
+    return;
+  }
+  ChannelPass<T> pass(/*batch=*/1, rows, cols);
+  pass.a = args.dw;
+  pass.x = args.v;
+  pass.out = args.dv;
+  pass.sums = ChannelSums::kGradient;
+  pass.map = ChannelMap::kGradient;
+  pass.before = [&](const ChannelRange<C>& range) {
+    for (int64_t i = 0; i < range.n; ++i) {
+      range.before[0][i] = range.before[2][i] = 0;  // no mean
+      range.before[1][i] = static_cast<C>(1 / static_cast<double>(args.norm[range.begin + i]));
+    }
+  };
+  pass.after = [&](const ChannelRange<C>& range) {
+    for (int k = 0; k < internal::kSumNumbers; ++k) {
+      std::copy_n(range.before[k], range.n, range.numbers[k]);
+    }
+    for (int64_t i = 0; i < range.n; ++i) {
+      const int64_t r = range.begin + i;
+      const C dg_r = static_cast<C>(range.second[i]);
+      if (args.dg) args.dg[r] = internal::FromCompute<P>(dg_r);
+      range.numbers[3][i] = 0;
+      range.numbers[4][i] = dg_r;
+      range.numbers[5][i] =
+          args.dv ? static_cast<C>(LengthOf<T>(args.g, r) / static_cast<double>(args.norm[r]))
+                  : C{0};
+    }
+  };
+  internal::RunChannels(pass, parallel_for);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                          \
+  template void WeightNormForward(const WeightNormForwardArgs<T, P>&, const ParallelFor&); \
+  template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, const ParallelFor&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish

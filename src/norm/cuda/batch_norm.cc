@@ -1,0 +1,136 @@
+#include <cstdint>
+
+#include "planish/cuda.h"
+#include "src/base/cuda/device.h"
+#include "src/norm/channels/batch_norm_check.h"
+#include "src/norm/cuda/columns_call.h"
+
+namespace planish::cuda {
+namespace {
+
+using internal::cuda::ColumnArrays;
+using internal::cuda::GradientsOf;
+using internal::cuda::ParamsOf;
+using internal::cuda::RunColumnsCall;
+
+// All bits set are a NaN; none are 0.
+constexpr int kNanByte = 0xff;
+
+template <class N>
+void FillEach(const char* function, std::initializer_list<N*> arrays, int64_t n, int byte,
+              void* stream) {
+  for (N* array : arrays) {
+    internal::cuda::Fill(function, array, byte, n * static_cast<int64_t>(sizeof(N)), stream);
+  }
+}
+
+}  // namespace
+
+template <class T>
+int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial) {
+  internal::CheckChannels<T>("BatchNormWorkspaceBytes", batch, channels, spatial);
+  return internal::cuda::ColumnsBytes<T>({.batch = batch, .channels = channels, .spatial = spatial},
+                                         {});
+}
+
+template <class T, class P>
+void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormForward";
+  const int64_t total = internal::CheckBatchForward(kFunction, args, options);
+  if (total == 0) {
+    FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.channels, kNanByte,
+             options.stream);
+    return;
+  }
+  const internal::cuda::BatchForward<T> call = {
+      .arrays = {args.batch, args.channels, args.spatial, args.x, nullptr, args.y, {}, {}},
+      .gain = ParamsOf(args.gain),
+      .bias = ParamsOf(args.bias),
+      .mean = args.mean,
+      .mean_lo = args.mean_lo,
+      .rstd = args.rstd,
+      .running_mean = args.running_mean,
+      .running_var = args.running_var,
+      .eps = options.eps,
+      .momentum = internal::CheckedMomentum(kFunction, options),
+      .unbiased = options.unbiased};
+  RunColumnsCall(kFunction, call, false, {}, options);
+}
+
+template <class T, class P>
+void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormBackward";
+  const int64_t total = internal::CheckBatchBackward(kFunction, args, options);
+  if (total == 0) {
+    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, 0, options.stream);
+    return;
+  }
+  const internal::cuda::BatchBackward<T> call = {
+      .arrays = {args.batch, args.channels, args.spatial, args.dy, args.x, args.dx, {}, {}},
+      .saved = {.mean = args.mean, .mean_lo = args.mean_lo, .rstd = args.rstd},
+      .gain = ParamsOf(args.gain),
+      .dgain = GradientsOf(args.dgain),
+      .dbias = GradientsOf(args.dbias),
+      .unbiased = options.unbiased};
+  RunColumnsCall(kFunction, call, false, {}, options);
+}
+
+template <class T, class P>
+void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args, const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormEvaluate";
+  const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
+  if (total == 0) return;
+  const internal::cuda::BatchEvaluate<T> call = {
+      .arrays = {args.batch, args.channels, args.spatial, args.x, nullptr, args.y, {}, {}},
+      .backward = false,
+      .gain = ParamsOf(args.gain),
+      .bias = ParamsOf(args.bias),
+      .running_mean = args.running_mean,
+      .running_var = args.running_var,
+      .dgain = {},
+      .dbias = {},
+      .eps = options.eps};
+  RunColumnsCall(kFunction, call, false, {.sums = false}, options);
+}
+
+template <class T, class P>
+void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
+                               const BatchNormOptions& options) {
+  constexpr const char* kFunction = "BatchNormEvaluateBackward";
+  const int64_t total = internal::CheckBatchEvaluateBackward(kFunction, args, options);
+  if (total == 0) {
+    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, 0, options.stream);
+    return;
+  }
+  const T* x = args.dgain != nullptr ? args.x : nullptr;
+  const internal::cuda::BatchEvaluate<T> call = {
+      .arrays = {args.batch, args.channels, args.spatial, args.dy, x, args.dx, {}, {}},
+      .backward = true,
+      .gain = ParamsOf(args.gain),
+      .bias = {},
+      .running_mean = args.running_mean,
+      .running_var = args.running_var,
+      .dgain = GradientsOf(args.dgain),
+      .dbias = GradientsOf(args.dbias),
+      .eps = options.eps};
+  RunColumnsCall(kFunction, call, false, {.sums = args.dgain != nullptr || args.dbias != nullptr},
+                 options);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                               \
+  template void BatchNormForward(const BatchNormForwardArgs<T, P>&, const BatchNormOptions&);   \
+  template void BatchNormBackward(const BatchNormBackwardArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>&, const BatchNormOptions&); \
+  template void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>&,           \
+                                          const BatchNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+#define PLANISH_INSTANTIATE(T) \
+  template int64_t BatchNormWorkspaceBytes<T>(int64_t, int64_t, int64_t);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::cuda

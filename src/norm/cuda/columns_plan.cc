@@ -1,0 +1,81 @@
+#include "src/norm/cuda/columns_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace planish::internal::cuda {
+namespace {
+
+// Blocks that fill the largest device there is: four on each multiprocessor.
+constexpr int64_t kBlocksToFill = 528;
+
+// Numbers of a channel that one thread adds up at least, where there are more threads to give.
+constexpr int64_t kLeastOfThread = 32;
+
+// Numbers that a thread of a team of a warp or less adds up, as far as there are so many.
+constexpr int64_t kOfTeamThread = 8;
+
+// Numbers of a part where the part may not depend on how many channels there are.
+constexpr int64_t kPartAlone = 16384;
+
+constexpr int64_t kMostPack = 8;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+int TeamFor(int64_t items) {
+  return static_cast<int>(
+      std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(items, kWarpThreads))));
+}
+
+int64_t BlocksFor(int64_t items, int64_t of_block) {
+  return std::min(CeilDiv(items, of_block), kMostBlocks);
+}
+
+ColumnsPlan PlanRuns(const ColumnsWork& work) {
+  ColumnsPlan plan;
+  plan.pack = work.pack;
+  const int64_t n = work.batch * work.spatial;
+  if (n <= kColumnsThreads * kOfTeamThread) {
+    plan.team = TeamFor(CeilDiv(n, kOfTeamThread));
+    plan.part = CeilDiv(n, kMostPack) * kMostPack;
+  } else {
+    const int64_t parts = work.alone
+                              ? CeilDiv(n, kPartAlone)
+                              : std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.channels), 1,
+                                                    CeilDiv(n, kColumnsThreads * kLeastOfThread));
+    plan.part = CeilDiv(CeilDiv(n, parts), kMostPack) * kMostPack;
+    plan.parts = CeilDiv(n, plan.part);
+  }
+  plan.pairs = plan.parts;
+  plan.launch.threads = kColumnsThreads;
+  plan.launch.blocks = BlocksFor(work.channels * plan.parts, kColumnsThreads / plan.team);
+  return plan;
+}
+
+}  // namespace
+
+bool AreColumns(int64_t batch, int64_t spatial) { return batch > 1 && spatial < kLeastRun; }
+
+ColumnsPlan PlanColumns(const ColumnsWork& work) {
+  if (!AreColumns(work.batch, work.spatial)) return PlanRuns(work);
+  ColumnsPlan plan;
+  plan.columns = true;
+  plan.pack = work.pack;
+  const int64_t packs = work.channels * work.spatial / work.pack;
+  plan.team = TeamFor(packs);
+  const int64_t tiles = CeilDiv(packs, plan.team), threads = kColumnsThreads / plan.team;
+  const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, tiles), 1,
+                                            CeilDiv(work.batch, threads * kLeastOfThread));
+  plan.part = CeilDiv(work.batch, parts);
+  plan.parts = CeilDiv(work.batch, plan.part);
+  plan.pairs = plan.parts * work.spatial;
+  plan.launch.threads = kColumnsThreads;
+  plan.launch.blocks = BlocksFor(tiles * plan.parts, 1);
+  return plan;
+}
+
+int64_t PairBytes(const ColumnsWork& work, const ColumnsPlan& plan) {
+  return work.channels * plan.pairs * static_cast<int64_t>(sizeof(SumPair));
+}
+
+}  // namespace planish::internal::cuda

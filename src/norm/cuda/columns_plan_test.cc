@@ -1,0 +1,134 @@
+#include "src/norm/cuda/columns_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace planish::internal::cuda {
+namespace {
+
+std::string Text(const ColumnsWork& work) {
+  return std::to_string(work.batch) + " x " + std::to_string(work.channels) + " x " +
+         std::to_string(work.spatial) + ", packs of " + std::to_string(work.pack) +
+         (work.alone ? ", alone" : "");
+}
+
+// Every shape that is near a limit of something, to 2^33 of each size and 2^40 numbers.
+std::vector<ColumnsWork> Works() {
+  const int64_t sizes[] = {1,
+                           2,
+                           3,
+                           7,
+                           8,
+                           16,
+                           31,
+                           32,
+                           33,
+                           63,
+                           64,
+                           65,
+                           255,
+                           256,
+                           257,
+                           511,
+                           512,
+                           528,
+                           529,
+                           1024,
+                           2047,
+                           2048,
+                           2056,
+                           8191,
+                           8192,
+                           16384,
+                           16385,
+                           65536,
+                           1 << 20,
+                           (1 << 24) + 1,
+                           int64_t{1} << 31,
+                           int64_t{1} << 33};
+  std::vector<ColumnsWork> works;
+  for (const int64_t batch : sizes) {
+    for (const int64_t channels : sizes) {
+      if (batch > (int64_t{1} << 40) / channels) continue;
+      for (const int64_t spatial : sizes) {
+        if (spatial > (int64_t{1} << 40) / (batch * channels)) continue;
+        for (const int pack : {1, 2, 4, 8}) {
+          if ((AreColumns(batch, spatial) ? channels * spatial : spatial) % pack != 0) continue;
+          for (const bool alone : {false, true}) {
+            works.push_back({batch, channels, spatial, pack, alone});
+          }
+        }
+      }
+    }
+  }
+  return works;
+}
+
+TEST(CudaColumnsPlan, FitsTheShape) {
+  for (const ColumnsWork& work : Works()) {
+    SCOPED_TRACE(Text(work));
+    const ColumnsPlan plan = PlanColumns(work);
+    ASSERT_EQ(plan.columns, work.batch > 1 && work.spatial < 64);
+    ASSERT_EQ(plan.pack, work.pack);
+    ASSERT_EQ(plan.launch.threads, kColumnsThreads);
+    ASSERT_GE(plan.launch.blocks, 1);
+    ASSERT_LE(plan.launch.blocks, kMostBlocks);
+    ASSERT_TRUE(std::has_single_bit(static_cast<unsigned>(plan.team)));
+    ASSERT_TRUE(plan.team <= kWarpThreads || (!plan.columns && plan.team == kColumnsThreads));
+    // Parts follow one another and hold all numbers or samples; none is empty.
+    const int64_t all = plan.columns ? work.batch : work.batch * work.spatial;
+    ASSERT_GE(plan.parts, 1);
+    ASSERT_GE(plan.part * plan.parts, all);
+    ASSERT_LT(plan.part * (plan.parts - 1), all);
+    if (!plan.columns) {
+      ASSERT_EQ(plan.part % 8, 0) << "packs are not cut";
+    }
+    if (plan.team <= kWarpThreads && !plan.columns) {
+      ASSERT_EQ(plan.parts, 1);
+      ASSERT_LE(all, int64_t{64} * plan.team) << "numbers one thread adds up";
+    }
+    ASSERT_EQ(plan.pairs, plan.parts * (plan.columns ? work.spatial : 1));
+    ASSERT_EQ(PairBytes(work, plan), work.channels * plan.pairs * 16);
+  }
+}
+
+// A run's bits are the same in whatever company.
+TEST(CudaColumnsPlan, RunsAloneDoNotDependOnTheOthers) {
+  for (const int64_t cols : {2, 64, 2048, 2049, 16384, 16385, 1 << 24}) {
+    const auto plan = [&](int64_t channels) {
+      return PlanColumns({.batch = 1, .channels = channels, .spatial = cols, .alone = true});
+    };
+    const ColumnsPlan one = plan(1);
+    for (const int64_t channels : {2, 1000, 1 << 20}) {
+      EXPECT_EQ(plan(channels).team, one.team);
+      EXPECT_EQ(plan(channels).part, one.part);
+    }
+  }
+}
+
+// Sums are a small part of what is read, where that is enough to fill a device.
+TEST(CudaColumnsPlan, PairsAreFew) {
+  for (const int64_t width : {1, 7, 64, 1024, 65536}) {
+    for (const int64_t spatial : {1, 49, 196, 3136}) {
+      const ColumnsWork work = {
+          .batch = (int64_t{1} << 31) / width / spatial, .channels = width, .spatial = spatial};
+      if (work.batch == 0) continue;
+      const int64_t bytes = work.batch * work.channels * work.spatial * 2;
+      EXPECT_LE(PairBytes(work, PlanColumns(work)), bytes / 20) << Text(work);
+    }
+  }
+}
+
+TEST(CudaColumnsPlan, FewChannelsAreSharedByBlocks) {
+  EXPECT_GE(PlanColumns({.batch = 1, .channels = 1, .spatial = 1 << 24}).launch.blocks, 264);
+  EXPECT_GE(PlanColumns({.batch = 1 << 20, .channels = 8, .spatial = 1}).launch.blocks, 264);
+  EXPECT_GE(PlanColumns({.batch = 64, .channels = 3, .spatial = 50176, .pack = 4}).launch.blocks,
+            264);
+}
+
+}  // namespace
+}  // namespace planish::internal::cuda

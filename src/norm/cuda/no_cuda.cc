@@ -1,0 +1,64 @@
+#include <string>
+
+#include "planish/error.h"
+#include "src/norm/cuda/columns.h"
+#include "src/norm/cuda/positions.h"
+#include "src/norm/cuda/rows.h"
+
+// The kernels of a build without CUDA.
+namespace planish::internal::cuda {
+namespace {
+
+[[noreturn]] void Fail(const char* function) {
+  throw Error("[" + std::string(function) + "] Planish must be built with CUDA but is not");
+}
+
+}  // namespace
+
+template <class T>
+void RunForward(const char* function, const Forward<T>&, const RowsPlan&, void*, void*) {
+  Fail(function);
+}
+template <class T>
+void RunBackward(const char* function, const Backward<T>&, const RowsPlan&, void*, void*) {
+  Fail(function);
+}
+template <class T>
+void RunPositions(const char* function, const PositionsForward<T>&, const PositionsPlan&, void*) {
+  Fail(function);
+}
+template <class T>
+void RunPositions(const char* function, const PositionsBackward<T>&, const PositionsPlan&, void*) {
+  Fail(function);
+}
+
+#define PLANISH_DEFINE(Call)                                                                    \
+  template <class T>                                                                            \
+  void RunColumns(const char* function, const Call<T>&, const ColumnsPlan&, const ColumnsPlan&, \
+                  const ColumnsSpace&, void*) {                                                 \
+    Fail(function);                                                                             \
+  }                                                                                             \
+  template void RunColumns(const char*, const Call<float>&, const ColumnsPlan&,                 \
+                           const ColumnsPlan&, const ColumnsSpace&, void*);                     \
+  template void RunColumns(const char*, const Call<double>&, const ColumnsPlan&,                \
+                           const ColumnsPlan&, const ColumnsSpace&, void*);                     \
+  template void RunColumns(const char*, const Call<bfloat16>&, const ColumnsPlan&,              \
+                           const ColumnsPlan&, const ColumnsSpace&, void*);                     \
+  template void RunColumns(const char*, const Call<float16>&, const ColumnsPlan&,               \
+                           const ColumnsPlan&, const ColumnsSpace&, void*);
+PLANISH_COLUMNS_CALLS(PLANISH_DEFINE)
+#undef PLANISH_DEFINE
+
+#define PLANISH_INSTANTIATE(T)                                                               \
+  template void RunForward(const char*, const Forward<T>&, const RowsPlan&, void*, void*);   \
+  template void RunBackward(const char*, const Backward<T>&, const RowsPlan&, void*, void*); \
+  template void RunPositions(const char*, const PositionsForward<T>&, const PositionsPlan&,  \
+                             void*);                                                         \
+  template void RunPositions(const char*, const PositionsBackward<T>&, const PositionsPlan&, void*);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal::cuda

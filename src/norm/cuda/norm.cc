@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+
+#include "planish/cuda.h"
+#include "src/base/check.h"
+#include "src/base/cuda/device.h"
+#include "src/base/cuda/pack.h"
+#include "src/norm/cuda/params.h"
+#include "src/norm/cuda/rows.h"
+#include "src/norm/cuda/rows_plan.h"
+#include "src/norm/recipe.h"
+#include "src/norm/rows/check.h"
+
+namespace planish::cuda {
+namespace {
+
+using internal::Output;
+using internal::Recipe;
+using internal::cuda::kFullPack;
+using internal::cuda::ParamsOf;
+using internal::cuda::Place;
+using internal::cuda::RowsPlan;
+using internal::cuda::RowsWork;
+
+template <class T>
+RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Place> places) {
+  return {.rows = rows,
+          .cols = cols,
+          .pack = internal::cuda::PackOf<T>(cols, places),
+          .element_bytes = static_cast<int>(sizeof(T)),
+          .columns = columns,
+          .cluster_blocks = internal::cuda::MostClusterBlocks()};
+}
+
+// Of arrays aligned in any way, on any device.
+template <class T, class Bytes>
+int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
+  int64_t most = 0;
+  if (rows == 0 || cols == 0) return most;
+  for (const int pack : {1, kFullPack<T>}) {
+    if (cols % pack != 0) continue;
+    for (int blocks = 1; blocks <= internal::cuda::kMostClusterBlocks; blocks *= 2) {
+      most = std::max(most, bytes(RowsWork{.rows = rows,
+                                           .cols = cols,
+                                           .pack = pack,
+                                           .element_bytes = static_cast<int>(sizeof(T)),
+                                           .columns = columns,
+                                           .cluster_blocks = blocks}));
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+int Devices() { return internal::cuda::Devices(); }
+
+template <class T>
+int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols) {
+  internal::CheckShape<T>("NormForwardWorkspaceBytes", rows, cols);
+  return MostBytes<T>(rows, cols, false, [](const RowsWork& work) {
+    return ForwardWorkspaceBytes(work, PlanForward(work));
+  });
+}
+
+template <class T>
+int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients) {
+  internal::CheckShape<T>("NormBackwardWorkspaceBytes", rows, cols);
+  return MostBytes<T>(rows, cols, gradients, [](const RowsWork& work) {
+    return BackwardWorkspaceBytes(work, PlanBackward(work), sizeof(Compute<T>));
+  });
+}
+
+template <class T, class P>
+void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOptions& options) {
+  constexpr const char* kFunction = "NormForward";
+  using C = Compute<T>;
+  const Recipe recipe = internal::RecipeOf(norm);
+  const auto args = internal::CheckForward(kFunction, recipe, arguments, options);
+  const int64_t rows = args.rows, cols = args.cols;
+  if (rows == 0) return;
+  if (cols == 0) {
+    for (C* moments : {args.mean, args.mean_lo, args.rstd}) {
+      // All bits set are a NaN.
+      internal::cuda::Fill(kFunction, moments, 0xff, rows * static_cast<int64_t>(sizeof(C)),
+                           options.stream);
+    }
+    return;
+  }
+  const RowsWork work = Work<T>(rows, cols, false,
+                                {{args.x, args.x_stride},
+                                 {args.y, args.y_stride},
+                                 {args.residual, args.residual_stride},
+                                 {args.sum, args.sum_stride},
+                                 args.gain,
+                                 args.bias});
+  const RowsPlan plan = PlanForward(work);
+  internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(work, plan));
+  const internal::cuda::Forward<T> call = {
+      .rows = rows,
+      .cols = cols,
+      .x = args.x,
+      .x_stride = args.x_stride,
+      .residual = args.residual,
+      .residual_stride = args.residual_stride,
+      .sum = args.sum,
+      .sum_stride = args.sum_stride,
+      .y = args.y,
+      .y_stride = args.y_stride,
+      .gain = ParamsOf(args.gain),
+      .bias = ParamsOf(args.bias),
+      .mean = args.mean,
+      .mean_lo = args.mean_lo,
+      .rstd = args.rstd,
+      .eps = options.eps,
+      .scale = static_cast<C>(options.scale),
+      .slope = static_cast<C>(options.slope),
+      .centre = recipe.centre,
+      .adaptive = recipe.output == Output::kAdaptive,
+      .unbiased = recipe.deviation == internal::Deviation::kUnbiasedPlusEps};
+  RunForward(kFunction, call, plan, options.stream, options.workspace);
+}
+
+template <class T, class P>
+void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const NormOptions& options) {
+  constexpr const char* kFunction = "NormBackward";
+  using C = Compute<T>;
+  const Recipe recipe = internal::RecipeOf(norm);
+  const auto args = internal::CheckBackward(kFunction, recipe, arguments, options);
+  const int64_t rows = args.rows, cols = args.cols;
+  if (rows == 0 || cols == 0) {
+    for (P* gradient : {args.dgain, args.dbias}) {
+      internal::cuda::Fill(kFunction, gradient, 0, cols * static_cast<int64_t>(sizeof(P)),
+                           options.stream);
+    }
+    return;
+  }
+  const bool columns = args.dgain != nullptr || args.dbias != nullptr;
+  if (!columns && args.dx == nullptr) return;
+  // What a norm does not read may be anything.
+  const bool reads_x = recipe.output != Output::kIdentity || recipe.via_scale;
+  const bool reads_mean = reads_x && recipe.centre;
+  const T* x = reads_x ? args.x : nullptr;
+  const RowsWork work = Work<T>(rows, cols, columns,
+                                {{args.dy, args.dy_stride},
+                                 {x, args.x_stride},
+                                 {args.dx, args.dx_stride},
+                                 {args.dsum, args.dsum_stride},
+                                 args.gain});
+  const RowsPlan plan = PlanBackward(work);
+  internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(work, plan, sizeof(C)));
+  const internal::cuda::Backward<T> call = {
+      .rows = rows,
+      .cols = cols,
+      .dy = args.dy,
+      .dy_stride = args.dy_stride,
+      .x = x,
+      .x_stride = args.x_stride,
+      .gain = ParamsOf(args.gain),
+      .mean = reads_mean ? args.mean : nullptr,
+      .mean_lo = reads_mean ? args.mean_lo : nullptr,
+      .rstd = args.rstd,
+      .dx = args.dx,
+      .dx_stride = args.dx_stride,
+      .dsum = args.dsum,
+      .dsum_stride = args.dsum_stride,
+      .dgain = args.dgain,
+      .dbias = args.dbias,
+      .gradients_are_float = std::is_same_v<P, float>,
+      .eps = options.eps,
+      .scale = static_cast<C>(options.scale),
+      .slope = static_cast<C>(options.slope),
+      .via_mean = recipe.via_mean,
+      .via_scale = recipe.via_scale,
+      .adaptive = recipe.output == Output::kAdaptive,
+      .unbiased = recipe.deviation == internal::Deviation::kUnbiasedPlusEps};
+  RunBackward(kFunction, call, plan, options.stream, options.workspace);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                    \
+  template void NormForward(Norm, const NormForwardArgs<T, P>&, const NormOptions&); \
+  template void NormBackward(Norm, const NormBackwardArgs<T, P>&, const NormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+#define PLANISH_INSTANTIATE(T)                                     \
+  template int64_t NormForwardWorkspaceBytes<T>(int64_t, int64_t); \
+  template int64_t NormBackwardWorkspaceBytes<T>(int64_t, int64_t, bool);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::cuda

@@ -1,0 +1,487 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "src/norm/bounds.h"
+#include "src/norm/cuda/norm_testing.h"
+
+// Norms on a GPU against the reference, with the bounds of the CPU's kernels: docs/accuracy.md.
+// Compiled into two programs: of one the device is the GPU, and it skips where there is none; of
+// the other it is the emulation of one.
+namespace planish {
+namespace {
+
+using ::testing::HasSubstr;
+using tests::ApplyOnDevice;
+using tests::Layout;
+using tests::OnDevice;
+using tests::Problem;
+
+template <class T, class P>
+struct Types {
+  using Element = T;
+  using Parameter = P;
+};
+
+// Lengths of rows for a type: of the pairs of types with a parameter of another type the short
+// ones, for they are read alike.
+template <class T, class P>
+std::vector<int64_t> Lengths(std::vector<int64_t> lengths) {
+  if (!std::is_same_v<T, P>) std::erase_if(lengths, [](int64_t cols) { return cols > 5000; });
+  return lengths;
+}
+
+// The same, each with the clusters that it is to be tested with.
+template <class T, class P>
+std::vector<std::pair<int64_t, int>> LengthsAndClusters(const std::vector<int64_t>& lengths) {
+  std::vector<std::pair<int64_t, int>> all;
+  for (const int64_t cols : Lengths<T, P>(lengths)) {
+    for (const int clusters : tests::ClustersFor(cols)) all.emplace_back(cols, clusters);
+  }
+  return all;
+}
+
+template <class Pair>
+class CudaTest : public ::testing::Test {
+ protected:
+  using Element = typename Pair::Element;
+  using Parameter = typename Pair::Parameter;
+
+  void SetUp() override {
+    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+  }
+
+  static void ExpectWithinBounds(const Problem<Element, Parameter>& p, const Layout& layout = {}) {
+    const tests::Oracle<Element, Parameter> oracle(p, std::is_same_v<Element, double> ? 2 : 1);
+    for (const int clusters : tests::ClustersFor(p.cols)) {
+      const tests::ClustersUpTo limit(clusters);
+      EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p, layout))), "")
+          << tests::NameOf(p.norm) << ", " << p.rows << " x " << p.cols << ", offset "
+          << layout.offset << ", padding " << layout.padding << ", clusters of " << clusters;
+    }
+  }
+};
+
+using AllTypes = ::testing::Types<Types<float, float>, Types<double, double>, Types<double, float>,
+                                  Types<bfloat16, bfloat16>, Types<bfloat16, float>,
+                                  Types<float16, float16>, Types<float16, float>>;
+TYPED_TEST_SUITE(CudaTest, AllTypes);
+
+// Rows of less than a warp, of one, of several, of the most that a block holds of either direction,
+// and of more than that, which clusters hold or all read again: tests::ClustersFor.
+TYPED_TEST(CudaTest, EveryNormAgreesWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : tests::kNorms) {
+    for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{21, 1},
+                                     {300, 3},
+                                     {21, 8},
+                                     {21, 17},
+                                     {9, 64},
+                                     {9, 100},
+                                     {3, 256},
+                                     {3, 769},
+                                     {2, 1024},
+                                     {1, 8192},
+                                     {1, 9001}}) {
+      if (cols == 1 && norm == Norm::kAdaAsCoded) continue;  // has no unbiased deviation
+      this->ExpectWithinBounds(Problem<T, P>(norm, rows, cols));
+    }
+  }
+}
+
+TYPED_TEST(CudaTest, EveryWidthAgreesWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (int64_t cols = 1; cols <= 67; ++cols) {
+    this->ExpectWithinBounds(Problem<T, P>(Norm::kLayer, 35, cols));
+  }
+  for (const int64_t cols :
+       {127,  128,  129,  255,  257,  511,  512,  513,   520,   1000,  1001,
+        1025, 2048, 4095, 4096, 4097, 8191, 8200, 16384, 16385, 16400, 40000}) {
+    this->ExpectWithinBounds(Problem<T, P>(Norm::kLayer, 1, cols));
+    this->ExpectWithinBounds(Problem<T, P>(Norm::kRms, 1, cols));
+  }
+}
+
+// The longest rows that clusters hold: one by one, backward and forward; packed, likewise.
+TYPED_TEST(CudaTest, LongestRowsOfClustersAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  constexpr int64_t kMost = sizeof(T) == 8 ? 65536 : 131072;
+  for (const int64_t cols : Lengths<T, P>({kMost / 4 - 1, kMost / 2 - 1, kMost / 2, kMost})) {
+    const Problem<T, P> p(Norm::kLayer, 1, cols);
+    const tests::Oracle<T, P> oracle(p, std::is_same_v<T, double> ? 2 : 1);
+    EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p))), "") << cols;
+  }
+}
+
+// Clusters of fewer blocks than 8, which a part of a device may have, and the workspace for them.
+TYPED_TEST(CudaTest, SmallerClustersAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const int64_t cols : Lengths<T, P>({9000, 16392})) {
+    const Problem<T, P> p(Norm::kLayer, 2, cols);
+    const tests::Oracle<T, P> oracle(p, std::is_same_v<T, double> ? 2 : 1);
+    for (const int blocks : {2, 4}) {
+      const tests::ClustersUpTo limit(blocks);
+      EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p))), "") << cols << ' ' << blocks;
+    }
+  }
+}
+
+// dgain and dbias of several blocks, of many rows a thread, of clusters with several rows each, of
+// streamed rows.
+TYPED_TEST(CudaTest, ManyRowsAgreeWithTheReference) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{3000, 5}, {530, 40}, {600, 130}, {300, 1126}}) {
+    this->ExpectWithinBounds(Problem<T, P>(Norm::kLayer, rows, cols));
+  }
+  if (std::is_same_v<T, P>) this->ExpectWithinBounds(Problem<T, P>(Norm::kLayer, 260, 8193));
+}
+
+TYPED_TEST(CudaTest, AnyLayout) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : {Norm::kLayer, Norm::kDetach}) {
+    for (const int64_t cols : Lengths<T, P>({24, 64, 1024, 16392})) {
+      const Problem<T, P> p(norm, cols < 1000 ? 20 : 2, cols);
+      this->ExpectWithinBounds(p, {.offset = 1});
+      this->ExpectWithinBounds(p, {.padding = 3});
+      this->ExpectWithinBounds(p, {.padding = 8});
+      this->ExpectWithinBounds(p, {.in_place = true});
+      this->ExpectWithinBounds(p, {.offset = 3, .padding = 1, .in_place = true});
+    }
+  }
+}
+
+// What is between rows, and before and behind them, is not written to.
+TYPED_TEST(CudaTest, WritesWhatItIsToWriteAlone) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  const int64_t rows = 5, cols = 48, stride = 56;
+  const Problem<T, P> p(Norm::kLayer, rows, cols);
+  OnDevice<T> x(tests::Padded(p.x, rows, cols, stride - cols));
+  std::vector<T> marks(static_cast<size_t>(rows * stride), tests::FromDouble<T>(7));
+  OnDevice<T> y(marks);
+  cuda::NormForward<T, P>(p.norm, {.rows = rows,
+                                   .cols = cols,
+                                   .x = x.data(),
+                                   .y = y.data(),
+                                   .x_stride = stride,
+                                   .y_stride = stride});
+  const std::vector<T> after = y.Get();
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = cols; c < stride; ++c) {
+      EXPECT_EQ(tests::ToDouble(after[static_cast<size_t>(r * stride + c)]), 7);
+    }
+  }
+}
+
+// The mean a thousand to a million deviations away, as exact as at 0.
+TYPED_TEST(CudaTest, ExactAtAnyMean) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : {Norm::kLayer, Norm::kDetachMean, Norm::kAda}) {
+    for (const double mean : {1e3, -3e4, 1e6}) {
+      if (std::is_same_v<T, float16> && std::abs(mean) > 6e4) continue;  // infinite
+      if (sizeof(T) == 2 && std::abs(mean) > 1e5) continue;  // a row of one or two numbers
+      for (const int64_t cols : Lengths<T, P>({7, 33, 256, 1000, 4096, 20000})) {
+        this->ExpectWithinBounds(Problem<T, P>(norm, cols < 300 ? 8 : 1, cols, mean,
+                                               sizeof(T) == 2 ? std::abs(mean) / 10 : 1));
+      }
+    }
+  }
+}
+
+// The sum is x + residual, rounded; y is that of the sum.
+TYPED_TEST(CudaTest, AddsAResidual) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  using C = Compute<T>;
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 1024, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
+    const int64_t rows = cols < 100 ? 9 : 2;
+    const Problem<T, P> p(Norm::kLayer, rows, cols);
+    const Problem<T, P> other(Norm::kLayer, rows, cols, 0, 2, 5);
+    const std::vector<T>& residual = other.x;
+    Problem<T, P> summed = p;
+    for (size_t i = 0; i < p.x.size(); ++i) {
+      summed.x[i] = tests::FromDouble<T>(static_cast<double>(
+          static_cast<C>(tests::ToDouble(p.x[i])) + static_cast<C>(tests::ToDouble(residual[i]))));
+    }
+    const auto expected = ApplyOnDevice(summed);
+    for (const bool in_place : {false, true}) {
+      OnDevice<T> x(p.x), more(residual), y(p.x), sum(p.x);
+      OnDevice<P> gain(p.gain), bias(p.bias);
+      std::vector<char> space(static_cast<size_t>(cuda::NormForwardWorkspaceBytes<T>(rows, cols)));
+      OnDevice<char> workspace(space);
+      T* to = in_place ? x.data() : sum.data();
+      cuda::NormForward<T, P>(
+          Norm::kLayer,
+          {.rows = rows,
+           .cols = cols,
+           .x = x.data(),
+           .gain = gain.data(),
+           .bias = bias.data(),
+           .y = y.data(),
+           .residual = more.data(),
+           .sum = to},
+          {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+      EXPECT_TRUE(tests::SameBits(y.Get(), expected.y)) << cols;
+      EXPECT_TRUE(tests::SameBits((in_place ? x : sum).Get(), summed.x)) << cols;
+    }
+  }
+}
+
+// dx with the gradient of the sum is dx + dsum, rounded once.
+TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 1024, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
+    const int64_t rows = cols < 100 ? 9 : 2;
+    const Problem<T, P> p(Norm::kLayerSimple, rows, cols);
+    const std::vector<T> dsum = Problem<T, P>(Norm::kLayerSimple, rows, cols, 0, 3, 5).x;
+    const auto without = ApplyOnDevice(p);
+    OnDevice<T> x(p.x), dy(p.dy), more(dsum), dx(p.x);
+    OnDevice<Compute<T>> mean(without.mean), mean_lo(without.mean_lo), rstd(without.rstd);
+    std::vector<char> space(
+        static_cast<size_t>(cuda::NormBackwardWorkspaceBytes<T>(rows, cols, false)));
+    OnDevice<char> workspace(space);
+    cuda::NormBackward<T, P>(p.norm,
+                             {.rows = rows,
+                              .cols = cols,
+                              .dy = dy.data(),
+                              .x = x.data(),
+                              .mean = mean.data(),
+                              .mean_lo = mean_lo.data(),
+                              .rstd = rstd.data(),
+                              .dx = dx.data(),
+                              .dsum = more.data()},
+                             {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+    const std::vector<T> with = dx.Get();
+    for (size_t i = 0; i < with.size(); ++i) {
+      const double a = tests::ToDouble(without.dx[i]), b = tests::ToDouble(dsum[i]);
+      // Of a, which is rounded here and is not there, and of the sum.
+      EXPECT_NEAR(tests::ToDouble(with[i]), a + b,
+                  tests::UnitRoundoff<T>() * (std::abs(a) + std::abs(a + b)) * 1.01 +
+                      2 * tests::HalfOfLeast<T>())
+          << cols;
+    }
+  }
+}
+
+// Each of dx, dgain and dbias for itself has the bits that it has with the others.
+TYPED_TEST(CudaTest, GradientsOneByOne) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({6, 64, 1024, 9000})) {
+    const tests::ClustersUpTo limit(clusters);
+    const int64_t rows = cols < 100 ? 300 : 3;
+    const Problem<T, P> p(Norm::kLayer, rows, cols);
+    const auto all = ApplyOnDevice(p);
+    OnDevice<T> x(p.x), dy(p.dy);
+    OnDevice<P> gain(p.gain);
+    OnDevice<Compute<T>> mean(all.mean), mean_lo(all.mean_lo), rstd(all.rstd);
+    for (int which = 0; which < 3; ++which) {
+      OnDevice<T> dx(p.x);
+      OnDevice<P> dgain(p.gain), dbias(p.gain);
+      std::vector<char> space(
+          static_cast<size_t>(cuda::NormBackwardWorkspaceBytes<T>(rows, cols, which > 0)));
+      OnDevice<char> workspace(space);
+      cuda::NormBackward<T, P>(
+          p.norm,
+          {.rows = rows,
+           .cols = cols,
+           .dy = dy.data(),
+           .x = x.data(),
+           .gain = gain.data(),
+           .mean = mean.data(),
+           .mean_lo = mean_lo.data(),
+           .rstd = rstd.data(),
+           .dx = which == 0 ? dx.data() : nullptr,
+           .dgain = which == 1 ? dgain.data() : nullptr,
+           .dbias = which == 2 ? dbias.data() : nullptr},
+          {.workspace = workspace.data(), .workspace_bytes = workspace.bytes()});
+      EXPECT_TRUE(tests::SameBits(dx.Get(), which == 0 ? all.dx : p.x)) << cols;
+      EXPECT_TRUE(tests::SameBits(dgain.Get(), which == 1 ? all.dgain : p.gain)) << cols;
+      EXPECT_TRUE(tests::SameBits(dbias.Get(), which == 2 ? all.dbias : p.gain)) << cols;
+    }
+  }
+}
+
+// A row with a NaN or an infinity is NaN; the rows beside it do not see it.
+TYPED_TEST(CudaTest, NansStayInTheirRow) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kDetach}) {
+    for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 600, 20000})) {
+      const tests::ClustersUpTo limit(clusters);
+      const int64_t rows = 7;
+      Problem<T, P> p(norm, rows, cols);
+      const auto clean = ApplyOnDevice(p);
+      const double inf = std::numeric_limits<double>::infinity();
+      p.x[static_cast<size_t>(2 * cols + cols / 2)] = tests::FromDouble<T>(NAN);
+      p.x[static_cast<size_t>(4 * cols)] = tests::FromDouble<T>(inf);
+      p.x[static_cast<size_t>(6 * cols - 1)] = tests::FromDouble<T>(-inf);
+      const auto out = ApplyOnDevice(p);
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < cols; ++c) {
+          const auto i = static_cast<size_t>(r * cols + c);
+          if (r == 2 || r == 4 || r == 5) {
+            ASSERT_TRUE(tests::IsNan(out.y[i]))
+                << tests::NameOf(norm) << r << ' ' << c << ' ' << cols;
+          } else {
+            ASSERT_EQ(tests::ToDouble(out.y[i]), tests::ToDouble(clean.y[i])) << r << ' ' << cols;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Numbers from 1e-30 to 1e30, without eps: y is that of the same row near 1, to a few roundings of
+// the row's numbers themselves. By powers of two it would be the same; 1e30 is none.
+TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  if (std::is_same_v<T, float16>) return;  // has neither
+  for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kAdaAsCoded}) {
+    for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 600, 20000})) {
+      const tests::ClustersUpTo limit(clusters);
+      Problem<T, P> p(norm, cols < 5000 ? 3 : 1, cols);
+      p.eps = 0;
+      for (const int exponent : {-100, 100}) {
+        Problem<T, P> scaled = p;
+        for (T& value : scaled.x) {
+          value = tests::FromDouble<T>(std::ldexp(tests::ToDouble(value), exponent));
+        }
+        const auto near = ApplyOnDevice(p), far = ApplyOnDevice(scaled);
+        for (size_t i = 0; i < near.y.size(); ++i) {
+          const double y = tests::ToDouble(near.y[i]);
+          ASSERT_NEAR(tests::ToDouble(far.y[i]), y,
+                      (2 * tests::UnitRoundoff<T>() + 8 * tests::UnitRoundoff<Compute<T>>()) *
+                          (1 + std::abs(y) * 4))
+              << tests::NameOf(norm) << ' ' << cols << ' ' << exponent;
+        }
+      }
+    }
+  }
+}
+
+// A constant row: its bias; and NaN without eps, of which 0 / 0 is left.
+TYPED_TEST(CudaTest, ConstantRows) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({3, 64, 600, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
+    Problem<T, P> p(Norm::kLayer, 2, cols);
+    std::fill(p.x.begin(), p.x.end(), tests::FromDouble<T>(1234.5));
+    const auto out = ApplyOnDevice(p);
+    for (size_t i = 0; i < out.y.size(); ++i) {
+      ASSERT_EQ(tests::ToDouble(out.y[i]), tests::ToDouble(tests::FromDouble<T>(tests::ToDouble(
+                                               p.bias[i % static_cast<size_t>(cols)]))));
+    }
+    p.eps = 0;
+    for (const T& y : ApplyOnDevice(p).y) ASSERT_TRUE(tests::IsNan(y));
+  }
+}
+
+TYPED_TEST(CudaTest, NoRowsAndNoColumns) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  using C = Compute<T>;
+  OnDevice<P> dgain(std::vector<P>(3, tests::Unset<P>())),
+      dbias(std::vector<P>(3, tests::Unset<P>()));
+  cuda::NormForward<T, P>(Norm::kLayer, {.rows = 0, .cols = 3});
+  cuda::NormBackward<T, P>(Norm::kLayer,
+                           {.rows = 0, .cols = 3, .dgain = dgain.data(), .dbias = dbias.data()});
+  for (const P& value : dgain.Get()) EXPECT_EQ(tests::ToDouble(value), 0);
+  for (const P& value : dbias.Get()) EXPECT_EQ(tests::ToDouble(value), 0);
+  OnDevice<C> mean(std::vector<C>(4, 1)), rstd(std::vector<C>(4, 1));
+  cuda::NormForward<T, P>(Norm::kLayer,
+                          {.rows = 4, .cols = 0, .mean = mean.data(), .rstd = rstd.data()});
+  for (const C value : mean.Get()) EXPECT_TRUE(std::isnan(value));
+  for (const C value : rstd.Get()) EXPECT_TRUE(std::isnan(value));
+}
+
+// --- Errors: those of the CPU, and the workspace's ---
+
+class CudaErrorsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+  }
+};
+
+TEST_F(CudaErrorsTest, AreThoseOfTheCpu) {
+  OnDevice<float> x(std::vector<float>(12)), y(std::vector<float>(12));
+  const auto error = [&](const NormForwardArgs<float>& args, double eps = 1e-5) {
+    return tests::ErrorOf([&] { cuda::NormForward(Norm::kLayer, args, {.eps = eps}); });
+  };
+  EXPECT_EQ(error({.rows = -1, .cols = 4, .x = x.data(), .y = y.data()}),
+            "[NormForward] rows must be at least 0 but has -1");
+  EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data()}),
+            "[NormForward] y must point to 48 bytes but has null");
+  EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data(), .y = x.data() + 1}),
+            "[NormForward] y must not overlap x but has bytes in common");
+  EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data(), .y = y.data()}, -1),
+            "[NormForward] eps must be finite and at least 0 but has -1.000000");
+  EXPECT_EQ(tests::ErrorOf([&] {
+              cuda::NormForward<float>(
+                  Norm::kDetach,
+                  {.rows = 3, .cols = 4, .x = x.data(), .gain = x.data(), .y = y.data()});
+            }),
+            "[NormForward] gain must be null for a norm without gain and bias but has an address");
+}
+
+TEST_F(CudaErrorsTest, OfTheWorkspace) {
+  const int64_t rows = 2, cols = 1 << 18;  // more than clusters hold
+  OnDevice<float> x(std::vector<float>(static_cast<size_t>(rows * cols))),
+      y(std::vector<float>(static_cast<size_t>(rows * cols)));
+  const int64_t needed = cuda::NormForwardWorkspaceBytes<float>(rows, cols);
+  ASSERT_GT(needed, 0);
+  OnDevice<char> space(std::vector<char>(static_cast<size_t>(needed + 16)));
+  const auto error = [&](void* workspace, int64_t bytes) {
+    return tests::ErrorOf([&] {
+      cuda::NormForward<float>(Norm::kLayer,
+                               {.rows = rows, .cols = cols, .x = x.data(), .y = y.data()},
+                               {.workspace = workspace, .workspace_bytes = bytes});
+    });
+  };
+  EXPECT_EQ(error(nullptr, 0), "[NormForward] workspace must point to " + std::to_string(needed) +
+                                   " bytes but has null");
+  EXPECT_EQ(error(space.data(), needed - 1), "[NormForward] workspace_bytes must be at least " +
+                                                 std::to_string(needed) + " but has " +
+                                                 std::to_string(needed - 1));
+  EXPECT_THAT(error(space.data() + 8, needed), HasSubstr("be aligned to 16 bytes but has"));
+  EXPECT_EQ(error(space.data(), needed), "");
+  EXPECT_EQ(tests::ErrorOf([] { cuda::NormForwardWorkspaceBytes<float>(-1, 3); }),
+            "[NormForwardWorkspaceBytes] rows must be at least 0 but has -1");
+}
+
+// A build without CUDA, and a machine without a GPU, say so.
+TEST(Cuda, WithoutADeviceCallsThrow) {
+  if (cuda::Devices() > 0) GTEST_SKIP() << "there is a GPU";
+  std::vector<float> x(12), y(12);
+  EXPECT_THAT(tests::ErrorOf([&] {
+                cuda::NormForward<float>(Norm::kLayer,
+                                         {.rows = 3, .cols = 4, .x = x.data(), .y = y.data()});
+              }),
+              HasSubstr("[NormForward] "));
+}
+
+}  // namespace
+}  // namespace planish

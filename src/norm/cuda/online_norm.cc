@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "planish/cuda.h"
+#include "src/base/cuda/device.h"
+#include "src/norm/cuda/columns_call.h"
+#include "src/norm/online/check.h"
+
+// A case is a channel of one sample: its sums do not depend on how many cases there are in a call.
+namespace planish::cuda {
+namespace {
+
+using internal::cuda::Alphas;
+using internal::cuda::ColumnsNeeds;
+using internal::cuda::ColumnsWork;
+using internal::cuda::Fill;
+using internal::cuda::GradientsOf;
+using internal::cuda::ParamsOf;
+using internal::cuda::RunColumnsCall;
+
+// Of a row's sums, and of those over rows.
+constexpr ColumnsNeeds kRows = {.online = true}, kColumns = {.maps = false};
+
+Alphas CheckedAlphas(const char* function, const OnlineNormOptions& options, int64_t cols) {
+  internal::CheckCases(function, cols);
+  if (options.alphas == nullptr) internal::CheckAlpha(function, "alpha", options.alpha);
+  return {options.alpha, options.alphas};
+}
+
+}  // namespace
+
+template <class T>
+int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols) {
+  constexpr const char* kFunction = "OnlineNormWorkspaceBytes";
+  internal::CheckShape<T>(kFunction, rows, cols);
+  internal::CheckCases(kFunction, cols);
+  return std::max(
+      internal::cuda::ColumnsBytes<T>(
+          {.batch = 1, .channels = rows, .spatial = cols, .alone = true}, kRows),
+      internal::cuda::ColumnsBytes<T>({.batch = rows, .channels = cols, .spatial = 1}, kColumns));
+}
+
+template <class T, class P>
+void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* state,
+                       const OnlineNormOptions& options) {
+  constexpr const char* kFunction = "OnlineNormForward";
+  internal::CheckShape<T>(kFunction, args.rows, args.cols);
+  const Alphas alphas = CheckedAlphas(kFunction, options, args.cols);
+  internal::CheckOnlineForward(kFunction, args);
+  const internal::Array of_state = internal::VectorArray("state", state, 1);
+  internal::CheckNotNull(kFunction, {of_state});
+  internal::CheckAligned(kFunction, {of_state});
+  if (args.rows == 0) return;
+  const internal::cuda::OnlineForward<T> call = {
+      .arrays = {1, args.rows, args.cols, args.x, nullptr, args.y, ParamsOf(args.gain),
+                 ParamsOf(args.bias)},
+      .alphas = alphas,
+      .state = state,
+      .mean = args.mean,
+      .mean_lo = args.mean_lo,
+      .rstd = args.rstd,
+      .offset = args.offset,
+      .deviation = args.deviation};
+  RunColumnsCall(kFunction, call, true, kRows, options);
+}
+
+template <class T, class P>
+void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
+                        const OnlineNormOptions& options) {
+  constexpr const char* kFunction = "OnlineNormBackward";
+  const int64_t rows = args.rows, cols = args.cols;
+  internal::CheckShape<T>(kFunction, rows, cols);
+  const Alphas alphas = CheckedAlphas(kFunction, options, cols);
+  internal::CheckOnlineBackward(kFunction, args);
+  if (rows == 0) {
+    for (P* gradient : {args.dgain, args.dbias}) {
+      Fill(kFunction, gradient, 0, cols * static_cast<int64_t>(sizeof(P)), options.stream);
+    }
+    return;
+  }
+  // Before anything is written.
+  internal::CheckWorkspace(kFunction, options, OnlineNormWorkspaceBytes<T>(rows, cols));
+  const internal::cuda::SavedMoments<Compute<T>> saved = {
+      .mean = args.mean, .mean_lo = args.mean_lo, .rstd = args.rstd};
+  // Before dx, which may be dy.
+  if (args.dgain != nullptr || args.dbias != nullptr) {
+    const internal::cuda::PositionGradients<T> call = {
+        .arrays = {rows, cols, 1, args.dy, args.x, nullptr, {}, {}},
+        .saved = saved,
+        .dgain = GradientsOf(args.dgain),
+        .dbias = GradientsOf(args.dbias)};
+    RunColumnsCall(kFunction, call, false, kColumns, options);
+  }
+  if (args.dx == nullptr) return;
+  const internal::cuda::OnlineBackward<T> call = {
+      .arrays = {1, rows, cols, args.dy, args.x, args.dx, ParamsOf(args.gain), {}},
+      .alphas = alphas,
+      .saved = saved,
+      .offset = args.offset,
+      .deviation = args.deviation};
+  RunColumnsCall(kFunction, call, true, kRows, options);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                   \
+  template void OnlineNormForward(const OnlineNormForwardArgs<T, P>&, OnlineState*, \
+                                  const OnlineNormOptions&);                        \
+  template void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>&, const OnlineNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+#define PLANISH_INSTANTIATE(T) template int64_t OnlineNormWorkspaceBytes<T>(int64_t, int64_t);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::cuda

@@ -1,0 +1,67 @@
+#ifndef PLANISH_SRC_NORM_CUDA_PARAMS_H_
+#define PLANISH_SRC_NORM_CUDA_PARAMS_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "src/base/cuda/elements.h"
+
+// Gains and biases, and their gradients: of the numbers' type or float, or not there.
+namespace planish::internal::cuda {
+
+/// Gains or biases, of type T or float; null: all the same.
+struct Params {
+  const void* data = nullptr;
+  bool is_float = false;
+};
+
+template <class P>
+Params ParamsOf(const P* data) {
+  return {data, std::is_same_v<P, float>};
+}
+
+/// Number i; `none` where there are none.
+template <class T, class C = Compute<T>>
+PLANISH_DEVICE C ParamAt(const Params& params, int64_t i, C none) {
+  if (params.data == nullptr) return none;
+  return params.is_float ? static_cast<C>(static_cast<const float*>(params.data)[i])
+                         : static_cast<C>(ToCompute(static_cast<const T*>(params.data)[i]));
+}
+
+/// N of them from number i on.
+template <class T, int N, class C>
+PLANISH_DEVICE void LoadParams(const Params& params, int64_t i, C none, C* to) {
+  if (params.data == nullptr) {
+    PLANISH_UNROLL
+    for (int j = 0; j < N; ++j) to[j] = none;
+  } else if (params.is_float) {
+    Load<N>(static_cast<const float*>(params.data) + i, to);
+  } else {
+    Load<N>(static_cast<const T*>(params.data) + i, to);
+  }
+}
+
+/// Gradients of gains or biases, of type T or float; null: not asked for.
+struct ParamGradients {
+  void* data = nullptr;
+  bool is_float = false;
+};
+
+template <class P>
+ParamGradients GradientsOf(P* data) {
+  return {data, std::is_same_v<P, float>};
+}
+
+template <class T>
+PLANISH_DEVICE void SetParam(const ParamGradients& params, int64_t i, Compute<T> value) {
+  if (params.data == nullptr) return;
+  if (params.is_float) {
+    static_cast<float*>(params.data)[i] = static_cast<float>(value);
+  } else {
+    static_cast<T*>(params.data)[i] = FromCompute<T>(value);
+  }
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_NORM_CUDA_PARAMS_H_

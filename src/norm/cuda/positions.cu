@@ -1,0 +1,285 @@
+#include <cstdint>
+#include <type_traits>
+
+#include "src/base/cuda/kernel.h"
+#include "src/base/cuda/elements.h"
+#include "src/norm/cuda/params.h"
+#include "src/norm/cuda/positions.h"
+
+// A block has some positions and all their channels, which it reads twice: the second time most of
+// them are in the multiprocessor's cache. Sums are in double from the first addition on, about the
+// first channel's number, as in columns.cu.
+namespace planish::internal::cuda {
+namespace {
+
+// Channels of a thread that are on their way at a time: as many as there are registers for.
+template <int N>
+inline constexpr int kBackwardFlight = N == 8 ? 2 : 4;
+inline constexpr int kForwardFlight = 4;
+
+// A block's place, and its positions [tile * team * N, ...).
+template <int N>
+struct Place {
+  int threads, thread, team, x, y, rows;
+
+  PLANISH_DEVICE explicit Place(int team_size)
+      : threads(BlockThreads()),
+        thread(ThreadIndex()),
+        team(team_size),
+        x(thread % team),
+        y(thread / team),
+        rows(threads / team) {}
+
+  PLANISH_DEVICE double* sums() const { return SharedMemory<double>(); }  // [2 * N, threads]
+  template <class C>
+  PLANISH_DEVICE C* results() const {  // [3, N * team]
+    return reinterpret_cast<C*>(SharedMemory<double>() + 2 * N * threads);
+  }
+  // Of the first thread of a column after AddUp: position j of thread x has the sums at j * team +
+  // x of the results' order.
+  PLANISH_DEVICE double Sum(int which, int i) const {
+    return sums()[(2 * (i / team) + which) * threads + i % team];
+  }
+
+  // Adds up the threads' sums of the same position.
+  PLANISH_DEVICE void AddUp(const double* first, const double* second) const {
+    double* slots = sums();
+    SyncBlock();  // others may still read what is there
+    PLANISH_UNROLL
+    for (int j = 0; j < N; ++j) {
+      slots[2 * j * threads + thread] = first[j];
+      slots[(2 * j + 1) * threads + thread] = second[j];
+    }
+    SyncBlock();
+    for (int half = rows / 2; half > 0; half /= 2) {
+      if (y < half) {
+        PLANISH_UNROLL
+        for (int j = 0; j < 2 * N; ++j) {
+          slots[j * threads + thread] += slots[j * threads + thread + half * team];
+        }
+      }
+      SyncBlock();
+    }
+  }
+};
+
+// Calls load(c, f), which reads, for kFlight channels of this thread, and then use(c, f) for the
+// same ones, until it has had all.
+template <int kFlight, class Load, class Use>
+PLANISH_DEVICE void ForEachChannel(int64_t channels, int first, int step, const Load& load,
+                                   const Use& use) {
+  for (int64_t c = first; c < channels; c += static_cast<int64_t>(step) * kFlight) {
+    PLANISH_UNROLL
+    for (int f = 0; f < kFlight; ++f) {
+      if (c + f * step < channels) load(c + f * step, f);
+    }
+    PLANISH_UNROLL
+    for (int f = 0; f < kFlight; ++f) {
+      if (c + f * step < channels) use(c + f * step, f);
+    }
+  }
+}
+
+template <class T, int N>
+PLANISH_KERNEL(kPositionsThreads, 2)
+ForwardPositions(PositionsForward<T> a, int team) {
+  using C = Compute<T>;
+  // Of doubles the first sums give a shift near the mean, the second ones the moments.
+  constexpr int kRounds = std::is_same_v<C, double> ? 2 : 1;
+  const Place<N> place(team);
+  const PositionsRecipe<C>& recipe = a.recipe;
+  const int64_t positions = a.batch * a.spatial, step = static_cast<int64_t>(team) * N;
+  const auto n = static_cast<double>(a.channels);
+  for (int64_t begin = BlockIndex() * step; begin < positions; begin += Blocks() * step) {
+    const int64_t position = begin + static_cast<int64_t>(place.x) * N;
+    const bool has = position < positions;
+    const int64_t b = has ? position / a.spatial : 0;
+    const int64_t base = b * a.channels * a.spatial + (position - b * a.spatial);
+    C x[kForwardFlight][N] = {};
+    const auto load = [&](int64_t c, int f) { Load<N>(a.x + base + c * a.spatial, x[f]); };
+    double shift[N] = {};
+    if (has && recipe.centre) {
+      C number[N];
+      Load<N>(a.x + base, number);
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) shift[j] = static_cast<double>(number[j]);
+    }
+    for (int round = 0; round < kRounds; ++round) {
+      double first[N] = {}, second[N] = {};
+      if (has) {
+        ForEachChannel<kForwardFlight>(a.channels, place.y, place.rows, load, [&](int64_t, int f) {
+          PLANISH_UNROLL
+          for (int j = 0; j < N; ++j) {
+            const double d = static_cast<double>(x[f][j]) - shift[j];
+            first[j] += d;
+            second[j] = FusedMulAdd(d, d, second[j]);
+          }
+        });
+      }
+      place.AddUp(first, second);
+      if (round + 1 < kRounds && recipe.centre) {
+        PLANISH_UNROLL
+        for (int j = 0; j < N; ++j) shift[j] += place.Sum(0, j * team + place.x) / n;
+      }
+    }
+    // The first threads of the columns know the shifts: the others take them from there.
+    C* results = place.template results<C>();
+    const int count = N * team;
+    if (place.y == 0) {
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const int i = j * team + place.x;
+        if (!has) continue;
+        const double sum = place.Sum(0, i), squares = place.Sum(1, i);
+        const double offset = recipe.centre ? sum / n : 0;
+        double deviations = recipe.centre ? FusedMulAdd(-offset, sum, squares) : squares;
+        if (deviations < 0) deviations = 0;
+        const double rstd = recipe.unbiased ? 1 / (sqrt(deviations / (n - 1)) + recipe.eps)
+                                            : 1 / sqrt(deviations / n + recipe.eps);
+        // What has overflowed must not pass for large: it is a NaN, as an infinity is.
+        const bool finite = IsFinite(deviations);
+        const C mean = static_cast<C>(shift[j] + offset);
+        const C lo = static_cast<C>((shift[j] - static_cast<double>(mean)) + offset);
+        const C rounded = static_cast<C>(finite ? rstd : Nan<double>());
+        results[i] = mean;
+        results[count + i] = rounded;
+        results[2 * count + i] = -lo * rounded;
+        if (a.mean != nullptr) a.mean[position + j] = mean;
+        if (a.mean_lo != nullptr) a.mean_lo[position + j] = lo;
+        if (a.rstd != nullptr) a.rstd[position + j] = rounded;
+      }
+    }
+    SyncBlock();
+    if (!has) continue;
+    C mean[N], rstd[N], offset[N];
+    PLANISH_UNROLL
+    for (int j = 0; j < N; ++j) {
+      const int i = j * team + place.x;
+      mean[j] = results[i], rstd[j] = results[count + i], offset[j] = results[2 * count + i];
+    }
+    ForEachChannel<kForwardFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
+      const C gain = ParamAt<T>(a.gain, c, C{1}), bias = ParamAt<T>(a.bias, c, C{0});
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const C xhat = FusedMulAdd(x[f][j] - mean[j], rstd[j], offset[j]);
+        x[f][j] = recipe.adaptive ? recipe.scale * (C{1} - recipe.slope * xhat) * xhat
+                                  : FusedMulAdd(gain, xhat, bias);
+      }
+      Store<N>(x[f], a.y + base + c * a.spatial);
+    });
+  }
+}
+
+template <class T, int N>
+PLANISH_KERNEL(kPositionsThreads, 2)
+BackwardPositions(PositionsBackward<T> a, int team) {
+  using C = Compute<T>;
+  constexpr int kFlight = kBackwardFlight<N>;
+  const Place<N> place(team);
+  const PositionsRecipe<C>& recipe = a.recipe;
+  const int64_t positions = a.batch * a.spatial, step = static_cast<int64_t>(team) * N;
+  const auto n = static_cast<double>(a.channels);
+  const bool means = recipe.via_mean || recipe.via_scale;
+  for (int64_t begin = BlockIndex() * step; begin < positions; begin += Blocks() * step) {
+    const int64_t position = begin + static_cast<int64_t>(place.x) * N;
+    const bool has = position < positions;
+    const int64_t b = has ? position / a.spatial : 0;
+    const int64_t base = b * a.channels * a.spatial + (position - b * a.spatial);
+    C mean[N] = {}, rstd[N] = {}, offset[N] = {};
+    if (has) {
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        rstd[j] = a.saved.rstd[position + j];
+        if (a.saved.mean == nullptr) continue;
+        mean[j] = a.saved.mean[position + j];
+        offset[j] = -a.saved.mean_lo[position + j] * rstd[j];
+      }
+    }
+    C x[kFlight][N] = {}, g[kFlight][N] = {};
+    const auto load = [&](int64_t c, int f) {
+      Load<N>(a.dy + base + c * a.spatial, g[f]);
+      if (a.x != nullptr) Load<N>(a.x + base + c * a.spatial, x[f]);
+    };
+    // From x and dy to xhat and g.
+    const auto prepare = [&](int64_t c, int f) {
+      const C gain = ParamAt<T>(a.gain, c, C{1});
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        x[f][j] = a.x != nullptr ? FusedMulAdd(x[f][j] - mean[j], rstd[j], offset[j]) : C{0};
+        g[f][j] *= recipe.adaptive ? recipe.scale * (C{1} - recipe.slope * x[f][j]) : gain;
+      }
+    };
+    C mean_g[N] = {}, mean_gx[N] = {};
+    if (means) {
+      double first[N] = {}, second[N] = {};
+      if (has) {
+        ForEachChannel<kFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
+          prepare(c, f);
+          PLANISH_UNROLL
+          for (int j = 0; j < N; ++j) {
+            const auto number = static_cast<double>(g[f][j]);
+            first[j] += number;
+            second[j] = FusedMulAdd(number, static_cast<double>(x[f][j]), second[j]);
+          }
+        });
+      }
+      place.AddUp(first, second);
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        const int i = j * team + place.x;
+        if (recipe.via_mean) mean_g[j] = static_cast<C>(place.Sum(0, i) / n);
+        if (!recipe.via_scale) continue;
+        // With the deviation s and eps beside it the sum is over (n - 1) * s * rstd, and s * rstd
+        // is 1 - eps * rstd.
+        const double s_rstd = 1 - recipe.eps * static_cast<double>(rstd[j]);
+        const double sum = place.Sum(1, i);
+        mean_gx[j] = static_cast<C>(!recipe.unbiased ? sum / n
+                                    : s_rstd > 0     ? sum / ((n - 1) * s_rstd)
+                                                     : 0);
+      }
+    }
+    if (!has) continue;
+    ForEachChannel<kFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
+      prepare(c, f);
+      PLANISH_UNROLL
+      for (int j = 0; j < N; ++j) {
+        g[f][j] = rstd[j] * FusedMulAdd(-x[f][j], mean_gx[j], g[f][j] - mean_g[j]);
+      }
+      Store<N>(g[f], a.dx + base + c * a.spatial);
+    });
+  }
+}
+
+template <class T>
+Launch LaunchOf(const PositionsPlan& plan) {
+  Launch launch = plan.launch;
+  launch.shared_bytes = PositionsBytes(plan.pack, plan.team, sizeof(Compute<T>));
+  return launch;
+}
+
+}  // namespace
+
+template <class T>
+void RunPositions(const char* function, const PositionsForward<T>& call, const PositionsPlan& plan,
+                  void* stream) {
+  VisitPack<T>(plan.pack, [&](auto pack) {
+    Run(function, ForwardPositions<T, decltype(pack)::value>, LaunchOf<T>(plan), stream, call,
+        plan.team);
+  });
+}
+
+template <class T>
+void RunPositions(const char* function, const PositionsBackward<T>& call, const PositionsPlan& plan,
+                  void* stream) {
+  VisitPack<T>(plan.pack, [&](auto pack) {
+    Run(function, BackwardPositions<T, decltype(pack)::value>, LaunchOf<T>(plan), stream, call,
+        plan.team);
+  });
+}
+
+template void RunPositions(const char*, const PositionsForward<PLANISH_ELEMENT>&,
+                           const PositionsPlan&, void*);
+template void RunPositions(const char*, const PositionsBackward<PLANISH_ELEMENT>&,
+                           const PositionsPlan&, void*);
+
+}  // namespace planish::internal::cuda

@@ -1,0 +1,57 @@
+#ifndef PLANISH_SRC_NORM_CUDA_POSITIONS_H_
+#define PLANISH_SRC_NORM_CUDA_POSITIONS_H_
+
+#include <cstdint>
+
+#include "planish/types.h"
+#include "src/norm/cuda/columns.h"
+#include "src/norm/cuda/params.h"
+#include "src/norm/cuda/positions_plan.h"
+
+// Norms over the channels of [batch, channels, spatial] numbers on a GPU. All addresses are the
+// device's.
+namespace planish::internal::cuda {
+
+/// What a norm's recipe and options are to the kernels.
+template <class C>
+struct PositionsRecipe {
+  double eps;
+  C scale, slope;
+  bool centre, via_mean, via_scale, adaptive, unbiased;
+};
+
+template <class T>
+struct PositionsForward {
+  using C = Compute<T>;
+  int64_t batch, channels, spatial;  // all > 0
+  const T* x;
+  T* y;
+  Params gain, bias;
+  C *mean, *mean_lo, *rstd;  // or null
+  PositionsRecipe<C> recipe;
+};
+
+/// Of dx alone: columns.h has the sums over positions.
+template <class T>
+struct PositionsBackward {
+  using C = Compute<T>;
+  int64_t batch, channels, spatial;  // all > 0
+  const T* dy;
+  const T* x;  // or null, where it is not needed
+  T* dx;
+  Params gain;
+  SavedMoments<C> saved;
+  PositionsRecipe<C> recipe;
+};
+
+/// Launch the kernels. `function` is named in errors.
+template <class T>
+void RunPositions(const char* function, const PositionsForward<T>& call, const PositionsPlan& plan,
+                  void* stream);
+template <class T>
+void RunPositions(const char* function, const PositionsBackward<T>& call, const PositionsPlan& plan,
+                  void* stream);
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_NORM_CUDA_POSITIONS_H_

@@ -1,0 +1,40 @@
+#include "src/norm/cuda/positions_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace planish::internal::cuda {
+namespace {
+
+// Channels of a thread, where there are enough of them.
+constexpr int64_t kChannelsOfThread = 8;
+
+// Bytes beside each other that are read at least: of fewer, memory would read more than is used.
+constexpr int64_t kLeastBytes = 128, kLeastBytesOneByOne = 32;
+
+// Blocks that fill the largest device there is: with fewer, blocks have fewer positions.
+constexpr int64_t kBlocksToFill = 264;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+}  // namespace
+
+PositionsPlan PlanPositions(const PositionsWork& work) {
+  PositionsPlan plan;
+  plan.pack = work.pack;
+  const int64_t packs = work.batch * (work.spatial / work.pack);
+  const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
+  const int64_t least = (work.pack > 1 ? kLeastBytes : kLeastBytesOneByOne) / pack_bytes;
+  const int64_t most = std::min<int64_t>(kPositionsThreads, kMostPositions / work.pack);
+  // As many threads along the channels as there are channels for, and as leave lines whole.
+  const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
+      std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / least))));
+  int64_t team = std::clamp(kPositionsThreads / rows, least, most);
+  while (team > least && CeilDiv(packs, team) < kBlocksToFill) team /= 2;
+  plan.team = static_cast<int>(team);
+  plan.launch.threads = kPositionsThreads;
+  plan.launch.blocks = std::min(CeilDiv(packs, team), kMostBlocks);
+  return plan;
+}
+
+}  // namespace planish::internal::cuda

@@ -1,0 +1,210 @@
+#include "src/norm/cuda/rows_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace planish::internal::cuda {
+namespace {
+
+std::string Text(const RowsWork& work) {
+  return std::to_string(work.rows) + " x " + std::to_string(work.cols) + ", packs of " +
+         std::to_string(work.pack) + " of " + std::to_string(work.element_bytes) + " bytes" +
+         ", clusters of " + std::to_string(work.cluster_blocks) +
+         (work.columns ? ", with columns" : "");
+}
+
+// Every shape that is near a limit of something, to 2^33 rows and 2^33 columns, on devices with
+// clusters and without.
+std::vector<RowsWork> Works() {
+  std::vector<RowsWork> works;
+  for (const int bytes : {2, 4, 8}) {
+    for (const int pack : {1, 16 / bytes}) {
+      for (const int64_t cols :
+           {1,     2,     7,     8,     16,    17,     32,     64,     128,    256,    496,
+            512,   520,   768,   1000,  1024,  4095,   4096,   4097,   4104,   8184,   8192,
+            8193,  8200,  9000,  16376, 16384, 16385,  16392,  20000,  32761,  32768,  32769,
+            32776, 65529, 65536, 65537, 65544, 100000, 131065, 131072, 131073, 131080, 1 << 24}) {
+        if (cols % pack != 0) continue;
+        for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{100}, int64_t{1000},
+                                   int64_t{135168}, int64_t{1} << 24, int64_t{1} << 33}) {
+          if (cols > INT64_MAX / 8 / rows) continue;
+          for (const bool columns : {false, true}) {
+            for (const int blocks : {1, 2, 4, 8}) {
+              works.push_back({rows, cols, pack, bytes, columns, blocks});
+            }
+          }
+        }
+      }
+    }
+    works.push_back({1, int64_t{1} << 33, 1, bytes, true, kMostClusterBlocks});
+  }
+  return works;
+}
+
+void ExpectLaunchable(const RowsPlan& plan) {
+  EXPECT_GE(plan.launch.blocks, 1);
+  EXPECT_LE(plan.launch.blocks, kMostBlocks);
+  EXPECT_GE(plan.launch.blocks_y, 1);
+  EXPECT_LE(plan.launch.blocks_y, kMostBlocksY);
+  EXPECT_LE(plan.launch.threads, kMostThreads);
+  EXPECT_EQ(plan.launch.threads % kWarpThreads, 0);
+  EXPECT_EQ(plan.launch.threads * plan.launch.cluster % plan.team, 0);
+  EXPECT_EQ(plan.launch.blocks % plan.launch.cluster, 0);
+}
+
+void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
+  EXPECT_EQ(plan.pack, work.pack);
+  EXPECT_TRUE(plan.held == 8 || plan.held == kMostHeld);
+  EXPECT_EQ(plan.held % plan.pack, 0);
+  EXPECT_GE(int64_t{plan.team} * plan.held, work.cols) << "every number has a place";
+  EXPECT_TRUE(plan.team % kWarpThreads == 0 ||
+              (plan.team < kWarpThreads && std::has_single_bit(static_cast<unsigned>(plan.team))));
+  const int cluster = plan.launch.cluster;
+  EXPECT_LE(cluster, work.cluster_blocks);
+  EXPECT_TRUE(std::has_single_bit(static_cast<unsigned>(cluster)));
+  if (plan.team > kWarpThreads) {
+    EXPECT_EQ(plan.team, plan.launch.threads * cluster) << "they have one team of several warps";
+    EXPECT_LT((int64_t{plan.team} - int64_t{kWarpThreads} * cluster) * plan.held, work.cols)
+        << "no warp of each block is idle";
+  }
+}
+
+// A row is shared by blocks where one cannot hold it: by blocks of few threads where those of a
+// cluster can. `of_block`: what one holds at most.
+void ExpectClusters(const RowsWork& work, const RowsPlan& plan, int64_t of_block, int held,
+                    int most_threads) {
+  EXPECT_EQ(plan.launch.cluster > 1, !plan.streamed && work.cols > of_block);
+  if (plan.launch.cluster == 1) return;
+  EXPECT_EQ(plan.held, held);
+  EXPECT_LE(plan.launch.threads, most_threads);
+  const int few = std::min(kClusterThreads, most_threads);
+  EXPECT_EQ(plan.launch.threads <= few, work.cols <= int64_t{few} * held * work.cluster_blocks);
+}
+
+// All that a device's clusters may change of the plan of a row that a block holds: nothing.
+void ExpectTheSame(const RowsPlan& plan, const RowsPlan& without_clusters) {
+  EXPECT_EQ(plan.held, without_clusters.held);
+  EXPECT_EQ(plan.team, without_clusters.team);
+  EXPECT_EQ(plan.launch.blocks, without_clusters.launch.blocks);
+  EXPECT_EQ(plan.launch.threads, without_clusters.launch.threads);
+  EXPECT_EQ(plan.launch.cluster, 1);
+  EXPECT_EQ(plan.streamed, without_clusters.streamed);
+  EXPECT_EQ(plan.parts, without_clusters.parts);
+  EXPECT_EQ(plan.part_cols, without_clusters.part_cols);
+  EXPECT_EQ(plan.partials, without_clusters.partials);
+}
+
+RowsWork WithoutClusters(RowsWork work) {
+  work.cluster_blocks = 1;
+  return work;
+}
+
+// Parts follow one another and hold all columns; none is empty.
+void ExpectStreamed(const RowsWork& work, const RowsPlan& plan) {
+  EXPECT_GE(plan.parts, 1);
+  EXPECT_GE(plan.part_cols * plan.parts, work.cols);
+  EXPECT_LT(plan.part_cols * (plan.parts - 1), work.cols);
+  EXPECT_EQ(plan.part_cols % 8, 0) << "packs are not cut";
+  EXPECT_EQ(plan.team, plan.launch.threads);
+}
+
+TEST(CudaPlan, ForwardFitsTheShape) {
+  for (const RowsWork& work : Works()) {
+    if (work.columns) continue;
+    SCOPED_TRACE(Text(work));
+    const RowsPlan plan = PlanForward(work);
+    ExpectLaunchable(plan);
+    const int64_t most = (work.element_bytes == 8 ? 8192 : 16384) / (work.pack == 1 ? 2 : 1);
+    EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
+    ExpectClusters(work, plan, most, work.element_bytes == 8 ? 8 : 16,
+                   MostForwardThreads(work.pack));
+    if (plan.streamed || work.cols <= most) ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
+    if (plan.streamed) {
+      ExpectStreamed(work, plan);
+    } else {
+      ExpectHeld(work, plan);
+      EXPECT_LE(plan.launch.threads, MostForwardThreads(work.pack));
+    }
+    const int64_t bytes = ForwardWorkspaceBytes(work, plan);
+    EXPECT_EQ(bytes, plan.streamed && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);
+  }
+}
+
+TEST(CudaPlan, BackwardFitsTheShape) {
+  for (const RowsWork& work : Works()) {
+    SCOPED_TRACE(Text(work));
+    const RowsPlan plan = PlanBackward(work);
+    ExpectLaunchable(plan);
+    const int64_t most = (work.element_bytes == 8 ? 4096 : 8192) / (work.pack == 1 ? 2 : 1);
+    EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
+    ExpectClusters(work, plan, most, 8, MostBackwardThreads(work.pack, 8, work.element_bytes));
+    if (plan.streamed || work.cols <= most) {
+      ExpectTheSame(plan, PlanBackward(WithoutClusters(work)));
+    }
+    if (plan.streamed) {
+      ExpectStreamed(work, plan);
+    } else {
+      ExpectHeld(work, plan);
+      EXPECT_LE(plan.launch.threads, MostBackwardThreads(work.pack, plan.held, work.element_bytes));
+    }
+    if (!work.columns) {
+      EXPECT_EQ(plan.partials, 0);
+      continue;
+    }
+    EXPECT_GE(plan.partials, 1);
+    if (plan.streamed) {
+      EXPECT_GE(plan.partials * plan.partial_rows, work.rows);
+      EXPECT_LT((plan.partials - 1) * plan.partial_rows, work.rows);
+      EXPECT_LE(plan.partial_rows, kRowsInTurn);
+    } else {
+      EXPECT_EQ(plan.partials * plan.launch.cluster, plan.launch.blocks);
+      const int64_t teams = plan.launch.threads * plan.launch.cluster / plan.team;
+      EXPECT_LE((work.rows + teams - 1) / teams, plan.partials * kRowsInTurn)
+          << "sums of too many rows in one thread";
+      // What teams of a warp or less add up in shared memory.
+      if (plan.team <= kWarpThreads) {
+        const int64_t sums =
+            plan.launch.threads / kWarpThreads * 2 * work.cols * (work.element_bytes == 8 ? 8 : 4);
+        EXPECT_LE(sums, kMostSharedBytes);
+      }
+    }
+    EXPECT_GE(BackwardWorkspaceBytes(work, plan, 4), plan.partials * 2 * work.cols * 4);
+  }
+}
+
+// Partial sums are a small part of what is read: of rows enough to fill a device.
+TEST(CudaPlan, PartialSumsAreFew) {
+  for (const int64_t cols : {1, 7, 64, 256, 1024, 8192, 65536}) {
+    for (const int blocks : {1, kMostClusterBlocks}) {
+      const RowsWork work = {.rows = (int64_t{1} << 30) / cols,
+                             .cols = cols,
+                             .columns = true,
+                             .cluster_blocks = blocks};
+      const RowsPlan plan = PlanBackward(work);
+      EXPECT_LE(BackwardWorkspaceBytes(work, plan, 4), work.rows * cols * 4 / 100) << cols;
+    }
+  }
+}
+
+TEST(CudaPlan, FewLongRowsAreSharedByBlocks) {
+  const RowsPlan plan = PlanForward({.rows = 1, .cols = 1 << 24});
+  EXPECT_TRUE(plan.streamed);
+  EXPECT_GE(plan.launch.blocks, 250);
+}
+
+TEST(CudaPlan, FewRowsAreSharedByMoreThreads) {
+  const RowsPlan few = PlanForward({.rows = 64, .cols = 4096, .pack = 4});
+  const RowsPlan many = PlanForward({.rows = 65536, .cols = 4096, .pack = 4});
+  EXPECT_EQ(few.held, 8);
+  EXPECT_EQ(few.team, 512);
+  EXPECT_EQ(many.held, 16);
+  EXPECT_EQ(many.team, 256);
+}
+
+}  // namespace
+}  // namespace planish::internal::cuda

@@ -1,0 +1,68 @@
+#include <cstdint>
+
+#include "planish/cuda.h"
+#include "src/base/cuda/device.h"
+#include "src/norm/channels/weight_norm_check.h"
+#include "src/norm/cuda/columns_call.h"
+
+// A row of weights is a channel of one sample.
+namespace planish::cuda {
+
+using internal::cuda::Fill;
+using internal::cuda::GradientsOf;
+using internal::cuda::ParamsOf;
+using internal::cuda::RunColumnsCall;
+
+template <class T>
+int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols) {
+  internal::CheckShape<T>("WeightNormWorkspaceBytes", rows, cols);
+  return internal::cuda::ColumnsBytes<T>(
+      {.batch = 1, .channels = rows, .spatial = cols, .alone = true}, {});
+}
+
+template <class T, class P>
+void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const WeightNormOptions& options) {
+  constexpr const char* kFunction = "WeightNormForward";
+  internal::CheckWeightForward(kFunction, args);
+  if (args.rows == 0 || args.cols == 0) {
+    Fill(kFunction, args.norm, 0, args.rows * static_cast<int64_t>(sizeof(Compute<T>)),
+         options.stream);
+    return;
+  }
+  const internal::cuda::WeightForward<T> call = {
+      .arrays = {1, args.rows, args.cols, args.v, nullptr, args.w, {}, {}},
+      .g = ParamsOf(args.g),
+      .norm = args.norm};
+  RunColumnsCall(kFunction, call, true, {}, options);
+}
+
+template <class T, class P>
+void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
+                        const WeightNormOptions& options) {
+  constexpr const char* kFunction = "WeightNormBackward";
+  internal::CheckWeightBackward(kFunction, args);
+  if (args.rows == 0 || args.cols == 0) {
+    Fill(kFunction, args.dg, 0, args.rows * static_cast<int64_t>(sizeof(P)), options.stream);
+    return;
+  }
+  const internal::cuda::WeightBackward<T> call = {
+      .arrays = {1, args.rows, args.cols, args.dw, args.v, args.dv, {}, {}},
+      .g = ParamsOf(args.g),
+      .norm = args.norm,
+      .dg = GradientsOf(args.dg)};
+  RunColumnsCall(kFunction, call, true, {}, options);
+}
+
+#define PLANISH_INSTANTIATE(T, P)                                                                \
+  template void WeightNormForward(const WeightNormForwardArgs<T, P>&, const WeightNormOptions&); \
+  template void WeightNormBackward(const WeightNormBackwardArgs<T, P>&, const WeightNormOptions&);
+PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+#define PLANISH_INSTANTIATE(T) template int64_t WeightNormWorkspaceBytes<T>(int64_t, int64_t);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::cuda

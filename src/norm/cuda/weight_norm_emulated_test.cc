@@ -1,0 +1,31 @@
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "src/base/cuda/emulation.h"
+#include "src/norm/cuda/weight_norm_testing.h"
+
+// What only the emulation of a GPU can be asked.
+namespace planish {
+namespace {
+
+using internal::emulation::Order;
+using internal::emulation::SetOrder;
+using tests::weight_norm::ApplyOnDevice;
+using tests::weight_norm::Problem;
+
+TEST(CudaWeightNormEmulated, TheOrderOfThreadsChangesNoBit) {
+  for (const auto& [rows, cols] : {std::pair{300, 3}, {20, 100}, {3, 3000}, {2, 20000}}) {
+    const Problem<float> p(rows, cols);
+    const auto first = ApplyOnDevice(p);
+    for (const Order order : {Order::kBackward, Order::kRandom}) {
+      SetOrder(order);
+      EXPECT_EQ(first.DiffersIn(ApplyOnDevice(p)), "") << rows << " x " << cols;
+      EXPECT_EQ(first.DiffersIn(ApplyOnDevice(p, {.in_place = true})), "") << rows << " x " << cols;
+    }
+    SetOrder(Order::kForward);
+  }
+}
+
+}  // namespace
+}  // namespace planish

@@ -1,1 +1,0 @@
-#include "src/norm/cuda_columns.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++

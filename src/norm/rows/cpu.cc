@@ -1,0 +1,423 @@
+#include "src/norm/rows/cpu.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "src/base/aligned.h"
+#include "src/base/loop.h"
+
+namespace planish::internal {
+namespace {
+
+int64_t ChunksOf(int64_t cols) { return (cols + kChunk - 1) / kChunk; }
+
+int64_t ChunkGrain() { return GrainFor(kChunk); }
+
+// Rows that kResidualBytes hold.
+template <class T>
+int64_t ResidualRows(int64_t cols) {
+  return std::max<int64_t>(1, kResidualBytes / static_cast<int64_t>(sizeof(T)) / cols);
+}
+
+template <class T>
+void AddResidual(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    AddColumns(args.x + r * args.x_stride, args.residual + r * args.residual_stride, args.cols,
+               args.sum + r * args.sum_stride);
+  }
+}
+
+// Likewise, of which the sums go past the caches, and to `kept`, one row behind the other.
+template <class T>
+void AddResidualKept(const RowsForward<T>& args, int64_t begin, int64_t end, T* kept) {
+  const int64_t cols = args.cols;
+  const bool packed =
+      args.x_stride == cols && args.residual_stride == cols && args.sum_stride == cols;
+  const int64_t rows = packed ? end - begin : 1;  // at a time
+  for (int64_t r = begin; r < end; r += rows) {
+    AddColumnsKept(args.x + r * args.x_stride, args.residual + r * args.residual_stride,
+                   rows * cols, args.sum + r * args.sum_stride, kept + (r - begin) * cols);
+  }
+}
+
+// The call on rows of which row 0 is row r, but for x.
+template <class T>
+RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
+  args.y += r * args.y_stride;
+  if (args.mean) args.mean += r;
+  if (args.mean_lo) args.mean_lo += r;
+  if (args.rstd) args.rstd += r;
+  return args;
+}
+
+// What a thread does of a call that has `part` of `whole` of it.
+template <class T>
+RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
+  const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
+  args.stream = args.stream && Streams(bytes, part, whole);
+  args.ask = AsksForResults(bytes, part, whole);
+  return args;
+}
+
+template <class T>
+void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    T* dx = args.dx + r * args.dx_stride;
+    AddColumns<T>(dx, args.dsum + r * args.dsum_stride, args.cols, dx);
+  }
+}
+
+// Bytes that a call reads and writes.
+template <class T>
+int64_t BytesOf(const RowsForward<T>& args) {
+  const int64_t arrays = args.residual == nullptr ? 2 : 4;
+  return arrays * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
+}
+
+// Long rows one after the other, each cut into chunks of columns for the threads: first the sums,
+// then, from all of these, the output.
+template <class T>
+void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t cols = args.cols, chunks = ChunksOf(cols);
+  const int64_t bytes = BytesOf(args);
+  const auto sums = MakeAligned<double>(2 * chunks);
+  for (int64_t r = 0; r < args.rows; ++r) {
+    C saved[3];
+    RowsForward<T> row = args;  // the arrays at row r, as row 0
+    row.x += r * args.x_stride;
+    row.y += r * args.y_stride;
+    row.mean = &saved[0];
+    row.mean_lo = &saved[1];
+    row.rstd = &saved[2];
+    const auto for_columns = [&](const auto& work) {
+      RunParallel(parallel_for, chunks, ChunkGrain(), [&](int64_t begin, int64_t end) {
+        work(begin, end, begin * kChunk, std::min(cols, end * kChunk));
+      });
+    };
+    if (args.residual) {
+      const T* residual = args.residual + r * args.residual_stride;
+      T* sum = args.sum + r * args.sum_stride;
+      for_columns([&](int64_t, int64_t, int64_t first, int64_t last) {
+        AddColumns(row.x + first, residual + first, last - first, sum + first);
+      });
+      row.x = sum;
+    }
+    for_columns([&](int64_t begin, int64_t end, int64_t, int64_t) {
+      SumChunks(row, 0, begin, end, sums.get());
+    });
+    FinishRow(row, 0, sums.get());
+    if (args.mean) args.mean[r] = saved[0];
+    if (args.mean_lo) args.mean_lo[r] = saved[1];
+    if (args.rstd) args.rstd[r] = saved[2];
+    for_columns([&](int64_t begin, int64_t end, int64_t first, int64_t last) {
+      RowsForward<T> range = row;
+      range.stream = args.stream && Streams(bytes, end - begin, chunks);
+      MapColumns(range, 0, first, last);
+    });
+  }
+}
+
+// Most blocks of rows.
+constexpr int64_t kMaxBlocks = 64;
+
+// The rows cut into blocks, each with its own partial sums of dgain and dbias. Everything here
+// follows from the shape, so that the bits of the sums do too.
+struct Blocks {
+  Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
+    // At most kMaxBlocks, because they cost memory; none with less than 32 rows or 2^13 elements,
+    // because each costs a pass over the columns. A power of two: most machines' threads get equal
+    // shares.
+    const auto most = std::min<int64_t>({kMaxBlocks, rows / 32, rows * cols >> 13});
+    count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
+    // From one array to the next: whole cache lines, and not a multiple of 4096 bytes, at which
+    // arrays would compete for the same lines of the first-level cache.
+    stride = (cols + 15) / 16 * 16;
+    if (stride % 512 < 256) stride += 304;
+  }
+  int64_t Begin(int64_t block) const { return block * rows / count; }
+
+  int64_t rows, count, stride;
+};
+
+// The columns cut into tiles for the threads, for rows too few, or too long, to be handed out
+// whole. Of a group of rows, first the sums, in chunks; then, tile by tile, dx and the terms of
+// dgain and dbias.
+template <class T>
+void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
+                     const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols, chunks = ChunksOf(cols);
+  // What the second pass reads again is to be in a cache still, and what it is shared over is to be
+  // worth it.
+  const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
+  const int64_t group = std::clamp<int64_t>(Streaming().call / 2 / row_bytes, 4, kGroupRows);
+  const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
+  const auto sums = MakeAligned<double>(2 * std::min(group, rows));
+  // Rows are summed in C, and, where there are many, groups of kGroupRows in double.
+  const bool grouped = dgain && rows > kGroupRows;
+  const auto totals = MakeAligned<double>(grouped ? 2 * cols : 0);
+  if (dgain) std::fill_n(dgain, cols, C{0}), std::fill_n(dbias, cols, C{0});
+  if (grouped) std::fill_n(totals.get(), 2 * cols, 0.0);
+
+  for (int64_t begin = 0; begin < rows;) {
+    const int64_t until = std::min(rows, (begin / kGroupRows + 1) * kGroupRows);
+    const int64_t end = std::min(begin + group, until), n = end - begin;
+    if (args.dx) {
+      RunParallel(parallel_for, n * chunks, ChunkGrain(), [&](int64_t from, int64_t to) {
+        while (from < to) {
+          const int64_t row = from / chunks, first = from % chunks;
+          const int64_t last = std::min(chunks, first + to - from);
+          SumGradientChunks(args, begin + row, first, last, parts.get() + 2 * row * chunks);
+          from += last - first;
+        }
+      });
+      for (int64_t r = 0; r < n; ++r) {
+        double first = 0, second = 0;
+        for (int64_t chunk = r * chunks; chunk < (r + 1) * chunks; ++chunk) {
+          first += parts[2 * chunk];
+          second += parts[2 * chunk + 1];
+        }
+        sums[2 * r] = first;
+        sums[2 * r + 1] = second;
+      }
+    }
+    // The last tile takes what is less than a tile.
+    const int64_t tiles = std::max<int64_t>(1, cols / kChunk);
+    RunParallel(parallel_for, tiles, GrainFor(n * kChunk), [&](int64_t from, int64_t to) {
+      const auto range = RangeOf(args, to - from, tiles);
+      for (int64_t tile = from; tile < to; ++tile) {
+        const int64_t first = tile * kChunk, last = tile + 1 < tiles ? first + kChunk : cols;
+        GradientTile(range, begin, end, first, last, sums.get(), dgain ? dgain + first : nullptr,
+                     dbias ? dbias + first : nullptr);
+        if (args.dsum) {
+          for (int64_t r = begin; r < end; ++r) {
+            T* dx = args.dx + r * args.dx_stride + first;
+            AddColumns<T>(dx, args.dsum + r * args.dsum_stride + first, last - first, dx);
+          }
+        }
+        if (grouped && end == until) {
+          for (int64_t c = first; c < last; ++c) {
+            totals[c] += static_cast<double>(dgain[c]);
+            totals[cols + c] += static_cast<double>(dbias[c]);
+            dgain[c] = end == rows ? static_cast<C>(totals[c]) : C{0};
+            dbias[c] = end == rows ? static_cast<C>(totals[cols + c]) : C{0};
+          }
+        }
+      }
+    });
+    begin = end;
+  }
+}
+
+// Adds blocks' sums two by two: of blocks 2 i and 2 i + 1, then of such pairs, and so on. Whoever
+// takes consecutive blocks, or the sums of some, in their order, adds what he can as he goes. The
+// order of all additions is that of this tree, whatever ranges the blocks were taken in, and of n
+// blocks about log2(n) sums wait at a time.
+class SumStack {
+ public:
+  struct Sum {
+    int64_t slot;    ///< where it is
+    int64_t begin;   ///< the first block in it
+    int64_t blocks;  ///< how many are: a power of two, of which `begin` is a multiple
+  };
+
+  /// Puts the sum behind those before it, and adds what is a pair now by add(into, from), slots
+  /// both.
+  template <class Add>
+  void Push(const Sum& sum, const Add& add) {
+    sums_[count_++] = sum;
+    while (count_ >= 2) {
+      Sum& first = sums_[count_ - 2];
+      const Sum& second = sums_[count_ - 1];
+      if (first.blocks != second.blocks || first.begin % (2 * first.blocks) != 0) break;
+      add(first.slot, second.slot);
+      first.blocks *= 2;
+      --count_;
+    }
+  }
+
+  /// The sums that wait, of all blocks, from the first on.
+  std::span<const Sum> sums() const { return {sums_.data(), count_}; }
+
+ private:
+  // A range of blocks leaves fewer than two sums of each power of two.
+  std::array<Sum, 2 * std::bit_width(static_cast<uint64_t>(kMaxBlocks))> sums_;
+  size_t count_ = 0;
+};
+
+template <class T>
+void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
+                         const ParallelFor& parallel_for) {
+  using C = Compute<T>;
+  const int64_t rows = args.rows, cols = args.cols;
+  const Blocks blocks(rows, cols);
+  if (cols >= kLongRowColumns ||
+      (cols >= kTiledColumns && blocks.count < std::min(kFewBlocks, cols / kChunk))) {
+    BackwardByTiles(args, dgain, dbias, parallel_for);
+    return;
+  }
+  const int64_t stride = blocks.stride, size = 2 * stride;
+  // A block of many rows sums groups of them in C and the groups in double; blocks of few rows, for
+  // which that would cost time, are summed in C.
+  const bool grouped = blocks.Begin(1) >= kGroupRows / 2;
+  const auto groups = MakeAligned<C>(blocks.count * size);
+  const auto totals = MakeAligned<double>(grouped ? blocks.count * size : 0);
+  // By the first block of each range that was handed out: what is left of it.
+  std::vector<SumStack> stacks(static_cast<size_t>(grouped ? blocks.count : 0));
+
+  const auto sum_block = [&](const RowsBackward<T>& range, int64_t block, C* group, double* total) {
+    if (grouped) std::fill_n(total, size, 0.0);
+    const int64_t end = blocks.Begin(block + 1);
+    for (int64_t begin = blocks.Begin(block); begin < end; begin += kGroupRows) {
+      const int64_t group_end = std::min(end, begin + kGroupRows);
+      std::fill_n(group, size, C{0});
+      if (args.dsum) {
+        const int64_t few = ResidualRows<T>(cols);
+        for (int64_t r = begin; r < group_end; r += few) {
+          const int64_t until = std::min(group_end, r + few);
+          BackwardRows(range, r, until, group, group + stride);
+          AddGradientOfSum(args, r, until);
+        }
+      } else {
+        BackwardRows(range, begin, group_end, group, group + stride);
+      }
+      if (grouped) {
+        for (int64_t c = 0; c < size; ++c) total[c] += static_cast<double>(group[c]);
+      }
+    }
+  };
+  const auto add_total = [&](int64_t into, int64_t from, int64_t begin, int64_t end) {
+    double* sum = totals.get() + into * size;
+    const double* term = totals.get() + from * size;
+    for (int64_t c = begin; c < end; ++c) sum[c] += term[c];
+  };
+  RunParallel(parallel_for, blocks.count, GrainFor(rows / blocks.count * cols),
+              [&](int64_t begin, int64_t end) {
+                const auto range = RangeOf(args, end - begin, blocks.count);
+                if (!grouped) {
+                  for (int64_t block = begin; block < end; ++block) {
+                    sum_block(range, block, groups.get() + block * size, nullptr);
+                  }
+                  return;
+                }
+                if (begin == end) return;
+                SumStack& stack = stacks[static_cast<size_t>(begin)];
+                for (int64_t block = begin; block < end; ++block) {
+                  const int64_t slot = begin + std::ssize(stack.sums());
+                  sum_block(range, block, groups.get() + begin * size, totals.get() + slot * size);
+                  stack.Push({slot, block, 1},
+                             [&](int64_t into, int64_t from) { add_total(into, from, 0, size); });
+                }
+              });
+
+  RunParallel(parallel_for, cols, GrainFor(blocks.count), [&](int64_t begin, int64_t end) {
+    for (C* result : {dgain, dbias}) {
+      const int64_t offset = result == dgain ? 0 : stride;
+      if (grouped) {
+        SumStack all;
+        for (const SumStack& stack : stacks) {
+          for (const SumStack::Sum& sum : stack.sums()) {
+            all.Push(sum, [&](int64_t into, int64_t from) {
+              add_total(into, from, offset + begin, offset + end);
+            });
+          }
+        }
+        const double* sum = totals.get() + offset;
+        for (int64_t c = begin; c < end; ++c) result[c] = static_cast<C>(sum[c]);
+      } else {
+        SumPartials<T>(groups.get() + offset + begin, blocks.count, size, end - begin,
+                       result + begin);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
+  const int64_t rows = args.rows, cols = args.cols;
+  const int64_t bytes = BytesOf(args);
+  if (cols >= kLongRowColumns) {
+    ForwardLongRows(args, parallel_for);
+    return;
+  }
+  const auto range_of = [&](int64_t begin, int64_t end) {
+    RowsForward<T> range = args;
+    range.stream = args.stream && Streams(bytes, end - begin, rows);
+    range.ask = AsksForResults(bytes, end - begin, rows);
+    return range;
+  };
+  if (args.residual == nullptr) {
+    RunParallel(parallel_for, rows, GrainFor(cols),
+                [&](int64_t begin, int64_t end) { ForwardRows(range_of(begin, end), begin, end); });
+    return;
+  }
+  const int64_t few = ResidualRows<T>(cols);
+  // Some rows' sums for a range that streams, if the largest one does.
+  const auto make_kept = [&] {
+    const bool stream = args.stream && Streams(bytes, rows, rows);
+    return stream ? MakeAligned<T>(few * cols) : nullptr;
+  };
+  const auto run = [&](int64_t begin, int64_t end, const AlignedArray<T>& kept) {
+    const RowsForward<T> range = range_of(begin, end);
+    for (int64_t r = begin; r < end; r += few) {
+      const int64_t until = std::min(end, r + few);
+      RowsForward<T> summed = range;
+      if (range.stream) {
+        AddResidualKept(args, r, until, kept.get());
+        summed = FromRow(range, r);
+        summed.x = kept.get();
+        summed.x_stride = cols;
+        ForwardRows(summed, 0, until - r);
+      } else {
+        AddResidual(args, r, until);
+        summed.x = args.sum;
+        summed.x_stride = args.sum_stride;
+        ForwardRows(summed, r, until);
+      }
+    }
+  };
+  RunWithScratch(parallel_for, rows, GrainFor(cols), make_kept, run);
+}
+
+template <class T>
+void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
+                    const ParallelFor& parallel_for) {
+  const int64_t rows = args.rows, cols = args.cols;
+  args.stream = args.stream && args.dsum == nullptr;
+  if (dgain) {
+    BackwardWithColumns(args, dgain, dbias, parallel_for);
+  } else if (args.dx == nullptr) {
+    return;
+  } else if (cols >= kLongRowColumns) {
+    BackwardByTiles<T>(args, nullptr, nullptr, parallel_for);
+  } else {
+    RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
+      const auto range = RangeOf(args, end - begin, rows);
+      const int64_t few = args.dsum ? ResidualRows<T>(cols) : end - begin;
+      for (int64_t r = begin; r < end; r += few) {
+        const int64_t until = std::min(end, r + few);
+        BackwardRows<T>(range, r, until, nullptr, nullptr);
+        if (args.dsum) AddGradientOfSum(args, r, until);
+      }
+    });
+  }
+}
+
+#define PLANISH_INSTANTIATE(T)                                     \
+  template void ForwardMatrix(RowsForward<T>, const ParallelFor&); \
+  template void BackwardMatrix(RowsBackward<T>, Compute<T>*, Compute<T>*, const ParallelFor&);
+PLANISH_INSTANTIATE(float)
+PLANISH_INSTANTIATE(double)
+PLANISH_INSTANTIATE(bfloat16)
+PLANISH_INSTANTIATE(float16)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal

@@ -1,0 +1,117 @@
+// Results of narrow rows on their way past the caches. Compiled once for each target, in the
+// namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
+#undef PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
+#else
+#define PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "src/norm/rows/rows-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+
+/// Results in the order of their addresses, gathered until whole aligned vectors can be stored past
+/// the caches: in bursts, or, where StoreSome is called, while the next ones' inputs are read.
+template <class T>
+class Gathered {
+ public:
+  /// What is gathered goes to `out` and on.
+  explicit Gathered(T* out)
+      : skip_(static_cast<int64_t>((reinterpret_cast<uintptr_t>(out) & (kBytes - 1)) / sizeof(T))),
+        fill_(skip_) {
+    out_ = out - skip_;
+  }
+
+  /// Where the next results go, up to kMost, and 8 more that do not count.
+  HWY_INLINE T* next() { return buffer_ + fill_; }
+
+  /// There are `n` more.
+  HWY_INLINE void Add(int64_t n) {
+    fill_ += n;
+    if (fill_ >= kEnough) Flush(false);
+  }
+
+  /// Stores about as many of the results that are there as `n`. Memory takes a burst more slowly
+  /// than the processor gives it; what is spread over reads it takes meanwhile.
+  HWY_INLINE void StoreSome(int64_t n) {
+    if (fill_ < kLine) return;
+    if (skip_ > 0) [[unlikely]] {
+      Flush(false);
+      return;
+    }
+    const int64_t end = std::min(stored_ / kLine + n / kLine + 1, fill_ / kLine) * kLine;
+    StoreLines(stored_, end);
+    stored_ = end;
+    if (end + kLine > fill_) Rewind(end);
+  }
+
+  HWY_INLINE void Finish() { Flush(true); }
+
+  static constexpr int64_t kMost = 1024;
+
+ private:
+  static constexpr int64_t kBytes = 64, kLine = kBytes / static_cast<int64_t>(sizeof(T));
+  // Enough not to read what has just been written.
+  static constexpr int64_t kEnough = 1024;
+
+  void Flush(bool all) {
+    int64_t c = stored_;
+    if (skip_ > 0) {  // the first line begins before what is ours
+      c = std::min(kLine, fill_);
+      std::memcpy(out_ + skip_, buffer_ + skip_, static_cast<size_t>(c - skip_) * sizeof(T));
+      skip_ = c == kLine ? 0 : c;
+    }
+    const int64_t end = std::max(c, fill_ / kLine * kLine);
+    StoreLines(c, end);
+    if (all) {
+      std::memcpy(out_ + end, buffer_ + end, static_cast<size_t>(fill_ - end) * sizeof(T));
+      return;
+    }
+    Rewind(end);
+  }
+
+  /// Stores the lines from `c` to `end`.
+  HWY_INLINE void StoreLines(int64_t c, int64_t end) {
+    using D = hn::CappedTag<uint32_t, 8>;
+    const D d;
+    constexpr int64_t kStep = 8 * 4 / static_cast<int64_t>(sizeof(T));
+    T* const out = out_;  // else read anew after each store
+    for (; c < end; c += kStep) {
+      hn::Stream(hn::LoadU(d, reinterpret_cast<const uint32_t*>(buffer_ + c)), d,
+                 reinterpret_cast<uint32_t*>(out + c));
+    }
+  }
+
+  /// Moves to the start what is not stored of what is there, from `c` on: less than a line.
+  HWY_INLINE void Rewind(int64_t c) {
+    std::memmove(buffer_, buffer_ + c, static_cast<size_t>(fill_ - c) * sizeof(T));
+    out_ += c;
+    fill_ -= c;
+    stored_ = 0;
+  }
+
+  alignas(64) T buffer_[kEnough + kMost + 64];
+  T* out_;
+  int64_t skip_, fill_, stored_ = 0;
+};
+
+#endif  // HWY_MAX_BYTES >= 32
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_

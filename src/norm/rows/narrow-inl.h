@@ -1,0 +1,550 @@
+// Rows too narrow for the loops of rows-inl.h, and too wide for those of transposed-inl.h, where
+// what is done once a row is much beside what is done once a column: eight rows at a time, their
+// sums finished together in vectors. For numbers that are computed with in float, on targets with
+// vectors of at least eight floats. Compiled once for each target, in the namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_ROWS_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
+#undef PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
+#else
+#define PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "src/norm/moments-inl.h"
+#include "src/norm/rows/gathered-inl.h"
+#include "src/norm/rows/rows-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+
+/// Below this many columns rows go eight at a time: those whose results pass through the caches,
+/// and those whose results do not, or are asked for ahead, of which only the narrowest gain by it.
+/// The results are the same.
+inline constexpr int64_t kNarrowColumns = 640;
+inline constexpr int64_t kNarrowStreamedColumns = 80;
+
+/// Rows whose results are computed side by side, as far as registers last: they share the gain and
+/// bias that are read.
+inline constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
+
+/// Likewise of backward, where results pass through the caches: dgain and dbias are read and
+/// written once for the rows side by side. Where the first-level cache holds many rows that pays up
+/// to a chunk for four of them (.60 to .86 of the time), for two up to some 400 columns.
+HWY_INLINE int64_t NarrowGradientColumns() {
+  if (!FirstCacheHoldsManyRows()) return 160;
+  return kTogether == 4 ? kChunk + 1 : 400;
+}
+
+/// Likewise where they do not, or are asked for ahead, of which fewer gain by it where the last
+/// cache is far (64 columns from memory take .82 of the time the other way).
+HWY_INLINE int64_t NarrowStreamedGradientColumns() {
+  return LastCacheIsFar() ? 48 : kNarrowStreamedColumns;
+}
+
+/// Rows that are worked on at a time.
+inline constexpr int64_t kGroup = 8;
+
+/// Fewer rows than this are not worth what is done once for a group.
+inline constexpr int64_t kLeastNarrowRows = 3;
+
+/// A number of each of the rows.
+using Eight = hn::CappedTag<float, 8>;
+
+/// Of eight vectors the sums of their lanes, each added in the order of AddLanes.
+HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
+  const Eight d;
+  const hn::Repartition<double, Eight> pairs;
+  const auto halves = [&](size_t i) HWY_ATTR {
+    return hn::Add(hn::ConcatLowerLower(d, v[i + 4], v[i]),
+                   hn::ConcatUpperUpper(d, v[i + 4], v[i]));
+  };
+  const auto two = [&](Vec<Eight> a, Vec<Eight> b) HWY_ATTR {
+    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  };
+  const auto a = hn::BitCast(pairs, two(halves(0), halves(1)));
+  const auto b = hn::BitCast(pairs, two(halves(2), halves(3)));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)),
+                 hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
+}
+
+/// The lanes of a vector added to eight.
+template <class D>
+HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 8) {
+    return v;
+  } else {
+    const Eight d;
+    return hn::Add(hn::LowerHalf(d, v), hn::UpperHalf(d, v));
+  }
+}
+
+/// The maps of eight rows.
+struct EightMaps {
+  HWY_ALIGN float mean[8];
+  HWY_ALIGN float rstd[8];
+  HWY_ALIGN float offset[8];
+
+  HWY_INLINE void Set(int64_t i, const RowMap<float>& map) {
+    mean[i] = map.mean;
+    rstd[i] = map.rstd;
+    offset[i] = map.offset;
+  }
+};
+
+/// The maps of the moments that are there of `n` rows from `r` on; zeros for those that are not.
+template <class Args>
+HWY_INLINE void LoadEight(const Args& args, int64_t r, int64_t n, EightMaps& maps) {
+  const Eight d;
+  // As MapOf.
+  const Vec<Eight> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
+  hn::Store(LoadRows(d, args.mean, r, n), d, maps.mean);
+  hn::Store(rstd, d, maps.rstd);
+  hn::Store(hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd)), d, maps.offset);
+}
+
+/// Saves the moments of `n` rows from `r` on.
+template <class T>
+HWY_INLINE void SaveEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<Eight> mean,
+                          Vec<Eight> mean_lo, Vec<Eight> rstd, EightMaps& maps) {
+  const Eight d;
+  hn::Store(mean, d, maps.mean);
+  hn::Store(rstd, d, maps.rstd);
+  hn::Store(hn::Neg(hn::Mul(mean_lo, rstd)), d, maps.offset);
+  SaveRows(d, mean, args.mean, r, n);
+  SaveRows(d, mean_lo, args.mean_lo, r, n);
+  SaveRows(d, rstd, args.rstd, r, n);
+}
+
+/// The moments of `n` rows from `r` on, by their sums about `shift`, as FinishMoments.
+template <class T>
+HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<Eight> shift,
+                            Vec<Eight> first, Vec<Eight> second, EightMaps& maps) {
+  using D = hn::CappedTag<double, 8>;
+  const D d;
+  const hn::Rebind<float, D> singles;
+  constexpr size_t kLanes = hn::MaxLanes(D());
+  const double reciprocal = 1 / static_cast<double>(args.cols);
+  HWY_ALIGN float in[3][8], out[3][8];
+  const Eight eight;
+  hn::Store(shift, eight, in[0]);
+  hn::Store(first, eight, in[1]);
+  hn::Store(second, eight, in[2]);
+  bool all_serve = args.recipe.deviation == Deviation::kBiased;
+  for (size_t i = 0; i < 8; i += kLanes) {
+    const auto read = [&](int k)
+                          HWY_ATTR { return hn::PromoteTo(d, hn::Load(singles, in[k] + i)); };
+    const auto about = read(0), offset = hn::Mul(read(1), hn::Set(d, reciprocal));
+    const auto square = hn::Mul(read(2), hn::Set(d, reciprocal));
+    const auto var = hn::Sub(square, hn::Mul(offset, offset));
+    all_serve = all_serve && hn::AllTrue(d, SumsServe<float>(d, var, square, args.eps));
+    const auto rstd = hn::Div(hn::Set(d, 1.0), hn::Sqrt(hn::Add(var, hn::Set(d, args.eps))));
+    const auto mean = hn::DemoteTo(singles, hn::Add(about, offset));
+    const auto lo = hn::Add(hn::Sub(about, hn::PromoteTo(d, mean)), offset);
+    hn::Store(mean, singles, out[0] + i);
+    hn::Store(hn::DemoteTo(singles, lo), singles, out[1] + i);
+    hn::Store(hn::DemoteTo(singles, rstd), singles, out[2] + i);
+  }
+  SaveEight(args, r, n, hn::Load(eight, out[0]), hn::Load(eight, out[1]), hn::Load(eight, out[2]),
+            maps);
+  if (all_serve) [[likely]]
+    return;
+  for (int64_t i = 0; i < n; ++i) {
+    const RowSums sums{in[1][i], in[2][i]};
+    maps.Set(i, FinishMoments(args, r + i, static_cast<double>(in[0][i]), sums, reciprocal));
+  }
+}
+
+/// Whether rows of `out` go side by side. Stores that cut lines of the caches are put together only
+/// while they follow each other: where rows do not begin with vectors they go one by one (255
+/// columns take .68 of the time so, 600 .75), and where each line has to come from a far cache,
+/// `asked` for, too (.85 to .95).
+template <class D, class T>
+HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool asked) {
+  // Halves are stored two vectors at a time.
+  constexpr uint64_t kBytes = hn::MaxLanes(D()) * sizeof(float);
+  const uint64_t begins =
+      reinterpret_cast<uintptr_t>(out) | static_cast<uint64_t>(stride) * sizeof(T);
+  return begins % kBytes == 0 && !asked;
+}
+
+/// The maps of `n` rows from `r` on.
+template <bool kCentre, bool kStream, class D, class T>
+HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes, rest = cols % lanes;
+  const auto mask = LastLanes(d, rest);
+  const Eight eight;
+  const auto row = [&](int64_t i) HWY_ATTR { return args.x + (r + i) * args.x_stride; };
+  // Rows that are not there are the last one again.
+  const auto repeat_last = [&](Vec<Eight>* v) HWY_ATTR {
+    for (int64_t i = n; i < kGroup; ++i) v[i] = v[n - 1];
+  };
+  Vec<Eight> sums[8], squares[8];
+  Vec<Eight> shift = hn::Zero(eight);
+  HWY_ALIGN float shifts[8];
+  if constexpr (kCentre) {
+    for (int64_t i = 0; i < n; ++i) {
+      sums[i] = FoldToEight(d, hn::Add(Read(d, row(i)), Read(d, row(i) + last / 2)));
+    }
+    repeat_last(sums);
+    shift = hn::Mul(SumsOfEight(sums), hn::Set(eight, 0.5f / static_cast<float>(lanes)));
+    hn::Store(shift, eight, shifts);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const T* x = row(i);
+    const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
+    // As SumChunkLanes.
+    PairSums<D> row_sums(d);
+    int64_t c = 0;
+    for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+      if constexpr (kStream) PrefetchTwo(d, x + c);
+      row_sums.template AddPair<kCentre>(d, x + c, about);
+    }
+    if constexpr (kStream) PrefetchTwo(d, x + c);
+    if (c <= last) AddSums<kCentre>(d, x + c, about, row_sums.first0, row_sums.second0);
+    if (rest > 0) {
+      Vec<D> v = Read(d, x + last);
+      if constexpr (kCentre) v = hn::Sub(v, about);
+      v = hn::IfThenElseZero(mask, v);
+      if constexpr (kCentre) row_sums.first1 = hn::Add(row_sums.first1, v);
+      row_sums.second1 = hn::MulAdd(v, v, row_sums.second1);
+    }
+    sums[i] = FoldToEight(d, hn::Add(row_sums.first0, row_sums.first1));
+    squares[i] = FoldToEight(d, hn::Add(row_sums.second0, row_sums.second1));
+  }
+  repeat_last(sums);
+  repeat_last(squares);
+  FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
+}
+
+/// Results of `n` rows from `r` on to `y`, kRows side by side.
+template <int64_t kRows, Output kOutput, bool kCentre, class D, class T>
+HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
+                         const EightMaps& maps, T* y, int64_t y_stride) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes;
+  const OutputArgs<float> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
+  for (int64_t i = 0; i < n; i += kRows) {
+    // A row that is not there is the first of these again, and what is written is the same.
+    const T* x[kRows];
+    T* to[kRows];
+    Vec<D> mean[kRows], rstd[kRows], offset[kRows], tail[kRows];
+    for (int64_t j = 0; j < kRows; ++j) {
+      const int64_t k = i + j < n ? i + j : i;
+      x[j] = args.x + (r + k) * args.x_stride;
+      to[j] = y + k * y_stride;
+      mean[j] = hn::Set(d, maps.mean[k]);
+      rstd[j] = hn::Set(d, maps.rstd[k]);
+      offset[j] = hn::Set(d, maps.offset[k]);
+      tail[j] =
+          Normalise<kOutput, kCentre>(d, x[j] + last, out.At(last), mean[j], rstd[j], offset[j]);
+    }
+    int64_t c = 0;
+    if constexpr (kSplitsPairs<D, T>) {
+      for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+        VectorPair<D> gain{mean[0], mean[0]}, bias = gain;
+        if constexpr (kOutput == Output::kAffine) {
+          gain = ReadParameterPair<T, false>(d, out.gain + c);
+          bias = ReadParameterPair<T, false>(d, out.bias + c);
+        }
+        VectorPair<D> v[kRows];
+        for (int64_t j = 0; j < kRows; ++j) {
+          v[j] = NormalisePairBy<kOutput, kCentre>(d, x[j] + c, gain, bias, out, mean[j], rstd[j],
+                                                   offset[j]);
+        }
+        for (int64_t j = 0; j < kRows; ++j) PutPair<false>(d, v[j], to[j] + c);
+      }
+    }
+    for (; c < last; c += lanes) {
+      Vec<D> v[kRows];
+      for (int64_t j = 0; j < kRows; ++j) {
+        v[j] = Normalise<kOutput, kCentre>(d, x[j] + c, out.At(c), mean[j], rstd[j], offset[j]);
+      }
+      for (int64_t j = 0; j < kRows; ++j) Write(d, v[j], to[j] + c);
+    }
+    if (c < cols) {
+      for (int64_t j = 0; j < kRows; ++j) Write(d, tail[j], to[j] + last);
+    }
+  }
+}
+
+/// ForwardRows for at least as many columns as lanes, and at most kChunk: the same bits as
+/// ForwardRowsWide.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
+  const int64_t cols = args.cols;
+  const bool together = kStream || SideBySide(d, args.y, args.y_stride, args.ask);
+  EightMaps maps;
+  Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
+  for (int64_t r = begin; r < end; r += kGroup) {
+    const int64_t n = std::min(kGroup, end - r);
+    if (args.pass != Pass::kResults) SumEight<kCentre, kStream>(d, args, r, n, maps);
+    if (args.pass == Pass::kMoments) continue;
+    if (args.revise) (*args.revise)(r, r + n);
+    if (args.revise || args.pass == Pass::kResults) LoadEight(args, r, n, maps);
+    T* y = kStream ? gathered.next() : args.y + r * args.y_stride;
+    const int64_t y_stride = kStream ? cols : args.y_stride;
+    if (together) {
+      MapEight<kTogether, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
+    } else {
+      MapEight<1, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
+    }
+    if constexpr (kStream) gathered.Add(n * cols);
+  }
+  if constexpr (kStream) gathered.Finish();
+  FinishStores<kStream>();
+}
+
+/// What dx needs of eight rows beside their maps, as GradientMap.
+struct EightGradients {
+  HWY_ALIGN float mean_g[8];
+  HWY_ALIGN float mean_g_xhat[8];
+};
+
+/// FinishGradient of `n` rows from `r` on.
+template <class T>
+HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int64_t n,
+                                     const EightMaps& maps, Vec<Eight> sum_g, Vec<Eight> sum_g_xhat,
+                                     EightGradients& gradients) {
+  const Eight eight;
+  const double reciprocal = 1 / static_cast<double>(args.cols);
+  hn::Store(sum_g, eight, gradients.mean_g);
+  hn::Store(sum_g_xhat, eight, gradients.mean_g_xhat);
+  if (args.recipe.deviation != Deviation::kBiased || args.factors != nullptr) [[unlikely]] {
+    for (int64_t i = 0; i < n; ++i) {
+      const RowMap<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
+      const auto full = FinishGradient(
+          args, r + i, map, RowSums{gradients.mean_g[i], gradients.mean_g_xhat[i]}, reciprocal);
+      gradients.mean_g[i] = full.mean_g;
+      gradients.mean_g_xhat[i] = full.mean_g_xhat;
+    }
+    return;
+  }
+  using D = hn::CappedTag<double, 8>;
+  const D d;
+  const hn::Rebind<float, D> singles;
+  const auto scale = [&](float* sums, bool wanted) HWY_ATTR {
+    const auto factor = hn::Set(d, wanted ? reciprocal : 0.0);
+    for (size_t i = 0; i < 8; i += hn::MaxLanes(D())) {
+      const auto sum = hn::PromoteTo(d, hn::Load(singles, sums + i));
+      const auto mean = wanted ? hn::Mul(sum, factor) : hn::Zero(d);
+      hn::Store(hn::DemoteTo(singles, mean), singles, sums + i);
+    }
+  };
+  scale(gradients.mean_g, args.recipe.via_mean);
+  scale(gradients.mean_g_xhat, args.recipe.via_scale);
+}
+
+/// The sums of g and g * xhat of kRows rows from `row` on, as SumGradientChunkLanes takes them, in
+/// eight lanes each, and their terms of dgain and dbias.
+template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t row,
+                                     const EightMaps& maps, int64_t i, float* dgain, float* dbias,
+                                     Vec<Eight>* sums_g, Vec<Eight>* sums_g_xhat) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, rest = cols % lanes;
+  const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
+  const T* dy[kRows];
+  const T* x[kRows];
+  Vec<D> mean[kRows], rstd[kRows], offset[kRows];
+  Vec<D> g0[kRows], g1[kRows], gx0[kRows], gx1[kRows];
+  for (int64_t j = 0; j < kRows; ++j) {
+    dy[j] = args.dy + (row + j) * args.dy_stride;
+    x[j] = args.x + (row + j) * args.x_stride;
+    mean[j] = hn::Set(d, maps.mean[i + j]);
+    rstd[j] = hn::Set(d, maps.rstd[i + j]);
+    offset[j] = hn::Set(d, maps.offset[i + j]);
+    g0[j] = g1[j] = gx0[j] = gx1[j] = hn::Zero(d);
+  }
+  const auto ask = [&](int64_t j, int64_t c) HWY_ATTR {
+    if constexpr (kStream) {
+      PrefetchFarAhead(dy[j] + c, lanes);
+      if constexpr (kReadX) PrefetchFarAhead(x[j] + c, lanes);
+    }
+  };
+  const auto add = [&](int64_t c, Vec<D>* g, Vec<D>* gx, auto whole, auto mask) HWY_ATTR {
+    Vec<D> gain_sum = hn::Zero(d), bias_sum = hn::Zero(d);
+    if constexpr (kColumns) {
+      gain_sum = hn::LoadU(d, dgain + c);
+      bias_sum = hn::LoadU(d, dbias + c);
+    }
+    for (int64_t j = 0; j < kRows; ++j) {
+      ask(j, c);
+      Vec<D> v = Read(d, dy[j] + c);
+      Vec<D> xhat = XhatOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
+      if constexpr (!whole()) {
+        v = hn::IfThenElseZero(mask, v);
+        xhat = hn::IfThenElseZero(mask, xhat);
+      }
+      if constexpr (kColumns) {
+        gain_sum = hn::MulAdd(v, xhat, gain_sum);
+        bias_sum = hn::Add(v, bias_sum);
+      }
+      const GradientArgs<float> here = out.At(c);
+      const Vec<D> gradient = GradientOfXhat<kOutput>(d, v, xhat, GainOf<kOutput>(d, here), here);
+      g[j] = hn::Add(g[j], gradient);
+      if constexpr (kReadX) gx[j] = hn::MulAdd(gradient, xhat, gx[j]);
+    }
+    if constexpr (kColumns) {
+      hn::StoreU(gain_sum, d, dgain + c);
+      hn::StoreU(bias_sum, d, dbias + c);
+    }
+  };
+  // As AddGradientPair.
+  const auto add_pair = [&](int64_t c) HWY_ATTR {
+    VectorPair<D> gain_sum{hn::Zero(d), hn::Zero(d)}, bias_sum = gain_sum;
+    if constexpr (kColumns) {
+      gain_sum = {hn::LoadU(d, dgain + c), hn::LoadU(d, dgain + c + lanes)};
+      bias_sum = {hn::LoadU(d, dbias + c), hn::LoadU(d, dbias + c + lanes)};
+    }
+    const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
+    for (int64_t j = 0; j < kRows; ++j) {
+      ask(j, c);
+      const VectorPair<D> v = ReadPair(d, dy[j] + c);
+      const VectorPair<D> xhat = XhatPairOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
+      if constexpr (kColumns) {
+        gain_sum.first = hn::MulAdd(v.first, xhat.first, gain_sum.first);
+        gain_sum.second = hn::MulAdd(v.second, xhat.second, gain_sum.second);
+        bias_sum.first = hn::Add(v.first, bias_sum.first);
+        bias_sum.second = hn::Add(v.second, bias_sum.second);
+      }
+      const Vec<D> first = GradientOfXhat<kOutput>(d, v.first, xhat.first, gain.first, out);
+      const Vec<D> second = GradientOfXhat<kOutput>(d, v.second, xhat.second, gain.second, out);
+      g0[j] = hn::Add(g0[j], first);
+      g1[j] = hn::Add(g1[j], second);
+      if constexpr (kReadX) gx0[j] = hn::MulAdd(first, xhat.first, gx0[j]);
+      if constexpr (kReadX) gx1[j] = hn::MulAdd(second, xhat.second, gx1[j]);
+    }
+    if constexpr (kColumns) {
+      hn::StoreU(gain_sum.first, d, dgain + c);
+      hn::StoreU(gain_sum.second, d, dgain + c + lanes);
+      hn::StoreU(bias_sum.first, d, dbias + c);
+      hn::StoreU(bias_sum.second, d, dbias + c + lanes);
+    }
+  };
+  const auto all = hn::FirstN(d, static_cast<size_t>(lanes));
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    if constexpr (kSplitsPairs<D, T>) {
+      add_pair(c);
+    } else {
+      add(c, g0, gx0, std::true_type(), all);
+      add(c + lanes, g1, gx1, std::true_type(), all);
+    }
+  }
+  if (c + lanes <= cols) add(c, g0, gx0, std::true_type(), all);
+  if (rest > 0) add(cols - lanes, g1, gx1, std::false_type(), LastLanes(d, rest));
+  for (int64_t j = 0; j < kRows; ++j) {
+    sums_g[i + j] = FoldToEight(d, hn::Add(g0[j], g1[j]));
+    sums_g_xhat[i + j] = FoldToEight(d, hn::Add(gx0[j], gx1[j]));
+  }
+}
+
+/// dx of `n` rows from `r` on to `dx`, kRows side by side.
+template <int64_t kRows, Output kOutput, bool kReadX, class D, class T>
+HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, int64_t n,
+                                  const EightMaps& maps, const EightGradients& gradients, T* dx,
+                                  int64_t dx_stride) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, last = cols - lanes;
+  const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
+  for (int64_t i = 0; i < n; i += kRows) {
+    // A row that is not there is the first of these again, and what is written is the same.
+    GradientRow<T> row[kRows];
+    T* to[kRows];
+    Vec<D> mean[kRows], rstd[kRows], offset[kRows];
+    Vec<D> mean_g[kRows], mean_g_xhat[kRows], tail[kRows];
+    const auto gradient = [&](int64_t j, int64_t c) HWY_ATTR {
+      return InputGradient<kOutput, kReadX>(d, row[j].dy + c, row[j].x + c, out.At(c), mean[j],
+                                            rstd[j], offset[j], mean_g[j], mean_g_xhat[j]);
+    };
+    for (int64_t j = 0; j < kRows; ++j) {
+      const int64_t k = i + j < n ? i + j : i;
+      row[j] = {args.dy + (r + k) * args.dy_stride, args.x + (r + k) * args.x_stride};
+      to[j] = dx + k * dx_stride;
+      mean[j] = hn::Set(d, maps.mean[k]);
+      rstd[j] = hn::Set(d, maps.rstd[k]);
+      offset[j] = hn::Set(d, maps.offset[k]);
+      mean_g[j] = hn::Set(d, gradients.mean_g[k]);
+      mean_g_xhat[j] = hn::Set(d, gradients.mean_g_xhat[k]);
+      tail[j] = gradient(j, last);
+    }
+    int64_t c = 0;
+    if constexpr (kSplitsPairs<D, T>) {
+      for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+        const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
+        VectorPair<D> v[kRows];
+        for (int64_t j = 0; j < kRows; ++j) {
+          v[j] = InputGradientPairBy<kOutput, kReadX>(d, row[j].At(c), gain, out, mean[j], rstd[j],
+                                                      offset[j], mean_g[j], mean_g_xhat[j]);
+        }
+        for (int64_t j = 0; j < kRows; ++j) PutPair<false>(d, v[j], to[j] + c);
+      }
+    }
+    for (; c < last; c += lanes) {
+      Vec<D> v[kRows];
+      for (int64_t j = 0; j < kRows; ++j) v[j] = gradient(j, c);
+      for (int64_t j = 0; j < kRows; ++j) Write(d, v[j], to[j] + c);
+    }
+    if (c < cols) {
+      for (int64_t j = 0; j < kRows; ++j) Write(d, tail[j], to[j] + last);
+    }
+  }
+}
+
+/// BackwardRows for at least as many columns as lanes, and at most kChunk, with dx: the same bits
+/// as BackwardRowsWide.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                                     float* dgain, float* dbias) {
+  const int64_t cols = args.cols;
+  const bool together = kStream || SideBySide(d, args.dx, args.dx_stride, args.ask);
+  EightMaps maps;
+  EightGradients gradients;
+  const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
+  Gathered<T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
+  for (int64_t r = begin; r < end; r += kGroup) {
+    const int64_t n = std::min(kGroup, end - r);
+    LoadEight(args, r, n, maps);
+    Vec<Eight> sums_g[8], sums_g_xhat[8];
+    int64_t i = 0;
+    for (; i + kTogether <= n; i += kTogether) {
+      SumGradientsNarrow<kTogether, kOutput, kReadX, kColumns, kStream>(
+          d, args, r + i, maps, i, dgain, dbias, sums_g, sums_g_xhat);
+    }
+    for (; i < n; ++i) {
+      SumGradientsNarrow<1, kOutput, kReadX, kColumns, kStream>(d, args, r + i, maps, i, dgain,
+                                                                dbias, sums_g, sums_g_xhat);
+    }
+    for (; i < kGroup; ++i) sums_g[i] = sums_g_xhat[i] = hn::Zero(Eight());
+    FinishEightGradients(args, r, n, maps, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),
+                         gradients);
+
+    T* dx = kStream ? gathered.next() : args.dx + r * args.dx_stride;
+    const int64_t dx_stride = kStream ? cols : args.dx_stride;
+    if (together) {
+      MapEightGradients<kTogether, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
+    } else {
+      MapEightGradients<1, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
+    }
+    if constexpr (kStream) gathered.Add(n * cols);
+  }
+  if constexpr (kStream) gathered.Finish();
+  FinishStores<kStream>();
+}
+
+#endif  // HWY_MAX_BYTES >= 32
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_ROWS_NARROW_INL_H_

@@ -1,0 +1,383 @@
+// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
+// for each element type, and includes itself once for each target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/norm/rows/rows.cc"
+#include "src/base/simd/compiled_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd/simd.h"
+#include "src/norm/rows/narrow-inl.h"
+#include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/rows.h"
+#include "src/norm/rows/transposed-inl.h"
+// After the others, whose templates have a T and a C of their own.
+#include "src/norm/element-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+/// Eight lanes, where that is not all of them and the kernels for narrow rows are there.
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+inline constexpr bool kHasNarrow = std::is_same_v<C, float>;
+using Few = hn::CappedTag<C, 8>;
+#else
+inline constexpr bool kHasNarrow = false;
+using Few = Full;
+#endif
+
+/// Calls f(d, stream) with the widest vectors that a row fills, and whether to store past the
+/// caches.
+template <class F>
+HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
+  if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
+    VisitStream(stream, [&](auto streams) HWY_ATTR { f(Full(), streams); });
+  } else if (!std::is_same_v<Few, Full> && cols >= static_cast<int64_t>(hn::Lanes(Few()))) {
+    f(Few(), std::false_type());
+  } else {
+    f(One(), std::false_type());
+  }
+}
+
+/// Whether `rows` rows are too narrow for the loops of rows-inl.h.
+HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
+                         [[maybe_unused]] int64_t rows) {
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kHasNarrow) {
+    const bool past = (args.stream && args.y_stride == args.cols) || args.ask;
+    return args.cols <= kTransposedColumns ||
+           (rows >= kLeastNarrowRows &&
+            args.cols < (past ? kNarrowStreamedColumns : kNarrowColumns));
+  }
+#endif
+  return false;
+}
+
+/// ForwardRows of those.
+template <Output kOutput, bool kCentre>
+HWY_INLINE void ForwardNarrowRows([[maybe_unused]] const RowsForward<T>& args,
+                                  [[maybe_unused]] int64_t begin, [[maybe_unused]] int64_t end) {
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+  if constexpr (kHasNarrow) {
+    const auto run = [&](auto stream) HWY_ATTR {
+      if (args.cols <= kTransposedColumns) {
+        ForwardRowsTransposed<kOutput, kCentre, stream()>(args, begin, end);
+      } else {
+        ForwardRowsNarrow<kOutput, kCentre, stream()>(Full(), args, begin, end);
+      }
+    };
+    // Only rows one behind the other make whole vectors past the caches.
+    if (args.stream && args.y_stride == args.cols) {
+      run(std::true_type());
+    } else {
+      run(std::false_type());
+    }
+  }
+#endif
+}
+
+void ForwardRowsOf(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    if (IsNarrow(args, end - begin)) {
+      ForwardNarrowRows<output(), centre()>(args, begin, end);
+      return;
+    }
+    VisitWidth(args.cols, args.stream, [&](auto d, auto stream) HWY_ATTR {
+      ForwardRowsWide<output(), centre(), stream()>(d, args, begin, end);
+    });
+  });
+}
+
+void SumChunksOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end,
+                 double* sums) {
+  SumRowChunks(Full(), args, row, begin, end, sums);
+}
+
+void FinishRowOf(const RowsForward<T>& args, int64_t row, const double* sums) {
+  FinishRowChunks(Full(), args, row, sums);
+}
+
+void MapAndSumRowsOf(const RowsForward<T>& map, const RowsForward<T>& next) {
+  VisitOutput(map.recipe, [&](auto output, auto centre) HWY_ATTR {
+    if (IsNarrow(map, std::max(map.rows, next.rows))) {
+      RowsForward<T> moments = next, results = map;
+      moments.pass = Pass::kMoments;
+      results.pass = Pass::kResults;
+      ForwardNarrowRows<output(), centre()>(moments, 0, next.rows);
+      ForwardNarrowRows<output(), centre()>(results, 0, map.rows);
+      return;
+    }
+    VisitWidth(map.cols, map.stream, [&](auto d, auto stream) HWY_ATTR {
+      MapAndSumRowsWide<output(), centre(), stream()>(d, map, next);
+    });
+  });
+}
+
+void MapColumnsOf(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
+  VisitOutput(args.recipe, [&](auto output, auto centre) HWY_ATTR {
+    VisitStream(args.stream, [&](auto stream) HWY_ATTR {
+      MapRowColumns<output(), centre(), stream()>(Full(), args, row, begin, end);
+    });
+  });
+}
+
+void BackwardRowsOf(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain, C* dbias) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    constexpr bool kAffine = output() == Output::kAffine;
+#if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
+    if constexpr (kHasNarrow) {
+      if (args.cols <= TransposedGradientColumns() && args.dx) {
+        const auto run = [&](auto columns) HWY_ATTR {
+          if (args.stream && args.dx_stride == args.cols) {
+            BackwardRowsTransposed<output(), read_x(), columns(), true>(args, begin, end, dgain,
+                                                                        dbias);
+          } else {
+            BackwardRowsTransposed<output(), read_x(), columns(), false>(args, begin, end, dgain,
+                                                                         dbias);
+          }
+        };
+        if (kAffine && dgain) {
+          run(std::bool_constant<kAffine>());
+        } else {
+          run(std::false_type());
+        }
+        return;
+      }
+      const bool stream = args.stream && args.dx_stride == args.cols;
+      if (args.dx && args.cols < (stream || args.ask ? NarrowStreamedGradientColumns()
+                                                     : NarrowGradientColumns())) {
+        const auto run = [&](auto columns, auto streams) HWY_ATTR {
+          BackwardRowsNarrow<output(), read_x(), columns(), streams()>(Full(), args, begin, end,
+                                                                       dgain, dbias);
+        };
+        const auto visit = [&](auto columns) HWY_ATTR {
+          stream ? run(columns, std::true_type()) : run(columns, std::false_type());
+        };
+        if (kAffine && dgain) {
+          visit(std::bool_constant<kAffine>());
+        } else {
+          visit(std::false_type());
+        }
+        return;
+      }
+    }
+#endif
+    VisitWidth(args.cols, args.stream && args.dx, [&](auto d, auto stream) HWY_ATTR {
+      if (!kAffine || dgain == nullptr) {
+        if (args.dx == nullptr) return;
+        BackwardRowsWide<output(), read_x(), false, stream()>(d, args, begin, end, nullptr,
+                                                              nullptr);
+      } else if (args.dx) {
+        BackwardRowsWide<output(), read_x(), kAffine, stream()>(d, args, begin, end, dgain, dbias);
+      } else {
+        GradientColumnsWide<output()>(d, args, begin, end, dgain, dbias);
+      }
+    });
+  });
+}
+
+void SumGradientChunksOf(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                         double* sums) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    SumRowGradientChunks<output(), read_x()>(Full(), args, row, begin, end, sums);
+  });
+}
+
+void GradientTileOf(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                    int64_t last, const double* sums, C* dgain, C* dbias) {
+  VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {
+    constexpr bool kAffine = output() == Output::kAffine;
+    const auto run = [&](auto dx, auto columns, auto stream) HWY_ATTR {
+      GradientTileWide<output(), read_x(), dx(), columns(), stream()>(
+          Full(), args, begin, end, first, last, sums, dgain, dbias);
+    };
+    constexpr std::true_type kYes;
+    constexpr std::false_type kNo;
+    constexpr std::bool_constant<kStreams> kStream;
+    const bool stream = args.stream && args.dx;
+    if (kAffine && dgain && args.dx) {
+      constexpr std::bool_constant<kAffine> kColumns;
+      stream ? run(kYes, kColumns, kStream) : run(kYes, kColumns, kNo);
+    } else if (args.dx) {
+      stream ? run(kYes, kNo, kStream) : run(kYes, kNo, kNo);
+    } else if constexpr (kAffine) {
+      if (dgain) run(kNo, kYes, kNo);
+    }
+  });
+}
+
+template <class D>
+HWY_INLINE void SumPartialsAt(D d, const C* partials, int64_t count, int64_t stride, C* out) {
+  auto sum = hn::Zero(d);
+  for (int64_t i = 0; i < count; ++i) {
+    sum = hn::Add(sum, Widened(d, hn::LoadU(hn::Rebind<C, D>(), partials + i * stride)));
+  }
+  const hn::Rebind<C, D> narrow;
+  hn::StoreU(Narrowed(narrow, sum), narrow, out);
+}
+
+// Static, for nothing in its type tells those of two element types apart.
+static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
+  ForColumns(hn::ScalableTag<double>(), n, [&](auto d, int64_t c) HWY_ATTR {
+    SumPartialsAt(d, partials + c, count, stride, out + c);
+  });
+}
+
+void WideParameters(const T* parameters, int64_t n, C* numbers) {
+  ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(PlainNan(d, Read(d, parameters + i)), d, numbers + i);
+  });
+}
+
+void RoundedParameters(const C* numbers, int64_t n, T* parameters) {
+  ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
+    Write(d, PlainNan(d, hn::LoadU(d, numbers + i)), parameters + i);
+  });
+}
+
+// Static, for its arguments are the same for several element types.
+static bool HasNan(const C* numbers, int64_t n) {
+  bool none = true;
+  ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
+    none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, numbers + i)));
+  });
+  return !none;
+}
+
+void AddColumnsOf(const T* a, const T* b, int64_t n, T* out) {
+  ForColumns(Full(), n, [&](auto d, int64_t c) HWY_ATTR {
+    Write(d, hn::Add(Read(d, a + c), Read(d, b + c)), out + c);
+  });
+}
+
+void AddColumnsKeptOf(const T* a, const T* b, int64_t n, T* out, T* kept) {
+  const Full d;
+  const One one;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto add_one = [&](int64_t c) HWY_ATTR {
+    const auto sum = hn::Add(Read(one, a + c), Read(one, b + c));
+    Write(one, sum, out + c);
+    Write(one, sum, kept + c);
+  };
+  int64_t c = 0;
+  for (const int64_t lead = std::min(n, RowLayout<kStreams, Full, T>(d, out, n).lead); c < lead;
+       ++c) {
+    add_one(c);
+  }
+  for (; c + lanes <= n; c += lanes) {
+    const auto sum = hn::Add(Read(d, a + c), Read(d, b + c));
+    Put<kStreams>(d, sum, out + c);
+    Write(d, sum, kept + c);
+  }
+  for (; c < n; ++c) add_one(c);
+  FinishStores<kStreams>();
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(ForwardRowsOf);
+HWY_EXPORT(SumChunksOf);
+HWY_EXPORT(FinishRowOf);
+HWY_EXPORT(MapAndSumRowsOf);
+HWY_EXPORT(MapColumnsOf);
+HWY_EXPORT(BackwardRowsOf);
+HWY_EXPORT(SumGradientChunksOf);
+HWY_EXPORT(GradientTileOf);
+HWY_EXPORT(SumPartialsOf);
+HWY_EXPORT(WideParameters);
+HWY_EXPORT(RoundedParameters);
+HWY_EXPORT(HasNan);
+HWY_EXPORT(AddColumnsOf);
+HWY_EXPORT(AddColumnsKeptOf);
+
+template <class T>
+void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(ForwardRowsOf)(args, begin, end);
+}
+template <class T>
+void SumChunks(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end, double* sums) {
+  PLANISH_DISPATCH(SumChunksOf)(args, row, begin, end, sums);
+}
+template <class T>
+void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums) {
+  PLANISH_DISPATCH(FinishRowOf)(args, row, sums);
+}
+template <class T>
+void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next) {
+  PLANISH_DISPATCH(MapAndSumRowsOf)(map, next);
+}
+template <class T>
+void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
+  PLANISH_DISPATCH(MapColumnsOf)(args, row, begin, end);
+}
+template <class T>
+void BackwardRows(const RowsBackward<T>& args, int64_t begin, int64_t end, Compute<T>* dgain,
+                  Compute<T>* dbias) {
+  PLANISH_DISPATCH(BackwardRowsOf)(args, begin, end, dgain, dbias);
+}
+template <class T>
+void SumGradientChunks(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                       double* sums) {
+  PLANISH_DISPATCH(SumGradientChunksOf)(args, row, begin, end, sums);
+}
+template <class T>
+void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
+                  int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
+  PLANISH_DISPATCH(GradientTileOf)(args, begin, end, first, last, sums, dgain, dbias);
+}
+template <class T>
+void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int64_t n,
+                 Compute<T>* out) {
+  PLANISH_DISPATCH(SumPartialsOf)(partials, count, stride, n, out);
+}
+template <class P>
+void WidenParameters(const P* parameters, int64_t n, Compute<P>* numbers) {
+  PLANISH_DISPATCH(WideParameters)(parameters, n, numbers);
+}
+template <class P>
+void RoundParameters(const Compute<P>* numbers, int64_t n, P* parameters) {
+  PLANISH_DISPATCH(RoundedParameters)(numbers, n, parameters);
+}
+template <class T>
+bool AnyNan(const Compute<T>* numbers, int64_t n) {
+  return PLANISH_DISPATCH(HasNan)(numbers, n);
+}
+template <class T>
+void AddColumns(const T* a, const T* b, int64_t n, T* out) {
+  PLANISH_DISPATCH(AddColumnsOf)(a, b, n, out);
+}
+template <class T>
+void AddColumnsKept(const T* a, const T* b, int64_t n, T* out, T* kept) {
+  PLANISH_DISPATCH(AddColumnsKeptOf)(a, b, n, out, kept);
+}
+
+using Element = PLANISH_ELEMENT;
+template void ForwardRows(const RowsForward<Element>&, int64_t, int64_t);
+template void SumChunks(const RowsForward<Element>&, int64_t, int64_t, int64_t, double*);
+template void FinishRow(const RowsForward<Element>&, int64_t, const double*);
+template void MapAndSumRows(const RowsForward<Element>&, const RowsForward<Element>&);
+template void MapColumns(const RowsForward<Element>&, int64_t, int64_t, int64_t);
+template void BackwardRows(const RowsBackward<Element>&, int64_t, int64_t, Compute<Element>*,
+                           Compute<Element>*);
+template void SumGradientChunks(const RowsBackward<Element>&, int64_t, int64_t, int64_t, double*);
+template void GradientTile(const RowsBackward<Element>&, int64_t, int64_t, int64_t, int64_t,
+                           const double*, Compute<Element>*, Compute<Element>*);
+template void SumPartials<Element>(const Compute<Element>*, int64_t, int64_t, int64_t,
+                                   Compute<Element>*);
+template void WidenParameters(const Element*, int64_t, Compute<Element>*);
+template void RoundParameters(const Compute<Element>*, int64_t, Element*);
+template bool AnyNan<Element>(const Compute<Element>*, int64_t);
+template void AddColumns(const Element*, const Element*, int64_t, Element*);
+template void AddColumnsKept(const Element*, const Element*, int64_t, Element*, Element*);
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

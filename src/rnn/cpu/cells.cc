@@ -1,0 +1,42 @@
+#include "src/rnn/cpu/cells.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/rnn/cpu/cells.cc"
+#include "src/base/simd/compiled_targets.h"
+// After the line above, and before all else.
+#include <hwy/foreach_target.h>
+// Here, before what it, too, compiles for each target.
+#include <hwy/highway.h>
+
+#include "src/base/simd/simd.h"
+#include "src/rnn/cpu/cells-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+CellKernels<float> FloatCells() { return KernelsOf<float>(); }
+CellKernels<double> DoubleCells() { return KernelsOf<double>(); }
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace planish::internal {
+
+HWY_EXPORT(FloatCells);
+HWY_EXPORT(DoubleCells);
+
+template <>
+CellKernels<float> Cells() {
+  return PLANISH_DISPATCH(FloatCells)();
+}
+template <>
+CellKernels<double> Cells() {
+  return PLANISH_DISPATCH(DoubleCells)();
+}
+
+}  // namespace planish::internal
+#endif  // HWY_ONCE

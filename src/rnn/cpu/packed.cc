@@ -1,0 +1,94 @@
+#include "src/rnn/cpu/packed.h"
+
+#include <algorithm>
+
+namespace planish::internal {
+
+template <class T>
+void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
+                          const RnnParams<const T>& params) {
+  cell_ = cell;
+  inputs_ = inputs;
+  kernels_ = Cells<T>();
+  call_.recipe = RecipeOf(cell);
+  call_.order = OrderOf<T>(call_.recipe, hidden, kernels_.lanes);
+  const CellRecipe& recipe = call_.recipe;
+  const Order& order = call_.order;
+  const int64_t numbers = 3 * order.columns + 3 * order.padded;
+  T* next = numbers_.Get(numbers);
+  std::fill_n(next, numbers, T{0});
+  int64_t* const rows = rows_.Get(order.columns);
+  for (int64_t j = 0; j < order.columns; ++j) rows[j] = order.RowOf(j);
+  const auto take = [&](int64_t n) {
+    T* begin = next;
+    next += n;
+    return begin;
+  };
+  // Of the gates: adds the array, or `otherwise` where there is none.
+  const auto add_columns = [&](const T* from, T otherwise, T* to) {
+    if (!from && otherwise == 0) return;
+    for (int64_t j = 0; j < order.columns; ++j) {
+      if (rows[j] >= 0) to[j] += from ? from[rows[j]] : otherwise;
+    }
+  };
+  const auto add_units = [&](const T* from, T otherwise, T* to) {
+    for (int64_t k = 0; k < hidden; ++k) to[k] += from ? from[k] : otherwise;
+  };
+  T *gain_ih = take(order.columns), *gain_hh = take(order.columns), *bias = take(order.columns);
+  T *bias_hn = take(order.padded), *gain_c = take(order.padded), *bias_c = take(order.padded);
+  const bool together = recipe.sums == Sums::kTogether;
+  add_columns(together ? params.ln_weight : params.ln_ih_weight, T{1}, gain_ih);
+  add_columns(params.ln_hh_weight, T{1}, gain_hh);
+  for (const T* added : {params.bias, params.ln_ih_bias, params.ln_hh_bias, params.ln_bias}) {
+    add_columns(added, T{0}, bias);
+  }
+  if (recipe.is_gru()) {
+    // The bias of ah_n is multiplied by r, and may not be added to ax_n.
+    const T* of_sums = params.ln_hh_bias ? params.ln_hh_bias + 2 * hidden : nullptr;
+    add_units(of_sums, T{0}, bias_hn);
+    add_units(params.bias_hn, T{0}, bias_hn);
+    const Order::Gate& n = order.gate[2];
+    for (int64_t k = 0; of_sums && k < hidden; ++k) {
+      T sum = 0;
+      for (const T* added : {params.bias, params.ln_ih_bias}) {
+        if (added) sum += added[2 * hidden + k];
+      }
+      bias[n.begin + k] = sum;
+    }
+  }
+  add_units(params.ln_c_weight, T{1}, gain_c);
+  add_units(params.ln_c_bias, T{0}, bias_c);
+  call_.params = {gain_ih, gain_hh, bias, bias_hn, gain_c, bias_c};
+}
+
+template <class T>
+void PackedLayer<T>::PackWeights(const RnnParams<const T>& params,
+                                 const ParallelFor& parallel_for) {
+  const Order& order = call_.order;
+  const int64_t n = call_.recipe.gates() * order.hidden;
+  const auto row_of = [this](int64_t column) { return this->rows()[column]; };
+  const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
+    to.Pack({.data = weight, .n = n, .k = k, .stride = k}, order.columns, row_of, parallel_for);
+  };
+  pack(params.weight_ih, inputs_, ih_);
+  pack(params.weight_hh, order.hidden, hh_);
+}
+
+template <class T>
+void PackedLayer<T>::PackTransposed(const RnnParams<const T>& params, bool dx,
+                                    const ParallelFor& parallel_for) {
+  const Order& order = call_.order;
+  const int64_t rows = call_.recipe.gates() * order.hidden;
+  const auto row_of = [this](int64_t column) { return this->rows()[column]; };
+  const auto pack = [&](const T* weight, int64_t k, PackedMatrix<T>& to) {
+    to.Pack({.data = weight, .n = k, .k = rows, .stride = k, .transposed = true}, order.columns,
+            row_of, parallel_for);
+  };
+  pack(params.weight_hh, order.hidden, hh_transposed_);
+  if (dx) pack(params.weight_ih, inputs_, ih_transposed_);
+}
+
+template class PackedLayer<float>;
+template class PackedLayer<double>;
+
+}  // namespace planish::internal

@@ -1,0 +1,663 @@
+#include <cstdint>
+#include <type_traits>
+
+#include "src/base/cuda/kernel.h"
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/math.h"
+#include "src/rnn/cuda/norm.h"
+#include "src/rnn/cuda/unit.h"
+
+// The recurrent layers' kernels. A block has a sequence, or a row of one: its threads have a unit
+// each with all its gates, and where there are more units, the next as many, .... A row is read
+// again for each pass over it, from the cache.
+//
+// Products and sums are fused where it is written, and nowhere else, so that results are the same
+// on every device and in its emulation.
+namespace planish::internal::cuda {
+namespace {
+
+// --- Forward ---
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMostRowThreads, 1)
+Moments(CellLayer<T> a) {
+  RowTeam team(BlockThreads());
+  const int64_t hidden = a.hidden, columns = Kind::kGates * hidden;
+  for (int64_t row = BlockIndex(); row < a.time * a.batch; row += Blocks()) {
+    if (!IsActive(a, row / a.batch, row % a.batch)) continue;
+    const T* z = a.zx + row * columns;
+    NormMap<T> maps[Kind::kNorms];
+    TakeMaps<Kind::kGates, Kind::kFirstGates>(
+        team, hidden, a.eps, [&](int gate, int64_t k) { return z[gate * hidden + k]; }, maps);
+    WriteMaps(maps, a.map_ih + row * Kind::kNorms * kRnnMap);
+  }
+}
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMostRowThreads, 1)
+ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  RowTeam team(BlockThreads());
+  const int64_t hidden = a.hidden, columns = kGates * hidden;
+  for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
+    const int64_t row = s.t * a.batch + b, state = b * hidden;
+    const bool reset = IsReset(a, s.next, b);
+    // What the next step begins with.
+    const auto put = [&](T* out, const T* after_reset, int64_t k, T value) {
+      if (out == nullptr) return;
+      out[state + k] = !reset ? value : after_reset == nullptr ? T{0} : after_reset[k];
+    };
+    if (!IsActive(a, s.t, b)) {
+      for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+        s.y[row * hidden + k] = 0;
+        put(s.h_out, a.h_reset, k, s.h[state + k]);
+        if (Kind::kLstm) put(s.c_out, a.c_reset, k, s.c[state + k]);
+      }
+      continue;
+    }
+    T* const zx = a.zx + row * columns;
+    const T* const zh = s.zh + b * columns;
+
+    NormMap<T> ih[kNorms], hh[kNorms];
+    if constexpr (Kind::kApart) {
+      ReadMaps(a.map_ih + row * kNorms * kRnnMap, ih);
+      TakeMaps<kGates, kFirst>(
+          team, hidden, a.eps, [&](int gate, int64_t k) { return zh[gate * hidden + k]; }, hh);
+      if (a.map_hh != nullptr) WriteMaps(hh, a.map_hh + row * kNorms * kRnnMap);
+    } else if constexpr (Kind::kTogether) {
+      TakeMaps<kGates, kFirst>(
+          team, hidden, a.eps,
+          [&](int gate, int64_t k) { return zx[gate * hidden + k] + zh[gate * hidden + k]; }, ih);
+      if (a.map_ih != nullptr) WriteMaps(ih, a.map_ih + row * kNorms * kRnnMap);
+    }
+
+    for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+      T of_zx[kGates], of_zh[kGates];
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        of_zx[gate] = zx[gate * hidden + k];
+        of_zh[gate] = zh[gate * hidden + k];
+      }
+      const T before = Kind::kLstm ? s.c[state + k] : s.h[state + k];
+      const UnitOutput<T> out = TakeGates<Kind>(a, row, k, of_zx, of_zh, ih, hh, before, relu);
+      if (Kind::kLstm && a.cell_norm != CellNorm::kNone) {
+        s.c[state + k] = out.c;
+        s.o[state + k] = out.o;
+      } else {
+        s.y[row * hidden + k] = out.h;
+        put(s.h_out, a.h_reset, k, out.h);
+        if (Kind::kLstm) put(s.c_out, a.c_reset, k, out.c);
+      }
+    }
+    if (!Kind::kLstm || a.cell_norm == CellNorm::kNone) continue;
+
+    SyncBlock();  // the first c, about which the sums are taken
+    NormMap<T> map[1];
+    TakeMaps<1, 1>(team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
+    if (a.map_c != nullptr) WriteMaps(map, a.map_c + row * kRnnMap);
+    for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+      const UnitOutput<T> out = TakeNormalised(a, row, k, s.c[state + k], s.o[state + k], map[0]);
+      s.y[row * hidden + k] = out.h;
+      put(s.h_out, a.h_reset, k, out.h);
+      put(s.c_out, a.c_reset, k, out.c);
+    }
+  }
+}
+
+// --- Backward ---
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMostRowThreads, 1)
+BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  RowTeam team(BlockThreads());
+  const int64_t hidden = a.hidden, columns = kGates * hidden;
+  const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
+  const bool carried = a.cell_norm == CellNorm::kCarried;
+  for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
+    const int64_t row = s.t * a.batch + b, state = b * hidden;
+    const bool reset = IsReset(a, s.later, b);
+    // The gradient of a state after this step: none passes a reset.
+    const auto take = [&](const T* d, T* reset_sums, int64_t k) {
+      const T value = d[state + k];
+      if (!reset) return value;
+      reset_sums[state + k] += value;
+      return T{0};
+    };
+    T* const da = s.da + row * columns;
+    T* const dzh = s.dzh + row * columns;
+    if (!IsActive(a, s.t, b)) {
+      for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+        s.dh[state + k] = take(s.dh, s.dh_reset, k);
+        if (Kind::kLstm) s.dc[state + k] = take(s.dc, s.dc_reset, k);
+        PLANISH_UNROLL
+        for (int gate = 0; gate < kGates; ++gate) {
+          da[gate * hidden + k] = 0;
+          dzh[gate * hidden + k] = 0;
+        }
+        if (cell_norm) s.dcell[row * hidden + k] = 0;
+      }
+      continue;
+    }
+    const auto dh_of = [&](int64_t k) {
+      const T d = take(s.dh, s.dh_reset, k);
+      return s.dy == nullptr ? d : d + s.dy[row * hidden + k];
+    };
+
+    NormMap<T> map_c[1];
+    T mean_c[1] = {0}, dot_c[1] = {0};
+    if (cell_norm) {
+      ReadMaps(a.map_c + row * kRnnMap, map_c);
+      for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+        // The carried c has one gradient of the next step and one of h, which meet before the
+        // norm's backward where the normalised c is carried, and after it otherwise.
+        const T dc = take(s.dc, s.dc_reset, k);
+        if (reset) s.dc[state + k] = 0;
+        const OutputGradient<T> d = TakeOutputBack(a, row, k, dh_of(k), carried ? dc : T{0});
+        da[3 * hidden + k] = d.of_o;
+        s.dcell[row * hidden + k] = d.of_cell;
+        const T g = d.of_cell * a.params.gain_c[k];
+        mean_c[0] += g;
+        dot_c[0] = FusedMulAdd(g, XhatOfCell(a, row, k, map_c[0]), dot_c[0]);
+      }
+      GradientMeans<1, 1>(team, hidden, mean_c, dot_c);
+    }
+
+    const StateNorm<Kind, T> norm(a);
+    const T* const z = Kind::kPlain ? nullptr : norm.z + row * columns;
+    NormMap<T> maps[kNorms];
+    if constexpr (!Kind::kPlain) ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+    T mean[kNorms], dot[kNorms];
+    PLANISH_UNROLL
+    for (int i = 0; i < kNorms; ++i) mean[i] = 0, dot[i] = 0;
+    for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+      T dh = 0;
+      OutputGradient<T> output = {};
+      if constexpr (!Kind::kLstm) {
+        dh = dh_of(k);
+      } else if (cell_norm) {
+        const T d = s.dcell[row * hidden + k];
+        output = {da[3 * hidden + k],
+                  TakeCellNormBack(a, row, k, map_c[0], d, mean_c[0], dot_c[0])};
+        if (!carried) output.of_cell += s.dc[state + k];
+      } else {
+        output = TakeOutputBack(a, row, k, dh_of(k), take(s.dc, s.dc_reset, k));
+      }
+      const auto d = TakeGatesBack<Kind>(a, row, k, dh, output, s.y, s.h_before, relu);
+      s.dh[state + k] = d.dh;
+      if constexpr (Kind::kLstm) s.dc[state + k] = d.dc;
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        const int64_t j = gate * hidden + k;
+        da[j] = d.of_a[gate];
+        if constexpr (Kind::kPlain) {
+          if (Kind::kGru) dzh[j] = d.OfState(gate);
+        } else {
+          const int i = gate / kFirst;
+          const T g = d.OfState(gate) * norm.gain[j];
+          dzh[j] = g;
+          mean[i] += g;
+          dot[i] = FusedMulAdd(g, maps[i].Xhat(z[j]), dot[i]);
+        }
+      }
+    }
+    if constexpr (!Kind::kPlain) {
+      GradientMeans<kGates, kFirst>(team, hidden, mean, dot);
+      for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+        PLANISH_UNROLL
+        for (int gate = 0; gate < kGates; ++gate) {
+          const int64_t j = gate * hidden + k;
+          const int i = gate / kFirst;
+          dzh[j] = TakeNormBack(dzh[j], maps[i].Xhat(z[j]), maps[i].rstd, mean[i], dot[i]);
+        }
+      }
+    }
+  }
+}
+
+// da into the gradient of zx.
+template <class T, class Kind>
+PLANISH_KERNEL(kMostRowThreads, 1)
+InputNormBackward(CellLayer<T> a, T* da) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  RowTeam team(BlockThreads());
+  const int64_t hidden = a.hidden, columns = kGates * hidden;
+  for (int64_t row = BlockIndex(); row < a.time * a.batch; row += Blocks()) {
+    if (!IsActive(a, row / a.batch, row % a.batch)) continue;
+    const T* z = a.zx + row * columns;
+    T* d = da + row * columns;
+    NormMap<T> norm[kNorms];
+    ReadMaps(a.map_ih + row * kNorms * kRnnMap, norm);
+    T mean[kNorms], dot[kNorms];
+    PLANISH_UNROLL
+    for (int i = 0; i < kNorms; ++i) mean[i] = 0, dot[i] = 0;
+    for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        const int64_t j = gate * hidden + k;
+        const T g = d[j] * a.params.gain_ih[j];
+        mean[gate / kFirst] += g;
+        dot[gate / kFirst] = FusedMulAdd(g, norm[gate / kFirst].Xhat(z[j]), dot[gate / kFirst]);
+      }
+    }
+    GradientMeans<kGates, kFirst>(team, hidden, mean, dot);
+    for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        const int64_t j = gate * hidden + k;
+        const int i = gate / kFirst;
+        const T g = d[j] * a.params.gain_ih[j];
+        d[j] = TakeNormBack(g, norm[i].Xhat(z[j]), norm[i].rstd, mean[i], dot[i]);
+      }
+    }
+  }
+}
+
+// --- Columns ---
+
+constexpr int kColumnThreads = 256;
+
+// Calls f(row) for the rows that are there among those of part `part`.
+template <class T, class F>
+PLANISH_DEVICE void ForRowsOfPart(const CellLayer<T>& a, int64_t part, F&& f) {
+  const int64_t rows = a.time * a.batch, begin = part * kRnnRowsInTurn;
+  const int64_t end = begin + kRnnRowsInTurn < rows ? begin + kRnnRowsInTurn : rows;
+  for (int64_t row = begin; row < end; ++row) {
+    if (IsActive(a, row / a.batch, row % a.batch)) f(row);
+  }
+}
+
+template <class T>
+PLANISH_DEVICE NormMap<T> MapOf(const T* maps, int64_t row, int norms, int norm) {
+  const T* map = maps + (row * norms + norm) * kRnnMap;
+  return {map[0], map[1], map[2]};
+}
+
+// A thread a column, the parts of the rows by the grid's y.
+template <class T>
+PLANISH_KERNEL(kColumnThreads, 1)
+SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {
+  const int64_t columns = a.gates * a.hidden;
+  for (int64_t part = BlockIndexY(); part < parts; part += BlocksY()) {
+    for (int64_t j = BlockIndex() * BlockThreads() + ThreadIndex(); j < columns;
+         j += Blocks() * BlockThreads()) {
+      const int gate = static_cast<int>(j / a.hidden), norm = gate / a.gates_of_a_norm;
+      const bool candidate = a.arithmetic == Arithmetic::kGru && gate == 2;
+      T sum_a = 0, dot_x = 0, sum_h = 0, dot_h = 0;
+      ForRowsOfPart(a, part, [&](int64_t row) {
+        const int64_t at = row * columns + j;
+        const T d = da[at];
+        sum_a += d;
+        if (a.sums != Sums::kPlain) {
+          dot_x = FusedMulAdd(d, MapOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
+        }
+        // ah_n is multiplied by r.
+        const T of_h = candidate ? d * a.gates_kept[at - 2 * a.hidden] : d;
+        sum_h += of_h;
+        if (a.sums == Sums::kApart) {
+          dot_h = FusedMulAdd(of_h, MapOf(a.map_hh, row, a.norms, norm).Xhat(a.zh[at]), dot_h);
+        }
+      });
+      T* const to = partials + part * kColumnSums * columns + j;
+      to[static_cast<int>(ColumnSum::kDa) * columns] = sum_a;
+      to[static_cast<int>(ColumnSum::kDaXhatX) * columns] = dot_x;
+      to[static_cast<int>(ColumnSum::kDah) * columns] = sum_h;
+      to[static_cast<int>(ColumnSum::kDahXhatH) * columns] = dot_h;
+    }
+  }
+}
+
+template <class T>
+PLANISH_KERNEL(kColumnThreads, 1)
+SumCellColumns(CellLayer<T> a, int64_t parts, const T* dcell, T* partials) {
+  const int64_t hidden = a.hidden;
+  for (int64_t part = BlockIndexY(); part < parts; part += BlocksY()) {
+    for (int64_t k = BlockIndex() * BlockThreads() + ThreadIndex(); k < hidden;
+         k += Blocks() * BlockThreads()) {
+      T sum = 0, dot = 0;
+      ForRowsOfPart(a, part, [&](int64_t row) {
+        const T* const kept = a.gates_kept + row * 4 * hidden + k;
+        const T c =
+            FusedMulAdd(kept[hidden], a.before[row * hidden + k], kept[0] * kept[2 * hidden]);
+        const T d = dcell[row * hidden + k];
+        sum += d;
+        dot = FusedMulAdd(d, MapOf(a.map_c, row, 1, 0).Xhat(c), dot);
+      });
+      partials[(part * kCellColumnSums) * hidden + k] = sum;
+      partials[(part * kCellColumnSums + 1) * hidden + k] = dot;
+    }
+  }
+}
+
+// A warp's lanes have columns, the warps the partial sums by turns.
+template <class T>
+PLANISH_KERNEL(kColumnThreads, 1)
+FinishSums(const T* partials, int64_t count, int sums, int64_t cols, SumsOutputs<T> outputs) {
+  constexpr int kSlices = kColumnThreads / kWarpThreads;
+  const SumsOutput<T> out = outputs.output[BlockIndexY()];
+  if (out.data == nullptr) return;
+  const int lane = ThreadIndex() % kWarpThreads, slice = ThreadIndex() / kWarpThreads;
+  double* shared = SharedMemory<double>();  // [slices, lanes]
+  for (int64_t first = BlockIndex() * kWarpThreads; first < out.count;
+       first += Blocks() * kWarpThreads) {
+    const int64_t col = first + lane;
+    double sum = 0;
+    if (col < out.count) {
+      for (int64_t p = slice; p < count; p += kSlices) {
+        sum += static_cast<double>(partials[(p * sums + out.sum) * cols + out.begin + col]);
+      }
+    }
+    shared[slice * kWarpThreads + lane] = sum;
+    SyncBlock();
+    if (slice == 0 && col < out.count) {
+      for (int s = 1; s < kSlices; ++s) sum += shared[s * kWarpThreads + lane];
+      out.data[col] = static_cast<T>(sum);
+    }
+    SyncBlock();
+  }
+}
+
+// --- States ---
+
+constexpr int kElementThreads = 256;
+
+// Calls f(i) for i below n, over the whole grid.
+template <class F>
+PLANISH_DEVICE void ForElements(int64_t n, F&& f) {
+  for (int64_t i = BlockIndex() * BlockThreads() + ThreadIndex(); i < n;
+       i += Blocks() * BlockThreads()) {
+    f(i);
+  }
+}
+
+template <class T>
+PLANISH_DEVICE T OrZero(const T* values, int64_t i) {
+  return values == nullptr ? T{0} : values[i];
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+PackParams(CellLayer<T> a, RnnParams<const T> from) {
+  const CellParams<T>& p = a.params;
+  const int64_t hidden = a.hidden, columns = a.gates * hidden;
+  const bool gru = a.arithmetic == Arithmetic::kGru;
+  const T* const gain_ih = a.sums == Sums::kApart ? from.ln_ih_weight : from.ln_weight;
+  ForElements(columns, [&](int64_t j) {
+    if (p.gain_ih != nullptr) p.gain_ih[j] = gain_ih == nullptr ? T{1} : gain_ih[j];
+    if (p.gain_hh != nullptr)
+      p.gain_hh[j] = from.ln_hh_weight == nullptr ? T{1} : from.ln_hh_weight[j];
+    // ln_bias is beside none of the others.
+    const T of_x = OrZero(from.bias, j) + OrZero(from.ln_ih_bias, j) + OrZero(from.ln_bias, j);
+    const T of_h = OrZero(from.ln_hh_bias, j);
+    const bool candidate = gru && j >= 2 * hidden;
+    p.bias[j] = candidate ? of_x : of_x + of_h;
+    if (candidate) p.bias_hn[j - 2 * hidden] = of_h + OrZero(from.bias_hn, j - 2 * hidden);
+    if (p.gain_c != nullptr && j < hidden) {
+      p.gain_c[j] = from.ln_c_weight == nullptr ? T{1} : from.ln_c_weight[j];
+      p.bias_c[j] = OrZero(from.ln_c_bias, j);
+    }
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+BeginState(CellLayer<T> a, int64_t first, const T* from, const T* reset, T* to) {
+  ForElements(a.batch * a.hidden, [&](int64_t i) {
+    const int64_t b = i / a.hidden, k = i % a.hidden;
+    to[i] = IsReset(a, first, b) ? OrZero(reset, k) : OrZero(from, i);
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+StatesBefore(CellLayer<T> a, bool reverse, const T* h0, const T* y, T* h_before) {
+  const int64_t states = a.batch * a.hidden;
+  ForElements(a.time * states, [&](int64_t i) {
+    const int64_t t = i / states, b = i % states / a.hidden, k = i % a.hidden;
+    const int64_t earlier = reverse ? t + 1 : t - 1;
+    // In reverse a sequence begins at its own last step.
+    const bool first = earlier < 0 || earlier >= a.time || !IsActive(a, earlier, b);
+    h_before[i] = !IsActive(a, t, b) ? T{0}
+                  : IsReset(a, t, b) ? OrZero(a.h_reset, k)
+                  : first            ? OrZero(h0, i % states)
+                                     : y[earlier * states + i % states];
+  });
+}
+
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+MaskInputs(CellLayer<T> a, int64_t inputs, const T* x, T* masked) {
+  ForElements(a.time * a.batch * inputs, [&](int64_t i) {
+    const int64_t row = i / inputs;
+    masked[i] = IsActive(a, row / a.batch, row % a.batch) ? x[i] : T{0};
+  });
+}
+
+// A thread a unit, with all sequences in turn.
+template <class T>
+PLANISH_KERNEL(kElementThreads, 1)
+EndState(CellLayer<T> a, int64_t first, const T* dstate, const T* reset_sums, T* dstate0,
+         T* dreset) {
+  ForElements(a.hidden, [&](int64_t k) {
+    T sum = 0;
+    for (int64_t b = 0; b < a.batch; ++b) {
+      const int64_t i = b * a.hidden + k;
+      const T d = dstate[i];
+      const bool reset = IsReset(a, first, b);
+      if (reset_sums != nullptr) sum += reset ? reset_sums[i] + d : reset_sums[i];
+      if (dstate0 != nullptr) dstate0[i] = reset ? T{0} : d;
+    }
+    if (dreset != nullptr) dreset[k] = sum;
+  });
+}
+
+// --- Products ---
+
+// A block has a tile of c, of which a thread has a square.
+constexpr int kTile = 32, kSquare = 4, kDepth = 8;
+constexpr int kTileSide = kTile / kSquare;
+constexpr int kTileThreads = kTileSide * kTileSide;
+
+template <class T>
+PLANISH_KERNEL(kTileThreads, 1)
+Multiply(int64_t rows, int64_t cols, int64_t inner, const T* a, const T* b, T* c, bool a_transposed,
+         bool b_transposed, bool accumulate) {
+  T* const tile_a = SharedMemory<T>();  // [depth, tile], both
+  T* const tile_b = tile_a + kDepth * kTile;
+  const int me = ThreadIndex(), row = me / kTileSide, col = me % kTileSide;
+  const int64_t tiles_x = (cols + kTile - 1) / kTile, tiles_y = (rows + kTile - 1) / kTile;
+  for (int64_t tile = BlockIndex(); tile < tiles_x * tiles_y; tile += Blocks()) {
+    const int64_t first_row = tile / tiles_x * kTile, first_col = tile % tiles_x * kTile;
+    T sums[kSquare][kSquare] = {};
+    for (int64_t first = 0; first < inner; first += kDepth) {
+      for (int i = me; i < kDepth * kTile; i += kTileThreads) {
+        // Neighbours in memory by neighbours among threads.
+        const int depth_a = a_transposed ? i / kTile : i % kDepth;
+        const int at_a = a_transposed ? i % kTile : i / kDepth;
+        const int depth_b = b_transposed ? i % kDepth : i / kTile;
+        const int at_b = b_transposed ? i / kDepth : i % kTile;
+        const int64_t r = first_row + at_a, ka = first + depth_a;
+        const int64_t q = first_col + at_b, kb = first + depth_b;
+        const bool has_a = r < rows && ka < inner, has_b = q < cols && kb < inner;
+        tile_a[depth_a * kTile + at_a] =
+            has_a ? a[a_transposed ? ka * rows + r : r * inner + ka] : T{0};
+        tile_b[depth_b * kTile + at_b] =
+            has_b ? b[b_transposed ? q * inner + kb : kb * cols + q] : T{0};
+      }
+      SyncBlock();
+      const int depth = inner - first < kDepth ? static_cast<int>(inner - first) : kDepth;
+      for (int k = 0; k < depth; ++k) {
+        PLANISH_UNROLL
+        for (int i = 0; i < kSquare; ++i) {
+          PLANISH_UNROLL
+          for (int j = 0; j < kSquare; ++j) {
+            sums[i][j] = FusedMulAdd(tile_a[k * kTile + row + i * kTileSide],
+                                     tile_b[k * kTile + col + j * kTileSide], sums[i][j]);
+          }
+        }
+      }
+      SyncBlock();
+    }
+    PLANISH_UNROLL
+    for (int i = 0; i < kSquare; ++i) {
+      PLANISH_UNROLL
+      for (int j = 0; j < kSquare; ++j) {
+        const int64_t r = first_row + row + i * kTileSide, q = first_col + col + j * kTileSide;
+        if (r >= rows || q >= cols) continue;
+        T& to = c[r * cols + q];
+        to = accumulate ? to + sums[i][j] : sums[i][j];
+      }
+    }
+  }
+}
+
+// --- Launching ---
+
+// A block for each of `rows` rows of `hidden` units.
+Launch OverRows(int64_t rows, int64_t hidden) {
+  const int64_t turns = (hidden + kMostRowThreads - 1) / kMostRowThreads;
+  const int64_t threads = ((hidden + turns - 1) / turns + kWarpThreads - 1) / kWarpThreads;
+  return {.blocks = rows < kMostBlocks ? rows : kMostBlocks,
+          .threads = static_cast<int>(threads) * kWarpThreads,
+          .shared_bytes = RowTeam::kSharedBytes};
+}
+
+Launch OverElements(int64_t n) {
+  constexpr int64_t kBlocks = int64_t{1} << 16;
+  const int64_t blocks = (n + kElementThreads - 1) / kElementThreads;
+  return {.blocks = blocks < kBlocks ? blocks : kBlocks, .threads = kElementThreads};
+}
+
+Launch OverColumnParts(int64_t columns, int64_t parts) {
+  return {.blocks = (columns + kColumnThreads - 1) / kColumnThreads,
+          .blocks_y = parts < kMostBlocksY ? parts : kMostBlocksY,
+          .threads = kColumnThreads};
+}
+
+}  // namespace
+
+template <class T>
+void RunPackParams(const char* function, const CellLayer<T>& layer, const RnnParams<const T>& from,
+                   void* stream) {
+  Run(function, PackParams<T>, OverElements(layer.gates * layer.hidden), stream, layer, from);
+}
+
+template <class T>
+void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t first, const T* from,
+                   const T* reset, T* to, void* stream) {
+  if (to == nullptr) return;
+  Run(function, BeginState<T>, OverElements(layer.batch * layer.hidden), stream, layer, first, from,
+      reset, to);
+}
+
+template <class T>
+void RunMoments(const char* function, const CellLayer<T>& layer, void* stream) {
+  VisitKind(layer, [&]<class Kind>(Kind) {
+    Run(function, Moments<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden), stream,
+        layer);
+  });
+}
+
+template <class T>
+void RunForwardStep(const char* function, const CellLayer<T>& layer, const ForwardStepCall<T>& step,
+                    void* stream) {
+  VisitKind(layer, [&]<class Kind>(Kind) {
+    Run(function, ForwardStep<T, Kind>, OverRows(layer.batch, layer.hidden), stream, layer, step,
+        layer.arithmetic == Arithmetic::kRnnRelu);
+  });
+}
+
+template <class T>
+void RunStatesBefore(const char* function, const CellLayer<T>& layer, bool reverse, const T* h0,
+                     const T* y, T* h_before, void* stream) {
+  Run(function, StatesBefore<T>, OverElements(layer.time * layer.batch * layer.hidden), stream,
+      layer, reverse, h0, y, h_before);
+}
+
+template <class T>
+void RunMaskInputs(const char* function, const CellLayer<T>& layer, int64_t inputs, const T* x,
+                   T* masked, void* stream) {
+  Run(function, MaskInputs<T>, OverElements(layer.time * layer.batch * inputs), stream, layer,
+      inputs, x, masked);
+}
+
+template <class T>
+void RunBackwardStep(const char* function, const CellLayer<T>& layer,
+                     const BackwardStepCall<T>& step, void* stream) {
+  VisitKind(layer, [&]<class Kind>(Kind) {
+    Run(function, BackwardStep<T, Kind>, OverRows(layer.batch, layer.hidden), stream, layer, step,
+        layer.arithmetic == Arithmetic::kRnnRelu);
+  });
+}
+
+template <class T>
+void RunEndState(const char* function, const CellLayer<T>& layer, int64_t first, const T* dstate,
+                 const T* reset_sums, T* dstate0, T* dreset, void* stream) {
+  if (dstate0 == nullptr && dreset == nullptr) return;
+  Run(function, EndState<T>, OverElements(layer.hidden), stream, layer, first, dstate, reset_sums,
+      dstate0, dreset);
+}
+
+template <class T>
+void RunColumnSums(const char* function, const CellLayer<T>& layer, const T* da, const T* dcell,
+                   T* partials, T* cell_partials, void* stream) {
+  const int64_t parts = (layer.time * layer.batch + kRnnRowsInTurn - 1) / kRnnRowsInTurn;
+  Run(function, SumColumns<T>, OverColumnParts(layer.gates * layer.hidden, parts), stream, layer,
+      parts, da, partials);
+  if (layer.cell_norm == CellNorm::kNone) return;
+  Run(function, SumCellColumns<T>, OverColumnParts(layer.hidden, parts), stream, layer, parts,
+      dcell, cell_partials);
+}
+
+template <class T>
+void RunFinishSums(const char* function, const T* partials, int64_t count, int sums, int64_t cols,
+                   const SumsOutputs<T>& outputs, void* stream) {
+  const Launch launch = {.blocks = (cols + kWarpThreads - 1) / kWarpThreads,
+                         .blocks_y = kMostSumsOutputs,
+                         .threads = kColumnThreads,
+                         .shared_bytes = kColumnThreads * sizeof(double)};
+  Run(function, FinishSums<T>, launch, stream, partials, count, sums, cols, outputs);
+}
+
+template <class T>
+void RunInputNormBackward(const char* function, const CellLayer<T>& layer, T* da, void* stream) {
+  VisitKind(layer, [&]<class Kind>(Kind) {
+    Run(function, InputNormBackward<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden),
+        stream, layer, da);
+  });
+}
+
+template <class T>
+void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
+  const int64_t tiles = (m.cols + kTile - 1) / kTile * ((m.rows + kTile - 1) / kTile);
+  const Launch launch = {.blocks = tiles < kMostBlocks ? tiles : kMostBlocks,
+                         .threads = kTileThreads,
+                         .shared_bytes = 2 * kDepth * kTile * sizeof(T)};
+  Run(function, Multiply<T>, launch, m.stream, m.rows, m.cols, m.inner, m.a, m.b, m.c,
+      m.a_transposed, m.b_transposed, m.accumulate);
+}
+
+#define PLANISH_INSTANTIATE(T)                                                                     \
+  template void RunPackParams(const char*, const CellLayer<T>&, const RnnParams<const T>&, void*); \
+  template void RunBeginState(const char*, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
+                              void*);                                                              \
+  template void RunMoments(const char*, const CellLayer<T>&, void*);                               \
+  template void RunForwardStep(const char*, const CellLayer<T>&, const ForwardStepCall<T>&,        \
+                               void*);                                                             \
+  template void RunStatesBefore(const char*, const CellLayer<T>&, bool, const T*, const T*, T*,    \
+                                void*);                                                            \
+  template void RunMaskInputs(const char*, const CellLayer<T>&, int64_t, const T*, T*, void*);     \
+  template void RunBackwardStep(const char*, const CellLayer<T>&, const BackwardStepCall<T>&,      \
+                                void*);                                                            \
+  template void RunEndState(const char*, const CellLayer<T>&, int64_t, const T*, const T*, T*, T*, \
+                            void*);                                                                \
+  template void RunColumnSums(const char*, const CellLayer<T>&, const T*, const T*, T*, T*,        \
+                              void*);                                                              \
+  template void RunFinishSums(const char*, const T*, int64_t, int, int64_t, const SumsOutputs<T>&, \
+                              void*);                                                              \
+  template void RunInputNormBackward(const char*, const CellLayer<T>&, T*, void*);                 \
+  template void RunMatmul(const char*, const planish::cuda::MatmulArgs<T>&);
+PLANISH_INSTANTIATE(PLANISH_ELEMENT)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal::cuda

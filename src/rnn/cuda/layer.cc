@@ -1,0 +1,460 @@
+#include "src/rnn/cuda/layer.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "src/base/cuda/device.h"
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/persistent.h"
+
+namespace planish::internal::cuda {
+namespace {
+
+using planish::cuda::MatmulArgs;
+using planish::cuda::RnnOptions;
+
+/// Hands out arrays of a piece of memory one after the other, each aligned to 16 bytes. Of none it
+/// only counts.
+class Room {
+ public:
+  explicit Room(void* data) : data_(static_cast<char*>(data)) {}
+
+  template <class T>
+  void Take(T*& array, int64_t numbers) {
+    array = data_ == nullptr ? nullptr : reinterpret_cast<T*>(data_ + bytes_);
+    bytes_ += (numbers * static_cast<int64_t>(sizeof(T)) + 15) / 16 * 16;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* data_;
+  int64_t bytes_ = 0;
+};
+
+/// Sizes of arrays.
+struct Sizes {
+  Sizes(const CellRecipe& recipe, const RnnShape& shape)
+      : hidden(shape.hidden),
+        columns(recipe.gates() * shape.hidden),
+        states(shape.batch * shape.hidden),
+        step_sums(shape.batch * columns),
+        rows(shape.time * shape.batch),
+        parts((rows + kRnnRowsInTurn - 1) / kRnnRowsInTurn) {}
+
+  int64_t hidden, columns, states, step_sums, rows, parts;
+};
+
+bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNone; }
+bool IsApart(const CellRecipe& recipe) { return recipe.sums == Sums::kApart; }
+/// Whether the gradients of zx and zh are the same.
+bool HasOneGradient(const CellRecipe& recipe) {
+  return recipe.sums == Sums::kPlain && !recipe.is_gru();
+}
+
+template <class T>
+CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
+                     const RnnOptions<T>& options) {
+  CellLayer<T> layer = {};
+  layer.arithmetic = recipe.arithmetic;
+  layer.sums = recipe.sums;
+  layer.cell_norm = recipe.cell;
+  layer.gates = recipe.gates();
+  layer.norms = recipe.norms();
+  layer.gates_of_a_norm = recipe.norms() > 0 ? recipe.groups[0] : recipe.gates();
+  layer.time = in.shape.time;
+  layer.batch = in.shape.batch;
+  layer.hidden = in.shape.hidden;
+  layer.params.stride = in.shape.hidden;
+  layer.eps = options.eps;
+  layer.lengths = in.lengths;
+  layer.resets = in.resets;
+  layer.h_reset = in.h_reset;
+  layer.c_reset = in.c_reset;
+  return layer;
+}
+
+template <class T>
+void TakeParams(Room& room, const CellRecipe& recipe, const Sizes& n, CellParams<T>& params) {
+  if (recipe.sums != Sums::kPlain) room.Take(params.gain_ih, n.columns);
+  if (IsApart(recipe)) room.Take(params.gain_hh, n.columns);
+  room.Take(params.bias, n.columns);
+  if (recipe.is_gru()) room.Take(params.bias_hn, n.hidden);
+  if (!HasCellNorm(recipe)) return;
+  room.Take(params.gain_c, n.hidden);
+  room.Take(params.bias_c, n.hidden);
+}
+
+/// What is saved.
+template <class T>
+void TakeKept(Room& room, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
+  const int64_t maps = n.rows * recipe.norms() * kRnnMap;
+  if (recipe.sums != Sums::kPlain) {
+    room.Take(layer.zx, n.rows * n.columns);
+    room.Take(layer.map_ih, maps);
+  }
+  if (IsApart(recipe)) {
+    room.Take(layer.zh, n.rows * n.columns);
+    room.Take(layer.map_hh, maps);
+  }
+  if (recipe.is_gru()) room.Take(layer.candidate, n.rows * n.hidden);
+  if (recipe.is_gru() || recipe.is_lstm()) room.Take(layer.gates_kept, n.rows * n.columns);
+  if (recipe.is_lstm()) {
+    room.Take(layer.before, n.rows * n.hidden);
+    room.Take(layer.tanh_c, n.rows * n.hidden);
+  }
+  if (HasCellNorm(recipe)) room.Take(layer.map_c, n.rows * kRnnMap);
+}
+
+/// Where forward works.
+template <class T>
+struct ForwardRoom {
+  T *h = nullptr, *c = nullptr, *o = nullptr;
+  T* zh = nullptr;                                     ///< of one step, where they are not saved
+  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< on chip
+};
+
+/// `layer` has what is saved, or is to be. The plan may be one that does not fit.
+template <class T>
+ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n, bool saved,
+                           const OnChipPlan& plan, CellLayer<T>& layer) {
+  ForwardRoom<T> to;
+  TakeParams(room, recipe, n, layer.params);
+  if (plan.fits) {
+    room.Take(to.h, 2 * n.states / n.hidden * plan.stride);
+    room.Take(to.sum_parts, plan.sum_parts);
+    room.Take(to.cell_parts, plan.cell_parts);
+  } else {
+    room.Take(to.h, n.states);
+    if (recipe.is_lstm()) room.Take(to.c, n.states);
+    if (HasCellNorm(recipe)) room.Take(to.o, n.states);
+    if (!saved || !IsApart(recipe)) room.Take(to.zh, n.step_sums);
+  }
+  if (!saved || recipe.sums == Sums::kPlain) room.Take(layer.zx, n.rows * n.columns);
+  if (!saved && IsApart(recipe)) room.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
+  return to;
+}
+
+/// Where backward works.
+template <class T>
+struct BackwardRoom {
+  T *da = nullptr, *dzh = nullptr, *dcell = nullptr;
+  T *h_before = nullptr, *x = nullptr;
+  T *dh = nullptr, *dc = nullptr, *dh_reset = nullptr, *dc_reset = nullptr;
+  T *partials = nullptr, *cell_partials = nullptr;
+  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< on chip
+  T* state_partials = nullptr;
+};
+
+/// The plan may be one that does not fit.
+template <class T>
+BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& n, int64_t inputs,
+                             bool lengths, const OnChipBackwardPlan& plan, CellLayer<T>& layer) {
+  BackwardRoom<T> to;
+  TakeParams(room, recipe, n, layer.params);
+  room.Take(to.da, n.rows * n.columns);
+  to.dzh = to.da;
+  if (!HasOneGradient(recipe)) room.Take(to.dzh, n.rows * n.columns);
+  if (HasCellNorm(recipe)) room.Take(to.dcell, n.rows * n.hidden);
+  room.Take(to.h_before, n.rows * n.hidden);
+  if (lengths) room.Take(to.x, n.rows * inputs);
+  room.Take(to.dh, n.states);
+  room.Take(to.dh_reset, n.states);
+  if (recipe.is_lstm()) {
+    room.Take(to.dc, n.states);
+    room.Take(to.dc_reset, n.states);
+  }
+  room.Take(to.partials, n.parts * kColumnSums * n.columns);
+  if (HasCellNorm(recipe)) room.Take(to.cell_partials, n.parts * kCellColumnSums * n.hidden);
+  if (plan.fits) {
+    room.Take(to.sum_parts, plan.sum_parts);
+    room.Take(to.cell_parts, plan.cell_parts);
+    room.Take(to.state_partials, plan.buffers * plan.partials);
+  }
+  return to;
+}
+
+/// The caller's products, or ours.
+template <class T>
+class Products {
+ public:
+  Products(const char* function, const RnnOptions<T>& options)
+      : function_(function), options_(options) {}
+
+  void operator()(MatmulArgs<T> product) const {
+    product.stream = options_.stream;
+    options_.matmul ? options_.matmul(product) : RunMatmul(function_, product);
+  }
+
+ private:
+  const char* function_;
+  const RnnOptions<T>& options_;
+};
+
+template <class T>
+void FillZero(const char* function, T* data, int64_t numbers, void* stream) {
+  Fill(function, data, 0, numbers * static_cast<int64_t>(sizeof(T)), stream);
+}
+
+/// The gradients of all parameters but the weights, from the sums of columns.
+template <class T>
+void WriteParamGradients(const char* function, const CellRecipe& recipe, const Sizes& n,
+                         const RnnParams<T>& to, const BackwardRoom<T>& room, void* stream) {
+  const auto of = [&](T* data, ColumnSum sum) {
+    return SumsOutput<T>{data, static_cast<int>(sum), 0, n.columns};
+  };
+  using enum ColumnSum;
+  const bool apart = IsApart(recipe);
+  const SumsOutputs<T> outputs = {{of(to.bias, kDa),
+                                   {to.bias_hn, static_cast<int>(kDah), 2 * n.hidden, n.hidden},
+                                   of(apart ? to.ln_ih_weight : to.ln_weight, kDaXhatX),
+                                   of(apart ? to.ln_ih_bias : to.ln_bias, kDa),
+                                   of(to.ln_hh_weight, kDahXhatH),
+                                   of(to.ln_hh_bias, kDah)}};
+  RunFinishSums(function, room.partials, n.parts, kColumnSums, n.columns, outputs, stream);
+  if (!HasCellNorm(recipe)) return;
+  RunFinishSums(function, room.cell_partials, n.parts, kCellColumnSums, n.hidden,
+                {{{to.ln_c_bias, 0, 0, n.hidden}, {to.ln_c_weight, 1, 0, n.hidden}}}, stream);
+}
+
+}  // namespace
+
+template <class T>
+int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape) {
+  Room room(nullptr);
+  CellLayer<T> layer = {};
+  TakeKept(room, recipe, Sizes(recipe, shape), layer);
+  return room.bytes();
+}
+
+template <class T>
+bool FitsOnChip(const CellRecipe& recipe, const RnnShape& shape) {
+  return PlanOnDevice<T>(recipe, shape).fits;
+}
+
+template <class T>
+int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
+                         bool on_chip) {
+  Room room(nullptr);
+  CellLayer<T> layer = {};
+  const OnChipPlan plan = on_chip ? PlanOnDevice<T>(recipe, shape) : OnChipPlan();
+  TakeForward(room, recipe, Sizes(recipe, shape), saved, plan, layer);
+  return room.bytes();
+}
+
+template <class T>
+int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
+                          bool on_chip) {
+  Room room(nullptr);
+  CellLayer<T> layer = {};
+  const OnChipBackwardPlan plan =
+      on_chip ? PlanBackwardOnDevice<T>(recipe, shape) : OnChipBackwardPlan();
+  TakeBackward(room, recipe, Sizes(recipe, shape), shape.inputs, lengths, plan, layer);
+  return room.bytes();
+}
+
+template <class T>
+void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwardArgs<T>& args,
+                  const RnnOptions<T>& options) {
+  const RnnInputs<T>& in = args.inputs;
+  const RnnShape& shape = in.shape;
+  const Sizes n(recipe, shape);
+  void* const stream = options.stream;
+  if (shape.batch == 0) return;
+  CellLayer<T> layer = LayerOf(recipe, in, options);
+  if (shape.time == 0) {
+    RunBeginState<T>(function, layer, -1, in.h0, nullptr, args.h_n, stream);
+    RunBeginState<T>(function, layer, -1, in.c0, nullptr, args.c_n, stream);
+    return;
+  }
+  Room saved(args.saved), room(options.workspace);
+  if (args.saved != nullptr) TakeKept(saved, recipe, n, layer);
+  const OnChipPlan plan = options.on_chip ? PlanOnDevice<T>(recipe, shape) : OnChipPlan();
+  const ForwardRoom<T> to = TakeForward(room, recipe, n, args.saved != nullptr, plan, layer);
+  const Products<T> multiply(function, options);
+
+  RunPackParams(function, layer, in.params, stream);
+  multiply({.rows = n.rows,
+            .cols = n.columns,
+            .inner = shape.inputs,
+            .a = in.x,
+            .b = in.params.weight_ih,
+            .c = layer.zx,
+            .b_transposed = true});
+  if (IsApart(recipe)) RunMoments(function, layer, stream);
+  if (plan.fits) {
+    return RunOnChip<T>(function, layer,
+                        {.plan = plan,
+                         .reverse = in.reverse,
+                         .weight_hh = in.params.weight_hh,
+                         .h0 = in.h0,
+                         .c0 = in.c0,
+                         .h = to.h,
+                         .sum_parts = to.sum_parts,
+                         .cell_parts = to.cell_parts,
+                         .y = args.y,
+                         .h_n = args.h_n,
+                         .c_n = args.c_n},
+                        stream);
+  }
+  const int64_t last = shape.time - 1;
+  const int64_t first = in.reverse ? last : 0;
+  RunBeginState(function, layer, first, in.h0, in.h_reset, to.h, stream);
+  RunBeginState(function, layer, first, in.c0, in.c_reset, to.c, stream);
+  for (int64_t i = 0; i < shape.time; ++i) {
+    const int64_t t = in.reverse ? last - i : i;
+    const bool ends = i == last;
+    T* const zh = layer.zh == nullptr ? to.zh : layer.zh + t * n.step_sums;
+    multiply({.rows = shape.batch,
+              .cols = n.columns,
+              .inner = shape.hidden,
+              .a = to.h,
+              .b = in.params.weight_hh,
+              .c = zh,
+              .b_transposed = true});
+    RunForwardStep(function, layer,
+                   {.t = t,
+                    .next = ends         ? -1
+                            : in.reverse ? t - 1
+                                         : t + 1,
+                    .zh = zh,
+                    .h = to.h,
+                    .c = to.c,
+                    .o = to.o,
+                    .y = args.y,
+                    .h_out = ends ? args.h_n : to.h,
+                    .c_out = ends ? args.c_n : to.c},
+                   stream);
+  }
+}
+
+template <class T>
+void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBackwardArgs<T>& args,
+                   const RnnOptions<T>& options) {
+  const RnnInputs<T>& in = args.inputs;
+  const RnnShape& shape = in.shape;
+  const Sizes n(recipe, shape);
+  void* const stream = options.stream;
+  CellLayer<T> layer = LayerOf(recipe, in, options);
+  if (n.rows == 0) {
+    for (const auto& param : ParamsOf<T>(recipe, shape)) {
+      if (param.taken) FillZero(function, args.dparams.*param.member, param.size, stream);
+    }
+    FillZero(function, args.dh_reset, n.hidden, stream);
+    FillZero(function, args.dc_reset, n.hidden, stream);
+    if (shape.batch == 0) return;
+    RunBeginState<T>(function, layer, -1, args.dh_n, nullptr, args.dh0, stream);
+    RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
+    return;
+  }
+  // It is not written to.
+  Room saved(const_cast<T*>(args.saved)), room(options.workspace);
+  TakeKept(saved, recipe, n, layer);
+  const OnChipBackwardPlan plan =
+      options.on_chip ? PlanBackwardOnDevice<T>(recipe, shape) : OnChipBackwardPlan();
+  const BackwardRoom<T> to =
+      TakeBackward(room, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
+  const Products<T> multiply(function, options);
+
+  RunPackParams(function, layer, in.params, stream);
+  RunBeginState<T>(function, layer, -1, args.dh_n, nullptr, to.dh, stream);
+  RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, to.dc, stream);
+  const bool resets = in.resets != nullptr;
+  if (resets) {
+    FillZero(function, to.dh_reset, n.states, stream);
+    FillZero(function, to.dc_reset, n.states, stream);
+  }
+  if (recipe.is_gru() || args.dparams.weight_hh != nullptr) {
+    RunStatesBefore(function, layer, in.reverse, in.h0, args.y, to.h_before, stream);
+  }
+  const BackwardArrays<T> arrays = {.y = args.y,
+                                    .h_before = to.h_before,
+                                    .dy = args.dy,
+                                    .dh = to.dh,
+                                    .dc = to.dc,
+                                    .da = to.da,
+                                    .dzh = to.dzh,
+                                    .dcell = to.dcell,
+                                    .dh_reset = to.dh_reset,
+                                    .dc_reset = to.dc_reset};
+  const int64_t last = shape.time - 1;
+  if (plan.fits) {
+    RunBackwardOnChip<T>(function, layer,
+                         {arrays, plan, in.reverse, in.params.weight_hh, to.sum_parts,
+                          to.cell_parts, to.state_partials},
+                         stream);
+  } else {
+    int64_t later = -1;
+    for (int64_t i = last; i >= 0; --i) {
+      const int64_t t = in.reverse ? last - i : i;
+      RunBackwardStep<T>(function, layer, {arrays, t, later}, stream);
+      multiply({.rows = shape.batch,
+                .cols = n.hidden,
+                .inner = n.columns,
+                .a = to.dzh + t * n.step_sums,
+                .b = in.params.weight_hh,
+                .c = to.dh,
+                .accumulate = true});
+      later = t;
+    }
+  }
+  const int64_t first = in.reverse ? last : 0;
+  RunEndState<T>(function, layer, first, to.dh, resets ? to.dh_reset : nullptr, args.dh0,
+                 args.dh_reset, stream);
+  RunEndState<T>(function, layer, first, to.dc, resets ? to.dc_reset : nullptr, args.dc0,
+                 args.dc_reset, stream);
+
+  const auto params = ParamsOf<T>(recipe, shape);
+  // The first two are the weights.
+  if (std::any_of(params.begin() + 2, params.end(),
+                  [&](const Param<T>& param) { return args.dparams.*param.member != nullptr; })) {
+    RunColumnSums<T>(function, layer, to.da, to.dcell, to.partials, to.cell_partials, stream);
+    WriteParamGradients(function, recipe, n, args.dparams, to, stream);
+  }
+  if (args.dparams.weight_hh != nullptr) {
+    multiply({.rows = n.columns,
+              .cols = n.hidden,
+              .inner = n.rows,
+              .a = to.dzh,
+              .b = to.h_before,
+              .c = args.dparams.weight_hh,
+              .a_transposed = true});
+  }
+  if (args.dparams.weight_ih == nullptr && args.dx == nullptr) return;
+  if (IsApart(recipe)) RunInputNormBackward(function, layer, to.da, stream);
+  const T* const dzx = recipe.sums == Sums::kTogether ? to.dzh : to.da;
+  if (args.dparams.weight_ih != nullptr) {
+    // Inputs beyond a sequence may be anything, and are not read.
+    if (in.lengths != nullptr) {
+      RunMaskInputs(function, layer, shape.inputs, in.x, to.x, stream);
+    }
+    multiply({.rows = n.columns,
+              .cols = shape.inputs,
+              .inner = n.rows,
+              .a = dzx,
+              .b = in.lengths != nullptr ? to.x : in.x,
+              .c = args.dparams.weight_ih,
+              .a_transposed = true});
+  }
+  if (args.dx != nullptr) {
+    multiply({.rows = n.rows,
+              .cols = shape.inputs,
+              .inner = n.columns,
+              .a = dzx,
+              .b = in.params.weight_ih,
+              .c = args.dx});
+  }
+}
+
+#define PLANISH_INSTANTIATE(T)                                                           \
+  template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                    \
+  template bool FitsOnChip<T>(const CellRecipe&, const RnnShape&);                       \
+  template int64_t ForwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
+  template int64_t BackwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool); \
+  template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,   \
+                             const RnnOptions<T>&);                                      \
+  template void BackwardLayer(const char*, const CellRecipe&, const RnnBackwardArgs<T>&, \
+                              const RnnOptions<T>&);
+PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal::cuda

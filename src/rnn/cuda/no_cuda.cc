@@ -1,0 +1,95 @@
+#include <cstdint>
+#include <string>
+
+#include "planish/error.h"
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/persistent.h"
+
+// The kernels of a build without CUDA.
+namespace planish::internal::cuda {
+namespace {
+
+[[noreturn]] void Fail(const char* function) {
+  throw Error("[" + std::string(function) + "] Planish must be built with CUDA but is not");
+}
+
+}  // namespace
+
+#define PLANISH_KERNELS(T)                                                                         \
+  template <>                                                                                      \
+  void RunPackParams(const char* function, const CellLayer<T>&, const RnnParams<const T>&,         \
+                     void*) {                                                                      \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunBeginState(const char* function, const CellLayer<T>&, int64_t, const T*, const T*, T*,   \
+                     void*) {                                                                      \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunMoments(const char* function, const CellLayer<T>&, void*) {                              \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunForwardStep(const char* function, const CellLayer<T>&, const ForwardStepCall<T>&,        \
+                      void*) {                                                                     \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunStatesBefore(const char* function, const CellLayer<T>&, bool, const T*, const T*, T*,    \
+                       void*) {                                                                    \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunMaskInputs(const char* function, const CellLayer<T>&, int64_t, const T*, T*, void*) {    \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunBackwardStep(const char* function, const CellLayer<T>&, const BackwardStepCall<T>&,      \
+                       void*) {                                                                    \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunEndState(const char* function, const CellLayer<T>&, int64_t, const T*, const T*, T*, T*, \
+                   void*) {                                                                        \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunColumnSums(const char* function, const CellLayer<T>&, const T*, const T*, T*, T*,        \
+                     void*) {                                                                      \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunFinishSums(const char* function, const T*, int64_t, int, int64_t, const SumsOutputs<T>&, \
+                     void*) {                                                                      \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunInputNormBackward(const char* function, const CellLayer<T>&, T*, void*) {                \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {                      \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  OnChipPlan PlanOnDevice<T>(const CellRecipe&, const RnnShape&) {                                 \
+    return {};                                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  OnChipBackwardPlan PlanBackwardOnDevice<T>(const CellRecipe&, const RnnShape&) {                 \
+    return {};                                                                                     \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunBackwardOnChip(const char* function, const CellLayer<T>&, const OnChipBackwardCall<T>&,  \
+                         void*) {                                                                  \
+    Fail(function);                                                                                \
+  }                                                                                                \
+  template <>                                                                                      \
+  void RunOnChip(const char* function, const CellLayer<T>&, const OnChipCall<T>&, void*) {         \
+    Fail(function);                                                                                \
+  }
+PLANISH_RNN_TYPES(PLANISH_KERNELS)
+#undef PLANISH_KERNELS
+
+}  // namespace planish::internal::cuda

@@ -1,0 +1,148 @@
+#ifndef PLANISH_SRC_RNN_CUDA_NORM_H_
+#define PLANISH_SRC_RNN_CUDA_NORM_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "src/base/cuda/kernel.h"
+#include "src/base/cuda/team.h"
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/math.h"
+
+// Norms within the recurrent layers' kernels: of a row of `gates` times `hidden` numbers that a
+// block shares, `first` gates by one norm, the next as many by another one, .... A thread has the
+// units ThreadIndex(), ThreadIndex() + BlockThreads(), ... with all their gates.
+namespace planish::internal::cuda {
+
+/// Threads that share a row, at most.
+inline constexpr int kMostRowThreads = 512;
+
+/// The block, all of whose threads share a row: sums of up to eight numbers a thread.
+using RowTeam = Team<8>;
+
+/// mean = hi + lo, hi the nearest number to it; rstd is 1 over the deviation.
+template <class T>
+struct NormMap {
+  T hi, lo, rstd;
+
+  PLANISH_DEVICE T Xhat(T z) const { return ((z - hi) - lo) * rstd; }
+};
+
+template <class T, int N>
+PLANISH_DEVICE void ReadMaps(const T* from, NormMap<T> (&maps)[N]) {
+  PLANISH_UNROLL
+  for (int i = 0; i < N; ++i) {
+    maps[i] = {from[i * kRnnMap], from[i * kRnnMap + 1], from[i * kRnnMap + 2]};
+  }
+}
+/// By the block's first threads.
+template <class T, int N>
+PLANISH_DEVICE void WriteMaps(const NormMap<T> (&maps)[N], T* to) {
+  if (ThreadIndex() != 0) return;
+  PLANISH_UNROLL
+  for (int i = 0; i < N; ++i) {
+    to[i * kRnnMap] = maps[i].hi, to[i * kRnnMap + 1] = maps[i].lo;
+    to[i * kRnnMap + 2] = maps[i].rstd;
+  }
+}
+
+/// Calls f(norm, gate, k) for all numbers of the thread.
+template <int kGates, int kFirst, class F>
+PLANISH_DEVICE void ForNumbers(int64_t hidden, F&& f) {
+  for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
+    PLANISH_UNROLL
+    for (int gate = 0; gate < kGates; ++gate) f(gate / kFirst, gate, k);
+  }
+}
+
+/// The numbers that norm `norm` takes together.
+template <int kGates, int kFirst>
+PLANISH_DEVICE double NumbersOf(int norm, int64_t hidden) {
+  const int rest = kGates - norm * kFirst;
+  return static_cast<double>((rest < kFirst ? rest : kFirst) * hidden);
+}
+
+/// The map of numbers with this mean, as it is, and the sum of the squares of their distances.
+PLANISH_DEVICE NormMap<float> MapOfMoments(double mean, double squares, double n, double eps) {
+  double variance = squares / n;
+  if (variance < 0) variance = 0;
+  const auto hi = static_cast<float>(mean);
+  return {hi, static_cast<float>(mean - static_cast<double>(hi)),
+          static_cast<float>(1.0 / sqrt(variance + eps))};
+}
+
+/// The maps of the numbers value(gate, k).
+///
+/// Of floats, sums in double of their distances from the first and of those squares: no number is
+/// further from the mean than sqrt(n) deviations, so the variance has an error of n 2^-53 at most,
+/// and no square is too large for a double or too small. Of doubles, sums about the mean.
+template <int kGates, int kFirst, int kNorms, class T, class F>
+PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& value,
+                             NormMap<T> (&maps)[kNorms]) {
+  double shift[kNorms], sums[2 * kNorms];
+  PLANISH_UNROLL
+  for (int i = 0; i < kNorms; ++i) {
+    shift[i] = static_cast<double>(value(i * kFirst, int64_t{0}));
+    sums[2 * i] = sums[2 * i + 1] = 0;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    ForNumbers<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
+      const double d = static_cast<double>(value(gate, k)) - shift[i];
+      sums[2 * i] += d;
+      sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
+    });
+    team.SumAll(sums);
+    PLANISH_UNROLL
+    for (int i = 0; i < kNorms; ++i) {
+      const double n = NumbersOf<kGates, kFirst>(i, hidden), mean = sums[2 * i] / n;
+      maps[i] = MapOfMoments(shift[i] + mean, fma(-sums[2 * i], mean, sums[2 * i + 1]), n, eps);
+    }
+  } else {
+    double totals[kNorms];
+    PLANISH_UNROLL
+    for (int i = 0; i < kNorms; ++i) totals[i] = 0;
+    ForNumbers<kGates, kFirst>(
+        hidden, [&](int i, int gate, int64_t k) { totals[i] += value(gate, k) - shift[i]; });
+    team.SumAll(totals);
+    PLANISH_UNROLL
+    for (int i = 0; i < kNorms; ++i) {
+      const double mean = totals[i] / NumbersOf<kGates, kFirst>(i, hidden);
+      const double hi = shift[i] + mean, of_mean = hi - shift[i];
+      maps[i] = {hi, (shift[i] - (hi - of_mean)) + (mean - of_mean), 0};
+    }
+    ForNumbers<kGates, kFirst>(hidden, [&](int i, int gate, int64_t k) {
+      const double d = (value(gate, k) - maps[i].hi) - maps[i].lo;
+      sums[2 * i] += d;
+      sums[2 * i + 1] = fma(d, d, sums[2 * i + 1]);
+    });
+    team.SumAll(sums);
+    PLANISH_UNROLL
+    for (int i = 0; i < kNorms; ++i) {
+      const double n = NumbersOf<kGates, kFirst>(i, hidden), more = sums[2 * i] / n;
+      double variance = fma(-sums[2 * i], more, sums[2 * i + 1]) / n;
+      if (variance < 0) variance = 0;
+      const double lo = maps[i].lo + more, hi = maps[i].hi + lo;
+      maps[i] = {hi, lo - (hi - maps[i].hi), 1.0 / sqrt(variance + eps)};
+    }
+  }
+}
+
+/// A norm taken back: the thread's sums of g and of g * xhat become their means.
+template <int kGates, int kFirst, int kNorms, class T>
+PLANISH_DEVICE void GradientMeans(RowTeam& team, int64_t hidden, T (&mean)[kNorms],
+                                  T (&dot)[kNorms]) {
+  T sums[2 * kNorms];
+  PLANISH_UNROLL
+  for (int i = 0; i < kNorms; ++i) sums[2 * i] = mean[i], sums[2 * i + 1] = dot[i];
+  team.SumAll(sums);
+  PLANISH_UNROLL
+  for (int i = 0; i < kNorms; ++i) {
+    const T n = static_cast<T>(NumbersOf<kGates, kFirst>(i, hidden));
+    mean[i] = sums[2 * i] / n;
+    dot[i] = sums[2 * i + 1] / n;
+  }
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_RNN_CUDA_NORM_H_

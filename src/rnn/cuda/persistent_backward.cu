@@ -1,0 +1,372 @@
+#include <cstdint>
+
+#include "src/base/cuda/kernel.h"
+#include "src/rnn/cuda/math.h"
+#include "src/rnn/cuda/norm.h"
+#include "src/rnn/cuda/persistent.h"
+#include "src/rnn/cuda/persistent_block.h"
+#include "src/rnn/cuda/unit.h"
+
+// All steps backward by one kernel. A block has a few units with all their gates, and keeps their
+// rows of weight_hh, and the gradients of their h and c, in shared memory. A step is
+//
+//   1. the gradient of the block's states: the sum of what all blocks have left of it; through the
+//      output; and the block's part of the sums that the norm of c needs (a meeting, where there
+//      is one);
+//   2. the gates, and the block's part of the sums that the norms of the gates need (a meeting,
+//      where there is one);
+//   3. the gradient of the block's columns of zh, and the product of that and the block's weights,
+//      which is a part of the gradient of all states before the step (a meeting).
+//
+// A block so needs no other rows of weight_hh than forward, and the gradients of all zh go no
+// further than it. Every block puts the parts together in the same order, so that all have the same
+// bits.
+namespace planish::internal::cuda {
+namespace {
+
+constexpr int kGroup = kOnChipSequences;
+
+/// Of a norm that is taken back: the sums of g and of g * xhat, or their means.
+struct GradientPart {
+  double mean, dot;
+};
+
+// The sums over the numbers i < count of g(i) and of that times xhat(i), by kPartLanes lanes.
+template <class G, class X>
+PLANISH_DEVICE GradientPart TakePart(int count, G&& g, X&& xhat) {
+  double sums[2] = {0, 0};
+  for (int i = ThreadIndex() % kPartLanes; i < count; i += kPartLanes) {
+    const double of = static_cast<double>(g(i));
+    sums[0] += of;
+    sums[1] = fma(of, static_cast<double>(xhat(i)), sums[1]);
+  }
+  SumOverLanes(kPartLanes, sums);
+  return {sums[0], sums[1]};
+}
+
+// The means over n numbers, from the parts of all blocks, by kJoinLanes lanes. Without parts they
+// are nothing.
+PLANISH_DEVICE GradientPart JoinParts(const GradientPart* parts, int64_t blocks, double n) {
+  double sums[2] = {0, 0};
+  ReadAndAdd(
+      ThreadIndex() % kJoinLanes, kJoinLanes, parts == nullptr ? 0 : blocks,
+      [&](int64_t p) { return parts[p]; },
+      [&](int64_t, const GradientPart& part) { sums[0] += part.mean, sums[1] += part.dot; });
+  SumOverLanes(kJoinLanes, sums);
+  return {sums[0] / n, sums[1] / n};
+}
+
+template <class T>
+PLANISH_DEVICE void WriteMeans(const GradientPart& means, T* to) {
+  to[0] = static_cast<T>(means.mean);
+  to[1] = static_cast<T>(means.dot);
+}
+
+// Asks for what a step reads of a unit in memory, none of which depends on another step.
+template <class Kind, class T>
+PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const OnChipBackwardCall<T>& s,
+                                 const StateNorm<Kind, T>& norm, int64_t row, int64_t k) {
+  const int64_t hidden = a.hidden, unit = row * hidden + k, first = row * Kind::kGates * hidden + k;
+  if (s.dy != nullptr) Prefetch(s.dy + unit);
+  PLANISH_UNROLL
+  for (int gate = 0; gate < Kind::kGates; ++gate) {
+    if (!Kind::kRnn) Prefetch(a.gates_kept + first + gate * hidden);
+    if (!Kind::kPlain) Prefetch(norm.z + first + gate * hidden);
+  }
+  if (!Kind::kPlain) Prefetch(norm.maps + row * Kind::kNorms * kRnnMap);
+  if constexpr (Kind::kLstm) {
+    Prefetch(a.before + unit);
+    Prefetch(a.tanh_c + unit);
+    if (a.map_c != nullptr) Prefetch(a.map_c + row * kRnnMap);
+  } else if constexpr (Kind::kGru) {
+    Prefetch(a.candidate + unit);
+    Prefetch(s.h_before + unit);
+  } else {
+    Prefetch(s.y + unit);
+  }
+}
+
+// The block's part of the gradient of all states: of zh [rows, lanes] times weights [rows, stride],
+// into `partial` [B, stride]. A thread has some neighbouring states of a group of sequences.
+template <class T>
+PLANISH_DEVICE void Multiply(const OnChipBackwardPlan& plan, int rows, int batch,
+                             const T* gradients, const T* weights, T* partial) {
+  constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+  const int packs = static_cast<int>(plan.stride) / kPack;
+  const int lanes = static_cast<int>(plan.lanes), stride = static_cast<int>(plan.stride);
+  for (int i = ThreadIndex(); i < packs * (lanes / kGroup); i += BlockThreads()) {
+    const int k = i % packs * kPack, first = i / packs * kGroup;
+    T sums[kGroup][kPack];
+    PLANISH_UNROLL
+    for (int q = 0; q < kGroup; ++q) {
+      PLANISH_UNROLL
+      for (int j = 0; j < kPack; ++j) sums[q][j] = 0;
+    }
+    for (int row = 0; row < rows; ++row) {
+      const auto w = *reinterpret_cast<const Pack<T, kPack>*>(weights + row * stride + k);
+      T of_zh[kGroup];
+      PLANISH_UNROLL
+      for (int q = 0; q < kGroup; q += kPack) {
+        const auto pack =
+            *reinterpret_cast<const Pack<T, kPack>*>(gradients + row * lanes + first + q);
+        PLANISH_UNROLL
+        for (int j = 0; j < kPack; ++j) of_zh[q + j] = pack.values[j];
+      }
+      PLANISH_UNROLL
+      for (int q = 0; q < kGroup; ++q) {
+        PLANISH_UNROLL
+        for (int j = 0; j < kPack; ++j) {
+          sums[q][j] = FusedMulAdd(of_zh[q], w.values[j], sums[q][j]);
+        }
+      }
+    }
+    PLANISH_UNROLL
+    for (int q = 0; q < kGroup; ++q) {
+      if (first + q >= batch) break;
+      Pack<T, kPack> pack;
+      PLANISH_UNROLL
+      for (int j = 0; j < kPack; ++j) pack.values[j] = sums[q][j];
+      *reinterpret_cast<Pack<T, kPack>*>(partial + (first + q) * plan.stride + k) = pack;
+    }
+  }
+}
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMostOnChipThreads, 1)
+OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  const OnChipBackwardPlan& plan = s.plan;
+  const OnChipBlock<T, Kind> block(a, plan);
+  const int64_t hidden = a.hidden, columns = kGates * hidden;
+  const int units = block.units(), rows = static_cast<int>(plan.rows);
+  const int lanes = static_cast<int>(plan.lanes), batch = static_cast<int>(a.batch);
+  const int me = ThreadIndex();
+  const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
+  const bool carried = a.cell_norm == CellNorm::kCarried;
+  const StateNorm<Kind, T> norm(a);
+
+  auto* const sum_parts = reinterpret_cast<GradientPart*>(s.sum_parts);    // [B, norms, blocks]
+  auto* const cell_parts = reinterpret_cast<GradientPart*>(s.cell_parts);  // [B, blocks]
+
+  T* const weights = SharedMemory<T>();
+  T* const gradients = weights + plan.weights;    // [rows, lanes] of zh
+  T* const numbers = gradients + plan.gradients;  // [B, rows] g of the norms
+  T* const xhats = numbers + plan.sums;           // [B, rows]
+  T* const states = xhats + plan.sums;
+  T* const means = states + plan.state_arrays * plan.states;  // [B, norms, 2], then [B, 2] of c
+  T* const cell_means = means + batch * a.norms * 2;
+  // [B, units] each
+  T* const dh = states;
+  T* const dc = dh + plan.states;
+  T* const of_o = dc + plan.states;  // the gradients of o's sum and of what the norm of c gives
+  T* const of_cell = of_o + plan.states;
+  T* const cell_xhat = of_cell + plan.states;
+
+  block.ReadWeights(s.weight_hh, weights);
+  // Of sequences that fill up a group, for good.
+  for (int i = me; i < rows * lanes; i += BlockThreads()) gradients[i] = 0;
+  block.ForUnits([&](int b, int unit, int64_t k) {
+    const int64_t at = b * plan.units + unit;
+    dh[at] = s.dh[b * hidden + k];
+    if (Kind::kLstm) dc[at] = s.dc[b * hidden + k];
+  });
+  SyncBlock();
+
+  // The gradient of the state before the step of turn `turn`, but for what goes past the product,
+  // which is there. By four lanes for each, that take the blocks in turn.
+  const auto collect = [&](int64_t turn) {
+    constexpr int kCollectors = 4;
+    const T* const partials = s.partials + turn % plan.buffers * plan.partials;
+    const int count = batch * units * kCollectors;
+    const int64_t of_block = batch * plan.stride;
+    for (int i = me; i - me % kWarpThreads < count; i += BlockThreads()) {
+      const int b = i / kCollectors / units, unit = i / kCollectors % units;
+      T sum = 0;
+      if (i < count) {
+        const T* const mine = partials + b * plan.stride + BlockIndex() * plan.units + unit;
+        ReadAndAdd(
+            i % kCollectors, kCollectors, plan.blocks,
+            [&](int64_t p) { return mine[p * of_block]; }, [&](int64_t, T part) { sum += part; });
+      }
+      for (int mask = kCollectors / 2; mask > 0; mask /= 2) sum += XorLane(sum, mask);
+      if (i < count && i % kCollectors == 0) dh[b * plan.units + unit] += sum;
+    }
+    SyncBlock();
+  };
+
+  int64_t later = -1;
+  for (int64_t turn = 0; turn < a.time; ++turn) {
+    const int64_t t = s.reverse ? turn : a.time - 1 - turn;
+
+    if (turn + 1 < a.time) {
+      const int64_t next = s.reverse ? t + 1 : t - 1;
+      block.ForUnits([&](int b, int, int64_t k) { PrefetchUnit(a, s, norm, next * batch + b, k); });
+    }
+
+    // 1. The states, and through the output.
+    if (turn > 0) collect(turn - 1);
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t row = t * batch + b, at = b * plan.units + unit;
+      T of_h = dh[at], of_c = 0;
+      if constexpr (Kind::kLstm) of_c = dc[at];
+      if (IsReset(a, later, b)) {
+        // No gradient passes a reset.
+        s.dh_reset[b * hidden + k] += of_h;
+        if (Kind::kLstm) s.dc_reset[b * hidden + k] += of_c;
+        of_h = 0, of_c = 0;
+      }
+      if (!IsActive(a, t, b)) {
+        dh[at] = of_h;
+        if (Kind::kLstm) dc[at] = of_c;
+        if (cell_norm) s.dcell[row * hidden + k] = 0;
+        return;
+      }
+      dh[at] = s.dy == nullptr ? of_h : of_h + s.dy[row * hidden + k];
+      if constexpr (Kind::kLstm) {
+        dc[at] = of_c;
+        if (!cell_norm) return;
+        // The carried c has one gradient of the next step and one of h, which meet before the
+        // norm's backward where the normalised c is carried, and after it otherwise.
+        const OutputGradient<T> d = TakeOutputBack(a, row, k, dh[at], carried ? of_c : T{0});
+        NormMap<T> map[1];
+        ReadMaps(a.map_c + row * kRnnMap, map);
+        of_o[at] = d.of_o;
+        of_cell[at] = d.of_cell;
+        cell_xhat[at] = XhatOfCell(a, row, k, map[0]);
+        s.dcell[row * hidden + k] = d.of_cell;
+      }
+    });
+    if (cell_norm) {
+      SyncBlock();
+      const T* const gain = a.params.gain_c + BlockIndex() * plan.units;
+      ExchangeParts(
+          batch, cell_parts, plan.blocks, [&](int b) { return IsActive(a, t, b); },
+          [&](int b, bool there) {
+            const int64_t first = b * plan.units;
+            return TakePart(
+                there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
+                [&](int i) { return cell_xhat[first + i]; });
+          },
+          [&](int b, const GradientPart* parts, bool writes) {
+            const auto mean = JoinParts(parts, plan.blocks, static_cast<double>(hidden));
+            if (writes) WriteMeans(mean, cell_means + 2 * b);
+          });
+    }
+
+    // 2. The gates.
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t row = t * batch + b, first = row * columns + k, at = b * plan.units + unit;
+      if (!IsActive(a, t, b)) {
+        PLANISH_UNROLL
+        for (int gate = 0; gate < kGates; ++gate) {
+          s.da[first + gate * hidden] = 0;
+          s.dzh[first + gate * hidden] = 0;
+          gradients[(unit * kGates + gate) * lanes + b] = 0;
+        }
+        return;
+      }
+      OutputGradient<T> output = {};
+      if constexpr (Kind::kLstm) {
+        if (cell_norm) {
+          NormMap<T> map[1];
+          ReadMaps(a.map_c + row * kRnnMap, map);
+          output = {of_o[at], TakeCellNormBack(a, row, k, map[0], of_cell[at], cell_means[2 * b],
+                                               cell_means[2 * b + 1])};
+          if (!carried) output.of_cell += dc[at];
+        } else {
+          output = TakeOutputBack(a, row, k, dh[at], dc[at]);
+        }
+      }
+      const auto d = TakeGatesBack<Kind>(a, row, k, dh[at], output, s.y, s.h_before, relu);
+      dh[at] = d.dh;
+      if constexpr (Kind::kLstm) dc[at] = d.dc;
+      NormMap<T> maps[kNorms];
+      if constexpr (!Kind::kPlain) ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        const int64_t j = first + gate * hidden;
+        const int of_row = unit * kGates + gate;
+        s.da[j] = d.of_a[gate];
+        if constexpr (Kind::kPlain) {
+          gradients[of_row * lanes + b] = d.OfState(gate);
+          if (Kind::kGru) s.dzh[j] = d.OfState(gate);
+        } else {
+          numbers[b * rows + of_row] = d.OfState(gate) * norm.gain[gate * hidden + k];
+          xhats[b * rows + of_row] = maps[gate / kFirst].Xhat(norm.z[j]);
+        }
+      }
+    });
+    SyncBlock();
+
+    // 3. The norms of the gates, and the product.
+    if constexpr (!Kind::kPlain) {
+      ExchangeParts(
+          batch * kNorms, sum_parts, plan.blocks, [&](int i) { return IsActive(a, t, i / kNorms); },
+          [&](int i, bool there) {
+            const int b = i / kNorms, first_gate = i % kNorms * kFirst;
+            const int gates = kGates - first_gate < kFirst ? kGates - first_gate : kFirst;
+            const auto at = [&](int j) {
+              return b * rows + j / gates * kGates + first_gate + j % gates;
+            };
+            return TakePart(
+                there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
+                [&](int j) { return xhats[at(j)]; });
+          },
+          [&](int i, const GradientPart* parts, bool writes) {
+            const auto mean =
+                JoinParts(parts, plan.blocks, NumbersOf<kGates, kFirst>(i % kNorms, hidden));
+            if (writes) WriteMeans(mean, means + 2 * i);
+          });
+      block.ForUnits([&](int b, int unit, int64_t k) {
+        if (!IsActive(a, t, b)) return;
+        const int64_t row = t * batch + b;
+        NormMap<T> maps[kNorms];
+        ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+        PLANISH_UNROLL
+        for (int gate = 0; gate < kGates; ++gate) {
+          const int of_row = unit * kGates + gate, i = b * kNorms + gate / kFirst;
+          const T d = TakeNormBack(numbers[b * rows + of_row], xhats[b * rows + of_row],
+                                   maps[gate / kFirst].rstd, means[2 * i], means[2 * i + 1]);
+          s.dzh[row * columns + gate * hidden + k] = d;
+          gradients[of_row * lanes + b] = d;
+        }
+      });
+      SyncBlock();
+    }
+    Multiply(plan, units * kGates, batch, gradients, weights,
+             s.partials + turn % plan.buffers * plan.partials + BlockIndex() * batch * plan.stride);
+    SyncGrid();
+    later = t;
+  }
+
+  collect(a.time - 1);
+  block.ForUnits([&](int b, int unit, int64_t k) {
+    const int64_t at = b * plan.units + unit;
+    s.dh[b * hidden + k] = dh[at];
+    if (Kind::kLstm) s.dc[b * hidden + k] = dc[at];
+  });
+}
+
+}  // namespace
+
+template <class T>
+OnChipBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
+  const GridLimits limits = CooperativeLimits();
+  return PlanOnChipBackward(recipe, shape, sizeof(T), limits.blocks, limits.shared_bytes);
+}
+
+template <class T>
+void RunBackwardOnChip(const char* function, const CellLayer<T>& layer,
+                       const OnChipBackwardCall<T>& call, void* stream) {
+  VisitKind(layer, [&]<class Kind>(Kind) {
+    RunCooperative(function, OnChipBackward<T, Kind>, LaunchOf(call.plan), stream, layer, call,
+                   layer.arithmetic == Arithmetic::kRnnRelu);
+  });
+}
+
+template OnChipBackwardPlan PlanBackwardOnDevice<PLANISH_ELEMENT>(const CellRecipe&,
+                                                                  const RnnShape&);
+template void RunBackwardOnChip(const char*, const CellLayer<PLANISH_ELEMENT>&,
+                                const OnChipBackwardCall<PLANISH_ELEMENT>&, void*);
+
+}  // namespace planish::internal::cuda

@@ -1,0 +1,141 @@
+#ifndef PLANISH_SRC_RNN_CUDA_PERSISTENT_BLOCK_H_
+#define PLANISH_SRC_RNN_CUDA_PERSISTENT_BLOCK_H_
+
+#include <cstdint>
+
+#include "src/base/cuda/kernel.h"
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/plan.h"
+
+// A block of a kernel that takes all steps of a layer: it has a few units with all their gates, and
+// keeps their rows of weight_hh.
+namespace planish::internal::cuda {
+
+template <class T, class Kind>
+class OnChipBlock {
+ public:
+  PLANISH_DEVICE OnChipBlock(const CellLayer<T>& layer, const OnChipSlices& slices)
+      : slices_(slices), hidden_(layer.hidden), batch_(static_cast<int>(layer.batch)) {
+    first_ = BlockIndex() * slices.units;
+    const int64_t left = layer.hidden - first_;
+    units_ = static_cast<int>(left < slices.units ? left : slices.units);
+  }
+
+  PLANISH_DEVICE int units() const { return units_; }
+
+  /// Reads the block's rows of weight_hh. Row unit * gates + gate is that of a gate of a unit; what
+  /// is beyond the units, and behind the columns, is 0.
+  PLANISH_DEVICE void ReadWeights(const T* weight_hh, T* weights) const {
+    for (int64_t i = ThreadIndex(); i < slices_.weights; i += BlockThreads()) {
+      const int64_t row = i / slices_.stride, k = i % slices_.stride;
+      const int64_t unit = row / Kind::kGates, gate = row % Kind::kGates;
+      weights[i] = unit < units_ && k < hidden_
+                       ? weight_hh[(gate * hidden_ + first_ + unit) * hidden_ + k]
+                       : T{0};
+    }
+  }
+
+  /// Copies the parameters of the block's units to `room`, and says where they are.
+  PLANISH_DEVICE CellParams<T> ReadParams(const CellParams<T>& from, T* room) const {
+    CellParams<T> to = {};
+    to.stride = slices_.units;
+    to.first = first_;
+    const auto read = [&](int gates, const T* numbers, T*& place) {
+      place = room;
+      room += gates * slices_.units;
+      if (numbers == nullptr) return;
+      for (int i = ThreadIndex(); i < gates * units_; i += BlockThreads()) {
+        place[i / units_ * slices_.units + i % units_] =
+            numbers[i / units_ * hidden_ + first_ + i % units_];
+      }
+    };
+    read(Kind::kGates, from.gain_ih, to.gain_ih);
+    read(Kind::kGates, from.gain_hh, to.gain_hh);
+    read(Kind::kGates, from.bias, to.bias);
+    read(1, from.bias_hn, to.bias_hn);
+    read(1, from.gain_c, to.gain_c);
+    read(1, from.bias_c, to.bias_c);
+    return to;
+  }
+
+  /// Calls f(b, unit, k) for the thread's sequences and units: number `unit` of the block, k of
+  /// all.
+  template <class F>
+  PLANISH_DEVICE void ForUnits(F&& f) const {
+    for (int i = ThreadIndex(); i < batch_ * units_; i += BlockThreads()) {
+      f(i / units_, i % units_, first_ + i % units_);
+    }
+  }
+
+ private:
+  OnChipSlices slices_;
+  int64_t hidden_, first_;
+  int batch_, units_;
+};
+
+/// Lanes that take a block's part of a norm, and that put the parts of all blocks together: so many
+/// that a block has all of its norms in hand at once, since what they take is their latency.
+inline constexpr int kPartLanes = 8, kJoinLanes = 16;
+
+/// Reads that a lane has under way at once, where it adds up what lies far apart in the
+/// second-level cache: one after the other each would take as long as all of them.
+inline constexpr int kReadsAtOnce = 8;
+
+/// Calls add(i, read(i)) for i = first, first + step, ... < end, in this order, and reads ahead.
+template <class Read, class Add>
+PLANISH_DEVICE void ReadAndAdd(int64_t first, int64_t step, int64_t end, Read&& read, Add&& add) {
+  using Value = decltype(read(first));
+  for (; first < end; first += kReadsAtOnce * step) {
+    Value values[kReadsAtOnce] = {};
+    PLANISH_UNROLL
+    for (int j = 0; j < kReadsAtOnce; ++j) {
+      if (first + j * step < end) values[j] = read(first + j * step);
+    }
+    PLANISH_UNROLL
+    for (int j = 0; j < kReadsAtOnce; ++j) {
+      if (first + j * step < end) add(first + j * step, values[j]);
+    }
+  }
+}
+
+/// Calls f(i, there) for the items i < count, each by so many lanes of a warp. What is not `there`
+/// goes along, for the lanes of a warp must meet where they put numbers together.
+template <int kLanes, class F>
+PLANISH_DEVICE void ForItems(int count, F&& f) {
+  constexpr int kAtOnce = kWarpThreads / kLanes;
+  const int warp = ThreadIndex() / kWarpThreads, warps = BlockThreads() / kWarpThreads;
+  const int mine = ThreadIndex() % kWarpThreads / kLanes;
+  for (int first = warp * kAtOnce; first < count; first += warps * kAtOnce) {
+    f(first + mine, first + mine < count);
+  }
+}
+
+/// The blocks tell each other their part of each of `count` items, for sequences that are there
+/// (`is_there(i)`), through `parts` [count, blocks]. take(i, there) gives the block's part, by
+/// kPartLanes lanes; join(i, parts, writes) has the parts of all blocks, or null, by kJoinLanes
+/// lanes, of which one writes what comes of it. That is there for all threads of the block then.
+template <class Part, class There, class Take, class Join>
+PLANISH_DEVICE void ExchangeParts(int count, Part* parts, int64_t blocks, There&& is_there,
+                                  Take&& take, Join&& join) {
+  ForItems<kPartLanes>(count, [&](int i, bool there) {
+    there = there && is_there(i);
+    const Part part = take(i, there);
+    if (there && ThreadIndex() % kPartLanes == 0) parts[i * blocks + BlockIndex()] = part;
+  });
+  SyncGrid();
+  ForItems<kJoinLanes>(count, [&](int i, bool there) {
+    there = there && is_there(i);
+    const Part* const all = there ? parts + i * blocks : nullptr;
+    join(i, all, there && ThreadIndex() % kJoinLanes == 0);
+  });
+  SyncBlock();
+}
+
+/// The grid of a plan.
+inline Launch LaunchOf(const OnChipSlices& plan) {
+  return {.blocks = plan.blocks, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_RNN_CUDA_PERSISTENT_BLOCK_H_

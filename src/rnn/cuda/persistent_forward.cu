@@ -1,0 +1,354 @@
+#include <cstdint>
+
+#include "src/base/cuda/kernel.h"
+#include "src/rnn/cuda/math.h"
+#include "src/rnn/cuda/norm.h"
+#include "src/rnn/cuda/persistent.h"
+#include "src/rnn/cuda/persistent_block.h"
+#include "src/rnn/cuda/unit.h"
+
+// All steps by one kernel. A block has a few units with all their gates, and keeps their rows of
+// weight_hh, and their c, in shared memory; the state goes from block to block through the
+// device's memory. A step is
+//
+//   1. the product of the block's weights and the whole state;
+//   2. the block's part of the norms of the sums, which all blocks then put together (a meeting);
+//   3. the gates, c, and the block's part of the norm of c (a meeting, where there is one);
+//   4. the block's units of the state (a meeting).
+//
+// Every block puts the parts together in the same order, so that all have the same bits.
+namespace planish::internal::cuda {
+namespace {
+
+constexpr int kPairs = kOnChipRows * kOnChipSequences;
+static_assert(kPairs == kWarpThreads);
+
+// One half of the numbers to the lanes with a bit, the other to those without, each summed up.
+template <int kHalf, class T>
+PLANISH_DEVICE void ShareOut(T (&values)[kPairs]) {
+  const bool upper = (ThreadIndex() & kHalf) != 0;
+  PLANISH_UNROLL
+  for (int i = 0; i < kHalf; ++i) {
+    const T mine = upper ? values[i + kHalf] : values[i];
+    const T other = upper ? values[i] : values[i + kHalf];
+    values[i] = mine + XorLane(other, kHalf);
+  }
+  if constexpr (kHalf > 1) ShareOut<kHalf / 2>(values);
+}
+
+// A part of a norm: of so many numbers as the block has, their mean, as a sum of two, and the sum
+// of the squares of their distances from it.
+struct NormPart {
+  double hi, lo, squares;
+};
+static_assert(sizeof(NormPart) == kOnChipPart * sizeof(double));
+
+PLANISH_DEVICE NormPart PartOf(double a, double b, double squares) {
+  const double sum = a + b, of_b = sum - a;
+  return {sum, (a - (sum - of_b)) + (b - of_b), squares};
+}
+
+// The part of the numbers value(i), i < count, by kPartLanes lanes.
+template <class F>
+PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
+  const int lane = ThreadIndex() % kPartLanes;
+  const double shift = count > 0 ? static_cast<double>(value(0)) : 0, n = count;
+  double sum[1] = {0}, squares[1] = {0};
+  for (int i = lane; i < count; i += kPartLanes) sum[0] += static_cast<double>(value(i)) - shift;
+  SumOverLanes(kPartLanes, sum);
+  const double mean = sum[0] / n;
+  for (int i = lane; i < count; i += kPartLanes) {
+    const double d = (static_cast<double>(value(i)) - shift) - mean;
+    squares[0] = fma(d, d, squares[0]);
+  }
+  SumOverLanes(kPartLanes, squares);
+  return PartOf(shift, mean, squares[0]);
+}
+
+// The norm of `hidden` units' numbers, `per_unit` of each, from the parts of all blocks, by
+// kJoinLanes lanes. Without parts it is nothing.
+template <class T>
+PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const OnChipPlan& plan, int64_t hidden,
+                                    int per_unit, double eps) {
+  const int lane = ThreadIndex() % kJoinLanes;
+  const int64_t blocks = parts == nullptr ? 0 : plan.blocks;
+  const double n = static_cast<double>(hidden * per_unit);
+  NormPart first = {};
+  if (parts != nullptr) first = parts[0];
+  double sums[2] = {0, 0};
+  ReadAndAdd(
+      lane, kJoinLanes, blocks, [&](int64_t p) { return parts[p]; },
+      [&](int64_t p, const NormPart& part) {
+        const int64_t left = hidden - p * plan.units;
+        const double count =
+            static_cast<double>((left < plan.units ? left : plan.units) * per_unit);
+        const double d = (part.hi - first.hi) + (part.lo - first.lo);
+        sums[0] = fma(count, d, sums[0]);
+        sums[1] += fma(count * d, d, part.squares);
+      });
+  SumOverLanes(kJoinLanes, sums);
+  const double distance = sums[0] / n;
+  double variance = fma(-sums[0], distance, sums[1]) / n;
+  if (variance < 0) variance = 0;
+  const NormPart mean = PartOf(first.hi, first.lo + distance, 0);
+  const T hi = static_cast<T>(mean.hi);
+  const double lo = (mean.hi - static_cast<double>(hi)) + mean.lo;
+  return {hi, static_cast<T>(lo), static_cast<T>(1.0 / sqrt(variance + eps))};
+}
+
+template <class T>
+PLANISH_DEVICE void WriteMap(const NormMap<T>& map, T* to) {
+  to[0] = map.hi, to[1] = map.lo, to[2] = map.rstd;
+}
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMostOnChipThreads, 1)
+OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
+  constexpr int kPack = 16 / static_cast<int>(sizeof(T));
+  const OnChipPlan& plan = s.plan;
+  const int64_t hidden = a.hidden, batch = a.batch, columns = kGates * hidden;
+  const OnChipBlock<T, Kind> block(a, plan);
+  const int units = block.units();
+  const int rows = static_cast<int>(plan.rows), me = ThreadIndex(), threads = BlockThreads();
+  const int warp = me / kWarpThreads, warps = threads / kWarpThreads, lane = me % kWarpThreads;
+  const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
+
+  auto* const sum_parts = reinterpret_cast<NormPart*>(s.sum_parts);    // [B, norms, blocks]
+  auto* const cell_parts = reinterpret_cast<NormPart*>(s.cell_parts);  // [B, blocks]
+
+  T* const weights = SharedMemory<T>();
+  T* const sums = weights + plan.weights;  // [B, rows]
+  T* const cells = sums + plan.sums;       // [B, units]
+  T* const outputs = cells + plan.cells;   // [B, units] o
+  T* const maps = outputs + plan.cells;    // [B, norms], and behind them [B] of c
+
+  T* const params = maps + plan.maps;
+  T* const inputs = params + plan.params;          // [2, B, rows] zx
+  T* const input_maps = inputs + 2 * plan.inputs;  // [2, B, norms] of zx
+
+  block.ReadWeights(s.weight_hh, weights);
+  a.params = block.ReadParams(a.params, params);
+  const auto step_of = [&](int64_t i) {
+    return i >= a.time ? int64_t{-1} : s.reverse ? a.time - 1 - i : i;
+  };
+  const auto or_zero = [](const T* values, int64_t i) {
+    return values == nullptr ? T{0} : values[i];
+  };
+
+  // The state before the first step. Behind the units are zeros, for good.
+  const int64_t state_size = batch * plan.stride;
+  block.ForUnits([&](int b, int unit, int64_t k) {
+    const bool reset = IsReset(a, step_of(0), b);
+    s.h[b * plan.stride + k] = reset ? or_zero(a.h_reset, k) : or_zero(s.h0, b * hidden + k);
+    if (Kind::kLstm) {
+      cells[b * plan.units + unit] = reset ? or_zero(a.c_reset, k) : or_zero(s.c0, b * hidden + k);
+    }
+  });
+  const int64_t padding = plan.stride - hidden;
+  for (int64_t i = BlockIndex() == 0 ? me : 2 * batch * padding; i < 2 * batch * padding;
+       i += threads) {
+    s.h[i / padding * plan.stride + hidden + i % padding] = 0;
+  }
+  // What a step reads of the inputs depends on no other step: it comes while the one before is
+  // computed.
+  const auto ask_for = [&](int64_t t, int64_t turn) {
+    T* const zx = inputs + turn % 2 * plan.inputs;
+    T* const map = input_maps + turn % 2 * plan.input_maps;
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t row = t * batch + b;
+      for (int gate = 0; gate < kGates; ++gate) {
+        CopyLater(a.zx + row * columns + gate * hidden + k, zx + b * rows + unit * kGates + gate);
+      }
+      if constexpr (Kind::kApart) {
+        constexpr int kMaps = kNorms * kRnnMap;
+        for (int i = 0; unit == 0 && i < kMaps; ++i) {
+          CopyLater(a.map_ih + row * kMaps + i, map + b * kMaps + i);
+        }
+      }
+    });
+  };
+  ask_for(step_of(0), 0);
+  SyncGrid();
+
+  for (int64_t turn = 0; turn < a.time; ++turn) {
+    const int64_t t = step_of(turn), next = step_of(turn + 1);
+    const T* const h = s.h + turn % 2 * state_size;
+    T* const h_next = s.h + (turn + 1) % 2 * state_size;
+    WaitForCopies();
+    const T* const zx_now = inputs + turn % 2 * plan.inputs;
+    const T* const maps_now = input_maps + turn % 2 * plan.input_maps;
+    if (next >= 0) ask_for(next, turn + 1);
+
+    // 1. The product. All of the state is on its way from the second-level cache at once.
+    constexpr int kLine = 128 / static_cast<int>(sizeof(T));
+    for (int64_t i = me * kLine; i < state_size; i += threads * kLine) Touch(h + i);
+    const int row_groups = rows / kOnChipRows;
+    const int batch_groups = static_cast<int>((batch + kOnChipSequences - 1) / kOnChipSequences);
+    for (int group = warp; group < row_groups * batch_groups; group += warps) {
+      const int row = group % row_groups * kOnChipRows;
+      const int b = group / row_groups * kOnChipSequences;
+      const T* const w = weights + row * plan.stride;
+      T products[kPairs];
+      PLANISH_UNROLL
+      for (int i = 0; i < kPairs; ++i) products[i] = 0;
+      for (int64_t k = lane * kPack; k < plan.stride; k += kWarpThreads * kPack) {
+        Pack<T, kPack> of_w[kOnChipRows];
+        PLANISH_UNROLL
+        for (int r = 0; r < kOnChipRows; ++r) {
+          of_w[r] = *reinterpret_cast<const Pack<T, kPack>*>(w + r * plan.stride + k);
+        }
+        PLANISH_UNROLL
+        for (int q = 0; q < kOnChipSequences; ++q) {
+          // Beyond the last sequence it is that again, for nothing.
+          const int64_t sequence = b + q < batch ? b + q : batch - 1;
+          const auto of_h =
+              *reinterpret_cast<const Pack<T, kPack>*>(h + sequence * plan.stride + k);
+          PLANISH_UNROLL
+          for (int r = 0; r < kOnChipRows; ++r) {
+            PLANISH_UNROLL
+            for (int i = 0; i < kPack; ++i) {
+              T& to = products[q * kOnChipRows + r];
+              to = FusedMulAdd(of_w[r].values[i], of_h.values[i], to);
+            }
+          }
+        }
+      }
+      // The sum over the lanes of product i to lane i.
+      ShareOut<kPairs / 2>(products);
+      const T sum = products[0];
+      const int q = lane / kOnChipRows, r = lane % kOnChipRows;
+      if (b + q < batch) sums[(b + q) * rows + row + r] = sum;
+    }
+    SyncBlock();
+
+    // What the cells without a norm of zh add zx to is one sum.
+    if constexpr (Kind::kTogether) {
+      for (int i = me; i < static_cast<int>(batch) * rows; i += threads) sums[i] += zx_now[i];
+      SyncBlock();
+    }
+
+    // 2. The norms of the sums.
+    if constexpr (!Kind::kPlain) {
+      const auto gates_of = [](int norm) {
+        const int left = kGates - norm * kFirst;
+        return left < kFirst ? left : kFirst;
+      };
+      T* const kept = Kind::kTogether ? a.map_ih : a.map_hh;
+      ExchangeParts(
+          static_cast<int>(batch) * kNorms, sum_parts, plan.blocks,
+          [&](int i) { return IsActive(a, t, i / kNorms); },
+          [&](int i, bool there) {
+            const int b = i / kNorms, norm = i % kNorms, gates = gates_of(norm);
+            return TakePart(there ? units * gates : 0, [&](int j) {
+              return sums[b * rows + j / gates * kGates + norm * kFirst + j % gates];
+            });
+          },
+          [&](int i, const NormPart* parts, bool writes) {
+            const int b = i / kNorms, norm = i % kNorms;
+            const auto map = JoinParts<T>(parts, plan, hidden, gates_of(norm), a.eps);
+            if (!writes) return;
+            WriteMap(map, maps + i * kRnnMap);
+            if (kept == nullptr || BlockIndex() != 0) return;
+            WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
+          });
+    }
+
+    // What the next step begins with.
+    const auto put = [&](int b, int unit, int64_t k, T state, T cell) {
+      const bool reset = IsReset(a, next, b);
+      h_next[b * plan.stride + k] = reset ? or_zero(a.h_reset, k) : state;
+      if (next < 0 && s.h_n != nullptr) s.h_n[b * hidden + k] = state;
+      if constexpr (Kind::kLstm) {
+        cells[b * plan.units + unit] = reset ? or_zero(a.c_reset, k) : cell;
+        if (next < 0 && s.c_n != nullptr) s.c_n[b * hidden + k] = cell;
+      }
+    };
+
+    // 3. The gates.
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t row = t * batch + b;
+      const T state = h[b * plan.stride + k];
+      T cell = 0;
+      if constexpr (Kind::kLstm) cell = cells[b * plan.units + unit];
+      if (!IsActive(a, t, b)) {
+        s.y[row * hidden + k] = 0;
+        put(b, unit, k, state, cell);
+        return;
+      }
+      NormMap<T> ih[kNorms], hh[kNorms];
+      if constexpr (Kind::kApart) ReadMaps(maps_now + b * kNorms * kRnnMap, ih);
+      if constexpr (Kind::kApart) ReadMaps(maps + b * kNorms * kRnnMap, hh);
+      if constexpr (Kind::kTogether) ReadMaps(maps + b * kNorms * kRnnMap, ih);
+      T zx[kGates], zh[kGates];
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        const int at = b * rows + unit * kGates + gate;
+        zx[gate] = Kind::kTogether ? T{0} : zx_now[at];  // there it is in the sum
+        zh[gate] = sums[at];
+        if (Kind::kApart && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
+      }
+      const UnitOutput<T> out =
+          TakeGates<Kind>(a, row, k, zx, zh, ih, hh, Kind::kLstm ? cell : state, relu);
+      if (cell_norm) {
+        cells[b * plan.units + unit] = out.c;
+        outputs[b * plan.units + unit] = out.o;
+      } else {
+        s.y[row * hidden + k] = out.h;
+        put(b, unit, k, out.h, out.c);
+      }
+    });
+    if (cell_norm) {
+      SyncBlock();
+      T* const cell_maps = maps + batch * a.norms * kRnnMap;
+      ExchangeParts(
+          static_cast<int>(batch), cell_parts, plan.blocks,
+          [&](int b) { return IsActive(a, t, b); },
+          [&](int b, bool there) {
+            return TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
+          },
+          [&](int b, const NormPart* parts, bool writes) {
+            const auto map = JoinParts<T>(parts, plan, hidden, 1, a.eps);
+            if (!writes) return;
+            WriteMap(map, cell_maps + b * kRnnMap);
+            if (a.map_c == nullptr || BlockIndex() != 0) return;
+            WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
+          });
+      // 4. The state.
+      block.ForUnits([&](int b, int unit, int64_t k) {
+        if (!IsActive(a, t, b)) return;
+        const int64_t row = t * batch + b;
+        const T* const map = cell_maps + b * kRnnMap;
+        const UnitOutput<T> out =
+            TakeNormalised(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
+                           NormMap<T>{map[0], map[1], map[2]});
+        s.y[row * hidden + k] = out.h;
+        put(b, unit, k, out.h, out.c);
+      });
+    }
+    SyncGrid();
+  }
+}
+
+}  // namespace
+
+template <class T>
+OnChipPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
+  const GridLimits limits = CooperativeLimits();
+  return PlanOnChip(recipe, shape, sizeof(T), limits.blocks, limits.shared_bytes);
+}
+
+template <class T>
+void RunOnChip(const char* function, const CellLayer<T>& layer, const OnChipCall<T>& call,
+               void* stream) {
+  VisitKind(layer, [&]<class Kind>(Kind) {
+    RunCooperative(function, OnChip<T, Kind>, LaunchOf(call.plan), stream, layer, call,
+                   layer.arithmetic == Arithmetic::kRnnRelu);
+  });
+}
+
+template OnChipPlan PlanOnDevice<PLANISH_ELEMENT>(const CellRecipe&, const RnnShape&);
+template void RunOnChip(const char*, const CellLayer<PLANISH_ELEMENT>&,
+                        const OnChipCall<PLANISH_ELEMENT>&, void*);
+
+}  // namespace planish::internal::cuda

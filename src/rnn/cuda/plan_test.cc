@@ -1,0 +1,116 @@
+#include "src/rnn/cuda/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "src/base/cuda/launch.h"
+
+namespace planish::internal::cuda {
+namespace {
+
+// An H200.
+constexpr int64_t kBlocks = 132, kSharedBytes = int64_t{227} << 10;
+
+OnChipPlan Plan(Cell cell, const RnnShape& shape, int element_bytes = 4, int64_t blocks = kBlocks) {
+  return PlanOnChip(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
+}
+
+OnChipBackwardPlan BackwardPlan(Cell cell, const RnnShape& shape, int element_bytes = 4,
+                                int64_t blocks = kBlocks) {
+  return PlanOnChipBackward(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
+}
+
+// 768 units are 6 for each of 128 blocks: 24 rows of 3 KB, and what the steps need.
+TEST(OnChipPlan, LnLstmOf768Fits) {
+  const OnChipPlan plan = Plan(Cell::kLnLstm, {1024, 16, 768, 768});
+  ASSERT_TRUE(plan.fits);
+  EXPECT_EQ(plan.units, 6);
+  EXPECT_EQ(plan.blocks, 128);
+  EXPECT_EQ(plan.threads, 384);  // a warp for each of 6 groups of rows and 2 of sequences
+  EXPECT_EQ(plan.stride, 768);
+  EXPECT_EQ(plan.rows, 24);
+  EXPECT_EQ(plan.shared_bytes, 4 * (24 * 768 + 16 * 24 + 2 * 16 * 6 + 16 * 2 * 3 + (5 * 3 * 6 + 2) +
+                                    2 * (16 * 24 + 16 * 3)));
+  EXPECT_EQ(plan.sum_parts, kOnChipPart * 16 * 128);
+  EXPECT_EQ(plan.cell_parts, kOnChipPart * 16 * 128);
+}
+
+// The same slices as forward, and a part of the gradient of 16 states of each block.
+TEST(OnChipPlan, LnLstmOf768FitsBackward) {
+  const OnChipBackwardPlan plan = BackwardPlan(Cell::kLnLstm, {1024, 16, 768, 768});
+  ASSERT_TRUE(plan.fits);
+  EXPECT_EQ(plan.units, 6);
+  EXPECT_EQ(plan.blocks, 128);
+  EXPECT_EQ(plan.threads, 384);  // 2 groups of sequences, 192 packs of 4 states
+  EXPECT_EQ(plan.rows, 24);
+  EXPECT_EQ(plan.lanes, 16);
+  EXPECT_EQ(plan.shared_bytes, 4 * (24 * 768 + 24 * 16 + 2 * 16 * 24 + 5 * 16 * 6 + 16 * 2 * 2));
+  EXPECT_EQ(plan.sum_parts, 2 * 16 * 128);
+  EXPECT_EQ(plan.cell_parts, 2 * 16 * 128);
+  EXPECT_EQ(plan.partials, 128 * 16 * 768);
+  EXPECT_EQ(plan.buffers, 1);
+  // Without a norm one meeting a step is all there is.
+  EXPECT_EQ(BackwardPlan(Cell::kLstm, {1024, 16, 768, 768}).buffers, 2);
+}
+
+TEST(OnChipPlan, WhatIsTooLargeDoesNotFitBackward) {
+  EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
+  EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, kMostOnChipBackwardBatch, 64, 768}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, kMostOnChipBackwardBatch + 1, 64, 768}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {1, 16, 64, 768}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 0, 64, 768}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, INT64_MAX / 1000}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 768}, 4, 0).fits);
+}
+
+TEST(OnChipPlan, WhatIsTooLargeDoesNotFit) {
+  EXPECT_TRUE(Plan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
+  EXPECT_TRUE(Plan(Cell::kLnGru, {100, 16, 64, 1536}).fits);
+  EXPECT_TRUE(Plan(Cell::kLnRnn, {100, 16, 64, 2048}).fits);
+  EXPECT_TRUE(Plan(Cell::kLnLstm, {100, 16, 64, 768}, 8).fits);
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 1024}, 8).fits);
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, INT64_MAX / 1000}).fits);
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, kMostOnChipBatch + 1, 64, 768}).fits);
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {1, 16, 64, 768}).fits);   // a step
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 0, 64, 768}).fits);  // nothing
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 768}, 4, 0).fits);
+}
+
+// No unit is left out, no block is without one, and no memory is more than there is.
+TEST(OnChipPlan, EveryUnitHasABlock) {
+  for (const Cell cell :
+       {Cell::kRnn, Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {
+    for (int64_t hidden = 1; hidden < 1400; hidden += hidden < 40 ? 1 : 17) {
+      for (const int64_t blocks : {int64_t{1}, int64_t{3}, int64_t{108}, kBlocks}) {
+        for (const int64_t batch : {1, 5, 64}) {
+          const RnnShape shape{10, batch, 3, hidden};
+          const OnChipPlan forward = Plan(cell, shape, 4, blocks);
+          const OnChipBackwardPlan backward = BackwardPlan(cell, shape, 4, blocks);
+          for (const OnChipSlices& plan : {OnChipSlices(forward), OnChipSlices(backward)}) {
+            if (!plan.fits) continue;
+            EXPECT_LE(plan.blocks, blocks);
+            EXPECT_GE(plan.blocks * plan.units, hidden);
+            EXPECT_LT((plan.blocks - 1) * plan.units, hidden);
+            EXPECT_GE(plan.stride, hidden);
+            EXPECT_EQ(plan.stride % 4, 0);
+            EXPECT_GE(plan.rows, plan.units * RecipeOf(cell).gates());
+            EXPECT_EQ(plan.rows % kOnChipRows, 0);
+            EXPECT_LE(plan.shared_bytes, kSharedBytes);
+            EXPECT_LE(plan.threads, kMostOnChipThreads);
+            EXPECT_EQ(plan.threads % kWarpThreads, 0);
+          }
+          if (backward.fits) {
+            EXPECT_GE(backward.lanes, batch);
+            EXPECT_EQ(backward.lanes % kOnChipSequences, 0);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace planish::internal::cuda

@@ -1,0 +1,47 @@
+#include <gtest/gtest.h>
+
+#include "src/base/cuda/emulation.h"
+#include "src/rnn/cuda/testing.h"
+
+// What only the emulation of a GPU can be asked.
+namespace planish {
+namespace {
+
+using internal::emulation::Order;
+using internal::emulation::SetOrder;
+
+// Whatever thread comes first, the bits are the same: no result depends on a barrier that is
+// missing. Blocks of one warp and of several, and units of which a thread has two.
+TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBit) {
+  for (const Cell cell : tests::CudaCells()) {
+    for (const RnnShape& shape : {RnnShape{3, 2, 3, 5}, {2, 2, 3, 70}, {1, 1, 2, 530}}) {
+      if (shape.hidden == 530 && cell != Cell::kLnLstm && cell != Cell::kLnGru) continue;
+      const tests::RnnProblem<float> p(cell, shape, {.lengths = true, .resets = true});
+      const auto first = tests::ApplyOnDevice(p);
+      for (const Order order : {Order::kBackward, Order::kRandom}) {
+        SetOrder(order);
+        const auto again = tests::ApplyOnDevice(p);
+        EXPECT_EQ(first.DiffersIn(again), "") << tests::NameOf(cell) << " H " << shape.hidden;
+      }
+      SetOrder(Order::kForward);
+    }
+  }
+}
+
+// The same of all steps by one kernel.
+TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBitOnChip) {
+  for (const Cell cell : tests::CudaCells()) {
+    const tests::RnnProblem<float> p(cell, {3, 3, 3, 19}, {.lengths = true, .resets = true});
+    ASSERT_TRUE(cuda::RnnFitsOnChip<float>(cell, p.layer.shape));
+    const auto first = tests::ApplyOnDevice(p, true);
+    for (const Order order : {Order::kBackward, Order::kRandom}) {
+      SetOrder(order);
+      const auto again = tests::ApplyOnDevice(p, true);
+      EXPECT_EQ(first.DiffersIn(again), "") << tests::NameOf(cell);
+    }
+    SetOrder(Order::kForward);
+  }
+}
+
+}  // namespace
+}  // namespace planish

@@ -1,0 +1,627 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <random>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/plan.h"
+#include "src/rnn/cuda/testing.h"
+
+// Recurrent layers on a GPU against the CPU's layers in double, which rnn_test.cc holds against the
+// reference. Compiled into two programs: of one the device is the GPU, and it skips where there is
+// none; of the other it is the emulation of one.
+namespace planish {
+namespace {
+
+using ::testing::HasSubstr;
+using tests::ApplyOnDevice;
+using tests::ArrayName;
+using tests::CudaCells;
+using tests::ErrorOf;
+using tests::Given;
+using tests::NameOf;
+using tests::OnDevice;
+using tests::RnnOnDevice;
+using tests::RnnProblem;
+using tests::RnnResult;
+
+constexpr Given kGivens[] = {{.states = false},
+                             {},
+                             {.reverse = true},
+                             {.lengths = true},
+                             {.lengths = true, .reverse = true},
+                             {.resets = true},
+                             {.states = false, .resets = true, .reverse = true},
+                             {.lengths = true, .resets = true},
+                             {.lengths = true, .resets = true, .reverse = true}};
+
+template <class T>
+std::string Describe(const RnnProblem<T>& p) {
+  const RnnShape& s = p.layer.shape;
+  return std::string(NameOf(p.layer.cell)) + " T " + std::to_string(s.time) + " B " +
+         std::to_string(s.batch) + " I " + std::to_string(s.inputs) + " H " +
+         std::to_string(s.hidden) + (p.layer.h0.empty() ? "" : " states") +
+         (p.layer.lengths.empty() ? "" : " lengths") + (p.layer.resets.empty() ? "" : " resets") +
+         (p.layer.reverse ? " reverse" : "");
+}
+
+/// The same layer in double, on the CPU.
+template <class T>
+RnnResult<double> Exact(const RnnProblem<T>& p) {
+  RnnProblem<double> same(p.layer.cell, p.layer.shape);
+  same.layer = p.Reference();
+  same.loss = p.Loss();
+  return tests::Apply(same, same.Options());
+}
+
+/// The largest difference of any output, as tests::Difference, and which one it is.
+template <class T>
+double Worst(const RnnResult<T>& out, const RnnResult<double>& exact, std::string* where) {
+  double worst = 0;
+  const auto compare = [&](const std::string& name, const auto& values, const auto& expected) {
+    const double difference = tests::Difference(values, expected);
+    if (!(difference <= worst)) worst = difference, *where = name;
+  };
+  compare("y", out.y, exact.y);
+  compare("h_n", out.h, exact.h);
+  compare("c_n", out.c, exact.c);
+  for (size_t a = 0; a < tests::kArrays; ++a) {
+    compare(std::string("d") + ArrayName(a), out.gradients[a], exact.gradients[a]);
+  }
+  return worst;
+}
+
+template <class T>
+class RnnCudaTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+  }
+
+  static void ExpectWithin(double tolerance, const RnnProblem<T>& p, bool on_chip = false) {
+    std::string where;
+    const double worst = Worst(ApplyOnDevice(p, on_chip), Exact(p), &where);
+    EXPECT_LE(worst, tolerance) << Describe(p) << ": " << where;
+  }
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(RnnCudaTest, Types);
+
+template <class T>
+constexpr double kUnit = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-53;
+
+// A norm of one to three numbers that nearly agree multiplies what it is given by its rstd, up to
+// 1/sqrt(eps) = 316, and backward does so again, step for step: rnn_test.cc has the same bound for
+// the CPU's layers, and its reason.
+template <class T>
+constexpr double kFewUnits = std::is_same_v<T, float> ? 8e-3 : 4e-12;
+
+TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
+  using T = TypeParam;
+  constexpr RnnShape kShapes[] = {{1, 1, 1, 1}, {7, 2, 3, 1}, {5, 3, 2, 3}, {7, 5, 1, 3}};
+  size_t i = 0;
+  for (const Cell cell : CudaCells()) {
+    for (const Given& given : kGivens) {
+      for (int twice = 0; twice < 2; ++twice) {
+        const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
+        this->ExpectWithin(kFewUnits<T>, RnnProblem<T>(cell, shape, given));
+      }
+    }
+  }
+}
+
+// Norms of 16 numbers and more have an rstd of about 1, and a state's gain of 0.5 forgets: each of
+// at most 7 steps adds the rounding of products of up to 400 numbers, sqrt(400) / 2 units, and
+// that of about 20 operations. A gradient of a weight is a sum over steps and sequences of such.
+// There is more than one input: a norm does not see the size of a single one, whose gradient is
+// nothing but rounding.
+template <class T>
+constexpr double kManyUnits = 64 * kUnit<T>;
+
+TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
+  using T = TypeParam;
+  size_t i = 0;
+  for (const Cell cell : CudaCells()) {
+    for (const RnnShape& shape :
+         {RnnShape{7, 5, 4, 16}, {7, 2, 33, 33}, {3, 2, 5, 100}, {2, 1, 3, 32}, {1, 5, 7, 65}}) {
+      for (int twice = 0; twice < 2; ++twice) {
+        const Given& given = kGivens[i++ % std::size(kGivens)];
+        this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, shape, given, 0.5));
+      }
+    }
+  }
+}
+
+// More units than a block has threads, and rows of many partial sums.
+TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
+  using T = TypeParam;
+  for (const Cell cell : {Cell::kRnn, Cell::kLnRnn, Cell::kLstm, Cell::kLnLstm,
+                          Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {
+    this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, {2, 1, 3, 515}, {.lengths = true}, 0.5));
+    this->ExpectWithin(2 * kManyUnits<T>,
+                       RnnProblem<T>(cell, {9, 31, 2, 17}, {.lengths = true}, 0.5));
+  }
+}
+
+// --- All steps by one kernel ---
+
+// Parts of norms that are joined are as good as norms.
+TYPED_TEST(RnnCudaTest, OnChipAgreesWithTheCpu) {
+  using T = TypeParam;
+  constexpr RnnShape kShapes[] = {{7, 5, 4, 16}, {5, 9, 5, 33}, {2, 2, 3, 67}, {7, 1, 3, 40}};
+  size_t i = 0, fit = 0, all = 0;
+  for (const Cell cell : CudaCells()) {
+    for (const Given& given : kGivens) {
+      const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
+      this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, shape, given, 0.5), true);
+      fit += cuda::RnnFitsOnChip<T>(cell, shape);
+      ++all;
+    }
+    // Fewer units than blocks.
+    this->ExpectWithin(kFewUnits<T>, RnnProblem<T>(cell, {4, 3, 2, 3}), true);
+  }
+  EXPECT_EQ(fit, all);
+}
+
+// Of the numbers of three sequences the second's begin with NaN, and the others' are as before.
+template <class T>
+void ExpectNanInSequence1(const std::vector<T>& after, const std::vector<T>& before, Cell cell) {
+  const size_t units = before.size() / 3;
+  EXPECT_TRUE(std::isnan(after[units])) << NameOf(cell);
+  for (size_t k = 0; k < before.size(); ++k) {
+    if (k / units == 1) continue;
+    ASSERT_EQ(after[k], before[k]) << NameOf(cell);
+  }
+}
+
+TYPED_TEST(RnnCudaTest, OnChipNanStaysInItsSequence) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
+    p.layer.lengths = {4, 3, 4};
+    const RnnResult<T> before = ApplyOnDevice(p, true);
+    p.layer.x[3] = std::numeric_limits<T>::quiet_NaN();  // the first input of sequence 1
+    ExpectNanInSequence1(ApplyOnDevice(p, true).h, before.h, cell);
+  }
+}
+
+TYPED_TEST(RnnCudaTest, OnChipGivesTheSameBitsWithNothingSaved) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    const RnnProblem<T> p(cell, {4, 3, 3, 17}, {.lengths = true, .resets = true});
+    RnnOnDevice<T> saving(p), other(p);
+    saving.options().on_chip = other.options().on_chip = true;
+    saving.Forward();
+    other.forward().saved = nullptr;
+    other.Forward();
+    EXPECT_EQ(saving.Result().DiffersIn(other.Result()), "") << NameOf(cell);
+  }
+}
+
+// A gradient of one sequence's output that is NaN.
+TYPED_TEST(RnnCudaTest, OnChipNanGradientStaysInItsSequence) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
+    p.layer.lengths = {4, 3, 4};
+    const RnnResult<T> before = ApplyOnDevice(p, true);
+    // Of sequence 1, all units at one step.
+    std::fill_n(p.loss.y.begin() + (2 * 3 + 1) * 21, 21, std::numeric_limits<T>::quiet_NaN());
+    ExpectNanInSequence1(ApplyOnDevice(p, true).gradients[tests::kH0], before.gradients[tests::kH0],
+                         cell);
+  }
+}
+
+// No product is asked for of a step, but backward of more sequences than the chip takes.
+TYPED_TEST(RnnCudaTest, OnChipAsksForNoProductOfAStep) {
+  using T = TypeParam;
+  for (const auto& [batch, backward] :
+       {std::pair<int64_t, size_t>{internal::cuda::kMostOnChipBackwardBatch, 0},
+        {internal::cuda::kMostOnChipBackwardBatch + 1, 5}}) {
+    const RnnProblem<T> p(Cell::kLnLstm, {5, batch, 2, 17}, Given(), 0.5);
+    RnnOnDevice<T> device(p);
+    size_t products = 0;
+    device.options().on_chip = true;
+    device.options().matmul = [&](const cuda::MatmulArgs<T>& product) {
+      ++products;
+      internal::cuda::RunMatmul("test", product);
+    };
+    device.Forward();
+    EXPECT_EQ(products, 1u);
+    products = 0;
+    device.Backward();
+    EXPECT_EQ(products, 3u + backward);  // of the weights' gradients, and of dx
+    std::string where;
+    EXPECT_LE(Worst(device.Result(), Exact(p), &where), 2 * kManyUnits<T>) << where;
+  }
+}
+
+// Weights of the state so that the first product is exact: the sums have a mean of 1e4 deviations.
+TYPED_TEST(RnnCudaTest, OnChipNormsAreExactAtAnyMean) {
+  using T = TypeParam;
+  for (const Cell cell : {Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnGru}) {
+    RnnProblem<T> p(cell, {2, 1, 1, 40}, {.resets = true});
+    std::mt19937 random(3);
+    p.layer.x = {0, 0};
+    p.layer.weight_hh = tests::Normal<T>(std::ssize(p.layer.weight_hh), random, 1e4, 1);
+    // Before each step the state is 1 in the first unit alone.
+    p.layer.resets = {1, 1};
+    p.layer.h_reset.assign(40, T{0});
+    p.layer.h_reset[0] = 1;
+    RnnOnDevice<T> device(p);
+    device.options().on_chip = true;
+    device.Forward();
+    EXPECT_LE(tests::Difference(device.Result().y, Exact(p).y), 16 * kUnit<T>) << NameOf(cell);
+  }
+}
+
+// --- The same bits ---
+
+TYPED_TEST(RnnCudaTest, NothingSavedGivesTheSameBits) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    const RnnProblem<T> p(cell, {4, 3, 3, 17}, {.lengths = true, .resets = true});
+    RnnOnDevice<T> saving(p), other(p);
+    saving.Forward();
+    other.forward().saved = nullptr;
+    other.Forward();
+    EXPECT_EQ(saving.Result().DiffersIn(other.Result()), "") << NameOf(cell);
+  }
+}
+
+TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
+  using T = TypeParam;
+  constexpr int64_t kTime = 5, kBatch = 3, kInputs = 3, kHidden = 17;
+  for (const Cell cell : CudaCells()) {
+    for (const bool in_place : {false, true}) {
+      const RnnProblem<T> p(cell, {kTime, kBatch, kInputs, kHidden});
+      RnnOnDevice<T> device(p);
+      device.Forward();
+      const RnnResult<T> expected = device.Result();
+      const bool lstm = internal::RecipeOf(cell).is_lstm();
+      OnDevice<T> h(p.layer.h0), c(p.layer.c0), h_next(p.layer.h0), c_next(p.layer.c0);
+      OnDevice<char> space(std::vector<char>(
+          static_cast<size_t>(cuda::RnnStepWorkspaceBytes<T>(cell, kBatch, kInputs, kHidden)), -1));
+      const cuda::RnnOptions<T> options = {
+          .eps = p.layer.eps, .workspace = space.data(), .workspace_bytes = space.bytes()};
+      RnnStepArgs<T> args{.batch = kBatch, .inputs = kInputs, .hidden = kHidden};
+      args.params = device.forward().inputs.params;
+      OnDevice<T>*from = &h, *to = in_place ? &h : &h_next;
+      OnDevice<T>*from_c = &c, *to_c = in_place ? &c : &c_next;
+      std::vector<T> y;
+      for (int64_t t = 0; t < kTime; ++t) {
+        args.x = device.forward().inputs.x + t * kBatch * kInputs;
+        args.h = from->data();
+        args.h_next = to->data();
+        if (lstm) args.c = from_c->data(), args.c_next = to_c->data();
+        cuda::RnnStep<T>(cell, args, options);
+        for (const T value : to->Get()) y.push_back(value);
+        std::swap(from, to);
+        std::swap(from_c, to_c);
+      }
+      EXPECT_TRUE(tests::SameBits(y, expected.y)) << NameOf(cell);
+      EXPECT_TRUE(tests::SameBits(from->Get(), expected.h)) << NameOf(cell);
+      if (!lstm) continue;
+      EXPECT_TRUE(tests::SameBits(from_c->Get(), expected.c)) << NameOf(cell);
+    }
+  }
+}
+
+// A gradient is the same bits whatever else is asked for.
+TYPED_TEST(RnnCudaTest, EveryGradientAlone) {
+  using T = TypeParam;
+  const std::vector<Cell> cells = CudaCells();
+  for (size_t i = 0; i < 2 * cells.size(); ++i) {
+    const Cell cell = cells[i / 2];
+    const RnnProblem<T> p(cell, {3, 3, 3, 5}, {.lengths = true, .resets = true});
+    RnnOnDevice<T> device(p);
+    device.options().on_chip = i % 2 == 1;
+    device.Forward();
+    device.Backward();
+    const RnnResult<T> all = device.Result();
+    RnnBackwardArgs<T> none = device.backward();
+    none.dx = none.dh0 = none.dc0 = none.dh_reset = none.dc_reset = nullptr;
+    none.dparams = {};
+    const auto params = internal::ParamsOf<T>(internal::RecipeOf(cell), p.layer.shape);
+    for (size_t a = 0; a < tests::kArrays; ++a) {
+      if (all.gradients[a].empty()) continue;
+      OnDevice<T> alone(std::vector<T>(all.gradients[a].size(), tests::Unset<T>()));
+      device.backward() = none;
+      RnnBackwardArgs<T>& args = device.backward();
+      T* RnnBackwardArgs<T>::* const members[] = {
+          &RnnBackwardArgs<T>::dx, &RnnBackwardArgs<T>::dh0, &RnnBackwardArgs<T>::dc0,
+          &RnnBackwardArgs<T>::dh_reset, &RnnBackwardArgs<T>::dc_reset};
+      if (a < tests::kFirstParam) {
+        args.*members[a] = alone.data();
+      } else {
+        args.dparams.*params[a - tests::kFirstParam].member = alone.data();
+      }
+      device.Backward();
+      EXPECT_TRUE(tests::SameBits(alone.Get(), all.gradients[a]))
+          << NameOf(cell) << " d" << ArrayName(a);
+    }
+  }
+}
+
+// --- Extremes ---
+
+// No step, and no sequence.
+TYPED_TEST(RnnCudaTest, NoSteps) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    const RnnProblem<T> p(cell, {0, 3, 2, 5});
+    const RnnResult<T> out = ApplyOnDevice(p);
+    EXPECT_TRUE(tests::SameBits(out.h, p.layer.h0)) << NameOf(cell);
+    EXPECT_TRUE(tests::SameBits(out.c, p.layer.c0)) << NameOf(cell);
+    EXPECT_TRUE(tests::SameBits(out.gradients[tests::kH0], p.loss.h)) << NameOf(cell);
+    EXPECT_TRUE(tests::SameBits(out.gradients[tests::kC0], p.loss.c)) << NameOf(cell);
+    const RnnProblem<T> nothing(cell, {3, 0, 2, 5});
+    const RnnResult<T> of_nothing = ApplyOnDevice(nothing);
+    for (size_t a = tests::kFirstParam; a < tests::kArrays; ++a) {
+      for (const auto& gradients : {out.gradients, of_nothing.gradients}) {
+        EXPECT_EQ(gradients[a], std::vector<T>(gradients[a].size(), T{0})) << NameOf(cell);
+      }
+    }
+  }
+}
+
+TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
+  using T = TypeParam;
+  constexpr int64_t kBatch = 3, kInputs = 3, kHidden = 7;
+  for (const Cell cell : CudaCells()) {
+    RnnProblem<T> p(cell, {4, kBatch, kInputs, kHidden}, {.resets = true});
+    const RnnResult<T> before = ApplyOnDevice(p);
+    p.layer.x[kInputs] = std::numeric_limits<T>::quiet_NaN();  // the first input of sequence 1
+    const RnnResult<T> after = ApplyOnDevice(p);
+    const auto others = [&](const std::vector<T>& values, int64_t width) {
+      std::vector<T> of_others;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (static_cast<int64_t>(i) / width % kBatch != 1) of_others.push_back(values[i]);
+      }
+      return of_others;
+    };
+    EXPECT_TRUE(std::isnan(after.y[kHidden])) << NameOf(cell);
+    EXPECT_TRUE(tests::SameBits(others(after.y, kHidden), others(before.y, kHidden)));
+    EXPECT_TRUE(tests::SameBits(others(after.h, kHidden), others(before.h, kHidden)));
+    EXPECT_TRUE(tests::SameBits(others(after.c, kHidden), others(before.c, kHidden)));
+    for (const size_t a : {tests::kX, tests::kH0, tests::kC0}) {
+      const int64_t width = a == tests::kX ? kInputs : kHidden;
+      EXPECT_TRUE(
+          tests::SameBits(others(after.gradients[a], width), others(before.gradients[a], width)))
+          << NameOf(cell) << " d" << ArrayName(a);
+    }
+  }
+}
+
+// Beyond a sequence inputs may be anything, as may the gradients of y there.
+TYPED_TEST(RnnCudaTest, NothingIsReadBeyondASequence) {
+  using T = TypeParam;
+  for (const Cell cell : CudaCells()) {
+    for (const bool reverse : {false, true}) {
+      RnnProblem<T> p(cell, {5, 3, 3, 5}, {.lengths = true, .resets = true, .reverse = reverse});
+      p.layer.lengths = {5, 2, 1};
+      const RnnResult<T> before = ApplyOnDevice(p);
+      for (size_t t = 0; t < 5; ++t) {
+        for (size_t b = 0; b < 3; ++b) {
+          if (static_cast<int64_t>(t) < p.layer.lengths[b]) continue;
+          const size_t row = t * 3 + b;
+          std::fill_n(p.layer.x.begin() + static_cast<std::ptrdiff_t>(row * 3), 3,
+                      tests::Unset<T>());
+          std::fill_n(p.loss.y.begin() + static_cast<std::ptrdiff_t>(row * 5), 5,
+                      tests::Unset<T>());
+          EXPECT_EQ(before.y[row * 5], 0);
+          EXPECT_EQ(before.gradients[tests::kX][row * 3], 0);
+        }
+      }
+      EXPECT_EQ(ApplyOnDevice(p).DiffersIn(before), "") << NameOf(cell);
+    }
+  }
+}
+
+// A length above T is T.
+TYPED_TEST(RnnCudaTest, LengthsAreClipped) {
+  using T = TypeParam;
+  RnnProblem<T> p(Cell::kLnLstm, {3, 2, 3, 5}, {.lengths = true});
+  p.layer.lengths = {3, 3};
+  const RnnResult<T> expected = ApplyOnDevice(p);
+  p.layer.lengths = {100, 3};
+  EXPECT_EQ(ApplyOnDevice(p).DiffersIn(expected), "");
+}
+
+// Sums with a mean of 1e4 deviations, or of sizes whose squares a float does not hold. The first
+// step of one input, x = 1, and no state: the products are the weights, exactly.
+TYPED_TEST(RnnCudaTest, NormsAreExactAtAnyMeanAndSize) {
+  using T = TypeParam;
+  for (const Cell cell : {Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnGru}) {
+    for (const auto& [mean, deviation] :
+         {std::pair{1e4, 1.0}, {-1e6, 10.0}, {0.0, 1e-20}, {1e20, 1e18}, {0.0, 1e30}}) {
+      RnnProblem<T> p(cell, {1, 1, 1, 40}, {.states = false});
+      p.layer.eps = deviation < 1 ? 0 : 1e-5;
+      p.layer.x = {1};
+      std::mt19937 random(3);
+      p.layer.weight_ih = tests::Normal<T>(std::ssize(p.layer.weight_ih), random, mean, deviation);
+      // A state of zeros has no deviation, and 0/0 without eps.
+      if (p.layer.eps == 0) p.layer.h0 = tests::Normal<T>(40, random);
+      RnnOnDevice<T> device(p);
+      device.Forward();
+      RnnResult<double> exact = Exact(p);
+      // tanh and sigmoid of numbers about 1: a few units, and those of the product of h.
+      EXPECT_LE(tests::Difference(device.Result().y, exact.y), 16 * kUnit<T>)
+          << NameOf(cell) << " mean " << mean << " deviation " << deviation;
+    }
+  }
+}
+
+// --- Products ---
+
+// The caller's products give what ours give, and are asked for as the header says.
+TYPED_TEST(RnnCudaTest, ProductsAreTheCallers) {
+  using T = TypeParam;
+  const RnnProblem<T> p(Cell::kLnLstm, {3, 2, 5, 7});
+  const RnnResult<T> expected = ApplyOnDevice(p);
+  RnnOnDevice<T> device(p);
+  std::vector<cuda::MatmulArgs<T>> products;
+  device.options().matmul = [&](const cuda::MatmulArgs<T>& product) {
+    products.push_back(product);
+    internal::cuda::RunMatmul("test", product);
+  };
+  device.Forward();
+  ASSERT_EQ(products.size(), 1u + 3u);
+  EXPECT_EQ(products[0].a, device.forward().inputs.x);
+  EXPECT_EQ(products[0].b, device.forward().inputs.params.weight_ih);
+  EXPECT_EQ(products[0].rows, 3 * 2);
+  EXPECT_EQ(products[0].cols, 4 * 7);
+  EXPECT_EQ(products[0].inner, 5);
+  EXPECT_TRUE(products[0].b_transposed && !products[0].a_transposed && !products[0].accumulate);
+  EXPECT_EQ(products[1].b, device.forward().inputs.params.weight_hh);
+  EXPECT_EQ(products[1].rows, 2);
+  products.clear();
+  device.Backward();
+  EXPECT_EQ(products.size(), 3u + 3u);  // one a step, of the weights' gradients, and of dx
+  EXPECT_TRUE(products[0].accumulate && !products[0].a_transposed && !products[0].b_transposed);
+  EXPECT_EQ(device.Result().DiffersIn(expected), "");
+}
+
+// Ours, of every kind: tiles that are full, and their edges.
+TYPED_TEST(RnnCudaTest, Matmul) {
+  using T = TypeParam;
+  std::mt19937 random(5);
+  for (const auto& [rows, cols, inner] :
+       {std::tuple<int64_t, int64_t, int64_t>{1, 1, 1}, {33, 31, 9}, {64, 32, 8}, {5, 70, 100}}) {
+    for (int kind = 0; kind < 6; ++kind) {
+      const bool a_transposed = kind % 3 == 1, b_transposed = kind % 3 == 2;
+      const bool accumulate = kind >= 3;
+      const auto a = tests::Normal<T>(rows * inner, random);
+      const auto b = tests::Normal<T>(inner * cols, random);
+      const auto c = tests::Normal<T>(rows * cols, random);
+      OnDevice<T> on_a(a), on_b(b), on_c(c);
+      internal::cuda::RunMatmul<T>("test", {.rows = rows,
+                                            .cols = cols,
+                                            .inner = inner,
+                                            .a = on_a.data(),
+                                            .b = on_b.data(),
+                                            .c = on_c.data(),
+                                            .a_transposed = a_transposed,
+                                            .b_transposed = b_transposed,
+                                            .accumulate = accumulate});
+      std::vector<double> exact;
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < cols; ++j) {
+          const auto at = [](const std::vector<T>& values, int64_t k) {
+            return static_cast<double>(values[static_cast<size_t>(k)]);
+          };
+          double sum = accumulate ? at(c, i * cols + j) : 0;
+          for (int64_t k = 0; k < inner; ++k) {
+            sum += at(a, a_transposed ? k * rows + i : i * inner + k) *
+                   at(b, b_transposed ? j * inner + k : k * cols + j);
+          }
+          exact.push_back(sum);
+        }
+      }
+      // The rounding of at most 100 sums, each half a unit of what is summed up by then.
+      EXPECT_LE(tests::Difference(on_c.Get(), exact), 16 * kUnit<T>) << rows << ' ' << kind;
+    }
+  }
+}
+
+// --- Errors ---
+
+/// The error of RnnForward after `change` to right arguments and options.
+template <class F>
+std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
+  const RnnProblem<float> p(cell, {3, 2, 4, 5}, {.lengths = true, .resets = true});
+  RnnOnDevice<float> device(p);
+  OnDevice<char> space(std::vector<char>(static_cast<size_t>(
+      cuda::RnnForwardWorkspaceBytes<float>(Cell::kLnLstm, {3, 2, 4, 5}, true))));
+  device.options().workspace = space.data();
+  device.options().workspace_bytes = space.bytes();
+  change(device.forward(), device.options());
+  return ErrorOf([&] { cuda::RnnForward<float>(cell, device.forward(), device.options()); });
+}
+
+class RnnCudaErrors : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
+  }
+};
+
+TEST_F(RnnCudaErrors, Arguments) {
+  EXPECT_EQ(ForwardError([](auto&, auto&) {}), "");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.shape.time = -1; }),
+            "[RnnForward] time must be at least 0 but has -1");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.shape.hidden = 0; }),
+            "[RnnForward] hidden must be at least 1 but has 0");
+  EXPECT_THAT(ForwardError([](auto& a, auto&) { a.inputs.shape.time = int64_t{1} << 60; }),
+              HasSubstr("time * batch * max(inputs, hidden) must be at most"));
+  EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
+            "[RnnForward] eps must be finite and at least 0 but has -1.000000");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = nullptr; }),
+            "[RnnForward] y must point to 120 bytes but has null");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hh = nullptr; }),
+            "[RnnForward] weight_hh must point to 400 bytes but has null");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.ln_weight = a.inputs.x; }),
+            "[RnnForward] ln_weight must be null for a cell without it but has an address");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.resets = nullptr; }),
+            "[RnnForward] h_reset must be null without resets but has an address");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.h_n = a.y; }),
+            "[RnnForward] h_n must not overlap y but has bytes in common");
+  EXPECT_EQ(ForwardError([](auto& a, auto&) { ++a.saved; }),
+            "[RnnForward] saved must be aligned to 16 bytes but has an address 4 bytes beyond");
+}
+
+TEST_F(RnnCudaErrors, Workspace) {
+  const int64_t needed = cuda::RnnForwardWorkspaceBytes<float>(Cell::kLnLstm, {3, 2, 4, 5}, true);
+  const std::string bytes = std::to_string(needed), fewer = std::to_string(needed - 1);
+  EXPECT_EQ(ForwardError([](auto&, auto& o) { o.workspace = nullptr; }),
+            "[RnnForward] workspace must point to " + bytes + " bytes but has null");
+  EXPECT_EQ(ForwardError([&](auto&, auto& o) { o.workspace_bytes = needed - 1; }),
+            "[RnnForward] workspace_bytes must be at least " + bytes + " but has " + fewer);
+  EXPECT_EQ(ForwardError([](auto&, auto& o) { o.workspace = static_cast<char*>(o.workspace) + 8; }),
+            "[RnnForward] workspace must be aligned to 16 bytes but has an address 8 bytes beyond");
+}
+
+TEST_F(RnnCudaErrors, CellsWithBatchNorm) {
+  for (const Cell cell : {Cell::kBnRnn, Cell::kBnLstm, Cell::kBnGru}) {
+    const std::string rest = " cell must be one without batch norm but has one with it";
+    EXPECT_EQ(ErrorOf([&] { cuda::RnnForward<float>(cell, {}); }), "[RnnForward]" + rest);
+    EXPECT_EQ(ErrorOf([&] { cuda::RnnBackward<float>(cell, {}); }), "[RnnBackward]" + rest);
+    EXPECT_EQ(ErrorOf([&] { cuda::RnnStep<float>(cell, {}); }), "[RnnStep]" + rest);
+    EXPECT_EQ(ErrorOf([&] { cuda::RnnSavedSize<float>(cell, {}); }), "[RnnSavedSize]" + rest);
+  }
+}
+
+TEST_F(RnnCudaErrors, BackwardTakesNoSums) {
+  const RnnProblem<float> p(Cell::kLnLstm, {3, 2, 4, 5});
+  RnnOnDevice<float> device(p);
+  device.backward().sums = reinterpret_cast<RnnGradientSums<float>*>(device.backward().dx);
+  EXPECT_EQ(ErrorOf([&] { device.Backward(); }),
+            "[RnnBackward] sums must be null on a GPU but has an address");
+}
+
+// What RnnSavedSize says is the header's table: of 8 steps, H 8, so that nothing is rounded up.
+TEST(RnnCudaSavedSize, IsWhatTheHeaderSays) {
+  const auto size = [](Cell cell) { return cuda::RnnSavedSize<float>(cell, {2, 4, 3, 8}) / 8; };
+  EXPECT_EQ(size(Cell::kRnn), 0);
+  EXPECT_EQ(size(Cell::kLnRnnRelu), 8 + 3);
+  EXPECT_EQ(size(Cell::kGru), 24 + 8);
+  EXPECT_EQ(size(Cell::kLnGru), 3 * 24 + 8 + 12);
+  EXPECT_EQ(size(Cell::kLstm), 32 + 16);
+  EXPECT_EQ(size(Cell::kDrawLstm), 32 + 16 + 3);
+  EXPECT_EQ(size(Cell::kLnLstmContrib), 2 * 32 + 16 + 15);
+  EXPECT_EQ(size(Cell::kLnLstm), 3 * 32 + 16 + 9);
+}
+
+}  // namespace
+}  // namespace planish

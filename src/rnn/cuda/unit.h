@@ -1,0 +1,252 @@
+#ifndef PLANISH_SRC_RNN_CUDA_UNIT_H_
+#define PLANISH_SRC_RNN_CUDA_UNIT_H_
+
+#include <cstdint>
+
+#include "src/base/cuda/kernel.h"
+#include "src/rnn/cuda/cells.h"
+#include "src/rnn/cuda/math.h"
+#include "src/rnn/cuda/norm.h"
+
+// A cell as the kernels are compiled for it, and what a thread does forward for one unit.
+namespace planish::internal::cuda {
+
+/// Where a parameter of a gate of unit k lies, or of the unit: gate 0.
+template <class T>
+PLANISH_DEVICE int64_t PlaceOf(const CellParams<T>& params, int gate, int64_t k) {
+  return gate * params.stride + k - params.first;
+}
+
+constexpr int GatesOf(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::kLstm ? 4 : arithmetic == Arithmetic::kGru ? 3 : 1;
+}
+
+/// A cell: kFirst gates have their norm together, then the next as many, ....
+template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
+struct CellKind {
+  static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
+  static constexpr bool kGru = kArithmeticOf == Arithmetic::kGru;
+  static constexpr bool kRnn = !kLstm && !kGru;
+  static constexpr bool kPlain = kSumsOf == Sums::kPlain;
+  static constexpr bool kTogether = kSumsOf == Sums::kTogether;
+  static constexpr bool kApart = kSumsOf == Sums::kApart;
+  static constexpr int kGates = GatesOf(kArithmeticOf);
+  static constexpr int kFirstGates = kFirst;
+  static constexpr int kNorms = (kGates + kFirst - 1) / kFirst;
+};
+
+template <class T>
+PLANISH_DEVICE bool IsActive(const CellLayer<T>& layer, int64_t t, int64_t b) {
+  return layer.lengths == nullptr || t < layer.lengths[b];
+}
+/// Whether step t, or none if it is -1, begins with a reset.
+template <class T>
+PLANISH_DEVICE bool IsReset(const CellLayer<T>& layer, int64_t t, int64_t b) {
+  return t >= 0 && layer.resets != nullptr && layer.resets[t * layer.batch + b] != 0 &&
+         IsActive(layer, t, b);
+}
+
+/// What a unit gives: its state, and an LSTM's c and o.
+template <class T>
+struct UnitOutput {
+  T h, c, o;
+};
+
+/// The gates of unit k in row `row`, kept where they are to be. `before` is the unit's h, of an
+/// LSTM its c; there, with a norm of c, h is TakeNormalised's.
+template <class Kind, class T>
+PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64_t k,
+                                       const T (&zx)[Kind::kGates], const T (&zh)[Kind::kGates],
+                                       const NormMap<T> (&ih)[Kind::kNorms],
+                                       const NormMap<T> (&hh)[Kind::kNorms], T before, bool relu) {
+  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates;
+  const CellParams<T>& p = a.params;
+  const int64_t hidden = a.hidden, first = row * kGates * hidden + k, unit = row * hidden + k;
+  // ax and ah, of which `of_x` has both where they are only added.
+  T of_x[kGates], of_h = 0;
+  PLANISH_UNROLL
+  for (int gate = 0; gate < kGates; ++gate) {
+    const int64_t j = PlaceOf(p, gate, k);
+    const bool candidate = Kind::kGru && gate == 2;
+    if constexpr (Kind::kTogether) {
+      const T z = zx[gate] + zh[gate];
+      a.zx[first + gate * hidden] = z;
+      of_x[gate] = FusedMulAdd(p.gain_ih[j], ih[gate / kFirst].Xhat(z), p.bias[j]);
+    } else {
+      T x = zx[gate], h = zh[gate];
+      if constexpr (Kind::kApart) {
+        x = p.gain_ih[j] * ih[gate / kFirst].Xhat(x);
+        h = p.gain_hh[j] * hh[gate / kFirst].Xhat(h);
+      }
+      of_x[gate] = (candidate ? x : x + h) + p.bias[j];
+      if (candidate) of_h = h + p.bias_hn[PlaceOf(p, 0, k)];
+    }
+  }
+  T* const kept = a.gates_kept == nullptr ? nullptr : a.gates_kept + first;
+  if constexpr (Kind::kRnn) {
+    // NaN stays: it is not below 0.
+    return {!relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0], 0, 0};
+  } else if constexpr (Kind::kGru) {
+    const T r = Sigmoid(of_x[0]), z = Sigmoid(of_x[1]);
+    const T n = Tanh(FusedMulAdd(r, of_h, of_x[2]));
+    if (kept != nullptr) {
+      kept[0] = r, kept[hidden] = z, kept[2 * hidden] = n;
+      a.candidate[unit] = of_h;
+    }
+    return {FusedMulAdd(T{1} - z, n, z * before), 0, 0};
+  } else {
+    const T i = Sigmoid(of_x[0]), f = Sigmoid(of_x[1]), g = Tanh(of_x[2]), o = Sigmoid(of_x[3]);
+    const T c = FusedMulAdd(f, before, i * g);
+    if (kept != nullptr) {
+      kept[0] = i, kept[hidden] = f, kept[2 * hidden] = g, kept[3 * hidden] = o;
+      a.before[unit] = before;
+    }
+    if (a.cell_norm != CellNorm::kNone) return {0, c, o};
+    const T tanh_c = Tanh(c);
+    if (kept != nullptr) a.tanh_c[unit] = tanh_c;
+    return {o * tanh_c, c, o};
+  }
+}
+
+/// An LSTM's h from its c and the norm of that, and the c that is carried on.
+template <class T>
+PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
+                                            const NormMap<T>& map) {
+  const int64_t at = PlaceOf(a.params, 0, k);
+  const T seen = FusedMulAdd(a.params.gain_c[at], map.Xhat(c), a.params.bias_c[at]);
+  const T tanh_c = Tanh(seen);
+  if (a.tanh_c != nullptr) a.tanh_c[row * a.hidden + k] = tanh_c;
+  return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
+}
+
+/// v * (1 - v), the derivative of the logistic function.
+template <class T>
+PLANISH_DEVICE T OfSigmoid(T v) {
+  return FusedMulAdd(-v, v, v);
+}
+/// 1 - v * v, that of tanh.
+template <class T>
+PLANISH_DEVICE T OfTanh(T v) {
+  return FusedMulAdd(-v, v, T{1});
+}
+
+/// The gradients, of an LSTM's unit, of o's sum and of what tanh is taken of.
+template <class T>
+struct OutputGradient {
+  T of_o, of_cell;
+};
+
+/// An LSTM's output back, from the gradient of its h. What tanh is taken of may have another
+/// gradient, `more`.
+template <class T>
+PLANISH_DEVICE OutputGradient<T> TakeOutputBack(const CellLayer<T>& a, int64_t row, int64_t k, T dh,
+                                                T more) {
+  const T tanh_c = a.tanh_c[row * a.hidden + k];
+  const T o = a.gates_kept[(row * 4 + 3) * a.hidden + k];
+  return {dh * tanh_c * OfSigmoid(o), FusedMulAdd(dh * o, OfTanh(tanh_c), more)};
+}
+
+/// The normalised c of an LSTM's unit.
+template <class T>
+PLANISH_DEVICE T XhatOfCell(const CellLayer<T>& a, int64_t row, int64_t k, const NormMap<T>& map) {
+  const T* const kept = a.gates_kept + row * 4 * a.hidden + k;
+  const T i = kept[0], f = kept[a.hidden], g = kept[2 * a.hidden];
+  return map.Xhat(FusedMulAdd(f, a.before[row * a.hidden + k], i * g));
+}
+
+/// The gradient of an LSTM's c within its norm, where it has one, from that of what the norm gives.
+/// `mean` and `dot` are the means over the units of d * gain and of that times xhat.
+template <class T>
+PLANISH_DEVICE T TakeCellNormBack(const CellLayer<T>& a, int64_t row, int64_t k,
+                                  const NormMap<T>& map, T d, T mean, T dot) {
+  return map.rstd * FusedMulAdd(-XhatOfCell(a, row, k, map), dot, d * a.params.gain_c[k] - mean);
+}
+
+/// The gradients of the sums of a unit's gates, with that of a GRU's ah_n beside that of ax_n, and
+/// of what goes to the step before past the product: of h, and of an LSTM's c.
+template <class Kind, class T>
+struct UnitGradient {
+  T of_a[Kind::kGates];
+  T of_h, dh, dc;
+
+  /// Of the gate's part of zh, or of the sum.
+  PLANISH_DEVICE T OfState(int gate) const { return Kind::kGru && gate == 2 ? of_h : of_a[gate]; }
+};
+
+/// The gates back. Of an RNN or GRU from `dh`, the gradient of its h; y and h_before are the states
+/// after and before the step. Of an LSTM from that of its c, and of o's sum.
+template <class Kind, class T>
+PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_t row, int64_t k,
+                                                   T dh, const OutputGradient<T>& output,
+                                                   const T* y, const T* h_before, bool relu) {
+  const int64_t hidden = a.hidden, unit = row * hidden + k;
+  const T* const kept = Kind::kRnn ? nullptr : a.gates_kept + row * Kind::kGates * hidden + k;
+  UnitGradient<Kind, T> d = {};
+  if constexpr (Kind::kRnn) {
+    d.of_a[0] = !relu ? dh * OfTanh(y[unit]) : y[unit] <= 0 ? T{0} : dh;
+  } else if constexpr (Kind::kGru) {
+    const T r = kept[0], z = kept[hidden], n = kept[2 * hidden];
+    d.of_a[2] = dh * (T{1} - z) * OfTanh(n);
+    d.of_a[0] = d.of_a[2] * a.candidate[unit] * OfSigmoid(r);
+    d.of_a[1] = dh * (h_before[unit] - n) * OfSigmoid(z);
+    d.of_h = d.of_a[2] * r;
+    d.dh = dh * z;
+  } else {
+    const T i = kept[0], f = kept[hidden], g = kept[2 * hidden], of_cell = output.of_cell;
+    d.of_a[0] = of_cell * g * OfSigmoid(i);
+    d.of_a[1] = of_cell * a.before[unit] * OfSigmoid(f);
+    d.of_a[2] = of_cell * i * OfTanh(g);
+    d.of_a[3] = output.of_o;
+    d.dc = of_cell * f;
+  }
+  return d;
+}
+
+/// The norm that is taken back with a step, of zh or of zx + zh: what it was taken of, its maps and
+/// its gains.
+template <class Kind, class T>
+struct StateNorm {
+  PLANISH_DEVICE explicit StateNorm(const CellLayer<T>& a)
+      : z(Kind::kApart ? a.zh : a.zx),
+        maps(Kind::kApart ? a.map_hh : a.map_ih),
+        gain(Kind::kApart ? a.params.gain_hh : a.params.gain_ih) {}
+
+  const T *z, *maps, *gain;
+};
+
+/// The gradient of a number of a norm, from `g`, that of its xhat, and the means over the norm's
+/// numbers of that and of that times xhat.
+template <class T>
+PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
+  // In two roundings: of one number g - mean is 0.
+  const T about = g - mean;
+  return rstd * FusedMulAdd(-xhat, dot, about);
+}
+
+/// Calls f with the CellKind of the layer.
+template <class F>
+void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
+  using enum Arithmetic;
+  const bool plain = sums == Sums::kPlain, together = sums == Sums::kTogether;
+  if (arithmetic == kLstm) {
+    if (plain) return f(CellKind<kLstm, Sums::kPlain, 4>());
+    if (together && first == 1) return f(CellKind<kLstm, Sums::kTogether, 1>());
+    if (!together && first == 4) return f(CellKind<kLstm, Sums::kApart, 4>());
+  } else if (arithmetic == kGru) {
+    if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
+    if (!together && first == 2) return f(CellKind<kGru, Sums::kApart, 2>());
+  } else {
+    if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
+    if (together) return f(CellKind<kRnn, Sums::kTogether, 1>());
+  }
+  throw Error("[CellKind] the cell must be one that there are kernels for but has none");
+}
+
+template <class T, class F>
+void VisitKind(const CellLayer<T>& layer, F&& f) {
+  VisitKind(layer.arithmetic, layer.sums, layer.gates_of_a_norm, f);
+}
+
+}  // namespace planish::internal::cuda
+
+#endif  // PLANISH_SRC_RNN_CUDA_UNIT_H_

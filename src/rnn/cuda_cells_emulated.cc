@@ -1,1 +1,0 @@
-#include "src/rnn/cuda_cells.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++

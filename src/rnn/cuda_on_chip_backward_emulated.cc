@@ -1,1 +1,0 @@
-#include "src/rnn/cuda_on_chip_backward.cu"  // NOLINT(bugprone-suspicious-include): CUDA as C++
