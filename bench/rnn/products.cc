@@ -32,12 +32,12 @@ struct Work {
 // cache, some of the columns, and they meet every step.
 void Recur(const GemmArgs<float>& step, int64_t steps, const PackedMatrix<float>& packed,
            const ParallelFor& parallel_for) {
-  constexpr int64_t kFewRows = 4;
-  if (step.rows < 2 * kFewRows || packed.matrix_bytes() > internal::OwnWeightBytes()) {
+  constexpr int64_t kRowsAGrain = 4;
+  if (step.rows < 2 * kRowsAGrain || packed.matrix_bytes() > internal::OwnWeightBytes()) {
     for (int64_t t = 0; t < steps; ++t) internal::MultiplyAll(step, packed, parallel_for);
     return;
   }
-  parallel_for(0, step.rows, kFewRows, [&](int64_t begin, int64_t end) {
+  parallel_for(0, step.rows, kRowsAGrain, [&](int64_t begin, int64_t end) {
     GemmArgs<float> rows = step;
     rows.rows = end - begin;
     rows.a += begin * step.a_stride;

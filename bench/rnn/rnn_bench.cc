@@ -39,7 +39,7 @@ using Json = nlohmann::ordered_json;
 struct Effort {
   int blocks = 8;
   double seconds = 0.03;
-  double most_seconds = 1;
+  double max_seconds = 1;
 };
 
 Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
@@ -88,7 +88,7 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   }
   references.clear();
   const std::vector<double> seconds =
-      Alternate(calls, effort.blocks, effort.seconds, effort.most_seconds);
+      Alternate(calls, effort.blocks, effort.seconds, effort.max_seconds);
   for (size_t i = 0; i < timed.size(); ++i) result["seconds"][timed[i]] = seconds[i];
   return result;
 }
@@ -122,7 +122,7 @@ int main(int argc, char** argv) try {
   if (arguments.size() > 3 ||
       (!arguments.empty() && !planish::bench::ParsePositive(arguments[0], effort.blocks)) ||
       (arguments.size() > 1 && !planish::bench::ParsePositive(arguments[1], effort.seconds)) ||
-      (arguments.size() > 2 && !planish::bench::ParsePositive(arguments[2], effort.most_seconds))) {
+      (arguments.size() > 2 && !planish::bench::ParsePositive(arguments[2], effort.max_seconds))) {
     fmt::print(stderr, "usage: rnn_bench [BLOCKS [SECONDS [MOST]]] <CASES, or rnn_bench --about\n");
     return 2;
   }

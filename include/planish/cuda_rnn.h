@@ -50,11 +50,11 @@ struct RnnOptions {
   /// and slower than a BLAS.
   Matmul<T> matmul;
   /// Whether RnnForward and RnnBackward may keep weight_hh on the chip and compute all steps by one
-  /// kernel, where the layer fits (RnnFitsOnChip; RnnBackward takes at most 32 sequences). No
+  /// kernel, where the layer fits (RnnFitsPersistent; RnnBackward takes at most 32 sequences). No
   /// product is then asked for of a step. Norms, and backward the gradients of states, are summed
   /// up in parts, of which there are as many as the device lets: results may differ in the last
   /// bits from those of single steps, and from one kind of device to another.
-  bool on_chip = false;
+  bool persistent = false;
 };
 
 /// The numbers of type T that RnnForward saves for RnnBackward. Of each of T * B steps, with G for
@@ -73,17 +73,17 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 /// forward need. It takes at least two steps, and at most 64 sequences. Throws Error as RnnForward
 /// does.
 template <class T>
-bool RnnFitsOnChip(Cell cell, const RnnShape& shape);
+bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 
-/// Bytes of workspace that RnnForward needs with `saved`, or without, and with RnnOptions::on_chip
-/// on the current device, or without. Throw Error as the calls do.
+/// Bytes of workspace that RnnForward needs with `saved`, or without, and with
+/// RnnOptions::persistent on the current device, or without. Throw Error as the calls do.
 template <class T>
 int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved,
-                                 bool on_chip = false);
-/// With `lengths` given, or without, and on_chip likewise.
+                                 bool persistent = false);
+/// With `lengths` given, or without, and persistent likewise.
 template <class T>
 int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths,
-                                  bool on_chip = false);
+                                  bool persistent = false);
 template <class T>
 int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t hidden);
 
@@ -110,7 +110,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 
 #define PLANISH_EXTERN(T)                                                                  \
   extern template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
-  extern template bool RnnFitsOnChip<T>(Cell, const RnnShape&);                            \
+  extern template bool RnnFitsPersistent<T>(Cell, const RnnShape&);                        \
   extern template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
   extern template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool); \
   extern template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \

@@ -22,7 +22,7 @@ namespace {
 
 // So many evaluations are kept evenly of more than so many: a thinned run stays as it is.
 constexpr size_t kEvaluations = 60;
-constexpr size_t kFew = 80;
+constexpr size_t kKeptWhole = 80;
 
 // Metrics that some part of the report draws or compares.
 std::set<std::string> NeededMetrics(const Run& run) {
@@ -109,7 +109,7 @@ std::set<size_t> KeptEvaluations(const Run& run) {
   const size_t count = run.evaluations.size();
   std::set<size_t> kept;
   if (count == 0) return kept;
-  const size_t wanted = count <= kFew ? count : kEvaluations;
+  const size_t wanted = count <= kKeptWhole ? count : kEvaluations;
   for (size_t i = 0; i < wanted; ++i) {
     kept.insert(wanted == 1 ? 0 : i * (count - 1) / (wanted - 1));
   }

@@ -17,7 +17,7 @@ double SecondsOf(const std::function<void()>& call, int64_t count) {
 
 namespace {
 
-constexpr int kLeastBlocks = 3;
+constexpr int kMinBlocks = 3;
 
 // Calls of a block, and the seconds that they take.
 struct Block {
@@ -41,13 +41,13 @@ Block BlockOf(const std::function<void()>& call, double seconds) {
 }  // namespace
 
 std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, int blocks,
-                              double seconds, double most_seconds) {
+                              double seconds, double max_seconds) {
   std::vector<int64_t> counts;
   std::vector<size_t> order;
   for (size_t i = 0; i < calls.size(); ++i) {
     const Block block = BlockOf(calls[i], seconds);
     counts.push_back(block.calls);
-    const double affordable = std::max<double>(kLeastBlocks, most_seconds / block.seconds);
+    const double affordable = std::max<double>(kMinBlocks, max_seconds / block.seconds);
     order.insert(order.end(), static_cast<size_t>(std::min<double>(blocks, affordable)), i);
   }
   std::shuffle(order.begin(), order.end(), std::mt19937(0));

@@ -13,11 +13,11 @@ double SecondsOf(const std::function<void()>& call, int64_t count);
 
 /// Seconds of a call of each of `calls`, of its fastest block: each has `blocks` blocks of about
 /// `seconds` (at least one call), in an order drawn at random, so that what changes meanwhile
-/// changes for all. One whose blocks would take longer than `most_seconds` together has fewer, but
+/// changes for all. One whose blocks would take longer than `max_seconds` together has fewer, but
 /// 3 if `blocks` are as many.
 std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, int blocks,
                               double seconds,
-                              double most_seconds = std::numeric_limits<double>::infinity());
+                              double max_seconds = std::numeric_limits<double>::infinity());
 
 }  // namespace planish::bench
 

@@ -243,7 +243,7 @@ HWY_EXPORT(Backward);
 HWY_EXPORT(BackwardHalf);
 
 constexpr int64_t kGrainElements = int64_t{1} << 15;
-constexpr int64_t kMostBlocks = 16;
+constexpr int64_t kMaxBlocks = 16;
 
 void Run(const Bare<float>& b, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(Forward)(b, begin, end);
@@ -263,7 +263,7 @@ template <class T>
 void BackwardBlocks(const Bare<T>& b, int64_t rows, float* dgain, float* dbias, float* partials,
                     const ParallelFor& parallel_for) {
   const int64_t bytes = 3 * rows * b.cols * static_cast<int64_t>(sizeof(T));
-  const int64_t blocks = std::clamp<int64_t>(rows / 8, 1, kMostBlocks), size = 2 * b.cols;
+  const int64_t blocks = std::clamp<int64_t>(rows / 8, 1, kMaxBlocks), size = 2 * b.cols;
   parallel_for(0, blocks, std::max<int64_t>(1, kGrainElements * blocks / (rows * b.cols)),
                [&](int64_t begin, int64_t end) {
                  Bare<T> range = b;
@@ -308,7 +308,7 @@ Contestant MakeBareOf(const Case& c, const Arrays& arrays) {
                    });
     }};
   }
-  const std::shared_ptr<float[]> partials = internal::MakeAligned<float>(2 * c.cols * kMostBlocks);
+  const std::shared_ptr<float[]> partials = internal::MakeAligned<float>(2 * c.cols * kMaxBlocks);
   return {.call = [=, rows = c.rows, dgain = static_cast<float*>(arrays.dgain),
                    dbias = static_cast<float*>(arrays.dbias)] {
     BackwardBlocks(b, rows, dgain, dbias, partials.get(), parallel_for);

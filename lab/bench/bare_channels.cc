@@ -184,14 +184,14 @@ void MapDown(const BareChannels& b, const BareWay& way, int64_t begin, int64_t e
 
 // --- Batch norm of channels in runs ---
 
-// Channels [begin, end), at most kMostChannels, together.
-constexpr int64_t kMostChannels = 16;
+// Channels [begin, end), at most kMaxChannels, together.
+constexpr int64_t kMaxChannels = 16;
 
 template <bool kStream, bool kAsk>
 void RunsOf(const BareChannels& b, int64_t begin, int64_t end) {
   const D d;
   const int64_t n = b.spatial;
-  float sums[kMostChannels][2] = {};
+  float sums[kMaxChannels][2] = {};
   const auto at = [&](int64_t s, int64_t c) { return (s * b.channels + c) * n; };
   for (int64_t s = 0; s < b.samples; ++s) {
     for (int64_t c = begin; c < end; ++c) {
@@ -214,7 +214,7 @@ void RunsOf(const BareChannels& b, int64_t begin, int64_t end) {
       run.Total(sums[c - begin]);
     }
   }
-  V numbers[kMostChannels][3];
+  V numbers[kMaxChannels][3];
   for (int64_t c = begin; c < end; ++c) {
     V(&number)[3] = numbers[c - begin];
     const ChannelNumbers of = NumbersOf(b, c, sums[c - begin][0], sums[c - begin][1]);

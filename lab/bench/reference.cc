@@ -25,7 +25,7 @@ double Load(const void* data, int64_t i) {
   return ToDouble(static_cast<const T*>(data)[i]);
 }
 
-struct Moments {
+struct Statistics {
   double mean = 0, rstd = 0;
   double curvature = 1;  // what the deviation's formula adds to mean(g * xhat) in dx
   double weight = 1;     // of this group's own mean in `mean`
@@ -51,16 +51,16 @@ struct Groups {
 
   Over over;
   int64_t spatial, channels, count, size;
-  std::vector<Moments> known;  // of every group, where one's depend on those before
+  std::vector<Statistics> known;  // of every group, where one's depend on those before
 };
 
 // Of Over::kRows: the equations of planish/online_norm.h.
 template <class T>
-std::vector<Moments> OnlineMoments(const Groups& groups, const void* x) {
+std::vector<Statistics> OnlineMoments(const Groups& groups, const void* x) {
   const double alpha = OnlineNormOptions().alpha;
   const auto n = static_cast<double>(groups.size);
   OnlineState state;
-  std::vector<Moments> moments;
+  std::vector<Statistics> moments;
   for (int64_t group = 0; group < groups.count; ++group) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < groups.size; ++i) sum += Load<T>(x, groups.At(group, i));
@@ -81,8 +81,8 @@ std::vector<Moments> OnlineMoments(const Groups& groups, const void* x) {
 }
 
 template <class T>
-Moments MomentsOf(const internal::Recipe& recipe, const Groups& groups, const void* x,
-                  int64_t group) {
+Statistics StatisticsOf(const internal::Recipe& recipe, const Groups& groups, const void* x,
+                        int64_t group) {
   if (!groups.known.empty()) return groups.known[static_cast<size_t>(group)];
   const auto n = static_cast<double>(groups.size);
   double sum = 0, squares = 0;
@@ -105,7 +105,7 @@ template <class T>
 double ReferenceGroup(const internal::Recipe& recipe, const Groups& groups, bool bias,
                       const Case& c, const Arrays& arrays, int64_t group, double* out) {
   using P = Compute<T>;
-  const Moments m = MomentsOf<T>(recipe, groups, arrays.x, group);
+  const Statistics m = StatisticsOf<T>(recipe, groups, arrays.x, group);
   const NormOptions options;  // AdaNorm's
   const auto n = static_cast<double>(groups.size);
   const auto xhat = [&](int64_t i) {
@@ -166,7 +166,7 @@ Sums ReferenceSums(const internal::Recipe& recipe, const Groups& groups, const C
       double dgain_scale = 0, dbias_scale = 0;
       const int64_t last = (block + 1) * groups.count / blocks;
       for (int64_t group = block * groups.count / blocks; group < last; ++group) {
-        const Moments m = MomentsOf<T>(recipe, groups, arrays.x, group);
+        const Statistics m = StatisticsOf<T>(recipe, groups, arrays.x, group);
         for (int64_t i = 0; i < groups.size; ++i) {
           const int64_t at = groups.At(group, i), col = groups.Parameter(group, i);
           const double dy = Load<T>(arrays.dy, at);
@@ -217,7 +217,7 @@ void FillMoments(Over over, const Case& c, const void* x, void* mean, void* rstd
     using P = Compute<T>;
     TorchThreads()(0, groups.count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t group = begin; group < end; ++group) {
-        const Moments m = MomentsOf<T>(recipe, groups, x, group);
+        const Statistics m = StatisticsOf<T>(recipe, groups, x, group);
         static_cast<P*>(mean)[group] = static_cast<P>(m.mean);
         static_cast<P*>(rstd)[group] = static_cast<P>(m.rstd);
       }

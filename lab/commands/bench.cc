@@ -34,8 +34,8 @@ using bench::Direction;
 
 constexpr int kBlocks = 10;
 constexpr double kBlockSeconds = 0.004;
-constexpr int64_t kMostElements = int64_t{1} << 40;
-constexpr int kMostThreads = 1024;
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+constexpr int kMaxThreads = 1024;
 
 struct BenchFlags {
   std::string methods = "layer,layer-simple,detach,ada,rms,batch";
@@ -96,9 +96,9 @@ std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>&
           "has \"{}\"",
           shape));
     }
-    if (c.rows > kMostElements / c.cols / c.spatial) {
+    if (c.rows > kMaxElements / c.cols / c.spatial) {
       throw UsageError(fmt::format("[bench] --shapes must have at most {} elements but has {}",
-                                   kMostElements, shape));
+                                   kMaxElements, shape));
     }
     for (const std::string& method : methods) {
       if (c.spatial != 1 && bench::IsOfRows(bench::FindMethod(method))) {
@@ -223,9 +223,9 @@ std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
 int RunBench(const BenchFlags& flags) {
   const std::vector<std::string> methods = Methods(flags);
   const std::vector<Case> cases = Cases(flags, methods);
-  if (flags.threads && (*flags.threads < 1 || *flags.threads > kMostThreads)) {
+  if (flags.threads && (*flags.threads < 1 || *flags.threads > kMaxThreads)) {
     throw UsageError(fmt::format("[bench] --threads must be a whole number from 1 to {} but has {}",
-                                 kMostThreads, *flags.threads));
+                                 kMaxThreads, *flags.threads));
   }
   if (flags.threads) at::set_num_threads(*flags.threads);
   Progress progress(static_cast<int>(cases.size()), StderrProgressMode(flags.quiet));

@@ -23,7 +23,7 @@
 #include "lab/data/source.h"
 #include "lab/downstream/evaluate.h"
 #include "lab/downstream/sentence_sets.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/trained.h"
 #include "lab/error.h"

@@ -65,9 +65,8 @@ void AddMakeCloze(CLI::App& make, Action& action) {
   number("--held-out", r.held_out, 1, 1'000'000'000,
          "Questions of validation, and of the test, at most");
   number("--sentences", r.sentences, 1, 1000, "Sentences of a passage");
-  number("--entities", r.entities, 2, kMostEntities, "Numbers that entities can have");
-  number("--least-entities", r.least_entities, 1, 1000,
-         "Different entities of a passage, at least");
+  number("--entities", r.entities, 2, kMaxEntities, "Numbers that entities can have");
+  number("--least-entities", r.min_entities, 1, 1000, "Different entities of a passage, at least");
   number("--longest-passage", r.longest_passage, 1, 1'000'000, "Words of a passage, at most");
   number("--shortest-question", r.shortest_question, 1, 1'000'000, "Words of a question, at least");
   number("--longest-question", r.longest_question, 1, 1'000'000, "Words of a question, at most");

@@ -12,7 +12,7 @@
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
 #include "lab/data/source.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/engine/trained.h"
 #include "lab/error.h"
 #include "lab/run/results.h"

@@ -200,9 +200,9 @@ std::string NameOf(const fs::path& file) {
 }  // namespace
 
 Text MakeText(int64_t length, int64_t seed) {
-  if (length < 1 || length > kMaxMadeText) {
+  if (length < 1 || length > kMaxSyntheticText) {
     throw UsageError(fmt::format("[MakeText] length must be from 1 to {} but has {}",
-                                 FormatInteger(kMaxMadeText), length));
+                                 FormatInteger(kMaxSyntheticText), length));
   }
   Playwright writer(seed);
   while (static_cast<int64_t>(writer.text().size()) < length) writer.Scene();
@@ -243,7 +243,7 @@ Text ReadText(const fs::path& path, int64_t most) {
 }
 
 Text OpenText(const std::optional<fs::path>& path, int64_t most) {
-  return path ? ReadText(*path, most) : MakeText(std::min(most, kMaxMadeText));
+  return path ? ReadText(*path, most) : MakeText(std::min(most, kMaxSyntheticText));
 }
 
 Vocabulary::Vocabulary(std::string_view text) {

@@ -25,14 +25,14 @@ struct Text {
   std::optional<double> entropy = {};
 };
 
-inline constexpr int64_t kMaxMadeText = 1'000'000;
+inline constexpr int64_t kMaxSyntheticText = 1'000'000;
 
 /// Short plays that a small random grammar makes: numbered scenes in which two of eight people,
 /// who stay the same for the scene, speak by turns about a thing that both carry off at its end.
 /// Verbs agree in number with nouns that clauses separate from them, quotations close, lists count
 /// up to their noun. So there is something to learn at the distance of a letter, a word, a sentence
 /// and a scene. The same seed gives the same bytes on every machine, and a shorter text is the
-/// beginning of a longer one. Throws UsageError when `length` is not from 1 to kMaxMadeText.
+/// beginning of a longer one. Throws UsageError when `length` is not from 1 to kMaxSyntheticText.
 Text MakeText(int64_t length, int64_t seed = 1);
 
 /// Returns the first `most` characters of a file, or all if it has fewer. A gzip file is unpacked
@@ -42,7 +42,7 @@ Text MakeText(int64_t length, int64_t seed = 1);
 /// throws.
 Text ReadText(const std::filesystem::path& path, int64_t most);
 
-/// ReadText where there is a path, else MakeText of min(most, kMaxMadeText) characters.
+/// ReadText where there is a path, else MakeText of min(most, kMaxSyntheticText) characters.
 Text OpenText(const std::optional<std::filesystem::path>& path, int64_t most);
 
 /// The different characters of a text, numbered from 0 in the order of their bytes.

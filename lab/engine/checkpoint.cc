@@ -114,25 +114,25 @@ auto Within(const char* object, const F& read) {
 // The state that SaveCheckpoint has written as JSON. Throws std::invalid_argument that names the
 // value with which training could not have been interrupted.
 TrainingState ParseState(const std::string& text) {
-  constexpr int64_t kMost = int64_t{1} << 53;
-  constexpr double kMostSeconds = 1e12;
+  constexpr int64_t kMax = int64_t{1} << 53;
+  constexpr double kMaxSeconds = 1e12;
   const Json j = ParseJson(text);
   TrainingState state;
-  state.step = IntegerAt(j, "step", 0, kMost);
-  state.epoch = IntegerAt(j, "epoch", 0, kMost);
-  state.batch = IntegerAt(j, "batch", 0, kMost);
+  state.step = IntegerAt(j, "step", 0, kMax);
+  state.epoch = IntegerAt(j, "epoch", 0, kMax);
+  state.batch = IntegerAt(j, "batch", 0, kMax);
   state.epoch_fraction = NumberAt(j, "epoch_fraction", static_cast<double>(state.epoch),
                                   static_cast<double>(state.epoch + 1));
   state.cases = IntegerAt(j, "cases", 0, std::numeric_limits<int64_t>::max());
-  state.seconds = NumberAt(j, "seconds", 0, kMostSeconds);
-  state.input_seconds = NumberAt(j, "input_seconds", 0, kMostSeconds);
-  state.evaluation_seconds = NumberAt(j, "evaluation_seconds", 0, kMostSeconds);
+  state.seconds = NumberAt(j, "seconds", 0, kMaxSeconds);
+  state.input_seconds = NumberAt(j, "input_seconds", 0, kMaxSeconds);
+  state.evaluation_seconds = NumberAt(j, "evaluation_seconds", 0, kMaxSeconds);
   state.last = ValueAt<Evaluation>(j, "last");
   Within("last", [&] { return IntegerAt(j["last"], "step", 0, state.step); });
   const int64_t since = state.step - state.last.step;
   state.loss_count = IntegerAt(j, "loss_count", since, since);
-  const double most_loss = std::numeric_limits<double>::max();
-  state.loss_sum = NumberAt(j, "loss_sum", -most_loss, most_loss);
+  const double max_loss = std::numeric_limits<double>::max();
+  state.loss_sum = NumberAt(j, "loss_sum", -max_loss, max_loss);
   state.threads = ValueAt<std::string>(j, "threads");
   if (state.threads.find_first_not_of("0123456789") != state.threads.npos) {
     throw std::invalid_argument("threads must be digits, got " + BriefText(state.threads));

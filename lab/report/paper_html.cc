@@ -489,10 +489,10 @@ std::string BriefOfPaper(const Reproduction& reproduction) {
                               table->name, table->caption, agreeing, cells));
   }
   std::vector<std::string> missing = reproduction.Missing();
-  constexpr size_t kMost = 8, kFew = 3;
-  if (const size_t all = missing.size(); all > kMost) {
-    missing.resize(kFew);
-    missing.push_back(fmt::format("{} more", all - kFew));
+  constexpr size_t kMax = 8, kKeptWhole = 3;
+  if (const size_t all = missing.size(); all > kMax) {
+    missing.resize(kKeptWhole);
+    missing.push_back(fmt::format("{} more", all - kKeptWhole));
   }
   if (!missing.empty()) {
     lines += CleanText(fmt::format("{:<12} {}\n", "without runs", fmt::join(missing, "; ")));

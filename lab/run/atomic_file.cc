@@ -100,11 +100,11 @@ void WriteOutputFile(const fs::path& path, std::string_view text) {
 }
 
 fs::path FollowLinks(const fs::path& path) {
-  constexpr int kMostLinks = 40;  // the kernel's own limit
+  constexpr int kMaxLinks = 40;  // the kernel's own limit
   fs::path target = path;
   std::error_code error;
   for (int links = 0; fs::is_symlink(target, error); ++links) {
-    if (links == kMostLinks) throw CannotWrite(path, SystemReason(ELOOP));
+    if (links == kMaxLinks) throw CannotWrite(path, SystemReason(ELOOP));
     target = FolderOf(target) / fs::read_symlink(target, error);
     if (error) throw CannotWrite(path, error.message());
   }

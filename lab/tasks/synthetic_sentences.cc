@@ -105,7 +105,7 @@ std::vector<std::string> Split(const std::string& text) {
 
 }  // namespace
 
-SentenceSets MakeSentences(const MadeSentences& options) {
+SentenceSets MakeSentences(const SyntheticSentences& options) {
   Critic critic(options.seed);
   Sha256 sha;
   SentenceSets sets;

@@ -8,7 +8,7 @@
 namespace planish::lab {
 
 /// How many sentences to make.
-struct MadeSentences {
+struct SyntheticSentences {
   int64_t classes = 2;  ///< 2 or 5
   int64_t train = 2000, valid = 400, test = 400;
   uint64_t seed = 1;
@@ -19,7 +19,7 @@ struct MadeSentences {
 /// "slightly" strengthen and weaken it, of two clauses joined by "but" the second counts and of
 /// others the sum, and some say nothing. Of 5 classes, class c is opinion c - 2; of 2, class 1 is
 /// above 0, and no sentence has 0. The same bytes on every machine.
-SentenceSets MakeSentences(const MadeSentences& options);
+SentenceSets MakeSentences(const SyntheticSentences& options);
 
 }  // namespace planish::lab
 

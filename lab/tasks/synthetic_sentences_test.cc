@@ -14,7 +14,7 @@ bool Has(const std::vector<std::string>& sentence, const std::string& word) {
 }
 
 // The same bytes on every machine.
-TEST(MadeSentences, AreTheSameEverywhere) {
+TEST(SyntheticSentences, AreTheSameEverywhere) {
   const SentenceSets two = MakeSentences({});
   EXPECT_EQ(two.sha256, "a3cd28a83d7d23573a23ca2fa47291cba6d38c763c5391b4639ef5590547f782");
   EXPECT_EQ(MakeSentences({.classes = 5}).sha256,
@@ -26,7 +26,7 @@ TEST(MadeSentences, AreTheSameEverywhere) {
   EXPECT_EQ(two.source, "embedded");
 }
 
-TEST(MadeSentences, HaveEveryClassOftenEnough) {
+TEST(SyntheticSentences, HaveEveryClassOftenEnough) {
   for (const int64_t classes : {2, 5}) {
     std::map<int64_t, int> counts;
     for (const int64_t label : MakeSentences({.classes = classes}).train.labels) ++counts[label];
@@ -37,7 +37,7 @@ TEST(MadeSentences, HaveEveryClassOftenEnough) {
 }
 
 // Sentences of one clause, by hand.
-TEST(MadeSentences, MeanWhatTheySay) {
+TEST(SyntheticSentences, MeanWhatTheySay) {
   const SentenceSets made = MakeSentences({.classes = 5, .train = 20000});
   const std::map<std::string, int64_t> plain = {
       {"superb", 4}, {"funny", 3}, {"dull", 1}, {"awful", 0}};

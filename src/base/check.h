@@ -30,9 +30,9 @@ void CheckShape(const char* function, int64_t rows, int64_t cols) {
     Fail(function, "rows * cols", "be at most " + std::to_string(most),
          std::to_string(rows) + " * " + std::to_string(cols));
   }
-  const int64_t most_rows = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
-  if (rows > most_rows) {
-    Fail(function, "rows", "be at most " + std::to_string(most_rows), std::to_string(rows));
+  const int64_t max_rows = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
+  if (rows > max_rows) {
+    Fail(function, "rows", "be at most " + std::to_string(max_rows), std::to_string(rows));
   }
 }
 
@@ -130,8 +130,8 @@ void CheckWorkspace(const char* function, const Options& options, int64_t needed
 
 /// No output may share memory with another array, unless it is one that it `may_be`. Null arrays
 /// are arguments left out.
-inline void CheckApart(const char* function, std::initializer_list<Array> outputs,
-                       std::initializer_list<Array> inputs) {
+inline void CheckDisjoint(const char* function, std::initializer_list<Array> outputs,
+                          std::initializer_list<Array> inputs) {
   const auto check = [function](const Array& output, const Array& other) {
     if (output.data == nullptr || other.data == nullptr) return;
     if (output.data == other.data &&

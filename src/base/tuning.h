@@ -22,7 +22,7 @@ inline constexpr int64_t kGrainStepProducts = int64_t{1} << 17;
 
 /// Sequences from which on threads take sequences each. Below, a thread's share of a step's product
 /// would be a row or two, for which it would read all weights: it takes columns instead.
-inline constexpr int64_t kFewSequences = 4;
+inline constexpr int64_t kMinSplitSequences = 4;
 
 /// Rows of steps' inputs that are multiplied with the weights together: enough for the weights to
 /// be read seldom, few enough for the sums to be in a cache when their step comes.
@@ -37,10 +37,11 @@ inline constexpr int64_t kKeptBytes = int64_t{1} << 26;
 inline constexpr int64_t kLongRowColumns = int64_t{1} << 17;
 
 /// Backward with dgain and dbias hands out blocks of rows, each with sums of its own. Where there
-/// are fewer than kFewBlocks of them, for there are few rows, and kTiledColumns or more, it hands
-/// out tiles of columns, if there are more of these: it reads twice, but every thread has work. For
-/// the one or two threads that blocks suffice for, these take .55 to .85 of the time of tiles.
-inline constexpr int64_t kFewBlocks = 8;
+/// are fewer than kMinRowBlocks of them, for there are few rows, and kTiledColumns or more, it
+/// hands out tiles of columns, if there are more of these: it reads twice, but every thread has
+/// work. For the one or two threads that blocks suffice for, these take .55 to .85 of the time of
+/// tiles.
+inline constexpr int64_t kMinRowBlocks = 8;
 inline constexpr int64_t kTiledColumns = 2048;
 
 /// Whether the first-level cache has room for the same columns of four rows of dy, x and dx, which

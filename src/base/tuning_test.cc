@@ -34,8 +34,8 @@ TEST_F(TuningTest, ACallOrAThreadsShareOfItStreams) {
 
 TEST_F(TuningTest, SharesOfTheLargestCallsDoNotOverflow) {
   SetStreaming({.call = INT64_MAX, .thread = kMegabyte});
-  constexpr int64_t kMost = int64_t{1} << 62;
-  EXPECT_TRUE(Streams(kMost, int64_t{1} << 40, int64_t{1} << 41));
+  constexpr int64_t kMax = int64_t{1} << 62;
+  EXPECT_TRUE(Streams(kMax, int64_t{1} << 40, int64_t{1} << 41));
   EXPECT_FALSE(Streams(kMegabyte, int64_t{1} << 40, int64_t{1} << 41));
 }
 

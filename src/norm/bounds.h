@@ -179,13 +179,13 @@ class Oracle {
     const internal::ReferenceOptions options{p_.eps, p_.scale, p_.slope};
     const Real mean = internal::ReferenceMean(recipe_, x);
     const Real rstd = internal::ReferenceRstd(recipe_, x, mean, p_.eps);
-    Real most_x = 0;
+    Real max_x = 0;
     internal::ExactSum<Real> squares;
     std::vector<Real> xhat(cols);
     for (size_t c = 0; c < cols; ++c) {
       xhat[c] = (x[c] - mean) * rstd;
       squares += (x[c] - mean) * (x[c] - mean);
-      most_x = std::max(most_x, std::abs(x[c] + origin));
+      max_x = std::max(max_x, std::abs(x[c] + origin));
     }
     const Real deviation = std::sqrt(squares.value() / static_cast<Real>(cols));
 
@@ -201,10 +201,10 @@ class Oracle {
     const Real part = std::min<Real>(1, deviation * rstd * deviation * rstd);
     const Real rstd_error = kU + part * var_error / 2 + 4 * 0x1p-53;
     // The mean's low part and its product with rstd are rounded; the low part is a rounding's.
-    const Real low = recipe_.centre ? kU * most_x * rstd : Real(0);
+    const Real low = recipe_.centre ? kU * max_x * rstd : Real(0);
     mean_.value[r] = mean;
-    mean_.bound[r] = mean_error * deviation + 2 * kU * kU * most_x +
-                     (std::is_same_v<C, double> ? 0x1p-60 : 0) * most_x;
+    mean_.bound[r] = mean_error * deviation + 2 * kU * kU * max_x +
+                     (std::is_same_v<C, double> ? 0x1p-60 : 0) * max_x;
     rstd_.value[r] = rstd;
     rstd_.bound[r] = rstd_error * rstd;
 

@@ -41,14 +41,14 @@ struct RowSums {
 
 /// xhat = (x - mean) * rstd + offset. The offset is the part of the mean that its type cannot hold.
 template <class C>
-struct RowMap {
+struct RowCoefficients {
   C mean = 0;
   C rstd = 0;
   C offset = 0;
 };
 
 /// A mean in two parts and the biased variance, both times a power of two.
-struct Moments {
+struct Statistics {
   double shift = 0;   // near the mean
   double offset = 0;  // mean = shift + offset / scale
   double var = 0;     // variance * scale^2
@@ -63,9 +63,9 @@ HWY_INLINE double ToDouble(float16 value) { return ToFloat(value); }
 /// The moments of `cols` numbers of type T, of which at(c) is one as a double, in two sweeps in
 /// double. Squares of floats fit a double; doubles are scaled where theirs would not.
 template <class T, class At>
-HWY_INLINE Moments CarefulMomentsAt(const At& at, int64_t cols, bool centre) {
+HWY_INLINE Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centre) {
   const auto n = static_cast<double>(cols);
-  Moments m;
+  Statistics m;
   m.shift = centre ? at(0) : 0;
   if constexpr (std::is_same_v<T, double>) {
     double most = 0;
@@ -94,12 +94,13 @@ HWY_INLINE Moments CarefulMomentsAt(const At& at, int64_t cols, bool centre) {
 
 /// The moments of any row.
 template <class T>
-HWY_NOINLINE Moments CarefulMoments(const T* x, int64_t cols, bool centre) {
-  return CarefulMomentsAt<T>([x](int64_t c) { return ToDouble(x[c]); }, cols, centre);
+HWY_NOINLINE Statistics TwoPassStatistics(const T* x, int64_t cols, bool centre) {
+  return TwoPassStatisticsAt<T>([x](int64_t c) { return ToDouble(x[c]); }, cols, centre);
 }
 
 /// 1 over the deviation that a recipe divides by.
-HWY_INLINE double ReciprocalDeviation(const Moments& m, Deviation deviation, double eps, double n) {
+HWY_INLINE double ReciprocalDeviation(const Statistics& m, Deviation deviation, double eps,
+                                      double n) {
   // A variance that has overflowed must not pass for a large one.
   if (!(m.var <= std::numeric_limits<double>::max())) {
     return std::numeric_limits<double>::quiet_NaN();
@@ -111,19 +112,19 @@ HWY_INLINE double ReciprocalDeviation(const Moments& m, Deviation deviation, dou
 }
 
 template <class C>
-HWY_INLINE RowMap<C> MapOf(C mean, C mean_lo, C rstd) {
+HWY_INLINE RowCoefficients<C> CoefficientsOf(C mean, C mean_lo, C rstd) {
   // A NaN given from outside may have any bits, and one that rounds to 16 of them must be plain.
   if (rstd != rstd) rstd = std::numeric_limits<C>::quiet_NaN();
   return {mean, rstd, -mean_lo * rstd};
 }
 
-/// The squares that SumsServe takes, from Least(eps) to kMost.
+/// The squares that SumsServe takes, from Least(eps) to kMax.
 template <class C>
 struct SquareBounds {
-  static constexpr double kMost = std::is_same_v<C, double> ? 1e300 : 1e37;
-  static constexpr double kLeast = std::is_same_v<C, double> ? 1e-280 : 1e-30;
+  static constexpr double kMax = std::is_same_v<C, double> ? 1e300 : 1e37;
+  static constexpr double kMin = std::is_same_v<C, double> ? 1e-280 : 1e-30;
   // Small ones do not matter beside an eps that is much larger.
-  static constexpr double Least(double eps) { return eps >= 1e10 * kLeast ? 0 : kLeast; }
+  static constexpr double Least(double eps) { return eps >= 1e10 * kMin ? 0 : kMin; }
 };
 
 /// Whether moments are good that come from sums in C: `square` is the mean of d^2, and `var` is it
@@ -134,7 +135,7 @@ HWY_INLINE bool SumsServe(double var, double square, double eps) {
   // The sums are in the type's own precision. They serve unless the variance is a small difference
   // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
   // beside eps came near underflow. NaN does not serve either.
-  return var >= 0.25 * square && square <= Bounds::kMost && square >= Bounds::Least(eps);
+  return var >= 0.25 * square && square <= Bounds::kMax && square >= Bounds::Least(eps);
 }
 
 /// The same of vectors of doubles.
@@ -142,26 +143,27 @@ template <class C, class D>
 HWY_INLINE auto SumsServe(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
   using Bounds = SquareBounds<C>;
   const auto serve = hn::And(hn::Ge(var, hn::Mul(square, hn::Set(d, 0.25))),
-                             hn::Le(square, hn::Set(d, Bounds::kMost)));
+                             hn::Le(square, hn::Set(d, Bounds::kMax)));
   return hn::And(serve, hn::Ge(square, hn::Set(d, Bounds::Least(eps))));
 }
 
 template <class T>
-HWY_INLINE RowMap<Compute<T>> SaveMoments(const RowsForward<T>& args, int64_t r, double mean,
-                                          double rest, double rstd) {
+HWY_INLINE RowCoefficients<Compute<T>> SaveMoments(const RowsForward<T>& args, int64_t r,
+                                                   double mean, double rest, double rstd) {
   using C = Compute<T>;
   const C rounded = static_cast<C>(mean + rest), reciprocal = static_cast<C>(rstd);
   const C lo = static_cast<C>((mean - static_cast<double>(rounded)) + rest);
   if (args.mean) args.mean[r] = rounded;
   if (args.mean_lo) args.mean_lo[r] = lo;
   if (args.rstd) args.rstd[r] = reciprocal;
-  return MapOf(rounded, lo, reciprocal);
+  return CoefficientsOf(rounded, lo, reciprocal);
 }
 
 /// Row r's moments whatever the row: saves them and gives the map.
 template <class T>
-HWY_NOINLINE RowMap<Compute<T>> CarefulMap(const RowsForward<T>& args, int64_t r) {
-  const Moments m = CarefulMoments(args.x + r * args.x_stride, args.cols, args.recipe.centre);
+HWY_NOINLINE RowCoefficients<Compute<T>> TwoPassCoefficients(const RowsForward<T>& args,
+                                                             int64_t r) {
+  const Statistics m = TwoPassStatistics(args.x + r * args.x_stride, args.cols, args.recipe.centre);
   const double rstd =
       ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(args.cols));
   return SaveMoments(args, r, m.shift, m.offset / m.scale, rstd);
@@ -170,12 +172,13 @@ HWY_NOINLINE RowMap<Compute<T>> CarefulMap(const RowsForward<T>& args, int64_t r
 /// Row r's moments from its sums about `shift`: saves them and gives the map. `reciprocal` is
 /// 1 / cols.
 template <class T>
-HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r, double shift,
-                                            const RowSums& sums, double reciprocal) {
+HWY_INLINE RowCoefficients<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r,
+                                                     double shift, const RowSums& sums,
+                                                     double reciprocal) {
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
   if (!SumsServe<Compute<T>>(var, square, args.eps)) [[unlikely]]
-    return CarefulMap(args, r);
+    return TwoPassCoefficients(args, r);
   double rstd = 0;
   if (args.recipe.deviation == Deviation::kBiased) [[likely]] {
     rstd = 1 / std::sqrt(var + args.eps);
@@ -188,16 +191,16 @@ HWY_INLINE RowMap<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t 
 
 /// Row r's map from the moments that are there: that forward saved, or is given.
 template <template <class> class Args, class T>
-HWY_INLINE RowMap<Compute<T>> SavedMoments(const Args<T>& args, int64_t r) {
+HWY_INLINE RowCoefficients<Compute<T>> SavedMoments(const Args<T>& args, int64_t r) {
   using C = Compute<T>;
-  return MapOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
-               args.rstd[r]);
+  return CoefficientsOf(args.mean ? args.mean[r] : C{0}, args.mean_lo ? args.mean_lo[r] : C{0},
+                        args.rstd[r]);
 }
 
 /// The constants of a row that dx needs: dx = rstd * ((g - mean_g) - xhat * mean_g_xhat).
 template <class C>
 struct GradientMap {
-  RowMap<C> map;
+  RowCoefficients<C> map;
   C mean_g = 0;
   C mean_g_xhat = 0;
 };
@@ -205,7 +208,7 @@ struct GradientMap {
 /// Row r's, from its sums of g and g * xhat.
 template <class T>
 HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, int64_t r,
-                                                  const RowMap<Compute<T>>& map,
+                                                  const RowCoefficients<Compute<T>>& map,
                                                   const RowSums& sums, double reciprocal) {
   using C = Compute<T>;
   double mean_g = args.recipe.via_mean ? sums.first * reciprocal : 0;

@@ -74,7 +74,7 @@ class Params {
       // Rounding to 16 bits expects the NaN that arithmetic makes. A copy would have to cross from
       // this thread's cache to the others'.
       const bool serves = std::is_same_v<T, C> || params == nullptr || !AnyNan<T>(params, cols);
-      const bool copied = rows >= kRowsForCopy && cols <= kMostCopied && !IsAligned(params);
+      const bool copied = rows >= kRowsForCopy && cols <= kMaxCopied && !IsAligned(params);
       if (serves && !copied) data_ = params;
     }
     if (data_ != nullptr) return;
@@ -95,7 +95,7 @@ class Params {
   // Vectors that cut lines of the first-level cache cost a tenth where that is all there is to do;
   // of more columns a copy costs more, and most where the system maps and unmaps it at every call
   // (65,536 columns in 16 rows a thread took twice the time).
-  static constexpr int64_t kRowsForCopy = 256, kMostCopied = 1024;
+  static constexpr int64_t kRowsForCopy = 256, kMaxCopied = 1024;
 
   AlignedArray<C> copy_;
   const C* data_ = nullptr;
@@ -104,12 +104,12 @@ class Params {
 /// Where the sums of `cols` gradients go before they become numbers of type P at `params`, which
 /// may be null.
 template <class T, class P>
-class ParamSums {
+class ParamGradients {
  public:
   using C = Compute<T>;
 
   /// Without `needed` there are none.
-  ParamSums(P* params, int64_t cols, bool needed) : params_(params), cols_(cols) {
+  ParamGradients(P* params, int64_t cols, bool needed) : params_(params), cols_(cols) {
     if (!needed) return;
     if constexpr (std::is_same_v<P, C>) data_ = params;
     if (data_ != nullptr) return;

@@ -17,8 +17,8 @@ enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kGru };
 /// Which sums are normalised.
 enum class Sums : uint8_t {
   kPlain,     ///< none
-  kTogether,  ///< zx + zh, the one sum of both products
-  kApart,     ///< zx and zh, each by its own norm, before they are added
+  kJoint,     ///< zx + zh, the one sum of both products
+  kSeparate,  ///< zx and zh, each by its own norm, before they are added
 };
 
 /// The gates whose sums one norm takes together: the first groups[0] gates, the next groups[1], ...
@@ -87,18 +87,18 @@ constexpr CellRecipe RecipeOf(Cell cell) {
     case Cell::kRnnRelu:        return {kRnnRelu, kPlain,    {},       kNothing,     true,  kNone};
     case Cell::kLstm:           return {kLstm,    kPlain,    {},       kNothing,     true,  kNone};
     case Cell::kGru:            return {kGru,     kPlain,    {},       kNothing,     true,  kNone};
-    case Cell::kLnRnn:          return {kRnn,     kTogether, kOne,     kGainAndBias, false, kNone};
-    case Cell::kLnRnnRelu:      return {kRnnRelu, kTogether, kOne,     kGainAndBias, false, kNone};
-    case Cell::kLnLstm:         return {kLstm,    kApart,    kFour,    kGainAndBias, true,  kOutput};
-    case Cell::kLnLstmHaste:    return {kLstm,    kApart,    kFour,    kGain,        true,  kOutput};
-    case Cell::kLnLstmFastRnns: return {kLstm,    kApart,    kFour,    kGainAndBias, false, kCarried};
-    case Cell::kLnLstmTfa:      return {kLstm,    kApart,    kFour,    kGainAndBias, true,  kCarried};
-    case Cell::kLnLstmContrib:  return {kLstm,    kTogether, kEach,    kGainAndBias, false, kCarried};
+    case Cell::kLnRnn:          return {kRnn,     kJoint, kOne,     kGainAndBias, false, kNone};
+    case Cell::kLnRnnRelu:      return {kRnnRelu, kJoint, kOne,     kGainAndBias, false, kNone};
+    case Cell::kLnLstm:         return {kLstm,    kSeparate,    kFour,    kGainAndBias, true,  kOutput};
+    case Cell::kLnLstmHaste:    return {kLstm,    kSeparate,    kFour,    kGain,        true,  kOutput};
+    case Cell::kLnLstmFastRnns: return {kLstm,    kSeparate,    kFour,    kGainAndBias, false, kCarried};
+    case Cell::kLnLstmTfa:      return {kLstm,    kSeparate,    kFour,    kGainAndBias, true,  kCarried};
+    case Cell::kLnLstmContrib:  return {kLstm,    kJoint, kEach,    kGainAndBias, false, kCarried};
     case Cell::kDrawLstm:       return {kLstm,    kPlain,    {},       kNothing,     true,  kOutput};
-    case Cell::kLnGru:          return {kGru,     kApart,    kTwoOne,  kGainAndBias, false, kNone};
-    case Cell::kBnRnn:          return {kRnn,     kTogether, kOne,     kGainAndBias, false, kNone, kBatch};
-    case Cell::kBnLstm:         return {kLstm,    kApart,    kFour,    kGain,        true,  kOutput, kBatch};
-    case Cell::kBnGru:          return {kGru,     kApart,    kTwoOne,  kGainAndBias, false, kNone, kBatch};
+    case Cell::kLnGru:          return {kGru,     kSeparate,    kTwoOne,  kGainAndBias, false, kNone};
+    case Cell::kBnRnn:          return {kRnn,     kJoint, kOne,     kGainAndBias, false, kNone, kBatch};
+    case Cell::kBnLstm:         return {kLstm,    kSeparate,    kFour,    kGain,        true,  kOutput, kBatch};
+    case Cell::kBnGru:          return {kGru,     kSeparate,    kTwoOne,  kGainAndBias, false, kNone, kBatch};
   }
   // clang-format on
   throw Error("[Cell] cell must be a value of planish::Cell but has " +
@@ -131,7 +131,7 @@ template <class E>
 constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const RnnShape& shape) {
   using P = RnnParams<E>;
   const int64_t hidden = shape.hidden, columns = recipe.gates() * hidden;
-  const bool apart = recipe.sums == Sums::kApart, together = recipe.sums == Sums::kTogether;
+  const bool apart = recipe.sums == Sums::kSeparate, together = recipe.sums == Sums::kJoint;
   const bool biases = recipe.affine == Affine::kGainAndBias;
   const bool cell = recipe.cell != CellNorm::kNone;
   const bool bias_hn = recipe.is_gru() && recipe.sums == Sums::kPlain;

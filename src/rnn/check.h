@@ -56,13 +56,13 @@ class Arrays {
     Fail(function_, name, std::string("be null ") + reason, "an address");
   }
 
-  void CheckAlignedAndApart() const {
+  void CheckAlignedAndDisjoint() const {
     for (const Array& input : inputs_) CheckAligned(function_, {input});
     for (const Array* output = outputs_.begin(); output != outputs_.end(); ++output) {
       CheckAligned(function_, {*output});
-      for (const Array& input : inputs_) CheckApart(function_, {*output}, {input});
+      for (const Array& input : inputs_) CheckDisjoint(function_, {*output}, {input});
       for (const Array* other = outputs_.begin(); other != output; ++other) {
-        CheckApart(function_, {*output}, {*other});
+        CheckDisjoint(function_, {*output}, {*other});
       }
     }
   }

@@ -179,10 +179,10 @@ class ReferenceRnnRun {
       zx.push_back(Product(call_.weight_ih, Slice(call_.x, (t * batch_ + b) * inputs_, inputs_)));
       zh.push_back(Product(call_.weight_hh, h_[b]));
     }
-    if (recipe_.sums == Sums::kApart) {
+    if (recipe_.sums == Sums::kSeparate) {
       NormaliseGroups(zx, call_.ln_ih_weight, call_.ln_ih_bias);
       NormaliseGroups(zh, call_.ln_hh_weight, call_.ln_hh_bias);
-    } else if (recipe_.sums == Sums::kTogether) {
+    } else if (recipe_.sums == Sums::kJoint) {
       for (size_t r = 0; r < zx.size(); ++r) {
         for (size_t j = 0; j < zx[r].size(); ++j) zx[r][j] += zh[r][j];
         zh[r].assign(zh[r].size(), Scalar(0));

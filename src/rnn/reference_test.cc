@@ -49,7 +49,7 @@ TEST(CellTest, Table) {
     EXPECT_EQ(gates, recipe.sums == internal::Sums::kPlain ? 0 : recipe.gates());
     EXPECT_TRUE(recipe.is_lstm() || recipe.cell == internal::CellNorm::kNone);
     // The candidate of a GRU has two sums, which no norm can take together.
-    EXPECT_FALSE(recipe.is_gru() && recipe.sums == internal::Sums::kTogether);
+    EXPECT_FALSE(recipe.is_gru() && recipe.sums == internal::Sums::kJoint);
   }
   EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(16)); }),
             "[Cell] cell must be a value of planish::Cell but has 16");

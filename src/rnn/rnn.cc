@@ -119,7 +119,7 @@ RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
   CheckRnnShape<T>(kFunction, shape);
   Arrays arrays(kFunction);
   AddParams(recipe, shape, params, arrays);
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   auto layer = std::make_shared<internal::PackedLayer<T>>();
   layer->Pack(cell, inputs, hidden, params);
   layer->PackWeights(params, parallel_for);
@@ -147,7 +147,7 @@ void RnnGradientSums<T>::Write(const RnnParams<T>& dparams, const ParallelFor& p
   const internal::PackedLayer<T>& layer = *packed_.layer();
   Arrays arrays("RnnGradientSums::Write");
   AddGradients(layer.call().recipe, {0, 0, layer.inputs(), layer.order().hidden}, dparams, arrays);
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   sums_->Multiply(nullptr, true, true, parallel_for);
   sums_->Write(dparams, parallel_for);
 }
@@ -164,7 +164,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
   AddForwardOutputs(recipe, args, arrays);
   arrays.Output("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   Forward(cell, args, options);
 }
 
@@ -191,7 +191,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   for (size_t i = 0; args.sums && i < dparams.size(); ++i) {
     arrays.MustBeNull(kGradientNames[i], args.dparams.*dparams[i].member, kSums);
   }
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   const internal::ThreadMemory<T> memory;
   const internal::PackedLayer<T>* packed = options.packed.layer();
   if (packed == nullptr) {
@@ -219,7 +219,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   AddStepInput(recipe, args, arrays);
   AddParams(kFunction, cell, shape, args.params, options.packed, arrays);
   AddStepStates(args, arrays);
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   Forward(cell, internal::AsForward(args), options);
 }
 

@@ -32,11 +32,12 @@ Tensor CallEvaluate(const Tensor& x, const OptionalTensor& weight, const Optiona
   return op.call(x, weight, bias, mean, var, eps);
 }
 
-Three CallEvaluateBackward(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
-                           const Tensor& mean, const Tensor& var, double eps, Mask mask) {
+TensorTriple CallEvaluateBackward(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
+                                  const Tensor& mean, const Tensor& var, double eps, Mask mask) {
   static const auto op =
-      FindOperator<Three(const Tensor&, const Tensor&, const OptionalTensor&, const Tensor&,
-                         const Tensor&, double, Mask)>("planish::batch_norm_evaluate_backward");
+      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&, const Tensor&,
+                                const Tensor&, double, Mask)>(
+          "planish::batch_norm_evaluate_backward");
   return op.call(dy, x, weight, mean, var, eps, mask);
 }
 
@@ -63,7 +64,7 @@ Tensor EmptyLike(const Tensor& x) {
   return EmptyOn(x, x.sym_sizes(), x.scalar_type(), x.suggest_memory_format());
 }
 
-Three EmptyBackward(const Tensor& x, const OptionalTensor& weight, const Mask& mask) {
+TensorTriple EmptyBackward(const Tensor& x, const OptionalTensor& weight, const Mask& mask) {
   const auto vector = [&](bool wanted) {
     if (!wanted) return Tensor();
     return EmptyOn(x, {x.sym_size(1)}, OrElse(weight, x).scalar_type());
@@ -77,8 +78,8 @@ Tensor EvaluateMeta(const Tensor& x, const OptionalTensor& weight, const Optiona
   return EmptyLike(x);
 }
 
-Three EvaluateBackwardMeta(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
-                           const Tensor& mean, const Tensor& var, double eps, Mask mask) {
+TensorTriple EvaluateBackwardMeta(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
+                                  const Tensor& mean, const Tensor& var, double eps, Mask mask) {
   CheckEvaluate(x, weight, std::nullopt, mean, var, eps);
   CheckLike(kName, "dy", dy, x);
   return EmptyBackward(x, weight, mask);
@@ -129,8 +130,9 @@ Tensor EvaluateKernel(const Tensor& x_, const OptionalTensor& weight_, const Opt
   return y;
 }
 
-Three EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_, const OptionalTensor& weight_,
-                             const Tensor& mean_, const Tensor& var_, double eps, Mask mask) {
+TensorTriple EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_,
+                                    const OptionalTensor& weight_, const Tensor& mean_,
+                                    const Tensor& var_, double eps, Mask mask) {
   auto [dx, dweight, dbias] = EvaluateBackwardMeta(dy_, x_, weight_, mean_, var_, eps, mask);
   const at::MemoryFormat format = x_.suggest_memory_format();
   const Tensor x = x_.contiguous(format), dy = dy_.contiguous(format);
@@ -204,8 +206,9 @@ Tensor EvaluateAutograd(const Tensor& x, const OptionalTensor& weight, const Opt
       });
 }
 
-Three EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x, const OptionalTensor& weight,
-                               const Tensor& mean, const Tensor& var, double eps, Mask mask) {
+TensorTriple EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x,
+                                      const OptionalTensor& weight, const Tensor& mean,
+                                      const Tensor& var, double eps, Mask mask) {
   const Tensor& w = OrUndefined(weight);
   if (!AnyTangent(dy, x, w) && !torch::autograd::compute_requires_grad(dy, x, w)) {
     return BelowAutograd([&] { return CallEvaluateBackward(dy, x, weight, mean, var, eps, mask); });
@@ -213,7 +216,7 @@ Three EvaluateBackwardAutograd(const Tensor& dy, const Tensor& x, const Optional
   CheckEvaluate(x, weight, std::nullopt, mean, var, eps);
   const Tensor g = w.defined() ? Wide(dy) * ByChannel(w, x) : Wide(dy);
   const at::ScalarType type = OrElse(weight, x).scalar_type();
-  Three gradients;
+  TensorTriple gradients;
   auto& [dx, dweight, dbias] = gradients;
   if (mask[0]) dx = (g * ByChannel(at::rsqrt(Wide(var) + eps), x)).to(x.scalar_type());
   if (mask[1]) dweight = SumToChannels(Wide(dy) * Normalized(x, mean, var, eps), type);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "planish/torch_norm.h"
-#include "torch/base/host_gpu.h"
+#include "torch/base/fake_cuda_device.h"
 
 // The norms' way to a GPU, against the CPU, whose own tests hold it against references.
 namespace planish {

@@ -25,19 +25,19 @@ constexpr char kName[] = "online_layer_norm";
 // Rows of what is saved: mean, mean_lo, rstd, offset and deviation of OnlineNormForwardArgs.
 constexpr int64_t kMoments = 5;
 
-Three CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                  const OptionalTensor& bias, double alpha) {
+TensorTriple CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                         const OptionalTensor& bias, double alpha) {
   static const auto op =
-      FindOperator<Three(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                         double)>("planish::online_norm_forward");
+      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
+                                const OptionalTensor&, double)>("planish::online_norm_forward");
   return op.call(x, state, weight, bias, alpha);
 }
 
-Three CallBackward(const Tensor& dy, const Tensor& x, const Tensor& moments,
-                   const OptionalTensor& weight, double alpha, Mask mask) {
+TensorTriple CallBackward(const Tensor& dy, const Tensor& x, const Tensor& moments,
+                          const OptionalTensor& weight, double alpha, Mask mask) {
   static const auto op =
-      FindOperator<Three(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&, double,
-                         Mask)>("planish::online_norm_backward");
+      FindOperator<TensorTriple(const Tensor&, const Tensor&, const Tensor&, const OptionalTensor&,
+                                double, Mask)>("planish::online_norm_backward");
   return op.call(dy, x, moments, weight, alpha, mask);
 }
 
@@ -58,8 +58,8 @@ c10::SymInt Cases(const Tensor& x) {
   return cases;
 }
 
-Three ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                  const OptionalTensor& bias, double alpha) {
+TensorTriple ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                         const OptionalTensor& bias, double alpha) {
   CheckForward(x, weight, bias, alpha);
   TORCH_CHECK_VALUE(state.dim() == 1 && state.sym_size(0) == 2 &&
                         state.scalar_type() == at::kDouble && state.device() == x.device(),
@@ -69,8 +69,8 @@ Three ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTensor& we
           EmptyOn(x, {kMoments, Cases(x)}, ComputeType(x.scalar_type()))};
 }
 
-Three Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
-              const OptionalTensor& bias_, double alpha) {
+TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weight_,
+                     const OptionalTensor& bias_, double alpha) {
   auto [y, next, moments] = ForwardMeta(x_, state, weight_, bias_, alpha);
   const Tensor x = x_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
@@ -102,8 +102,8 @@ Three Forward(const Tensor& x_, const Tensor& state, const OptionalTensor& weigh
   return {y, next, moments};
 }
 
-Three BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
-                   const OptionalTensor& weight, double alpha, Mask mask) {
+TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
+                          const OptionalTensor& weight, double alpha, Mask mask) {
   CheckForward(x, weight, std::nullopt, alpha);
   CheckLike(kName, "dy", dy, x);
   TORCH_CHECK_VALUE(
@@ -118,8 +118,8 @@ Three BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& moments,
           vector(mask[2])};
 }
 
-Three Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
-               const OptionalTensor& weight_, double alpha, Mask mask) {
+TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments_,
+                      const OptionalTensor& weight_, double alpha, Mask mask) {
   auto [dx, dweight, dbias] = BackwardMeta(dy_, x_, moments_, weight_, alpha, mask);
   const Tensor dy = dy_.contiguous(), x = x_.contiguous(), moments = moments_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_));
@@ -171,16 +171,16 @@ Statistics StatisticsOf(const Tensor& x, const Tensor& moments, double alpha) {
   return statistics;
 }
 
-Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                      const OptionalTensor& bias, double alpha) {
+TensorTriple ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                             const OptionalTensor& bias, double alpha) {
   const Tensor &w = OrUndefined(weight), &b = OrUndefined(bias);
   const auto forward = [&] { return CallForward(x, state, weight, bias, alpha); };
   const bool tangents = AnyTangent(x, w, b);
   if (!tangents && torch::autograd::compute_requires_grad(x, w, b)) {
     return WithHistory(
         "PlanishOnlineNormBackward", {x, w, b}, forward,
-        [&](const Three& results) { return Tensors{x, std::get<2>(results), w}; },
-        [](const Three& results) { return Tensors{std::get<0>(results)}; },
+        [&](const TensorTriple& results) { return Tensors{x, std::get<2>(results), w}; },
+        [](const TensorTriple& results) { return Tensors{std::get<0>(results)}; },
         [alpha](const Tensors& g, const Tensors& kept, const auto& wanted) {
           if (!g[0].defined()) return Tensors(3);
           const auto [dx, dweight, dbias] = CallBackward(g[0], kept[0], kept[1], OrNone(kept[2]),
@@ -188,7 +188,7 @@ Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor
           return Tensors{dx, dweight, dbias};
         });
   }
-  Three outputs = BelowAutograd(forward);
+  TensorTriple outputs = BelowAutograd(forward);
   if (tangents) {
     Tensor y = StatisticsOf(x, std::get<2>(outputs), alpha).z;
     if (w.defined()) y = y * Wide(w);
@@ -198,8 +198,8 @@ Three ForwardAutograd(const Tensor& x, const Tensor& state, const OptionalTensor
   return outputs;
 }
 
-Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments,
-                       const OptionalTensor& weight, double alpha, Mask mask) {
+TensorTriple BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments,
+                              const OptionalTensor& weight, double alpha, Mask mask) {
   const Tensor& w = OrUndefined(weight);
   if (!AnyTangent(dy_, x, w) && !torch::autograd::compute_requires_grad(dy_, x, w)) {
     return BelowAutograd([&] { return CallBackward(dy_, x, moments, weight, alpha, mask); });
@@ -211,7 +211,7 @@ Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments
   const auto sum = [&](const Tensor& t) {
     return (t.dim() == 1 ? t : t.flatten(0, -2).sum(0)).to(type);
   };
-  Three gradients;
+  TensorTriple gradients;
   auto& [dx, dweight, dbias] = gradients;
   if (mask[0]) {
     const Tensor b = BesselFactor(x.sym_size(-1)) * alpha * sigma / s;
@@ -223,8 +223,8 @@ Three BackwardAutograd(const Tensor& dy_, const Tensor& x, const Tensor& moments
   return gradients;
 }
 
-Two OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                    const OptionalTensor& bias, double alpha) {
+TensorPair OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                           const OptionalTensor& bias, double alpha) {
   CheckLayout(kName, x);
   const KernelParameters parameters(x, weight, bias);
   auto [y, next, moments] = CallForward(x, state, parameters.weight(), parameters.bias(), alpha);
@@ -233,8 +233,8 @@ Two OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalTensor& 
 
 }  // namespace
 
-Two online_layer_norm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
-                      const OptionalTensor& bias, double alpha) {
+TensorPair online_layer_norm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
+                             const OptionalTensor& bias, double alpha) {
   return OnlineLayerNorm(x, state, weight, bias, alpha);
 }
 

@@ -18,9 +18,9 @@
 #include "torch/norm/derivatives.h"
 #include "torch/norm/kernels.h"
 
-// The norms as PyTorch operators. Two primitives, norm_forward and norm_backward, have a kernel for
-// every backend and for autograd, whatever the norm; the functions that users call are made of
-// them.
+// The norms as PyTorch operators. Two primitives, norm_forward and norm_backward, have a
+// kernel for every backend and for autograd, whatever the norm; the functions that users call are
+// made of them.
 namespace planish {
 
 namespace {
@@ -40,11 +40,12 @@ constexpr char kBackward[] =
 
 // ---- The primitives through the dispatcher
 
-Three CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                     const OptionalTensor& bias, const NormSpec& spec, bool save) {
+TensorTriple CallAddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                            const OptionalTensor& bias, const NormSpec& spec, bool save) {
   static const auto op =
-      FindOperator<Three(const Tensor&, const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                         std::string_view, int64_t, double, bool)>("planish::add_norm_forward");
+      FindOperator<TensorTriple(const Tensor&, const Tensor&, const OptionalTensor&,
+                                const OptionalTensor&, std::string_view, int64_t, double, bool)>(
+          "planish::add_norm_forward");
   return op.call(x, residual, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over),
                  spec.eps, save);
 }
@@ -118,13 +119,13 @@ void CheckNormForward(const NormSpec& spec, const Tensor& x, const OptionalTenso
   CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
 }
 
-Three CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                       const Tensor& moments, const OptionalTensor& weight, const NormSpec& spec,
-                       Mask mask) {
+TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                              const Tensor& moments, const OptionalTensor& weight,
+                              const NormSpec& spec, Mask mask) {
   static const auto op =
-      FindOperator<Three(const OptionalTensor&, const OptionalTensor&, const Tensor&, const Tensor&,
-                         const OptionalTensor&, std::string_view, int64_t, double, double, double,
-                         bool, Mask)>("planish::norm_backward");
+      FindOperator<TensorTriple(const OptionalTensor&, const OptionalTensor&, const Tensor&,
+                                const Tensor&, const OptionalTensor&, std::string_view, int64_t,
+                                double, double, double, bool, Mask)>("planish::norm_backward");
   return op.call(dy, dsum, x, moments, weight, NameOf(spec.norm), static_cast<int64_t>(spec.over),
                  spec.eps, spec.scale, spec.slope, spec.unbiased, mask);
 }
@@ -143,12 +144,12 @@ Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
   return EmptyOn(x, MomentSizes(spec, x), ComputeType(x.scalar_type()));
 }
 
-Two EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
+TensorPair EmptyForward(const NormSpec& spec, const Tensor& x, bool save) {
   return {EmptyLike(spec, x), EmptyMoments(spec, x, save)};
 }
 
-Three EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-                    const Mask& mask) {
+TensorTriple EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                           const Mask& mask) {
   const auto vector = [&](bool wanted) {
     if (!wanted) return Tensor();
     return EmptyOn(x, {x.sym_size(FeatureDim(spec, x))}, OrElse(weight, x).scalar_type());
@@ -158,16 +159,16 @@ Three EmptyBackward(const NormSpec& spec, const Tensor& x, const OptionalTensor&
 
 // ---- Kernels
 
-Two ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                std::string_view norm, int64_t over, double eps, double scale, double slope,
-                bool unbiased, bool save) {
+TensorPair ForwardMeta(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                       std::string_view norm, int64_t over, double eps, double scale, double slope,
+                       bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x, weight, bias);
   return EmptyForward(spec, x, save);
 }
 
-Two RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
-               const OptionalTensor& bias, bool save) {
+TensorPair RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weight,
+                      const OptionalTensor& bias, bool save) {
   CheckNormForward(spec, x, weight, bias);
   auto [y, moments] = EmptyForward(spec, x, save);
   RunNormForward(spec, {.x = x,
@@ -180,9 +181,9 @@ Two RunForward(const NormSpec& spec, const Tensor& x, const OptionalTensor& weig
   return {std::move(y), std::move(moments)};
 }
 
-Two Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-            std::string_view norm, int64_t over, double eps, double scale, double slope,
-            bool unbiased, bool save) {
+TensorPair Forward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
+                   std::string_view norm, int64_t over, double eps, double scale, double slope,
+                   bool unbiased, bool save) {
   return RunForward(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
 }
 
@@ -193,18 +194,18 @@ NormSpec AddSpecOf(std::string_view norm, int64_t over, double eps) {
   return {.norm = NormOf(norm), .eps = eps};
 }
 
-Three AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                     const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
-                     bool save) {
+TensorTriple AddForwardMeta(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                            const OptionalTensor& bias, std::string_view norm, int64_t over,
+                            double eps, bool save) {
   const NormSpec spec = AddSpecOf(norm, over, eps);
   CheckNormForward(spec, x, weight, bias);
   CheckLike("add_norm_forward", "residual", residual, x);
   return {EmptyLike(spec, x), EmptyLike(spec, x), EmptyMoments(spec, x, save)};
 }
 
-Three AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                 const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
-                 bool save) {
+TensorTriple AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
+                        const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
+                        bool save) {
   auto [y, sum, moments] = AddForwardMeta(x, residual, weight, bias, norm, over, eps, save);
   RunNormForward(AddSpecOf(norm, over, eps), {.x = x,
                                               .residual = residual,
@@ -216,16 +217,17 @@ Three AddForward(const Tensor& x, const Tensor& residual, const OptionalTensor& 
   return {y, sum, moments};
 }
 
-Three BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-                   const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-                   int64_t over, double eps, double scale, double slope, bool unbiased, Mask mask) {
+TensorTriple BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                          const Tensor& moments, const OptionalTensor& weight,
+                          std::string_view norm, int64_t over, double eps, double scale,
+                          double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
   return EmptyBackward(spec, x, weight, mask);
 }
 
 /// Into `gradients`, of which those that are undefined are not wanted.
-void BackwardInto(const Three& gradients, const NormSpec& spec, const OptionalTensor& dy,
+void BackwardInto(const TensorTriple& gradients, const NormSpec& spec, const OptionalTensor& dy,
                   const OptionalTensor& dsum, const Tensor& x, const Tensor& moments,
                   const OptionalTensor& weight) {
   const auto& [dx, dweight, dbias] = gradients;
@@ -239,12 +241,13 @@ void BackwardInto(const Three& gradients, const NormSpec& spec, const OptionalTe
                          .dbias = dbias});
 }
 
-Three Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
-               const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
-               int64_t over, double eps, double scale, double slope, bool unbiased, Mask mask) {
+TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, const Tensor& x,
+                      const Tensor& moments, const OptionalTensor& weight, std::string_view norm,
+                      int64_t over, double eps, double scale, double slope, bool unbiased,
+                      Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckBackward(spec, dy, dsum, x, moments, weight, mask);
-  Three gradients = EmptyBackward(spec, x, weight, mask);
+  TensorTriple gradients = EmptyBackward(spec, x, weight, mask);
   BackwardInto(gradients, spec, dy, dsum, x, moments, weight);
   return gradients;
 }
@@ -280,7 +283,7 @@ Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const
     RECORD_FUNCTION("planish::norm_backward", c10::ArrayRef<c10::IValue>());
     const at::AutoDispatchBelowADInplaceOrView below;
     CheckBackward(spec, dy, OrNone(dsum), x, moments, OrNone(weight), mask);
-    Three gradients = EmptyBackward(spec, x, OrNone(weight), {false, mask[1], mask[2]});
+    TensorTriple gradients = EmptyBackward(spec, x, OrNone(weight), {false, mask[1], mask[2]});
     std::get<0>(gradients) = dy;
     BackwardInto(gradients, spec, dy, OrNone(dsum), x, moments, OrNone(weight));
     return {std::move(dy), std::get<1>(gradients), std::get<2>(gradients)};
@@ -290,9 +293,9 @@ Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const
   return {std::move(dx), std::move(dweight), std::move(dbias)};
 }
 
-Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const OptionalTensor& bias_,
-                    std::string_view norm, int64_t over, double eps, double scale, double slope,
-                    bool unbiased, bool save) {
+TensorPair ForwardAutograd(const Tensor& x, const OptionalTensor& weight_,
+                           const OptionalTensor& bias_, std::string_view norm, int64_t over,
+                           double eps, double scale, double slope, bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   const bool tangents = AnyTangent(x, weight, bias);
@@ -303,23 +306,23 @@ Two ForwardAutograd(const Tensor& x, const OptionalTensor& weight_, const Option
   if (needed) {
     return WithHistory(
         "PlanishNormBackward", {x, weight, bias}, forward,
-        [&](const Two& results) { return Tensors{x, std::get<1>(results), weight}; },
-        [](const Two& results) { return Tensors{std::get<0>(results)}; },
+        [&](const TensorPair& results) { return Tensors{x, std::get<1>(results), weight}; },
+        [](const TensorPair& results) { return Tensors{std::get<0>(results)}; },
         [spec](Tensors& g, const Tensors& kept, const auto& wanted) {
           return NormBackward(spec, g[0], {}, kept[0], kept[1], kept[2],
                               {wanted(0), wanted(1), wanted(2)});
         });
   }
-  Two outputs = BelowAutograd(forward);
+  TensorPair outputs = BelowAutograd(forward);
   if (tangents) {
     std::get<0>(outputs) = ComposedNorm(spec, {x, std::get<1>(outputs), weight, bias});
   }
   return outputs;
 }
 
-Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const OptionalTensor& weight_,
-                         const OptionalTensor& bias_, std::string_view norm, int64_t over,
-                         double eps, bool save) {
+TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
+                                const OptionalTensor& weight_, const OptionalTensor& bias_,
+                                std::string_view norm, int64_t over, double eps, bool save) {
   const NormSpec spec = AddSpecOf(norm, over, eps);
   const Tensor &weight = OrUndefined(weight_), &bias = OrUndefined(bias_);
   if (AnyTangent(x, residual, weight, bias)) {
@@ -334,10 +337,12 @@ Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const Optional
   if (!needed) return BelowAutograd(forward);
   return WithHistory(
       "PlanishAddNormBackward", {x, residual, weight, bias}, forward,
-      [&](const Three& results) {
+      [&](const TensorTriple& results) {
         return Tensors{std::get<1>(results), std::get<2>(results), weight};
       },
-      [](const Three& results) { return Tensors{std::get<0>(results), std::get<1>(results)}; },
+      [](const TensorTriple& results) {
+        return Tensors{std::get<0>(results), std::get<1>(results)};
+      },
       [spec](Tensors& g, const Tensors& kept, const auto& wanted) {
         const Tensors d = NormBackward(spec, g[0], g[1], kept[0], kept[1], kept[2],
                                        {wanted(0) || wanted(1), wanted(2), wanted(3)});
@@ -346,10 +351,10 @@ Three AddForwardAutograd(const Tensor& x, const Tensor& residual, const Optional
 }
 
 // The moments are functions of x: no gradient of their own.
-Three BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_, const Tensor& x,
-                       const Tensor& moments, const OptionalTensor& weight_, std::string_view norm,
-                       int64_t over, double eps, double scale, double slope, bool unbiased,
-                       Mask mask) {
+TensorTriple BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_,
+                              const Tensor& x, const Tensor& moments, const OptionalTensor& weight_,
+                              std::string_view norm, int64_t over, double eps, double scale,
+                              double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Tensor &dy = OrUndefined(dy_), &dsum = OrUndefined(dsum_), &weight = OrUndefined(weight_);
   if (AnyTangent(dy, dsum, x, weight)) {
@@ -363,8 +368,8 @@ Three BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_, c
   if (!torch::autograd::compute_requires_grad(dy, dsum, x, weight)) return BelowAutograd(backward);
   return WithHistory(
       "PlanishNormBackwardBackward", {dy, dsum, x, weight}, backward,
-      [&](const Three&) { return Tensors{dy, x, moments, weight}; },
-      [](const Three& results) {
+      [&](const TensorTriple&) { return Tensors{dy, x, moments, weight}; },
+      [](const TensorTriple& results) {
         return Tensors{std::get<0>(results), std::get<1>(results), std::get<2>(results)};
       },
       [spec](const Tensors& g, const Tensors& kept, const auto& wanted) {
@@ -408,9 +413,9 @@ Tensor RowNorm(const NormSpec& spec, const Tensor& x, c10::SymIntArrayRef normal
       .view_symint(x.sym_sizes());
 }
 
-Two AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
-               const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
-               const OptionalTensor& weight_, const OptionalTensor& bias_) {
+TensorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& x_,
+                      const Tensor& residual_, c10::SymIntArrayRef normalized_shape,
+                      const OptionalTensor& weight_, const OptionalTensor& bias_) {
   CheckLayout(function, x_);
   CheckLayout(function, residual_);
   TORCH_CHECK_VALUE(x_.sym_sizes() == residual_.sym_sizes(), "[", function,
@@ -491,13 +496,14 @@ Tensor AdaNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, double C, 
       normalized_shape, {}, {});
 }
 
-Two AddLayerNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef normalized_shape,
-                 const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
+TensorPair AddLayerNorm(const Tensor& x, const Tensor& residual,
+                        c10::SymIntArrayRef normalized_shape, const OptionalTensor& weight,
+                        const OptionalTensor& bias, double eps) {
   return AddRowNorm("add_layer_norm", {.eps = eps}, x, residual, normalized_shape, weight, bias);
 }
 
-Two AddRmsNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef normalized_shape,
-               const OptionalTensor& weight, std::optional<double> eps) {
+TensorPair AddRmsNorm(const Tensor& x, const Tensor& residual, c10::SymIntArrayRef normalized_shape,
+                      const OptionalTensor& weight, std::optional<double> eps) {
   return AddRowNorm("add_rms_norm",
                     {.norm = Norm::kRms, .eps = RmsEps(at::result_type(x, residual), eps)}, x,
                     residual, normalized_shape, weight, {});
@@ -513,14 +519,14 @@ Tensor ChannelLayerNorm(const Tensor& x, const OptionalTensor& weight, const Opt
 
 }  // namespace
 
-Two CallNormForward(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                    const NormSpec& spec, bool save) {
+TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, const NormSpec& spec, bool save) {
   if (OnlyCpuKernel(x, OrUndefined(weight), OrUndefined(bias))) {
     return RunForward(spec, x, weight, bias, save);
   }
   static const auto op =
-      FindOperator<Two(const Tensor&, const OptionalTensor&, const OptionalTensor&,
-                       std::string_view, int64_t, double, double, double, bool, bool)>(
+      FindOperator<TensorPair(const Tensor&, const OptionalTensor&, const OptionalTensor&,
+                              std::string_view, int64_t, double, double, double, bool, bool)>(
           "planish::norm_forward");
   return op.call(x, weight, bias, NameOf(spec.norm), static_cast<int64_t>(spec.over), spec.eps,
                  spec.scale, spec.slope, spec.unbiased, save);
@@ -550,13 +556,13 @@ Tensor ada_norm(const Tensor& x, at::IntArrayRef normalized_shape, double C, dou
   return AdaNorm(x, c10::fromIntArrayRefSlow(normalized_shape), C, k, as_coded, eps);
 }
 
-Two add_layer_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
-                   const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
+TensorPair add_layer_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
+                          const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
   return AddLayerNorm(x, residual, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
 }
 
-Two add_rms_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
-                 const OptionalTensor& weight, std::optional<double> eps) {
+TensorPair add_rms_norm(const Tensor& x, const Tensor& residual, at::IntArrayRef normalized_shape,
+                        const OptionalTensor& weight, std::optional<double> eps) {
   return AddRmsNorm(x, residual, c10::fromIntArrayRefSlow(normalized_shape), weight, eps);
 }
 

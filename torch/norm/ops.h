@@ -20,8 +20,8 @@
 namespace planish {
 
 using OptionalTensor = std::optional<at::Tensor>;
-using Two = std::tuple<at::Tensor, at::Tensor>;
-using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using TensorPair = std::tuple<at::Tensor, at::Tensor>;
+using TensorTriple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 using Mask = std::array<bool, 3>;
 
 inline OptionalTensor OrNone(const at::Tensor& t) {
@@ -40,13 +40,13 @@ c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
 }
 
 /// norm_forward through the dispatcher.
-Two CallNormForward(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
-                    const NormSpec& spec, bool save);
+TensorPair CallNormForward(const at::Tensor& x, const OptionalTensor& weight,
+                           const OptionalTensor& bias, const NormSpec& spec, bool save);
 
 /// norm_backward likewise.
-Three CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum, const at::Tensor& x,
-                       const at::Tensor& moments, const OptionalTensor& weight,
-                       const NormSpec& spec, Mask mask);
+TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
+                              const at::Tensor& x, const at::Tensor& moments,
+                              const OptionalTensor& weight, const NormSpec& spec, Mask mask);
 
 /// What the arguments of norm_forward and norm_backward that are no tensors say.
 NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, double slope,

@@ -65,9 +65,9 @@ bool CanFold(const NormSpec& spec, std::initializer_list<Mapped> cases,
   return true;
 }
 
-Two ForwardBatched(const Tensor& x_, const OptionalTensor& weight_, const OptionalTensor& bias_,
-                   std::string_view norm, int64_t over, double eps, double scale, double slope,
-                   bool unbiased, bool save) {
+TensorPair ForwardBatched(const Tensor& x_, const OptionalTensor& weight_,
+                          const OptionalTensor& bias_, std::string_view norm, int64_t over,
+                          double eps, double scale, double slope, bool unbiased, bool save) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   CheckNormForward(spec, x_, weight_, bias_);
   const Level level;
@@ -88,19 +88,19 @@ Two ForwardBatched(const Tensor& x_, const OptionalTensor& weight_, const Option
   return {level.Wrap(Unfold(spec, y, x.tensor)), moments};
 }
 
-Three AddForwardBatched(const Tensor& x, const Tensor& residual, const OptionalTensor& weight,
-                        const OptionalTensor& bias, std::string_view norm, int64_t over, double eps,
-                        bool save) {
+TensorTriple AddForwardBatched(const Tensor& x, const Tensor& residual,
+                               const OptionalTensor& weight, const OptionalTensor& bias,
+                               std::string_view norm, int64_t over, double eps, bool save) {
   const Tensor sum = x + residual;
   auto [y, moments] =
       CallNormForward(sum, weight, bias, SpecOf(norm, over, eps, 1, 0, false), save);
   return {y, sum, moments};
 }
 
-Three BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_, const Tensor& x_,
-                      const Tensor& moments_, const OptionalTensor& weight_, std::string_view norm,
-                      int64_t over, double eps, double scale, double slope, bool unbiased,
-                      Mask mask) {
+TensorTriple BackwardBatched(const OptionalTensor& dy_, const OptionalTensor& dsum_,
+                             const Tensor& x_, const Tensor& moments_,
+                             const OptionalTensor& weight_, std::string_view norm, int64_t over,
+                             double eps, double scale, double slope, bool unbiased, Mask mask) {
   const NormSpec spec = SpecOf(norm, over, eps, scale, slope, unbiased);
   const Level level;
   const Mapped dy = level.Unwrap(OrUndefined(dy_)), dsum = level.Unwrap(OrUndefined(dsum_)),

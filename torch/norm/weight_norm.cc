@@ -22,17 +22,17 @@ using at::Tensor;
 
 constexpr char kName[] = "weight_norm";
 
-Two CallForward(const Tensor& v, const Tensor& g) {
+TensorPair CallForward(const Tensor& v, const Tensor& g) {
   static const auto op =
-      FindOperator<Two(const Tensor&, const Tensor&)>("planish::weight_norm_forward");
+      FindOperator<TensorPair(const Tensor&, const Tensor&)>("planish::weight_norm_forward");
   return op.call(v, g);
 }
 
-Two CallBackward(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
-                 std::array<bool, 2> mask) {
+TensorPair CallBackward(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
+                        std::array<bool, 2> mask) {
   static const auto op =
-      FindOperator<Two(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                       std::array<bool, 2>)>("planish::weight_norm_backward");
+      FindOperator<TensorPair(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                              std::array<bool, 2>)>("planish::weight_norm_backward");
   return op.call(dw, v, g, norm, mask);
 }
 
@@ -42,13 +42,13 @@ void CheckForward(const Tensor& v, const Tensor& g) {
   CheckVector(kName, "g", g, v, v.sym_size(0));
 }
 
-Two ForwardMeta(const Tensor& v, const Tensor& g) {
+TensorPair ForwardMeta(const Tensor& v, const Tensor& g) {
   CheckForward(v, g);
   return {EmptyOn(v, v.sym_sizes(), v.scalar_type()),
           EmptyOn(v, {v.sym_size(0)}, ComputeType(v.scalar_type()))};
 }
 
-Two Forward(const Tensor& v_, const Tensor& g_) {
+TensorPair Forward(const Tensor& v_, const Tensor& g_) {
   auto [w, norm] = ForwardMeta(v_, g_);
   const Tensor v = v_.contiguous(), g = g_.contiguous();
   ByTypes(v, g, [&]<class T, class P>() {
@@ -65,8 +65,8 @@ Two Forward(const Tensor& v_, const Tensor& g_) {
   return {w, norm};
 }
 
-Two BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
-                 std::array<bool, 2> mask) {
+TensorPair BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& norm,
+                        std::array<bool, 2> mask) {
   CheckForward(v, g);
   CheckLike(kName, "dw", dw, v, "v");
   TORCH_CHECK_VALUE(
@@ -77,8 +77,8 @@ Two BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, const Tenso
           mask[1] ? EmptyOn(v, {v.sym_size(0)}, g.scalar_type()) : Tensor()};
 }
 
-Two Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
-             std::array<bool, 2> mask) {
+TensorPair Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor& norm_,
+                    std::array<bool, 2> mask) {
   auto [dv, dg] = BackwardMeta(dw_, v_, g_, norm_, mask);
   const Tensor dw = dw_.contiguous(), v = v_.contiguous();
   const Tensor g = g_.contiguous(), norm = norm_.contiguous();
@@ -102,7 +102,7 @@ Two Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const Tensor
 
 Tensor NormOf(const Tensor& v) { return Wide(v).norm(2, at::IntArrayRef{1}, /*keepdim=*/true); }
 
-Two ForwardAutograd(const Tensor& v, const Tensor& g) {
+TensorPair ForwardAutograd(const Tensor& v, const Tensor& g) {
   if (AnyTangent(v, g)) {
     CheckForward(v, g);
     const Tensor norm = NormOf(v);
@@ -113,8 +113,8 @@ Two ForwardAutograd(const Tensor& v, const Tensor& g) {
   if (!torch::autograd::compute_requires_grad(v, g)) return BelowAutograd(forward);
   return WithHistory(
       "PlanishWeightNormBackward", {v, g}, forward,
-      [&](const Two& results) { return Tensors{v, g, std::get<1>(results)}; },
-      [](const Two& results) { return Tensors{std::get<0>(results)}; },
+      [&](const TensorPair& results) { return Tensors{v, g, std::get<1>(results)}; },
+      [](const TensorPair& results) { return Tensors{std::get<0>(results)}; },
       [](const Tensors& gradients, const Tensors& kept, const auto& needed) {
         if (!gradients[0].defined()) return Tensors(2);
         const auto [dv, dg] =
@@ -123,8 +123,8 @@ Two ForwardAutograd(const Tensor& v, const Tensor& g) {
       });
 }
 
-Two BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& saved,
-                     std::array<bool, 2> mask) {
+TensorPair BackwardAutograd(const Tensor& dw, const Tensor& v, const Tensor& g, const Tensor& saved,
+                            std::array<bool, 2> mask) {
   if (!AnyTangent(dw, v, g) && !torch::autograd::compute_requires_grad(dw, v, g)) {
     return BelowAutograd([&] { return CallBackward(dw, v, g, saved, mask); });
   }

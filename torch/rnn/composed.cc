@@ -136,7 +136,7 @@ class ComposedLayer {
     // Inputs beyond a sequence are not read: NaN there would come into the gradient of the weight.
     const Tensor x = active.defined() ? Where(active, p_.x) : p_.x;
     Tensor zx = x.matmul(p_.weight_ih.t());
-    if (recipe_.sums == Sums::kApart) {
+    if (recipe_.sums == Sums::kSeparate) {
       zx = Norm(zx, recipe_.groups, p_.ln_ih_weight, p_.ln_ih_bias, active);
     }
     return MaybeAdd(zx, p_.bias);
@@ -146,12 +146,12 @@ class ComposedLayer {
   std::pair<Tensor, Tensor> Step(const Tensor& ax, const Tensor& h, const Tensor& c,
                                  const Tensor& active) const {
     Tensor ah = h.matmul(p_.weight_hh.t());
-    if (recipe_.sums == Sums::kApart) {
+    if (recipe_.sums == Sums::kSeparate) {
       ah = Norm(ah, recipe_.groups, p_.ln_hh_weight, p_.ln_hh_bias, active);
     }
     if (recipe_.is_gru()) return {Gru(ax, ah, h), c};
     Tensor a = ax + ah;
-    if (recipe_.sums == Sums::kTogether) {
+    if (recipe_.sums == Sums::kJoint) {
       a = Norm(a, recipe_.groups, p_.ln_weight, p_.ln_bias, active);
     }
     if (recipe_.is_lstm()) return Lstm(a, c, active);

@@ -11,7 +11,7 @@
 #include "planish/cuda_rnn.h"
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
-#include "torch/base/host_gpu.h"
+#include "torch/base/fake_cuda_device.h"
 #include "torch/rnn/call.h"
 #include "torch/rnn/testing.h"
 

@@ -437,7 +437,7 @@ void MatmulBy(const RnnTensors& given, bool narrow, const cuda::MatmulArgs<T>& a
 }
 
 /// A layer goes to the chip where it fits: a step would else be two operators, in each direction.
-constexpr bool kOnChip = true;
+constexpr bool kPersistent = true;
 
 /// `computed` are the tensors of the call as the core gets them.
 template <class T>
@@ -451,7 +451,7 @@ cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
     MatmulBy(given, of_inputs && given.x.element_size() == 2 && given.weight_ih.element_size() == 2,
              args);
   };
-  options.on_chip = kOnChip;
+  options.persistent = kPersistent;
   return options;
 }
 
@@ -480,7 +480,7 @@ ForwardResults ForwardKernel(const ForwardCall& call) {
     CheckOnGpu(call);
     const OnDeviceOf device(tensors.x);
     const GpuCall gpu(tensors.x,
-                      cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, kOnChip));
+                      cuda::RnnForwardWorkspaceBytes<T>(call.cell, shape, call.save, kPersistent));
     cuda::RnnForward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
     if (call.save) ClearBeyond(results.saved, cuda::RnnSavedSize<T>(call.cell, shape));
   });
@@ -516,8 +516,9 @@ Gradients BackwardKernel(const BackwardCall& call) {
                                      .dc_reset = MutableData<T>(gradients[kCReset])};
     if (tensors.x.is_cpu()) return RnnBackward<T>(call.cell, args, CoreOptions<T>(call.settings));
     CheckOnGpu(call);
-    const GpuCall gpu(tensors.x, cuda::RnnBackwardWorkspaceBytes<T>(
-                                     call.cell, shape, args.inputs.lengths != nullptr, kOnChip));
+    const GpuCall gpu(
+        tensors.x, cuda::RnnBackwardWorkspaceBytes<T>(call.cell, shape,
+                                                      args.inputs.lengths != nullptr, kPersistent));
     cuda::RnnBackward<T>(call.cell, args, gpu.With(GpuOptions<T>(call, tensors)));
   });
   for (Tensor& gradient : gradients) ToTypeOfX(call, {&gradient});

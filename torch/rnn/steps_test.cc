@@ -195,7 +195,8 @@ TEST_P(EveryStepCell, MayBeUnusedDetachedAndBranched) {
     }
     return loss;
   });
-  // Two ways on from one state, one of which starts its c anew; and a state that is taken twice.
+  // Two ways on from one state, one of which starts its c anew; and a state that is taken
+  // twice.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     const State first = step(leaves.x[0], {leaves.h0, leaves.c0});
     const State a = step(leaves.x[1], first), b = step(leaves.x[2], {first.h, {}});

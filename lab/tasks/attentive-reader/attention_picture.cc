@@ -14,7 +14,7 @@ namespace {
 // Pixels. A character of the monospaced fonts that browsers have takes .6 of its height; words are
 // stretched to that, so that rectangles fit whatever the font is.
 constexpr double kFont = 15, kAdvance = 9, kLine = 26, kWidth = 720, kMargin = 10;
-constexpr double kLeastShare = 0.05;
+constexpr double kMinShare = 0.05;
 
 // Characters of UTF-8.
 double Characters(const std::string& text) {
@@ -72,7 +72,7 @@ std::string AttentionText(const std::vector<std::string>& words,
   std::string text;
   for (size_t i = 0; i < words.size(); ++i) {
     text += (i > 0 ? " " : "") + words[i];
-    if (shares[i] >= kLeastShare) text += fmt::format(" [{:.0f}%]", 100 * shares[i]);
+    if (shares[i] >= kMinShare) text += fmt::format(" [{:.0f}%]", 100 * shares[i]);
   }
   return text;
 }

@@ -15,7 +15,7 @@ namespace planish::lab {
 namespace {
 
 // A step has estimates of its own when so many sequences have come as far.
-constexpr double kLeastSequences = 16;
+constexpr double kMinSequences = 16;
 
 }  // namespace
 
@@ -61,7 +61,7 @@ void BatchNormLstm::EndEstimates() {
   std::vector<int64_t> from(static_cast<size_t>(options_.steps));
   int64_t last = 0;
   for (int64_t t = 0; t < options_.steps; ++t) {
-    if (counts[t] >= kLeastSequences) last = t;
+    if (counts[t] >= kMinSequences) last = t;
     from[static_cast<size_t>(t)] = last;
   }
   const at::Tensor steps = at::tensor(from, at::kLong);
@@ -75,7 +75,7 @@ void BatchNormLstm::EndEstimates() {
 // estimates; `active` [B, 1] are the sequences that have the step, undefined where all have.
 at::Tensor BatchNormLstm::Normalise(const at::Tensor& z, int64_t step, int64_t column,
                                     const at::Tensor& active) {
-  Moments moments;
+  Statistics moments;
   const int64_t known = std::min(step, options_.steps - 1);
   if (is_training() || sums_.count.defined()) {
     const at::Tensor count =

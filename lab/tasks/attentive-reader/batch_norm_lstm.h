@@ -45,7 +45,7 @@ class BatchNormLstm final : public RecurrentModule {
 
  private:
   // The moments of one step, each [columns], or of all steps at once.
-  struct Moments {
+  struct Statistics {
     at::Tensor mean, variance;
   };
   // Sums over the batches of an estimation, of all steps: weights are numbers of sequences.

@@ -31,10 +31,10 @@ using Words = std::set<std::string, std::less<>>;
 
 // A word must have a capital within sentences so often to be a name, and at most a twentieth as
 // often none.
-constexpr int64_t kLeastCapitals = 5;
+constexpr int64_t kMinCapitals = 5;
 constexpr int64_t kCapitalsForOne = 20;
 // An entity is a character when it does so many things that people do, or has a title as often.
-constexpr int64_t kLeastDeeds = 3;
+constexpr int64_t kMinDeeds = 3;
 // The books held out for test, and for validation: one in so many.
 constexpr size_t kHeldOutBooks = 8;
 
@@ -272,7 +272,7 @@ class NameFinder {
       }
     }
     for (size_t i = 0; i < deeds.size(); ++i) {
-      names.entities[i].character = deeds[i] >= kLeastDeeds;
+      names.entities[i].character = deeds[i] >= kMinDeeds;
     }
     return names;
   }
@@ -305,8 +305,8 @@ class NameFinder {
     });
     for (const auto& [word, count] : within) {
       const auto other = lower.find(Lower(word));
-      if (count >= kLeastCapitals && word.size() > 1 && !IsShouted(word) &&
-          !word.starts_with("I'") && !word.ends_with('.') &&
+      if (count >= kMinCapitals && word.size() > 1 && !IsShouted(word) && !word.starts_with("I'") &&
+          !word.ends_with('.') &&
           (other == lower.end() || other->second * kCapitalsForOne <= count) &&
           !kNoNames.contains(word) && !kTitles.contains(word) && !kOtherTitles.contains(word)) {
         words_.insert(word);
@@ -408,7 +408,7 @@ class Asker {
     std::vector<size_t> entities;  // in the order of their coming
     for (size_t i = begin; i < last; ++i) Append(s, i, &passage, &entities);
     if (passage.size() > static_cast<size_t>(request_.longest_passage)) return std::nullopt;
-    if (entities.size() < static_cast<size_t>(request_.least_entities)) return std::nullopt;
+    if (entities.size() < static_cast<size_t>(request_.min_entities)) return std::nullopt;
 
     std::vector<Mention> candidates;
     const std::vector<Mention>& asked = names_.mentions[s][last];

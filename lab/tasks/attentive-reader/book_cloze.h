@@ -20,7 +20,7 @@ struct BookCloze {
   int64_t sentences = 4;     ///< of a passage
   /// Numbers of entities are drawn from 0 to this less one; a passage with more is no passage.
   int64_t entities = 30;
-  int64_t least_entities = 2;     ///< different ones in a passage
+  int64_t min_entities = 2;       ///< different ones in a passage
   int64_t longest_passage = 160;  ///< words; longer passages give no questions
   int64_t shortest_question = 5;  ///< words
   int64_t longest_question = 40;  ///< words

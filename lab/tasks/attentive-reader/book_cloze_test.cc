@@ -219,7 +219,7 @@ TEST_F(BookClozeTest, KeepsToItsLimits) {
               HasSubstr("must give training questions but gives none"));
   EXPECT_THAT(ErrorOf({.longest_question = 9}), HasSubstr("gives none"));
   EXPECT_THAT(ErrorOf({.shortest_question = 11}), HasSubstr("gives none"));
-  EXPECT_THAT(ErrorOf({.least_entities = 3}), HasSubstr("gives none"));
+  EXPECT_THAT(ErrorOf({.min_entities = 3}), HasSubstr("gives none"));
   EXPECT_THAT(ErrorOf({.entities = 1}), HasSubstr("gives none"));
   const ClozeSets apart = MakeBookCloze(folder.path(), {.stride = 5});
   EXPECT_EQ(apart.test.size(), 12u);  // passages begin at sentences 0, 5, ... 55

@@ -32,7 +32,7 @@ std::optional<int32_t> EntityIn(std::string_view text) {
   int32_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  if (number < 0 || number >= kMostEntities) return std::nullopt;
+  if (number < 0 || number >= kMaxEntities) return std::nullopt;
   return number;
 }
 

@@ -24,7 +24,7 @@ constexpr int32_t EntityOf(ClozeToken token) { return -1 - token; }
 inline constexpr ClozeToken kPlaceholder = 0;
 
 /// Numbers that an entity may have are below this.
-inline constexpr int32_t kMostEntities = 1'000'000;
+inline constexpr int32_t kMaxEntities = 1'000'000;
 
 struct ClozeQuestion {
   std::vector<ClozeToken> passage;

@@ -22,7 +22,7 @@ constexpr size_t kShown = 3;
 
 ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
   if (!folder) {
-    const MadeCloze most;
+    const SyntheticCloze most;
     return MakeCloze({.train = std::min(s.Int("train_cases"), most.train),
                       .held_out = std::min(s.Int("eval_cases"), most.held_out),
                       .entities = s.Int("entities"),
@@ -150,7 +150,7 @@ std::vector<SettingSpec> ReaderDataSettings() {
        {"overlap", "first"}},
       {"longest_passage", 400, "words of a passage, at most", 1, 1 << 20, {}},
       {"longest_question", 100, "words of a question, at most", 1, 1 << 20, {}},
-      {"entities", 30, "numbers that entities of made questions can have", 4, kMostEntities, {}},
+      {"entities", 30, "numbers that entities of made questions can have", 4, kMaxEntities, {}},
       {"questions_seed", 1, "decides made questions", 0, 1e9, {}},
       {"min_count",
        1,

@@ -46,7 +46,7 @@ constexpr Template kTemplates[] = {
 
 class Teller {
  public:
-  explicit Teller(const MadeCloze& options)
+  explicit Teller(const SyntheticCloze& options)
       : random_(static_cast<uint64_t>(options.seed)),
         entities_(static_cast<size_t>(options.entities)) {}
 
@@ -119,7 +119,7 @@ class Teller {
 
 }  // namespace
 
-ClozeSets MakeCloze(const MadeCloze& options) {
+ClozeSets MakeCloze(const SyntheticCloze& options) {
   ClozeSets sets;
   Teller teller(options);
   size_t number = 0;

@@ -8,7 +8,7 @@
 namespace planish::lab {
 
 /// How many questions to make.
-struct MadeCloze {
+struct SyntheticCloze {
   int64_t train = 8'000;
   int64_t held_out = 500;  ///< of validation and of test each
   int64_t entities = 30;   ///< numbers that entities have are below it, at least 4
@@ -19,7 +19,7 @@ struct MadeCloze {
 /// each other, take them from each other or put them away, each about another thing, some with the
 /// receiver first; and a sentence in other words that leaves out who it was. Nothing but the thing
 /// and the roles of a sentence says who. The same bytes on every machine.
-ClozeSets MakeCloze(const MadeCloze& options);
+ClozeSets MakeCloze(const SyntheticCloze& options);
 
 }  // namespace planish::lab
 

@@ -8,7 +8,7 @@
 #include <numbers>
 
 #include "lab/data/text.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/engine/streams.h"
 #include "lab/tasks/char-lm/model.h"
 #include "lab/tasks/text_corpus.h"

@@ -83,7 +83,7 @@ Text ReadBytes(const fs::path& path, int64_t most) {
 }
 
 Text OpenBytes(const std::optional<fs::path>& path, int64_t most) {
-  return path ? ReadBytes(*path, most) : MakeText(std::min(most, kMaxMadeText));
+  return path ? ReadBytes(*path, most) : MakeText(std::min(most, kMaxSyntheticText));
 }
 
 }  // namespace planish::lab

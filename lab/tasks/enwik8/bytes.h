@@ -20,7 +20,7 @@ namespace planish::lab {
 /// Throws DataError if there is no such file or it is empty, and what FileContent throws.
 Text ReadBytes(const std::filesystem::path& path, int64_t most);
 
-/// ReadBytes where there is a path, else MakeText of min(most, kMaxMadeText) characters.
+/// ReadBytes where there is a path, else MakeText of min(most, kMaxSyntheticText) characters.
 Text OpenBytes(const std::optional<std::filesystem::path>& path, int64_t most);
 
 }  // namespace planish::lab

@@ -141,7 +141,7 @@ TEST(OpenBytes, MakesATextOnlyWithoutAPath) {
   const TestFolder temp;
   EXPECT_THROW(OpenBytes(temp / "none", 10), DataError);
   EXPECT_EQ(OpenBytes(std::nullopt, 10).characters, MakeText(10).characters);
-  EXPECT_EQ(OpenBytes(std::nullopt, 1 << 30).characters.size(), size_t{kMaxMadeText});
+  EXPECT_EQ(OpenBytes(std::nullopt, 1 << 30).characters.size(), size_t{kMaxSyntheticText});
 }
 
 }  // namespace

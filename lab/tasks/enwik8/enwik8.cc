@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numbers>
 
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/engine/streams.h"
 #include "lab/error.h"
 #include "lab/model/transformer_xl.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "lab/data/text.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/model/transformer_xl.h"
 #include "lab/tasks/task_testing.h"

@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "lab/engine/abilities.h"
 #include "lab/engine/batches.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/handwriting/corpus.h"
 #include "lab/tasks/handwriting/mixture.h"

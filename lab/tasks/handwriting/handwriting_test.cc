@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lab/data/source.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/handwriting/corpus.h"
 #include "lab/tasks/handwriting/mixture.h"

@@ -13,7 +13,7 @@ namespace {
 
 // Correlations are tanh of numbers to here, 4e-9 from 1, so that nothing that is divided by 1 -
 // rho^2 overflows.
-constexpr double kMostCorrelated = 10;
+constexpr double kMaxCorrelated = 10;
 
 struct Mixture {
   at::Tensor lift;                      // [N], logits
@@ -36,7 +36,7 @@ Mixture MixtureOf(const at::Tensor& y, double floor) {
           .mean_y = part(2),
           .log_sigma_x = log_sigma(3),
           .log_sigma_y = log_sigma(4),
-          .correlation = part(5).clamp(-kMostCorrelated, kMostCorrelated)};
+          .correlation = part(5).clamp(-kMaxCorrelated, kMaxCorrelated)};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr size_t kOrders = 4;
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // ASCII punctuation but for what numbers and words may hold: . , - '
-bool IsApart(char c) {
+bool IsDisjoint(char c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
          (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
 }
@@ -118,7 +118,7 @@ std::vector<std::string> Tokenize13a(std::string_view line) {
   ReplaceAll(text, "&gt;", ">");
   std::string apart = " ";
   for (const char c : text + " ") {
-    if (IsApart(c)) {
+    if (IsDisjoint(c)) {
       apart += ' ';
       apart += c;
       apart += ' ';

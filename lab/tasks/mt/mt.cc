@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "lab/engine/abilities.h"
 #include "lab/engine/batches.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/mt/beam.h"
 #include "lab/tasks/mt/bleu.h"

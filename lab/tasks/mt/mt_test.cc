@@ -13,7 +13,7 @@
 #include <filesystem>
 
 #include "lab/data/source.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/mt/bleu.h"
 #include "lab/tasks/mt/corpus.h"

@@ -142,7 +142,7 @@ void Split(const std::vector<SentencePair>& pairs, ParallelText& text, LeftOut& 
   std::mt19937_64 random(1);
   for (size_t i = first.size(); i > 1; --i) std::swap(first[i - 1], first[random() % i]);
   const auto held_out = static_cast<size_t>(
-      std::min(kMostHeldOut, static_cast<int64_t>(first.size()) / kHeldOutShare));
+      std::min(kMaxHeldOut, static_cast<int64_t>(first.size()) / kHeldOutShare));
   std::unordered_set<std::string_view> sources, targets;
   for (size_t k = 0; k < 2 * held_out; ++k) {
     const SentencePair& pair = pairs[first[k]];

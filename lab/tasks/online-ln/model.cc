@@ -57,8 +57,8 @@ OnlineMlp::OnlineMlp(const Options& options) {
   }
 }
 
-std::vector<OnlineMlp::Moments> OnlineMlp::MomentsOf(const at::Tensor& x) {
-  std::vector<Moments> moments;
+std::vector<OnlineMlp::Statistics> OnlineMlp::StatisticsOf(const at::Tensor& x) {
+  std::vector<Statistics> moments;
   for (const auto& module : net_->children()) {
     if (const auto* norm = module->as<nn::OnlineLayerNormImpl>()) {
       moments.push_back({norm->mu(), norm->sigma()});

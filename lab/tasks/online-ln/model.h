@@ -30,14 +30,14 @@ class OnlineMlp : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return net_->forward(x); }
 
   /// What a layer's sums are normalised by.
-  struct Moments {
+  struct Statistics {
     double mu = 0;
     double sigma = 0;
   };
 
   /// Online: the state of each layer's norm. Else means over the cases x of the mean of a layer's
   /// sums and of their deviation, unbiased as in online layer normalisation.
-  std::vector<Moments> MomentsOf(const at::Tensor& x);
+  std::vector<Statistics> StatisticsOf(const at::Tensor& x);
 
   const nn::NNet& net() const { return net_; }
 

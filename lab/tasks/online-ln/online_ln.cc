@@ -43,7 +43,7 @@ class OnlineLn final : public DigitExperiment {
 
   Values Evaluate() override {
     Values values = DigitExperiment::Evaluate();
-    const auto moments = model_.MomentsOf(FirstCases(data().valid, kEvaluationBatch).x);
+    const auto moments = model_.StatisticsOf(FirstCases(data().valid, kEvaluationBatch).x);
     for (size_t layer = 0; layer < moments.size(); ++layer) {
       values["mu_" + std::to_string(layer)] = moments[layer].mu;
       values["sigma_" + std::to_string(layer)] = moments[layer].sigma;

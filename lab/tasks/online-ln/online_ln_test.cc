@@ -73,7 +73,7 @@ TEST(OnlineMlp, ComputesWhatItSays) {
     const at::Tensor actual = model.forward(x);
     // Three layers of sums of at most five products, in double.
     EXPECT_LT((actual - at::stack(rows)).abs().max().item<double>(), 1e-12);
-    const auto moments = model.MomentsOf(x);
+    const auto moments = model.StatisticsOf(x);
     for (size_t layer = 0; layer < 3; ++layer) {
       EXPECT_NEAR(moments[layer].mu, mu[layer], 1e-12);
       EXPECT_NEAR(moments[layer].sigma, sigma[layer], 1e-12);
@@ -86,7 +86,7 @@ TEST(OnlineMlp, MomentsWithoutAStateAreThoseOfTheCases) {
   at::NoGradGuard no_grad;
   const at::Tensor x = at::randn({7, 5});
   const at::Tensor sums = at::linear(x, model.parameters()[0], model.parameters()[1]);
-  const auto moments = model.MomentsOf(x);
+  const auto moments = model.StatisticsOf(x);
   ASSERT_EQ(moments.size(), 3u);
   // Means of 28 and of 7 numbers around 1, in float.
   EXPECT_NEAR(moments[0].mu, sums.mean().item<double>(), 1e-6);

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "lab/base/escape.h"
-#include "lab/engine/abilities.h"
 #include "lab/engine/batches.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/order-embedding/corpus.h"
 #include "lab/tasks/order-embedding/model.h"

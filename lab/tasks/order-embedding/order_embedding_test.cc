@@ -12,7 +12,7 @@
 #include <random>
 
 #include "lab/data/source.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/order-embedding/corpus.h"
 #include "lab/tasks/order-embedding/model.h"

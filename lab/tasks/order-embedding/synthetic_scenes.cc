@@ -88,10 +88,10 @@ class Narrator {
 
 }  // namespace
 
-MadeScenes MakeScenes(int64_t count) {
+SyntheticScenes MakeScenes(int64_t count) {
   Narrator narrator;
   std::set<Scene> told;
-  MadeScenes scenes;
+  SyntheticScenes scenes;
   while (std::ssize(told) < count) {
     const Scene scene = narrator.NewScene();
     if (!told.insert(scene).second) continue;

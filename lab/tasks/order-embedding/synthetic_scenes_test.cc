@@ -15,7 +15,7 @@ using ::testing::EndsWith;
 using ::testing::SizeIs;
 
 TEST(MakeScenes, TellsEachFiveTimesInBothLanguages) {
-  const MadeScenes scenes = MakeScenes(20);
+  const SyntheticScenes scenes = MakeScenes(20);
   EXPECT_THAT(scenes.english, SizeIs(100));
   EXPECT_THAT(scenes.german, SizeIs(100));
   EXPECT_THAT(scenes.english, Each(EndsWith(".")));
@@ -25,14 +25,14 @@ TEST(MakeScenes, TellsEachFiveTimesInBothLanguages) {
 }
 
 TEST(MakeScenes, BeginsMoreOfThemWithTheSame) {
-  const MadeScenes few = MakeScenes(3), more = MakeScenes(30);
+  const SyntheticScenes few = MakeScenes(3), more = MakeScenes(30);
   EXPECT_TRUE(std::equal(few.english.begin(), few.english.end(), more.english.begin()));
   EXPECT_TRUE(std::equal(few.german.begin(), few.german.end(), more.german.begin()));
 }
 
 // Five lines together tell nearly all of a scene: few scenes can be mistaken for another.
 TEST(MakeScenes, CanBeToldApart) {
-  const MadeScenes scenes = MakeScenes(1000);
+  const SyntheticScenes scenes = MakeScenes(1000);
   std::set<std::set<std::string>> german;
   for (size_t i = 0; i < scenes.german.size(); i += kCaptionsPerImage) {
     std::set<std::string> words;

@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kEvaluationBatch = 4096;
 // Sentences made where there is no data, at most, and for every so many one each to validate and
 // test on.
-constexpr int64_t kMostMade = 8'000;
+constexpr int64_t kMaxSynthetic = 8'000;
 constexpr int64_t kMadeShare = 8;
 
 struct Trees final : Dataset {
@@ -200,7 +200,7 @@ class ParserTask final : public Task {
     if (folder) {
       set = ReadTreebanks(*folder);
     } else {
-      const int64_t train = std::min(most, kMostMade);
+      const int64_t train = std::min(most, kMaxSynthetic);
       set = MakeTreebanks(train, std::max<int64_t>(train / kMadeShare, 1));
     }
     std::vector<DependencyTree>& train = set.train.trees;

@@ -176,9 +176,9 @@ class Writer {
 }  // namespace
 
 std::string MakeConllu(int64_t count, uint64_t seed) {
-  if (count < 1 || count > kMaxMadeTrees) {
+  if (count < 1 || count > kMaxSyntheticTrees) {
     throw UsageError(fmt::format("[MakeConllu] count must be from 1 to {} but has {}",
-                                 FormatInteger(kMaxMadeTrees), count));
+                                 FormatInteger(kMaxSyntheticTrees), count));
   }
   Writer writer(seed);
   std::string text;

@@ -209,7 +209,7 @@ TEST(MakeConllu, IsTheBeginningOfALongerOne) {
   EXPECT_TRUE(MakeConllu(20, 1).starts_with(MakeConllu(7, 1)));
   EXPECT_NE(MakeConllu(20, 1), MakeConllu(20, 2));
   EXPECT_THROW(MakeConllu(0, 1), UsageError);
-  EXPECT_THROW(MakeConllu(kMaxMadeTrees + 1, 1), UsageError);
+  EXPECT_THROW(MakeConllu(kMaxSyntheticTrees + 1, 1), UsageError);
 }
 
 }  // namespace

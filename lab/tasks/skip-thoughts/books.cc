@@ -135,9 +135,9 @@ Library ReadBooks(const fs::path& folder) {
 }
 
 Library MakeStories(int64_t stories) {
-  if (stories < 1 || stories > kMaxMadeStories) {
+  if (stories < 1 || stories > kMaxSyntheticStories) {
     throw UsageError(fmt::format("[MakeStories] stories must be from 1 to {} but has {}",
-                                 kMaxMadeStories, stories));
+                                 kMaxSyntheticStories, stories));
   }
   Library library;
   Sha256 sha;

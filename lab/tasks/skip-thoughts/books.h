@@ -37,12 +37,12 @@ Book ParseBook(std::string_view text, const std::string& name);
 /// than two, a book has no sentence, and what ParseBook and FileContent throw.
 Library ReadBooks(const std::filesystem::path& folder);
 
-/// `stories` stories of a small random grammar for training, at most kMaxMadeStories, and an eighth
-/// as many for validation. In each, one person meets things of one place for five to nine
+/// `stories` stories of a small random grammar for training, at most kMaxSyntheticStories, and an
+/// eighth as many for validation. In each, one person meets things of one place for five to nine
 /// sentences, of which each takes up what the one before ended with: so a sentence says something
 /// about its neighbours. The same bytes on every machine.
 Library MakeStories(int64_t stories);
-inline constexpr int64_t kMaxMadeStories = 1'000'000;
+inline constexpr int64_t kMaxSyntheticStories = 1'000'000;
 
 /// ReadBooks where there is a folder, else MakeStories.
 Library OpenBooks(const std::optional<std::filesystem::path>& folder, int64_t made_stories);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "lab/downstream/evaluate.h"
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/engine/length_batches.h"
 #include "lab/error.h"
 #include "lab/tasks/skip-thoughts/corpus.h"

@@ -13,7 +13,7 @@
 #include <numeric>
 #include <set>
 
-#include "lab/engine/abilities.h"
+#include "lab/engine/capabilities.h"
 #include "lab/error.h"
 #include "lab/tasks/skip-thoughts/corpus.h"
 #include "lab/tasks/skip-thoughts/model.h"

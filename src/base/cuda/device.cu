@@ -11,11 +11,11 @@
 namespace planish::internal::cuda {
 namespace {
 
-std::atomic<int> most_cluster_blocks = kMostClusterBlocks;
+std::atomic<int> max_cluster_blocks = kMaxClusterBlocks;
 
 }  // namespace
 
-void LimitClusterBlocks(int blocks) { most_cluster_blocks = blocks; }
+void LimitClusterBlocks(int blocks) { max_cluster_blocks = blocks; }
 
 #ifdef __CUDACC__
 
@@ -29,10 +29,10 @@ void Check(const char* function, const char* what, cudaError_t error) {
 }
 
 // Compiled for the architectures of all kernels, and as large as a block may be.
-PLANISH_KERNEL(kMostThreads, 1) LargestBlock() {}
+PLANISH_KERNEL(kMaxThreads, 1) LargestBlock() {}
 
 // Of blocks that have a multiprocessor each: a part of a device may have too few for the most.
-int AskForClusterBlocks(int device) {
+int QueryClusterBlocks(int device) {
   int has = 0, shared_bytes = 0, blocks = 1;
   cudaFuncAttributes compiled;
   const auto* const kernel = reinterpret_cast<const void*>(LargestBlock);
@@ -45,12 +45,12 @@ int AskForClusterBlocks(int device) {
           cudaSuccess;
   if (known) {
     cudaLaunchConfig_t launch = {};
-    launch.gridDim = dim3(kMostClusterBlocks);
-    launch.blockDim = dim3(kMostThreads);
+    launch.gridDim = dim3(kMaxClusterBlocks);
+    launch.blockDim = dim3(kMaxThreads);
     launch.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
     if (cudaOccupancyMaxPotentialClusterSize(&blocks, kernel, &launch) == cudaSuccess) {
       return static_cast<int>(
-          std::bit_floor(static_cast<unsigned>(std::clamp(blocks, 1, kMostClusterBlocks))));
+          std::bit_floor(static_cast<unsigned>(std::clamp(blocks, 1, kMaxClusterBlocks))));
     }
   }
   cudaGetLastError();
@@ -68,10 +68,10 @@ int MostClusterBlocks() {
     return 1;
   }
   if (device != known_device) {
-    known_blocks = AskForClusterBlocks(device);
+    known_blocks = QueryClusterBlocks(device);
     known_device = device;
   }
-  return std::min<int>(known_blocks, most_cluster_blocks);
+  return std::min<int>(known_blocks, max_cluster_blocks);
 }
 
 int Devices() {
@@ -110,7 +110,7 @@ void Synchronize() { Check("Synchronize", "finish its work", cudaDeviceSynchroni
 #else
 
 int Devices() { return 1; }
-int MostClusterBlocks() { return most_cluster_blocks; }
+int MostClusterBlocks() { return max_cluster_blocks; }
 
 void Fill(const char*, void* data, int value, int64_t bytes, void*) {
   if (data != nullptr) std::memset(data, value, static_cast<size_t>(bytes));

@@ -18,10 +18,10 @@ struct Launch {
 };
 
 /// The most of each that a launch may have, on every device there is.
-inline constexpr int64_t kMostBlocks = 0x7fffffff, kMostBlocksY = 0xffff;
-inline constexpr int kMostThreads = 1024;
-inline constexpr int kMostClusterBlocks = 8;                    ///< where there are clusters
-inline constexpr int64_t kMostSharedBytes = int64_t{48} << 10;  ///< without asking for more
+inline constexpr int64_t kMaxBlocks = 0x7fffffff, kMaxBlocksY = 0xffff;
+inline constexpr int kMaxThreads = 1024;
+inline constexpr int kMaxClusterBlocks = 8;                    ///< where there are clusters
+inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;  ///< without asking for more
 
 }  // namespace planish::internal::cuda
 

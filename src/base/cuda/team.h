@@ -31,12 +31,12 @@ PLANISH_DEVICE void SumEach(AnyTeam& team, A& first, More&... more) {
 
 /// A power of two of a warp's threads, or all of a block of whole warps. All threads of the block
 /// must meet in its functions that take numbers.
-template <int kMostSums>
+template <int kMaxSums>
 class Team {
  public:
-  static constexpr int kMostWarps = 32;
+  static constexpr int kMaxWarps = 32;
   /// Shared memory that a team of several warps needs.
-  static constexpr int64_t kSharedBytes = 2 * kMostSums * kMostWarps * sizeof(double);
+  static constexpr int64_t kSharedBytes = 2 * kMaxSums * kMaxWarps * sizeof(double);
 
   PLANISH_DEVICE explicit Team(int size)
       : size_(size),
@@ -55,7 +55,7 @@ class Team {
   /// Each becomes its sum over the team.
   template <int N, class A>
   PLANISH_DEVICE void SumAll(A (&values)[N]) {
-    static_assert(N <= kMostSums && sizeof(A) <= sizeof(double));
+    static_assert(N <= kMaxSums && sizeof(A) <= sizeof(double));
     if (size_ < kWarpThreads) return SumOverLanes(size_, values);
     SumOverLanes(kWarpThreads, values);
     if (size_ == kWarpThreads) return;
@@ -63,12 +63,12 @@ class Team {
     const int warp = ThreadIndex() / kWarpThreads, lane = ThreadIndex() % kWarpThreads;
     if (lane == 0) {
       PLANISH_UNROLL
-      for (int i = 0; i < N; ++i) slots[i * kMostWarps + warp] = values[i];
+      for (int i = 0; i < N; ++i) slots[i * kMaxWarps + warp] = values[i];
     }
     SyncBlock();
     const bool has = lane < size_ / kWarpThreads;
     PLANISH_UNROLL
-    for (int i = 0; i < N; ++i) values[i] = has ? slots[i * kMostWarps + lane] : A{0};
+    for (int i = 0; i < N; ++i) values[i] = has ? slots[i * kMaxWarps + lane] : A{0};
     SumOverLanes(kWarpThreads, values);
   }
   template <class A, class... More>
@@ -121,7 +121,7 @@ class Team {
   template <class A>
   PLANISH_DEVICE A* NextSlots() {
     parity_ ^= 1;
-    return reinterpret_cast<A*>(SharedMemory<double>() + parity_ * kMostSums * kMostWarps);
+    return reinterpret_cast<A*>(SharedMemory<double>() + parity_ * kMaxSums * kMaxWarps);
   }
 
   int size_, lane_, index_, count_;
@@ -137,11 +137,11 @@ class Team {
 /// - no block returns too soon: what is written to it is there before it leaves the last meeting;
 /// - two places by turns are enough: what goes to the same place again is written after the meeting
 ///   between the two, to which each thread comes when it has read the first.
-template <int kMostSums>
+template <int kMaxSums>
 class ClusterTeam {
  public:
   static constexpr int64_t kSharedBytes =
-      Team<kMostSums>::kSharedBytes + 2 * kMostSums * kMostClusterBlocks * sizeof(double);
+      Team<kMaxSums>::kSharedBytes + 2 * kMaxSums * kMaxClusterBlocks * sizeof(double);
 
   PLANISH_DEVICE ClusterTeam()
       : block_(BlockThreads()), rank_(ClusterRank()), blocks_(ClusterBlocks()) {
@@ -168,13 +168,13 @@ class ClusterTeam {
     if (ThreadIndex() < blocks_) {
       A* const to = OfBlock(slots, ThreadIndex());
       PLANISH_UNROLL
-      for (int i = 0; i < N; ++i) to[i * kMostClusterBlocks + rank_] = values[i];
+      for (int i = 0; i < N; ++i) to[i * kMaxClusterBlocks + rank_] = values[i];
     }
     SyncCluster();
     PLANISH_UNROLL
     for (int i = 0; i < N; ++i) {
-      values[i] = slots[i * kMostClusterBlocks];
-      ForEachOtherBlock([&](int b) { values[i] += slots[i * kMostClusterBlocks + b]; });
+      values[i] = slots[i * kMaxClusterBlocks];
+      ForEachOtherBlock([&](int b) { values[i] += slots[i * kMaxClusterBlocks + b]; });
     }
   }
   template <class A, class... More>
@@ -211,7 +211,7 @@ class ClusterTeam {
   template <class F>
   PLANISH_DEVICE void ForEachOtherBlock(F&& f) const {
     PLANISH_UNROLL
-    for (int b = 1; b < kMostClusterBlocks; ++b) {
+    for (int b = 1; b < kMaxClusterBlocks; ++b) {
       if (b < blocks_) f(b);
     }
   }
@@ -220,11 +220,11 @@ class ClusterTeam {
   PLANISH_DEVICE A* NextSlots() {
     parity_ ^= 1;
     return reinterpret_cast<A*>(SharedMemory<double>() +
-                                Team<kMostSums>::kSharedBytes / sizeof(double) +
-                                parity_ * kMostSums * kMostClusterBlocks);
+                                Team<kMaxSums>::kSharedBytes / sizeof(double) +
+                                parity_ * kMaxSums * kMaxClusterBlocks);
   }
 
-  Team<kMostSums> block_;
+  Team<kMaxSums> block_;
   int rank_, blocks_;
   int parity_ = 0;
 };

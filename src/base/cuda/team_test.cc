@@ -29,7 +29,7 @@ PLANISH_DEVICE float NumberOf(int lane, int turn) {
   return std::sin(static_cast<float>(lane * 7 + turn)) * static_cast<float>(turn + 1);
 }
 
-void AskCluster(Told* told) {
+void QueryCluster(Told* told) {
   ClusterTeam<2> team;
   EXPECT_EQ(team.size(), ClusterBlocks() * BlockThreads());
   EXPECT_EQ(team.groups() * team.size(), Blocks() * BlockThreads());
@@ -61,7 +61,7 @@ TEST_P(ClusterTeamTest, AllThreadsAreToldTheSame) {
       const int size = blocks * threads;
       std::vector<Told> told(static_cast<size_t>(kClusters * size * kTurns));
       const auto run = [&] {
-        cuda::Run("test", AskCluster,
+        cuda::Run("test", QueryCluster,
                   {.blocks = kClusters * blocks,
                    .threads = threads,
                    .shared_bytes = ClusterTeam<2>::kSharedBytes,

@@ -56,7 +56,7 @@ GemmKernels<double> Kernels() {
 }
 
 // More columns than any panel has: two vectors of the smallest numbers.
-constexpr int64_t kMostPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
+constexpr int64_t kMaxPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
 
 // Rows of b that MultiplyTransposed packs at a time.
 constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
@@ -94,7 +94,7 @@ void PackedMatrix<T>::Pack(const GemmMatrix<T>& w, int64_t rows,
         continue;
       }
       for (int64_t p = begin; p < end; ++p) {
-        std::array<const T*, kMostPanel> columns;
+        std::array<const T*, kMaxPanel> columns;
         for (int64_t j = 0; j < panel(); ++j) {
           const T* column = row(p * panel() + j);
           columns[static_cast<size_t>(j)] = column ? column + from : kZeros<T>;
@@ -118,7 +118,7 @@ void PackedMatrix<T>::PackBlock(const F& row, int64_t from, int64_t depth, int64
                                 int64_t end, T* to) const {
   // Of the panels that rows fill, those of padding, which is read as far as a few panels go, too.
   const int64_t whole = std::min(end, columns_ / panel());
-  constexpr int64_t kPanels = kGemmDepth / kMostPanel;
+  constexpr int64_t kPanels = kGemmDepth / kMaxPanel;
   for (int64_t p = begin; p < whole; p += kPanels) {
     const int64_t panels = std::min(kPanels, whole - p);
     std::array<const T*, kGemmDepth> rows;

@@ -28,7 +28,7 @@ struct ExpNumbers<float> {
   /// log(2) as two numbers. The first has few enough bits for its multiples to be exact.
   static constexpr float kLog2High = 0x1.63p-1f, kLog2Low = -0x1.bd0106p-13f;
   /// Beyond them exp is 0, or infinity.
-  static constexpr float kLeast = -105, kMost = 90;
+  static constexpr float kMin = -105, kMax = 90;
   /// The n of kInfinite is 128, that of -kNormal is still a normal number's.
   static constexpr float kInfinite = 88.5f, kNormal = 87;
   /// (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2: a Chebyshev fit, the constant term last.
@@ -41,7 +41,7 @@ struct ExpNumbers<double> {
   static constexpr int kMantissaBits = 52;
   static constexpr double kRound = 0x1.8p52;
   static constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
-  static constexpr double kLeast = -747, kMost = 711;
+  static constexpr double kMin = -747, kMax = 711;
   static constexpr double kInfinite = 709.6, kNormal = 708;
   static constexpr double kTerms[] = {
       0x1.af38c67fbb53ep-26, 0x1.28919ccaf9211p-22, 0x1.71de0da24602dp-19, 0x1.a019b8f9792eep-16,
@@ -55,7 +55,7 @@ struct SplitExp {
   hn::Vec<D> n, rest;
 };
 
-/// For finite x whose n is exact in T's low bits: those between kLeast and kMost.
+/// For finite x whose n is exact in T's low bits: those between kMin and kMax.
 template <class D>
 HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -82,7 +82,7 @@ HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
   return hn::BitCast(d, hn::Add(hn::ShiftLeft<Numbers::kMantissaBits>(low), one));
 }
 
-/// exp(x) for x between kLeast and kMost. 2^n in two steps: with a subnormal result, only the
+/// exp(x) for x between kMin and kMax. 2^n in two steps: with a subnormal result, only the
 /// second rounds.
 template <class D>
 HWY_INLINE hn::Vec<D> ExpWithin(D d, hn::Vec<D> x) {
@@ -104,7 +104,7 @@ HWY_INLINE hn::Vec<D> KeepNan(hn::Vec<D> x, hn::Vec<D> y) {
 template <class D>
 HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   using Numbers = ExpNumbers<hn::TFromD<D>>;
-  const auto within = hn::Min(hn::Max(x, hn::Set(d, Numbers::kLeast)), hn::Set(d, Numbers::kMost));
+  const auto within = hn::Min(hn::Max(x, hn::Set(d, Numbers::kMin)), hn::Set(d, Numbers::kMax));
   return KeepNan<D>(x, ExpWithin(d, within));
 }
 

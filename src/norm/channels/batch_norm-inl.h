@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// FinishBatch: what MomentsOf, ReciprocalDeviation and SaveMoments do, for vectors of channels.
+/// FinishBatch: what StatisticsOf, ReciprocalDeviation and SaveMoments do, for vectors of channels.
 template <class C>
 bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
   const double unbiased = args.count / (args.count - 1);
@@ -58,7 +58,7 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
     save(Narrowed(narrow, hn::Mul(gain, rstd)), args.numbers[1]);
     save(Narrowed(narrow, hn::Sub(read(args.bias), hn::Mul(hn::Mul(rest, rstd), gain))),
          args.numbers[2]);
-    any |= MarkCareful(d, serves, careful + i);
+    any |= MarkTwoPass(d, serves, careful + i);
   });
   return any;
 }

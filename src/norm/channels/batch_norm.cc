@@ -18,8 +18,8 @@ using internal::ChannelPass;
 using internal::ChannelRange;
 using internal::ChannelSums;
 using internal::FromCompute;
-using internal::Moments;
-using internal::RowMap;
+using internal::RowCoefficients;
+using internal::Statistics;
 
 template <class T, class P>
 double GainOf(const P* gain, int64_t c) {
@@ -38,7 +38,7 @@ double ReciprocalDeviationOf(C running_var, double eps) {
 }
 
 template <class C>
-void Put(const RowMap<C>& map, int64_t i, C* const* numbers) {
+void Put(const RowCoefficients<C>& map, int64_t i, C* const* numbers) {
   numbers[0][i] = map.mean;
   numbers[1][i] = map.rstd;
   numbers[2][i] = map.offset;
@@ -86,7 +86,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
   };
   // Of channel c, element i of the range.
   const auto finish_carefully = [&](int64_t c, const ChannelRange<C>& range, int64_t i) {
-    Moments m = internal::CarefulMomentsAt<T>(number_of(c), n, true);
+    Statistics m = internal::TwoPassStatisticsAt<T>(number_of(c), n, true);
     const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);
     Update(args.running_mean, c, momentum, m.shift + m.offset / m.scale);
     if (args.running_var) {
@@ -95,7 +95,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
     if (options.unbiased) m.var *= unbiased;
     const double rstd = internal::ReciprocalDeviation(m, internal::Deviation::kBiased, options.eps,
                                                       static_cast<double>(n));
-    const RowMap<C> map = internal::SaveMoments(m, rstd, c, args.mean, args.mean_lo, args.rstd);
+    const RowCoefficients<C> map =
+        internal::SaveMoments(m, rstd, c, args.mean, args.mean_lo, args.rstd);
     const auto gain_c = static_cast<double>(gains.data()[c]);
     const auto bias_c = static_cast<double>(biases.data()[c]);
     const double rest = (m.shift - static_cast<double>(map.mean)) + m.offset / m.scale;
@@ -153,7 +154,7 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
   pass.map = ChannelMap::kGradient;
   pass.before = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
-      Put(internal::MapOf(args.mean[c], args.mean_lo[c], args.rstd[c]), i, range.before);
+      Put(internal::CoefficientsOf(args.mean[c], args.mean_lo[c], args.rstd[c]), i, range.before);
     }
   };
   const auto count = static_cast<double>(n);
@@ -225,7 +226,8 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
     }
     for (int64_t i = 0, c = range.begin; i < range.n; ++i, ++c) {
       const double rstd = ReciprocalDeviationOf(args.running_var[c], options.eps);
-      Put(internal::MapOf(args.running_mean[c], C{0}, static_cast<C>(rstd)), i, range.before);
+      Put(internal::CoefficientsOf(args.running_mean[c], C{0}, static_cast<C>(rstd)), i,
+          range.before);
     }
   };
   pass.after = [&](const ChannelRange<C>& range) {

@@ -52,7 +52,7 @@ int64_t CheckBatchForward(const char* function, const BatchNormForwardArgs<T, P>
   const Array running_var = VectorArray("running_var", args.running_var, channels);
   CheckNotNull(function, {x, y});
   CheckAligned(function, {x, gain, bias, y, mean, mean_lo, rstd, running_mean, running_var});
-  CheckApart(function, {y, mean, mean_lo, rstd, running_mean, running_var}, {x, gain, bias});
+  CheckDisjoint(function, {y, mean, mean_lo, rstd, running_mean, running_var}, {x, gain, bias});
   return total;
 }
 
@@ -74,7 +74,7 @@ int64_t CheckBatchBackward(const char* function, const BatchNormBackwardArgs<T, 
   const Array dbias = VectorArray("dbias", args.dbias, channels);
   CheckNotNull(function, {dy, x, mean, mean_lo, rstd});
   CheckAligned(function, {dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias});
-  CheckApart(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
+  CheckDisjoint(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
   return total;
 }
 
@@ -93,7 +93,7 @@ int64_t CheckBatchEvaluate(const char* function, const BatchNormEvaluateArgs<T, 
   y.may_be = args.x;
   CheckNotNull(function, {x, running_mean, running_var, y});
   CheckAligned(function, {x, gain, bias, running_mean, running_var, y});
-  CheckApart(function, {y}, {x, gain, bias, running_mean, running_var});
+  CheckDisjoint(function, {y}, {x, gain, bias, running_mean, running_var});
   return total;
 }
 
@@ -116,7 +116,7 @@ int64_t CheckBatchEvaluateBackward(const char* function,
   CheckNotNull(function, {dy, running_var});
   if (args.dgain) CheckNotNull(function, {x, running_mean});
   CheckAligned(function, {dy, x, gain, running_mean, running_var, dx, dgain, dbias});
-  CheckApart(function, {dx, dgain, dbias}, {dy, x, gain, running_mean, running_var});
+  CheckDisjoint(function, {dx, dgain, dbias}, {dy, x, gain, running_mean, running_var});
   return total;
 }
 

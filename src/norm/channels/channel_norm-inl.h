@@ -129,7 +129,8 @@ HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map)
 
 // --- Moments ---
 
-/// FinishColumns: what MomentsOf, ReciprocalDeviation and SaveMoments do, for vectors of columns.
+/// FinishColumns: what StatisticsOf, ReciprocalDeviation and SaveMoments do, for vectors of
+/// columns.
 template <class T>
 bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t cols,
                      const Compute<T>* shift, const double* first, const double* second,
@@ -148,7 +149,7 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
       about = Widened(d, hn::LoadU(narrow, shift + c));
     }
     const auto var = hn::Sub(square, hn::Mul(offset, offset));
-    any |= MarkCareful(d, SumsServe<C>(d, var, square, eps), careful + c);
+    any |= MarkTwoPass(d, SumsServe<C>(d, var, square, eps), careful + c);
     auto deviation = hn::Sqrt(hn::Add(var, hn::Set(d, eps)));
     if (plus_eps) {
       deviation = hn::Add(hn::Sqrt(hn::Mul(var, hn::Set(d, n / (n - 1)))), hn::Set(d, eps));
@@ -170,7 +171,7 @@ void SavedColumnsOf(const C* mean, const C* mean_lo, const C* rstd, int64_t cols
                     const ColumnMoments<C>& moments) {
   ForColumns(hn::ScalableTag<C>(), cols, [&](auto d, int64_t c) HWY_ATTR {
     const auto zero = hn::Zero(d);
-    // As in MapOf.
+    // As in CoefficientsOf.
     const auto reciprocal = PlainNan(d, hn::LoadU(d, rstd + c));
     const auto lo = mean_lo ? hn::LoadU(d, mean_lo + c) : zero;
     hn::StoreU(mean ? hn::LoadU(d, mean + c) : zero, d, moments.mean + c);

@@ -102,7 +102,8 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   }
   const internal::Params<T, P> gains(args.gain, /*rows=*/0, channels, 1,
                                      call.recipe.output == Output::kAffine);
-  internal::ParamSums<T, P> dgains(args.dgain, channels, sums), dbiases(args.dbias, channels, sums);
+  internal::ParamGradients<T, P> dgains(args.dgain, channels, sums),
+      dbiases(args.dbias, channels, sums);
   call.eps = options.eps;
   call.scale = static_cast<C>(options.scale);
   call.slope = static_cast<C>(options.slope);

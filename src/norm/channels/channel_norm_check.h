@@ -31,7 +31,7 @@ int64_t CheckChannelForward(const char* function, const Recipe& recipe,
   CheckAffine(function, recipe, {gain, bias});
   CheckNotNull(function, {x, y});
   CheckAligned(function, {x, gain, bias, y, mean, mean_lo, rstd});
-  CheckApart(function, {y, mean, mean_lo, rstd}, {x, gain, bias});
+  CheckDisjoint(function, {y, mean, mean_lo, rstd}, {x, gain, bias});
   return total;
 }
 
@@ -56,7 +56,7 @@ int64_t CheckChannelBackward(const char* function, const Recipe& recipe,
   CheckNotNull(function, {dy});
   CheckSaved(function, recipe, x, mean, mean_lo, rstd);
   CheckAligned(function, {dy, x, gain, mean, mean_lo, rstd, dx, dgain, dbias});
-  CheckApart(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
+  CheckDisjoint(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd});
   return total;
 }
 

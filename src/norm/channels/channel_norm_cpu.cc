@@ -16,34 +16,34 @@ namespace {
 
 // Positions below which several channels are laid side by side, and how many columns they make: a
 // vector at least.
-constexpr int64_t kFewPositions = 16;
+constexpr int64_t kMinPositions = 16;
 constexpr int64_t kWidth = 128;
 // Columns of a tile: at least so many, that memory is read in pieces worth their while, and at most
 // so many, that their sums stay in the first-level cache.
-constexpr int64_t kLeastTile = 64, kMostTile = 1024;
+constexpr int64_t kMinTile = 64, kMaxTile = 1024;
 // Of rows that do not begin where vectors do, since each piece of them costs two parts of vectors.
-constexpr int64_t kLeastRaggedTile = 256;
+constexpr int64_t kMinRaggedTile = 256;
 // Columns that a tile is a multiple of, for its rows to begin where lines of the caches do.
 constexpr int64_t kLine = 16;
 // Tiles from which on they are enough for the threads, and elements of a tile beyond which its rows
 // are cut into blocks if they are not.
-constexpr int64_t kManyTiles = 16, kBlockElements = int64_t{1} << 17;
+constexpr int64_t kMinTiles = 16, kBlockElements = int64_t{1} << 17;
 // Chunks, at most, that the tiles are cut into, each with sums of dgain and dbias of its own.
-constexpr int64_t kMostChunks = 64;
+constexpr int64_t kMaxChunks = 64;
 
 /// How the [channels, spatial] numbers of a sample are cut. A tile is a matrix of `rows` rows, one
 /// each `stride`, whose columns are positions; or, where these are few, `group` times the
 /// positions, and a row is `group` channels, with `rest` columns in one more row.
 struct Tiling {
   Tiling(int64_t batch, int64_t channels, int64_t spatial, int64_t bytes_read) {
-    if (spatial >= kFewPositions) {
+    if (spatial >= kMinPositions) {
       rows = channels;
       stride = spatial;
       // Whole rows if they fit; else half of the cache is for the next tile, which is on its way.
       const int64_t fitting = TileBytes() / bytes_read / channels;
-      const int64_t fit = spatial <= std::min(fitting, kMostTile) ? spatial : fitting / 2;
-      const int64_t least = spatial % kLine == 0 ? kLeastTile : kLeastRaggedTile;
-      const int64_t parts = (spatial - 1) / std::clamp(fit, least, kMostTile) + 1;
+      const int64_t fit = spatial <= std::min(fitting, kMaxTile) ? spatial : fitting / 2;
+      const int64_t least = spatial % kLine == 0 ? kMinTile : kMinRaggedTile;
+      const int64_t parts = (spatial - 1) / std::clamp(fit, least, kMaxTile) + 1;
       cols = ((spatial - 1) / parts / kLine + 1) * kLine;
       tiles = (spatial - 1) / cols + 1;
     } else {
@@ -55,9 +55,9 @@ struct Tiling {
     elements = rows * std::min(cols, stride);
     fits = elements * bytes_read <= TileBytes();
     count = batch * tiles;
-    chunks = std::min(count, kMostChunks);
+    chunks = std::min(count, kMaxChunks);
     // Where there are few tiles their rows are split over threads instead.
-    if (count < kManyTiles) {
+    if (count < kMinTiles) {
       blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, 64);
     }
   }
@@ -257,8 +257,8 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
                                       second, s.moments, s.careful.get());
     for (int64_t c = 0; any && c < positions; ++c) {
       if (!s.careful[c]) continue;
-      const Moments m = CarefulMomentsAt<T>([&](int64_t k) { return ToDouble(x[k * spatial + c]); },
-                                            channels, args.recipe.centre);
+      const Statistics m = TwoPassStatisticsAt<T>(
+          [&](int64_t k) { return ToDouble(x[k * spatial + c]); }, channels, args.recipe.centre);
       const double rstd =
           ReciprocalDeviation(m, args.recipe.deviation, args.eps, static_cast<double>(channels));
       s.moments.offset[c] =

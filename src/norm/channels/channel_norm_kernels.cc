@@ -34,8 +34,8 @@ static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t
   return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
 }
 
-static void MomentsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
-                           const ColumnMoments<C>& moments) {
+static void StatisticsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
+                              const ColumnMoments<C>& moments) {
   SavedColumnsOf(mean, mean_lo, rstd, cols, moments);
 }
 
@@ -103,7 +103,7 @@ HWY_AFTER_NAMESPACE();
 namespace planish::internal {
 
 HWY_EXPORT(FinishOfColumns);
-HWY_EXPORT(MomentsOfSaved);
+HWY_EXPORT(StatisticsOfSaved);
 HWY_EXPORT(FinishOfGradients);
 HWY_EXPORT(ForwardMap);
 HWY_EXPORT(BackwardSum);
@@ -119,7 +119,7 @@ bool FinishColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
 template <class T>
 void SavedColumns(const Compute<T>* mean, const Compute<T>* mean_lo, const Compute<T>* rstd,
                   int64_t cols, const ColumnMoments<Compute<T>>& moments) {
-  PLANISH_DISPATCH(MomentsOfSaved)(mean, mean_lo, rstd, cols, moments);
+  PLANISH_DISPATCH(StatisticsOfSaved)(mean, mean_lo, rstd, cols, moments);
 }
 template <class T>
 void FinishGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,

@@ -11,7 +11,7 @@
 // forward are SumColumns of columns.h.
 namespace planish::internal {
 
-/// Moments of columns in the type that numbers are computed with; offset as in RowMap.
+/// Moments of columns in the type that numbers are computed with; offset as in RowCoefficients.
 template <class C>
 struct ColumnMoments {
   C* mean;

@@ -163,7 +163,7 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
 
 /// Sets careful[i] of each lane that does not serve, and returns whether there is one.
 template <class D>
-HWY_INLINE bool MarkCareful(D d, hn::Mask<D> serves, bool* careful) {
+HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> serves, bool* careful) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   std::fill_n(careful, lanes, false);
   if (hn::AllTrue(d, serves)) return false;
@@ -286,13 +286,13 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
     if (!kStream && arrays.ask) {
-      AskAhead(arrays.out + i, 2 * lanes);
+      PrefetchAhead(arrays.out + i, 2 * lanes);
     } else if (kStream && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, apart);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
     } else if (kStream && far && i + kAhead < limit) {
-      AskAhead(arrays.a + i, 2 * lanes);
-      if constexpr (kMap == ChannelMap::kGradient) AskAhead(arrays.x + i, 2 * lanes);
+      PrefetchAhead(arrays.a + i, 2 * lanes);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchAhead(arrays.x + i, 2 * lanes);
     } else if (kStream && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);

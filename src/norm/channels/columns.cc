@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-static_assert(hn::MaxLanes(Full()) <= kLeastRun && hn::MaxLanes(Full()) < kPeriodPad);
+static_assert(hn::MaxLanes(Full()) <= kMinRun && hn::MaxLanes(Full()) < kPeriodPad);
 
 /// Calls f(d) with the widest vectors that `cols` columns fill.
 template <class F>
@@ -80,9 +80,9 @@ void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
   });
 }
 
-void RowMaps(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
-             int64_t begin, int64_t end, int64_t run, int64_t period, const MapNumbers<C>& numbers,
-             bool stream) {
+void RowCoefficientArrays(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+                          int64_t begin, int64_t end, int64_t run, int64_t period,
+                          const MapNumbers<C>& numbers, bool stream) {
   VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
     MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
   });
@@ -134,7 +134,7 @@ namespace planish::internal {
 HWY_EXPORT(ColumnShifts);
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
-HWY_EXPORT(RowMaps);
+HWY_EXPORT(RowCoefficientArrays);
 HWY_EXPORT(BatchFinish);
 HWY_EXPORT(WeightsForward);
 HWY_EXPORT(WeightsBackward);
@@ -158,7 +158,7 @@ template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,
              const MapNumbers<Compute<T>>& numbers, bool stream) {
-  PLANISH_DISPATCH(RowMaps)
+  PLANISH_DISPATCH(RowCoefficientArrays)
   (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
 }
 

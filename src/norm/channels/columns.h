@@ -13,7 +13,7 @@ namespace planish::internal {
 enum class ChannelSums : uint8_t {
   kNone,
   kMoments,   ///< d and d^2, d = a - shift; numbers of a channel: {shift}
-  kGradient,  ///< a and a * xhat; numbers: {mean, rstd, offset} of a RowMap
+  kGradient,  ///< a and a * xhat; numbers: {mean, rstd, offset} of a RowCoefficients
 };
 
 /// What a channel's numbers become.
@@ -42,7 +42,7 @@ struct MapNumbers {
 inline constexpr int64_t kSumRows = 8;
 
 /// More numbers than a vector has, and the least that a run of them has.
-inline constexpr int64_t kPeriodPad = 64, kLeastRun = 32;
+inline constexpr int64_t kPeriodPad = 64, kMinRun = 32;
 
 /// A number near the mean of each column: the mean of a few of its numbers, of a constant column
 /// that constant.
@@ -73,7 +73,7 @@ struct MapArrays {
 };
 
 /// Maps the numbers [begin, end) of `rows` rows, one each `stride`. Those of number i are at
-/// (i / run) % period, where run is 1 or at least kLeastRun. With a run of 1 and an end beyond the
+/// (i / run) % period, where run is 1 or at least kMinRun. With a run of 1 and an end beyond the
 /// period, the period is at least a vector, and its first numbers are repeated behind it,
 /// kPeriodPad of them.
 template <class T>

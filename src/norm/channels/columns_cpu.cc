@@ -13,7 +13,7 @@ namespace {
 
 // Spatial sizes below which numbers are taken as columns, each with numbers of its own, rather than
 // as runs of `spatial` that share them: short runs repay the six numbers of backward only.
-constexpr int64_t kShortRun = 64, kShortGradientRun = kLeastRun;
+constexpr int64_t kShortRun = 64, kShortGradientRun = kMinRun;
 // Columns that several samples are laid side by side to make, where one has fewer.
 constexpr int64_t kNarrow = 512;
 // Columns that are summed at a time: their sums stay in the caches next to the processor.

@@ -10,22 +10,22 @@
 // to be included where Highway's targets are.
 namespace planish::internal {
 
-using HWY_NAMESPACE::CarefulMoments;
-using HWY_NAMESPACE::CarefulMomentsAt;
+using HWY_NAMESPACE::CoefficientsOf;
 using HWY_NAMESPACE::FinishGradient;
 using HWY_NAMESPACE::GradientMap;
-using HWY_NAMESPACE::MapOf;
-using HWY_NAMESPACE::Moments;
 using HWY_NAMESPACE::ReciprocalDeviation;
-using HWY_NAMESPACE::RowMap;
+using HWY_NAMESPACE::RowCoefficients;
 using HWY_NAMESPACE::RowSums;
+using HWY_NAMESPACE::Statistics;
 using HWY_NAMESPACE::ToDouble;
+using HWY_NAMESPACE::TwoPassStatistics;
+using HWY_NAMESPACE::TwoPassStatisticsAt;
 
 /// Moments from the sums of numbers about `shift`, in C, or else those of careful(). `reciprocal`
 /// is 1 over how many there are.
-template <class C, class Careful>
-Moments MomentsOf(double shift, const RowSums& sums, double reciprocal, double eps,
-                  const Careful& careful) {
+template <class C, class TwoPass>
+Statistics StatisticsOf(double shift, const RowSums& sums, double reciprocal, double eps,
+                        const TwoPass& careful) {
   const double offset = sums.first * reciprocal, square = sums.second * reciprocal;
   const double var = square - offset * offset;
   if (!HWY_NAMESPACE::SumsServe<C>(var, square, eps)) [[unlikely]]
@@ -35,7 +35,8 @@ Moments MomentsOf(double shift, const RowSums& sums, double reciprocal, double e
 
 /// Saves moments at index i, in C, of the arrays that are given, and gives the map.
 template <class C>
-RowMap<C> SaveMoments(const Moments& m, double rstd, int64_t i, C* means, C* means_lo, C* rstds) {
+RowCoefficients<C> SaveMoments(const Statistics& m, double rstd, int64_t i, C* means, C* means_lo,
+                               C* rstds) {
   const double rest = m.offset / m.scale;
   const C mean = static_cast<C>(m.shift + rest);
   const C mean_lo = static_cast<C>((m.shift - static_cast<double>(mean)) + rest);
@@ -43,7 +44,7 @@ RowMap<C> SaveMoments(const Moments& m, double rstd, int64_t i, C* means, C* mea
   if (means) means[i] = mean;
   if (means_lo) means_lo[i] = mean_lo;
   if (rstds) rstds[i] = rounded;
-  return MapOf(mean, mean_lo, rounded);
+  return CoefficientsOf(mean, mean_lo, rounded);
 }
 
 }  // namespace planish::internal

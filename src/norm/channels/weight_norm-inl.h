@@ -81,15 +81,15 @@ HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64
   bool serve_all = true;
   ForColumns(hn::ScalableTag<double>(), n, [&](auto wide, int64_t r) HWY_ATTR {
     const auto square = hn::LoadU(wide, norms + r);
-    const auto serves = hn::And(hn::Le(square, hn::Set(wide, Bounds::kMost)),
-                                hn::Ge(square, hn::Set(wide, Bounds::kLeast)));
+    const auto serves = hn::And(hn::Le(square, hn::Set(wide, Bounds::kMax)),
+                                hn::Ge(square, hn::Set(wide, Bounds::kMin)));
     serve_all &= hn::AllTrue(wide, serves);
     // Those that do not serve are told by their sign.
     hn::StoreU(hn::IfThenElse(serves, hn::Sqrt(square), hn::Set(wide, -1.0)), wide, norms + r);
   });
   for (int64_t r = 0; !serve_all && r < n; ++r) {
     if (norms[r] >= 0) continue;
-    const Moments m = CarefulMoments(v + r * cols, cols, false);
+    const Statistics m = TwoPassStatistics(v + r * cols, cols, false);
     norms[r] = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
     // A sum that has overflowed must not pass for a large one.
     if (!(norms[r] <= std::numeric_limits<double>::max())) {

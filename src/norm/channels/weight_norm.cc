@@ -18,7 +18,7 @@ using internal::ChannelMap;
 using internal::ChannelPass;
 using internal::ChannelRange;
 using internal::ChannelSums;
-using internal::Moments;
+using internal::Statistics;
 
 template <class T, class P>
 double LengthOf(const P* g, int64_t r) {
@@ -68,8 +68,8 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   pass.after = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0; i < range.n; ++i) {
       const int64_t r = range.begin + i;
-      const Moments m = internal::MomentsOf<C>(0, {0, range.second[i]}, reciprocal, 0, [&] {
-        return internal::CarefulMoments(args.v + r * cols, cols, false);
+      const Statistics m = internal::StatisticsOf<C>(0, {0, range.second[i]}, reciprocal, 0, [&] {
+        return internal::TwoPassStatistics(args.v + r * cols, cols, false);
       });
       double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
       // A sum that has overflowed must not pass for a large one.
@@ -95,7 +95,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   }
   if (cols < internal::kNarrowWeights) {
     const internal::Params<T, P> lengths(args.g, /*rows=*/0, rows, 1, args.dv != nullptr);
-    internal::ParamSums<T, P> dlengths(args.dg, rows, args.dg != nullptr);
+    internal::ParamGradients<T, P> dlengths(args.dg, rows, args.dg != nullptr);
     const internal::WeightRows<T> call = {.rows = rows,
                                           .cols = cols,
                                           .v = args.v,

@@ -18,7 +18,7 @@ void CheckWeightForward(const char* function, const WeightNormForwardArgs<T, P>&
   const Array norm = VectorArray("norm", args.norm, rows);
   CheckNotNull(function, {v, g, w});
   CheckAligned(function, {v, g, w, norm});
-  CheckApart(function, {w, norm}, {v, g});
+  CheckDisjoint(function, {w, norm}, {v, g});
 }
 
 template <class T, class P>
@@ -35,7 +35,7 @@ void CheckWeightBackward(const char* function, const WeightNormBackwardArgs<T, P
   CheckNotNull(function, {dw, v, norm});
   if (args.dv) CheckNotNull(function, {g});
   CheckAligned(function, {dw, v, g, norm, dv, dg});
-  CheckApart(function, {dv, dg}, {dw, v, g, norm});
+  CheckDisjoint(function, {dv, dg}, {dw, v, g, norm});
 }
 
 }  // namespace planish::internal

@@ -426,7 +426,7 @@ struct ChannelMoments {
   double offset, var;  // mean = shift + offset; var is biased
 };
 
-PLANISH_DEVICE ChannelMoments MomentsOf(double first, double second, double n) {
+PLANISH_DEVICE ChannelMoments StatisticsOf(double first, double second, double n) {
   const double offset = first / n;
   double var = FusedMulAdd(-offset, first, second) / n;
   if (var < 0) var = 0;
@@ -472,7 +472,7 @@ struct FinishBatchForward {
   }
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
     const double shift = ShiftOf(call.arrays, shifts, c);
-    ChannelMoments m = MomentsOf(first, second, n);
+    ChannelMoments m = StatisticsOf(first, second, n);
     const double unbiased = n / (n - 1);
     Update(call.running_mean, c, shift + m.offset);
     if (call.running_var != nullptr) Update(call.running_var, c, m.var * unbiased);
@@ -586,7 +586,7 @@ struct FinishCases {
   SumPair* moments;
 
   PLANISH_DEVICE void operator()(int64_t c, double first, double second) const {
-    const ChannelMoments m = MomentsOf(first, second, n);
+    const ChannelMoments m = StatisticsOf(first, second, n);
     moments[c] = {ShiftOf(arrays, shifts, c) + m.offset, m.var};
   }
 };
@@ -735,7 +735,7 @@ class Caller {
     int team = 1;
     while (team < kWarpThreads && team < count) team *= 2;
     const int64_t teams = kColumnsThreads / team, blocks = (arrays_.channels + teams - 1) / teams;
-    const Launch launch = {.blocks = blocks < kMostBlocks ? blocks : kMostBlocks,
+    const Launch launch = {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
                            .threads = kColumnsThreads};
     Run(function_, cuda::Finish<Op>, launch, stream_, op, arrays_.channels, count, team,
         static_cast<const SumPair*>(space_.pairs));

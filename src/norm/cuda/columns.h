@@ -35,7 +35,7 @@ enum class ColumnMap : uint8_t {
   kGradientOfRows,  ///< as kGradient, of gain * a
 };
 
-inline constexpr int kMostNumbers = 6;
+inline constexpr int kMaxElements = 6;
 
 /// Where xhat comes from: (x - mean) * rstd, of channels or of positions.
 template <class C>
@@ -85,7 +85,7 @@ ColumnsSpace CutSpace(const ColumnsWork& work, const ColumnsPlan& plan, bool sum
   if (sums) space.pairs = static_cast<SumPair*>(take(PairBytes(work, plan)));
   if (sums) space.shifts = static_cast<double*>(take(work.channels * int64_t{sizeof(double)}));
   if (maps) {
-    space.numbers = take(work.channels * kMostNumbers * static_cast<int64_t>(sizeof(Compute<T>)));
+    space.numbers = take(work.channels * kMaxElements * static_cast<int64_t>(sizeof(Compute<T>)));
   }
   if (online) {
     space.moments = static_cast<SumPair*>(take(work.channels * int64_t{sizeof(SumPair)}));

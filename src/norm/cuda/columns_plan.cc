@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kBlocksToFill = 528;
 
 // Numbers of a channel that one thread adds up at least, where there are more threads to give.
-constexpr int64_t kLeastOfThread = 32;
+constexpr int64_t kMinOfThread = 32;
 
 // Numbers that a thread of a team of a warp or less adds up, as far as there are so many.
 constexpr int64_t kOfTeamThread = 8;
@@ -18,7 +18,7 @@ constexpr int64_t kOfTeamThread = 8;
 // Numbers of a part where the part may not depend on how many channels there are.
 constexpr int64_t kPartAlone = 16384;
 
-constexpr int64_t kMostPack = 8;
+constexpr int64_t kMaxPack = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
@@ -28,7 +28,7 @@ int TeamFor(int64_t items) {
 }
 
 int64_t BlocksFor(int64_t items, int64_t of_block) {
-  return std::min(CeilDiv(items, of_block), kMostBlocks);
+  return std::min(CeilDiv(items, of_block), kMaxBlocks);
 }
 
 ColumnsPlan PlanRuns(const ColumnsWork& work) {
@@ -37,13 +37,13 @@ ColumnsPlan PlanRuns(const ColumnsWork& work) {
   const int64_t n = work.batch * work.spatial;
   if (n <= kColumnsThreads * kOfTeamThread) {
     plan.team = TeamFor(CeilDiv(n, kOfTeamThread));
-    plan.part = CeilDiv(n, kMostPack) * kMostPack;
+    plan.part = CeilDiv(n, kMaxPack) * kMaxPack;
   } else {
     const int64_t parts = work.alone
                               ? CeilDiv(n, kPartAlone)
                               : std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.channels), 1,
-                                                    CeilDiv(n, kColumnsThreads * kLeastOfThread));
-    plan.part = CeilDiv(CeilDiv(n, parts), kMostPack) * kMostPack;
+                                                    CeilDiv(n, kColumnsThreads * kMinOfThread));
+    plan.part = CeilDiv(CeilDiv(n, parts), kMaxPack) * kMaxPack;
     plan.parts = CeilDiv(n, plan.part);
   }
   plan.pairs = plan.parts;
@@ -54,7 +54,7 @@ ColumnsPlan PlanRuns(const ColumnsWork& work) {
 
 }  // namespace
 
-bool AreColumns(int64_t batch, int64_t spatial) { return batch > 1 && spatial < kLeastRun; }
+bool AreColumns(int64_t batch, int64_t spatial) { return batch > 1 && spatial < kMinRun; }
 
 ColumnsPlan PlanColumns(const ColumnsWork& work) {
   if (!AreColumns(work.batch, work.spatial)) return PlanRuns(work);
@@ -65,7 +65,7 @@ ColumnsPlan PlanColumns(const ColumnsWork& work) {
   plan.team = TeamFor(packs);
   const int64_t tiles = CeilDiv(packs, plan.team), threads = kColumnsThreads / plan.team;
   const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, tiles), 1,
-                                            CeilDiv(work.batch, threads * kLeastOfThread));
+                                            CeilDiv(work.batch, threads * kMinOfThread));
   plan.part = CeilDiv(work.batch, parts);
   plan.parts = CeilDiv(work.batch, plan.part);
   plan.pairs = plan.parts * work.spatial;

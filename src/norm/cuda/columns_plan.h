@@ -14,7 +14,7 @@ inline constexpr int kColumnsThreads = 256;
 
 /// Numbers of a sample's channel from which on they are read as a run; fewer are read as columns
 /// of a matrix whose rows are samples.
-inline constexpr int64_t kLeastRun = 64;
+inline constexpr int64_t kMinRun = 64;
 
 /// Two sums of a part of a channel.
 struct SumPair {

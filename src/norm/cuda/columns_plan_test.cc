@@ -76,7 +76,7 @@ TEST(CudaColumnsPlan, FitsTheShape) {
     ASSERT_EQ(plan.pack, work.pack);
     ASSERT_EQ(plan.launch.threads, kColumnsThreads);
     ASSERT_GE(plan.launch.blocks, 1);
-    ASSERT_LE(plan.launch.blocks, kMostBlocks);
+    ASSERT_LE(plan.launch.blocks, kMaxBlocks);
     ASSERT_TRUE(std::has_single_bit(static_cast<unsigned>(plan.team)));
     ASSERT_TRUE(plan.team <= kWarpThreads || (!plan.columns && plan.team == kColumnsThreads));
     // Parts follow one another and hold all numbers or samples; none is empty.

@@ -41,7 +41,7 @@ int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) 
   if (rows == 0 || cols == 0) return most;
   for (const int pack : {1, kFullPack<T>}) {
     if (cols % pack != 0) continue;
-    for (int blocks = 1; blocks <= internal::cuda::kMostClusterBlocks; blocks *= 2) {
+    for (int blocks = 1; blocks <= internal::cuda::kMaxClusterBlocks; blocks *= 2) {
       most = std::max(most, bytes(RowsWork{.rows = rows,
                                            .cols = cols,
                                            .pack = pack,

@@ -117,8 +117,8 @@ TYPED_TEST(CudaTest, EveryWidthAgreesWithTheReference) {
 TYPED_TEST(CudaTest, LongestRowsOfClustersAgreeWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
-  constexpr int64_t kMost = sizeof(T) == 8 ? 65536 : 131072;
-  for (const int64_t cols : Lengths<T, P>({kMost / 4 - 1, kMost / 2 - 1, kMost / 2, kMost})) {
+  constexpr int64_t kMax = sizeof(T) == 8 ? 65536 : 131072;
+  for (const int64_t cols : Lengths<T, P>({kMax / 4 - 1, kMax / 2 - 1, kMax / 2, kMax})) {
     const Problem<T, P> p(Norm::kLayer, 1, cols);
     const tests::Oracle<T, P> oracle(p, std::is_same_v<T, double> ? 2 : 1);
     EXPECT_EQ(tests::Beyond(oracle.Compare(ApplyOnDevice(p))), "") << cols;

@@ -50,15 +50,15 @@ class ClustersUpTo {
   explicit ClustersUpTo(int blocks) { internal::cuda::LimitClusterBlocks(blocks); }
   ClustersUpTo(const ClustersUpTo&) = delete;
   ClustersUpTo& operator=(const ClustersUpTo&) = delete;
-  ~ClustersUpTo() { internal::cuda::LimitClusterBlocks(internal::cuda::kMostClusterBlocks); }
+  ~ClustersUpTo() { internal::cuda::LimitClusterBlocks(internal::cuda::kMaxClusterBlocks); }
 };
 
 /// Clusters that rows of so many numbers are to be tested with: all that the device has and, where
 /// one may share such a row, none.
 inline std::vector<int> ClustersFor(int64_t cols) {
   constexpr int64_t kHeldByAnyBlock = 2048;  // doubles, one by one, of backward
-  if (cols <= kHeldByAnyBlock) return {internal::cuda::kMostClusterBlocks};
-  return {internal::cuda::kMostClusterBlocks, 1};
+  if (cols <= kHeldByAnyBlock) return {internal::cuda::kMaxClusterBlocks};
+  return {internal::cuda::kMaxClusterBlocks, 1};
 }
 
 /// How a problem lies in the device's memory.

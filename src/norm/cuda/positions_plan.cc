@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kChannelsOfThread = 8;
 
 // Bytes beside each other that are read at least: of fewer, memory would read more than is used.
-constexpr int64_t kLeastBytes = 128, kLeastBytesOneByOne = 32;
+constexpr int64_t kMinBytes = 128, kMinBytesOneByOne = 32;
 
 // Blocks that fill the largest device there is: with fewer, blocks have fewer positions.
 constexpr int64_t kBlocksToFill = 264;
@@ -24,8 +24,8 @@ PositionsPlan PlanPositions(const PositionsWork& work) {
   plan.pack = work.pack;
   const int64_t packs = work.batch * (work.spatial / work.pack);
   const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
-  const int64_t least = (work.pack > 1 ? kLeastBytes : kLeastBytesOneByOne) / pack_bytes;
-  const int64_t most = std::min<int64_t>(kPositionsThreads, kMostPositions / work.pack);
+  const int64_t least = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
+  const int64_t most = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
   // As many threads along the channels as there are channels for, and as leave lines whole.
   const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
       std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / least))));
@@ -33,7 +33,7 @@ PositionsPlan PlanPositions(const PositionsWork& work) {
   while (team > least && CeilDiv(packs, team) < kBlocksToFill) team /= 2;
   plan.team = static_cast<int>(team);
   plan.launch.threads = kPositionsThreads;
-  plan.launch.blocks = std::min(CeilDiv(packs, team), kMostBlocks);
+  plan.launch.blocks = std::min(CeilDiv(packs, team), kMaxBlocks);
   return plan;
 }
 

@@ -13,7 +13,7 @@ namespace planish::internal::cuda {
 inline constexpr int kPositionsThreads = 256;
 
 /// Positions that a block has at a time, at most: as many as shared memory has room for.
-inline constexpr int kMostPositions = 1024;
+inline constexpr int kMaxPositions = 1024;
 
 /// What there is to do. `pack`: the most positions that a thread may read at once, a divisor of
 /// spatial.

@@ -46,13 +46,13 @@ TEST(CudaPositionsPlan, FitsTheShape) {
             ASSERT_EQ(plan.pack, pack);
             ASSERT_EQ(plan.launch.threads, kPositionsThreads);
             ASSERT_GE(plan.launch.blocks, 1);
-            ASSERT_LE(plan.launch.blocks, kMostBlocks);
+            ASSERT_LE(plan.launch.blocks, kMaxBlocks);
             ASSERT_LE(plan.launch.blocks, batch * spatial);
             ASSERT_TRUE(std::has_single_bit(static_cast<unsigned>(plan.team)));
             ASSERT_LE(plan.team, kPositionsThreads);
-            ASSERT_LE(plan.team * pack, kMostPositions);
+            ASSERT_LE(plan.team * pack, kMaxPositions);
             ASSERT_GE(plan.team * pack * bytes, 32) << "memory reads no more than is used";
-            ASSERT_LE(PositionsBytes(pack, plan.team, bytes == 8 ? 8 : 4), kMostSharedBytes);
+            ASSERT_LE(PositionsBytes(pack, plan.team, bytes == 8 ? 8 : 4), kMaxSharedBytes);
           }
         }
       }

@@ -351,7 +351,7 @@ PLANISH_DEVICE void ForEachPack(int64_t first, int64_t last, F&& f) {
 }
 
 template <class T, int N>
-PLANISH_KERNEL(kMostThreads, 1)
+PLANISH_KERNEL(kMaxThreads, 1)
 ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
   using C = Compute<T>;
   BlockTeam team(BlockThreads());
@@ -445,7 +445,7 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
 }
 
 template <class T, int N>
-PLANISH_KERNEL(kMostThreads, 1)
+PLANISH_KERNEL(kMaxThreads, 1)
 AddResidual(Forward<T> a) {
   using C = Compute<T>;
   for (int64_t row = BlockIndexY(); row < a.rows; row += BlocksY()) {
@@ -463,7 +463,7 @@ AddResidual(Forward<T> a) {
 }
 
 template <class T, int N>
-PLANISH_KERNEL(kMostThreads, 1)
+PLANISH_KERNEL(kMaxThreads, 1)
 BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
                  PartGradientSums* sums) {
   using C = Compute<T>;
@@ -529,7 +529,7 @@ BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
 
 // dgain and dbias of streamed rows: a thread a column, `partial_rows` rows one after the other.
 template <class T>
-PLANISH_KERNEL(kMostThreads, 1)
+PLANISH_KERNEL(kMaxThreads, 1)
 SumColumns(Backward<T> a, int64_t count, int64_t partial_rows, Compute<T>* partials) {
   using C = Compute<T>;
   const int64_t step = Blocks() * BlockThreads();
@@ -589,15 +589,15 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
 template <class F>
 void VisitHeld(int held, F&& f) {
   if (held == 8) return f(std::integral_constant<int, 8>());
-  f(std::integral_constant<int, kMostHeld>());
+  f(std::integral_constant<int, kMaxHeld>());
 }
 
 // A grid of blocks over columns, and over `count` rows or groups of rows.
 Launch OverColumns(int64_t cols, int pack, int64_t count) {
   constexpr int64_t kThreads = 256;
   const int64_t blocks = (cols + kThreads * pack - 1) / (kThreads * pack);
-  return {.blocks = blocks < kMostBlocks ? blocks : kMostBlocks,
-          .blocks_y = count < kMostBlocksY ? count : kMostBlocksY,
+  return {.blocks = blocks < kMaxBlocks ? blocks : kMaxBlocks,
+          .blocks_y = count < kMaxBlocksY ? count : kMaxBlocksY,
           .threads = kThreads};
 }
 
@@ -688,7 +688,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
                    .blocks_y = 2,
                    .threads = kFinishThreads,
                    .shared_bytes = kFinishThreads * sizeof(double)};
-  if (finish.blocks > kMostBlocks) finish.blocks = kMostBlocks;
+  if (finish.blocks > kMaxBlocks) finish.blocks = kMaxBlocks;
   const auto run = [&]<class G>(G* dgain, G* dbias) {
     Run(function, FinishColumns<C, G>, finish, stream, static_cast<const C*>(partials),
         plan.partials, call.cols, dgain, dbias);

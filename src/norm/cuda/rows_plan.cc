@@ -25,16 +25,16 @@ int64_t ThreadsFor(const RowsWork& work, int held) {
   return CeilDiv(packs, held / work.pack);
 }
 
-// The team, and the launch, of rows that registers hold: `most_threads(held)` at most for one.
+// The team, and the launch, of rows that registers hold: `max_threads(held)` at most for one.
 template <class MostThreads>
-RowsPlan HoldRows(const RowsWork& work, const MostThreads& most_threads) {
+RowsPlan HoldRows(const RowsWork& work, const MostThreads& max_threads) {
   RowsPlan plan;
   plan.pack = work.pack;
-  const auto fits = [&](int held) { return ThreadsFor(work, held) <= most_threads(held); };
+  const auto fits = [&](int held) { return ThreadsFor(work, held) <= max_threads(held); };
   plan.held = 8;
-  if (work.element_bytes < 8 && fits(kMostHeld) &&
-      (!fits(8) || work.rows >= kThreadsToFill / ThreadsFor(work, kMostHeld))) {
-    plan.held = kMostHeld;
+  if (work.element_bytes < 8 && fits(kMaxHeld) &&
+      (!fits(8) || work.rows >= kThreadsToFill / ThreadsFor(work, kMaxHeld))) {
+    plan.held = kMaxHeld;
   }
   if (!fits(plan.held)) {
     plan.streamed = true;
@@ -48,15 +48,15 @@ RowsPlan HoldRows(const RowsWork& work, const MostThreads& most_threads) {
     plan.team = static_cast<int>(CeilDiv(threads, kWarpThreads) * kWarpThreads);
     plan.launch.threads = plan.team;
   }
-  plan.launch.blocks = std::min(CeilDiv(work.rows, plan.launch.threads / plan.team), kMostBlocks);
+  plan.launch.blocks = std::min(CeilDiv(work.rows, plan.launch.threads / plan.team), kMaxBlocks);
   return plan;
 }
 
 // The same for rows that are too long for a block: `held` numbers a thread of a cluster of blocks
-// of up to `most_threads`. False, and no change, where they are too long for that, too.
-bool ShareRows(const RowsWork& work, int held, int most_threads, RowsPlan& plan) {
+// of up to `max_threads`. False, and no change, where they are too long for that, too.
+bool ShareRows(const RowsWork& work, int held, int max_threads, RowsPlan& plan) {
   const int64_t threads = ThreadsFor(work, held);
-  for (const int of_block : {std::min(kClusterThreads, most_threads), most_threads}) {
+  for (const int of_block : {std::min(kClusterThreads, max_threads), max_threads}) {
     const int64_t blocks = CeilDiv(threads, of_block);
     if (blocks > work.cluster_blocks) continue;
     const int cluster = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(blocks)));
@@ -66,7 +66,7 @@ bool ShareRows(const RowsWork& work, int held, int most_threads, RowsPlan& plan)
     plan.launch.threads =
         static_cast<int>(CeilDiv(CeilDiv(threads, cluster), kWarpThreads) * kWarpThreads);
     plan.team = plan.launch.threads * cluster;
-    plan.launch.blocks = std::min(work.rows, kMostBlocks / cluster) * cluster;
+    plan.launch.blocks = std::min(work.rows, kMaxBlocks / cluster) * cluster;
     return true;
   }
   return false;
@@ -75,12 +75,12 @@ bool ShareRows(const RowsWork& work, int held, int most_threads, RowsPlan& plan)
 void StreamRows(const RowsWork& work, RowsPlan& plan) {
   const int64_t most = CeilDiv(work.cols, kPartColumns);
   const int64_t parts = std::clamp<int64_t>(CeilDiv(kBlocksToFill, work.rows), 1, most);
-  plan.part_cols = CeilDiv(CeilDiv(work.cols, parts), kMostThreads) * kMostThreads;
+  plan.part_cols = CeilDiv(CeilDiv(work.cols, parts), kMaxThreads) * kMaxThreads;
   plan.parts = CeilDiv(work.cols, plan.part_cols);
-  plan.team = kMostThreads;
+  plan.team = kMaxThreads;
   plan.launch = {
-      .blocks = work.rows > kMostBlocks / plan.parts ? kMostBlocks : work.rows * plan.parts,
-      .threads = kMostThreads};
+      .blocks = work.rows > kMaxBlocks / plan.parts ? kMaxBlocks : work.rows * plan.parts,
+      .threads = kMaxThreads};
 }
 
 }  // namespace

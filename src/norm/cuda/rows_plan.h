@@ -12,13 +12,13 @@
 namespace planish::internal::cuda {
 
 /// Numbers of a row that a thread holds in registers, at most.
-inline constexpr int kMostHeld = 16;
+inline constexpr int kMaxHeld = 16;
 
 /// And those that it holds where blocks of a cluster share the row: as many as let two blocks of
 /// kClusterThreads have their registers on one multiprocessor, so that one reads while the other
 /// writes. Backward holds four numbers for each.
 inline constexpr int kClusterThreads = 512;
-constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : kMostHeld; }
+constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : kMaxHeld; }
 inline constexpr int kBackwardClusterHeld = 8;
 
 /// Threads that share a row, at most: as many as there are registers for. Numbers that are read one

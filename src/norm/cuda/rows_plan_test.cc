@@ -41,17 +41,17 @@ std::vector<RowsWork> Works() {
         }
       }
     }
-    works.push_back({1, int64_t{1} << 33, 1, bytes, true, kMostClusterBlocks});
+    works.push_back({1, int64_t{1} << 33, 1, bytes, true, kMaxClusterBlocks});
   }
   return works;
 }
 
 void ExpectLaunchable(const RowsPlan& plan) {
   EXPECT_GE(plan.launch.blocks, 1);
-  EXPECT_LE(plan.launch.blocks, kMostBlocks);
+  EXPECT_LE(plan.launch.blocks, kMaxBlocks);
   EXPECT_GE(plan.launch.blocks_y, 1);
-  EXPECT_LE(plan.launch.blocks_y, kMostBlocksY);
-  EXPECT_LE(plan.launch.threads, kMostThreads);
+  EXPECT_LE(plan.launch.blocks_y, kMaxBlocksY);
+  EXPECT_LE(plan.launch.threads, kMaxThreads);
   EXPECT_EQ(plan.launch.threads % kWarpThreads, 0);
   EXPECT_EQ(plan.launch.threads * plan.launch.cluster % plan.team, 0);
   EXPECT_EQ(plan.launch.blocks % plan.launch.cluster, 0);
@@ -59,7 +59,7 @@ void ExpectLaunchable(const RowsPlan& plan) {
 
 void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
   EXPECT_EQ(plan.pack, work.pack);
-  EXPECT_TRUE(plan.held == 8 || plan.held == kMostHeld);
+  EXPECT_TRUE(plan.held == 8 || plan.held == kMaxHeld);
   EXPECT_EQ(plan.held % plan.pack, 0);
   EXPECT_GE(int64_t{plan.team} * plan.held, work.cols) << "every number has a place";
   EXPECT_TRUE(plan.team % kWarpThreads == 0 ||
@@ -77,12 +77,12 @@ void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
 // A row is shared by blocks where one cannot hold it: by blocks of few threads where those of a
 // cluster can. `of_block`: what one holds at most.
 void ExpectClusters(const RowsWork& work, const RowsPlan& plan, int64_t of_block, int held,
-                    int most_threads) {
+                    int max_threads) {
   EXPECT_EQ(plan.launch.cluster > 1, !plan.streamed && work.cols > of_block);
   if (plan.launch.cluster == 1) return;
   EXPECT_EQ(plan.held, held);
-  EXPECT_LE(plan.launch.threads, most_threads);
-  const int few = std::min(kClusterThreads, most_threads);
+  EXPECT_LE(plan.launch.threads, max_threads);
+  const int few = std::min(kClusterThreads, max_threads);
   EXPECT_EQ(plan.launch.threads <= few, work.cols <= int64_t{few} * held * work.cluster_blocks);
 }
 
@@ -170,7 +170,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
       if (plan.team <= kWarpThreads) {
         const int64_t sums =
             plan.launch.threads / kWarpThreads * 2 * work.cols * (work.element_bytes == 8 ? 8 : 4);
-        EXPECT_LE(sums, kMostSharedBytes);
+        EXPECT_LE(sums, kMaxSharedBytes);
       }
     }
     EXPECT_GE(BackwardWorkspaceBytes(work, plan, 4), plan.partials * 2 * work.cols * 4);
@@ -180,7 +180,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
 // Partial sums are a small part of what is read: of rows enough to fill a device.
 TEST(CudaPlan, PartialSumsAreFew) {
   for (const int64_t cols : {1, 7, 64, 256, 1024, 8192, 65536}) {
-    for (const int blocks : {1, kMostClusterBlocks}) {
+    for (const int blocks : {1, kMaxClusterBlocks}) {
       const RowsWork work = {.rows = (int64_t{1} << 30) / cols,
                              .cols = cols,
                              .columns = true,

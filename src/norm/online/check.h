@@ -38,7 +38,7 @@ void CheckOnlineForward(const char* function, const OnlineNormForwardArgs<T, P>&
   const Array deviation = VectorArray("deviation", args.deviation, rows);
   CheckNotNull(function, {x, y});
   CheckAligned(function, {x, gain, bias, y, mean, mean_lo, rstd, offset, deviation});
-  CheckApart(function, {y, mean, mean_lo, rstd, offset, deviation}, {x, gain, bias});
+  CheckDisjoint(function, {y, mean, mean_lo, rstd, offset, deviation}, {x, gain, bias});
 }
 
 template <class T, class P>
@@ -58,7 +58,8 @@ void CheckOnlineBackward(const char* function, const OnlineNormBackwardArgs<T, P
   const Array dbias = VectorArray("dbias", args.dbias, cols);
   CheckNotNull(function, {dy, x, mean, mean_lo, rstd, offset, deviation});
   CheckAligned(function, {dy, x, gain, mean, mean_lo, rstd, offset, deviation, dx, dgain, dbias});
-  CheckApart(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd, offset, deviation});
+  CheckDisjoint(function, {dx, dgain, dbias},
+                {dy, x, gain, mean, mean_lo, rstd, offset, deviation});
 }
 
 }  // namespace planish::internal

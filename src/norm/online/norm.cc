@@ -130,8 +130,8 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   const auto make_moments = [&] {
     return std::make_unique_for_overwrite<C[]>(std::max(3 * kept, 9 * most));
   };
-  using Moments = std::unique_ptr<C[]>;
-  const auto take_all = [&](const Moments& moments) {
+  using Statistics = std::unique_ptr<C[]>;
+  const auto take_all = [&](const Statistics& moments) {
     for (int64_t begin = 0; begin < rows; begin += kept) {
       auto call = call_on(begin, std::min(kept, rows - begin), moments.get(), kept);
       call.stream = internal::Streams(bytes, 1, 1);
@@ -146,7 +146,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   // nobody has taken when it is due, for a range may come late, or on the same thread. While it
   // normalises the rows of one turn it takes the moments of those of its next. Whoever waits waits
   // for a turn that somebody works at.
-  const auto take_turns = [&](int64_t range_begin, int64_t range_end, const Moments& moments) {
+  const auto take_turns = [&](int64_t range_begin, int64_t range_end, const Statistics& moments) {
     const int64_t share = range_end - range_begin;
     if (share == turns) {
       take_all(moments);
@@ -231,7 +231,8 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   }
   const bool columns = args.dgain || args.dbias;
   const internal::Params<T, P> gains(args.gain, rows, cols, 1, true);
-  internal::ParamSums<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
+  internal::ParamGradients<T, P> dgains(args.dgain, cols, columns),
+      dbiases(args.dbias, cols, columns);
   internal::RowsBackward<T> call;
   call.recipe = kRecipe;
   call.rows = rows;

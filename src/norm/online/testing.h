@@ -114,17 +114,17 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
     const std::vector<Real> x(p.x.begin() + r * p.cols, p.x.begin() + (r + 1) * p.cols);
     const Real before_mean = mean, before_deviation = deviation;
     const std::vector<Real> z = ReferenceCase(x, p.alpha, mean, deviation);
-    Real size = 0, most_z = 1;
+    Real size = 0, max_z = 1;
     for (int64_t c = 0; c < p.cols; ++c) {
       size = std::max(size, std::abs(Real{p.gain[c]} * p.dy[r * p.cols + c]));
-      most_z = std::max(most_z, std::abs(z[c]));
+      max_z = std::max(max_z, std::abs(z[c]));
     }
     for (int64_t c = 0; c < p.cols; ++c) {
       const Real dy = p.dy[r * p.cols + c], gain = p.gain[c];
       ASSERT_NEAR(out.y[r * p.cols + c], gain * z[c] + p.bias[c],
-                  unit * (std::abs(gain) * most_z + std::abs(Real{p.bias[c]})));
+                  unit * (std::abs(gain) * max_z + std::abs(Real{p.bias[c]})));
       dgain[c] += dy * z[c];
-      dgain_size[c] += std::abs(dy) * most_z;
+      dgain_size[c] += std::abs(dy) * max_z;
       dbias[c] += dy;
       dbias_size[c] += std::abs(dy);
       // A derivative reads the whole case: of a wide one some do.
@@ -137,7 +137,7 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
       for (int64_t i = 0; i < p.cols; ++i) {
         dx += Real{p.dy[r * p.cols + i]} * p.gain[i] * moved_z[i].imag() / 1e-100;
       }
-      ASSERT_NEAR(out.dx[r * p.cols + c], dx, unit * size * most_z * most_z / deviation)
+      ASSERT_NEAR(out.dx[r * p.cols + c], dx, unit * size * max_z * max_z / deviation)
           << r << ", " << c;
     }
   }

@@ -61,7 +61,7 @@ NormForwardArgs<T, P> CheckForward(const char* function, const Recipe& recipe,
     CheckInPlace(function, "y", args.y_stride, "x", args.x_stride, args.y == args.x);
   }
   CheckAligned(function, {x, gain, bias, residual, y, sum, mean, mean_lo, rstd});
-  CheckApart(function, {y, sum, mean, mean_lo, rstd}, {x, gain, bias, residual});
+  CheckDisjoint(function, {y, sum, mean, mean_lo, rstd}, {x, gain, bias, residual});
   return args;
 }
 
@@ -98,7 +98,7 @@ NormBackwardArgs<T, P> CheckBackward(const char* function, const Recipe& recipe,
     Fail(function, "dsum", "be null without dx", "an address");
   }
   CheckAligned(function, {dy, x, gain, mean, mean_lo, rstd, dsum, dx, dgain, dbias});
-  CheckApart(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd, dsum});
+  CheckDisjoint(function, {dx, dgain, dbias}, {dy, x, gain, mean, mean_lo, rstd, dsum});
   return args;
 }
 

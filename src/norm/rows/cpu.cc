@@ -258,7 +258,7 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
   const int64_t rows = args.rows, cols = args.cols;
   const Blocks blocks(rows, cols);
   if (cols >= kLongRowColumns ||
-      (cols >= kTiledColumns && blocks.count < std::min(kFewBlocks, cols / kChunk))) {
+      (cols >= kTiledColumns && blocks.count < std::min(kMinRowBlocks, cols / kChunk))) {
     BackwardByTiles(args, dgain, dbias, parallel_for);
     return;
   }

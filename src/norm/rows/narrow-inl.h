@@ -14,8 +14,8 @@
 #include <limits>
 
 #include "src/norm/moments-inl.h"
-#include "src/norm/rows/gathered-inl.h"
 #include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/staged-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -52,7 +52,7 @@ HWY_INLINE int64_t NarrowStreamedGradientColumns() {
 inline constexpr int64_t kGroup = 8;
 
 /// Fewer rows than this are not worth what is done once for a group.
-inline constexpr int64_t kLeastNarrowRows = 3;
+inline constexpr int64_t kMinNarrowRows = 3;
 
 /// A number of each of the rows.
 using Eight = hn::CappedTag<float, 8>;
@@ -91,7 +91,7 @@ struct EightMaps {
   HWY_ALIGN float rstd[8];
   HWY_ALIGN float offset[8];
 
-  HWY_INLINE void Set(int64_t i, const RowMap<float>& map) {
+  HWY_INLINE void Set(int64_t i, const RowCoefficients<float>& map) {
     mean[i] = map.mean;
     rstd[i] = map.rstd;
     offset[i] = map.offset;
@@ -102,7 +102,7 @@ struct EightMaps {
 template <class Args>
 HWY_INLINE void LoadEight(const Args& args, int64_t r, int64_t n, EightMaps& maps) {
   const Eight d;
-  // As MapOf.
+  // As CoefficientsOf.
   const Vec<Eight> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
   hn::Store(LoadRows(d, args.mean, r, n), d, maps.mean);
   hn::Store(rstd, d, maps.rstd);
@@ -282,23 +282,23 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   const int64_t cols = args.cols;
   const bool together = kStream || SideBySide(d, args.y, args.y_stride, args.ask);
   EightMaps maps;
-  Gathered<T> gathered(args.y + begin * args.y_stride);  // only used to stream
+  Staged<T> staged(args.y + begin * args.y_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     if (args.pass != Pass::kResults) SumEight<kCentre, kStream>(d, args, r, n, maps);
     if (args.pass == Pass::kMoments) continue;
     if (args.revise) (*args.revise)(r, r + n);
     if (args.revise || args.pass == Pass::kResults) LoadEight(args, r, n, maps);
-    T* y = kStream ? gathered.next() : args.y + r * args.y_stride;
+    T* y = kStream ? staged.next() : args.y + r * args.y_stride;
     const int64_t y_stride = kStream ? cols : args.y_stride;
     if (together) {
       MapEight<kTogether, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     } else {
       MapEight<1, kOutput, kCentre>(d, args, r, n, maps, y, y_stride);
     }
-    if constexpr (kStream) gathered.Add(n * cols);
+    if constexpr (kStream) staged.Add(n * cols);
   }
-  if constexpr (kStream) gathered.Finish();
+  if constexpr (kStream) staged.Finish();
   FinishStores<kStream>();
 }
 
@@ -319,7 +319,7 @@ HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int
   hn::Store(sum_g_xhat, eight, gradients.mean_g_xhat);
   if (args.recipe.deviation != Deviation::kBiased || args.factors != nullptr) [[unlikely]] {
     for (int64_t i = 0; i < n; ++i) {
-      const RowMap<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
+      const RowCoefficients<float> map{maps.mean[i], maps.rstd[i], maps.offset[i]};
       const auto full = FinishGradient(
           args, r + i, map, RowSums{gradients.mean_g[i], gradients.mean_g_xhat[i]}, reciprocal);
       gradients.mean_g[i] = full.mean_g;
@@ -509,7 +509,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
   EightMaps maps;
   EightGradients gradients;
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
-  Gathered<T> gathered(args.dx + begin * args.dx_stride);  // only used to stream
+  Staged<T> staged(args.dx + begin * args.dx_stride);  // only used to stream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     LoadEight(args, r, n, maps);
@@ -527,16 +527,16 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
     FinishEightGradients(args, r, n, maps, SumsOfEight(sums_g), SumsOfEight(sums_g_xhat),
                          gradients);
 
-    T* dx = kStream ? gathered.next() : args.dx + r * args.dx_stride;
+    T* dx = kStream ? staged.next() : args.dx + r * args.dx_stride;
     const int64_t dx_stride = kStream ? cols : args.dx_stride;
     if (together) {
       MapEightGradients<kTogether, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
     } else {
       MapEightGradients<1, kOutput, kReadX>(d, args, r, n, maps, gradients, dx, dx_stride);
     }
-    if constexpr (kStream) gathered.Add(n * cols);
+    if constexpr (kStream) staged.Add(n * cols);
   }
-  if constexpr (kStream) gathered.Finish();
+  if constexpr (kStream) staged.Finish();
   FinishStores<kStream>();
 }
 

@@ -73,7 +73,8 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
   }
   const internal::Params<T, P> gains(args.gain, rows, cols, 1,
                                      call.recipe.output == internal::Output::kAffine);
-  internal::ParamSums<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
+  internal::ParamGradients<T, P> dgains(args.dgain, cols, columns),
+      dbiases(args.dbias, cols, columns);
   call.eps = options.eps;
   call.scale = static_cast<C>(options.scale);
   call.slope = static_cast<C>(options.slope);

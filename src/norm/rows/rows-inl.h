@@ -63,7 +63,7 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
 /// cache.
 inline constexpr int64_t kAskedBytes = 4096;
 template <class T>
-HWY_INLINE void AskAhead(const T* at, int64_t n) {
+HWY_INLINE void PrefetchAhead(const T* at, int64_t n) {
   const auto* line = reinterpret_cast<const char*>(at);
   for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
     PrefetchFar(line + byte + kAskedBytes);
@@ -143,7 +143,7 @@ struct RowEnds {
 };
 
 /// The most rows of a block.
-inline constexpr int64_t kMostRows = 4;
+inline constexpr int64_t kMaxRows = 4;
 
 /// The rows of a block. Short rows: two, the shortest four, so that the arithmetic between a row's
 /// sums and results overlaps with others'. Long rows: four, which share the gain and bias that the
@@ -175,15 +175,15 @@ HWY_INLINE int64_t GradientRowsPerBlock(int64_t cols) {
 }
 
 /// The most columns whose parameters are put in the order of pairs once for many rows: 32 KB each.
-inline constexpr int64_t kMostSplitColumns = 8192;
+inline constexpr int64_t kMaxSplitColumns = 8192;
 
 /// Rows for which that pays.
-inline constexpr int64_t kLeastSplitRows = 16;
+inline constexpr int64_t kMinSplitRows = 16;
 
 /// An array of parameters in the order of pairs.
 template <class D, class T>
 struct SplitParameters {
-  HWY_ALIGN hn::TFromD<D> numbers[kSplitsPairs<D, T> ? kMostSplitColumns : 1];
+  HWY_ALIGN hn::TFromD<D> numbers[kSplitsPairs<D, T> ? kMaxSplitColumns : 1];
 };
 
 /// Makes the streaming stores visible to whoever is told that the rows are done.
@@ -428,8 +428,8 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
 template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
           class C = Compute<T>>
 HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
-                                int64_t vectors, C shift, const RowMap<C>& map, int64_t more,
-                                int64_t rest) {
+                                int64_t vectors, C shift, const RowCoefficients<C>& map,
+                                int64_t more, int64_t rest) {
   const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
     return ForwardChunkLanes<kOutput, kCentre, kStream, kSplit, D>(
         next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
@@ -489,7 +489,7 @@ HWY_INLINE RowSums SumRow(const T* x, int64_t cols, Compute<T> shift) {
 
 /// The results of `cols` columns alone.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
-HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowMap<Compute<T>> map,
+HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Compute<T>> map,
                          const OutputArgs<Compute<T>> out, T* y, T* carry, bool carried,
                          bool follows) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -520,8 +520,8 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowMap<Compute<T>>
 /// x and of y lie one behind the other. `gain` and `bias` are, of each, the last numbers and then
 /// the first.
 template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
-HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowMap<C>& map,
-                                  const RowMap<C>& next_map, const OutputArgs<C>& ends,
+HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowCoefficients<C>& map,
+                                  const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
                                   int64_t lead) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto of_next = hn::Not(hn::FirstN(d, static_cast<size_t>(lanes - lead)));
@@ -535,7 +535,8 @@ HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowMap<C>& map,
 
 /// Has the moments of `n` rows from `r` on revised, if they are to be, and their maps made anew.
 template <class T>
-HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n, RowMap<Compute<T>>* maps) {
+HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
+                       RowCoefficients<Compute<T>>* maps) {
   if (args.revise == nullptr || n == 0) [[likely]]
     return;
   (*args.revise)(r, r + n);
@@ -556,12 +557,12 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   const bool even =
       cols % lanes == 0 &&
       (!kStream || (y_stride % lanes == 0 && RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
-  RowEnds<kStream, D, T> ends[kMostRows];
+  RowEnds<kStream, D, T> ends[kMaxRows];
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
   for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
-  RowMap<C> maps[kMostRows], last_map;
-  RowSums sums[kMostRows];
-  C shifts[kMostRows] = {};
+  RowCoefficients<C> maps[kMaxRows], last_map;
+  RowSums sums[kMaxRows];
+  C shifts[kMaxRows] = {};
   HWY_ALIGN C end_gain[2 * hn::MaxLanes(D())] = {}, end_bias[2 * hn::MaxLanes(D())] = {};
   if (joined && kOutput == Output::kAffine) {
     std::copy_n(out.gain + cols - lanes, lanes, end_gain);
@@ -572,7 +573,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   const OutputArgs<C> row_ends_args{end_gain, end_bias, out.scale, out.neg_slope};
   constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
   SplitParameters<D, T> split_gain, split_bias;
-  const bool split = kSplit && cols <= kMostSplitColumns && end - begin >= kLeastSplitRows;
+  const bool split = kSplit && cols <= kMaxSplitColumns && end - begin >= kMinSplitRows;
   if (split) {
     SplitPairs(d, out.gain, cols, split_gain.numbers);
     SplitPairs(d, out.bias, cols, split_bias.numbers);
@@ -594,7 +595,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     const T* next = x + block * x_stride;
     T* y = args.y + r * y_stride;
     for (int64_t i = 0; i < block && !even; ++i) {
-      const RowMap<C>& map = maps[i];
+      const RowCoefficients<C>& map = maps[i];
       const T* row = x + i * x_stride;
       T* const to = y + i * y_stride;
       ends[i].layout = RowLayout<kStream, D, T>(d, to, cols);
@@ -623,7 +624,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
       for (int64_t i = 0; i < block; ++i) {
-        if (!kStream && args.ask) AskAhead(y + i * y_stride + c, width);
+        if (!kStream && args.ask) PrefetchAhead(y + i * y_stride + c, width);
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
@@ -700,9 +701,9 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
     const T* x = map.x + r * map.x_stride;
     T* y = map.y + r * map.y_stride;
     const T* summed = next.x + r * next.x_stride;
-    RowMap<C> row_maps[kMostRows];
-    RowSums row_sums[kMostRows];
-    C shifts[kMostRows] = {};
+    RowCoefficients<C> row_maps[kMaxRows];
+    RowSums row_sums[kMaxRows];
+    C shifts[kMaxRows] = {};
     for (int64_t i = 0; i < block; ++i) {
       row_maps[i] = SavedMoments(map, r + i);
       shifts[i] = ShiftOf<kCentre>(d, summed + i * next.x_stride, cols);
@@ -778,7 +779,7 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const int64_t cols = end - begin;
   const OutputArgs<C> out =
       OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
-  const RowMap<C> map = SavedMoments(args, row);
+  const RowCoefficients<C> map = SavedMoments(args, row);
   // The last columns of a row may be fewer than a vector, and one at its end reach into the columns
   // before, which another thread may have written over their input: by ones.
   if (cols < lanes) {
@@ -887,7 +888,7 @@ template <class D>
 struct MapVectors {
   Vec<D> mean, rstd, offset;
 
-  HWY_INLINE MapVectors(D d, const RowMap<hn::TFromD<D>>& map)
+  HWY_INLINE MapVectors(D d, const RowCoefficients<hn::TFromD<D>>& map)
       : mean(hn::Set(d, map.mean)), rstd(hn::Set(d, map.rstd)), offset(hn::Set(d, map.offset)) {}
 };
 
@@ -965,7 +966,7 @@ template <class T>
 struct BackwardWork {
   using C = Compute<T>;
   GradientRow<T> next, row;
-  const RowMap<C>* next_map;
+  const RowCoefficients<C>* next_map;
   const GradientMap<C>* map;
   const C* next_gain;  // at the column of `next`
   const C* gain;       // at the column of `row`
@@ -1074,7 +1075,7 @@ HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t
 /// The sums of `cols` columns alone, as BackwardChunkLanes takes them.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
-                                               const RowMap<C>& next_map,
+                                               const RowCoefficients<C>& next_map,
                                                const GradientArgs<C> args, C* dgain, C* dbias) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -1098,8 +1099,9 @@ HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_
 }
 
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
-HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols, const RowMap<C>& map,
-                                    const GradientArgs<C>& args, C* dgain, C* dbias) {
+HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols,
+                                    const RowCoefficients<C>& map, const GradientArgs<C>& args,
+                                    C* dgain, C* dbias) {
   constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
   const auto run = [&](int64_t c, int64_t n) HWY_ATTR {
     return SumGradientChunkLanes<kOutput, kReadX, kColumns, D>(row.At(c), n, map, args.At(c),
@@ -1115,8 +1117,9 @@ HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols, cons
 }
 
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
-HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols, const RowMap<C>& map,
-                                  const GradientArgs<C>& args, C* dgain, C* dbias) {
+HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols,
+                                  const RowCoefficients<C>& map, const GradientArgs<C>& args,
+                                  C* dgain, C* dbias) {
   RowSums sums;
   for (int64_t c = 0; c < cols; c += kChunk) {
     sums.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(row.At(c), std::min(kChunk, cols - c),
@@ -1197,15 +1200,15 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
                                          RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
   // What neither dx nor the columns need is not summed.
   const bool summing = kColumns || args.recipe.via_mean || args.recipe.via_scale;
-  RowEnds<kStream, D, T> ends[kMostRows];
+  RowEnds<kStream, D, T> ends[kMaxRows];
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
   for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
-  GradientMap<C> maps[kMostRows];
-  RowSums sums[kMostRows];
-  RowMap<C> next_maps[kMostRows];
+  GradientMap<C> maps[kMaxRows];
+  RowSums sums[kMaxRows];
+  RowCoefficients<C> next_maps[kMaxRows];
   constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
   SplitParameters<D, T> split_gain;
-  const bool split = kSplit && cols <= kMostSplitColumns && end - begin >= kLeastSplitRows;
+  const bool split = kSplit && cols <= kMaxSplitColumns && end - begin >= kMinSplitRows;
   if (split) SplitPairs(d, out.gain, cols, split_gain.numbers);
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
   BackwardWork<T> work;
@@ -1216,7 +1219,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
     return GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride};
   };
   const auto sum_row = [&](int64_t r) HWY_ATTR {
-    const RowMap<C> map = SavedMoments(args, r);
+    const RowCoefficients<C> map = SavedMoments(args, r);
     RowSums row_sums;
     if (summing) {
       row_sums =
@@ -1257,7 +1260,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         if (!kStream && args.ask) {
-          AskAhead(args.dx + (r + i) * args.dx_stride + c, width);
+          PrefetchAhead(args.dx + (r + i) * args.dx_stride + c, width);
         }
         work.next = row_at(r + block + i).At(c);
         work.row = row_at(r + i).At(from);
@@ -1324,7 +1327,7 @@ void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t b
   using C = Compute<T>;
   const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
   const GradientRow<T> next{args.dy + row * args.dy_stride, args.x + row * args.x_stride};
-  const RowMap<C> map = SavedMoments(args, row);
+  const RowCoefficients<C> map = SavedMoments(args, row);
   for (int64_t chunk = begin; chunk < end; ++chunk) {
     const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
     RowSums part;

@@ -49,8 +49,7 @@ HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
   if constexpr (kHasNarrow) {
     const bool past = (args.stream && args.y_stride == args.cols) || args.ask;
     return args.cols <= kTransposedColumns ||
-           (rows >= kLeastNarrowRows &&
-            args.cols < (past ? kNarrowStreamedColumns : kNarrowColumns));
+           (rows >= kMinNarrowRows && args.cols < (past ? kNarrowStreamedColumns : kNarrowColumns));
   }
 #endif
   return false;

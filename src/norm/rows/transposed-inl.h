@@ -14,8 +14,8 @@
 #include <limits>
 
 #include "src/norm/moments-inl.h"
-#include "src/norm/rows/gathered-inl.h"
 #include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/staged-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -137,7 +137,7 @@ class RowsOut {
  public:
   /// `in_place`: what is behind these rows may yet be read.
   RowsOut(T* out, int64_t stride, int64_t cols, bool in_place)
-      : gathered_(out),
+      : staged_(out),
         out_(out),
         stride_(stride),
         cols_(cols),
@@ -147,7 +147,7 @@ class RowsOut {
   HWY_INLINE void Begin(int64_t n, int64_t more) {
     n_ = n;
     direct_ = !kStream && (cols_ >= kBlock || (overwrites_ && more >= kBlock));
-    to_ = direct_ ? out_ : kStream ? gathered_.next() : rows_;
+    to_ = direct_ ? out_ : kStream ? staged_.next() : rows_;
   }
 
   /// The columns from `first` on, `columns` of them, column c of all rows being value(c).
@@ -183,11 +183,11 @@ class RowsOut {
   }
 
   /// Gathered::StoreSome.
-  HWY_INLINE void StoreSome(int64_t n) { gathered_.StoreSome(n); }
+  HWY_INLINE void StoreSome(int64_t n) { staged_.StoreSome(n); }
 
   HWY_INLINE void End() {
     if constexpr (kStream) {
-      gathered_.Add(n_ * cols_);
+      staged_.Add(n_ * cols_);
       return;
     }
     if (!direct_) {
@@ -197,11 +197,11 @@ class RowsOut {
   }
 
   HWY_INLINE void Finish() {
-    if constexpr (kStream) gathered_.Finish();
+    if constexpr (kStream) staged_.Finish();
   }
 
  private:
-  Gathered<T> gathered_;  // only used to stream
+  Staged<T> staged_;  // only used to stream
   T* out_;
   T* to_ = nullptr;
   int64_t stride_, cols_, n_ = 0;
@@ -232,7 +232,7 @@ struct LaneMaps {
 template <class Args>
 HWY_INLINE LaneMaps LoadLanes(const Args& args, int64_t r, int64_t n) {
   const Lanes d;
-  // As MapOf.
+  // As CoefficientsOf.
   const Vec<Lanes> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
   return {LoadRows(d, args.mean, r, n), rstd,
           hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd))};
@@ -275,7 +275,7 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
   using Bounds = SquareBounds<float>;
   const auto serve =
       hn::And(hn::Ge(square, hn::Set(d, static_cast<float>(Bounds::Least(args.eps)))),
-              hn::Le(square, hn::Set(d, static_cast<float>(Bounds::kMost))));
+              hn::Le(square, hn::Set(d, static_cast<float>(Bounds::kMax))));
   const Vec<Lanes> deviation = hn::Sqrt(hn::Add(square, hn::Set(d, static_cast<float>(args.eps))));
   const Vec<Lanes> rstd = hn::Div(hn::Set(d, 1.f), deviation);
   SaveRows(d, mean, args.mean, r, n);
@@ -291,7 +291,7 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
     hn::Store(maps.offset, d, offsets);
     for (int64_t i = 0; i < n; ++i) {
       if (served[i] != 0 && biased) continue;
-      const RowMap<float> map = CarefulMap(args, r + i);
+      const RowCoefficients<float> map = TwoPassCoefficients(args, r + i);
       means[i] = map.mean;
       rstds[i] = map.rstd;
       offsets[i] = map.offset;
@@ -435,7 +435,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
       hn::Store(all_g_xhat, d, sums[1]);
       hn::Store(maps.rstd, d, rstds);
       for (int64_t i = 0; i < n; ++i) {
-        const auto full = FinishGradient(args, r + i, RowMap<float>{.rstd = rstds[i]},
+        const auto full = FinishGradient(args, r + i, RowCoefficients<float>{.rstd = rstds[i]},
                                          RowSums{sums[0][i], sums[1][i]}, reciprocal);
         sums[0][i] = full.mean_g;
         sums[1][i] = full.mean_g_xhat;

@@ -107,9 +107,9 @@ struct Stretch {
 
 /// Variances of numbers whose squares are well within T.
 template <class T>
-inline constexpr T kLeastSquare = std::is_same_v<T, float> ? T(1e-25) : T(1e-250);
+inline constexpr T kMinSquare = std::is_same_v<T, float> ? T(1e-25) : T(1e-250);
 template <class T>
-inline constexpr T kMostSquare = std::is_same_v<T, float> ? T(1e30) : T(1e250);
+inline constexpr T kMaxSquare = std::is_same_v<T, float> ? T(1e30) : T(1e250);
 
 template <class T>
 HWY_INLINE void WriteMap(double mean, double rest, double variance, double eps, T* map) {
@@ -157,7 +157,7 @@ HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* ma
   }
   const T rest = Total<T>(sum) / count, mean_square = Total<T>(square) / count;
   if constexpr (std::is_same_v<T, float>) {
-    if (!(mean_square > kLeastSquare<T> && mean_square < kMostSquare<T>)) {
+    if (!(mean_square > kMinSquare<T> && mean_square < kMaxSquare<T>)) {
       return MapInDouble(z, s, eps, map);
     }
   }
@@ -172,7 +172,7 @@ HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T
   const T scale = 1 / s.count<T>();
   const T mean = Total<T>(sum) * scale, mean_square = Total<T>(square) * scale;
   const T variance = mean_square - mean * mean;
-  if (!(mean * mean <= variance && variance > kLeastSquare<T> && variance < kMostSquare<T>))
+  if (!(mean * mean <= variance && variance > kMinSquare<T> && variance < kMaxSquare<T>))
       [[unlikely]] {
     return MapAboutMean(z, s, mean, eps, map);
   }
@@ -440,7 +440,7 @@ void NormaliseSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
   const Order::Group& group = call.order.group[static_cast<size_t>(g)];
   const int64_t vectors = VectorsOf<T>(call.order.hidden) * group.gates, at = group.begin;
-  const bool together = recipe.sums == Sums::kTogether;
+  const bool together = recipe.sums == Sums::kJoint;
   const T *zx = row.zx + at, *zh = together ? nullptr : row.zh + at;
   T *kept_ih = nullptr, *kept_hh = nullptr;
   T maps[2][kMap];
@@ -665,7 +665,7 @@ void SumsBackward(const CellCall<T>& call, int g, const CellRowBackward<T>& row,
   const T *gain_ih = call.params.gain_ih + at, *gain_hh = call.params.gain_hh + at;
   T *dgain_ih = sums.gain_ih + at, *dgain_hh = sums.gain_hh + at;
   const NormRow<T> ih{row.xhat_ih + at, row.rstd_ih[g], row.dzx + at};
-  if (recipe.sums == Sums::kTogether) {
+  if (recipe.sums == Sums::kJoint) {
     return NormBackward<T>(row.dzh + at, ih, gain_ih, stretch, dgain_ih);
   }
   const NormRow<T> hh{row.xhat_hh + at, row.rstd_hh[g], row.dzh + at};
@@ -738,9 +738,10 @@ struct BatchNormColumns {
   T eps;
   T *xhat, *rstd, *copy;
 
-  struct Moments {
+  struct Statistics {
     V<T> sum, square, mean, rest, rstd;
-    HWY_INLINE Moments() : sum(hn::Zero(Tag<T>())), square(sum), mean(sum), rest(sum), rstd(sum) {}
+    HWY_INLINE Statistics()
+        : sum(hn::Zero(Tag<T>())), square(sum), mean(sum), rest(sum), rstd(sum) {}
   };
 
   template <int kVectors, bool kCopied>
@@ -748,29 +749,29 @@ struct BatchNormColumns {
     const Tag<T> d;
     constexpr int64_t n = kLanes<T>;
     const auto count = All<T>(static_cast<T>(columns.count));
-    Moments a, b, c, e;
+    Statistics a, b, c, e;
     for (int64_t i = 0; i < columns.count; ++i) {
       const T* row = z + j + columns.rows[i] * columns.stride;
       T* to = copy + i * kVectors * n;
-      ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+      ForVectors<kVectors>(a, b, c, e, [&](Statistics& m, int64_t v) HWY_ATTR {
         const auto value = Get(row + v * n);
         if constexpr (kCopied) Put<T>(value, to + v * n);
         m.sum = hn::Add(m.sum, value);
       });
     }
-    ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t) HWY_ATTR {
+    ForVectors<kVectors>(a, b, c, e, [&](Statistics& m, int64_t) HWY_ATTR {
       m.mean = hn::Div(m.sum, count);
       m.sum = hn::Zero(d);
     });
     for (int64_t i = 0; i < columns.count; ++i) {
       const T* row = Again<kVectors, kCopied>(columns, z + j, copy, i);
-      ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+      ForVectors<kVectors>(a, b, c, e, [&](Statistics& m, int64_t v) HWY_ATTR {
         const auto distance = hn::Sub(Get(row + v * n), m.mean);
         m.sum = hn::Add(m.sum, distance);
         m.square = hn::MulAdd(distance, distance, m.square);
       });
     }
-    ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+    ForVectors<kVectors>(a, b, c, e, [&](Statistics& m, int64_t v) HWY_ATTR {
       m.rest = hn::Div(m.sum, count);
       const auto variance = hn::NegMulAdd(m.rest, m.rest, hn::Div(m.square, count));
       const auto deviation = hn::Sqrt(hn::Add(hn::Max(variance, hn::Zero(d)), All<T>(eps)));
@@ -781,7 +782,7 @@ struct BatchNormColumns {
     for (int64_t i = 0; i < columns.count; ++i) {
       const T* row = Again<kVectors, kCopied>(columns, z + j, copy, i);
       T* to = xhat + j + columns.rows[i] * columns.stride;
-      ForVectors<kVectors>(a, b, c, e, [&](Moments& m, int64_t v) HWY_ATTR {
+      ForVectors<kVectors>(a, b, c, e, [&](Statistics& m, int64_t v) HWY_ATTR {
         const auto distance = hn::Sub(hn::Sub(Get(row + v * n), m.mean), m.rest);
         Put<T>(hn::Mul(distance, m.rstd), to + v * n);
       });

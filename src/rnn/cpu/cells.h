@@ -48,7 +48,7 @@ struct CellCall {
 /// nor rstd is used.
 template <class T>
 struct CellRow {
-  const T *zx, *zh;  ///< [columns] the sums; zx + zh in zx, but for kApart and GRUs
+  const T *zx, *zh;  ///< [columns] the sums; zx + zh in zx, but for kSeparate and GRUs
   T* a;              ///< [columns] the sums after their norms, and then an LSTM's o; may be zx
   T* ah_n;           ///< [padded] a GRU's part of zh after its norm; may be in zh
   T* map_c;          ///< [kMap] of the norm of c
@@ -72,7 +72,7 @@ struct CellRowBackward {
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it
   T* dcell;           ///< [padded] the gradient of c of this step by h
   T* room;            ///< [padded] for numbers in between
-  T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; the same but for kApart and GRUs
+  T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; the same but for kSeparate and GRUs
 };
 
 /// The sequences of one step whose moments are taken together: `rows[i]` is the place of row i in z

@@ -27,7 +27,7 @@ namespace {
 /// Most groups of sequences: enough for as many threads; each costs sums for every gain and bias.
 /// And the fewest sequences of a group: a product of fewer takes as long, that of reading the
 /// weights.
-constexpr int64_t kMostGroups = 16, kGroup = 4;
+constexpr int64_t kMaxGroups = 16, kGroup = 4;
 
 /// What the gates of a sum, and the three sweeps of a norm over the batch, are worth in elements.
 constexpr int64_t kRowElements = 8, kColumnElements = 4;
@@ -77,7 +77,7 @@ template <class T>
 SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   const int64_t padded = PaddedUnits<T>(shape.hidden), columns = recipe.gates() * padded;
   const int64_t states = shape.batch * padded, sums = shape.batch * columns;
-  const bool any = recipe.sums != Sums::kPlain, apart = recipe.sums == Sums::kApart;
+  const bool any = recipe.sums != Sums::kPlain, apart = recipe.sums == Sums::kSeparate;
   const bool over_rows = recipe.over == Over::kRow, cell = recipe.cell != CellNorm::kNone;
   const int64_t rstds = over_rows ? shape.batch * recipe.norms() : columns;
   const int64_t maps_c = over_rows ? shape.batch * kMap : padded;
@@ -99,7 +99,7 @@ template <class T>
 SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   SlotSizes sizes = KeptSizes<T>(recipe, shape);
   const int64_t sums = shape.batch * recipe.gates() * PaddedUnits<T>(shape.hidden);
-  if (recipe.sums == Sums::kApart || recipe.is_gru()) sizes[kZh] = sums;
+  if (recipe.sums == Sums::kSeparate || recipe.is_gru()) sizes[kZh] = sums;
   if (recipe.over == Over::kRow) sizes[kRstdIh] = sizes[kRstdHh] = 0;
   for (const Slot slot : {kXhatIh, kXhatHh, kGates, kCandidate, kBefore, kTanhC}) sizes[slot] = 0;
   if (recipe.sums != Sums::kPlain) sizes[kScaled] = sums;
@@ -184,7 +184,7 @@ class Layer {
         padded_(order_.padded),
         columns_(order_.columns),
         segment_steps_(SegmentSteps(inputs.shape)),
-        together_(recipe_.over == Over::kBatch || batch_ < kFewSequences ||
+        together_(recipe_.over == Over::kBatch || batch_ < kMinSplitSequences ||
                   packed.hh().matrix_bytes() > OwnWeightBytes()) {
     call_.eps = static_cast<T>(options.eps);
     call_.keep = keep;
@@ -229,7 +229,7 @@ class Layer {
 
   int64_t groups() const {
     return recipe_.over == Over::kBatch ? std::min<int64_t>(batch_, 1)
-                                        : std::min((batch_ + kGroup - 1) / kGroup, kMostGroups);
+                                        : std::min((batch_ + kGroup - 1) / kGroup, kMaxGroups);
   }
   int64_t GroupBegin(int64_t group) const { return group * batch_ / groups(); }
 
@@ -416,8 +416,8 @@ class Layer {
     T* zx = state.own ? state.zx + ((t - state.first) * (end - begin) - begin) * columns_
                       : state.zx + (t - state.first) * sums();
     // Sums that are only seen added are added by the product.
-    const bool added = recipe_.sums != Sums::kApart && !recipe_.is_gru();
-    const bool apart = recipe_.sums == Sums::kApart;
+    const bool added = recipe_.sums != Sums::kSeparate && !recipe_.is_gru();
+    const bool apart = recipe_.sums == Sums::kSeparate;
     T* zh = added ? zx : slots.At(apart && in_place() ? kXhatHh : kZh, t);
     ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
       StepProduct({.rows = last - first,
@@ -499,7 +499,7 @@ class Layer {
     ForParts(rows.count, [&](const Part& part) {
       for (int g = 0; g < order_.groups; ++g) {
         NormaliseSums(rows, part, g, zx, slots.At(kRstdIh, t));
-        if (recipe_.sums == Sums::kApart) NormaliseSums(rows, part, g, zh, slots.At(kRstdHh, t));
+        if (recipe_.sums == Sums::kSeparate) NormaliseSums(rows, part, g, zh, slots.At(kRstdHh, t));
       }
       const auto of_part = [&](int64_t i) {
         CellRow<T> row = row_of(rows.rows[i]);
@@ -771,7 +771,7 @@ class Layer {
         }
         normalise(columns_, group.begin, columns, dzx, slots.At(kXhatIh, t), slots.At(kRstdIh, t),
                   call_.params.gain_ih, sums.gain_ih);
-        if (recipe_.sums == Sums::kApart) {
+        if (recipe_.sums == Sums::kSeparate) {
           normalise(columns_, group.begin, columns, dzh, slots.At(kXhatHh, t), slots.At(kRstdHh, t),
                     call_.params.gain_hh, sums.gain_hh);
         }

@@ -9,7 +9,7 @@ namespace planish::internal {
 namespace {
 
 /// Whether zx and zh have the same gradients: where only their sum is seen.
-bool Shared(const CellRecipe& recipe) { return recipe.sums != Sums::kApart && !recipe.is_gru(); }
+bool Shared(const CellRecipe& recipe) { return recipe.sums != Sums::kSeparate && !recipe.is_gru(); }
 
 /// The first `width` numbers of each column, which are `stride` apart, go to its row of `to`.
 template <class T>

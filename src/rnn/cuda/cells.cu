@@ -19,8 +19,8 @@ namespace {
 // --- Forward ---
 
 template <class T, class Kind>
-PLANISH_KERNEL(kMostRowThreads, 1)
-Moments(CellLayer<T> a) {
+PLANISH_KERNEL(kMaxRowThreads, 1)
+Statistics(CellLayer<T> a) {
   RowTeam team(BlockThreads());
   const int64_t hidden = a.hidden, columns = Kind::kGates * hidden;
   for (int64_t row = BlockIndex(); row < a.time * a.batch; row += Blocks()) {
@@ -34,7 +34,7 @@ Moments(CellLayer<T> a) {
 }
 
 template <class T, class Kind>
-PLANISH_KERNEL(kMostRowThreads, 1)
+PLANISH_KERNEL(kMaxRowThreads, 1)
 ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
   RowTeam team(BlockThreads());
@@ -59,12 +59,12 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     const T* const zh = s.zh + b * columns;
 
     NormMap<T> ih[kNorms], hh[kNorms];
-    if constexpr (Kind::kApart) {
+    if constexpr (Kind::kSeparate) {
       ReadMaps(a.map_ih + row * kNorms * kRnnMap, ih);
       TakeMaps<kGates, kFirst>(
           team, hidden, a.eps, [&](int gate, int64_t k) { return zh[gate * hidden + k]; }, hh);
       if (a.map_hh != nullptr) WriteMaps(hh, a.map_hh + row * kNorms * kRnnMap);
-    } else if constexpr (Kind::kTogether) {
+    } else if constexpr (Kind::kJoint) {
       TakeMaps<kGates, kFirst>(
           team, hidden, a.eps,
           [&](int gate, int64_t k) { return zx[gate * hidden + k] + zh[gate * hidden + k]; }, ih);
@@ -107,7 +107,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
 // --- Backward ---
 
 template <class T, class Kind>
-PLANISH_KERNEL(kMostRowThreads, 1)
+PLANISH_KERNEL(kMaxRowThreads, 1)
 BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
   RowTeam team(BlockThreads());
@@ -217,7 +217,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
 
 // da into the gradient of zx.
 template <class T, class Kind>
-PLANISH_KERNEL(kMostRowThreads, 1)
+PLANISH_KERNEL(kMaxRowThreads, 1)
 InputNormBackward(CellLayer<T> a, T* da) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
   RowTeam team(BlockThreads());
@@ -268,7 +268,7 @@ PLANISH_DEVICE void ForRowsOfPart(const CellLayer<T>& a, int64_t part, F&& f) {
 }
 
 template <class T>
-PLANISH_DEVICE NormMap<T> MapOf(const T* maps, int64_t row, int norms, int norm) {
+PLANISH_DEVICE NormMap<T> CoefficientsOf(const T* maps, int64_t row, int norms, int norm) {
   const T* map = maps + (row * norms + norm) * kRnnMap;
   return {map[0], map[1], map[2]};
 }
@@ -289,13 +289,13 @@ SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {
         const T d = da[at];
         sum_a += d;
         if (a.sums != Sums::kPlain) {
-          dot_x = FusedMulAdd(d, MapOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
+          dot_x = FusedMulAdd(d, CoefficientsOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
         }
         // ah_n is multiplied by r.
         const T of_h = candidate ? d * a.gates_kept[at - 2 * a.hidden] : d;
         sum_h += of_h;
-        if (a.sums == Sums::kApart) {
-          dot_h = FusedMulAdd(of_h, MapOf(a.map_hh, row, a.norms, norm).Xhat(a.zh[at]), dot_h);
+        if (a.sums == Sums::kSeparate) {
+          dot_h = FusedMulAdd(of_h, CoefficientsOf(a.map_hh, row, a.norms, norm).Xhat(a.zh[at]), dot_h);
         }
       });
       T* const to = partials + part * kColumnSums * columns + j;
@@ -321,7 +321,7 @@ SumCellColumns(CellLayer<T> a, int64_t parts, const T* dcell, T* partials) {
             FusedMulAdd(kept[hidden], a.before[row * hidden + k], kept[0] * kept[2 * hidden]);
         const T d = dcell[row * hidden + k];
         sum += d;
-        dot = FusedMulAdd(d, MapOf(a.map_c, row, 1, 0).Xhat(c), dot);
+        dot = FusedMulAdd(d, CoefficientsOf(a.map_c, row, 1, 0).Xhat(c), dot);
       });
       partials[(part * kCellColumnSums) * hidden + k] = sum;
       partials[(part * kCellColumnSums + 1) * hidden + k] = dot;
@@ -381,7 +381,7 @@ PackParams(CellLayer<T> a, RnnParams<const T> from) {
   const CellParams<T>& p = a.params;
   const int64_t hidden = a.hidden, columns = a.gates * hidden;
   const bool gru = a.arithmetic == Arithmetic::kGru;
-  const T* const gain_ih = a.sums == Sums::kApart ? from.ln_ih_weight : from.ln_weight;
+  const T* const gain_ih = a.sums == Sums::kSeparate ? from.ln_ih_weight : from.ln_weight;
   ForElements(columns, [&](int64_t j) {
     if (p.gain_ih != nullptr) p.gain_ih[j] = gain_ih == nullptr ? T{1} : gain_ih[j];
     if (p.gain_hh != nullptr)
@@ -515,9 +515,9 @@ Multiply(int64_t rows, int64_t cols, int64_t inner, const T* a, const T* b, T* c
 
 // A block for each of `rows` rows of `hidden` units.
 Launch OverRows(int64_t rows, int64_t hidden) {
-  const int64_t turns = (hidden + kMostRowThreads - 1) / kMostRowThreads;
+  const int64_t turns = (hidden + kMaxRowThreads - 1) / kMaxRowThreads;
   const int64_t threads = ((hidden + turns - 1) / turns + kWarpThreads - 1) / kWarpThreads;
-  return {.blocks = rows < kMostBlocks ? rows : kMostBlocks,
+  return {.blocks = rows < kMaxBlocks ? rows : kMaxBlocks,
           .threads = static_cast<int>(threads) * kWarpThreads,
           .shared_bytes = RowTeam::kSharedBytes};
 }
@@ -530,7 +530,7 @@ Launch OverElements(int64_t n) {
 
 Launch OverColumnParts(int64_t columns, int64_t parts) {
   return {.blocks = (columns + kColumnThreads - 1) / kColumnThreads,
-          .blocks_y = parts < kMostBlocksY ? parts : kMostBlocksY,
+          .blocks_y = parts < kMaxBlocksY ? parts : kMaxBlocksY,
           .threads = kColumnThreads};
 }
 
@@ -553,7 +553,7 @@ void RunBeginState(const char* function, const CellLayer<T>& layer, int64_t firs
 template <class T>
 void RunMoments(const char* function, const CellLayer<T>& layer, void* stream) {
   VisitKind(layer, [&]<class Kind>(Kind) {
-    Run(function, Moments<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden), stream,
+    Run(function, Statistics<T, Kind>, OverRows(layer.time * layer.batch, layer.hidden), stream,
         layer);
   });
 }
@@ -613,7 +613,7 @@ template <class T>
 void RunFinishSums(const char* function, const T* partials, int64_t count, int sums, int64_t cols,
                    const SumsOutputs<T>& outputs, void* stream) {
   const Launch launch = {.blocks = (cols + kWarpThreads - 1) / kWarpThreads,
-                         .blocks_y = kMostSumsOutputs,
+                         .blocks_y = kMaxSumsOutputs,
                          .threads = kColumnThreads,
                          .shared_bytes = kColumnThreads * sizeof(double)};
   Run(function, FinishSums<T>, launch, stream, partials, count, sums, cols, outputs);
@@ -630,7 +630,7 @@ void RunInputNormBackward(const char* function, const CellLayer<T>& layer, T* da
 template <class T>
 void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>& m) {
   const int64_t tiles = (m.cols + kTile - 1) / kTile * ((m.rows + kTile - 1) / kTile);
-  const Launch launch = {.blocks = tiles < kMostBlocks ? tiles : kMostBlocks,
+  const Launch launch = {.blocks = tiles < kMaxBlocks ? tiles : kMaxBlocks,
                          .threads = kTileThreads,
                          .shared_bytes = 2 * kDepth * kTile * sizeof(T)};
   Run(function, Multiply<T>, launch, m.stream, m.rows, m.cols, m.inner, m.a, m.b, m.c,

@@ -103,10 +103,10 @@ struct SumsOutput {
   int64_t begin;  ///< the first column
   int64_t count;
 };
-inline constexpr int kMostSumsOutputs = 6;
+inline constexpr int kMaxSumsOutputs = 6;
 template <class T>
 struct SumsOutputs {
-  SumsOutput<T> output[kMostSumsOutputs];
+  SumsOutput<T> output[kMaxSumsOutputs];
 };
 
 /// Launch the kernels. `function` is named in errors.

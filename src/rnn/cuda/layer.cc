@@ -45,7 +45,7 @@ struct Sizes {
 };
 
 bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNone; }
-bool IsApart(const CellRecipe& recipe) { return recipe.sums == Sums::kApart; }
+bool IsDisjoint(const CellRecipe& recipe) { return recipe.sums == Sums::kSeparate; }
 /// Whether the gradients of zx and zh are the same.
 bool HasOneGradient(const CellRecipe& recipe) {
   return recipe.sums == Sums::kPlain && !recipe.is_gru();
@@ -76,7 +76,7 @@ CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
 template <class T>
 void TakeParams(Room& room, const CellRecipe& recipe, const Sizes& n, CellParams<T>& params) {
   if (recipe.sums != Sums::kPlain) room.Take(params.gain_ih, n.columns);
-  if (IsApart(recipe)) room.Take(params.gain_hh, n.columns);
+  if (IsDisjoint(recipe)) room.Take(params.gain_hh, n.columns);
   room.Take(params.bias, n.columns);
   if (recipe.is_gru()) room.Take(params.bias_hn, n.hidden);
   if (!HasCellNorm(recipe)) return;
@@ -92,7 +92,7 @@ void TakeKept(Room& room, const CellRecipe& recipe, const Sizes& n, CellLayer<T>
     room.Take(layer.zx, n.rows * n.columns);
     room.Take(layer.map_ih, maps);
   }
-  if (IsApart(recipe)) {
+  if (IsDisjoint(recipe)) {
     room.Take(layer.zh, n.rows * n.columns);
     room.Take(layer.map_hh, maps);
   }
@@ -116,7 +116,7 @@ struct ForwardRoom {
 /// `layer` has what is saved, or is to be. The plan may be one that does not fit.
 template <class T>
 ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n, bool saved,
-                           const OnChipPlan& plan, CellLayer<T>& layer) {
+                           const PersistentPlan& plan, CellLayer<T>& layer) {
   ForwardRoom<T> to;
   TakeParams(room, recipe, n, layer.params);
   if (plan.fits) {
@@ -127,10 +127,10 @@ ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n,
     room.Take(to.h, n.states);
     if (recipe.is_lstm()) room.Take(to.c, n.states);
     if (HasCellNorm(recipe)) room.Take(to.o, n.states);
-    if (!saved || !IsApart(recipe)) room.Take(to.zh, n.step_sums);
+    if (!saved || !IsDisjoint(recipe)) room.Take(to.zh, n.step_sums);
   }
   if (!saved || recipe.sums == Sums::kPlain) room.Take(layer.zx, n.rows * n.columns);
-  if (!saved && IsApart(recipe)) room.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
+  if (!saved && IsDisjoint(recipe)) room.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
   return to;
 }
 
@@ -148,7 +148,8 @@ struct BackwardRoom {
 /// The plan may be one that does not fit.
 template <class T>
 BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& n, int64_t inputs,
-                             bool lengths, const OnChipBackwardPlan& plan, CellLayer<T>& layer) {
+                             bool lengths, const PersistentBackwardPlan& plan,
+                             CellLayer<T>& layer) {
   BackwardRoom<T> to;
   TakeParams(room, recipe, n, layer.params);
   room.Take(to.da, n.rows * n.columns);
@@ -203,7 +204,7 @@ void WriteParamGradients(const char* function, const CellRecipe& recipe, const S
     return SumsOutput<T>{data, static_cast<int>(sum), 0, n.columns};
   };
   using enum ColumnSum;
-  const bool apart = IsApart(recipe);
+  const bool apart = IsDisjoint(recipe);
   const SumsOutputs<T> outputs = {{of(to.bias, kDa),
                                    {to.bias_hn, static_cast<int>(kDah), 2 * n.hidden, n.hidden},
                                    of(apart ? to.ln_ih_weight : to.ln_weight, kDaXhatX),
@@ -227,27 +228,27 @@ int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape) {
 }
 
 template <class T>
-bool FitsOnChip(const CellRecipe& recipe, const RnnShape& shape) {
+bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape) {
   return PlanOnDevice<T>(recipe, shape).fits;
 }
 
 template <class T>
 int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
-                         bool on_chip) {
+                         bool persistent) {
   Room room(nullptr);
   CellLayer<T> layer = {};
-  const OnChipPlan plan = on_chip ? PlanOnDevice<T>(recipe, shape) : OnChipPlan();
+  const PersistentPlan plan = persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
   TakeForward(room, recipe, Sizes(recipe, shape), saved, plan, layer);
   return room.bytes();
 }
 
 template <class T>
 int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
-                          bool on_chip) {
+                          bool persistent) {
   Room room(nullptr);
   CellLayer<T> layer = {};
-  const OnChipBackwardPlan plan =
-      on_chip ? PlanBackwardOnDevice<T>(recipe, shape) : OnChipBackwardPlan();
+  const PersistentBackwardPlan plan =
+      persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
   TakeBackward(room, recipe, Sizes(recipe, shape), shape.inputs, lengths, plan, layer);
   return room.bytes();
 }
@@ -268,7 +269,8 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
   }
   Room saved(args.saved), room(options.workspace);
   if (args.saved != nullptr) TakeKept(saved, recipe, n, layer);
-  const OnChipPlan plan = options.on_chip ? PlanOnDevice<T>(recipe, shape) : OnChipPlan();
+  const PersistentPlan plan =
+      options.persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
   const ForwardRoom<T> to = TakeForward(room, recipe, n, args.saved != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
@@ -280,21 +282,21 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
             .b = in.params.weight_ih,
             .c = layer.zx,
             .b_transposed = true});
-  if (IsApart(recipe)) RunMoments(function, layer, stream);
+  if (IsDisjoint(recipe)) RunMoments(function, layer, stream);
   if (plan.fits) {
-    return RunOnChip<T>(function, layer,
-                        {.plan = plan,
-                         .reverse = in.reverse,
-                         .weight_hh = in.params.weight_hh,
-                         .h0 = in.h0,
-                         .c0 = in.c0,
-                         .h = to.h,
-                         .sum_parts = to.sum_parts,
-                         .cell_parts = to.cell_parts,
-                         .y = args.y,
-                         .h_n = args.h_n,
-                         .c_n = args.c_n},
-                        stream);
+    return RunPersistent<T>(function, layer,
+                            {.plan = plan,
+                             .reverse = in.reverse,
+                             .weight_hh = in.params.weight_hh,
+                             .h0 = in.h0,
+                             .c0 = in.c0,
+                             .h = to.h,
+                             .sum_parts = to.sum_parts,
+                             .cell_parts = to.cell_parts,
+                             .y = args.y,
+                             .h_n = args.h_n,
+                             .c_n = args.c_n},
+                            stream);
   }
   const int64_t last = shape.time - 1;
   const int64_t first = in.reverse ? last : 0;
@@ -349,8 +351,8 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   // It is not written to.
   Room saved(const_cast<T*>(args.saved)), room(options.workspace);
   TakeKept(saved, recipe, n, layer);
-  const OnChipBackwardPlan plan =
-      options.on_chip ? PlanBackwardOnDevice<T>(recipe, shape) : OnChipBackwardPlan();
+  const PersistentBackwardPlan plan =
+      options.persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
   const BackwardRoom<T> to =
       TakeBackward(room, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
   const Products<T> multiply(function, options);
@@ -378,10 +380,10 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
                                     .dc_reset = to.dc_reset};
   const int64_t last = shape.time - 1;
   if (plan.fits) {
-    RunBackwardOnChip<T>(function, layer,
-                         {arrays, plan, in.reverse, in.params.weight_hh, to.sum_parts,
-                          to.cell_parts, to.state_partials},
-                         stream);
+    RunBackwardPersistent<T>(function, layer,
+                             {arrays, plan, in.reverse, in.params.weight_hh, to.sum_parts,
+                              to.cell_parts, to.state_partials},
+                             stream);
   } else {
     int64_t later = -1;
     for (int64_t i = last; i >= 0; --i) {
@@ -420,8 +422,8 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
               .a_transposed = true});
   }
   if (args.dparams.weight_ih == nullptr && args.dx == nullptr) return;
-  if (IsApart(recipe)) RunInputNormBackward(function, layer, to.da, stream);
-  const T* const dzx = recipe.sums == Sums::kTogether ? to.dzh : to.da;
+  if (IsDisjoint(recipe)) RunInputNormBackward(function, layer, to.da, stream);
+  const T* const dzx = recipe.sums == Sums::kJoint ? to.dzh : to.da;
   if (args.dparams.weight_ih != nullptr) {
     // Inputs beyond a sequence may be anything, and are not read.
     if (in.lengths != nullptr) {
@@ -447,7 +449,7 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
 
 #define PLANISH_INSTANTIATE(T)                                                           \
   template int64_t SavedBytes<T>(const CellRecipe&, const RnnShape&);                    \
-  template bool FitsOnChip<T>(const CellRecipe&, const RnnShape&);                       \
+  template bool FitsPersistent<T>(const CellRecipe&, const RnnShape&);                   \
   template int64_t ForwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool);  \
   template int64_t BackwardRoomBytes<T>(const CellRecipe&, const RnnShape&, bool, bool); \
   template void ForwardLayer(const char*, const CellRecipe&, const RnnForwardArgs<T>&,   \

@@ -16,13 +16,14 @@ int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape);
 
 /// Whether the current device keeps the layer's weights on its chip.
 template <class T>
-bool FitsOnChip(const CellRecipe& recipe, const RnnShape& shape);
+bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape);
 
 template <class T>
-int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved, bool on_chip);
+int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
+                         bool persistent);
 template <class T>
 int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
-                          bool on_chip);
+                          bool persistent);
 
 /// `function` is named in errors.
 template <class T>

@@ -73,20 +73,20 @@ namespace {
     Fail(function);                                                                                \
   }                                                                                                \
   template <>                                                                                      \
-  OnChipPlan PlanOnDevice<T>(const CellRecipe&, const RnnShape&) {                                 \
+  PersistentPlan PlanOnDevice<T>(const CellRecipe&, const RnnShape&) {                             \
     return {};                                                                                     \
   }                                                                                                \
   template <>                                                                                      \
-  OnChipBackwardPlan PlanBackwardOnDevice<T>(const CellRecipe&, const RnnShape&) {                 \
+  PersistentBackwardPlan PlanBackwardOnDevice<T>(const CellRecipe&, const RnnShape&) {             \
     return {};                                                                                     \
   }                                                                                                \
   template <>                                                                                      \
-  void RunBackwardOnChip(const char* function, const CellLayer<T>&, const OnChipBackwardCall<T>&,  \
-                         void*) {                                                                  \
+  void RunBackwardPersistent(const char* function, const CellLayer<T>&,                            \
+                             const PersistentBackwardCall<T>&, void*) {                            \
     Fail(function);                                                                                \
   }                                                                                                \
   template <>                                                                                      \
-  void RunOnChip(const char* function, const CellLayer<T>&, const OnChipCall<T>&, void*) {         \
+  void RunPersistent(const char* function, const CellLayer<T>&, const PersistentCall<T>&, void*) { \
     Fail(function);                                                                                \
   }
 PLANISH_RNN_TYPES(PLANISH_KERNELS)

@@ -15,7 +15,7 @@
 namespace planish::internal::cuda {
 
 /// Threads that share a row, at most.
-inline constexpr int kMostRowThreads = 512;
+inline constexpr int kMaxRowThreads = 512;
 
 /// The block, all of whose threads share a row: sums of up to eight numbers a thread.
 using RowTeam = Team<8>;
@@ -63,7 +63,8 @@ PLANISH_DEVICE double NumbersOf(int norm, int64_t hidden) {
 }
 
 /// The map of numbers with this mean, as it is, and the sum of the squares of their distances.
-PLANISH_DEVICE NormMap<float> MapOfMoments(double mean, double squares, double n, double eps) {
+PLANISH_DEVICE NormMap<float> CoefficientsOfStatistics(double mean, double squares, double n,
+                                                       double eps) {
   double variance = squares / n;
   if (variance < 0) variance = 0;
   const auto hi = static_cast<float>(mean);
@@ -95,7 +96,8 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
     PLANISH_UNROLL
     for (int i = 0; i < kNorms; ++i) {
       const double n = NumbersOf<kGates, kFirst>(i, hidden), mean = sums[2 * i] / n;
-      maps[i] = MapOfMoments(shift[i] + mean, fma(-sums[2 * i], mean, sums[2 * i + 1]), n, eps);
+      maps[i] = CoefficientsOfStatistics(shift[i] + mean, fma(-sums[2 * i], mean, sums[2 * i + 1]),
+                                         n, eps);
     }
   } else {
     double totals[kNorms];

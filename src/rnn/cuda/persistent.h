@@ -11,8 +11,8 @@
 namespace planish::internal::cuda {
 
 template <class T>
-struct OnChipCall {
-  OnChipPlan plan;
+struct PersistentCall {
+  PersistentPlan plan;
   bool reverse;
   const T* weight_hh;  ///< [G, H]
   const T *h0, *c0;    ///< [B, H] or null
@@ -26,8 +26,8 @@ struct OnChipCall {
 /// After all steps dh and dc are those of the states before them, with what came through the
 /// products.
 template <class T>
-struct OnChipBackwardCall : BackwardArrays<T> {
-  OnChipBackwardPlan plan;
+struct PersistentBackwardCall : BackwardArrays<T> {
+  PersistentBackwardPlan plan;
   bool reverse;
   const T* weight_hh;  ///< [G, H]
   double* sum_parts;   ///< [plan.sum_parts]
@@ -37,17 +37,17 @@ struct OnChipBackwardCall : BackwardArrays<T> {
 
 /// The plans of the layer on the current device.
 template <class T>
-OnChipPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape);
+PersistentPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape);
 template <class T>
-OnChipBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape);
+PersistentBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape);
 
 /// `layer` is as for RunForwardStep and RunBackwardStep. `function` is named in errors.
 template <class T>
-void RunOnChip(const char* function, const CellLayer<T>& layer, const OnChipCall<T>& call,
-               void* stream);
+void RunPersistent(const char* function, const CellLayer<T>& layer, const PersistentCall<T>& call,
+                   void* stream);
 template <class T>
-void RunBackwardOnChip(const char* function, const CellLayer<T>& layer,
-                       const OnChipBackwardCall<T>& call, void* stream);
+void RunBackwardPersistent(const char* function, const CellLayer<T>& layer,
+                           const PersistentBackwardCall<T>& call, void* stream);
 
 }  // namespace planish::internal::cuda
 

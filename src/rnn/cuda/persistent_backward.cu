@@ -24,7 +24,7 @@
 namespace planish::internal::cuda {
 namespace {
 
-constexpr int kGroup = kOnChipSequences;
+constexpr int kGroup = kPersistentSequences;
 
 /// Of a norm that is taken back: the sums of g and of g * xhat, or their means.
 struct GradientPart {
@@ -64,7 +64,7 @@ PLANISH_DEVICE void WriteMeans(const GradientPart& means, T* to) {
 
 // Asks for what a step reads of a unit in memory, none of which depends on another step.
 template <class Kind, class T>
-PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const OnChipBackwardCall<T>& s,
+PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const PersistentBackwardCall<T>& s,
                                  const StateNorm<Kind, T>& norm, int64_t row, int64_t k) {
   const int64_t hidden = a.hidden, unit = row * hidden + k, first = row * Kind::kGates * hidden + k;
   if (s.dy != nullptr) Prefetch(s.dy + unit);
@@ -89,7 +89,7 @@ PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const OnChipBackwardCall
 // The block's part of the gradient of all states: of zh [rows, lanes] times weights [rows, stride],
 // into `partial` [B, stride]. A thread has some neighbouring states of a group of sequences.
 template <class T>
-PLANISH_DEVICE void Multiply(const OnChipBackwardPlan& plan, int rows, int batch,
+PLANISH_DEVICE void Multiply(const PersistentBackwardPlan& plan, int rows, int batch,
                              const T* gradients, const T* weights, T* partial) {
   constexpr int kPack = 16 / static_cast<int>(sizeof(T));
   const int packs = static_cast<int>(plan.stride) / kPack;
@@ -132,11 +132,11 @@ PLANISH_DEVICE void Multiply(const OnChipBackwardPlan& plan, int rows, int batch
 }
 
 template <class T, class Kind>
-PLANISH_KERNEL(kMostOnChipThreads, 1)
-OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
+PLANISH_KERNEL(kMaxPersistentThreads, 1)
+PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
-  const OnChipBackwardPlan& plan = s.plan;
-  const OnChipBlock<T, Kind> block(a, plan);
+  const PersistentBackwardPlan& plan = s.plan;
+  const PersistentBlock<T, Kind> block(a, plan);
   const int64_t hidden = a.hidden, columns = kGates * hidden;
   const int units = block.units(), rows = static_cast<int>(plan.rows);
   const int lanes = static_cast<int>(plan.lanes), batch = static_cast<int>(a.batch);
@@ -350,23 +350,23 @@ OnChipBackward(CellLayer<T> a, OnChipBackwardCall<T> s, bool relu) {
 }  // namespace
 
 template <class T>
-OnChipBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
+PersistentBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
   const GridLimits limits = CooperativeLimits();
-  return PlanOnChipBackward(recipe, shape, sizeof(T), limits.blocks, limits.shared_bytes);
+  return PlanPersistentBackward(recipe, shape, sizeof(T), limits.blocks, limits.shared_bytes);
 }
 
 template <class T>
-void RunBackwardOnChip(const char* function, const CellLayer<T>& layer,
-                       const OnChipBackwardCall<T>& call, void* stream) {
+void RunBackwardPersistent(const char* function, const CellLayer<T>& layer,
+                       const PersistentBackwardCall<T>& call, void* stream) {
   VisitKind(layer, [&]<class Kind>(Kind) {
-    RunCooperative(function, OnChipBackward<T, Kind>, LaunchOf(call.plan), stream, layer, call,
+    RunCooperative(function, PersistentBackward<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
   });
 }
 
-template OnChipBackwardPlan PlanBackwardOnDevice<PLANISH_ELEMENT>(const CellRecipe&,
+template PersistentBackwardPlan PlanBackwardOnDevice<PLANISH_ELEMENT>(const CellRecipe&,
                                                                   const RnnShape&);
-template void RunBackwardOnChip(const char*, const CellLayer<PLANISH_ELEMENT>&,
-                                const OnChipBackwardCall<PLANISH_ELEMENT>&, void*);
+template void RunBackwardPersistent(const char*, const CellLayer<PLANISH_ELEMENT>&,
+                                const PersistentBackwardCall<PLANISH_ELEMENT>&, void*);
 
 }  // namespace planish::internal::cuda

@@ -12,9 +12,9 @@
 namespace planish::internal::cuda {
 
 template <class T, class Kind>
-class OnChipBlock {
+class PersistentBlock {
  public:
-  PLANISH_DEVICE OnChipBlock(const CellLayer<T>& layer, const OnChipSlices& slices)
+  PLANISH_DEVICE PersistentBlock(const CellLayer<T>& layer, const PersistentSlices& slices)
       : slices_(slices), hidden_(layer.hidden), batch_(static_cast<int>(layer.batch)) {
     first_ = BlockIndex() * slices.units;
     const int64_t left = layer.hidden - first_;
@@ -68,7 +68,7 @@ class OnChipBlock {
   }
 
  private:
-  OnChipSlices slices_;
+  PersistentSlices slices_;
   int64_t hidden_, first_;
   int batch_, units_;
 };
@@ -132,7 +132,7 @@ PLANISH_DEVICE void ExchangeParts(int count, Part* parts, int64_t blocks, There&
 }
 
 /// The grid of a plan.
-inline Launch LaunchOf(const OnChipSlices& plan) {
+inline Launch LaunchOf(const PersistentSlices& plan) {
   return {.blocks = plan.blocks, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
 }
 

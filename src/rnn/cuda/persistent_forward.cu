@@ -20,7 +20,7 @@
 namespace planish::internal::cuda {
 namespace {
 
-constexpr int kPairs = kOnChipRows * kOnChipSequences;
+constexpr int kPairs = kPersistentRows * kPersistentSequences;
 static_assert(kPairs == kWarpThreads);
 
 // One half of the numbers to the lanes with a bit, the other to those without, each summed up.
@@ -41,7 +41,7 @@ PLANISH_DEVICE void ShareOut(T (&values)[kPairs]) {
 struct NormPart {
   double hi, lo, squares;
 };
-static_assert(sizeof(NormPart) == kOnChipPart * sizeof(double));
+static_assert(sizeof(NormPart) == kPersistentPart * sizeof(double));
 
 PLANISH_DEVICE NormPart PartOf(double a, double b, double squares) {
   const double sum = a + b, of_b = sum - a;
@@ -68,7 +68,7 @@ PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
 // The norm of `hidden` units' numbers, `per_unit` of each, from the parts of all blocks, by
 // kJoinLanes lanes. Without parts it is nothing.
 template <class T>
-PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const OnChipPlan& plan, int64_t hidden,
+PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const PersistentPlan& plan, int64_t hidden,
                                     int per_unit, double eps) {
   const int lane = ThreadIndex() % kJoinLanes;
   const int64_t blocks = parts == nullptr ? 0 : plan.blocks;
@@ -102,13 +102,13 @@ PLANISH_DEVICE void WriteMap(const NormMap<T>& map, T* to) {
 }
 
 template <class T, class Kind>
-PLANISH_KERNEL(kMostOnChipThreads, 1)
-OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
+PLANISH_KERNEL(kMaxPersistentThreads, 1)
+Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
   constexpr int kPack = 16 / static_cast<int>(sizeof(T));
-  const OnChipPlan& plan = s.plan;
+  const PersistentPlan& plan = s.plan;
   const int64_t hidden = a.hidden, batch = a.batch, columns = kGates * hidden;
-  const OnChipBlock<T, Kind> block(a, plan);
+  const PersistentBlock<T, Kind> block(a, plan);
   const int units = block.units();
   const int rows = static_cast<int>(plan.rows), me = ThreadIndex(), threads = BlockThreads();
   const int warp = me / kWarpThreads, warps = threads / kWarpThreads, lane = me % kWarpThreads;
@@ -160,7 +160,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
       for (int gate = 0; gate < kGates; ++gate) {
         CopyLater(a.zx + row * columns + gate * hidden + k, zx + b * rows + unit * kGates + gate);
       }
-      if constexpr (Kind::kApart) {
+      if constexpr (Kind::kSeparate) {
         constexpr int kMaps = kNorms * kRnnMap;
         for (int i = 0; unit == 0 && i < kMaps; ++i) {
           CopyLater(a.map_ih + row * kMaps + i, map + b * kMaps + i);
@@ -183,32 +183,32 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
     // 1. The product. All of the state is on its way from the second-level cache at once.
     constexpr int kLine = 128 / static_cast<int>(sizeof(T));
     for (int64_t i = me * kLine; i < state_size; i += threads * kLine) Touch(h + i);
-    const int row_groups = rows / kOnChipRows;
-    const int batch_groups = static_cast<int>((batch + kOnChipSequences - 1) / kOnChipSequences);
+    const int row_groups = rows / kPersistentRows;
+    const int batch_groups = static_cast<int>((batch + kPersistentSequences - 1) / kPersistentSequences);
     for (int group = warp; group < row_groups * batch_groups; group += warps) {
-      const int row = group % row_groups * kOnChipRows;
-      const int b = group / row_groups * kOnChipSequences;
+      const int row = group % row_groups * kPersistentRows;
+      const int b = group / row_groups * kPersistentSequences;
       const T* const w = weights + row * plan.stride;
       T products[kPairs];
       PLANISH_UNROLL
       for (int i = 0; i < kPairs; ++i) products[i] = 0;
       for (int64_t k = lane * kPack; k < plan.stride; k += kWarpThreads * kPack) {
-        Pack<T, kPack> of_w[kOnChipRows];
+        Pack<T, kPack> of_w[kPersistentRows];
         PLANISH_UNROLL
-        for (int r = 0; r < kOnChipRows; ++r) {
+        for (int r = 0; r < kPersistentRows; ++r) {
           of_w[r] = *reinterpret_cast<const Pack<T, kPack>*>(w + r * plan.stride + k);
         }
         PLANISH_UNROLL
-        for (int q = 0; q < kOnChipSequences; ++q) {
+        for (int q = 0; q < kPersistentSequences; ++q) {
           // Beyond the last sequence it is that again, for nothing.
           const int64_t sequence = b + q < batch ? b + q : batch - 1;
           const auto of_h =
               *reinterpret_cast<const Pack<T, kPack>*>(h + sequence * plan.stride + k);
           PLANISH_UNROLL
-          for (int r = 0; r < kOnChipRows; ++r) {
+          for (int r = 0; r < kPersistentRows; ++r) {
             PLANISH_UNROLL
             for (int i = 0; i < kPack; ++i) {
-              T& to = products[q * kOnChipRows + r];
+              T& to = products[q * kPersistentRows + r];
               to = FusedMulAdd(of_w[r].values[i], of_h.values[i], to);
             }
           }
@@ -217,13 +217,13 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
       // The sum over the lanes of product i to lane i.
       ShareOut<kPairs / 2>(products);
       const T sum = products[0];
-      const int q = lane / kOnChipRows, r = lane % kOnChipRows;
+      const int q = lane / kPersistentRows, r = lane % kPersistentRows;
       if (b + q < batch) sums[(b + q) * rows + row + r] = sum;
     }
     SyncBlock();
 
     // What the cells without a norm of zh add zx to is one sum.
-    if constexpr (Kind::kTogether) {
+    if constexpr (Kind::kJoint) {
       for (int i = me; i < static_cast<int>(batch) * rows; i += threads) sums[i] += zx_now[i];
       SyncBlock();
     }
@@ -234,7 +234,7 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
         const int left = kGates - norm * kFirst;
         return left < kFirst ? left : kFirst;
       };
-      T* const kept = Kind::kTogether ? a.map_ih : a.map_hh;
+      T* const kept = Kind::kJoint ? a.map_ih : a.map_hh;
       ExchangeParts(
           static_cast<int>(batch) * kNorms, sum_parts, plan.blocks,
           [&](int i) { return IsActive(a, t, i / kNorms); },
@@ -277,16 +277,16 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
         return;
       }
       NormMap<T> ih[kNorms], hh[kNorms];
-      if constexpr (Kind::kApart) ReadMaps(maps_now + b * kNorms * kRnnMap, ih);
-      if constexpr (Kind::kApart) ReadMaps(maps + b * kNorms * kRnnMap, hh);
-      if constexpr (Kind::kTogether) ReadMaps(maps + b * kNorms * kRnnMap, ih);
+      if constexpr (Kind::kSeparate) ReadMaps(maps_now + b * kNorms * kRnnMap, ih);
+      if constexpr (Kind::kSeparate) ReadMaps(maps + b * kNorms * kRnnMap, hh);
+      if constexpr (Kind::kJoint) ReadMaps(maps + b * kNorms * kRnnMap, ih);
       T zx[kGates], zh[kGates];
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int at = b * rows + unit * kGates + gate;
-        zx[gate] = Kind::kTogether ? T{0} : zx_now[at];  // there it is in the sum
+        zx[gate] = Kind::kJoint ? T{0} : zx_now[at];  // there it is in the sum
         zh[gate] = sums[at];
-        if (Kind::kApart && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
+        if (Kind::kSeparate && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
       }
       const UnitOutput<T> out =
           TakeGates<Kind>(a, row, k, zx, zh, ih, hh, Kind::kLstm ? cell : state, relu);
@@ -333,22 +333,22 @@ OnChip(CellLayer<T> a, OnChipCall<T> s, bool relu) {
 }  // namespace
 
 template <class T>
-OnChipPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
+PersistentPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
   const GridLimits limits = CooperativeLimits();
-  return PlanOnChip(recipe, shape, sizeof(T), limits.blocks, limits.shared_bytes);
+  return PlanPersistent(recipe, shape, sizeof(T), limits.blocks, limits.shared_bytes);
 }
 
 template <class T>
-void RunOnChip(const char* function, const CellLayer<T>& layer, const OnChipCall<T>& call,
+void RunPersistent(const char* function, const CellLayer<T>& layer, const PersistentCall<T>& call,
                void* stream) {
   VisitKind(layer, [&]<class Kind>(Kind) {
-    RunCooperative(function, OnChip<T, Kind>, LaunchOf(call.plan), stream, layer, call,
+    RunCooperative(function, Persistent<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
   });
 }
 
-template OnChipPlan PlanOnDevice<PLANISH_ELEMENT>(const CellRecipe&, const RnnShape&);
-template void RunOnChip(const char*, const CellLayer<PLANISH_ELEMENT>&,
-                        const OnChipCall<PLANISH_ELEMENT>&, void*);
+template PersistentPlan PlanOnDevice<PLANISH_ELEMENT>(const CellRecipe&, const RnnShape&);
+template void RunPersistent(const char*, const CellLayer<PLANISH_ELEMENT>&,
+                        const PersistentCall<PLANISH_ELEMENT>&, void*);
 
 }  // namespace planish::internal::cuda

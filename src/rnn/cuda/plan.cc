@@ -11,61 +11,62 @@ namespace {
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 int64_t RoundUp(int64_t n, int64_t to) { return Parts(n, to) * to; }
 
-// The slices of a layer of `most_batch` sequences at most; units is 0 where there are none. Whether
+// The slices of a layer of `max_batch` sequences at most; units is 0 where there are none. Whether
 // they fit into memory is for the caller to say.
-OnChipSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t most_batch,
-                   int64_t pack, int64_t blocks, int64_t shared_bytes) {
-  OnChipSlices slices;
+PersistentSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t max_batch,
+                       int64_t pack, int64_t blocks, int64_t shared_bytes) {
+  PersistentSlices slices;
   // A step by itself would read the weights once either way.
-  if (blocks < 1 || shape.time < 2 || shape.batch < 1 || shape.batch > most_batch) return slices;
+  if (blocks < 1 || shape.time < 2 || shape.batch < 1 || shape.batch > max_batch) return slices;
   // A bound that keeps what follows from overflow.
   if (shape.hidden > blocks * shared_bytes) return slices;
   slices.units = Parts(shape.hidden, blocks);
   slices.blocks = Parts(shape.hidden, slices.units);
   slices.stride = RoundUp(shape.hidden, pack);
-  slices.rows = RoundUp(slices.units * recipe.gates(), kOnChipRows);
+  slices.rows = RoundUp(slices.units * recipe.gates(), kPersistentRows);
   slices.weights = slices.rows * slices.stride;
   return slices;
 }
 
 // Whole warps for so many of them that have work, within limits.
 int ThreadsOf(int64_t warps) {
-  constexpr int64_t kLeastWarps = 4, kMostWarps = kMostOnChipThreads / kWarpThreads;
-  return static_cast<int>(std::clamp(warps, kLeastWarps, kMostWarps)) * kWarpThreads;
+  constexpr int64_t kMinWarps = 4, kMaxWarps = kMaxPersistentThreads / kWarpThreads;
+  return static_cast<int>(std::clamp(warps, kMinWarps, kMaxWarps)) * kWarpThreads;
 }
 
 }  // namespace
 
-OnChipPlan PlanOnChip(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
-                      int64_t blocks, int64_t shared_bytes) {
+PersistentPlan PlanPersistent(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
+                              int64_t blocks, int64_t shared_bytes) {
   const int64_t batch = shape.batch, pack = 16 / element_bytes;
-  OnChipPlan plan{Slice(recipe, shape, kMostOnChipBatch, pack, blocks, shared_bytes)};
+  PersistentPlan plan{Slice(recipe, shape, kMaxPersistentBatch, pack, blocks, shared_bytes)};
   if (plan.units == 0) return {};
   plan.sums = RoundUp(batch * plan.rows, pack);
   plan.cells = recipe.is_lstm() ? RoundUp(batch * plan.units, pack) : 0;
   plan.maps = RoundUp(batch * (recipe.norms() + 1) * 3, pack);
-  plan.params = RoundUp((recipe.gates() + 1) * kOnChipParams * plan.units, pack);
+  plan.params = RoundUp((recipe.gates() + 1) * kPersistentParams * plan.units, pack);
   plan.inputs = RoundUp(batch * plan.rows, pack);
-  plan.input_maps = recipe.sums == Sums::kApart ? RoundUp(batch * recipe.norms() * 3, pack) : 0;
+  plan.input_maps = recipe.sums == Sums::kSeparate ? RoundUp(batch * recipe.norms() * 3, pack) : 0;
   plan.shared_bytes = (plan.weights + plan.sums + 2 * plan.cells + plan.maps + plan.params +
                        2 * (plan.inputs + plan.input_maps)) *
                       element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
-  plan.threads = ThreadsOf(plan.rows / kOnChipRows * Parts(batch, kOnChipSequences));
-  plan.sum_parts = kOnChipPart * batch * recipe.norms() * plan.blocks;
-  plan.cell_parts = recipe.cell != CellNorm::kNone ? kOnChipPart * batch * plan.blocks : 0;
+  plan.threads = ThreadsOf(plan.rows / kPersistentRows * Parts(batch, kPersistentSequences));
+  plan.sum_parts = kPersistentPart * batch * recipe.norms() * plan.blocks;
+  plan.cell_parts = recipe.cell != CellNorm::kNone ? kPersistentPart * batch * plan.blocks : 0;
   plan.fits = true;
   return plan;
 }
 
-OnChipBackwardPlan PlanOnChipBackward(const CellRecipe& recipe, const RnnShape& shape,
-                                      int element_bytes, int64_t blocks, int64_t shared_bytes) {
+PersistentBackwardPlan PlanPersistentBackward(const CellRecipe& recipe, const RnnShape& shape,
+                                              int element_bytes, int64_t blocks,
+                                              int64_t shared_bytes) {
   const int64_t batch = shape.batch, pack = 16 / element_bytes;
   const bool cell_norm = recipe.cell != CellNorm::kNone;
-  OnChipBackwardPlan plan{
-      Slice(recipe, shape, kMostOnChipBackwardBatch, pack, blocks, shared_bytes)};
+  PersistentBackwardPlan plan{
+      Slice(recipe, shape, kMaxPersistentBackwardBatch, pack, blocks, shared_bytes)};
   if (plan.units == 0) return {};
-  plan.lanes = RoundUp(batch, kOnChipSequences);
+  plan.lanes = RoundUp(batch, kPersistentSequences);
   plan.gradients = plan.rows * plan.lanes;
   plan.sums = recipe.norms() > 0 ? RoundUp(batch * plan.rows, pack) : 0;
   plan.states = RoundUp(batch * plan.units, pack);
@@ -76,7 +77,7 @@ OnChipBackwardPlan PlanOnChipBackward(const CellRecipe& recipe, const RnnShape& 
                       element_bytes;
   if (plan.shared_bytes > shared_bytes) return {};
   plan.threads =
-      ThreadsOf(Parts(plan.stride / pack * (plan.lanes / kOnChipSequences), kWarpThreads));
+      ThreadsOf(Parts(plan.stride / pack * (plan.lanes / kPersistentSequences), kWarpThreads));
   plan.sum_parts = 2 * batch * recipe.norms() * plan.blocks;
   plan.cell_parts = cell_norm ? 2 * batch * plan.blocks : 0;
   plan.partials = plan.blocks * batch * plan.stride;

@@ -11,35 +11,35 @@ namespace planish::internal::cuda {
 
 /// A warp multiplies so many rows of weights by the states of so many sequences at once: its lanes
 /// then have a sum each.
-inline constexpr int kOnChipRows = 4, kOnChipSequences = 8;
+inline constexpr int kPersistentRows = 4, kPersistentSequences = 8;
 /// As many as have the registers for it.
-inline constexpr int kMostOnChipThreads = 384;
+inline constexpr int kMaxPersistentThreads = 384;
 /// Parameters of a gate: two gains and a bias; and of a unit: a gain and two biases.
-inline constexpr int kOnChipParams = 3;
+inline constexpr int kPersistentParams = 3;
 /// Numbers of which a block's part of a norm is made.
-inline constexpr int kOnChipPart = 3;
+inline constexpr int kPersistentPart = 3;
 /// Sequences at most: of more, products of matrices by tensor cores take less time than reading all
 /// states in every block.
-inline constexpr int64_t kMostOnChipBatch = 64;
+inline constexpr int64_t kMaxPersistentBatch = 64;
 
 /// And backward, which puts a part of the gradient of all states from every block to every other
 /// one through memory.
-inline constexpr int64_t kMostOnChipBackwardBatch = 32;
+inline constexpr int64_t kMaxPersistentBackwardBatch = 32;
 
 /// What the blocks have of a layer. Here and below sizes are in numbers; each array of shared
 /// memory begins at a multiple of 16 bytes.
-struct OnChipSlices {
+struct PersistentSlices {
   bool fits = false;    ///< else all else is 0
   int64_t units = 0;    ///< of a block, with all their gates; the last may have fewer
   int64_t blocks = 0;   ///< as many as have a unit
   int threads = 0;      ///< of a block
   int64_t stride = 0;   ///< from one row of weights, or one state, to the next
-  int64_t rows = 0;     ///< rows of weights, with those that fill up a group of kOnChipRows
+  int64_t rows = 0;     ///< rows of weights, with those that fill up a group of kPersistentRows
   int64_t weights = 0;  ///< [rows, stride]
   int64_t shared_bytes = 0;
 };
 
-struct OnChipPlan : OnChipSlices {
+struct PersistentPlan : PersistentSlices {
   int64_t sums = 0;        ///< [B, rows] of the product
   int64_t cells = 0;       ///< [B, units] c, and as much for o
   int64_t maps = 0;        ///< [B, norms + 1] of three numbers
@@ -47,12 +47,13 @@ struct OnChipPlan : OnChipSlices {
   int64_t inputs = 0;      ///< [B, rows] of zx, twice: of a step and of the next one
   int64_t input_maps = 0;  ///< [B, norms] of three numbers, twice, where zx has a norm of its own
   /// Numbers of type double of the memory in which blocks tell each other their part of the norms
-  /// of the sums, [B, norms, blocks, kOnChipPart], and of that of c, [B, blocks, kOnChipPart].
+  /// of the sums, [B, norms, blocks, kPersistentPart], and of that of c, [B, blocks,
+  /// kPersistentPart].
   int64_t sum_parts = 0, cell_parts = 0;
 };
 
-struct OnChipBackwardPlan : OnChipSlices {
-  int64_t lanes = 0;      ///< B rounded up to a group of kOnChipSequences
+struct PersistentBackwardPlan : PersistentSlices {
+  int64_t lanes = 0;      ///< B rounded up to a group of kPersistentSequences
   int64_t gradients = 0;  ///< [rows, lanes] of zh
   int64_t sums = 0;       ///< [B, rows] of the norms' numbers, and as much for xhat
   int64_t states = 0;     ///< [B, units], `state_arrays` times
@@ -68,10 +69,11 @@ struct OnChipBackwardPlan : OnChipSlices {
 };
 
 /// With `blocks` blocks at most, of `shared_bytes`.
-OnChipPlan PlanOnChip(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
-                      int64_t blocks, int64_t shared_bytes);
-OnChipBackwardPlan PlanOnChipBackward(const CellRecipe& recipe, const RnnShape& shape,
-                                      int element_bytes, int64_t blocks, int64_t shared_bytes);
+PersistentPlan PlanPersistent(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
+                              int64_t blocks, int64_t shared_bytes);
+PersistentBackwardPlan PlanPersistentBackward(const CellRecipe& recipe, const RnnShape& shape,
+                                              int element_bytes, int64_t blocks,
+                                              int64_t shared_bytes);
 
 }  // namespace planish::internal::cuda
 

@@ -12,18 +12,19 @@ namespace {
 // An H200.
 constexpr int64_t kBlocks = 132, kSharedBytes = int64_t{227} << 10;
 
-OnChipPlan Plan(Cell cell, const RnnShape& shape, int element_bytes = 4, int64_t blocks = kBlocks) {
-  return PlanOnChip(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
+PersistentPlan Plan(Cell cell, const RnnShape& shape, int element_bytes = 4,
+                    int64_t blocks = kBlocks) {
+  return PlanPersistent(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
 }
 
-OnChipBackwardPlan BackwardPlan(Cell cell, const RnnShape& shape, int element_bytes = 4,
-                                int64_t blocks = kBlocks) {
-  return PlanOnChipBackward(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
+PersistentBackwardPlan BackwardPlan(Cell cell, const RnnShape& shape, int element_bytes = 4,
+                                    int64_t blocks = kBlocks) {
+  return PlanPersistentBackward(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
 }
 
 // 768 units are 6 for each of 128 blocks: 24 rows of 3 KB, and what the steps need.
-TEST(OnChipPlan, LnLstmOf768Fits) {
-  const OnChipPlan plan = Plan(Cell::kLnLstm, {1024, 16, 768, 768});
+TEST(PersistentPlan, LnLstmOf768Fits) {
+  const PersistentPlan plan = Plan(Cell::kLnLstm, {1024, 16, 768, 768});
   ASSERT_TRUE(plan.fits);
   EXPECT_EQ(plan.units, 6);
   EXPECT_EQ(plan.blocks, 128);
@@ -32,13 +33,13 @@ TEST(OnChipPlan, LnLstmOf768Fits) {
   EXPECT_EQ(plan.rows, 24);
   EXPECT_EQ(plan.shared_bytes, 4 * (24 * 768 + 16 * 24 + 2 * 16 * 6 + 16 * 2 * 3 + (5 * 3 * 6 + 2) +
                                     2 * (16 * 24 + 16 * 3)));
-  EXPECT_EQ(plan.sum_parts, kOnChipPart * 16 * 128);
-  EXPECT_EQ(plan.cell_parts, kOnChipPart * 16 * 128);
+  EXPECT_EQ(plan.sum_parts, kPersistentPart * 16 * 128);
+  EXPECT_EQ(plan.cell_parts, kPersistentPart * 16 * 128);
 }
 
 // The same slices as forward, and a part of the gradient of 16 states of each block.
-TEST(OnChipPlan, LnLstmOf768FitsBackward) {
-  const OnChipBackwardPlan plan = BackwardPlan(Cell::kLnLstm, {1024, 16, 768, 768});
+TEST(PersistentPlan, LnLstmOf768FitsBackward) {
+  const PersistentBackwardPlan plan = BackwardPlan(Cell::kLnLstm, {1024, 16, 768, 768});
   ASSERT_TRUE(plan.fits);
   EXPECT_EQ(plan.units, 6);
   EXPECT_EQ(plan.blocks, 128);
@@ -54,18 +55,18 @@ TEST(OnChipPlan, LnLstmOf768FitsBackward) {
   EXPECT_EQ(BackwardPlan(Cell::kLstm, {1024, 16, 768, 768}).buffers, 2);
 }
 
-TEST(OnChipPlan, WhatIsTooLargeDoesNotFitBackward) {
+TEST(PersistentPlan, WhatIsTooLargeDoesNotFitBackward) {
   EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
-  EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, kMostOnChipBackwardBatch, 64, 768}).fits);
-  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, kMostOnChipBackwardBatch + 1, 64, 768}).fits);
+  EXPECT_TRUE(BackwardPlan(Cell::kLnLstm, {100, kMaxPersistentBackwardBatch, 64, 768}).fits);
+  EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, kMaxPersistentBackwardBatch + 1, 64, 768}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {1, 16, 64, 768}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 0, 64, 768}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, INT64_MAX / 1000}).fits);
   EXPECT_FALSE(BackwardPlan(Cell::kLnLstm, {100, 16, 64, 768}, 4, 0).fits);
 }
 
-TEST(OnChipPlan, WhatIsTooLargeDoesNotFit) {
+TEST(PersistentPlan, WhatIsTooLargeDoesNotFit) {
   EXPECT_TRUE(Plan(Cell::kLnLstm, {100, 16, 64, 1280}).fits);
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 1536}).fits);
   EXPECT_TRUE(Plan(Cell::kLnGru, {100, 16, 64, 1536}).fits);
@@ -73,23 +74,24 @@ TEST(OnChipPlan, WhatIsTooLargeDoesNotFit) {
   EXPECT_TRUE(Plan(Cell::kLnLstm, {100, 16, 64, 768}, 8).fits);
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 1024}, 8).fits);
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, INT64_MAX / 1000}).fits);
-  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, kMostOnChipBatch + 1, 64, 768}).fits);
+  EXPECT_FALSE(Plan(Cell::kLnLstm, {100, kMaxPersistentBatch + 1, 64, 768}).fits);
   EXPECT_FALSE(Plan(Cell::kLnLstm, {1, 16, 64, 768}).fits);   // a step
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 0, 64, 768}).fits);  // nothing
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 768}, 4, 0).fits);
 }
 
 // No unit is left out, no block is without one, and no memory is more than there is.
-TEST(OnChipPlan, EveryUnitHasABlock) {
+TEST(PersistentPlan, EveryUnitHasABlock) {
   for (const Cell cell :
        {Cell::kRnn, Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {
     for (int64_t hidden = 1; hidden < 1400; hidden += hidden < 40 ? 1 : 17) {
       for (const int64_t blocks : {int64_t{1}, int64_t{3}, int64_t{108}, kBlocks}) {
         for (const int64_t batch : {1, 5, 64}) {
           const RnnShape shape{10, batch, 3, hidden};
-          const OnChipPlan forward = Plan(cell, shape, 4, blocks);
-          const OnChipBackwardPlan backward = BackwardPlan(cell, shape, 4, blocks);
-          for (const OnChipSlices& plan : {OnChipSlices(forward), OnChipSlices(backward)}) {
+          const PersistentPlan forward = Plan(cell, shape, 4, blocks);
+          const PersistentBackwardPlan backward = BackwardPlan(cell, shape, 4, blocks);
+          for (const PersistentSlices& plan :
+               {PersistentSlices(forward), PersistentSlices(backward)}) {
             if (!plan.fits) continue;
             EXPECT_LE(plan.blocks, blocks);
             EXPECT_GE(plan.blocks * plan.units, hidden);
@@ -97,14 +99,14 @@ TEST(OnChipPlan, EveryUnitHasABlock) {
             EXPECT_GE(plan.stride, hidden);
             EXPECT_EQ(plan.stride % 4, 0);
             EXPECT_GE(plan.rows, plan.units * RecipeOf(cell).gates());
-            EXPECT_EQ(plan.rows % kOnChipRows, 0);
+            EXPECT_EQ(plan.rows % kPersistentRows, 0);
             EXPECT_LE(plan.shared_bytes, kSharedBytes);
-            EXPECT_LE(plan.threads, kMostOnChipThreads);
+            EXPECT_LE(plan.threads, kMaxPersistentThreads);
             EXPECT_EQ(plan.threads % kWarpThreads, 0);
           }
           if (backward.fits) {
             EXPECT_GE(backward.lanes, batch);
-            EXPECT_EQ(backward.lanes % kOnChipSequences, 0);
+            EXPECT_EQ(backward.lanes % kPersistentSequences, 0);
           }
         }
       }

@@ -61,24 +61,24 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape) {
 }
 
 template <class T>
-bool RnnFitsOnChip(Cell cell, const RnnShape& shape) {
+bool RnnFitsPersistent(Cell cell, const RnnShape& shape) {
   const CellRecipe recipe = CheckedRecipe("RnnFitsOnChip", cell);
   CheckRnnShape<T>("RnnFitsOnChip", shape);
-  return internal::cuda::FitsOnChip<T>(recipe, shape);
+  return internal::cuda::FitsPersistent<T>(recipe, shape);
 }
 
 template <class T>
-int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved, bool on_chip) {
+int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved, bool persistent) {
   const CellRecipe recipe = CheckedRecipe("RnnForwardWorkspaceBytes", cell);
   CheckRnnShape<T>("RnnForwardWorkspaceBytes", shape);
-  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, saved, on_chip);
+  return internal::cuda::ForwardRoomBytes<T>(recipe, shape, saved, persistent);
 }
 
 template <class T>
-int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths, bool on_chip) {
+int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths, bool persistent) {
   const CellRecipe recipe = CheckedRecipe("RnnBackwardWorkspaceBytes", cell);
   CheckRnnShape<T>("RnnBackwardWorkspaceBytes", shape);
-  return internal::cuda::BackwardRoomBytes<T>(recipe, shape, lengths, on_chip);
+  return internal::cuda::BackwardRoomBytes<T>(recipe, shape, lengths, persistent);
 }
 
 template <class T>
@@ -102,13 +102,13 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   AddForwardOutputs(recipe, args, arrays);
   const int64_t saved = SavedNumbers<T>(recipe, shape);
   arrays.Output("saved", args.saved, saved);
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   if (args.saved != nullptr) {
     internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   }
-  internal::CheckWorkspace(
-      kFunction, options,
-      internal::cuda::ForwardRoomBytes<T>(recipe, shape, args.saved != nullptr, options.on_chip));
+  internal::CheckWorkspace(kFunction, options,
+                           internal::cuda::ForwardRoomBytes<T>(recipe, shape, args.saved != nullptr,
+                                                               options.persistent));
   internal::cuda::ForwardLayer(kFunction, recipe, args, options);
 }
 
@@ -129,11 +129,11 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const int64_t saved = SavedNumbers<T>(recipe, shape);
   arrays.NeededInput("saved", args.saved, saved);
   AddBackward(recipe, args, arrays);
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   internal::CheckWorkspace(kFunction, options,
                            internal::cuda::BackwardRoomBytes<T>(
-                               recipe, shape, inputs.lengths != nullptr, options.on_chip));
+                               recipe, shape, inputs.lengths != nullptr, options.persistent));
   internal::cuda::BackwardLayer(kFunction, recipe, args, options);
 }
 
@@ -148,7 +148,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   AddStepInput(recipe, args, arrays);
   AddParams(recipe, shape, args.params, arrays);
   AddStepStates(args, arrays);
-  arrays.CheckAlignedAndApart();
+  arrays.CheckAlignedAndDisjoint();
   internal::CheckWorkspace(kFunction, options,
                            internal::cuda::ForwardRoomBytes<T>(recipe, shape, false, false));
   internal::cuda::ForwardLayer(kFunction, recipe, internal::AsForward(args), options);
@@ -156,7 +156,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 
 #define PLANISH_INSTANTIATE(T)                                                      \
   template int64_t RnnSavedSize<T>(Cell, const RnnShape&);                          \
-  template bool RnnFitsOnChip<T>(Cell, const RnnShape&);                            \
+  template bool RnnFitsPersistent<T>(Cell, const RnnShape&);                        \
   template int64_t RnnForwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool);  \
   template int64_t RnnBackwardWorkspaceBytes<T>(Cell, const RnnShape&, bool, bool); \
   template int64_t RnnStepWorkspaceBytes<T>(Cell, int64_t, int64_t, int64_t);       \

@@ -29,10 +29,10 @@ TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBit) {
 }
 
 // The same of all steps by one kernel.
-TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBitOnChip) {
+TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBitPersistent) {
   for (const Cell cell : tests::CudaCells()) {
     const tests::RnnProblem<float> p(cell, {3, 3, 3, 19}, {.lengths = true, .resets = true});
-    ASSERT_TRUE(cuda::RnnFitsOnChip<float>(cell, p.layer.shape));
+    ASSERT_TRUE(cuda::RnnFitsPersistent<float>(cell, p.layer.shape));
     const auto first = tests::ApplyOnDevice(p, true);
     for (const Order order : {Order::kBackward, Order::kRandom}) {
       SetOrder(order);

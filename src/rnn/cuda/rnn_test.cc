@@ -89,9 +89,9 @@ class RnnCudaTest : public ::testing::Test {
     if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   }
 
-  static void ExpectWithin(double tolerance, const RnnProblem<T>& p, bool on_chip = false) {
+  static void ExpectWithin(double tolerance, const RnnProblem<T>& p, bool persistent = false) {
     std::string where;
-    const double worst = Worst(ApplyOnDevice(p, on_chip), Exact(p), &where);
+    const double worst = Worst(ApplyOnDevice(p, persistent), Exact(p), &where);
     EXPECT_LE(worst, tolerance) << Describe(p) << ": " << where;
   }
 };
@@ -105,7 +105,7 @@ constexpr double kUnit = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-53;
 // 1/sqrt(eps) = 316, and backward does so again, step for step: rnn_test.cc has the same bound for
 // the CPU's layers, and its reason.
 template <class T>
-constexpr double kFewUnits = std::is_same_v<T, float> ? 8e-3 : 4e-12;
+constexpr double kNarrowTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
 TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
   using T = TypeParam;
@@ -115,7 +115,7 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
     for (const Given& given : kGivens) {
       for (int twice = 0; twice < 2; ++twice) {
         const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
-        this->ExpectWithin(kFewUnits<T>, RnnProblem<T>(cell, shape, given));
+        this->ExpectWithin(kNarrowTolerance<T>, RnnProblem<T>(cell, shape, given));
       }
     }
   }
@@ -127,7 +127,7 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
 // There is more than one input: a norm does not see the size of a single one, whose gradient is
 // nothing but rounding.
 template <class T>
-constexpr double kManyUnits = 64 * kUnit<T>;
+constexpr double kTolerance = 64 * kUnit<T>;
 
 TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
   using T = TypeParam;
@@ -137,7 +137,7 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
          {RnnShape{7, 5, 4, 16}, {7, 2, 33, 33}, {3, 2, 5, 100}, {2, 1, 3, 32}, {1, 5, 7, 65}}) {
       for (int twice = 0; twice < 2; ++twice) {
         const Given& given = kGivens[i++ % std::size(kGivens)];
-        this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, shape, given, 0.5));
+        this->ExpectWithin(kTolerance<T>, RnnProblem<T>(cell, shape, given, 0.5));
       }
     }
   }
@@ -148,8 +148,8 @@ TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLnRnn, Cell::kLstm, Cell::kLnLstm,
                           Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {
-    this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, {2, 1, 3, 515}, {.lengths = true}, 0.5));
-    this->ExpectWithin(2 * kManyUnits<T>,
+    this->ExpectWithin(kTolerance<T>, RnnProblem<T>(cell, {2, 1, 3, 515}, {.lengths = true}, 0.5));
+    this->ExpectWithin(2 * kTolerance<T>,
                        RnnProblem<T>(cell, {9, 31, 2, 17}, {.lengths = true}, 0.5));
   }
 }
@@ -157,19 +157,19 @@ TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
 // --- All steps by one kernel ---
 
 // Parts of norms that are joined are as good as norms.
-TYPED_TEST(RnnCudaTest, OnChipAgreesWithTheCpu) {
+TYPED_TEST(RnnCudaTest, PersistentAgreesWithTheCpu) {
   using T = TypeParam;
   constexpr RnnShape kShapes[] = {{7, 5, 4, 16}, {5, 9, 5, 33}, {2, 2, 3, 67}, {7, 1, 3, 40}};
   size_t i = 0, fit = 0, all = 0;
   for (const Cell cell : CudaCells()) {
     for (const Given& given : kGivens) {
       const RnnShape& shape = kShapes[i++ % std::size(kShapes)];
-      this->ExpectWithin(kManyUnits<T>, RnnProblem<T>(cell, shape, given, 0.5), true);
-      fit += cuda::RnnFitsOnChip<T>(cell, shape);
+      this->ExpectWithin(kTolerance<T>, RnnProblem<T>(cell, shape, given, 0.5), true);
+      fit += cuda::RnnFitsPersistent<T>(cell, shape);
       ++all;
     }
     // Fewer units than blocks.
-    this->ExpectWithin(kFewUnits<T>, RnnProblem<T>(cell, {4, 3, 2, 3}), true);
+    this->ExpectWithin(kNarrowTolerance<T>, RnnProblem<T>(cell, {4, 3, 2, 3}), true);
   }
   EXPECT_EQ(fit, all);
 }
@@ -185,7 +185,7 @@ void ExpectNanInSequence1(const std::vector<T>& after, const std::vector<T>& bef
   }
 }
 
-TYPED_TEST(RnnCudaTest, OnChipNanStaysInItsSequence) {
+TYPED_TEST(RnnCudaTest, PersistentNanStaysInItsSequence) {
   using T = TypeParam;
   for (const Cell cell : CudaCells()) {
     RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
@@ -196,12 +196,12 @@ TYPED_TEST(RnnCudaTest, OnChipNanStaysInItsSequence) {
   }
 }
 
-TYPED_TEST(RnnCudaTest, OnChipGivesTheSameBitsWithNothingSaved) {
+TYPED_TEST(RnnCudaTest, PersistentGivesTheSameBitsWithNothingSaved) {
   using T = TypeParam;
   for (const Cell cell : CudaCells()) {
     const RnnProblem<T> p(cell, {4, 3, 3, 17}, {.lengths = true, .resets = true});
     RnnOnDevice<T> saving(p), other(p);
-    saving.options().on_chip = other.options().on_chip = true;
+    saving.options().persistent = other.options().persistent = true;
     saving.Forward();
     other.forward().saved = nullptr;
     other.Forward();
@@ -210,7 +210,7 @@ TYPED_TEST(RnnCudaTest, OnChipGivesTheSameBitsWithNothingSaved) {
 }
 
 // A gradient of one sequence's output that is NaN.
-TYPED_TEST(RnnCudaTest, OnChipNanGradientStaysInItsSequence) {
+TYPED_TEST(RnnCudaTest, PersistentNanGradientStaysInItsSequence) {
   using T = TypeParam;
   for (const Cell cell : CudaCells()) {
     RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
@@ -224,15 +224,15 @@ TYPED_TEST(RnnCudaTest, OnChipNanGradientStaysInItsSequence) {
 }
 
 // No product is asked for of a step, but backward of more sequences than the chip takes.
-TYPED_TEST(RnnCudaTest, OnChipAsksForNoProductOfAStep) {
+TYPED_TEST(RnnCudaTest, PersistentAsksForNoProductOfAStep) {
   using T = TypeParam;
   for (const auto& [batch, backward] :
-       {std::pair<int64_t, size_t>{internal::cuda::kMostOnChipBackwardBatch, 0},
-        {internal::cuda::kMostOnChipBackwardBatch + 1, 5}}) {
+       {std::pair<int64_t, size_t>{internal::cuda::kMaxPersistentBackwardBatch, 0},
+        {internal::cuda::kMaxPersistentBackwardBatch + 1, 5}}) {
     const RnnProblem<T> p(Cell::kLnLstm, {5, batch, 2, 17}, Given(), 0.5);
     RnnOnDevice<T> device(p);
     size_t products = 0;
-    device.options().on_chip = true;
+    device.options().persistent = true;
     device.options().matmul = [&](const cuda::MatmulArgs<T>& product) {
       ++products;
       internal::cuda::RunMatmul("test", product);
@@ -243,12 +243,12 @@ TYPED_TEST(RnnCudaTest, OnChipAsksForNoProductOfAStep) {
     device.Backward();
     EXPECT_EQ(products, 3u + backward);  // of the weights' gradients, and of dx
     std::string where;
-    EXPECT_LE(Worst(device.Result(), Exact(p), &where), 2 * kManyUnits<T>) << where;
+    EXPECT_LE(Worst(device.Result(), Exact(p), &where), 2 * kTolerance<T>) << where;
   }
 }
 
 // Weights of the state so that the first product is exact: the sums have a mean of 1e4 deviations.
-TYPED_TEST(RnnCudaTest, OnChipNormsAreExactAtAnyMean) {
+TYPED_TEST(RnnCudaTest, PersistentNormsAreExactAtAnyMean) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnGru}) {
     RnnProblem<T> p(cell, {2, 1, 1, 40}, {.resets = true});
@@ -260,7 +260,7 @@ TYPED_TEST(RnnCudaTest, OnChipNormsAreExactAtAnyMean) {
     p.layer.h_reset.assign(40, T{0});
     p.layer.h_reset[0] = 1;
     RnnOnDevice<T> device(p);
-    device.options().on_chip = true;
+    device.options().persistent = true;
     device.Forward();
     EXPECT_LE(tests::Difference(device.Result().y, Exact(p).y), 16 * kUnit<T>) << NameOf(cell);
   }
@@ -326,7 +326,7 @@ TYPED_TEST(RnnCudaTest, EveryGradientAlone) {
     const Cell cell = cells[i / 2];
     const RnnProblem<T> p(cell, {3, 3, 3, 5}, {.lengths = true, .resets = true});
     RnnOnDevice<T> device(p);
-    device.options().on_chip = i % 2 == 1;
+    device.options().persistent = i % 2 == 1;
     device.Forward();
     device.Backward();
     const RnnResult<T> all = device.Result();

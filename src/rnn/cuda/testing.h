@@ -71,13 +71,13 @@ class RnnOnDevice {
 
   void Forward() {
     OnDevice<char> space(Bytes(cuda::RnnForwardWorkspaceBytes<T>(
-        cell_, shape_, forward_.saved != nullptr, options_.on_chip)));
+        cell_, shape_, forward_.saved != nullptr, options_.persistent)));
     cuda::RnnForward<T>(cell_, forward_, With(space));
     internal::cuda::Synchronize();
   }
   void Backward() {
     OnDevice<char> space(Bytes(cuda::RnnBackwardWorkspaceBytes<T>(
-        cell_, shape_, backward_.inputs.lengths != nullptr, options_.on_chip)));
+        cell_, shape_, backward_.inputs.lengths != nullptr, options_.persistent)));
     cuda::RnnBackward<T>(cell_, backward_, With(space));
     internal::cuda::Synchronize();
   }
@@ -126,9 +126,9 @@ class RnnOnDevice {
 
 /// Forward, then backward, on the device.
 template <class T>
-RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool on_chip = false) {
+RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool persistent = false) {
   RnnOnDevice<T> device(p);
-  device.options().on_chip = on_chip;
+  device.options().persistent = persistent;
   device.Forward();
   device.Backward();
   return device.Result();

@@ -28,8 +28,8 @@ struct CellKind {
   static constexpr bool kGru = kArithmeticOf == Arithmetic::kGru;
   static constexpr bool kRnn = !kLstm && !kGru;
   static constexpr bool kPlain = kSumsOf == Sums::kPlain;
-  static constexpr bool kTogether = kSumsOf == Sums::kTogether;
-  static constexpr bool kApart = kSumsOf == Sums::kApart;
+  static constexpr bool kJoint = kSumsOf == Sums::kJoint;
+  static constexpr bool kSeparate = kSumsOf == Sums::kSeparate;
   static constexpr int kGates = GatesOf(kArithmeticOf);
   static constexpr int kFirstGates = kFirst;
   static constexpr int kNorms = (kGates + kFirst - 1) / kFirst;
@@ -68,13 +68,13 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   for (int gate = 0; gate < kGates; ++gate) {
     const int64_t j = PlaceOf(p, gate, k);
     const bool candidate = Kind::kGru && gate == 2;
-    if constexpr (Kind::kTogether) {
+    if constexpr (Kind::kJoint) {
       const T z = zx[gate] + zh[gate];
       a.zx[first + gate * hidden] = z;
       of_x[gate] = FusedMulAdd(p.gain_ih[j], ih[gate / kFirst].Xhat(z), p.bias[j]);
     } else {
       T x = zx[gate], h = zh[gate];
-      if constexpr (Kind::kApart) {
+      if constexpr (Kind::kSeparate) {
         x = p.gain_ih[j] * ih[gate / kFirst].Xhat(x);
         h = p.gain_hh[j] * hh[gate / kFirst].Xhat(h);
       }
@@ -207,9 +207,9 @@ PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_
 template <class Kind, class T>
 struct StateNorm {
   PLANISH_DEVICE explicit StateNorm(const CellLayer<T>& a)
-      : z(Kind::kApart ? a.zh : a.zx),
-        maps(Kind::kApart ? a.map_hh : a.map_ih),
-        gain(Kind::kApart ? a.params.gain_hh : a.params.gain_ih) {}
+      : z(Kind::kSeparate ? a.zh : a.zx),
+        maps(Kind::kSeparate ? a.map_hh : a.map_ih),
+        gain(Kind::kSeparate ? a.params.gain_hh : a.params.gain_ih) {}
 
   const T *z, *maps, *gain;
 };
@@ -227,17 +227,17 @@ PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
 template <class F>
 void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
   using enum Arithmetic;
-  const bool plain = sums == Sums::kPlain, together = sums == Sums::kTogether;
+  const bool plain = sums == Sums::kPlain, together = sums == Sums::kJoint;
   if (arithmetic == kLstm) {
     if (plain) return f(CellKind<kLstm, Sums::kPlain, 4>());
-    if (together && first == 1) return f(CellKind<kLstm, Sums::kTogether, 1>());
-    if (!together && first == 4) return f(CellKind<kLstm, Sums::kApart, 4>());
+    if (together && first == 1) return f(CellKind<kLstm, Sums::kJoint, 1>());
+    if (!together && first == 4) return f(CellKind<kLstm, Sums::kSeparate, 4>());
   } else if (arithmetic == kGru) {
     if (plain) return f(CellKind<kGru, Sums::kPlain, 3>());
-    if (!together && first == 2) return f(CellKind<kGru, Sums::kApart, 2>());
+    if (!together && first == 2) return f(CellKind<kGru, Sums::kSeparate, 2>());
   } else {
     if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
-    if (together) return f(CellKind<kRnn, Sums::kTogether, 1>());
+    if (together) return f(CellKind<kRnn, Sums::kJoint, 1>());
   }
   throw Error("[CellKind] the cell must be one that there are kernels for but has none");
 }

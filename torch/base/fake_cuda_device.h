@@ -1,5 +1,5 @@
-#ifndef PLANISH_TORCH_BASE_HOST_GPU_H_
-#define PLANISH_TORCH_BASE_HOST_GPU_H_
+#ifndef PLANISH_TORCH_BASE_FAKE_CUDA_DEVICE_H_
+#define PLANISH_TORCH_BASE_FAKE_CUDA_DEVICE_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -17,4 +17,4 @@ at::Tensor ToCpu(const at::Tensor& t);
 
 }  // namespace planish::tests
 
-#endif  // PLANISH_TORCH_BASE_HOST_GPU_H_
+#endif  // PLANISH_TORCH_BASE_FAKE_CUDA_DEVICE_H_

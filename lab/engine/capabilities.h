@@ -1,5 +1,5 @@
-#ifndef PLANISH_LAB_ENGINE_ABILITIES_H_
-#define PLANISH_LAB_ENGINE_ABILITIES_H_
+#ifndef PLANISH_LAB_ENGINE_CAPABILITIES_H_
+#define PLANISH_LAB_ENGINE_CAPABILITIES_H_
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
@@ -87,4 +87,4 @@ class SentenceEncoder {
 
 }  // namespace planish::lab
 
-#endif  // PLANISH_LAB_ENGINE_ABILITIES_H_
+#endif  // PLANISH_LAB_ENGINE_CAPABILITIES_H_

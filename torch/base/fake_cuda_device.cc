@@ -1,4 +1,4 @@
-#include "torch/base/host_gpu.h"
+#include "torch/base/fake_cuda_device.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -17,15 +17,15 @@
 namespace at {
 
 /// Says that there is a CUDA, without which autograd runs nothing on its devices.
-struct HostGpuHooks final : CUDAHooksInterface {
-  explicit HostGpuHooks(CUDAHooksArgs) {}
+struct FakeCudaHooks final : CUDAHooksInterface {
+  explicit FakeCudaHooks(CUDAHooksArgs) {}
   void init() const override {}
   bool hasCUDA() const override { return true; }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
 };
-C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, HostGpuHooks)
+C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, FakeCudaHooks)
 
 }  // namespace at
 
@@ -98,7 +98,7 @@ Tensor& WideProduct(const Tensor& a, const Tensor& b, at::ScalarType type, Tenso
   return at::mm_out(out, a.to(type), b.to(type));
 }
 
-struct HostGpuGuard final : c10::impl::DeviceGuardImplInterface {
+struct FakeCudaGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kGpu; }
   c10::Device exchangeDevice(c10::Device) const override { return Gpu(); }
   c10::Device getDevice() const override { return Gpu(); }
@@ -112,7 +112,7 @@ struct HostGpuGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
 };
 
-C10_REGISTER_GUARD_IMPL(CUDA, HostGpuGuard);
+C10_REGISTER_GUARD_IMPL(CUDA, FakeCudaGuard);
 
 }  // namespace
 

@@ -1,10 +1,10 @@
 // Results of narrow rows on their way past the caches. Compiled once for each target, in the
 // namespace HWY_NAMESPACE.
-#if defined(PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
-#undef PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
+#if defined(PLANISH_SRC_NORM_ROWS_STAGED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ROWS_STAGED_INL_H_
+#undef PLANISH_SRC_NORM_ROWS_STAGED_INL_H_
 #else
-#define PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
+#define PLANISH_SRC_NORM_ROWS_STAGED_INL_H_
 #endif
 
 #include <hwy/cache_control.h>
@@ -25,16 +25,16 @@ namespace HWY_NAMESPACE {
 /// Results in the order of their addresses, gathered until whole aligned vectors can be stored past
 /// the caches: in bursts, or, where StoreSome is called, while the next ones' inputs are read.
 template <class T>
-class Gathered {
+class Staged {
  public:
   /// What is gathered goes to `out` and on.
-  explicit Gathered(T* out)
+  explicit Staged(T* out)
       : skip_(static_cast<int64_t>((reinterpret_cast<uintptr_t>(out) & (kBytes - 1)) / sizeof(T))),
         fill_(skip_) {
     out_ = out - skip_;
   }
 
-  /// Where the next results go, up to kMost, and 8 more that do not count.
+  /// Where the next results go, up to kMax, and 8 more that do not count.
   HWY_INLINE T* next() { return buffer_ + fill_; }
 
   /// There are `n` more.
@@ -59,7 +59,7 @@ class Gathered {
 
   HWY_INLINE void Finish() { Flush(true); }
 
-  static constexpr int64_t kMost = 1024;
+  static constexpr int64_t kMax = 1024;
 
  private:
   static constexpr int64_t kBytes = 64, kLine = kBytes / static_cast<int64_t>(sizeof(T));
@@ -102,7 +102,7 @@ class Gathered {
     stored_ = 0;
   }
 
-  alignas(64) T buffer_[kEnough + kMost + 64];
+  alignas(64) T buffer_[kEnough + kMax + 64];
   T* out_;
   int64_t skip_, fill_, stored_ = 0;
 };
@@ -114,4 +114,4 @@ class Gathered {
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();
 
-#endif  // PLANISH_SRC_NORM_ROWS_GATHERED_INL_H_
+#endif  // PLANISH_SRC_NORM_ROWS_STAGED_INL_H_
