@@ -9,14 +9,13 @@
 #include "planish/error.h"
 #include "planish/types.h"
 
-// Checks of arguments at the public edge. Each throws Error with the text
-// `[function] argument must ... but has ...`.
+// Checks of arguments at the public edge. Each throws ArgumentError.
 namespace planish::internal {
 
 [[noreturn]] inline void Fail(const char* function, const std::string& argument,
                               const std::string& expected, const std::string& found) {
-  throw Error("[" + std::string(function) + "] " + argument + " must " + expected + " but has " +
-              found);
+  throw ArgumentError("[" + std::string(function) + "] " + argument + " must " + expected +
+                      " but has " + found);
 }
 
 /// Sizes at least 0 whose product times the size of T is a size that a pointer can span, as is an

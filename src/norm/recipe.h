@@ -53,8 +53,8 @@ constexpr decltype(auto) Visit(Norm norm, F&& f) {
     case Norm::kRms:
       return std::forward<F>(f).template operator()<Recipe{false, false, true, Output::kAffine}>();
   }
-  throw Error("[Norm] norm must be a value of planish::Norm but has " +
-              std::to_string(static_cast<int>(norm)));
+  throw ArgumentError("[Norm] norm must be a value of planish::Norm but has " +
+                      std::to_string(static_cast<int>(norm)));
 }
 
 /// The norm's recipe. Throws Error for a value that is no norm.

@@ -101,8 +101,8 @@ constexpr CellRecipe RecipeOf(Cell cell) {
     case Cell::kBnGru:          return {kGru,     kSeparate,    kTwoOne,  kGainAndBias, false, kNone, kBatch};
   }
   // clang-format on
-  throw Error("[Cell] cell must be a value of planish::Cell but has " +
-              std::to_string(static_cast<int>(cell)));
+  throw ArgumentError("[Cell] cell must be a value of planish::Cell but has " +
+                      std::to_string(static_cast<int>(cell)));
 }
 
 /// Every cell, in the order of Cell.

@@ -6,10 +6,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/SymIntArrayRef.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <optional>
 
+#include "planish/error.h"
 #include "planish/parallel.h"
 #include "src/base/pages.h"
 
@@ -53,6 +55,18 @@ inline at::Tensor Wide(const at::Tensor& t) {
   if (!t.defined()) return t;
   const at::ScalarType type = ComputeType(t.scalar_type());
   return t.scalar_type() == type ? t : t.to(type);
+}
+
+/// Calls f. An ArgumentError of the core becomes c10::ValueError, any other Error c10::Error.
+template <class F>
+auto WithCoreErrors(F&& f) {
+  try {
+    return f();
+  } catch (const ArgumentError& error) {
+    C10_THROW_ERROR(ValueError, error.what());
+  } catch (const Error& error) {
+    C10_THROW_ERROR(Error, error.what());
+  }
 }
 
 /// Calls f.operator()<float> or <double>: the type that numbers of `type` are computed in.

@@ -30,12 +30,14 @@ T* Array(const at::Tensor& t) {
 template <class F>
 void ByTypes(const at::Tensor& x, const at::Tensor& parameter, F&& f) {
   const auto call = [&]<class T>() {
-    if constexpr (!std::is_same_v<T, float>) {
-      if (parameter.defined() && parameter.scalar_type() == at::kFloat) {
-        return f.template operator()<T, float>();
+    WithCoreErrors([&] {
+      if constexpr (!std::is_same_v<T, float>) {
+        if (parameter.defined() && parameter.scalar_type() == at::kFloat) {
+          return f.template operator()<T, float>();
+        }
       }
-    }
-    f.template operator()<T, T>();
+      f.template operator()<T, T>();
+    });
   };
   switch (x.scalar_type()) {
     case at::kDouble:

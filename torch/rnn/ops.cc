@@ -223,13 +223,9 @@ void Boxed(const c10::OperatorHandle& op, Stack* stack) {
   CallType call;
   const size_t arguments = op.schema().arguments().size();
   Parse(torch::jit::last(*stack, arguments), call);
-  try {
-    const auto results = kKernel(call);
-    torch::jit::drop(*stack, arguments);
-    Push(results, *stack);
-  } catch (const Error& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
+  const auto results = WithCoreErrors([&] { return kKernel(call); });
+  torch::jit::drop(*stack, arguments);
+  Push(results, *stack);
 }
 
 template <class CallType, auto kKernel>

@@ -50,16 +50,6 @@ using torch::autograd::variable_list;
 
 constexpr char kName[] = "RnnSteps";
 
-/// Calls f; the core's errors become those of PyTorch.
-template <class F>
-void WithErrors(const F& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    TORCH_CHECK_VALUE(false, error.what());
-  }
-}
-
 /// The sums of the passes of backward that are on their way: each has its own, for there may be
 /// passes on several threads, and one within another. Sums of a pass that has ended early, for
 /// someone has thrown, stay; passes have numbers that do not come again.
@@ -329,7 +319,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
     return layer;
   };
   if (packed) {
-    WithErrors([&] {
+    WithCoreErrors([&] {
       auto& own = static_cast<PackedParams&>(*packed);
       const auto snapshot = own.SnapshotNow();
       const auto layer = begin(snapshot ? snapshot->watched : Watched(watched));
@@ -349,7 +339,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   call.tensors = WideTensors(call.tensors);  // once, and not for each step
   const auto list = ParamsOf(call.tensors);
   if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
-    WithErrors([&] { layer->Pack(call, sizes); });
+    WithCoreErrors([&] { layer->Pack(call, sizes); });
   }
 }
 
@@ -361,7 +351,7 @@ std::tuple<Tensor, Tensor> RnnSteps::Layer::Take(const Call& call) const {
   if (!direct || !start.defined()) return rnn_step(cell, call.tensors, eps);
   CheckStep(kName, call);
   std::tuple<Tensor, Tensor> results;
-  WithErrors(
+  WithCoreErrors(
       [&] { ByType(call.tensors.x.scalar_type(), [&]<class T>() { results = Step<T>(call); }); });
   return results;
 }

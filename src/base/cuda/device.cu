@@ -24,8 +24,9 @@ namespace {
 void Check(const char* function, const char* what, cudaError_t error) {
   if (error == cudaSuccess) return;
   cudaGetLastError();
-  throw Error("[" + std::string(function) + "] the device must " + what + " but has said \"" +
-              cudaGetErrorString(error) + "\"");
+  throw DeviceError("[" + std::string(function) + "] the device could not " + what + ": " +
+                        cudaGetErrorString(error),
+                    error);
 }
 
 // Compiled for the architectures of all kernels, and as large as a block may be.
@@ -89,7 +90,7 @@ void Fill(const char* function, void* data, int value, int64_t bytes, void* stre
 
 void* Allocate(int64_t bytes) {
   void* data = nullptr;
-  Check("Allocate", "have memory", cudaMalloc(&data, static_cast<size_t>(bytes)));
+  Check("Allocate", "allocate memory", cudaMalloc(&data, static_cast<size_t>(bytes)));
   return data;
 }
 
@@ -121,7 +122,7 @@ void* Allocate(int64_t bytes) {
   // read beyond.
   void* data = nullptr;
   if (posix_memalign(&data, 256, static_cast<size_t>(bytes)) != 0) {
-    throw Error("[Allocate] the device must have memory but has none left");
+    throw DeviceError("[Allocate] the device has no memory left", 2);  // cudaErrorMemoryAllocation
   }
   return data;
 }

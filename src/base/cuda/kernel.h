@@ -248,8 +248,9 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
       cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
   if (error != cudaSuccess) {
     cudaGetLastError();
-    throw Error("[" + std::string(function) + "] the device must take the kernel but has said \"" +
-                cudaGetErrorString(error) + "\"");
+    throw DeviceError("[" + std::string(function) +
+                          "] the device refused the kernel: " + cudaGetErrorString(error),
+                      error);
   }
 #else
   static_cast<void>(function), static_cast<void>(stream);
@@ -300,8 +301,9 @@ void RunCooperative(const char* function, void (*kernel)(Parameters...), const L
   }
   if (error != cudaSuccess) {
     cudaGetLastError();
-    throw Error("[" + std::string(function) + "] the device must take the kernel but has said \"" +
-                cudaGetErrorString(error) + "\"");
+    throw DeviceError("[" + std::string(function) +
+                          "] the device refused the kernel: " + cudaGetErrorString(error),
+                      error);
   }
 #else
   static_cast<void>(function), static_cast<void>(stream);

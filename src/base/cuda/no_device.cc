@@ -5,7 +5,7 @@
 namespace planish::internal::cuda {
 namespace {
 
-[[noreturn]] void Fail() { throw Error("[cuda] Planish must be built with CUDA but is not"); }
+[[noreturn]] void Fail() { throw DeviceError("[cuda] Planish was built without CUDA", 0); }
 
 }  // namespace
 

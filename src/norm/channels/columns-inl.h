@@ -286,13 +286,13 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   };
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
     if (!kStream && arrays.ask) {
-      PrefetchAhead(arrays.out + i, 2 * lanes);
+      PrefetchShortAhead(arrays.out + i, 2 * lanes);
     } else if (kStream && arrays.ahead != 0) {
       PrefetchTwo(d, arrays.a + i, apart);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i, apart);
     } else if (kStream && far && i + kAhead < limit) {
-      PrefetchAhead(arrays.a + i, 2 * lanes);
-      if constexpr (kMap == ChannelMap::kGradient) PrefetchAhead(arrays.x + i, 2 * lanes);
+      PrefetchShortAhead(arrays.a + i, 2 * lanes);
+      if constexpr (kMap == ChannelMap::kGradient) PrefetchShortAhead(arrays.x + i, 2 * lanes);
     } else if (kStream && i + kAhead < limit) {
       PrefetchTwo(d, arrays.a + i);
       if constexpr (kMap == ChannelMap::kGradient) PrefetchTwo(d, arrays.x + i);

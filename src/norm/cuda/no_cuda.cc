@@ -10,7 +10,7 @@ namespace planish::internal::cuda {
 namespace {
 
 [[noreturn]] void Fail(const char* function) {
-  throw Error("[" + std::string(function) + "] Planish must be built with CUDA but is not");
+  throw DeviceError("[" + std::string(function) + "] Planish was built without CUDA", 0);
 }
 
 }  // namespace

@@ -61,12 +61,12 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
 /// Asks for the lines so many bytes behind the `n` numbers from `at` on: of results, for through
 /// the caches each line is read before it is written, and of what is read in order from a far
 /// cache.
-inline constexpr int64_t kAskedBytes = 4096;
+inline constexpr int64_t kPrefetchShortBytes = 4096;
 template <class T>
-HWY_INLINE void PrefetchAhead(const T* at, int64_t n) {
+HWY_INLINE void PrefetchShortAhead(const T* at, int64_t n) {
   const auto* line = reinterpret_cast<const char*>(at);
   for (int64_t byte = 0; byte < n * static_cast<int64_t>(sizeof(T)); byte += 64) {
-    PrefetchFar(line + byte + kAskedBytes);
+    PrefetchFar(line + byte + kPrefetchShortBytes);
   }
 }
 
@@ -624,7 +624,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     for (int64_t c = 0; c < cols; c += kChunk) {
       const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
       for (int64_t i = 0; i < block; ++i) {
-        if (!kStream && args.ask) PrefetchAhead(y + i * y_stride + c, width);
+        if (!kStream && args.ask) PrefetchShortAhead(y + i * y_stride + c, width);
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
@@ -1260,7 +1260,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
         const int64_t from = ends[i].layout.lead + c;
         const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
         if (!kStream && args.ask) {
-          PrefetchAhead(args.dx + (r + i) * args.dx_stride + c, width);
+          PrefetchShortAhead(args.dx + (r + i) * args.dx_stride + c, width);
         }
         work.next = row_at(r + block + i).At(c);
         work.row = row_at(r + i).At(from);
