@@ -156,7 +156,7 @@ bench-cuda: cuda
 llvm = $$(command -v $(1)-19 || echo $(1))
 
 format:
-	git ls-files '*.h' '*.cc' | xargs $(call llvm,clang-format) -i
+	git ls-files '*.h' '*.cc' '*.cu' | xargs $(call llvm,clang-format) -i
 
 # Without the tests: GoogleTest's macros take the analyzer longest.
 tidy: dev

@@ -1,7 +1,7 @@
 # cmake --install build --component torch, after core: find_package(planish COMPONENTS torch).
 install(TARGETS planish_torch EXPORT planishTorchTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT torch)
-install(FILES include/planish/torch.h include/planish/torch_nnet.h include/planish/torch_norm.h
+install(FILES include/planish/torch.h include/planish/torch_norm.h
     include/planish/torch_rnn.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/planish COMPONENT torch)
 install(EXPORT planishTorchTargets NAMESPACE planish:: DESTINATION ${PLANISH_PACKAGE_DIR}

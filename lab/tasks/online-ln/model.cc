@@ -16,14 +16,19 @@ std::vector<int64_t> Widths(const OnlineMlp::Options& options) {
   return widths;
 }
 
-// As planish::nn::nnet, with layer normalisation for the online one.
-nn::NNet LayerNormNet(const OnlineMlp::Options& options) {
-  nn::NNet net;
+torch::nn::Sequential MakeNet(const OnlineMlp::Options& options) {
+  torch::nn::Sequential net;
   int64_t inputs = options.inputs;
   const std::vector<int64_t> widths = Widths(options);
   for (size_t layer = 0; layer < widths.size(); ++layer) {
-    net->push_back(torch::nn::Linear(torch::nn::LinearOptions(inputs, widths[layer]).bias(false)));
-    net->push_back(MakeNorm(options.norm, {widths[layer]}, options.norm_options));
+    const bool bias = options.norm == "none";
+    net->push_back(torch::nn::Linear(torch::nn::LinearOptions(inputs, widths[layer]).bias(bias)));
+    if (options.norm == "online") {
+      net->push_back(
+          nn::OnlineLayerNorm(nn::OnlineLayerNormOptions(widths[layer]).alpha(options.alpha)));
+    } else if (!bias) {
+      net->push_back(MakeNorm(options.norm, {widths[layer]}, options.norm_options));
+    }
     if (layer + 1 < widths.size()) net->push_back(torch::nn::ReLU());
     inputs = widths[layer];
   }
@@ -41,12 +46,7 @@ OnlineMlp::OnlineMlp(const Options& options) {
     weights.push_back(at::empty({width, inputs}).uniform_(-bound, bound));
     inputs = width;
   }
-  const bool online = options.norm == "online";
-  nn::NNet net = online || options.norm == "none"
-                     ? nn::nnet(options.inputs, options.classes, options.hidden, "relu", "identity",
-                                online, options.alpha)
-                     : LayerNormNet(options);
-  net_ = register_module("net", net);
+  net_ = register_module("net", MakeNet(options));
   at::NoGradGuard no_grad;
   size_t layer = 0;
   for (const auto& module : net_->children()) {

@@ -2,6 +2,7 @@
 #define PLANISH_LAB_TASKS_ONLINE_LN_MODEL_H_
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include <cstdint>
 #include <string>
@@ -12,8 +13,8 @@
 
 namespace planish::lab {
 
-/// Pixels -> (linear, norm, ReLU) x 2 -> linear, norm -> logits: what planish::nn::nnet makes, with
-/// a norm on every layer, the last included. Without a norm the linear maps have biases.
+/// Pixels -> (linear, norm, ReLU) x 2 -> linear, norm -> logits, as in T. Breloff's post "Online
+/// Layer Normalization" (2016). Without a norm the linear maps have biases.
 class OnlineMlp : public torch::nn::Module {
  public:
   struct Options {
@@ -39,10 +40,10 @@ class OnlineMlp : public torch::nn::Module {
   /// sums and of their deviation, unbiased as in online layer normalisation.
   std::vector<Statistics> StatisticsOf(const at::Tensor& x);
 
-  const nn::NNet& net() const { return net_; }
+  const torch::nn::Sequential& net() const { return net_; }
 
  private:
-  nn::NNet net_{nullptr};
+  torch::nn::Sequential net_{nullptr};
 };
 
 }  // namespace planish::lab

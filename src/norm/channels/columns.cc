@@ -80,7 +80,7 @@ void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
   });
 }
 
-void RowCoefficientArrays(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
+void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
                           int64_t begin, int64_t end, int64_t run, int64_t period,
                           const MapNumbers<C>& numbers, bool stream) {
   VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
@@ -134,7 +134,7 @@ namespace planish::internal {
 HWY_EXPORT(ColumnShifts);
 HWY_EXPORT(ColumnSums);
 HWY_EXPORT(RunSums);
-HWY_EXPORT(RowCoefficientArrays);
+HWY_EXPORT(MapRowsOnTarget);
 HWY_EXPORT(BatchFinish);
 HWY_EXPORT(WeightsForward);
 HWY_EXPORT(WeightsBackward);
@@ -158,7 +158,7 @@ template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,
              const MapNumbers<Compute<T>>& numbers, bool stream) {
-  PLANISH_DISPATCH(RowCoefficientArrays)
+  PLANISH_DISPATCH(MapRowsOnTarget)
   (map, arrays, stride, rows, begin, end, run, period, numbers, stream);
 }
 

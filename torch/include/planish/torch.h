@@ -2,7 +2,6 @@
 #define PLANISH_TORCH_H_
 
 // Planish for C++ users of PyTorch: functions and torch::nn modules on the core's kernels.
-#include "planish/torch_nnet.h"
 #include "planish/torch_norm.h"
 #include "planish/torch_rnn.h"
 
