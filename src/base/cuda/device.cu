@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "src/base/cuda/kernel.h"
 #include "src/base/cuda/device.h"
+#include "src/base/cuda/kernel.h"
 
 namespace planish::internal::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "src/base/cuda/kernel.h"
 #include "src/base/cuda/elements.h"
+#include "src/base/cuda/kernel.h"
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/positions.h"
 

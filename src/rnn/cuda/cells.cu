@@ -289,13 +289,15 @@ SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {
         const T d = da[at];
         sum_a += d;
         if (a.sums != Sums::kPlain) {
-          dot_x = FusedMulAdd(d, CoefficientsOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
+          dot_x =
+              FusedMulAdd(d, CoefficientsOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
         }
         // ah_n is multiplied by r.
         const T of_h = candidate ? d * a.gates_kept[at - 2 * a.hidden] : d;
         sum_h += of_h;
         if (a.sums == Sums::kSeparate) {
-          dot_h = FusedMulAdd(of_h, CoefficientsOf(a.map_hh, row, a.norms, norm).Xhat(a.zh[at]), dot_h);
+          dot_h =
+              FusedMulAdd(of_h, CoefficientsOf(a.map_hh, row, a.norms, norm).Xhat(a.zh[at]), dot_h);
         }
       });
       T* const to = partials + part * kColumnSums * columns + j;

@@ -357,7 +357,7 @@ PersistentBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnS
 
 template <class T>
 void RunBackwardPersistent(const char* function, const CellLayer<T>& layer,
-                       const PersistentBackwardCall<T>& call, void* stream) {
+                           const PersistentBackwardCall<T>& call, void* stream) {
   VisitKind(layer, [&]<class Kind>(Kind) {
     RunCooperative(function, PersistentBackward<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
@@ -365,8 +365,8 @@ void RunBackwardPersistent(const char* function, const CellLayer<T>& layer,
 }
 
 template PersistentBackwardPlan PlanBackwardOnDevice<PLANISH_ELEMENT>(const CellRecipe&,
-                                                                  const RnnShape&);
+                                                                      const RnnShape&);
 template void RunBackwardPersistent(const char*, const CellLayer<PLANISH_ELEMENT>&,
-                                const PersistentBackwardCall<PLANISH_ELEMENT>&, void*);
+                                    const PersistentBackwardCall<PLANISH_ELEMENT>&, void*);
 
 }  // namespace planish::internal::cuda

@@ -68,8 +68,8 @@ PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
 // The norm of `hidden` units' numbers, `per_unit` of each, from the parts of all blocks, by
 // kJoinLanes lanes. Without parts it is nothing.
 template <class T>
-PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const PersistentPlan& plan, int64_t hidden,
-                                    int per_unit, double eps) {
+PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const PersistentPlan& plan,
+                                    int64_t hidden, int per_unit, double eps) {
   const int lane = ThreadIndex() % kJoinLanes;
   const int64_t blocks = parts == nullptr ? 0 : plan.blocks;
   const double n = static_cast<double>(hidden * per_unit);
@@ -184,7 +184,8 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
     constexpr int kLine = 128 / static_cast<int>(sizeof(T));
     for (int64_t i = me * kLine; i < state_size; i += threads * kLine) Touch(h + i);
     const int row_groups = rows / kPersistentRows;
-    const int batch_groups = static_cast<int>((batch + kPersistentSequences - 1) / kPersistentSequences);
+    const int batch_groups =
+        static_cast<int>((batch + kPersistentSequences - 1) / kPersistentSequences);
     for (int group = warp; group < row_groups * batch_groups; group += warps) {
       const int row = group % row_groups * kPersistentRows;
       const int b = group / row_groups * kPersistentSequences;
@@ -340,7 +341,7 @@ PersistentPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape) {
 
 template <class T>
 void RunPersistent(const char* function, const CellLayer<T>& layer, const PersistentCall<T>& call,
-               void* stream) {
+                   void* stream) {
   VisitKind(layer, [&]<class Kind>(Kind) {
     RunCooperative(function, Persistent<T, Kind>, LaunchOf(call.plan), stream, layer, call,
                    layer.arithmetic == Arithmetic::kRnnRelu);
@@ -349,6 +350,6 @@ void RunPersistent(const char* function, const CellLayer<T>& layer, const Persis
 
 template PersistentPlan PlanOnDevice<PLANISH_ELEMENT>(const CellRecipe&, const RnnShape&);
 template void RunPersistent(const char*, const CellLayer<PLANISH_ELEMENT>&,
-                        const PersistentCall<PLANISH_ELEMENT>&, void*);
+                            const PersistentCall<PLANISH_ELEMENT>&, void*);
 
 }  // namespace planish::internal::cuda
