@@ -26,10 +26,10 @@ TEST(Alternate, TakesFewerBlocksOfLongCalls) {
     ++calls;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
-  Alternate({call}, /*blocks=*/5, /*seconds=*/1e-4, /*most_seconds=*/1e-4);
+  Alternate({call}, /*blocks=*/5, /*seconds=*/1e-4, /*max_seconds=*/1e-4);
   EXPECT_EQ(calls, 1 + 3);  // one to find how many, and the least number of blocks
   calls = 0;
-  Alternate({call}, /*blocks=*/2, /*seconds=*/1e-4, /*most_seconds=*/1e-4);
+  Alternate({call}, /*blocks=*/2, /*seconds=*/1e-4, /*max_seconds=*/1e-4);
   EXPECT_EQ(calls, 1 + 2);
 }
 

@@ -101,7 +101,7 @@ TEST(MakeText, SaysItsEntropy) {
 
 TEST(MakeText, RefusesLengthsItHasNot) {
   EXPECT_THROW(MakeText(0), UsageError);
-  EXPECT_THROW(MakeText(kMaxMadeText + 1), UsageError);
+  EXPECT_THROW(MakeText(kMaxSyntheticText + 1), UsageError);
 }
 
 TEST(ReadText, ReadsTheFirstCharacters) {
@@ -193,7 +193,7 @@ TEST(OpenText, MakesOneOnlyWithoutAPath) {
   const TestFolder temp;
   EXPECT_THROW(OpenText(temp / "none.txt", 10), DataError);
   EXPECT_EQ(OpenText(std::nullopt, 10).characters, MakeText(10).characters);
-  EXPECT_EQ(OpenText(std::nullopt, 1 << 30).characters.size(), size_t{kMaxMadeText});
+  EXPECT_EQ(OpenText(std::nullopt, 1 << 30).characters.size(), size_t{kMaxSyntheticText});
 }
 
 TEST(Vocabulary, NumbersTheCharactersThatOccur) {

@@ -39,12 +39,12 @@ Layout LayoutOf(const NormSpec& spec, const Tensor& x, at::MemoryFormat format) 
 
 /// The rows of the moments, null where they are not saved.
 template <class C>
-struct Statistics {
+struct StatisticsPointers {
   C *mean = nullptr, *mean_lo = nullptr, *rstd = nullptr, *var = nullptr;
 };
 
 template <class C>
-Statistics<C> StatisticsOf(const Tensor& moments) {
+StatisticsPointers<C> StatisticsPointersOf(const Tensor& moments) {
   if (!moments.defined()) return {};
   auto* data = [&] {
     if constexpr (std::is_const_v<C>) {
@@ -98,7 +98,7 @@ int64_t BatchBytes(const Layout& layout) {
 template <class T, class P>
 void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
   const Rows x = RowsOf(t.x), residual = RowsOf(t.residual);
-  const auto moments = StatisticsOf<Compute<T>>(t.moments);
+  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
   const Norm norm = Recipe(spec, t.weight.defined() || t.bias.defined());
   const NormForwardArgs<T, P> args = {.rows = x.rows,
                                       .cols = x.cols,
@@ -121,7 +121,7 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
 template <class T, class P>
 void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
   const Rows x = RowsOf(t.x), dy = RowsOf(t.dy), dsum = RowsOf(t.dsum);
-  const auto moments = StatisticsOf<const Compute<T>>(t.moments);
+  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
   const bool gradients = t.dweight.defined() || t.dbias.defined();
   const Norm norm = Recipe(spec, t.weight.defined() || gradients);
   const NormBackwardArgs<T, P> args = {.rows = x.rows,
@@ -146,7 +146,7 @@ void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
 
 template <class T, class P>
 void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsOf<Compute<T>>(t.moments);
+  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
   const Norm norm = Recipe(spec, t.weight.defined() || t.bias.defined());
   const ChannelNormForwardArgs<T, P> args = {.batch = layout.outer,
                                              .channels = layout.features,
@@ -165,7 +165,7 @@ void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const La
 
 template <class T, class P>
 void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsOf<const Compute<T>>(t.moments);
+  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
   const bool affine = t.weight.defined() || t.dweight.defined() || t.dbias.defined();
   const Norm norm = Recipe(spec, affine);
   const ChannelNormBackwardArgs<T, P> args = {.batch = layout.outer,
@@ -189,7 +189,7 @@ void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const 
 // none.
 template <class T, class P>
 void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsOf<Compute<T>>(t.moments);
+  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
   if (moments.var) t.moments.select(0, 3).zero_();
   const bool several = moments.var && layout.outer * layout.inner >= 2;
   const Tensor mean = several ? at::zeros({layout.features}, t.moments.options()) : Tensor();
@@ -213,7 +213,7 @@ void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layou
 
 template <class T, class P>
 void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsOf<const Compute<T>>(t.moments);
+  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
   const BatchNormBackwardArgs<T, P> args = {.batch = layout.outer,
                                             .channels = layout.features,
                                             .spatial = layout.inner,

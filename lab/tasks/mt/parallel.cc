@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t kMadeTrain = 4'000;
 constexpr int64_t kMadeHeldOut = 200;
 constexpr int64_t kHeldOutShare = 20;
-constexpr int64_t kMostHeldOut = 2'000;
+constexpr int64_t kMaxHeldOut = 2'000;
 
 struct Direction {
   std::string from, to;

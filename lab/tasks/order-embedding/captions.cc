@@ -168,7 +168,7 @@ void Describe(Texts train, Texts valid, Texts test, const CaptionRequest& reques
 }
 
 void Make(const CaptionRequest& request, CaptionSets& sets, Sha256& sha) {
-  const MadeScenes scenes = MakeScenes(kMadeTrain + 2 * kMadeHeldOut);
+  const SyntheticScenes scenes = MakeScenes(kMadeTrain + 2 * kMadeHeldOut);
   const auto part = [&](int64_t begin, int64_t count) {
     const auto of = [&](const std::vector<std::string>& lines) {
       const auto first = lines.begin() + begin * kCaptionsPerImage;

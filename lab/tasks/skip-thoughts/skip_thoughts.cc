@@ -307,7 +307,7 @@ class SkipThoughtsTask final : public Task {
          4'000,
          "made stories for training, where there is no data",
          1,
-         kMaxMadeStories,
+         kMaxSyntheticStories,
          {}},
         {"downstream_cases",
          1'000'000,

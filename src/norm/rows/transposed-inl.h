@@ -182,7 +182,7 @@ class RowsOut {
     }
   }
 
-  /// Gathered::StoreSome.
+  /// Staged::StoreSome.
   HWY_INLINE void StoreSome(int64_t n) { staged_.StoreSome(n); }
 
   HWY_INLINE void End() {

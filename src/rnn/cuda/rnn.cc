@@ -62,8 +62,8 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape) {
 
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape) {
-  const CellRecipe recipe = CheckedRecipe("RnnFitsOnChip", cell);
-  CheckRnnShape<T>("RnnFitsOnChip", shape);
+  const CellRecipe recipe = CheckedRecipe("RnnFitsPersistent", cell);
+  CheckRnnShape<T>("RnnFitsPersistent", shape);
   return internal::cuda::FitsPersistent<T>(recipe, shape);
 }
 
