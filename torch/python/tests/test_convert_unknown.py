@@ -1,6 +1,9 @@
 """planish.convert replaces a class that is not known only if it is an RMSNorm in every respect."""
 
+import abc
 import functools
+import importlib.util
+import inspect
 import math
 import random
 import warnings
@@ -9,7 +12,7 @@ import planish
 import planish.nn as pnn
 import pytest
 import torch
-from planish._convert import trial
+from planish._convert import formula, trial
 from torch import nn
 
 SCALE = 1.0
@@ -66,17 +69,17 @@ class Named(Norm):
         self.norm_eps = 1e-5
 
     @staticmethod
-    def root(x, eps):
+    def _root(x, eps):
         return torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
 
     @property
-    def scale(self):
+    def _scale(self):
         return self.weight if self.with_scale else None
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         kind = hidden_states.dtype
         hidden_states = hidden_states.to(self.dtype_of_statistics)
-        return self.scale * (hidden_states * self.root(hidden_states, self.norm_eps)).to(kind)
+        return self._scale * (hidden_states * self._root(hidden_states, self.norm_eps)).to(kind)
 
 
 class Functional(Norm):
@@ -84,8 +87,69 @@ class Functional(Norm):
         return nn.functional.rms_norm(x, (x.shape[-1],), self.weight, self.eps)
 
 
+class Sum(Norm):
+    def forward(self, x):
+        square = torch.pow(x, 2).sum(dim=-1, keepdim=True) / x.size(-1)
+        return torch.mul(1 / torch.sqrt(torch.add(square, self.eps)), x) * self.weight
+
+
+class Conditions(Norm):
+    """Has conditions that nothing can change but the types of x and the weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.with_scale = True
+        self.bias = None
+
+    def forward(self, x):
+        """Returns the norm."""
+        kind: torch.dtype = x.dtype
+        if self.weight is None or not self.with_scale or self.bias is not None:
+            raise ValueError
+        if kind != torch.float32 and kind not in (torch.float64,):
+            x = x.float()
+        elif kind == torch.float64:
+            pass
+        y = super().forward(x)
+        return y if y.dtype is kind else y.to(dtype=kind)
+
+
+def passing_on(forward):
+    @functools.wraps(forward)
+    def call(self, x):
+        return forward(self, x)
+
+    return call
+
+
+class Decorated(Norm):
+    forward = passing_on(Norm.forward)
+
+
+class Lit(Norm):
+    """As LitGPT's: with further constants, and a reset."""
+
+    def __init__(self, add_unit_offset=False):
+        super().__init__()
+        self.add_unit_offset = add_unit_offset
+        self.dim = -1
+        self.shapes = ((6,), None)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        dtype = x.dtype
+        x = x.float()
+        norm_x = torch.mean(x * x, dim=self.dim, keepdim=True)
+        x_normed = x * torch.rsqrt(norm_x + self.eps)
+        weight = (1 + self.weight) if self.add_unit_offset else self.weight
+        return (x_normed * weight.float()).to(dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """As torch.nn.RMSNorm."""
+        torch.nn.init.ones_(self.weight)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("cols", [1, 2, 7, 64, 1500])
+@pytest.mark.parametrize("cols", [2, 7, 64, 1500])
 @pytest.mark.parametrize("kind", [Norm, Named, Functional])
 def test_an_rmsnorm_of_any_width_and_type_is_replaced(kind, cols, dtype):
     model = nn.Sequential(kind(cols).to(dtype))
@@ -96,7 +160,7 @@ def test_an_rmsnorm_of_any_width_and_type_is_replaced(kind, cols, dtype):
     assert model[0].eps == eps
 
 
-@pytest.mark.parametrize("kind", [Native, Steps])
+@pytest.mark.parametrize("kind", [Native, Steps, Sum, Conditions, Decorated, Lit])
 def test_an_rmsnorm_that_is_written_in_another_way_is_replaced(kind):
     model = nn.Sequential(kind())
     assert planish.convert(model, "planish").left == []
@@ -333,7 +397,7 @@ class ReadsGlobal(Norm):
 
 class ReadsGlobalInHelper(Norm):
     def _scale(self):
-        return (lambda: SCALE)()
+        return SCALE
 
     def forward(self, x):
         return super().forward(x) * self._scale()
@@ -556,6 +620,304 @@ class EpsIsNaN(Norm):
         self.eps = math.nan
 
 
+class NoWeight(Norm):
+    def forward(self, x):
+        return rms(x, self.eps)
+
+
+class LitWithOffset(Lit):
+    def __init__(self):
+        super().__init__(True)
+
+
+class ScalarWeight(Norm):
+    def __init__(self):
+        super().__init__(1)
+
+
+# Classes that are an RMSNorm unless a condition holds, which trials hardly meet.
+
+
+class Float64(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        if x.dtype == torch.float64:
+            return y * 2
+        return y
+
+
+class BatchOfSeven(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        return y * 2 if x.shape[0] == 7 else y
+
+
+class ManyRows(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        if x.shape[-2] > 512:
+            return y * 2
+        return y
+
+
+class FiveDimensions(Norm):
+    def forward(self, x):
+        if x.ndim == 6:
+            return x
+        return super().forward(x)
+
+
+class Elements(Norm):
+    def forward(self, x):
+        return super().forward(x if x.numel() != 6006 else x.exp())
+
+
+class ValueOfX(Norm):
+    def forward(self, x):
+        if (x == 12.5).any():
+            return x
+        return super().forward(x)
+
+
+class ValueOfXWithoutBranch(Norm):
+    def forward(self, x):
+        return torch.where(x == 12.5, x, super().forward(x))
+
+
+class ValueOfXAsFactor(Norm):
+    def forward(self, x):
+        return super().forward(x) * (2 - (x == 12.5).to(x.dtype))
+
+
+class ValueOfWeight(Norm):
+    def forward(self, x):
+        return super().forward(x if self.weight[0] != 12.5 else x.exp())
+
+
+class Multiplied(Norm):
+    def forward(self, x):
+        return super().forward(x) * self.weight
+
+
+class SmallTerm(Norm):
+    def forward(self, x):
+        return super().forward(x) + 1e-60 * x**9
+
+
+class RequiresGrad(Norm):
+    def forward(self, x):
+        return super().forward(x) if not x.requires_grad or x.is_leaf else x
+
+
+class TrainedWeight(Norm):
+    def forward(self, x):
+        return super().forward(x) if self.weight.requires_grad else x
+
+
+class InferenceMode(Norm):
+    def forward(self, x):
+        return x if x.is_inference() else super().forward(x)
+
+
+class OnCuda(Norm):
+    def forward(self, x):
+        return x if x.is_cuda else super().forward(x)
+
+
+class Device(Norm):
+    def forward(self, x):
+        return super().forward(x) if x.device.type == "cpu" else x
+
+
+class Contiguous(Norm):
+    def forward(self, x):
+        return super().forward(x) if x.is_contiguous() or x.dim() != 4 else x
+
+
+class Strides(Norm):
+    def forward(self, x):
+        return super().forward(x) if x.stride(-1) != 12 else x
+
+
+class TensorClass(Norm):
+    def forward(self, x):
+        return super().forward(x) if type(x) is torch.Tensor else x
+
+
+class ModuleVariable(Norm):
+    def forward(self, x):
+        return super().forward(x) if SCALE == 1 else x
+
+
+STATISTICS = torch.float32
+
+
+class ModuleVariableOfType(Norm):
+    def forward(self, x):
+        return super().forward(x.to(STATISTICS)).to(x.dtype)
+
+
+class Deterministic(Norm):
+    def forward(self, x):
+        return x if torch.are_deterministic_algorithms_enabled() else super().forward(x)
+
+
+class Backends(Norm):
+    def forward(self, x):
+        return x if torch.backends.cudnn.benchmark else super().forward(x)
+
+
+class Tries(Norm):
+    def forward(self, x):
+        try:
+            return super().forward(x)
+        except RuntimeError:
+            return x
+
+
+class Loops(Norm):
+    def forward(self, x):
+        y = super().forward(x)
+        for _ in range(x.shape[0]):
+            y = y * 1
+        return y
+
+
+class Loops2(Norm):
+    def forward(self, x):
+        while self.eps > 1:
+            x = x.exp()
+        return super().forward(x)
+
+
+class WithBlock(Norm):
+    def forward(self, x):
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(x)
+
+
+class Recursive(Norm):
+    def forward(self, x):
+        return self.forward(x)
+
+
+class Generator(Norm):
+    def _parts(self, x):
+        yield super().forward(x)
+
+    def forward(self, x):
+        return self._parts(x)
+
+
+class Patched(Norm):
+    pass
+
+
+Patched.forward = lambda self, x: rms(x, self.eps) * self.weight
+
+
+class Cached(Norm):
+    @functools.lru_cache  # noqa: B019
+    def forward(self, x):
+        return super().forward(x)
+
+
+class OtherSignature(Norm):
+    def forward(self, *arguments):
+        return super().forward(*arguments)
+
+
+OtherSignature.forward.__signature__ = inspect.signature(Norm.forward)
+
+names = {}
+exec(
+    """
+def forward(self, x):
+    return x * torch.rsqrt(x.square().mean(-1, True) + self.eps) * self.weight
+""",
+    {"torch": torch},
+    names,
+)
+
+
+class FromString(Norm):
+    forward = names["forward"]
+
+
+# Classes with methods and attributes that RMSNorm does not have.
+
+
+class PublicMethod(Norm):
+    def scaled(self, x, scale):
+        return self(x) * scale
+
+
+class PublicProperty(Norm):
+    @property
+    def root_of_eps(self):
+        return math.sqrt(self.eps)
+
+
+class PublicStaticMethod(Norm):
+    @staticmethod
+    def new(x, eps):
+        return rms(x, eps)
+
+    def forward(self, x):
+        return self.new(x, self.eps) * self.weight
+
+
+class ClassMethod(Norm):
+    @classmethod
+    def new(cls, x):
+        return cls(len(x))
+
+
+class UnusedMethod(Norm):
+    def _scaled(self, x, scale):
+        return self(x) * scale
+
+
+class NestedClass(Norm):
+    class Settings:
+        eps = 1e-6
+
+
+class Descriptor(Norm):
+    @functools.cached_property
+    def root(self):
+        return math.sqrt(self.eps)
+
+
+class MutableClassAttribute(Norm):
+    instances = []
+
+
+class Length(Norm):
+    def __len__(self):
+        return self.weight.numel()
+
+
+class Abstract(Norm, metaclass=abc.ABCMeta):
+    pass
+
+
+class Setter(Norm):
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+
+
+class AttributeWeight(Norm):
+    def __init__(self):
+        super().__init__()
+        self.__dict__["weight"] = 1
+
+
+class OtherReset(Norm):
+    def reset_parameters(self):
+        nn.init.normal_(self.weight)
+
+
 LOOK_ALIKES = {
     kind.__name__: (kind, reason)
     for kind, reason in [
@@ -564,74 +926,135 @@ LOOK_ALIKES = {
         (KeywordOnly, "its forward also takes scale"),
         (AnyArguments, "its forward does not take one argument"),
         (Default, "its forward also takes no argument"),
-        (SecondDimension, "its result differs for shape [2, 3, 6]"),
-        (AllButFirst, "its result differs for shape [2, 3, 6]"),
-        (FindsItsDimension, "its result differs for shape [6, 6]"),
-        (OnlyThreeDimensions, "it raises ValueError, not enough values to unpack"),
-        (Training, "in training"),
-        (Dropout, "its forward uses dropout"),
-        (Noise, "it gives two results for one input"),
-        (GradMode, "its result differs for values around 1,"),
-        (ClampsInput, "its result differs for"),
-        (ClampsHugeInput, "its result differs for"),
-        (ClampsOutput, "a large weight"),
-        (ClampsRoot, "its result differs for"),
-        (ReplacesNaN, "it replaces values that are not finite"),
-        (ReplacesNaNAfterwards, "it replaces values that are not finite"),
-        (OnePlusWeight, "a weight of both signs"),
-        (PositiveWeight, "a weight of both signs"),
-        (CappedWeight, "a large weight"),
-        (EpsAfterRoot, "its result differs for"),
-        (EpsAsMinimum, "its result differs for values around 1e-4"),
-        (NoEps, "its result differs for"),
-        (SumOfSquares, "its result differs for values around 1"),
-        (Centred, "its result differs for values around 1"),
-        (Groups, "its attribute group_size is 3"),
+        (SecondDimension, "not understood: x.dim"),
+        (AllButFirst, "not understood: tuple"),
+        (FindsItsDimension, "not understood: list"),
+        (OnlyThreeDimensions, "not understood: batch, time, cols = x.shape"),
+        (Training, "not understood: self.training"),
+        (Dropout, "not understood: nn.functional.dropout"),
+        (Noise, "not understood: torch.empty_like"),
+        (GradMode, "not understood: torch.is_grad_enabled"),
+        (ClampsInput, "not understood: x.clamp"),
+        (ClampsHugeInput, "not understood: x.clamp"),
+        (ClampsOutput, "not understood: super().forward(x).clamp"),
+        (ClampsRoot, "not understood: root.clamp"),
+        (ReplacesNaN, "not understood: torch.nan_to_num"),
+        (ReplacesNaNAfterwards, "not understood: torch.nan_to_num"),
+        (OnePlusWeight, "not understood: 1 + self.weight"),
+        (LitWithOffset, "not understood: 1 + self.weight"),
+        (PositiveWeight, "not understood: self.weight.abs"),
+        (CappedWeight, "not understood: self.weight.clamp"),
+        (EpsAfterRoot, "not understood: x.square().mean(-1, True).sqrt()"),
+        (EpsAsMinimum, "not understood: x.square().mean(-1, True).clamp"),
+        (NoEps, "not understood: x.square().mean(-1, True) + eps"),
+        (SumOfSquares, "not understood: x.square().sum(-1, True) + self.eps"),
+        (Centred, "not understood: x.mean(-1, True)"),
+        (NoWeight, "its forward computes x * (mean(x^2) + eps)^-0.5, not RMSNorm"),
+        (Groups, "not understood: x.unflatten"),
         (ScaledByNumber, "its eps can be any of eps, gain"),
         (HoldsList, "its attribute calls is of type list"),
         (HoldsTensor, "its attribute mask is of type Tensor"),
         (HoldsBuffer, "it holds weight, mask, an RMSNorm one weight"),
         (HoldsModule, "it holds weight, gate, an RMSNorm one weight"),
-        (Counts, "its forward uses Counts"),
-        (Remembers, "its forward stores into an attribute"),
+        (Counts, "not understood: Counts.count += 1"),
+        (Remembers, "not understood: self.last = x.shape"),
         (ReadsGlobal, "its forward reads the variable SCALE"),
         (ReadsGlobalInHelper, "its forward reads the variable SCALE"),
-        (ReadsClass, "its forward reads an attribute of the class"),
+        (ReadsClass, "not understood: self.factor"),
         (Closure, "its forward reads the variable settings"),
-        (ReadsDefault, "its forward reads a default argument that can change"),
-        (ReadsDefaultType, "its forward uses get_default_dtype"),
-        (ReadsAutocast, "its forward uses is_autocast_enabled"),
-        (RandomModule, "its forward uses random"),
-        (Prints, "its forward calls print"),
-        (Imports, "its forward imports os"),
-        (InPlace, "it writes to its input or its weight"),
-        (NormalizesItsWeight, "it writes to its input or its weight"),
-        (NoGradient, "its forward"),
-        (DetachedRoot, "its gradient of x differs"),
-        (DetachedWeight, "its gradient of weight differs"),
+        (ReadsDefault, "the default of table can change"),
+        (ReadsDefaultType, "not understood: torch.get_default_dtype"),
+        (ReadsAutocast, "not understood: torch.is_autocast_enabled"),
+        (RandomModule, "its forward reads the variable random"),
+        (Prints, "not understood: print('forward')"),
+        (Imports, "not understood: import os"),
+        (InPlace, "not understood: x.mul_"),
+        (NormalizesItsWeight, "not understood: self.weight.data.clamp_(-10, 10)"),
+        (NoGradient, "its forward does not take one argument"),
+        (DetachedRoot, "self.eps).sqrt().detach"),
+        (DetachedWeight, "not understood: self.weight.detach"),
         (LowPrecision, "its result differs for values around 1"),
         (AlwaysFloat, "it gives torch.float32 for"),
         (TypeOfWeight, "it gives torch.bfloat16 for torch.float32 x with a torch.bfloat16 weight"),
-        (RefusesHalf, "it raises TypeError, no half"),
-        (ClampsHalf, "its result differs for torch.float16 x"),
-        (Pair, "it does not give a tensor"),
-        (Flat, "it gives shape [6, 6] for [2, 3, 6]"),
-        (Raises, "it raises RuntimeError, no"),
-        (RaisesEmpty, "it raises RuntimeError, "),
+        (RefusesHalf, "not understood: raise TypeError('no half')"),
+        (ClampsHalf, "not understood: x.clamp"),
+        (Pair, "its forward does not return one tensor"),
+        (Flat, "not understood: x.dim"),
+        (Raises, "not understood: raise RuntimeError('no')"),
+        (RaisesEmpty, "not understood: raise RuntimeError"),
         (OwnCall, "it has its own __call__"),
         (OwnGetattr, "it has its own __getattr__"),
         (OwnStateDict, "it has its own _save_to_state_dict"),
         (FromLinear, "it is derived from Linear"),
-        (Scripted, "its forward"),
+        (Scripted, "its forward does not take one argument"),
         (Wrapped, "its forward reads the variable factor"),
         (MatrixWeight, "its weight is not a vector"),
+        (ScalarWeight, "its weight has one element, which can scale rows of any width"),
         (TwoEps, "its eps can be any of eps, other_eps"),
         (EpsIsTensor, "its attribute eps is of type Tensor"),
         (EpsIsNegative, "its eps is -1e-06"),
         (EpsIsNaN, "its eps is nan"),
+        # A condition that almost no x meets.
+        (Float64, "not understood: y * 2"),
+        (BatchOfSeven, "not understood: x.shape[0]"),
+        (ManyRows, "not understood: x.shape[-2]"),
+        (FiveDimensions, "not understood: x.ndim"),
+        (Elements, "not understood: x.numel"),
+        (ValueOfX, "not understood: x == 12.5"),
+        (ValueOfXWithoutBranch, "not understood: torch.where"),
+        (ValueOfXAsFactor, "not understood: x == 12.5"),
+        (ValueOfWeight, "not understood: self.weight[0]"),
+        (Multiplied, "its forward computes weight^2 * x * (mean(x^2) + eps)^-0.5, not RMSNorm"),
+        (SmallTerm, "not understood: x ** 9"),
+        (RequiresGrad, "not understood: x.requires_grad"),
+        (TrainedWeight, "not understood: self.weight.requires_grad"),
+        (InferenceMode, "not understood: x.is_inference"),
+        (OnCuda, "not understood: x.is_cuda"),
+        (Device, "not understood: x.device"),
+        (Contiguous, "not understood: x.is_contiguous"),
+        (Strides, "not understood: x.stride"),
+        (TensorClass, "not understood: type"),
+        (ModuleVariable, "its forward reads the variable SCALE"),
+        (ModuleVariableOfType, "its forward reads the variable STATISTICS"),
+        (Deterministic, "not understood: torch.are_deterministic_algorithms_enabled"),
+        (Backends, "not understood: torch.backends"),
+        (Tries, "not understood: try:"),
+        (Loops, "not understood: for _ in range(x.shape[0]):"),
+        (Loops2, "not understood: while"),
+        (WithBlock, "not understood: with torch.autocast"),
+        (Recursive, "its forward calls itself"),
+        (Generator, "the arguments of Generator._parts are not understood"),
+        (Patched, "there is no source for the code of <lambda>"),
+        (Cached, "its forward is not a Python function"),
+        (OtherSignature, "the arguments of OtherSignature.forward are not understood"),
+        (FromString, "there is no source for the code of forward"),
+        # More than a forward.
+        (PublicMethod, "it also has the method scaled"),
+        (PublicProperty, "it also has the property root_of_eps"),
+        (PublicStaticMethod, "it also has the method new"),
+        (ClassMethod, "its class also has new, a classmethod"),
+        (UnusedMethod, "it also has _scaled, which its forward does not use"),
+        (NestedClass, "its class also has Settings, a type"),
+        (Descriptor, "its class also has root, a cached_property"),
+        (MutableClassAttribute, "its class also has instances, a list"),
+        (Length, "it has its own __len__"),
+        (Abstract, "its class is a ABCMeta"),
+        (Setter, "it has its own __setattr__"),
+        (AttributeWeight, "its weight is hidden by another attribute"),
+        (OtherReset, "its reset_parameters does more than set the weight to 1"),
     ]
 }
-for kind in (Native, Steps, Named, Functional, *(kind for kind, _ in LOOK_ALIKES.values())):
+for kind in (
+    Native,
+    Steps,
+    Named,
+    Functional,
+    Sum,
+    Conditions,
+    Decorated,
+    Lit,
+    *(kind for kind, _ in LOOK_ALIKES.values()),
+):
     kind.__name__ += "Norm"  # as convert finds norms of unknown classes
 
 
@@ -658,6 +1081,95 @@ def test_a_class_that_is_more_than_an_rmsnorm_is_left(name, capsys):
     assert weight.grad is None
     assert capsys.readouterr().out == ""
     assert Counts.count == 0
+
+
+# What the trials find without reading the code: each of the two judges by itself.
+TRIALS = [
+    (SecondDimension, "its result differs for shape [2, 3, 6]"),
+    (AllButFirst, "its result differs for shape [2, 3, 6]"),
+    (FindsItsDimension, "its result differs for shape [6, 6]"),
+    (OnlyThreeDimensions, "it raises ValueError, not enough values to unpack"),
+    (Training, "in training"),
+    (Noise, "it gives two results for one input"),
+    (GradMode, "its result differs for values around 1,"),
+    (ClampsInput, "its result differs for"),
+    (ClampsHugeInput, "its result differs for"),
+    (ClampsOutput, "a large weight"),
+    (ClampsRoot, "its result differs for"),
+    (ReplacesNaN, "it replaces values that are not finite"),
+    (ReplacesNaNAfterwards, "it replaces values that are not finite"),
+    (OnePlusWeight, "a weight of both signs"),
+    (PositiveWeight, "a weight of both signs"),
+    (CappedWeight, "a large weight"),
+    (EpsAfterRoot, "its result differs for"),
+    (EpsAsMinimum, "its result differs for values around 1e-4"),
+    (NoEps, "its result differs for"),
+    (SumOfSquares, "its result differs for values around 1"),
+    (Centred, "its result differs for values around 1"),
+    (InPlace, "it writes to its input or its weight"),
+    (NormalizesItsWeight, "it writes to its input or its weight"),
+    (DetachedRoot, "its gradient of x differs"),
+    (DetachedWeight, "its gradient of weight differs"),
+    (RefusesHalf, "it raises TypeError, no half"),
+    (ClampsHalf, "its result differs for torch.float16 x"),
+    (Float64, "its result differs for torch.float64 x"),
+    (Pair, "it does not give a tensor"),
+    (Flat, "it gives shape [6, 6] for [2, 3, 6]"),
+    (Raises, "it raises RuntimeError, no"),
+    (RaisesEmpty, "it raises RuntimeError, "),
+]
+
+
+@pytest.mark.parametrize(("kind", "reason"), TRIALS)
+def test_trials_find_differences_by_themselves(kind, reason, monkeypatch):
+    monkeypatch.setattr(formula, "check_formula", lambda *arguments: set(dir(kind)))
+    model = nn.Sequential(kind())
+    report = planish.convert(model, "planish")
+    assert report.changed == []
+    assert reason in report.left[0].reason
+
+
+def test_the_code_is_read_anew_from_the_file_that_it_was_compiled_from(tmp_path):
+    """The code decides, not the text: a file can change after its import."""
+    text = """
+import torch
+
+class FileNorm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(6))
+        self.eps = 1e-6
+
+    def forward(self, x):
+        assert FACTOR
+        return x * torch.rsqrt(x.square().mean(-1, True) + self.eps) * self.weight FACTOR
+"""
+
+    def reason(text, later=None):
+        path = tmp_path / f"file_{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        norm = module.FileNorm()
+        for _ in range(100):  # Python rewrites code that runs often
+            norm(torch.ones(2, 6))
+        if later is not None:
+            path.write_text(later)
+        report = planish.convert(nn.Sequential(norm), "planish")
+        return report.left[0].reason.split("RMSNorm: ")[1] if report.left else ""
+
+    plain = text.replace("assert FACTOR", "").replace("FACTOR", "")
+    doubling = text.replace("assert FACTOR", "").replace("FACTOR", "* 2")
+    asserting = text.replace("FACTOR", "x.dim() < 5", 1).replace("FACTOR", "")
+    changed = "there is no source for the code of FileNorm.forward"
+    assert reason(plain) == ""
+    assert reason(plain, plain + "# a comment at the end") == ""
+    assert reason(plain, "# a comment at the start\n" + plain) == changed
+    assert reason(doubling, plain) == changed
+    assert reason(plain, "not Python") == changed
+    assert reason(plain, "") == changed
+    assert reason(asserting) == "its forward is not understood: assert x.dim() < 5"
 
 
 def test_trials_call_no_hooks():
@@ -709,6 +1221,16 @@ def test_a_model_that_is_compiled_as_a_whole_uses_the_replacement():
     assert torch.equal(compiled(x), model[1](x))
 
 
+def test_a_weight_that_the_class_hides_is_left():
+    class HidingNorm(Norm):
+        pass
+
+    model = nn.Sequential(HidingNorm())
+    HidingNorm.weight = None  # which PyTorch refuses before the parameter exists
+    reason = planish.convert(model, "planish").left[0].reason
+    assert reason.endswith("its weight is hidden by another attribute")
+
+
 def test_attributes_go_over():
     """transformers marks modules, and models read the eps of their norms."""
     module = Named()
@@ -729,9 +1251,9 @@ def test_attributes_go_over():
 
 def test_the_trial_of_one_class_is_made_once(monkeypatch):
     calls = []
-    check = trial._check_outputs
+    check = trial.check_outputs
     monkeypatch.setattr(
-        trial, "_check_outputs", lambda *arguments: (calls.append(1), check(*arguments))
+        trial, "check_outputs", lambda *arguments: (calls.append(1), check(*arguments))
     )
     model = nn.Sequential(*(Norm() for _ in range(5)), Norm(eps=1e-5), Norm(8))
     assert len(planish.convert(model, "planish").changed) == 7
@@ -743,6 +1265,106 @@ def test_wide_rows_are_left_without_a_trial():
     model[0].weight = nn.Parameter(torch.empty(10**10, device="meta"))
     reason = planish.convert(model, "planish").left[0].reason
     assert reason.endswith("its rows are too wide for a trial, 10000000000")
+
+
+class WithConstants(Norm):
+    """As transformers' classes where the package kernels is installed, and with constants."""
+
+    family = "rms"
+    _order = 2
+    kernel_layer_name = "RMSNorm"
+    kernel_condition = staticmethod(lambda module: True)
+
+    def __init__(self):
+        super().__init__()
+        self.variance_epsilon = self.eps
+        self.hidden_size = 6
+        del self.eps
+
+    def extra_repr(self):
+        return f"{self.hidden_size}, eps={self.variance_epsilon}"
+
+    def forward(self, hidden_states):
+        root = torch.rsqrt(hidden_states.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return self.weight * hidden_states * root
+
+
+class LaterConstants(WithConstants):
+    family = "rms, again"
+
+
+WithConstants.__name__ += "Norm"
+LaterConstants.__name__ += "Norm"
+
+
+@pytest.mark.parametrize(
+    ("to", "eps", "expected"),
+    [("planish", None, 1e-6), ("planish", 1e-3, 1e-3), ("ada", 1e-3, 1e-3), ("none", None, 1e-6)],
+)
+def test_constants_of_the_class_and_the_module_go_over(to, eps, expected):
+    model = nn.Sequential(WithConstants(), LaterConstants())
+    report = planish.convert(model, to, eps=eps)
+    assert report.left == []
+    assert [module.family for module in model] == ["rms", "rms, again"]
+    for module in model:
+        assert (module._order, module.hidden_size) == (2, 6)
+        # What a model reads as eps is the eps that the norm has.
+        assert module.variance_epsilon == expected
+        assert getattr(module, "eps", expected) == expected
+    if to == "planish":
+        x = normal(2, 6)
+        torch.testing.assert_close(model[0](x), rms(x, expected))  # float32
+
+
+def test_tied_frozen_and_shared_norms_stay_so():
+    shared, tied = Norm(), Norm()
+    tied.weight = shared.weight
+    shared.weight.requires_grad_(False)
+    model = nn.ModuleDict({"a": shared, "b": nn.ModuleList([shared, tied])})
+    report = planish.convert(model, "planish")
+    assert [change.names for change in report.changed] == [("a", "b.0"), ("b.1",)]
+    assert model["a"] is model["b"][0]
+    assert model["a"].weight is model["b"][1].weight is shared.weight
+    assert not model["a"].weight.requires_grad
+
+
+def test_hooks_of_a_converted_norm_can_be_added_and_removed_later():
+    model = nn.Sequential(Norm())
+    planish.convert(model, "planish")
+    calls = []
+    handles = [
+        model[0].register_forward_pre_hook(lambda module, args: calls.append("before")),
+        model[0].register_forward_hook(lambda module, args, y: calls.append("after")),
+    ]
+    model(normal(2, 6))
+    assert calls == ["before", "after"]
+    for handle in handles:
+        handle.remove()
+    model(normal(2, 6))
+    assert calls == ["before", "after"]
+
+
+def test_the_methods_that_forward_uses_are_those_of_the_class_that_is_judged(monkeypatch):
+    class DoublingStepsNorm(Steps):
+        def _norm(self, x):
+            return super()._norm(x + x.mean())
+
+    class SameStepsNorm(Steps):
+        def _norm(self, x):
+            return super()._norm(x)
+
+    report = planish.convert(nn.Sequential(DoublingStepsNorm(), SameStepsNorm()), "planish")
+    assert [change.names for change in report.changed] == [("1",)]
+    monkeypatch.setattr(Steps, "_norm", DoublingStepsNorm._norm)
+    report = planish.convert(nn.Sequential(SameStepsNorm()), "planish")
+    assert report.changed == []
+
+
+def test_functions_of_torch_that_somebody_replaced_are_not_understood(monkeypatch):
+    original = torch.rsqrt
+    monkeypatch.setattr(torch, "rsqrt", lambda x: original(x) * (2 if x.numel() == 77 else 1))
+    report = planish.convert(nn.Sequential(Norm()), "planish")
+    assert report.changed == []
 
 
 @pytest.mark.parametrize("setting", ["no_grad", "inference", "autocast", "default_dtype", "meta"])

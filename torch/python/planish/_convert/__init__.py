@@ -93,10 +93,11 @@ def convert(
     ==================  ===========================================================================
 
     ``convert`` replaces LayerNorm, RMSNorm, BatchNorm1d and BatchNorm2d of ``torch.nn``, this
-    library's norms, and classes of the model's own that are judged to be an RMSNorm: their code is
-    read, and they are called with many inputs. Everything that is more than its class, or cannot be
-    judged, is left, and the report gives the reason: subclasses; parametrized, pruned, compiled and
-    sharded modules; a replaced method; state-dict hooks; forward pre-hooks of recurrent layers.
+    library's norms, and classes of the model's own that are judged to be an RMSNorm: their code,
+    read as a formula, is RMSNorm's, and so are their results for many inputs. Everything that is
+    more than its class, or is not understood, is left, and the report gives the reason: subclasses;
+    parametrized, pruned, compiled and sharded modules; a replaced method; further methods;
+    state-dict hooks; forward pre-hooks of recurrent layers.
 
     The new module holds the same parameters and buffers, not copies, so optimizers and tied weights
     keep working. New parameters have their initial values. eps, device, dtype, training flag,

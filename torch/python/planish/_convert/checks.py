@@ -15,16 +15,22 @@ from planish._convert.report import Unfit
 
 __all__ = [
     "DTYPES",
+    "MARKS",
+    "bases_of",
     "check_class",
     "check_devices",
     "check_instance",
     "check_parameters",
     "further_attributes",
+    "is_constant",
     "is_compiling",
     "is_sharding",
 ]
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+# What the package kernels sets on classes that it has kernels for. Only kernels reads it.
+MARKS = {"kernel_condition", "kernel_layer_name"}
 
 _STATE_DICT_HOOKS = (
     "_state_dict_hooks",
@@ -87,6 +93,8 @@ def check_parameters(
     for name in wanted:
         if name not in module._parameters:
             raise Unfit(f"its {name} is not a parameter: a hook or a wrapper computes it")
+        if name in module.__dict__ or hasattr(type(module), name):
+            raise Unfit(f"its {name} is hidden by another attribute")
     held = (*module._parameters, *module._buffers, *module._modules)
     further = [name for name in held if name not in wanted and name not in kept]
     if further:
@@ -127,15 +135,44 @@ def _attributes_of(kind: Callable[..., nn.Module]) -> frozenset[str]:
     return frozenset(vars(nn.Module()))
 
 
-def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict[str, Any]:
-    """Attributes of module that its class does not have; the replacement takes them over.
+def bases_of(kind: type) -> list[type]:
+    """Returns the class of a model and its bases, in the order in which members are looked up."""
+    return [base for base in kind.__mro__ if base not in (nn.Module, object)]
 
-    known: the class is one of torch.nn or of this library. Raises Unfit if one of them has a name
-    that means something else in the replacement.
+
+def is_constant(value: Any) -> bool:
+    """Returns True for a value that nobody can change."""
+    if type(value) in (tuple, torch.Size):
+        return all(map(is_constant, value))
+    return value is None or type(value) in (bool, int, float, str, torch.dtype, torch.device)
+
+
+def _constants_of(kind: type) -> dict[str, Any]:
+    """Returns the constants of the class of a model."""
+    return {
+        name: value
+        for base in reversed(bases_of(kind))
+        for name, value in vars(base).items()
+        if not name.startswith("__") and name not in MARKS and is_constant(value)
+    }
+
+
+def further_attributes(module: nn.Module, after: nn.Module, known: bool) -> dict[str, Any]:
+    """Returns the attributes of module that the replacement takes over.
+
+    Of a class of torch.nn or of this library (known) these are the attributes that the class does
+    not have. Of another class these are all attributes, and the constants of the class. Raises
+    Unfit if one of them has a name that means something else in the replacement.
     """
     own = _attributes_of(type(module)) if known else frozenset(vars(nn.Module()))
     # The replacement has the parameters and buffers, and its own value of a setting such as eps.
     further = {name: value for name, value in vars(module).items() if name not in own}
+    if not known:
+        eps = vars(after).get("eps")
+        for name, value in further.items():
+            if type(value) is float and eps is not None:
+                further[name] = eps  # of another name: eps is the only float of such a module
+        further = _constants_of(type(module)) | further
     for name in list(further):
         if name in vars(after) and not known:
             del further[name]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from planish._convert.checks import check_class, check_instance, check_parameters
 from planish._convert.report import Unfit
-from planish._convert.trial import Verdicts
+from planish._convert.unknown import Verdicts
 from planish.nn import norms
 
 __all__ = ["Options", "is_of_this_library", "replace_norm"]
