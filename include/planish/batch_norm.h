@@ -9,144 +9,143 @@
 #include "planish/parallel.h"
 #include "planish/types.h"
 
-// Batch normalisation (Ioffe & Szegedy 2015; Ba, Kiros & Hinton 2016, Eq. 2): every channel c of
-// x [batch, channels, spatial] is normalised over the n = batch * spatial numbers that it has,
-//   y = gain[c] * xhat + bias[c],   xhat = (x - mean[c]) * rstd[c],   rstd = 1 / sqrt(var + eps),
-// with the mean and variance of these numbers in training, and with running estimates of them in
-// evaluation. Element (b, c, s) lies at (b * channels + c) * spatial + s. Rows of features are
-// spatial = 1.
+// Batch normalization (Ioffe & Szegedy 2015; Ba, Kiros & Hinton 2016, Eq. 2). Each channel c of x
+// [batch, channels, spatial] is normalized over its n = batch * spatial elements:
+//   y = gain[c] * xhat + bias[c],   xhat = (x - mean[c]) * rstd[c],   rstd = 1 / sqrt(var + eps)
+// Training uses the mean and variance of these elements, evaluation their running estimates.
+// Element (b, c, s) is at (b * channels + c) * spatial + s; spatial = 1 for rows of features.
+// norm.h has the contract on lifetime, alignment and concurrency.
 namespace planish {
 
-/// What BatchNormForward and BatchNormBackward take beside their arrays.
+/// Options of the BatchNorm functions.
 struct BatchNormOptions {
-  double eps = 1e-5;  ///< added to the variance, inside the root; finite and >= 0
-  /// Whether to divide by the root of the unbiased variance, sum((x - mean)^2) / (n - 1), rather
-  /// than of the biased one, / n: what small batches (Ba et al. 6.6: 4 cases) ask for. Needs n
-  /// >= 2.
+  double eps = 1e-5;  ///< added to the variance, inside the root; finite, >= 0
+  /// Divides by the root of the unbiased variance, sum((x - mean)^2) / (n - 1), instead of the
+  /// biased one, / n. Meant for small batches (Ba et al. 6.6: 4 cases). Requires n >= 2.
   bool unbiased = false;
-  /// The weight of this batch in the running estimates, in [0, 1]; without one it is
-  /// 1 / (batches + 1), which makes them the averages over all batches (PyTorch's momentum=None).
-  /// BatchNormBackward reads neither.
+  /// Weight of this batch in the running estimates, in [0, 1]. Without a value the weight is 1 /
+  /// (batches + 1), so the estimates are averages over all batches (PyTorch's momentum=None). Only
+  /// BatchNormForward reads `momentum` and `batches`.
   std::optional<double> momentum = 0.1;
-  int64_t batches = 0;       ///< batches that the running estimates have seen before this one, >= 0
-  ParallelFor parallel_for;  ///< runs large calls on several threads; empty: the library's own
+  int64_t batches = 0;       ///< batches already in the running estimates, >= 0
+  ParallelFor parallel_for;  ///< splits large calls over threads; empty: DefaultParallelFor
 };
 
-/// The arrays of BatchNormForward; types as in NormForwardArgs.
+/// Arrays of BatchNormForward; types as in NormForwardArgs.
 template <class T, class P = T>
 struct BatchNormForwardArgs {
-  int64_t batch = 0;              ///< samples, >= 0
-  int64_t channels = 0;           ///< >= 0
-  int64_t spatial = 1;            ///< numbers of a channel in a sample, >= 0
-  const T* x = nullptr;           ///< [batch, channels, spatial] the input
-  const P* gain = nullptr;        ///< [channels], or null for ones
-  const P* bias = nullptr;        ///< [channels], or null for zeros
-  T* y = nullptr;                 ///< [batch, channels, spatial] the output; may be x itself
-  Compute<T>* mean = nullptr;     ///< [channels] the mean, rounded; null: not saved
-  Compute<T>* mean_lo = nullptr;  ///< [channels] what `mean` cannot hold of it; null: not saved
-  Compute<T>* rstd = nullptr;     ///< [channels] 1 / sqrt(var + eps); null: not saved
-  Compute<T>* running_mean = nullptr;  ///< [channels] updated; null: none
-  Compute<T>* running_var =
-      nullptr;  ///< [channels] updated, with the unbiased variance; null: none
+  int64_t batch = 0;                   ///< samples, >= 0
+  int64_t channels = 0;                ///< >= 0
+  int64_t spatial = 1;                 ///< elements of a channel in a sample, >= 0
+  const T* x = nullptr;                ///< [batch, channels, spatial] input
+  const P* gain = nullptr;             ///< [channels], or null for ones
+  const P* bias = nullptr;             ///< [channels], or null for zeros
+  T* y = nullptr;                      ///< [batch, channels, spatial] output; may be x itself
+  Compute<T>* mean = nullptr;          ///< [channels] mean, rounded; null: not saved
+  Compute<T>* mean_lo = nullptr;       ///< [channels] low-order part of the mean; null: not saved
+  Compute<T>* rstd = nullptr;          ///< [channels] 1 / sqrt(var + eps); null: not saved
+  Compute<T>* running_mean = nullptr;  ///< [channels] updated in place, or null
+  Compute<T>* running_var = nullptr;   ///< [channels] updated, unbiased; or null
 };
 
-/// The arrays of BatchNormBackward. L is the loss, dy = dL/dy and so on.
+/// Arrays of BatchNormBackward. For a loss L, dy = dL/dy and so on.
 template <class T, class P = T>
 struct BatchNormBackwardArgs {
-  int64_t batch = 0;                 ///< samples, >= 0
-  int64_t channels = 0;              ///< >= 0
-  int64_t spatial = 1;               ///< numbers of a channel in a sample, >= 0
-  const T* dy = nullptr;             ///< [batch, channels, spatial] the gradient of the output
-  const T* x = nullptr;              ///< [batch, channels, spatial] the input of the forward call
-  const P* gain = nullptr;           ///< [channels], or null for ones, as in the forward call
-  const Compute<T>* mean = nullptr;  ///< [channels] as saved by BatchNormForward
+  int64_t batch = 0;                    ///< samples, >= 0
+  int64_t channels = 0;                 ///< >= 0
+  int64_t spatial = 1;                  ///< elements of a channel in a sample, >= 0
+  const T* dy = nullptr;                ///< [batch, channels, spatial] gradient of the output
+  const T* x = nullptr;                 ///< [batch, channels, spatial] input of BatchNormForward
+  const P* gain = nullptr;              ///< [channels], or null for ones, as in the forward call
+  const Compute<T>* mean = nullptr;     ///< [channels] as saved by BatchNormForward
   const Compute<T>* mean_lo = nullptr;  ///< [channels] as saved by BatchNormForward
   const Compute<T>* rstd = nullptr;     ///< [channels] as saved by BatchNormForward
-  T* dx = nullptr;     ///< [batch, channels, spatial] the gradient of x, or null; may be dy itself
-  P* dgain = nullptr;  ///< [channels] the gradient of the gain, or null
-  P* dbias = nullptr;  ///< [channels] the gradient of the bias, or null
+  T* dx = nullptr;     ///< [batch, channels, spatial] gradient of x, or null; may be dy itself
+  P* dgain = nullptr;  ///< [channels] gradient of the gain, or null
+  P* dbias = nullptr;  ///< [channels] gradient of the bias, or null
 };
 
-/// The arrays of BatchNormEvaluate.
+/// Arrays of BatchNormEvaluate.
 template <class T, class P = T>
 struct BatchNormEvaluateArgs {
   int64_t batch = 0;                         ///< samples, >= 0
   int64_t channels = 0;                      ///< >= 0
-  int64_t spatial = 1;                       ///< numbers of a channel in a sample, >= 0
-  const T* x = nullptr;                      ///< [batch, channels, spatial] the input
+  int64_t spatial = 1;                       ///< elements of a channel in a sample, >= 0
+  const T* x = nullptr;                      ///< [batch, channels, spatial] input
   const P* gain = nullptr;                   ///< [channels], or null for ones
   const P* bias = nullptr;                   ///< [channels], or null for zeros
   const Compute<T>* running_mean = nullptr;  ///< [channels]
   const Compute<T>* running_var = nullptr;   ///< [channels]
-  T* y = nullptr;  ///< [batch, channels, spatial] the output; may be x itself
+  T* y = nullptr;                            ///< [batch, channels, spatial] output; may be x itself
 };
 
-/// The arrays of BatchNormEvaluateBackward.
+/// Arrays of BatchNormEvaluateBackward.
 template <class T, class P = T>
 struct BatchNormEvaluateBackwardArgs {
   int64_t batch = 0;                         ///< samples, >= 0
   int64_t channels = 0;                      ///< >= 0
-  int64_t spatial = 1;                       ///< numbers of a channel in a sample, >= 0
-  const T* dy = nullptr;                     ///< [batch, channels, spatial] the output's gradient
-  const T* x = nullptr;                      ///< [batch, channels, spatial]; dgain alone needs it
+  int64_t spatial = 1;                       ///< elements of a channel in a sample, >= 0
+  const T* dy = nullptr;                     ///< [batch, channels, spatial] gradient of the output
+  const T* x = nullptr;                      ///< [batch, channels, spatial]; only dgain needs it
   const P* gain = nullptr;                   ///< [channels], or null for ones
-  const Compute<T>* running_mean = nullptr;  ///< [channels]; dgain alone needs it
+  const Compute<T>* running_mean = nullptr;  ///< [channels]; only dgain needs it
   const Compute<T>* running_var = nullptr;   ///< [channels]
-  T* dx = nullptr;     ///< [batch, channels, spatial] the gradient of x, or null; may be dy itself
-  P* dgain = nullptr;  ///< [channels] the gradient of the gain, or null
-  P* dbias = nullptr;  ///< [channels] the gradient of the bias, or null
+  T* dx = nullptr;     ///< [batch, channels, spatial] gradient of x, or null; may be dy itself
+  P* dgain = nullptr;  ///< [channels] gradient of the gain, or null
+  P* dbias = nullptr;  ///< [channels] gradient of the bias, or null
 };
 
-/// Normalises every channel of `args.x` by the moments of this batch, saves the moments that
-/// BatchNormBackward needs, and brings the running estimates up to date where arrays are given:
+/// Normalizes every channel of `args.x` by the statistics of this batch. Saves the statistics that
+/// BatchNormBackward needs, and updates the running estimates, in the arrays given for them:
 ///
 ///   running_mean = (1 - momentum) * running_mean + momentum * mean
 ///   running_var  = (1 - momentum) * running_var + momentum * sum((x - mean)^2) / (n - 1)
 ///
-/// The running variance is the unbiased one whatever `options.unbiased` says, as in PyTorch.
+/// The running variance is always the unbiased one, as in PyTorch, whatever `options.unbiased` is.
 ///
-/// A channel's result depends on no other channel's numbers, only, in its last bits, on the shape,
-/// and is the same for any number of threads, to the bit. The moments are accurate for any mean. A
-/// channel that holds NaN or an infinity gives NaN, in its running estimates too; a constant one
-/// gives the bias, or NaN with eps = 0. With n = 1 every channel is constant; PyTorch refuses that,
-/// here only what is unbiased needs n >= 2.
-/// With n = 0 the moments are NaN, and the running estimates stay as they are.
+/// The result of a channel does not depend on the elements of other channels. Its last bits depend
+/// on the shape, but not on the number of threads. Statistics are accurate at any mean. A channel
+/// with a NaN or an infinity gives NaN, also in its running estimates.
 ///
-/// Throws planish::Error when a size is negative or too large, eps, momentum or batches is out of
-/// its range, n = 1 and `unbiased` or `running_var` is given, a needed array is null, an array is
-/// not aligned to its type, or an output overlaps another array (y = x is allowed); std::bad_alloc
-/// when sums find no memory: the outputs are then undefined.
+/// A constant channel gives the bias, or NaN with eps = 0. With n = 1 every channel is constant;
+/// PyTorch rejects n = 1, but here only unbiased variances need n >= 2. With n = 0 the statistics
+/// are NaN and the running estimates stay unchanged.
+///
+/// Throws Error if a size is negative or too large, eps, momentum or batches is out of range, or n
+/// = 1 with `unbiased` or `running_var`. Also if a required array is null, an array is misaligned,
+/// or an output overlaps another array; y = x is allowed. Throws std::bad_alloc if scratch memory
+/// cannot be allocated; the outputs are then undefined.
 template <class T, class P = T>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options = {});
 
-/// Takes `args.dy` back through BatchNormForward: writes the gradients `dx`, `dgain` and `dbias`
-/// that are asked for. They replace what the arrays held. Sums run over a channel's n numbers, and
-/// m is n, with `options.unbiased` n - 1; options otherwise serves its parallel_for.
+/// Computes the gradients of BatchNormForward that are asked for and overwrites their arrays. Sums
+/// run over the n elements of a channel; m = n - 1 with `options.unbiased`, else n:
 ///
 ///   dbias = sum(dy)
 ///   dgain = sum(dy * xhat)
 ///   dx    = gain * rstd * (dy - dbias / n - xhat * dgain / m)
 ///
-/// The sums are taken in an order that the shape alone fixes: they are the same for any number of
-/// threads, to the bit. Throws as BatchNormForward does.
+/// Sums are taken in an order that depends on the shape only, so they have the same bits for any
+/// number of threads. Throws as BatchNormForward does.
 template <class T, class P = T>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args,
                        const BatchNormOptions& options = {});
 
-/// y = gain * (x - running_mean) / sqrt(running_var + eps) + bias, of every channel. `options`
-/// serves its eps and parallel_for. A negative running_var + eps gives NaN. Throws as
+/// Computes y = gain * (x - running_mean) / sqrt(running_var + eps) + bias for every channel. Of
+/// `options` it reads eps and parallel_for. A negative running_var + eps gives NaN. Throws as
 /// BatchNormForward does.
 template <class T, class P = T>
 void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args,
                        const BatchNormOptions& options = {});
 
-/// Takes `args.dy` back through BatchNormEvaluate, whose estimates are constants:
+/// Computes the gradients of BatchNormEvaluate that are asked for. The running estimates are
+/// constants:
 ///
 ///   dbias = sum(dy)
 ///   dgain = sum(dy * xhat)
 ///   dx    = gain * rstd * dy,   rstd = 1 / sqrt(running_var + eps)
 ///
-/// Otherwise as BatchNormBackward.
+/// Determinism and exceptions are those of BatchNormBackward.
 template <class T, class P = T>
 void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options = {});

@@ -6,57 +6,59 @@
 #include "planish/norm.h"
 #include "planish/types.h"
 
-// The norms of norm.h over the channels of images and sequences, which lie first: x is
-// [batch, channels, spatial], element (b, c, s) at (b * channels + c) * spatial + s, and the
-// numbers of all channels at one (b, s) are normalised as a row of NormForward is. Nothing is
-// transposed.
+// The norms of norm.h over the channels of images and sequences: x is [batch, channels, spatial],
+// with element (b, c, s) at (b * channels + c) * spatial + s. The channels at one position (b, s)
+// are normalized as NormForward normalizes a row. No array is transposed. norm.h has the contract
+// on lifetime, alignment and concurrency.
 namespace planish {
 
-/// The arrays of ChannelNormForward; types as in NormForwardArgs.
+/// Arrays of ChannelNormForward; types as in NormForwardArgs.
 template <class T, class P = T>
 struct ChannelNormForwardArgs {
   int64_t batch = 0;              ///< samples, >= 0
-  int64_t channels = 0;           ///< numbers that are normalised together, >= 0
-  int64_t spatial = 1;            ///< positions in a sample, >= 0
-  const T* x = nullptr;           ///< [batch, channels, spatial] the input
+  int64_t channels = 0;           ///< elements that are normalized together, >= 0
+  int64_t spatial = 1;            ///< positions of a sample, >= 0
+  const T* x = nullptr;           ///< [batch, channels, spatial] input
   const P* gain = nullptr;        ///< [channels], or null for ones
   const P* bias = nullptr;        ///< [channels], or null for zeros
-  T* y = nullptr;                 ///< [batch, channels, spatial] the output; may be x itself
-  Compute<T>* mean = nullptr;     ///< [batch, spatial] the mean, rounded; null: not saved
-  Compute<T>* mean_lo = nullptr;  ///< [batch, spatial] what `mean` cannot hold; null: not saved
+  T* y = nullptr;                 ///< [batch, channels, spatial] output; may be x itself
+  Compute<T>* mean = nullptr;     ///< [batch, spatial] mean, rounded; null: not saved
+  Compute<T>* mean_lo = nullptr;  ///< [batch, spatial] low-order part of the mean, or null
   Compute<T>* rstd = nullptr;     ///< [batch, spatial] 1 / sqrt(var + eps); null: not saved
 };
 
-/// The arrays of ChannelNormBackward. L is the loss, dy = dL/dy and so on.
+/// Arrays of ChannelNormBackward. For a loss L, dy = dL/dy and so on.
 template <class T, class P = T>
 struct ChannelNormBackwardArgs {
-  int64_t batch = 0;                 ///< samples, >= 0
-  int64_t channels = 0;              ///< numbers that are normalised together, >= 0
-  int64_t spatial = 1;               ///< positions in a sample, >= 0
-  const T* dy = nullptr;             ///< [batch, channels, spatial] the gradient of the output
-  const T* x = nullptr;              ///< [batch, channels, spatial] the input of ChannelNormForward
-  const P* gain = nullptr;           ///< [channels], or null for ones, as in ChannelNormForward
-  const Compute<T>* mean = nullptr;  ///< [batch, spatial] as saved; RMSNorm: not read
-  const Compute<T>* mean_lo = nullptr;  ///< [batch, spatial] as saved; RMSNorm: not read
+  int64_t batch = 0;                    ///< samples, >= 0
+  int64_t channels = 0;                 ///< elements that are normalized together, >= 0
+  int64_t spatial = 1;                  ///< positions of a sample, >= 0
+  const T* dy = nullptr;                ///< [batch, channels, spatial] gradient of the output
+  const T* x = nullptr;                 ///< [batch, channels, spatial] input of ChannelNormForward
+  const P* gain = nullptr;              ///< [channels], or null for ones, as in ChannelNormForward
+  const Compute<T>* mean = nullptr;     ///< [batch, spatial] as saved; ignored by RMSNorm
+  const Compute<T>* mean_lo = nullptr;  ///< [batch, spatial] as saved; ignored by RMSNorm
   const Compute<T>* rstd = nullptr;     ///< [batch, spatial] as saved
-  T* dx = nullptr;     ///< [batch, channels, spatial] the gradient of x, or null; may be dy itself
-  P* dgain = nullptr;  ///< [channels] the gradient of the gain, or null
-  P* dbias = nullptr;  ///< [channels] the gradient of the bias, or null
+  T* dx = nullptr;     ///< [batch, channels, spatial] gradient of x, or null; may be dy itself
+  P* dgain = nullptr;  ///< [channels] gradient of the gain, or null
+  P* dbias = nullptr;  ///< [channels] gradient of the bias, or null
 };
 
-/// What NormForward does, of the channels at every position, with its promises: a position's result
-/// depends on no other position's numbers, only, in its last bits, on the channels and the spatial
-/// size, and NaN and infinities stay there. No channels (channels = 0)
-/// have NaN for moments.
+/// Normalizes the channels at every position as NormForward normalizes a row.
 ///
-/// Throws planish::Error as NormForward does; std::bad_alloc when sums find no memory: the
-/// outputs are then undefined.
+/// The result of a position does not depend on the elements of other positions. Its last bits
+/// depend on `channels` and `spatial`. NaNs and infinities affect only their own position. With
+/// channels = 0 the statistics are NaN.
+///
+/// Throws Error as NormForward does. Throws std::bad_alloc if scratch memory cannot be allocated;
+/// the outputs are then undefined.
 template <class T, class P = T>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});
 
-/// What NormBackward does, of the channels at every position: dgain and dbias are sums over the
-/// batch and all positions. Throws as NormBackward does (dx = dy is allowed).
+/// Computes the gradients of ChannelNormForward as NormBackward does for rows. dgain and dbias are
+/// sums over the batch and all positions. Throws as NormBackward does, except that after
+/// std::bad_alloc the outputs are undefined; dx = dy is allowed.
 template <class T, class P = T>
 void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                          const NormOptions& options = {});

@@ -11,45 +11,60 @@
 #include "planish/online_norm.h"
 #include "planish/weight_norm.h"
 
-// The norms on NVIDIA GPUs. Functions and arguments are those of the CPU (planish/norm.h,
-// batch_norm.h, channel_norm.h, weight_norm.h and online_norm.h), but that all arrays lie in the
-// device's memory. A call puts kernels on a stream and returns: it neither waits for them nor
-// allocates anything, so that it may be captured in a CUDA graph. Results depend on the shape and
-// on how the arrays are aligned alone: they are the same bits from run to run and on every device,
-// but for norms of rows that are too long for one block (docs/cuda.md has the numbers), whose last
-// bits depend on whether the device has clusters of blocks, too, and on how large they may be.
+// The norms on NVIDIA GPUs. Functions and arguments are those of the CPU headers (norm.h,
+// batch_norm.h, channel_norm.h, weight_norm.h, online_norm.h), with all arrays in device memory.
 //
-// A library that was built without CUDA has these functions, too; they throw.
+// Contract:
+// - A call enqueues kernels on `stream` and returns. It neither synchronizes nor allocates, so it
+// can
+//   be captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
+// - Calls can run on several host threads and streams if each has its own workspace.
+// - Arrays need the alignment of their element type; 16-byte alignment is faster.
+// - Error is thrown before anything is enqueued if an argument is invalid, and also if a kernel
+//   cannot be launched; then the outputs are undefined.
+// - Results depend only on the shape and the alignment of the arrays, and have the same bits in
+// every
+//   run and on every device. Exception: rows too long for one block (limits in docs/cuda.md), whose
+//   last bits depend on the cluster sizes that the device supports.
+// - In a library built without CUDA these functions exist and throw Error.
+//
+// Example: LayerNorm on a stream.
+//   const int64_t bytes = planish::cuda::NormForwardWorkspaceBytes<float>(rows, cols);
+//   void* workspace = nullptr;
+//   cudaMalloc(&workspace, bytes);
+//   planish::cuda::NormForward<float>(
+//       planish::Norm::kLayer, {.rows = rows, .cols = cols, .x = x, .y = y},
+//       {.stream = stream, .workspace = workspace, .workspace_bytes = bytes});
 namespace planish::cuda {
 
-/// The number of devices that this library can use: 0 where there is none, or no driver, or where
-/// the library was built without CUDA.
+/// Returns the number of usable devices: 0 without a GPU or a driver, or if the library was built
+/// without CUDA.
 int Devices();
 
-/// What both directions take beside their arrays.
+/// Options of NormForward, NormBackward and the ChannelNorm functions.
 struct NormOptions {
-  double eps = 1e-5;            ///< added to the variance, inside the root; finite and >= 0
-  double scale = 1;             ///< AdaNorm's C, finite; other norms do not read it
-  double slope = 0.1;           ///< AdaNorm's k, finite; other norms do not read it
-  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
-  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< its size: what the functions below say, or more
+  double eps = 1e-5;            ///< added to the variance, inside the root; finite, >= 0
+  double scale = 1;             ///< C of AdaNorm, finite; other norms ignore it
+  double slope = 0.1;           ///< k of AdaNorm, finite; other norms ignore it
+  void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< at least what the functions below return
 };
 
-/// Bytes of workspace that a call with rows of type T needs, on any device. Throw Error as the
-/// calls do for sizes.
+/// Returns the workspace of NormForward for rows of type T, in bytes, on any device. Throws Error
+/// for invalid sizes.
 template <class T>
 int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols);
-/// With `gradients` for dgain, dbias or both.
+/// Returns the workspace of NormBackward, with `gradients` if dgain or dbias is given.
 template <class T>
 int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients);
 
-/// As planish::NormForward. Throws Error as that does, when the workspace is too small, and when
-/// the device refuses.
+/// Computes planish::NormForward on the GPU. Throws Error as it does, if the workspace is too
+/// small, and if a kernel cannot be launched.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 
-/// As planish::NormBackward, likewise.
+/// Computes planish::NormBackward on the GPU. Throws Error as it does, and as NormForward above.
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 
@@ -59,38 +74,39 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
-/// What BatchNorm's functions take beside their arrays.
+/// Options of the BatchNorm functions.
 struct BatchNormOptions {
-  double eps = 1e-5;  ///< as in planish::BatchNormOptions, as those that follow
+  double eps = 1e-5;  ///< as in planish::BatchNormOptions, like the next three
   bool unbiased = false;
   std::optional<double> momentum = 0.1;
   int64_t batches = 0;
-  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
-  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< its size: what the function below says, or more
+  void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< at least BatchNormWorkspaceBytes
 };
 
-/// Bytes of workspace that a call of any of BatchNorm's functions needs. Throws Error as they do
-/// for sizes.
+/// Returns the workspace that each of the BatchNorm functions needs, in bytes. Throws Error for
+/// invalid sizes.
 template <class T>
 int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
 
-/// As planish::BatchNormForward. Throws Error as that does, when the workspace is too small, and
-/// when the device refuses. Squares of doubles beyond 1e300 overflow: such channels give NaN.
+/// Computes planish::BatchNormForward on the GPU. Throws Error as it does, if the workspace is too
+/// small, and if a kernel cannot be launched. Squares of doubles beyond 1e300 overflow and give
+/// NaN.
 template <class T, class P = T>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options = {});
 
-/// As planish::BatchNormBackward, likewise.
+/// Computes planish::BatchNormBackward on the GPU. Throws as BatchNormForward above.
 template <class T, class P = T>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args,
                        const BatchNormOptions& options = {});
 
-/// As planish::BatchNormEvaluate, likewise.
+/// Computes planish::BatchNormEvaluate on the GPU. Throws as BatchNormForward above.
 template <class T, class P = T>
 void BatchNormEvaluate(const BatchNormEvaluateArgs<T, P>& args,
                        const BatchNormOptions& options = {});
 
-/// As planish::BatchNormEvaluateBackward, likewise.
+/// Computes planish::BatchNormEvaluateBackward on the GPU. Throws as BatchNormForward above.
 template <class T, class P = T>
 void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options = {});
@@ -107,18 +123,18 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
-/// Bytes of workspace that a call of either direction over channels needs: ChannelNormForward of
-/// more than one position a sample needs none. Throws Error as they do for sizes.
+/// Returns the workspace of ChannelNormForward and ChannelNormBackward, in bytes.
+/// ChannelNormForward with spatial > 1 needs none. Throws Error for invalid sizes.
 template <class T>
 int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
 
-/// As planish::ChannelNormForward. Throws Error as that does, when the workspace is too small, and
-/// when the device refuses.
+/// Computes planish::ChannelNormForward on the GPU. Throws Error as it does, if the workspace is
+/// too small, and if a kernel cannot be launched.
 template <class T, class P = T>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});
 
-/// As planish::ChannelNormBackward, likewise.
+/// Computes planish::ChannelNormBackward on the GPU. Throws as ChannelNormForward above.
 template <class T, class P = T>
 void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
                          const NormOptions& options = {});
@@ -131,24 +147,24 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
-/// What WeightNorm's functions take beside their arrays.
+/// Options of the WeightNorm functions.
 struct WeightNormOptions {
-  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
-  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< its size: what the function below says, or more
+  void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< at least WeightNormWorkspaceBytes
 };
 
-/// Bytes of workspace that a call of either direction needs. Throws Error as they do for sizes.
+/// Returns the workspace of both WeightNorm functions, in bytes. Throws Error for invalid sizes.
 template <class T>
 int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols);
 
-/// As planish::WeightNormForward. Throws Error as that does, when the workspace is too small, and
-/// when the device refuses.
+/// Computes planish::WeightNormForward on the GPU. Throws Error as it does, if the workspace is too
+/// small, and if a kernel cannot be launched.
 template <class T, class P = T>
 void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
                        const WeightNormOptions& options = {});
 
-/// As planish::WeightNormBackward, likewise.
+/// Computes planish::WeightNormBackward on the GPU. Throws as WeightNormForward above.
 template <class T, class P = T>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const WeightNormOptions& options = {});
@@ -161,28 +177,28 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
-/// What OnlineNorm's functions take beside their arrays.
+/// Options of the OnlineNorm functions.
 struct OnlineNormOptions {
-  double alpha = 0.1;              ///< the weight of a new case, 0 <= alpha <= 1
-  const double* alphas = nullptr;  ///< [rows] one for each case, in place of alpha; or null
-  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
-  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< its size: what the function below says, or more
+  double alpha = 0.1;              ///< weight of a new case, 0 <= alpha <= 1
+  const double* alphas = nullptr;  ///< [rows] weight of each case, in device memory; or null
+  void* stream = nullptr;          ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;       ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;     ///< at least OnlineNormWorkspaceBytes
 };
 
-/// Bytes of workspace that a call of either direction needs. Throws Error as they do for sizes.
+/// Returns the workspace of both OnlineNorm functions, in bytes. Throws Error for invalid sizes.
 template <class T>
 int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols);
 
-/// As planish::OnlineNormForward, with the state, too, in the device's memory, as are alphas:
-/// nobody looks whether they are in their range. One call for many cases and a call for each give
-/// the same bits where the cases are aligned alike. Throws Error as the CPU's does, when the
-/// workspace is too small, and when the device refuses.
+/// Computes planish::OnlineNormForward on the GPU. `state` and options.alphas are in device memory,
+/// and their ranges are not checked. One call for many cases gives the same bits as one call for
+/// each if all cases have the same alignment. Throws Error as the CPU function does, if the
+/// workspace is too small, and if a kernel cannot be launched.
 template <class T, class P = T>
 void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* state,
                        const OnlineNormOptions& options = {});
 
-/// As planish::OnlineNormBackward, likewise.
+/// Computes planish::OnlineNormBackward on the GPU. Throws as OnlineNormForward above.
 template <class T, class P = T>
 void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
                         const OnlineNormOptions& options = {});

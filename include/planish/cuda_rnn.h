@@ -7,104 +7,101 @@
 #include "planish/error.h"
 #include "planish/rnn.h"
 
-// The recurrent layers on NVIDIA GPUs. Cells, arguments and results are those of the CPU
-// (planish/rnn.h), but that all arrays lie in the device's memory, lengths and resets too. A call
-// puts work on a stream and returns: it neither waits for it nor allocates anything, so that it may
-// be captured in a CUDA graph, where its matmul may.
+// Recurrent layers on NVIDIA GPUs. Cells, arguments and results are those of rnn.h, with all
+// arrays, also lengths and resets, in device memory. The contract of cuda.h holds; a call can be
+// captured in a CUDA graph if its matmul can.
 //
-// All cells but those with batch norm, which throw. What only the CPU has must be left out:
-// checkpoint, packed parameters, and RnnBackwardArgs::sums.
-//
-// A library that was built without CUDA has these functions, too; they throw.
+// Cells with batch norm throw Error, as do the features of the CPU only: checkpoint, packed weights
+// and RnnBackwardArgs::sums. In a library built without CUDA all functions throw Error.
 namespace planish::cuda {
 
-/// A product of matrices of the device, which are contiguous, the last index running fastest:
-/// c = op(a) op(b), where op transposes what is said to be. a_transposed and b_transposed are never
-/// both true.
+/// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. op transposes
+/// a matrix whose flag is set; at most one of the two flags is set.
 template <class T>
 struct MatmulArgs {
   int64_t rows = 0, cols = 0, inner = 0;  ///< each >= 1
   const T* a = nullptr;                   ///< [rows, inner], or [inner, rows] if a_transposed
   const T* b = nullptr;                   ///< [inner, cols], or [cols, inner] if b_transposed
-  T* c = nullptr;                         ///< [rows, cols], apart from a and b
+  T* c = nullptr;                         ///< [rows, cols], does not overlap a or b
   bool a_transposed = false;
   bool b_transposed = false;
-  bool accumulate = false;  ///< add to what c holds, which otherwise may be anything
-  void* stream = nullptr;   ///< the cudaStream_t on which to do so, after what is on it
+  bool accumulate = false;  ///< adds to c instead of overwriting it
+  void* stream = nullptr;   ///< cudaStream_t for the product
 };
 
-/// Puts a product on its stream. Where it throws, so does the call that asked for the product, and
-/// the outputs of that call are then partly written.
+/// Function that enqueues a matrix product on `stream`. An exception from it propagates to the
+/// caller of RnnForward, RnnBackward or RnnStep, whose outputs are then partly written.
 template <class T>
 using Matmul = std::function<void(const MatmulArgs<T>&)>;
 
-/// What a call takes beside its arrays. T is float or double.
+/// Options of RnnForward, RnnBackward and RnnStep. T is float or double.
 template <class T>
 struct RnnOptions {
-  double eps = 1e-5;            ///< added to variances, inside the root; finite and >= 0
-  void* stream = nullptr;       ///< a cudaStream_t of the current device; null: the default stream
-  void* workspace = nullptr;    ///< memory of the device for what the call needs, 16-byte aligned
-  int64_t workspace_bytes = 0;  ///< its size: what the functions below say, or more
-  /// Multiplies matrices: one product of all inputs, and one for each step, which is most of a
-  /// call's time. Empty: a kernel of this library, which is correct, of the same bits everywhere,
-  /// and slower than a BLAS.
+  double eps = 1e-5;            ///< added to variances, inside the root; finite, >= 0
+  void* stream = nullptr;       ///< cudaStream_t of the current device; null: the default stream
+  void* workspace = nullptr;    ///< device memory, 16-byte aligned
+  int64_t workspace_bytes = 0;  ///< at least what the functions below return
+  /// Multiplies matrices: one product for all inputs, and one for each step, which takes most of a
+  /// call's time. If empty, a kernel of this library multiplies: deterministic, but slower than a
+  /// BLAS.
   Matmul<T> matmul;
-  /// Whether RnnForward and RnnBackward may keep weight_hh on the chip and compute all steps by one
-  /// kernel, where the layer fits (RnnFitsPersistent; RnnBackward takes at most 32 sequences). No
-  /// product is then asked for of a step. Norms, and backward the gradients of states, are summed
-  /// up in parts, of which there are as many as the device lets: results may differ in the last
-  /// bits from those of single steps, and from one kind of device to another.
+  /// Allows RnnForward and RnnBackward to use a persistent kernel, which holds weight_hh on chip
+  /// for all steps, where the layer fits (RnnFitsPersistent; at most 32 sequences in RnnBackward).
+  /// Steps then call no matmul. Norms and state gradients are partial sums, whose number depends on
+  /// the device. So last bits can differ from those of single steps and between kinds of device.
   bool persistent = false;
 };
 
-/// The numbers of type T that RnnForward saves for RnnBackward. Of each of T * B steps, with G for
-/// gates * H,
+/// Returns the number of elements of type T that RnnForward saves for RnnBackward. Each of the T *
+/// B steps saves, with G = gates * H:
 ///
 ///   kRnn, kRnnRelu            nothing              kLstm               G + 2 H
 ///   kLnRnn, kLnRnnRelu        G + 3                kDrawLstm           G + 2 H + 3
 ///   kGru                      G + H                kLnLstmContrib    2 G + 2 H + 15
 ///   kLnGru                  3 G + H + 12           the other LN-LSTMs  3 G + 2 H + 9
 ///
-/// each of these arrays rounded up to a multiple of 16 bytes. Throws Error as RnnForward does.
+/// Each array is rounded up to a multiple of 16 bytes. Throws Error as RnnForward does.
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 
-/// Whether the current device has room for the weights of the layer's state beside what its steps
-/// forward need. It takes at least two steps, and at most 64 sequences. Throws Error as RnnForward
-/// does.
+/// Returns whether a persistent kernel can compute the forward pass of the layer on the current
+/// device. Requires 2 steps or more and at most 64 sequences. Throws Error as RnnForward does.
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 
-/// Bytes of workspace that RnnForward needs with `saved`, or without, and with
-/// RnnOptions::persistent on the current device, or without. Throw Error as the calls do.
+/// Returns the workspace of RnnForward, in bytes, with or without `saved` and
+/// RnnOptions::persistent on the current device. Throws Error as RnnForward does.
 template <class T>
 int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved,
                                  bool persistent = false);
-/// With `lengths` given, or without, and persistent likewise.
+/// Returns the workspace of RnnBackward, in bytes, with or without `lengths` and persistent.
 template <class T>
 int64_t RnnBackwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool lengths,
                                   bool persistent = false);
+/// Returns the workspace of RnnStep, in bytes.
 template <class T>
 int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t hidden);
 
-/// As planish::RnnForward. `saved` is aligned to 16 bytes; what it holds is not what the CPU saves.
-/// Lengths are not checked, for they are not at hand: one above T is T, one below 1 is no step.
+/// Computes planish::RnnForward on the GPU. `saved` is aligned to 16 bytes; its contents differ
+/// from the CPU's. Lengths are in device memory and not checked: above T means T, below 1 means no
+/// step.
 ///
-/// Of a sequence, results depend on that sequence alone (NaN stays in it), as far as matmul does
-/// so. They are the same bits from run to run, with and without `saved`, and, where a row of a
-/// matmul is the same bits for any number of rows, those of RnnStep's one by one.
+/// The result of a sequence depends on that sequence only (a NaN stays in it) if matmul treats rows
+/// independently. Results have the same bits in every run, and with and without `saved`. RnnStep
+/// gives the same bits if a row of matmul has the same bits for any number of rows.
 ///
-/// Throws Error as planish::RnnForward does, for a cell with batch norm, when the workspace is too
-/// small, and when the device refuses.
+/// Throws Error as planish::RnnForward does, for cells with batch norm, if the workspace is too
+/// small, and if a kernel cannot be launched.
 template <class T>
 void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 
-/// As planish::RnnBackward, likewise. Sums over T and B are taken in an order that the shape alone
-/// fixes; those of the weights' gradients are matmul's.
+/// Computes planish::RnnBackward on the GPU. Sums over T and B are taken in an order that depends
+/// on the shape only, except that matmul computes the gradients of weights. Throws as RnnForward
+/// above.
 template <class T>
 void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>& options = {});
 
-/// As planish::RnnStep, likewise.
+/// Computes planish::RnnStep on the GPU. Throws as RnnForward above.
 template <class T>
 void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options = {});
 

@@ -7,127 +7,133 @@
 #include "planish/parallel.h"
 #include "planish/types.h"
 
-// Row normalisation. Every norm here takes a row x of `cols` numbers to
+// Row normalization. Every norm maps a row x of `cols` elements to
 //   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var + eps),   var = mean((x - mean)^2)
-// and an output y made of xhat. docs/math.md derives what is computed.
+// and computes the output y from xhat. docs/math.md derives the equations.
 //
-// Matrices are row-major: element (r, c) of a [rows, cols] matrix lies at r * stride + c, where the
-// stride is `cols` unless given. All arguments are plain structs, to be filled by name:
+// Matrices are row-major: element (r, c) of a [rows, cols] matrix is at r * stride + c; a stride of
+// 0 means `cols`. Arguments are plain structs, filled by name:
 //   NormForward<float>(Norm::kLayer, {.rows = 2, .cols = 3, .x = x, .y = y}, {.eps = 1e-6});
+//
+// Contract of all functions that take arrays, here and in the other headers of the CPU:
+// - Lifetime: a call is synchronous and keeps no pointer.
+// - Alignment: that of the element type (alignof); no call needs more.
+// - Concurrency: functions can run on several threads at once unless one writes an array that
+//   another one uses. Of calls that run at once, only one uses the library's own threads.
+// - Exceptions: Error is thrown before anything is written.
 namespace planish {
 
-/// The norms.
+/// Selects the norm. The equation of each enumerator defines y.
 enum class Norm : uint8_t {
   /// LayerNorm (Ba, Kiros & Hinton 2016, Eq. 3): y = gain * xhat + bias.
   kLayer,
-  /// LayerNorm-simple (Xu et al. 2019, section 3.1): y = xhat. Takes no gain and no bias, nor do
-  /// the norms that follow, down to AdaNorm.
+  /// LayerNorm-simple (Xu et al. 2019, section 3.1): y = xhat. Like all norms below except kRms, it
+  /// takes no gain and no bias.
   kLayerSimple,
-  /// DetachNorm (Xu et al. 2019, Eq. 4): y = xhat, with mean and deviation constants in backward.
+  /// DetachNorm (Xu et al. 2019, Eq. 4): y = xhat. The backward pass treats mean and deviation as
+  /// constants.
   kDetach,
-  /// DetachNorm of the mean alone (Xu et al. 2019, Table 3).
+  /// DetachNorm of the mean only (Xu et al. 2019, Table 3). The deviation is differentiated.
   kDetachMean,
-  /// DetachNorm of the deviation alone (Xu et al. 2019, Table 3, "detach variance").
+  /// DetachNorm of the deviation only (Xu et al. 2019, Table 3, "detach variance").
   kDetachDeviation,
-  /// AdaNorm (Xu et al. 2019, Eq. 9): y = scale * (1 - slope * xhat) * xhat, with the factor
-  /// before the last xhat a constant in backward.
+  /// AdaNorm (Xu et al. 2019, Eq. 9): y = scale * (1 - slope * xhat) * xhat. The backward pass
+  /// treats the factor scale * (1 - slope * xhat) as a constant.
   kAda,
-  /// AdaNorm as its authors' code has it: the unbiased deviation, and eps beside it:
-  /// rstd = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Needs cols >= 2.
+  /// AdaNorm as in its authors' code: y as for kAda, with the unbiased deviation and eps outside
+  /// the root, rstd = 1 / (sqrt(sum((x - mean)^2) / (cols - 1)) + eps). Requires cols >= 2.
   kAdaAsCoded,
   /// RMSNorm (Zhang & Sennrich 2019): y = gain * xhat + bias with mean 0, so that
   /// rstd = 1 / sqrt(mean(x^2) + eps).
   kRms,
 };
 
-/// What both directions take beside their arrays.
+/// Options of NormForward and NormBackward.
 struct NormOptions {
-  double eps = 1e-5;         ///< added to the variance, inside the root; finite and >= 0
-  double scale = 1;          ///< AdaNorm's C, finite; other norms do not read it
-  double slope = 0.1;        ///< AdaNorm's k, finite; other norms do not read it
-  ParallelFor parallel_for;  ///< runs large calls on several threads; empty: the library's own
-  /// Whether y or dx is memory that nothing has been written to since the system gave it. A large
-  /// result then goes through the caches, where the system has just put the zeros that it replaces;
-  /// otherwise past them. Results are the same; norms over channels do not read it.
+  double eps = 1e-5;         ///< added to the variance, inside the root; finite, >= 0
+  double scale = 1;          ///< C of AdaNorm, finite; other norms ignore it
+  double slope = 0.1;        ///< k of AdaNorm, finite; other norms ignore it
+  ParallelFor parallel_for;  ///< splits large calls over threads; empty: DefaultParallelFor
+  /// Set if the output pages (y or dx) have never been touched, as fresh from mmap. Disables
+  /// non-temporal stores for large outputs. Results are the same; ChannelNorm ignores it.
   bool new_outputs = false;
 };
 
-/// The arrays of NormForward. T is the type of the rows: float, double, bfloat16 or float16. P is
-/// the type of gain and bias: T or float. Arithmetic and moments are in double for double and in
-/// float otherwise.
+/// Arrays of NormForward. T, the element type of the rows, is float, double, bfloat16 or float16.
+/// P, the type of gain and bias, is T or float. Arithmetic and statistics use Compute<T>.
 template <class T, class P = T>
 struct NormForwardArgs {
   int64_t rows = 0;               ///< number of rows, >= 0
-  int64_t cols = 0;               ///< numbers in a row, >= 0
-  const T* x = nullptr;           ///< [rows, cols] the rows to normalise
+  int64_t cols = 0;               ///< elements of a row, >= 0
+  const T* x = nullptr;           ///< [rows, cols] rows to normalize
   const P* gain = nullptr;        ///< [cols], or null for ones
   const P* bias = nullptr;        ///< [cols], or null for zeros
-  T* y = nullptr;                 ///< [rows, cols] the output; may be x itself
-  Compute<T>* mean = nullptr;     ///< [rows] the mean, rounded; null: not saved
-  Compute<T>* mean_lo = nullptr;  ///< [rows] what `mean` cannot hold of it; null: not saved
+  T* y = nullptr;                 ///< [rows, cols] output; may be x itself
+  Compute<T>* mean = nullptr;     ///< [rows] mean, rounded to Compute<T>; null: not saved
+  Compute<T>* mean_lo = nullptr;  ///< [rows] low-order part of the mean; null: not saved
   Compute<T>* rstd = nullptr;     ///< [rows] 1 / sqrt(var + eps); null: not saved
   const T* residual = nullptr;    ///< [rows, cols] added to x before the norm, or null
-  T* sum = nullptr;             ///< [rows, cols] x + residual; needed with residual; may be either
-  int64_t x_stride = 0;         ///< from one row of x to the next, >= cols; 0: cols
-  int64_t y_stride = 0;         ///< likewise of y
-  int64_t residual_stride = 0;  ///< likewise of residual
-  int64_t sum_stride = 0;       ///< likewise of sum
+  T* sum = nullptr;      ///< [rows, cols] x + residual, required then; may be x or residual itself
+  int64_t x_stride = 0;  ///< elements from one row of x to the next, >= cols; 0: cols
+  int64_t y_stride = 0;  ///< of y
+  int64_t residual_stride = 0;  ///< of residual
+  int64_t sum_stride = 0;       ///< of sum
 };
 
-/// The arrays of NormBackward, of types as in NormForwardArgs. L is the loss, dy = dL/dy and so on.
+/// Arrays of NormBackward; types as in NormForwardArgs. For a loss L, dy = dL/dy and so on.
 template <class T, class P = T>
 struct NormBackwardArgs {
   int64_t rows = 0;         ///< number of rows, >= 0
-  int64_t cols = 0;         ///< numbers in a row, >= 0
-  const T* dy = nullptr;    ///< [rows, cols] the gradient of the output
-  const T* x = nullptr;     ///< [rows, cols] the input of NormForward; with a residual the sum
+  int64_t cols = 0;         ///< elements of a row, >= 0
+  const T* dy = nullptr;    ///< [rows, cols] gradient of the output
+  const T* x = nullptr;     ///< [rows, cols] input of NormForward; with a residual, its `sum`
   const P* gain = nullptr;  ///< [cols], or null for ones, as in NormForward
-  const Compute<T>* mean = nullptr;     ///< [rows] as saved by NormForward; RMSNorm: not read
-  const Compute<T>* mean_lo = nullptr;  ///< [rows] as saved by NormForward; RMSNorm: not read
+  const Compute<T>* mean = nullptr;     ///< [rows] as saved by NormForward; ignored by RMSNorm
+  const Compute<T>* mean_lo = nullptr;  ///< [rows] as saved by NormForward; ignored by RMSNorm
   const Compute<T>* rstd = nullptr;     ///< [rows] as saved by NormForward
-  T* dx = nullptr;     ///< [rows, cols] the gradient of x, or null; may be dy itself
-  P* dgain = nullptr;  ///< [cols] the gradient of the gain, or null
-  P* dbias = nullptr;  ///< [cols] the gradient of the bias, or null
-  const T* dsum =
-      nullptr;            ///< [rows, cols] the gradient of NormForward's sum, added to dx, or null
-  int64_t dy_stride = 0;  ///< from one row of dy to the next, >= cols; 0: cols
-  int64_t x_stride = 0;   ///< likewise of x
-  int64_t dx_stride = 0;  ///< likewise of dx
-  int64_t dsum_stride = 0;  ///< likewise of dsum
+  T* dx = nullptr;                      ///< [rows, cols] gradient of x, or null; may be dy itself
+  P* dgain = nullptr;                   ///< [cols] gradient of the gain, or null
+  P* dbias = nullptr;                   ///< [cols] gradient of the bias, or null
+  const T* dsum = nullptr;  ///< [rows, cols] gradient of NormForward's `sum`, added to dx, or null
+  int64_t dy_stride = 0;    ///< elements from one row of dy to the next, >= cols; 0: cols
+  int64_t x_stride = 0;     ///< of x
+  int64_t dx_stride = 0;    ///< of dx
+  int64_t dsum_stride = 0;  ///< of dsum
 };
 
-/// Normalises every row of `args.x` [rows, cols], or of `args.x + args.residual`, into `args.y`,
-/// and saves the moments that NormBackward needs where arrays are given for them.
+/// Normalizes every row of `args.x`, or of `args.x + args.residual`, into `args.y`. Saves the
+/// statistics that NormBackward needs in the arrays given for them.
 ///
-/// A row's result depends on that row alone, and is the same for any number of threads, to the
-/// bit. The moments are accurate for any mean. A row that holds NaN or an infinity gives NaN, as
-/// does a constant row with eps = 0. A row of no numbers (cols = 0) has NaN for moments.
+/// The result of a row depends on that row only, and has the same bits for any number of threads
+/// and rows. Statistics are accurate at any mean. A row with a NaN or an infinity gives NaN, as
+/// does a constant row with eps = 0. With cols = 0 the statistics are NaN.
 ///
-/// Throws planish::Error when a size is negative or too large, a stride is less than cols, eps is
-/// negative or not finite, a needed array is null, an array is not aligned to its type, the norm
-/// takes no gain and bias and has one, or an output overlaps another array (y = x is allowed, with
-/// the same stride).
+/// Throws Error if a size is negative or too large, a stride is less than cols, or eps, scale or
+/// slope is not finite or eps is negative. Also if a required array is null, an array is
+/// misaligned, or gain or bias is given to a norm without them. Also if an output overlaps another
+/// array; y = x with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot be
+/// allocated, before anything is written.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 
-/// Takes `args.dy` [rows, cols] back through NormForward: writes the gradients `dx` [rows, cols],
-/// `dgain` [cols] and `dbias` [cols] that are asked for. They replace what the arrays held.
+/// Computes the gradients of NormForward that are asked for, dx, dgain and dbias, and overwrites
+/// their arrays. With means over the row:
 ///
 ///   g     = gain * dy                       (AdaNorm: scale * (1 - slope * xhat) * dy)
-///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))     (means over the row)
+///   dx    = rstd * (g - a * mean(g) - b * xhat * mean(g * xhat))
 ///   dgain = sum over rows of dy * xhat
 ///   dbias = sum over rows of dy
 ///
-/// where a and b are 1, but 0 where the gradient does not pass through the mean or the deviation:
-/// a = 0 for RMSNorm, kDetachMean and kDetach, b = 0 for kDetachDeviation and kDetach. A norm with
-/// both 0 does not read x, mean and mean_lo.
+/// a = 0 for RMSNorm, kDetachMean and kDetach; b = 0 for kDetachDeviation and kDetach; otherwise
+/// both are 1. kDetach reads neither x, mean nor mean_lo. docs/math.md gives the derivation and b
+/// of kAdaAsCoded. Only kAdaAsCoded uses `options.eps`; for other norms `rstd` already contains it.
 ///
-/// dgain and dbias are summed in an order that the shape alone fixes: they are the same for any
-/// number of threads, to the bit. `options.eps` is used by kAdaAsCoded alone: `rstd` holds it.
+/// dgain and dbias are summed in an order that depends on the shape only, so they have the same
+/// bits for any number of threads.
 ///
-/// Throws planish::Error as NormForward does, and when the norm has no gain or bias whose gradient
-/// could be taken (dx = dy is allowed, with the same stride); std::bad_alloc when the partial sums
-/// find no memory, before anything is written.
+/// Throws Error as NormForward does, and if dgain or dbias is given for a norm without gain and
+/// bias; dx = dy with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot be
+/// allocated, before anything is written.
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 

@@ -9,9 +9,9 @@
 
 namespace planish {
 
-/// A reference to work over a range of indices: `task(begin, end)` does the work of
-/// begin, begin + 1, ..., end - 1. It does not own what it refers to, and copying it costs two
-/// words; it is valid while the call that handed it out runs.
+/// Non-owning reference to a callable over a range of indices: `task(begin, end)` processes begin,
+/// begin + 1, ..., end - 1. Copying it copies two pointers. It is valid until the call that
+/// received the callable returns.
 class RangeTask {
  public:
   template <class F>
@@ -29,35 +29,44 @@ class RangeTask {
   void (*call_)(const void* object, int64_t begin, int64_t end);
 };
 
-/// How the library runs work on several threads: `parallel_for(begin, end, grain, task)` calls
-/// `task` with ranges that cover [begin, end), each index once, in any order and on any threads,
-/// and returns when all of them have returned. `grain` is the number of indices (at least 1) below
-/// which a range is not worth a thread of its own. Results do not depend on the ranges, to the bit.
-/// The library's own tasks do not throw. An empty ParallelFor stands for DefaultParallelFor.
+/// Function that runs work on several threads. `parallel_for(begin, end, grain, task)` calls `task`
+/// with ranges that cover each index of [begin, end) exactly once, in any order and on any threads.
+/// It returns when all of these calls have returned. A range of fewer than `grain` (>= 1) indices
+/// is not worth a thread of its own.
+///
+/// Results have the same bits for any division into ranges. The tasks of the library do not throw.
+/// An empty ParallelFor means DefaultParallelFor. Example, with OpenMP:
+///   [](int64_t begin, int64_t end, int64_t grain, planish::RangeTask task) {
+///     #pragma omp parallel for schedule(static)
+///     for (int64_t i = begin; i < end; i += grain) task(i, std::min(i + grain, end));
+///   }
 using ParallelFor = std::function<void(int64_t begin, int64_t end, int64_t grain, RangeTask task)>;
 
-/// Runs `task` on threads that start when work is first large enough and that sleep between calls.
-/// If the system refuses to start some of them, the others do the work. A call from within a task,
-/// beside another thread's call, or in a process forked from the one that started the threads runs
-/// on the calling thread. Programs with threads of their own, such as OpenMP's, pass a ParallelFor
-/// that uses those: two pools compete for the processors.
+/// Runs `task` on the library's own threads, which start at the first large call and sleep between
+/// calls. If the system refuses to start some of them, the others do their work.
 ///
-/// If the task throws, the other ranges still run to their ends; then the exception is rethrown
-/// here, that of the first range (by index) if several threw. Later calls use all threads again.
+/// Runs everything on the calling thread if called from within a task, while another thread's call
+/// runs, or in a process forked after the threads have started. Programs with their own threads,
+/// such as OpenMP's, should pass a ParallelFor that uses them: two pools compete for the
+/// processors.
+///
+/// If `task` throws, the other ranges still run to their end. Then the exception of the first range
+/// (by index) that threw is rethrown here. Later calls use all threads again.
 void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask task);
 
-/// Returns the number of threads that DefaultParallelFor uses, including the calling one: before
-/// the first large call the number asked for, then the number that the system has granted. It
-/// begins as the environment's PLANISH_THREADS, else as the number of processors that the process
-/// can run on.
+/// Returns the number of threads that DefaultParallelFor uses, including the calling one. Before
+/// the first large call this is the requested number, afterwards the number that the system
+/// granted. The initial value is the environment variable PLANISH_THREADS, or else the number of
+/// processors available to the process. Throws Error if PLANISH_THREADS is not a number of at least
+/// 1.
 int Threads();
 
-/// Sets the number of threads of DefaultParallelFor; more than 1,024 count as 1,024. Waits for a
-/// call on another thread to end. In a forked process calls stay on the calling thread. Throws
-/// Error if `threads` is less than 1, or if called from within a task.
+/// Sets the number of threads of DefaultParallelFor, at most 1,024; larger values count as 1,024.
+/// Waits until a call on another thread has ended. In a forked process calls stay on the calling
+/// thread. Throws Error if `threads` is less than 1, or if called from within a task.
 void SetThreads(int threads);
 
-/// Runs everything on the calling thread.
+/// Runs `task` on the calling thread.
 inline void SerialFor(int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
   task(begin, end);
 }

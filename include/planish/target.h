@@ -6,21 +6,20 @@
 
 #include "planish/error.h"
 
-// The library holds its kernels for several instruction sets and takes the best that the processor
-// has. The environment variable PLANISH_TARGET names another one: it is read once, at the first
-// call, and a name that is unknown or that the processor lacks makes that call throw Error.
+// The library contains its kernels for several SIMD targets and uses the best one that the
+// processor supports. The environment variable PLANISH_TARGET selects another. It is read once, at
+// the first call; an unknown or unsupported name makes that call throw Error.
 namespace planish {
 
-/// The instruction sets that can run here, best first: some of "AVX3" (AVX-512), "AVX2", "SSE4" and
-/// "SCALAR" or "EMU128" (no vector instructions). Architectures other than x86 have their own
-/// names.
+/// Returns the SIMD targets that this processor can run, best first. On x86 they are some of "AVX3"
+/// (AVX-512), "AVX2", "SSE4" and "SCALAR" or "EMU128" (no vector instructions).
 std::vector<std::string> Targets();
 
-/// The instruction set in use.
+/// Returns the SIMD target in use. Throws Error if PLANISH_TARGET is invalid.
 std::string Target();
 
-/// Makes all later calls use `name`, one of Targets(). Throws Error for any other name. Not to be
-/// called while another thread computes.
+/// Makes all later calls use `name`, one of Targets(). Throws Error for any other name. Must not
+/// run while another thread computes.
 void SetTarget(const std::string& name);
 
 }  // namespace planish

@@ -7,30 +7,31 @@
 
 namespace planish {
 
-/// A number of 16 bits: the upper half of a float (8 bits of exponent, 7 of fraction). Arrays of
-/// it have the layout of every other bfloat16, PyTorch's among them.
+/// 16-bit floating-point type: the upper half of a float (8 exponent bits, 7 fraction bits). Arrays
+/// have the layout of PyTorch's bfloat16.
 struct bfloat16 {  // NOLINT(readability-identifier-naming): named as a built-in type would be
   uint16_t bits;
-  friend bool operator==(const bfloat16&, const bfloat16&) = default;  ///< of the bits
+  friend bool operator==(const bfloat16&, const bfloat16&) = default;  ///< compares bits
 };
 
-/// A number of 16 bits: IEEE 754 binary16 (5 bits of exponent, 10 of fraction), at most 65504.
+/// 16-bit floating-point type: IEEE 754 binary16 (5 exponent bits, 10 fraction bits), at most
+/// 65504.
 struct float16 {  // NOLINT(readability-identifier-naming)
   uint16_t bits;
-  friend bool operator==(const float16&, const float16&) = default;  ///< of the bits
+  friend bool operator==(const float16&, const float16&) = default;  ///< compares bits
 };
 
-/// The type that numbers of type T are computed with and whose moments are saved: double for
-/// double, float for all others.
+/// Type of the arithmetic on elements of type T, and of saved statistics: double for double, else
+/// float.
 template <class T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// The value, exactly.
+/// Returns the value of a bfloat16, exactly.
 inline float ToFloat(bfloat16 value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
 }
 
-/// The value, exactly.
+/// Returns the value of a float16, exactly.
 inline float ToFloat(float16 value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000) << 16;
   uint32_t rest = static_cast<uint32_t>(value.bits & 0x7fff) << 13;
@@ -44,14 +45,14 @@ inline float ToFloat(float16 value) {
   return std::bit_cast<float>(sign | rest);
 }
 
-/// The nearest bfloat16, of two equally near the even one.
+/// Rounds to the nearest bfloat16, ties to even. NaN becomes 0x7fc0.
 inline bfloat16 ToBfloat16(float value) {
   if (value != value) return {0x7fc0};
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
-/// The nearest float16, of two equally near the even one; infinity from 65520 on.
+/// Rounds to the nearest float16, ties to even. Values from 65520 on become infinity.
 inline float16 ToFloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);

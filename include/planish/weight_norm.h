@@ -8,54 +8,55 @@
 #include "planish/parallel.h"
 #include "planish/types.h"
 
-// Weight normalisation (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5): every row of the
-// weights is a direction v and a length g, w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)).
+// Weight normalization (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5). Each row of the
+// weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)). norm.h
+// has the contract on lifetime, alignment and concurrency.
 namespace planish {
 
-/// The arrays of WeightNormForward; types as in NormForwardArgs.
+/// Arrays of WeightNormForward; types as in NormForwardArgs.
 template <class T, class P = T>
 struct WeightNormForwardArgs {
-  int64_t rows = 0;            ///< rows of the weights, >= 0
-  int64_t cols = 0;            ///< numbers in a row, >= 0
-  const T* v = nullptr;        ///< [rows, cols] the directions
-  const P* g = nullptr;        ///< [rows] the lengths
-  T* w = nullptr;              ///< [rows, cols] the weights; may be v itself
+  int64_t rows = 0;            ///< rows of the weight matrix, >= 0
+  int64_t cols = 0;            ///< elements of a row, >= 0
+  const T* v = nullptr;        ///< [rows, cols] directions
+  const P* g = nullptr;        ///< [rows] lengths
+  T* w = nullptr;              ///< [rows, cols] weights; may be v itself
   Compute<T>* norm = nullptr;  ///< [rows] ||v||; null: not saved
 };
 
-/// The arrays of WeightNormBackward. L is the loss, dw = dL/dw and so on.
+/// Arrays of WeightNormBackward. For a loss L, dw = dL/dw and so on.
 template <class T, class P = T>
 struct WeightNormBackwardArgs {
-  int64_t rows = 0;                  ///< rows of the weights, >= 0
-  int64_t cols = 0;                  ///< numbers in a row, >= 0
-  const T* dw = nullptr;             ///< [rows, cols] the gradient of the weights
-  const T* v = nullptr;              ///< [rows, cols] the directions
-  const P* g = nullptr;              ///< [rows] the lengths; dv alone needs them
+  int64_t rows = 0;                  ///< rows of the weight matrix, >= 0
+  int64_t cols = 0;                  ///< elements of a row, >= 0
+  const T* dw = nullptr;             ///< [rows, cols] gradient of the weights
+  const T* v = nullptr;              ///< [rows, cols] directions
+  const P* g = nullptr;              ///< [rows] lengths; only dv needs them
   const Compute<T>* norm = nullptr;  ///< [rows] as saved by WeightNormForward
-  T* dv = nullptr;                   ///< [rows, cols] the gradient of v, or null; may be dw itself
-  P* dg = nullptr;                   ///< [rows] the gradient of g, or null
+  T* dv = nullptr;                   ///< [rows, cols] gradient of v, or null; may be dw itself
+  P* dg = nullptr;                   ///< [rows] gradient of g, or null
 };
 
-/// Writes w = g * v / ||v|| of every row, and its norm where an array is given for it.
+/// Computes w = g * v / ||v|| for every row, and saves ||v|| if `args.norm` is given.
 ///
-/// A row's result depends on that row alone, and is the same for any number of threads, to the bit.
-/// Squares neither overflow nor vanish. A row of zeros has no direction: it gives NaN, as in
-/// PyTorch, and the norm 0. A row that holds NaN or an infinity gives NaN.
+/// The result of a row depends on that row only, and has the same bits for any number of threads.
+/// Squares neither overflow nor underflow. A row of zeros gives NaN, as in PyTorch, with norm 0. A
+/// row with a NaN or an infinity gives NaN.
 ///
-/// Throws planish::Error when a size is negative or too large, a needed array is null, an array is
-/// not aligned to its type, or an output overlaps another array (w = v is allowed); std::bad_alloc
-/// when sums find no memory: the outputs are then undefined.
+/// Throws Error if a size is negative or too large, a required array is null, an array is
+/// misaligned, or an output overlaps another array; w = v is allowed. Throws std::bad_alloc if
+/// scratch memory cannot be allocated; the outputs are then undefined.
 template <class T, class P = T>
 void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
                        const ParallelFor& parallel_for = {});
 
-/// Takes `args.dw` back through WeightNormForward: writes the gradients that are asked for, in
-/// place of what their arrays held. Sums run over a row.
+/// Computes the gradients of WeightNormForward that are asked for and overwrites their arrays. Sums
+/// run over a row:
 ///
 ///   dg = sum(dw * v) / ||v||
 ///   dv = g / ||v|| * (dw - v / ||v|| * dg)
 ///
-/// Throws as WeightNormForward does (dv = dw is allowed).
+/// Throws as WeightNormForward does; dv = dw is allowed.
 template <class T, class P = T>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const ParallelFor& parallel_for = {});
