@@ -111,10 +111,10 @@ struct BatchNormEvaluateBackwardArgs {
 /// PyTorch rejects n = 1, but here only unbiased variances need n >= 2. With n = 0 the statistics
 /// are NaN and the running estimates stay unchanged.
 ///
-/// Throws Error if a size is negative or too large, eps, momentum or batches is out of range, or n
-/// = 1 with `unbiased` or `running_var`. Also if a required array is null, an array is misaligned,
-/// or an output overlaps another array; y = x is allowed. Throws std::bad_alloc if scratch memory
-/// cannot be allocated; the outputs are then undefined.
+/// Throws ArgumentError if a size is negative or too large, eps, momentum or batches is out of
+/// range, or n = 1 with `unbiased` or `running_var`. Also if a required array is null, an array is
+/// misaligned, or an output overlaps another array; y = x is allowed. Throws std::bad_alloc if
+/// scratch memory cannot be allocated; the outputs are then undefined.
 template <class T, class P = T>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options = {});
 

@@ -50,8 +50,8 @@ struct ChannelNormBackwardArgs {
 /// depend on `channels` and `spatial`. NaNs and infinities affect only their own position. With
 /// channels = 0 the statistics are NaN.
 ///
-/// Throws Error as NormForward does. Throws std::bad_alloc if scratch memory cannot be allocated;
-/// the outputs are then undefined.
+/// Throws ArgumentError as NormForward does. Throws std::bad_alloc if scratch memory cannot be
+/// allocated; the outputs are then undefined.
 template <class T, class P = T>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});

@@ -20,13 +20,14 @@
 //   be captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
 // - Calls can run on several host threads and streams if each has its own workspace.
 // - Arrays need the alignment of their element type; 16-byte alignment is faster.
-// - Error is thrown before anything is enqueued if an argument is invalid, and also if a kernel
-//   cannot be launched; then the outputs are undefined.
+// - ArgumentError is thrown before anything is enqueued. DeviceError is thrown if a kernel cannot
+//   be
+//   launched; the outputs are then undefined.
 // - Results depend only on the shape and the alignment of the arrays, and have the same bits in
 // every
 //   run and on every device. Exception: rows too long for one block (limits in docs/cuda.md), whose
 //   last bits depend on the cluster sizes that the device supports.
-// - In a library built without CUDA these functions exist and throw Error.
+// - In a library built without CUDA these functions exist and throw DeviceError.
 //
 // Example: LayerNorm on a stream.
 //   const int64_t bytes = planish::cuda::NormForwardWorkspaceBytes<float>(rows, cols);
@@ -51,20 +52,21 @@ struct NormOptions {
   int64_t workspace_bytes = 0;  ///< at least what the functions below return
 };
 
-/// Returns the workspace of NormForward for rows of type T, in bytes, on any device. Throws Error
-/// for invalid sizes.
+/// Returns the workspace of NormForward for rows of type T, in bytes, on any device. Throws
+/// ArgumentError for invalid sizes.
 template <class T>
 int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols);
 /// Returns the workspace of NormBackward, with `gradients` if dgain or dbias is given.
 template <class T>
 int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients);
 
-/// Computes planish::NormForward on the GPU. Throws Error as it does, if the workspace is too
-/// small, and if a kernel cannot be launched.
+/// Computes planish::NormForward on the GPU. Throws ArgumentError as it does and if the workspace
+/// is too small.
 template <class T, class P = T>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions& options = {});
 
-/// Computes planish::NormBackward on the GPU. Throws Error as it does, and as NormForward above.
+/// Computes planish::NormBackward on the GPU. Throws ArgumentError as it does, and as NormForward
+/// above.
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 
@@ -85,14 +87,13 @@ struct BatchNormOptions {
   int64_t workspace_bytes = 0;  ///< at least BatchNormWorkspaceBytes
 };
 
-/// Returns the workspace that each of the BatchNorm functions needs, in bytes. Throws Error for
-/// invalid sizes.
+/// Returns the workspace that each of the BatchNorm functions needs, in bytes. Throws ArgumentError
+/// for invalid sizes.
 template <class T>
 int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
 
-/// Computes planish::BatchNormForward on the GPU. Throws Error as it does, if the workspace is too
-/// small, and if a kernel cannot be launched. Squares of doubles beyond 1e300 overflow and give
-/// NaN.
+/// Computes planish::BatchNormForward on the GPU. Throws ArgumentError as it does and if the
+/// workspace is too small. Squares of doubles beyond 1e300 overflow and give NaN.
 template <class T, class P = T>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options = {});
 
@@ -124,12 +125,12 @@ PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
 /// Returns the workspace of ChannelNormForward and ChannelNormBackward, in bytes.
-/// ChannelNormForward with spatial > 1 needs none. Throws Error for invalid sizes.
+/// ChannelNormForward with spatial > 1 needs none. Throws ArgumentError for invalid sizes.
 template <class T>
 int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial);
 
-/// Computes planish::ChannelNormForward on the GPU. Throws Error as it does, if the workspace is
-/// too small, and if a kernel cannot be launched.
+/// Computes planish::ChannelNormForward on the GPU. Throws ArgumentError as it does and if the
+/// workspace is too small.
 template <class T, class P = T>
 void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                         const NormOptions& options = {});
@@ -154,12 +155,13 @@ struct WeightNormOptions {
   int64_t workspace_bytes = 0;  ///< at least WeightNormWorkspaceBytes
 };
 
-/// Returns the workspace of both WeightNorm functions, in bytes. Throws Error for invalid sizes.
+/// Returns the workspace of both WeightNorm functions, in bytes. Throws ArgumentError for invalid
+/// sizes.
 template <class T>
 int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols);
 
-/// Computes planish::WeightNormForward on the GPU. Throws Error as it does, if the workspace is too
-/// small, and if a kernel cannot be launched.
+/// Computes planish::WeightNormForward on the GPU. Throws ArgumentError as it does and if the
+/// workspace is too small.
 template <class T, class P = T>
 void WeightNormForward(const WeightNormForwardArgs<T, P>& args,
                        const WeightNormOptions& options = {});
@@ -186,14 +188,15 @@ struct OnlineNormOptions {
   int64_t workspace_bytes = 0;     ///< at least OnlineNormWorkspaceBytes
 };
 
-/// Returns the workspace of both OnlineNorm functions, in bytes. Throws Error for invalid sizes.
+/// Returns the workspace of both OnlineNorm functions, in bytes. Throws ArgumentError for invalid
+/// sizes.
 template <class T>
 int64_t OnlineNormWorkspaceBytes(int64_t rows, int64_t cols);
 
 /// Computes planish::OnlineNormForward on the GPU. `state` and options.alphas are in device memory,
 /// and their ranges are not checked. One call for many cases gives the same bits as one call for
-/// each if all cases have the same alignment. Throws Error as the CPU function does, if the
-/// workspace is too small, and if a kernel cannot be launched.
+/// each if all cases have the same alignment. Throws ArgumentError as the CPU function does and if
+/// the workspace is too small.
 template <class T, class P = T>
 void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* state,
                        const OnlineNormOptions& options = {});

@@ -11,8 +11,9 @@
 // arrays, also lengths and resets, in device memory. The contract of cuda.h holds; a call can be
 // captured in a CUDA graph if its matmul can.
 //
-// Cells with batch norm throw Error, as do the features of the CPU only: checkpoint, packed weights
-// and RnnBackwardArgs::sums. In a library built without CUDA all functions throw Error.
+// Cells with batch norm throw ArgumentError, as do the features of the CPU only: checkpoint, packed
+// weights and RnnBackwardArgs::sums. In a library built without CUDA all functions throw
+// DeviceError.
 namespace planish::cuda {
 
 /// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. op transposes
@@ -60,17 +61,18 @@ struct RnnOptions {
 ///   kGru                      G + H                kLnLstmContrib    2 G + 2 H + 15
 ///   kLnGru                  3 G + H + 12           the other LN-LSTMs  3 G + 2 H + 9
 ///
-/// Each array is rounded up to a multiple of 16 bytes. Throws Error as RnnForward does.
+/// Each array is rounded up to a multiple of 16 bytes. Throws ArgumentError as RnnForward does.
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape);
 
 /// Returns whether a persistent kernel can compute the forward pass of the layer on the current
-/// device. Requires 2 steps or more and at most 64 sequences. Throws Error as RnnForward does.
+/// device. Requires 2 steps or more and at most 64 sequences. Throws ArgumentError as RnnForward
+/// does.
 template <class T>
 bool RnnFitsPersistent(Cell cell, const RnnShape& shape);
 
 /// Returns the workspace of RnnForward, in bytes, with or without `saved` and
-/// RnnOptions::persistent on the current device. Throws Error as RnnForward does.
+/// RnnOptions::persistent on the current device. Throws ArgumentError as RnnForward does.
 template <class T>
 int64_t RnnForwardWorkspaceBytes(Cell cell, const RnnShape& shape, bool saved,
                                  bool persistent = false);
@@ -90,8 +92,8 @@ int64_t RnnStepWorkspaceBytes(Cell cell, int64_t batch, int64_t inputs, int64_t 
 /// independently. Results have the same bits in every run, and with and without `saved`. RnnStep
 /// gives the same bits if a row of matmul has the same bits for any number of rows.
 ///
-/// Throws Error as planish::RnnForward does, for cells with batch norm, if the workspace is too
-/// small, and if a kernel cannot be launched.
+/// Throws ArgumentError as planish::RnnForward does, for cells with batch norm and if the workspace
+/// is too small.
 template <class T>
 void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 

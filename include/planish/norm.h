@@ -20,7 +20,7 @@
 // - Alignment: that of the element type (alignof); no call needs more.
 // - Concurrency: functions can run on several threads at once unless one writes an array that
 //   another one uses. Of calls that run at once, only one uses the library's own threads.
-// - Exceptions: Error is thrown before anything is written.
+// - Exceptions: ArgumentError is thrown before anything is written.
 namespace planish {
 
 /// Selects the norm. The equation of each enumerator defines y.
@@ -108,8 +108,8 @@ struct NormBackwardArgs {
 /// and rows. Statistics are accurate at any mean. A row with a NaN or an infinity gives NaN, as
 /// does a constant row with eps = 0. With cols = 0 the statistics are NaN.
 ///
-/// Throws Error if a size is negative or too large, a stride is less than cols, or eps, scale or
-/// slope is not finite or eps is negative. Also if a required array is null, an array is
+/// Throws ArgumentError if a size is negative or too large, a stride is less than cols, or eps,
+/// scale or slope is not finite or eps is negative. Also if a required array is null, an array is
 /// misaligned, or gain or bias is given to a norm without them. Also if an output overlaps another
 /// array; y = x with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot be
 /// allocated, before anything is written.
@@ -131,9 +131,9 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& args, const NormOptions
 /// dgain and dbias are summed in an order that depends on the shape only, so they have the same
 /// bits for any number of threads.
 ///
-/// Throws Error as NormForward does, and if dgain or dbias is given for a norm without gain and
-/// bias; dx = dy with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot be
-/// allocated, before anything is written.
+/// Throws ArgumentError as NormForward does, and if dgain or dbias is given for a norm without gain
+/// and bias; dx = dy with equal strides is allowed. Throws std::bad_alloc if scratch memory cannot
+/// be allocated, before anything is written.
 template <class T, class P = T>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptions& options = {});
 

@@ -72,8 +72,8 @@ struct OnlineNormBackwardArgs {
 /// There is no eps: sigma_t = 0, possible only with alpha = 1 and a constant case, gives NaN. A NaN
 /// in a case makes all later cases NaN.
 ///
-/// Throws Error as NormForward does, and if cols < 2, an alpha is not in [0, 1], the state is not
-/// finite, or its deviation is negative. Throws std::bad_alloc if scratch memory cannot be
+/// Throws ArgumentError as NormForward does, and if cols < 2, an alpha is not in [0, 1], the state
+/// is not finite, or its deviation is negative. Throws std::bad_alloc if scratch memory cannot be
 /// allocated.
 template <class T, class P = T>
 void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& state,

@@ -57,13 +57,13 @@ void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask tas
 /// Returns the number of threads that DefaultParallelFor uses, including the calling one. Before
 /// the first large call this is the requested number, afterwards the number that the system
 /// granted. The initial value is the environment variable PLANISH_THREADS, or else the number of
-/// processors available to the process. Throws Error if PLANISH_THREADS is not a number of at least
-/// 1.
+/// processors available to the process. Throws ArgumentError if PLANISH_THREADS is not a number of
+/// at least 1.
 int Threads();
 
 /// Sets the number of threads of DefaultParallelFor, at most 1,024; larger values count as 1,024.
 /// Waits until a call on another thread has ended. In a forked process calls stay on the calling
-/// thread. Throws Error if `threads` is less than 1, or if called from within a task.
+/// thread. Throws ArgumentError if `threads` is less than 1, or if called from within a task.
 void SetThreads(int threads);
 
 /// Runs `task` on the calling thread.

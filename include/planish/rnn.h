@@ -118,7 +118,7 @@ class RnnPackedParams {
   RnnPackedParams() = default;
 
   /// Packs the parameters of a layer with `inputs` I and `hidden` H. `params` are not read after
-  /// the call. Throws Error as RnnForward does, and std::bad_alloc.
+  /// the call. Throws ArgumentError as RnnForward does, and std::bad_alloc.
   RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params,
                   const ParallelFor& parallel_for = {}, bool backward = false);
 
@@ -140,8 +140,8 @@ class RnnPackedParams {
 template <class T>
 class RnnGradientSums {
  public:
-  /// Starts at zero, for the packed parameters. Throws Error if `packed` is empty or was created
-  /// without `backward`.
+  /// Starts at zero, for the packed parameters. Throws ArgumentError if `packed` is empty or was
+  /// created without `backward`.
   explicit RnnGradientSums(const RnnPackedParams<T>& packed);
   ~RnnGradientSums();
   RnnGradientSums(RnnGradientSums&&) noexcept;
@@ -150,7 +150,7 @@ class RnnGradientSums {
   /// Overwrites the given arrays with the accumulated gradients. Accumulation can continue
   /// afterwards. Results depend on the calls and their order, not on the number of threads. For at
   /// most ceil(256 / B) steps they have the bits of RnnBackward of the whole sequence; otherwise
-  /// they can be rounded differently. Throws Error as RnnForward does.
+  /// they can be rounded differently. Throws ArgumentError as RnnForward does.
   void Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for = {});
 
   const RnnPackedParams<T>& packed() const { return packed_; }
@@ -255,7 +255,7 @@ struct RnnStepArgs {
 /// save the normalized c, and P (kBnRnn), 9 P (kBnLstm) or 6 P (kBnGru) for each of the T steps.
 ///
 /// With checkpoint, LSTMs save P elements for each sequence every S steps, other cells nothing.
-/// RnnBackward then needs scratch memory for S steps. Throws Error as RnnForward does.
+/// RnnBackward then needs scratch memory for S steps. Throws ArgumentError as RnnForward does.
 template <class T>
 int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 
@@ -268,11 +268,11 @@ int64_t RnnSavedSize(Cell cell, const RnnShape& shape, bool checkpoint = false);
 /// `saved`. Except for batch norm, steps taken one by one with RnnStep give the same bits. With T =
 /// 0 the last states are the first ones.
 ///
-/// Throws Error if a size is negative, too large, or 0 for inputs or hidden, a length is not in [1,
-/// T], or eps is negative or not finite. Also if a required array is null, a parameter or cell
-/// state is given that the cell does not take, or h_reset or c_reset is given without resets. Also
-/// if an array is misaligned or an output overlaps another array. Throws std::bad_alloc if scratch
-/// memory cannot be allocated, before anything is written.
+/// Throws ArgumentError if a size is negative, too large, or 0 for inputs or hidden, a length is
+/// not in [1, T], or eps is negative or not finite. Also if a required array is null, a parameter
+/// or cell state is given that the cell does not take, or h_reset or c_reset is given without
+/// resets. Also if an array is misaligned or an output overlaps another array. Throws
+/// std::bad_alloc if scratch memory cannot be allocated, before anything is written.
 template <class T>
 void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options = {});
 

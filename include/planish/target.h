@@ -8,18 +8,18 @@
 
 // The library contains its kernels for several SIMD targets and uses the best one that the
 // processor supports. The environment variable PLANISH_TARGET selects another. It is read once, at
-// the first call; an unknown or unsupported name makes that call throw Error.
+// the first call; an unknown or unsupported name makes that call throw ArgumentError.
 namespace planish {
 
 /// Returns the SIMD targets that this processor can run, best first. On x86 they are some of "AVX3"
 /// (AVX-512), "AVX2", "SSE4" and "SCALAR" or "EMU128" (no vector instructions).
 std::vector<std::string> Targets();
 
-/// Returns the SIMD target in use. Throws Error if PLANISH_TARGET is invalid.
+/// Returns the SIMD target in use. Throws ArgumentError if PLANISH_TARGET is invalid.
 std::string Target();
 
-/// Makes all later calls use `name`, one of Targets(). Throws Error for any other name. Must not
-/// run while another thread computes.
+/// Makes all later calls use `name`, one of Targets(). Throws ArgumentError for any other name.
+/// Must not run while another thread computes.
 void SetTarget(const std::string& name);
 
 }  // namespace planish

@@ -43,7 +43,7 @@ struct WeightNormBackwardArgs {
 /// Squares neither overflow nor underflow. A row of zeros gives NaN, as in PyTorch, with norm 0. A
 /// row with a NaN or an infinity gives NaN.
 ///
-/// Throws Error if a size is negative or too large, a required array is null, an array is
+/// Throws ArgumentError if a size is negative or too large, a required array is null, an array is
 /// misaligned, or an output overlaps another array; w = v is allowed. Throws std::bad_alloc if
 /// scratch memory cannot be allocated; the outputs are then undefined.
 template <class T, class P = T>
