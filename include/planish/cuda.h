@@ -16,17 +16,15 @@
 //
 // Contract:
 // - A call enqueues kernels on `stream` and returns. It neither synchronizes nor allocates, so it
-// can
-//   be captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have run.
+//   can be captured in a CUDA graph. Arrays and workspace must stay valid until the kernels have
+//   run.
 // - Calls can run on several host threads and streams if each has its own workspace.
 // - Arrays need the alignment of their element type; 16-byte alignment is faster.
 // - ArgumentError is thrown before anything is enqueued. DeviceError is thrown if a kernel cannot
-//   be
-//   launched; the outputs are then undefined.
+//   be launched; the outputs are then undefined.
 // - Results depend only on the shape and the alignment of the arrays, and have the same bits in
-// every
-//   run and on every device. Exception: rows too long for one block (limits in docs/cuda.md), whose
-//   last bits depend on the cluster sizes that the device supports.
+//   every run and on every device. Exception: rows too long for one block (limits in docs/cuda.md),
+//   whose last bits depend on the cluster sizes that the device supports.
 // - In a library built without CUDA these functions exist and throw DeviceError.
 //
 // Example: LayerNorm on a stream.

@@ -10,17 +10,18 @@
 
 namespace planish::internal {
 
-/// The size of a cache line, and of the largest vector: what is aligned to it is never read in two.
+/// Bytes of a cache line and of the largest vector. An aligned vector never crosses a cache line.
 inline constexpr int64_t kAlignment = 64;
 
 struct AlignedDelete {
   void operator()(void* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
 };
 
-/// An array of numbers without values, aligned to kAlignment. Throws std::bad_alloc.
+/// Uninitialized array, aligned to kAlignment.
 template <class T>
 using AlignedArray = std::unique_ptr<T[], AlignedDelete>;
 
+/// Throws std::bad_alloc.
 template <class T>
 AlignedArray<T> MakeAligned(int64_t n) {
   if (n > std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T))) {
@@ -30,11 +31,11 @@ AlignedArray<T> MakeAligned(int64_t n) {
   return AlignedArray<T>(static_cast<T*>(p));
 }
 
-/// An array that grows and is kept from call to call, in huge pages where it is large.
+/// Growing array that keeps its memory from call to call, in huge pages if it is large.
 template <class T>
 class Buffer {
  public:
-  /// At least n numbers, whose values are whatever they were. Throws std::bad_alloc.
+  /// Returns at least n elements; growing discards the contents. Throws std::bad_alloc.
   T* Get(int64_t n) {
     if (n > capacity_) {
       capacity_ = 0;

@@ -7,14 +7,14 @@
 #include <limits>
 #include <new>
 
-// For one source file of a test program: replaces operator new by one that counts, and that fails
-// when a test asks for it.
+// Replaces operator new by one that counts allocations and fails on demand. Include it in one
+// source file of a test program.
 namespace planish::tests {
 
-/// Allocations since the program began.
+/// Number of allocations since the program started.
 inline std::atomic<int> allocations{0};
 
-/// Allocations that succeed before all others fail.
+/// Number of allocations that succeed before all further ones fail.
 inline std::atomic<int> allocations_left{std::numeric_limits<int>::max()};
 
 inline void CountAllocation() {
@@ -23,7 +23,7 @@ inline void CountAllocation() {
   if (allocations_left.fetch_sub(1) <= 0) throw std::bad_alloc();
 }
 
-/// Calls f with memory for `count` allocations. Returns whether it ended without std::bad_alloc.
+/// Calls f, allowing `count` allocations. Returns whether f ended without std::bad_alloc.
 template <class F>
 bool EndsWithAllocations(int count, const F& f) {
   struct Limit {
@@ -41,7 +41,7 @@ bool EndsWithAllocations(int count, const F& f) {
 
 }  // namespace planish::tests
 
-// Inlined, malloc and free look like a mismatch with new and delete.
+// When inlined, malloc and free look like a mismatch with new and delete.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 
 void* operator new(size_t size) {

@@ -6,8 +6,8 @@
 
 namespace planish::internal {
 
-/// Waits until `value` is no longer `old`, and returns what it is: for some ten microseconds awake,
-/// then asleep. Whoever changes it calls notify_all.
+/// Waits until `value` differs from `old` and returns it. Spins for about ten microseconds, then
+/// sleeps; the writer must call notify_all or notify_one.
 inline uint64_t AwaitChange(const std::atomic<uint64_t>& value, uint64_t old) {
   constexpr int kSpins = 2000;
   for (int spin = 0;; ++spin) {

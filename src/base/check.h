@@ -9,7 +9,8 @@
 #include "planish/error.h"
 #include "planish/types.h"
 
-// Checks of arguments at the public edge. Each throws ArgumentError.
+// Argument checks of the public functions. Each throws ArgumentError with the text `[function]
+// argument must ..., got VALUE`.
 namespace planish::internal {
 
 [[noreturn]] inline void Fail(const char* function, const std::string& argument,
@@ -18,8 +19,8 @@ namespace planish::internal {
                       " but has " + found);
 }
 
-/// Sizes at least 0 whose product times the size of T is a size that a pointer can span, as is an
-/// array of a moment for each row.
+/// Checks that rows and cols are at least 0, and that arrays of rows * cols elements of T, and of
+/// one statistic for each row, are addressable.
 template <class T>
 void CheckShape(const char* function, int64_t rows, int64_t cols) {
   if (rows < 0) Fail(function, "rows", "be at least 0", std::to_string(rows));
@@ -35,7 +36,7 @@ void CheckShape(const char* function, int64_t rows, int64_t cols) {
   }
 }
 
-/// The stride to use: `given`, or `cols` where that is 0.
+/// Returns the stride to use: `given`, or `cols` if it is 0. Checks that it is at least `cols`.
 template <class T>
 int64_t CheckedStride(const char* function, const char* name, int64_t given, int64_t rows,
                       int64_t cols) {
@@ -61,17 +62,17 @@ inline void CheckEps(const char* function, double eps) {
   }
 }
 
-/// An array argument. One of no bytes may have any address.
+/// An array argument. Null and misaligned addresses are valid if `bytes` is 0.
 struct Array {
   const char* name;
   const void* data;
-  int64_t bytes;                 ///< from the first to the end of the last element
-  int64_t alignment = 1;         ///< a power of two
-  const void* may_be = nullptr;  ///< for an output: an input that it may replace in place
+  int64_t bytes;  ///< from the first element to the end of the last one
+  int64_t alignment = 1;  ///< power of two
+  const void* may_be = nullptr;  ///< an input that this output may replace in place
   const void* may_also_be = nullptr;
 };
 
-/// `rows` rows of `cols` numbers, one each `stride`.
+/// Returns a matrix of `rows` rows of `cols` elements, `stride` elements apart.
 template <class T>
 Array MatrixArray(const char* name, const T* data, int64_t rows, int64_t cols, int64_t stride) {
   const int64_t size = sizeof(T);
@@ -94,7 +95,7 @@ inline void CheckNotNull(const char* function, std::initializer_list<Array> arra
 
 inline void CheckAligned(const char* function, std::initializer_list<Array> arrays) {
   for (const Array& array : arrays) {
-    // Not a remainder: divisions by ten alignments take as long as the norm of a short row.
+    // Masks instead of dividing: ten divisions take as long as the norm of a short row.
     const auto beyond =
         reinterpret_cast<uintptr_t>(array.data) & (static_cast<uintptr_t>(array.alignment) - 1);
     if (array.bytes > 0 && beyond != 0) {
@@ -105,7 +106,7 @@ inline void CheckAligned(const char* function, std::initializer_list<Array> arra
   }
 }
 
-/// Memory for whatever numbers: `needed` bytes from an address aligned to 16 on, or none.
+/// Checks untyped memory: `needed` bytes, aligned to 16. Accepts any address if `needed` is 0.
 inline void CheckBlock(const char* function, const char* name, const void* data, int64_t needed) {
   constexpr uintptr_t kAligned = 16;
   if (needed == 0) return;
@@ -117,7 +118,7 @@ inline void CheckBlock(const char* function, const char* name, const void* data,
   }
 }
 
-/// The workspace of a call on a GPU.
+/// Checks the workspace of a GPU call.
 template <class Options>
 void CheckWorkspace(const char* function, const Options& options, int64_t needed) {
   CheckBlock(function, "workspace", options.workspace, needed);
@@ -127,8 +128,8 @@ void CheckWorkspace(const char* function, const Options& options, int64_t needed
   }
 }
 
-/// No output may share memory with another array, unless it is one that it `may_be`. Null arrays
-/// are arguments left out.
+/// Checks that no output shares memory with another array, except with its `may_be` and
+/// `may_also_be` at the same address. Null arrays are skipped.
 inline void CheckDisjoint(const char* function, std::initializer_list<Array> outputs,
                           std::initializer_list<Array> inputs) {
   const auto check = [function](const Array& output, const Array& other) {

@@ -10,22 +10,22 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/base/fingerprint.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the line above and precede all other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"
 
-// NH of UMAC (Black et al. 1999, https://fastcrypto.org/umac/umac_proc.pdf) over blocks, and a
-// polynomial over the blocks' hashes.
+// NH of UMAC (Black et al. 1999, https://fastcrypto.org/umac/umac_proc.pdf) for each block, and a
+// polynomial over the hashes of the blocks.
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
 /// Adds to each of sums[2] the products (m[2i] + key[2i]) (m[2i + 1] + key[2i + 1]) of the 32-bit
-/// words of `data`, of a multiple of 64 bytes. The key of the second sum starts 64 bytes later.
+/// words m of `data`. `bytes` is a multiple of 64. The key of the second sum starts 64 bytes later.
 void AddProducts(const uint8_t* data, size_t bytes, const uint8_t* key, uint64_t* sums) {
 #if HWY_TARGET == HWY_SCALAR
   const auto product = [](const uint8_t* m, const uint8_t* k) {
@@ -76,16 +76,16 @@ __extension__ using Uint128 = unsigned __int128;
 
 constexpr int64_t kBlockBytes = 4096;
 constexpr int64_t kVectorBytes = 64;   // the longest vector of a target
-constexpr int64_t kBlocksOfTask = 64;  // 256 KB, which take some 6 us
+constexpr int64_t kBlocksOfTask = 64;  // 256 KB, about 6 us
 constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
 
-/// A number below 2^62 that is congruent to x, which is below 2^123, modulo kPrime.
+/// Returns a value below 2^62 that is congruent to x modulo kPrime; x < 2^123.
 uint64_t Reduce(Uint128 x) {
   const uint64_t sum = (static_cast<uint64_t>(x) & kPrime) + static_cast<uint64_t>(x >> 61);
   return (sum & kPrime) + (sum >> 61);
 }
 
-/// The powers of a random number modulo kPrime, from the first to the fourth.
+/// Powers 1 to 4 of a random number modulo kPrime.
 using Powers = std::array<uint64_t, 4>;
 
 struct Keys {
@@ -113,7 +113,7 @@ const Keys& TheKeys() {
 
 using Sums = std::array<uint64_t, 2>;
 
-/// The sums of a block. Bytes beyond its end count as 0.
+/// Returns the sums of a block. Bytes beyond its end count as 0.
 Sums SumsOf(const uint8_t* block, int64_t size, const Keys& keys) {
   const int64_t whole = size / kVectorBytes * kVectorBytes;
   const auto add_products = PLANISH_DISPATCH(AddProducts);
@@ -127,7 +127,7 @@ Sums SumsOf(const uint8_t* block, int64_t size, const Keys& keys) {
   return sums;
 }
 
-/// The value so far of the polynomial whose coefficients are the 32-bit words of the blocks' sums.
+/// Polynomial whose coefficients are the 32-bit words of the block sums, evaluated so far.
 struct Polynomial {
   uint64_t value = 0;
 

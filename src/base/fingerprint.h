@@ -7,7 +7,7 @@
 
 namespace planish::internal {
 
-/// A fingerprint of the bytes of an array.
+/// Fingerprint of the bytes of an array.
 struct Fingerprint {
   uint64_t first = 0;
   uint64_t second = 0;
@@ -15,11 +15,12 @@ struct Fingerprint {
   bool operator==(const Fingerprint&) const = default;
 };
 
-/// Returns the fingerprint of `size` bytes, which does not depend on threads or SIMD target.
+/// Returns the fingerprint of `size` bytes. It does not depend on the number of threads or the SIMD
+/// target.
 ///
-/// Two arrays of one size and different bytes have the same fingerprint with probability below
-/// 2^-60, whatever the bytes: the hash is universal, and its keys are drawn at random once in each
-/// process. Fingerprints of two processes cannot be compared.
+/// Two different arrays of the same size have the same fingerprint with a probability below 2^-60,
+/// whatever their bytes. The hash is universal, with keys drawn at random once a process;
+/// fingerprints of two processes cannot be compared.
 Fingerprint FingerprintOf(const void* data, int64_t size, const ParallelFor& parallel_for);
 
 }  // namespace planish::internal

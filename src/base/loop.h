@@ -12,8 +12,8 @@
 
 namespace planish::internal {
 
-/// Runs `task` over [0, n): on the calling thread when one grain holds it all, else by
-/// `parallel_for`, or by the library's own threads where that is empty.
+/// Runs `task` over [0, n). Uses the calling thread if n <= grain, else `parallel_for`, or
+/// DefaultParallelFor if that is empty.
 inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grain, RangeTask task) {
   if (n <= 0) return;
   if (n <= grain) {
@@ -25,9 +25,9 @@ inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grai
   }
 }
 
-/// Runs task(begin, end, scratch) as RunParallel does, where each range has what make() returns to
-/// itself. The first is made before any task runs: without memory for it the call has written
-/// nothing. A range that gets no memory for another one waits for the first.
+/// Runs task(begin, end, scratch) like RunParallel, with one make() for each concurrent range. The
+/// first make() runs before any task, so its std::bad_alloc leaves outputs unwritten. A range whose
+/// make() throws std::bad_alloc waits for the first scratch.
 template <class Make, class Task>
 void RunWithScratch(const ParallelFor& parallel_for, int64_t n, int64_t grain, const Make& make,
                     const Task& task) {
@@ -48,7 +48,7 @@ void RunWithScratch(const ParallelFor& parallel_for, int64_t n, int64_t grain, c
   });
 }
 
-/// The grain, in items, that gives a thread enough to do.
+/// Returns the number of items that is worth a thread.
 inline int64_t GrainFor(int64_t elements_per_item) {
   return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, elements_per_item));
 }

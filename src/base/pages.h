@@ -9,10 +9,11 @@
 #include <unistd.h>
 #endif
 
-// What large arrays ask of the system. Where it has no answer, nothing is asked.
+// Page hints for large arrays. On systems other than Linux they have no effect.
 namespace planish::internal {
 
-/// Arrays from here on are large: a system call is nothing beside what is done with them.
+/// Arrays of at least this size are large: a system call costs nothing compared with processing
+/// them.
 inline constexpr size_t kLargeBytes = 1 << 22;
 
 #ifdef __linux__
@@ -22,8 +23,8 @@ inline uintptr_t PageBytes() {
 }
 #endif
 
-/// Whether a large array's memory is as the system has just mapped it, so that its first use will
-/// be met by the kernel's zeros. A page in the middle is asked.
+/// Returns whether a large array's pages have never been touched, so that the kernel fills them
+/// with zeros at first use. Tests one page in the middle.
 inline bool IsNewMemory(const void* array, size_t bytes) {
 #ifdef __linux__
   if (!array || bytes < kLargeBytes) return false;
@@ -36,16 +37,15 @@ inline bool IsNewMemory(const void* array, size_t bytes) {
 #endif
 }
 
-/// Asks the system for huge pages where a large array's memory is new. It is about to be written,
-/// and the faults of small pages take several times as long as a norm; reading it has fewer
-/// addresses to look up, too.
+/// Asks for huge pages if a large array is new memory. Page faults of small pages take several
+/// times as long as a norm.
 inline void AdviseHugePages(void* array, size_t bytes) {
 #ifdef __linux__
   if (!IsNewMemory(array, bytes)) return;
   const auto begin = reinterpret_cast<uintptr_t>(array);
   const uintptr_t first = (begin + PageBytes() - 1) / PageBytes() * PageBytes();
   const uintptr_t last = (begin + bytes) / PageBytes() * PageBytes();
-  // Where it fails, pages are small.
+  // On failure pages stay small.
   (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
 #endif
 }

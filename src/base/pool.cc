@@ -25,26 +25,27 @@ namespace {
 
 using internal::AwaitChange;
 
-// Threads beyond this number are not started: each costs time in every call.
+// Limit on threads: every thread adds to the cost of each call.
 constexpr int kMaxThreads = 1024;
 
 // Set while this thread runs a part of a task.
 thread_local bool inside = false;
 
-// Workers wait for `round_` to change, then each does its part of the job if it has one, and says
-// so in either case: none is still looking at a job when the next one is written down. The parts
-// are cut beforehand: who does what is the same from call to call, and so is whose cache holds it.
+// Threads that run the parts of one job at a time. Workers wait for `round_` to change, run their
+// part if they have one, and report back in either case, so no worker reads a job while the next is
+// written. Parts are assigned by index: from call to call the same data stays in the same core's
+// cache.
 class Pool {
  public:
   // Starts `threads - 1` workers, or fewer if the system refuses some.
   explicit Pool(int threads) {
-    workers_.reserve(static_cast<size_t>(threads - 1));  // may throw while there are no workers
+    workers_.reserve(static_cast<size_t>(threads - 1));  // may throw before there are workers
     try {
       for (int i = 1; i < threads; ++i) {
         workers_.emplace_back([this, i] { Work(i); });
       }
     } catch (const std::exception&) {
-      // Too many processes or too little memory: the calling thread and those that started do it.
+      // Too many processes or too little memory: the threads that did start do the work.
     }
   }
 
@@ -59,8 +60,8 @@ class Pool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Runs `parts` parts, at most threads(). Rethrows what the first part that failed has thrown,
-  // once all parts have ended.
+  // Runs `parts` parts, at most threads(). When all have ended, rethrows the exception of the first
+  // part that failed.
   void Run(int64_t begin, int64_t end, int parts, RangeTask task) {
     begin_ = begin;
     end_ = end;
@@ -83,7 +84,7 @@ class Pool {
 
   void Part(int i) noexcept {
     const int64_t n = end_ - begin_;
-    const int64_t each = n / parts_, more = n % parts_;  // the first `more` have one more
+    const int64_t each = n / parts_, more = n % parts_;  // the first `more` parts have one more
     const int64_t first = begin_ + i * each + std::min<int64_t>(i, more);
     try {
       (*task_)(first, first + each + (i < more ? 1 : 0));
@@ -117,7 +118,7 @@ class Pool {
   int error_part_ = 0;
 };
 
-// The pool, and who may use it. In a forked child the threads are gone.
+// The pool and its owner. In a forked child the threads do not exist.
 struct State {
   // Set while a thread uses the pool. Not a mutex: a child forked meanwhile could not unlock it.
   std::atomic<bool> busy{false};
@@ -139,7 +140,7 @@ State& TheState() {
   return *state;
 }
 
-// Has the pool to itself while it lives.
+// Exclusive use of the pool, released by the destructor.
 class Turn {
  public:
   explicit Turn(State& state) : state_(state) {}
@@ -161,7 +162,7 @@ class Turn {
   bool taken_ = false;
 };
 
-// Sets a flag while it lives.
+// Sets a flag for the lifetime of the object.
 class Flag {
  public:
   explicit Flag(bool& flag) : flag_(flag) { flag_ = true; }
@@ -173,8 +174,8 @@ class Flag {
   bool& flag_;
 };
 
-// Returns the pool, which starts at the first call; null without memory for it. Threads() is then
-// the number that the system has granted.
+// Returns the pool and starts it at the first call. Returns null if there is no memory for it.
+// Afterwards Threads() is the number of threads that the system granted.
 Pool* StartedPool(State& state) {
   if (!state.pool) {
     try {
@@ -188,7 +189,7 @@ Pool* StartedPool(State& state) {
 }
 
 int InitialThreads() {
-  // The environment is read once, by whichever thread comes first.
+  // The environment is read once, by the thread that comes first.
   if (const char* text = std::getenv("PLANISH_THREADS")) {  // NOLINT(concurrency-mt-unsafe)
     int threads = 0;
     const char* end = text + std::strlen(text);

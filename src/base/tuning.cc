@@ -9,7 +9,7 @@
 namespace planish::internal {
 namespace {
 
-// What the kernel knows of one of the processor's caches, or 0: "32768K" for 32 MB.
+// Returns the size of a cache as sysfs reports it ("32768K" is 32 MB), or 0.
 int64_t CacheBytes(const char* index) {
   std::ifstream file(std::string("/sys/devices/system/cpu/cpu0/cache/index") + index + "/size");
   int64_t size = 0;
@@ -17,8 +17,8 @@ int64_t CacheBytes(const char* index) {
   return file >> size >> unit && size > 0 ? size << (unit == 'M' ? 20 : 10) : 0;
 }
 
-// Of the last one. In a virtual machine the C library adds up the caches of processors that it
-// cannot run on.
+// Returns the size of the last-level cache. Prefers sysfs: in a virtual machine sysconf adds the
+// caches of processors that the machine cannot run on.
 int64_t LastCacheBytes() {
   for (const char* index : {"3", "2"}) {
     if (const int64_t size = CacheBytes(index); size > 0) return size;
@@ -33,7 +33,7 @@ int64_t LastCacheBytes() {
 StreamingLimits& TheStreaming() {
   static StreamingLimits limits = [] {
     int64_t last = LastCacheBytes();
-    if (last == 0) last = int64_t{32} << 20;  // where the system does not say
+    if (last == 0) last = int64_t{32} << 20;  // if the system does not report it
     const int64_t most = LastCacheIsFar() ? 8 * SecondCacheBytes() : last;
     return StreamingLimits{.call = last / 4 * 3, .thread = std::min(last / 2, most)};
   }();
@@ -54,7 +54,7 @@ bool FirstCacheHoldsManyRows() {
 
 bool LastCacheIsFar() {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-  // Those of the processors with AVX-512 whose second-level caches make up for it.
+  // Processors with AVX-512 and a large L2 cache have the mesh.
   static const bool far = __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f") &&
                           SecondCacheBytes() >= 1 << 20;
   return far;

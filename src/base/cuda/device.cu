@@ -29,10 +29,10 @@ void Check(const char* function, const char* what, cudaError_t error) {
                     error);
 }
 
-// Compiled for the architectures of all kernels, and as large as a block may be.
+// Uses the resources of the largest possible block. Compiled for the architectures of all kernels.
 PLANISH_KERNEL(kMaxThreads, 1) LargestBlock() {}
 
-// Of blocks that have a multiprocessor each: a part of a device may have too few for the most.
+// A partition of a device can have too few multiprocessors for the largest cluster.
 int QueryClusterBlocks(int device) {
   int has = 0, shared_bytes = 0, blocks = 1;
   cudaFuncAttributes compiled;
@@ -61,7 +61,7 @@ int QueryClusterBlocks(int device) {
 }  // namespace
 
 int MostClusterBlocks() {
-  // Calls ask each time, and seldom for another device than before.
+  // Cached: every call asks, rarely for another device than the last.
   thread_local int known_device = -1, known_blocks = 1;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) {
@@ -118,8 +118,8 @@ void Fill(const char*, void* data, int value, int64_t bytes, void*) {
 }
 
 void* Allocate(int64_t bytes) {
-  // As cudaMalloc's: 256 bytes. Not a byte more than asked for, so that a sanitizer sees what is
-  // read beyond.
+  // Aligned to 256 bytes, like cudaMalloc. Exactly `bytes` bytes, so that a sanitizer detects reads
+  // beyond the end.
   void* data = nullptr;
   if (posix_memalign(&data, 256, static_cast<size_t>(bytes)) != 0) {
     throw DeviceError("[Allocate] the device has no memory left", 2);  // cudaErrorMemoryAllocation
@@ -128,7 +128,7 @@ void* Allocate(int64_t bytes) {
 }
 
 void Free(void* data) { std::free(data); }
-// Of no bytes there may be no address.
+// With 0 bytes the addresses can be null.
 void CopyToDevice(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }

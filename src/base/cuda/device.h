@@ -4,28 +4,28 @@
 #include <cstdint>
 #include <memory>
 
-// The device and its memory: of a GPU, of its emulation, or of none.
+// Device and device memory of a GPU, of the emulation, or of a build without CUDA.
 namespace planish::internal::cuda {
 
-/// The devices there are; 0 also where there is no driver.
+/// Returns the number of devices; 0 without a driver.
 int Devices();
 
-/// The most blocks that a cluster may have on the current device, a power of two; 1 where it has no
-/// clusters, or where this library's kernels were compiled for devices without them.
+/// Returns the largest cluster size of the current device, a power of two. Returns 1 if the device
+/// has no clusters, or the kernels were compiled for devices without them.
 int MostClusterBlocks();
 
-/// For tests: MostClusterBlocks() says no more than `blocks`, a power of two.
+/// Limits MostClusterBlocks() to `blocks`, a power of two, for tests.
 void LimitClusterBlocks(int blocks);
 
-/// Sets `bytes` bytes to `value`, after what is on the stream. Throws Error in `function`'s name.
+/// Enqueues filling `bytes` bytes with `value` on the stream. Throws DeviceError.
 void Fill(const char* function, void* data, int value, int64_t bytes, void* stream);
 
-/// Memory of the current device, for tests and benchmarks. Throw Error where the device refuses.
+/// Functions for tests and benchmarks on the current device. Throw DeviceError.
 void* Allocate(int64_t bytes);
 void Free(void* data);
 void CopyToDevice(void* to, const void* from, int64_t bytes);
 void CopyToHost(void* to, const void* from, int64_t bytes);
-/// Waits for all that is on the device's streams. Throws Error where something of it has failed.
+/// Waits for all streams of the device. Throws DeviceError if earlier work failed.
 void Synchronize();
 
 }  // namespace planish::internal::cuda

@@ -17,13 +17,13 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = size_t{1} << 16;
-constexpr unsigned char kUnset = 0xff;  // bytes of shared memory that nobody has written: of NaNs
+constexpr unsigned char kUnset = 0xff;  // unwritten bytes of shared memory: NaNs
 
 // Threads that wait for each other.
 struct Barrier {
-  unsigned members = 0;  // those that have not returned
+  unsigned members = 0;  // threads that have not returned
   unsigned waiting = 0;
-  uint64_t opened = 0;  // how often all of them had come
+  uint64_t opened = 0;  // number of times that all members arrived
 
   void OpenIfAllAreThere() {
     if (waiting < members || waiting == 0) return;
@@ -68,8 +68,8 @@ struct Copy {
 };
 
 struct Thread {
-  ucontext_t context;  // where it begins
-  jmp_buf jump;        // where it goes on, once it has begun
+  ucontext_t context;  // start of the thread
+  jmp_buf jump;        // where it resumes, once begun
   bool begun = false;
   std::unique_ptr<char[]> stack;
   Place place;
@@ -77,10 +77,10 @@ struct Thread {
   Warp* warp = nullptr;
   int lane = 0, parity = 0;
   const Barrier* waits_for = nullptr;
-  uint64_t waits_until = 0;  // `opened` of that
-  bool yields = false;       // lets others run, and waits for nothing
+  uint64_t waits_until = 0;  // value of `opened` that it waits for
+  bool yields = false;       // lets others run without waiting
   bool returned = false;
-  std::vector<Copy> copies;  // that are under way
+  std::vector<Copy> copies;  // pending
   std::exception_ptr error;
 };
 
@@ -101,8 +101,8 @@ Thread& Running() {
   return *machine->running;
 }
 
-// To the scheduler and back. swapcontext would ask the system for the signal mask each time, which
-// takes longer than all else.
+// Switch to the scheduler and back. swapcontext would also save the signal mask, a slow system
+// call.
 [[gnu::noinline]] void Suspend(Thread& thread) {
   if (_setjmp(thread.jump) == 0) _longjmp(machine->scheduler, 1);
 }
@@ -113,7 +113,7 @@ Thread& Running() {
   setcontext(&thread.context);
 }
 
-// Where a thread begins.
+// Entry point of a thread.
 void Enter() {
   Thread& thread = *machine->running;
   thread.block->begun = true;
@@ -132,7 +132,7 @@ void Enter() {
   Suspend(thread);
 }
 
-// Puts the thread's beginning into its context.
+// Sets the thread's context to Enter.
 void Prepare(Thread& thread) {
   getcontext(&thread.context);
   thread.context.uc_stack.ss_sp = thread.stack.get();
@@ -146,8 +146,8 @@ bool MayRun(const Thread& thread) {
          (thread.waits_for == nullptr || thread.waits_for->opened >= thread.waits_until);
 }
 
-// Runs the threads until all have returned. Of blocks that run at the same time each goes on until
-// it waits for another one; in an order of chance the threads of all take turns.
+// Runs the threads until all have returned. A concurrent block runs until it waits for another
+// block; in random order the threads of all blocks alternate.
 void RunThreads(std::vector<std::unique_ptr<Thread>>& threads) {
   std::vector<Thread*> turns;
   for (const auto& thread : threads) turns.push_back(thread.get());

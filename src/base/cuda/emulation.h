@@ -7,68 +7,67 @@
 #include <functional>
 #include <type_traits>
 
-// CUDA's execution on the host, for tests where there is no GPU: src/*/*.cu is compiled as C++ with
-// this header in place of CUDA's (see kernel.h). The threads of a block run one at a time, each
-// until it waits for others, and every thread that may go on does so in turn: in order, in reverse,
-// or in an order of chance (SetOrder), which shows results that depend on a barrier that is
-// missing. Of blocks that run at the same time one goes on until it waits for another, but in
-// orders of chance. Shared memory holds NaNs at first. Threads that wait for each other for ever
-// are an error.
+// Emulation of CUDA on the host, for tests without a GPU. src/*/*.cu is compiled as C++ with this
+// header in place of CUDA's (see kernel.h).
+//
+// The threads of a block run one at a time, each until it waits for others. The order is forward,
+// backward or random (SetOrder), which exposes results that depend on a missing barrier. A
+// concurrent block runs until it waits for another block; in random order all threads alternate.
+// Shared memory is initialized with NaNs. A deadlock is an error.
 namespace planish::internal::emulation {
 
 struct Index3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-/// Where the thread that runs is.
+/// Indices and dimensions of the running thread.
 struct Place {
   Index3 thread{0, 0, 0}, block{0, 0, 0}, block_dim, grid_dim;
 };
 const Place& Here();
 
-/// Whom a thread waits for: the threads of its warp, block, cluster or grid that have not returned.
+/// Scope of a barrier: the threads of a warp, block, cluster or grid that have not returned.
 enum class Scope : uint8_t { kWarp, kBlock, kCluster, kGrid };
 void Wait(Scope scope);
 
-/// Lets others run: for a thread that reads again and again what another one is to write.
+/// Lets other threads run. For a thread that polls memory that another thread writes.
 void Yield();
 
-/// The block's dynamic shared memory.
+/// Returns the block's dynamic shared memory.
 void* SharedMemory();
 
-/// The block's number in its cluster, and the blocks there.
+/// Return the block's rank in its cluster, and the number of blocks there.
 int ClusterRank();
 int ClusterBlocks();
 
-/// What lies at `shared`, of the block's shared memory, in that of block `rank` of the cluster.
-/// Throws std::logic_error where none of that block's threads has begun, or all have returned.
+/// Maps an address in the block's shared memory to block `rank` of the cluster. Throws
+/// std::logic_error if no thread of that block has started, or all have returned.
 void* OfBlock(void* shared, int rank);
 
-/// A copy that the thread which runs sees after its next WaitForCopies.
+/// Copies memory; the running thread sees the result after its next WaitForCopies.
 void CopyLater(const void* from, void* to, size_t bytes);
 void WaitForCopies();
 
-/// A place of the warp for a value of each lane. Of two that lanes meet at one after the other the
-/// second is another one.
+/// Exchange slots of a lane. Successive exchanges of a warp alternate between the two slots.
 struct Lane {
   uint64_t values[2];
 };
-Lane* Lanes();      ///< of the warp that runs
-int LaneNumber();   ///< of the thread that runs, in its warp
-int& LaneParity();  ///< of the thread that runs
+Lane* Lanes();      ///< of the running warp
+int LaneNumber();   ///< of the running thread in its warp
+int& LaneParity();  ///< of the running thread
 
 enum class Order : uint8_t { kForward, kBackward, kRandom };
-/// The order in which threads that may go on do so, from the next RunGrid on.
+/// Sets the order in which runnable threads run, from the next RunGrid on.
 void SetOrder(Order order);
 
-/// Runs `thread` once for every thread of the grid; with `cooperative` all blocks at the same time,
-/// which kGrid needs, else one cluster of `cluster` blocks after the other. Throws std::logic_error
-/// when threads wait for each other for ever, when one has written into the shared memory of a
-/// block whose threads had returned, and what `thread` throws.
+/// Runs `thread` once for every thread of the grid. With `cooperative`, which kGrid requires, all
+/// blocks run concurrently; otherwise one cluster of `cluster` blocks runs after another. Rethrows
+/// exceptions of `thread`. Throws std::logic_error after a deadlock, or a write to the shared
+/// memory of a block that has returned.
 void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
              const std::function<void()>& thread, unsigned cluster = 1);
 
-/// The value of the lane whose number is `lane` in the caller's warp.
+/// Returns the value that lane `lane` of the caller's warp passes.
 template <class T>
 T FromLane(const T& value, int lane) {
   static_assert(sizeof(T) <= sizeof(uint64_t) && std::is_trivially_copyable_v<T>);

@@ -13,8 +13,8 @@
 #include "planish/types.h"
 #include "src/base/cuda/launch.h"
 
-// What the kernels for CUDA use of CUDA, and launching them. Where nvcc compiles it is CUDA; where
-// a C++ compiler does, it is emulation.h.
+// The part of CUDA that kernels use, and kernel launches. nvcc compiles it with CUDA, a C++
+// compiler with emulation.h.
 #ifdef __CUDACC__
 
 #include <cooperative_groups.h>
@@ -35,11 +35,11 @@ PLANISH_DEVICE int64_t Blocks() { return static_cast<int64_t>(gridDim.x); }
 PLANISH_DEVICE int64_t BlockIndexY() { return static_cast<int64_t>(blockIdx.y); }
 PLANISH_DEVICE int64_t BlocksY() { return static_cast<int64_t>(gridDim.y); }
 PLANISH_DEVICE void SyncBlock() { __syncthreads(); }
-/// Of a grid that RunCooperative has launched: all threads meet, and see what others wrote.
+/// Synchronizes all threads of a grid launched by RunCooperative, and makes their writes visible.
 PLANISH_DEVICE void SyncGrid() { cooperative_groups::this_grid().sync(); }
 
-/// Whether what is compiled may be launched with clusters. Where not, the functions below are there
-/// so that kernels compile.
+/// Set if the code can be launched with clusters. Otherwise the functions below only let kernels
+/// compile.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 inline constexpr bool kHasClusters = false;
 PLANISH_DEVICE int ClusterRank() { return 0; }
@@ -51,17 +51,17 @@ PLANISH_DEVICE T* OfBlock(T* shared, int) {
 }
 #else
 inline constexpr bool kHasClusters = true;
-/// The block's number in its cluster, and the blocks there.
+/// Return the block's rank in its cluster, and the number of blocks there.
 PLANISH_DEVICE int ClusterRank() {
   return static_cast<int>(cooperative_groups::this_cluster().block_rank());
 }
 PLANISH_DEVICE int ClusterBlocks() {
   return static_cast<int>(cooperative_groups::this_cluster().num_blocks());
 }
-/// All threads of the cluster meet, and see what others wrote.
+/// Synchronizes all threads of the cluster and makes their writes visible.
 PLANISH_DEVICE void SyncCluster() { cooperative_groups::this_cluster().sync(); }
-/// What lies at `shared`, of the block's shared memory, in that of block `rank` of the cluster.
-/// Between two meetings at which that block's threads are: it must have begun, and not returned.
+/// Maps an address in the block's shared memory to block `rank` of the cluster. That block must
+/// have started and must not return before a later SyncCluster.
 template <class T>
 PLANISH_DEVICE T* OfBlock(T* shared, int rank) {
   return cooperative_groups::this_cluster().map_shared_rank(shared, rank);
@@ -81,18 +81,18 @@ PLANISH_DEVICE T* SharedMemory() {
   extern __shared__ __align__(16) unsigned char planish_shared[];
   return reinterpret_cast<T*>(planish_shared);
 }
-/// 16 bytes, to where they are aligned to as much, at once.
+/// Stores 16 bytes at once to a 16-byte aligned address.
 PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
   *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
-/// Asks for what lies there to be brought into the second-level cache.
+/// Prefetches into the L2 cache.
 PLANISH_DEVICE void Prefetch(const void* from) { asm volatile("prefetch.L2 [%0];" ::"l"(from)); }
-/// A read of four bytes that nobody waits for: brings their line into the first-level cache.
+/// Reads four bytes without waiting, which brings their line into the L1 cache.
 PLANISH_DEVICE void Touch(const void* from) {
   asm volatile("{ .reg .b32 unused; ld.b32 unused, [%0]; }" ::"l"(from));
 }
-/// Copies a number of 4 or 8 bytes to shared memory while the thread goes on. It is there for the
-/// thread after WaitForCopies, and for others after they have met it then.
+/// Starts copying an element of 4 or 8 bytes to shared memory. The thread sees it after
+/// WaitForCopies, other threads after a barrier that follows.
 template <class T>
 PLANISH_DEVICE void CopyLater(const T* from, T* to) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
@@ -171,7 +171,7 @@ T* SharedMemory() {
   return static_cast<T*>(emulation::SharedMemory());
 }
 inline void StoreWords(void* to, const uint32_t (&words)[4]) { std::memcpy(to, words, 16); }
-/// A read, so that a sanitizer sees what is beyond an array.
+/// A real read, so that a sanitizer detects addresses beyond an array.
 inline void Prefetch(const void* from) {
   static_cast<void>(*static_cast<const volatile unsigned char*>(from));
 }
@@ -217,14 +217,13 @@ PLANISH_DEVICE T FromCompute(double value) {
   return FromCompute<T>(static_cast<float>(value));
 }
 
-/// N numbers read or written at once.
+/// N elements read or written at once.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T values[N];
 };
 
-/// Runs `kernel` on the stream, after what is on it already, and does not wait for it. Throws Error
-/// in the name of `function` where the device refuses.
+/// Enqueues `kernel` on the stream. Throws DeviceError if the launch fails.
 template <class... Parameters>
 void Run(const char* function, void (*kernel)(Parameters...), const Launch& launch, void* stream,
          Parameters... arguments) {
@@ -261,9 +260,9 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
 #endif
 }
 
-/// What a grid whose threads all run at the same time may have of the current device.
+/// Limits of a cooperative grid on the current device.
 struct GridLimits {
-  int64_t blocks = 0;        ///< with more than half of the shared memory in each
+  int64_t blocks = 0;        ///< blocks, each using more than half of the shared memory
   int64_t shared_bytes = 0;  ///< of a block
 };
 inline GridLimits CooperativeLimits() {
@@ -283,8 +282,7 @@ inline GridLimits CooperativeLimits() {
 #endif
 }
 
-/// As Run, with all threads of the grid at the same time, and with as much shared memory as
-/// CooperativeLimits says.
+/// Like Run, for a cooperative grid, with shared memory up to CooperativeLimits.
 template <class... Parameters>
 void RunCooperative(const char* function, void (*kernel)(Parameters...), const Launch& launch,
                     void* stream, Parameters... arguments) {

@@ -7,9 +7,9 @@ namespace planish::internal::cuda {
 
 inline constexpr int kWarpThreads = 32;
 
-/// The size of a grid, of blocks of so many threads, with so much dynamic shared memory. The blocks
-/// of a cluster, neighbours, run at the same time and reach each other's shared memory: `blocks` is
-/// a multiple of it.
+/// Launch configuration. `shared_bytes` is dynamic shared memory. Blocks of a cluster are neighbors
+/// that run concurrently and can access each other's shared memory; `blocks` is a multiple of
+/// `cluster`.
 struct Launch {
   int64_t blocks = 1, blocks_y = 1;
   int threads = kWarpThreads;
@@ -17,11 +17,11 @@ struct Launch {
   int cluster = 1;
 };
 
-/// The most of each that a launch may have, on every device there is.
+/// Limits of a launch that all devices support.
 inline constexpr int64_t kMaxBlocks = 0x7fffffff, kMaxBlocksY = 0xffff;
 inline constexpr int kMaxThreads = 1024;
-inline constexpr int kMaxClusterBlocks = 8;                    ///< where there are clusters
-inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;  ///< without asking for more
+inline constexpr int kMaxClusterBlocks = 8;                    ///< on devices with clusters
+inline constexpr int64_t kMaxSharedBytes = int64_t{48} << 10;  ///< without opting in to more
 
 }  // namespace planish::internal::cuda
 

@@ -1,7 +1,7 @@
 #include "planish/error.h"
 #include "src/base/cuda/device.h"
 
-// The device of a build without CUDA.
+// Device functions of a build without CUDA.
 namespace planish::internal::cuda {
 namespace {
 

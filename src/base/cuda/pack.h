@@ -6,23 +6,23 @@
 #include <initializer_list>
 #include <type_traits>
 
-// How many numbers a thread of a kernel reads at once.
+// Number of elements that a thread of a kernel reads at once.
 namespace planish::internal::cuda {
 
-/// Bytes of a pack, where all arrays let a thread read so many.
+/// Bytes of a pack.
 inline constexpr int kPackBytes = 16;
 
 template <class T>
 inline constexpr int kFullPack = kPackBytes / static_cast<int>(sizeof(T));
 
-/// An array, or none, and its stride where it is a matrix.
+/// Address of an array, or null, and the stride of a matrix.
 class Place {
  public:
   template <class E>
   // NOLINTNEXTLINE(google-explicit-constructor): arrays are listed as they are
   Place(const E* data, int64_t stride = 0) : data_(data), stride_(stride), bytes_(sizeof(E)) {}
 
-  /// Whether packs of `pack` numbers can be read from it.
+  /// Returns whether packs of `pack` elements are aligned in every row.
   bool Allows(int pack) const {
     const auto bytes = static_cast<uintptr_t>(std::min<int64_t>(kPackBytes, pack * bytes_));
     return data_ == nullptr ||
@@ -34,8 +34,8 @@ class Place {
   int64_t stride_, bytes_;
 };
 
-/// Numbers that a thread reads at once of runs of `run` numbers of these arrays: as many as a pack
-/// has, or one.
+/// Returns the elements that a thread reads at once from runs of `run` elements of these arrays: a
+/// full pack, or 1.
 template <class T>
 int PackOf(int64_t run, std::initializer_list<Place> places) {
   constexpr int kPack = kFullPack<T>;
@@ -44,7 +44,7 @@ int PackOf(int64_t run, std::initializer_list<Place> places) {
   return packed ? kPack : 1;
 }
 
-/// Calls f(pack) with PackOf's answer as a constant.
+/// Calls f(pack) with the result of PackOf as a constant.
 template <class T, class F>
 void VisitPack(int pack, F&& f) {
   if (pack == 1) return f(std::integral_constant<int, 1>());

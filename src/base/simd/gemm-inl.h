@@ -1,5 +1,4 @@
-// Products with a packed matrix: see gemm.h. Compiled once for each target, in the namespace
-// HWY_NAMESPACE.
+// Kernels of gemm.h. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_BASE_SIMD_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_BASE_SIMD_GEMM_INL_H_
 #undef PLANISH_SRC_BASE_SIMD_GEMM_INL_H_
@@ -14,7 +13,7 @@
 
 #include "src/base/simd/gemm.h"
 #include "src/base/simd/simd.h"
-// After Highway itself.
+// Must follow hwy/highway.h.
 #include <hwy/cache_control.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -22,8 +21,8 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A tile of c, kTileRows rows of two vectors, is held in registers; two more hold numbers of w, one
-// a number of a. Without instructions that multiply and add, products take another.
+// Rows of a tile of c. The tile has two vectors a row and stays in registers; two more registers
+// hold elements of w, one an element of a. Without FMA a product needs another one.
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 inline constexpr int kTileRows = 14;
 inline constexpr int64_t kPaddedRows = 16;
@@ -40,9 +39,9 @@ constexpr int64_t PanelColumns() {
   return 2 * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
 }
 
-// Rows of a are copied, tile by tile, so that the numbers of a tile are at distances that are known
-// when this is compiled, and never in the same set of a cache: kByRow row after row, else, of a
-// transposed, kPaddedRows numbers for one number of the depth after the other.
+// Elements from one row to the next of a copied tile of a. A compile-time constant that keeps the
+// rows in different cache sets. With kByRow a tile is row-major; else it has kPaddedRows elements
+// for each k.
 template <class T>
 constexpr int64_t RowStride() {
   return kGemmDepth + 64 / static_cast<int64_t>(sizeof(T));
@@ -51,19 +50,18 @@ template <class T>
 constexpr int64_t TileSize() {
   return kPaddedRows * RowStride<T>();
 }
-// Most tiles of a copied at a time: while they stay in the second-level cache, panels pass through
-// the first. They are spread evenly, for a panel is read as many times as there are groups of
-// tiles.
+// Limit on tiles of a copied at a time: they stay in the L2 cache while panels pass through L1.
+// Each panel is read once for each group of tiles, so groups have equal sizes.
 template <class T>
 constexpr int64_t TilesAtOnce() {
   return 40 / static_cast<int64_t>(sizeof(T));
 }
 
-// How far ahead a tile asks for numbers of w, in the depth, where it reads w first.
+// Prefetch distance in w, in steps of k, for the tile that reads a panel first.
 inline constexpr int64_t kAhead = 16;
 
-// Accumulators are variables with names. As an array, even one whose indices are all known, GCC 12
-// keeps them in memory and stores each after every step.
+// Accumulators are named variables: GCC 12 keeps an array in memory, even one with constant
+// indices, and stores each element after every step.
 #define PLANISH_GEMM_ROWS(F) \
   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13)
 #define PLANISH_GEMM_DECLARE(r) \
@@ -75,8 +73,7 @@ inline constexpr int64_t kAhead = 16;
     left##r = hn::MulAdd(x, w_left, left##r);                         \
     right##r = hn::MulAdd(x, w_right, right##r);                      \
   }
-// One number of the depth. Two of them a turn: a step of the widest tile is so short a loop that
-// turning costs Intel's processors 5 of 100 parts.
+// One step along k. The loop takes two: it is so short for the widest tile that its branch costs.
 #define PLANISH_GEMM_NUMBER                                                             \
   {                                                                                     \
     const auto w_left = hn::LoadU(d, w);                                                \
@@ -103,9 +100,8 @@ inline constexpr int64_t kAhead = 16;
     hn::StoreU(right##r, d, c + r * c_stride + lanes); \
   }
 
-/// kRows rows of a panel of c, or, with `accumulate`, added to c: `depth` products of a copied tile
-/// of a with the panel of w. Meanwhile it asks for the numbers of c, and with kAsks for those of w
-/// `ahead` numbers on: where they are near, a request costs as much as it would save.
+/// Computes kRows rows of a panel of c: `depth` products of a copied tile of a with the panel of w,
+/// added to c if `accumulate`. Prefetches c, and with kAsks the elements of w `ahead` further on.
 template <class T, int kRows, bool kByRow, bool kAsks>
 HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
                        T* HWY_RESTRICT c, int64_t c_stride, bool accumulate, int64_t ahead) {
@@ -130,7 +126,7 @@ HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t
 
 #define PLANISH_GEMM_SUMS(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7)
 #define PLANISH_GEMM_SUM(i) auto sum##i = hn::Zero(d);
-// Sum i is of row i / kVectors and of vector i % kVectors, two of which make a panel.
+// Sum i belongs to row i / kVectors and vector i % kVectors; two vectors make a panel.
 #define PLANISH_GEMM_SUM_STEP(i)                                                           \
   {                                                                                        \
     constexpr int kVector = i % kVectors;                                                  \
@@ -143,9 +139,8 @@ HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t
     hn::StoreU(accumulate ? hn::Add(hn::LoadU(d, to), sum##i) : sum##i, d, to); \
   }
 
-/// One or two rows of several panels of c, as Tile does it: enough sums at once to hide how long an
-/// addition takes, and enough streams of w to read it as fast as memory gives it. a is read where
-/// it is.
+/// Computes one or two rows of several panels of c, like Tile. Has enough sums to hide the latency
+/// of additions, and reads w in enough streams to use the memory bandwidth. Reads a in place.
 template <class T, int kRows>
 HWY_NOINLINE void Stream(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY_RESTRICT w,
                          int64_t depth, T* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
@@ -184,20 +179,19 @@ constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<i
   return {&Tile<T, kRows + 1, kByRow, kAsks>...};
 }
 
-/// Tile of 1, 2, ... rows.
+/// Tile for 1, 2, ... rows.
 template <class T, bool kByRow, bool kAsks>
 inline constexpr auto kTiles =
     TilesOf<T, kByRow, kAsks>(std::make_integer_sequence<int, kTileRows>());
 
-/// Where a row of the task's a begins.
+/// Returns the address of a row of a.
 template <class T>
 HWY_INLINE const T* RowAt(const GemmTask<T>& task, int64_t row) {
   if (task.a_block == 0) return task.a + row * task.a_stride;
   return task.a + row / task.a_block * task.a_block_stride + row % task.a_block * task.a_stride;
 }
 
-/// The numbers of the task's a for the rows [row, row + rows) and the depth [from, from + depth),
-/// as Tile reads them.
+/// Copies a for rows [row, row + rows) and k in [from, from + depth) in the layout of Tile.
 template <class T>
 HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t from,
                          int64_t depth, T* to) {
@@ -206,13 +200,13 @@ HWY_INLINE void CopyTile(const GemmTask<T>& task, int64_t row, int64_t rows, int
   }
 }
 
-/// The same of a transposed, of several tiles whose first rows are `rows[0]`, `rows[1]`, ..., and
-/// the row behind the last.
+/// Copies a transposed a for several tiles. rows[t] is the first row of tile t, and rows[tiles] the
+/// end of the last one.
 template <class T>
 HWY_INLINE void CopyTransposed(const GemmTask<T>& task, const int64_t* rows, int64_t tiles,
                                int64_t from, int64_t depth, T* to) {
-  // A padded row is copied in vectors, which std::copy would call memmove for; the last tiles may
-  // have too few rows behind them.
+  // Copies padded rows as vectors (std::copy would call memmove). The last tiles can have too few
+  // rows behind them for that.
   const hn::ScalableTag<T> d;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(d));
   static_assert(kPaddedRows % kLanes == 0);
@@ -232,8 +226,8 @@ HWY_INLINE void CopyTransposed(const GemmTask<T>& task, const int64_t* rows, int
   }
 }
 
-/// Calls f(c, c_stride) for `rows` rows of the task's c from (row, column) on, a panel wide; where
-/// the panel goes beyond the last column, with a copy.
+/// Calls f(c, c_stride) for `rows` rows of one panel of c, starting at (row, column). Uses a copy
+/// if the panel extends beyond the last column.
 template <class T, class F>
 HWY_INLINE void WithPanel(const GemmTask<T>& task, int64_t row, int64_t rows, int64_t column,
                           bool accumulate, const F& f) {
@@ -252,15 +246,15 @@ HWY_INLINE void WithPanel(const GemmTask<T>& task, int64_t row, int64_t rows, in
   }
 }
 
-/// Where the panels of the packed matrix begin that hold the depth from `from` on.
+/// Returns the packed panels for k >= from.
 template <class T>
 HWY_INLINE const T* BlockAt(const GemmTask<T>& task, int64_t from) {
   constexpr int64_t kColumns = PanelColumns<T>();
   return task.packed + from * ((task.n + kColumns - 1) / kColumns * kColumns);
 }
 
-/// The tiles [begin, end) of `all`, which share the rows evenly: a block of the depth after the
-/// other, whose part of w is read for all of them while it is near.
+/// Computes tiles [begin, end) of `all`, which share the rows evenly. Processes one block of k
+/// after another, so that its part of w stays in a cache for all tiles.
 template <class T>
 HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t end, int64_t all) {
   constexpr int64_t kColumns = PanelColumns<T>();
@@ -275,7 +269,7 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t first = begin + (end - begin) * g / groups;
       const int64_t tiles = begin + (end - begin) * (g + 1) / groups - first;
-      int64_t rows[kTilesAtOnce + 1];  // where each tile begins
+      int64_t rows[kTilesAtOnce + 1];  // first row of each tile
       for (int64_t t = 0; t <= tiles; ++t) rows[t] = task.rows * (first + t) / all;
       if (task.a_transposed) {
         CopyTransposed(task, rows, tiles, from, depth, copies);
@@ -287,8 +281,8 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
       for (int64_t p = task.panel_begin; p < task.panel_end; ++p) {
         const T* w = BlockAt(task, from) + p * depth * kColumns;
         for (int64_t t = 0; t < tiles; ++t) {
-          // The first tile reads the panel, which the others then have in the first-level cache,
-          // and the last one asks for the next panel.
+          // The first tile reads the panel into the L1 cache for the others; the last one
+          // prefetches the next panel.
           const bool last = t > 0 && t + 1 == tiles;
           const auto& functions = t == 0 || last ? asking : quiet;
           const int64_t count = rows[t + 1] - rows[t];
@@ -303,7 +297,7 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
   }
 }
 
-/// As many tiles together as let their numbers of c stay near.
+/// Computes all tiles, in parts whose elements of c stay in a cache.
 template <class T>
 HWY_INLINE void MultiplyManyTiles(const GemmTask<T>& task) {
   const int64_t all = (task.rows + kTileRows - 1) / kTileRows;
@@ -313,12 +307,12 @@ HWY_INLINE void MultiplyManyTiles(const GemmTask<T>& task) {
   }
 }
 
-/// Likewise of one or two rows.
+/// Computes one or two rows with Stream.
 template <class T, int kRows>
 HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
   constexpr int64_t kColumns = PanelColumns<T>();
   constexpr int64_t kPanels = 4 / kRows;
-  // Those that are not filled go panel by panel.
+  // Incomplete panels are computed one at a time by Tile.
   const int64_t whole = std::min(task.panel_end, task.n / kColumns);
   const int64_t streamed =
       task.panel_begin + std::max<int64_t>(0, whole - task.panel_begin) / kPanels * kPanels;
@@ -343,8 +337,7 @@ HWY_INLINE void MultiplyStreams(const GemmTask<T>& task) {
   }
 }
 
-/// See GemmKernels::pack. Squares of numbers are turned in registers, as many as 16 bytes hold a
-/// side.
+/// See GemmKernels::pack. Transposes squares with a side of 16 bytes in registers.
 template <class T>
 HWY_NOINLINE void PackPanel(const T* const* columns, int64_t depth, T* to) {
   constexpr int64_t kColumns = PanelColumns<T>();

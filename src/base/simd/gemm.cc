@@ -6,9 +6,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/base/simd/gemm.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the line above and precede all other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/loop.h"
@@ -55,13 +55,13 @@ GemmKernels<double> Kernels() {
   return PLANISH_DISPATCH(DoubleKernels)();
 }
 
-// More columns than any panel has: two vectors of the smallest numbers.
+// Upper bound on the columns of a panel: two of the largest vectors of floats.
 constexpr int64_t kMaxPanel = 2 * kAlignment / static_cast<int64_t>(sizeof(float));
 
 // Rows of b that MultiplyTransposed packs at a time.
 constexpr int64_t kRowsAtOnce = 4 * kGemmDepth;
 
-/// What padding is made of.
+/// Source of padding.
 template <class T>
 alignas(kAlignment) constexpr T kZeros[kGemmDepth] = {};
 
@@ -116,7 +116,7 @@ template <class T>
 template <class F>
 void PackedMatrix<T>::PackBlock(const F& row, int64_t from, int64_t depth, int64_t begin,
                                 int64_t end, T* to) const {
-  // Of the panels that rows fill, those of padding, which is read as far as a few panels go, too.
+  // Panels that rows fill entirely. The rows of padding are read for at most kPanels panels.
   const int64_t whole = std::min(end, columns_ / panel());
   constexpr int64_t kPanels = kGemmDepth / kMaxPanel;
   for (int64_t p = begin; p < whole; p += kPanels) {
@@ -170,7 +170,7 @@ void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t pa
 template <class T>
 void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
                  const ParallelFor& parallel_for) {
-  // An item is a panel of some rows; items of the same rows follow each other.
+  // A work item is one panel of some rows; items of the same rows are adjacent.
   const int64_t chunk_rows = kTilesOfPart * packed.kernels().rows;
   const int64_t chunks = (args.rows + chunk_rows - 1) / chunk_rows;
   const int64_t panels = packed.panels();
@@ -196,7 +196,7 @@ void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
 template <class T>
 void MultiplyTransposed(const GemmTransposedArgs<T>& args, PackedMatrix<T>& scratch,
                         const ParallelFor& parallel_for) {
-  // Also with m = 0, where there is nothing to add.
+  // Runs once for m = 0, to clear c.
   for (int64_t from = 0; from == 0 || from < args.m; from += kRowsAtOnce) {
     const int64_t depth = std::min(kRowsAtOnce, args.m - from);
     scratch.Pack({.data = args.b + from * args.b_stride,

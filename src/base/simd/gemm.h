@@ -7,22 +7,22 @@
 #include "planish/parallel.h"
 #include "src/base/aligned.h"
 
-// Products of matrices of float or double, one of them packed beforehand for the registers of the
-// instruction set in use: c = a * w^T, c [m, n], a [m, k], w [n, k], rows one behind the other at
-// any stride. Nothing is checked here.
+// Matrix products of float or double with one packed operand: c = a * w^T with c [m, n], a [m, k]
+// and w [n, k], packed for the registers of the SIMD target in use. Rows can have any stride.
+// Arguments are not checked.
 //
-// A number of c is the sum over blocks of kGemmDepth products, each added up in order, the blocks
-// in order. So its bits do not depend on which rows and columns are computed together, nor on
-// threads; they may depend on the instruction set.
+// An element of c is a sum over blocks of kGemmDepth products; products are added in order, then
+// blocks in order. Its bits do not depend on the rows and columns computed together or on threads,
+// but can depend on the SIMD target.
 namespace planish::internal {
 
 inline constexpr int64_t kGemmDepth = 256;
 
-/// Tiles of rows that are computed, and handed out to threads, together: enough for the panels that
-/// they share, and few enough for their numbers of c to stay near.
+/// Tiles of rows that are computed together, and are the unit of work for threads. Enough to share
+/// panels; few enough for their elements of c to stay in a cache.
 inline constexpr int64_t kTilesOfPart = 16;
 
-/// Rows of a by columns of packed w, of one call of a kernel.
+/// Arguments of one kernel call: rows of a times panels of packed w.
 template <class T>
 struct GemmTask {
   int64_t rows;
@@ -38,20 +38,21 @@ struct GemmTask {
   bool accumulate;
 };
 
-/// What a target multiplies with.
+/// Kernels of a SIMD target.
 template <class T>
 struct GemmKernels {
   int64_t panel;  ///< columns computed together
   int64_t rows;   ///< rows computed together
   void (*multiply)(const GemmTask<T>& task);
-  /// Packs `panel` columns of `depth` numbers each into `to`: one number of each, then the next.
+  /// Packs `panel` columns of `depth` elements each into `to`: the first element of all columns,
+  /// then the second, and so on.
   void (*pack)(const T* const* columns, int64_t depth, T* to);
-  /// The same of whole panels that lie in rows, one for each number of the depth, one behind the
-  /// other: `panels` of them, to distances of depth * panel.
+  /// Packs `panels` whole panels from `depth` rows, each of which contains the panels one after
+  /// another. Panels in `to` are depth * panel elements apart.
   void (*pack_rows)(const T* const* rows, int64_t panels, int64_t depth, T* to);
 };
 
-/// w [n, k] in memory: w[j, i] is data[j * stride + i], or, transposed, data[i * stride + j].
+/// w [n, k] in memory: w[j, i] is data[j * stride + i], or data[i * stride + j] if `transposed`.
 template <class T>
 struct GemmMatrix {
   const T* data = nullptr;
@@ -61,84 +62,82 @@ struct GemmMatrix {
   bool transposed = false;
 };
 
-/// w in panels of columns of c, laid out in the order in which a product reads it. The target in
-/// use when it is packed multiplies with it.
+/// Packed w, in panels of columns of c, in the order in which a product reads it. The SIMD target
+/// in use at packing time also multiplies.
 template <class T>
 class PackedMatrix {
  public:
-  /// Packs w. Memory is kept from call to call where it is large enough.
+  /// Packs w. Reuses the memory of earlier calls if it is large enough.
   void Pack(const GemmMatrix<T>& w, const ParallelFor& parallel_for);
 
-  /// Packs w with its rows in memory in another order, `rows` of them: the row i is row_of(i), or
-  /// zeros where that is negative. These are columns of c, or, transposed, the depth, and take the
-  /// place of n or k. A recurrent layer so puts the gates of a unit side by side.
+  /// Packs w with `rows` rows of memory in another order: row i is row_of(i), or zeros if that is
+  /// negative. `rows` replaces n, or k if w is transposed. A recurrent layer uses this to
+  /// interleave the gates of a unit.
   void Pack(const GemmMatrix<T>& w, int64_t rows, const std::function<int64_t(int64_t)>& row_of,
             const ParallelFor& parallel_for);
 
-  /// Allocates what Pack needs for a transposed w of up to n columns and k of depth. The matrix
-  /// that is packed is lost. Throws std::bad_alloc.
+  /// Allocates memory for packing a transposed w of up to n columns and depth k. Discards the
+  /// packed matrix. Throws std::bad_alloc.
   void ReserveTransposed(int64_t n, int64_t k);
 
   int64_t columns() const { return columns_; }
   int64_t depth() const { return depth_; }
-  /// Panel p has the columns from p * panel() on, panel() of them but for the last.
+  /// Columns of a panel; panel p starts at column p * panel(), and the last panel can have fewer.
   int64_t panel() const { return kernels_.panel; }
   int64_t panels() const { return (columns_ + panel() - 1) / panel(); }
 
   const GemmKernels<T>& kernels() const { return kernels_; }
   const T* data() const { return data_.data(); }
-  /// Of the memory that is kept, which an earlier matrix may have needed.
+  /// Returns the allocated bytes, which can exceed matrix_bytes().
   int64_t bytes() const { return data_.bytes(); }
-  /// Of the matrix itself, with its padding: what a product reads.
+  /// Returns the bytes that a product reads, padding included.
   int64_t matrix_bytes() const {
     return panels() * panel() * depth_ * static_cast<int64_t>(sizeof(T));
   }
 
  private:
-  /// The panels [begin, end) of a transposed w, row(i) of it for the numbers [from, from + depth)
-  /// of the depth; null for zeros. `to` is where panel 0 is.
+  /// Packs panels [begin, end) of a transposed w for depths [from, from + depth). row(i) is the row
+  /// of depth i, or null for zeros; `to` is the address of panel 0.
   template <class F>
   void PackBlock(const F& row, int64_t from, int64_t depth, int64_t begin, int64_t end,
                  T* to) const;
 
-  // Blocks of kGemmDepth numbers of the depth; in each block its panels; in each panel, for one
-  // number of the depth after the other, that of each of its columns. Columns beyond the last are
-  // zeros.
+  // Blocks of kGemmDepth depths, each with all panels; in a panel, the elements of its columns for
+  // one depth after another. Columns beyond the last are zeros.
   Buffer<T> data_;
   int64_t columns_ = 0, depth_ = 0;
   GemmKernels<T> kernels_{1, 1, nullptr, nullptr, nullptr};
 };
 
-/// c [rows, packed.columns()] = a * w^T, or, with `accumulate`, c + a * w^T. a [rows,
-/// packed.depth()]: a[r, i] is a[r * a_stride + i], or, transposed, a[i * a_stride + r]. Rows may
-/// lie in blocks of a_block each, which begin a_block_stride numbers apart: then a[r, i] is a[r /
-/// a_block * a_block_stride + r % a_block * a_stride + i]. c shares no memory with a.
+/// c [rows, packed.columns()] = a * w^T, or c + a * w^T if `accumulate`. a is [rows,
+/// packed.depth()]; a[r, i] is a[r * a_stride + i], or a[i * a_stride + r] if `a_transposed`. With
+/// a_block, a[r, i] is a[r / a_block * a_block_stride + r % a_block * a_stride + i]. c must not
+/// overlap a.
 template <class T>
 struct GemmArgs {
   int64_t rows = 0;
   const T* a = nullptr;
   int64_t a_stride = 0;
   bool a_transposed = false;
-  int64_t a_block = 0;  ///< 0: all rows lie a_stride apart
+  int64_t a_block = 0;  ///< 0: all rows are a_stride apart
   int64_t a_block_stride = 0;
   T* c = nullptr;
   int64_t c_stride = 0;
   bool accumulate = false;
 };
 
-/// The columns of c of the panels [panel_begin, panel_end), on the calling thread. Callers split
-/// rows or panels over threads as they like.
+/// Computes the columns of c in panels [panel_begin, panel_end) on the calling thread.
 template <class T>
 void Multiply(const GemmArgs<T>& args, const PackedMatrix<T>& packed, int64_t panel_begin,
               int64_t panel_end);
 
-/// All of c, of an a without blocks.
+/// Computes all of c, for an a without blocks.
 template <class T>
 void MultiplyAll(const GemmArgs<T>& args, const PackedMatrix<T>& packed,
                  const ParallelFor& parallel_for);
 
-/// c [n, k] = a^T * b, or with `accumulate` c + a^T * b: the sum over m of a [m, n] times b [m, k],
-/// as the gradient of weights is. c shares no memory with a or b.
+/// c [n, k] = a^T * b, or c + a^T * b if `accumulate`, with a [m, n] and b [m, k]: the gradient of
+/// weights. c must not overlap a or b.
 template <class T>
 struct GemmTransposedArgs {
   int64_t m = 0;
@@ -153,13 +152,13 @@ struct GemmTransposedArgs {
   bool accumulate = false;
 };
 
-/// Packs b into `scratch`, some rows at a time, whose memory serves the next call. After
-/// ReserveTransposedScratch of at least m and k it allocates nothing.
+/// Computes c, packing a block of rows of b at a time into `scratch`. Allocates nothing after
+/// ReserveTransposedScratch with at least this m and k.
 template <class T>
 void MultiplyTransposed(const GemmTransposedArgs<T>& args, PackedMatrix<T>& scratch,
                         const ParallelFor& parallel_for);
 
-/// Allocates the scratch of MultiplyTransposed with up to m and k. Throws std::bad_alloc.
+/// Allocates the scratch of MultiplyTransposed for up to m and k. Throws std::bad_alloc.
 template <class T>
 void ReserveTransposedScratch(int64_t m, int64_t k, PackedMatrix<T>& scratch);
 

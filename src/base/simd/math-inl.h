@@ -1,5 +1,5 @@
-// Exp, Sigmoid and Tanh of vectors of float and of double, without a branch. Compiled once for each
-// target, in the namespace HWY_NAMESPACE.
+// Branchless Exp, Sigmoid and Tanh of vectors of float and double. Compiled once for each target,
+// in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_BASE_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_BASE_SIMD_MATH_INL_H_
 #undef PLANISH_SRC_BASE_SIMD_MATH_INL_H_
@@ -23,15 +23,16 @@ struct ExpNumbers;
 template <>
 struct ExpNumbers<float> {
   static constexpr int kMantissaBits = 23;
-  /// Added to a number it leaves the nearest whole one in the low bits.
+  /// Adding it to a value leaves the nearest integer in the low bits.
   static constexpr float kRound = 0x1.8p23f;
-  /// log(2) as two numbers. The first has few enough bits for its multiples to be exact.
+  /// log(2) in two parts. kLog2High has few enough bits for its multiples to be exact.
   static constexpr float kLog2High = 0x1.63p-1f, kLog2Low = -0x1.bd0106p-13f;
-  /// Beyond them exp is 0, or infinity.
+  /// Range of x outside of which exp is 0 or infinity.
   static constexpr float kMin = -105, kMax = 90;
-  /// The n of kInfinite is 128, that of -kNormal is still a normal number's.
+  /// At x = kInfinite n is 128. At x = -kNormal 2^n is still a normal number.
   static constexpr float kInfinite = 88.5f, kNormal = 87;
-  /// (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2: a Chebyshev fit, the constant term last.
+  /// (exp(r) - 1 - r) / r^2 for |r| <= log(2) / 2: coefficients of a Chebyshev fit, the constant
+  /// last.
   static constexpr float kTerms[] = {0x1.6d112cp-10f, 0x1.120b9p-7f, 0x1.55551ap-5f, 0x1.5554dcp-3f,
                                      0x1p-1f};
 };
@@ -49,13 +50,13 @@ struct ExpNumbers<double> {
       0x1.5555555555556p-3,  0x1.0000000000001p-1};
 };
 
-/// exp(x) = 2^n * (1 + rest), n whole.
+/// exp(x) = 2^n * (1 + rest), with an integer n.
 template <class D>
 struct SplitExp {
   hn::Vec<D> n, rest;
 };
 
-/// For finite x whose n is exact in T's low bits: those between kMin and kMax.
+/// Computes n and rest for x in [kMin, kMax].
 template <class D>
 HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -72,7 +73,8 @@ HWY_INLINE SplitExp<D> ExpOf(D d, hn::Vec<D> x) {
   return {n, hn::MulAdd(hn::Mul(r, r), sum, r)};
 }
 
-/// 2^n for whole n that give a normal number, or infinity by the first n that is too large.
+/// Returns 2^n for an integer n with a normal result, or infinity for the first n that is too
+/// large.
 template <class D>
 HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
   using Numbers = ExpNumbers<hn::TFromD<D>>;
@@ -82,8 +84,8 @@ HWY_INLINE hn::Vec<D> PowerOfTwo(D d, hn::Vec<D> n) {
   return hn::BitCast(d, hn::Add(hn::ShiftLeft<Numbers::kMantissaBits>(low), one));
 }
 
-/// exp(x) for x between kMin and kMax. 2^n in two steps: with a subnormal result, only the
-/// second rounds.
+/// Returns exp(x) for x in [kMin, kMax]. Multiplies by 2^n in two steps, so that a subnormal result
+/// is rounded only once.
 template <class D>
 HWY_INLINE hn::Vec<D> ExpWithin(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -100,7 +102,7 @@ HWY_INLINE hn::Vec<D> KeepNan(hn::Vec<D> x, hn::Vec<D> y) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
-/// exp(x), to 2 units in the last place. Its limits are 0 and infinity; NaN stays NaN.
+/// Returns exp(x) within 2 ulp. NaN stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   using Numbers = ExpNumbers<hn::TFromD<D>>;
@@ -108,14 +110,14 @@ HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   return KeepNan<D>(x, ExpWithin(d, within));
 }
 
-/// 1 / (1 + exp(-x)), to 4 units in the last place; below the smallest normal number it may be 0.
-/// Its limits are 0 and 1; NaN stays NaN.
+/// Returns 1 / (1 + exp(-x)) within 4 ulp. Results below the smallest normal number can be 0. NaN
+/// stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
   using Numbers = ExpNumbers<T>;
-  // The limits are reached within: beyond one 2^n, with n the largest and one, is infinity, and
-  // beyond the other exp(-x) is nothing beside 1.
+  // Clamping still reaches the limits: at one end 2^n is infinity, at the other exp(-x) vanishes
+  // beside 1.
   const auto within =
       hn::Min(hn::Max(x, hn::Set(d, -Numbers::kInfinite)), hn::Set(d, Numbers::kNormal));
   const auto split = ExpOf(d, hn::Neg(within));
@@ -125,12 +127,12 @@ HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   return KeepNan<D>(x, hn::Div(one, sum));
 }
 
-/// tanh(x), to 4 units in the last place. Its limits are -1 and 1; tanh(-0) is -0; NaN stays NaN.
+/// Returns tanh(x) within 4 ulp. tanh(-0) is -0; NaN stays NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  // With m = exp(-2|x|) - 1, which loses nothing near 0, tanh|x| = -m / (2 + m).
-  // exp(-40) is nothing beside 1, for double, too.
+  // With m = exp(-2|x|) - 1, which is accurate near 0, tanh|x| = -m / (2 + m). exp(-40) vanishes
+  // beside 1, also in double.
   const auto below = hn::Mul(hn::Abs(x), hn::Set(d, T{-2}));
   const auto split = ExpOf(d, hn::Max(below, hn::Set(d, T{-40})));
   const auto power = PowerOfTwo(d, split.n);

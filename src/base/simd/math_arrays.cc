@@ -3,9 +3,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/base/simd/math_arrays.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the line above and precede all other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/simd/math-inl.h"
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// y = f(x), each of n; the last ones one by one.
+/// Computes y = f(x) for n elements; the last ones one at a time.
 template <class T, class F>
 HWY_INLINE void Map(const T* x, int64_t n, T* y, const F& f) {
   const hn::ScalableTag<T> full;

@@ -3,19 +3,19 @@
 
 #include <cstdint>
 
-// The functions of math-inl.h over arrays of float or double, in the instruction set in use.
-// Results are within 4 units in the last place, for every number.
+// The functions of math-inl.h over arrays of float or double, with the SIMD target in use. Results
+// are within 4 ulp for every input.
 namespace planish::internal {
 
-/// y[i] = exp(x[i]) for i < n; y may be x.
+/// Computes y[i] = exp(x[i]) for i < n; y may be x.
 template <class T>
 void ExpArray(const T* x, int64_t n, T* y);
 
-/// y[i] = 1 / (1 + exp(-x[i])) for i < n; y may be x.
+/// Computes y[i] = 1 / (1 + exp(-x[i])) for i < n; y may be x.
 template <class T>
 void SigmoidArray(const T* x, int64_t n, T* y);
 
-/// y[i] = tanh(x[i]) for i < n; y may be x.
+/// Computes y[i] = tanh(x[i]) for i < n; y may be x.
 template <class T>
 void TanhArray(const T* x, int64_t n, T* y);
 

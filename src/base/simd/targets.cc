@@ -7,7 +7,7 @@
 namespace planish {
 namespace {
 
-// The targets that are compiled and that the processor has, as a set of Highway's bits; the lowest
+// Returns the compiled targets that the processor supports, as a set of Highway's bits. The lowest
 // bit is the best target.
 int64_t Supported() { return hwy::SupportedTargets() & HWY_TARGETS; }
 
@@ -18,7 +18,7 @@ struct Choice {
   Choice() {
     const int64_t supported = Supported();
     Use(supported & -supported);
-    // The environment is read once, by whichever thread comes first.
+    // The environment is read once, by the thread that comes first.
     if (const char* name = std::getenv("PLANISH_TARGET")) {  // NOLINT(concurrency-mt-unsafe)
       Use(TargetOf("PLANISH_TARGET", name));
     }
