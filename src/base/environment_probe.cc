@@ -5,8 +5,8 @@
 #include "planish/norm.h"
 #include "planish/target.h"
 
-/// Prints what PLANISH_TARGET and PLANISH_THREADS made of this process, or the error that its first
-/// call threw, and then what its second call did: for environment_test, which runs it.
+/// Program that environment_test runs. Prints the effect of PLANISH_TARGET and PLANISH_THREADS, or
+/// the error of its first call, then the result of its second call.
 int main(int argc, char** argv) {
   const bool targets = argc > 1 && std::string(argv[1]) == "targets";
   for (int call = 0; call < (targets ? 1 : 2); ++call) {

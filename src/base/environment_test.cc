@@ -1,4 +1,4 @@
-// The environment is read once in a process: each case here is a process of its own.
+// The environment is read once in a process, so each case here runs its own process.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,10 +9,10 @@
 namespace planish {
 namespace {
 
-/// What the probe prints with `settings` in front of it, line by line.
+/// Returns the lines that the probe prints with `settings` in its environment.
 std::vector<std::string> RunProbe(const std::string& settings, const std::string& argument = "") {
   const std::string command = settings + " '" PLANISH_PROBE "' " + argument;
-  FILE* pipe = popen(command.c_str(), "r");  // NOLINT(cert-env33-c): a command of our own
+  FILE* pipe = popen(command.c_str(), "r");  // our own command
   std::vector<std::string> lines;
   std::array<char, 1000> line;
   while (pipe && std::fgets(line.data(), line.size(), pipe)) {
@@ -34,7 +34,7 @@ TEST(EnvironmentTest, TargetOfEveryName) {
   }
 }
 
-// An error at the first call, and at each that follows.
+// The error repeats at each call.
 TEST(EnvironmentTest, WrongTarget) {
   std::string names;
   for (const std::string& target : RunProbe("", "targets")) {

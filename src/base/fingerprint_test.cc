@@ -28,7 +28,7 @@ Bytes Pattern(size_t size) {
   return bytes;
 }
 
-// Sizes around those of a vector, of a block and of the work of a thread.
+// Sizes around those of a vector, a block, and the work of a thread.
 const size_t kSizes[] = {0,    1,    3,    63,   64,    65,    127,        4095,           4096,
                          4097, 4160, 8191, 8192, 12345, 65536, (64 << 12), (64 << 12) + 1, 1000003};
 
@@ -88,7 +88,7 @@ TEST(FingerprintTest, ABitOfALongArrayCounts) {
   EXPECT_EQ(Of(bytes), before);
 }
 
-// Changes that simple checksums miss: sums of words, or of their bits, stay the same.
+// Changes that preserve sums of words or bytes, which simple checksums miss.
 TEST(FingerprintTest, ExchangedAndOppositeChangesCount) {
   for (const size_t distance : {1, 2, 4, 8, 16, 32, 64, 128, 4096, 8192}) {
     Bytes bytes = Pattern(20000);

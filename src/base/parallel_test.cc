@@ -24,7 +24,7 @@
 #include "src/norm/testing.h"
 
 namespace {
-// Threads that may still be started; beyond them the system refuses, as with `ulimit -u`.
+// Number of threads that can still be started before the system refuses, as with `ulimit -u`.
 std::atomic<int> threads_left{std::numeric_limits<int>::max()};
 }  // namespace
 
@@ -41,10 +41,10 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 namespace planish {
 namespace {
 
-/// The ranges of a call and the threads that ran them.
+/// Ranges of a call and the threads that ran them.
 struct Ranges {
   std::mutex mutex;
-  std::vector<int64_t> times;  // that each index was met
+  std::vector<int64_t> times;  // calls of each index
   std::set<std::thread::id> threads;
   int calls = 0;
 };
@@ -79,7 +79,7 @@ TEST_F(ParallelTest, EachIndexOnce) {
         EXPECT_EQ(ranges.times, std::vector<int64_t>(static_cast<size_t>(n), 1))
             << n << " by " << grain << " on " << threads;
         EXPECT_LE(ranges.calls, threads);
-        // No range is worth less than a grain.
+        // No range is smaller than a grain, except the last.
         EXPECT_LE(ranges.calls, (n + grain - 1) / grain);
       }
     }
@@ -120,7 +120,7 @@ TEST_F(ParallelTest, NestedCallsStayOnTheirThread) {
   EXPECT_EQ(elsewhere, 0);
 }
 
-// Callers beside each other each get their work done, whoever has the pool.
+// Concurrent callers each complete, whichever has the pool.
 TEST_F(ParallelTest, ConcurrentCallers) {
   SetThreads(3);
   std::vector<std::thread> callers;
@@ -183,7 +183,7 @@ TEST_F(ParallelTest, RunsOnTheThreadsThatTheSystemGrants) {
     }
     threads_left = std::numeric_limits<int>::max();
   }
-  SetThreads(3);  // asks anew
+  SetThreads(3);  // starts threads again
   Ranges ranges;
   Cover(ranges, 100, 1);
   EXPECT_EQ(ranges.calls, 3);
@@ -210,8 +210,8 @@ TEST_F(ParallelTest, NumbersOfThreadsAreLimited) {
   EXPECT_EQ(ranges.calls, 2);
 }
 
-/// The number of the range whose exception DefaultParallelFor throws, when the ranges that begin at
-/// one of `failing` throw; -1 without an exception.
+/// Returns the index of the range whose exception DefaultParallelFor throws, if the ranges that
+/// begin at an element of `failing` throw; -1 without an exception.
 int64_t Thrown(Ranges& ranges, const std::set<int64_t>& failing) {
   try {
     ranges.calls = 0;
@@ -231,7 +231,7 @@ TEST_F(ParallelTest, ExceptionsReachTheCallerOnceAllRangesHaveEnded) {
   SetThreads(4);
   Ranges ranges;
   EXPECT_EQ(Thrown(ranges, {}), -1);
-  for (const int64_t range : {0, 1, 3}) {  // the caller's own is 0
+  for (const int64_t range : {0, 1, 3}) {  // the caller runs range 0
     EXPECT_EQ(Thrown(ranges, {range}), range);
     EXPECT_EQ(ranges.calls, 3) << "the others had not ended";
   }
@@ -263,7 +263,7 @@ TEST_F(ParallelTest, SetThreadsFromATaskIsAnError) {
   EXPECT_EQ(errors, 3);
 }
 
-/// What `child` returns in a process of its own, forked from this one.
+/// Returns the result of `child` in a forked process.
 template <class F>
 int InChild(F&& child) {
   const pid_t pid = fork();
@@ -273,7 +273,7 @@ int InChild(F&& child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// The threads do not come along: a child computes on its own one, and may set their number.
+// Threads do not survive a fork: a child computes on its calling thread and can set their number.
 TEST_F(ParallelTest, ForkedChildComputes) {
   SetThreads(3);
   Ranges before;
@@ -291,11 +291,11 @@ TEST_F(ParallelTest, ForkedChildComputes) {
             }),
             0);
   Ranges after;
-  Cover(after, 100, 1);  // the parent has its threads still
+  Cover(after, 100, 1);  // the parent keeps its threads
   EXPECT_EQ(after.calls, 3);
 }
 
-// The child has its own turn, whoever had the parent's.
+// The child can use the pool even if the parent was using it at the fork.
 TEST_F(ParallelTest, ForkedChildComputesWhileAParentThreadDid) {
   SetThreads(2);
   std::atomic<bool> computing = false, done = false;

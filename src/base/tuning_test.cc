@@ -53,8 +53,7 @@ TEST_F(TuningTest, AllOrNothingStreams) {
   EXPECT_FALSE(Streams(int64_t{1} << 50, 1, 1));
 }
 
-// What a thread may keep is never more than what a call may, and both are the caches' sizes or
-// less.
+// A thread's limit is at most the call's limit, and both are at most the cache sizes.
 TEST_F(TuningTest, ThisMachines) {
   const StreamingLimits limits = Streaming();
   EXPECT_GE(limits.thread, kMegabyte);

@@ -10,8 +10,7 @@
 namespace planish {
 namespace {
 
-// The value that the bits of a format with `exponent` and `fraction` bits stand for, from its
-// definition.
+// Returns the value of `bits` in a format with `exponent` and `fraction` bits, by its definition.
 double Decode(uint32_t bits, int exponent, int fraction) {
   const int bias = (1 << (exponent - 1)) - 1;
   const double sign = bits >> (exponent + fraction) & 1 ? -1 : 1;
@@ -63,9 +62,9 @@ TYPED_TEST(HalfTest, EveryValueAndBack) {
   }
 }
 
-// Between two halves next to each other: just below the middle, the middle, just above. The
-// neighbour of the largest is the one that the format would have next, from which on it is
-// infinity.
+// Tests floats between neighboring halves: just below the middle, the middle, just above. The upper
+// neighbor of the largest half is the next value of the format without its exponent limit, from
+// which on results are infinite.
 TYPED_TEST(HalfTest, RoundsToNearestEven) {
   const uint32_t sign = 0x8000;
   const uint32_t infinity = ((1u << Format<TypeParam>::kExponent) - 1)
@@ -75,7 +74,7 @@ TYPED_TEST(HalfTest, RoundsToNearestEven) {
     const double next =
         bits + 1 < infinity ? Value<TypeParam>(bits + 1) : low + (low - Value<TypeParam>(bits - 1));
     const auto middle = static_cast<float>(low + (next - low) / 2);
-    ASSERT_EQ(static_cast<double>(middle), low + (next - low) / 2);  // float holds it
+    ASSERT_EQ(static_cast<double>(middle), low + (next - low) / 2);  // exact in float
     const auto round = [](float value) { return uint32_t{Format<TypeParam>::From(value).bits}; };
     ASSERT_EQ(round(std::nextafter(middle, 0.f)), bits);
     ASSERT_EQ(round(std::nextafter(middle, INFINITY)), bits + 1);
@@ -93,7 +92,7 @@ TYPED_TEST(HalfTest, Extremes) {
   EXPECT_EQ(round(1e-45f), 0);
   EXPECT_TRUE(std::signbit(round(-1e-45f)));
   EXPECT_TRUE(std::isnan(round(NAN)));
-  // A NaN whose bits that a half has room for are all zero stays one.
+  // A NaN whose upper 16 bits have an empty fraction stays NaN.
   EXPECT_TRUE(std::isnan(round(std::bit_cast<float>(0x7f800001u))));
   EXPECT_TRUE(std::isnan(round(std::bit_cast<float>(0xffffffffu))));
 }

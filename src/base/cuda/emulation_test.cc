@@ -68,7 +68,7 @@ TEST_P(EmulationTest, CooperativeGridsMeet) {
   });
 }
 
-// One that writes and one that waits for it in a loop.
+// One thread writes, another polls.
 TEST_P(EmulationTest, ThreadsThatYieldSeeWhatOthersWrite) {
   int flag = 0, waited = 0;
   RunGrid({2, 1, 1}, 1, 0, true, [&] {
@@ -96,7 +96,7 @@ TEST_P(EmulationTest, SharedMemoryHoldsNans) {
     float* shared = static_cast<float*>(SharedMemory());
     EXPECT_TRUE(shared[0] != shared[0]);
     Wait(Scope::kBlock);
-    shared[0] = 1;  // the next block does not see it
+    shared[0] = 1;  // invisible to the next block
   });
 }
 
@@ -112,7 +112,7 @@ TEST_P(EmulationTest, WhatAThreadThrowsIsThrown) {
                          if (Here().thread.x == 33) throw std::runtime_error("33");
                        }),
                std::runtime_error);
-  int runs = 0;  // and another kernel runs after it
+  int runs = 0;  // a kernel can run afterwards
   RunGrid({1, 1, 1}, 1, 0, false, [&] { ++runs; });
   EXPECT_EQ(runs, 1);
 }
@@ -143,7 +143,7 @@ TEST_P(EmulationTest, ClustersMeetAndReachEachOther) {
   EXPECT_EQ(runs, std::vector<int>(runs.size(), 1));
 }
 
-// What a GPU does not promise: a block's shared memory before it begins and after it returns.
+// A GPU does not guarantee a block's shared memory before it starts and after it returns.
 TEST_P(EmulationTest, BlocksThatHaveNotBegunAreNotReached) {
   EXPECT_THROW(RunGrid(
                    {2, 1, 1}, 32, 8, false, [] { OfBlock(SharedMemory(), 1 - ClusterRank()); }, 2),
@@ -159,7 +159,7 @@ TEST_P(EmulationTest, BlocksThatHaveReturnedAreNotReached) {
           void* other = OfBlock(SharedMemory(), 1 - ClusterRank());
           Wait(Scope::kCluster);
           if (ClusterRank() == 0 || Here().thread.x > 0) return;
-          Yield();  // the other block, whose threads wait no more, has its turn
+          Yield();  // the other block, which is not waiting, runs
           Yield();
           const float there = *static_cast<float*>(other);
           EXPECT_TRUE(there != there);
@@ -189,7 +189,7 @@ TEST_P(EmulationTest, ThreadsOfAClusterThatReturnAreNotWaitedFor) {
 }
 
 TEST_P(EmulationTest, MistakesWithClustersAreErrors) {
-  // A part of one block waits for that block, which waits for the cluster.
+  // Part of a block waits for the block, and the block for the cluster.
   EXPECT_THROW(RunGrid(
                    {2, 1, 1}, 64, 0, false,
                    [] {
@@ -216,7 +216,7 @@ TEST_P(EmulationTest, MistakesWithClustersAreErrors) {
                std::logic_error);
 }
 
-// A kernel whose clusters add up the numbers of their blocks, launched as kernels are.
+// Kernel whose clusters add the values of their blocks.
 void SumOverCluster(int* numbers) {
   int* shared = cuda::SharedMemory<int>();
   if (cuda::ThreadIndex() == 0) *shared = numbers[cuda::BlockIndex()];
@@ -235,7 +235,7 @@ TEST_P(EmulationTest, KernelsOfClustersAreLaunched) {
   EXPECT_EQ(numbers, (std::vector<int>{10, 2, 3, 4, 26, 6, 7, 8}));
 }
 
-// A copy is not there before the thread waits for it, and is what lies there then.
+// A copy is visible only after WaitForCopies, and has the bytes of that time.
 TEST_P(EmulationTest, CopiesAreThereOnceWaitedFor) {
   std::vector<float> numbers(64);
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
@@ -248,12 +248,12 @@ TEST_P(EmulationTest, CopiesAreThereOnceWaitedFor) {
     const bool there = *own == *own;
     WaitForCopies();
     right += !there && *own == *from;
-    CopyLater(from, own, sizeof(float));  // of which nothing is left for the next block
+    CopyLater(from, own, sizeof(float));  // is dropped before the next block
   });
   EXPECT_EQ(right, 64);
 }
 
-// That what the kernels forget to wait for shows: without the barrier the orders differ.
+// Without the barrier, orders give different results.
 TEST(Emulation, OrdersShowRaces) {
   std::vector<int> results;
   for (const Order order : {Order::kForward, Order::kBackward}) {
@@ -266,7 +266,7 @@ TEST(Emulation, OrdersShowRaces) {
   EXPECT_EQ(results, (std::vector<int>{31, 0}));
 }
 
-// A kernel whose blocks pass a number on, launched as kernels are.
+// Kernel whose blocks pass on a value.
 void PassOn(int* numbers) {
   const auto blocks = static_cast<int>(cuda::Blocks()), me = static_cast<int>(cuda::BlockIndex());
   for (int turn = 0; turn < 3; ++turn) {

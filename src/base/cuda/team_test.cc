@@ -14,8 +14,8 @@ namespace {
 
 using emulation::Order;
 
-// What a thread of a team was told, by turns of a sum of one number, a sum of two, the largest, the
-// first one.
+// Results of a thread of a team in each turn: a sum of one value, a sum of two, the maximum, and
+// the first value.
 struct Told {
   float sum, sum_of_two, other_of_two, most, first;
 
@@ -24,7 +24,7 @@ struct Told {
 
 constexpr int kTurns = 3;
 
-// A thread's number of a turn; of one turn and the next no sum is the same.
+// Value of a thread in a turn. No two successive turns have equal sums.
 PLANISH_DEVICE float NumberOf(int lane, int turn) {
   return std::sin(static_cast<float>(lane * 7 + turn)) * static_cast<float>(turn + 1);
 }
@@ -53,7 +53,7 @@ class ClusterTeamTest : public ::testing::TestWithParam<Order> {
 INSTANTIATE_TEST_SUITE_P(Orders, ClusterTeamTest,
                          ::testing::Values(Order::kForward, Order::kBackward, Order::kRandom));
 
-// All threads are told the same bits, in any order the ones of the first order.
+// All threads get the same bits, whatever the order of threads.
 TEST_P(ClusterTeamTest, AllThreadsAreToldTheSame) {
   constexpr int kClusters = 3;
   for (const int blocks : {2, 4, 8}) {
@@ -82,7 +82,7 @@ TEST_P(ClusterTeamTest, AllThreadsAreToldTheSame) {
           sizes += std::abs(number);
           most = std::max(most, number);
         }
-        // A number takes part in 5 sums in its warp, 2 over warps, and at most 7 over blocks.
+        // A value takes part in 5 sums in its warp, 2 over warps, and at most 7 over blocks.
         EXPECT_NEAR(now.sum, sum, sizes * 14 * 0x1p-24);
         EXPECT_EQ(now.sum_of_two, -now.sum);
         EXPECT_EQ(now.other_of_two, 2 * now.sum);

@@ -18,8 +18,7 @@
 namespace planish::internal {
 namespace {
 
-// The true values, in numbers of 64 bits or more: their own error is below a thousandth of what is
-// allowed.
+// The reference needs 64 bits or more: its own error is then below a thousandth of the tolerance.
 static_assert(std::numeric_limits<long double>::digits >= 64);
 
 long double TrueSigmoid(long double x) {
@@ -32,14 +31,13 @@ struct Function {
   const char* name;
   void (*array)(const T* x, int64_t n, T* y);
   long double (*truth)(long double x);
-  double tolerance;  // in units in the last place of the result
-  bool subnormal;  // whether results below the smallest normal number are as close; else 0 will do
+  double tolerance;  // in ulp of the result
+  bool subnormal;    // results below the smallest normal number are as accurate; else 0 is accepted
 };
 
-// Four is the promise. The functions keep within less, which a change should not lose unnoticed:
-// the last step of exp rounds by half a unit, its argument and polynomial are off by another half;
-// sigmoid and tanh add the roundings of a sum and of a division, up to a unit each where the sum is
-// just above, and the quotient just below, a power of two.
+// The documented limit is 4 ulp. These bounds are tighter, to detect regressions. exp: half an ulp
+// from its last step, and half from argument and polynomial. sigmoid and tanh: one more ulp each
+// for a sum and a division near a power of two.
 template <class T>
 const Function<T> kFunctions[] = {
     {"exp", ExpArray<T>, [](long double x) { return std::exp(x); }, 1.5, true},
@@ -50,11 +48,11 @@ const Function<T> kFunctions[] = {
 template <class T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
 
-/// |y - truth| in units of the distance between T's numbers around the truth.
+/// Returns |y - truth| in units of the spacing of T around the truth.
 template <class T>
 double UlpError(T y, long double truth) {
   using Limits = std::numeric_limits<T>;
-  // From half a unit beyond the largest number on, infinity is the nearest.
+  // From half an ulp beyond the largest value on, infinity is the nearest value.
   const auto most = static_cast<long double>(Limits::max());
   const long double beyond = most * (1 + std::ldexp(1.0L, -Limits::digits - 1));
   if (std::isinf(y)) return truth >= beyond ? 0 : 1 + static_cast<double>((beyond - truth) / most);
@@ -65,7 +63,7 @@ double UlpError(T y, long double truth) {
                              std::ldexp(1.0L, exponent - Limits::digits));
 }
 
-/// All numbers but NaNs, `stride` patterns of bits apart, and the first and last ones of every
+/// Returns all values but NaN, `stride` bit patterns apart, and the first and last of every
 /// exponent.
 template <class T>
 std::vector<T> Samples(BitsOf<T> stride) {
@@ -123,7 +121,7 @@ void ExpectClose(const std::vector<T>& x, const char* type) {
 TEST(MathTest, FloatsOfEverySize) { ExpectClose(Samples<float>(2039), "float"); }
 
 TEST(MathTest, DoublesOfEverySize) {
-  // A prime, as is the one above.
+  // A prime, like the one above.
   ExpectClose(Samples<double>(uint64_t{17592186044423}), "double");
 }
 
@@ -136,7 +134,7 @@ std::vector<T> Uniform(T from, T to, int n) {
   return x;
 }
 
-// Where neither result is trivial. Most patterns of bits are numbers far outside.
+// Values with nontrivial results; most bit patterns are far outside this range.
 TEST(MathTest, NumbersOfUse) {
   for (const double most : {1.0, 20.0, 110.0}) {
     const auto limit = static_cast<float>(most);
@@ -154,13 +152,13 @@ void ExpectLimits() {
   const std::string before = Target();
   for (const std::string& target : Targets()) {
     SetTarget(target);
-    // In a vector, and alone.
+    // As part of a vector, and one at a time.
     for (const int64_t n : {1, 16, 17}) {
       const auto all = [&](void (*array)(const T*, int64_t, T*), T x) {
         std::vector<T> values(static_cast<size_t>(n), x);
         array(values.data(), n, values.data());
         for (const T value : values) {
-          // NaN is not equal to itself.
+          // Compares bits, because NaN differs from itself.
           EXPECT_EQ(std::memcmp(&value, &values[0], sizeof(T)), 0) << target;
         }
         return values[0];
