@@ -1,5 +1,5 @@
-// The element type that a file of kernels is compiled for, PLANISH_ELEMENT, and the switches over
-// recipes that all of them have. Compiled once for each target, in the namespace HWY_NAMESPACE.
+// The element type of a kernel file, PLANISH_ELEMENT, and dispatch over recipes. Compiled once for
+// each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ELEMENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ELEMENT_INL_H_
 #undef PLANISH_SRC_NORM_ELEMENT_INL_H_
@@ -23,14 +23,14 @@ using C = Compute<T>;
 using Full = hn::ScalableTag<C>;
 using One = hn::CappedTag<C, 1>;
 
-// Streaming stores are worth it in vectors of 32 bytes and more.
+// Set for targets on which non-temporal stores pay: stores of 32 bytes or more.
 inline constexpr bool kStreams =
     hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 template <Output kOutput>
 using OutputConstant = std::integral_constant<Output, kOutput>;
 
-/// Calls f(stream) with whether to store past the caches.
+/// Calls f(stream): whether to use non-temporal stores.
 template <class F>
 HWY_INLINE void VisitStream(bool stream, F&& f) {
   if (kStreams && stream) {
@@ -40,7 +40,7 @@ HWY_INLINE void VisitStream(bool stream, F&& f) {
   }
 }
 
-/// Calls f(output, centre) with the recipe's, of those that there are.
+/// Calls f(output, centre) for the combinations that recipes have.
 template <class F>
 HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
   if (!recipe.centre) {
@@ -54,7 +54,7 @@ HWY_INLINE void VisitOutput(const Recipe& recipe, F&& f) {
   }
 }
 
-/// Calls f(output, read_x) with the recipe's, of those that there are.
+/// Calls f(output, read_x) for the combinations that recipes have.
 template <class F>
 HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
   if (recipe.output == Output::kAffine) {

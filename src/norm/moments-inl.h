@@ -1,5 +1,5 @@
-// From sums over a row to what its numbers are mapped with: once a row, in double. Compiled once
-// for each target, in the namespace HWY_NAMESPACE.
+// Row statistics from row sums, in double, once for each row. Compiled once for each target, in
+// namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_MOMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_MOMENTS_INL_H_
 #undef PLANISH_SRC_NORM_MOMENTS_INL_H_
@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Of a forward row: the sums of d = x - shift and of d^2. Of a backward row: of g and g * xhat.
+/// Sums of a row: forward, of d = x - shift and d^2; backward, of g and g * xhat.
 template <class C>
 struct LaneSums {
   C first, second;
@@ -39,7 +39,7 @@ struct RowSums {
   }
 };
 
-/// xhat = (x - mean) * rstd + offset. The offset is the part of the mean that its type cannot hold.
+/// xhat = (x - mean) * rstd + offset. The offset accounts for mean_lo.
 template <class C>
 struct RowCoefficients {
   C mean = 0;
@@ -47,7 +47,7 @@ struct RowCoefficients {
   C offset = 0;
 };
 
-/// A mean in two parts and the biased variance, both times a power of two.
+/// Mean in two parts and biased variance, scaled by a power of two.
 struct Statistics {
   double shift = 0;   // near the mean
   double offset = 0;  // mean = shift + offset / scale
@@ -60,8 +60,8 @@ HWY_INLINE double ToDouble(float value) { return value; }
 HWY_INLINE double ToDouble(bfloat16 value) { return ToFloat(value); }
 HWY_INLINE double ToDouble(float16 value) { return ToFloat(value); }
 
-/// The moments of `cols` numbers of type T, of which at(c) is one as a double, in two sweeps in
-/// double. Squares of floats fit a double; doubles are scaled where theirs would not.
+/// Computes the statistics of `cols` elements of type T in two passes in double. at(c) is element c
+/// as a double. Elements of type double are scaled if their squares would overflow.
 template <class T, class At>
 HWY_INLINE Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centre) {
   const auto n = static_cast<double>(cols);
@@ -75,7 +75,7 @@ HWY_INLINE Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centr
     }
   }
   if (centre) {
-    // The mean to double's digits, then once more about it.
+    // First the mean in double, then a correction about it.
     double sum = 0;
     for (int64_t c = 0; c < cols; ++c) sum += (at(c) - m.shift) * m.scale;
     m.shift += sum / n / m.scale;
@@ -92,16 +92,16 @@ HWY_INLINE Statistics TwoPassStatisticsAt(const At& at, int64_t cols, bool centr
   return m;
 }
 
-/// The moments of any row.
+/// Computes the statistics of any row.
 template <class T>
 HWY_NOINLINE Statistics TwoPassStatistics(const T* x, int64_t cols, bool centre) {
   return TwoPassStatisticsAt<T>([x](int64_t c) { return ToDouble(x[c]); }, cols, centre);
 }
 
-/// 1 over the deviation that a recipe divides by.
+/// Returns 1 / deviation, as the recipe defines the deviation.
 HWY_INLINE double ReciprocalDeviation(const Statistics& m, Deviation deviation, double eps,
                                       double n) {
-  // A variance that has overflowed must not pass for a large one.
+  // An overflowed variance gives NaN, not rstd = 0.
   if (!(m.var <= std::numeric_limits<double>::max())) {
     return std::numeric_limits<double>::quiet_NaN();
   }
@@ -113,32 +113,31 @@ HWY_INLINE double ReciprocalDeviation(const Statistics& m, Deviation deviation, 
 
 template <class C>
 HWY_INLINE RowCoefficients<C> CoefficientsOf(C mean, C mean_lo, C rstd) {
-  // A NaN given from outside may have any bits, and one that rounds to 16 of them must be plain.
+  // An input NaN can have any bits; conversion to 16 bits requires a plain NaN.
   if (rstd != rstd) rstd = std::numeric_limits<C>::quiet_NaN();
   return {mean, rstd, -mean_lo * rstd};
 }
 
-/// The squares that SumsServe takes, from Least(eps) to kMax.
+/// Range [Least(eps), kMax] of mean squares that SumsServe accepts.
 template <class C>
 struct SquareBounds {
   static constexpr double kMax = std::is_same_v<C, double> ? 1e300 : 1e37;
   static constexpr double kMin = std::is_same_v<C, double> ? 1e-280 : 1e-30;
-  // Small ones do not matter beside an eps that is much larger.
+  // Squares far below eps do not affect rstd.
   static constexpr double Least(double eps) { return eps >= 1e10 * kMin ? 0 : kMin; }
 };
 
-/// Whether moments are good that come from sums in C: `square` is the mean of d^2, and `var` is it
-/// less the square of d's mean.
+/// Returns whether sums in C are accurate enough. `square` is the mean of d^2, `var` is `square`
+/// minus the squared mean of d.
 template <class C>
 HWY_INLINE bool SumsServe(double var, double square, double eps) {
   using Bounds = SquareBounds<C>;
-  // The sums are in the type's own precision. They serve unless the variance is a small difference
-  // of theirs, which takes a shift far off the mean, or squares overflowed, or squares that matter
-  // beside eps came near underflow. NaN does not serve either.
+  // False if the variance is a small difference of the sums (the shift is far from the mean), if
+  // squares overflowed, if squares that matter beside eps came near underflow, or for NaN.
   return var >= 0.25 * square && square <= Bounds::kMax && square >= Bounds::Least(eps);
 }
 
-/// The same of vectors of doubles.
+/// Like SumsServe above, for vectors of doubles.
 template <class C, class D>
 HWY_INLINE auto SumsServe(D d, hn::Vec<D> var, hn::Vec<D> square, double eps) {
   using Bounds = SquareBounds<C>;
@@ -159,7 +158,7 @@ HWY_INLINE RowCoefficients<Compute<T>> SaveMoments(const RowsForward<T>& args, i
   return CoefficientsOf(rounded, lo, reciprocal);
 }
 
-/// Row r's moments whatever the row: saves them and gives the map.
+/// Computes row r's statistics in two passes, saves them, and returns the coefficients of xhat.
 template <class T>
 HWY_NOINLINE RowCoefficients<Compute<T>> TwoPassCoefficients(const RowsForward<T>& args,
                                                              int64_t r) {
@@ -169,8 +168,8 @@ HWY_NOINLINE RowCoefficients<Compute<T>> TwoPassCoefficients(const RowsForward<T
   return SaveMoments(args, r, m.shift, m.offset / m.scale, rstd);
 }
 
-/// Row r's moments from its sums about `shift`: saves them and gives the map. `reciprocal` is
-/// 1 / cols.
+/// Computes row r's statistics from its sums about `shift`, saves them, and returns the
+/// coefficients of xhat. `reciprocal` is 1 / cols.
 template <class T>
 HWY_INLINE RowCoefficients<Compute<T>> FinishMoments(const RowsForward<T>& args, int64_t r,
                                                      double shift, const RowSums& sums,
@@ -189,7 +188,7 @@ HWY_INLINE RowCoefficients<Compute<T>> FinishMoments(const RowsForward<T>& args,
   return SaveMoments(args, r, shift, offset, rstd);
 }
 
-/// Row r's map from the moments that are there: that forward saved, or is given.
+/// Returns row r's coefficients of xhat from its saved statistics.
 template <template <class> class Args, class T>
 HWY_INLINE RowCoefficients<Compute<T>> SavedMoments(const Args<T>& args, int64_t r) {
   using C = Compute<T>;
@@ -197,7 +196,7 @@ HWY_INLINE RowCoefficients<Compute<T>> SavedMoments(const Args<T>& args, int64_t
                         args.rstd[r]);
 }
 
-/// The constants of a row that dx needs: dx = rstd * ((g - mean_g) - xhat * mean_g_xhat).
+/// Constants of a row for dx = rstd * ((g - mean_g) - xhat * mean_g_xhat).
 template <class C>
 struct GradientMap {
   RowCoefficients<C> map;
@@ -205,7 +204,7 @@ struct GradientMap {
   C mean_g_xhat = 0;
 };
 
-/// Row r's, from its sums of g and g * xhat.
+/// Returns row r's constants from its sums of g and g * xhat.
 template <class T>
 HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, int64_t r,
                                                   const RowCoefficients<Compute<T>>& map,
@@ -214,7 +213,8 @@ HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, i
   double mean_g = args.recipe.via_mean ? sums.first * reciprocal : 0;
   double mean_g_xhat = args.recipe.via_scale ? sums.second * reciprocal : 0;
   if (args.recipe.deviation == Deviation::kUnbiasedPlusEps) [[unlikely]] {
-    // d(deviation)/dx = d / ((n - 1) * deviation): n / (n - 1) times, and eps beside the root.
+    // d(deviation)/dx = d / ((n - 1) * deviation) gives the factor n / (n - 1), and eps outside the
+    // root the second factor.
     const auto n = static_cast<double>(args.cols);
     const double deviation = 1 / static_cast<double>(map.rstd) - args.eps;
     mean_g_xhat *= deviation > 0 ? n / (n - 1) * ((deviation + args.eps) / deviation) : 0;

@@ -11,7 +11,7 @@
 #include "src/base/aligned.h"
 #include "src/norm/rows/rows.h"
 
-// Gain and bias in the type that is computed with, and their gradients back from it.
+// Conversion of gain and bias to the type of the arithmetic, and of their gradients back.
 namespace planish::internal {
 
 template <class C, class P>
@@ -34,7 +34,8 @@ P FromCompute(C value) {
   }
 }
 
-/// Writes `value` to the n numbers of every array that is given: what no numbers are reduced to.
+/// Writes `value` to the n elements of every array that is not null: the result of a reduction over
+/// nothing.
 template <class N>
 void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
   for (N* array : arrays) {
@@ -42,9 +43,8 @@ void FillEach(std::initializer_list<N*> arrays, int64_t n, N value) {
   }
 }
 
-/// As many numbers as most rows have, all of them 0 or all of them 1: made once, so that they stay
-/// in every thread's cache from call to call. (RMSNorm of 128 x 1,024 on two threads took 1.1 times
-/// LayerNorm's time when each call wrote zeros for the other thread to fetch.)
+/// Elements of the shared arrays of zeros and ones, enough for most rows. Shared, so that they stay
+/// in every thread's cache from call to call.
 inline constexpr int64_t kConstants = 8192;
 template <class C>
 const C* Constants(bool one) {
@@ -56,14 +56,14 @@ const C* Constants(bool one) {
   return one ? ones.numbers : zeros.numbers;
 }
 
-/// `cols` numbers of type P as numbers that rows of T are computed with, aligned where that repays
-/// a copy. Null stands for `cols` times `missing`, 0 or 1.
+/// `cols` parameters of type P, converted to Compute<T>. Copied to an aligned array if that pays.
+/// Null stands for `cols` times `missing`, 0 or 1.
 template <class T, class P>
 class Params {
  public:
   using C = Compute<T>;
 
-  /// Without `needed` there are none.
+  /// Without `needed`, data() is null.
   Params(const P* params, int64_t rows, int64_t cols, C missing, bool needed) {
     if (!needed) return;
     if (params == nullptr && cols <= kConstants) {
@@ -71,8 +71,8 @@ class Params {
       return;
     }
     if constexpr (std::is_same_v<P, C>) {
-      // Rounding to 16 bits expects the NaN that arithmetic makes. A copy would have to cross from
-      // this thread's cache to the others'.
+      // Conversion to 16 bits requires plain NaNs (see PlainNan). Otherwise the array is used in
+      // place: a copy would have to move to the other threads' caches.
       const bool serves = std::is_same_v<T, C> || params == nullptr || !AnyNan<T>(params, cols);
       const bool copied = rows >= kRowsForCopy && cols <= kMaxCopied && !IsAligned(params);
       if (serves && !copied) data_ = params;
@@ -92,23 +92,22 @@ class Params {
   const C* data() const { return data_; }
 
  private:
-  // Vectors that cut lines of the first-level cache cost a tenth where that is all there is to do;
-  // of more columns a copy costs more, and most where the system maps and unmaps it at every call
-  // (65,536 columns in 16 rows a thread took twice the time).
+  // A copy avoids vectors that cross cache lines in the L1 cache. For more columns it costs more
+  // than it saves, especially if the system maps and unmaps it at every call.
   static constexpr int64_t kRowsForCopy = 256, kMaxCopied = 1024;
 
   AlignedArray<C> copy_;
   const C* data_ = nullptr;
 };
 
-/// Where the sums of `cols` gradients go before they become numbers of type P at `params`, which
-/// may be null.
+/// Destination of the sums of `cols` gradients before they are converted to P. `params` can be
+/// null.
 template <class T, class P>
 class ParamGradients {
  public:
   using C = Compute<T>;
 
-  /// Without `needed` there are none.
+  /// Without `needed`, data() is null.
   ParamGradients(P* params, int64_t cols, bool needed) : params_(params), cols_(cols) {
     if (!needed) return;
     if constexpr (std::is_same_v<P, C>) data_ = params;
@@ -119,7 +118,7 @@ class ParamGradients {
 
   C* data() { return data_; }
 
-  /// To be called when the sums are there.
+  /// Converts the completed sums to P.
   void Finish() {
     if (!copy_ || params_ == nullptr) return;
     if constexpr (std::is_same_v<Compute<P>, C>) {

@@ -7,14 +7,15 @@
 
 #include "planish/norm.h"
 
-// The table of norms. A norm is data: kernels and reference read a Recipe, and this file holds the
-// only switch over norms.
+// Table of norms. Kernels and the reference read a Recipe; this file contains the only switch over
+// norms.
 namespace planish::internal {
 
 enum class Output : uint8_t {
   kAffine,    ///< y = gain * xhat + bias
   kIdentity,  ///< y = xhat
-  kAdaptive,  ///< y = scale * (1 - slope * xhat) * xhat, its factor a constant in backward
+  kAdaptive,  ///< y = scale * (1 - slope * xhat) * xhat; its first two factors are constant in
+              ///< backward
 };
 
 enum class Deviation : uint8_t {
@@ -23,14 +24,14 @@ enum class Deviation : uint8_t {
 };
 
 struct Recipe {
-  bool centre;     ///< whether the mean is subtracted; if not, var is mean(x^2)
-  bool via_mean;   ///< whether the gradient flows through the mean: a in docs/math.md
-  bool via_scale;  ///< whether the gradient flows through rstd: b in docs/math.md
+  bool centre;     ///< the mean is subtracted; otherwise var is mean(x^2)
+  bool via_mean;   ///< the gradient flows through the mean: a in docs/math.md
+  bool via_scale;  ///< the gradient flows through rstd: b in docs/math.md
   Output output;
   Deviation deviation = Deviation::kBiased;
 };
 
-/// Calls f.operator()<recipe>() for the norm's recipe. Throws Error for a value that is no norm.
+/// Calls f.operator()<recipe>() with the norm's recipe. Throws ArgumentError for an invalid value.
 template <class F>
 constexpr decltype(auto) Visit(Norm norm, F&& f) {
   switch (norm) {
@@ -57,7 +58,7 @@ constexpr decltype(auto) Visit(Norm norm, F&& f) {
                       std::to_string(static_cast<int>(norm)));
 }
 
-/// The norm's recipe. Throws Error for a value that is no norm.
+/// Returns the norm's recipe. Throws ArgumentError for an invalid value.
 inline Recipe RecipeOf(Norm norm) {
   return Visit(norm, []<Recipe kRecipe>() { return kRecipe; });
 }

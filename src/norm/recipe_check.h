@@ -7,10 +7,11 @@
 #include "src/base/check.h"
 #include "src/norm/recipe.h"
 
-// Checks of what a recipe asks for, of rows and of channels alike.
+// Argument checks that depend on the recipe, for rows and channels.
 namespace planish::internal {
 
-/// `length_name` numbers are normalised together, `length` of them, in `count` places.
+/// Checks the options. `length_name` is the size that is normalized over, `length` its value, and
+/// `count` the number of such groups.
 template <class Options>
 void CheckOptions(const char* function, const Recipe& recipe, const Options& options,
                   const char* length_name, int64_t length, int64_t count) {
@@ -22,7 +23,7 @@ void CheckOptions(const char* function, const Recipe& recipe, const Options& opt
   }
 }
 
-/// Throws unless `arrays`, which belong to an affine output, are null or the norm has one.
+/// Throws unless the norm has gain and bias or all `arrays` are null.
 inline void CheckAffine(const char* function, const Recipe& recipe,
                         std::initializer_list<Array> arrays) {
   if (recipe.output == Output::kAffine) return;
@@ -33,7 +34,7 @@ inline void CheckAffine(const char* function, const Recipe& recipe,
   }
 }
 
-/// Throws unless there is what backward reads of forward.
+/// Throws unless the saved arrays that backward reads are given.
 inline void CheckSaved(const char* function, const Recipe& recipe, const Array& x,
                        const Array& mean, const Array& mean_lo, const Array& rstd) {
   CheckNotNull(function, {rstd});

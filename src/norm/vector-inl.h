@@ -1,8 +1,8 @@
-// Read and Write, not Load and Store: those are the names of Highway's aligned ones, which a call
-// without a namespace would find.
+// Vectors of Compute<T>, loaded from and stored to arrays of every element type. Compiled once for
+// each target, in namespace HWY_NAMESPACE.
 //
-// Vectors of the type that numbers are computed with, from and to arrays of every element type.
-// Compiled once for each target, in the namespace HWY_NAMESPACE.
+// The functions are named Read and Write because argument-dependent lookup would find Highway's
+// aligned Load and Store.
 #if defined(PLANISH_SRC_NORM_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_VECTOR_INL_H_
 #undef PLANISH_SRC_NORM_VECTOR_INL_H_
@@ -27,12 +27,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using Vec = hn::Vec<D>;
 template <class D>
-using Half = hn::Rebind<uint16_t, D>;  // as many numbers of 16 bits
+using Half = hn::Rebind<uint16_t, D>;  // equal number of 16-bit lanes
 template <class D>
 using Bits = hn::Rebind<uint32_t, D>;
 
-// float16 by Highway where the processor converts, else by the arithmetic of types.h: Highway's own
-// does not round to nearest before version 1.1.
+// float16 is converted by the processor where it can, else by the arithmetic of types.h: Highway
+// before 1.1 does not round to nearest.
 #if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
 inline constexpr bool kConvertsFloat16 = true;
 #else
@@ -64,7 +64,7 @@ HWY_INLINE Vec<D> Read(D d, const float16* p) {
     const auto rest = hn::And(wide, hn::Set(bits, 0x7fff));
     const auto sign = hn::ShiftLeft<16>(hn::Xor(wide, rest));
     const auto shifted = hn::ShiftLeft<13>(rest);
-    // Of infinities and NaNs the exponent is 31 and becomes 255, else it grows by 127 - 15.
+    // Infinities and NaNs: the exponent 31 becomes 255. Other values: it grows by 127 - 15.
     const auto special = hn::VecFromMask(bits, hn::Gt(rest, hn::Set(bits, 0x7bff)));
     const auto normal = hn::Add(hn::Add(shifted, hn::Set(bits, (127u - 15) << 23)),
                                 hn::And(special, hn::Set(bits, (128u - 16) << 23)));
@@ -76,8 +76,8 @@ HWY_INLINE Vec<D> Read(D d, const float16* p) {
   }
 }
 
-/// The numbers as bfloat16 in the upper half of each lane, rounded to nearest even; the lower half
-/// is arbitrary. A NaN must have a zero lower half, which those that arithmetic makes do.
+/// Returns v rounded to bfloat16 (ties to even) in the upper half of each lane; the lower half is
+/// arbitrary. NaNs must have a zero lower half, as those of arithmetic have.
 template <class D>
 HWY_INLINE Vec<Bits<D>> RoundedBits(D, Vec<D> v) {
   const Bits<D> bits;
@@ -91,13 +91,13 @@ HWY_INLINE Vec<Bits<D>> RoundedBits(D, Vec<D> v) {
 #endif
 }
 
-/// The numbers as the 16 bits of bfloat16.
+/// Returns v as bits of bfloat16.
 template <class D>
 HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, bfloat16 /*type*/) {
   return hn::TruncateTo(Half<D>(), hn::ShiftRight<16>(RoundedBits(d, v)));
 }
 
-/// The numbers as the 16 bits of float16, rounded to nearest even.
+/// Returns v as bits of float16, rounded to nearest even.
 template <class D>
 HWY_INLINE Vec<Half<D>> ToHalf(D d, Vec<D> v, float16 /*type*/) {
   if constexpr (kConvertsFloat16) {
@@ -130,7 +130,7 @@ HWY_INLINE void Write(D d, Vec<D> v, T* p) {
   hn::StoreU(ToHalf(d, v, T{}), Half<D>(), reinterpret_cast<uint16_t*>(p));
 }
 
-/// Stores past the caches, to an address aligned to the vector's size in memory.
+/// Stores v with a non-temporal store, to an address aligned to the vector's size in memory.
 template <class D>
 HWY_INLINE void WriteStreaming(D d, Vec<D> v, hn::TFromD<D>* p) {
   hn::Stream(v, d, p);
@@ -150,9 +150,9 @@ HWY_INLINE void Put(D d, Vec<D> v, T* p) {
   }
 }
 
-// Two vectors at a time. Of bfloat16, which is the upper half of a float, two neighbours are the
-// halves of a lane of 32 bits: a pair has those of even places and those of odd ones, which takes a
-// shift and a mask in place of shuffles. Of other types it has the one vector and then the next.
+// Two vectors at a time. For bfloat16, the upper half of a float, a pair consists of the even and
+// the odd elements: splitting them takes a shift and a mask instead of shuffles. For other types a
+// pair consists of two successive vectors.
 
 template <class D>
 struct VectorPair {
@@ -175,8 +175,8 @@ HWY_INLINE VectorPair<D> ReadPair(D d, const T* p) {
   }
 }
 
-/// Of an array of parameters the numbers of ReadPair's places. kSplit: SplitPairs has put them
-/// there.
+/// Loads parameters in the order of ReadPair. With kSplit they are already in that order (see
+/// SplitPairs).
 template <class T, bool kSplit, class D>
 HWY_INLINE VectorPair<D> ReadParameterPair(D d, const hn::TFromD<D>* p) {
   if constexpr (kSplitsPairs<D, T> && !kSplit) {
@@ -188,7 +188,8 @@ HWY_INLINE VectorPair<D> ReadParameterPair(D d, const hn::TFromD<D>* p) {
   }
 }
 
-/// Puts every whole pair of `cols` parameters in ReadPair's order. The rest stays as it is.
+/// Reorders every whole pair of `cols` parameters to the order of ReadPair. The rest keeps its
+/// order.
 template <class D>
 HWY_INLINE void SplitPairs(D d, const hn::TFromD<D>* from, int64_t cols, hn::TFromD<D>* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -202,7 +203,7 @@ HWY_INLINE void SplitPairs(D d, const hn::TFromD<D>* from, int64_t cols, hn::TFr
   if (from != to) std::copy_n(from + c, cols - c, to + c);
 }
 
-/// Puts the pairs of SplitPairs, in place, back in order.
+/// Reverses SplitPairs in place.
 template <class D>
 HWY_INLINE void JoinPairs(D d, int64_t cols, hn::TFromD<D>* numbers) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -221,7 +222,7 @@ HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
         hn::BitCast(halves, hn::OrAnd(hn::ShiftRight<16>(RoundedBits(d, v.first)),
                                       RoundedBits(d, v.second), hn::Set(bits, 0xffff0000u)));
     auto* to = reinterpret_cast<uint16_t*>(p);
-#if HWY_TARGET != HWY_SCALAR  // which has no halves
+#if HWY_TARGET != HWY_SCALAR  // has no halves
     if constexpr (kStream) {
       hn::Stream(hn::LowerHalf(Half<D>(), both), Half<D>(), to);
       hn::Stream(hn::UpperHalf(Half<D>(), both), Half<D>(), to + hn::Lanes(d));
@@ -238,7 +239,8 @@ HWY_INLINE void PutPair(D d, const VectorPair<D>& v, T* p) {
 template <class D>
 using OneLane = hn::CappedTag<hn::TFromD<D>, 1>;
 
-/// Calls f(tag, c) so that its vectors cover the columns [0, cols): vectors of one lane at the end.
+/// Calls f(tag, c) for vectors that cover columns [0, cols); the last columns use one lane at a
+/// time.
 template <class D, class F>
 HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -247,15 +249,15 @@ HWY_INLINE void ForColumns(D d, int64_t cols, const F& f) {
   for (const OneLane<D> one; c < cols; ++c) f(one, c);
 }
 
-/// A NaN as arithmetic makes it: one from outside may have any bits, and rounding to 16 of them
-/// expects that.
+/// Replaces NaNs by the NaN of arithmetic. Input NaNs can have any bits, but conversion to 16 bits
+/// requires a zero lower half.
 template <class D>
 HWY_INLINE Vec<D> PlainNan(D d, Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
                         v);
 }
 
-/// Numbers as doubles, and back, which doubles are already.
+/// Convert to double and back; both are the identity for doubles.
 template <class D, class V>
 HWY_INLINE Vec<D> Widened(D d, V v) {
   if constexpr (std::is_same_v<V, Vec<D>>) {
@@ -269,15 +271,15 @@ HWY_INLINE Vec<D> Narrowed(D d, V v) {
   if constexpr (std::is_same_v<V, Vec<D>>) {
     return v;
   } else if constexpr (hn::MaxLanes(D()) == 1) {
-    // Highway's own, without vectors, makes the largest number of an infinity.
+    // Without vectors Highway's DemoteTo turns infinity into the largest finite value.
     return hn::Set(d, static_cast<hn::TFromD<D>>(hn::GetLane(v)));
   } else {
     return hn::DemoteTo(d, v);
   }
 }
 
-/// One number of each of as many rows as there are lanes, from row `r` on, `n` of them there: from
-/// an array, or zeros for none and for the rows that are not there.
+/// Loads one element for each of rows r to r + n - 1; n is at most the number of lanes. Other lanes
+/// are zero, as are all lanes if `from` is null.
 template <class D>
 HWY_INLINE Vec<D> LoadRows(D d, const hn::TFromD<D>* from, int64_t r, int64_t n) {
   if (from == nullptr) return hn::Zero(d);
@@ -288,7 +290,7 @@ HWY_INLINE Vec<D> LoadRows(D d, const hn::TFromD<D>* from, int64_t r, int64_t n)
   return hn::Load(d, lanes);
 }
 
-/// Likewise to an array, if there is one.
+/// Stores one element for each of rows r to r + n - 1, unless `to` is null.
 template <class D>
 HWY_INLINE void SaveRows(D d, Vec<D> v, hn::TFromD<D>* to, int64_t r, int64_t n) {
   if (to == nullptr) return;
@@ -301,7 +303,7 @@ HWY_INLINE void SaveRows(D d, Vec<D> v, hn::TFromD<D>* to, int64_t r, int64_t n)
   std::copy_n(lanes, n, to + r);
 }
 
-/// The sum of the lanes.
+/// Returns the sum of the lanes.
 template <class D>
 HWY_INLINE hn::TFromD<D> Sum(D d, Vec<D> v) {
   return hn::GetLane(hn::SumOfLanes(d, v));

@@ -37,7 +37,7 @@ std::vector<T> Random(int64_t n, unsigned seed) {
   return values;
 }
 
-/// rows by cols numbers, each row at `stride`.
+/// Matrix of rows by cols elements, with rows `stride` elements apart.
 template <class T>
 struct Matrix {
   Matrix(int64_t r, int64_t c, int64_t gap, unsigned seed)
@@ -65,7 +65,7 @@ bool SameBits(const Matrix<T>& a, const Matrix<T>& b) {
          std::memcmp(a.data(), b.data(), a.values.size() * sizeof(T)) == 0;
 }
 
-/// a * w^T and the same of absolute values.
+/// a * w^T, and the product of the absolute values.
 template <class T>
 struct Exact {
   Exact(const Matrix<T>& a, const Matrix<T>& w) : cols(w.rows), sums(a.rows * cols) {
@@ -84,9 +84,9 @@ struct Exact {
     }
   }
 
-  /// Whether y is c0 + a * w^T but for rounding: a number goes through the rounding of its product
-  /// and of at most all `depth` additions, one of them to c0, each by half a unit of what has been
-  /// added up, which the magnitudes bound.
+  /// Returns whether y is c0 + a * w^T up to rounding. A term is rounded in its product and in at
+  /// most `depth` additions, one of them to c0, each by half an ulp of the partial sum, which
+  /// `magnitudes` bounds.
   bool Close(T y, int64_t r, int64_t c, T c0, int64_t depth) const {
     const auto i = static_cast<size_t>(r * cols + c);
     const long double unit = std::numeric_limits<T>::epsilon() / 2;
@@ -102,7 +102,7 @@ struct Exact {
 
 constexpr int64_t kRows[] = {0, 1, 2, 5, 6, 7, 13, 64, 100};
 constexpr int64_t kColumns[] = {0, 1, 3, 16, 17, 31, 64, 250};
-// Beyond one block of the depth, too.
+// Depths on both sides of a block.
 constexpr int64_t kDepths[] = {0, 1, 3, 16, 17, 31, 64, 250, 256, 600};
 
 template <class T>
@@ -160,7 +160,7 @@ TYPED_TEST(GemmTest, IsTheProduct) {
   }
 }
 
-// Of each of 13 units its 3 gates side by side, units by 4, with room for 16 units.
+// 13 units of 3 gates, interleaved in groups of 4 units, with room for 16 units.
 constexpr int64_t kUnits = 13, kGates = 3;
 int64_t RowOf(int64_t j) {
   constexpr int64_t kWidth = 4;
@@ -197,7 +197,7 @@ TYPED_TEST(GemmTest, DepthMayBePermuted) {
   const Matrix<T> a(9, kGates * kUnits, 0, 1), w(300, kGates * kUnits, 0, 2);
   const Matrix<T> from = w.Transposed(3);
   const Exact<T> exact(a, w);
-  // What meets padding does not matter, if it is a number.
+  // Elements that meet padding must be finite, but do not affect the result.
   Matrix<T> permuted(9, 16 * kGates, 0, 3);
   for (int64_t r = 0; r < a.rows; ++r) {
     for (int64_t i = 0; i < permuted.cols; ++i) {
@@ -228,7 +228,7 @@ TYPED_TEST(GemmTest, DepthMayBePermuted) {
 
 TYPED_TEST(GemmTest, TheSameBitsForAnyRowsAndPanels) {
   using T = TypeParam;
-  // More rows than are computed together.
+  // More rows than one part.
   const Matrix<T> a(300, 600, 0, 1), w(250, 600, 0, 2);
   const Matrix<T> a_transposed = a.Transposed(0);
   ForEachTarget([&](const std::string& target) {
@@ -266,7 +266,7 @@ TYPED_TEST(GemmTest, TheSameBitsForAnyRowsAndPanels) {
 
 TYPED_TEST(GemmTest, RowsMayLieInBlocks) {
   using T = TypeParam;
-  // `rows` of every 11 rows, from the third on.
+  // `rows` of every 11 rows, starting with the third.
   const Matrix<T> a(11 * 40, 300, 5, 1), w(70, 300, 0, 2);
   ForEachTarget([&](const std::string& target) {
     PackedMatrix<T> packed;
@@ -304,7 +304,7 @@ class RestoredThreads {
   int before_ = Threads();
 };
 
-/// As many ranges as there can be, the last one first.
+/// Splits into as many ranges as possible and runs the last one first.
 void LastFirst(int64_t begin, int64_t end, int64_t grain, RangeTask task) {
   for (int64_t i = begin + (end - begin - 1) / grain * grain; i >= begin; i -= grain) {
     task(i, std::min(end, i + grain));
@@ -330,7 +330,7 @@ TYPED_TEST(GemmTest, TheSameBitsForAnyThreads) {
     };
     const auto gradient = [&](const ParallelFor& parallel_for) {
       PackedMatrix<T> scratch;
-      // As if a had 2800 rows of 75.
+      // Reads a as 2800 rows of 75 elements.
       Matrix<T> c(75, 75, 0, 4);
       MultiplyTransposed<T>({.m = 2800,
                              .n = 75,
@@ -393,7 +393,7 @@ TYPED_TEST(GemmTest, TransposedIsTheSumOverRows) {
   }
 }
 
-// A matrix packed for one target is multiplied on it, whichever is in use by then.
+// A packed matrix is multiplied on its own target, whichever is in use at that time.
 TYPED_TEST(GemmTest, TheTargetIsThatOfPacking) {
   using T = TypeParam;
   const Matrix<T> a(9, 40, 0, 1), w(70, 40, 0, 2);

@@ -8,10 +8,10 @@
 #include "src/norm/recipe.h"
 #include "src/norm/recipe_check.h"
 
-// The checks of NormForward and NormBackward, on CPU and GPU alike.
+// Argument checks of NormForward and NormBackward, for CPU and GPU.
 namespace planish::internal {
 
-/// An output that may be an input must lie like it.
+/// Checks that an output at the same address as an input also has its stride.
 inline void CheckInPlace(const char* function, const char* output, int64_t output_stride,
                          const char* input, int64_t input_stride, bool same) {
   if (same && output_stride != input_stride) {
@@ -22,7 +22,8 @@ inline void CheckInPlace(const char* function, const char* output, int64_t outpu
   }
 }
 
-/// The arguments with every stride there. Throws Error as NormForward does.
+/// Checks the arguments of NormForward and returns them with all strides filled in. Throws
+/// ArgumentError.
 template <class T, class P, class Options>
 NormForwardArgs<T, P> CheckForward(const char* function, const Recipe& recipe,
                                    NormForwardArgs<T, P> args, const Options& options) {
@@ -65,7 +66,8 @@ NormForwardArgs<T, P> CheckForward(const char* function, const Recipe& recipe,
   return args;
 }
 
-/// Likewise of NormBackward.
+/// Checks the arguments of NormBackward and returns them with all strides filled in. Throws
+/// ArgumentError.
 template <class T, class P, class Options>
 NormBackwardArgs<T, P> CheckBackward(const char* function, const Recipe& recipe,
                                      NormBackwardArgs<T, P> args, const Options& options) {

@@ -18,7 +18,7 @@ int64_t ChunksOf(int64_t cols) { return (cols + kChunk - 1) / kChunk; }
 
 int64_t ChunkGrain() { return GrainFor(kChunk); }
 
-// Rows that kResidualBytes hold.
+// Returns the number of rows that fit in kResidualBytes.
 template <class T>
 int64_t ResidualRows(int64_t cols) {
   return std::max<int64_t>(1, kResidualBytes / static_cast<int64_t>(sizeof(T)) / cols);
@@ -32,20 +32,20 @@ void AddResidual(const RowsForward<T>& args, int64_t begin, int64_t end) {
   }
 }
 
-// Likewise, of which the sums go past the caches, and to `kept`, one row behind the other.
+// Like AddResidual, but writes the sums with non-temporal stores and also packs them into `kept`.
 template <class T>
 void AddResidualKept(const RowsForward<T>& args, int64_t begin, int64_t end, T* kept) {
   const int64_t cols = args.cols;
   const bool packed =
       args.x_stride == cols && args.residual_stride == cols && args.sum_stride == cols;
-  const int64_t rows = packed ? end - begin : 1;  // at a time
+  const int64_t rows = packed ? end - begin : 1;  // rows per call of AddColumnsKept
   for (int64_t r = begin; r < end; r += rows) {
     AddColumnsKept(args.x + r * args.x_stride, args.residual + r * args.residual_stride,
                    rows * cols, args.sum + r * args.sum_stride, kept + (r - begin) * cols);
   }
 }
 
-// The call on rows of which row 0 is row r, but for x.
+// Returns the call for rows starting at r, except for x.
 template <class T>
 RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
   args.y += r * args.y_stride;
@@ -55,7 +55,7 @@ RowsForward<T> FromRow(RowsForward<T> args, int64_t r) {
   return args;
 }
 
-// What a thread does of a call that has `part` of `whole` of it.
+// Returns the arguments for a thread with `part` of the `whole` of a call.
 template <class T>
 RowsBackward<T> RangeOf(RowsBackward<T> args, int64_t part, int64_t whole) {
   const int64_t bytes = 3 * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
@@ -72,15 +72,15 @@ void AddGradientOfSum(const RowsBackward<T>& args, int64_t begin, int64_t end) {
   }
 }
 
-// Bytes that a call reads and writes.
+// Returns the bytes that a call reads and writes.
 template <class T>
 int64_t BytesOf(const RowsForward<T>& args) {
   const int64_t arrays = args.residual == nullptr ? 2 : 4;
   return arrays * args.rows * args.cols * static_cast<int64_t>(sizeof(T));
 }
 
-// Long rows one after the other, each cut into chunks of columns for the threads: first the sums,
-// then, from all of these, the output.
+// Processes long rows one after another. Each row is split into chunks of columns for the threads:
+// first all sums, then the output.
 template <class T>
 void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
@@ -89,7 +89,7 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
   const auto sums = MakeAligned<double>(2 * chunks);
   for (int64_t r = 0; r < args.rows; ++r) {
     C saved[3];
-    RowsForward<T> row = args;  // the arrays at row r, as row 0
+    RowsForward<T> row = args;  // row r as row 0
     row.x += r * args.x_stride;
     row.y += r * args.y_stride;
     row.mean = &saved[0];
@@ -123,20 +123,19 @@ void ForwardLongRows(const RowsForward<T>& args, const ParallelFor& parallel_for
   }
 }
 
-// Most blocks of rows.
+// Limit on the number of blocks of rows.
 constexpr int64_t kMaxBlocks = 64;
 
-// The rows cut into blocks, each with its own partial sums of dgain and dbias. Everything here
-// follows from the shape, so that the bits of the sums do too.
+// Blocks of rows, each with its own partial sums of dgain and dbias. Depends on the shape only, so
+// that the bits of the sums do too.
 struct Blocks {
   Blocks(int64_t rows_, int64_t cols) : rows(rows_) {
-    // At most kMaxBlocks, because they cost memory; none with less than 32 rows or 2^13 elements,
-    // because each costs a pass over the columns. A power of two: most machines' threads get equal
-    // shares.
+    // Each block costs memory and a pass over the columns, so it has at least 32 rows and 2^13
+    // elements. A power of two, so that most machines' threads get equal shares.
     const auto most = std::min<int64_t>({kMaxBlocks, rows / 32, rows * cols >> 13});
     count = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(1, most))));
-    // From one array to the next: whole cache lines, and not a multiple of 4096 bytes, at which
-    // arrays would compete for the same lines of the first-level cache.
+    // Distance of the arrays: whole cache lines, but no multiple of 4096 bytes, at which arrays
+    // would compete for the same lines of the L1 cache.
     stride = (cols + 15) / 16 * 16;
     if (stride % 512 < 256) stride += 304;
   }
@@ -145,21 +144,20 @@ struct Blocks {
   int64_t rows, count, stride;
 };
 
-// The columns cut into tiles for the threads, for rows too few, or too long, to be handed out
-// whole. Of a group of rows, first the sums, in chunks; then, tile by tile, dx and the terms of
-// dgain and dbias.
+// Splits the columns into tiles for the threads, for rows too few or too long to be assigned whole.
+// For each group of rows, first sums in chunks; then, tile by tile, dx and the terms of dgain and
+// dbias.
 template <class T>
 void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
                      const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols, chunks = ChunksOf(cols);
-  // What the second pass reads again is to be in a cache still, and what it is shared over is to be
-  // worth it.
+  // A group must still be in a cache for the second pass, but be large enough to share.
   const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
   const int64_t group = std::clamp<int64_t>(Streaming().call / 2 / row_bytes, 4, kGroupRows);
   const auto parts = MakeAligned<double>(2 * chunks * std::min(group, rows));
   const auto sums = MakeAligned<double>(2 * std::min(group, rows));
-  // Rows are summed in C, and, where there are many, groups of kGroupRows in double.
+  // Rows are summed in C, and groups of kGroupRows rows in double if there are several.
   const bool grouped = dgain && rows > kGroupRows;
   const auto totals = MakeAligned<double>(grouped ? 2 * cols : 0);
   if (dgain) std::fill_n(dgain, cols, C{0}), std::fill_n(dbias, cols, C{0});
@@ -187,7 +185,7 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
         sums[2 * r + 1] = second;
       }
     }
-    // The last tile takes what is less than a tile.
+    // The last tile contains the remainder.
     const int64_t tiles = std::max<int64_t>(1, cols / kChunk);
     RunParallel(parallel_for, tiles, GrainFor(n * kChunk), [&](int64_t from, int64_t to) {
       const auto range = RangeOf(args, to - from, tiles);
@@ -215,20 +213,18 @@ void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>*
   }
 }
 
-// Adds blocks' sums two by two: of blocks 2 i and 2 i + 1, then of such pairs, and so on. Whoever
-// takes consecutive blocks, or the sums of some, in their order, adds what he can as he goes. The
-// order of all additions is that of this tree, whatever ranges the blocks were taken in, and of n
-// blocks about log2(n) sums wait at a time.
+// Adds the sums of blocks in pairs: blocks 2 i and 2 i + 1, then pairs of pairs, and so on. The
+// tree, and so the order of all additions, does not depend on how blocks are divided into ranges. A
+// range of n consecutive blocks keeps about log2(n) pending sums.
 class SumStack {
  public:
   struct Sum {
-    int64_t slot;    ///< where it is
-    int64_t begin;   ///< the first block in it
-    int64_t blocks;  ///< how many are: a power of two, of which `begin` is a multiple
+    int64_t slot;    ///< index of its memory
+    int64_t begin;   ///< first block in it
+    int64_t blocks;  ///< number of blocks, a power of two that divides `begin`
   };
 
-  /// Puts the sum behind those before it, and adds what is a pair now by add(into, from), slots
-  /// both.
+  /// Appends a sum, and adds completed pairs by add(into, from) with two slots.
   template <class Add>
   void Push(const Sum& sum, const Add& add) {
     sums_[count_++] = sum;
@@ -242,11 +238,11 @@ class SumStack {
     }
   }
 
-  /// The sums that wait, of all blocks, from the first on.
+  /// Returns the pending sums, in the order of their blocks.
   std::span<const Sum> sums() const { return {sums_.data(), count_}; }
 
  private:
-  // A range of blocks leaves fewer than two sums of each power of two.
+  // A range of blocks leaves fewer than two sums for each power of two.
   std::array<Sum, 2 * std::bit_width(static_cast<uint64_t>(kMaxBlocks))> sums_;
   size_t count_ = 0;
 };
@@ -263,12 +259,12 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
     return;
   }
   const int64_t stride = blocks.stride, size = 2 * stride;
-  // A block of many rows sums groups of them in C and the groups in double; blocks of few rows, for
-  // which that would cost time, are summed in C.
+  // A block of many rows sums groups in C and the groups in double; a block of few rows is summed
+  // in C.
   const bool grouped = blocks.Begin(1) >= kGroupRows / 2;
   const auto groups = MakeAligned<C>(blocks.count * size);
   const auto totals = MakeAligned<double>(grouped ? blocks.count * size : 0);
-  // By the first block of each range that was handed out: what is left of it.
+  // Pending sums of each range, indexed by its first block.
   std::vector<SumStack> stacks(static_cast<size_t>(grouped ? blocks.count : 0));
 
   const auto sum_block = [&](const RowsBackward<T>& range, int64_t block, C* group, double* total) {
@@ -360,7 +356,8 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
     return;
   }
   const int64_t few = ResidualRows<T>(cols);
-  // Some rows' sums for a range that streams, if the largest one does.
+  // Scratch for the sums of some rows, needed if the largest possible range uses non-temporal
+  // stores.
   const auto make_kept = [&] {
     const bool stream = args.stream && Streams(bytes, rows, rows);
     return stream ? MakeAligned<T>(few * cols) : nullptr;

@@ -1,9 +1,7 @@
-// The arithmetic of every norm over rows: one loop over columns that writes the results of one row
-// while it takes the sums of a later one, so that loads, arithmetic and stores are mixed evenly and
-// memory is read once. Rows go in blocks, and long rows in chunks of columns, chunk by chunk over
-// the block: gain and bias are read once a block, and the chain of dependent arithmetic from a
-// row's sums to its results is waited for once a block. Compiled once for each target, in the
-// namespace HWY_NAMESPACE.
+// Kernels of every norm over rows. One loop over columns writes the results of one row while it
+// sums a later one, so memory is read once. Rows go in blocks, and long rows in chunks of columns
+// over the block. So gain and bias are loaded once a block, and the latency from a row's sums to
+// its results is paid once a block. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_ROWS_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_ROWS_INL_H_
@@ -28,18 +26,15 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// How far ahead of its use memory is asked for, when rows come from there: first into the
-/// second-level cache, then from there into the first one. That one lets some two dozen lines wait,
-/// and what it has no room for is gone before its use; a loop short enough to outrun the second one
-/// waits for that. Of a copy's speed one thread of AMD's Zen 4 reaches .54 to .67 with the first
-/// alone (8 KB ahead), .62 to .82 with the second alone, and .76 to 1.04 with both.
+/// Prefetch distances for rows in memory: far ahead into the L2 cache, and from there near into L1.
+/// L1 alone has too few outstanding lines; L2 alone leaves short loops waiting for L2.
 inline constexpr int64_t kPrefetchFarBytes = 16384, kPrefetchNearBytes = 2048;
 
 HWY_INLINE void PrefetchFar(const void* line) { __builtin_prefetch(line, 0, 2); }
 HWY_INLINE void PrefetchNear(const void* line) { __builtin_prefetch(line, 0, 3); }
 
-/// Asks ahead of the use of `n` numbers from `at` on, in memory that is read in order; or that is
-/// read in pieces, of which the next one's begins `far` bytes on.
+/// Prefetches into L2 and L1 ahead of `n` elements from `at`, in memory that is read in order. If
+/// memory is read in pieces, the next piece begins `far` bytes further on.
 template <class T>
 HWY_INLINE void PrefetchAhead(const T* at, int64_t n, int64_t far = kPrefetchFarBytes) {
   const auto* line = reinterpret_cast<const char*>(at);
@@ -49,7 +44,7 @@ HWY_INLINE void PrefetchAhead(const T* at, int64_t n, int64_t far = kPrefetchFar
   }
 }
 
-/// Likewise, for the second-level cache alone: for loops whose own loads are far between.
+/// Prefetches into the L2 cache only, for loops whose own loads are far apart.
 template <class T>
 HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
   const auto* line = reinterpret_cast<const char*>(at);
@@ -58,9 +53,8 @@ HWY_INLINE void PrefetchFarAhead(const T* at, int64_t n) {
   }
 }
 
-/// Asks for the lines so many bytes behind the `n` numbers from `at` on: of results, for through
-/// the caches each line is read before it is written, and of what is read in order from a far
-/// cache.
+/// Prefetch distance for outputs, whose lines are read before they are written, and for inputs that
+/// are read in order from a distant L3 cache.
 inline constexpr int64_t kPrefetchShortBytes = 4096;
 template <class T>
 HWY_INLINE void PrefetchShortAhead(const T* at, int64_t n) {
@@ -70,13 +64,13 @@ HWY_INLINE void PrefetchShortAhead(const T* at, int64_t n) {
   }
 }
 
-/// Two vectors at `at`, as PrefetchAhead.
+/// Prefetches two vectors, as PrefetchAhead.
 template <class D, class T>
 HWY_INLINE void PrefetchTwo(D, const T* at, int64_t far = kPrefetchFarBytes) {
   PrefetchAhead(at, 2 * hn::MaxLanes(D()), far);
 }
 
-/// One vector of results, from where it was put to where it belongs.
+/// Copies one vector of results with a non-temporal store.
 template <class D>
 HWY_INLINE void StreamCopy(D d, const hn::TFromD<D>* from, hn::TFromD<D>* to) {
   hn::Stream(hn::LoadU(d, from), d, to);
@@ -87,9 +81,9 @@ HWY_INLINE void StreamCopy(D, const T* from, T* to) {
              reinterpret_cast<uint16_t*>(to));
 }
 
-/// Where the vectors of an output row lie. Streaming stores need whole aligned vectors: `lead`
-/// elements come before the first, `rest` after the last. Ordinary stores need none of this:
-/// lead is 0, and the last vector overlaps the one before.
+/// Vectors of an output row. Non-temporal stores need whole aligned vectors: `lead` elements
+/// precede the first one, `rest` elements follow the last. For ordinary stores lead is 0, and the
+/// last vector overlaps the one before.
 template <bool kStream, class D, class T>
 struct RowLayout {
   int64_t lead = 0, vectors = 0, rest = 0;
@@ -105,9 +99,9 @@ struct RowLayout {
   }
 };
 
-/// The vectors at the two ends of an output row. They are computed before the row is written, for
-/// it may be written over its input. The vector that holds the end of a row and the start of the
-/// next is put together in `carry`, which takes two vectors.
+/// Vectors at the two ends of an output row, computed before the row is written, because y can be
+/// x. The vector that contains the end of one row and the start of the next is assembled in
+/// `carry`, which has room for two vectors.
 template <bool kStream, class D, class T>
 struct RowEnds {
   static constexpr size_t kLanes = hn::MaxLanes(D());
@@ -115,7 +109,7 @@ struct RowEnds {
   HWY_ALIGN T tail[2 * kLanes] = {};
   RowLayout<kStream, D, T> layout;
 
-  /// `carried`: the row before this one left its end in `carry`.
+  /// `carried` means that the previous row left its end in `carry`.
   HWY_INLINE void StoreHead(D d, T* out, T* carry, bool carried) const {
     if (!kStream || layout.lead == 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -127,7 +121,7 @@ struct RowEnds {
     }
   }
 
-  /// `follows`: another row comes after this one, right behind it in memory.
+  /// `follows` means that another row is adjacent in memory.
   HWY_INLINE void StoreTail(D d, T* out, int64_t cols, T* carry, bool follows) const {
     if (layout.rest == 0) return;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -142,18 +136,13 @@ struct RowEnds {
   }
 };
 
-/// The most rows of a block.
+/// Limit on the rows of a block.
 inline constexpr int64_t kMaxRows = 4;
 
-/// The rows of a block. Short rows: two, the shortest four, so that the arithmetic between a row's
-/// sums and results overlaps with others'. Long rows: four, which share the gain and bias that the
-/// first-level cache cannot keep from row to row; two where four outgrow the second-level cache,
-/// and one where two do, with the next two, what is written, gain and bias (100,000 columns take .6
-/// to .9 of the time so with a cache of 2 MB, 65,536 .8 to 1.0). Past the caches long rows go one
-/// by one: memory is read in order then (.58 of a copy's speed becomes .65 at 4,096 columns,
-/// backward .55 becomes .70).
-/// Where the last cache is far two of the shortest are enough, be they stored past the caches or
-/// `asked` for (128 and 256 columns take .94 to .98 of the time).
+/// Returns the rows of a block. Short rows: two, or four of the shortest, to overlap the latency
+/// between sums and results. Long rows: four, which share loads of gain and bias; fewer if they
+/// outgrow the L2 cache. With non-temporal stores, long rows go one at a time, to read memory in
+/// order. With a distant L3 cache two of the shortest rows suffice.
 template <bool kStream, class T>
 HWY_INLINE int64_t RowsPerBlock(int64_t cols, bool asked) {
   if (cols <= kChunk) {
@@ -167,48 +156,50 @@ HWY_INLINE int64_t RowsPerBlock(int64_t cols, bool asked) {
   return kStream ? 1 : 4;
 }
 
-/// Likewise of backward, whose rows come in pairs.
+/// Like RowsPerBlock, for backward.
 template <bool kStream>
 HWY_INLINE int64_t GradientRowsPerBlock(int64_t cols) {
   if (cols <= kChunk / 2) return 2;
   return kStream || cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
 }
 
-/// The most columns whose parameters are put in the order of pairs once for many rows: 32 KB each.
+/// Limit on the columns whose parameters are reordered to pairs once for many rows: 32 KB for each
+/// array.
 inline constexpr int64_t kMaxSplitColumns = 8192;
 
-/// Rows for which that pays.
+/// Rows from which reordering pays.
 inline constexpr int64_t kMinSplitRows = 16;
 
-/// An array of parameters in the order of pairs.
+/// Parameters in the order of pairs.
 template <class D, class T>
 struct SplitParameters {
   HWY_ALIGN hn::TFromD<D> numbers[kSplitsPairs<D, T> ? kMaxSplitColumns : 1];
 };
 
-/// Makes the streaming stores visible to whoever is told that the rows are done.
+/// Makes non-temporal stores visible to other threads.
 template <bool kStream>
 HWY_INLINE void FinishStores() {
   if constexpr (kStream) hwy::FlushStream();
 }
 
-/// Vectors that are summed in lanes before the sum goes on in double. Many lanes share a chunk:
-/// each adds 64 numbers at most. Where there are few, turns are short: equal numbers, added one by
-/// one, make rounding errors that add up too.
+/// Vectors that are summed in lanes before the sum continues in double: with many lanes a whole
+/// chunk, at most 64 elements a lane. With few lanes fewer vectors, because adding equal values one
+/// by one accumulates rounding errors.
 template <class D>
 inline constexpr int64_t kTurnVectors =
     sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
     : hn::MaxLanes(D()) >= 4                             ? 64
                                                          : 16;
 
-/// Ones in the last `n` lanes.
+/// Returns a mask of the last `n` lanes.
 template <class D>
 HWY_INLINE hn::Mask<D> LastLanes(D d, int64_t n) {
   return hn::Not(hn::FirstN(d, hn::Lanes(d) - static_cast<size_t>(n)));
 }
 
 #if HWY_TARGET != HWY_SCALAR
-/// Of a vector with one sum's lanes in its lower half and another's in its upper half: both sums.
+/// Returns both sums of a vector that has lanes of one sum in its lower half and of another in its
+/// upper half.
 template <class D>
 HWY_INLINE LaneSums<hn::TFromD<D>> AddHalves(D, Vec<D> v) {
   const hn::Half<D> half;
@@ -220,9 +211,9 @@ HWY_INLINE LaneSums<hn::TFromD<D>> AddHalves(D, Vec<D> v) {
                      hn::Add(hn::ConcatLowerLower(half, b, a), hn::ConcatUpperUpper(half, b, a)));
   }
 }
-#endif  // which has neither halves nor a need of them
+#endif  // scalars have no halves
 
-/// The sums of the lanes of two vectors.
+/// Returns the sums of the lanes of two vectors.
 template <class D>
 HWY_INLINE LaneSums<hn::TFromD<D>> AddLanes([[maybe_unused]] D d, Vec<D> first, Vec<D> second) {
 #if HWY_TARGET != HWY_SCALAR
@@ -240,7 +231,7 @@ template <class C>
 struct OutputArgs {
   const C* gain;
   const C* bias;
-  C scale;      // of Output::kAdaptive
+  C scale;      // for Output::kAdaptive
   C neg_slope;  // -scale * slope
 
   HWY_INLINE OutputArgs At(int64_t c) const { return {gain + c, bias + c, scale, neg_slope}; }
@@ -273,7 +264,7 @@ HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& ou
   }
 }
 
-/// Two vectors of results, of which gain and bias, if used, are given.
+/// Computes two vectors of results. gain and bias are used only for Output::kAffine.
 template <Output kOutput, bool kCentre, class D, class T>
 HWY_INLINE VectorPair<D> NormalisePairBy(D d, const T* x, const VectorPair<D>& gain,
                                          const VectorPair<D>& bias,
@@ -292,7 +283,7 @@ HWY_INLINE VectorPair<D> NormalisePairBy(D d, const T* x, const VectorPair<D>& g
   return v;
 }
 
-/// Likewise. kSplit: of gain and bias, as ReadParameterPair has it.
+/// Computes two vectors of results, with gain and bias loaded by ReadParameterPair<T, kSplit>.
 template <Output kOutput, bool kCentre, bool kSplit, class D, class T>
 HWY_INLINE VectorPair<D> NormalisePair(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out,
                                        Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
@@ -318,7 +309,7 @@ HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& se
   AddNumbers<kCentre, D>(Read(d, x), shift, first, second);
 }
 
-/// The sums of a lane and of the lane of the other vector, for two vectors at a time.
+/// Sums of two vectors at a time: one accumulator for each vector of a pair.
 template <class D>
 struct PairSums {
   Vec<D> first0, first1, second0, second1;
@@ -342,7 +333,7 @@ struct PairSums {
 template <bool kCentre, class D, class T>
 HWY_INLINE void AddLastSums(D d, const T* end, int64_t rest, Vec<D> shift, Vec<D>& first,
                             Vec<D>& second) {
-  // The vector that ends there, without the lanes that have been counted.
+  // Masks the lanes that have already been counted.
   Vec<D> v = Read(d, end - hn::Lanes(d));
   if constexpr (kCentre) v = hn::Sub(v, shift);
   v = hn::IfThenElseZero(LastLanes(d, rest), v);
@@ -350,8 +341,8 @@ HWY_INLINE void AddLastSums(D d, const T* end, int64_t rest, Vec<D> shift, Vec<D
   second = hn::MulAdd(v, v, second);
 }
 
-/// The sum of kVectors vectors at steps from `x`. Of equal vectors each sum doubles, which is
-/// exact.
+/// Returns the sum of kVectors vectors, `step` elements apart. Exact for equal vectors, because
+/// each addition doubles.
 template <int64_t kVectors, class D, class T>
 HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
   if constexpr (kVectors == 1) {
@@ -362,8 +353,8 @@ HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
   }
 }
 
-/// A number near the mean of a row of at least as many columns as lanes: the mean of two vectors,
-/// or of eight numbers where those have fewer. Of a constant row it is the constant.
+/// Returns a value near the mean of a row with at least as many columns as lanes: the mean of two
+/// vectors, or of eight elements if vectors are shorter. For a constant row it is the constant.
 template <bool kCentre, class D, class T>
 HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T* x,
                                  [[maybe_unused]] int64_t cols) {
@@ -375,9 +366,8 @@ HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T*
   return AddLanes(d, samples, samples).first * (C{1} / static_cast<C>(kLanes * kVectors));
 }
 
-/// The loop: writes `vectors` vectors of results from `x` to `y` and takes the sums of as many at
-/// `next`, of `more`, 0 or 1, further ones there, and of `rest` columns, less than a vector's,
-/// after those.
+/// The main loop. Writes `vectors` vectors of results from `x` to `y`. Sums as many vectors at
+/// `next`, then `more` (0 or 1) vectors, then `rest` columns, fewer than a vector.
 template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
           class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, const C* gain,
@@ -401,7 +391,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
       PutPair<kStream>(
           d, NormalisePair<kOutput, kCentre, kSplit>(d, x + c, out.At(c), mean, rstd, offset),
           y + c);
-    } else {  // one after the other, which takes fewer registers
+    } else {  // one after the other, to use fewer registers
       const int64_t b = c + lanes;
       AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
       put(c);
@@ -409,10 +399,10 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
       put(b);
     }
   }
-  // Rows of few vectors would go a quarter unasked for without this.
+  // Without this, a quarter of a row of few vectors would not be prefetched.
   if constexpr (kStream) PrefetchTwo(d, next + c);
   if (vectors & 1) put(c);
-  // Sums go in the same pairs wherever results begin.
+  // Keeps the order of sums independent of the alignment of results.
   const int64_t left = (vectors & 1) + more;
   if (left == 2) {
     sums.template AddPair<kCentre>(d, next + c, shift);
@@ -424,7 +414,7 @@ HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, cons
   return sums.Total(d);
 }
 
-/// As ForwardChunkLanes, in as many turns as keep each lane's sums short.
+/// Calls ForwardChunkLanes often enough to keep each lane's sums short.
 template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
           class C = Compute<T>>
 HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
@@ -445,7 +435,7 @@ HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArg
   return sums;
 }
 
-/// The sums of `cols` columns alone, as ForwardChunkLanes takes them.
+/// Returns the sums of `cols` columns in the order of ForwardChunkLanes, without writing results.
 template <bool kCentre, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
   const D d;
@@ -487,7 +477,7 @@ HWY_INLINE RowSums SumRow(const T* x, int64_t cols, Compute<T> shift) {
   return sums;
 }
 
-/// The results of `cols` columns alone.
+/// Writes the results of `cols` columns, without sums.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Compute<T>> map,
                          const OutputArgs<Compute<T>> out, T* y, T* carry, bool carried,
@@ -516,9 +506,8 @@ HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Co
   ends.StoreTail(d, y, cols, carry, follows);
 }
 
-/// The vector of results that holds the end of one row and the start of the next, where the rows of
-/// x and of y lie one behind the other. `gain` and `bias` are, of each, the last numbers and then
-/// the first.
+/// Returns the vector of results with the end of one row and the start of the next, for contiguous
+/// rows of x and y. gain and bias in `ends` contain the last parameters, then the first.
 template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
 HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowCoefficients<C>& map,
                                   const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
@@ -533,7 +522,7 @@ HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowCoefficients<C>& 
       of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
 }
 
-/// Has the moments of `n` rows from `r` on revised, if they are to be, and their maps made anew.
+/// Calls args.revise, if set, for rows [r, r + n) and reloads their coefficients.
 template <class T>
 HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
                        RowCoefficients<Compute<T>>* maps) {
@@ -543,7 +532,7 @@ HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
   for (int64_t i = 0; i < n; ++i) maps[i] = SavedMoments(args, r + i);
 }
 
-/// ForwardRows, for cols >= lanes.
+/// Computes ForwardRows for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   using C = Compute<T>;
@@ -553,7 +542,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   const double reciprocal = 1 / static_cast<double>(cols);
   const OutputArgs<C> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
   const bool packed = y_stride == cols, joined = kStream && packed && x_stride == cols;
-  // Rows of whole vectors at aligned addresses need no care for their ends.
+  // Rows of whole vectors at aligned addresses have no partial vectors at their ends.
   const bool even =
       cols % lanes == 0 &&
       (!kStream || (y_stride % lanes == 0 && RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
@@ -580,8 +569,8 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   }
   const OutputArgs<C> split_out{split_gain.numbers, split_bias.numbers, C{0}, C{0}};
 
-  // The first block's sums alone; then, as long as there is a whole block and another after it, the
-  // results of the one with the sums of the other; then the results alone.
+  // First the sums of the first block. Then, while two whole blocks remain, the results of one with
+  // the sums of the next. Then the remaining results.
   int64_t r = begin, summed = std::min(block, end - begin);
   for (int64_t i = 0; i < summed; ++i) {
     const T* x = args.x + (r + i) * x_stride;
@@ -656,7 +645,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
     summed = block;
   }
   if (joined && !even && r > begin) {
-    // The end of the last row goes together with the start of the next.
+    // The end of the last row is stored together with the start of the next.
     ends[0].layout = RowLayout<kStream, D, T>(d, args.y + (r - 1) * y_stride, cols);
     const int64_t last = r * cols - lanes;
     Write(d,
@@ -681,7 +670,7 @@ HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin
   FinishStores<kStream>();
 }
 
-/// MapAndSumRows, for cols >= lanes.
+/// Computes MapAndSumRows for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next) {
   using C = Compute<T>;
@@ -690,7 +679,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
   const double reciprocal = 1 / static_cast<double>(cols);
   const OutputArgs<C> out{map.gain, map.bias, map.scale, -map.scale * map.slope};
   const bool packed = map.y_stride == cols;
-  // Rows of whole vectors, at aligned addresses, are mapped while the others are summed.
+  // Rows of whole vectors at aligned addresses are mapped while the others are summed.
   const bool even =
       cols % lanes == 0 && (!kStream || (map.y_stride % lanes == 0 &&
                                          RowLayout<kStream, D, T>(d, map.y, cols).lead == 0));
@@ -738,7 +727,7 @@ void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& nex
   FinishStores<kStream>();
 }
 
-/// SumChunks.
+/// Implements SumChunks.
 template <class D, class T>
 void SumRowChunks(D d, const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end,
                   double* sums) {
@@ -756,7 +745,7 @@ void SumRowChunks(D d, const RowsForward<T>& args, int64_t row, int64_t begin, i
   }
 }
 
-/// FinishRow.
+/// Implements FinishRow.
 template <class D, class T>
 void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double* parts) {
   RowSums sums;
@@ -769,7 +758,7 @@ void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double*
   FinishMoments(args, row, static_cast<double>(shift), sums, 1 / static_cast<double>(args.cols));
 }
 
-/// MapColumns.
+/// Implements MapColumns.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
   using C = Compute<T>;
@@ -780,8 +769,8 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   const OutputArgs<C> out =
       OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
   const RowCoefficients<C> map = SavedMoments(args, row);
-  // The last columns of a row may be fewer than a vector, and one at its end reach into the columns
-  // before, which another thread may have written over their input: by ones.
+  // Fewer columns than a vector, one at a time: a whole vector would read columns before `begin`,
+  // which another thread may already have overwritten in place.
   if (cols < lanes) {
     const OneLane<D> one;
     for (int64_t c = 0; c < cols; ++c) {
@@ -808,14 +797,14 @@ struct GradientArgs {
   HWY_INLINE GradientArgs At(int64_t c) const { return {gain + c, scale, neg_slope}; }
 };
 
-/// The gain of one vector of columns, where there is one.
+/// Returns the gain of one vector of columns, or zeros.
 template <Output kOutput, class D>
 HWY_INLINE Vec<D> GainOf(D d, const GradientArgs<hn::TFromD<D>>& args) {
   if constexpr (kOutput == Output::kAffine) return hn::LoadU(d, args.gain);
   return hn::Zero(d);
 }
 
-/// Likewise of two. kSplit: as ReadParameterPair has it.
+/// Returns the gain of two vectors, loaded by ReadParameterPair<T, kSplit>, or zeros.
 template <Output kOutput, class T, bool kSplit, class D>
 HWY_INLINE VectorPair<D> GainPairOf(D d, const GradientArgs<hn::TFromD<D>>& args) {
   if constexpr (kOutput != Output::kAffine) return {hn::Zero(d), hn::Zero(d)};
@@ -834,8 +823,8 @@ HWY_INLINE Vec<D> GradientOfXhat(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
   }
 }
 
-/// Adds the terms of one vector to the sums of g and g * xhat, and to dgain and dbias. Lanes that
-/// are zero in dy and xhat add nothing.
+/// Adds the terms of one vector to the sums of g and g * xhat, and to dgain and dbias. Lanes with
+/// zeros in dy and xhat add nothing.
 template <Output kOutput, bool kReadX, bool kColumns, class D>
 HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
                                 const GradientArgs<hn::TFromD<D>>& args, hn::TFromD<D>* dgain,
@@ -855,7 +844,7 @@ HWY_INLINE Vec<D> XhatOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offse
   return XhatOfNumbers<true, D>(Read(d, x), mean, rstd, offset);
 }
 
-/// dx of a vector, of which dy, xhat and gain are given.
+/// Returns dx of a vector from dy, xhat and gain.
 template <Output kOutput, bool kReadX, class D>
 HWY_INLINE Vec<D> InputGradientOf(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
                                   const GradientArgs<hn::TFromD<D>>& args, Vec<D> rstd,
@@ -874,7 +863,7 @@ HWY_INLINE Vec<D> InputGradient(D d, const T* dy, const T* x,
                                           mean_g_xhat);
 }
 
-/// One row's arrays from some column on.
+/// Arrays of one row, starting at some column.
 template <class T>
 struct GradientRow {
   const T* dy;
@@ -883,7 +872,7 @@ struct GradientRow {
   HWY_INLINE GradientRow At(int64_t c) const { return {dy + c, x + c}; }
 };
 
-/// The vectors of a row's map.
+/// Coefficients of xhat as vectors.
 template <class D>
 struct MapVectors {
   Vec<D> mean, rstd, offset;
@@ -901,7 +890,7 @@ HWY_INLINE void AddGradient(D d, const GradientRow<T> next, const MapVectors<D>&
       GainOf<kOutput>(d, args), args, dgain, dbias, sum_g, sum_g_xhat);
 }
 
-/// The xhat of two vectors.
+/// Returns xhat of two vectors.
 template <bool kReadX, class D, class T>
 HWY_INLINE VectorPair<D> XhatPairOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
   if constexpr (!kReadX) return {hn::Zero(d), hn::Zero(d)};
@@ -910,8 +899,8 @@ HWY_INLINE VectorPair<D> XhatPairOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, V
           XhatOfNumbers<true, D>(v.second, mean, rstd, offset)};
 }
 
-/// As AddGradient, of two vectors, to the sums of each. dgain and dbias have the order of
-/// SplitPairs where numbers of type T are read in it.
+/// Like AddGradient, for two vectors with separate sums. dgain and dbias are in the order of
+/// SplitPairs for types that ReadPair splits.
 template <Output kOutput, bool kReadX, bool kColumns, bool kSplit, class D, class T,
           class C = Compute<T>>
 HWY_INLINE void AddGradientPair(D d, const GradientRow<T> next, const MapVectors<D>& map,
@@ -923,13 +912,13 @@ HWY_INLINE void AddGradientPair(D d, const GradientRow<T> next, const MapVectors
   const VectorPair<D> gain = GainPairOf<kOutput, T, kSplit>(d, args);
   AddGradientSums<kOutput, kReadX, kColumns>(d, dy.first, xhat.first, gain.first, args, dgain,
                                              dbias, g0, gx0);
-  // Arrays that are not there have no second vector.
+  // Null arrays have no second vector.
   const int64_t columns = kColumns ? lanes : 0;
   AddGradientSums<kOutput, kReadX, kColumns>(d, dy.second, xhat.second, gain.second, args,
                                              dgain + columns, dbias + columns, g1, gx1);
 }
 
-/// As InputGradient, of two vectors, of which the gain, if used, is given.
+/// Like InputGradient, for two vectors and a loaded gain.
 template <Output kOutput, bool kReadX, class D, class T, class C = Compute<T>>
 HWY_INLINE VectorPair<D> InputGradientPairBy(D d, const GradientRow<T> row,
                                              const VectorPair<D>& gain, const GradientArgs<C>& args,
@@ -943,14 +932,14 @@ HWY_INLINE VectorPair<D> InputGradientPairBy(D d, const GradientRow<T> row,
                                            mean_g, mean_gx)};
 }
 
-/// As AddGradient, of the last `rest` columns before those given, fewer than a vector.
+/// Like AddGradient, for the last `rest` columns before those given, fewer than a vector.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest,
                                 const MapVectors<D>& map, const GradientArgs<C>& args_end,
                                 C* dgain_end, C* dbias_end, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const GradientRow<T> next = next_end.At(-lanes);
-  // Arrays that are not there have no place before their end.
+  // Null arrays are not offset.
   const int64_t columns = kColumns ? lanes : 0;
   const auto mask = LastLanes(d, rest);
   const Vec<D> xhat = XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
@@ -960,8 +949,8 @@ HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest
       GainOf<kOutput>(d, args), args, dgain_end - columns, dbias_end - columns, sum_g, sum_g_xhat);
 }
 
-/// What one call of BackwardChunk works on: the row whose sums are taken, and the row whose results
-/// are written.
+/// Arguments of BackwardChunk: the row that is summed (`next`) and the row whose results are
+/// written.
 template <class T>
 struct BackwardWork {
   using C = Compute<T>;
@@ -986,7 +975,7 @@ struct BackwardWork {
   }
 };
 
-/// The loop of backward, as ForwardChunk.
+/// Main loop of backward, like ForwardChunkLanes.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
           class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors,
@@ -1026,7 +1015,7 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
                            d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args,
                            map.mean, map.rstd, map.offset, mean_g, mean_gx),
                        dx + c);
-    } else {  // one after the other, which takes fewer registers
+    } else {  // one after the other, to use fewer registers
       const int64_t b = c + lanes;
       add(c, g0, gx0);
       put(c);
@@ -1039,7 +1028,7 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
     if constexpr (kReadX) PrefetchTwo(d, next.x + c);
   }
   if (vectors & 1) put(c);
-  // Sums go in the same pairs wherever results begin.
+  // Keeps the order of sums independent of the alignment of results.
   const int64_t left = (vectors & 1) + more;
   if (left == 2) {
     AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(d, next.At(c), next_map, next_args.At(c),
@@ -1056,7 +1045,7 @@ HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t
   return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
 }
 
-/// As BackwardChunkLanes, in as many turns as keep each lane's sums short.
+/// Calls BackwardChunkLanes often enough to keep each lane's sums short.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
           class D, class T>
 HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t more,
@@ -1072,7 +1061,7 @@ HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t
   return sums;
 }
 
-/// The sums of `cols` columns alone, as BackwardChunkLanes takes them.
+/// Returns the sums of `cols` columns in the order of BackwardChunkLanes, without writing results.
 template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
 HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
                                                const RowCoefficients<C>& next_map,
@@ -1128,7 +1117,7 @@ HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols,
   return sums;
 }
 
-/// dx of `cols` columns alone.
+/// Writes dx of `cols` columns, without sums.
 template <Output kOutput, bool kReadX, bool kStream, class D, class T, class C = Compute<T>>
 HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
                                    const GradientMap<C>& map, const GradientArgs<C> args, T* dx,
@@ -1157,8 +1146,8 @@ HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
   ends.StoreTail(d, dx, cols, carry, follows);
 }
 
-/// As long as it is there, dgain and dbias have the order of SplitPairs, if AddGradientPair wants
-/// it.
+/// Keeps dgain and dbias in the order of SplitPairs during its lifetime, if AddGradientPair
+/// requires that.
 template <bool kColumns, class D, class T>
 class SplitColumns {
   using C = Compute<T>;
@@ -1185,7 +1174,7 @@ class SplitColumns {
   C* dbias_;
 };
 
-/// BackwardRows, for cols >= lanes, with dx.
+/// Computes BackwardRows for cols >= lanes, with dx.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                    Compute<T>* dgain, Compute<T>* dbias) {
@@ -1198,7 +1187,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
   const bool even =
       cols % lanes == 0 && (!kStream || (args.dx_stride % lanes == 0 &&
                                          RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
-  // What neither dx nor the columns need is not summed.
+  // No sums if neither dx nor dgain and dbias need them.
   const bool summing = kColumns || args.recipe.via_mean || args.recipe.via_scale;
   RowEnds<kStream, D, T> ends[kMaxRows];
   HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
@@ -1307,7 +1296,7 @@ HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t beg
   FinishStores<kStream>();
 }
 
-/// BackwardRows, for cols >= lanes, without dx.
+/// Computes BackwardRows for cols >= lanes, without dx.
 template <Output kOutput, class D, class T>
 void GradientColumnsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                          Compute<T>* dgain, Compute<T>* dbias) {
@@ -1320,7 +1309,7 @@ void GradientColumnsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_
   }
 }
 
-/// SumGradientChunks.
+/// Implements SumGradientChunks.
 template <Output kOutput, bool kReadX, class D, class T>
 void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
                           double* sums) {
@@ -1338,8 +1327,8 @@ void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t b
   }
 }
 
-/// What GradientTile does with kRows rows from `row` on, whose sums begin at `sums`: dgain and
-/// dbias are read and written once for all of them.
+/// Computes GradientTile for kRows rows from `row` on, whose sums begin at `sums`. Reads and writes
+/// dgain and dbias once for all of them.
 template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, int64_t kRows,
           class D, class T>
 HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int64_t first,
@@ -1370,10 +1359,11 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
     mean_g[i] = hn::Set(d, map.mean_g);
     mean_gx[i] = hn::Set(d, map.mean_g_xhat);
   }
-  // Every row's dx is as far from an aligned address as the first's, or kStream is false.
+  // All rows of dx have the same alignment, or kStream is false.
   const RowLayout<kStream, D, T> layout(d, kDx ? dx[0] : nullptr, cols);
 
-  // The vector at column c; `only` are its lanes that count for dgain and dbias, if not all do.
+  // Processes the vector at column c. Unless `whole`, only the lanes in `only` add to dgain and
+  // dbias.
   const auto work = [&](int64_t c, const auto& put, auto whole, auto only) HWY_ATTR {
     Vec<D> gain_sum = hn::Zero(d), bias_sum = hn::Zero(d);
     if constexpr (kColumns) {
@@ -1402,7 +1392,7 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
       hn::StoreU(bias_sum, d, dbias + c);
     }
   };
-  // The two vectors at column c.
+  // Processes the two vectors at column c.
   [[maybe_unused]] const auto work_pair = [&](int64_t c) HWY_ATTR {
     VectorPair<D> gain_sum{hn::Zero(d), hn::Zero(d)}, bias_sum = gain_sum;
     if constexpr (kColumns) {
@@ -1465,7 +1455,7 @@ HWY_NOINLINE void TileOfRows(D d, const RowsBackward<T>& args, int64_t row, int6
   }
 }
 
-/// GradientTile, kRows rows at a time.
+/// Computes GradientTile, kRows rows at a time.
 template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, int64_t kRows,
           class D, class T>
 HWY_INLINE void TileInGroups(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
@@ -1486,11 +1476,11 @@ HWY_INLINE void TileInGroups(D d, const RowsBackward<T>& args, int64_t begin, in
   FinishStores<kStream>();
 }
 
-/// GradientTile.
+/// Implements GradientTile.
 template <Output kOutput, bool kReadX, bool kDx, bool kColumns, bool kStream, class D, class T>
 void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
                       int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias) {
-  // Four rows' worth of numbers fit only the registers of the widest vectors.
+  // Only targets with the widest vectors have enough registers for four rows.
   if constexpr (hn::MaxLanes(D()) * sizeof(Compute<T>) >= 64) {
     if (FirstCacheHoldsManyRows()) {
       TileInGroups<kOutput, kReadX, kDx, kColumns, kStream, 4>(d, args, begin, end, first, last,

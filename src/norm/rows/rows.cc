@@ -1,11 +1,11 @@
-// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
-// for each element type, and includes itself once for each target.
+// Row kernels of one element type, PLANISH_ELEMENT. Compiled once for each element type; includes
+// itself once for each target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/norm/rows/rows.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the line above and precede all other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"
@@ -13,14 +13,14 @@
 #include "src/norm/rows/rows-inl.h"
 #include "src/norm/rows/rows.h"
 #include "src/norm/rows/transposed-inl.h"
-// After the others, whose templates have a T and a C of their own.
+// Must be last: it defines T and C, which the templates of the other headers use as parameters.
 #include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// Eight lanes, where that is not all of them and the kernels for narrow rows are there.
+/// Eight lanes, if the target has more and the narrow-row kernels exist.
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 inline constexpr bool kHasNarrow = std::is_same_v<C, float>;
 using Few = hn::CappedTag<C, 8>;
@@ -29,8 +29,8 @@ inline constexpr bool kHasNarrow = false;
 using Few = Full;
 #endif
 
-/// Calls f(d, stream) with the widest vectors that a row fills, and whether to store past the
-/// caches.
+/// Calls f(d, stream) with the widest vectors that a row fills, and whether to use non-temporal
+/// stores.
 template <class F>
 HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
   if (cols >= static_cast<int64_t>(hn::Lanes(Full()))) {
@@ -42,7 +42,7 @@ HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
   }
 }
 
-/// Whether `rows` rows are too narrow for the loops of rows-inl.h.
+/// Returns whether `rows` rows are too narrow for the loops of rows-inl.h.
 HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
                          [[maybe_unused]] int64_t rows) {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
@@ -55,7 +55,7 @@ HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
   return false;
 }
 
-/// ForwardRows of those.
+/// Computes ForwardRows for narrow rows.
 template <Output kOutput, bool kCentre>
 HWY_INLINE void ForwardNarrowRows([[maybe_unused]] const RowsForward<T>& args,
                                   [[maybe_unused]] int64_t begin, [[maybe_unused]] int64_t end) {
@@ -68,7 +68,7 @@ HWY_INLINE void ForwardNarrowRows([[maybe_unused]] const RowsForward<T>& args,
         ForwardRowsNarrow<kOutput, kCentre, stream()>(Full(), args, begin, end);
       }
     };
-    // Only rows one behind the other make whole vectors past the caches.
+    // Only contiguous rows form whole vectors for non-temporal stores.
     if (args.stream && args.y_stride == args.cols) {
       run(std::true_type());
     } else {
@@ -218,7 +218,7 @@ HWY_INLINE void SumPartialsAt(D d, const C* partials, int64_t count, int64_t str
   hn::StoreU(Narrowed(narrow, sum), narrow, out);
 }
 
-// Static, for nothing in its type tells those of two element types apart.
+// Static, because its signature is the same for two element types.
 static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
   ForColumns(hn::ScalableTag<double>(), n, [&](auto d, int64_t c) HWY_ATTR {
     SumPartialsAt(d, partials + c, count, stride, out + c);
@@ -237,7 +237,7 @@ void RoundedParameters(const C* numbers, int64_t n, T* parameters) {
   });
 }
 
-// Static, for its arguments are the same for several element types.
+// Static, because its signature is the same for several element types.
 static bool HasNan(const C* numbers, int64_t n) {
   bool none = true;
   ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {

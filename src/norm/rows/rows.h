@@ -8,21 +8,22 @@
 #include "planish/types.h"
 #include "src/norm/recipe.h"
 
-// The kernels over rows, for T float, double, bfloat16 and float16, of the instruction set in use.
-// They check nothing. A row's result is the same whichever of them and whatever range made it.
+// Row kernels for T float, double, bfloat16 and float16, with the SIMD target in use. Arguments are
+// not checked. The result of a row does not depend on the kernel or on the range that contains the
+// row.
 namespace planish::internal {
 
 template <class T>
 concept IsHalf = std::same_as<T, bfloat16> || std::same_as<T, float16>;
 
-/// Columns that a sum runs over in lanes before it goes on in double: it bounds the rounding error
-/// for rows of any length, and it is how rows are cut for threads.
+/// Columns that a sum covers in lanes before it continues in double. Bounds the rounding error for
+/// rows of any length; also the unit in which rows are split over threads.
 inline constexpr int64_t kChunk = 1024;
 
-/// Rows that a column's sum runs over before it goes on in double.
+/// Rows that a column's sum covers before it continues in double.
 inline constexpr int64_t kGroupRows = 256;
 
-/// What MapAndSumRows does with a call: its moments alone, or y by moments that are there.
+/// Part of a forward call: everything, statistics only, or y from given statistics.
 enum class Pass { kAll, kMoments, kResults };
 
 template <class T>
@@ -30,52 +31,52 @@ struct RowsForward {
   using C = Compute<T>;
   Recipe recipe;
   double eps = 0;
-  C scale = 1, slope = 0;  // of Output::kAdaptive
+  C scale = 1, slope = 0;  // for Output::kAdaptive
   int64_t rows = 0, cols = 0;
   const T* x = nullptr;
   int64_t x_stride = 0;
-  const C* gain = nullptr;  // Output::kAffine has both; others have none
+  const C* gain = nullptr;  // both set for Output::kAffine, else null
   const C* bias = nullptr;
   T* y = nullptr;
   int64_t y_stride = 0;
-  C* mean = nullptr;  // these may be null
+  C* mean = nullptr;  // may be null, like the next two
   C* mean_lo = nullptr;
   C* rstd = nullptr;
-  bool stream = false;  // y is not to go through the caches
-  bool ask = false;     // if it does, for its lines ahead of their use
+  bool stream = false;  // stores y with non-temporal stores
+  bool ask = false;     // prefetches the lines of y; only without stream
   Pass pass = Pass::kAll;
-  // Called for rows [begin, end), all in their order, when mean, mean_lo and rstd of theirs, which
-  // are not null then, are saved: it may put others in their place, and y is by those.
+  // Called for rows [begin, end), in order, after their mean, mean_lo and rstd (not null then) are
+  // saved. It can replace the saved statistics; y uses the replaced values.
   const RangeTask* revise = nullptr;
-  const T* residual = nullptr;  // added to x, into sum, before all this: by ForwardMatrix alone
+  const T* residual = nullptr;  // added to x into sum beforehand, by ForwardMatrix only
   int64_t residual_stride = 0;
   T* sum = nullptr;
   int64_t sum_stride = 0;
 };
 
-/// Rows [begin, end) of NormForward.
+/// Computes rows [begin, end) of NormForward.
 template <class T>
 void ForwardRows(const RowsForward<T>& args, int64_t begin, int64_t end);
 
-/// Two calls of the same recipe and columns at once: y of `map`, by the moments that are there, and
-/// mean, mean_lo and rstd of `next`.
+/// Computes two calls with the same recipe and columns at once: y of `map` from its saved
+/// statistics, and the statistics of `next`.
 template <class T>
 void MapAndSumRows(const RowsForward<T>& map, const RowsForward<T>& next);
 
-/// Columns [begin, end) of y of one row whose moments are given. begin is a multiple of kChunk, and
-/// so is end, unless it is cols.
+/// Computes columns [begin, end) of y for one row from its saved statistics. begin is a multiple of
+/// kChunk, as is end unless it is cols.
 template <class T>
 void MapColumns(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end);
 
-/// Of one row, chunk by chunk, [begin, end) in chunks: the sums of d = x - shift and of d^2, at
-/// sums[2 * chunk] and sums[2 * chunk + 1]; then its moments, from the sums of all chunks.
+/// SumChunks writes the sums of d = x - shift and of d^2 of chunks [begin, end) of a row to sums[2
+/// * chunk] and sums[2 * chunk + 1]. FinishRow computes the statistics from the sums of all chunks.
 template <class T>
 void SumChunks(const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end, double* sums);
 template <class T>
 void FinishRow(const RowsForward<T>& args, int64_t row, const double* sums);
 
-/// Of one row, in place of a recipe's a and b: dx = rstd * (g - mean * mean(g) -
-/// scale * (xhat - shift) * mean(g * xhat)).
+/// Factors of one row, replacing a recipe's a and b: dx = rstd * (g - mean * mean(g) - scale *
+/// (xhat - shift) * mean(g * xhat)).
 struct GradientFactors {
   double mean = 1, scale = 1, shift = 0;
 };
@@ -91,60 +92,60 @@ struct RowsBackward {
   int64_t dy_stride = 0;
   const T* x = nullptr;
   int64_t x_stride = 0;
-  const C* gain = nullptr;  // Output::kAffine has it
+  const C* gain = nullptr;  // set for Output::kAffine
   const C* mean = nullptr;  // null: 0
   const C* mean_lo = nullptr;
   const C* rstd = nullptr;
-  const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's
+  const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's factors
   T* dx = nullptr;                           // may be null
   int64_t dx_stride = 0;
   bool stream = false;
-  bool ask = false;         // as in forward
-  const T* dsum = nullptr;  // added to dx after all this: by BackwardMatrix alone
+  bool ask = false;         // as in RowsForward
+  const T* dsum = nullptr;  // added to dx afterwards, by BackwardMatrix only
   int64_t dsum_stride = 0;
 };
 
-/// Rows [begin, end) of NormBackward: dx, and, if dgain and dbias are not null, their terms added
-/// to those.
+/// Computes rows [begin, end) of NormBackward: dx, and adds the terms of dgain and dbias to the
+/// arrays unless they are null.
 template <class T>
 void BackwardRows(const RowsBackward<T>& args, int64_t begin, int64_t end, Compute<T>* dgain,
                   Compute<T>* dbias);
 
-/// Of one row, chunk by chunk: the sums of g and of g * xhat, as SumChunks.
+/// Computes the sums of g and of g * xhat of a row, with the layout of SumChunks.
 template <class T>
 void SumGradientChunks(const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
                        double* sums);
 
-/// Columns [first, last), at least kChunk, of rows [begin, end): dx, from the sums of row r at
-/// sums[2 * (r - begin)] and the next; and, if dgain and dbias are not null, their terms added to
-/// those of columns `first` and on. Without dx, `sums` is not read.
+/// Computes columns [first, last), at least kChunk, of rows [begin, end). dx uses the sums of row r
+/// at sums[2 * (r - begin)] and the next element; `sums` is not read without dx. Adds the terms of
+/// dgain and dbias (starting at column `first`) unless they are null.
 template <class T>
 void GradientTile(const RowsBackward<T>& args, int64_t begin, int64_t end, int64_t first,
                   int64_t last, const double* sums, Compute<T>* dgain, Compute<T>* dbias);
 
-/// out[c] = the sum over `count` arrays, `stride` apart, of their numbers c < n, taken in double.
+/// Computes out[c], for c < n, as the sum of element c over `count` arrays, `stride` apart, in
+/// double.
 template <class T>
 void SumPartials(const Compute<T>* partials, int64_t count, int64_t stride, int64_t n,
                  Compute<T>* out);
 
-/// `n` parameters in the type that is computed with; NaN as arithmetic makes it, which rounding to
-/// 16 bits expects.
+/// Converts `n` parameters to Compute<P>. NaNs become plain, as conversion to 16 bits requires.
 template <class P>
 void WidenParameters(const P* parameters, int64_t n, Compute<P>* numbers);
 
-/// `n` numbers rounded to parameters' type.
+/// Rounds `n` values to P.
 template <class P>
 void RoundParameters(const Compute<P>* numbers, int64_t n, P* parameters);
 
-/// Whether one of n numbers, with which numbers of T are computed, is NaN.
+/// Returns whether one of n values, used with rows of T, is NaN.
 template <class T>
 bool AnyNan(const Compute<T>* numbers, int64_t n);
 
-/// out = a + b over n numbers, rounded to T. out may be a or b.
+/// Computes out = a + b for n elements, rounded to T. out can be a or b.
 template <class T>
 void AddColumns(const T* a, const T* b, int64_t n, T* out);
 
-/// Likewise with `out` past the caches, and all the same in `kept`, which stays in them.
+/// Like AddColumns, but stores `out` with non-temporal stores and also writes the sums to `kept`.
 template <class T>
 void AddColumnsKept(const T* a, const T* b, int64_t n, T* out, T* kept);
 

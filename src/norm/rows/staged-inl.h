@@ -1,4 +1,4 @@
-// Results of narrow rows on their way past the caches. Compiled once for each target, in the
+// Staging of narrow rows' results for non-temporal stores. Compiled once for each target, in
 // namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_STAGED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_STAGED_INL_H_
@@ -22,29 +22,29 @@ namespace HWY_NAMESPACE {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
-/// Results in the order of their addresses, gathered until whole aligned vectors can be stored past
-/// the caches: in bursts, or, where StoreSome is called, while the next ones' inputs are read.
+/// Buffer for results in address order, until whole aligned vectors can be stored with non-temporal
+/// stores. It stores in bursts, or with StoreSome while the next inputs are read.
 template <class T>
 class Staged {
  public:
-  /// What is gathered goes to `out` and on.
+  /// Results go to `out` and the following addresses.
   explicit Staged(T* out)
       : skip_(static_cast<int64_t>((reinterpret_cast<uintptr_t>(out) & (kBytes - 1)) / sizeof(T))),
         fill_(skip_) {
     out_ = out - skip_;
   }
 
-  /// Where the next results go, up to kMax, and 8 more that do not count.
+  /// Returns the address for the next results, up to kMax, plus 8 elements that are ignored.
   HWY_INLINE T* next() { return buffer_ + fill_; }
 
-  /// There are `n` more.
+  /// Adds `n` results.
   HWY_INLINE void Add(int64_t n) {
     fill_ += n;
     if (fill_ >= kEnough) Flush(false);
   }
 
-  /// Stores about as many of the results that are there as `n`. Memory takes a burst more slowly
-  /// than the processor gives it; what is spread over reads it takes meanwhile.
+  /// Stores about `n` pending elements. Spread between reads, stores use memory bandwidth that a
+  /// burst leaves idle.
   HWY_INLINE void StoreSome(int64_t n) {
     if (fill_ < kLine) return;
     if (skip_ > 0) [[unlikely]] {
@@ -63,12 +63,13 @@ class Staged {
 
  private:
   static constexpr int64_t kBytes = 64, kLine = kBytes / static_cast<int64_t>(sizeof(T));
-  // Enough not to read what has just been written.
+  // Elements to collect before storing, so that loads do not follow stores to the same addresses
+  // closely.
   static constexpr int64_t kEnough = 1024;
 
   void Flush(bool all) {
     int64_t c = stored_;
-    if (skip_ > 0) {  // the first line begins before what is ours
+    if (skip_ > 0) {  // the first line starts before `out`
       c = std::min(kLine, fill_);
       std::memcpy(out_ + skip_, buffer_ + skip_, static_cast<size_t>(c - skip_) * sizeof(T));
       skip_ = c == kLine ? 0 : c;
@@ -82,19 +83,19 @@ class Staged {
     Rewind(end);
   }
 
-  /// Stores the lines from `c` to `end`.
+  /// Stores the lines in [c, end).
   HWY_INLINE void StoreLines(int64_t c, int64_t end) {
     using D = hn::CappedTag<uint32_t, 8>;
     const D d;
     constexpr int64_t kStep = 8 * 4 / static_cast<int64_t>(sizeof(T));
-    T* const out = out_;  // else read anew after each store
+    T* const out = out_;  // a local copy, else reloaded after each store
     for (; c < end; c += kStep) {
       hn::Stream(hn::LoadU(d, reinterpret_cast<const uint32_t*>(buffer_ + c)), d,
                  reinterpret_cast<uint32_t*>(out + c));
     }
   }
 
-  /// Moves to the start what is not stored of what is there, from `c` on: less than a line.
+  /// Moves the pending elements from `c` on, less than a line, to the start.
   HWY_INLINE void Rewind(int64_t c) {
     std::memmove(buffer_, buffer_ + c, static_cast<size_t>(fill_ - c) * sizeof(T));
     out_ += c;
