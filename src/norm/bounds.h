@@ -13,18 +13,15 @@
 #include "src/norm/rows/rows.h"
 #include "src/norm/testing.h"
 
-// The results of a problem by reference.h, each with a bound on the error that the kernels'
-// rounding can make of it; docs/accuracy.md says in words what the code below does.
+// Reference results of a problem, with a bound on the rounding error of each; docs/accuracy.md
+// explains the bounds.
 //
-// u is the unit roundoff of the type that is computed with, v that of the results' type. A rounding
-// is by at most u times its result. What is subtle is a sum: m terms added one after the other have
-// an error of at most m * u times the sum of their magnitudes if every rounding goes the same way.
-// Roundings of random terms do not: their errors add like a random walk, and sqrt(m) * u of the
-// same sum is three standard deviations for terms of one sign, and more for those of both (Higham &
-// Mary 2019, "A new approach to probabilistic rounding error analysis"); a row's sum consists of
-// several such, whose errors average out, too. Numbers of 16 bits, though, are few: the same ones
-// come again and again, and with them the same roundings. kRandom is for random rows of float and
-// double, kWorst for halves, and for rows that were made to round badly.
+// u is the unit roundoff of the arithmetic, v that of the result type. A sum of m successive terms
+// has an error of at most m * u times the sum of magnitudes. For random terms roundings add like a
+// random walk: sqrt(m) * u times that sum is at least three standard deviations (Higham & Mary
+// 2019, "A new approach to probabilistic rounding error analysis"). kRandom applies to random rows
+// of float and double. kWorst applies to 16-bit types, whose few distinct values repeat the same
+// roundings, and to adversarial rows.
 namespace planish::tests {
 
 enum class Growth : uint8_t { kRandom, kWorst };
@@ -34,16 +31,16 @@ constexpr Growth GrowthOf() {
   return sizeof(T) == 2 ? Growth::kWorst : Growth::kRandom;
 }
 
-/// The fewest lanes that a target's vectors of Compute<T> may have, as far as it matters.
+/// Returns the smallest number of lanes of Compute<T> that a target can have, as far as the bounds
+/// depend on it.
 template <class T>
 int64_t FewestLanes(const std::string& target) {
   if (!std::is_same_v<T, double>) return 1;
   return target == "SCALAR" ? 1 : 2;
 }
 
-/// Terms that are added one after the other in the type that is computed with: of double those of
-/// a chunk, over two accumulators of `lanes`; of float 64 on every target; and a few to join lanes.
-/// A narrow row may be summed as it stands.
+/// Returns the number of terms added in sequence: for double those of a chunk over two accumulators
+/// of `lanes`, for float 64, plus some to join lanes. Narrow rows can be summed in sequence.
 template <class T>
 double TermsInLane(int64_t cols, int64_t lanes) {
   if (cols < 128) return static_cast<double>(cols);
@@ -51,13 +48,13 @@ double TermsInLane(int64_t cols, int64_t lanes) {
   return static_cast<double>(std::min(cols, internal::kChunk) / (2 * lanes) + 8);
 }
 
-/// The relative error of a sum of `terms` one after the other, and of joining lanes.
+/// Returns the relative error of a sum of `terms` successive terms and of joining lanes.
 template <class T>
 double SumGrowth(double terms, Growth growth) {
   return UnitRoundoff<Compute<T>>() * (2 + (growth == Growth::kRandom ? std::sqrt(terms) : terms));
 }
 
-/// Numbers with their bounds.
+/// Values with their error bounds.
 template <class Real>
 struct Bounded {
   std::vector<Real> value, bound;
@@ -65,13 +62,13 @@ struct Bounded {
   explicit Bounded(size_t n) : value(n), bound(n) {}
 };
 
-/// The largest error of an output: in units of its bound, and in units in the last place of the
-/// deviation (of the mean), of itself (of rstd), of the largest number of its row (of y), of the
-/// largest term of dx, rstd * max(|g|), of its row, or of the largest of all (of dgain and dbias).
+/// Largest error of an output: relative to its bound, and in ulp. The ulp is that of the deviation
+/// (mean), of the value (rstd), of the row's largest |y|, of the row's largest term rstd * |g|
+/// (dx), or of the largest element (dgain, dbias).
 struct Worst {
   double of_bound = 0;
   double ulps = 0;
-  int64_t at = -1;  ///< where it is the largest part of the bound
+  int64_t at = -1;  ///< index of the largest error relative to its bound
 
   void operator+=(const Worst& other) {
     if (other.of_bound > of_bound) of_bound = other.of_bound, at = other.at;
@@ -96,10 +93,10 @@ template <class T, class P>
 class Oracle {
  public:
   using C = Compute<T>;
-  /// Eleven bits more than double where that is what is tested, else double.
+  /// long double, with 11 bits more, if double is tested; else double.
   using Real = std::conditional_t<std::is_same_v<T, double>, long double, double>;
 
-  /// For the targets whose vectors have `lanes` lanes or more.
+  /// Bounds for targets with at least `lanes` lanes.
   Oracle(const Problem<T, P>& p, int64_t lanes, Growth growth = GrowthOf<T>())
       : p_(p),
         recipe_(internal::RecipeOf(p.norm)),
@@ -112,7 +109,7 @@ class Oracle {
         dbias_(Size(p.cols)) {
     sums_ = SumGrowth<T>(TermsInLane<T>(p.cols, lanes), growth) +
             static_cast<double>(p.cols / internal::kChunk) * 0x1p-53;
-    // Of a column: rows of a group one after the other, then groups and blocks in double.
+    // A column sums the rows of a group in sequence, then groups and blocks in double.
     columns_ = SumGrowth<T>(static_cast<double>(std::min(p.rows, internal::kGroupRows)), growth) +
                static_cast<double>(p.rows / internal::kGroupRows + 64) * 0x1p-53;
     for (int64_t r = 0; r < p.rows; ++r) Row(r);
@@ -125,12 +122,12 @@ class Oracle {
     }
   }
 
-  /// What `out` has for errors.
+  /// Returns the errors of `out`.
   Errors Compare(const Result<T, P>& out) const {
     Errors errors;
     for (size_t r = 0; r < Size(p_.rows); ++r) {
       if (recipe_.centre) {
-        // The reference's mean is counted from the row's last number.
+        // The reference mean is relative to Origin.
         const Real mean = (static_cast<Real>(out.mean[r]) - Origin(r)) + out.mean_lo[r];
         Add(errors.mean, mean, mean_, r, 2 * kU / std::abs(rstd_.value[r]));
       }
@@ -153,14 +150,14 @@ class Oracle {
 
   static size_t Size(int64_t n) { return static_cast<size_t>(n); }
 
-  // Norms that centre do not see a shift, but the digits of the reference do: the last number of a
-  // row is taken off all, which loses nothing beside the deviations.
+  // Subtracted from all elements of a row, which is exact relative to the deviations. Centred norms
+  // are invariant to it, and it preserves digits of the reference.
   Real Origin(size_t r) const {
     return recipe_.centre ? static_cast<Real>(ToDouble(p_.x[(r + 1) * Size(p_.cols) - 1]))
                           : Real(0);
   }
 
-  /// The error of rounding what is computed to type E.
+  /// Adds the error of rounding a computed value to type E.
   template <class E>
   static void Round(Bounded<Real>& out, size_t i) {
     out.bound[i] += UnitRoundoff<E>() * (std::abs(out.value[i]) + out.bound[i]) + HalfOfLeast<E>();
@@ -189,18 +186,20 @@ class Oracle {
     }
     const Real deviation = std::sqrt(squares.value() / static_cast<Real>(cols));
 
-    // Moments. d = x - shift, where the shift is a number near the mean: so near that mean(d^2) is
-    // at most `spread` times the variance, or the row is summed again in double. The shift is a
-    // mean of eight numbers of the row or more; of a narrow row it may be a single one.
+    // Statistics. d = x - shift with a shift near the mean: mean(d^2) is at most `spread` times the
+    // variance, or the row is summed again in double. The shift is a mean of eight or more
+    // elements; in a narrow row it can be one element.
     const Real spread = recipe_.centre ? (cols >= 32 ? 2 : 4) : 1;
-    // The mean's error in deviations: of the sum of d, and of d itself; mean(|d|)^2 <= mean(d^2).
+    // Error of the mean in deviations: of the sum of d, and of d itself; mean(|d|)^2 <= mean(d^2).
     const Real mean_error = recipe_.centre ? (sums_ + kU) * std::sqrt(spread) : Real(0);
-    // The variance is mean(d^2) - mean(d)^2, the latter at most spread - 1 times it; d^2 has twice
-    // the error of d. Half of the variance's relative error is rstd's, less where eps counts.
+    // The variance is mean(d^2) - mean(d)^2, and mean(d)^2 is at most spread - 1 times the
+    // variance; d^2 has twice the error of d. rstd has half the relative error of the variance,
+    // less if eps matters.
     const Real var_error = spread * (sums_ + 2 * kU) + 2 * std::sqrt(spread - 1) * mean_error;
     const Real part = std::min<Real>(1, deviation * rstd * deviation * rstd);
     const Real rstd_error = kU + part * var_error / 2 + 4 * 0x1p-53;
-    // The mean's low part and its product with rstd are rounded; the low part is a rounding's.
+    // mean_lo and its product with rstd are rounded; mean_lo is at most one rounding error of the
+    // mean.
     const Real low = recipe_.centre ? kU * max_x * rstd : Real(0);
     mean_.value[r] = mean;
     mean_.bound[r] = mean_error * deviation + 2 * kU * kU * max_x +
@@ -211,10 +210,10 @@ class Oracle {
     std::vector<Real> xhat_error(cols), g(cols), g_error(cols);
     const auto k = static_cast<Real>(p_.scale * p_.slope), s = static_cast<Real>(p_.scale);
     for (size_t c = 0; c < cols; ++c) {
-      // (x - mean) * rstd + offset: three roundings of a number that is xhat but for the low part.
+      // (x - mean) * rstd + offset: three roundings of a value that is xhat up to mean_lo.
       xhat_error[c] = std::abs(xhat[c]) * (3 * kU + rstd_error) + 5 * kU * low +
                       mean_error * std::min<Real>(1, deviation * rstd);
-      // scale - scale * slope * xhat: the constants are rounded, product and difference, too.
+      // scale - scale * slope * xhat: constants, product and difference are rounded.
       const Real factor = s - k * xhat[c];
       const Real factor_error =
           std::abs(k) * xhat_error[c] + kU * (2 * std::abs(s) + 4 * std::abs(k * xhat[c]));
@@ -240,7 +239,7 @@ class Oracle {
       if (!std::is_same_v<T, C>) Round<T>(y_, begin + c);
     }
 
-    // Backward. The means: their terms' errors, and those of the sums.
+    // Backward. Errors of the means: those of their terms and of the sums.
     const internal::ReferenceGradientMeans<Real> means = internal::ReferenceMeans(recipe_, g, xhat);
     Real mean_abs = 0, mean_abs_xhat = 0, term = 0, term_xhat = 0;
     for (size_t c = 0; c < cols; ++c) {
@@ -255,8 +254,8 @@ class Oracle {
     Real mean_g_xhat_error =
         (sums_ * mean_abs_xhat + term_xhat) / n + kU * std::abs(means.mean_g_xhat);
     if (recipe_.deviation == internal::Deviation::kUnbiasedPlusEps && deviation > 0) {
-      // The sum's factor there is 1 / (n - 1) over deviation * rstd, and the deviation is found as
-      // 1 / rstd - eps: what is off in rstd counts for more the more eps does.
+      // The factor of the sum is 1 / (n - 1) over deviation * rstd. The kernel computes the
+      // deviation as 1 / rstd - eps, which amplifies the error of rstd if eps is large.
       const Real over = 1 / (deviation * rstd * std::sqrt(n / std::max<Real>(1, n - 1)));
       mean_g_xhat_error = mean_g_xhat_error * over * n / std::max<Real>(1, n - 1) +
                           std::abs(means.mean_g_xhat) * (rstd_error + kU) * over;
@@ -285,7 +284,7 @@ class Oracle {
     Worst one;
     one.at = static_cast<int64_t>(i);
     if (error == 0) return;
-    // NaN is infinitely wrong.
+    // NaN counts as an infinite error.
     one.of_bound = error >= 0 ? static_cast<double>(error / exact.bound[i]) : INFINITY;
     one.ulps = error >= 0 ? static_cast<double>(error / ulp) : INFINITY;
     worst += one;
@@ -309,7 +308,7 @@ class Oracle {
   Bounded<Real> dgain_, dbias_;
 };
 
-/// Calls f(target, errors) with the problem's errors on each instruction set that can run here.
+/// Calls f(target, errors) with the errors of the problem on each SIMD target.
 template <class T, class P, class F>
 void ForEachTargetsErrors(const Problem<T, P>& p, Growth growth, F&& f) {
   std::optional<Oracle<T, P>> oracle;
@@ -322,7 +321,7 @@ void ForEachTargetsErrors(const Problem<T, P>& p, Growth growth, F&& f) {
   });
 }
 
-/// The outputs that are further off than their bound, or "".
+/// Returns a description of the outputs whose errors exceed their bounds, or "".
 inline std::string Beyond(const Errors& errors) {
   std::string text;
   const auto check = [&](const char* name, const Worst& worst) {

@@ -1,5 +1,4 @@
-// The arithmetic of batch norm's moments. Compiled once for each target, in the namespace
-// HWY_NAMESPACE.
+// Statistics of batch norm. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_
 #undef PLANISH_SRC_NORM_CHANNELS_BATCH_NORM_INL_H_
@@ -18,7 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// FinishBatch: what StatisticsOf, ReciprocalDeviation and SaveMoments do, for vectors of channels.
+/// Implements FinishBatch: StatisticsOf, ReciprocalDeviation and SaveMoments for vectors of
+/// channels.
 template <class C>
 bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
   const double unbiased = args.count / (args.count - 1);
@@ -52,7 +52,7 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
     save(mean, args.mean);
     save(Narrowed(narrow, rest), args.mean_lo);
     save(Narrowed(narrow, rstd), args.rstd);
-    // What the rounded mean leaves of the mean goes into the bias: exact for a constant channel.
+    // The bias absorbs mean_lo, which is exact for a constant channel.
     const auto gain = read(args.gain);
     save(mean, args.numbers[0]);
     save(Narrowed(narrow, hn::Mul(gain, rstd)), args.numbers[1]);

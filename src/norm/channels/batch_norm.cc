@@ -84,7 +84,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
   pass.before = [&](const ChannelRange<C>& range) {
     internal::ShiftChannels(pass, range.begin, range.n, range.before[0]);
   };
-  // Of channel c, element i of the range.
+  // Recomputes the statistics of channel c, element i of the range, in two passes.
   const auto finish_carefully = [&](int64_t c, const ChannelRange<C>& range, int64_t i) {
     Statistics m = internal::TwoPassStatisticsAt<T>(number_of(c), n, true);
     const double unbiased = static_cast<double>(n) / static_cast<double>(n - 1);

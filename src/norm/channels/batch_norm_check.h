@@ -8,10 +8,10 @@
 #include "src/base/check.h"
 #include "src/norm/channels/columns_check.h"
 
-// The checks of batch_norm.h's functions, on CPU and GPU alike. Each returns the number of numbers.
+// Argument checks of batch_norm.h, for CPU and GPU. Each returns the number of elements.
 namespace planish::internal {
 
-/// The weight of a batch in the running estimates.
+/// Checks and returns the weight of a batch in the running estimates.
 template <class Options>
 double CheckedMomentum(const char* function, const Options& options) {
   if (options.batches < 0) {
@@ -24,7 +24,7 @@ double CheckedMomentum(const char* function, const Options& options) {
   return *options.momentum;
 }
 
-/// Checks that n numbers have an unbiased variance, if it is needed.
+/// Checks that n is large enough for an unbiased variance if `needed`.
 inline void CheckUnbiased(const char* function, bool needed, int64_t n) {
   if (needed && n == 1) {
     Fail(function, "batch * spatial", "be at least 2 for an unbiased variance", "1");

@@ -7,28 +7,29 @@
 
 namespace planish::internal {
 
-/// From the sums of `n` channels, of `count` numbers each, to what batch norm normalises them with.
-/// Every array has a number for each channel.
+/// Arguments of FinishBatch for `n` channels of `count` elements each. Every array has one element
+/// for each channel.
 template <class C>
 struct BatchMoments {
   int64_t n = 0;
   double count = 0, eps = 0, momentum = 0;
-  bool unbiased = false;          // the variance that is divided by
-  const C* shift = nullptr;       // what the sums are about
-  const double* first = nullptr;  // the sums, as SumColumns gives them
+  bool unbiased = false;          // divides by the unbiased variance
+  const C* shift = nullptr;       // value that the sums are about
+  const double* first = nullptr;  // sums of SumColumns
   const double* second = nullptr;
   const C* gain = nullptr;
   const C* bias = nullptr;
-  C* mean = nullptr;  // saved, each of them unless null, and updated
+  C* mean = nullptr;  // saved unless null, like the next two
   C* mean_lo = nullptr;
   C* rstd = nullptr;
   C* running_mean = nullptr;
   C* running_var = nullptr;
-  C* numbers[3] = {};  // of ChannelMap::kNormalise
+  C* numbers[3] = {};  // parameters of ChannelMap::kNormalise
 };
 
-/// Sets careful[i] of the channels whose sums do not serve, for which nothing that is right is
-/// saved, and nothing updated; returns whether there is one.
+/// Computes the statistics, running estimates and map parameters of channels from their sums. Sets
+/// careful[i] for channels whose sums are too inaccurate: their saved values are wrong and their
+/// running estimates unchanged. Returns whether there is one.
 template <class T>
 bool FinishBatch(const BatchMoments<Compute<T>>& args, bool* careful);
 

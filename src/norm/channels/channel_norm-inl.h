@@ -1,5 +1,4 @@
-// The arithmetic of norms down columns. Compiled once for each target, in the namespace
-// HWY_NAMESPACE.
+// Kernels of norms down columns. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_CHANNELS_CHANNEL_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_CHANNELS_CHANNEL_NORM_INL_H_
 #undef PLANISH_SRC_NORM_CHANNELS_CHANNEL_NORM_INL_H_
@@ -22,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// What vectors of all rows share: the numbers of their columns.
+/// Parameters of a vector of columns, shared by all rows.
 template <class D>
 struct ColumnMap {
   Vec<D> mean, rstd, offset;
@@ -31,15 +30,14 @@ struct ColumnMap {
 
 /// How rows are mapped.
 struct Mapping {
-  bool stream = false;   // past the caches
+  bool stream = false;   // non-temporal stores
   bool together = true;  // several rows at a time
-  bool ask = false;      // for the lines of the next rows' results
+  bool ask = false;      // prefetches the output lines of the next rows
 };
 
-/// out[k * stride + c] = mapped(tag, k, c, shared(tag, c)), k < kRows and c < cols, where `out` may
-/// be what is mapped. Past the caches, with `stream`, all rows begin at the same place of a vector.
-/// Through them, with `ask`, the lines of the next rows are asked for: rows apart are what the
-/// processor does not foresee.
+/// Computes out[k * stride + c] = mapped(tag, k, c, shared(tag, c)) for k < kRows and c < cols;
+/// `out` can be the input. With `stream`, all rows must have the same alignment. With `ask`,
+/// prefetches the output lines of the next rows, which the hardware prefetcher does not follow.
 template <Mapping kHow, int kRows, class D, class T, class Shared, class F>
 HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared& shared,
                          const F& mapped) {
@@ -63,7 +61,7 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
       WriteLanes(d, mapped(d, k, 0, common), 0, layout.lead, out + k * stride);
     }
   } else if (!kHow.stream && layout.rest > 0) {
-    // The vector at the end overlaps the one before: computed first.
+    // Computed first, because the last vector overlaps the one before.
     const auto common = shared(d, last);
     for (int k = 0; k < kRows; ++k) tails[k] = mapped(d, k, last, common);
   }
@@ -86,8 +84,8 @@ HWY_INLINE void MapAlong(D d, T* out, int64_t stride, int64_t cols, const Shared
   }
 }
 
-/// Calls f(rows, r), the rows from r on of which `rows` is the constant number, until all have
-/// been.
+/// Calls f(rows, r) for groups of rows from r on, with the constant `rows`, until all are
+/// processed.
 template <bool kTogether, class F>
 HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
   int64_t r = 0;
@@ -99,8 +97,8 @@ HWY_INLINE void ForRowGroups(int64_t rows, const F& f) {
   for (; r < rows; ++r) f(std::integral_constant<int, 1>(), r);
 }
 
-/// Runs map(how, call), `how` a constant Mapping, for the rows of `args`, whose results go to
-/// args.*out: past the caches with kStream.
+/// Calls map(how, call) with a constant Mapping for the rows of `args`, whose results go to
+/// args.*out.
 template <bool kStream, class D, class Args, class T, class Map>
 HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map) {
   if constexpr (kStream) {
@@ -127,9 +125,9 @@ HWY_INLINE void MapInRows(D d, const Args& args, T* Args::* out, const Map& map)
   }
 }
 
-// --- Moments ---
+// --- Statistics ---
 
-/// FinishColumns: what StatisticsOf, ReciprocalDeviation and SaveMoments do, for vectors of
+/// Implements FinishColumns: StatisticsOf, ReciprocalDeviation and SaveMoments for vectors of
 /// columns.
 template <class T>
 bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t cols,
@@ -165,7 +163,7 @@ bool FinishColumnsOf(const Recipe& recipe, double eps, int64_t count, int64_t co
   return any;
 }
 
-/// SavedMoments of columns: `mean` and `mean_lo` may be null.
+/// Implements SavedColumns. `mean` and `mean_lo` can be null.
 template <class C>
 void SavedColumnsOf(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
                     const ColumnMoments<C>& moments) {
@@ -180,7 +178,7 @@ void SavedColumnsOf(const C* mean, const C* mean_lo, const C* rstd, int64_t cols
   });
 }
 
-/// FinishGradients: what FinishGradient does, for vectors of columns.
+/// Implements FinishGradients: FinishGradient for vectors of columns.
 template <class C>
 void FinishGradientsOf(const Recipe& recipe, double eps, int64_t count, int64_t cols,
                        const C* rstds, const double* first, const double* second, C* mean_g,
@@ -218,7 +216,7 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
     const T* x = args.x + r * stride;
     const C* gains = nullptr;
     const C* biases = nullptr;
-    C gain[kRows] = {}, bias[kRows] = {};  // copies, which stores do not change
+    C gain[kRows] = {}, bias[kRows] = {};  // copies, because stores cannot change them
     if constexpr (kOutput == Output::kAffine) {
       gains = args.gain + (kEach ? r * stride : r);
       biases = args.bias + (kEach ? r * stride : r);
@@ -259,7 +257,7 @@ HWY_NOINLINE void MapForwardRows(D d, const ColumnsForward<T>& args) {
   });
 }
 
-/// MapForward.
+/// Implements MapForward.
 template <Output kOutput, bool kCentre, bool kEach, bool kStream, class D, class T>
 void MapForwardOf(D d, const ColumnsForward<T>& args) {
   MapInRows<kStream>(d, args, &ColumnsForward<T>::y,
@@ -269,7 +267,7 @@ void MapForwardOf(D d, const ColumnsForward<T>& args) {
 
 // --- Backward ---
 
-/// What kRows rows of backward are made of, from row r on.
+/// Inputs of kRows rows of backward from row r on.
 template <Output kOutput, bool kReadX, bool kEach, int kRows, class T>
 struct BackwardRowsOf {
   using C = Compute<T>;
@@ -277,7 +275,7 @@ struct BackwardRowsOf {
   const T* x;
   int64_t stride;
   const C* gains = nullptr;
-  C gain[kRows] = {};  // copies, which stores do not change
+  C gain[kRows] = {};  // copies, because stores cannot change them
   C scale, neg_slope;
 
   HWY_INLINE BackwardRowsOf(const ColumnsBackward<T>& args, int64_t r)
@@ -312,7 +310,8 @@ struct BackwardRowsOf {
   }
 };
 
-/// SumBackward of kRows rows from row r on: each column's sums are loaded and stored once for all.
+/// Computes SumBackward for kRows rows from row r on; each column's sums are loaded and stored
+/// once.
 template <Output kOutput, bool kReadX, bool kEach, bool kColumns, int kRows, class D, class T>
 HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, double* first,
                                 double* second, double* dgain, double* dbias) {
@@ -325,14 +324,14 @@ HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, 
   const C* offsets = args.offset;
   Vec<D> dgains[kRows], dbiases[kRows];
   for (int k = 0; k < kRows; ++k) dgains[k] = dbiases[k] = hn::Zero(d);
-  // The lanes of the vector that ends with the row that have not been counted.
+  // Lanes of the last vector that have not been counted.
   const auto last = LastLanes(d, cols % lanes);
   const auto add = [&](int64_t c, auto whole) HWY_ATTR {
     const ColumnMap<D> map{hn::LoadU(d, means + c), hn::LoadU(d, rstds + c),
                            hn::LoadU(d, offsets + c)};
     Vec<D> sum_g = hn::Zero(d), sum_g_xhat = sum_g;
     for (int k = 0; k < kRows; ++k) {
-      // The next rows', as SumGroup does.
+      // Prefetches the next rows, like SumGroup.
       PrefetchFar(rows.dy + (k + kRowsAtOnce) * stride + c);
       if constexpr (kReadX) PrefetchFar(rows.x + (k + kRowsAtOnce) * stride + c);
       Vec<D> dy = Read(d, rows.dy + k * stride + c), xhat = rows.Xhat(d, k, c, map);
@@ -367,7 +366,7 @@ HWY_INLINE void SumBackwardRows(D d, const ColumnsBackward<T>& args, int64_t r, 
   }
 }
 
-/// SumBackward, for cols >= lanes.
+/// Implements SumBackward for cols >= lanes.
 template <Output kOutput, bool kReadX, bool kEach, bool kColumns, class D, class T>
 HWY_NOINLINE void SumBackwardOf(D d, const ColumnsBackward<T>& args, double* first, double* second,
                                 double* dgain, double* dbias) {
@@ -411,7 +410,7 @@ HWY_NOINLINE void MapBackwardRows(D d, const ColumnsBackward<T>& args) {
   });
 }
 
-/// MapBackward.
+/// Implements MapBackward.
 template <Output kOutput, bool kReadX, bool kEach, bool kStream, class D, class T>
 void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
   MapInRows<kStream>(d, args, &ColumnsBackward<T>::dx,

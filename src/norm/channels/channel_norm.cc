@@ -27,7 +27,7 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
                        std::numeric_limits<C>::quiet_NaN());
     return;
   }
-  if (args.spatial == 1) {  // these are rows
+  if (args.spatial == 1) {  // rows
     NormForward<T, P>(norm,
                       {.rows = args.batch,
                        .cols = channels,
@@ -77,7 +77,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
     internal::FillEach({args.dgain, args.dbias}, channels, P{});
     return;
   }
-  if (args.spatial == 1) {  // these are rows
+  if (args.spatial == 1) {  // rows
     NormBackward<T, P>(norm,
                        {.rows = args.batch,
                         .cols = channels,

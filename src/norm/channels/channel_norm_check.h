@@ -9,8 +9,7 @@
 #include "src/norm/recipe.h"
 #include "src/norm/recipe_check.h"
 
-// The checks of channel_norm.h's functions, on CPU and GPU alike. Each returns the number of
-// numbers.
+// Argument checks of channel_norm.h, for CPU and GPU. Each returns the number of elements.
 namespace planish::internal {
 
 template <class T, class P, class Options>

@@ -14,32 +14,33 @@
 namespace planish::internal {
 namespace {
 
-// Positions below which several channels are laid side by side, and how many columns they make: a
-// vector at least.
+// Positions below which several channels are placed side by side, and the columns to reach, at
+// least a vector.
 constexpr int64_t kMinPositions = 16;
 constexpr int64_t kWidth = 128;
-// Columns of a tile: at least so many, that memory is read in pieces worth their while, and at most
-// so many, that their sums stay in the first-level cache.
+// Limits on the columns of a tile: wide enough for long reads, narrow enough for sums to stay in
+// the L1 cache.
 constexpr int64_t kMinTile = 64, kMaxTile = 1024;
-// Of rows that do not begin where vectors do, since each piece of them costs two parts of vectors.
+// Minimum if rows do not begin at vectors: both ends of each piece are partial vectors.
 constexpr int64_t kMinRaggedTile = 256;
-// Columns that a tile is a multiple of, for its rows to begin where lines of the caches do.
+// Columns of a tile are a multiple of this, so that its rows begin at cache lines.
 constexpr int64_t kLine = 16;
-// Tiles from which on they are enough for the threads, and elements of a tile beyond which its rows
-// are cut into blocks if they are not.
+// Number of tiles that suffices for the threads, and elements from which the rows of fewer tiles
+// are split into blocks.
 constexpr int64_t kMinTiles = 16, kBlockElements = int64_t{1} << 17;
-// Chunks, at most, that the tiles are cut into, each with sums of dgain and dbias of its own.
+// Limit on the chunks of tiles, each with its own partial sums of dgain and dbias.
 constexpr int64_t kMaxChunks = 64;
 
-/// How the [channels, spatial] numbers of a sample are cut. A tile is a matrix of `rows` rows, one
-/// each `stride`, whose columns are positions; or, where these are few, `group` times the
-/// positions, and a row is `group` channels, with `rest` columns in one more row.
+/// Division of the [channels, spatial] elements of a sample into tiles. A tile is a matrix of
+/// `rows` rows, `stride` elements apart, whose columns are positions. If there are few positions, a
+/// row consists of `group` channels side by side, and `rest` columns form one more row.
 struct Tiling {
   Tiling(int64_t batch, int64_t channels, int64_t spatial, int64_t bytes_read) {
     if (spatial >= kMinPositions) {
       rows = channels;
       stride = spatial;
-      // Whole rows if they fit; else half of the cache is for the next tile, which is on its way.
+      // Whole rows if they fit; else half of the cache, because the other half receives the next
+      // tile.
       const int64_t fitting = TileBytes() / bytes_read / channels;
       const int64_t fit = spatial <= std::min(fitting, kMaxTile) ? spatial : fitting / 2;
       const int64_t least = spatial % kLine == 0 ? kMinTile : kMinRaggedTile;
@@ -56,22 +57,20 @@ struct Tiling {
     fits = elements * bytes_read <= TileBytes();
     count = batch * tiles;
     chunks = std::min(count, kMaxChunks);
-    // Where there are few tiles their rows are split over threads instead.
+    // With few tiles, their rows are split over threads instead.
     if (count < kMinTiles) {
       blocks = std::clamp<int64_t>(std::min(rows, elements / kBlockElements), 1, 64);
     }
   }
 
-  /// Where tile i of all samples begins.
+  /// Returns where tile i of all samples begins.
   int64_t Begin(int64_t i, int64_t sample) const { return i / tiles * sample + i % tiles * cols; }
   int64_t ChunkBegin(int64_t chunk) const { return chunk * count / chunks; }
 
-  /// From a number of tile i to that of the next one, which is asked for ahead of its use; 0: none,
-  /// or a tile does not fit the cache. Where the last cache is far it would have to be the second
-  /// one, of which rows a power of two apart fill a few places and no more: what was asked for
-  /// pushes out what is needed (without it 64 x 256 x 2,048 takes .89 of the time forward, .67
-  /// backward). There a tile of whole rows, which more than that cache may hold, is asked for
-  /// itself, some rows ahead (32 x 2,048 x 512 takes .94 of the time both ways).
+  /// Returns the prefetch distance in elements from tile i to the next one, or 0 if a tile does not
+  /// fit in the cache. With a distant L3 cache the next tile would conflict in the L2 cache with
+  /// rows a power of two apart. There it prefetches some rows ahead in a tile of whole rows, and
+  /// nothing else.
   int64_t Ahead(int64_t i, int64_t sample) const {
     if (LastCacheIsFar()) return cols >= stride ? kRowsAtOnce * stride : 0;
     return fits && i + 1 < count ? Begin(i + 1, sample) - Begin(i, sample) : 0;
@@ -80,15 +79,15 @@ struct Tiling {
   int64_t RowsBegin(int64_t block) const { return block * rows / blocks; }
 
   int64_t rows = 0, stride = 0;
-  int64_t cols = 0;   // of a tile, but the last may have fewer
+  int64_t cols = 0;   // of a tile; the last one can have fewer
   int64_t tiles = 1;  // of a sample
-  int64_t count = 0;  // of tiles of all samples
+  int64_t count = 0;  // tiles of all samples
   int64_t chunks = 1;
   int64_t elements = 0;  // of a tile
-  bool fits = false;     // a tile fits the cache
+  bool fits = false;     // a tile fits in the cache
   int64_t group = 1;
   int64_t rest = 0;
-  int64_t blocks = 1;  // that the rows of a tile are cut into
+  int64_t blocks = 1;  // into which the rows of a tile are split
   bool each() const { return stride == cols && group > 1; }
 };
 
@@ -97,7 +96,7 @@ std::unique_ptr<C[]> Array(int64_t n) {
   return std::make_unique_for_overwrite<C[]>(n);
 }
 
-/// The values of the channels, one for each number of a sample.
+/// Repeats the value of each channel for every element of a sample; null stays null.
 template <class C>
 std::unique_ptr<C[]> Expanded(const C* values, int64_t channels, int64_t spatial) {
   if (values == nullptr) return nullptr;
@@ -108,25 +107,27 @@ std::unique_ptr<C[]> Expanded(const C* values, int64_t channels, int64_t spatial
   return expanded;
 }
 
-/// Repeats the first `period` numbers up to n.
+/// Repeats the first `period` elements up to n.
 template <class C>
 void Repeat(C* numbers, int64_t period, int64_t n) {
   for (int64_t i = period; i < n; ++i) numbers[i] = numbers[i - period];
 }
 
-/// Adds up sums of the same position: those of several groups into the first. n is a multiple.
+/// Adds sums of the same position: those of all groups to the first. n is a multiple of
+/// `positions`.
 void Fold(double* sums, int64_t positions, int64_t n) {
   for (int64_t begin = positions; begin < n; begin += positions) {
     for (int64_t i = 0; i < positions; ++i) sums[i] += sums[begin + i];
   }
 }
 
-/// A thread's share of the work.
+/// Share of the work: `part` of `whole`.
 struct Share {
   int64_t part = 1, whole = 1;
 };
 
-/// Runs work(block, share) for each block of a tile's rows, of which the calling thread has `own`.
+/// Calls work(block, share) for each block of a tile's rows. `own` is the share of the calling
+/// thread.
 template <class Work>
 void ForBlocks(const Tiling& tiling, const Share& own, const ParallelFor& parallel_for,
                const Work& work) {
@@ -136,11 +137,11 @@ void ForBlocks(const Tiling& tiling, const Share& own, const ParallelFor& parall
   });
 }
 
-/// Adds the sums of blocks, of `size` numbers each, to the first's.
+/// Adds the sums of all blocks, `size` elements each, to the first.
 void AddBlocks(double* sums, int64_t blocks, int64_t size) { Fold(sums, size, blocks * size); }
 
-/// Runs task(chunk, scratch, share) for each chunk of tiles, on several threads if tiles are not
-/// cut themselves. A thread's scratch comes from make().
+/// Calls task(chunk, scratch, share) for each chunk of tiles, on several threads unless tiles are
+/// split themselves. make() creates the scratch of a thread.
 template <class Make, class Task>
 void ForChunks(const Tiling& tiling, const ParallelFor& parallel_for, const Make& make,
                const Task& task) {
@@ -194,10 +195,10 @@ struct BackwardScratch {
   C* mean_g;
   C* mean_g_xhat;
   ColumnMoments<C> moments;
-  std::unique_ptr<double[]> terms;  // of dgain and dbias, for each number of a sample
+  std::unique_ptr<double[]> terms;  // of dgain and dbias, for each element of a sample
 };
 
-/// Rows of a tile in `block`, with the rest in the last: calls f(first row, rows, columns).
+/// Calls f(first row, rows, columns) for the rows of `block`; `rest` belongs to the last block.
 template <class F>
 void ForRows(const Tiling& tiling, int64_t block, int64_t cols, const F& f) {
   const int64_t begin = tiling.RowsBegin(block), end = tiling.RowsBegin(block + 1);
@@ -310,10 +311,10 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
   whole.gain = each ? gains.get() : args.gain;
   whole.each = each;
   const int64_t bytes = 3 * args.batch * sample * static_cast<int64_t>(sizeof(T));
-  // Each chunk's sums of dgain and dbias: the shape alone decides what is added to what.
+  // Partial sums of dgain and dbias for each chunk. The shape determines the order of additions.
   const int64_t count = dgain ? tiling.chunks : 0;
   const auto partial = Array<double>(count * 2 * channels);
-  const int64_t terms = each ? sample : channels;  // of each, that are added up
+  const int64_t terms = each ? sample : channels;  // of dgain, and of dbias
 
   const auto run_tile = [&](int64_t i, double* dgains, BackwardScratch<T>& s, const Share& own) {
     const int64_t b = i / tiling.tiles, begin = i % tiling.tiles * tiling.cols;

@@ -7,8 +7,8 @@
 #include "planish/types.h"
 #include "src/norm/recipe.h"
 
-// Norms over channels that lie first, cut into tiles of positions and split over threads. For
-// arguments that channel_norm.cc has checked; batch, channels and spatial > 0.
+// Norms over channels, tiled by position and split over threads. Arguments are checked by
+// channel_norm.cc; batch, channels and spatial are > 0.
 namespace planish::internal {
 
 template <class T>
@@ -16,13 +16,13 @@ struct ChannelsForward {
   using C = Compute<T>;
   Recipe recipe;
   double eps = 0;
-  C scale = 1, slope = 0;  // of Output::kAdaptive
+  C scale = 1, slope = 0;  // for Output::kAdaptive
   int64_t batch = 0, channels = 0, spatial = 0;
   const T* x = nullptr;
-  const C* gain = nullptr;  // Output::kAffine has both; others have none
+  const C* gain = nullptr;  // both set for Output::kAffine, else null
   const C* bias = nullptr;
   T* y = nullptr;
-  C* mean = nullptr;  // these may be null
+  C* mean = nullptr;  // may be null, like the next two
   C* mean_lo = nullptr;
   C* rstd = nullptr;
 };
@@ -39,14 +39,14 @@ struct ChannelsBackward {
   int64_t batch = 0, channels = 0, spatial = 0;
   const T* dy = nullptr;
   const T* x = nullptr;
-  const C* gain = nullptr;  // Output::kAffine has it
+  const C* gain = nullptr;  // set for Output::kAffine
   const C* mean = nullptr;  // null: 0
   const C* mean_lo = nullptr;
   const C* rstd = nullptr;
   T* dx = nullptr;  // may be null
 };
 
-/// dgain and dbias: [channels], written; both null or none.
+/// Writes dgain and dbias [channels]. Either both are null or none.
 template <class T>
 void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
                       const ParallelFor& parallel_for);

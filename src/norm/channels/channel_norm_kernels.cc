@@ -1,17 +1,17 @@
-// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
-// for each element type, and includes itself once for each target.
+// Kernels of one element type, PLANISH_ELEMENT. Compiled once for each element type; includes
+// itself once for each target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/norm/channels/channel_norm_kernels.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the line above and precede all other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"
 #include "src/norm/channels/channel_norm-inl.h"
 #include "src/norm/channels/channel_norm_kernels.h"
-// After the others, whose templates have a T and a C of their own.
+// Must be last: it defines T and C, which the templates of the other headers use as parameters.
 #include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,7 +27,7 @@ HWY_INLINE void VisitBool(bool value, F&& f) {
   }
 }
 
-// Static, for its arguments are the same for several element types.
+// Static, because its signature is the same for several element types.
 static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
                             const C* shift, const double* first, const double* second,
                             const ColumnMoments<C>& moments, bool* careful) {
@@ -55,7 +55,7 @@ void ForwardMap(const ColumnsForward<T>& args) {
   });
 }
 
-/// Calls f(output, read_x, each) with those of `args`.
+/// Calls f(output, read_x, each) with the values of `args` as constants.
 template <class F>
 HWY_INLINE void VisitBackward(const ColumnsBackward<T>& args, F&& f) {
   VisitGradient(args.recipe, [&](auto output, auto read_x) HWY_ATTR {

@@ -1,4 +1,4 @@
-// Sums and maps of channels. Compiled once for each target, in the namespace HWY_NAMESPACE.
+// Sums and maps of channels. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
 #undef PLANISH_SRC_NORM_CHANNELS_COLUMNS_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-/// The lanes [from, to) of v, to p + from and so on.
+/// Writes lanes [from, to) of v to p[from], p[from + 1], ...
 template <class D, class T>
 HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
   HWY_ALIGN T lanes[hn::MaxLanes(D())];
@@ -25,18 +25,18 @@ HWY_INLINE void WriteLanes(D d, Vec<D> v, int64_t from, int64_t to, T* p) {
   for (int64_t i = from; i < to; ++i) p[i] = lanes[i];
 }
 
-/// Columns up to which rows that do not begin at vectors are stored past the caches several
-/// together, and how many numbers that makes. The two ends of longer rows matter less than a copy.
+/// Column limit for combining unaligned rows in a buffer for non-temporal stores, and the elements
+/// of that buffer. The two ends of wider rows cost less than a copy.
 inline constexpr int64_t kBufferedColumns = 128, kStreamBuffer = 2048;
 
-/// Stores `rows` rows past the caches that lie one right behind the other, out of a buffer which
-/// map(r, n, buffer) fills with the n rows from r on. A row has at most kBufferedColumns.
+/// Writes `rows` contiguous rows with non-temporal stores, from a buffer that map(r, n, buffer)
+/// fills with rows [r, r + n). cols <= kBufferedColumns.
 template <class D, class T, class Map>
 HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& map) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN T buffer[kStreamBuffer + hn::MaxLanes(D())];
   const int64_t at_once = kStreamBuffer / cols;
-  int64_t held = 0;  // numbers in the buffer: less than a vector, from one turn to the next
+  int64_t held = 0;  // elements kept between iterations, less than a vector
   for (int64_t r = 0; r < rows; r += at_once) {
     const int64_t n = std::min(at_once, rows - r);
     map(r, n, buffer + held);
@@ -51,9 +51,9 @@ HWY_INLINE void StreamRows(D d, T* out, int64_t rows, int64_t cols, const Map& m
   std::copy_n(buffer, held, out);
 }
 
-// --- Where the numbers of a vector come from: value(d, k) is the k-th of each lane's. ---
+// --- Sources of parameters: value(d, k) is parameter k of each lane. ---
 
-/// A set for each column, from column j on.
+/// One set of parameters for each column, from column j on.
 template <class C>
 struct ColumnValues {
   const C* const* at;
@@ -64,7 +64,7 @@ struct ColumnValues {
   }
 };
 
-/// One set for all lanes. The copy tells the compiler that stores do not change it.
+/// One set of parameters for all lanes. A copy, because stores cannot change it.
 template <class C, int kCount>
 struct RunValues {
   C value[kCount];
@@ -77,7 +77,7 @@ struct RunValues {
   }
 };
 
-/// One set for the first `lanes` lanes, another for the others.
+/// One set of parameters for the first `lanes` lanes, another for the rest.
 template <class C, int kCount>
 struct EdgeValues {
   const RunValues<C, kCount>& before;
@@ -108,7 +108,7 @@ HWY_INLINE void AddTerms(D d, const T* a, const T* x, const Values& value, Vec<D
   }
 }
 
-/// Adds the lanes to as many doubles.
+/// Adds each lane to one double.
 template <class D>
 HWY_INLINE void AddToDoubles(D d, Vec<D> v, double* p) {
   if constexpr (hn::MaxLanes(D()) == 1) {
@@ -116,7 +116,7 @@ HWY_INLINE void AddToDoubles(D d, Vec<D> v, double* p) {
   } else if constexpr (sizeof(hn::TFromD<D>) == sizeof(double)) {
     hn::StoreU(hn::Add(hn::LoadU(d, p), v), d, p);
   } else {
-#if HWY_TARGET != HWY_SCALAR  // which has vectors of one lane alone, and no halves
+#if HWY_TARGET != HWY_SCALAR  // has neither halves nor more than one lane
     const hn::Half<D> half;
     const hn::Rebind<double, hn::Half<D>> wide;
     double* upper = p + hn::Lanes(wide);
@@ -127,7 +127,7 @@ HWY_INLINE void AddToDoubles(D d, Vec<D> v, double* p) {
   }
 }
 
-/// SumColumns of `rows` rows, kSumRows of them with kWhole, and cols >= lanes.
+/// Computes SumColumns for `rows` rows (kSumRows with kWhole) and cols >= lanes.
 template <ChannelSums kSums, bool kWhole, class D, class T>
 HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t rows, int64_t cols,
                          const SumNumbers<hn::TFromD<D>>& numbers, double* first, double* second) {
@@ -137,7 +137,7 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
     const ColumnValues<C> value{numbers.at, c};
     v = w = hn::Zero(d);
     for (int64_t r = 0; r < (kWhole ? kSumRows : rows); ++r) {
-      // The next group's: rows apart are what the processor does not foresee.
+      // Prefetches the next group: the hardware prefetcher does not follow strided rows.
       PrefetchFar(a + (r + kSumRows) * stride + c);
       if constexpr (kSums == ChannelSums::kGradient) {
         PrefetchFar(x + (r + kSumRows) * stride + c);
@@ -153,7 +153,7 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
     AddToDoubles(d, w, second + c);
   }
   if (c == cols) return;
-  // The vector that ends with the row, without the lanes that have been counted.
+  // Masks the lanes that have already been counted.
   const auto mask = LastLanes(d, cols - c);
   c = cols - lanes;
   sum(c, v, w);
@@ -161,7 +161,7 @@ HWY_INLINE void SumGroup(D d, const T* a, const T* x, int64_t stride, int64_t ro
   AddToDoubles(d, hn::IfThenElseZero(mask, w), second + c);
 }
 
-/// Sets careful[i] of each lane that does not serve, and returns whether there is one.
+/// Sets careful[i] for each lane that is false in `serves`. Returns whether there is one.
 template <class D>
 HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> serves, bool* careful) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -173,13 +173,13 @@ HWY_INLINE bool MarkTwoPass(D d, hn::Mask<D> serves, bool* careful) {
   return true;
 }
 
-/// ShiftColumns.
+/// Implements ShiftColumns.
 template <class D, class T>
 void ShiftColumnsWith(D d, const T* x, int64_t stride, int64_t rows, int64_t cols,
                       Compute<T>* shift) {
   const auto at = [&](int64_t i) { return x + (rows - 1) * i / 7 * stride; };  // 0 to 7
   ForColumns(d, cols, [&](auto tag, int64_t c) HWY_ATTR {
-    // Equal numbers are doubled, which is exact.
+    // Equal values double, which is exact.
     const auto two = [&](int64_t i) HWY_ATTR {
       return hn::Add(Read(tag, at(i) + c), Read(tag, at(i + 4) + c));
     };
@@ -202,14 +202,14 @@ HWY_NOINLINE void SumColumnsOf(D d, const T* a, const T* x, int64_t stride, int6
                          second);
 }
 
-/// SumRuns, for n >= lanes.
+/// Implements SumRuns for n >= lanes.
 template <ChannelSums kSums, class D, class T>
 HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64_t runs, int64_t n,
                             const SumNumbers<Compute<T>>& numbers, double* first, double* second) {
   using C = hn::TFromD<D>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  constexpr int64_t kAtOnce = 1024;  // in C, before the sums go on in double
-  // Where nothing is written the first-level cache serves.
+  constexpr int64_t kAtOnce = 1024;  // summed in C before continuing in double
+  // Without stores, prefetching into L1 suffices.
   constexpr int64_t kAhead = 8192 / sizeof(T);
   const auto ask = [&](const T* ahead) HWY_ATTR {
     hwy::Prefetch(ahead);
@@ -224,7 +224,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
       Vec<D> v0 = hn::Zero(d), w0 = v0, v1 = v0, w1 = v0;
       int64_t i = begin;
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
-        // Not beyond the last run, where others' numbers may be.
+        // Not beyond the last run, whose memory can belong to others.
         if (i + kAhead < (runs - r) * stride) {
           ask(a + i + kAhead);
           if constexpr (kSums == ChannelSums::kGradient) ask(x + i + kAhead);
@@ -270,14 +270,13 @@ HWY_INLINE Vec<D> Mapped(D d, const MapArrays<T>& arrays, int64_t i, const Value
   }
 }
 
-/// Vectors from i on as long as they end by `end`; returns where the next would begin. The numbers
-/// of vector i are value_at(i). Memory is asked for ahead of its use, up to `limit`.
+/// Maps whole vectors from i on that end by `end`, and returns the index after them. value_at(i)
+/// gives the parameters of vector i. Prefetches up to `limit`.
 template <ChannelMap kMap, bool kStream, class D, class T, class ValueAt>
 HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t end, int64_t limit,
                             const ValueAt& value_at) {
   constexpr int64_t kAhead = kPrefetchFarBytes / sizeof(T);
-  // Where the last cache is far one request is enough (32,768 x 1,024 takes .95 to 1.0 of the
-  // time).
+  // With a distant L3 cache one prefetch is enough.
   const bool far = LastCacheIsFar();
   const int64_t apart = arrays.ahead * static_cast<int64_t>(sizeof(T));
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -307,8 +306,8 @@ HWY_INLINE int64_t MapWhole(D d, const MapArrays<T>& arrays, int64_t i, int64_t 
   return i;
 }
 
-/// The numbers [begin, end) of arrays with columns, each with numbers of its own. Number i has
-/// those at (i - from) % period, from <= begin < from + period.
+/// Maps elements [begin, end) with parameters for each column: element i has those at (i - from) %
+/// period, with from <= begin < from + period.
 template <ChannelMap kMap, bool kStream, class D, class T>
 HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end,
                              int64_t from, int64_t period, const MapNumbers<Compute<T>>& numbers) {
@@ -334,15 +333,15 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
       WriteLanes(d, vector_at(begin, begin - from), 0, lead, arrays.out + begin);
     }
   } else {
-    // The vector at the end, which may be written over its input, overlaps the one before: computed
-    // first.
+    // Computed first: the last vector overlaps the one before, whose input can be overwritten in
+    // place.
     tail = vector_at(last, last_j);
   }
   int64_t i = begin + lead;
   while (i + lanes <= end) {
     if (i - from >= period) from += period;
-    const int64_t start = from;  // of this turn: stores do not change it
-    // A vector that reaches beyond the period finds the numbers of its start there.
+    const int64_t start = from;  // constant in this iteration, whatever stores change
+    // A vector that extends beyond the period finds the repeated parameters there.
     i = MapWhole<kMap, kStream>(d, arrays, i, std::min(end, from + period + lanes - 1), end,
                                 [&](int64_t at)
                                     HWY_ATTR { return ColumnValues<C>{numbers.at, at - start}; });
@@ -355,7 +354,7 @@ HWY_INLINE void MapColumnsOf(D d, const MapArrays<T>& arrays, int64_t begin, int
   }
 }
 
-/// The numbers [begin, end) of arrays with runs that share their numbers.
+/// Maps elements [begin, end) with one set of parameters for each run.
 template <ChannelMap kMap, bool kStream, class D, class T>
 HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_t end, int64_t run,
                           int64_t period, const MapNumbers<Compute<T>>& numbers) {
@@ -370,7 +369,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
     }
     return;
   }
-  // The vector at i, whose numbers are those of run q and perhaps of the next.
+  // Maps the vector at i, which starts in run q and can extend into the next run.
   const auto vector_at = [&](int64_t i, int64_t q) HWY_ATTR {
     const Values value(numbers.at, q % period), next(numbers.at, (q + 1) % period);
     const EdgeValues<C, CountOf(kMap)> edge{value, next, std::min(lanes, (q + 1) * run - i)};
@@ -384,7 +383,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
       WriteLanes(d, vector_at(begin, begin / run), 0, lead, arrays.out + begin);
     }
   } else {
-    tail = vector_at(last, last / run);  // overlaps the vector before: computed first
+    tail = vector_at(last, last / run);  // overlaps the vector before it, so computed first
   }
   int64_t i = begin + lead, q = i / run, at = q % period;
   while (i + lanes <= end) {
@@ -409,7 +408,7 @@ HWY_INLINE void MapRunsOf(D d, const MapArrays<T>& arrays, int64_t begin, int64_
   }
 }
 
-/// MapRows.
+/// Implements MapRows.
 template <ChannelMap kMap, bool kStream, class D, class T>
 HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t rows, int64_t begin,
                             int64_t end, int64_t run, int64_t period,

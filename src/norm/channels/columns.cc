@@ -1,11 +1,11 @@
-// The kernels of one element type, PLANISH_ELEMENT, for every target: this file is compiled once
-// for each element type, and includes itself once for each target.
+// Channel kernels of one element type, PLANISH_ELEMENT. Compiled once for each element type;
+// includes itself once for each target.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/norm/channels/columns.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the line above and precede all other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the headers that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"
@@ -15,7 +15,7 @@
 #include "src/norm/channels/columns.h"
 #include "src/norm/channels/weight_norm-inl.h"
 #include "src/norm/channels/weight_norm_kernels.h"
-// After the others, whose templates have a T and a C of their own.
+// Must be last: it defines T and C, which the templates of the other headers use as parameters.
 #include "src/norm/element-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,7 +43,7 @@ HWY_INLINE void VisitSums(ChannelSums sums, F&& f) {
   }
 }
 
-/// Calls f(map, stream).
+/// Calls f(map, stream) with constants.
 template <class F>
 HWY_INLINE void VisitMap(ChannelMap map, bool stream, F&& f) {
   const auto visit = [&](auto which) HWY_ATTR {
@@ -88,7 +88,7 @@ void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride,
   });
 }
 
-// Static, for its arguments are the same for several element types.
+// Static, because its signature is the same for several element types.
 static bool BatchFinish(const BatchMoments<C>& args, bool* careful) {
   return FinishBatchOf(args, careful);
 }

@@ -5,30 +5,30 @@
 
 #include "planish/types.h"
 
-// The kernels over channels, for T float, double, bfloat16 and float16, of the instruction set in
-// use: sums, and maps whose numbers belong to a column or to a run of columns. They check nothing.
+// Channel kernels for T float, double, bfloat16 and float16, with the SIMD target in use: sums, and
+// maps with one set of parameters for each column or run of columns. Arguments are not checked.
 namespace planish::internal {
 
-/// What is summed over a channel, of its numbers a (x in forward, dy in backward).
+/// Sums over the elements a of a channel (x in forward, dy in backward).
 enum class ChannelSums : uint8_t {
   kNone,
-  kMoments,   ///< d and d^2, d = a - shift; numbers of a channel: {shift}
-  kGradient,  ///< a and a * xhat; numbers: {mean, rstd, offset} of a RowCoefficients
+  kMoments,   ///< d and d^2 with d = a - shift; parameters: {shift}
+  kGradient,  ///< a and a * xhat; parameters: {mean, rstd, offset} of RowCoefficients
 };
 
-/// What a channel's numbers become.
+/// Map of the elements of a channel.
 enum class ChannelMap : uint8_t {
   kNone,
-  kNormalise,  ///< (a - mean) * scale + bias; numbers of a channel: {mean, scale, bias}
-  /// ((a - mean_g) - xhat * mean_g_xhat) * scale; numbers: {mean, rstd, offset, mean_g,
+  kNormalise,  ///< (a - mean) * scale + bias; parameters: {mean, scale, bias}
+  /// ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset, mean_g,
   /// mean_g_xhat, scale}
   kGradient,
-  kScale,  ///< a * scale; numbers: {scale}
+  kScale,  ///< a * scale; parameters: {scale}
 };
 
-inline constexpr int kSumNumbers = 3, kMapNumbers = 6;  // at most
+inline constexpr int kSumNumbers = 3, kMapNumbers = 6;  // upper bounds
 
-/// A channel's numbers, or arrays of them.
+/// Parameters of a channel, or arrays of them.
 template <class C>
 struct SumNumbers {
   const C* at[kSumNumbers];
@@ -38,25 +38,25 @@ struct MapNumbers {
   const C* at[kMapNumbers];
 };
 
-/// Rows that a column's sum runs over in C before it goes on in double.
+/// Rows that a column's sum covers in C before it continues in double.
 inline constexpr int64_t kSumRows = 8;
 
-/// More numbers than a vector has, and the least that a run of them has.
+/// Padding larger than any vector, and the minimum length of a run.
 inline constexpr int64_t kPeriodPad = 64, kMinRun = 32;
 
-/// A number near the mean of each column: the mean of a few of its numbers, of a constant column
-/// that constant.
+/// Computes a value near the mean of each column: the mean of a few elements. Exact for constant
+/// columns.
 template <class T>
 void ShiftColumns(const T* x, int64_t stride, int64_t rows, int64_t cols, Compute<T>* shift);
 
-/// Adds to first[c] and second[c] the sums over rows of column c, c < cols. Each column has its
-/// numbers.
+/// Adds the sums over rows of column c to first[c] and second[c], for c < cols. Each column has its
+/// own parameters.
 template <class T>
 void SumColumns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t rows,
                 int64_t cols, const SumNumbers<Compute<T>>& numbers, double* first, double* second);
 
-/// Adds to first[r] and second[r], r < runs, the sums over n numbers from r * stride on. Each run
-/// has its numbers.
+/// Adds the sums over the n elements from r * stride on to first[r] and second[r], for r < runs.
+/// Each run has its own parameters.
 template <class T>
 void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t runs, int64_t n,
              const SumNumbers<Compute<T>>& numbers, double* first, double* second);
@@ -64,18 +64,16 @@ void SumRuns(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
 template <class T>
 struct MapArrays {
   const T* a;
-  const T* x;  ///< ChannelMap::kGradient alone reads it
+  const T* x;  ///< read by ChannelMap::kGradient only
   T* out;      ///< may be a
-  /// Of results past the caches: numbers from each to the one to be asked for; 0: those that
-  /// follow.
+  /// With non-temporal stores: distance in elements to prefetch; 0: the following elements.
   int64_t ahead = 0;
-  bool ask = false;  ///< for the lines of results through them, ahead of their use
+  bool ask = false;  ///< with ordinary stores: prefetches the lines of `out`
 };
 
-/// Maps the numbers [begin, end) of `rows` rows, one each `stride`. Those of number i are at
-/// (i / run) % period, where run is 1 or at least kMinRun. With a run of 1 and an end beyond the
-/// period, the period is at least a vector, and its first numbers are repeated behind it,
-/// kPeriodPad of them.
+/// Maps elements [begin, end) of `rows` rows, `stride` elements apart. The parameters of element i
+/// are at (i / run) % period; run is 1 or at least kMinRun. If run is 1 and end exceeds the period,
+/// the period is at least a vector, and its first kPeriodPad parameters are repeated behind it.
 template <class T>
 void MapRows(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
              int64_t begin, int64_t end, int64_t run, int64_t period,

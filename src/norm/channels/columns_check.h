@@ -9,8 +9,8 @@
 
 namespace planish::internal {
 
-/// Sizes at least 0 whose product, and that of any two of them, is a size that a pointer can span,
-/// in numbers of T and of the type that moments have. Returns the product.
+/// Checks that sizes are at least 0, and that arrays of T and of statistics with the product of all
+/// or any two sizes are addressable. Returns the product.
 template <class T>
 int64_t CheckChannels(const char* function, int64_t batch, int64_t channels, int64_t spatial) {
   const auto check = [&](const char* name, int64_t size) {

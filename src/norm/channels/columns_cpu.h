@@ -9,18 +9,19 @@
 #include "src/norm/channels/columns.h"
 #include "src/norm/channels/columns_moments.h"
 
-// What norms over channels have in common: sums over the channels of [batch, channels, spatial]
-// numbers, and then a map of these numbers, cut into tiles and split over threads.
+// Common part of the norms over channels: sums over the channels of a [batch, channels, spatial]
+// array, then a map of its elements, tiled and split over threads.
 namespace planish::internal {
 
-/// Some channels, and what belongs to each: element i of every array is of channel begin + i.
+/// Channels [begin, begin + n) and their parameters. Element i of every array belongs to channel
+/// begin + i.
 template <class C>
 struct ChannelRange {
   int64_t begin = 0, n = 0;
-  C* before[kSumNumbers] = {};    // what the sums need
-  const double* first = nullptr;  // the sums; null where there are none
+  C* before[kSumNumbers] = {};    // inputs of the sums
+  const double* first = nullptr;  // the sums; null without sums
   const double* second = nullptr;
-  C* numbers[kMapNumbers] = {};  // what the map needs
+  C* numbers[kMapNumbers] = {};  // inputs of the map
 };
 
 template <class T>
@@ -32,22 +33,22 @@ struct ChannelPass {
 
   int64_t batch, channels, spatial;  // all > 0
   const T* a = nullptr;              // [batch, channels, spatial] x in forward, dy in backward
-  const T* x = nullptr;              // likewise, of kGradient alone
-  T* out = nullptr;                  // likewise; may be a; null without a map
+  const T* x = nullptr;              // input of kGradient only, like a
+  T* out = nullptr;                  // output, like a; may be a; null without a map
   ChannelSums sums = ChannelSums::kNone;
   ChannelMap map = ChannelMap::kNone;
-  /// Writes what the sums of some channels need. Not called without sums.
+  /// Computes the inputs of the sums. Not called without sums.
   std::function<void(const ChannelRange<C>& range)> before;
-  /// Takes the sums, and what `before` gave, and writes what the map needs. Called once for each
-  /// channel, on any thread, before any number of the channel is mapped.
+  /// Computes the inputs of the map from the sums and the results of `before`. Called once for each
+  /// channel, on any thread, before any element of the channel is mapped.
   std::function<void(const ChannelRange<C>& range)> after;
 };
 
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for);
 
-/// shift[i]: a number near the mean of channel begin + i of pass.a, i < n: the mean of a few of its
-/// numbers. Of a constant it is the constant: sums of equal numbers are doubled, which is exact.
+/// Computes shift[i], i < n, near the mean of channel begin + i of pass.a: the mean of a few
+/// elements. Exact for a constant channel, because sums of equal values double.
 template <class T>
 void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute<T>* shift);
 

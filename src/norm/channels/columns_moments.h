@@ -6,8 +6,8 @@
 #include "src/base/simd/simd.h"
 #include "src/norm/moments-inl.h"
 
-// moments-inl.h for code that is compiled once: what is done once a channel needs no vectors. Not
-// to be included where Highway's targets are.
+// moments-inl.h for code that is compiled once: work per channel needs no vectors. Must not be
+// included in files that Highway compiles for each target.
 namespace planish::internal {
 
 using HWY_NAMESPACE::CoefficientsOf;
@@ -21,8 +21,8 @@ using HWY_NAMESPACE::ToDouble;
 using HWY_NAMESPACE::TwoPassStatistics;
 using HWY_NAMESPACE::TwoPassStatisticsAt;
 
-/// Moments from the sums of numbers about `shift`, in C, or else those of careful(). `reciprocal`
-/// is 1 over how many there are.
+/// Computes statistics from sums in C about `shift`; uses careful() if the sums are too inaccurate.
+/// `reciprocal` is 1 / count.
 template <class C, class TwoPass>
 Statistics StatisticsOf(double shift, const RowSums& sums, double reciprocal, double eps,
                         const TwoPass& careful) {
@@ -33,7 +33,8 @@ Statistics StatisticsOf(double shift, const RowSums& sums, double reciprocal, do
   return {.shift = shift, .offset = offset, .var = var};
 }
 
-/// Saves moments at index i, in C, of the arrays that are given, and gives the map.
+/// Saves the statistics at index i of the arrays that are not null, and returns the coefficients of
+/// xhat.
 template <class C>
 RowCoefficients<C> SaveMoments(const Statistics& m, double rstd, int64_t i, C* means, C* means_lo,
                                C* rstds) {

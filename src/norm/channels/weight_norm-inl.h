@@ -1,5 +1,4 @@
-// Weight normalisation of narrow rows. Compiled once for each target, in the namespace
-// HWY_NAMESPACE.
+// Weight normalization of narrow rows. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_CHANNELS_WEIGHT_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_CHANNELS_WEIGHT_NORM_INL_H_
 #undef PLANISH_SRC_NORM_CHANNELS_WEIGHT_NORM_INL_H_
@@ -22,11 +21,11 @@ HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
 
-// Rows whose numbers are worked out together.
+// Rows whose scales are computed together.
 inline constexpr int64_t kWeightRows = 64;
 
-/// The sum over c < cols of term(c), vectors from c on; cols >= lanes. Single numbers are added in
-/// double, for there may be many.
+/// Returns the sum of term(c) for c < cols, in vectors; cols >= lanes. Single lanes are added in
+/// double, because there can be many.
 template <class D, class Term>
 HWY_INLINE double SumAlong(D d, int64_t cols, const Term& term) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -39,30 +38,30 @@ HWY_INLINE double SumAlong(D d, int64_t cols, const Term& term) {
   int64_t c = 0;
   for (; c + lanes <= cols; c += lanes) sum = hn::Add(sum, term(c));
   if (c < cols) {
-    // The vector that ends with the row, without the lanes that have been counted.
+    // Masks the lanes that have already been counted.
     sum = hn::Add(sum, hn::IfThenElseZero(LastLanes(d, cols - c), term(cols - lanes)));
   }
   return static_cast<double>(Sum(d, sum));
 }
 
-/// out[c] = mapped(c), which may be read from `out`; cols >= lanes.
+/// Computes out[c] = mapped(c), which can read `out`; cols >= lanes.
 template <class D, class T, class F>
 HWY_INLINE void MapRow(D d, T* out, int64_t cols, const F& mapped) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // It overlaps the vector before: computed first.
+  // Computed first, because it overlaps the vector before it.
   const Vec<D> last = mapped(cols - lanes);
   int64_t c = 0;
   for (; c + lanes <= cols; c += lanes) Write(d, mapped(c), out + c);
   if (c < cols) Write(d, last, out + cols - lanes);
 }
 
-/// g over the norms, a plain NaN where it is one.
+/// Returns g / norm, with plain NaNs.
 template <class D, class Narrow>
 HWY_INLINE Vec<Narrow> WeightScales(D, Narrow narrow, Vec<D> g, Vec<D> norm) {
   return PlainNan(narrow, Narrowed(narrow, hn::Div(g, norm)));
 }
 
-/// The rows [begin, begin + n), n <= kWeightRows, of w, to `out`.
+/// Writes rows [begin, begin + n) of w to `out`; n <= kWeightRows.
 template <class D, class T>
 HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64_t n, T* out) {
   using C = Compute<T>;
@@ -84,14 +83,14 @@ HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64
     const auto serves = hn::And(hn::Le(square, hn::Set(wide, Bounds::kMax)),
                                 hn::Ge(square, hn::Set(wide, Bounds::kMin)));
     serve_all &= hn::AllTrue(wide, serves);
-    // Those that do not serve are told by their sign.
+    // A negative norm marks rows whose sums are too inaccurate.
     hn::StoreU(hn::IfThenElse(serves, hn::Sqrt(square), hn::Set(wide, -1.0)), wide, norms + r);
   });
   for (int64_t r = 0; !serve_all && r < n; ++r) {
     if (norms[r] >= 0) continue;
     const Statistics m = TwoPassStatistics(v + r * cols, cols, false);
     norms[r] = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
-    // A sum that has overflowed must not pass for a large one.
+    // An overflowed sum gives NaN, not a large norm.
     if (!(norms[r] <= std::numeric_limits<double>::max())) {
       norms[r] = std::numeric_limits<double>::quiet_NaN();
     }
@@ -111,7 +110,7 @@ HWY_INLINE void WeightBlock(D d, const WeightRows<T>& args, int64_t begin, int64
   }
 }
 
-/// Likewise of dv, with dg.
+/// Writes rows [begin, begin + n) of dv to `out`, and dg.
 template <class D, class T>
 HWY_INLINE void WeightGradientBlock(D d, const WeightRows<T>& args, int64_t begin, int64_t n,
                                     T* out) {
@@ -145,7 +144,7 @@ HWY_INLINE void WeightGradientBlock(D d, const WeightRows<T>& args, int64_t begi
   }
 }
 
-/// NormaliseWeights or, with kGradient, WeightGradients of the rows [begin, end).
+/// Computes NormaliseWeights, or WeightGradients with kGradient, for rows [begin, end).
 template <bool kGradient, bool kStream, class D, class T>
 HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, int64_t end) {
   const auto map = [&](int64_t first, int64_t rows, T* out) HWY_ATTR {

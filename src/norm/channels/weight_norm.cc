@@ -10,7 +10,7 @@
 #include "src/norm/channels/weight_norm_kernels.h"
 #include "src/norm/params.h"
 
-// A row of weights is a channel of one sample: v / ||v|| is its xhat, without a mean.
+// A row of weights is a channel of one sample, and v / ||v|| is its xhat with mean 0.
 namespace planish {
 namespace {
 
@@ -72,7 +72,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
         return internal::TwoPassStatistics(args.v + r * cols, cols, false);
       });
       double length = std::sqrt(m.var * static_cast<double>(cols)) / m.scale;
-      // A sum that has overflowed must not pass for a large one.
+      // An overflowed sum gives NaN, not a large norm.
       if (!(length <= std::numeric_limits<double>::max())) {
         length = std::numeric_limits<double>::quiet_NaN();
       }
@@ -121,7 +121,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   pass.map = ChannelMap::kGradient;
   pass.before = [&](const ChannelRange<C>& range) {
     for (int64_t i = 0; i < range.n; ++i) {
-      range.before[0][i] = range.before[2][i] = 0;  // no mean
+      range.before[0][i] = range.before[2][i] = 0;  // mean 0
       range.before[1][i] = static_cast<C>(1 / static_cast<double>(args.norm[range.begin + i]));
     }
   };

@@ -4,7 +4,7 @@
 #include "planish/weight_norm.h"
 #include "src/base/check.h"
 
-// The checks of weight_norm.h's functions, on CPU and GPU alike.
+// Argument checks of weight_norm.h, for CPU and GPU.
 namespace planish::internal {
 
 template <class T, class P>

@@ -5,9 +5,8 @@
 
 #include "planish/types.h"
 
-// Weight normalisation of rows that are too narrow to be channels of ChannelPass: their numbers
-// are worked out in vectors of rows. For every element type and the instruction set in use. They
-// check nothing.
+// Weight normalization of rows too narrow for ChannelPass: the values per row are computed in
+// vectors of rows. For every element type, with the SIMD target in use. Arguments are not checked.
 namespace planish::internal {
 
 /// Columns below which rows are narrow.
@@ -16,22 +15,22 @@ inline constexpr int64_t kNarrowWeights = 64;
 template <class T>
 struct WeightRows {
   using C = Compute<T>;
-  int64_t rows = 0, cols = 0;  // cols > 0 and < kNarrowWeights
+  int64_t rows = 0, cols = 0;  // 0 < cols < kNarrowWeights
   const T* v = nullptr;        // [rows, cols]
-  const T* dw = nullptr;       // likewise; WeightGradients alone reads it
+  const T* dw = nullptr;       // [rows, cols] read by WeightGradients only
   const C* g = nullptr;        // [rows]
-  const C* norm = nullptr;     // [rows]; WeightGradients alone reads it
+  const C* norm = nullptr;     // [rows] read by WeightGradients only
   T* out = nullptr;            // [rows, cols] w or dv; may be v or dw; null: no dv
-  C* norm_out = nullptr;       // [rows] of NormaliseWeights; may be null
-  C* dg = nullptr;             // [rows] of WeightGradients; may be null
+  C* norm_out = nullptr;       // [rows] written by NormaliseWeights; may be null
+  C* dg = nullptr;             // [rows] written by WeightGradients; may be null
   bool stream = false;
 };
 
-/// w and the norms of the rows [begin, end).
+/// Computes w and the norms of rows [begin, end).
 template <class T>
 void NormaliseWeights(const WeightRows<T>& args, int64_t begin, int64_t end);
 
-/// dv and dg of the rows [begin, end).
+/// Computes dv and dg of rows [begin, end).
 template <class T>
 void WeightGradients(const WeightRows<T>& args, int64_t begin, int64_t end);
 

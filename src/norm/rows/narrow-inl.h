@@ -1,7 +1,7 @@
-// Rows too narrow for the loops of rows-inl.h, and too wide for those of transposed-inl.h, where
-// what is done once a row is much beside what is done once a column: eight rows at a time, their
-// sums finished together in vectors. For numbers that are computed with in float, on targets with
-// vectors of at least eight floats. Compiled once for each target, in the namespace HWY_NAMESPACE.
+// Rows too narrow for the loops of rows-inl.h and too wide for those of transposed-inl.h. Processes
+// eight rows at a time and finishes their sums together in vectors, because the work per row
+// dominates. For arithmetic in float, on targets with vectors of at least eight floats. Compiled
+// once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
@@ -24,40 +24,38 @@ namespace HWY_NAMESPACE {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
-/// Below this many columns rows go eight at a time: those whose results pass through the caches,
-/// and those whose results do not, or are asked for ahead, of which only the narrowest gain by it.
-/// The results are the same.
+/// Column counts below which rows are processed in groups of eight: with ordinary stores, and with
+/// non-temporal stores or prefetched outputs, where only the narrowest rows gain. Results are the
+/// same either way.
 inline constexpr int64_t kNarrowColumns = 640;
 inline constexpr int64_t kNarrowStreamedColumns = 80;
 
-/// Rows whose results are computed side by side, as far as registers last: they share the gain and
-/// bias that are read.
+/// Rows whose results are computed side by side. They share the loads of gain and bias; more would
+/// exceed the registers.
 inline constexpr int64_t kTogether = hn::MaxLanes(hn::ScalableTag<float>()) >= 16 ? 4 : 2;
 
-/// Likewise of backward, where results pass through the caches: dgain and dbias are read and
-/// written once for the rows side by side. Where the first-level cache holds many rows that pays up
-/// to a chunk for four of them (.60 to .86 of the time), for two up to some 400 columns.
+/// Returns the limit for backward with ordinary stores. dgain and dbias are loaded and stored once
+/// for kTogether rows, which pays for wider rows if the L1 cache holds them.
 HWY_INLINE int64_t NarrowGradientColumns() {
   if (!FirstCacheHoldsManyRows()) return 160;
   return kTogether == 4 ? kChunk + 1 : 400;
 }
 
-/// Likewise where they do not, or are asked for ahead, of which fewer gain by it where the last
-/// cache is far (64 columns from memory take .82 of the time the other way).
+/// Returns the limit for backward with non-temporal stores or prefetched outputs.
 HWY_INLINE int64_t NarrowStreamedGradientColumns() {
   return LastCacheIsFar() ? 48 : kNarrowStreamedColumns;
 }
 
-/// Rows that are worked on at a time.
+/// Rows of a group.
 inline constexpr int64_t kGroup = 8;
 
-/// Fewer rows than this are not worth what is done once for a group.
+/// Rows from which the fixed cost of a group pays.
 inline constexpr int64_t kMinNarrowRows = 3;
 
-/// A number of each of the rows.
+/// One element for each row of a group.
 using Eight = hn::CappedTag<float, 8>;
 
-/// Of eight vectors the sums of their lanes, each added in the order of AddLanes.
+/// Returns the lane sums of eight vectors, each added in the order of AddLanes.
 HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
   const Eight d;
   const hn::Repartition<double, Eight> pairs;
@@ -74,7 +72,7 @@ HWY_INLINE Vec<Eight> SumsOfEight(const Vec<Eight> (&v)[8]) {
                  hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
 }
 
-/// The lanes of a vector added to eight.
+/// Adds the lanes of a vector in pairs until eight are left.
 template <class D>
 HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 8) {
@@ -85,7 +83,7 @@ HWY_INLINE Vec<Eight> FoldToEight(D, Vec<D> v) {
   }
 }
 
-/// The maps of eight rows.
+/// Coefficients of xhat of eight rows.
 struct EightMaps {
   HWY_ALIGN float mean[8];
   HWY_ALIGN float rstd[8];
@@ -98,18 +96,18 @@ struct EightMaps {
   }
 };
 
-/// The maps of the moments that are there of `n` rows from `r` on; zeros for those that are not.
+/// Loads the saved statistics of rows [r, r + n); other rows get zeros.
 template <class Args>
 HWY_INLINE void LoadEight(const Args& args, int64_t r, int64_t n, EightMaps& maps) {
   const Eight d;
-  // As CoefficientsOf.
+  // As in CoefficientsOf.
   const Vec<Eight> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
   hn::Store(LoadRows(d, args.mean, r, n), d, maps.mean);
   hn::Store(rstd, d, maps.rstd);
   hn::Store(hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd)), d, maps.offset);
 }
 
-/// Saves the moments of `n` rows from `r` on.
+/// Saves the statistics of rows [r, r + n).
 template <class T>
 HWY_INLINE void SaveEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<Eight> mean,
                           Vec<Eight> mean_lo, Vec<Eight> rstd, EightMaps& maps) {
@@ -122,7 +120,7 @@ HWY_INLINE void SaveEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<
   SaveRows(d, rstd, args.rstd, r, n);
 }
 
-/// The moments of `n` rows from `r` on, by their sums about `shift`, as FinishMoments.
+/// Computes the statistics of rows [r, r + n) from their sums about `shift`, like FinishMoments.
 template <class T>
 HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Vec<Eight> shift,
                             Vec<Eight> first, Vec<Eight> second, EightMaps& maps) {
@@ -161,20 +159,19 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
   }
 }
 
-/// Whether rows of `out` go side by side. Stores that cut lines of the caches are put together only
-/// while they follow each other: where rows do not begin with vectors they go one by one (255
-/// columns take .68 of the time so, 600 .75), and where each line has to come from a far cache,
-/// `asked` for, too (.85 to .95).
+/// Returns whether rows of `out` are written side by side. Requires rows that begin at vectors: the
+/// processor combines stores that cross cache lines only if they follow each other. Prefetched
+/// outputs of a distant L3 cache go one row at a time, too.
 template <class D, class T>
 HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool asked) {
-  // Halves are stored two vectors at a time.
+  // 16-bit elements are stored two vectors at a time.
   constexpr uint64_t kBytes = hn::MaxLanes(D()) * sizeof(float);
   const uint64_t begins =
       reinterpret_cast<uintptr_t>(out) | static_cast<uint64_t>(stride) * sizeof(T);
   return begins % kBytes == 0 && !asked;
 }
 
-/// The maps of `n` rows from `r` on.
+/// Computes the statistics of rows [r, r + n).
 template <bool kCentre, bool kStream, class D, class T>
 HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, EightMaps& maps) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -182,7 +179,7 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
   const auto mask = LastLanes(d, rest);
   const Eight eight;
   const auto row = [&](int64_t i) HWY_ATTR { return args.x + (r + i) * args.x_stride; };
-  // Rows that are not there are the last one again.
+  // Missing rows repeat the last one.
   const auto repeat_last = [&](Vec<Eight>* v) HWY_ATTR {
     for (int64_t i = n; i < kGroup; ++i) v[i] = v[n - 1];
   };
@@ -200,7 +197,7 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
   for (int64_t i = 0; i < n; ++i) {
     const T* x = row(i);
     const Vec<D> about = kCentre ? hn::Set(d, shifts[i]) : hn::Zero(d);
-    // As SumChunkLanes.
+    // Same order as SumChunkLanes.
     PairSums<D> row_sums(d);
     int64_t c = 0;
     for (; c + 2 * lanes <= cols; c += 2 * lanes) {
@@ -224,7 +221,7 @@ HWY_INLINE void SumEight(D d, const RowsForward<T>& args, int64_t r, int64_t n, 
   FinishEight(args, r, n, shift, SumsOfEight(sums), SumsOfEight(squares), maps);
 }
 
-/// Results of `n` rows from `r` on to `y`, kRows side by side.
+/// Writes the results of rows [r, r + n) to `y`, kRows side by side.
 template <int64_t kRows, Output kOutput, bool kCentre, class D, class T>
 HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
                          const EightMaps& maps, T* y, int64_t y_stride) {
@@ -232,7 +229,7 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
   const int64_t cols = args.cols, last = cols - lanes;
   const OutputArgs<float> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
   for (int64_t i = 0; i < n; i += kRows) {
-    // A row that is not there is the first of these again, and what is written is the same.
+    // A missing row repeats the first of the group and writes the same values.
     const T* x[kRows];
     T* to[kRows];
     Vec<D> mean[kRows], rstd[kRows], offset[kRows], tail[kRows];
@@ -275,14 +272,14 @@ HWY_INLINE void MapEight(D d, const RowsForward<T>& args, int64_t r, int64_t n,
   }
 }
 
-/// ForwardRows for at least as many columns as lanes, and at most kChunk: the same bits as
+/// Computes ForwardRows for columns between the number of lanes and kChunk. Gives the same bits as
 /// ForwardRowsWide.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
 HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
   const int64_t cols = args.cols;
   const bool together = kStream || SideBySide(d, args.y, args.y_stride, args.ask);
   EightMaps maps;
-  Staged<T> staged(args.y + begin * args.y_stride);  // only used to stream
+  Staged<T> staged(args.y + begin * args.y_stride);  // used only with kStream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     if (args.pass != Pass::kResults) SumEight<kCentre, kStream>(d, args, r, n, maps);
@@ -302,13 +299,13 @@ HWY_NOINLINE void ForwardRowsNarrow(D d, const RowsForward<T>& args, int64_t beg
   FinishStores<kStream>();
 }
 
-/// What dx needs of eight rows beside their maps, as GradientMap.
+/// Constants of eight rows for dx, as in GradientMap.
 struct EightGradients {
   HWY_ALIGN float mean_g[8];
   HWY_ALIGN float mean_g_xhat[8];
 };
 
-/// FinishGradient of `n` rows from `r` on.
+/// Computes FinishGradient for rows [r, r + n).
 template <class T>
 HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int64_t n,
                                      const EightMaps& maps, Vec<Eight> sum_g, Vec<Eight> sum_g_xhat,
@@ -342,8 +339,8 @@ HWY_INLINE void FinishEightGradients(const RowsBackward<T>& args, int64_t r, int
   scale(gradients.mean_g_xhat, args.recipe.via_scale);
 }
 
-/// The sums of g and g * xhat of kRows rows from `row` on, as SumGradientChunkLanes takes them, in
-/// eight lanes each, and their terms of dgain and dbias.
+/// Computes the sums of g and g * xhat of kRows rows in the order of SumGradientChunkLanes, folded
+/// to eight lanes. Adds their terms to dgain and dbias.
 template <int64_t kRows, Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t row,
                                      const EightMaps& maps, int64_t i, float* dgain, float* dbias,
@@ -397,7 +394,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
       hn::StoreU(bias_sum, d, dbias + c);
     }
   };
-  // As AddGradientPair.
+  // Same order as AddGradientPair.
   const auto add_pair = [&](int64_t c) HWY_ATTR {
     VectorPair<D> gain_sum{hn::Zero(d), hn::Zero(d)}, bias_sum = gain_sum;
     if constexpr (kColumns) {
@@ -447,7 +444,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
   }
 }
 
-/// dx of `n` rows from `r` on to `dx`, kRows side by side.
+/// Writes dx of rows [r, r + n) to `dx`, kRows side by side.
 template <int64_t kRows, Output kOutput, bool kReadX, class D, class T>
 HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, int64_t n,
                                   const EightMaps& maps, const EightGradients& gradients, T* dx,
@@ -456,7 +453,7 @@ HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, i
   const int64_t cols = args.cols, last = cols - lanes;
   const GradientArgs<float> out{args.gain, args.scale, -args.scale * args.slope};
   for (int64_t i = 0; i < n; i += kRows) {
-    // A row that is not there is the first of these again, and what is written is the same.
+    // A missing row repeats the first of the group and writes the same values.
     GradientRow<T> row[kRows];
     T* to[kRows];
     Vec<D> mean[kRows], rstd[kRows], offset[kRows];
@@ -499,8 +496,8 @@ HWY_INLINE void MapEightGradients(D d, const RowsBackward<T>& args, int64_t r, i
   }
 }
 
-/// BackwardRows for at least as many columns as lanes, and at most kChunk, with dx: the same bits
-/// as BackwardRowsWide.
+/// Computes BackwardRows with dx for columns between the number of lanes and kChunk. Gives the same
+/// bits as BackwardRowsWide.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
 HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
                                      float* dgain, float* dbias) {
@@ -509,7 +506,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
   EightMaps maps;
   EightGradients gradients;
   const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
-  Staged<T> staged(args.dx + begin * args.dx_stride);  // only used to stream
+  Staged<T> staged(args.dx + begin * args.dx_stride);  // used only with kStream
   for (int64_t r = begin; r < end; r += kGroup) {
     const int64_t n = std::min(kGroup, end - r);
     LoadEight(args, r, n, maps);

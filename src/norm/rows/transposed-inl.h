@@ -1,7 +1,6 @@
-// The narrowest rows: as many at a time as a vector has lanes, transposed so that each vector holds
-// one column of theirs. What is done once a row is then done for all of them at once.
-// For numbers that are computed with in float, on targets with vectors of at least eight floats.
-// Compiled once for each target, in the namespace HWY_NAMESPACE.
+// The narrowest rows. Transposes as many rows as a vector has lanes, so that each vector holds one
+// column and work per row becomes vector arithmetic. For arithmetic in float, on targets with
+// vectors of at least eight floats. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_TRANSPOSED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_TRANSPOSED_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_TRANSPOSED_INL_H_
@@ -24,32 +23,29 @@ namespace HWY_NAMESPACE {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
-/// Lanes of a vector, and rows that are worked on at a time: 8 or 16.
+/// Vector of one column; its lanes are the rows processed at a time, 8 or 16.
 using Lanes = hn::CappedTag<float, 16>;
 inline constexpr int64_t kLanes = hn::MaxLanes(Lanes());
 
-/// The widest rows that go this way, forward and backward: beyond, what is done once a row weighs
-/// less than the transposing.
+/// Column limits, forward and backward. For wider rows transposing costs more than it saves.
 inline constexpr int64_t kTransposedColumns = 47;
 inline constexpr int64_t kTransposedGradientColumns = kLanes == 16 ? 47 : 20;
 
-/// Of those of backward the ones that do. Intel's processors shuffle wide vectors on one of their
-/// ports, and the rows that are written side by side cut lines, each of which has to come from a
-/// far cache: from 28 columns on others are as fast in the second-level cache, 33 to 47 columns
-/// take .6 to .8 of the time beyond it.
+/// Returns the backward limit on this processor. Lower with a distant L3 cache: Intel processors
+/// shuffle wide vectors on one port, and rows written side by side cross cache lines.
 HWY_INLINE int64_t TransposedGradientColumns() {
   return kLanes == 16 && LastCacheIsFar() ? 26 : kTransposedGradientColumns;
 }
 
-/// Columns from which on forward stores past the caches while it reads (1.1 to 1.3 times as fast);
-/// fewer go in bursts, as do backward's results, whose reads leave memory less time.
+/// Columns from which forward interleaves its non-temporal stores with reads. Narrower rows and
+/// backward store in bursts.
 inline constexpr int64_t kPacedColumns = 16;
 
 /// Columns that are transposed at a time.
 inline constexpr int64_t kBlock = 8;
 
-/// From vectors that hold eight columns of row i and, above them, of row i + 8, to vectors that
-/// hold a column of all rows, and back.
+/// Transposes between vectors with eight columns of row i (and above them of row i + 8) and vectors
+/// with one column of all rows.
 template <class D>
 HWY_INLINE void Transpose(D d, Vec<D> (&v)[kBlock]) {
   const hn::Repartition<double, D> pairs;
@@ -75,7 +71,7 @@ HWY_INLINE void Transpose(D d, Vec<D> (&v)[kBlock]) {
   }
 }
 
-/// Eight numbers, or eight of each of two rows where a vector takes them.
+/// Loads eight elements of one row, or of two rows if the vector is that wide.
 template <class D, class T>
 HWY_INLINE Vec<D> TwoRows(D d, const T* lower, const T* upper) {
   if constexpr (hn::MaxLanes(D()) == 8) {
@@ -86,8 +82,8 @@ HWY_INLINE Vec<D> TwoRows(D d, const T* lower, const T* upper) {
   }
 }
 
-/// Rows of input, kLanes of them from `r` on: those of the array, or a copy of them with zeros for
-/// the rows that are not there, where whole blocks of columns would reach beyond the array.
+/// kLanes rows of input from `r` on. Uses a zero-padded copy if there are fewer rows, or if whole
+/// blocks of columns would extend beyond the array.
 template <class T>
 class RowsIn {
  public:
@@ -103,7 +99,7 @@ class RowsIn {
     x_ = padded_;
   }
 
-  /// Eight columns from `c` on.
+  /// Loads eight columns from `c` on.
   HWY_INLINE void Read8(int64_t c, Vec<Lanes> (&v)[kBlock]) const {
     const T* x = x_ + c;
     for (int64_t i = 0; i < kBlock; ++i) {
@@ -118,7 +114,7 @@ class RowsIn {
   T padded_[kLanes * kTransposedColumns];
 };
 
-/// The first or the second eight lanes, where there are as many.
+/// Returns the lower (kPart = 0) or upper eight lanes.
 template <size_t kPart, class D>
 HWY_INLINE auto EightLanes(D d, Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) == 8) {
@@ -130,12 +126,12 @@ HWY_INLINE auto EightLanes(D d, Vec<D> v) {
   }
 }
 
-/// Where rows of output go: straight to their place; or gathered, to go past the caches; or, where
-/// what is written behind them must not be, by way of a copy.
+/// Destination of output rows: in place; staged for non-temporal stores; or through a copy, if the
+/// elements that follow must not be overwritten.
 template <bool kStream, class T>
 class RowsOut {
  public:
-  /// `in_place`: what is behind these rows may yet be read.
+  /// With `in_place`, elements behind these rows are still to be read.
   RowsOut(T* out, int64_t stride, int64_t cols, bool in_place)
       : staged_(out),
         out_(out),
@@ -143,14 +139,14 @@ class RowsOut {
         cols_(cols),
         overwrites_(stride == cols && !in_place) {}
 
-  /// Begins the next `n` rows, which `more` others follow.
+  /// Starts the next `n` rows, which `more` others follow.
   HWY_INLINE void Begin(int64_t n, int64_t more) {
     n_ = n;
     direct_ = !kStream && (cols_ >= kBlock || (overwrites_ && more >= kBlock));
     to_ = direct_ ? out_ : kStream ? staged_.next() : rows_;
   }
 
-  /// The columns from `first` on, `columns` of them, column c of all rows being value(c).
+  /// Writes columns [first, first + columns), where column c of all rows is value(c).
   template <class Value>
   HWY_INLINE void Write8(int64_t first, int64_t columns, const Value& value) {
     const Lanes d;
@@ -182,7 +178,7 @@ class RowsOut {
     }
   }
 
-  /// Staged::StoreSome.
+  /// Calls Staged::StoreSome.
   HWY_INLINE void StoreSome(int64_t n) { staged_.StoreSome(n); }
 
   HWY_INLINE void End() {
@@ -201,7 +197,7 @@ class RowsOut {
   }
 
  private:
-  Staged<T> staged_;  // only used to stream
+  Staged<T> staged_;  // used only with kStream
   T* out_;
   T* to_ = nullptr;
   int64_t stride_, cols_, n_ = 0;
@@ -209,8 +205,8 @@ class RowsOut {
   T rows_[(kLanes + 1) * kBlock];
 };
 
-/// Calls f(first, skip, columns) for blocks of `columns` columns, up to eight, from `first` on. The
-/// last block overlaps the one before by its first `skip`.
+/// Calls f(first, skip, columns) for blocks of up to eight columns from `first` on. The last block
+/// overlaps the one before by its first `skip` columns.
 template <class F>
 HWY_INLINE void VisitBlocks(int64_t cols, F&& f) {
   if (cols < kBlock) {
@@ -223,23 +219,23 @@ HWY_INLINE void VisitBlocks(int64_t cols, F&& f) {
   }
 }
 
-/// The maps of kLanes rows.
+/// Coefficients of xhat of kLanes rows.
 struct LaneMaps {
   Vec<Lanes> mean, rstd, offset;
 };
 
-/// The maps of the moments that are there of `n` rows from `r` on.
+/// Loads the saved statistics of rows [r, r + n).
 template <class Args>
 HWY_INLINE LaneMaps LoadLanes(const Args& args, int64_t r, int64_t n) {
   const Lanes d;
-  // As CoefficientsOf.
+  // As in CoefficientsOf.
   const Vec<Lanes> rstd = PlainNan(d, LoadRows(d, args.rstd, r, n));
   return {LoadRows(d, args.mean, r, n), rstd,
           hn::Neg(hn::Mul(LoadRows(d, args.mean_lo, r, n), rstd))};
 }
 
-/// The moments of the rows from `r` on, `n` of them there, whose columns are at `x`: their mean is
-/// `near`, to float's digits, beyond `origin`. Saves them and gives the maps.
+/// Computes and saves the statistics of rows [r, r + n), whose columns are at `x`. `near`
+/// approximates mean - origin in float.
 template <bool kCentre, class T>
 HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n, const float* x,
                                 Vec<Lanes> origin, Vec<Lanes> near) {
@@ -301,8 +297,8 @@ HWY_INLINE LaneMaps FinishLanes(const RowsForward<T>& args, int64_t r, int64_t n
   return maps;
 }
 
-/// ForwardRows for at most kTransposedColumns. The moments are taken in two turns: a mean, then the
-/// sums about it.
+/// Computes ForwardRows for at most kTransposedColumns columns. Two passes in registers: a mean,
+/// then sums about it.
 template <Output kOutput, bool kCentre, bool kStream, class T>
 HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begin, int64_t end) {
   const Lanes d;
@@ -363,7 +359,7 @@ HWY_NOINLINE void ForwardRowsTransposed(const RowsForward<T>& args, int64_t begi
   FinishStores<kStream>();
 }
 
-/// BackwardRows for at most kTransposedColumns, with dx.
+/// Computes BackwardRows with dx for at most kTransposedColumns columns.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class T>
 HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t begin, int64_t end,
                                          float* dgain, float* dbias) {
@@ -404,7 +400,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
         Vec<Lanes> g = v[i], xhat = hn::Zero(d);
         if constexpr (kReadX) xhat = hn::MulAdd(hn::Sub(u[i], maps.mean), maps.rstd, maps.offset);
         if constexpr (kColumns) {
-          // Rows that are not there have dy = 0, mean = 0 and rstd = 0.
+          // Missing rows have dy = 0, mean = 0 and rstd = 0.
           hn::Store(hn::MulAdd(g, xhat, hn::Load(d, gain_sums + at)), d, gain_sums + at);
           hn::Store(hn::Add(g, hn::Load(d, bias_sums + at)), d, bias_sums + at);
         }
