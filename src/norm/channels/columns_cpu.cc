@@ -11,40 +11,38 @@
 namespace planish::internal {
 namespace {
 
-// Spatial sizes below which numbers are taken as columns, each with numbers of its own, rather than
-// as runs of `spatial` that share them: short runs repay the six numbers of backward only.
+// Spatial sizes below which elements are treated as columns with their own parameters, not as runs
+// that share them. Only backward, with six parameters, gains from runs this short.
 constexpr int64_t kShortRun = 64, kShortGradientRun = kMinRun;
-// Columns that several samples are laid side by side to make, where one has fewer.
+// Columns to reach by placing several samples side by side.
 constexpr int64_t kNarrow = 512;
-// Columns that are summed at a time: their sums stay in the caches next to the processor.
+// Columns summed at a time; their sums stay in the L2 cache.
 constexpr int64_t kSumTile = 1024;
-// Columns of a tile, at most: what belongs to each, some 35 bytes, stays in those caches. (Batch
-// norm of 1 x 768 x 49, forward, took five times as long in tiles of 32,768, whose sums were also
-// enough for the system to take the memory back after each call.)
+// Limit on the columns of a tile, so that about 35 bytes for each stay in the L2 cache and scratch
+// memory stays small.
 constexpr int64_t kTileColumns = 2048;
-// Columns that are mapped at a time, and their numbers kept in those caches.
+// Columns mapped at a time, whose parameters stay in the L2 cache.
 constexpr int64_t kMapTile = 16384;
-// Numbers of a run that make one partial sum, and numbers that a map is cut into.
+// Elements of a run in one partial sum, and elements of a unit of mapping.
 constexpr int64_t kPart = int64_t{1} << 14;
-// Channels whose numbers are worth a thread of their own: each reads memory in some ten places.
+// Channels whose preparation is worth a thread: each reads memory in about ten places.
 constexpr int64_t kBeforeGrain = 1024;
-// Parts that are mapped in the order of their numbers, of the last ones first.
+// Parts that are mapped in ascending order; blocks of parts go in descending order.
 constexpr int64_t kMapParts = 64;
-// Bytes that a tile should have side by side in memory: the processor reads ahead in pages.
+// Contiguous bytes that a tile should have in each row: the hardware prefetches within pages.
 constexpr int64_t kTileRowBytes = 1024;
 
 template <class C>
 C Plain(C value) {
-  // Rounding to bfloat16 expects the NaN that arithmetic makes.
+  // Conversion to bfloat16 requires the NaN of arithmetic.
   return value == value ? value : std::numeric_limits<C>::quiet_NaN();
 }
 
-// Arrays of the channels' numbers, `count` of them: one for each channel, or, where columns have
-// numbers, the channel's for each of its columns.
+// Arrays of `count` parameters: one value for each channel, or repeated for each of its columns.
 template <class C, class Numbers>
 class NumberArrays {
  public:
-  // Of `columns` a channel; `size`, if there are more than those of the channels.
+  // `size` is the array length, if it exceeds channels * columns.
   NumberArrays(int count, int64_t channels, int64_t columns = 1, int64_t size = 0)
       : count_(count),
         channels_(channels),
@@ -54,12 +52,12 @@ class NumberArrays {
     if (columns > 1) each_ = std::make_unique_for_overwrite<C[]>(count * channels);
   }
 
-  // Where the numbers of channel i, and of those behind it, are written.
+  // Sets arrays[k] to the location of parameter k of channels i, i + 1, ...
   void Channels(int64_t i, C** arrays) {
     for (int k = 0; k < count_; ++k) arrays[k] = Each(k) + i;
   }
 
-  // Once those of the channels [begin, end) have been.
+  // Completes channels [begin, end) after their parameters have been written.
   void Finish(int64_t begin, int64_t end) {
     for (int k = 0; k < count_; ++k) {
       C* each = Each(k);
@@ -70,7 +68,7 @@ class NumberArrays {
     }
   }
 
-  // Repeats the first `period` columns from there on, to the end.
+  // Fills the arrays by repeating their first `period` columns.
   void Repeat(int64_t period) {
     for (int k = 0; k < count_; ++k) {
       C* array = &data_[k * size_];
@@ -78,7 +76,7 @@ class NumberArrays {
     }
   }
 
-  // From column i on.
+  // Returns the parameters from column i on.
   Numbers At(int64_t i) const {
     Numbers numbers{};
     for (int k = 0; k < count_; ++k) numbers.at[k] = &data_[k * size_ + i];
@@ -114,34 +112,34 @@ int CountOf(ChannelMap map) {
                                          : 6;
 }
 
-// Bytes that the map reads and writes.
+// Returns the bytes that the map reads and writes.
 template <class T>
 int64_t MapBytes(const ChannelPass<T>& pass) {
   const int64_t arrays = pass.map == ChannelMap::kGradient ? 3 : 2;
   return arrays * pass.batch * pass.channels * pass.spatial * static_cast<int64_t>(sizeof(T));
 }
 
-// Whether a thread stores past the caches that has `part` of `whole` of the map.
+// Returns whether a thread with `part` of `whole` uses non-temporal stores.
 template <class T>
 bool Streams(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
   return pass.out != nullptr && internal::Streams(MapBytes(pass), part, whole);
 }
 
-// Whether it asks for the lines of results.
+// Returns whether a thread with `part` of `whole` prefetches output lines.
 template <class T>
 bool Asks(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
   return AsksForResults(MapBytes(pass), part, whole);
 }
 
-// Bytes of `n` numbers of all arrays that are read.
+// Returns the bytes of `n` elements of all arrays that are read.
 template <class T>
 int64_t ReadBytes(const ChannelPass<T>& pass, int64_t n) {
   return n * static_cast<int64_t>(sizeof(T)) * (pass.sums == ChannelSums::kGradient ? 2 : 1);
 }
 
-// Channels that make a tile, whose numbers stay in the cache between the sums and the map: enough
-// for a thread, and, where there are many, half of what the cache holds, for the next tile is on
-// its way. None if a tile of the least width does not fit.
+// Returns the channels of a tile that stays in the cache between sums and map: enough for a thread,
+// and at most half of the cache if there are many, for the next tile. 0 if a tile of the minimum
+// width does not fit.
 template <class T>
 int64_t TileChannels(const ChannelPass<T>& pass) {
   const int64_t channel = pass.batch * pass.spatial;
@@ -155,14 +153,14 @@ int64_t TileChannels(const ChannelPass<T>& pass) {
   return tile >= std::min(pass.channels, width(kTileRowBytes)) ? std::min(tile, pass.channels) : 0;
 }
 
-// Of a tile of so many channels those that are taken at a time, where runs are read whole.
+// Returns how many channels of a tile to process at a time if runs are read whole.
 template <class T>
 int64_t RunTileChannels(const ChannelPass<T>& pass, int64_t tile) {
   const int64_t near = RunTileBytes() / ReadBytes(pass, pass.batch * pass.spatial);
   return std::clamp<int64_t>(near, 1, tile);
 }
 
-// What the sums of the channels [c, c + n) need, which are those of the arrays from i on.
+// Computes the inputs of the sums of channels [c, c + n), at index i of the arrays.
 template <class T>
 void Before(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
             SumArrays<Compute<T>>& before) {
@@ -172,7 +170,7 @@ void Before(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
   before.Finish(i, i + n);
 }
 
-// What the map needs, from their sums.
+// Computes the inputs of the map of channels [c, c + n) from their sums.
 template <class T>
 void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const double* first,
            const double* second, SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after) {
@@ -183,10 +181,10 @@ void After(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, const do
   after.Finish(i, i + n);
 }
 
-// Channels whose sums are added up from parts at a time.
+// Channels whose partial sums are combined at a time.
 constexpr int64_t kSumsAtOnce = 256;
 
-// Likewise, where the sums are in parts: add(i, first, second) adds those of channel i.
+// Like After, for partial sums: add(i, first, second) adds those of channel i.
 template <class T, class Add>
 void AfterParts(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n,
                 SumArrays<Compute<T>>& before, MapArraysOf<Compute<T>>& after, const Add& add) {
@@ -207,7 +205,7 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
             const MapNumbers<Compute<T>>& numbers, const ParallelFor& parallel_for) {
   const int64_t total = pass.batch * pass.channels * pass.spatial;
   const int64_t parts = (total + kPart - 1) / kPart;
-  // The last first: of what was summed the caches have that still.
+  // The last parts first: the caches still hold them after the sums.
   RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
     const bool stream = Streams(pass, end - begin, parts);
     MapArrays<T> arrays = ArraysAt(pass, 0);
@@ -221,8 +219,7 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   });
 }
 
-// What a thread works in that takes tiles of `tile` channels, with numbers for each of `columns` a
-// channel.
+// Scratch of a thread for tiles of `tile` channels with `columns` columns each.
 template <class C>
 struct TileScratch {
   TileScratch(ChannelSums sums, ChannelMap map, int64_t tile, int64_t columns)
@@ -234,16 +231,17 @@ struct TileScratch {
   std::unique_ptr<double[]> totals;
 };
 
-// --- Runs: the `spatial` numbers of a channel in a sample share their numbers. ---
+// --- Runs: the `spatial` elements of a channel in a sample share parameters. ---
 
-// Tiles of `tile` channels, each read for its sums and, out of the cache, for the map.
+// Processes tiles of `tile` channels, each read from memory for its sums and from a cache for its
+// map.
 template <class T>
 void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t spatial = pass.spatial, sample = pass.channels * spatial;
   const int64_t tiles = (pass.channels + tile - 1) / tile;
   const bool has_sums = pass.sums != ChannelSums::kNone;
-  // The next tile is asked for where a cache takes it beside this one.
+  // The next tile is prefetched if it fits in a cache beside this one.
   const bool near = ReadBytes(pass, pass.batch * tile * spatial) <= RunTileBytes();
   const auto make = [&] { return TileScratch<C>(pass.sums, pass.map, tile, 1); };
   RunWithScratch(parallel_for, tiles, GrainFor(pass.batch * tile * spatial), make,
@@ -276,7 +274,7 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t channels = pass.channels, spatial = pass.spatial;
   const int64_t tile = TileChannels(pass);
-  // A long run is cut into parts, and so may be the work of few channels.
+  // Long runs and the work of few channels are split into parts.
   if (spatial <= kPart && tile > 0 &&
       (channels / tile >= 8 || pass.batch * channels * spatial <= 2 * kGrainElements)) {
     RunsInTiles(pass, RunTileChannels(pass, tile), parallel_for);
@@ -297,7 +295,7 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
                 [&](int64_t begin, int64_t end) {
                   std::fill_n(first + begin, end - begin, 0.0);
                   std::fill_n(second + begin, end - begin, 0.0);
-                  // Whole runs of several channels at a time, or one part.
+                  // Whole runs of several channels, or one part of a run.
                   for (int64_t i = begin; i < end;) {
                     const int64_t run = i / parts, c = run % channels, part = i % parts;
                     const int64_t runs = parts > 1 ? 1 : std::min(end - i, channels - c);
@@ -325,10 +323,10 @@ void Runs(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
   if (pass.out) MapAll(pass, spatial, channels, after.At(0), parallel_for);
 }
 
-// --- Columns: short runs, whose numbers are repeated for each column. ---
+// --- Columns: short runs, whose parameters are repeated for each column. ---
 
-// After, where the columns of channel i are those from i * spatial on, in the first of `samples`
-// samples that lie side by side.
+// Like After, if the columns of channel i start at i * spatial in the first of `samples` samples
+// that are side by side.
 template <class T>
 void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, int64_t samples,
                   const double* first, const double* second, SumArrays<Compute<T>>& before,
@@ -348,7 +346,7 @@ void AfterColumns(const ChannelPass<T>& pass, int64_t c, int64_t i, int64_t n, i
   });
 }
 
-// Tiles of `tile` channels, as RunsInTiles.
+// Processes tiles of `tile` channels, like RunsInTiles.
 template <class T>
 void ColumnsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& parallel_for) {
   using C = Compute<T>;
@@ -397,11 +395,11 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
     ColumnsInTiles(pass, std::clamp<int64_t>(kTileColumns / spatial, 1, tile), parallel_for);
     return;
   }
-  // Samples side by side, `samples` of them a row; the last row may have fewer.
+  // `samples` samples form one row; the last row can have fewer.
   const int64_t samples = sample >= kNarrow ? 1 : std::min(batch, (kNarrow - 1) / sample + 1);
   const int64_t width = samples * sample, rows = batch / samples;
   const int64_t rest = batch % samples * sample;
-  // Rows are cut into blocks, as the shape alone has it: the bits of the sums follow.
+  // Blocks of rows depend on the shape only, and so do the bits of the sums.
   const int64_t blocks = std::clamp<int64_t>(std::min(rows / 128, rows * width >> 16), 1, 64);
   const int64_t tiles = (width + kSumTile - 1) / kSumTile;
   SumArrays<C> before(CountOf(pass.sums), channels, spatial, width);
@@ -431,7 +429,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
                 [&](int64_t begin, int64_t end) {
                   for (int64_t i = begin; i < end; ++i) add_block(i / tiles, i % tiles * kSumTile);
                 });
-    // All blocks into the first.
+    // Adds all blocks to the first.
     RunParallel(parallel_for, 2 * width, GrainFor(blocks), [&](int64_t begin, int64_t end) {
       for (int64_t block = 1; block < blocks; ++block) {
         const double* other = &partial[block * 2 * width];
@@ -451,7 +449,7 @@ void Columns(const ChannelPass<T>& pass, const ParallelFor& parallel_for) {
     MapAll(pass, 1, width, after.At(0), parallel_for);
     return;
   }
-  // Numbers for each column of a wide sample do not stay in the cache from row to row: by tiles.
+  // Parameters of a wide sample do not stay in a cache from row to row, so it is tiled.
   const int64_t map_tiles = (sample - 1) / kMapTile + 1;
   const int64_t map_rows = std::min<int64_t>(batch, kPart * 8 / kMapTile);
   const int64_t map_blocks = (batch - 1) / map_rows + 1;
@@ -491,7 +489,7 @@ void ShiftChannels(const ChannelPass<T>& pass, int64_t begin, int64_t n, Compute
 
 template <class T>
 void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
-  if (pass.x == nullptr) pass.x = pass.a;  // not read; pointers into it are computed
+  if (pass.x == nullptr) pass.x = pass.a;  // not read, but offset
   const bool gradient = pass.map == ChannelMap::kGradient;
   if (pass.spatial < (gradient ? kShortGradientRun : kShortRun)) {
     Columns(pass, parallel_for);

@@ -13,7 +13,7 @@ using internal::cuda::GradientsOf;
 using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
 
-// All bits set are a NaN; none are 0.
+// All bits set is a NaN; no bits set is 0.
 constexpr int kNanByte = 0xff;
 
 template <class N>

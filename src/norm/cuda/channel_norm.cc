@@ -49,7 +49,7 @@ PositionsWork WorkOf(int64_t batch, int64_t channels, int64_t spatial,
 template <class T>
 int64_t ChannelNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial) {
   internal::CheckChannels<T>("ChannelNormWorkspaceBytes", batch, channels, spatial);
-  if (spatial == 1) {  // these are rows
+  if (spatial == 1) {  // rows
     return std::max(NormForwardWorkspaceBytes<T>(batch, channels),
                     NormBackwardWorkspaceBytes<T>(batch, channels, true));
   }
@@ -66,13 +66,13 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   const int64_t total = internal::CheckChannelForward(kFunction, recipe, args, options);
   if (total == 0) {
     for (C* moments : {args.mean, args.mean_lo, args.rstd}) {
-      // All bits set are a NaN.
+      // All bits set is a NaN.
       Fill(kFunction, moments, 0xff, args.batch * args.spatial * static_cast<int64_t>(sizeof(C)),
            options.stream);
     }
     return;
   }
-  if (args.spatial == 1) {  // these are rows
+  if (args.spatial == 1) {  // rows
     NormForward<T, P>(norm,
                       {.rows = args.batch,
                        .cols = args.channels,
@@ -114,7 +114,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
     }
     return;
   }
-  if (args.spatial == 1) {  // these are rows
+  if (args.spatial == 1) {  // rows
     NormBackward<T, P>(norm,
                        {.rows = args.batch,
                         .cols = args.channels,
@@ -132,7 +132,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   }
   internal::cuda::SavedMoments<C> saved = {.rstd = args.rstd};
   if (recipe.centre) saved.mean = args.mean, saved.mean_lo = args.mean_lo;
-  // Before dx, which may be dy.
+  // Must precede dx, which can be dy.
   if (args.dgain != nullptr || args.dbias != nullptr) {
     const internal::cuda::PositionGradients<T> call = {
         .arrays = {args.batch, args.channels, args.spatial, args.dy, args.x, nullptr, {}, {}},
@@ -142,7 +142,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
     internal::cuda::RunColumnsCall(kFunction, call, false, kColumns, options);
   }
   if (args.dx == nullptr) return;
-  // What a norm does not read may be anything.
+  // Arrays that a norm does not read can be invalid.
   const bool reads_x = recipe.output != Output::kIdentity || recipe.via_scale;
   const T* x = reads_x ? args.x : nullptr;
   if (!reads_x) saved.mean = saved.mean_lo = nullptr;

@@ -7,9 +7,9 @@
 #include "src/norm/cuda/columns.h"
 #include "src/norm/cuda/params.h"
 
-// Sums are taken in double from the first addition on: squares of floats neither overflow nor
-// vanish there, and about a number of the channel they lose nothing that a float would show. Of
-// doubles the sums about a channel's first number give a second shift, near the mean.
+// All sums are in double: squares of floats neither overflow nor underflow, and sums about an
+// element of the channel lose no digit that a float could show. For doubles, the sums about the
+// channel's first element give a second shift, near the mean.
 namespace planish::internal::cuda {
 namespace {
 
@@ -36,8 +36,8 @@ PLANISH_DEVICE XhatMap<C> XhatAt(const SavedMoments<C>& saved, int64_t i) {
   return {mean, rstd, -lo * rstd};
 }
 
-// Squares of doubles from kLarge on are taken of the number times kLargeScale, of others times
-// kSmallScale: what a double can hold of their sums.
+// Squares of doubles are taken of the element times kLargeScale from kLarge on, else times
+// kSmallScale, so that a double holds their sums.
 inline constexpr double kLarge = 0x1p12, kLargeScale = 0x1p-522, kSmallScale = 0x1p480;
 
 template <ColumnSums kSums>
@@ -46,7 +46,7 @@ inline constexpr bool kHasMoments =
 template <ColumnSums kSums>
 inline constexpr bool kReadsX = kHasMoments<kSums> || kSums == ColumnSums::kGradientOfPositions;
 
-// Packs that a thread has on their way at a time: as many as there are registers for.
+// Packs that a thread loads at a time, as many as the registers allow.
 template <ColumnSums kSums>
 inline constexpr int kSumFlight = kSums == ColumnSums::kGradientOfPositions ? 1
                                   : kReadsX<kSums>                          ? 2
@@ -79,10 +79,10 @@ PLANISH_DEVICE void AddTerm(C a, C x, double shift, const XhatMap<C>& xhat, doub
   }
 }
 
-// The packs of N numbers of a thread in a part of a run, one each `step` numbers.
+// Packs of N elements of a thread in a part of a run, `step` elements apart.
 struct RunWalk {
-  int64_t index, end;  ///< among the channel's numbers
-  int64_t s, at;       ///< in the sample's run; in the array
+  int64_t index, end;  ///< among the elements of the channel
+  int64_t s, at;       ///< index in the sample's run, and in the array
 
   PLANISH_DEVICE RunWalk(int64_t channels, int64_t spatial, int64_t c, int64_t begin, int64_t until,
                          int64_t first, int64_t step_numbers)
@@ -111,7 +111,7 @@ struct RunWalk {
   int64_t step, run, step_s, step_at, wrap;
 };
 
-// The numbers [begin, end) of a channel that part `part` has.
+// Returns the end of part `part` of `all` elements.
 PLANISH_DEVICE int64_t EndOfPart(int64_t part, int64_t length, int64_t all) {
   const int64_t end = (part + 1) * length;
   return end < all ? end : all;
@@ -175,8 +175,8 @@ SumRuns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* sh
   }
 }
 
-// Of columns of a matrix [batch, channels * spatial]: threads beside each other have packs of
-// columns beside each other, and those above each other rows of a part by turns.
+// Sums columns of a matrix [batch, channels * spatial]. Adjacent threads read adjacent packs; the
+// other threads of a column divide the rows of a part.
 template <class T, int N, ColumnSums kSums>
 PLANISH_KERNEL(kColumnsThreads, 2)
 SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double* shifts, int team,
@@ -259,7 +259,7 @@ SumColumns(ColumnArrays<T> arrays, SavedMoments<Compute<T>> saved, const double*
   }
 }
 
-// Adds up the pairs of each channel and calls op(c, first, second).
+// Adds the pairs of each channel and calls op(c, first, second).
 template <class Op>
 PLANISH_KERNEL(kColumnsThreads, 1)
 Finish(Op op, int64_t channels, int64_t count, int team_size, const SumPair* pairs) {
@@ -314,7 +314,7 @@ PLANISH_DEVICE C Mapped(C a, C x, const C* v, C gain, C bias) {
   }
 }
 
-// The last item first: the second-level cache still has what the sums have read of it.
+// Processes the last item first: the L2 cache still holds what the sums read last.
 template <class T, int N, ColumnMap kMap>
 PLANISH_KERNEL(kColumnsThreads, 3)
 MapRuns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
@@ -409,7 +409,7 @@ MapColumns(ColumnArrays<T> arrays, int team, int64_t parts, int64_t part_length,
   }
 }
 
-// --- From a channel's sums to the numbers of its map ---
+// --- From a channel's sums to the parameters of its map ---
 
 template <class C>
 struct NumbersAt {
@@ -421,7 +421,7 @@ struct NumbersAt {
   }
 };
 
-// The moments of n numbers from the sums about a shift.
+// Statistics of n elements from their sums about a shift.
 struct ChannelMoments {
   double offset, var;  // mean = shift + offset; var is biased
 };
@@ -430,7 +430,7 @@ PLANISH_DEVICE ChannelMoments StatisticsOf(double first, double second, double n
   const double offset = first / n;
   double var = FusedMulAdd(-offset, first, second) / n;
   if (var < 0) var = 0;
-  // What has overflowed must not pass for large: it is a NaN, as what holds an infinity is.
+  // An overflowed variance gives NaN, like an infinity in the input.
   if (!IsFinite(var)) return {Nan<double>(), Nan<double>()};
   return {offset, var};
 }
@@ -483,7 +483,7 @@ struct FinishBatchForward {
     if (call.mean != nullptr) call.mean[c] = mean;
     if (call.mean_lo != nullptr) call.mean_lo[c] = static_cast<C>(rest);
     if (call.rstd != nullptr) call.rstd[c] = static_cast<C>(rstd);
-    // What the rounded mean leaves of the mean goes into the bias: exact for a constant channel.
+    // The bias absorbs mean_lo, which is exact for a constant channel.
     const double gain = ParamAsDouble<T>(call.gain, c, 1);
     numbers.Set(0, c, static_cast<double>(mean));
     numbers.Set(1, c, gain * rstd);
@@ -547,8 +547,8 @@ struct FinishWeightForward {
     double norm = sqrt(second);
     if constexpr (std::is_same_v<C, double>) {
       if (first != 0) {  // or NaN
-        // Two steps to the scale of the large ones: one would be less than any double.
-        constexpr double kStep = 0x1p-501;  // to the fourth: (kLargeScale / kSmallScale)^2
+        // Scales in steps: a single factor would underflow.
+        constexpr double kStep = 0x1p-501;  // to the fourth power: (kLargeScale / kSmallScale)^2
         norm = sqrt(first + second * kStep * kStep * kStep * kStep) * (1 / kLargeScale);
       } else {
         norm *= 1 / kSmallScale;
@@ -577,7 +577,7 @@ struct FinishWeightBackward {
   }
 };
 
-// The mean and the biased variance of each case.
+// Computes the mean and the biased variance of each case.
 template <class T>
 struct FinishCases {
   ColumnArrays<T> arrays;
@@ -621,13 +621,13 @@ struct FinishPositionGradients {
   }
 };
 
-// The state from case to case, one block for all of them. What follows from the case before is two
-// chains of a product and a sum, which one thread goes along; the rest is done by a thread a case.
+// Scans the state over all cases, in one block. The recurrences, two chains of a product and a sum,
+// are run by one thread; the rest by one thread for each case.
 template <class T>
 PLANISH_KERNEL(kColumnsThreads, 1)
 ScanCases(OnlineForward<T> call, const SumPair* moments, NumbersAt<Compute<T>> numbers) {
   using C = Compute<T>;
-  double* alphas = SharedMemory<double>();  // [4, threads], and the state
+  double* alphas = SharedMemory<double>();  // [4, threads], then the state
   const int threads = BlockThreads(), thread = ThreadIndex();
   double* means = alphas + threads;
   double* own = means + threads;
@@ -728,7 +728,7 @@ class Caller {
     });
   }
 
-  /// `sums`: whether there are any.
+  /// `sums` is false if there are none.
   template <class Op>
   void Finish(const Op& op, bool sums = true) const {
     const int64_t count = sums ? plan_.pairs : 0;
@@ -741,7 +741,7 @@ class Caller {
         static_cast<const SumPair*>(space_.pairs));
   }
 
-  /// The sums about a shift, and where the shift is, for what takes them.
+  /// Computes the sums about a shift. Returns the shifts, or null if they are the first elements.
   const double* SumMoments() const {
     Sum<ColumnSums::kMoments>();
     if constexpr (std::is_same_v<C, double>) {
@@ -804,7 +804,7 @@ void RunColumns(const char* function, const BatchEvaluate<T>& call, const Column
   const Caller<T> caller(function, call.arrays, plan, map, space, stream);
   const bool gain = call.dgain.data != nullptr, sums = gain || call.dbias.data != nullptr;
   if (sums) {
-    // Without x, which is then not given, every xhat is 0.
+    // x is null without dgain; every xhat is then 0.
     ColumnArrays<T> arrays = call.arrays;
     if (!gain) arrays.x = arrays.a;
     const Caller<T> summing(function, arrays, plan, map, space, stream);

@@ -9,35 +9,35 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows.h"
 
-// Sums over the channels of [batch, channels, spatial] numbers on a GPU, what becomes of them, and
-// maps of these numbers: batch normalisation, weights, whose rows are channels of one sample, and
-// rows that are cases in order. Each call is a few kernels: sums of parts of channels, in double,
-// in pairs in the workspace; then, a few threads a channel, the sums of these and the numbers of
-// the map; then the map. All addresses are the device's.
+// Sums over the channels of [batch, channels, spatial] arrays on a GPU, and maps of their elements.
+// Used by batch norm, by weights (rows are channels of one sample) and by rows that are cases in
+// order. A call runs a few kernels: partial sums in double, as pairs in the workspace; then the
+// total sums and the map parameters, a few threads a channel; then the map. All addresses are in
+// device memory.
 namespace planish::internal::cuda {
 
-/// What is summed, of numbers a.
+/// Sums over elements a.
 enum class ColumnSums : uint8_t {
-  kMoments,         ///< d and d^2, d = a - shift; the shift is the channel's first number, or given
-  kSquares,         ///< a^2, of double in two parts: of large numbers and of others
-  kGradient,        ///< a and a * xhat, xhat of the channel's moments
-  kGradientOfRows,  ///< g and g * xhat, g = gain * a, the gain that of the place in the run
-  kGradientOfPositions,  ///< a and a * xhat, xhat of the moments of the sample's position
+  kMoments,   ///< d and d^2, d = a - shift; the shift is the channel's first element, or given
+  kSquares,   ///< a^2; for double in two parts, large elements and others
+  kGradient,  ///< a and a * xhat, xhat by the channel's statistics
+  kGradientOfRows,       ///< g and g * xhat, g = gain * a, with the gain of the place in the run
+  kGradientOfPositions,  ///< a and a * xhat, xhat by the statistics of the sample's position
 };
 
-/// What a number becomes.
+/// Map of an element.
 enum class ColumnMap : uint8_t {
-  kNormalise,       ///< (a - mean) * scale + bias; numbers of a channel: {mean, scale, bias}
-  kGradient,        ///< ((a - mean_g) - xhat * mean_g_xhat) * scale; numbers: {mean, rstd, offset,
-                    ///< mean_g, mean_g_xhat, scale}; xhat = (x - mean) * rstd + offset
-  kScale,           ///< a * scale; numbers: {scale}
-  kNormaliseRows,   ///< xhat * gain + bias, those of the place; numbers: {mean, rstd, offset}
-  kGradientOfRows,  ///< as kGradient, of gain * a
+  kNormalise,  ///< (a - mean) * scale + bias; parameters of a channel: {mean, scale, bias}
+  kGradient,   ///< ((a - mean_g) - xhat * mean_g_xhat) * scale; parameters: {mean, rstd, offset,
+               ///< mean_g, mean_g_xhat, scale}; xhat = (x - mean) * rstd + offset
+  kScale,      ///< a * scale; parameters: {scale}
+  kNormaliseRows,   ///< xhat * gain + bias, those of the place; parameters: {mean, rstd, offset}
+  kGradientOfRows,  ///< kGradient of gain * a
 };
 
 inline constexpr int kMaxElements = 6;
 
-/// Where xhat comes from: (x - mean) * rstd, of channels or of positions.
+/// Saved statistics of channels or positions, for xhat = (x - mean) * rstd.
 template <class C>
 struct SavedMoments {
   enum class Rstd : uint8_t {
@@ -45,23 +45,23 @@ struct SavedMoments {
     kOfVariance,  ///< 1 / sqrt(rstd + eps)
     kOfNorm,      ///< 1 / rstd
   };
-  const C *mean = nullptr, *mean_lo = nullptr;  // or null: 0
+  const C *mean = nullptr, *mean_lo = nullptr;  // null: 0
   const C* rstd = nullptr;
   Rstd kind = Rstd::kSaved;
   double eps = 0;
 };
 
-/// The arrays of a call.
+/// Arrays of a call.
 template <class T>
 struct ColumnArrays {
   int64_t batch, channels, spatial;  // all > 0
   const T* a = nullptr;
-  const T* x = nullptr;  // of gradients
-  T* out = nullptr;      // or null: no map
-  Params gain, bias;     // of places in a run
+  const T* x = nullptr;  // for gradients
+  T* out = nullptr;      // null: no map
+  Params gain, bias;     // for places in a run
 };
 
-/// The rooms of a workspace.
+/// Parts of a workspace.
 struct ColumnsSpace {
   SumPair* pairs = nullptr;
   double* shifts = nullptr;
@@ -70,8 +70,8 @@ struct ColumnsSpace {
   int64_t bytes = 0;
 };
 
-/// Cut out of `workspace`, which may be null for its size alone. `sums` and `maps`: whether there
-/// are any; of `online` norms moments of their own for each channel, too.
+/// Divides `workspace` into its parts; with null it only computes the size. `sums`, `maps`: whether
+/// the call has any. `online` norms also need statistics of each channel.
 template <class T>
 ColumnsSpace CutSpace(const ColumnsWork& work, const ColumnsPlan& plan, bool sums, bool maps,
                       bool online, void* workspace) {
@@ -98,7 +98,7 @@ struct BatchForward {
   using C = Compute<T>;
   ColumnArrays<T> arrays;  // a is x, out is y
   Params gain, bias;
-  C *mean, *mean_lo, *rstd, *running_mean, *running_var;  // or null
+  C *mean, *mean_lo, *rstd, *running_mean, *running_var;  // may be null
   double eps, momentum;
   bool unbiased;
 };
@@ -113,11 +113,11 @@ struct BatchBackward {
   bool unbiased;
 };
 
-/// Evaluation: of y where x is null, and else of gradients.
+/// Evaluation: forward, or gradients if `backward`.
 template <class T>
 struct BatchEvaluate {
   using C = Compute<T>;
-  ColumnArrays<T> arrays;  // a is x, or dy; x is null where no dgain is asked for
+  ColumnArrays<T> arrays;  // a is x or dy; x is null without dgain
   bool backward;
   Params gain, bias;
   const C *running_mean, *running_var;
@@ -129,7 +129,7 @@ template <class T>
 struct WeightForward {
   ColumnArrays<T> arrays;  // a is v, out is w
   Params g;
-  Compute<T>* norm;  // or null
+  Compute<T>* norm;  // may be null
 };
 
 template <class T>
@@ -140,7 +140,7 @@ struct WeightBackward {
   ParamGradients dg;
 };
 
-/// The weight of each case.
+/// Weights of the cases.
 struct Alphas {
   double all = 0;
   const double* each = nullptr;
@@ -152,19 +152,19 @@ struct OnlineForward {
   ColumnArrays<T> arrays;  // a is x, out is y; rows are channels of one sample
   Alphas alphas;
   OnlineState* state;
-  C *mean, *mean_lo, *rstd, *offset, *deviation;  // or null
+  C *mean, *mean_lo, *rstd, *offset, *deviation;  // may be null
 };
 
 template <class T>
 struct OnlineBackward {
   using C = Compute<T>;
-  ColumnArrays<T> arrays;  // a is dy, out is dx; likewise
+  ColumnArrays<T> arrays;  // a is dy, out is dx; rows are channels of one sample
   Alphas alphas;
   SavedMoments<C> saved;
   const C *offset, *deviation;
 };
 
-/// Sums over rows [batch] of columns [channels * spatial], with xhat of positions.
+/// Sums over rows [batch] of columns [channels * spatial], with xhat by position.
 template <class T>
 struct PositionGradients {
   ColumnArrays<T> arrays;  // a is dy
@@ -172,8 +172,8 @@ struct PositionGradients {
   ParamGradients dgain, dbias;
 };
 
-/// Launch the kernels. `function` is named in errors; `map` has the layout of `plan` with packs of
-/// its own, for it touches other arrays.
+/// Launch the kernels; errors name `function`. `map` has the layout of `plan`, but its own packs,
+/// because it accesses other arrays.
 #define PLANISH_COLUMNS_CALLS(X) \
   X(BatchForward)                \
   X(BatchBackward)               \

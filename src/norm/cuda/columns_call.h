@@ -9,10 +9,10 @@
 #include "src/base/cuda/pack.h"
 #include "src/norm/cuda/columns.h"
 
-// From a call at the public edge to the kernels of columns.h: packs, plans and the workspace.
+// From a checked call to the kernels of columns.h: packs, plans and workspace.
 namespace planish::internal::cuda {
 
-/// The shape that `work` has, with the pack that its sizes and the arrays let a thread read.
+/// Returns `work` with the pack that its sizes and arrays allow.
 template <class T>
 ColumnsWork Packed(ColumnsWork work, std::initializer_list<Place> places) {
   work.pack = PackOf<T>(
@@ -20,12 +20,12 @@ ColumnsWork Packed(ColumnsWork work, std::initializer_list<Place> places) {
   return work;
 }
 
-/// What a call needs of the workspace: `sums` and `maps`, whether there are any.
+/// Parts of the workspace that a call needs.
 struct ColumnsNeeds {
   bool sums = true, maps = true, online = false;
 };
 
-/// Bytes of workspace for a shape, however its arrays are aligned.
+/// Returns the workspace for a shape, in bytes, for any alignment of the arrays.
 template <class T>
 int64_t ColumnsBytes(ColumnsWork work, const ColumnsNeeds& needs) {
   int64_t most = 0;
@@ -40,7 +40,7 @@ int64_t ColumnsBytes(ColumnsWork work, const ColumnsNeeds& needs) {
   return most;
 }
 
-/// Plans and runs `call`: sums read a and x, the map reads them and writes out.
+/// Plans and runs `call`. Sums read a and x; the map also writes out.
 template <class T, template <class> class Call, class Options>
 void RunColumnsCall(const char* function, const Call<T>& call, bool alone,
                     const ColumnsNeeds& needs, const Options& options) {

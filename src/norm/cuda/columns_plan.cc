@@ -6,16 +6,16 @@
 namespace planish::internal::cuda {
 namespace {
 
-// Blocks that fill the largest device there is: four on each multiprocessor.
+// Blocks that fill the largest device: four for each multiprocessor.
 constexpr int64_t kBlocksToFill = 528;
 
-// Numbers of a channel that one thread adds up at least, where there are more threads to give.
+// Minimum elements of a channel for each thread, if threads are plentiful.
 constexpr int64_t kMinOfThread = 32;
 
-// Numbers that a thread of a team of a warp or less adds up, as far as there are so many.
+// Elements of each thread in a team of at most a warp, if there are enough.
 constexpr int64_t kOfTeamThread = 8;
 
-// Numbers of a part where the part may not depend on how many channels there are.
+// Elements of a part that must not depend on the number of channels.
 constexpr int64_t kPartAlone = 16384;
 
 constexpr int64_t kMaxPack = 8;

@@ -5,7 +5,7 @@
 #include "src/norm/cuda/positions.h"
 #include "src/norm/cuda/rows.h"
 
-// The kernels of a build without CUDA.
+// Kernels of a build without CUDA.
 namespace planish::internal::cuda {
 namespace {
 

@@ -34,7 +34,7 @@ RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Pl
           .cluster_blocks = internal::cuda::MostClusterBlocks()};
 }
 
-// Of arrays aligned in any way, on any device.
+// Returns the maximum over all alignments and devices.
 template <class T, class Bytes>
 int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
   int64_t most = 0;
@@ -83,7 +83,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
   if (rows == 0) return;
   if (cols == 0) {
     for (C* moments : {args.mean, args.mean_lo, args.rstd}) {
-      // All bits set are a NaN.
+      // All bits set is a NaN.
       internal::cuda::Fill(kFunction, moments, 0xff, rows * static_cast<int64_t>(sizeof(C)),
                            options.stream);
     }
@@ -139,7 +139,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
   }
   const bool columns = args.dgain != nullptr || args.dbias != nullptr;
   if (!columns && args.dx == nullptr) return;
-  // What a norm does not read may be anything.
+  // Arrays that a norm does not read can be invalid.
   const bool reads_x = recipe.output != Output::kIdentity || recipe.via_scale;
   const bool reads_mean = reads_x && recipe.centre;
   const T* x = reads_x ? args.x : nullptr;

@@ -6,7 +6,7 @@
 #include "src/norm/cuda/columns_call.h"
 #include "src/norm/online/check.h"
 
-// A case is a channel of one sample: its sums do not depend on how many cases there are in a call.
+// A case is a channel of one sample: its sums do not depend on the number of cases in a call.
 namespace planish::cuda {
 namespace {
 
@@ -18,7 +18,7 @@ using internal::cuda::GradientsOf;
 using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
 
-// Of a row's sums, and of those over rows.
+// Workspace needs of sums along rows, and of sums over rows.
 constexpr ColumnsNeeds kRows = {.online = true}, kColumns = {.maps = false};
 
 Alphas CheckedAlphas(const char* function, const OnlineNormOptions& options, int64_t cols) {
@@ -78,11 +78,11 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
     }
     return;
   }
-  // Before anything is written.
+  // Must precede all writes.
   internal::CheckWorkspace(kFunction, options, OnlineNormWorkspaceBytes<T>(rows, cols));
   const internal::cuda::SavedMoments<Compute<T>> saved = {
       .mean = args.mean, .mean_lo = args.mean_lo, .rstd = args.rstd};
-  // Before dx, which may be dy.
+  // Must precede dx, which can be dy.
   if (args.dgain != nullptr || args.dbias != nullptr) {
     const internal::cuda::PositionGradients<T> call = {
         .arrays = {rows, cols, 1, args.dy, args.x, nullptr, {}, {}},

@@ -6,10 +6,10 @@
 
 #include "src/base/cuda/elements.h"
 
-// Gains and biases, and their gradients: of the numbers' type or float, or not there.
+// Gains and biases, and their gradients: in the element type, in float, or absent.
 namespace planish::internal::cuda {
 
-/// Gains or biases, of type T or float; null: all the same.
+/// Gains or biases of type T or float. Null: one default value.
 struct Params {
   const void* data = nullptr;
   bool is_float = false;
@@ -20,7 +20,7 @@ Params ParamsOf(const P* data) {
   return {data, std::is_same_v<P, float>};
 }
 
-/// Number i; `none` where there are none.
+/// Returns parameter i, or `none` if there are no parameters.
 template <class T, class C = Compute<T>>
 PLANISH_DEVICE C ParamAt(const Params& params, int64_t i, C none) {
   if (params.data == nullptr) return none;
@@ -28,7 +28,7 @@ PLANISH_DEVICE C ParamAt(const Params& params, int64_t i, C none) {
                          : static_cast<C>(ToCompute(static_cast<const T*>(params.data)[i]));
 }
 
-/// N of them from number i on.
+/// Loads N parameters starting with i.
 template <class T, int N, class C>
 PLANISH_DEVICE void LoadParams(const Params& params, int64_t i, C none, C* to) {
   if (params.data == nullptr) {
@@ -41,7 +41,7 @@ PLANISH_DEVICE void LoadParams(const Params& params, int64_t i, C none, C* to) {
   }
 }
 
-/// Gradients of gains or biases, of type T or float; null: not asked for.
+/// Gradients of gains or biases, of type T or float. Null: not requested.
 struct ParamGradients {
   void* data = nullptr;
   bool is_float = false;

@@ -6,18 +6,18 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/positions.h"
 
-// A block has some positions and all their channels, which it reads twice: the second time most of
-// them are in the multiprocessor's cache. Sums are in double from the first addition on, about the
-// first channel's number, as in columns.cu.
+// A block processes some positions and all their channels, which it reads twice, the second time
+// mostly from the L1 cache. All sums are in double about the first channel's element, as in
+// columns.cu.
 namespace planish::internal::cuda {
 namespace {
 
-// Channels of a thread that are on their way at a time: as many as there are registers for.
+// Channels that a thread loads at a time, as many as the registers allow.
 template <int N>
 inline constexpr int kBackwardFlight = N == 8 ? 2 : 4;
 inline constexpr int kForwardFlight = 4;
 
-// A block's place, and its positions [tile * team * N, ...).
+// A block's threads and its positions [tile * team * N, ...).
 template <int N>
 struct Place {
   int threads, thread, team, x, y, rows;
@@ -35,16 +35,16 @@ struct Place {
   PLANISH_DEVICE C* results() const {  // [3, N * team]
     return reinterpret_cast<C*>(SharedMemory<double>() + 2 * N * threads);
   }
-  // Of the first thread of a column after AddUp: position j of thread x has the sums at j * team +
-  // x of the results' order.
+  // Valid for the first thread of a column after AddUp: position j of thread x has index j * team +
+  // x.
   PLANISH_DEVICE double Sum(int which, int i) const {
     return sums()[(2 * (i / team) + which) * threads + i % team];
   }
 
-  // Adds up the threads' sums of the same position.
+  // Adds the threads' sums of each position.
   PLANISH_DEVICE void AddUp(const double* first, const double* second) const {
     double* slots = sums();
-    SyncBlock();  // others may still read what is there
+    SyncBlock();  // others can still be reading the previous sums
     PLANISH_UNROLL
     for (int j = 0; j < N; ++j) {
       slots[2 * j * threads + thread] = first[j];
@@ -63,8 +63,7 @@ struct Place {
   }
 };
 
-// Calls load(c, f), which reads, for kFlight channels of this thread, and then use(c, f) for the
-// same ones, until it has had all.
+// For kFlight channels of this thread at a time, calls load(c, f) for each of them, then use(c, f).
 template <int kFlight, class Load, class Use>
 PLANISH_DEVICE void ForEachChannel(int64_t channels, int first, int step, const Load& load,
                                    const Use& use) {
@@ -84,7 +83,7 @@ template <class T, int N>
 PLANISH_KERNEL(kPositionsThreads, 2)
 ForwardPositions(PositionsForward<T> a, int team) {
   using C = Compute<T>;
-  // Of doubles the first sums give a shift near the mean, the second ones the moments.
+  // For doubles the first round gives a shift near the mean, the second one the statistics.
   constexpr int kRounds = std::is_same_v<C, double> ? 2 : 1;
   const Place<N> place(team);
   const PositionsRecipe<C>& recipe = a.recipe;
@@ -122,7 +121,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
         for (int j = 0; j < N; ++j) shift[j] += place.Sum(0, j * team + place.x) / n;
       }
     }
-    // The first threads of the columns know the shifts: the others take them from there.
+    // Only the first threads of the columns have the sums; the others read the results.
     C* results = place.template results<C>();
     const int count = N * team;
     if (place.y == 0) {
@@ -136,7 +135,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
         if (deviations < 0) deviations = 0;
         const double rstd = recipe.unbiased ? 1 / (sqrt(deviations / (n - 1)) + recipe.eps)
                                             : 1 / sqrt(deviations / n + recipe.eps);
-        // What has overflowed must not pass for large: it is a NaN, as an infinity is.
+        // An overflowed sum gives NaN, like an infinity in the input.
         const bool finite = IsFinite(deviations);
         const C mean = static_cast<C>(shift[j] + offset);
         const C lo = static_cast<C>((shift[j] - static_cast<double>(mean)) + offset);
@@ -200,7 +199,7 @@ BackwardPositions(PositionsBackward<T> a, int team) {
       Load<N>(a.dy + base + c * a.spatial, g[f]);
       if (a.x != nullptr) Load<N>(a.x + base + c * a.spatial, x[f]);
     };
-    // From x and dy to xhat and g.
+    // Converts x and dy to xhat and g.
     const auto prepare = [&](int64_t c, int f) {
       const C gain = ParamAt<T>(a.gain, c, C{1});
       PLANISH_UNROLL
@@ -229,8 +228,8 @@ BackwardPositions(PositionsBackward<T> a, int team) {
         const int i = j * team + place.x;
         if (recipe.via_mean) mean_g[j] = static_cast<C>(place.Sum(0, i) / n);
         if (!recipe.via_scale) continue;
-        // With the deviation s and eps beside it the sum is over (n - 1) * s * rstd, and s * rstd
-        // is 1 - eps * rstd.
+        // With eps outside the root the sum is divided by (n - 1) * s * rstd, and s * rstd = 1 -
+        // eps * rstd.
         const double s_rstd = 1 - recipe.eps * static_cast<double>(rstd[j]);
         const double sum = place.Sum(1, i);
         mean_gx[j] = static_cast<C>(!recipe.unbiased ? sum / n

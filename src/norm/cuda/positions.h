@@ -8,11 +8,11 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/positions_plan.h"
 
-// Norms over the channels of [batch, channels, spatial] numbers on a GPU. All addresses are the
-// device's.
+// Norms over the channels of [batch, channels, spatial] arrays on a GPU. All addresses are in
+// device memory.
 namespace planish::internal::cuda {
 
-/// What a norm's recipe and options are to the kernels.
+/// A norm's recipe and options, for the kernels.
 template <class C>
 struct PositionsRecipe {
   double eps;
@@ -27,24 +27,24 @@ struct PositionsForward {
   const T* x;
   T* y;
   Params gain, bias;
-  C *mean, *mean_lo, *rstd;  // or null
+  C *mean, *mean_lo, *rstd;  // may be null
   PositionsRecipe<C> recipe;
 };
 
-/// Of dx alone: columns.h has the sums over positions.
+/// Computes dx only; columns.h has the sums over positions.
 template <class T>
 struct PositionsBackward {
   using C = Compute<T>;
   int64_t batch, channels, spatial;  // all > 0
   const T* dy;
-  const T* x;  // or null, where it is not needed
+  const T* x;  // null if not needed
   T* dx;
   Params gain;
   SavedMoments<C> saved;
   PositionsRecipe<C> recipe;
 };
 
-/// Launch the kernels. `function` is named in errors.
+/// Launch the kernels; errors name `function`.
 template <class T>
 void RunPositions(const char* function, const PositionsForward<T>& call, const PositionsPlan& plan,
                   void* stream);

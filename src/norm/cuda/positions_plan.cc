@@ -6,13 +6,13 @@
 namespace planish::internal::cuda {
 namespace {
 
-// Channels of a thread, where there are enough of them.
+// Channels of a thread, if there are enough.
 constexpr int64_t kChannelsOfThread = 8;
 
-// Bytes beside each other that are read at least: of fewer, memory would read more than is used.
+// Minimum adjacent bytes to read: with fewer, memory transfers would exceed what is used.
 constexpr int64_t kMinBytes = 128, kMinBytesOneByOne = 32;
 
-// Blocks that fill the largest device there is: with fewer, blocks have fewer positions.
+// Blocks that fill the largest device. With fewer blocks, each has fewer positions.
 constexpr int64_t kBlocksToFill = 264;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -26,7 +26,7 @@ PositionsPlan PlanPositions(const PositionsWork& work) {
   const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
   const int64_t least = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
   const int64_t most = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
-  // As many threads along the channels as there are channels for, and as leave lines whole.
+  // As many threads along the channels as there are channels, and as keep memory transfers whole.
   const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
       std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / least))));
   int64_t team = std::clamp(kPositionsThreads / rows, least, most);

@@ -5,18 +5,18 @@
 
 #include "src/base/cuda/launch.h"
 
-// How norms over the channels of [batch, channels, spatial] numbers are laid out on a GPU: a
-// function of the shape and of how the arrays are aligned.
+// Layout on a GPU of norms over the channels of [batch, channels, spatial] arrays. A function of
+// the shape and of the alignment of the arrays.
 namespace planish::internal::cuda {
 
 /// Threads of a block.
 inline constexpr int kPositionsThreads = 256;
 
-/// Positions that a block has at a time, at most: as many as shared memory has room for.
+/// Limit on the positions of a block at a time, given by shared memory.
 inline constexpr int kMaxPositions = 1024;
 
-/// What there is to do. `pack`: the most positions that a thread may read at once, a divisor of
-/// spatial.
+/// Work to plan. `pack` is the largest number of positions that a thread can read at once; it
+/// divides spatial.
 struct PositionsWork {
   int64_t batch = 0, channels = 0, spatial = 0;  // all > 0
   int pack = 1;
@@ -25,16 +25,16 @@ struct PositionsWork {
 
 struct PositionsPlan {
   int pack = 1;
-  /// Threads beside each other along the positions, a power of two; those above each other have
-  /// channels by turns.
+  /// Adjacent threads along the positions, a power of two. The other threads of a block divide the
+  /// channels.
   int team = 32;
   Launch launch;
 };
 
 PositionsPlan PlanPositions(const PositionsWork& work);
 
-/// Bytes of shared memory: two sums of each thread's positions, and three numbers of each of the
-/// block's positions.
+/// Returns the shared memory in bytes: two sums for each thread's positions, and three values for
+/// each of the block's positions.
 constexpr int64_t PositionsBytes(int pack, int team, int compute_bytes) {
   return int64_t{2} * pack * kPositionsThreads * 8 + int64_t{3} * pack * team * compute_bytes;
 }

@@ -7,8 +7,8 @@
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows_plan.h"
 
-// Norms of rows on a GPU: what the kernels take, and launching them. All addresses are the
-// device's; the workspace is as long as the plan says, aligned to 16 bytes.
+// Arguments and launch of the norms of rows on a GPU. All addresses are in device memory. The
+// workspace has the size of the plan and is 16-byte aligned.
 namespace planish::internal::cuda {
 
 template <class T>
@@ -17,14 +17,14 @@ struct Forward {
   int64_t rows, cols;
   const T* x;
   int64_t x_stride;
-  const T* residual;  // or null
+  const T* residual;  // may be null
   int64_t residual_stride;
   T* sum;
   int64_t sum_stride;
   T* y;
   int64_t y_stride;
   Params gain, bias;
-  C *mean, *mean_lo, *rstd;  // or null
+  C *mean, *mean_lo, *rstd;  // may be null
   double eps;
   C scale, slope;
   bool centre, adaptive, unbiased;
@@ -36,23 +36,23 @@ struct Backward {
   int64_t rows, cols;
   const T* dy;
   int64_t dy_stride;
-  const T* x;  // or null, where it is not needed
+  const T* x;  // null if not needed
   int64_t x_stride;
   Params gain;
-  const C *mean, *mean_lo;  // or null: 0
+  const C *mean, *mean_lo;  // null: 0
   const C* rstd;
-  T* dx;  // or null
+  T* dx;  // may be null
   int64_t dx_stride;
-  const T* dsum;  // or null
+  const T* dsum;  // may be null
   int64_t dsum_stride;
-  void *dgain, *dbias;  // or null
+  void *dgain, *dbias;  // may be null
   bool gradients_are_float;
   double eps;
   C scale, slope;
   bool via_mean, via_scale, adaptive, unbiased;
 };
 
-/// Launches the kernels. `function` is named in errors.
+/// Launches the kernels; errors name `function`.
 template <class T>
 void RunForward(const char* function, const Forward<T>& call, const RowsPlan& plan, void* stream,
                 void* workspace);

@@ -7,8 +7,8 @@
 #include "planish/online_norm.h"
 #include "src/base/check.h"
 
-// The checks of online_norm.h's functions, on CPU and GPU alike. What lies in the device's memory,
-// the state and the weights of the cases, no check there can read.
+// Argument checks of online_norm.h, for CPU and GPU. The state and the weights of cases are not
+// checked on a GPU, because they are in device memory.
 namespace planish::internal {
 
 inline void CheckAlpha(const char* function, const std::string& name, double alpha) {

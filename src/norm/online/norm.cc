@@ -23,20 +23,18 @@ using internal::Recipe;
 
 constexpr Recipe kRecipe{true, true, true, Output::kAffine};
 
-// Elements of the rows that are taken in one turn, from the least to the most: a 64th of all. The
-// caches next to the processor have them still when they are normalised, and what is done once a
-// turn weighs the less the longer it is.
+// Limits on the elements of a turn, a group of rows; the default is a 64th of all elements. Short
+// turns are still in the L2 cache when they are normalized; long turns amortize the work per turn.
 constexpr int64_t kShortTurn = int64_t{1} << 14, kLongTurn = int64_t{1} << 16;
 
-// Elements of the rows that one thread takes in a turn when it takes all of them: how many moments
-// it keeps.
+// Elements of a turn if one thread processes all rows; limits the statistics it keeps.
 constexpr int64_t kTurnAlone = int64_t{1} << 17;
 
-// What a row needs of the rows before it, handed from turn to turn, whichever thread takes them.
+// State passed from turn to turn, whichever thread processes them.
 struct Chain {
   double mean, deviation;
-  std::vector<std::atomic<bool>> taken;  // each turn
-  std::atomic<uint64_t> turns{0};        // that have been counted in
+  std::vector<std::atomic<bool>> taken;  // for each turn
+  std::atomic<uint64_t> turns{0};        // number of completed turns
 };
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
@@ -81,8 +79,8 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
   Chain chain{.mean = state.mean,
               .deviation = state.deviation,
               .taken = std::vector<std::atomic<bool>>(static_cast<size_t>(turns))};
-  // From the moments of rows' own those that they are normalised by, of rows [begin, end) of
-  // `call`, of which row 0 is row `first`; in the order of the rows.
+  // Replaces the statistics of single rows by the running ones, in order, for rows [begin, end) of
+  // `call`. Row 0 of `call` is row `first`.
   const auto count_in = [&](int64_t first, const internal::RowsForward<T>& call, int64_t begin,
                             int64_t end) {
     double mean = chain.mean, deviation = chain.deviation;
@@ -90,7 +88,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       const int64_t r = first + i;
       const double alpha = AlphaOf(options, r);
       const double own = static_cast<double>(call.mean[i]) + static_cast<double>(call.mean_lo[i]);
-      // Without eps rstd is 1 over the case's own biased deviation.
+      // With eps = 0, rstd is 1 over the case's own biased deviation.
       const double own_deviation = 1 / static_cast<double>(call.rstd[i]);
       mean = alpha * own + (1 - alpha) * mean;
       const double off = own - mean;
@@ -108,8 +106,8 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     chain.mean = mean;
     chain.deviation = deviation;
   };
-  // The call on `count` rows from `begin` on, whose moments are at `moments`, `stride` of each
-  // kind.
+  // Returns the call for rows [begin, begin + count). mean, mean_lo and rstd are in `moments`,
+  // `stride` elements apart.
   const auto call_on = [&](int64_t begin, int64_t count, C* moments, int64_t stride) {
     internal::RowsForward<T> call;
     call.recipe = kRecipe;
@@ -125,7 +123,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     call.rstd = moments + 2 * stride;
     return call;
   };
-  // One thread takes the rows as any norm over rows does.
+  // A single thread processes the rows like any other norm over rows.
   const int64_t kept = std::clamp<int64_t>(kTurnAlone / cols, 1, rows);
   const auto make_moments = [&] {
     return std::make_unique_for_overwrite<C[]>(std::max(3 * kept, 9 * most));
@@ -142,10 +140,10 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       internal::ForwardRows(call, 0, call.rows);
     }
   };
-  // A thread takes every so manieth turn, always the same ones, which its caches may have; and what
-  // nobody has taken when it is due, for a range may come late, or on the same thread. While it
-  // normalises the rows of one turn it takes the moments of those of its next. Whoever waits waits
-  // for a turn that somebody works at.
+  // Each thread processes every `threads`-th turn, always the same ones, which its caches can still
+  // hold. It also takes turns that are due but not taken, because a range can start late or run on
+  // the same thread. While it normalizes one turn it computes the statistics of its next turn. A
+  // waiting thread waits only for a turn that another thread is processing.
   const auto take_turns = [&](int64_t range_begin, int64_t range_end, const Statistics& moments) {
     const int64_t share = range_end - range_begin;
     if (share == turns) {
@@ -157,8 +155,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
       const int64_t begin = std::min(turn * most, rows);
       auto call =
           call_on(begin, std::min(most, rows - begin), moments.get() + side * 3 * most, most);
-      // Results are not asked for ahead: behind those of a turn lie another thread's (1.2 times the
-      // time, on two).
+      // No prefetch of results: the lines behind a turn belong to another thread.
       call.stream = internal::Streams(bytes, share, turns);
       return call;
     };

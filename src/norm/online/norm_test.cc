@@ -53,7 +53,7 @@ TYPED_TEST(OnlineNormTest, AgreesWithTheReference) {
 }
 
 TEST(OnlineNormAccuracyTest, FloatIsExactFarFromZero) {
-  // The running mean has to come near the data's before z is of size 1: alpha is. The state is in
+  // alpha = 1 brings the running mean near the data, so that z is of size 1. The state is in
   // double, which has the digits that a float's mean lacks.
   const Problem<float> p(20, 64, 1.0, 1e4);
   ExpectAgrees(p, Apply(p));
@@ -77,12 +77,11 @@ TYPED_TEST(OnlineNormTest, OneAtATimeGivesTheSameBits) {
   EXPECT_EQ(state.deviation, all.state_deviation);
 }
 
-// While one turn's cases are normalised another one's moments are taken: the bits are those of
-// cases without a turn after theirs, of rows of whole vectors and of others, past the caches or
-// not, in place or not.
+// The statistics of one turn are computed while another is normalized. Bits must equal those of
+// cases without a next turn, for whole and partial vectors, both kinds of stores, in place and not.
 TYPED_TEST(OnlineNormTest, TurnsGiveTheSameBits) {
   for (const int64_t cols : {5, 20, 60, 500, 512, 1100}) {
-    const int64_t few = (int64_t{1} << 14) / cols, rows = 20 * few;  // few are one turn of threads
+    const int64_t few = (int64_t{1} << 14) / cols, rows = 20 * few;  // `few` cases are one turn
     const Problem<TypeParam> p(rows, cols, 0.05);
     tests::ForEachTarget([&](const std::string& target) {
       SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
@@ -114,11 +113,11 @@ TYPED_TEST(OnlineNormTest, TurnsGiveTheSameBits) {
   }
 }
 
-// Narrow and wide cases, past the caches or not: one thread takes them all as they come, several
+// Narrow and wide cases with both kinds of stores. One thread processes all cases in order; several
 // take turns.
 TYPED_TEST(OnlineNormTest, SameBitsOnAnyThreads) {
   for (const int64_t cols : {7, 33, 60, 400, 512, 1500}) {
-    // Many turns, the last of which has one case.
+    // Many turns; the last one has one case.
     const int64_t turn = (int64_t{1} << 14) / cols, rows = 36 * turn + 1;
     const Problem<TypeParam> p(rows, cols, 0.05);
     tests::ForEachTarget([&](const std::string& target) {
@@ -153,7 +152,7 @@ TYPED_TEST(OnlineNormTest, InPlace) {
 
 TYPED_TEST(OnlineNormTest, AlphaOfEachCase) {
   const Problem<TypeParam> p(2, 10, 0);
-  const double alphas[] = {1, 0};  // the second case does not move the state
+  const double alphas[] = {1, 0};  // the second case does not change the state
   Result<TypeParam> out(p);
   OnlineState state;
   OnlineNormForward<TypeParam>(ForwardArgs(p, out), state, {.alphas = alphas});
@@ -173,7 +172,7 @@ TYPED_TEST(OnlineNormTest, ConstantCases) {
   EXPECT_THAT(Apply(p).y, testing::Each(testing::IsNan()));
 }
 
-// The same numbers in both types: results differ by their rounding to 16 bits.
+// Equal values in both types: results differ by their rounding to 16 bits.
 template <class Half>
 void ExpectAgreesWithFloat() {
   Problem<float> p(4, 40, 0.4);

@@ -16,13 +16,13 @@
 #include "src/norm/reference.h"
 #include "src/norm/testing.h"
 
-// What the tests of online normalisation on CPU and GPU share: problems, and the reference.
+// Problems and the reference of online normalization, for the tests of CPU and GPU.
 namespace planish::tests::online_norm {
 
 using Real = double;
 using Complex = std::complex<Real>;
 
-/// One case as the equations read, with the state before it a constant. `state` becomes the next.
+/// One case by its equations. The state before it is a constant; `state` becomes the next state.
 template <class Scalar>
 std::vector<Scalar> ReferenceCase(const std::vector<Scalar>& x, Real alpha, Scalar& mean,
                                   Scalar& deviation) {
@@ -104,9 +104,9 @@ OnlineNormBackwardArgs<T> BackwardArgs(const Problem<T>& p, Result<T>& out) {
 
 template <class T>
 void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
-  // A case's sums have a relative error of a few units in the last place times the root of the
-  // number of terms in a lane, 8 at most; mean and deviation carry it on with weights that add to
-  // one. 32 units bound all of it; terms of dx are as large as rstd * |g| * (1 + |z|).
+  // The relative error of a case's sums is a few ulp times the root of the terms in a lane, at most
+  // 8. Mean and deviation carry it on with weights that sum to 1. 32 ulp bound all of it. Terms of
+  // dx are at most rstd * |g| * (1 + |z|).
   const Real unit = 32 * std::numeric_limits<T>::epsilon();
   Real mean = 0, deviation = 1;
   std::vector<Real> dgain(p.cols), dbias(p.cols), dgain_size(p.cols), dbias_size(p.cols);
@@ -127,7 +127,7 @@ void ExpectAgrees(const Problem<T>& p, const Result<T>& out) {
       dgain_size[c] += std::abs(dy) * max_z;
       dbias[c] += dy;
       dbias_size[c] += std::abs(dy);
-      // A derivative reads the whole case: of a wide one some do.
+      // A derivative reads the whole case, so wide cases are sampled.
       if (p.cols > 257 && c % (p.cols / 16) != 0) continue;
       std::vector<Complex> moved(x.begin(), x.end());
       moved[c] += Complex(0, 1e-100);
