@@ -1,5 +1,5 @@
-// A call for which there is no memory writes nothing; one that finds too little for every thread
-// gives the same bits.
+// A call that gets no memory writes nothing. A call that gets too little for every thread gives the
+// same bits.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,14 +24,14 @@ class NormAllocationTest : public ::testing::Test {
  protected:
   NormAllocationTest() {
     SetThreads(3);
-    DefaultParallelFor(0, 3, 1, [](int64_t, int64_t) {});  // starts them
+    DefaultParallelFor(0, 3, 1, [](int64_t, int64_t) {});  // starts the threads
   }
   ~NormAllocationTest() override { SetThreads(before_); }
   int before_ = Threads();
 };
 
-/// Calls f(out) with memory for 0, 1, 2, ... allocations, up to more than it needs: `out` must then
-/// be as before, or hold the bits that f wrote with all memory. Returns those.
+/// Calls f(out) with 0, 1, 2, ... allocations until all succeed. Each time `out` must be unchanged
+/// or have the bits of a call with enough memory, which are returned.
 template <class Result, class F>
 Result WritesAllOrNothing(const Result& before, const F& f) {
   Result expected = before;
@@ -52,7 +52,7 @@ Result WritesAllOrNothing(const Result& before, const F& f) {
   return expected;
 }
 
-// Rows for which each way to sum dgain and dbias is taken: few, many (in groups), tiles, long rows.
+// Rows for each way to sum dgain and dbias: few rows, many rows (in groups), tiles, long rows.
 TEST_F(NormAllocationTest, RowsWithTooLittleMemoryWriteNothing) {
   for (const auto& [rows, cols] :
        {std::pair<int64_t, int64_t>{300, 70}, {40'000, 16}, {20, 30'000}, {3, int64_t{1} << 17}}) {
@@ -66,7 +66,7 @@ TEST_F(NormAllocationTest, RowsWithTooLittleMemoryWriteNothing) {
   }
 }
 
-// Results that are stored past the caches keep some rows' sums.
+// Non-temporal stores need scratch memory for some rows' sums.
 TEST_F(NormAllocationTest, ResidualsWithTooLittleMemoryWriteNothing) {
   const tests::Streaming streaming;
   const tests::Problem<float> p(Norm::kLayer, 3000, 100);
@@ -88,7 +88,7 @@ TEST_F(NormAllocationTest, HalvesWithTooLittleMemoryWriteNothing) {
   });
 }
 
-// Channels in tiles, in runs long and short, in columns of few and of many rows.
+// Channels in tiles, in long and short runs, and in columns of few and many rows.
 constexpr tests::Shape kShapes[] = {{64, 256, 1},  {8, 64, 300}, {2, 3, 70'000},
                                     {5000, 48, 1}, {300, 5, 4},  {4, 512, 49}};
 

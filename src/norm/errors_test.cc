@@ -1,4 +1,4 @@
-// Every wrong argument has its error, word for word, and an error writes nothing.
+// Every invalid argument has an exact error text, and an error writes nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using tests::ErrorOf;
 using tests::Problem;
 using tests::Result;
 
-/// An address `bytes` beyond one: for a type whose alignment it no longer has.
+/// Returns the address `bytes` beyond another: misaligned for T.
 template <class T>
 T* Beyond(T* address, int64_t bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(bytes));
@@ -28,7 +28,7 @@ class ForwardErrorTest : public ::testing::Test {
  protected:
   ForwardErrorTest() : p_(Norm::kLayer, 2, 3), out_(p_), residual_(6), sum_(6) {}
 
-  /// The error after `change` to right arguments and options of a norm.
+  /// Returns the error of valid arguments and options after `change`.
   template <class F>
   std::string Error(F&& change, Norm norm = Norm::kLayer) {
     auto args = tests::ForwardArgs(p_, out_);
@@ -67,7 +67,7 @@ TEST_F(ForwardErrorTest, Sizes) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.cols = INT64_MAX; }),
             "[NormForward] rows * cols must be at most 2305843009213693951 but has 0 * "
             "9223372036854775807");
-  // Rows of no numbers have moments.
+  // Rows without elements have statistics.
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = int64_t{1} << 62, a.cols = 0; }),
             "[NormForward] rows must be at most 2305843009213693951 but has 4611686018427387904");
 }
@@ -159,13 +159,13 @@ TEST_F(ForwardErrorTest, Overlaps) {
             "[NormForward] mean_lo must not overlap mean but has bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rstd = const_cast<float*>(a.gain) - 1; }),
             "[NormForward] rstd must not overlap gain but has bytes in common");
-  // The gap between rows of a stride belongs to the array.
+  // The gap between strided rows belongs to the array.
   EXPECT_EQ(Error([](auto& a, auto&) {
               a.rows = 2, a.cols = 1, a.x_stride = 5;
               a.y = const_cast<float*>(a.x) + 2, a.mean = a.mean_lo = a.rstd = nullptr;
             }),
             "[NormForward] y must not overlap x but has bytes in common");
-  std::vector<float> adjacent(8);  // y, then mean: side by side is apart
+  std::vector<float> adjacent(8);  // y, then mean: adjacent arrays do not overlap
   EXPECT_EQ(Error([&](auto& a, auto&) { a.y = &adjacent[0], a.mean = &adjacent[6]; }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.mean = &adjacent[0], a.y = &adjacent[2]; }), "");
 }
@@ -286,7 +286,7 @@ TEST_F(BackwardErrorTest, Null) {
             "[NormBackward] dsum must be null without dx but has an address");
 }
 
-// Norms read what their gradient needs, and do not ask for the rest.
+// A norm reads what its gradient needs and does not require the rest.
 TEST_F(BackwardErrorTest, NotRead) {
   takes_params_ = false;
   const auto without_moments = [](auto& a, auto&) { a.mean = a.mean_lo = nullptr; };
@@ -352,7 +352,7 @@ TEST_F(BackwardErrorTest, Norms) {
             "1");
 }
 
-// A residual is added before the norm, in place or not; backward adds the gradient of the sum.
+// A residual is added before the norm, in place or not. Backward adds the gradient of the sum.
 template <class T>
 class ResidualTest : public ::testing::Test {};
 using ElementTypes = ::testing::Types<float, double, bfloat16, float16>;
@@ -373,7 +373,7 @@ TYPED_TEST(ResidualTest, IsAddedBeforeTheNorm) {
         added.x[i] = tests::FromDouble<T>(sum);
       }
       auto expected = tests::Apply(added);
-      for (const int where : {0, 1, 2}) {  // sum apart, in place of x, in place of the residual
+      for (const int where : {0, 1, 2}) {  // sum separate, in place of x, in place of the residual
         Result<T> out(p);
         std::vector<T> x = p.x, addend = residual, sum(x.size());
         auto forward = tests::ForwardArgs(p, out);
@@ -385,7 +385,7 @@ TYPED_TEST(ResidualTest, IsAddedBeforeTheNorm) {
         EXPECT_TRUE(tests::SameBits(written, added.x));
         EXPECT_TRUE(tests::SameBits(out.y, expected.y));
         EXPECT_TRUE(tests::SameBits(out.rstd, expected.rstd));
-        // Backward, whose sum is dx as rounded to T, plus dsum.
+        // Backward: dx rounded to T, plus dsum.
         auto backward = tests::BackwardArgs(added, out);
         backward.dsum = residual.data();
         NormBackward<T>(Norm::kLayer, backward);

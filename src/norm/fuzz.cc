@@ -20,7 +20,7 @@
 #endif
 #endif
 #ifdef PLANISH_ASAN
-// As sanitizer/asan_interface.h has them, which not every installation has.
+// Declarations of sanitizer/asan_interface.h, which some installations lack.
 extern "C" void __asan_poison_memory_region(const volatile void* address, size_t size);
 extern "C" void __asan_unpoison_memory_region(const volatile void* address, size_t size);
 #endif
@@ -32,19 +32,19 @@ void Require(bool right, const std::string& what) {
   if (!right) throw std::logic_error(what);
 }
 
-/// The bytes, and zeros after them.
+/// The fuzzer's bytes, followed by zeros.
 class Bytes {
  public:
   Bytes(const uint8_t* data, size_t size) : data_(data), end_(data + size) {}
 
-  /// A number below `n`.
+  /// Returns a value below `n`.
   uint32_t Below(uint32_t n) {
     uint32_t value = Next();
     if (n > 256) value = value << 8 | Next();
     if (n > 65536) value = value << 8 | Next();
     return value % n;
   }
-  /// True once in `n` times.
+  /// Returns true once in `n` times.
   bool OneIn(uint32_t n) { return Below(n) == n - 1; }
 
  private:
@@ -54,7 +54,7 @@ class Bytes {
   const uint8_t* end_;
 };
 
-/// An array between two zones that nobody may touch.
+/// Array between two guard zones that must not be accessed.
 class Guarded {
  public:
   Guarded(size_t bytes, size_t misaligned) : bytes_(bytes), start_(kGuard + misaligned) {
@@ -68,11 +68,11 @@ class Guarded {
   unsigned char* data() { return memory_.get() + start_; }
   size_t bytes() const { return bytes_; }
 
-  /// What is there now is what must be there later, unless Changed() says otherwise.
+  /// Keep() records the contents; Changed() compares with them.
   void Keep() { kept_.assign(data(), data() + bytes_); }
   bool Changed() { return !std::equal(kept_.begin(), kept_.end(), data()); }
 
-  /// Reading the zones is an error, too, where somebody watches.
+  /// Makes reads of the guard zones an error under the address sanitizer.
   void Poison([[maybe_unused]] bool on) {
 #ifdef PLANISH_ASAN
     if (on) {
@@ -91,7 +91,7 @@ class Guarded {
   }
 
  private:
-  static constexpr size_t kGuard = 128;  // keeps what follows aligned to 64 bytes or less
+  static constexpr size_t kGuard = 128;  // keeps the array aligned to 64 bytes or less
   static constexpr unsigned char kMark = 0xa5;
 
   size_t bytes_, start_;
@@ -99,7 +99,7 @@ class Guarded {
   std::vector<unsigned char> kept_;
 };
 
-/// What an output holds before the call: a NaN that arithmetic does not make.
+/// Initial value of outputs: a NaN that arithmetic does not produce.
 template <class E>
 E Unwritten() {
   E value;
@@ -140,7 +140,7 @@ class Fuzz {
 
  private:
   double Pick(std::initializer_list<double> values, uint32_t rarely) {
-    // The first half of the values, mostly.
+    // Favors the first half of the values.
     const auto n = static_cast<uint32_t>(values.size());
     return values.begin()[bytes_.Below(bytes_.OneIn(rarely) ? n : (n + 1) / 2)];
   }
@@ -157,11 +157,11 @@ class Fuzz {
     (bytes_.OneIn(2) ? rows_ : cols_) = kBad[bytes_.Below(4)];
   }
 
-  /// A stride, and in `wide` what the array's rows are apart.
+  /// Returns a stride, and in `wide` the actual distance of rows.
   int64_t Stride(int64_t* wide) {
     *wide = cols_;
     if (!bytes_.OneIn(4)) return bytes_.OneIn(2) ? cols_ : 0;
-    const int64_t near = valid_shape_ ? cols_ : 8;  // of other shapes cols may be any number
+    const int64_t near = valid_shape_ ? cols_ : 8;  // cols can be arbitrary in invalid shapes
     if (bytes_.OneIn(8)) return bytes_.OneIn(2) ? -1 : near - 1;
     return *wide = near + bytes_.Below(20);
   }
@@ -183,7 +183,7 @@ class Fuzz {
         return FromDouble<E>(noise * std::exp2(static_cast<double>(i % 250) - 125));
       case 6:
         return FromDouble<E>(i % 97 == 3 ? NAN : i % 89 == 5 ? INFINITY : noise);
-      default: {  // any bits
+      default: {  // arbitrary bits
         E value;
         uint64_t bits = bytes_.Below(1 << 24);
         bits = bits << 40 ^ bits << 17 ^ bits ^ static_cast<uint64_t>(i) * 0x9e3779b97f4a7c15u;
@@ -193,15 +193,15 @@ class Fuzz {
     }
   }
 
-  /// An array of a call, null now and then, and now and then somewhere it may not be. Of a shape
-  /// that is refused there need be no more than an address.
+  /// Allocates an array of a call, occasionally null or in an invalid place. For an invalid shape
+  /// an address is enough.
   template <class E>
   E* Allocate(const char* name, int64_t rows, int64_t cols, int64_t stride, bool output,
               bool needed) {
     if (needed ? bytes_.OneIn(60) : bytes_.OneIn(3)) return nullptr;
     const auto others = static_cast<uint32_t>(arrays_.size() - first_of_call_);
     if (output && others > 0 && bytes_.OneIn(12)) {
-      // In the way of some other array of the call, or in its place.
+      // Overlaps another array of the call, or replaces it.
       Guarded& other = *arrays_[first_of_call_ + bytes_.Below(others)];
       if (other.bytes() > 0) {
         size_t offset = 0;
@@ -222,7 +222,7 @@ class Fuzz {
     return reinterpret_cast<E*>(array.data());
   }
 
-  /// The call, between two looks at all arrays. Whether it did not throw.
+  /// Makes the call and compares all arrays before and after. Returns whether it did not throw.
   template <class F>
   bool Call(const char* function, const std::vector<const void*>& outputs, F&& call) {
     for (auto& array : arrays_) array->Keep(), array->Poison(true);
@@ -281,7 +281,7 @@ class Fuzz {
     a.mean = Allocate<C>("mean", 1, rows_, rows_, true, false);
     a.mean_lo = Allocate<C>("mean_lo", 1, rows_, rows_, true, false);
     a.rstd = Allocate<C>("rstd", 1, rows_, rows_, true, false);
-    // In place: what x was is lost.
+    // In place: x is overwritten.
     const bool in_place = a.x != nullptr && (a.y == a.x || a.sum == a.x || a.sum == a.residual);
     std::vector<T> x;
     if (valid_shape_ && a.x != nullptr && rows_ > 0 && cols_ > 0) {
@@ -312,7 +312,7 @@ class Fuzz {
       for (int64_t c = 0; c < cols_; ++c) {
         const double y = ToDouble(a.y[r * y_wide + c]);
         Require(finite || std::isnan(y), "y of a row that is not finite must be NaN");
-        // No |xhat| is above sqrt(cols), and a row that is tame has one.
+        // xhat| is at most sqrt(cols); a tame row has a finite xhat.
         if (plain && tame && options_.eps > 0) {
           Require(std::abs(y) <= most, "xhat must be at most sqrt(cols)");
         }

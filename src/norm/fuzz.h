@@ -6,11 +6,10 @@
 
 namespace planish::tests {
 
-/// Calls NormForward and NormBackward with what the bytes describe: types, norm, shape, strides,
-/// numbers, arrays that are missing, misaligned, in place or in each other's way. Each call must
-/// throw planish::Error and change nothing, or write all of its outputs, nothing beside them, and
-/// what agrees with its inputs as far as one can tell without computing it. Throws
-/// std::logic_error where it does not.
+/// Calls NormForward and NormBackward with arguments that the bytes describe: types, norm, shape,
+/// strides, values, and arrays that are null, misaligned, in place or overlapping. Each call must
+/// throw planish::Error and change nothing, or write all its outputs and nothing else, with results
+/// that are plausible for its inputs. Throws std::logic_error otherwise.
 void FuzzNorm(const uint8_t* data, size_t size);
 
 }  // namespace planish::tests

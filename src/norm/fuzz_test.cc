@@ -13,7 +13,7 @@
 namespace planish {
 namespace {
 
-// The fuzzer's inputs, drawn with fixed seeds. Where one fails, its seed repeats it.
+// Runs the fuzzer on inputs drawn with fixed seeds. A failing seed reproduces its input.
 void RunSeeds(uint32_t first, uint32_t n) {
   for (uint32_t seed = first; seed < first + n; ++seed) {
     std::mt19937 random(seed);

@@ -9,11 +9,11 @@
 
 #include "src/norm/recipe.h"
 
-// What every norm computes, written as the equation reads, for any scalar. With complex scalars it
-// differentiates itself: f(x + ih) = f(x) + ih f'(x) + O(h^2), so Im f(x + ih) / h is f'(x) without
-// the cancellation of a difference quotient (docs/math.md). A stopped gradient is a value without
-// its imaginary part. A derivative along every column of a long row costs the square of its length:
-// ReferenceGradient has the formula instead, which a test holds against the complex step.
+// Every norm by its equation, for any scalar type. Complex scalars give derivatives: f(x + ih) =
+// f(x) + ih f'(x) + O(h^2), so Im f(x + ih) / h is f'(x) without the cancellation of a difference
+// quotient (docs/math.md). A stopped gradient is a value without imaginary part. The complex step
+// costs the square of the row length, so ReferenceGradient uses the formula, which a test checks
+// against the complex step.
 namespace planish::internal {
 
 template <class R>
@@ -25,8 +25,8 @@ std::complex<R> Detach(const std::complex<R>& value) {
   return value.real();
 }
 
-/// A sum that carries what each addition loses, as Kahan and Neumaier do: right to a few roundings
-/// of the result and of the largest term, however many there are. Of a complex sum the parts, each.
+/// Compensated sum of Kahan and Neumaier, with an error of a few roundings of the result and of the
+/// largest term, for any number of terms. Sums the parts of complex values separately.
 template <class Scalar>
 class ExactSum {
  public:
@@ -51,14 +51,14 @@ class ExactSum {
   Scalar sum_{0}, rest_{0};
 };
 
-/// What a norm's equation takes beside the row.
+/// Options of a norm's equation.
 struct ReferenceOptions {
   double eps = 1e-5;
   double scale = 1;
   double slope = 0.1;
 };
 
-/// The mean of a row that its norm subtracts: 0 where it does not centre.
+/// Returns the mean that the norm subtracts: 0 if it does not centre.
 template <class Scalar>
 Scalar ReferenceMean(const Recipe& recipe, const std::vector<Scalar>& x) {
   if (!recipe.centre) return Scalar(0);
@@ -68,7 +68,7 @@ Scalar ReferenceMean(const Recipe& recipe, const std::vector<Scalar>& x) {
   return recipe.via_mean ? mean : Detach(mean);
 }
 
-/// 1 over the deviation of a row from `mean`.
+/// Returns 1 / deviation of a row about `mean`.
 template <class Scalar>
 Scalar ReferenceRstd(const Recipe& recipe, const std::vector<Scalar>& x, const Scalar& mean,
                      double eps) {
@@ -82,7 +82,7 @@ Scalar ReferenceRstd(const Recipe& recipe, const std::vector<Scalar>& x, const S
   return recipe.via_scale ? rstd : Detach(rstd);
 }
 
-/// xhat of one row. A real scalar gives the forward pass, a complex one also a derivative.
+/// Returns xhat of one row. A complex scalar also gives a derivative.
 template <class Scalar>
 std::vector<Scalar> ReferenceXhat(const Recipe& recipe, const std::vector<Scalar>& x, double eps) {
   const Scalar mean = ReferenceMean(recipe, x);
@@ -93,7 +93,7 @@ std::vector<Scalar> ReferenceXhat(const Recipe& recipe, const std::vector<Scalar
   return xhat;
 }
 
-/// y of one element.
+/// Returns y of one element.
 template <class Scalar>
 Scalar ReferenceOutput(const Recipe& recipe, const ReferenceOptions& options, const Scalar& xhat,
                        const Scalar& gain, const Scalar& bias) {
@@ -108,13 +108,13 @@ Scalar ReferenceOutput(const Recipe& recipe, const ReferenceOptions& options, co
   return xhat;
 }
 
-/// The imaginary step. Its square vanishes.
+/// Returns the imaginary step. Its square underflows to 0.
 template <class Real>
 Real ComplexStep() {
   return std::sqrt(std::numeric_limits<Real>::min());
 }
 
-/// The derivative of L = sum(dy * y) along column c of one row x.
+/// Returns the derivative of L = sum(dy * y) with respect to element c of one row x.
 template <class Real>
 Real ReferenceDx(const Recipe& recipe, const ReferenceOptions& options, const std::vector<Real>& x,
                  const std::vector<Real>& gain, const std::vector<Real>& dy, std::size_t c) {
@@ -130,7 +130,7 @@ Real ReferenceDx(const Recipe& recipe, const ReferenceOptions& options, const st
   return loss.value();
 }
 
-/// One row's terms of dgain and dbias, of an element with the given xhat, by the complex step.
+/// Return one element's terms of dgain and dbias, by the complex step.
 template <class Real>
 Real ReferenceDgain(const Recipe& recipe, Real xhat, Real gain, Real bias, Real dy) {
   using Complex = std::complex<Real>;
@@ -146,7 +146,7 @@ Real ReferenceDbias(const Recipe& recipe, Real xhat, Real gain, Real bias, Real 
          ComplexStep<Real>();
 }
 
-/// g = dL/dxhat of one element.
+/// Returns g = dL/dxhat of one element.
 template <class Real>
 Real ReferenceG(const Recipe& recipe, const ReferenceOptions& options, Real xhat, Real gain,
                 Real dy) {
@@ -161,7 +161,7 @@ Real ReferenceG(const Recipe& recipe, const ReferenceOptions& options, Real xhat
   return dy;
 }
 
-/// The means over a row that dx takes off g: dx = rstd * (g - mean_g - xhat * mean_g_xhat).
+/// Means over a row for dx = rstd * (g - mean_g - xhat * mean_g_xhat).
 template <class Real>
 struct ReferenceGradientMeans {
   Real mean_g = 0;
@@ -183,16 +183,16 @@ ReferenceGradientMeans<Real> ReferenceMeans(const Recipe& recipe, const std::vec
   if (!recipe.via_scale) return means;
   means.mean_g_xhat = sum_g_xhat.value() / n;
   if (recipe.deviation == Deviation::kUnbiasedPlusEps) {
-    // The deviation s has ds/dx = (x - mean) / ((n - 1) s), and rstd = 1 / (s + eps), so that
-    // s * rstd is the unbiased deviation of xhat. Of a constant row s has no derivative, and xhat
-    // is 0: the term is left out.
+    // The deviation s has ds/dx = (x - mean) / ((n - 1) s), and rstd = 1 / (s + eps), so s * rstd
+    // is the unbiased deviation of xhat. In a constant row s has no derivative and xhat is 0, so
+    // the term is 0.
     const Real s_rstd = std::sqrt(sum_xhat2.value() / (n - 1));
     means.mean_g_xhat = s_rstd > 0 ? sum_g_xhat.value() / ((n - 1) * s_rstd) : Real(0);
   }
   return means;
 }
 
-/// dx of one row, whose xhat and rstd are given, by the formula.
+/// Returns dx of one row with given xhat and rstd, by the formula.
 template <class Real>
 std::vector<Real> ReferenceGradient(const Recipe& recipe, const ReferenceOptions& options,
                                     const std::vector<Real>& xhat, Real rstd,

@@ -20,9 +20,8 @@
 #include "src/base/tuning.h"
 #include "src/norm/recipe.h"
 
-// What the tests of the norms, the fuzzer and the tool that measures accuracy share: problems with
-// random numbers, all outputs of a call in one struct, names, and ways to run a call: on each
-// instruction set, with its work split, with its results stored past the caches.
+// Problems with random values, results of a call, names, and ways to run a call (each SIMD target,
+// split work, non-temporal stores), for tests, the fuzzer and the accuracy tool.
 namespace planish::tests {
 
 template <class T>
@@ -74,13 +73,13 @@ inline bool IsAffine(Norm norm) {
   return internal::RecipeOf(norm).output == internal::Output::kAffine;
 }
 
-/// The value in a type that holds those of every element type.
+/// Return the value in a type that holds every element type.
 inline double ToDouble(double value) { return value; }
 inline double ToDouble(float value) { return value; }
 inline double ToDouble(bfloat16 value) { return ToFloat(value); }
 inline double ToDouble(float16 value) { return ToFloat(value); }
 
-/// The nearest T; to the half types by way of float, which rounds twice.
+/// Rounds to the nearest T; 16-bit types are rounded twice, through float.
 template <class T>
 T FromDouble(double value) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -92,7 +91,7 @@ T FromDouble(double value) {
   }
 }
 
-/// Half the distance from 1 to the next number: no rounding is by more, relative to its result.
+/// Returns half the distance from 1 to the next value: the largest relative rounding error.
 template <class T>
 constexpr double UnitRoundoff() {
   if constexpr (std::is_same_v<T, bfloat16>) return 0x1p-8;
@@ -101,16 +100,16 @@ constexpr double UnitRoundoff() {
   return 0x1p-53;
 }
 
-/// Half the smallest positive number: no rounding to a subnormal is by more.
+/// Returns half the smallest positive value: the largest error of rounding to a subnormal.
 template <class T>
 constexpr double HalfOfLeast() {
   if constexpr (std::is_same_v<T, bfloat16>) return 0x1p-134;
   if constexpr (std::is_same_v<T, float16>) return 0x1p-25;
   if constexpr (std::is_same_v<T, float>) return 0x1p-150;
-  return 0;  // 2^-1075 is no double
+  return 0;  // 2^-1075 underflows
 }
 
-/// What an output is filled with, so that a number left unwritten shows.
+/// Returns the initial value of outputs, which exposes unwritten elements.
 template <class T>
 T Unset() {
   return FromDouble<T>(std::numeric_limits<double>::quiet_NaN());
@@ -121,14 +120,15 @@ bool IsNan(T value) {
   return std::isnan(ToDouble(value));
 }
 
-/// Whether the arrays hold the same bits, which NaN and the sign of zero have, too.
+/// Returns whether the arrays have the same bits, NaNs and signs of zero included.
 template <class T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(&a[0], &b[0], a.size() * sizeof(T)) == 0);
 }
 
-/// Normal numbers, rounded to T. The same for any standard library: its own distributions differ.
+/// Returns normally distributed values, rounded to T. Independent of the standard library, whose
+/// distributions differ.
 template <class T>
 std::vector<T> Normal(int64_t n, std::mt19937& random, double mean = 0, double deviation = 1) {
   std::vector<T> values(static_cast<size_t>(n));
@@ -141,18 +141,18 @@ std::vector<T> Normal(int64_t n, std::mt19937& random, double mean = 0, double d
   return values;
 }
 
-/// The array, or null for an empty one.
+/// Returns null for an empty array.
 template <class T>
 const T* OrNull(const std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
 }
 
-/// All outputs of both directions of a norm.
+/// Outputs of both directions of a norm.
 template <class T, class P = T>
 struct Outputs {
   using C = Compute<T>;
 
-  /// Of `n` numbers, with that many moments and parameters.
+  /// Outputs of `n` elements, with `moments` statistics and `params` parameters.
   Outputs(int64_t n, int64_t moments, int64_t params)
       : y(static_cast<size_t>(n), Unset<T>()),
         dx(y),
@@ -162,7 +162,7 @@ struct Outputs {
         dgain(static_cast<size_t>(params), Unset<P>()),
         dbias(dgain) {}
 
-  /// The name of an output whose bits differ, or "".
+  /// Returns the name of an output whose bits differ, or "".
   std::string DiffersIn(const Outputs& other) const {
     if (!SameBits(y, other.y)) return "y";
     if (!SameBits(dx, other.dx)) return "dx";
@@ -179,8 +179,7 @@ struct Outputs {
   std::vector<P> dgain, dbias;
 };
 
-/// The inputs of both directions of a norm of rows. `gain` and `bias` may be empty, which stands
-/// for null.
+/// Inputs of both directions of a norm of rows. Empty `gain` and `bias` mean null.
 template <class T, class P = T>
 struct Problem {
   Problem(Norm n, int64_t r, int64_t c, double mean = 0, double deviation = 1, uint32_t seed = 1)
@@ -237,7 +236,7 @@ NormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
           .dbias = IsAffine(p.norm) ? out.dbias.data() : nullptr};
 }
 
-/// Forward, then backward.
+/// Runs forward, then backward.
 template <class T, class P>
 Result<T, P> Apply(const Problem<T, P>& p, const ParallelFor& parallel_for = {}) {
   Result<T, P> out(p);
@@ -246,7 +245,7 @@ Result<T, P> Apply(const Problem<T, P>& p, const ParallelFor& parallel_for = {})
   return out;
 }
 
-/// Uses each instruction set that can run here in turn, the best one again at the end.
+/// Calls f with each SIMD target of this machine in use; afterwards the best one is in use.
 template <class F>
 void ForEachTarget(F&& f) {
   const std::string before = Target();
@@ -257,7 +256,7 @@ void ForEachTarget(F&& f) {
   SetTarget(before);
 }
 
-/// While one lives all results are stored past the caches.
+/// Forces non-temporal stores during its lifetime.
 class Streaming {
  public:
   Streaming() { internal::SetStreaming({.call = 0, .thread = 0}); }
@@ -269,22 +268,22 @@ class Streaming {
   internal::StreamingLimits before_ = internal::Streaming();
 };
 
-/// Calls its task with `parts` ranges one after the other, in an order that begins in the middle;
-/// some are empty where there are fewer indices. Counts its calls.
+/// Returns a ParallelFor that runs `parts` ranges one after another, starting in the middle; with
+/// fewer indices some are empty. Counts its calls.
 inline ParallelFor SplitIn(int64_t parts, int* calls) {
   return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
     ++*calls;
     if (grain < 1) throw std::logic_error("a grain of less than 1");
     const int64_t n = end - begin;
     for (int64_t i = 0; i < parts; ++i) {
-      const int64_t part = (i * 2 + parts / 2) % parts;  // each once where parts is odd
+      const int64_t part = (i * 2 + parts / 2) % parts;  // visits each part once if `parts` is odd
       const int64_t at = parts % 2 ? part : parts - 1 - i;
       task(begin + at * n / parts, begin + (at + 1) * n / parts);
     }
   };
 }
 
-/// Runs `parts` ranges at the same time, each on a thread of its own.
+/// Returns a ParallelFor that runs `parts` ranges concurrently, each on its own thread.
 inline ParallelFor OnThreads(int64_t parts) {
   return [parts](int64_t begin, int64_t end, int64_t /*grain*/, RangeTask task) {
     std::vector<std::thread> threads;
@@ -296,7 +295,7 @@ inline ParallelFor OnThreads(int64_t parts) {
   };
 }
 
-/// The text of the Error that `call` throws, or "".
+/// Returns the text of the Error that `call` throws, or "".
 template <class F>
 std::string ErrorOf(F&& call) {
   try {
@@ -307,8 +306,8 @@ std::string ErrorOf(F&& call) {
   return "";
 }
 
-/// The widths at which the kernels are held against the reference: every one up to four vectors of
-/// 16 lanes, and those around the sizes where something changes.
+/// Returns the widths at which kernels are compared with the reference: all up to four vectors of
+/// 16 lanes, and those around the limits of kernels.
 inline std::vector<int64_t> Widths() {
   std::vector<int64_t> widths;
   for (int64_t c = 1; c <= 67; ++c) widths.push_back(c);

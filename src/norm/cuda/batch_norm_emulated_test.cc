@@ -3,7 +3,7 @@
 #include "src/base/cuda/emulation.h"
 #include "src/norm/cuda/batch_norm_testing.h"
 
-// What only the emulation of a GPU can be asked.
+// Tests that only the emulation can run.
 namespace planish {
 namespace {
 
@@ -13,8 +13,7 @@ using tests::Shape;
 using tests::batch_norm::ApplyOnDevice;
 using tests::batch_norm::Problem;
 
-// Whatever thread comes first, the bits are the same: no result depends on a barrier that is
-// missing.
+// No order of threads changes a bit, so no result depends on a missing barrier.
 template <class T>
 void ExpectTheSameInAnyOrder() {
   for (const Shape& shape :

@@ -13,8 +13,8 @@
 #include "src/norm/channels/batch_norm_testing.h"
 #include "src/norm/cuda/batch_norm_testing.h"
 
-// Batch normalisation on a GPU against the CPU's reference. Compiled into two programs: of one the
-// device is the GPU, and it skips where there is none; of the other it is the emulation of one.
+// Batch norm on a GPU against the CPU's reference. Compiled into two programs: one runs on the GPU
+// and skips without one, the other runs on the emulation.
 namespace planish {
 namespace {
 
@@ -44,7 +44,7 @@ class CudaBatchNormTest : public testing::Test {
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaBatchNormTest, Types);
 
-// Columns and runs, of one number to several parts: odd ones, and ones that are read in packs.
+// Columns and runs, from one element to several parts; odd sizes, and sizes that are read in packs.
 std::vector<Shape> Shapes() {
   std::vector<Shape> shapes = {
       {2, 1, 1},     {3, 1, 1},    {1, 1, 2},    {1, 3, 5},    {4, 2, 1},    {4, 2, 3},
@@ -96,14 +96,14 @@ TYPED_TEST(CudaBatchNormTest, AnyLayout) {
     const Problem<TypeParam> p(shape);
     const auto expected = ApplyOnDevice(p);
     EXPECT_EQ(ApplyOnDevice(p, {.in_place = true}).DiffersIn(expected), "") << shape;
-    // Read one by one numbers are added in another order.
+    // Elements read one by one are summed in another order.
     ExpectAgreesWithReference(p, ApplyOnDevice(p, {.offset = 1}));
     ExpectAgreesWithReference(p, ApplyOnDevice(p, {.offset = 3, .in_place = true}));
   }
 }
 
-// With the mean a million deviations away, and with a number in front that is far from all others:
-// it is the shift that sums are taken about.
+// With a mean a million deviations away, and with a first element far from the others: sums are
+// taken about it.
 TYPED_TEST(CudaBatchNormTest, ExactAtAnyMean) {
   for (const Shape& shape : {Shape{50, 20, 1}, {300, 2, 1}, {2, 3, 100}, {1, 1, 20000}}) {
     if constexpr (sizeof(TypeParam) > 2) {
@@ -112,7 +112,7 @@ TYPED_TEST(CudaBatchNormTest, ExactAtAnyMean) {
         ExpectAgreesWithReference(p, ApplyOnDevice(p));
       }
       for (const double outlier : {1e4, -1e8, 1e20}) {
-        // Of doubles the sum that gives the second shift loses what the outlier is larger by.
+        // For doubles, the sum that gives the second shift loses digits to the outlier.
         if (std::is_same_v<TypeParam, double> && outlier > 1e8) continue;
         Problem<TypeParam> p(shape);
         for (int64_t c = 0; c < shape.channels; ++c) {
@@ -134,11 +134,11 @@ TYPED_TEST(CudaBatchNormTest, AnyScale) {
         for (const Shape& shape : {Shape{20, 30, 1}, {2, 3, 100}}) {
           Problem<TypeParam> p(shape, true, 3 * scale, scale);
           p.options.eps = eps;
-          p.options.momentum = 0;  // the square of 1e30 is no float
+          p.options.momentum = 0;  // the square of 1e30 exceeds float
           const auto out = ApplyOnDevice(p);
           for (const auto rstd : out.rstd) EXPECT_TRUE(std::isfinite(rstd));
           if (scale < 1e19 || std::is_same_v<TypeParam, double>) ExpectAgreesWithReference(p, out);
-          // By a power of two all is the same, where eps does not count.
+          // Without eps, scaling by a power of two scales everything.
           if (eps == 0) {
             Problem<TypeParam> near = p;
             const double factor = std::exp2(-std::round(std::log2(scale)));
@@ -312,7 +312,7 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
       Real sum = 0, sum_xhat = 0, abs = 0, abs_xhat = 0;
       for (size_t i = 0; i < xs.size(); ++i) {
         const Real xhat = (xs[i] - mean[c]) * rstd, value = g * xhat + b, dx_i = g * rstd * dys[i];
-        // The difference, the scale, the product and the sum.
+        // Difference, scale, product and sum.
         const Real error = 4 * u * (std::abs(g * xhat) + std::abs(b));
         ASSERT_TRUE(Near(ys[i], value, error + StorageError<T>(std::abs(value) + error)));
         ASSERT_TRUE(Near(dxs[i], dx_i, 3 * u * std::abs(dx_i) + StorageError<T>(dx_i)));
@@ -321,7 +321,7 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
         abs += std::abs(dys[i]);
         abs_xhat += std::abs(dys[i] * xhat);
       }
-      // xhat has four roundings; the sums are in double, and are rounded once.
+      // xhat has four roundings. The sums are in double and rounded once.
       const Real n = static_cast<Real>(shape.positions()) * 0x1p-53L;
       ASSERT_TRUE(Near(ToDouble(out.dgain[c]), sum_xhat,
                        (6 * u + n) * abs_xhat + StorageError<T>(std::abs(sum_xhat) * 1.01L)));
@@ -331,7 +331,7 @@ TYPED_TEST(CudaBatchNormTest, EvaluationAgreesWithReference) {
   }
 }
 
-// Errors are those of the CPU, and the workspace's.
+// Errors are those of the CPU, and those of the workspace.
 TEST(CudaBatchNormErrorTest, Texts) {
   if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   OnDevice<float> x(std::vector<float>(6)), y(std::vector<float>(6)), three(std::vector<float>(3));

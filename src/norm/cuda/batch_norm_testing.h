@@ -7,10 +7,10 @@
 #include "src/norm/channels/batch_norm_testing.h"
 #include "src/norm/cuda/norm_testing.h"
 
-// A problem's results from a GPU.
+// Results of a problem from a GPU.
 namespace planish::tests::batch_norm {
 
-/// Forward, then backward, on the device.
+/// Runs forward, then backward, on the device.
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   using C = Compute<T>;

@@ -3,7 +3,7 @@
 #include "src/base/cuda/emulation.h"
 #include "src/norm/cuda/channel_norm_testing.h"
 
-// What only the emulation of a GPU can be asked.
+// Tests that only the emulation can run.
 namespace planish {
 namespace {
 
@@ -27,7 +27,7 @@ void ExpectTheSameInAnyOrder(Norm norm) {
   }
 }
 
-// Whatever thread comes first, the bits are the same.
+// No order of threads changes a bit.
 TEST(CudaChannelNormEmulated, TheOrderOfThreadsChangesNoBit) {
   ExpectTheSameInAnyOrder<float>(Norm::kLayer);
   ExpectTheSameInAnyOrder<double>(Norm::kLayer);

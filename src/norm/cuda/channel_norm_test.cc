@@ -11,8 +11,8 @@
 
 #include "src/norm/cuda/channel_norm_testing.h"
 
-// Norms over channels on a GPU against the CPU's reference. Compiled into two programs: of one the
-// device is the GPU, and it skips where there is none; of the other it is the emulation of one.
+// Norms over channels on a GPU against the CPU's reference. Compiled into two programs: one runs on
+// the GPU and skips without one, the other runs on the emulation.
 namespace planish {
 namespace {
 
@@ -107,8 +107,8 @@ TYPED_TEST(CudaChannelNormTest, AnyLayout) {
   }
 }
 
-// With the mean a million deviations away, and with a number in front that is far from all others:
-// it is the shift that sums are taken about.
+// With a mean a million deviations away, and with a first element far from the others: sums are
+// taken about it.
 TYPED_TEST(CudaChannelNormTest, ExactAtAnyMean) {
   for (const Shape& shape : {Shape{2, 300, 7}, {2, 64, 32}}) {
     if constexpr (sizeof(TypeParam) > 2) {
@@ -117,7 +117,7 @@ TYPED_TEST(CudaChannelNormTest, ExactAtAnyMean) {
         ExpectAgreesWithReference(p, ApplyOnDevice(p));
       }
       for (const double outlier : {1e4, -1e8, 1e20}) {
-        // Of doubles the sum that gives the second shift loses what the outlier is larger by.
+        // For doubles, the sum that gives the second shift loses digits to the outlier.
         if (std::is_same_v<TypeParam, double> && outlier > 1e8) continue;
         Problem<TypeParam> p(Norm::kLayer, shape);
         for (int64_t s = 0; s < shape.spatial; s += 3) {
@@ -185,7 +185,7 @@ TYPED_TEST(CudaChannelNormTest, NanAndInfinityStayAtTheirPosition) {
         }
       }
     }
-    EXPECT_TRUE(SameBits(out.dbias, expected.dbias));  // which does not read x
+    EXPECT_TRUE(SameBits(out.dbias, expected.dbias));  // does not read x
   }
 }
 
@@ -239,7 +239,7 @@ TYPED_TEST(CudaChannelNormTest, NoNumbers) {
   }
 }
 
-// Errors are those of the CPU, and the workspace's.
+// Errors are those of the CPU, and those of the workspace.
 TEST(CudaChannelNormErrorTest, Texts) {
   if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   const std::vector<float> zeros(24);

@@ -16,7 +16,7 @@ std::string Text(const ColumnsWork& work) {
          (work.alone ? ", alone" : "");
 }
 
-// Every shape that is near a limit of something, to 2^33 of each size and 2^40 numbers.
+// Shapes near every limit, to 2^33 in each size and 2^40 elements.
 std::vector<ColumnsWork> Works() {
   const int64_t sizes[] = {1,
                            2,
@@ -79,7 +79,7 @@ TEST(CudaColumnsPlan, FitsTheShape) {
     ASSERT_LE(plan.launch.blocks, kMaxBlocks);
     ASSERT_TRUE(std::has_single_bit(static_cast<unsigned>(plan.team)));
     ASSERT_TRUE(plan.team <= kWarpThreads || (!plan.columns && plan.team == kColumnsThreads));
-    // Parts follow one another and hold all numbers or samples; none is empty.
+    // Parts are consecutive, cover all elements or samples, and are not empty.
     const int64_t all = plan.columns ? work.batch : work.batch * work.spatial;
     ASSERT_GE(plan.parts, 1);
     ASSERT_GE(plan.part * plan.parts, all);
@@ -96,7 +96,7 @@ TEST(CudaColumnsPlan, FitsTheShape) {
   }
 }
 
-// A run's bits are the same in whatever company.
+// The bits of a run do not depend on the other runs.
 TEST(CudaColumnsPlan, RunsAloneDoNotDependOnTheOthers) {
   for (const int64_t cols : {2, 64, 2048, 2049, 16384, 16385, 1 << 24}) {
     const auto plan = [&](int64_t channels) {
@@ -110,7 +110,7 @@ TEST(CudaColumnsPlan, RunsAloneDoNotDependOnTheOthers) {
   }
 }
 
-// Sums are a small part of what is read, where that is enough to fill a device.
+// Sums are a small part of the data that is read, if that is enough to fill a device.
 TEST(CudaColumnsPlan, PairsAreFew) {
   for (const int64_t width : {1, 7, 64, 1024, 65536}) {
     for (const int64_t spatial : {1, 49, 196, 3136}) {

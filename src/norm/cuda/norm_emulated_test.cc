@@ -9,7 +9,7 @@
 #include "src/norm/cuda/rows.h"
 #include "src/norm/cuda/rows_plan.h"
 
-// What only the emulation of a GPU can be asked.
+// Tests that only the emulation can run.
 namespace planish {
 namespace {
 
@@ -17,8 +17,7 @@ using internal::emulation::Order;
 using internal::emulation::SetOrder;
 using tests::OnDevice;
 
-// Whatever thread comes first, the bits are the same: no result depends on a barrier that is
-// missing.
+// No order of threads changes a bit, so no result depends on a missing barrier.
 TEST(CudaEmulated, TheOrderOfThreadsChangesNoBit) {
   for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kAdaAsCoded}) {
     for (const auto& [rows, cols] : {std::pair<int64_t, int64_t>{300, 3},
@@ -44,8 +43,9 @@ TEST(CudaEmulated, TheOrderOfThreadsChangesNoBit) {
   }
 }
 
-// Nor where the blocks of a cluster, 2 to 8, share rows, read one by one or with a residual written
-// over x: all of them read the row's first number, and meet for it.
+// Also in clusters of 2 to 8 blocks that share rows, with single elements, or with a residual whose
+// sum overwrites x: all blocks read the row's first element and synchronize before it is
+// overwritten.
 TEST(CudaEmulated, TheOrderOfBlocksOfAClusterChangesNoBit) {
   for (const int64_t cols : {8999, 9000, 20000}) {
     const int64_t rows = 3;
@@ -83,7 +83,7 @@ TEST(CudaEmulated, TheOrderOfBlocksOfAClusterChangesNoBit) {
   }
 }
 
-// Rows whose squares a float cannot hold, too, for which the blocks meet twice more.
+// Also for rows whose squares exceed float, for which the blocks synchronize twice more.
 TEST(CudaEmulated, TheOrderOfBlocksChangesNoBitOfScaledRows) {
   for (const double size : {1e30, 1e-30}) {
     tests::Problem<float> p(Norm::kLayer, 2, 20000, size, size);
@@ -98,8 +98,8 @@ TEST(CudaEmulated, TheOrderOfBlocksChangesNoBitOfScaledRows) {
   }
 }
 
-// Fewer clusters than rows, as where there are more rows than a grid has blocks: each takes rows
-// one after the other, some one more than others.
+// Fewer clusters than rows, as in a grid of the maximum size: each cluster processes several rows,
+// some one more than others.
 TEST(CudaEmulated, ClustersTakeRowsInTurn) {
   const int64_t rows = 5, cols = 20000;
   const tests::Problem<float> p(Norm::kLayer, rows, cols);
@@ -127,8 +127,8 @@ TEST(CudaEmulated, ClustersTakeRowsInTurn) {
   SetOrder(Order::kForward);
 }
 
-// Clusters of 4 blocks want more partial sums than those of 8 and than rows that are read again:
-// what the function says is enough for any device, and is asked for no more than is needed there.
+// Clusters of 4 blocks need more partial sums than clusters of 8 and than streamed rows. The
+// reported size suffices for every device, and a call requires only what it uses.
 TEST(CudaEmulated, WorkspaceIsThatOfAnyDevice) {
   const int64_t rows = 70, cols = 16392;
   const tests::Problem<float> p(Norm::kLayer, rows, cols);
@@ -154,7 +154,7 @@ TEST(CudaEmulated, WorkspaceIsThatOfAnyDevice) {
   for (const int clusters : {1, 2, 4, 8}) {
     run(clusters, space.data(), space.bytes());
     const std::vector<float> sums = dbias.Get();
-    // 70 numbers of a size of about 1, each sum below 64.
+    // 70 values of about 1, so each sum is below 64.
     for (size_t c = 0; c < sums.size(); ++c) ASSERT_NEAR(sums[c], expected[c], 70 * 64 * 0x1p-24);
   }
   EXPECT_THROW(run(4, space.data(), space.bytes() - 1), Error);

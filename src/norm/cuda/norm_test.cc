@@ -14,9 +14,9 @@
 #include "src/norm/bounds.h"
 #include "src/norm/cuda/norm_testing.h"
 
-// Norms on a GPU against the reference, with the bounds of the CPU's kernels: docs/accuracy.md.
-// Compiled into two programs: of one the device is the GPU, and it skips where there is none; of
-// the other it is the emulation of one.
+// Norms on a GPU against the reference, with the bounds of the CPU's kernels (docs/accuracy.md).
+// Compiled into two programs: one runs on the GPU and skips without one, the other runs on the
+// emulation.
 namespace planish {
 namespace {
 
@@ -32,15 +32,15 @@ struct Types {
   using Parameter = P;
 };
 
-// Lengths of rows for a type: of the pairs of types with a parameter of another type the short
-// ones, for they are read alike.
+// Row lengths for a type. Only short rows if the parameters have another type, because loads are
+// the same.
 template <class T, class P>
 std::vector<int64_t> Lengths(std::vector<int64_t> lengths) {
   if (!std::is_same_v<T, P>) std::erase_if(lengths, [](int64_t cols) { return cols > 5000; });
   return lengths;
 }
 
-// The same, each with the clusters that it is to be tested with.
+// Row lengths, each with the cluster sizes to test.
 template <class T, class P>
 std::vector<std::pair<int64_t, int>> LengthsAndClusters(const std::vector<int64_t>& lengths) {
   std::vector<std::pair<int64_t, int>> all;
@@ -76,8 +76,8 @@ using AllTypes = ::testing::Types<Types<float, float>, Types<double, double>, Ty
                                   Types<float16, float16>, Types<float16, float>>;
 TYPED_TEST_SUITE(CudaTest, AllTypes);
 
-// Rows of less than a warp, of one, of several, of the most that a block holds of either direction,
-// and of more than that, which clusters hold or all read again: tests::ClustersFor.
+// Rows shorter than a warp, of a warp, of several, of the limit of a block in each direction, and
+// beyond it, held by clusters or streamed: see tests::ClustersFor.
 TYPED_TEST(CudaTest, EveryNormAgreesWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -113,7 +113,7 @@ TYPED_TEST(CudaTest, EveryWidthAgreesWithTheReference) {
   }
 }
 
-// The longest rows that clusters hold: one by one, backward and forward; packed, likewise.
+// The longest rows that clusters hold: by single elements and in packs, backward and forward.
 TYPED_TEST(CudaTest, LongestRowsOfClustersAgreeWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -125,7 +125,7 @@ TYPED_TEST(CudaTest, LongestRowsOfClustersAgreeWithTheReference) {
   }
 }
 
-// Clusters of fewer blocks than 8, which a part of a device may have, and the workspace for them.
+// Clusters of fewer than 8 blocks, as in a partition of a device, and their workspace.
 TYPED_TEST(CudaTest, SmallerClustersAgreeWithTheReference) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -139,7 +139,7 @@ TYPED_TEST(CudaTest, SmallerClustersAgreeWithTheReference) {
   }
 }
 
-// dgain and dbias of several blocks, of many rows a thread, of clusters with several rows each, of
+// dgain and dbias over several blocks, many rows a thread, clusters with several rows each, and
 // streamed rows.
 TYPED_TEST(CudaTest, ManyRowsAgreeWithTheReference) {
   using T = typename TypeParam::Element;
@@ -166,7 +166,7 @@ TYPED_TEST(CudaTest, AnyLayout) {
   }
 }
 
-// What is between rows, and before and behind them, is not written to.
+// Memory between, before and behind rows is not written.
 TYPED_TEST(CudaTest, WritesWhatItIsToWriteAlone) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -189,14 +189,14 @@ TYPED_TEST(CudaTest, WritesWhatItIsToWriteAlone) {
   }
 }
 
-// The mean a thousand to a million deviations away, as exact as at 0.
+// A mean a thousand to a million deviations away, as accurate as at 0.
 TYPED_TEST(CudaTest, ExactAtAnyMean) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
   for (const Norm norm : {Norm::kLayer, Norm::kDetachMean, Norm::kAda}) {
     for (const double mean : {1e3, -3e4, 1e6}) {
       if (std::is_same_v<T, float16> && std::abs(mean) > 6e4) continue;  // infinite
-      if (sizeof(T) == 2 && std::abs(mean) > 1e5) continue;  // a row of one or two numbers
+      if (sizeof(T) == 2 && std::abs(mean) > 1e5) continue;  // a row of one or two distinct values
       for (const int64_t cols : Lengths<T, P>({7, 33, 256, 1000, 4096, 20000})) {
         this->ExpectWithinBounds(Problem<T, P>(norm, cols < 300 ? 8 : 1, cols, mean,
                                                sizeof(T) == 2 ? std::abs(mean) / 10 : 1));
@@ -205,7 +205,7 @@ TYPED_TEST(CudaTest, ExactAtAnyMean) {
   }
 }
 
-// The sum is x + residual, rounded; y is that of the sum.
+// `sum` is x + residual, rounded; y is the norm of `sum`.
 TYPED_TEST(CudaTest, AddsAResidual) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -245,7 +245,7 @@ TYPED_TEST(CudaTest, AddsAResidual) {
   }
 }
 
-// dx with the gradient of the sum is dx + dsum, rounded once.
+// dx with dsum is dx + dsum, rounded once.
 TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -274,7 +274,7 @@ TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
     const std::vector<T> with = dx.Get();
     for (size_t i = 0; i < with.size(); ++i) {
       const double a = tests::ToDouble(without.dx[i]), b = tests::ToDouble(dsum[i]);
-      // Of a, which is rounded here and is not there, and of the sum.
+      // Rounding of a (only here), and of the sum.
       EXPECT_NEAR(tests::ToDouble(with[i]), a + b,
                   tests::UnitRoundoff<T>() * (std::abs(a) + std::abs(a + b)) * 1.01 +
                       2 * tests::HalfOfLeast<T>())
@@ -283,7 +283,7 @@ TYPED_TEST(CudaTest, AddsTheGradientOfTheSum) {
   }
 }
 
-// Each of dx, dgain and dbias for itself has the bits that it has with the others.
+// Each of dx, dgain and dbias requested separately has the same bits as together.
 TYPED_TEST(CudaTest, GradientsOneByOne) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -322,7 +322,7 @@ TYPED_TEST(CudaTest, GradientsOneByOne) {
   }
 }
 
-// A row with a NaN or an infinity is NaN; the rows beside it do not see it.
+// A row with a NaN or an infinity is NaN and does not affect other rows.
 TYPED_TEST(CudaTest, NansStayInTheirRow) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -352,12 +352,12 @@ TYPED_TEST(CudaTest, NansStayInTheirRow) {
   }
 }
 
-// Numbers from 1e-30 to 1e30, without eps: y is that of the same row near 1, to a few roundings of
-// the row's numbers themselves. By powers of two it would be the same; 1e30 is none.
+// Values from 1e-30 to 1e30, without eps: y is that of the same row near 1, up to a few roundings
+// of the values themselves, because 1e30 is no power of two.
 TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
-  if (std::is_same_v<T, float16>) return;  // has neither
+  if (std::is_same_v<T, float16>) return;  // has no such range
   for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kAdaAsCoded}) {
     for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({5, 64, 600, 20000})) {
       const tests::ClustersUpTo limit(clusters);
@@ -381,7 +381,7 @@ TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
   }
 }
 
-// A constant row: its bias; and NaN without eps, of which 0 / 0 is left.
+// A constant row gives its bias, and NaN without eps (0 / 0).
 TYPED_TEST(CudaTest, ConstantRows) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
@@ -417,7 +417,7 @@ TYPED_TEST(CudaTest, NoRowsAndNoColumns) {
   for (const C value : rstd.Get()) EXPECT_TRUE(std::isnan(value));
 }
 
-// --- Errors: those of the CPU, and the workspace's ---
+// --- Errors: those of the CPU, and those of the workspace ---
 
 class CudaErrorsTest : public ::testing::Test {
  protected:
@@ -472,7 +472,7 @@ TEST_F(CudaErrorsTest, OfTheWorkspace) {
             "[NormForwardWorkspaceBytes] rows must be at least 0 but has -1");
 }
 
-// A build without CUDA, and a machine without a GPU, say so.
+// Calls throw in a build without CUDA and on a machine without a GPU.
 TEST(Cuda, WithoutADeviceCallsThrow) {
   if (cuda::Devices() > 0) GTEST_SKIP() << "there is a GPU";
   std::vector<float> x(12), y(12);

@@ -9,10 +9,10 @@
 #include "src/base/cuda/launch.h"
 #include "src/norm/testing.h"
 
-// What the tests of norms on a GPU share: arrays in its memory, and a problem's results from it.
+// Device arrays, and results of a problem from a GPU, for the tests.
 namespace planish::tests {
 
-/// An array on the device, `offset` elements from where memory begins.
+/// Array on the device, `offset` elements from the start of its memory.
 template <class T>
 class OnDevice {
  public:
@@ -26,7 +26,7 @@ class OnDevice {
   ~OnDevice() { internal::cuda::Free(memory_); }
 
   T* data() { return static_cast<T*>(memory_) + offset_; }
-  /// Null of an empty one.
+  /// Returns null for an empty array.
   T* OrNull() { return size_ == 0 ? nullptr : data(); }
   int64_t bytes() const { return size_ * Bytes(); }
   std::vector<T> Get() {
@@ -43,8 +43,7 @@ class OnDevice {
   void* memory_ = nullptr;
 };
 
-/// While it lives, the device is taken for one whose clusters have no more blocks: 1, for one that
-/// has none.
+/// Limits the device's clusters to a number of blocks (1: no clusters) during its lifetime.
 class ClustersUpTo {
  public:
   explicit ClustersUpTo(int blocks) { internal::cuda::LimitClusterBlocks(blocks); }
@@ -53,22 +52,22 @@ class ClustersUpTo {
   ~ClustersUpTo() { internal::cuda::LimitClusterBlocks(internal::cuda::kMaxClusterBlocks); }
 };
 
-/// Clusters that rows of so many numbers are to be tested with: all that the device has and, where
-/// one may share such a row, none.
+/// Returns the cluster limits to test for rows of `cols` elements: the device's and, if one block
+/// need not hold the row, none.
 inline std::vector<int> ClustersFor(int64_t cols) {
-  constexpr int64_t kHeldByAnyBlock = 2048;  // doubles, one by one, of backward
+  constexpr int64_t kHeldByAnyBlock = 2048;  // doubles in single elements, backward
   if (cols <= kHeldByAnyBlock) return {internal::cuda::kMaxClusterBlocks};
   return {internal::cuda::kMaxClusterBlocks, 1};
 }
 
-/// How a problem lies in the device's memory.
+/// Layout of a problem in device memory.
 struct Layout {
   int64_t offset = 0;     ///< elements from an aligned address to the first of each array
   int64_t padding = 0;    ///< elements between rows
   bool in_place = false;  ///< y is x, and dx is dy
 };
 
-/// The rows with `padding` numbers behind each; they are NaN.
+/// Returns the rows with `padding` NaNs behind each.
 template <class T>
 std::vector<T> Padded(const std::vector<T>& values, int64_t rows, int64_t cols, int64_t padding) {
   std::vector<T> padded(static_cast<size_t>(rows * (cols + padding)), Unset<T>());
@@ -87,7 +86,7 @@ std::vector<T> Unpadded(const std::vector<T>& padded, int64_t rows, int64_t cols
   return values;
 }
 
-/// Forward, then backward, on the device.
+/// Runs forward, then backward, on the device.
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   using C = Compute<T>;

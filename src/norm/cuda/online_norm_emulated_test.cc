@@ -5,7 +5,7 @@
 #include "src/base/cuda/emulation.h"
 #include "src/norm/cuda/online_norm_testing.h"
 
-// What only the emulation of a GPU can be asked.
+// Tests that only the emulation can run.
 namespace planish {
 namespace {
 
@@ -14,7 +14,7 @@ using internal::emulation::SetOrder;
 using tests::online_norm::ApplyOnDevice;
 using tests::online_norm::Problem;
 
-// Whatever thread comes first, the bits are the same.
+// No order of threads changes a bit.
 TEST(CudaOnlineNormEmulated, TheOrderOfThreadsChangesNoBit) {
   for (const auto& [rows, cols] : {std::pair{600, 3}, {20, 100}, {3, 3000}, {2, 20000}}) {
     const Problem<float> p(rows, cols, 0.2);

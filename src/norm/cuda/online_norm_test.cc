@@ -10,8 +10,8 @@
 
 #include "src/norm/cuda/online_norm_testing.h"
 
-// Online normalisation on a GPU against the CPU's reference. Compiled into two programs: of one the
-// device is the GPU, and it skips where there is none; of the other it is the emulation of one.
+// Online normalization on a GPU against the CPU's reference. Compiled into two programs: one runs
+// on the GPU and skips without one, the other runs on the emulation.
 namespace planish {
 namespace {
 
@@ -35,7 +35,7 @@ class CudaOnlineNormTest : public CudaOnlineNormDeviceTest {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(CudaOnlineNormTest, Types);
 
-// Cases of one thread, of several, of a warp, a block and several blocks.
+// Cases of one thread, several threads, a warp, a block and several blocks.
 TYPED_TEST(CudaOnlineNormTest, AgreesWithTheReference) {
   for (const int64_t cols : {2, 3, 8, 9, 16, 31, 33, 64, 65, 256, 1000, 2048, 2049, 20000}) {
     for (const double alpha : {0.0, 0.1, 0.7, 1.0}) {
@@ -47,7 +47,7 @@ TYPED_TEST(CudaOnlineNormTest, AgreesWithTheReference) {
   }
 }
 
-// More cases than the block that goes along them has threads.
+// More cases than the scanning block has threads.
 TYPED_TEST(CudaOnlineNormTest, ManyCases) {
   for (const auto& [rows, cols] : {std::pair{255, 4}, {256, 2}, {700, 5}, {600, 24}}) {
     const Problem<TypeParam> p(rows, cols, 0.05);
@@ -56,7 +56,7 @@ TYPED_TEST(CudaOnlineNormTest, ManyCases) {
 }
 
 TEST_F(CudaOnlineNormDeviceTest, FloatIsExactFarFromZero) {
-  const Problem<float> p(20, 64, 1.0, 1e4);  // see the test of the CPU's
+  const Problem<float> p(20, 64, 1.0, 1e4);  // see the test of the CPU
   ExpectAgrees(p, ApplyOnDevice(p));
 }
 
@@ -81,8 +81,8 @@ TYPED_TEST(CudaOnlineNormTest, AnyLayout) {
 }
 
 TYPED_TEST(CudaOnlineNormTest, AlphaOfEachCase) {
-  const Problem<TypeParam> p(2, 10, 7);              // which nobody reads
-  const auto out = ApplyOnDevice(p, {}, 0, {1, 0});  // the second case does not move the state
+  const Problem<TypeParam> p(2, 10, 7);              // overridden by alphas
+  const auto out = ApplyOnDevice(p, {}, 0, {1, 0});  // the second case does not change the state
   EXPECT_EQ(out.mean[0], out.mean[1]);
   EXPECT_EQ(out.rstd[0], out.rstd[1]);
   const Problem<TypeParam> same(300, 10, 0.4);
@@ -119,7 +119,7 @@ TYPED_TEST(CudaOnlineNormTest, NanStaysFromItsCaseOn) {
   }
 }
 
-// The same numbers in both types: results differ by their rounding to 16 bits.
+// Equal values in both types: results differ by their rounding to 16 bits.
 template <class Half>
 void ExpectAgreesWithFloat() {
   for (const int64_t cols : {5, 40}) {

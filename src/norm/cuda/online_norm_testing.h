@@ -8,11 +8,11 @@
 #include "src/norm/cuda/norm_testing.h"
 #include "src/norm/online/testing.h"
 
-// A problem's results from a GPU.
+// Results of a problem from a GPU.
 namespace planish::tests::online_norm {
 
-/// Forward in calls of `cases` cases, then backward in one, on the device. `alphas`, one of each
-/// case, may be empty.
+/// Runs forward in calls of `cases` cases, then backward in one call, on the device. `alphas` has
+/// one element for each case, or is empty.
 template <class T>
 Result<T> ApplyOnDevice(const Problem<T>& p, const Layout& layout = {}, int64_t cases = 0,
                         const std::vector<double>& alphas = {}) {

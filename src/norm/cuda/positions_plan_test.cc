@@ -8,7 +8,7 @@
 namespace planish::internal::cuda {
 namespace {
 
-// Shapes near every limit, to 2^33 of each size.
+// Shapes near every limit, to 2^33 in each size.
 TEST(CudaPositionsPlan, FitsTheShape) {
   const int64_t sizes[] = {1,
                            2,

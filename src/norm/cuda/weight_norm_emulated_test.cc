@@ -5,7 +5,7 @@
 #include "src/base/cuda/emulation.h"
 #include "src/norm/cuda/weight_norm_testing.h"
 
-// What only the emulation of a GPU can be asked.
+// Tests that only the emulation can run.
 namespace planish {
 namespace {
 

@@ -12,8 +12,8 @@
 
 #include "src/norm/cuda/weight_norm_testing.h"
 
-// Weight normalisation on a GPU against the CPU's reference. Compiled into two programs: of one the
-// device is the GPU, and it skips where there is none; of the other it is the emulation of one.
+// Weight normalization on a GPU against the CPU's reference. Compiled into two programs: one runs
+// on the GPU and skips without one, the other runs on the emulation.
 namespace planish {
 namespace {
 
@@ -37,7 +37,7 @@ class CudaWeightNormTest : public testing::Test {
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(CudaWeightNormTest, Types);
 
-// Rows of one thread, of several, of a warp, a block and several blocks.
+// Rows of one thread, several threads, a warp, a block and several blocks.
 TYPED_TEST(CudaWeightNormTest, AgreesWithReference) {
   for (const int64_t cols : {1,  2,   3,   7,   8,    9,    15,   16,   17,   31,   33,    40,   63,
                              64, 129, 256, 768, 1000, 1024, 2047, 2048, 2049, 4097, 16384, 16392}) {
@@ -78,7 +78,7 @@ TYPED_TEST(CudaWeightNormTest, AnyScale) {
   }
 }
 
-// Doubles whose squares are none, beside others.
+// Doubles whose squares overflow or underflow, beside others.
 TYPED_TEST(CudaWeightNormTest, SquaresNeitherOverflowNorVanish) {
   if constexpr (std::is_same_v<TypeParam, double>) {
     for (const double scale : {1e-290, 1e-200, 4096.0, 1e200, 1e300}) {
@@ -172,7 +172,7 @@ TYPED_TEST(CudaWeightNormTest, NoNumbers) {
   }
 }
 
-// Errors are those of the CPU, and the workspace's.
+// Errors are those of the CPU, and those of the workspace.
 TEST(CudaWeightNormErrorTest, Texts) {
   if (cuda::Devices() == 0) GTEST_SKIP() << "there is no GPU";
   OnDevice<float> v(std::vector<float>(6)), w(std::vector<float>(6)), g(std::vector<float>(2));

@@ -7,10 +7,10 @@
 #include "src/norm/channels/weight_norm_testing.h"
 #include "src/norm/cuda/norm_testing.h"
 
-// A problem's results from a GPU.
+// Results of a problem from a GPU.
 namespace planish::tests::weight_norm {
 
-/// Forward, then backward, on the device.
+/// Runs forward, then backward, on the device.
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
   Result<T, P> out(p);
