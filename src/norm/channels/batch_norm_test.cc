@@ -48,8 +48,8 @@ class BatchNormTest : public testing::Test {};
 using Types = testing::Types<float, double, bfloat16, float16>;
 TYPED_TEST_SUITE(BatchNormTest, Types);
 
-// Odd shapes: of one channel, one sample, few and many of everything, runs on both sides of where
-// they are taken as columns, and of where work is cut.
+// Odd shapes: one channel, one sample, few and many of each, runs on both sides of the limit to
+// columns, and of the limits of parts.
 std::vector<Shape> Shapes() {
   std::vector<Shape> shapes = {
       {2, 1, 1},     {3, 1, 1},     {1, 1, 2},     {1, 3, 5},    {4, 2, 1},    {4, 2, 3},
@@ -74,7 +74,7 @@ TYPED_TEST(BatchNormTest, AgreesWithReference) {
   });
 }
 
-// The widths that norms of rows are tested at, as channels and as runs of one.
+// The widths of the row tests, as channels and as runs of one element.
 TYPED_TEST(BatchNormTest, EveryWidthAgreesWithReference) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -88,7 +88,7 @@ TYPED_TEST(BatchNormTest, EveryWidthAgreesWithReference) {
   });
 }
 
-// Blocks of rows with more columns than are summed at a time.
+// Blocks of rows with more columns than one tile of sums.
 TEST(BatchNormManyRowsTest, AgreesWithReference) {
   const Problem<float> p({2051, 1100, 1});
   ExpectAgreesWithReference(p, Apply(p));
@@ -124,8 +124,8 @@ TYPED_TEST(BatchNormTest, GainAndBiasAreOptional) {
   }
 }
 
-// The project's promise for floats, 5e-7. The difference, its product, the scale and the addition
-// make four roundings of 2^-24, 2.4e-7; the sums of eight, averaged over groups, the rest.
+// Documented accuracy for float, 5e-7. Difference, product, scale and addition are four roundings
+// of 2^-24, 2.4e-7; sums of eight elements, averaged over groups, are the rest.
 TEST(BatchNormAccuracyTest, FloatIsExactAtAnyMean) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -162,7 +162,7 @@ TEST(BatchNormAccuracyTest, DoubleIsExactAtAnyMean) {
   }
 }
 
-// The shift is the mean of a few numbers of the channel: one far from all others is the worst.
+// The shift is the mean of a few elements of the channel; an outlier among them is the worst case.
 TEST(BatchNormAccuracyTest, FloatSurvivesAnOutlierInFront) {
   for (const float outlier : {1e4f, -1e8f, 1e20f}) {
     for (const Shape& shape : {Shape{500, 3, 1}, {2, 3, 500}}) {
@@ -173,8 +173,8 @@ TEST(BatchNormAccuracyTest, FloatSurvivesAnOutlierInFront) {
   }
 }
 
-// A shift is taken from eight rows. Where those are far off the others the sums about it do not
-// serve: such channels are computed again, and those beside them in a vector are not.
+// The shift uses eight rows. Channels whose eight rows are outliers are computed again, but not
+// their neighbors in a vector.
 TYPED_TEST(BatchNormTest, SomeChannelsAreComputedAgain) {
   for (const Shape& shape : {Shape{5000, 19, 1}, {2000, 7, 3}, {2, 9, 4000}}) {
     for (const bool unbiased : {false, true}) {
@@ -198,7 +198,7 @@ TYPED_TEST(BatchNormTest, AnyScale) {
         for (const Shape& shape : {Shape{20, 30, 1}, {2, 3, 100}}) {
           Problem<TypeParam> p(shape, true, 3 * scale, scale);
           p.options.eps = eps;
-          p.options.momentum = 0;  // the square of 1e30 is no float
+          p.options.momentum = 0;  // the square of 1e30 exceeds float
           const auto out = Apply(p);
           EXPECT_TRUE(std::isfinite(out.rstd[0]));
           p.options.momentum = 0;
@@ -247,14 +247,14 @@ TYPED_TEST(BatchNormTest, RunningEstimatesAverageWithoutMomentum) {
     }
   }
   for (int64_t c = 0; c < 3; ++c) {
-    // Each update rounds once, and moments have errors of a few u, here of numbers up to 10.
+    // Each update is rounded once, and statistics have errors of a few u, here for values up to 10.
     EXPECT_TRUE(Near(out.running_mean[c], means[c], 100 * UnitRoundoff<Compute<TypeParam>>()));
     EXPECT_TRUE(
         Near(out.running_var[c], vars[c], 100 * UnitRoundoff<Compute<TypeParam>>() * vars[c]));
   }
 }
 
-// Numbers worked out by hand, which share nothing with the reference.
+// Values worked out by hand, independent of the reference.
 TYPED_TEST(BatchNormTest, WorkedExample) {
   Problem<TypeParam> p({4, 1, 1});
   const auto set = [](std::vector<TypeParam>& values, std::vector<double> numbers) {
@@ -276,7 +276,8 @@ TYPED_TEST(BatchNormTest, WorkedExample) {
         Near(out.running_mean[0], 0.9L * 2 + 0.1L * 5, 4 * UnitRoundoff<Compute<TypeParam>>()));
     EXPECT_TRUE(
         Near(out.running_var[0], 0.9L * 3 + 0.1L * 20 / 3, 4 * UnitRoundoff<Compute<TypeParam>>()));
-    // xhat_0 = -3s; dx_i = 2 s (dy_i - 1/4 + xhat_i 3s / m), with 9 s^2 = 9/5 of m = 4, 27/20 of 3.
+    // xhat_0 = -3s; dx_i = 2 s (dy_i - 1/4 + xhat_i 3s / m), with 9 s^2 = 9/5 for m = 4, 27/20 for
+    // m = 3.
     const Real square = s * s / (unbiased ? 3 : 4);
     for (int i = 0; i < 4; ++i) {
       const Real d = 2 * i - 3;
@@ -322,7 +323,7 @@ TYPED_TEST(BatchNormTest, NanAndInfinityStayInTheirChannel) {
   }
 }
 
-// A NaN of any bits, which rounding to 16 must not turn into a number.
+// A NaN with any bits, which conversion to 16 bits must not turn into a finite value.
 TEST(BatchNormNanTest, AnyNanOfTheParametersStaysNan) {
   Problem<bfloat16, float> p({3, 40, 1});
   p.gain[5] = std::bit_cast<float>(0x7fffffffu);
@@ -332,8 +333,8 @@ TEST(BatchNormNanTest, AnyNanOfTheParametersStaysNan) {
 }
 
 TYPED_TEST(BatchNormTest, SameBitsForEverySplit) {
-  // Tiles of columns; blocks of rows; narrow rows side by side, the last one short; runs in tiles;
-  // parts of runs.
+  // Tiles of columns; blocks of rows; narrow rows side by side with a short last one; runs in
+  // tiles; parts of runs.
   for (const Shape& shape : {Shape{64, 2000, 1},
                              {3000, 300, 1},
                              {2051, 1100, 1},
@@ -354,7 +355,7 @@ TYPED_TEST(BatchNormTest, SameBitsForEverySplit) {
 
 std::vector<Shape> StreamShapes() {
   std::vector<Shape> shapes = Shapes();
-  // Blocks of rows, wide samples, tiles of channels, of runs, and neither.
+  // Blocks of rows, wide samples, tiles of channels, tiles of runs, and neither.
   for (const Shape& shape :
        {Shape{2500, 300, 1}, {600, 4100, 1}, {40, 600, 3}, {9, 40, 300}, {2100, 70, 64}}) {
     shapes.push_back(shape);
@@ -362,7 +363,7 @@ std::vector<Shape> StreamShapes() {
   return shapes;
 }
 
-// What is stored past the caches is the same, whether its lines are whole or not.
+// Non-temporal stores give the same bits, for whole and partial lines.
 TYPED_TEST(BatchNormTest, StreamingGivesTheSameBits) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -506,7 +507,7 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
         Real dgain = 0, dbias = 0, abs_dgain = 0, abs_dbias = 0;
         for (size_t i = 0; i < x.size(); ++i) {
           const Real xhat = (x[i] - mean[c]) * rstd;
-          // The difference, the scale, the product and the sum.
+          // Difference, scale, product and sum.
           const Real y_error = 4 * u * (std::abs(gain * xhat) + std::abs(bias));
           ASSERT_TRUE(
               Near(y[i], gain * xhat + bias,
@@ -549,7 +550,7 @@ TYPED_TEST(BatchNormTest, EvaluationAgreesWithReference) {
   });
 }
 
-// Threads, in place, and past the caches.
+// Threads, in place, and non-temporal stores.
 TYPED_TEST(BatchNormTest, EvaluationGivesTheSameBits) {
   using C = Compute<TypeParam>;
   for (const Shape& shape :

@@ -13,7 +13,7 @@
 #include "planish/batch_norm.h"
 #include "src/norm/channels/columns_testing.h"
 
-// What the tests of batch normalisation on CPU and GPU share: problems, and the reference.
+// Problems and the reference of batch norm, for the tests of CPU and GPU.
 namespace planish::tests::batch_norm {
 
 template <class T, class P = T>
@@ -51,7 +51,7 @@ BatchNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& o
   return tests::ChannelBackwardArgs<BatchNormBackwardArgs<T, P>>(p, out);
 }
 
-/// The numbers of channel c, in order.
+/// Returns the elements of channel c, in order.
 template <class T>
 std::vector<Real> ChannelOf(const Shape& shape, const std::vector<T>& values, int64_t c) {
   std::vector<Real> channel;
@@ -63,7 +63,7 @@ std::vector<Real> ChannelOf(const Shape& shape, const std::vector<T>& values, in
   return channel;
 }
 
-/// xhat of a channel, as the equation reads.
+/// Returns xhat of a channel, by its equation.
 template <class Scalar>
 std::vector<Scalar> ReferenceXhat(const std::vector<Scalar>& x, double eps, bool unbiased) {
   using std::sqrt;
@@ -77,18 +77,17 @@ std::vector<Scalar> ReferenceXhat(const std::vector<Scalar>& x, double eps, bool
   return xhat;
 }
 
-/// Whether every output agrees with the reference, within the rounding errors that the arithmetic
-/// can make. u is the roundoff of the arithmetic.
+/// Checks that every output agrees with the reference within rounding errors. u is the unit
+/// roundoff of the arithmetic.
 template <class T, class P>
 void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) {
   SCOPED_TRACE(testing::Message() << p.shape << (p.gain.empty() ? "" : " affine")
                                   << (p.options.unbiased ? " unbiased" : ""));
   const Shape& shape = p.shape;
   const Real u = UnitRoundoff<Compute<T>>(), n = static_cast<Real>(shape.positions());
-  // Sums are taken in C over 8 rows, or over up to 1024 numbers in at least 4 lanes (2 of doubles,
-  // two vectors at a time), and in double beyond. Additions err by u each, independently: four
-  // standard deviations of that are less than 4 sqrt(k) u; the terms themselves have 2 u. For
-  // doubles the part in double counts, too.
+  // Sums are in C over 8 rows, or over up to 1024 elements in at least 4 lanes (2 of doubles, two
+  // vectors at a time), then in double. Additions have independent errors of u: 4 sqrt(k) u covers
+  // four standard deviations. Terms have 2 u. For doubles the part in double counts, too.
   const Real additions = (shape.spatial < 64 ? 8 : 256) + (std::is_same_v<T, double> ? n : Real{0});
   const Real sum_error = (4 * std::sqrt(additions) + 2) * u + n * 0x1p-53L;
   // The sum of squares about the shift is at most 4 times that about the mean.
@@ -96,7 +95,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   for (int64_t c = 0; c < shape.channels; ++c) {
     SCOPED_TRACE(testing::Message() << "channel " << c);
     std::vector<Real> x = ChannelOf(shape, p.x, c), dy = ChannelOf(shape, p.dy, c);
-    // The reference's own digits: deviations from a number of the channel.
+    // Subtracting an element of the channel preserves digits of the reference.
     const Real shift = x.back();
     for (Real& value : x) value -= shift;
     const Real gain = p.gain.empty() ? 1 : ToDouble(p.gain[c]);
@@ -115,7 +114,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     }
     for (const Real value : x) var += (value - mean) * (value - mean);
     const Real deviation = std::sqrt(var / n);
-    // A number about the shift: the error of a mean of these.
+    // Error of a mean of values about the shift.
     const Real mean_error = 2 * deviation * sum_error;
     ASSERT_TRUE(Near((out.mean[c] - shift) + out.mean_lo[c], mean,
                      mean_error + u * std::abs(Real{out.mean_lo[c]})));
@@ -124,7 +123,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     const Real momentum = p.options.momentum ? *p.options.momentum
                                              : Real{1} / static_cast<Real>(p.options.batches + 1);
     const Real running_mean = (1 - momentum) * 2 + momentum * (shift + mean);
-    // Two products and a sum; of floats in double.
+    // Two products and a sum; for floats in double.
     ASSERT_TRUE(
         Near(out.running_mean[c], running_mean, 4 * u * std::abs(running_mean) + mean_error));
     if (shape.positions() > 1) {
@@ -135,7 +134,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     for (size_t i = 0; i < x.size(); ++i) {
       const auto at = shape.At(static_cast<int64_t>(i) / shape.spatial, c,
                                static_cast<int64_t>(i) % shape.spatial);
-      // xhat: a difference, a product, the rounding of the scale or of rstd, an addition.
+      // xhat: a difference, a product, the rounding of the scale or rstd, and an addition.
       const Real xhat_error =
           (4 * u + moment_error) * std::abs(xhat[i]) + mean_error * rstd + 2 * u * lo;
       const Real y = gain * xhat[i] + bias;
@@ -143,7 +142,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       ASSERT_TRUE(Near(ToDouble(out.y[at]), y, y_error + StorageError<T>(std::abs(y) + y_error)))
           << "y of number " << i;
     }
-    // Terms have the error of xhat, and of a product.
+    // Terms have the error of xhat and of a product.
     const Real dgain_error = (sum_error + 4 * u + moment_error) * abs_dgain +
                              (mean_error * rstd + 2 * u * lo) * abs_dbias;
     ASSERT_TRUE(Near(ToDouble(out.dgain[c]), dgain,
@@ -157,7 +156,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       const auto at = shape.At(static_cast<int64_t>(i) / shape.spatial, c,
                                static_cast<int64_t>(i) % shape.spatial);
       const Real m = p.options.unbiased ? n - 1 : n;
-      // The two means with their errors, twice that of xhat, two subtractions, the scale.
+      // Two means with their errors, twice that of xhat, two subtractions, and the scale.
       const Real error = std::abs(gain) * rstd *
                          ((moment_error + 4 * u) *
                               (std::abs(dy[i]) + (abs_dbias + std::abs(xhat[i]) * abs_dgain) / m) +

@@ -70,7 +70,7 @@ TYPED_TEST(ChannelNormTest, AgreesWithReference) {
   });
 }
 
-// The widths that norms of rows are tested at, as channels and as runs of one.
+// The widths of the row tests, as channels and as runs of one element.
 TYPED_TEST(ChannelNormTest, EveryWidthAgreesWithReference) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -113,7 +113,8 @@ TYPED_TEST(ChannelNormTest, GainAndBiasAreOptional) {
   }
 }
 
-// Every norm is the one of rows, transposed: moments differ by the rounding of their sums alone.
+// Every norm equals the norm of transposed rows; statistics differ only by the rounding of their
+// sums.
 TYPED_TEST(ChannelNormTest, AgreesWithRows) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -153,7 +154,7 @@ TYPED_TEST(ChannelNormTest, AgreesWithRows) {
                                        .mean_lo = rows.mean_lo.data(),
                                        .rstd = rows.rstd.data(),
                                        .dx = rows.dx.data()});
-        // Numbers up to 5, gains up to 4, rstd up to 2, and 30 u of moments, roundings and sums.
+        // Values up to 5, gains up to 4, rstd up to 2, and 30 u for statistics, roundings and sums.
         const Real tolerance = 5 * 4 * 2 * 30 * UnitRoundoff<Compute<TypeParam>>();
         for (size_t i = 0; i < x.size(); ++i) {
           const Real y_i = ToDouble(rows.y[i]), dx_i = ToDouble(rows.dx[i]);
@@ -165,8 +166,8 @@ TYPED_TEST(ChannelNormTest, AgreesWithRows) {
   });
 }
 
-// The project's promise for floats, 5e-7. The two differences, the product and the rounding of rstd
-// make 2.4e-7; the sums of eight, averaged over groups, the rest.
+// Documented accuracy for float, 5e-7. Two differences, the product and the rounding of rstd are
+// 2.4e-7; sums of eight elements, averaged over groups, are the rest.
 TEST(ChannelNormAccuracyTest, FloatIsExactAtAnyMean) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -209,7 +210,7 @@ TYPED_TEST(ChannelNormTest, AnyScale) {
   }
 }
 
-// The shift is the mean of a few numbers of the row: one far from all others is the worst.
+// The shift is the mean of a few elements of the row; an outlier among them is the worst case.
 TEST(ChannelNormAccuracyTest, FloatSurvivesAnOutlierInFront) {
   for (const float outlier : {1e4f, -1e8f, 1e20f}) {
     for (const Shape& shape : {Shape{2, 300, 7}, {2, 300, 100}}) {
@@ -258,7 +259,7 @@ TYPED_TEST(ChannelNormTest, NanAndInfinityStayAtTheirPosition) {
         }
       }
     }
-    EXPECT_TRUE(SameBits(out.dbias, expected.dbias));  // which does not read x
+    EXPECT_TRUE(SameBits(out.dbias, expected.dbias));  // does not read x
   }
 }
 
@@ -290,7 +291,7 @@ TYPED_TEST(ChannelNormTest, ASampleDependsOnItselfAlone) {
 }
 
 TYPED_TEST(ChannelNormTest, SameBitsForEverySplit) {
-  // Tiles over the threads, and few tiles whose rows are split.
+  // Tiles split over threads, and few tiles whose rows are split.
   for (const Shape& shape : {Shape{40, 60, 49}, {8, 30, 1000}, {1, 3000, 300}, {2, 30000, 7}}) {
     for (const Norm norm : {Norm::kLayer, Norm::kAda}) {
       const Problem<TypeParam> p(norm, shape);
@@ -338,7 +339,7 @@ TYPED_TEST(ChannelNormTest, InPlaceGivesTheSameBits) {
   }
 }
 
-// What is stored past the caches is the same, whether its lines are whole or not.
+// Non-temporal stores give the same bits, for whole and partial lines.
 TYPED_TEST(ChannelNormTest, StreamingGivesTheSameBits) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);

@@ -14,7 +14,7 @@
 #include "src/norm/recipe.h"
 #include "src/norm/reference.h"
 
-// What the tests of norms over channels on CPU and GPU share: problems, and the reference.
+// Problems and the reference of norms over channels, for the tests of CPU and GPU.
 namespace planish::tests::channel_norm {
 
 template <class T, class P = T>
@@ -43,7 +43,7 @@ ChannelNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>&
   return args;
 }
 
-/// The channels at one position.
+/// Returns the channels at one position.
 template <class T>
 std::vector<Real> At(const Shape& shape, const std::vector<T>& values, int64_t b, int64_t s) {
   std::vector<Real> row;
@@ -51,18 +51,17 @@ std::vector<Real> At(const Shape& shape, const std::vector<T>& values, int64_t b
   return row;
 }
 
-/// Sums down a column are taken in C over 8 rows (backward: 2) and in double beyond; those of a
-/// tile along a row in up to 1024 / 4 additions. They err by u each, independently: four standard
-/// deviations of k of them are less than 4 sqrt(k) u; the terms themselves have 2 u. For doubles
-/// the part in double counts, too.
+/// Sums down a column are in C over 8 rows (backward: 2), then in double; sums along a row of a
+/// tile have up to 1024 / 4 additions. Additions have independent errors of u: 4 sqrt(k) u covers
+/// four standard deviations of k. Terms have 2 u. For doubles the part in double counts, too.
 template <class T>
 Real SumError(Real additions, Real all) {
   if (std::is_same_v<T, double>) additions += all;
   return (4 * std::sqrt(additions) + 2) * UnitRoundoff<Compute<T>>() + all * 0x1p-53L;
 }
 
-/// Whether every output agrees with the reference, within the rounding errors that the arithmetic
-/// can make. u is its roundoff.
+/// Checks that every output agrees with the reference within rounding errors. u is the unit
+/// roundoff of the arithmetic.
 template <class T, class P>
 void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) {
   SCOPED_TRACE(testing::Message() << p.shape << " norm " << static_cast<int>(p.norm));
@@ -73,7 +72,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
   const Real sum_error = SumError<T>(8, n);
   // The sum of squares about the shift is at most 4 times that about the mean.
   const Real moment_error = 4 * sum_error;
-  // AdaNorm's factors, and their derivatives, are less than 2 for numbers up to 5 deviations.
+  // AdaNorm's factors and their derivatives are less than 2 for values up to 5 deviations.
   const Real factor = recipe.output == internal::Output::kAdaptive ? 2 : 1;
   std::vector<Real> gain(shape.channels, 1), bias(shape.channels, 0);
   for (size_t c = 0; c < gain.size(); ++c) {
@@ -87,7 +86,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       const int64_t position = b * shape.spatial + s;
       std::vector<Real> x = At(shape, p.x, b, s);
       const std::vector<Real> dy = At(shape, p.dy, b, s);
-      // The reference's own digits: deviations from a number of the row.
+      // Subtracting an element of the row preserves digits of the reference.
       const Real shift = recipe.centre ? x.back() : 0;
       for (Real& value : x) value -= shift;
       const std::vector<Real> xhat = internal::ReferenceXhat(recipe, x, p.options.eps);
@@ -107,7 +106,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       ASSERT_TRUE(Near(out.rstd[position], rstd, rstd * (u + moment_error)));
       for (size_t c = 0; c < x.size(); ++c) {
         const auto at = shape.At(b, static_cast<int64_t>(c), s);
-        // xhat: a difference, a product, the rounding of rstd, an addition.
+        // xhat: a difference, a product, the rounding of rstd, and an addition.
         const Real xhat_error =
             (4 * u + moment_error) * std::abs(xhat[c]) + (mean_error + 2 * u * lo) * rstd;
         const Real y = internal::ReferenceOutput(recipe, options, xhat[c], gain[c], bias[c]);
@@ -125,7 +124,8 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
       for (size_t c = static_cast<size_t>(position) % step; c < x.size(); c += step) {
         const auto at = shape.At(b, static_cast<int64_t>(c), s);
         const Real dx = internal::ReferenceDx(recipe, options, x, gain, dy, c);
-        // g and xhat before the sums, which err, and after; two subtractions and two products.
+        // g and xhat before and after the sums, which have errors; two subtractions and two
+        // products.
         const Real error =
             factor * rstd *
             ((5 * u + moment_error) * std::abs(gain[c] * dy[c]) +

@@ -14,7 +14,7 @@
 #include "src/norm/reference.h"
 #include "src/norm/testing.h"
 
-// What the tests of norms over channels, and of weights, share beyond testing.h.
+// Helpers beyond testing.h for the tests of norms over channels and of weights.
 namespace planish::tests {
 
 using Real = long double;  // of the references
@@ -31,7 +31,7 @@ inline std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.batch << " x " << shape.channels << " x " << shape.spatial;
 }
 
-/// As Normal, but many numbers repeat themselves, at a period that no size has: drawing them takes
+/// Like Normal, but repeats its values with a period that divides no size: drawing more would take
 /// longer than the tests.
 template <class T>
 std::vector<T> Random(int64_t n, std::mt19937& random, double mean = 0, double deviation = 1) {
@@ -42,7 +42,7 @@ std::vector<T> Random(int64_t n, std::mt19937& random, double mean = 0, double d
   return values;
 }
 
-/// The inputs of both directions. `gain` and `bias` may be empty, which stands for null.
+/// Inputs of both directions. Empty `gain` and `bias` mean null.
 template <class Options, class T, class P>
 struct ChannelProblem {
   ChannelProblem(Shape of, bool affine, double mean, double deviation) : shape(of) {
@@ -61,7 +61,7 @@ struct ChannelProblem {
   std::vector<P> gain, bias;
 };
 
-/// The arguments of a problem, but for what only one of the norms takes.
+/// Returns the common arguments of a problem.
 template <class Args, class Options, class T, class P>
 Args ChannelForwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
   return {.batch = p.shape.batch,
@@ -92,7 +92,7 @@ Args ChannelBackwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& 
           .dbias = out.dbias.data()};
 }
 
-/// What rounding `value` to T can change it by.
+/// Returns the largest error of rounding `value` to T.
 template <class T>
 Real StorageError(Real value) {
   return std::max<Real>(UnitRoundoff<T>() * std::abs(value), HalfOfLeast<T>());
@@ -100,12 +100,12 @@ Real StorageError(Real value) {
 
 inline ::testing::AssertionResult Near(Real value, Real expected, Real tolerance) {
   const Real error = std::abs(value - expected);
-  if (error <= tolerance) return ::testing::AssertionSuccess();  // not so if anything is NaN
+  if (error <= tolerance) return ::testing::AssertionSuccess();  // false if anything is NaN
   return ::testing::AssertionFailure()
          << value << " is " << error << " from " << expected << ", more than " << tolerance;
 }
 
-/// `values` from an address that is `offset` numbers off one of a cache line.
+/// Copy of `values` at an address `offset` elements beyond a cache line.
 template <class T>
 struct Shifted {
   Shifted(const std::vector<T>& values, int64_t offset)
@@ -121,7 +121,8 @@ struct Shifted {
   T* begin;
 };
 
-/// The derivative of sum(weight * f(x)) along x[i], by the complex step (docs/math.md).
+/// Returns the derivative of sum(weight * f(x)) with respect to x[i], by the complex step
+/// (docs/math.md).
 template <class F>
 Real ComplexDerivative(const F& f, const std::vector<Real>& x, const std::vector<Real>& weight,
                        size_t i) {

@@ -161,7 +161,7 @@ TYPED_TEST(WeightNormTest, SameBitsForEverySplit) {
   }
 }
 
-// What is stored past the caches is the same, whether its lines are whole or not.
+// Non-temporal stores give the same bits, for whole and partial lines.
 TYPED_TEST(WeightNormTest, StreamingGivesTheSameBits) {
   ForEachTarget([](const std::string& target) {
     SCOPED_TRACE(target);

@@ -14,7 +14,7 @@
 #include "planish/weight_norm.h"
 #include "src/norm/channels/columns_testing.h"
 
-// What the tests of weight normalisation on CPU and GPU share: problems, and the reference.
+// Problems and the reference of weight normalization, for the tests of CPU and GPU.
 namespace planish::tests::weight_norm {
 
 template <class T, class P = T>
@@ -41,7 +41,7 @@ struct Result {
   std::vector<Compute<T>> norm;
   std::vector<P> dg;
 
-  /// The name of an output whose bits differ, or "".
+  /// Returns the name of an output whose bits differ, or "".
   std::string DiffersIn(const Result& other) const {
     if (!SameBits(w, other.w)) return "w";
     if (!SameBits(dv, other.dv)) return "dv";
@@ -73,7 +73,7 @@ WeightNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& 
           .dg = out.dg.data()};
 }
 
-/// v / ||v||, as the equation reads.
+/// Returns v / ||v||, by its equation.
 template <class Scalar>
 std::vector<Scalar> Direction(const std::vector<Scalar>& v) {
   using std::sqrt;
@@ -84,14 +84,14 @@ std::vector<Scalar> Direction(const std::vector<Scalar>& v) {
   return direction;
 }
 
-/// Within the rounding errors that the arithmetic can make; u is its roundoff.
+/// Checks results within rounding errors; u is the unit roundoff of the arithmetic.
 template <class T, class P>
 void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) {
   SCOPED_TRACE(testing::Message() << p.rows << " x " << p.cols);
   const Real u = UnitRoundoff<Compute<T>>();
-  // Sums run in C over up to 1024 numbers in at least 4 lanes, and in double beyond, or where there
-  // are fewer lanes and the numbers are less than 64. Additions err by u each, independently: four
-  // standard deviations of that are less than 4 sqrt(k) u.
+  // Sums are in C over up to 1024 elements in at least 4 lanes, then in double; with fewer lanes
+  // and fewer than 64 elements, in double. Additions have independent errors of u: 4 sqrt(k) u
+  // covers four standard deviations.
   const Real additions = std::max(Real{1}, static_cast<Real>(std::min<int64_t>(p.cols, 1024)) / 4) +
                          (std::is_same_v<T, double> ? static_cast<Real>(p.cols) : Real{0});
   const Real sum_error = (4 * std::sqrt(additions) + 2) * u + static_cast<Real>(p.cols) * 0x1p-53L;
@@ -111,7 +111,7 @@ void ExpectAgreesWithReference(const Problem<T, P>& p, const Result<T, P>& out) 
     }
     const Real norm = std::sqrt(square);
     ASSERT_TRUE(Near(out.norm[r], norm, norm * (sum_error / 2 + u)));
-    // A product with 1 / norm, one with dw, and the sum.
+    // A product with 1 / norm, a product with dw, and the sum.
     const Real dg_error = (3 * sum_error / 2 + 4 * u) * abs_dg;
     ASSERT_TRUE(Near(ToDouble(out.dg[r]), dg, dg_error + StorageError<P>(std::abs(dg) + dg_error)));
     const size_t step = std::max<size_t>(1, v.size() / 8);

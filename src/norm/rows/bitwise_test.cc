@@ -1,6 +1,5 @@
-// That results are the same to the bit: on any number of threads, however the work is split, in
-// place or not, whatever other rows there are, wherever the arrays lie, and whichever way results
-// are stored.
+// Results have the same bits for any number of threads and division of work, in place or not, among
+// any other rows, at any address, and with either kind of store.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -39,21 +38,20 @@ struct Shape {
   int64_t rows, cols;
 };
 
-// Rows are split; also the blocks of dgain and dbias; also the columns of their last reduction;
-// narrow rows, and the narrowest; and long rows, whose columns are split.
+// Shapes that split rows, blocks of dgain and dbias, columns of their last reduction, narrow rows,
+// the narrowest rows, and columns of long rows.
 constexpr Shape kShapes[] = {{300, 1000}, {2100, 600}, {20000, 7}, {70000, 1}, {2, (1 << 17) + 5}};
 
-// Widths on both sides of every border between kernels (rows.cc): rows side by side in a vector,
-// rows eight at a time, fewer of these where results go past the caches, one row at a time, in
-// several chunks, and split over threads; with rows enough for a group of eight and some more, for
-// groups of sixteen whose results are stored while later ones are read, and for parameters that are
-// rearranged once for many rows.
+// Widths on both sides of every limit between kernels (rows.cc): rows side by side in a vector,
+// rows eight at a time (fewer with non-temporal stores), single rows, several chunks, and rows
+// split over threads. Row counts cover a group of eight and a remainder, groups of sixteen with
+// interleaved stores, and parameters rearranged for many rows.
 constexpr Shape kKernels[] = {{11, 2},    {11, 8},    {11, 9},   {70, 16},          {70, 33},
                               {11, 79},   {11, 80},   {11, 639}, {11, 640},         {11, 1000},
                               {37, 1000}, {19, 4096}, {5, 4097}, {2, (1 << 17) + 3}};
 
-/// Calls f(p, expected, where) for every norm at those widths, on every instruction set, with
-/// results stored past the caches and not; `expected` is what is stored by ordinary stores.
+/// Calls f(p, expected, where) for every norm at those widths, on every SIMD target, with both
+/// kinds of stores. `expected` uses ordinary stores.
 template <class T, class F>
 void ForEachKernel(F&& f) {
   for (const Norm norm : tests::kNorms) {
@@ -99,8 +97,8 @@ TYPED_TEST(BitwiseTest, SameForEverySplit) {
   }
 }
 
-// Whole they are more than a second-level cache holds, and in parts they are not: their results may
-// be asked for ahead then, by the loops for wider rows.
+// Larger than the L2 cache as a whole, smaller in parts: outputs can then be prefetched, by the
+// loops for wider rows.
 TYPED_TEST(BitwiseTest, SameWithinASecondLevelCacheAndBeyond) {
   constexpr int64_t kBytes = int64_t{5} << 19;
   for (const int64_t cols : {47, 64, 100, 257, 500, 1024, 4100}) {
@@ -197,8 +195,7 @@ TYPED_TEST(BitwiseTest, InPlaceInEveryKernel) {
   ForEachKernel<TypeParam>(ExpectSameInPlace<TypeParam>);
 }
 
-/// A matrix with a stride, at some offset in a buffer whose every other element is a mark that no
-/// result has.
+/// Strided matrix at an offset in a buffer. All other elements hold a mark that no result has.
 template <class T>
 class Island {
  public:
@@ -217,7 +214,7 @@ class Island {
 
   T* data() { return values_.data() + offset_; }
 
-  /// The rows; fails the test where anything beside them has changed.
+  /// Returns the rows. Fails the test if another element has changed.
   std::vector<T> Rows() {
     std::vector<T> rows;
     for (int64_t i = 0; i < static_cast<int64_t>(values_.size()); ++i) {
@@ -271,7 +268,8 @@ void ExpectSameWithStrides(const Problem<T>& p, const Result<T>& expected, int64
   EXPECT_EQ(out.DiffersIn(expected), "");
 }
 
-// With strides, and from every offset to a vector's alignment; nothing between rows is touched.
+// With strides, and at every offset up to a vector's alignment. Elements between rows stay
+// unchanged.
 TYPED_TEST(BitwiseTest, StridesAndOffsets) {
   tests::ForEachTarget([](const std::string& target) {
     for (const Norm norm : {Norm::kLayer, Norm::kAda}) {
@@ -294,7 +292,7 @@ TYPED_TEST(BitwiseTest, StridesInEveryKernel) {
   });
 }
 
-/// Sums of the elements, each rounded to T.
+/// Returns the sums of the elements, each rounded to T.
 template <class T>
 std::vector<T> Sum(std::vector<T> a, const std::vector<T>& b) {
   for (size_t i = 0; i < a.size(); ++i) {
@@ -303,7 +301,7 @@ std::vector<T> Sum(std::vector<T> a, const std::vector<T>& b) {
   return a;
 }
 
-/// Normalises x + residual into `out`, the sums into `sum`; rows of all three are `stride` apart.
+/// Normalizes x + residual into `out` and writes the sums to `sum`, with all rows `stride` apart.
 template <class T>
 void ForwardOfSum(const Problem<T>& p, const T* x, const T* residual, T* sum, int64_t stride,
                   Result<T>& out) {
@@ -315,13 +313,13 @@ void ForwardOfSum(const Problem<T>& p, const T* x, const T* residual, T* sum, in
   NormForward<T>(p.norm, forward, p.Options());
 }
 
-// A residual, its sum in place of x or of the residual, and dsum, with strides and dx in place of
-// dy: as without them, but for the sums, each of which is rounded to T.
+// A residual, its sum in place of x or the residual, and dsum, with strides and dx in place of dy.
+// Same bits as without them, except that each sum is rounded to T.
 TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
   using T = TypeParam;
   ForEachKernel<T>([&](const Problem<T>& p, const Result<T>&) {
     const int64_t cols = p.cols, stride = cols + 3;
-    const std::vector<T>& residual = p.dy;  // any numbers
+    const std::vector<T>& residual = p.dy;  // arbitrary values
     Problem<T> summed = p;
     summed.x = Sum(p.x, residual);
     auto expected = tests::Apply(summed);
@@ -348,8 +346,8 @@ TYPED_TEST(BitwiseTest, ResidualInPlaceInEveryKernel) {
   });
 }
 
-// Past the caches sums go by blocks of rows, which begin anywhere: packed or not, they and their
-// norm are those of rows without a residual.
+// With non-temporal stores, sums go by blocks of rows, which start at any alignment. Sums and norm
+// equal those of rows without a residual.
 TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
   using T = TypeParam;
   const int64_t block = internal::kResidualBytes / static_cast<int64_t>(sizeof(T));
@@ -358,7 +356,7 @@ TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
     for (const int64_t cols : {33, 1000, 1024, 20000}) {
       SCOPED_TRACE(testing::Message() << target << ", cols " << cols);
       const Problem<T> p(Norm::kLayer, 5 * block / 2 / cols + 1, cols);
-      const std::vector<T>& residual = p.dy;  // any numbers
+      const std::vector<T>& residual = p.dy;  // arbitrary values
       Problem<T> summed = p;
       summed.x = Sum(p.x, residual);
       Result<T> expected(summed);
@@ -377,7 +375,7 @@ TYPED_TEST(BitwiseTest, ResidualPastTheCaches) {
   });
 }
 
-/// Whether rows from `begin` to `end` without the others give what they give among all.
+/// Returns whether rows [begin, end) by themselves have the same bits as among all rows.
 template <class T>
 void ExpectSameAlone(const Problem<T>& p, const Result<T>& all, int64_t begin, int64_t end) {
   SCOPED_TRACE(::testing::Message() << "rows from " << begin << " to " << end);
@@ -412,7 +410,7 @@ void ExpectSameAlone(const Problem<T>& p, const Result<T>& all, int64_t begin, i
   EXPECT_TRUE(same(out.rstd, all.rstd, 1));
 }
 
-// Each row alone, first, last, and among any number of others gives what it gives among all.
+// Each row has the same bits alone, first, last, and among any number of other rows.
 TYPED_TEST(BitwiseTest, ARowDependsOnItselfAlone) {
   tests::ForEachTarget([](const std::string& target) {
     std::vector<int64_t> widths = {127, 128, 129, 1000};
@@ -448,7 +446,7 @@ TYPED_TEST(BitwiseTest, ARowDependsOnItselfAloneInEveryKernel) {
   });
 }
 
-// The kernels of rows, which may be told how to store.
+// Row kernels with a choice of stores.
 template <class T>
 struct Kernels {
   using C = Compute<T>;
@@ -479,9 +477,8 @@ struct Kernels {
   internal::RowsBackward<T> backward;
 };
 
-// Streaming stores want whole aligned vectors: rows that follow each other share some, and rows
-// with a stride do not. Those of results through the caches may be asked for ahead. Every offset to
-// a line of the cache.
+// Non-temporal stores need whole aligned vectors: contiguous rows share some, strided rows do not.
+// Ordinary stores can prefetch. At every offset from a cache line.
 TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
   using T = TypeParam;
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
@@ -531,7 +528,7 @@ TYPED_TEST(BitwiseTest, PastTheCachesOrNot) {
   });
 }
 
-// A call large enough to stream gives what its rows give one by one.
+// A call large enough for non-temporal stores has the bits of its rows one by one.
 TYPED_TEST(BitwiseTest, LargeCalls) {
   using T = TypeParam;
   const int64_t cols = 1000;
@@ -540,7 +537,7 @@ TYPED_TEST(BitwiseTest, LargeCalls) {
   if (rows > 100000) GTEST_SKIP() << "ordinary stores are used up to " << bytes;
   Problem<T> p(Norm::kLayerSimple, 64, cols);
   const auto expected = tests::Apply(p);
-  Problem<T> large = p;  // the same rows again and again
+  Problem<T> large = p;  // repeats the same rows
   large.rows = rows + 64 - rows % 64;
   large.x.resize(static_cast<size_t>(large.rows * cols));
   for (size_t i = p.x.size(); i < large.x.size(); ++i) large.x[i] = large.x[i - p.x.size()];
@@ -555,8 +552,7 @@ TYPED_TEST(BitwiseTest, LargeCalls) {
   }
 }
 
-// A long row is cut into chunks for the threads; whole, as it would be were it shorter, it gives
-// the same.
+// A long row split into chunks for threads has the bits of the whole row.
 TYPED_TEST(BitwiseTest, LongRowsInPartsOrWhole) {
   using T = TypeParam;
   tests::ForEachTarget([](const std::string& target) {
@@ -595,10 +591,10 @@ TEST(ShapesTest, OneRowOfTenMillion) {
   const auto one = tests::Apply(p, OnThreads(1)), many = tests::Apply(p, OnThreads(5));
   EXPECT_EQ(many.DiffersIn(one), "");
   // Unit noise: the mean is within 5 / sqrt(10^7) of 0, and the variance within 5 * sqrt(2 / 10^7)
-  // of 1: five standard deviations of each.
+  // of 1, five standard deviations each.
   EXPECT_NEAR(one.mean[0], 0, 1.6e-3);
   EXPECT_NEAR(one.rstd[0], 1, 1.2e-3);
-  // And what is promised of so long a row: xhat within 1e-6 * max(1, |xhat|), and two roundings.
+  // Documented accuracy of a row this long: xhat within 1e-6 * max(1, |xhat|), and two roundings.
   const std::vector<double> x(p.x.begin(), p.x.end());
   const internal::Recipe recipe = internal::RecipeOf(p.norm);
   const double mean = internal::ReferenceMean(recipe, x);
@@ -646,13 +642,13 @@ TEST(ShapesTest, TenMillionRowsOfOne) {
   EXPECT_EQ(dbias, 1e7f);  // sums of ones are exact
 }
 
-/// Memory that is 0 and takes no room before it is written, or null.
+/// Returns zeroed memory that occupies no pages until it is written, or null.
 template <class T>
 std::unique_ptr<T, decltype(&std::free)> Zeros(int64_t n) {
   return {static_cast<T*>(std::calloc(static_cast<size_t>(n), sizeof(T))), &std::free};
 }
 
-// Two rows, the second more elements away than a 32-bit index can say; only their pages are used.
+// Two rows, farther apart than a 32-bit index can express. Only their pages are used.
 TYPED_TEST(BitwiseTest, StridesBeyond32Bits) {
   using T = TypeParam;
   const int64_t stride = (int64_t{1} << 31) + 64, most = (int64_t{1} << 17) + 3;
@@ -696,10 +692,10 @@ TYPED_TEST(BitwiseTest, StridesBeyond32Bits) {
   }
 }
 
-// More numbers than 32 bits count: first as one row, then as rows of 64. They are 3 and -3 in turn
-// but for the last 64, which are 0. The row's mean is 0 and its deviation 3 less 5e-8, so that the
-// first output is 1 and -1 in turn, rounded to eight digits; the second is 3 and -3 again by its
-// gain, and the last row is its bias.
+// More elements than 32 bits can count: as one row, then as rows of 64. They alternate between 3
+// and -3, except that the last 64 are 0. The row's mean is 0 and its deviation 3 - 5e-8, so the
+// first output alternates between 1 and -1, rounded to eight digits. The second output is 3 and -3
+// by its gain, and its last row is the bias.
 TEST(ShapesTest, MoreNumbersThan32BitsCount) {
   const int64_t n = (int64_t{1} << 31) + 64;
   if (sysconf(_SC_AVPHYS_PAGES) < 6 * (int64_t{1} << 30) / sysconf(_SC_PAGESIZE)) {
@@ -711,7 +707,7 @@ TEST(ShapesTest, MoreNumbersThan32BitsCount) {
     const auto check = [&](int64_t i) {
       ASSERT_EQ(ToFloat(x.get()[i]), i >= n - 64 ? last : i % 2 ? -first : first) << i;
     };
-    for (int64_t i = 0; i < n; i += 61) check(i);  // at every place of a vector
+    for (int64_t i = 0; i < n; i += 61) check(i);  // at every position of a vector
     for (int64_t i = n - 1000; i < n; ++i) check(i);
   };
   const bfloat16 three = ToBfloat16(3), minus = ToBfloat16(-3);

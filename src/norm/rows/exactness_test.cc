@@ -1,5 +1,5 @@
-// What the library promises of its results for any row: rows far from 0, of any scale, constant, of
-// one number, with an outlier, sorted, with NaN or an infinity.
+// Documented accuracy for any row: far from 0, of any scale, constant, of one element, with an
+// outlier, sorted, with NaN or infinity.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,13 +24,13 @@ using ::testing::IsNan;
 using tests::Growth;
 using tests::Problem;
 
-// The promise for floats: xhat within 5e-7 * max(1, |xhat|), eight roundings of 2^-24, of the exact
-// normalisation of the very numbers given; twice that for rows of more than 4096. dx within 1e-5 of
-// its largest term, rstd * max(|g|).
+// Documented accuracy for float: xhat within 5e-7 * max(1, |xhat|), eight roundings of 2^-24, of
+// the exact normalization of the given values; twice that for rows of more than 4096 elements. dx
+// within 1e-5 of its largest term, rstd * max(|g|).
 double PromisedXhat(int64_t cols) { return cols <= 4096 ? 5e-7 : 1e-6; }
 constexpr double kPromisedDx = 1e-5;
 
-/// The largest errors of one call, over the promised ones.
+/// Largest errors of one call, relative to the documented ones.
 struct OfPromise {
   double xhat = 0, dx = 0;
 };
@@ -60,7 +60,7 @@ struct ExactRows {
   OfPromise Compare(const tests::Result<float>& out) const {
     OfPromise worst;
     const auto add = [](double& most, double value) {
-      if (!(value <= most)) most = value >= 0 ? value : INFINITY;  // NaN is infinitely wrong
+      if (!(value <= most)) most = value >= 0 ? value : INFINITY;  // NaN counts as infinite
     };
     for (size_t i = 0; i < xhat.size(); ++i) {
       const double error = std::abs(static_cast<double>(out.y[i]) - xhat[i]);
@@ -105,7 +105,7 @@ TEST_P(AnyMeanTest, FloatIsExact) {
 
 INSTANTIATE_TEST_SUITE_P(Means, AnyMeanTest, ::testing::Values(0.0, 1e2, -1e4, 1e6, 1e7));
 
-// The same for double, whose digits are further to the right, and for the moments.
+// For double, whose digits reach further, and for the statistics.
 TEST(ExactnessTest, DoubleAtAnyMean) {
   for (const double mean : {0.0, 1e4, 1e7, -1e15}) {
     for (const int64_t cols : {2, 3, 33, 1000, 4097}) {
@@ -117,7 +117,7 @@ TEST(ExactnessTest, DoubleAtAnyMean) {
   }
 }
 
-// --- Rows made to be hard ---
+// --- Adversarial rows ---
 
 Problem<float> OneRow(int64_t cols) {
   Problem<float> p(Norm::kLayerSimple, 1, cols);
@@ -126,7 +126,7 @@ Problem<float> OneRow(int64_t cols) {
 
 constexpr int64_t kHardWidths[] = {8, 33, 64, 100, 1000, 4096, 4097, 65537};
 
-// Moments are taken about numbers of the row: the hard rows have those far from all others.
+// Shifts are elements of the row: the hard rows have them far from all others.
 TEST(ExactnessTest, Outliers) {
   for (const int64_t cols : kHardWidths) {
     for (const float outlier : {1e2f, -1e4f, 1e8f, 1e20f, -3e38f}) {
@@ -140,7 +140,7 @@ TEST(ExactnessTest, Outliers) {
   }
 }
 
-// Whole vectors far off, of any length a vector has.
+// Whole vectors far from the mean, for every vector length.
 TEST(ExactnessTest, FirstNumbersFarOff) {
   for (const int64_t cols : kHardWidths) {
     for (const int64_t first : {1, 2, 4, 8, 16, 32}) {
@@ -178,7 +178,7 @@ TEST(ExactnessTest, RampsAndSortedRows) {
   }
 }
 
-// Two values: a step, and each other number.
+// Two values: a step, and alternating.
 TEST(ExactnessTest, TwoValues) {
   for (const int64_t cols : kHardWidths) {
     for (const float value : {1.f, 1e-3f, 12345.678f}) {
@@ -226,8 +226,8 @@ TYPED_TEST(ExactnessOfTest, AnyScale) {
   }
 }
 
-// The largest numbers of the type, or half of them where their differences would not fit it. Their
-// squares do not fit float.
+// The largest values of the type, or half of them if their differences would overflow. Their
+// squares exceed float.
 TYPED_TEST(ExactnessOfTest, LargestNumbers) {
   using T = TypeParam;
   const double most = std::is_same_v<T, float16>    ? 65504
@@ -338,7 +338,7 @@ TYPED_TEST(ExactnessOfTest, NanAndInfinityStayInTheirRow) {
           }
         }
         if (!tests::IsAffine(norm)) continue;
-        // A sum over all rows, and one that does not read x.
+        // dgain sums over all rows, dbias does not read x.
         for (const T dgain : out.dgain) EXPECT_TRUE(std::isnan(tests::ToDouble(dgain)));
         EXPECT_TRUE(tests::SameBits(out.dbias, expected.dbias));
       }
@@ -346,7 +346,7 @@ TYPED_TEST(ExactnessOfTest, NanAndInfinityStayInTheirRow) {
   });
 }
 
-// An infinite or NaN gradient stays in its row, too, and in its columns of dgain and dbias.
+// An infinite or NaN gradient affects only its row, and its columns of dgain and dbias.
 TYPED_TEST(ExactnessOfTest, BadGradientsStayInTheirRow) {
   using T = TypeParam;
   tests::ForEachTarget([](const std::string& target) {
@@ -372,7 +372,8 @@ TYPED_TEST(ExactnessOfTest, BadGradientsStayInTheirRow) {
   });
 }
 
-// A bad number of x and one of dy, each in its own row, in the kernels for long and streamed rows.
+// One bad element of x and one of dy, in different rows, in the kernels for long rows and
+// non-temporal stores.
 TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
   using T = TypeParam;
   const T nan = tests::FromDouble<T>(std::numeric_limits<double>::quiet_NaN());
@@ -388,7 +389,7 @@ TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
       for (const T bad : {nan, inf}) {
         Problem<T> p = clean;
         p.x[static_cast<size_t>(cols + cols / 2)] = bad;          // row 1
-        p.dy[static_cast<size_t>(rows * cols - cols / 3)] = bad;  // the last row
+        p.dy[static_cast<size_t>(rows * cols - cols / 3)] = bad;  // last row
         tests::ForEachTarget([&](const std::string& target) {
           const auto expected = tests::Apply(clean);
           const auto expect = [&](const auto& out) {
@@ -420,11 +421,12 @@ TYPED_TEST(ExactnessOfTest, BadRowsStayAloneInEveryKernel) {
   }
 }
 
-// The squares overflow double: such rows are NaN, and not a wrong number.
+// Rows whose squares overflow double give NaN.
 TEST(ExactnessTest, DoubleOutOfRangeIsNan) {
   tests::ForEachTarget([](const std::string& target) {
     Problem<double> p(Norm::kLayerSimple, 2, 10);
-    for (size_t c = 0; c < 10; ++c) p.x[c] = c % 2 ? 1.7e308 : -1.7e308;  // their difference, too
+    for (size_t c = 0; c < 10; ++c)
+      p.x[c] = c % 2 ? 1.7e308 : -1.7e308;  // their difference overflows, too
     const auto out = tests::Apply(p);
     for (size_t c = 0; c < 10; ++c) {
       EXPECT_TRUE(std::isnan(out.y[c]) || std::abs(std::abs(out.y[c]) - 1) < 1e-12) << target;

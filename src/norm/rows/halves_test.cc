@@ -1,5 +1,5 @@
-// Vectors of bfloat16 and float16 on every instruction set against planish/types.h, through calls
-// that leave numbers as they are but for the conversion.
+// Vectors of bfloat16 and float16 on every SIMD target against planish/types.h, through calls that
+// only convert.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::vector<Half> All() {
   return all;
 }
 
-// sum = x + residual for every x: reads and rounds each of them.
+// sum = x + residual for every x reads and rounds each value.
 TYPED_TEST(HalfVectorTest, ReadsEveryValue) {
   using T = TypeParam;
   const std::vector<T> x = All<T>();
@@ -57,15 +57,15 @@ TYPED_TEST(HalfVectorTest, ReadsEveryValue) {
   });
 }
 
-// A row of 1 and -1 in turn has xhat the same, so that y is gain but for the sign: rounds every
-// float that is half-way between two halves, and its neighbours.
+// A row of alternating 1 and -1 equals its xhat, so y is gain up to sign. Rounds every float
+// half-way between two halves, and its neighbors.
 TYPED_TEST(HalfVectorTest, RoundsEveryMiddle) {
   using T = TypeParam;
   std::vector<float> gain = {0.f, 1e-45f, 3e38f, INFINITY};
   for (uint32_t bits = 0;; ++bits) {
     const float low = ToFloat(T{static_cast<uint16_t>(bits)});
     const float high = ToFloat(T{static_cast<uint16_t>(bits + 1)});
-    if (std::isinf(high)) {  // from there on it rounds to infinity
+    if (std::isinf(high)) {  // larger values round to infinity
       const float step = low - ToFloat(T{static_cast<uint16_t>(bits - 1)});
       for (const float middle : {low + step / 2, std::nextafter(low + step / 2, 0.f)}) {
         gain.push_back(middle);
@@ -91,7 +91,7 @@ TYPED_TEST(HalfVectorTest, RoundsEveryMiddle) {
     for (size_t c = 0; c < gain.size(); ++c) {
       const float value = c % 2 ? -gain[c] : gain[c];
       const T expected = tests::FromDouble<T>(static_cast<double>(value));
-      if (value == 0) {  // the sum with a bias of 0 has no sign
+      if (value == 0) {  // a sum with bias 0 loses the sign
         ASSERT_EQ(ToFloat(y[c]), 0) << target;
       } else {
         ASSERT_EQ(y[c].bits, expected.bits) << value << " at " << c << " on " << target;

@@ -27,7 +27,8 @@ using ::testing::IsNan;
 
 // --- The reference against itself ---
 
-// Sums of at most 67 terms of size 1 in long double, whose roundings are 2^-64: 1e-17 is some 200.
+// Sums of at most 67 terms of size 1 in long double, whose unit roundoff is 2^-64: 1e-17 is about
+// 200 roundings.
 constexpr long double kReference = 1e-17L;
 
 using Row = std::vector<long double>;
@@ -38,7 +39,7 @@ Row RandomRow(int64_t cols, uint32_t seed) {
   return {values.begin(), values.end()};
 }
 
-// The formula of dx that other tests hold the kernels against is the derivative.
+// The formula of dx, which other tests use, is the derivative.
 TEST(ReferenceTest, FormulaIsTheDerivative) {
   const ReferenceOptions options{1e-5, 1.5, 0.1};
   for (const Norm norm : tests::kNorms) {
@@ -65,10 +66,10 @@ TEST(ReferenceTest, GradientsOfGainAndBias) {
   EXPECT_LE(std::abs(internal::ReferenceDbias(recipe, 0.5L, 2.0L, 3.0L, 7.0L) - 7.0L), kReference);
 }
 
-// The reference stops gradients: with both stopped dx is rstd * dy, not LayerNorm's.
+// The reference stops gradients: with both stopped, dx is rstd * dy, unlike LayerNorm's.
 TEST(ReferenceTest, StopsGradients) {
   const Row x = {1, 2, 4}, gain = {1, 1, 1}, dy = {1, 0, 0};
-  const auto rstd = 1 / std::sqrt(14.0L / 9);  // the variance of 1, 2, 4
+  const auto rstd = 1 / std::sqrt(14.0L / 9);  // variance of 1, 2, 4
   const auto dx = [&](Norm norm, size_t c) {
     return internal::ReferenceDx(RecipeOf(norm), {0, 1, 0.1}, x, gain, dy, c);
   };
@@ -76,7 +77,7 @@ TEST(ReferenceTest, StopsGradients) {
   EXPECT_LE(std::abs(dx(Norm::kDetach, 1)), kReference);
   EXPECT_LE(std::abs(dx(Norm::kDetachDeviation, 0) - rstd * 2 / 3), kReference);
   EXPECT_LE(std::abs(dx(Norm::kDetachDeviation, 1) + rstd / 3), kReference);
-  // xhat_0^2 = (16/9) / (14/9) = 8/7, so that mean(g * xhat) * xhat_0 = 8/21.
+  // xhat_0^2 = (16/9) / (14/9) = 8/7, so mean(g * xhat) * xhat_0 = 8/21.
   EXPECT_LE(std::abs(dx(Norm::kDetachMean, 0) - rstd * 13 / 21), kReference);
   EXPECT_LE(std::abs(dx(Norm::kLayerSimple, 0) - rstd * 2 / 7), kReference);
   // AdaNorm: g_0 = 1 - xhat_0 / 10 is a constant, and xhat_0 = -4/3 * rstd.
@@ -86,7 +87,7 @@ TEST(ReferenceTest, StopsGradients) {
   EXPECT_LE(std::abs(dx(Norm::kRms, 0) - (1 - 1.0L / 21) / std::sqrt(7.0L)), kReference);
 }
 
-// As coded: the unbiased deviation of 0, 2 is sqrt(2), and eps is beside it.
+// As coded: the unbiased deviation of 0, 2 is sqrt(2), and eps is outside the root.
 TEST(ReferenceTest, AdaAsCoded) {
   const Recipe recipe = RecipeOf(Norm::kAdaAsCoded);
   const Row xhat = internal::ReferenceXhat(recipe, Row{0, 2}, 0.5);
@@ -97,7 +98,7 @@ TEST(ReferenceTest, AdaAsCoded) {
 
 // --- The kernels against the reference ---
 
-// Every norm and type, and in each case every width and instruction set.
+// Every norm and type; each case covers every width and SIMD target.
 enum class Types : uint8_t {
   kFloat,
   kDouble,
@@ -150,7 +151,7 @@ void ExpectWithinBounds(const tests::Problem<T, P>& p,
   });
 }
 
-// Rows enough that each way of taking several at once, and its end, is met; one long row is enough.
+// Row counts that cover each grouping of rows and its remainder. One long row is enough.
 std::vector<int64_t> RowsFor(int64_t cols) {
   if (cols <= 67) return {1, 2, 21};
   if (cols <= 5000) return {3};
@@ -170,7 +171,7 @@ TEST_P(MatrixTest, EveryWidthAgreesWithTheReference) {
   });
 }
 
-// dgain and dbias: rows of one and several groups, blocks that are short, narrow and wide rows.
+// dgain and dbias: rows of one and several groups, in short blocks, narrow rows and wide rows.
 TEST_P(MatrixTest, ManyRowsAgreeWithTheReference) {
   const Norm norm = std::get<0>(GetParam());
   const Types types = std::get<1>(GetParam());
@@ -228,8 +229,8 @@ TYPED_TEST(NormTest, ScaleSlopeAndEps) {
   }
 }
 
-// Numbers worked out by hand, which share nothing with the reference. All are exact in every type
-// but for the roundings of y and dx: 4 units of the largest of them.
+// Values worked out by hand, independent of the reference. All are exact in every type except for
+// roundings of y and dx: 4 ulp of the largest.
 TYPED_TEST(NormTest, WorkedExample) {
   tests::Problem<TypeParam> p(Norm::kLayer, 1, 4);
   const auto set = [](std::vector<TypeParam>& values, std::initializer_list<double> numbers) {
@@ -272,7 +273,7 @@ TYPED_TEST(NormTest, NoRows) {
 TYPED_TEST(NormTest, NoColumns) {
   const tests::Problem<TypeParam> p(Norm::kLayer, 3, 0);
   auto out = tests::Apply(p);
-  std::ranges::fill(out.mean, Compute<TypeParam>{1});  // to see them written
+  std::ranges::fill(out.mean, Compute<TypeParam>{1});  // overwritten by the call
   std::ranges::fill(out.mean_lo, Compute<TypeParam>{1});
   std::ranges::fill(out.rstd, Compute<TypeParam>{1});
   NormForward<TypeParam>(Norm::kLayer, tests::ForwardArgs(p, out));

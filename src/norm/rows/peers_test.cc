@@ -1,5 +1,5 @@
-// What went wrong elsewhere: each test is named after the issue that reported it, and has its input
-// or one like it. All are held against the exact normalisation of the numbers given.
+// Bugs of other libraries: each test is named after the issue that reported one, and uses its input
+// or a similar one. Results are compared with the exact normalization.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ void ExpectRight(const Problem<T, P>& p, Growth growth = Growth::kWorst) {
   });
 }
 
-/// A problem of a norm without gain and bias with the given numbers.
+/// Returns a problem of a norm without gain and bias with the given values.
 template <class T>
 Problem<T> ProblemOf(int64_t rows, const std::vector<double>& x) {
   Problem<T> p(Norm::kLayerSimple, rows, static_cast<int64_t>(x.size()) / rows);
@@ -43,7 +43,7 @@ void ExpectConstantRowsGiveZero(const Problem<T>& p) {
   });
 }
 
-// The variance as E[x^2] - E[x]^2: of rows of 4 at mean 2000 nothing was left of it.
+// The variance as E[x^2] - E[x]^2: rows of 4 with mean 2000 lost all its digits.
 TEST(PyTorchTest, Issue51102LayerNormDoesNotBehaveAsDocumented) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     Problem<float> p(Norm::kLayerSimple, 5, 4, 2000, 1, seed);
@@ -56,14 +56,14 @@ TEST(PyTorchTest, Issue51102LayerNormDoesNotBehaveAsDocumented) {
         mean += y / 4;
         square += y * y / 4;
       }
-      // As the issue expected: mean 0 and variance 1, but for eps and 4 roundings of at most 2.
+      // As the issue expected: mean 0 and variance 1, up to eps and 4 roundings of at most 2.
       EXPECT_NEAR(mean, 0, 2 * 0x1p-23);
       EXPECT_NEAR(square, 1, 1e-5 * std::pow(static_cast<double>(out.rstd[r]), 2) + 1e-6);
     }
   }
 }
 
-// Half precision was normalised in half precision, and its sums overflowed.
+// Half precision was normalized in half precision, and its sums overflowed.
 TEST(PyTorchTest, Issue66707LayerNormInFloatForHalf) {
   Problem<float16> p(Norm::kLayer, 5, 128);
   std::mt19937 random(66707);
@@ -74,7 +74,7 @@ TEST(PyTorchTest, Issue66707LayerNormInFloatForHalf) {
   ExpectRight(p);
 }
 
-// x * rstd - mean * rstd in place of (x - mean) * rstd: a constant row of 14 gave 1e-4 for eps
+// x * rstd - mean * rstd instead of (x - mean) * rstd: a constant row of 14 gave 1e-4 for eps =
 // 1e-6.
 TEST(PyTorchTest, Issue108072LayerNormOutputsOff) {
   Problem<float> p = ProblemOf<float>(4, {2, 2, 14, 14, 2, 2, 14, 14});
@@ -82,7 +82,7 @@ TEST(PyTorchTest, Issue108072LayerNormOutputsOff) {
   ExpectConstantRowsGiveZero(p);
 }
 
-// The squares of numbers of 1e30 overflow float: the variance was infinite, and all of y 0 or NaN.
+// Squares of 1e30 overflow float: the variance was infinite, and y 0 or NaN.
 TEST(PyTorchTest, Issue162489VarianceOverflows) {
   for (const double scale : {1e19, 1e25, 1e30}) {
     for (const int64_t cols : {4, 32, 100, 1024}) {
@@ -94,19 +94,20 @@ TEST(PyTorchTest, Issue162489VarianceOverflows) {
   }
 }
 
-// Rows of 32,768 numbers 100 +- .01: nothing was left of a variance of 1e-4.
+// Rows of 32,768 elements 100 +- .01: a variance of 1e-4 was lost.
 TEST(PyTorchTest, Issue40302VarianceOfSmallDeviations) {
   ExpectRight(Problem<float>(Norm::kLayer, 3, 32768, 100, .01));
 }
 
-// Zeros in half precision gave NaN for an eps that is none of its numbers.
+// Zeros in half precision gave NaN for an eps below half precision.
 TEST(PyTorchTest, Issue41527ZerosOfHalf) {
   Problem<float16> p = ProblemOf<float16>(1, std::vector<double>(10, 0));
   p.eps = 1e-12;
   ExpectConstantRowsGiveZero(p);
 }
 
-// Rows of 32 numbers that count up to 6,400,000: every row is the same, and the last ones were not.
+// Rows of 32 elements that count up to 6,400,000: all rows have equal results, but the last ones
+// differed.
 TEST(PyTorchTest, Issue81090CountedNumbers) {
   std::vector<double> x;
   for (const int first : {0, 32, 100'000, 3'200'000, 6'399'968}) {
@@ -115,7 +116,7 @@ TEST(PyTorchTest, Issue81090CountedNumbers) {
   ExpectRight(ProblemOf<float>(5, x));
 }
 
-// One number in a row is the mean, but for a rounding that a gain of 1e10 and more made visible.
+// A single element is its mean up to a rounding, which a gain of 1e10 and more made visible.
 TEST(PyTorchTest, Issue98075LargeGainOfOneColumn) {
   for (const double gain : {1.0, 1e10, 1e20, 1e300}) {
     Problem<double> p(Norm::kLayer, 1, 1, -3, 0);
@@ -127,14 +128,14 @@ TEST(PyTorchTest, Issue98075LargeGainOfOneColumn) {
   }
 }
 
-// The squares of halves above 255 are no halves.
+// Squares of halves above 255 overflow half precision.
 TEST(PyTorchTest, Pull133085RmsNormInFloatForHalf) {
   for (const double deviation : {10.0, 300.0, 12e3}) {
     ExpectRight(Problem<float16>(Norm::kRms, 3, 128, 0, deviation));
   }
 }
 
-// Rows of a batch gave other bits without the batch's last row.
+// Rows had other bits without the last row of the batch.
 TEST(PyTorchTest, Issue149301RowsDoNotDependOnOthers) {
   Problem<bfloat16> p(Norm::kLayer, 24 * 17, 768);
   tests::ForEachTarget([&](const std::string& target) {
@@ -148,7 +149,7 @@ TEST(PyTorchTest, Issue149301RowsDoNotDependOnOthers) {
   });
 }
 
-// Numbers around 2^126: compiled, a row that differs in its last bits alone gave NaN.
+// Values around 2^126: compiled, a row that differed only in its last bits gave NaN.
 TEST(PyTorchTest, Issue173793NearTheLargestFloat) {
   ExpectRight(Problem<float>(Norm::kLayer, 3, 768, 0x1p126, 0x1p105));
   ExpectRight(Problem<float>(Norm::kLayer, 3, 768, 0x1p126, 0x1p120));
@@ -161,8 +162,8 @@ TEST(PyTorchTest, Pull186367SmallVarianceAndEps) {
   ExpectRight(p);
 }
 
-// Rows of one number: the output is the bias whatever the gain, yet its gradient was not 0, and in
-// bfloat16 the output not the bias.
+// Rows of one element: the output is the bias whatever the gain. But the gradient of the gain was
+// not 0, and in bfloat16 the output was not the bias.
 TEST(PyTorchTest, Issue188375GradientOfTheGainOfOneColumn) {
   const auto expect = []<class T, class P>(const Problem<T, P>& p) {
     const double bias = tests::ToDouble(tests::FromDouble<T>(tests::ToDouble(p.bias[0])));
@@ -178,12 +179,12 @@ TEST(PyTorchTest, Issue188375GradientOfTheGainOfOneColumn) {
   expect(Problem<bfloat16, float>(Norm::kLayer, 100, 1, 1e6, 1e3));
 }
 
-/// The same memory again and again at one address after the other, and then some of its own: as
-/// many addresses as numbers that 32 bits cannot count, in little memory.
+/// Maps the same memory repeatedly at successive addresses, followed by memory of its own: more
+/// addresses than 32 bits can count, in little memory.
 template <class T>
 class Repeated {
  public:
-  /// `times` times `period` numbers, whole pages, and `own` ones.
+  /// Maps `period` elements `times` times (whole pages), then `own` elements.
   Repeated(int64_t period, int64_t times, int64_t own)
       : bytes_(static_cast<size_t>(period * times + own) * sizeof(T)) {
     const size_t step = static_cast<size_t>(period) * sizeof(T);
@@ -206,7 +207,7 @@ class Repeated {
   Repeated(const Repeated&) = delete;
   Repeated& operator=(const Repeated&) = delete;
 
-  /// Null where the system would not have it.
+  /// Returns null if the system refuses the mapping.
   T* numbers() const { return numbers_; }
 
  private:
@@ -214,9 +215,9 @@ class Repeated {
   T *all_ = nullptr, *numbers_ = nullptr;
 };
 
-// Beyond 2^32 numbers rows were counted in 32 bits, and results went to the first rows; with widths
-// that are no multiples of four still after that was mended (issue 184826). Only the last rows have
-// memory of their own.
+// Beyond 2^32 elements rows were counted in 32 bits, and results went to the first rows; later
+// still for widths not divisible by four (issue 184826). Only the last rows have memory of their
+// own.
 TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
   for (const int64_t cols : {int64_t{267}, int64_t{1024}}) {
     const int64_t period = int64_t{1} << 15, last = 1000;
@@ -225,7 +226,7 @@ TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
     const Repeated<bfloat16> x(period * cols, times, last * cols),
         dy(period * cols, times, last * cols), written(period * cols, times, last * cols);
     if (!x.numbers() || !dy.numbers() || !written.numbers()) GTEST_SKIP() << "no such memory";
-    // The first rows are as good as any, but dy is 0 there: the sums over rows are the last ones'.
+    // dy is 0 in the first rows, so the sums over rows are those of the last ones.
     const Problem<bfloat16, float> p(Norm::kLayer, last, cols), other(Norm::kLayer, 64, cols);
     for (int64_t r = 0; r < period; r += 64) {
       std::copy(other.x.begin(), other.x.end(), x.numbers() + r * cols);
@@ -267,8 +268,8 @@ TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
                                   p.Options());
     EXPECT_TRUE(tests::SameBits(results(), expected.dx)) << cols;
     for (size_t c = 0; c < dgain.size(); ++c) {
-      // Sums of 1000 terms of size 1 in another order: of groups of 256, each term rounded that
-      // often at most.
+      // Sums of 1000 terms of size 1 in another order: groups of 256, so each term is rounded at
+      // most that often.
       const double bound = 1000 * 256 * 0x1p-24;
       EXPECT_NEAR(dgain[c], expected.dgain[c], bound) << cols;
       EXPECT_NEAR(dbias[c], expected.dbias[c], bound) << cols;
@@ -276,14 +277,14 @@ TEST(PyTorchTest, Issue181555MoreNumbersThan32BitsCount) {
   }
 }
 
-// The same cancellation as in PyTorch's: four numbers around 40,000 gave NaN.
+// The cancellation of PyTorch's issue: four values around 40,000 gave NaN.
 TEST(OnnxRuntimeTest, Issue28463NanForFiniteLargeInputs) {
   for (const double v : {4e4, 8e4, 1e6, 1.6e7}) {
     ExpectRight(ProblemOf<float>(1, {v, v + 1, v + 2, v + 3}));
   }
 }
 
-// A variance that rounding had made negative went into the root: 256 times 1234 gave NaN.
+// The root of a variance that rounding had made negative: 256 times 1234 gave NaN.
 TEST(OnnxRuntimeTest, Issue21935NanForSmallVariances) {
   ExpectConstantRowsGiveZero(ProblemOf<float>(1, std::vector<double>(256, 1234)));
   std::vector<double> almost(256, 1234);
@@ -291,7 +292,7 @@ TEST(OnnxRuntimeTest, Issue21935NanForSmallVariances) {
   ExpectRight(ProblemOf<float>(1, almost));
 }
 
-// Squares over the width were added up in half precision: beyond 65,504 all of y was 0.
+// Squares over the width were summed in half precision: beyond 65,504, y was 0.
 TEST(OnnxRuntimeTest, Issue29034RmsNormOfLargeHalves) {
   for (const int64_t cols : {64, 768, 4096}) {
     Problem<float16> p(Norm::kRms, 3, cols);
@@ -300,8 +301,7 @@ TEST(OnnxRuntimeTest, Issue29034RmsNormOfLargeHalves) {
   }
 }
 
-// x / max(|x|) was normalised with the eps of x: beside a large number eps became larger than the
-// squares.
+// x / max(|x|) was normalized with the eps of x, which exceeded the squares if x was large.
 TEST(CoreMlToolsTest, Issue2821EpsBesideALargeNumber) {
   for (const double large : {30.0, 1e3, 1e6}) {
     Problem<float> p(Norm::kRms, 2, 1024, 0, 1e-2);
@@ -314,12 +314,12 @@ TEST(CoreMlToolsTest, Issue2821EpsBesideALargeNumber) {
   ExpectConstantRowsGiveZero(zeros);
 }
 
-// From the 65,536th row on other numbers were read.
+// From the 65,536th row on, wrong elements were read.
 TEST(ApexTest, Issue411RowsBeyond65536) {
   ExpectRight(Problem<float>(Norm::kLayer, 65'536 + 5, 8));
 }
 
-// Sixteen numbers around 1449 gave NaN on the GPU, by E[x^2] - E[x]^2.
+// Sixteen values around 1449 gave NaN on the GPU, by E[x^2] - E[x]^2.
 TEST(MlxTest, Issue2238NanAtMean1449) {
   ExpectRight(ProblemOf<float>(
       1, {1449.570556640625, 1448.8741455078125, 1450.650390625, 1449.2633056640625,
@@ -328,7 +328,7 @@ TEST(MlxTest, Issue2238NanAtMean1449) {
           1449.7933349609375, 1450.066650390625, 1449.7762451171875, 1450.364990234375}));
 }
 
-// Fused kernels took E[x^2] - E[x]^2: of mean + i / 1000 the result was off by 1.
+// Fused kernels computed E[x^2] - E[x]^2: for mean + i / 1000 the result was off by 1.
 TEST(BurnTest, Issue5607LargeMeanLosesPrecision) {
   for (const double mean : {0.0, 1e2, 1e3, 1e4}) {
     std::vector<double> x;
@@ -337,8 +337,7 @@ TEST(BurnTest, Issue5607LargeMeanLosesPrecision) {
   }
 }
 
-// An array of shape [1, 0, 10] ended the process by a division by 0; the gradients of what is not
-// there are 0.
+// An array of shape [1, 0, 10] crashed with a division by 0. Empty gradients are 0.
 TEST(TensorFlowTest, Issue46366CrashOnEmptyInputs) {
   const float gain[10] = {}, bias[10] = {};
   float dgain[10], dbias[10];
