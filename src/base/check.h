@@ -66,8 +66,8 @@ inline void CheckEps(const char* function, double eps) {
 struct Array {
   const char* name;
   const void* data;
-  int64_t bytes;  ///< from the first element to the end of the last one
-  int64_t alignment = 1;  ///< power of two
+  int64_t bytes;                 ///< from the first element to the end of the last one
+  int64_t alignment = 1;         ///< power of two
   const void* may_be = nullptr;  ///< an input that this output may replace in place
   const void* may_also_be = nullptr;
 };

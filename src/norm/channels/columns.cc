@@ -81,8 +81,8 @@ void RunSums(ChannelSums sums, const T* a, const T* x, int64_t stride, int64_t r
 }
 
 void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride, int64_t rows,
-                          int64_t begin, int64_t end, int64_t run, int64_t period,
-                          const MapNumbers<C>& numbers, bool stream) {
+                     int64_t begin, int64_t end, int64_t run, int64_t period,
+                     const MapNumbers<C>& numbers, bool stream) {
   VisitMap(map, stream, [&](auto which, auto streams) HWY_ATTR {
     MapRowsOf<which(), streams()>(Full(), arrays, stride, rows, begin, end, run, period, numbers);
   });

@@ -26,7 +26,8 @@ PositionsPlan PlanPositions(const PositionsWork& work) {
   const int64_t pack_bytes = int64_t{work.pack} * work.element_bytes;
   const int64_t least = (work.pack > 1 ? kMinBytes : kMinBytesOneByOne) / pack_bytes;
   const int64_t most = std::min<int64_t>(kPositionsThreads, kMaxPositions / work.pack);
-  // As many threads along the channels as there are channels, and as keep memory transfers whole.
+  // Many threads along the channels, but not more than channels, and not so many as to split memory
+  // transfers.
   const int64_t rows = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(
       std::min<int64_t>(CeilDiv(work.channels, kChannelsOfThread), kPositionsThreads / least))));
   int64_t team = std::clamp(kPositionsThreads / rows, least, most);

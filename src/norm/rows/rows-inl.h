@@ -27,7 +27,7 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 
 /// Prefetch distances for rows in memory: far ahead into the L2 cache, and from there near into L1.
-/// L1 alone has too few outstanding lines; L2 alone leaves short loops waiting for L2.
+/// L1 only has too few outstanding lines; L2 only leaves short loops waiting for L2.
 inline constexpr int64_t kPrefetchFarBytes = 16384, kPrefetchNearBytes = 2048;
 
 HWY_INLINE void PrefetchFar(const void* line) { __builtin_prefetch(line, 0, 2); }
