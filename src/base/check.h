@@ -16,7 +16,7 @@ namespace planish::internal {
 [[noreturn]] inline void Fail(const char* function, const std::string& argument,
                               const std::string& expected, const std::string& found) {
   throw ArgumentError("[" + std::string(function) + "] " + argument + " must " + expected +
-                      " but has " + found);
+                      ", got " + found);
 }
 
 /// Checks that rows and cols are at least 0, and that arrays of rows * cols elements of T, and of
@@ -42,7 +42,8 @@ int64_t CheckedStride(const char* function, const char* name, int64_t given, int
                       int64_t cols) {
   if (given == 0) return cols;
   if (given < cols) {
-    Fail(function, name, "be 0 or at least cols, " + std::to_string(cols), std::to_string(given));
+    Fail(function, name, "be 0 or at least cols (" + std::to_string(cols) + ")",
+         std::to_string(given));
   }
   const int64_t most = INT64_MAX / static_cast<int64_t>(sizeof(T));
   if (given > most / (rows > 0 ? rows : 1)) {

@@ -41,9 +41,8 @@ TEST(EnvironmentTest, WrongTarget) {
     names += (names.empty() ? "" : ", ") + target;
   }
   for (const std::string name : {"avx2", "AVX9", ""}) {
-    EXPECT_EQ(
-        RunProbe("PLANISH_TARGET='" + name + "'"),
-        Twice("[PLANISH_TARGET] target must be one of " + names + " but has \"" + name + "\""));
+    EXPECT_EQ(RunProbe("PLANISH_TARGET='" + name + "'"),
+              Twice("[PLANISH_TARGET] target must be one of " + names + ", got \"" + name + "\""));
   }
 }
 
@@ -51,7 +50,7 @@ TEST(EnvironmentTest, WrongNumberOfThreads) {
   for (const std::string text : {"0", "-1", "two", "3x", "", "99999999999", " 2"}) {
     EXPECT_EQ(
         RunProbe("PLANISH_THREADS='" + text + "'"),
-        Twice("[PLANISH_THREADS] threads must be a number of at least 1 but has \"" + text + "\""));
+        Twice("[PLANISH_THREADS] threads must be a number of at least 1, got \"" + text + "\""));
   }
 }
 

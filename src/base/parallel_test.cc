@@ -164,7 +164,7 @@ TEST_F(ParallelTest, WrongNumberOfThreads) {
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.what(),
-                "[SetThreads] threads must be at least 1 but has " + std::to_string(threads));
+                "[SetThreads] threads must be at least 1, got " + std::to_string(threads));
     }
   }
   EXPECT_EQ(Threads(), before_);

@@ -55,116 +55,116 @@ TEST_F(ForwardErrorTest, RightArguments) {
 
 TEST_F(ForwardErrorTest, Sizes) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = -1; }),
-            "[NormForward] rows must be at least 0 but has -1");
+            "[NormForward] rows must be at least 0, got -1");
   EXPECT_EQ(Error([](auto& a, auto&) { a.cols = -7; }),
-            "[NormForward] cols must be at least 0 but has -7");
+            "[NormForward] cols must be at least 0, got -7");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = a.cols = int64_t{1} << 32; }),
-            "[NormForward] rows * cols must be at most 2305843009213693951 but has 4294967296 * "
+            "[NormForward] rows * cols must be at most 2305843009213693951, got 4294967296 * "
             "4294967296");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = INT64_MAX, a.cols = INT64_MAX; }),
-            "[NormForward] rows * cols must be at most 2305843009213693951 but has "
+            "[NormForward] rows * cols must be at most 2305843009213693951, got "
             "9223372036854775807 * 9223372036854775807");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.cols = INT64_MAX; }),
-            "[NormForward] rows * cols must be at most 2305843009213693951 but has 0 * "
+            "[NormForward] rows * cols must be at most 2305843009213693951, got 0 * "
             "9223372036854775807");
   // Rows without elements have statistics.
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = int64_t{1} << 62, a.cols = 0; }),
-            "[NormForward] rows must be at most 2305843009213693951 but has 4611686018427387904");
+            "[NormForward] rows must be at most 2305843009213693951, got 4611686018427387904");
 }
 
 TEST_F(ForwardErrorTest, Strides) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.x_stride = 2; }),
-            "[NormForward] x_stride must be 0 or at least cols, 3 but has 2");
+            "[NormForward] x_stride must be 0 or at least cols (3), got 2");
   EXPECT_EQ(Error([](auto& a, auto&) { a.y_stride = -3; }),
-            "[NormForward] y_stride must be 0 or at least cols, 3 but has -3");
+            "[NormForward] y_stride must be 0 or at least cols (3), got -3");
   EXPECT_EQ(Error([](auto& a, auto&) { a.residual_stride = 1; }),
-            "[NormForward] residual_stride must be 0 or at least cols, 3 but has 1");
+            "[NormForward] residual_stride must be 0 or at least cols (3), got 1");
   EXPECT_EQ(Error([](auto& a, auto&) { a.sum_stride = INT64_MIN; }),
-            "[NormForward] sum_stride must be 0 or at least cols, 3 but has -9223372036854775808");
+            "[NormForward] sum_stride must be 0 or at least cols (3), got -9223372036854775808");
   EXPECT_EQ(Error([](auto& a, auto&) { a.x_stride = int64_t{1} << 61; }),
-            "[NormForward] rows * x_stride must be at most 2305843009213693951 but has 2 * "
+            "[NormForward] rows * x_stride must be at most 2305843009213693951, got 2 * "
             "2305843009213693952");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 1, a.x_stride = INT64_MAX / 4; }), "");
 }
 
 TEST_F(ForwardErrorTest, Options) {
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = -1e-5; }),
-            "[NormForward] eps must be finite and at least 0 but has -0.000010");
+            "[NormForward] eps must be finite and at least 0, got -0.000010");
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = NAN; }),
-            "[NormForward] eps must be finite and at least 0 but has nan");
+            "[NormForward] eps must be finite and at least 0, got nan");
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = INFINITY; }),
-            "[NormForward] eps must be finite and at least 0 but has inf");
+            "[NormForward] eps must be finite and at least 0, got inf");
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = 0; }), "");
   EXPECT_EQ(Error([](auto&, auto& o) { o.scale = NAN; }),
-            "[NormForward] scale must be finite but has nan");
+            "[NormForward] scale must be finite, got nan");
   EXPECT_EQ(Error([](auto&, auto& o) { o.slope = -INFINITY; }),
-            "[NormForward] slope must be finite but has -inf");
+            "[NormForward] slope must be finite, got -inf");
 }
 
 TEST_F(ForwardErrorTest, Norms) {
   EXPECT_EQ(Error([](auto&, auto&) {}, static_cast<Norm>(99)),
-            "[Norm] norm must be a value of planish::Norm but has 99");
+            "[Norm] norm must be a value of planish::Norm, got 99");
   EXPECT_EQ(Error([](auto&, auto&) {}, static_cast<Norm>(8)),
-            "[Norm] norm must be a value of planish::Norm but has 8");
+            "[Norm] norm must be a value of planish::Norm, got 8");
   for (const Norm norm : tests::kNorms) {
     if (tests::IsAffine(norm)) continue;
     EXPECT_EQ(Error([](auto&, auto&) {}, norm),
-              "[NormForward] gain must be null for a norm without gain and bias but has an "
+              "[NormForward] gain must be null for a norm without gain and bias, got an "
               "address");
     EXPECT_EQ(Error([](auto& a, auto&) { a.gain = nullptr; }, norm),
-              "[NormForward] bias must be null for a norm without gain and bias but has an "
+              "[NormForward] bias must be null for a norm without gain and bias, got an "
               "address");
   }
   takes_params_ = false;
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 6, a.cols = 1; }, Norm::kAdaAsCoded),
-            "[NormForward] cols must be at least 2 for a norm with the unbiased deviation but has "
+            "[NormForward] cols must be at least 2 for a norm with the unbiased deviation, got "
             "1");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.cols = 1; }, Norm::kAdaAsCoded), "");
 }
 
 TEST_F(ForwardErrorTest, Null) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.x = nullptr; }),
-            "[NormForward] x must point to 24 bytes but has null");
+            "[NormForward] x must point to 24 bytes, got null");
   EXPECT_EQ(Error([](auto& a, auto&) { a.y = nullptr; }),
-            "[NormForward] y must point to 24 bytes but has null");
+            "[NormForward] y must point to 24 bytes, got null");
   EXPECT_EQ(Error([](auto& a, auto&) { a.x = nullptr, a.x_stride = 5; }),
-            "[NormForward] x must point to 32 bytes but has null");
+            "[NormForward] x must point to 32 bytes, got null");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.x = nullptr, a.y = nullptr; }), "");
   EXPECT_EQ(Error([](auto& a, auto&) { a.cols = 0, a.x = nullptr, a.y = nullptr; }), "");
 }
 
 TEST_F(ForwardErrorTest, Misaligned) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.x = Beyond(a.x, 1); }),
-            "[NormForward] x must be aligned to 4 bytes, the size of its type but has an address "
+            "[NormForward] x must be aligned to 4 bytes, the size of its type, got an address "
             "1 bytes beyond");
   EXPECT_EQ(Error([](auto& a, auto&) { a.y = Beyond(a.y, 3); }),
-            "[NormForward] y must be aligned to 4 bytes, the size of its type but has an address "
+            "[NormForward] y must be aligned to 4 bytes, the size of its type, got an address "
             "3 bytes beyond");
   EXPECT_EQ(Error([](auto& a, auto&) { a.gain = Beyond(a.gain, 2); }),
-            "[NormForward] gain must be aligned to 4 bytes, the size of its type but has an "
+            "[NormForward] gain must be aligned to 4 bytes, the size of its type, got an "
             "address 2 bytes beyond");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rstd = Beyond(a.rstd, 2); }),
-            "[NormForward] rstd must be aligned to 4 bytes, the size of its type but has an "
+            "[NormForward] rstd must be aligned to 4 bytes, the size of its type, got an "
             "address 2 bytes beyond");
 }
 
 TEST_F(ForwardErrorTest, Overlaps) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[NormForward] y must not overlap x but has bytes in common");
+            "[NormForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.y = const_cast<float*>(a.gain); }),
-            "[NormForward] y must not overlap gain but has bytes in common");
+            "[NormForward] y must not overlap gain, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.mean = a.y + 5; }),
-            "[NormForward] mean must not overlap y but has bytes in common");
+            "[NormForward] mean must not overlap y, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.mean_lo = a.mean; }),
-            "[NormForward] mean_lo must not overlap mean but has bytes in common");
+            "[NormForward] mean_lo must not overlap mean, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rstd = const_cast<float*>(a.gain) - 1; }),
-            "[NormForward] rstd must not overlap gain but has bytes in common");
+            "[NormForward] rstd must not overlap gain, got bytes in common");
   // The gap between strided rows belongs to the array.
   EXPECT_EQ(Error([](auto& a, auto&) {
               a.rows = 2, a.cols = 1, a.x_stride = 5;
               a.y = const_cast<float*>(a.x) + 2, a.mean = a.mean_lo = a.rstd = nullptr;
             }),
-            "[NormForward] y must not overlap x but has bytes in common");
+            "[NormForward] y must not overlap x, got bytes in common");
   std::vector<float> adjacent(8);  // y, then mean: adjacent arrays do not overlap
   EXPECT_EQ(Error([&](auto& a, auto&) { a.y = &adjacent[0], a.mean = &adjacent[6]; }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.mean = &adjacent[0], a.y = &adjacent[2]; }), "");
@@ -174,7 +174,7 @@ TEST_F(ForwardErrorTest, InPlace) {
   std::vector<float> x = p_.x;
   EXPECT_EQ(Error([&](auto& a, auto&) { a.x = a.y = x.data(); }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.x = a.y = x.data(), a.rows = 1, a.y_stride = 4; }),
-            "[NormForward] y_stride must be that of x, 3, where y is x but has 4");
+            "[NormForward] y_stride must equal x_stride (3) if y is x, got 4");
 }
 
 TEST_F(ForwardErrorTest, Residual) {
@@ -184,31 +184,31 @@ TEST_F(ForwardErrorTest, Residual) {
   };
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a); }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.sum = nullptr; }),
-            "[NormForward] sum must point to 24 bytes but has null");
+            "[NormForward] sum must point to 24 bytes, got null");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.residual = nullptr; }),
-            "[NormForward] sum must be null without a residual but has an address");
+            "[NormForward] sum must be null without a residual, got an address");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.sum = residual_.data(); }), "");
   std::vector<float> x = p_.x;
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.x = a.sum = x.data(); }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.x = a.y = x.data(); }),
-            "[NormForward] y must not overlap x but has bytes in common");
+            "[NormForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.sum = a.y; }),
-            "[NormForward] sum must not overlap y but has bytes in common");
+            "[NormForward] sum must not overlap y, got bytes in common");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.residual = a.y; }),
-            "[NormForward] y must not overlap residual but has bytes in common");
+            "[NormForward] y must not overlap residual, got bytes in common");
   EXPECT_EQ(Error([&](auto& a, auto&) {
               with(a), a.rows = 1, a.sum = residual_.data(), a.residual_stride = 6;
             }),
-            "[NormForward] sum_stride must be that of residual, 6, where sum is residual but has "
+            "[NormForward] sum_stride must equal residual_stride (6) if sum is residual, got "
             "3");
   EXPECT_EQ(
       Error([&](auto& a, auto&) { with(a), a.rows = 1, a.x = a.sum = x.data(), a.sum_stride = 5; }),
-      "[NormForward] sum_stride must be that of x, 3, where sum is x but has 5");
+      "[NormForward] sum_stride must equal x_stride (3) if sum is x, got 5");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.sum = Beyond(a.sum, 1); }),
-            "[NormForward] sum must be aligned to 4 bytes, the size of its type but has an address "
+            "[NormForward] sum must be aligned to 4 bytes, the size of its type, got an address "
             "1 bytes beyond");
   EXPECT_EQ(Error([&](auto& a, auto&) { with(a), a.residual = Beyond(a.residual, 1); }),
-            "[NormForward] residual must be aligned to 4 bytes, the size of its type but has an "
+            "[NormForward] residual must be aligned to 4 bytes, the size of its type, got an "
             "address 1 bytes beyond");
 }
 
@@ -244,36 +244,36 @@ TEST_F(BackwardErrorTest, RightArguments) {
 
 TEST_F(BackwardErrorTest, SizesStridesAndOptions) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = -1; }),
-            "[NormBackward] rows must be at least 0 but has -1");
+            "[NormBackward] rows must be at least 0, got -1");
   EXPECT_EQ(Error([](auto& a, auto&) { a.cols = INT64_MIN; }),
-            "[NormBackward] cols must be at least 0 but has -9223372036854775808");
+            "[NormBackward] cols must be at least 0, got -9223372036854775808");
   EXPECT_EQ(Error([](auto& a, auto&) { a.rows = 0, a.cols = int64_t{1} << 60; }),
-            "[NormBackward] rows * cols must be at most 1152921504606846975 but has 0 * "
+            "[NormBackward] rows * cols must be at most 1152921504606846975, got 0 * "
             "1152921504606846976");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dy_stride = 2; }),
-            "[NormBackward] dy_stride must be 0 or at least cols, 3 but has 2");
+            "[NormBackward] dy_stride must be 0 or at least cols (3), got 2");
   EXPECT_EQ(Error([](auto& a, auto&) { a.x_stride = 1; }),
-            "[NormBackward] x_stride must be 0 or at least cols, 3 but has 1");
+            "[NormBackward] x_stride must be 0 or at least cols (3), got 1");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx_stride = -1; }),
-            "[NormBackward] dx_stride must be 0 or at least cols, 3 but has -1");
+            "[NormBackward] dx_stride must be 0 or at least cols (3), got -1");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dsum_stride = 2; }),
-            "[NormBackward] dsum_stride must be 0 or at least cols, 3 but has 2");
+            "[NormBackward] dsum_stride must be 0 or at least cols (3), got 2");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx_stride = int64_t{1} << 60; }),
-            "[NormBackward] rows * dx_stride must be at most 1152921504606846975 but has 2 * "
+            "[NormBackward] rows * dx_stride must be at most 1152921504606846975, got 2 * "
             "1152921504606846976");
   EXPECT_EQ(Error([](auto&, auto& o) { o.eps = NAN; }),
-            "[NormBackward] eps must be finite and at least 0 but has nan");
+            "[NormBackward] eps must be finite and at least 0, got nan");
   EXPECT_EQ(Error([](auto&, auto& o) { o.scale = INFINITY; }),
-            "[NormBackward] scale must be finite but has inf");
+            "[NormBackward] scale must be finite, got inf");
   EXPECT_EQ(Error([](auto&, auto& o) { o.slope = NAN; }),
-            "[NormBackward] slope must be finite but has nan");
+            "[NormBackward] slope must be finite, got nan");
 }
 
 TEST_F(BackwardErrorTest, Null) {
   const auto null = [&](const char* name, auto member, int bytes) {
     EXPECT_EQ(Error([&](auto& a, auto&) { a.*member = nullptr; }),
               "[NormBackward] " + std::string(name) + " must point to " + std::to_string(bytes) +
-                  " bytes but has null");
+                  " bytes, got null");
   };
   using Args = NormBackwardArgs<double>;
   null("dy", &Args::dy, 48);
@@ -283,7 +283,7 @@ TEST_F(BackwardErrorTest, Null) {
   null("rstd", &Args::rstd, 16);
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx = a.dgain = a.dbias = nullptr; }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dx = nullptr, a.dsum = dsum_.data(); }),
-            "[NormBackward] dsum must be null without dx but has an address");
+            "[NormBackward] dsum must be null without dx, got an address");
 }
 
 // A norm reads what its gradient needs and does not require the rest.
@@ -292,63 +292,62 @@ TEST_F(BackwardErrorTest, NotRead) {
   const auto without_moments = [](auto& a, auto&) { a.mean = a.mean_lo = nullptr; };
   const auto without_x = [](auto& a, auto&) { a.x = nullptr, a.mean = a.mean_lo = nullptr; };
   EXPECT_EQ(Error(without_moments, Norm::kRms), "");
-  EXPECT_EQ(Error(without_x, Norm::kRms), "[NormBackward] x must point to 48 bytes but has null");
+  EXPECT_EQ(Error(without_x, Norm::kRms), "[NormBackward] x must point to 48 bytes, got null");
   EXPECT_EQ(Error(without_x, Norm::kDetach), "");
   EXPECT_EQ(Error(without_x, Norm::kDetachDeviation), "");
   for (const Norm norm :
        {Norm::kLayer, Norm::kLayerSimple, Norm::kDetachMean, Norm::kAda, Norm::kAdaAsCoded}) {
-    EXPECT_EQ(Error(without_moments, norm),
-              "[NormBackward] mean must point to 16 bytes but has null");
+    EXPECT_EQ(Error(without_moments, norm), "[NormBackward] mean must point to 16 bytes, got null");
   }
 }
 
 TEST_F(BackwardErrorTest, Misaligned) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.dy = Beyond(a.dy, 4); }),
-            "[NormBackward] dy must be aligned to 8 bytes, the size of its type but has an address "
+            "[NormBackward] dy must be aligned to 8 bytes, the size of its type, got an address "
             "4 bytes beyond");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dgain = Beyond(a.dgain, 1); }),
-            "[NormBackward] dgain must be aligned to 8 bytes, the size of its type but has an "
+            "[NormBackward] dgain must be aligned to 8 bytes, the size of its type, got an "
             "address 1 bytes beyond");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dsum = Beyond(dsum_.data(), 2); }),
-            "[NormBackward] dsum must be aligned to 8 bytes, the size of its type but has an "
+            "[NormBackward] dsum must be aligned to 8 bytes, the size of its type, got an "
             "address 2 bytes beyond");
 }
 
 TEST_F(BackwardErrorTest, Overlaps) {
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx = const_cast<double*>(a.x); }),
-            "[NormBackward] dx must not overlap x but has bytes in common");
+            "[NormBackward] dx must not overlap x, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dx = const_cast<double*>(a.dy) - 1; }),
-            "[NormBackward] dx must not overlap dy but has bytes in common");
+            "[NormBackward] dx must not overlap dy, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dgain = a.dx + 5; }),
-            "[NormBackward] dgain must not overlap dx but has bytes in common");
+            "[NormBackward] dgain must not overlap dx, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dbias = const_cast<double*>(a.gain); }),
-            "[NormBackward] dbias must not overlap gain but has bytes in common");
+            "[NormBackward] dbias must not overlap gain, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dbias = a.dgain; }),
-            "[NormBackward] dbias must not overlap dgain but has bytes in common");
+            "[NormBackward] dbias must not overlap dgain, got bytes in common");
   EXPECT_EQ(Error([](auto& a, auto&) { a.dgain = const_cast<double*>(a.rstd); }),
-            "[NormBackward] dgain must not overlap rstd but has bytes in common");
+            "[NormBackward] dgain must not overlap rstd, got bytes in common");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dx = dsum_.data(), a.dsum = dsum_.data(); }),
-            "[NormBackward] dx must not overlap dsum but has bytes in common");
+            "[NormBackward] dx must not overlap dsum, got bytes in common");
   std::vector<double> dy = p_.dy;
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dy = a.dx = dy.data(); }), "");
   EXPECT_EQ(Error([&](auto& a, auto&) { a.dy = a.dx = dy.data(), a.rows = 1, a.dx_stride = 9; }),
-            "[NormBackward] dx_stride must be that of dy, 3, where dx is dy but has 9");
+            "[NormBackward] dx_stride must equal dy_stride (3) if dx is dy, got 9");
 }
 
 TEST_F(BackwardErrorTest, Norms) {
   EXPECT_EQ(Error([](auto&, auto&) {}, static_cast<Norm>(200)),
-            "[Norm] norm must be a value of planish::Norm but has 200");
+            "[Norm] norm must be a value of planish::Norm, got 200");
   EXPECT_EQ(Error([](auto&, auto&) {}, Norm::kLayerSimple),
-            "[NormBackward] gain must be null for a norm without gain and bias but has an address");
+            "[NormBackward] gain must be null for a norm without gain and bias, got an address");
   EXPECT_EQ(Error([](auto& a, auto&) { a.gain = nullptr; }, Norm::kAda),
-            "[NormBackward] dgain must be null for a norm without gain and bias but has an "
+            "[NormBackward] dgain must be null for a norm without gain and bias, got an "
             "address");
   EXPECT_EQ(Error([](auto& a, auto&) { a.gain = nullptr, a.dgain = nullptr; }, Norm::kDetach),
-            "[NormBackward] dbias must be null for a norm without gain and bias but has an "
+            "[NormBackward] dbias must be null for a norm without gain and bias, got an "
             "address");
   takes_params_ = false;
   EXPECT_EQ(Error([](auto& a, auto&) { a.cols = 1; }, Norm::kAdaAsCoded),
-            "[NormBackward] cols must be at least 2 for a norm with the unbiased deviation but has "
+            "[NormBackward] cols must be at least 2 for a norm with the unbiased deviation, got "
             "1");
 }
 

@@ -233,14 +233,14 @@ class Fuzz {
       threw = true;
       const std::string text = error.what();
       Require(text.find(" must ") != std::string::npos &&
-                  text.find(" but has ") != std::string::npos && text[0] == '[',
-              "an error of another form: " + text);
+                  text.find(", got ") != std::string::npos && text[0] == '[',
+              "unexpected form of error: " + text);
     }
     for (size_t i = 0; i < arrays_.size(); ++i) {
       Guarded& array = *arrays_[i];
       array.Poison(false);
       const std::string name = std::string(function) + ": " + names_[i];
-      Require(array.Intact(), name + " was written outside");
+      Require(array.Intact(), name + " was written outside its bounds");
       const bool output = std::ranges::find(outputs, array.data()) != outputs.end();
       Require((output && !threw) || !array.Changed(), name + " was written");
     }

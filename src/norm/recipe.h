@@ -54,7 +54,7 @@ constexpr decltype(auto) Visit(Norm norm, F&& f) {
     case Norm::kRms:
       return std::forward<F>(f).template operator()<Recipe{false, false, true, Output::kAffine}>();
   }
-  throw ArgumentError("[Norm] norm must be a value of planish::Norm but has " +
+  throw ArgumentError("[Norm] norm must be a value of planish::Norm, got " +
                       std::to_string(static_cast<int>(norm)));
 }
 

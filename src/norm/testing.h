@@ -273,7 +273,7 @@ class Streaming {
 inline ParallelFor SplitIn(int64_t parts, int* calls) {
   return [parts, calls](int64_t begin, int64_t end, int64_t grain, RangeTask task) {
     ++*calls;
-    if (grain < 1) throw std::logic_error("a grain of less than 1");
+    if (grain < 1) throw std::logic_error("the grain is less than 1");
     const int64_t n = end - begin;
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t part = (i * 2 + parts / 2) % parts;  // visits each part once if `parts` is odd

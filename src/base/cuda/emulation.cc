@@ -96,7 +96,7 @@ Machine* machine = nullptr;
 
 Thread& Running() {
   if (machine == nullptr || machine->running == nullptr) {
-    throw std::logic_error("no thread of an emulated kernel runs");
+    throw std::logic_error("no thread of an emulated kernel is running");
   }
   return *machine->running;
 }
@@ -180,7 +180,7 @@ void RunThreads(std::vector<std::unique_ptr<Thread>>& threads) {
       }
       first = last;
     }
-    if (!any) throw std::logic_error("the threads of an emulated kernel wait for each other");
+    if (!any) throw std::logic_error("deadlock: every thread of an emulated kernel waits");
     std::erase_if(turns, [](const Thread* thread) { return thread->returned; });
   }
 }
@@ -198,13 +198,14 @@ int ClusterBlocks() { return Running().block->cluster->size; }
 void* OfBlock(void* shared, int rank) {
   Block& own = *Running().block;
   if (rank < 0 || rank >= own.cluster->size) {
-    throw std::logic_error("the emulated cluster has no such block");
+    throw std::logic_error("the emulated cluster has no block of this rank");
   }
   Block& other = own.cluster->blocks[rank];
   const auto at = static_cast<size_t>(static_cast<unsigned char*>(shared) - own.Shared());
-  if (at >= own.SharedBytes()) throw std::logic_error("this is not the block's shared memory");
+  if (at >= own.SharedBytes())
+    throw std::logic_error("the address is not in the block's shared memory");
   if (!other.begun || other.barrier.members == 0) {
-    throw std::logic_error("a block of an emulated cluster has not begun, or has returned");
+    throw std::logic_error("the block of the emulated cluster has not started or has returned");
   }
   return other.Shared() + at;
 }
@@ -239,8 +240,9 @@ void SetOrder(Order next) { order = next; }
 
 void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
              const std::function<void()>& thread, unsigned cluster) {
-  if (grid.x % cluster != 0) throw std::logic_error("an emulated cluster lacks blocks");
-  if (machine != nullptr) throw std::logic_error("a kernel runs already");
+  if (grid.x % cluster != 0)
+    throw std::logic_error("the grid is not a multiple of the emulated cluster");
+  if (machine != nullptr) throw std::logic_error("another emulated kernel is running");
   Machine here;
   here.body = &thread;
   struct Reset {
@@ -294,7 +296,8 @@ void RunGrid(Index3 grid, unsigned block, size_t shared_bytes, bool cooperative,
     }
     RunThreads(threads);
     if (!std::ranges::all_of(running, &Block::IsSharedUnset)) {
-      throw std::logic_error("a thread wrote to an emulated block that had returned");
+      throw std::logic_error(
+          "a thread wrote to the shared memory of an emulated block that had returned");
     }
   }
 }

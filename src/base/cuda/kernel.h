@@ -248,7 +248,7 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
   if (error != cudaSuccess) {
     cudaGetLastError();
     throw DeviceError("[" + std::string(function) +
-                          "] the device refused the kernel: " + cudaGetErrorString(error),
+                          "] the kernel could not be launched: " + cudaGetErrorString(error),
                       error);
   }
 #else
@@ -300,7 +300,7 @@ void RunCooperative(const char* function, void (*kernel)(Parameters...), const L
   if (error != cudaSuccess) {
     cudaGetLastError();
     throw DeviceError("[" + std::string(function) +
-                          "] the device refused the kernel: " + cudaGetErrorString(error),
+                          "] the kernel could not be launched: " + cudaGetErrorString(error),
                       error);
   }
 #else

@@ -43,7 +43,7 @@ TEST(TargetTest, OtherNamesAreErrors) {
       FAIL() << "no error for " << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.what(), "[SetTarget] target must be one of " + Joined(Targets()) +
-                                  " but has \"" + name + "\"");
+                                  ", got \"" + name + "\"");
     }
     EXPECT_EQ(Target(), before);
   }

@@ -612,46 +612,48 @@ TEST(BatchNormErrorTest, Forward) {
   };
   EXPECT_EQ(error([](auto&, auto&) {}), "");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = -1; }),
-            "[BatchNormForward] batch must be at least 0 but has -1");
+            "[BatchNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(error([](auto& a, auto&) { a.channels = -2; }),
-            "[BatchNormForward] channels must be at least 0 but has -2");
+            "[BatchNormForward] channels must be at least 0, got -2");
   EXPECT_EQ(error([](auto& a, auto&) { a.spatial = INT64_MIN; }),
-            "[BatchNormForward] spatial must be at least 0 but has -9223372036854775808");
-  EXPECT_EQ(error([](auto& a, auto&) { a.batch = 0, a.channels = a.spatial = int64_t{1} << 31; }),
-            "[BatchNormForward] batch * channels * spatial must be at most 2305843009213693951 but "
-            "has 0 * 2147483648 * 2147483648");
-  EXPECT_EQ(error([](auto& a, auto&) { a.batch = INT64_MAX, a.channels = 2; }),
-            "[BatchNormForward] batch * channels * spatial must be at most 2305843009213693951 but "
-            "has 9223372036854775807 * 2 * 1");
+            "[BatchNormForward] spatial must be at least 0, got -9223372036854775808");
+  EXPECT_EQ(
+      error([](auto& a, auto&) { a.batch = 0, a.channels = a.spatial = int64_t{1} << 31; }),
+      "[BatchNormForward] batch * channels * spatial must be at most 2305843009213693951, got "
+      "0 * 2147483648 * 2147483648");
+  EXPECT_EQ(
+      error([](auto& a, auto&) { a.batch = INT64_MAX, a.channels = 2; }),
+      "[BatchNormForward] batch * channels * spatial must be at most 2305843009213693951, got "
+      "9223372036854775807 * 2 * 1");
   EXPECT_EQ(error([](auto&, auto& o) { o.eps = -1; }),
-            "[BatchNormForward] eps must be finite and at least 0 but has -1.000000");
+            "[BatchNormForward] eps must be finite and at least 0, got -1.000000");
   EXPECT_EQ(error([](auto&, auto& o) { o.momentum = 1.5; }),
-            "[BatchNormForward] momentum must be in [0, 1] but has 1.500000");
+            "[BatchNormForward] momentum must be in [0, 1], got 1.500000");
   EXPECT_EQ(error([](auto&, auto& o) { o.momentum = NAN; }),
-            "[BatchNormForward] momentum must be in [0, 1] but has nan");
+            "[BatchNormForward] momentum must be in [0, 1], got nan");
   EXPECT_EQ(error([](auto&, auto& o) { o.batches = -3; }),
-            "[BatchNormForward] batches must be at least 0 but has -3");
+            "[BatchNormForward] batches must be at least 0, got -3");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = 1; }),
-            "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance but "
-            "has 1");
+            "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance, got "
+            "1");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = 1, a.running_var = nullptr; }), "");
   EXPECT_EQ(
       error([](auto& a, auto& o) { a.batch = 1, a.running_var = nullptr, o.unbiased = true; }),
-      "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance but "
-      "has 1");
+      "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance, got "
+      "1");
   EXPECT_EQ(error([](auto& a, auto&) { a.x = nullptr; }),
-            "[BatchNormForward] x must point to 24 bytes but has null");
+            "[BatchNormForward] x must point to 24 bytes, got null");
   EXPECT_EQ(error([](auto& a, auto&) { a.y = nullptr; }),
-            "[BatchNormForward] y must point to 24 bytes but has null");
+            "[BatchNormForward] y must point to 24 bytes, got null");
   EXPECT_EQ(error([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[BatchNormForward] y must not overlap x but has bytes in common");
+            "[BatchNormForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) { a.running_mean = a.mean; }),
-            "[BatchNormForward] running_mean must not overlap mean but has bytes in common");
+            "[BatchNormForward] running_mean must not overlap mean, got bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) {
               a.running_var = reinterpret_cast<float*>(reinterpret_cast<char*>(a.running_var) + 2);
             }),
-            "[BatchNormForward] running_var must be aligned to 4 bytes, the size of its type but "
-            "has an address 2 bytes beyond");
+            "[BatchNormForward] running_var must be aligned to 4 bytes, the size of its type, got "
+            "an address 2 bytes beyond");
 }
 
 TEST(BatchNormErrorTest, Backward) {
@@ -666,20 +668,20 @@ TEST(BatchNormErrorTest, Backward) {
   };
   EXPECT_EQ(error([](auto&, auto&) {}), "");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = -1; }),
-            "[BatchNormBackward] batch must be at least 0 but has -1");
+            "[BatchNormBackward] batch must be at least 0, got -1");
   EXPECT_EQ(error([](auto& a, auto& o) { a.batch = 1, o.unbiased = true; }),
-            "[BatchNormBackward] batch * spatial must be at least 2 for an unbiased variance but "
-            "has 1");
+            "[BatchNormBackward] batch * spatial must be at least 2 for an unbiased variance, got "
+            "1");
   for (const auto& [member, name] : {std::pair{&BatchNormBackwardArgs<double>::mean, "mean"},
                                      {&BatchNormBackwardArgs<double>::mean_lo, "mean_lo"},
                                      {&BatchNormBackwardArgs<double>::rstd, "rstd"}}) {
     EXPECT_EQ(error([&](auto& a, auto&) { a.*member = nullptr; }),
-              std::string("[BatchNormBackward] ") + name + " must point to 24 bytes but has null");
+              std::string("[BatchNormBackward] ") + name + " must point to 24 bytes, got null");
   }
   EXPECT_EQ(error([](auto& a, auto&) { a.dx = const_cast<double*>(a.x); }),
-            "[BatchNormBackward] dx must not overlap x but has bytes in common");
+            "[BatchNormBackward] dx must not overlap x, got bytes in common");
   EXPECT_EQ(error([](auto& a, auto&) { a.dgain = const_cast<double*>(a.gain); }),
-            "[BatchNormBackward] dgain must not overlap gain but has bytes in common");
+            "[BatchNormBackward] dgain must not overlap gain, got bytes in common");
 }
 
 TEST(BatchNormErrorTest, Evaluation) {
@@ -694,18 +696,18 @@ TEST(BatchNormErrorTest, Evaluation) {
   auto args = forward;
   args.running_var = nullptr;
   EXPECT_EQ(ErrorOf([&] { BatchNormEvaluate(args); }),
-            "[BatchNormEvaluate] running_var must point to 12 bytes but has null");
+            "[BatchNormEvaluate] running_var must point to 12 bytes, got null");
   args = forward;
   args.y = out.running_mean.data();
   EXPECT_EQ(ErrorOf([&] { BatchNormEvaluate(args); }),
-            "[BatchNormEvaluate] y must not overlap running_mean but has bytes in common");
+            "[BatchNormEvaluate] y must not overlap running_mean, got bytes in common");
   BatchNormEvaluateBackwardArgs<float> backward{.batch = 2,
                                                 .channels = 3,
                                                 .dy = p.dy.data(),
                                                 .running_var = out.running_var.data(),
                                                 .dgain = out.dgain.data()};
   EXPECT_EQ(ErrorOf([&] { BatchNormEvaluateBackward(backward); }),
-            "[BatchNormEvaluateBackward] x must point to 24 bytes but has null");
+            "[BatchNormEvaluateBackward] x must point to 24 bytes, got null");
   backward.dgain = nullptr;
   EXPECT_EQ(ErrorOf([&] { BatchNormEvaluateBackward(backward); }), "");
 }

@@ -409,20 +409,20 @@ TEST(ChannelNormErrorTest, Texts) {
   };
   EXPECT_EQ(forward([](auto&, auto&) {}), "");
   EXPECT_EQ(forward([](auto& a, auto&) { a.batch = -1; }),
-            "[ChannelNormForward] batch must be at least 0 but has -1");
+            "[ChannelNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(forward([](auto&, auto& o) { o.eps = -1; }),
-            "[ChannelNormForward] eps must be finite and at least 0 but has -1.000000");
+            "[ChannelNormForward] eps must be finite and at least 0, got -1.000000");
   EXPECT_EQ(forward([](auto& a, auto&) { a.x = nullptr; }),
-            "[ChannelNormForward] x must point to 96 bytes but has null");
+            "[ChannelNormForward] x must point to 96 bytes, got null");
   EXPECT_EQ(forward([](auto& a, auto&) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[ChannelNormForward] y must not overlap x but has bytes in common");
+            "[ChannelNormForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(forward([](auto&, auto&) {}, Norm::kLayerSimple),
-            "[ChannelNormForward] gain must be null for a norm without gain and bias but has an "
+            "[ChannelNormForward] gain must be null for a norm without gain and bias, got an "
             "address");
   EXPECT_EQ(
       forward([](auto& a, auto&) { a.channels = 1, a.gain = a.bias = nullptr; }, Norm::kAdaAsCoded),
       "[ChannelNormForward] channels must be at least 2 for a norm with the unbiased "
-      "deviation but has 1");
+      "deviation, got 1");
   const auto backward = [&](auto&& change, Norm norm = Norm::kLayer) {
     auto args = BackwardArgs(p, out);
     change(args);
@@ -430,14 +430,14 @@ TEST(ChannelNormErrorTest, Texts) {
   };
   EXPECT_EQ(backward([](auto&) {}), "");
   EXPECT_EQ(backward([](auto& a) { a.spatial = -4; }),
-            "[ChannelNormBackward] spatial must be at least 0 but has -4");
+            "[ChannelNormBackward] spatial must be at least 0, got -4");
   EXPECT_EQ(backward([](auto& a) { a.mean_lo = nullptr; }),
-            "[ChannelNormBackward] mean_lo must point to 32 bytes but has null");
+            "[ChannelNormBackward] mean_lo must point to 32 bytes, got null");
   EXPECT_EQ(backward([](auto& a) { a.mean = a.mean_lo = nullptr; }, Norm::kRms), "");
   EXPECT_EQ(backward([](auto& a) { a.dx = const_cast<float*>(a.x); }),
-            "[ChannelNormBackward] dx must not overlap x but has bytes in common");
+            "[ChannelNormBackward] dx must not overlap x, got bytes in common");
   EXPECT_EQ(backward([](auto& a) { a.gain = nullptr; }, Norm::kAda),
-            "[ChannelNormBackward] dgain must be null for a norm without gain and bias but has an "
+            "[ChannelNormBackward] dgain must be null for a norm without gain and bias, got an "
             "address");
 }
 

@@ -250,13 +250,13 @@ TEST(WeightNormErrorTest, Texts) {
   };
   EXPECT_EQ(forward([](auto&) {}), "");
   EXPECT_EQ(forward([](auto& a) { a.rows = -1; }),
-            "[WeightNormForward] rows must be at least 0 but has -1");
+            "[WeightNormForward] rows must be at least 0, got -1");
   EXPECT_EQ(forward([](auto& a) { a.g = nullptr; }),
-            "[WeightNormForward] g must point to 8 bytes but has null");
+            "[WeightNormForward] g must point to 8 bytes, got null");
   EXPECT_EQ(forward([](auto& a) { a.w = const_cast<float*>(a.v) + 2; }),
-            "[WeightNormForward] w must not overlap v but has bytes in common");
+            "[WeightNormForward] w must not overlap v, got bytes in common");
   EXPECT_EQ(forward([](auto& a) { a.norm = const_cast<float*>(a.g); }),
-            "[WeightNormForward] norm must not overlap g but has bytes in common");
+            "[WeightNormForward] norm must not overlap g, got bytes in common");
   const auto backward = [&](auto&& change) {
     auto args = BackwardArgs(p, out);
     change(args);
@@ -264,13 +264,13 @@ TEST(WeightNormErrorTest, Texts) {
   };
   EXPECT_EQ(backward([](auto&) {}), "");
   EXPECT_EQ(backward([](auto& a) { a.cols = -4; }),
-            "[WeightNormBackward] cols must be at least 0 but has -4");
+            "[WeightNormBackward] cols must be at least 0, got -4");
   EXPECT_EQ(backward([](auto& a) { a.norm = nullptr; }),
-            "[WeightNormBackward] norm must point to 8 bytes but has null");
+            "[WeightNormBackward] norm must point to 8 bytes, got null");
   EXPECT_EQ(backward([](auto& a) { a.g = nullptr; }),
-            "[WeightNormBackward] g must point to 8 bytes but has null");
+            "[WeightNormBackward] g must point to 8 bytes, got null");
   EXPECT_EQ(backward([](auto& a) { a.dv = const_cast<float*>(a.v); }),
-            "[WeightNormBackward] dv must not overlap v but has bytes in common");
+            "[WeightNormBackward] dv must not overlap v, got bytes in common");
 }
 
 }  // namespace

@@ -346,25 +346,25 @@ TEST(CudaBatchNormErrorTest, Texts) {
   };
   EXPECT_EQ(error([](auto&, auto&) {}), "");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = -1; }),
-            "[BatchNormForward] batch must be at least 0 but has -1");
+            "[BatchNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(error([](auto&, auto& o) { o.momentum = 1.5; }),
-            "[BatchNormForward] momentum must be in [0, 1] but has 1.500000");
+            "[BatchNormForward] momentum must be in [0, 1], got 1.500000");
   EXPECT_EQ(error([](auto& a, auto&) { a.batch = 1; }),
-            "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance but "
-            "has 1");
+            "[BatchNormForward] batch * spatial must be at least 2 for an unbiased variance, got "
+            "1");
   EXPECT_EQ(error([](auto& a, auto&) { a.y = nullptr; }),
-            "[BatchNormForward] y must point to 24 bytes but has null");
-  EXPECT_EQ(error([](auto&, auto& o) { o.workspace = nullptr; }),
-            "[BatchNormForward] workspace must point to " + std::to_string(needed) +
-                " bytes but has null");
+            "[BatchNormForward] y must point to 24 bytes, got null");
+  EXPECT_EQ(
+      error([](auto&, auto& o) { o.workspace = nullptr; }),
+      "[BatchNormForward] workspace must point to " + std::to_string(needed) + " bytes, got null");
   EXPECT_EQ(error([](auto&, auto& o) { --o.workspace_bytes; }),
             "[BatchNormForward] workspace_bytes must be at least " + std::to_string(needed) +
-                " but has " + std::to_string(needed - 1));
+                ", got " + std::to_string(needed - 1));
   EXPECT_EQ(error([](auto&, auto& o) { o.workspace = static_cast<char*>(o.workspace) + 4; }),
-            "[BatchNormForward] workspace must be aligned to 16 bytes but has an address 4 bytes "
+            "[BatchNormForward] workspace must be aligned to 16 bytes, got an address 4 bytes "
             "beyond");
   EXPECT_EQ(tests::ErrorOf([] { cuda::BatchNormWorkspaceBytes<float>(1, -2, 1); }),
-            "[BatchNormWorkspaceBytes] channels must be at least 0 but has -2");
+            "[BatchNormWorkspaceBytes] channels must be at least 0, got -2");
 }
 
 }  // namespace

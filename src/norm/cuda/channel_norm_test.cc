@@ -252,11 +252,11 @@ TEST(CudaChannelNormErrorTest, Texts) {
   };
   EXPECT_EQ(forward([](auto&) {}), "");
   EXPECT_EQ(forward([](auto& a) { a.batch = -1; }),
-            "[ChannelNormForward] batch must be at least 0 but has -1");
+            "[ChannelNormForward] batch must be at least 0, got -1");
   EXPECT_EQ(forward([](auto& a) { a.y = const_cast<float*>(a.x) + 1; }),
-            "[ChannelNormForward] y must not overlap x but has bytes in common");
+            "[ChannelNormForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(forward([](auto&) {}, Norm::kLayerSimple),
-            "[ChannelNormForward] gain must be null for a norm without gain and bias but has an "
+            "[ChannelNormForward] gain must be null for a norm without gain and bias, got an "
             "address");
   const int64_t needed = cuda::ChannelNormWorkspaceBytes<float>(2, 3, 4);
   EXPECT_EQ(tests::ErrorOf([&] {
@@ -269,7 +269,7 @@ TEST(CudaChannelNormErrorTest, Texts) {
                                                             .dgain = gain.data() + 12});
             }),
             "[ChannelNormBackward] workspace must point to " + std::to_string(needed) +
-                " bytes but has null");
+                " bytes, got null");
 }
 
 }  // namespace

@@ -432,19 +432,19 @@ TEST_F(CudaErrorsTest, AreThoseOfTheCpu) {
     return tests::ErrorOf([&] { cuda::NormForward(Norm::kLayer, args, {.eps = eps}); });
   };
   EXPECT_EQ(error({.rows = -1, .cols = 4, .x = x.data(), .y = y.data()}),
-            "[NormForward] rows must be at least 0 but has -1");
+            "[NormForward] rows must be at least 0, got -1");
   EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data()}),
-            "[NormForward] y must point to 48 bytes but has null");
+            "[NormForward] y must point to 48 bytes, got null");
   EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data(), .y = x.data() + 1}),
-            "[NormForward] y must not overlap x but has bytes in common");
+            "[NormForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(error({.rows = 3, .cols = 4, .x = x.data(), .y = y.data()}, -1),
-            "[NormForward] eps must be finite and at least 0 but has -1.000000");
+            "[NormForward] eps must be finite and at least 0, got -1.000000");
   EXPECT_EQ(tests::ErrorOf([&] {
               cuda::NormForward<float>(
                   Norm::kDetach,
                   {.rows = 3, .cols = 4, .x = x.data(), .gain = x.data(), .y = y.data()});
             }),
-            "[NormForward] gain must be null for a norm without gain and bias but has an address");
+            "[NormForward] gain must be null for a norm without gain and bias, got an address");
 }
 
 TEST_F(CudaErrorsTest, OfTheWorkspace) {
@@ -461,15 +461,15 @@ TEST_F(CudaErrorsTest, OfTheWorkspace) {
                                {.workspace = workspace, .workspace_bytes = bytes});
     });
   };
-  EXPECT_EQ(error(nullptr, 0), "[NormForward] workspace must point to " + std::to_string(needed) +
-                                   " bytes but has null");
+  EXPECT_EQ(error(nullptr, 0),
+            "[NormForward] workspace must point to " + std::to_string(needed) + " bytes, got null");
   EXPECT_EQ(error(space.data(), needed - 1), "[NormForward] workspace_bytes must be at least " +
-                                                 std::to_string(needed) + " but has " +
+                                                 std::to_string(needed) + ", got " +
                                                  std::to_string(needed - 1));
-  EXPECT_THAT(error(space.data() + 8, needed), HasSubstr("be aligned to 16 bytes but has"));
+  EXPECT_THAT(error(space.data() + 8, needed), HasSubstr("be aligned to 16 bytes, got"));
   EXPECT_EQ(error(space.data(), needed), "");
   EXPECT_EQ(tests::ErrorOf([] { cuda::NormForwardWorkspaceBytes<float>(-1, 3); }),
-            "[NormForwardWorkspaceBytes] rows must be at least 0 but has -1");
+            "[NormForwardWorkspaceBytes] rows must be at least 0, got -1");
 }
 
 // Calls throw in a build without CUDA and on a machine without a GPU.

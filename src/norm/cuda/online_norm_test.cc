@@ -196,13 +196,13 @@ TEST_F(CudaOnlineNormDeviceTest, Errors) {
     return tests::ErrorOf([&] { cuda::OnlineNormForward(args, to, {.alpha = alpha}); });
   };
   EXPECT_EQ(error({.rows = 2, .cols = 1, .y = y.data()}, state.data(), 0.1),
-            "[OnlineNormForward] cols must be at least 2, for the unbiased deviation but has 1");
+            "[OnlineNormForward] cols must be at least 2 for the unbiased deviation, got 1");
   EXPECT_EQ(error({.rows = 2, .cols = 3, .y = y.data()}, state.data(), 1.5),
-            "[OnlineNormForward] alpha must be between 0 and 1 but has 1.500000");
+            "[OnlineNormForward] alpha must be in [0, 1], got 1.500000");
   EXPECT_EQ(error({.rows = 2, .cols = 3}, state.data(), 0.1),
-            "[OnlineNormForward] y must point to 24 bytes but has null");
+            "[OnlineNormForward] y must point to 24 bytes, got null");
   EXPECT_EQ(error({.rows = 2, .cols = 3, .y = y.data()}, nullptr, 0.1),
-            "[OnlineNormForward] state must point to 16 bytes but has null");
+            "[OnlineNormForward] state must point to 16 bytes, got null");
   EXPECT_THAT(error({.rows = 2, .cols = 3, .y = y.data()}, state.data(), 0.1),
               testing::HasSubstr("[OnlineNormForward] workspace must point to "));
 }

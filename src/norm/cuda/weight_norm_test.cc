@@ -187,16 +187,16 @@ TEST(CudaWeightNormErrorTest, Texts) {
   };
   EXPECT_EQ(error([](auto&, auto&) {}), "");
   EXPECT_EQ(error([](auto& a, auto&) { a.rows = -1; }),
-            "[WeightNormForward] rows must be at least 0 but has -1");
+            "[WeightNormForward] rows must be at least 0, got -1");
   EXPECT_EQ(error([](auto& a, auto&) { a.g = nullptr; }),
-            "[WeightNormForward] g must point to 8 bytes but has null");
+            "[WeightNormForward] g must point to 8 bytes, got null");
   EXPECT_EQ(error([](auto& a, auto&) { a.w = const_cast<float*>(a.v) + 2; }),
-            "[WeightNormForward] w must not overlap v but has bytes in common");
+            "[WeightNormForward] w must not overlap v, got bytes in common");
   EXPECT_EQ(error([](auto&, auto& o) { --o.workspace_bytes; }),
             "[WeightNormForward] workspace_bytes must be at least " + std::to_string(needed) +
-                " but has " + std::to_string(needed - 1));
+                ", got " + std::to_string(needed - 1));
   EXPECT_EQ(tests::ErrorOf([] { cuda::WeightNormWorkspaceBytes<float>(1, -2); }),
-            "[WeightNormWorkspaceBytes] cols must be at least 0 but has -2");
+            "[WeightNormWorkspaceBytes] cols must be at least 0, got -2");
 }
 
 }  // namespace

@@ -13,13 +13,13 @@ namespace planish::internal {
 
 inline void CheckAlpha(const char* function, const std::string& name, double alpha) {
   if (!(alpha >= 0 && alpha <= 1)) {
-    Fail(function, name, "be between 0 and 1", std::to_string(alpha));
+    Fail(function, name, "be in [0, 1]", std::to_string(alpha));
   }
 }
 
 inline void CheckCases(const char* function, int64_t cols) {
   if (cols < 2) {
-    Fail(function, "cols", "be at least 2, for the unbiased deviation", std::to_string(cols));
+    Fail(function, "cols", "be at least 2 for the unbiased deviation", std::to_string(cols));
   }
 }
 

@@ -235,25 +235,24 @@ TEST(OnlineNormErrorTest, Arguments) {
     return ErrorOf([&] { OnlineNormForward<float>(args, state, options); });
   };
   EXPECT_EQ(error(), "");
-  EXPECT_EQ(error({.alpha = 1.5}),
-            "[OnlineNormForward] alpha must be between 0 and 1 but has 1.500000");
+  EXPECT_EQ(error({.alpha = 1.5}), "[OnlineNormForward] alpha must be in [0, 1], got 1.500000");
   const double alphas[] = {0.5, -1};
   EXPECT_EQ(error({.alphas = alphas}),
-            "[OnlineNormForward] alphas[1] must be between 0 and 1 but has -1.000000");
+            "[OnlineNormForward] alphas[1] must be in [0, 1], got -1.000000");
   state.deviation = -1;
   EXPECT_EQ(error(),
-            "[OnlineNormForward] state.deviation must be finite and at least 0 but has -1.000000");
+            "[OnlineNormForward] state.deviation must be finite and at least 0, got -1.000000");
   state = {};
   args.cols = 1;
   EXPECT_EQ(error(),
-            "[OnlineNormForward] cols must be at least 2, for the unbiased deviation but has 1");
+            "[OnlineNormForward] cols must be at least 2 for the unbiased deviation, got 1");
   args.cols = 3;
   args.x = nullptr;
-  EXPECT_EQ(error(), "[OnlineNormForward] x must point to 24 bytes but has null");
+  EXPECT_EQ(error(), "[OnlineNormForward] x must point to 24 bytes, got null");
   auto backward = BackwardArgs(p, out);
   backward.dgain = out.dx.data();
   EXPECT_EQ(ErrorOf([&] { OnlineNormBackward<float>(backward); }),
-            "[OnlineNormBackward] dgain must not overlap dx but has bytes in common");
+            "[OnlineNormBackward] dgain must not overlap dx, got bytes in common");
 }
 
 TEST(OnlineNormErrorTest, NoCases) {

@@ -224,7 +224,7 @@ class Island {
       if (inside) {
         rows.push_back(value);
       } else if (!IsMark(value)) {
-        ADD_FAILURE() << "written outside, at " << at;
+        ADD_FAILURE() << "element outside the rows written, at " << at;
         break;
       }
     }

@@ -16,7 +16,7 @@ inline void CheckInPlace(const char* function, const char* output, int64_t outpu
                          const char* input, int64_t input_stride, bool same) {
   if (same && output_stride != input_stride) {
     Fail(function, std::string(output) + "_stride",
-         "be that of " + std::string(input) + ", " + std::to_string(input_stride) + ", where " +
+         "equal " + std::string(input) + "_stride (" + std::to_string(input_stride) + ") if " +
              output + " is " + input,
          std::to_string(output_stride));
   }
