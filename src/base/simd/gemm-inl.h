@@ -74,17 +74,17 @@ inline constexpr int64_t kAhead = 16;
     right##r = hn::MulAdd(x, w_right, right##r);                      \
   }
 // One step along k. The loop takes two: it is so short for the widest tile that its branch costs.
-#define PLANISH_GEMM_NUMBER                                                             \
-  {                                                                                     \
-    const auto w_left = hn::LoadU(d, w);                                                \
-    const auto w_right = hn::LoadU(d, w + lanes);                                       \
-    if constexpr (kAsks) hwy::Prefetch(w + ahead);                                      \
-    if constexpr (kAsks && kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
-    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                                \
-    w += kColumns;                                                                      \
-    a += kByRow ? 1 : kPaddedRows;                                                      \
+#define PLANISH_GEMM_DEPTH                                                                    \
+  {                                                                                           \
+    const auto w_left = hn::LoadU(d, w);                                                      \
+    const auto w_right = hn::LoadU(d, w + lanes);                                             \
+    if constexpr (kPrefetches) hwy::Prefetch(w + ahead);                                      \
+    if constexpr (kPrefetches && kColumns * sizeof(T) > 64) hwy::Prefetch(w + ahead + lanes); \
+    PLANISH_GEMM_ROWS(PLANISH_GEMM_STEP)                                                      \
+    w += kColumns;                                                                            \
+    a += kByRow ? 1 : kPaddedRows;                                                            \
   }
-#define PLANISH_GEMM_ASK(r)                  \
+#define PLANISH_GEMM_PREFETCH(r)             \
   if constexpr (r < kRows) {                 \
     hwy::Prefetch(c + r * c_stride);         \
     hwy::Prefetch(c + r * c_stride + lanes); \
@@ -101,22 +101,23 @@ inline constexpr int64_t kAhead = 16;
   }
 
 /// Computes kRows rows of a panel of c: `depth` products of a copied tile of a with the panel of w,
-/// added to c if `accumulate`. Prefetches c, and with kAsks the elements of w `ahead` further on.
-template <class T, int kRows, bool kByRow, bool kAsks>
+/// added to c if `accumulate`. Prefetches c, and with kPrefetches the elements of w `ahead` further
+/// on.
+template <class T, int kRows, bool kByRow, bool kPrefetches>
 HWY_NOINLINE void Tile(const T* HWY_RESTRICT a, const T* HWY_RESTRICT w, int64_t depth,
                        T* HWY_RESTRICT c, int64_t c_stride, bool accumulate, int64_t ahead) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kColumns = PanelColumns<T>();
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   PLANISH_GEMM_ROWS(PLANISH_GEMM_DECLARE)
-  PLANISH_GEMM_ROWS(PLANISH_GEMM_ASK)
+  PLANISH_GEMM_ROWS(PLANISH_GEMM_PREFETCH)
   const T* const end = w + (depth & ~int64_t{1}) * kColumns;
   while (w != end) {
-    PLANISH_GEMM_NUMBER
-    PLANISH_GEMM_NUMBER
+    PLANISH_GEMM_DEPTH
+    PLANISH_GEMM_DEPTH
   }
   if (depth & 1) {
-    PLANISH_GEMM_NUMBER
+    PLANISH_GEMM_DEPTH
   }
   if (accumulate) {
     PLANISH_GEMM_ROWS(PLANISH_GEMM_ADD)
@@ -161,9 +162,9 @@ HWY_NOINLINE void Stream(const T* HWY_RESTRICT a, int64_t a_stride, const T* HWY
 #undef PLANISH_GEMM_ROWS
 #undef PLANISH_GEMM_DECLARE
 #undef PLANISH_GEMM_STEP
-#undef PLANISH_GEMM_NUMBER
+#undef PLANISH_GEMM_DEPTH
 #undef PLANISH_GEMM_ADD
-#undef PLANISH_GEMM_ASK
+#undef PLANISH_GEMM_PREFETCH
 #undef PLANISH_GEMM_STORE
 #undef PLANISH_GEMM_SUMS
 #undef PLANISH_GEMM_SUM
@@ -174,15 +175,15 @@ template <class T>
 using TileFunction = void (*)(const T* a, const T* w, int64_t depth, T* c, int64_t c_stride,
                               bool accumulate, int64_t ahead);
 
-template <class T, bool kByRow, bool kAsks, int... kRows>
+template <class T, bool kByRow, bool kPrefetches, int... kRows>
 constexpr std::array<TileFunction<T>, kTileRows> TilesOf(std::integer_sequence<int, kRows...>) {
-  return {&Tile<T, kRows + 1, kByRow, kAsks>...};
+  return {&Tile<T, kRows + 1, kByRow, kPrefetches>...};
 }
 
 /// Tile for 1, 2, ... rows.
-template <class T, bool kByRow, bool kAsks>
+template <class T, bool kByRow, bool kPrefetches>
 inline constexpr auto kTiles =
-    TilesOf<T, kByRow, kAsks>(std::make_integer_sequence<int, kTileRows>());
+    TilesOf<T, kByRow, kPrefetches>(std::make_integer_sequence<int, kTileRows>());
 
 /// Returns the address of a row of a.
 template <class T>
@@ -260,8 +261,8 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
   constexpr int64_t kColumns = PanelColumns<T>();
   constexpr int64_t kTilesAtOnce = TilesAtOnce<T>();
   HWY_ALIGN T copies[kTilesAtOnce * TileSize<T>()];
-  const auto& asking = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
-  const auto& quiet = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;
+  const auto& prefetching = task.a_transposed ? kTiles<T, false, true> : kTiles<T, true, true>;
+  const auto& plain = task.a_transposed ? kTiles<T, false, false> : kTiles<T, true, false>;
   const int64_t groups = (end - begin + kTilesAtOnce - 1) / kTilesAtOnce;
   for (int64_t from = 0; from < task.k; from += kGemmDepth) {
     const int64_t depth = std::min(kGemmDepth, task.k - from);
@@ -284,7 +285,7 @@ HWY_INLINE void MultiplyTiles(const GemmTask<T>& task, int64_t begin, int64_t en
           // The first tile reads the panel into the L1 cache for the others; the last one
           // prefetches the next panel.
           const bool last = t > 0 && t + 1 == tiles;
-          const auto& functions = t == 0 || last ? asking : quiet;
+          const auto& functions = t == 0 || last ? prefetching : plain;
           const int64_t count = rows[t + 1] - rows[t];
           WithPanel(task, rows[t], count, p * kColumns, accumulate,
                     [&](T* c, int64_t stride) HWY_ATTR {

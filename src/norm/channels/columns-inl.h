@@ -211,7 +211,7 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
   constexpr int64_t kAtOnce = 1024;  // summed in C before continuing in double
   // Without stores, prefetching into L1 suffices.
   constexpr int64_t kAhead = 8192 / sizeof(T);
-  const auto ask = [&](const T* ahead) HWY_ATTR {
+  const auto prefetch = [&](const T* ahead) HWY_ATTR {
     hwy::Prefetch(ahead);
     if constexpr (2 * hn::MaxLanes(D()) * sizeof(T) > 64) hwy::Prefetch(ahead + lanes);
   };
@@ -226,8 +226,8 @@ HWY_NOINLINE void SumRunsOf(D d, const T* a_, const T* x_, int64_t stride, int64
       for (; i + 2 * lanes <= end; i += 2 * lanes) {
         // Not beyond the last run, whose memory can belong to others.
         if (i + kAhead < (runs - r) * stride) {
-          ask(a + i + kAhead);
-          if constexpr (kSums == ChannelSums::kGradient) ask(x + i + kAhead);
+          prefetch(a + i + kAhead);
+          if constexpr (kSums == ChannelSums::kGradient) prefetch(x + i + kAhead);
         }
         AddTerms<kSums>(d, a + i, x + i, value, v0, w0);
         AddTerms<kSums>(d, a + i + lanes, x + i + lanes, value, v1, w1);

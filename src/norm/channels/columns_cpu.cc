@@ -127,7 +127,7 @@ bool Streams(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
 
 // Returns whether a thread with `part` of `whole` prefetches output lines.
 template <class T>
-bool Asks(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
+bool PrefetchesOutput(const ChannelPass<T>& pass, int64_t part, int64_t whole) {
   return AsksForResults(MapBytes(pass), part, whole);
 }
 
@@ -209,7 +209,7 @@ void MapAll(const ChannelPass<T>& pass, int64_t run, int64_t period,
   RunParallel(parallel_for, parts, GrainFor(kPart), [&](int64_t begin, int64_t end) {
     const bool stream = Streams(pass, end - begin, parts);
     MapArrays<T> arrays = ArraysAt(pass, 0);
-    arrays.ask = Asks(pass, end - begin, parts);
+    arrays.ask = PrefetchesOutput(pass, end - begin, parts);
     while (end > begin) {
       const int64_t from = std::max(begin, end - kMapParts);
       MapRows(pass.map, arrays, 0, 1, from * kPart, std::min(total, end * kPart), run, period,
@@ -262,7 +262,7 @@ void RunsInTiles(const ChannelPass<T>& pass, int64_t tile, const ParallelFor& pa
                      if (pass.out == nullptr) continue;
                      MapArrays<T> arrays = ArraysAt(pass, c0 * spatial);
                      if (i + 1 < tiles && near) arrays.ahead = tile * spatial;
-                     arrays.ask = Asks(pass, end - begin, tiles);
+                     arrays.ask = PrefetchesOutput(pass, end - begin, tiles);
                      MapRows(pass.map, arrays, sample, pass.batch, 0, runs * spatial, spatial, runs,
                              scratch.after.At(0), stream);
                    }

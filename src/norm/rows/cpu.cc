@@ -144,9 +144,9 @@ struct Blocks {
   int64_t rows, count, stride;
 };
 
-// Splits the columns into tiles for the threads, for rows too few or too long to be assigned whole.
-// For each group of rows, first sums in chunks; then, tile by tile, dx and the terms of dgain and
-// dbias.
+// Splits the columns into tiles for the threads, for rows too few or too long to be
+// assigned whole. For each group of rows, first sums in chunks; then, tile by tile, dx and the
+// terms of dgain and dbias.
 template <class T>
 void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
                      const ParallelFor& parallel_for) {
@@ -259,8 +259,8 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
     return;
   }
   const int64_t stride = blocks.stride, size = 2 * stride;
-  // A block of many rows sums groups in C and the groups in double; a block of few rows is summed
-  // in C.
+  // A block of many rows sums groups in C and the groups in double; a block of few rows is
+  // summed in C.
   const bool grouped = blocks.Begin(1) >= kGroupRows / 2;
   const auto groups = MakeAligned<C>(blocks.count * size);
   const auto totals = MakeAligned<double>(grouped ? blocks.count * size : 0);
@@ -274,9 +274,9 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
       const int64_t group_end = std::min(end, begin + kGroupRows);
       std::fill_n(group, size, C{0});
       if (args.dsum) {
-        const int64_t few = ResidualRows<T>(cols);
-        for (int64_t r = begin; r < group_end; r += few) {
-          const int64_t until = std::min(group_end, r + few);
+        const int64_t rows_at_once = ResidualRows<T>(cols);
+        for (int64_t r = begin; r < group_end; r += rows_at_once) {
+          const int64_t until = std::min(group_end, r + rows_at_once);
           BackwardRows(range, r, until, group, group + stride);
           AddGradientOfSum(args, r, until);
         }
@@ -355,17 +355,17 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
                 [&](int64_t begin, int64_t end) { ForwardRows(range_of(begin, end), begin, end); });
     return;
   }
-  const int64_t few = ResidualRows<T>(cols);
+  const int64_t rows_at_once = ResidualRows<T>(cols);
   // Scratch for the sums of some rows, needed if the largest possible range uses non-temporal
   // stores.
   const auto make_kept = [&] {
     const bool stream = args.stream && Streams(bytes, rows, rows);
-    return stream ? MakeAligned<T>(few * cols) : nullptr;
+    return stream ? MakeAligned<T>(rows_at_once * cols) : nullptr;
   };
   const auto run = [&](int64_t begin, int64_t end, const AlignedArray<T>& kept) {
     const RowsForward<T> range = range_of(begin, end);
-    for (int64_t r = begin; r < end; r += few) {
-      const int64_t until = std::min(end, r + few);
+    for (int64_t r = begin; r < end; r += rows_at_once) {
+      const int64_t until = std::min(end, r + rows_at_once);
       RowsForward<T> summed = range;
       if (range.stream) {
         AddResidualKept(args, r, until, kept.get());
@@ -398,9 +398,9 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
   } else {
     RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
       const auto range = RangeOf(args, end - begin, rows);
-      const int64_t few = args.dsum ? ResidualRows<T>(cols) : end - begin;
-      for (int64_t r = begin; r < end; r += few) {
-        const int64_t until = std::min(end, r + few);
+      const int64_t rows_at_once = args.dsum ? ResidualRows<T>(cols) : end - begin;
+      for (int64_t r = begin; r < end; r += rows_at_once) {
+        const int64_t until = std::min(end, r + rows_at_once);
         BackwardRows<T>(range, r, until, nullptr, nullptr);
         if (args.dsum) AddGradientOfSum(args, r, until);
       }

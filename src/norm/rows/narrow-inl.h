@@ -163,12 +163,12 @@ HWY_INLINE void FinishEight(const RowsForward<T>& args, int64_t r, int64_t n, Ve
 /// processor combines stores that cross cache lines only if they follow each other. Prefetched
 /// outputs of a distant L3 cache go one row at a time, too.
 template <class D, class T>
-HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool asked) {
+HWY_INLINE bool SideBySide(D, const T* out, int64_t stride, bool prefetched) {
   // 16-bit elements are stored two vectors at a time.
   constexpr uint64_t kBytes = hn::MaxLanes(D()) * sizeof(float);
   const uint64_t begins =
       reinterpret_cast<uintptr_t>(out) | static_cast<uint64_t>(stride) * sizeof(T);
-  return begins % kBytes == 0 && !asked;
+  return begins % kBytes == 0 && !prefetched;
 }
 
 /// Computes the statistics of rows [r, r + n).
@@ -360,7 +360,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
     offset[j] = hn::Set(d, maps.offset[i + j]);
     g0[j] = g1[j] = gx0[j] = gx1[j] = hn::Zero(d);
   }
-  const auto ask = [&](int64_t j, int64_t c) HWY_ATTR {
+  const auto prefetch = [&](int64_t j, int64_t c) HWY_ATTR {
     if constexpr (kStream) {
       PrefetchFarAhead(dy[j] + c, lanes);
       if constexpr (kReadX) PrefetchFarAhead(x[j] + c, lanes);
@@ -373,7 +373,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
       bias_sum = hn::LoadU(d, dbias + c);
     }
     for (int64_t j = 0; j < kRows; ++j) {
-      ask(j, c);
+      prefetch(j, c);
       Vec<D> v = Read(d, dy[j] + c);
       Vec<D> xhat = XhatOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
       if constexpr (!whole()) {
@@ -403,7 +403,7 @@ HWY_NOINLINE void SumGradientsNarrow(D d, const RowsBackward<T>& args, int64_t r
     }
     const VectorPair<D> gain = GainPairOf<kOutput, T, false>(d, out.At(c));
     for (int64_t j = 0; j < kRows; ++j) {
-      ask(j, c);
+      prefetch(j, c);
       const VectorPair<D> v = ReadPair(d, dy[j] + c);
       const VectorPair<D> xhat = XhatPairOf<kReadX>(d, x[j] + c, mean[j], rstd[j], offset[j]);
       if constexpr (kColumns) {

@@ -144,9 +144,9 @@ inline constexpr int64_t kMaxRows = 4;
 /// outgrow the L2 cache. With non-temporal stores, long rows go one at a time, to read memory in
 /// order. With a distant L3 cache two of the shortest rows suffice.
 template <bool kStream, class T>
-HWY_INLINE int64_t RowsPerBlock(int64_t cols, bool asked) {
+HWY_INLINE int64_t RowsPerBlock(int64_t cols, bool prefetched) {
   if (cols <= kChunk) {
-    const bool far = asked || (kStream && LastCacheIsFar());
+    const bool far = prefetched || (kStream && LastCacheIsFar());
     return cols <= 256 && !far ? 4 : 2;
   }
   if (cols > 16 * kChunk) {
