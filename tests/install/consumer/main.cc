@@ -82,7 +82,7 @@ int main() {
   try {
     planish::NormForward<float>(Norm::kLayer, {.rows = -1, .cols = 3});
   } catch (const planish::Error& error) {
-    std::puts(error.what());  // [NormForward] rows must be at least 0 but has -1
+    std::puts(error.what());  // [NormForward] rows must be at least 0, got -1
   }
 
   // xhat of (-1, 0, 1) is (-s, 0, s). Both rows agree with that to float's last digits.
