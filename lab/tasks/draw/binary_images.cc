@@ -17,9 +17,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kPixels = kIdxSide * kIdxSide;
+static_assert(kBinaryImagePixels == kIdxSide * kIdxSide);
 
-int64_t Count(const std::vector<uint8_t>& pixels) { return std::ssize(pixels) / kPixels; }
+int64_t Count(const std::vector<uint8_t>& pixels) {
+  return std::ssize(pixels) / kBinaryImagePixels;
+}
 
 std::string Hash(const BinaryImageSet& set) {
   Sha256 sha;
@@ -43,8 +45,9 @@ std::vector<uint8_t> ReadSplit(const IdxFiles& files, const fs::path& folder,
   std::vector<uint8_t> pixels = files.Images(file);
   const auto wrong = std::ranges::find_if(pixels, [](uint8_t pixel) { return pixel > 1; });
   if (wrong != pixels.end()) {
-    files.Fail(file, "hold pixels that are 0 or 1",
-               fmt::format("{} in image {}", *wrong, (wrong - pixels.begin()) / kPixels));
+    files.Fail(
+        file, "hold pixels that are 0 or 1",
+        fmt::format("{} in image {}", *wrong, (wrong - pixels.begin()) / kBinaryImagePixels));
   }
   return pixels;
 }
@@ -76,9 +79,9 @@ BinaryImageSet LoadBinaryMnist(const fs::path& folder) {
 BinaryImageSet DrawBinaryDigits(int64_t train, int64_t valid, int64_t test) {
   const ImageSet drawn = DrawDigits({.train = train + valid, .test = test});
   const auto binary = [](const Images& images, int64_t begin, int64_t count) {
-    std::vector<uint8_t> pixels(static_cast<size_t>(count * kPixels));
-    std::transform(images.pixels.begin() + begin * kPixels,
-                   images.pixels.begin() + (begin + count) * kPixels, pixels.begin(),
+    std::vector<uint8_t> pixels(static_cast<size_t>(count * kBinaryImagePixels));
+    std::transform(images.pixels.begin() + begin * kBinaryImagePixels,
+                   images.pixels.begin() + (begin + count) * kBinaryImagePixels, pixels.begin(),
                    [](uint8_t grey) { return static_cast<uint8_t>(grey >= 128); });
     return pixels;
   };

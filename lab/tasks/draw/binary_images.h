@@ -8,6 +8,8 @@
 
 namespace planish::lab {
 
+inline constexpr int64_t kBinaryImagePixels = 28 * 28;
+
 /// Images of 28 x 28 pixels that are 0 or 1, with what RunConfig::Data records of them. Each split
 /// is [count, 28, 28].
 struct BinaryImageSet {

@@ -14,8 +14,6 @@ namespace planish::lab {
 
 namespace {
 
-constexpr int64_t kPixels = 28 * 28;
-
 // The numbers below `count` in a random order that every machine draws.
 std::vector<int64_t> Shuffled(int64_t count) {
   std::vector<int64_t> order(static_cast<size_t>(count));
@@ -26,15 +24,16 @@ std::vector<int64_t> Shuffled(int64_t count) {
 }
 
 at::Tensor Take(const std::vector<uint8_t>& pixels, int64_t wanted, const char* setting) {
-  const int64_t count = std::ssize(pixels) / kPixels;
+  const int64_t count = std::ssize(pixels) / kBinaryImagePixels;
   if (wanted > count) {
     throw UsageError(fmt::format("[draw] {} must be at most the {} images there are but has {}",
                                  setting, count, wanted));
   }
   std::vector<int64_t> order = Shuffled(count);
   order.resize(static_cast<size_t>(wanted));
-  const at::Tensor all = at::from_blob(const_cast<uint8_t*>(pixels.data()), {count, kPixels},
-                                       at::TensorOptions().dtype(at::kByte));
+  const at::Tensor all =
+      at::from_blob(const_cast<uint8_t*>(pixels.data()), {count, kBinaryImagePixels},
+                    at::TensorOptions().dtype(at::kByte));
   return all.index_select(0, at::tensor(order, at::kLong));
 }
 

@@ -33,7 +33,7 @@ struct Direction {
   std::string from, to;
 };
 
-struct LeftOut {
+struct SkippedPairs {
   int64_t blank = 0;   // pairs with a blank side
   int64_t shared = 0;  // training pairs that share a sentence with what is held out
 };
@@ -76,7 +76,8 @@ std::pair<fs::path, fs::path> FindBoth(const fs::path& folder,
                               direction.to));
 }
 
-std::vector<SentencePair> ReadPairs(const std::pair<fs::path, fs::path>& files, LeftOut& left_out) {
+std::vector<SentencePair> ReadPairs(const std::pair<fs::path, fs::path>& files,
+                                    SkippedPairs& left_out) {
   std::vector<std::string> from = ReadLines(files.first), to = ReadLines(files.second);
   if (from.size() != to.size()) {
     throw DataError(fmt::format("[mt] {} must have the {} lines of {} but has {}",
@@ -95,7 +96,7 @@ std::vector<SentencePair> ReadPairs(const std::pair<fs::path, fs::path>& files, 
 }
 
 void ReadFiles(const fs::path& root, const Layout& layout, const Direction& direction,
-               ParallelText& text, LeftOut& left_out) {
+               ParallelText& text, SkippedPairs& left_out) {
   fs::path folder = root;
   std::error_code error;
   for (const std::string& below : layout.folders) {
@@ -110,7 +111,7 @@ void ReadFiles(const fs::path& root, const Layout& layout, const Direction& dire
 }
 
 // English, a tab, German; what follows another tab is a note on the source.
-std::vector<SentencePair> ReadTable(const fs::path& file, LeftOut& left_out) {
+std::vector<SentencePair> ReadTable(const fs::path& file, SkippedPairs& left_out) {
   std::vector<SentencePair> pairs;
   int64_t number = 0;
   for (const std::string& line : ReadLines(file)) {
@@ -133,7 +134,7 @@ std::vector<SentencePair> ReadTable(const fs::path& file, LeftOut& left_out) {
 }
 
 // Splits pairs by their English sentences, as OpenParallel says.
-void Split(const std::vector<SentencePair>& pairs, ParallelText& text, LeftOut& left_out) {
+void Split(const std::vector<SentencePair>& pairs, ParallelText& text, SkippedPairs& left_out) {
   std::vector<size_t> first;  // pair with a new English sentence
   std::unordered_set<std::string_view> english;
   for (size_t i = 0; i < pairs.size(); ++i) {
@@ -222,7 +223,7 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
         fmt::format("[mt] {} must be a folder but has: no such folder", folder->string()));
   }
   ParallelText text;
-  LeftOut left_out;
+  SkippedPairs left_out;
   if (data == "made") {
     Make(text);
   } else if (data == "tatoeba") {
