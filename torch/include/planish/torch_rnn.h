@@ -21,18 +21,18 @@
 
 #include "planish/rnn.h"
 
-// Recurrent layers for C++ users of PyTorch, on the core's kernels: RNN, LSTM and GRU, plain, with
-// layer normalisation and with recurrent batch normalisation. planish/rnn.h has the equations of
-// the cells and the meaning of T, B, I, H and G. planish/torch.h includes this file.
+// Recurrent layers for C++ users of PyTorch: RNN, LSTM and GRU, plain, with layer normalization and
+// with recurrent batch normalization. planish/rnn.h has the equations of the cells and defines T,
+// B, I, H and G.
 namespace planish {
 
-/// The name by which operators know a cell: "lstm", "ln_lstm", "ln_lstm_haste", ... Throws
-/// planish::Error for a value that is no cell.
+/// Returns the name of a cell in operators: "lstm", "ln_lstm", "ln_lstm_haste", ... Throws
+/// planish::Error for a value outside the enum.
 const char* cell_name(Cell cell);
 
-/// The tensors that a layer is computed from, all contiguous or not, of one device and type: float,
-/// double, or one of 16 bits, computed in float. Those that are not there are undefined.
-/// planish/rnn.h says what each is for, and which parameters a cell takes.
+/// Input tensors of a layer, contiguous or not, all on one device and of one type: float, double,
+/// bfloat16 or float16. 16-bit types are computed in float. Absent tensors are undefined.
+/// planish/rnn.h explains each tensor and says which parameters a cell has.
 struct RnnTensors {
   at::Tensor x;             ///< [T, B, I]
   at::Tensor weight_ih;     ///< [G, I]
@@ -47,103 +47,109 @@ struct RnnTensors {
   at::Tensor ln_bias;       ///< [G]
   at::Tensor ln_c_weight;   ///< [H]
   at::Tensor ln_c_bias;     ///< [H]
-  at::Tensor h0;            ///< [B, H] the state before the first step; undefined: zeros
-  at::Tensor c0;            ///< [B, H] the LSTMs' carried c before it; undefined: zeros
-  at::Tensor h_reset;       ///< [H] the state after a reset; undefined: zeros
-  at::Tensor c_reset;       ///< [H] the LSTMs' carried c after one; undefined: zeros
+  at::Tensor h0;            ///< [B, H] the initial hidden state; undefined: zeros
+  at::Tensor c0;            ///< [B, H] the initial cell state (LSTMs); undefined: zeros
+  at::Tensor h_reset;       ///< [H] the hidden state after a reset; undefined: zeros
+  at::Tensor c_reset;       ///< [H] the cell state after a reset (LSTMs); undefined: zeros
   at::Tensor lengths;       ///< [B] int64, each from 1 to T, in any order; undefined: all are T
-  at::Tensor resets;        ///< [T, B] bool: whether to reset before this step; undefined: never
+  at::Tensor resets;  ///< [T, B] bool: true resets the state before this step; undefined: never
 };
 
-/// Parameters of a layer as rnn_pack has packed them, or none.
+/// Packed weights, as returned by rnn_pack, or null.
 using RnnPacked = c10::intrusive_ptr<torch::CustomClassHolder>;
 
-/// What a layer takes beside its tensors.
+/// Options of rnn_forward.
 struct RnnSettings {
-  bool reverse = false;     ///< whether to go from the last step of each sequence to its first
+  bool reverse = false;     ///< true: run from the last step of each sequence to its first
   double eps = 1e-5;        ///< added to variances, inside the root
-  bool checkpoint = false;  ///< whether to keep less for backward, which then computes it again
-  /// Whether to compute with PyTorch's operators in place of the core, for comparison: many times
-  /// the time and memory. Not for packed parameters, and not under autocast.
+  bool checkpoint = false;  ///< true: save less for backward, which recomputes it
+  /// true: compute with PyTorch's operators, for comparison; slower, and with much more memory. Not
+  /// allowed with packed weights or under autocast.
   bool composed = false;
 };
 
-/// What a layer computes.
+/// Outputs of rnn_forward.
 struct RnnOutputs {
-  at::Tensor y;    ///< [T, B, H] the state after every step, 0 beyond the length of a sequence
-  at::Tensor h_n;  ///< [B, H] the state after the last step of each sequence
-  at::Tensor c_n;  ///< [B, H] the LSTMs' carried c after it; [0] of other cells
+  at::Tensor y;    ///< [T, B, H] the hidden state after every step; 0 past the length of a sequence
+  at::Tensor h_n;  ///< [B, H] the hidden state after the last step of each sequence
+  at::Tensor c_n;  ///< [B, H] the cell state after it; [0] for cells without one
 };
 
-/// A recurrent layer in one direction. Differentiable with respect to x, the parameters, h0, c0,
-/// h_reset and c_reset; backward computes the gradients that are needed alone, and what it needs is
-/// kept only where there are any. Second and further derivatives, and those in forward mode, go
-/// through the same layer made of PyTorch's operators: they take its time and memory, many times
-/// those of a first gradient. With `packed`, which must be of the same parameters, those of
-/// `tensors` but for the weights may be left out, and none is read; no derivatives then.
+/// Computes a recurrent layer in one direction. Safe to call from several threads at once.
 ///
-/// Under autocast tensors of a lower type than float are taken as float, computed with in float,
-/// and y, h_n and c_n have x's type.
+/// Differentiable with respect to x, the parameters, h0, c0, h_reset and c_reset. Only the
+/// gradients that are needed are computed, and nothing is saved if none is. Second and higher
+/// derivatives, and those in forward mode, run the layer with PyTorch's operators, which takes much
+/// more time and memory.
 ///
-/// Throws c10::ValueError, which is ValueError in Python, when a type or shape does not fit, a
-/// tensor is given that the cell does not take, or a length or eps is out of range; before any
-/// work.
+/// `packed` must hold the same parameters. `tensors` then needs only the weights, for their sizes,
+/// and there are no derivatives.
+///
+/// Under autocast, 16-bit tensors are converted to float, and y, h_n and c_n have x's type.
+///
+/// Throws c10::ValueError (ValueError in Python) before any work if a type or shape is invalid, a
+/// tensor is given that the cell does not have, or a length or eps is out of range.
 RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings = {},
                        const RnnPacked& packed = {});
 
-/// One step of a layer, of x [B, I], parameters, h0 and c0: the next state and carried c, each [B,
-/// H] (c is [0] where the cell has none). The same bits as rnn_forward with T = 1, which it calls
-/// where gradients are needed. Throws as rnn_forward does, for a cell with batch norm, and when one
-/// of the other tensors is given.
+/// Computes one step of a layer from x [B, I], the parameters, h0 and c0. Returns the next hidden
+/// and cell state, each [B, H]; the cell state is [0] for cells without one.
+///
+/// The results equal those of rnn_forward with T = 1 bit for bit; if gradients are needed, this
+/// calls rnn_forward. Throws as rnn_forward does, and if the cell has batch norm or one of the
+/// other tensors is given.
 std::tuple<at::Tensor, at::Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double eps = 1e-5,
                                             const RnnPacked& packed = {});
 
-/// Copies the parameters among `params` in the order in which kernels read them. A call without
-/// packed parameters packs them itself, which for a single step takes longer than the step. Later
-/// changes of the parameters do not reach the copy. Throws as rnn_forward does.
+/// Returns the parameters in `params` as packed weights, a copy in the order in which the kernels
+/// read them. A call without packed weights packs them itself, which takes longer than a single
+/// step. Later changes to the parameters do not change the copy. Throws as rnn_forward does.
 RnnPacked rnn_pack(Cell cell, const RnnTensors& params);
 
-/// Steps of one layer that are taken one by one, as the next input depends on the last output: of a
-/// decoder with attention, of DRAW. The parameters are packed once, and where gradients are needed,
-/// those of the parameters are taken of all steps together: backward through a step computes those
-/// of x, h and c alone, as a step of rnn_forward's backward does, and not products as large as the
-/// weights. Results are rnn_step's, to the bit; gradients of parameters are rounded as
-/// RnnGradientSums has it.
+/// Single steps of one layer, for a decoder with attention or DRAW, where the next input depends on
+/// the last output. The parameters are packed once.
 ///
-/// Steps may go on from any state, be detached from each other and be left unused; backward may go
-/// through them in several passes. Each pass adds to a parameter's gradient once, when it has gone
-/// through all of its steps. Second derivatives are an error: rnn_step has them. Where the
-/// parameters or a step are not plain tensors on the CPU, have tangents, or are under autocast or a
-/// transform, a step is rnn_step's.
+/// Backward through a step computes only the gradients of x, h and c. The gradients of the
+/// parameters are computed for many steps together, in large matrix products. Results equal those
+/// of rnn_step bit for bit; RnnGradientSums says how the parameters' gradients are rounded.
 ///
-/// A copy is the same steps. Several threads may take steps at once.
+/// A step can continue from any state, be detached from other steps, or stay unused. Backward can
+/// pass through the steps several times; each pass adds to a parameter's gradient once, after its
+/// last step. Second derivatives throw; use rnn_step for them.
+///
+/// A step calls rnn_step if the parameters or its inputs are not plain CPU tensors, have tangents,
+/// or are under autocast or a functional transform.
+///
+/// Copies share one set of packed weights. Several threads can call step() at once.
 class RnnSteps {
  public:
-  /// Of no layer.
+  /// Constructs an empty object, which has no layer.
   RnnSteps() = default;
-  /// Tensors by their names.
+  /// Tensors with their names.
   using Sources = std::vector<std::pair<std::string, at::Tensor>>;
   /// A flag that is true while a module is frozen, or null.
   using Frozen = std::shared_ptr<const std::atomic<bool>>;
 
-  /// Takes the parameters from `params` as they are now. Without gradients enabled they are
-  /// constants. With `packed`, which must be of the same parameters, only the weights are needed,
-  /// and there are no derivatives. If the parameters were computed from other tensors, `sources`
-  /// must name those. If `params` is empty, `sources` are the parameters themselves, by their names
-  /// in a module's state dict (weight_ih, bias_ih, ...).
+  /// Packs the parameters in `params` as they are now. They are constants unless gradients are
+  /// enabled. With `packed`, which must hold the same parameters, only the weights are needed, and
+  /// there are no derivatives.
   ///
-  /// Each step compares the bytes of the sources with those that were used; while `*frozen` is true
-  /// only their addresses and version counters, which misses writers that bump no version. Another
-  /// thread may write to the parameters during the call, but not to the sources of computed ones.
-  /// Throws as rnn_step does.
+  /// If the parameters were computed from other tensors, `sources` must list those. If `params` is
+  /// empty, `sources` are the parameters themselves, named as in a module's state dict (weight_ih,
+  /// bias_ih, ...).
+  ///
+  /// Each step compares the bytes of the sources with those that were packed. While `*frozen` is
+  /// true, it compares only their addresses and version counters, which misses writes that do not
+  /// bump the version. During the call, another thread may write to the parameters, but not to
+  /// sources from which they were computed. Throws as rnn_step does.
   RnnSteps(Cell cell, const RnnTensors& params, double eps = 1e-5, const RnnPacked& packed = {},
            const Sources& sources = {}, const Frozen& frozen = {});
 
   explicit operator bool() const { return layer_ != nullptr; }
 
-  /// One step, of x [B, I] and the state before it, each [B, H], zeros where it is undefined: the
-  /// next h, and c, which is [0] where the cell has none. Throws as rnn_step does, and when a
-  /// parameter has changed.
+  /// Computes one step from x [B, I] and the state before it, each [B, H]; undefined means zeros.
+  /// Returns the next hidden and cell state; the cell state is [0] for cells without one. Throws as
+  /// rnn_step does, and if a parameter has changed.
   std::tuple<at::Tensor, at::Tensor> step(const at::Tensor& x, const at::Tensor& h = {},
                                           const at::Tensor& c = {}) const;
 
@@ -170,17 +176,17 @@ struct RecurrentOptions {
   TORCH_ARG(bool, bias) = true;
   /// true: inputs, outputs and resets are [B, T, ...]; states are [..., B, H] in either case.
   TORCH_ARG(bool, batch_first) = false;
-  /// The probability with which an output of a layer but the last becomes 0 in training, 0 to 1.
+  /// The probability in [0, 1] of zeroing an output of a layer, except the last layer, in training.
   TORCH_ARG(double, dropout) = 0;
-  /// true: a second layer beside each, from the last step to the first; outputs have 2H numbers.
+  /// true: adds a layer that runs backward in time beside each layer; outputs have 2H elements.
   TORCH_ARG(bool, bidirectional) = false;
-  /// The cell, of the module's kind: an LSTM, a GRU or an RNN, with norms or without.
+  /// The cell, of the module's kind (LSTM, GRU or RNN), with or without norms.
   TORCH_ARG(Cell, variant) = kDefault;
-  /// Added to variances, inside the root. TensorFlow Addons' cell has 1e-3, contrib's 1e-12.
+  /// Added to variances, inside the root. TensorFlow Addons' cell uses 1e-3, contrib's 1e-12.
   TORCH_ARG(double, eps) = 1e-5;
-  /// true: keep less for backward, which computes it again for the price of a forward pass.
+  /// true: saves less for backward, which repeats the forward pass.
   TORCH_ARG(bool, checkpoint) = false;
-  /// true: of PyTorch's operators, as RnnSettings has it.
+  /// true: computes with PyTorch's operators; see RnnSettings.
   TORCH_ARG(bool, composed) = false;
 };
 using LayerNormLSTMOptions = RecurrentOptions<Cell::kLnLstm>;
@@ -197,24 +203,24 @@ struct RecurrentCellOptions {
   TORCH_ARG(int64_t, input_size);       ///< I, >= 1
   TORCH_ARG(int64_t, hidden_size);      ///< H, >= 1
   TORCH_ARG(bool, bias) = true;         ///< false: no bias_ih and no bias_hh
-  TORCH_ARG(Cell, variant) = kDefault;  ///< as RecurrentOptions has it, without batch norm
+  TORCH_ARG(Cell, variant) = kDefault;  ///< as in RecurrentOptions, without batch norm
   TORCH_ARG(double, eps) = 1e-5;        ///< added to variances, inside the root
-  TORCH_ARG(bool, composed) = false;    ///< true: of PyTorch's operators, as RnnSettings has it
+  TORCH_ARG(bool, composed) = false;  ///< true: computes with PyTorch's operators; see RnnSettings
 };
 using LayerNormLSTMCellOptions = RecurrentCellOptions<Cell::kLnLstm>;
 using LayerNormGRUCellOptions = RecurrentCellOptions<Cell::kLnGru>;
 using LayerNormRNNCellOptions = RecurrentCellOptions<Cell::kLnRnn>;
 
-/// What a module takes beside inputs and states. An undefined tensor is not there. L is layers
-/// times directions.
+/// Optional inputs of a layer: lengths and resets. Absent tensors are undefined. L is num_layers
+/// times the number of directions.
 struct RnnSequences {
-  /// [B] of any integer type, each from 1 to T, in any order; undefined: all are T.
+  /// [B] integers of any type, each from 1 to T, in any order; undefined: all are T.
   at::Tensor lengths;
-  /// [T, B] or [T, B, 1], like x's first two dimensions: reset before this step. bool, or 0 and 1
-  /// of any real type.
+  /// [T, B] or [T, B, 1], in x's layout: nonzero resets the state before this step. bool, or 0 and
+  /// 1 of any real type. Undefined: never.
   at::Tensor resets;
-  at::Tensor h_reset;  ///< [L, H] the state after a reset; undefined: zeros
-  at::Tensor c_reset;  ///< [L, H] the LSTM's carried c after one; undefined: zeros
+  at::Tensor h_reset;  ///< [L, H] the hidden state after a reset; undefined: zeros
+  at::Tensor c_reset;  ///< [L, H] the cell state after a reset (LSTM); undefined: zeros
 };
 
 namespace detail {
@@ -222,28 +228,29 @@ namespace detail {
 /// The parameters of a layer in one direction.
 class RecurrentParameters {
  public:
-  /// Of no layer.
+  /// Constructs an object without parameters.
   RecurrentParameters() = default;
-  /// Registers those of a cell with a module, under their names and `suffix`. Errors name `owner`.
+  /// Registers a cell's parameters with a module, under their names followed by `suffix`. Errors
+  /// name `owner`.
   RecurrentParameters(torch::nn::Module& module, const std::string& owner, Cell cell,
                       const RnnShape& shape, bool bias, const std::string& suffix);
 
-  /// Returns the parameters as the core takes them: bias and bias_hn made of bias_ih and bias_hh.
+  /// Returns the parameters in the core's form: bias and bias_hn computed from bias_ih and bias_hh.
   RnnTensors WithBias() const;
-  /// Returns the same, except in inference, that is in evaluation mode without gradients: then it
-  /// sets `packed` and returns only the weights.
+  /// Returns WithBias() in training or if gradients are enabled. In inference, sets `packed` to the
+  /// packed weights and returns only weight_ih and weight_hh.
   RnnTensors Prepare(bool training, RnnPacked& packed);
   /// Frees packed weights.
   void Drop();
   void SetFrozen(bool frozen);
-  /// Null unless frozen. Turns false with SetFrozen(false), and does not return to true.
+  /// Returns a flag that is true until SetFrozen(false), then false for good; null if not frozen.
   RnnSteps::Frozen frozen() const;
 
-  /// Returns the parameters by their names without the suffix.
+  /// Returns the parameters with their names without the suffix.
   const RnnSteps::Sources& named() const { return params_; }
 
  private:
-  /// Packed weights. A copy starts without them, and is not frozen.
+  /// Packed weights. Copies start without packed weights and are not frozen.
   struct Kept {
     Kept() = default;
     Kept(const Kept& /*other*/) {}
@@ -253,18 +260,18 @@ class RecurrentParameters {
       return *this;
     }
 
-    mutable std::mutex mutex;  ///< modules may be called by several threads at once
+    mutable std::mutex mutex;  ///< the module can be called from several threads
     RnnPacked packed;
     std::shared_ptr<std::atomic<bool>> frozen;
   };
 
   std::string owner_, suffix_;
   Cell cell_{};
-  RnnSteps::Sources params_;  ///< by their names without the suffix; the two weights first
+  RnnSteps::Sources params_;  ///< named without the suffix; the two weights first
   Kept kept_;
 };
 
-/// What LayerNormLSTM, LayerNormGRU and LayerNormRNN share.
+/// Base of LayerNormLSTM, LayerNormGRU and LayerNormRNN. Several threads can call a module at once.
 template <class Derived, class Options>
 class RecurrentImpl : public torch::nn::Cloneable<Derived> {
  public:
@@ -273,17 +280,17 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentImpl(const Options& options_);
 
   void reset() override;
-  /// Also frees packed weights, and with `on` unfreezes.
+  /// Also frees packed weights, and unfreezes if `on`.
   void train(bool on = true) override;
-  /// Packs the weights once for all calls in inference, without comparing them with the parameters
-  /// at each call. Until unfreeze() the caller must not change parameters in a way that neither
-  /// moves their memory nor counts as a change in place: by fused optimizers, collectives, data()
-  /// or other writers to their memory. Other changes throw c10::Error at the next call.
+  /// Packs the weights once for all calls in inference, which then do not compare them with the
+  /// parameters. Until unfreeze(), do not write to parameters without bumping their version
+  /// counter, as fused optimizers, collectives and data() do: the results would be stale. Other
+  /// changes throw c10::Error at the next call.
   void freeze();
   void unfreeze();
   bool is_frozen() const;
-  /// Draws weights and biases from the uniform distribution between -1/sqrt(H) and 1/sqrt(H), in
-  /// the order of PyTorch's modules, and sets the gains of norms to 1 and their biases to 0.
+  /// Draws weights and biases from the uniform distribution on [-1/sqrt(H), 1/sqrt(H)], in the
+  /// order of PyTorch's modules. Sets the gains of norms to 1 and their biases to 0.
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
@@ -292,10 +299,10 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
  protected:
   using PackedSequence = torch::nn::utils::rnn::PackedSequence;
 
-  /// The module with its layout of inputs and states; c_n is undefined but for an LSTM.
+  /// Computes the module; x and the states have the module's layout. c_n is defined only for LSTMs.
   RnnOutputs Run(const at::Tensor& x, const at::Tensor& h0, const at::Tensor& c0,
                  const RnnSequences& sequences);
-  /// The same of a packed sequence. `y` is what a PackedSequence has as data.
+  /// Computes the module for a packed sequence. `y` is the data of the resulting PackedSequence.
   RnnOutputs RunPacked(const PackedSequence& x, const at::Tensor& h0, const at::Tensor& c0);
 
  private:
@@ -305,7 +312,7 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   std::vector<RecurrentParameters> layers_;  ///< [num_layers * directions]
 };
 
-/// What LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell share.
+/// Base of LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell.
 template <class Derived, class Options>
 class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
  public:
@@ -314,7 +321,7 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   explicit RecurrentCellImpl(const Options& options_);
 
   void reset() override;
-  /// train, freeze, unfreeze, is_frozen and reset_parameters do as in RecurrentImpl.
+  // train, freeze, unfreeze, is_frozen and reset_parameters: see RecurrentImpl.
   void train(bool on = true) override;
   void freeze();
   void unfreeze();
@@ -322,9 +329,9 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
   void reset_parameters();
   void pretty_print(std::ostream& stream) const override;
 
-  /// The module for many steps, of x [B, I], with its parameters as they are now. Each step
-  /// compares the parameters' bytes with those of now. Steps of a frozen module leave that out
-  /// until it is unfrozen. Throws c10::ValueError with the option composed.
+  /// Returns the module as single steps with its present parameters, for x [B, I]. Each step checks
+  /// that the bytes of the parameters have not changed; steps of a frozen module skip this until it
+  /// is unfrozen. Throws c10::ValueError with the option `composed`.
   RnnSteps steps();
 
   Options options;
@@ -339,35 +346,43 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
 
 }  // namespace detail
 
-/// An LSTM with layer normalisation over whole sequences, in any variant of planish/rnn.h, with the
-/// interface of torch::nn::LSTM:
+/// An LSTM with layer normalization over whole sequences, in any variant of planish/rnn.h, with the
+/// interface of torch::nn::LSTM. The default variant (Ba, Kiros & Hinton 2016, Eq. 20-22), with
+/// gates in PyTorch's order i, f, g, o:
 ///
 ///   a = LN(weight_ih x_t; ln_ih) + LN(weight_hh h_{t-1}; ln_hh) + bias_ih
 ///   c_t = s(f) * c_{t-1} + s(i) * tanh(g),   h_t = s(o) * tanh(LN(c_t; ln_c))
 ///
-/// (Ba, Kiros & Hinton 2016, Eq. 20-22, the default), gates in PyTorch's order i, f, g, o.
+/// State-dict keys of layer k:
 ///
-/// State-dict keys, of layer k: weight_ih_l{k} [4H, I, or what the layer below gives],
-/// weight_hh_l{k} [4H, H], bias_ih_l{k} [4H], and of the norms that the variant has
-/// ln_ih_weight_l{k}, ln_ih_bias_l{k}, ln_hh_weight_l{k}, ln_hh_bias_l{k}, ln_weight_l{k},
-/// ln_bias_l{k} [4H], ln_c_weight_l{k}, ln_c_bias_l{k} [H]; those of the second direction end in
-/// _reverse. A variant with plain sums (kLstm, kDrawLstm) has bias_hh_l{k} [4H], too: kLstm has the
-/// keys, shapes and results of torch::nn::LSTM.
+///   weight_ih_l{k}                                      [4H, I or the width of the layer below]
+///   weight_hh_l{k}                                      [4H, H]
+///   bias_ih_l{k}                                        [4H], if the variant has a bias
+///   bias_hh_l{k}                                        [4H], only in kLstm and kDrawLstm
+///   ln_ih_weight_l{k}, ln_ih_bias_l{k}                  [4H], if the variant has the norm
+///   ln_hh_weight_l{k}, ln_hh_bias_l{k}                  [4H], if the variant has the norm
+///   ln_weight_l{k}, ln_bias_l{k}                        [4H], if the variant has the norm
+///   ln_c_weight_l{k}, ln_c_bias_l{k}                    [H], if the variant has the norm
 ///
-/// Throws c10::Error when options are out of range or the variant is not an LSTM.
+/// Keys of the backward direction end in _reverse. kLstm has the keys, shapes and results of
+/// torch::nn::LSTM.
+///
+/// Throws c10::Error if an option is out of range or the variant is not an LSTM.
 class LayerNormLSTMImpl : public detail::RecurrentImpl<LayerNormLSTMImpl, LayerNormLSTMOptions> {
  public:
   using State = std::tuple<at::Tensor, at::Tensor>;
 
   using RecurrentImpl::RecurrentImpl;
 
-  /// x: [T, B, I], [B, T, I] with batch_first, or [T, I], one sequence. hx: h_0 and c_0, each [L,
-  /// B, H], or [L, H] with [T, I]; zeros without. Returns y [T, B, D * H] in x's layout, D the
-  /// directions, and h_n and c_n as hx. Throws as planish::rnn_forward does.
+  /// Returns y [T, B, D * H] in x's layout, where D is the number of directions, and (h_n, c_n)
+  /// with the shapes of hx.
+  ///
+  /// x is [T, B, I], or [B, T, I] with batch_first, or [T, I] for one sequence. hx is (h_0, c_0),
+  /// each [L, B, H], or [L, H] for one sequence; zeros by default. Throws as planish::rnn_forward.
   std::tuple<at::Tensor, State> forward(const at::Tensor& x, const std::optional<State>& hx = {},
                                         const RnnSequences& sequences = {});
 
-  /// The same of a packed sequence, states in the order of the sequences before they were sorted.
+  /// Like forward, for a packed sequence. States are in the order of the sequences before sorting.
   std::tuple<PackedSequence, State> forward_with_packed_input(const PackedSequence& x,
                                                               const std::optional<State>& hx = {});
 
@@ -377,22 +392,22 @@ class LayerNormLSTMImpl : public detail::RecurrentImpl<LayerNormLSTMImpl, LayerN
 };
 TORCH_MODULE(LayerNormLSTM);
 
-/// A GRU with layer normalisation over whole sequences, with the interface of torch::nn::GRU:
+/// A GRU with layer normalization over whole sequences, with the interface of torch::nn::GRU. The
+/// default variant (Ba et al. 2016, Eq. 26-28, with PyTorch's meaning of z and gates r, z, n):
 ///
 ///   ax = LN(weight_ih x_t; ln_ih),   ah = LN(weight_hh h_{t-1}; ln_hh)
 ///   n = tanh(ax_n + s(ax_r + ah_r) * ah_n),   z = s(ax_z + ah_z)
 ///   h_t = (1 - z) * n + z * h_{t-1}
 ///
-/// each LN over the sums of r and z together and over those of n for themselves (Ba et al. 2016,
-/// Eq. 26-28, with PyTorch's sense of z and order of gates: r, z, n). There is no bias beside the
-/// norms'. The variant kGru is torch::nn::GRU, with its bias_ih and bias_hh.
+/// One LN is over the 2H sums of r and z together, another over the H sums of n. There is no bias
+/// except those of the norms. The variant kGru is torch::nn::GRU, with bias_ih and bias_hh.
 ///
-/// Keys and shapes as LayerNormLSTM, with 3H for 4H and without ln_c.
+/// Keys and shapes are those of LayerNormLSTM, with 3H instead of 4H and without ln_c.
 class LayerNormGRUImpl : public detail::RecurrentImpl<LayerNormGRUImpl, LayerNormGRUOptions> {
  public:
   using RecurrentImpl::RecurrentImpl;
 
-  /// As LayerNormLSTM; the state is h alone.
+  /// Like LayerNormLSTM::forward, where the state is only h.
   std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& hx = {},
                                              const RnnSequences& sequences = {});
   std::tuple<PackedSequence, at::Tensor> forward_with_packed_input(const PackedSequence& x,
@@ -404,17 +419,18 @@ class LayerNormGRUImpl : public detail::RecurrentImpl<LayerNormGRUImpl, LayerNor
 };
 TORCH_MODULE(LayerNormGRU);
 
-/// Elman's RNN with layer normalisation over whole sequences, with the interface of torch::nn::RNN:
-/// h_t = tanh(LN(weight_ih x_t + weight_hh h_{t-1}; ln)) (Ba et al. 2016, Eq. 4). The variant
-/// kLnRnnRelu has relu in place of tanh; kRnn and kRnnRelu are torch::nn::RNN.
+/// Elman's RNN with layer normalization over whole sequences, with the interface of torch::nn::RNN:
 ///
-/// Keys and shapes as LayerNormLSTM, with H for 4H and, of the norms, ln_weight_l{k} and
-/// ln_bias_l{k} alone.
+///   h_t = tanh(LN(weight_ih x_t + weight_hh h_{t-1}; ln))      (Ba et al. 2016, Eq. 4)
+///
+/// The variant kLnRnnRelu has relu instead of tanh; kRnn and kRnnRelu are torch::nn::RNN. Keys and
+/// shapes are those of LayerNormLSTM, with H instead of 4H; of the norms, only ln_weight_l{k} and
+/// ln_bias_l{k} exist.
 class LayerNormRNNImpl : public detail::RecurrentImpl<LayerNormRNNImpl, LayerNormRNNOptions> {
  public:
   using RecurrentImpl::RecurrentImpl;
 
-  /// As LayerNormLSTM; the state is h alone.
+  /// Like LayerNormLSTM::forward, where the state is only h.
   std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& hx = {},
                                              const RnnSequences& sequences = {});
   std::tuple<PackedSequence, at::Tensor> forward_with_packed_input(const PackedSequence& x,
@@ -426,7 +442,7 @@ class LayerNormRNNImpl : public detail::RecurrentImpl<LayerNormRNNImpl, LayerNor
 };
 TORCH_MODULE(LayerNormRNN);
 
-/// One step of LayerNormLSTM, with the interface of torch::nn::LSTMCell; keys have no _l{k}.
+/// One step of LayerNormLSTM, with the interface of torch::nn::LSTMCell. Keys have no _l{k}.
 class LayerNormLSTMCellImpl
     : public detail::RecurrentCellImpl<LayerNormLSTMCellImpl, LayerNormLSTMCellOptions> {
  public:
@@ -434,7 +450,8 @@ class LayerNormLSTMCellImpl
 
   using RecurrentCellImpl::RecurrentCellImpl;
 
-  /// x: [B, I] or [I]. hx: h and c, each [B, H] or [H]; zeros without. Returns the next ones.
+  /// Returns the next (h, c) for x [B, I] or [I]. hx is (h, c), each [B, H] or [H]; zeros by
+  /// default.
   State forward(const at::Tensor& x, const std::optional<State>& hx = {});
 
  protected:
@@ -442,13 +459,13 @@ class LayerNormLSTMCellImpl
 };
 TORCH_MODULE(LayerNormLSTMCell);
 
-/// One step of LayerNormGRU, with the interface of torch::nn::GRUCell; keys have no _l{k}.
+/// One step of LayerNormGRU, with the interface of torch::nn::GRUCell. Keys have no _l{k}.
 class LayerNormGRUCellImpl
     : public detail::RecurrentCellImpl<LayerNormGRUCellImpl, LayerNormGRUCellOptions> {
  public:
   using RecurrentCellImpl::RecurrentCellImpl;
 
-  /// x: [B, I] or [I]. hx: [B, H] or [H]; zeros without. Returns the next state.
+  /// Returns the next h for x [B, I] or [I]. hx is [B, H] or [H]; zeros by default.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& hx = {});
 
  protected:
@@ -456,13 +473,13 @@ class LayerNormGRUCellImpl
 };
 TORCH_MODULE(LayerNormGRUCell);
 
-/// One step of LayerNormRNN, with the interface of torch::nn::RNNCell; keys have no _l{k}.
+/// One step of LayerNormRNN, with the interface of torch::nn::RNNCell. Keys have no _l{k}.
 class LayerNormRNNCellImpl
     : public detail::RecurrentCellImpl<LayerNormRNNCellImpl, LayerNormRNNCellOptions> {
  public:
   using RecurrentCellImpl::RecurrentCellImpl;
 
-  /// As LayerNormGRUCell.
+  /// Returns the next h for x [B, I] or [I]. hx is [B, H] or [H]; zeros by default.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& hx = {});
 
  protected:
