@@ -1,13 +1,13 @@
-"""Layer normalisation and its relatives for PyTorch.
+"""Layer normalization and related norms, and recurrent layers with them, for PyTorch.
 
 >>> import torch, planish
->>> lstm = planish.nn.LayerNormLSTM(8, 16, num_layers=2)  # as torch.nn.LSTM
+>>> lstm = planish.nn.LayerNormLSTM(8, 16, num_layers=2)  # same interface as torch.nn.LSTM
 >>> y, (h_n, c_n) = lstm(torch.randn(5, 3, 8))
 >>> y.shape, h_n.shape
 (torch.Size([5, 3, 16]), torch.Size([2, 3, 16]))
 
-Importing the package loads the operators, ``torch.ops.planish``. ``PLANISH_LIBRARY`` may name
-another ``libplanish_torch.so`` than the package's.
+Importing the package loads the operators, ``torch.ops.planish``. To load them from another
+``libplanish_torch.so`` than the package's, set ``PLANISH_LIBRARY`` to its path.
 """
 
 from planish import _library, _subclasses
@@ -15,7 +15,7 @@ from planish import _library, _subclasses
 __version__ = _library.load(__path__)
 _subclasses.register()
 
-# What follows needs the operators.
+# These modules need the operators.
 from planish import converters, functional, nn  # noqa: E402
 from planish._convert import Change, Conversion, Left, convert  # noqa: E402
 from planish._memory import keep_freed_memory  # noqa: E402

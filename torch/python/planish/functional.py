@@ -1,10 +1,12 @@
-"""The norms as functions: thin, typed names for ``torch.ops.planish.*``.
+"""Norms as functions: thin, typed wrappers of ``torch.ops.planish.*``.
 
-Rows are the last dimensions of x, those of ``normalized_shape``. All functions take float, double,
-bfloat16 and half; weight and bias can have another of these types than x. Statistics are float32,
-for double double.
-Errors are RuntimeError or ValueError that name the operator, the argument and what it has.
-``docs/math.md`` derives every equation; Ba is Ba, Kiros & Hinton 2016, Xu is Xu et al. 2019.
+x is float32, float64, bfloat16 or float16, on the CPU or a GPU; outputs have its shape and type.
+weight and bias can have another of these types. Statistics are computed in float32, those of
+float64 in float64. All functions are differentiable any number of times, and can be called from
+several threads.
+
+Invalid arguments raise ValueError or RuntimeError naming the function, the argument and its value.
+``docs/math.md`` derives every equation. Ba is Ba, Kiros & Hinton 2016; Xu is Xu et al. 2019.
 """
 
 from collections.abc import Sequence
@@ -55,7 +57,7 @@ def layer_norm(
 ) -> Tensor:
     """LayerNorm (Ba, Eq. 3): ``weight * (x - mean) / sqrt(var + eps) + bias``, var biased.
 
-    x is [..., *normalized_shape], weight and bias have normalized_shape; y has x's shape and type.
+    x is [..., *normalized_shape]; weight and bias have shape normalized_shape.
 
     >>> layer_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.,  1.]])
@@ -63,7 +65,7 @@ def layer_norm(
     if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         if is_dynamo_compiling():
             return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
-        # PyTorch takes a quarter of a microsecond to read a number: not the operator's own.
+        # An argument left at its default is not parsed, which makes the call faster.
         if eps == 1e-5:
             return _affine_layer_norm_op(x, weight, bias)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(x, weight, bias, eps)  # type: ignore[no-any-return]
@@ -78,8 +80,8 @@ def rms_norm(
 ) -> Tensor:
     """RMSNorm (Zhang & Sennrich 2019): ``weight * x / sqrt(mean(x^2) + eps)``.
 
-    x is [..., *normalized_shape], weight has normalized_shape. eps=None is that of
-    ``torch.finfo`` of the type that is computed in, float32 for 16 bits, as in PyTorch.
+    x is [..., *normalized_shape]; weight has shape normalized_shape. eps=None means the ``eps`` of
+    ``torch.finfo`` of the type that the arithmetic is in (float32 for 16 bits), as in PyTorch.
 
     >>> rms_norm(torch.tensor([[1.0, 7.0]]), [2], eps=0.0)
     tensor([[0.2000, 1.4000]])
@@ -106,10 +108,10 @@ def detach_norm(
     std: bool = True,
     eps: float = 1e-5,
 ) -> Tensor:
-    """DetachNorm (Xu, Eq. 4): LayerNorm-simple whose mean and deviation are constants in backward.
+    """DetachNorm (Xu, Eq. 4): LayerNorm-simple whose statistics are constants in backward.
 
-    mean and std say which of the two are constants (Xu, Table 3 has each alone); with neither it is
-    LayerNorm-simple.
+    mean and std say which of the mean and the standard deviation are constants (Xu, Table 3 tests
+    each separately). With both False this is LayerNorm-simple.
 
     >>> x = torch.tensor([[1.0, 3.0]], requires_grad=True)
     >>> detach_norm(x, [2], eps=0.0).backward(torch.tensor([[5.0, 5.0]]))
@@ -127,10 +129,10 @@ def ada_norm(
     as_coded: bool = False,
     eps: float = 1e-5,
 ) -> Tensor:
-    """AdaNorm (Xu, Eq. 9): ``C * (1 - k * xhat) * xhat``, the factor a constant in backward.
+    """AdaNorm (Xu, Eq. 9): ``C * (1 - k * xhat) * xhat``; the factor is a constant in backward.
 
-    xhat is LayerNorm-simple's. as_coded takes that of the authors' code instead:
-    ``(x - mean) / (std + eps)`` with the unbiased deviation, for rows of at least 2 numbers.
+    xhat is the output of LayerNorm-simple. as_coded uses the xhat of the authors' code instead,
+    ``(x - mean) / (std + eps)`` with the unbiased deviation, for rows of at least 2 elements.
 
     >>> ada_norm(torch.tensor([[1.0, 3.0]]), [2], eps=0.0)
     tensor([[-1.1000,  0.9000]])
@@ -146,10 +148,10 @@ def add_layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
-    """The pair ``(layer_norm(sum), sum)`` with ``sum = x + residual``, in one pass over memory.
+    """Returns ``(layer_norm(sum), sum)`` with ``sum = x + residual``, in one pass over memory.
 
-    x and residual are [..., *normalized_shape]. What a pre-norm Transformer needs of both: the
-    normalised sum for its next block and the sum as the next residual.
+    x and residual are [..., *normalized_shape]. A pre-norm Transformer needs both: the normalized
+    sum for its next block, and the sum as the next residual.
 
     >>> y, s = add_layer_norm(torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 2.0]]), [2], eps=0.0)
     >>> y, s
@@ -167,7 +169,7 @@ def add_rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The pair ``(rms_norm(sum), sum)`` with ``sum = x + residual``, in one pass over memory.
+    """Returns ``(rms_norm(sum), sum)`` with ``sum = x + residual``, in one pass over memory.
 
     >>> y, s = add_rms_norm(torch.tensor([[0.0, 5.0]]), torch.tensor([[1.0, 2.0]]), [2], eps=0.0)
     >>> y, s
@@ -179,9 +181,9 @@ def add_rms_norm(
 def channel_layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """LayerNorm over the channels C of x [N, C, ...], at each position for itself.
+    """LayerNorm over the channels C of x [N, C, ...], separately at each position.
 
-    weight and bias are [C]. Nothing is permuted: what ``layer_norm`` does of x [N, ..., C].
+    weight and bias are [C]. Equals ``layer_norm`` of x [N, ..., C], without a permuted copy.
 
     >>> channel_layer_norm(torch.tensor([[[1.0, 5.0], [3.0, 5.5]]]), eps=0.0)
     tensor([[[-1., -1.],
@@ -201,11 +203,12 @@ def batch_norm(
     eps: float = 1e-5,
     unbiased: bool = False,
 ) -> Tensor:
-    """BatchNorm (Ioffe & Szegedy 2015; Ba, Eq. 2) of x [N, C, ...]: moments of each of C channels.
+    """BatchNorm (Ioffe & Szegedy 2015; Ba, Eq. 2) of x [N, C, ...], normalized by channel.
 
-    In training with the moments of this batch, and running_mean and running_var [C], where given,
-    move towards them by momentum, in place; else with running_mean and running_var. unbiased
-    divides by the root of the unbiased variance (for small batches: Ba, section 6.6).
+    In training, uses the statistics of this batch, and updates running_mean and running_var [C], if
+    given, in place: ``running = (1 - momentum) * running + momentum * batch``. In evaluation, uses
+    running_mean and running_var. unbiased normalizes by the unbiased variance in training (for
+    small batches: Ba, section 6.6).
 
     >>> batch_norm(torch.tensor([[1.0], [3.0]]), None, None, None, None, True, eps=0.0)
     tensor([[-1.],
@@ -225,10 +228,15 @@ def online_layer_norm(
 ) -> tuple[Tensor, Tensor]:
     """Online LayerNorm (T. Breloff's post of 2016) of x [..., D], whose rows are cases in order.
 
-    ``mu_t = alpha * mean(x) + (1 - alpha) * mu``, ``s = sqrt(sum((x - mu_t)^2) / (D - 1))``,
-    ``sigma_t = alpha * s + (1 - alpha) * sigma``, ``y = weight * (x - mu_t) / sigma_t + bias``.
-    state is float64 [2], (mu, sigma), at the start (0, 1). Gives y and the state after the last
-    case; the state that a case finds is a constant in backward.
+    Returns y and the state after the last case::
+
+        mu_t    = alpha * mean(x) + (1 - alpha) * mu
+        s       = sqrt(sum((x - mu_t)^2) / (D - 1))
+        sigma_t = alpha * s + (1 - alpha) * sigma
+        y       = weight * (x - mu_t) / sigma_t + bias
+
+    state is (mu, sigma), float64 [2], initially (0, 1). The state before a case is a constant in
+    backward. 0 < alpha <= 1; D is at least 2.
 
     >>> start = torch.tensor([0.0, 1.0], dtype=torch.float64)
     >>> y, state = online_layer_norm(torch.tensor([[2.0, 4.0]]), start, alpha=0.5)
@@ -241,8 +249,8 @@ def online_layer_norm(
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """WeightNorm (Salimans & Kingma 2016; Ba, Eq. 5): ``w = g * v / ||v||``.
 
-    The norm is taken of each slice of v along dim; g has v's shape with 1 in all dimensions but
-    dim.
+    There is one norm for each slice of v along dim; g has v's shape with 1 in all other dimensions.
+    dim=-1 takes one norm of all of v. If a norm is zero, the result is NaN.
 
     >>> weight_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([[10.0]]))
     tensor([[6., 8.]])

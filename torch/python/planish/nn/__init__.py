@@ -1,4 +1,4 @@
-"""Modules that are used as those of ``torch.nn``."""
+"""Norms and recurrent layers as modules, with the interfaces of ``torch.nn``."""
 
 from planish.nn.initialization import reset_recurrent_parameters
 from planish.nn.nnet import NNet, nnet

@@ -1,7 +1,7 @@
 """Operators that check the values of ``resets`` and ``mask``.
 
-They are operators so that ``torch.compile`` and ``torch.export`` record one node for a check whose
-outcome depends on data, instead of breaking the graph.
+Being operators, each is one node for ``torch.compile`` and ``torch.export``, although its outcome
+depends on data; Python code would break the graph.
 """
 
 from typing import Any
@@ -59,12 +59,12 @@ def _define(schema: str, kernel: Any, fake: Any, vmap: Any) -> Any:
     return getattr(torch.ops.planish, name).default
 
 
-#: Returns resets, 0 or 1 of any real type, as bool. Throws for any other value.
+#: Returns resets, 0 or 1 of any real type, as bool. Raises for any other value.
 reset_flags = _define(
     "(Tensor resets, str module) -> Tensor", _reset_flags, _fake_reset_flags, _vmap_reset_flags
 )
 #: Returns the lengths [...] of a bool mask [T, ...] that is True before the end of each sequence.
-#: Throws if a sequence has no step, or if it continues after a step that is False.
+#: Raises if a sequence has no step, or has True after False.
 mask_lengths = _define(
     "(Tensor mask, str module) -> Tensor", _mask_lengths, _fake_mask_lengths, _vmap_mask_lengths
 )

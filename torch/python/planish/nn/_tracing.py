@@ -14,10 +14,10 @@ R = TypeVar("R")
 
 
 def leaf(forward: Callable[P, R]) -> Callable[P, R]:
-    """Makes torch.fx record a call of the module in place of the operations inside.
+    """Makes torch.fx record a call of the module instead of the operations inside.
 
-    torch.fx does so itself for modules of ``torch.nn``, and has no way to ask for it. The recorded
-    function calls ``forward``, so that a traced model follows ``train()`` and ``eval()``.
+    torch.fx does this for modules of ``torch.nn``, but has no way to request it for others. The
+    recorded function calls ``forward``, so a traced model follows ``train()`` and ``eval()``.
     """
 
     @functools.wraps(forward)
@@ -35,5 +35,5 @@ def leaf(forward: Callable[P, R]) -> Callable[P, R]:
 
 
 def call_forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-    """Calls the module without its hooks, which torch.fx has traced."""
+    """Calls the module without its hooks, which torch.fx has already traced."""
     return module.forward(*args, **kwargs)

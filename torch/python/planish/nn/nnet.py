@@ -1,4 +1,4 @@
-"""The constructor of the post that introduced online layer normalisation, and its printing."""
+"""The ``nnet`` constructor of the blog post that introduced online layer normalization."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ def _layer_line(layer: nn.Module, width: int) -> str:
 
 
 class NNet(nn.Sequential):
-    """What ``nnet`` makes: a Sequential that prints a line for each layer, as the post does."""
+    """A Sequential that prints one line for each layer, as in the post."""
 
     def __repr__(self) -> str:
         lines, width, dtype = [], 0, torch.get_default_dtype()
@@ -56,19 +56,18 @@ def nnet(
     device: Any = None,
     dtype: Any = None,
 ) -> NNet:
-    """A multi-layer perceptron with online layer normalisation on every layer, the last included.
+    """Returns a multi-layer perceptron with online layer normalization on every layer.
 
-    The constructor of T. Breloff's post "Online Layer Normalization" (2016): for each width in
-    ``[*hidden, nout]`` a linear map, OnlineLayerNorm(width, alpha), and the activation ``inner``,
-    of the last layer ``output``. The linear maps have no bias, since the norm has one; with
-    ``layernorm=False`` they have theirs. Activations are "identity", "logistic", "relu",
-    "softplus", "softsign", "tanh", or a callable that makes a module.
+    This is the constructor of T. Breloff's post "Online Layer Normalization" (2016). Each width in
+    ``[*hidden, nout]`` adds a linear map without bias, OnlineLayerNorm(width, alpha) and the
+    activation ``inner``; the last layer has ``output`` instead. With ``layernorm=False`` there are
+    no norms, and the linear maps have a bias. Activations are "identity", "logistic", "relu",
+    "softplus", "softsign", "tanh", or a callable that returns a module.
 
     Shape: x [..., nin], y [..., nout]. Raises ValueError for a width below 1 (below 2 with
     layernorm), an unknown activation, and alpha outside (0, 1].
 
-    It prints a line for each layer; those of the norms, with the state that the next case finds,
-    read as in the post.
+    The network prints one line for each layer; a norm shows its state, as in the post.
 
     >>> nnet(3, 5, [4, 5, 4], "relu", "logistic", layernorm=True)
     Chain{float32}(

@@ -1,4 +1,4 @@
-"""Norms as modules. Where ``torch.nn`` has the norm, constructor and state dict are its own."""
+"""Norms as modules. Those that ``torch.nn`` has, too, share its constructor and state dict."""
 
 import math
 import numbers
@@ -75,11 +75,11 @@ def _check_finite(name: str, argument: str, value: float) -> float:
 
 
 class LayerNorm(nn.LayerNorm):
-    """``torch.nn.LayerNorm`` on this library's kernels (Ba, Kiros & Hinton 2016, Eq. 3).
+    """``torch.nn.LayerNorm`` on Planish's kernels (Ba, Kiros & Hinton 2016, Eq. 3).
 
-    ``y = weight * (x - mean) / sqrt(var + eps) + bias``, moments over the last dimensions of x,
-    those of normalized_shape, var biased. It is a ``torch.nn.LayerNorm``: arguments, parameters and
-    state dict are the same.
+    ``y = weight * (x - mean) / sqrt(var + eps) + bias`` over the last dimensions of x, which must
+    equal normalized_shape, with the biased variance. Arguments, parameters and state dict are those
+    of ``torch.nn.LayerNorm``, the base class.
 
     Shape: x [..., *normalized_shape], y the same.
 
@@ -116,18 +116,19 @@ class LayerNorm(nn.LayerNorm):
         bias, eps = self.bias, self.eps
         if is_dynamo_compiling():
             return _affine_layer_norm(input, weight, bias, eps)  # type: ignore[no-any-return]
-        # PyTorch takes a quarter of a microsecond to read a number: not the operator's own.
+        # An argument left at its default is not parsed, which makes the call faster.
         if eps == 1e-5:
             return _affine_layer_norm_op(input, weight, bias)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(input, weight, bias, eps)  # type: ignore[no-any-return]
 
 
 class RMSNorm(nn.RMSNorm):
-    """``torch.nn.RMSNorm`` on this library's kernels (Zhang & Sennrich 2019).
+    """``torch.nn.RMSNorm`` on Planish's kernels (Zhang & Sennrich 2019).
 
-    ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, those of
-    normalized_shape; eps=None is that of ``torch.finfo`` of the type that is computed in, float32 for
-    16 bits. It is a ``torch.nn.RMSNorm``: arguments, parameters and state dict are the same.
+    ``y = weight * x / sqrt(mean(x^2) + eps)`` over the last dimensions of x, which must equal
+    normalized_shape. eps=None means the ``eps`` of ``torch.finfo`` of the type that the arithmetic
+    is in (float32 for 16 bits). Arguments, parameters and state dict are those of
+    ``torch.nn.RMSNorm``, the base class.
 
     Shape: x [..., *normalized_shape], y the same.
 
@@ -163,7 +164,7 @@ class RMSNorm(nn.RMSNorm):
 class LayerNormSimple(nn.Module):
     """LayerNorm-simple (Xu et al. 2019, section 3.1): LayerNorm without weight and bias.
 
-    Shape: x [..., *normalized_shape], y the same. No parameters, nothing in the state dict.
+    Shape: x [..., *normalized_shape], y the same. The state dict is empty.
 
     >>> LayerNormSimple(4)
     LayerNormSimple((4,), eps=1e-05)
@@ -186,12 +187,13 @@ class LayerNormSimple(nn.Module):
 
 
 class DetachNorm(nn.Module):
-    """DetachNorm (Xu et al. 2019, Eq. 4): forward LayerNorm-simple, backward ``dx = rstd * dy``.
+    """DetachNorm (Xu et al. 2019, Eq. 4): LayerNorm-simple with ``dx = rstd * dy`` in backward.
 
-    mean and std say which moments are constants in backward; Xu, Table 3 has each alone ("detach
-    variance" is std there, too). With neither it is LayerNorm-simple.
+    mean and std say which of the mean and the standard deviation are constants in backward. Xu,
+    Table 3 tests each separately, std under the name "detach variance". With both False this is
+    LayerNorm-simple.
 
-    Shape: x [..., *normalized_shape], y the same. No parameters, nothing in the state dict.
+    Shape: x [..., *normalized_shape], y the same. The state dict is empty.
 
     >>> DetachNorm(4, mean=False)
     DetachNorm((4,), mean=False, std=True, eps=1e-05)
@@ -228,11 +230,11 @@ class DetachNorm(nn.Module):
 class AdaNorm(nn.Module):
     """AdaNorm (Xu et al. 2019, Eq. 9): ``y = C * (1 - k * xhat) * xhat``.
 
-    xhat is LayerNorm-simple's, and the factor before it is a constant in backward. as_coded takes
-    xhat from the authors' code, ``(x - mean) / (std + eps)`` with the unbiased deviation, which
-    needs rows of at least 2 numbers. The paper has k = 1/10 and tunes C.
+    xhat is the output of LayerNorm-simple, and the factor before the last xhat is a constant in
+    backward. as_coded uses the xhat of the authors' code, ``(x - mean) / (std + eps)`` with the
+    unbiased deviation, for rows of at least 2 elements. The paper sets k = 1/10 and tunes C.
 
-    Shape: x [..., *normalized_shape], y the same. No parameters, nothing in the state dict.
+    Shape: x [..., *normalized_shape], y the same. The state dict is empty.
 
     >>> AdaNorm(4, C=2.0)
     AdaNorm((4,), C=2.0, k=0.1, as_coded=False, eps=1e-05)
@@ -280,29 +282,28 @@ class AdaNorm(nn.Module):
 class OnlineLayerNorm(nn.Module):
     """Online LayerNorm (T. Breloff, "Online Layer Normalization", 2016).
 
-    A layer keeps one mean mu and one deviation sigma from case to case, at the start 0 and 1. A
-    case x [num_features] that follows moves and uses them:
+    The layer keeps a running mean mu and deviation sigma, initially 0 and 1. Each case x
+    [num_features] first updates them and is then normalized by them::
 
         mu_t    = alpha * mean(x) + (1 - alpha) * mu
         s       = sqrt(sum((x - mu_t)^2) / (num_features - 1))
         sigma_t = alpha * s + (1 - alpha) * sigma
         y       = weight * (x - mu_t) / sigma_t + bias
 
-    alpha is in (0, 1], and may be set between calls; 1 is LayerNorm with the unbiased deviation and
-    no eps. Gradients do not pass to the state that a case found.
+    alpha is in (0, 1] and can be set between calls; 1 is LayerNorm with the unbiased deviation and
+    no eps. No gradient passes to the state before a case.
 
-    Training: the rows of x are cases in order, the first finds the state that the last call left,
-    and the state moves on. Evaluation: the state stays, and every row is taken as the one case that
-    follows it, so that a row's result depends on no other row. ``forward(x, advance=...)`` asks for
-    one or the other in either mode.
+    In training, the rows of x are cases in order, starting from the state after the last call, and
+    the state is updated. In evaluation, the state stays as it is, and each row is normalized as if
+    it were the next case. ``forward(x, advance=...)`` selects one of the two in either mode.
 
-    ``torch.utils.checkpoint`` runs a forward pass a second time. The second run starts from the
-    state of the first and does not move it. Raises RuntimeError where that state is not known, as
-    when two calls in one checkpointed region have the same input.
+    ``torch.utils.checkpoint`` runs forward a second time. The second run starts from the same state
+    as the first and does not update it. If that state is unknown, for example because two calls in
+    one checkpointed region have the same input, forward raises RuntimeError.
 
     Shape: x [..., num_features], num_features at least 2, y the same. State dict: ``weight`` and
-    ``bias`` [num_features], of affine; ``state`` [2], mu and sigma, float64 whatever the module is
-    cast to.
+    ``bias`` [num_features], if affine; ``state`` [2], mu and sigma, which stays float64 if the
+    module is cast.
 
     >>> norm = OnlineLayerNorm(4, alpha=0.5)
     >>> norm
@@ -345,22 +346,22 @@ class OnlineLayerNorm(nn.Module):
 
     @property
     def mu(self) -> float:
-        """The mean that the next case finds."""
+        """The mean before the next case."""
         return float(self.state[0])
 
     @property
     def sigma(self) -> float:
-        """The deviation that the next case finds."""
+        """The deviation before the next case."""
         return float(self.state[1])
 
     def reset_state(self) -> None:
-        """Back to mu = 0, sigma = 1."""
+        """Sets mu = 0, sigma = 1."""
         with torch.no_grad():
             self.state[0] = 0
             self.state[1] = 1
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0, and the state of the start."""
+        """Sets weight 1, bias 0, mu = 0 and sigma = 1."""
         self.reset_state()
         if self.weight is not None:
             nn.init.ones_(self.weight)
@@ -369,7 +370,7 @@ class OnlineLayerNorm(nn.Module):
 
     @leaf
     def forward(self, x: Tensor, advance: bool | None = None) -> Tensor:
-        """y of x [..., num_features]; advance: whether the state moves on, None: in training."""
+        """Returns y; updates the state if advance is True, or None and the module is in training."""
         if x.dim() < 1 or x.shape[-1] != self.num_features:
             raise ValueError(
                 f"[OnlineLayerNorm] x must have {self.num_features} numbers in its last dimension "
@@ -385,7 +386,7 @@ class OnlineLayerNorm(nn.Module):
         return self._from_the_same_state(x)
 
     def _from_the_same_state(self, x: Tensor) -> Tensor:
-        numbers = x.double()  # as the state, which a float would round
+        numbers = x.double()  # the state is in double
         mu, sigma = self.state.unbind()
         mu = self.alpha * numbers.mean(-1, keepdim=True) + (1 - self.alpha) * mu
         centred = numbers - mu
@@ -400,7 +401,7 @@ class OnlineLayerNorm(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> "OnlineLayerNorm":
         before = self.state
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.state.dtype != torch.float64:  # a cast of the module: the state keeps its bits
+        if self.state.dtype != torch.float64:  # the module was cast: restore the state's bits
             kept = self.state if before.is_meta else before
             self.state = kept.to(self.state.device, torch.float64)
         return self
@@ -443,7 +444,7 @@ class _ChannelLayerNorm(nn.Module):
             self.register_parameter("bias", None)
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Sets weight 1, bias 0."""
         if self.weight is not None:
             nn.init.ones_(self.weight)
         if self.bias is not None:
@@ -468,10 +469,10 @@ class _ChannelLayerNorm(nn.Module):
 
 
 class LayerNorm1d(_ChannelLayerNorm):
-    """LayerNorm over the channels of x [N, C] or [N, C, L], at each position for itself.
+    """LayerNorm over the channels of x [N, C] or [N, C, L], separately at each position.
 
-    What LayerNorm(C) does of x [N, L, C], without permuting. State dict: ``weight`` and ``bias``
-    [C], as of LayerNorm(C).
+    Equals LayerNorm(C) of x [N, L, C], without a permuted copy. State dict: ``weight`` and ``bias``
+    [C], as in LayerNorm(C).
 
     >>> LayerNorm1d(3)(torch.randn(2, 3, 5)).shape
     torch.Size([2, 3, 5])
@@ -482,10 +483,10 @@ class LayerNorm1d(_ChannelLayerNorm):
 
 
 class LayerNorm2d(_ChannelLayerNorm):
-    """LayerNorm over the channels of x [N, C, H, W], at each position for itself.
+    """LayerNorm over the channels of x [N, C, H, W], separately at each position.
 
-    What LayerNorm(C) does of x [N, H, W, C], without permuting. State dict: ``weight`` and ``bias``
-    [C], as of LayerNorm(C).
+    Equals LayerNorm(C) of x [N, H, W, C], without a permuted copy. State dict: ``weight`` and
+    ``bias`` [C], as in LayerNorm(C).
 
     >>> LayerNorm2d(3)
     LayerNorm2d(3, eps=1e-05, affine=True, bias=True)
@@ -524,7 +525,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
             device,
             dtype,
         )
-        if not bias:  # which older versions of torch.nn do not take
+        if not bias:  # older versions of torch.nn have no argument for it
             self.register_parameter("bias", None)
         self.unbiased = bool(unbiased)
 
@@ -558,12 +559,12 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
-    """``torch.nn.BatchNorm1d`` on this library's kernels (Ioffe & Szegedy 2015; Ba, Eq. 2).
+    """``torch.nn.BatchNorm1d`` on Planish's kernels (Ioffe & Szegedy 2015; Ba, Eq. 2).
 
-    It is a ``torch.nn.BatchNorm1d``: arguments, parameters, buffers and state dict are the same
-    (momentum=None: running estimates are averages over all batches). Beyond it, unbiased=True
-    divides by the root of the unbiased variance in training (Ba, section 6.6, for batches of 4);
-    running_var is the unbiased one in either case.
+    Arguments, parameters, buffers and state dict are those of ``torch.nn.BatchNorm1d``, the base
+    class (momentum=None: running estimates are averages over all batches). unbiased=True normalizes
+    by the unbiased variance in training (Ba, section 6.6, with batches of 4); running_var is the
+    unbiased variance in either case.
 
     Shape: x [N, C] or [N, C, L], y the same.
 
@@ -576,7 +577,7 @@ class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
 
 
 class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
-    """``torch.nn.BatchNorm2d`` on this library's kernels; see BatchNorm1d.
+    """``torch.nn.BatchNorm2d`` on Planish's kernels; see BatchNorm1d.
 
     Shape: x [N, C, H, W], y the same.
     """
@@ -586,21 +587,21 @@ class BatchNorm2d(_BatchNorm, nn.BatchNorm2d):
 
 
 class RecurrentBatchNorm(nn.Module):
-    """BatchNorm for recurrent layers (Cooijmans et al. 2016): every time step has its own moments.
+    """BatchNorm for recurrent layers (Cooijmans et al. 2016), with statistics for each time step.
 
-    In training a step is normalised over the sequences of the batch, with the moments of that step,
-    and the running estimates of that step move by momentum, as BatchNorm's do. Weight and bias are
-    one for all steps; the weight starts at 0.1 (section 4: with 1 gradients vanish).
+    In training, a step is normalized over the sequences of the batch, and the running estimates of
+    that step are updated as in BatchNorm. Weight and bias are shared by all steps; the weight is
+    initially 0.1, because with 1 gradients vanish (section 4).
 
-    In evaluation step t uses the estimates of step t, or, past the longest sequence seen in
-    training, those of that sequence's last step (section 3). Estimates are kept for max_length
-    steps: later ones are normalised in training all the same, and leave no estimate.
+    In evaluation, step t uses the estimates of step t; past the longest sequence seen in training,
+    it uses those of that sequence's last step (section 3). Steps from max_length on are normalized
+    in training, but have no estimates.
 
-    All sequences of a batch count at every step: padding is data. unbiased as in BatchNorm1d.
+    All sequences of a batch count at every step, padding included. unbiased: see BatchNorm1d.
 
-    Shape: x [T, B, C], steps step .. step + T - 1 of B sequences, or x [B, C], the one step
-    ``step``; y the same. In training B is at least 2. State dict: ``weight`` and ``bias`` [C];
-    ``running_mean`` and ``running_var`` [max_length, C]; ``num_batches_tracked`` [max_length].
+    Shape: x [T, B, C], steps step .. step + T - 1 of B sequences, or x [B, C], the single step
+    ``step``; y the same. In training, B must be at least 2. State dict: ``weight`` and ``bias``
+    [C]; ``running_mean`` and ``running_var`` [max_length, C]; ``num_batches_tracked`` [max_length].
 
     >>> norm = RecurrentBatchNorm(4, max_length=10)
     >>> x = torch.randn(3, 2, 4)
@@ -638,7 +639,7 @@ class RecurrentBatchNorm(nn.Module):
         self.num_features = _check_count(name, "num_features", num_features, 1)
         self.max_length = _check_count(name, "max_length", max_length, 1)
         self.eps = _check_eps(name, eps)
-        if momentum is None or not 0 <= momentum <= 1:  # None: what BatchNorm has and this not
+        if momentum is None or not 0 <= momentum <= 1:  # None is for BatchNorm only
             raise ValueError(f"[{name}] momentum must be from 0 to 1 but has {momentum}")
         self.momentum = momentum
         self.affine = affine
@@ -663,13 +664,13 @@ class RecurrentBatchNorm(nn.Module):
         self.reset_parameters()
 
     def reset_running_stats(self) -> None:
-        """Estimates of the start: mean 0, variance 1, no batch seen."""
+        """Sets all means to 0, variances to 1 and numbers of batches to 0."""
         self.running_mean.zero_()
         self.running_var.fill_(1)
         self.num_batches_tracked.zero_()
 
     def reset_parameters(self) -> None:
-        """Weight initial_weight, bias 0, and the estimates of the start."""
+        """Sets weight initial_weight and bias 0, and calls reset_running_stats()."""
         self.reset_running_stats()
         if self.weight is not None:
             nn.init.constant_(self.weight, self.initial_weight)
@@ -678,7 +679,7 @@ class RecurrentBatchNorm(nn.Module):
 
     @leaf
     def forward(self, x: Tensor, step: int = 0) -> Tensor:
-        """y of x [T, B, C], or [B, C]; step: the index of the first step in its sequence."""
+        """Returns y for x [T, B, C] or [B, C]; step is the index of the first step."""
         if x.dim() not in (2, 3) or x.shape[-1] != self.num_features:
             raise ValueError(
                 f"[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = {self.num_features} "
@@ -713,7 +714,7 @@ class RecurrentBatchNorm(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _normalise(self, x: Tensor, mean: Tensor | None, var: Tensor | None) -> Tensor:
-        # A channel of a step is a channel of its own to the operator: one call for all steps.
+        # Each (step, channel) is one channel of the operator: one call for all steps.
         time, batch, channels = x.shape
 
         def each_step(vector: Tensor | None) -> Tensor | None:
@@ -743,8 +744,9 @@ class RecurrentBatchNorm(nn.Module):
 class WeightNorm(nn.Module):
     """WeightNorm (Salimans & Kingma 2016; Ba, Eq. 5) as a parametrization: ``w = g * v / ||v||``.
 
-    The norm is taken of each slice of v along dim (dim=0 of a Linear: of a unit's weights), of all
-    of v with dim=-1. Register it with ``weight_norm``, or with ``torch.nn.utils.parametrize``.
+    There is one norm for each slice of v along dim (with dim=0 of a Linear, for each unit's
+    weights), or one for all of v with dim=-1. Register it with ``weight_norm``, or with
+    ``torch.nn.utils.parametrize``.
     """
 
     dim: int
@@ -754,11 +756,11 @@ class WeightNorm(nn.Module):
         self.dim = dim
 
     def forward(self, g: Tensor, v: Tensor) -> Tensor:
-        """w of v, any shape, and g, with v's size in dim and 1 in the others."""
+        """Returns w for v and g; g has v's size in dim and 1 in all other dimensions."""
         return _weight_norm(v, g, self.dim)  # type: ignore[no-any-return]
 
     def right_inverse(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """g and v that give w: g = ||w||, v = w."""
+        """Returns g = ||w|| and v = w, from which forward computes w."""
         return torch.norm_except_dim(w, 2, self.dim), w
 
     def extra_repr(self) -> str:
@@ -766,12 +768,13 @@ class WeightNorm(nn.Module):
 
 
 def weight_norm(module: nn.Module, name: str = "weight", dim: int = 0) -> nn.Module:
-    """Gives module's parameter ``name`` the parametrization WeightNorm(dim), and returns module.
+    """Registers WeightNorm(dim) as the parametrization of module's parameter ``name``.
 
-    Keys are those of ``torch.nn.utils.parametrizations.weight_norm``, checkpoints go both ways:
-    ``parametrizations.weight.original0`` is g, ``parametrizations.weight.original1`` is v. At the
-    start w is what the parameter was. ``torch.nn.utils.parametrize.remove_parametrizations`` ends
-    it. Raises ValueError where module has no such parameter, or dim is none of its dimensions.
+    Returns module. Its weight keeps its value. Keys are those of
+    ``torch.nn.utils.parametrizations.weight_norm``, so checkpoints load both ways:
+    ``parametrizations.weight.original0`` is g, ``parametrizations.weight.original1`` is v.
+    ``torch.nn.utils.parametrize.remove_parametrizations`` removes it. Raises ValueError if module
+    has no such parameter, or dim is not one of its dimensions.
 
     >>> linear = weight_norm(torch.nn.Linear(3, 2, bias=False))
     >>> sorted(linear.state_dict())

@@ -1,8 +1,8 @@
-"""Recurrent layers with layer normalisation, with the interface of ``torch.nn``'s.
+"""Recurrent layers with layer normalization, with the interfaces of ``torch.nn``.
 
-Shapes: T time steps, B sequences, I inputs, H hidden units, G gates times H (4H of an LSTM, in
-PyTorch's order i, f, g, o; 3H of a GRU, r, z, n; H of an RNN), D directions, L layers times
-directions. LN is layer normalisation, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
+Shapes: T time steps, B sequences, I inputs, H hidden units, G gates times H (4H in an LSTM, in
+PyTorch's order i, f, g, o; 3H in a GRU, r, z, n; H in an RNN), D directions, L layers times
+directions. LN is layer normalization, ``(z - mean) / sqrt(var + eps)`` times a gain plus a bias;
 ``s`` is the logistic function.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
     "LayerNormRNNCell",
 ]
 
-#: The variants that the classes take.
+#: Values of ``variant`` and ``nonlinearity``.
 LSTMCellVariant: TypeAlias = Literal[
     "paper", "haste", "fastrnns", "tfa", "contrib", "draw", "plain"
 ]
@@ -49,14 +49,14 @@ Lengths: TypeAlias = Tensor | Sequence[int] | NDArray[Any]
 Resets: TypeAlias = Tensor | NDArray[Any]
 
 
-# Bound once: looking an operator up by attributes takes longer than some of its arguments.
+# Looked up once: attribute access of an operator is slow compared with parsing an argument.
 _rnn_forward = torch.ops.planish.rnn_forward.default
 _rnn_step = torch.ops.planish.rnn_step.default
 
 
 @dataclasses.dataclass(frozen=True)
 class _Variant:
-    """A cell of the operators, and the parameters that it has beside its two weights."""
+    """A cell of the operators, and its parameters besides the two weights."""
 
     cell: str
     parameters: tuple[str, ...]
@@ -70,8 +70,8 @@ _GAINS = ("ln_ih_weight", "ln_hh_weight")
 _TOGETHER = ("ln_weight", "ln_bias")
 _OF_C = ("ln_c_weight", "ln_c_bias")
 
-# As src/rnn/cell.h has them, where it says how the cells of the sources differ. The order of the
-# parameters is that in which they are drawn.
+# Must match src/rnn/cell.h, which explains how the cells differ. Parameters are initialized in this
+# order.
 _LSTMS = {
     "paper": _Variant("ln_lstm", _BIAS + _APART + _OF_C),
     "haste": _Variant("ln_lstm_haste", _BIAS + _GAINS + _OF_C),
@@ -101,7 +101,7 @@ _RNNS = {
 
 
 def _impls(tensors: Iterable[Tensor | None]) -> list[int | None]:
-    """Returns the C++ tensors behind the objects, which ``torch.utils.swap_tensors`` exchanges."""
+    """Returns the addresses of the C++ tensors, which ``torch.utils.swap_tensors`` exchanges."""
     return [None if tensor is None else tensor._cdata for tensor in tensors]
 
 
@@ -120,8 +120,10 @@ class _Packed:
 
 
 class _PackedByLayer(dict[str, _Packed]):
-    """Packed weights by the suffix of the layer. Copies are empty: a parametrized module copies
-    its attributes without ``__getstate__``."""
+    """Packed weights by the suffix of the layer.
+
+    Copies are empty, because a parametrized module copies its attributes without ``__getstate__``.
+    """
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_PackedByLayer":
         return _PackedByLayer()
@@ -135,7 +137,7 @@ class _Freezing:
 
 
 def _can_pack(tensor: Tensor) -> bool:
-    """Returns whether the elements of the tensor are in its memory: not those of a subclass."""
+    """Returns whether the elements are in the tensor's memory, which a subclass need not use."""
     return (
         type(tensor) in (Tensor, nn.Parameter)
         and tensor.device.type == "cpu"
@@ -145,7 +147,7 @@ def _can_pack(tensor: Tensor) -> bool:
 
 
 class _Recurrent(nn.Module):
-    """What layers and cells share: parameters, and what is packed of them for inference."""
+    """Base of layers and cells: holds the parameters, and their packed weights for inference."""
 
     _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h",)
@@ -222,12 +224,15 @@ class _Recurrent(nn.Module):
             self.register_parameter(name + suffix, nn.Parameter(data))
 
     def reset_parameters(self) -> None:
-        """Draws weights and biases from between -1/sqrt(H) and 1/sqrt(H), in the order of
-        PyTorch's modules; the gains of norms become 1 and their biases 0."""
+        """Initializes the parameters.
+
+        Draws weights and biases from the uniform distribution on [-1/sqrt(H), 1/sqrt(H)], in the
+        order of PyTorch's modules. Sets the gains of norms to 1 and their biases to 0.
+        """
         self._draw(dict(self.named_parameters(recurse=False)))
 
     def _draw(self, parameters: Mapping[str, Tensor]) -> None:
-        # Through nn.init: transformers replaces its functions while it loads a model.
+        # Uses nn.init because transformers replaces its functions while it loads a model.
         bound = 1 / math.sqrt(self.hidden_size)
         for name, parameter in parameters.items():
             if not name.startswith("ln_"):
@@ -240,7 +245,7 @@ class _Recurrent(nn.Module):
 
     @property
     def _is_hf_initialized(self) -> bool:
-        """Tells transformers to skip this module in its initialization, which goes by class names.
+        """Tells transformers not to initialize this module, which it does by class names.
 
         ``from_pretrained`` creates a model on the meta device and marks the parameters that it
         loads. The others are drawn here.
@@ -257,8 +262,7 @@ class _Recurrent(nn.Module):
             self._undrawn = False
 
     def _tensors(self, suffix: str) -> list[Any]:
-        # By getattr where it is no parameter but computed (torch.nn.utils.parametrize): getattr of a
-        # module takes longer.
+        # getattr of a module is slow; only computed tensors (torch.nn.utils.parametrize) need it.
         names = [name + suffix for name in self._names]
         return [
             self._parameters[name] if name in self._parameters else getattr(self, name)
@@ -266,7 +270,7 @@ class _Recurrent(nn.Module):
         ]
 
     def _prepare(self, suffix: str) -> dict[str, Any]:
-        """Arguments of the operators: a layer's parameters, for inference packed."""
+        """Returns a layer's parameters as arguments of the operators, packed in inference."""
         tensors = self._tensors(suffix)
         freezing = self._frozen
         packed = self._packed_of(suffix, tensors, freezing) if self._in_inference() else None
@@ -279,7 +283,7 @@ class _Recurrent(nn.Module):
     ) -> Any | None:
         """Returns a layer's packed weights, or None if its parameters cannot be packed."""
         packed = self._packed.get(suffix)
-        # Another thread can have frozen or unfrozen the module since.
+        # Another thread can have frozen or unfrozen the module meanwhile.
         if packed is not None and packed.freezing is freezing:
             if packed.is_of(tensors):
                 return packed.weights
@@ -301,14 +305,19 @@ class _Recurrent(nn.Module):
         return weights
 
     def _are_parameters(self, suffix: str, tensors: Sequence[Tensor]) -> bool:
-        """Returns whether a layer's tensors are parameters, not computed by a parametrization, with
-        memory that can be packed."""
+        """Returns whether all tensors of a layer are parameters whose memory can be packed.
+
+        Tensors computed by a parametrization cannot.
+        """
         names = {name + suffix for name in self._names}
         return self._parameters.keys() >= names and all(map(_can_pack, tensors))
 
     def _in_inference(self) -> bool:
-        """Whether packed parameters may be used: not in training, where they change, and not where
-        a compiler or tracer records the call, or a transform stands between module and kernel."""
+        """Returns whether packed weights can be used.
+
+        They cannot in training, where parameters change, if a compiler or tracer records the call,
+        or if a transform is between module and kernel.
+        """
         return not (
             torch.compiler.is_compiling()
             or self.training
@@ -319,7 +328,10 @@ class _Recurrent(nn.Module):
         )
 
     def _with_bias(self, tensors: Sequence[Tensor]) -> dict[str, Any]:
-        """PyTorch's two biases as one, but for that of n of the GRU's state, which r multiplies."""
+        """Returns arguments with PyTorch's two biases added, except the GRU's bias_hn.
+
+        bias_hn is the part of ``bias_hh`` that r multiplies.
+        """
         arguments = dict(zip(self._names, tensors, strict=True))
         bias_ih, bias_hh = arguments.pop("bias_ih", None), arguments.pop("bias_hh", None)
         if bias_ih is not None and bias_hh is None:
@@ -335,26 +347,28 @@ class _Recurrent(nn.Module):
         return arguments
 
     def freeze(self) -> None:
-        """Promises that the parameters do not change, for the fastest calls in inference.
+        """Skips the comparison of the parameters with the packed weights in inference.
 
-        In evaluation mode without gradients a call compares the parameters' bytes with those that
+        In evaluation mode without gradients, a call compares the parameters' bytes with those that
         were packed, which can take as long as a step. A frozen module packs at the next such call
-        and leaves out the comparison; so do, until it is unfrozen, the ``steps()`` of a frozen cell,
-        in training, too.
+        and then skips the comparison. The ``steps()`` of a frozen cell skip it, too, even in
+        training, until the cell is unfrozen.
 
-        Until ``unfreeze()``, the caller must not write to the parameters in a way that PyTorch does
-        not count as a change: by a fused optimizer, a collective, ``Tensor.data``, or other code
-        that has their memory. The results would be those of the old parameters. Changes in place
-        that PyTorch counts, and other tensors in a parameter's place, raise ``RuntimeError`` at the
-        next call (of steps ``ValueError``). ``train()``, ``load_state_dict`` and conversions
-        (``to()``, ``double()``) unfreeze. Copies and loaded modules are not frozen.
+        Until ``unfreeze()``, do not write to the parameters in a way that PyTorch does not count as
+        a change, as fused optimizers, collectives, ``Tensor.data`` and other code with access to
+        their memory do: results would be those of the old parameters. Counted changes in place, and
+        replaced parameters, raise ``RuntimeError`` at the next call (``ValueError`` in
+        ``steps()``).
+
+        ``train()``, ``load_state_dict`` and conversions (``to()``, ``double()``) unfreeze. Copies
+        and loaded modules are not frozen.
         """
         if self._frozen is None:
             self._packed.clear()
             self._frozen = _Freezing()
 
     def unfreeze(self) -> None:
-        """Lets calls compare the parameters with the packed weights again."""
+        """Resumes the comparison of the parameters with the packed weights."""
         if self._frozen is not None:
             self._packed.clear()
             self._frozen = None
@@ -401,7 +415,7 @@ class _Recurrent(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *arguments: Any
     ) -> None:
-        """Adds the two biases of a state dict of ``torch.nn``'s where this variant has one."""
+        """Adds the two biases of a state dict from ``torch.nn`` if this variant has only one."""
         self.unfreeze()
         self._packed.clear()  # torch.utils.swap_tensors refuses tensors with other references
         if "bias_ih" in self._names and "bias_hh" not in self._names:
@@ -412,7 +426,7 @@ class _Recurrent(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def _states_of(self, hx: Any) -> tuple[Tensor | None, ...]:
-        """hx, a tensor or, of an LSTM, a pair of them, as a tuple with an entry for each state."""
+        """Returns hx as a tuple with one entry for each state."""
         if hx is None:
             return (None,) * len(self._states)
         if len(self._states) == 1:
@@ -424,17 +438,17 @@ class _Recurrent(nn.Module):
         return tuple(hx)
 
     def _repr_of(self, options: Mapping[str, tuple[object, object]]) -> str:
-        """Sizes, and the options that are not what they are by default."""
+        """Returns the sizes, and the options that differ from their defaults."""
         words = [str(self.input_size), str(self.hidden_size)]
         words += [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
         return ", ".join(words)
 
 
 class _Layers(_Recurrent):
-    """What LayerNormLSTM, LayerNormGRU and LayerNormRNN share."""
+    """Base of LayerNormLSTM, LayerNormGRU and LayerNormRNN."""
 
     mode: str  #: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU", like ``torch.nn.LSTM.mode``
-    #: The size of a projection of h, which is always 0: there is none.
+    #: The size of the projection of h: always 0, because there is none.
     proj_size: ClassVar[int] = 0
 
     def __init__(
@@ -482,11 +496,11 @@ class _Layers(_Recurrent):
 
     @property
     def all_weights(self) -> list[list[nn.Parameter]]:
-        """The parameters of each layer and direction, as ``nn.LSTM`` has them."""
+        """The parameters of each layer and direction, like ``nn.LSTM.all_weights``."""
         return [[getattr(self, name + suffix) for name in self._names] for suffix in self._suffixes]
 
     def flatten_parameters(self) -> None:
-        """Does nothing: there is no flat copy of the parameters. For code that calls it."""
+        """Does nothing, because there is no flat copy of the parameters; for compatibility."""
 
     def extra_repr(self) -> str:
         return self._repr_of(
@@ -510,7 +524,7 @@ class _Layers(_Recurrent):
         lengths: Tensor | None,
         resets: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """x and resets with time first, x with three dimensions; states have L first."""
+        """Runs all layers. x and resets have time first, x has three dimensions, states L first."""
         directions = 2 if self.bidirectional else 1
         last: list[list[Tensor]] = [[] for _ in self._states]
         for layer in range(self.num_layers):
@@ -548,7 +562,7 @@ class _Layers(_Recurrent):
             self._check_size(name + "_0", state, size)
 
     def _lengths_of(self, x: Tensor, lengths: Lengths | None, mask: Tensor | None) -> Tensor | None:
-        """Returns the lengths that are given, or those of a mask, as int64 on x's device."""
+        """Returns lengths, or the lengths of mask, as int64 on x's device."""
         if mask is not None:
             if lengths is not None:
                 raise self._error("mask must be left out with lengths", list(mask.shape))
@@ -559,7 +573,7 @@ class _Layers(_Recurrent):
             return of_mask
         if lengths is None:
             return None
-        # torch.compile compiles as_tensor of a list anew for each list.
+        # torch.compile recompiles as_tensor for each new list.
         make = torch.tensor if isinstance(lengths, list | tuple) else torch.as_tensor
         tensor = make(lengths, device=x.device)
         self._check_size("lengths", tensor, (x.shape[0 if self.batch_first else 1],))
@@ -591,7 +605,7 @@ class _Layers(_Recurrent):
         resets: Resets | None,
         mask: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The module with its layout of inputs and states."""
+        """Checks the arguments and runs all layers; tensors have the module's layout."""
         if x.dim() not in (2, 3):
             raise self._error("x must have 2 or 3 dimensions", list(x.shape))
         self._check_inputs(x)
@@ -628,7 +642,7 @@ class _Layers(_Recurrent):
         states: Sequence[Tensor | None],
         others: Mapping[str, Any],
     ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
-        """The same of packed sequences. States are in the order of before these were sorted."""
+        """Like _run, for a packed sequence. States have the order before sorting."""
         for name, tensor in others.items():
             self._check_left_out(name, tensor, "a PackedSequence")
         if x.data.dim() != 2:
@@ -650,59 +664,61 @@ class _Layers(_Recurrent):
 
 
 class LayerNormLSTM(_Layers):
-    """An LSTM with layer normalisation over whole sequences, used as ``torch.nn.LSTM``::
+    """An LSTM with layer normalization over whole sequences, used like ``torch.nn.LSTM``::
 
         a = LN(weight_ih x_t; ln_ih) + LN(weight_hh h_{t-1}; ln_hh) + bias_ih
         c_t = s(f) * c_{t-1} + s(i) * tanh(g),   h_t = s(o) * tanh(LN(c_t; ln_c))
 
-    (Ba, Kiros & Hinton 2016, Eq. 20-22), each LN of a product over all 4H sums.
+    (Ba, Kiros & Hinton 2016, Eq. 20-22). Each LN of a matrix product is over all 4H sums.
 
     Args:
         input_size: I, at least 1.
         hidden_size: H, at least 1.
-        num_layers: layers, each on the outputs of the one before.
-        bias: False leaves out ``bias_ih`` and ``bias_hh``. The biases of the norms stay.
+        num_layers: number of layers, at least 1; each takes the outputs of the one before.
+        bias: False removes ``bias_ih`` and ``bias_hh``. The biases of the norms stay.
         batch_first: inputs, outputs and resets are [B, T, ...]. States are [L, B, H] in any case.
-        dropout: the probability with which, in training, an output of a layer but the last
-            becomes 0.
-        bidirectional: a second layer beside each, from the last step to the first.
+        dropout: the probability of zeroing an output of a layer, except the last, in training.
+        bidirectional: adds a layer that runs from the last step to the first beside each layer.
         device: of the parameters.
-        dtype: of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or ``float16``; 16 bits
-            are computed in float32.
-        proj_size: 0, for code that passes it to ``torch.nn.LSTM``. There is no projection.
-        variant: which of the LSTMs in use:
+        dtype: of the parameters: ``torch.float32``, ``float64``, ``bfloat16`` or ``float16``.
+            16-bit types are computed in float32.
+        proj_size: must be 0; for code that passes it to ``torch.nn.LSTM``. There is no projection.
+        variant: the kind of LSTM:
 
-            - ``"paper"``: the one above.
-            - ``"haste"``: without ``ln_ih_bias`` and ``ln_hh_bias``, as in the library haste.
-            - ``"fastrnns"``: of PyTorch's fastrnns benchmark: without ``bias_ih``, and the next
-              step sees LN(c_t), too.
-            - ``"tfa"``: of TensorFlow Addons: as fastrnns, with ``bias_ih``. Its own eps is 1e-3.
+            - ``"paper"``: the equations above.
+            - ``"haste"``: as in the library haste, without ``ln_ih_bias`` and ``ln_hh_bias``.
+            - ``"fastrnns"``: as in PyTorch's fastrnns benchmark, without ``bias_ih``; the next step
+              gets LN(c_t) as its cell state.
+            - ``"tfa"``: as in TensorFlow Addons: like fastrnns, with ``bias_ih``. Its eps is 1e-3.
             - ``"contrib"``: ``LayerNormBasicLSTMCell`` of TensorFlow 1: LN(weight_ih x_t +
-              weight_hh h_{t-1}; ln) of each gate for itself; the next step sees LN(c_t). Its own
-              eps is 1e-12, and its forget bias of 1 belongs into ``ln_bias``.
-            - ``"draw"``: plain sums with two biases, LN(c_t) for h_t (Eq. 29-31).
+              weight_hh h_{t-1}; ln) separately for each gate; the next step gets LN(c_t) as its
+              cell state. Its eps is 1e-12; its forget bias of 1 is part of ``ln_bias``.
+            - ``"draw"``: plain sums with two biases, and LN(c_t) only in h_t (Eq. 29-31).
             - ``"plain"``: ``torch.nn.LSTM``.
-            - ``"batchnorm"``: moments over the sequences of the batch in place of LN, for each
-              step anew (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates: a result
-              depends on the other sequences, in evaluation, too.
-        eps: added to variances, inside the root; finite and at least 0. None takes the default of
+            - ``"batchnorm"``: statistics over the sequences of the batch instead of LN, separately
+              for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates: results
+              depend on the other sequences of the batch, in evaluation, too.
+        eps: added to variances, inside the root; finite and at least 0. None selects the default of
             the library that the variant comes from: 1e-3 for ``"tfa"``, 1e-12 for ``"contrib"``,
             1e-5 for the others.
-        checkpoint: keep less for backward, which computes it again for the price of a forward pass.
+        checkpoint: saves less for backward, which repeats the forward pass.
 
-    Parameters of layer k, those of the second direction with ``_reverse`` behind:
-    ``weight_ih_l{k}`` [4H, I or D * H], ``weight_hh_l{k}`` [4H, H], ``bias_ih_l{k}`` [4H], and of
-    the norms that the variant has ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``,
-    ``ln_hh_weight_l{k}``, ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H],
-    ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H]; plain and draw have ``bias_hh_l{k}`` [4H]. A state
-    dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``: where a variant has one bias it
-    becomes the sum of both.
+    Parameters of layer k (those of the backward direction end in ``_reverse``):
 
-    In evaluation mode without gradients packed weights are kept, and each call compares them with
-    the parameters; ``freeze()`` leaves that out.
+    - ``weight_ih_l{k}`` [4H, I or D * H], ``weight_hh_l{k}`` [4H, H];
+    - ``bias_ih_l{k}`` [4H], unless the variant has none; plain and draw also have ``bias_hh_l{k}``;
+    - for each norm of the variant: ``ln_ih_weight_l{k}``, ``ln_ih_bias_l{k}``,
+      ``ln_hh_weight_l{k}``, ``ln_hh_bias_l{k}``, ``ln_weight_l{k}``, ``ln_bias_l{k}`` [4H];
+      ``ln_c_weight_l{k}``, ``ln_c_bias_l{k}`` [H].
+
+    A state dict of ``torch.nn.LSTM`` can be loaded with ``strict=False``. If the variant has only
+    one bias, it becomes the sum of both.
+
+    In evaluation mode without gradients, the module keeps packed weights, and each call compares
+    them with the parameters; ``freeze()`` skips this. Several threads can call a module at once.
 
     Raises:
-        ValueError: an option is out of range, or a shape, type or value does not fit.
+        ValueError: an option is out of range, or a shape, type or value is invalid.
 
     >>> lstm = LayerNormLSTM(3, 4, num_layers=2, bidirectional=True)
     >>> lstm
@@ -773,25 +789,24 @@ class LayerNormLSTM(_Layers):
         """Runs the layers over a sequence.
 
         Args:
-            input: [T, B, I], [B, T, I] with ``batch_first``, one sequence [T, I], or a
+            input: [T, B, I], [B, T, I] with ``batch_first``, [T, I] for one sequence, or a
                 ``PackedSequence``.
-            hx: h_0 and c_0, each [L, B, H], or [L, H] with one sequence; zeros without.
+            hx: (h_0, c_0), each [L, B, H], or [L, H] for one sequence; zeros by default.
             lengths: [B] integers of any type, as a tensor, a sequence or a NumPy array, each from 1
-                to T, in any order, in place of packing. Beyond its length nothing of a sequence is
+                to T, in any order: an alternative to packing. Past its length, a sequence is not
                 read, and its outputs are 0.
             resets: [T, B] or [T, B, 1] in the layout of the input, bool or 0 and 1 of any real
-                type: before a step where it is True the state becomes ``h_reset`` and ``c_reset``.
-                In reinforcement learning, where a row contains several episodes: whether an episode
-                starts at this step. No gradient passes a reset, but those of ``h_reset`` and
-                ``c_reset``.
-            mask: bool, [T, B] in the layout of the input, as an alternative to ``lengths``: True
+                type: where it is True, the state becomes ``h_reset`` and ``c_reset`` before this
+                step. In reinforcement learning, it is True where a new episode starts. Gradients
+                pass a reset only to ``h_reset`` and ``c_reset``.
+            mask: bool, [T, B] in the layout of the input, an alternative to ``lengths``: True
                 before the end of each sequence, False after it.
-            h_reset: [L, H] the state after a reset; zeros without.
-            c_reset: [L, H] the carried c after a reset; zeros without.
+            h_reset: [L, H] the hidden state after a reset; zeros by default.
+            c_reset: [L, H] the cell state after a reset; zeros by default.
 
         Returns:
-            y [T, B, D * H] in the layout of the input, and the pair of h_n and c_n as hx, the
-            state after the last step of each sequence.
+            y [T, B, D * H] in the layout of the input, and (h_n, c_n), the state after the last
+            step of each sequence, with the shapes of hx.
 
         >>> lstm = LayerNormLSTM(2, 3)
         >>> starts = torch.tensor([[True], [False], [True]])  # two episodes, of 2 steps and of 1
@@ -811,7 +826,7 @@ class LayerNormLSTM(_Layers):
 
 
 class _LayersOfH(_Layers):
-    """Layers whose state is h alone."""
+    """Layers whose state is only h."""
 
     @overload
     def forward(
@@ -841,7 +856,7 @@ class _LayersOfH(_Layers):
         mask: Tensor | None = None,
         h_reset: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, Tensor]:
-        """As ``LayerNormLSTM.forward``; the state, hx and what is returned, is h alone."""
+        """Like ``LayerNormLSTM.forward``; the state, in hx and in the result, is only h."""
         states = self._states_of(hx)
         if isinstance(input, PackedSequence):
             others = {"lengths": lengths, "resets": resets, "mask": mask, "h_reset": h_reset}
@@ -852,19 +867,19 @@ class _LayersOfH(_Layers):
 
 
 class LayerNormGRU(_LayersOfH):
-    """A GRU with layer normalisation over whole sequences, used as ``torch.nn.GRU``::
+    """A GRU with layer normalization over whole sequences, used like ``torch.nn.GRU``::
 
         ax = LN(weight_ih x_t; ln_ih),   ah = LN(weight_hh h_{t-1}; ln_hh)
         n = tanh(ax_n + s(ax_r + ah_r) * ah_n),   z = s(ax_z + ah_z)
         h_t = (1 - z) * n + z * h_{t-1}
 
-    each LN over the 2H sums of r and z together and over the H sums of n for themselves (Ba, Kiros
-    & Hinton 2016, Eq. 26-28, with PyTorch's sense of z and order of gates: r, z, n). There is no
-    bias beside the norms'.
+    (Ba, Kiros & Hinton 2016, Eq. 26-28, with PyTorch's meaning of z and gates r, z, n). One LN is
+    over the 2H sums of r and z together, another over the H sums of n. There is no bias except
+    those of the norms.
 
-    Args, parameters and errors are ``LayerNormLSTM``'s, with 3H for 4H and without ``ln_c``.
-    ``variant`` is ``"paper"``; ``"plain"``, which is ``torch.nn.GRU``; or ``"batchnorm"``, the same
-    as the paper's with moments over the batch.
+    Arguments, parameters and errors are those of ``LayerNormLSTM``, with 3H instead of 4H and
+    without ``ln_c``. ``variant`` is ``"paper"``; ``"plain"``, which is ``torch.nn.GRU``; or
+    ``"batchnorm"``, the paper's equations with statistics over the batch.
 
     >>> gru = LayerNormGRU(3, 4, batch_first=True)
     >>> y, h_n = gru(torch.randn(5, 7, 3))
@@ -898,13 +913,16 @@ class LayerNormGRU(_LayersOfH):
 
 
 class LayerNormRNN(_LayersOfH):
-    """Elman's RNN with layer normalisation over whole sequences, used as ``torch.nn.RNN``:
-    ``h_t = tanh(LN(weight_ih x_t + weight_hh h_{t-1}; ln))`` (Ba, Kiros & Hinton 2016, Eq. 4).
+    """Elman's RNN with layer normalization over whole sequences, used like ``torch.nn.RNN``::
 
-    Args, parameters and errors are ``LayerNormLSTM``'s, with H for 4H and, of the norms,
-    ``ln_weight_l{k}`` and ``ln_bias_l{k}`` alone. As in ``torch.nn.RNN``, ``nonlinearity``,
-    ``"tanh"`` or ``"relu"``, comes before ``bias``. ``variant`` is ``"paper"``; ``"plain"``, which
-    is ``torch.nn.RNN``; or, with tanh, ``"batchnorm"``.
+        h_t = tanh(LN(weight_ih x_t + weight_hh h_{t-1}; ln))
+
+    (Ba, Kiros & Hinton 2016, Eq. 4).
+
+    Arguments, parameters and errors are those of ``LayerNormLSTM``, with H instead of 4H; of the
+    norms, only ``ln_weight_l{k}`` and ``ln_bias_l{k}`` exist. As in ``torch.nn.RNN``,
+    ``nonlinearity``, ``"tanh"`` or ``"relu"``, comes before ``bias``. ``variant`` is ``"paper"``;
+    ``"plain"``, which is ``torch.nn.RNN``; or, only with tanh, ``"batchnorm"``.
 
     >>> rnn = LayerNormRNN(3, 4, nonlinearity="relu")
     >>> y, h_n = rnn(torch.randn(7, 5, 3))
@@ -953,7 +971,7 @@ def _rnns(module: nn.Module, nonlinearity: str) -> Mapping[str, _Variant]:
 
 
 class _Step(_Recurrent):
-    """What LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell share."""
+    """Base of LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell."""
 
     def __init__(
         self,
@@ -1003,7 +1021,7 @@ class _Step(_Recurrent):
         return tuple(s.squeeze(0) for s in next_states) if dimensions == 1 else next_states
 
     def _make_steps(self) -> "_Steps | None":
-        """The operators' steps; None where a compiler records calls, which does not know them."""
+        """Returns the operators' RnnSteps, or None if a compiler records calls."""
         if torch.compiler.is_compiling() or torch._C._is_tracing():
             return None
         freezing = self._frozen
@@ -1015,7 +1033,7 @@ class _Step(_Recurrent):
             if self._in_inference():
                 packed = self._packed_of("", tensors, freezing)
         else:
-            # With the parameters and buffers of parametrizations.
+            # Includes the parameters and buffers of parametrizations.
             sources = {**dict(self.named_parameters()), **dict(self.named_buffers())}
             computed = self._with_bias(tensors)
         steps = torch.classes.planish.RnnSteps(
@@ -1025,7 +1043,7 @@ class _Step(_Recurrent):
 
 
 class _Steps:
-    """The operators' steps of a cell."""
+    """The operators' RnnSteps of a cell."""
 
     def __init__(self, cell: _Step, steps: Any, freezing: "_Freezing | None") -> None:
         self._cell = cell
@@ -1038,7 +1056,7 @@ class _Steps:
         ]
 
     def step(self, x: Tensor, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
-        # The operators' steps compare the tensors that they were made of.
+        # RnnSteps compares the contents of the tensors; this finds replaced tensors.
         for table, _, impls in self._tables:
             if _impls(table.values()) != impls:
                 raise ValueError(
@@ -1053,10 +1071,10 @@ class _Steps:
 
 
 class LayerNormLSTMCell(_Step):
-    """One step of ``LayerNormLSTM``, used as ``torch.nn.LSTMCell``.
+    """One step of ``LayerNormLSTM``, used like ``torch.nn.LSTMCell``.
 
-    Args are ``LayerNormLSTM``'s as far as a step has them, without the variant ``"batchnorm"``;
-    parameters, too, without ``_l{k}``.
+    Arguments and parameters are those of ``LayerNormLSTM`` that apply to a step. Names have no
+    ``_l{k}``, and there is no variant ``"batchnorm"``.
 
     >>> cell = LayerNormLSTMCell(3, 4)
     >>> h, c = cell(torch.randn(5, 3))
@@ -1085,22 +1103,22 @@ class LayerNormLSTMCell(_Step):
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """input [B, I] or [I], and h and c, each [B, H] or [H], zeros without: the next ones."""
+        """Returns the next (h, c) for input [B, I] or [I]; hx is (h, c), zeros by default."""
         h, c = self._run(input, hx)
         return h, c
 
     def steps(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        """For a loop of steps with gradients, in which an input depends on the output before.
+        """Returns a function for steps with gradients in a loop, where inputs depend on outputs.
 
-        What is returned is called as the cell is, with the same results. The cell itself packs its
-        weights at each such step, and takes their gradients by one small product a step; here they
-        are packed once, and their gradients taken of all steps together, in ``backward``: about
-        what a sequence of ``LayerNormLSTM`` costs, but for the products of inputs.
+        The function is called like the cell and returns the same results. The cell packs its
+        weights at each step with gradients, and computes their gradients with one small matrix
+        product a step. This function packs them once, and ``backward`` computes their gradients for
+        many steps together.
 
-        Steps may go on from any state, be detached or left unused. The parameters are those
-        of this call: each step compares their bytes, and raises ``ValueError`` after any change.
-        Steps of a frozen cell leave out the comparison (see ``freeze``). Second derivatives raise
-        ``NotImplementedError``; the cell itself has them. Hooks of the module are not called.
+        A step can continue from any state, be detached, or stay unused. The parameters are those of
+        this call: each step compares their bytes, and raises ``ValueError`` after any change; the
+        steps of a frozen cell skip the comparison (see ``freeze``). Second derivatives raise
+        ``NotImplementedError``; use the cell for them. Hooks of the module are not called.
 
         >>> cell = LayerNormLSTMCell(4, 4)
         >>> step = cell.steps()
@@ -1121,16 +1139,16 @@ class LayerNormLSTMCell(_Step):
 
 
 class _StepOfH(_Step):
-    """What LayerNormGRUCell and LayerNormRNNCell share, whose state is h alone."""
+    """Base of LayerNormGRUCell and LayerNormRNNCell, whose state is only h."""
 
     @leaf
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        """input [B, I] or [I], and h, [B, H] or [H], zeros without: the next h."""
+        """Returns the next h for input [B, I] or [I]; hx is h, [B, H] or [H], zeros by default."""
         (h,) = self._run(input, hx)
         return h
 
     def steps(self) -> Callable[..., Tensor]:
-        """As ``LayerNormLSTMCell.steps``."""
+        """See ``LayerNormLSTMCell.steps``."""
         steps = self._make_steps()
 
         def step(input: Tensor, hx: Tensor | None = None) -> Tensor:
@@ -1141,7 +1159,7 @@ class _StepOfH(_Step):
 
 
 class LayerNormGRUCell(_StepOfH):
-    """One step of ``LayerNormGRU``, used as ``torch.nn.GRUCell``; as ``LayerNormLSTMCell``.
+    """One step of ``LayerNormGRU``, used like ``torch.nn.GRUCell``. See ``LayerNormLSTMCell``.
 
     >>> LayerNormGRUCell(3, 4)(torch.randn(5, 3)).shape
     torch.Size([5, 4])
@@ -1164,7 +1182,7 @@ class LayerNormGRUCell(_StepOfH):
 
 
 class LayerNormRNNCell(_StepOfH):
-    """One step of ``LayerNormRNN``, used as ``torch.nn.RNNCell``; as ``LayerNormLSTMCell``.
+    """One step of ``LayerNormRNN``, used like ``torch.nn.RNNCell``. See ``LayerNormLSTMCell``.
 
     >>> LayerNormRNNCell(3, 4)(torch.randn(3)).shape
     torch.Size([4])
