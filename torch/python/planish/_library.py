@@ -1,4 +1,4 @@
-"""Finds and loads the library with the operators, ``libplanish_torch.so``."""
+"""Finds and loads the operator library, ``libplanish_torch.so``."""
 
 import json
 import os
@@ -11,11 +11,11 @@ _NAME = "libplanish_torch.so"
 
 
 def _find(folders: Iterable[str]) -> pathlib.Path:
-    """``$PLANISH_LIBRARY``, else the library in ``lib`` of one of the package's folders."""
+    """Returns ``$PLANISH_LIBRARY``, or the library in ``lib`` of one of the package's folders."""
     named = os.environ.get("PLANISH_LIBRARY")
     if named:
         candidates = [pathlib.Path(named)]
-    else:  # an editable installation has two folders: the sources, and the one with the library
+    else:  # an editable installation has two folders, one of them without the library
         candidates = [pathlib.Path(folder) / "lib" / _NAME for folder in folders]
     for candidate in candidates:
         if candidate.is_file():
@@ -28,24 +28,24 @@ def _find(folders: Iterable[str]) -> pathlib.Path:
 
 
 def _minor(version: str) -> str:
-    """``"2.13.0+cpu"`` is of ``"2.13"``: what an interface is the same within."""
+    """Returns ``"2.13"`` for ``"2.13.0+cpu"``: the part that determines the C++ interface."""
     return ".".join(version.split(".")[:2])
 
 
 def load(folders: Iterable[str]) -> str:
-    """Loads the library once; its operators are then in ``torch.ops.planish``.
+    """Loads the library, which registers the operators as ``torch.ops.planish``.
 
-    The library uses PyTorch's C++ interface, which differs from one minor version to the next, so
-    that the version is compared before anything of it runs.
+    PyTorch's C++ interface differs between minor versions, so the version is compared before any of
+    the library's code runs.
 
     Args:
-        folders: where the package is, its ``__path__``.
+        folders: the folders of the package, its ``__path__``.
 
     Returns:
-        The version of Planish that the library is of.
+        The version of Planish.
 
     Raises:
-        ImportError: there is no library, it was built with another PyTorch, or it cannot be loaded.
+        ImportError: the library is missing, was built with another PyTorch, or cannot be loaded.
     """
     library = _find(folders)
     try:
@@ -63,7 +63,7 @@ def load(folders: Iterable[str]) -> str:
             f"or build Planish with the PyTorch that is here, in its repository: "
             f"pip install --no-build-isolation ."
         )
-    if not hasattr(torch.ops.planish, "rnn_forward"):  # a program may have loaded it before
+    if not hasattr(torch.ops.planish, "rnn_forward"):  # the program can have loaded it already
         try:
             torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
         except OSError as error:

@@ -1,4 +1,4 @@
-"""What large tensors cost beside the work on them: pages of memory."""
+"""Control of the memory that the allocator returns to the system."""
 
 import ctypes
 
@@ -8,19 +8,19 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def keep_freed_memory() -> bool:
-    """Lets the process keep the memory of freed tensors for the next ones.
+    """Makes the process keep the memory of freed tensors for new ones.
 
-    By default glibc hands a freed tensor of some MB back to the system, which fills the pages of the
-    next one with zeros when they are first touched. That takes several times as long as a norm of
-    it, with any library. After this call freed memory stays with the process, to be used again; what
-    the process holds is then the most that it has ever needed, and blocks of very different sizes
-    may fragment it. It holds for all of the process, NumPy's arrays among it.
+    By default, glibc returns the memory of a freed tensor of a few MB to the system, which then
+    zeroes the pages of the next tensor at first touch. For a norm, in any library, that can take
+    longer than the arithmetic. After this call the process keeps freed memory: it holds as much as
+    it has ever needed, and blocks of very different sizes can fragment it. The setting applies to
+    the whole process, including NumPy.
 
-    To have it from the start of a program: ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=-1``, which
-    the environment of the program must have before it begins.
+    To set it for a whole program, start the program with
+    ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=-1`` in its environment.
 
     Returns:
-        Whether the process's allocator took it: False with an allocator other than glibc's.
+        True if the allocator accepted the setting; False for allocators other than glibc's.
 
     >>> keep_freed_memory()
     True

@@ -1,14 +1,14 @@
-"""The operators that functions and modules call."""
+"""Operators that the functions and modules call."""
 
 import torch
 
-# Bound once: looking an operator up by attributes takes longer than a small call.
+# Looked up once: attribute access of an operator takes longer than a small call.
 _layer_norm = torch.ops.planish.layer_norm.default
 _rms_norm = torch.ops.planish.rms_norm.default
-# Without normalized_shape, which is weight's: PyTorch takes most of a microsecond to read a list.
+# Without normalized_shape, which is weight's shape: PyTorch is slow to parse a list.
 _affine_layer_norm = torch.ops.planish.affine_layer_norm.default
 _affine_rms_norm = torch.ops.planish.affine_rms_norm.default
-# What calling these comes to, a Python call less; torch.compile knows the operators alone.
+# The callable behind the operator saves one Python call. torch.compile needs the operator itself.
 _affine_layer_norm_op = getattr(_affine_layer_norm, "_op", _affine_layer_norm)
 _affine_rms_norm_op = getattr(_affine_rms_norm, "_op", _affine_rms_norm)
 _layer_norm_simple = torch.ops.planish.layer_norm_simple.default

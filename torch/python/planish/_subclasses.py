@@ -1,4 +1,4 @@
-"""Rules that let the norms take PyTorch's tensor subclasses: jagged nested tensors and DTensor."""
+"""Rules for the norms of PyTorch's tensor subclasses: jagged nested tensors and DTensor."""
 
 import importlib.abc
 import importlib.machinery
@@ -17,7 +17,7 @@ _ROWS, _CHANNELS, _BATCH = 0, 1, 2  # the argument `over` of the operators
 
 
 def register() -> None:
-    """Registers all rules; those of DTensor as soon as the program imports DTensor."""
+    """Registers all rules; those of DTensor when the program imports DTensor."""
     _register_jagged()
     if _DTENSOR in sys.modules:
         _register_dtensor()
@@ -25,13 +25,13 @@ def register() -> None:
         sys.meta_path.insert(0, _DTensorFinder())
 
 
-# Jagged nested tensors: a norm of rows is the norm of the rows in their values.
+# Jagged nested tensors: a norm over rows normalizes the rows of their values.
 
 
 def _register_jagged() -> None:
     try:
         from torch.nested._internal.nested_tensor import NestedTensor
-    except ImportError:  # PyTorch then says that the operator has no rule
+    except ImportError:  # PyTorch reports the missing rule at the call
         return
 
     def on_values(
@@ -73,7 +73,7 @@ def _register_jagged() -> None:
 
 
 class _DTensorFinder(importlib.abc.MetaPathFinder):
-    """Registers the sharding rules when DTensor is imported, which takes a second."""
+    """Registers the sharding rules when DTensor is imported, because importing it is slow."""
 
     def find_spec(
         self,
@@ -104,7 +104,7 @@ class _DTensorFinder(importlib.abc.MetaPathFinder):
 def _register_dtensor() -> None:
     try:
         _register_sharding()
-    except Exception as error:  # an import of PyTorch's must not fail because of Planish
+    except Exception as error:  # must not break an import of PyTorch
         warnings.warn(
             f"Planish's norms do not take DTensors with PyTorch {torch.__version__}: {error}",
             stacklevel=2,
@@ -116,7 +116,7 @@ def _register_sharding() -> None:
     from torch.distributed.tensor.experimental import register_sharding
 
     def placements(x: Any, over: int) -> Iterator[tuple[Any, Any, Any, Any]]:
-        """Yields placements of x, its moments, the parameters and the parameters' gradients."""
+        """Yields placements of x, its statistics, the parameters and the parameters' gradients."""
         yield Replicate(), Replicate(), Replicate(), Replicate()
         if over == _BATCH:
             yield Shard(1), Shard(1), Shard(0), Shard(0)

@@ -1,4 +1,4 @@
-"""What the norms of a model do: measured on the model itself."""
+"""Measurements of the norms in a model."""
 
 from .gradients import GradientStatistics, NormGradients, gradient_statistics
 from .invariances import TRANSFORMATIONS, Invariances, Measured, Row, invariances

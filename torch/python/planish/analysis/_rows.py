@@ -1,11 +1,11 @@
-"""What the norms that are known here normalise: the rows of x, and what y is made of."""
+"""Rows that a norm normalizes, their standard deviation, and the gain."""
 
 import torch
 from torch import Tensor, nn
 
 from ..nn import norms
 
-#: Norms of torch.nn and of this library, and whatever derives from them.
+#: Norms of torch.nn and Planish; derived classes are known, too.
 KNOWN = (
     nn.LayerNorm,
     nn.RMSNorm,
@@ -23,7 +23,7 @@ _CHANNELS_FIRST = (BatchNorm, norms.LayerNorm1d, norms.LayerNorm2d)
 
 
 def reduced(norm: nn.Module, x: Tensor) -> tuple[int, ...]:
-    """The dimensions of x that norm takes moments over; of a class that is not known the last."""
+    """Returns the dimensions of x over which norm takes statistics; the last of unknown classes."""
     if isinstance(norm, BatchNorm):
         return tuple(d for d in range(x.dim()) if d != 1)
     if isinstance(norm, _CHANNELS_FIRST):
@@ -33,7 +33,7 @@ def reduced(norm: nn.Module, x: Tensor) -> tuple[int, ...]:
 
 
 def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
-    """sigma of each row of x, eps in it, in float64, with x's dimensions; None: it is not known."""
+    """Returns sigma of each row of x, including eps, in float64; None if it is unknown."""
     dims, eps = reduced(norm, x), getattr(norm, "eps", 0.0)
     if eps is None:  # RMSNorm's default
         eps = torch.finfo(torch.float64 if x.dtype == torch.float64 else torch.float32).eps
@@ -52,7 +52,7 @@ def deviation(norm: nn.Module, x: Tensor) -> Tensor | None:
 
 
 def slope(norm: nn.Module, x: Tensor, sigma: Tensor | None) -> Tensor | float:
-    """What dL/dy is multiplied with to give dL/dxhat: the gain, AdaNorm's factor; 1: not known."""
+    """Returns dL/dxhat divided by dL/dy: the gain, or AdaNorm's factor; 1 if it is unknown."""
     if isinstance(norm, norms.AdaNorm):
         assert sigma is not None
         x = x.double()

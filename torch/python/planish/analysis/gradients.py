@@ -16,34 +16,34 @@ __all__ = ["GradientStatistics", "NormGradients", "gradient_statistics"]
 
 @dataclass
 class NormGradients:
-    """Averages over the rows of a norm, of all backward passes so far.
+    """Averages over the rows of a norm, over all backward passes so far.
 
-    A row is what the norm normalises together: of BatchNorm a channel of the batch. Of a row,
-    g = dL/dxhat is the gradient that reaches the normalised numbers (gain * dL/dy; AdaNorm: its
-    factor for the gain), and dx = dL/dx is what the norm passes on, sigma its deviation. "mean" is
-    the size of the mean over the row, "variance" the biased variance over the row.
+    A row is the group of elements that the norm normalizes together, in BatchNorm a channel of the
+    batch. g = dL/dxhat is the gradient at the normalized elements (gain * dL/dy; in AdaNorm the
+    factor replaces the gain). dx = dL/dx is the gradient that the norm passes on. sigma is the
+    standard deviation. "mean" is the absolute mean over the row, "variance" the biased variance.
 
-    Xu et al. 2019, Theorem 1 holds row by row, so of these averages, too:
+    Xu et al. 2019, Theorem 1 holds for each row, and thus for these averages:
 
     ==================  ============================  ======================================
     norm                mean_after                    variance_after
     ==================  ============================  ======================================
     DetachNorm          mean_detached                 variance_detached
-    its mean alone      mean_detached                 at most variance_detached
-    its std alone       0                             variance_detached
-    LayerNorm and such  0                             at most variance_detached
+    only mean detached  mean_detached                 at most variance_detached
+    only std detached   0                             variance_detached
+    LayerNorm, others   0                             at most variance_detached
     ==================  ============================  ======================================
     """
 
     name: str  #: of the module
     kind: str  #: its class
-    rows: int = 0  #: rows seen; 0: no gradient has come through
-    rows_after: int = 0  #: of these, those whose x needed a gradient
-    sigma: float = math.nan  #: sigma; NaN where it is not known, as of OnlineLayerNorm
+    rows: int = 0  #: rows seen; 0: there was no gradient
+    rows_after: int = 0  #: rows seen whose x needed a gradient
+    sigma: float = math.nan  #: NaN if unknown, as for OnlineLayerNorm
     mean_before: float = math.nan  #: |mean(g)|
     variance_before: float = math.nan  #: var(g)
-    mean_detached: float = math.nan  #: |mean(g)| / sigma: with both moments detached
-    variance_detached: float = math.nan  #: var(g) / sigma^2: with both moments detached
+    mean_detached: float = math.nan  #: |mean(g)| / sigma: both statistics detached
+    variance_detached: float = math.nan  #: var(g) / sigma^2: both statistics detached
     mean_after: float = math.nan  #: |mean(dx)|
     variance_after: float = math.nan  #: var(dx)
 
@@ -55,7 +55,7 @@ class NormGradients:
 
 @dataclass
 class GradientStatistics:
-    """What ``gradient_statistics`` collects, in the order of ``model.named_modules()``."""
+    """The result of ``gradient_statistics``, in the order of ``model.named_modules()``."""
 
     layers: list[NormGradients] = field(default_factory=list)
 
@@ -87,16 +87,16 @@ class GradientStatistics:
 def gradient_statistics(
     model: nn.Module, filter: Callable[[str, nn.Module], bool] | None = None
 ) -> Iterator[GradientStatistics]:
-    """Collects gradients before and after each norm of model in every backward pass within.
+    """Collects gradients before and after each norm of model in a ``with`` block.
 
-    Norms are ``torch.nn``'s LayerNorm, RMSNorm and BatchNorms, this library's, and what derives
-    from them; ``filter`` ``(name, module) -> bool`` names other modules instead (of a class that is
-    none of these rows are along the last dimension, g is dL/dy, and sigma is not known). Statistics
-    are taken in float64 from the first tensor that a norm is called with and from its output.
+    The norms are LayerNorm, RMSNorm and the BatchNorms of ``torch.nn``, Planish's norms, and
+    derived classes. ``filter`` ``(name, module) -> bool`` selects other modules instead; for
+    unknown classes, rows are along the last dimension, g is dL/dy, and sigma is unknown. Statistics
+    are taken in float64 from the first tensor argument of a norm and from its output.
 
-    Nothing of the model is changed: outputs, gradients and random numbers are the same, and the
-    hooks go with the context, after which the statistics remain. Compiled code may skip hooks:
-    collect from the model that is not compiled.
+    The model does not change: outputs, gradients and random numbers are the same. The hooks are
+    removed at the end of the block; the statistics stay. Compiled code can skip hooks: use the
+    model that is not compiled.
 
     >>> from planish.nn import LayerNorm
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), LayerNorm(8), torch.nn.Linear(8, 2))
@@ -124,16 +124,16 @@ def gradient_statistics(
 
 
 class _Watch:
-    """The hooks of one norm."""
+    """Hooks of one norm."""
 
     def __init__(self, layer: NormGradients) -> None:
         self.layer = layer
-        self.x: list[Tensor] = []  # of calls that have begun
+        self.x: list[Tensor] = []  # of calls that have not returned
 
     def before_forward(
         self, norm: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        # An alias of x, so that its gradient is this norm's alone, without that of a residual.
+        # An alias of x has only this norm's gradient, without that of a residual connection.
         for i, value in enumerate(args):
             if isinstance(value, Tensor):
                 alias = self._alias(norm, value)

@@ -15,40 +15,40 @@ __all__ = ["TRANSFORMATIONS", "Invariances", "Measured", "Row", "invariances"]
 
 WEIGHT_TRANSFORMATIONS = ("W re-scale", "W re-centre", "w_i re-scale")
 DATA_TRANSFORMATIONS = ("data re-scale", "data re-centre", "one case re-scale")
-#: The columns of the table: W -> dW, W -> W + 1 gamma^T, w_i -> d w_i of one unit i; all x -> d x,
-#: all x -> x + gamma, one x -> d x.
+#: The columns of the table: W -> dW, W -> W + 1 gamma^T, w_i -> d w_i of one unit i; x -> d x and
+#: x -> x + gamma of all cases, x -> d x of one case.
 TRANSFORMATIONS = WEIGHT_TRANSFORMATIONS + DATA_TRANSFORMATIONS
 
-_FACTORS = (2.0, 0.5, 3.0)  # d: neither so near 1 nor so small that eps decides
+_FACTORS = (2.0, 0.5, 3.0)  # d: not near 1, and not so small that eps dominates
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one transformation did."""
+    """The effect of one transformation."""
 
-    deviation: float  #: the worst |y' - y|, of the largest |y|
-    invariant: bool  #: whether that is at most the threshold
+    deviation: float  #: the largest |y' - y| divided by the largest |y|
+    invariant: bool  #: whether the deviation is at most the threshold
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: the weight of a linear layer, or the module's input."""
+    """One row of the table: the weight of a linear layer, or the module's input."""
 
     name: str
-    measured: dict[str, Measured]  #: by transformation; those of this line
+    measured: dict[str, Measured]  #: by transformation
 
 
 @dataclass
 class Invariances:
-    """What ``invariances`` measured; prints as the paper's table."""
+    """The result of ``invariances``; prints as the paper's table."""
 
     rows: list[Row]
     threshold: float
     notes: list[str] = field(default_factory=list)
 
     def __getitem__(self, transformation: str) -> Measured:
-        """The worst of all rows."""
+        """Returns the largest deviation over all rows."""
         rows = [row.measured for row in self.rows]
         found = [measured[transformation] for measured in rows if transformation in measured]
         if not found:
@@ -88,28 +88,36 @@ def invariances(
     eps: float | None = None,
     threshold: float = 1e-3,
 ) -> Invariances:
-    """Measures to which transformations of weights and data module's output is invariant.
+    """Measures under which transformations of weights and data the output is invariant.
 
-    The six of Ba, Kiros & Hinton (2016), Table 1, with several factors d and random vectors gamma
-    each: W -> dW, W -> W + 1 gamma^T and w_i -> d w_i of the weight of every linear layer (Linear
-    and Conv1d to 3d) whose name matches the glob ``weights``; x -> d x and x -> x + gamma of all
-    cases, and x -> d x of one. Of a layer under WeightNorm W is its direction v, since its w is
-    computed. ``module`` may be a pair (linear, norm), which is linear, then norm.
+    The transformations are the six of Ba, Kiros & Hinton (2016), Table 1, each with several factors
+    d and random vectors gamma:
 
-    x is the input, or a tuple of arguments whose first is the data, with the cases in the first
-    dimension; without it 32 random cases for the first layer, if that is a Linear. Data that are
-    no floating-point numbers are not transformed.
+    - W -> dW, W -> W + 1 gamma^T and w_i -> d w_i of the weight of every linear layer (Linear,
+      Conv1d to Conv3d) whose name matches the glob ``weights``. In a layer with WeightNorm, W is
+      the direction v, because w is computed.
+    - x -> d x and x -> x + gamma of all cases, and x -> d x of one case.
 
-    A copy is measured, in float64 and training mode, so that batch norms use the batch's moments,
-    with dropout off: module and random numbers stay as they are. The table says "yes" where the
-    output changed by at most ``threshold`` of its largest number. The invariances are exact only
-    with eps = 0: with another eps the deviation is near eps / variance, and ``eps=0`` measures
-    without. Table 1 has no bias before the norm: a bias of the linear layer is left as it is, and
-    noted.
+    Args:
+        module: the module, or a pair (linear, norm), which means linear followed by norm.
+        x: the input, or a tuple of arguments whose first is the data, with the cases in the first
+            dimension. Data that are not floating-point are not transformed. By default 32 random
+            cases, if the first layer is a Linear.
+        weights: a glob for the names of linear layers.
+        eps: replaces the eps of all norms, if given. The invariances are exact only with eps = 0;
+            otherwise the deviation is near eps / variance.
+        threshold: the table says "yes" if the output changed by at most this fraction of its
+            largest element.
 
-    Raises ValueError where there is no linear layer, or no x and none can be made, and what
-    ``copy.deepcopy`` raises for a module that cannot be copied (so under the deprecated
-    ``torch.nn.utils.weight_norm``; that of ``torch.nn.utils.parametrizations`` can).
+    A copy of the module is measured, in float64 and training mode, so batch norms use the batch's
+    statistics, and with dropout off. The module and the random number generators do not change.
+    Table 1 has no bias before the norm: a linear layer's bias stays as it is, with a note.
+
+    Raises:
+        ValueError: there is no linear layer, or x is missing and cannot be generated.
+
+    ``copy.deepcopy`` can raise for a module that it cannot copy, such as one with the deprecated
+    ``torch.nn.utils.weight_norm``; ``torch.nn.utils.parametrizations.weight_norm`` works.
 
     >>> from planish.nn import LayerNorm
     >>> table = invariances((torch.nn.Linear(20, 50, bias=False), LayerNorm(50)))
@@ -147,7 +155,7 @@ def invariances(
 
 
 def _direction(layer: nn.Module) -> tuple[str, Tensor] | None:
-    """The parameter that is W to the table, with a word for what it is; None: it is not known."""
+    """Returns the parameter that acts as W, and a word for its kind; None if it is unknown."""
     if not parametrize.is_parametrized(layer, "weight"):
         return "", layer.weight  # type: ignore[return-value]
     originals: Any = layer.parametrizations["weight"]  # type: ignore[index]

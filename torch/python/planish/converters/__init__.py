@@ -1,6 +1,6 @@
-"""Weights of recurrent layers with layer normalisation from and to the layouts of others.
+"""Conversion of the weights of layer-normalized recurrent layers from and to other libraries.
 
-Each layout has a module, each with functions that load (to a `Converted`) and save:
+Each layout has a module with functions that load (into a `Converted`) and save:
 
 - `kiros`: the `.npz` files of the layer-norm, order-embedding and skip-thoughts repositories;
 - `paper`: the notation of Ba, Kiros & Hinton 2016, with its gate order and update gate;
@@ -8,8 +8,8 @@ Each layout has a module, each with functions that load (to a `Converted`) and s
 - `fastrnns`: LayerNormLSTMCell of PyTorch's fastrnns benchmark, alone or in a stack;
 - `tensorflow`: LayerNormLSTMCell of TensorFlow Addons, LayerNormBasicLSTMCell of contrib.
 
-None of them runs code that a file holds: `.npz` files are read without pickle, and other formats
-are for the caller to open.
+No function runs code from a file: `.npz` files are read without pickle, and files of other formats
+are opened by the caller.
 """
 
 from planish.converters import fastrnns, haste, kiros, paper, tensorflow

@@ -1,4 +1,4 @@
-"""What the converters share: the result, and arrays that are checked as they are taken."""
+"""Common parts of the converters: their result, and checked access to the arrays of a source."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _LISTED = 12  # keys named in an error
 
 @dataclass(frozen=True, eq=False)
 class Converted:
-    """Weights of a recurrent layer as a module of `planish.nn` takes them.
+    """Weights of a recurrent layer in the layout of a module of `planish.nn`.
 
     Attributes:
-        module: the name of its class, such as `"LayerNormLSTM"`.
-        options: the arguments its constructor needs: `input_size`, `hidden_size`, `variant` and
-            `eps`, and `bias`, `num_layers` or `bidirectional` where they are not the defaults.
-        state_dict: the tensors by the module's keys, of the type they had, copied.
+        module: the name of the module's class, such as `"LayerNormLSTM"`.
+        options: the constructor's arguments: `input_size`, `hidden_size`, `variant` and `eps`, and
+            `bias`, `num_layers` or `bidirectional` if they are not the defaults.
+        state_dict: copies of the tensors by the module's keys, with their types unchanged.
     """
 
     module: str
@@ -34,7 +34,7 @@ class Converted:
     state_dict: dict[str, Tensor]
 
     def build(self) -> torch.nn.Module:
-        """Constructs the module, of the weights' type and with their values."""
+        """Returns the module with these weights, in their type."""
         from planish import nn
 
         module: torch.nn.Module = getattr(nn, self.module)(**self.options)
@@ -44,7 +44,7 @@ class Converted:
 
 
 class Weights:
-    """The arrays of a source whose keys begin with `prefix`, each checked as it is taken.
+    """Arrays of a source whose keys begin with `prefix`, each checked when it is taken.
 
     Errors are ValueError, begin with `[converters.layout]` and name the whole key.
     """
@@ -52,8 +52,10 @@ class Weights:
     def __init__(
         self, layout: str, source: Source, prefix: str = "", other_prefix: str = "", end: str = ""
     ) -> None:
-        """Of what begins with `prefix` all but what begins with `other_prefix`. Names are without
-        `prefix`, and without `end` where a key has that."""
+        """Selects the keys that begin with `prefix`, except those that begin with `other_prefix`.
+
+        Names are the keys without `prefix`, and without `end` if a key has it.
+        """
         self.layout = layout
         self._arrays = source if isinstance(source, Mapping) else open_npz(layout, source)
         self._prefix = prefix
@@ -76,18 +78,18 @@ class Weights:
         return list(self._keys)
 
     def key(self, name: str) -> str:
-        """The whole key of `name`, for an error."""
+        """Returns the whole key of `name`, for an error."""
         return self._keys.get(name, self._prefix + name)
 
     def matrix(self, name: str) -> tuple[int, int]:
-        """The sizes of the matrix `name`, which may not be 0."""
+        """Returns the sizes of the matrix `name`. Raises if one is 0."""
         sizes = list(self._read(name).shape)
         if len(sizes) != 2 or 0 in sizes:
             raise self.error(f"{self.key(name)} must have two sizes of 1 or more but has {sizes}")
         return sizes[0], sizes[1]
 
     def take(self, name: str, *sizes: int) -> Tensor:
-        """A copy of the array `name`, which must have these sizes and the type of the others."""
+        """Returns a copy of the array `name`; checks its sizes, and its type against the others."""
         tensor = self._read(name)
         key = self.key(name)
         if list(tensor.shape) != list(sizes):
@@ -103,7 +105,7 @@ class Weights:
         return tensor.detach().clone(memory_format=torch.contiguous_format)
 
     def finish(self, layer: str) -> None:
-        """Throws if there is a key that nobody took, which `layer` then does not have."""
+        """Raises if a key of the source was never taken, because `layer` has no such key."""
         left = [key for name, key in self._keys.items() if name not in self._taken]
         if left:
             raise self.error(f"the keys must be those of {layer} but have {_listed(left)}")
@@ -130,8 +132,8 @@ class Weights:
                     f"{key} must have floating-point numbers of 16 to 64 bits but has "
                     f"{array.dtype}"
                 )
-            # torch takes neither another byte order, as some files have it, nor
-            # negative strides, and warns about memory that cannot be written.
+            # torch.from_numpy rejects other byte orders and negative strides, and warns about
+            # read-only memory.
             native = array.dtype.newbyteorder("=")
             array = torch.from_numpy(np.array(array, dtype=native, order="C"))
         if not array.is_floating_point():
@@ -144,7 +146,7 @@ class Weights:
 
 
 def open_npz(layout: str, path: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """The arrays of an `.npz` file, read when they are asked for. Pickled ones are not."""
+    """Returns the arrays of an `.npz` file, read on access. Pickled arrays are rejected."""
     with open(path, "rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError(
@@ -155,7 +157,7 @@ def open_npz(layout: str, path: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def reorder(tensor: Tensor, have: str, want: str, dim: int = 0) -> Tensor:
-    """The blocks of `tensor` along `dim`, a gate each, from the order `have` to `want`."""
+    """Returns the blocks of `tensor` along `dim`, one a gate, moved from order `have` to `want`."""
     blocks = dict(zip(have, tensor.chunk(len(have), dim), strict=True))
     return torch.cat([blocks[gate] for gate in want], dim)
 
@@ -165,7 +167,7 @@ def options(inputs: int, hidden: int, variant: str, eps: float) -> dict[str, Any
 
 
 def to_numpy(layout: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors as arrays of their own, for `numpy.savez(path, **arrays)`."""
+    """Returns copies of the tensors as arrays, for `numpy.savez(path, **arrays)`."""
     arrays = {}
     for key, tensor in tensors.items():
         if tensor.dtype == torch.bfloat16:
@@ -177,7 +179,7 @@ def to_numpy(layout: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray
 
 
 def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors, each contiguous and in memory of its own."""
+    """Returns contiguous copies of the tensors."""
     return {
         key: tensor.clone(memory_format=torch.contiguous_format)
         for key, tensor in tensors.items()

@@ -5,8 +5,8 @@ With gates in PyTorch's order i, f, g, o:
     (i, f, g, o) = layernorm_i(weight_ih x) + layernorm_h(weight_hh h)
     c' = layernorm_c(s(f) * c + s(i) * tanh(g)),   h' = s(o) * tanh(c')
 
-weight_ih [4H, I], weight_hh [4H, H], and `weight` and `bias` of layernorm_i and layernorm_h [4H]
-and of layernorm_c [H]. The c that is carried on is the normalised one. There is no other bias.
+weight_ih is [4H, I], weight_hh [4H, H]; `weight` and `bias` of layernorm_i and layernorm_h are
+[4H], those of layernorm_c [H]. The cell state c is the normalized one. There is no other bias.
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ Container = Literal["cell", "layer", "stack"]
 
 
 def load(source: Source, prefix: str = "", eps: float = 1e-5) -> Converted:
-    """A `LayerNormLSTM` with `variant` `"fastrnns"` from the state dict of a cell, of a layer
-    (`LSTMLayer`, `BidirLSTMLayer`) or of what `script_lnlstm` returns (`StackedLSTM`,
-    `StackedLSTM2`).
+    """Returns a `LayerNormLSTM` with `variant` `"fastrnns"` from the benchmark's state dict.
+
+    The state dict is that of a cell, of a layer (`LSTMLayer`, `BidirLSTMLayer`) or of the result of
+    `script_lnlstm` (`StackedLSTM`, `StackedLSTM2`).
 
     Args:
         source: the state dict, or the path of an `.npz` file of its arrays.
-        prefix: of its keys, such as `"rnn."`.
-        eps: of the norms. `torch.nn.LayerNorm`'s by default; with `decompose_layernorm=True` the
-            benchmark adds none: 0.
+        prefix: the prefix of its keys, such as `"rnn."`.
+        eps: eps of the norms. The default is that of `torch.nn.LayerNorm`; with
+            `decompose_layernorm=True` the benchmark uses 0.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
 
     >>> import torch
     >>> from planish.converters import fastrnns
@@ -88,17 +89,18 @@ def load(source: Source, prefix: str = "", eps: float = 1e-5) -> Converted:
 def save(
     state_dict: Mapping[str, Tensor], prefix: str = "", container: Container = "stack"
 ) -> dict[str, Tensor]:
-    """The benchmark's state dict of a `LayerNormLSTM` with `variant` `"fastrnns"`; what `load` took
-    comes back with the same bits.
+    """Returns the benchmark's state dict of a `LayerNormLSTM` with `variant` `"fastrnns"`.
+
+    `save` inverts `load` bit for bit.
 
     Args:
         state_dict: of the module.
-        prefix: of the keys.
-        container: what the keys are of: what `script_lnlstm` returns, a layer, or a bare cell.
+        prefix: the prefix of the keys.
+        container: the owner of the keys: the result of `script_lnlstm`, a layer, or a cell.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type; the container is
-            none of the three or cannot hold as many layers or directions.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type; the container
+            is unknown or cannot hold as many layers or directions.
     """
     state = Weights(_LAYOUT, state_dict)
     found = [re.fullmatch(r"weight_ih_l(\d+)(_reverse)?", name) for name in state.names()]

@@ -7,9 +7,9 @@ With gates in the order i, g, f, o, matrices applied to rows, and eps 1e-5 insid
 
     kernel [I, 4H], recurrent_kernel [H, 4H], bias [4H], gamma [2, 4H], gamma_h [H], beta_h [H]
 
-haste's `forget_bias` is the first value of `bias` and no more. Zoneout and dropout are no
-parameters and are ignored: a layer with zoneout takes `zoneout * h + (1 - zoneout) * h'` for h' in
-evaluation too, which no layer here does.
+haste's `forget_bias` is the initial value of a part of `bias`. Zoneout and dropout are not
+parameters and are ignored. In evaluation, a haste layer with zoneout returns `zoneout * h + (1 -
+zoneout) * h'` as the next state, which no layer of Planish does.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ _HASTE, _OURS = "igfo", "ifgo"
 
 
 def load(source: Source, prefix: str = "") -> Converted:
-    """A `LayerNormLSTM` with `variant` `"haste"` from a LayerNormLSTM's state dict.
+    """Returns a `LayerNormLSTM` with `variant` `"haste"` from the state dict of haste's layer.
 
     Args:
         source: the state dict, or the path of an `.npz` file of its arrays.
-        prefix: of the layer's keys, such as `"rnn."`.
+        prefix: the prefix of the layer's keys, such as `"rnn."`.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type; or the weights are
-            those of haste's LayerNormGRU, which is another function than `LayerNormGRU`: it has one
-            norm over the 3H sums of z, r and h of each product, where this (and the paper's) has
-            one over the 2H of z and r and another over the H of the candidate. The means and
-            deviations of the two differ with every input, so no weights make one the other.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type; or the weights
+            are those of haste's LayerNormGRU. That layer has one norm over the 3H sums of z, r and h
+            of each matrix product. Planish and the paper have one over the 2H sums of z and r, and
+            another over the H sums of the candidate, so no weights make the layers equal.
 
     >>> import torch
     >>> from planish.converters import haste
@@ -78,11 +77,12 @@ def load(source: Source, prefix: str = "") -> Converted:
 
 
 def save(state_dict: Mapping[str, Tensor], prefix: str = "") -> dict[str, Tensor]:
-    """haste's state dict of a `LayerNormLSTM` of one layer with `variant` `"haste"`; what `load`
-    took comes back with the same bits.
+    """Returns haste's state dict of a one-layer `LayerNormLSTM` with `variant` `"haste"`.
+
+    `save` inverts `load` bit for bit.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
     """
     state = Weights(_LAYOUT, state_dict)
     _, hidden = state.matrix("weight_hh_l0")

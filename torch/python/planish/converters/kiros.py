@@ -1,13 +1,14 @@
 """Ryan Kiros' `.npz` files: layer-norm, order embeddings and skip-thoughts (Theano).
 
-The definitions are those of `layers.py` in github.com/ryankiros/layer-norm (`param_init_lngru`,
-`lngru_layer`, `param_init_lnlstm`, `lnlstm_layer`, and `gru`, `lstm` beside them), the names and
-the way of saving those of github.com/ryankiros/skip-thoughts (`skipthoughts.py`,
-`training/model.py`, `training/utils.py`) and github.com/ivendrov/order-embedding (`model.py`,
-`train.py`): a key is the layer's prefix, an underscore and the parameter, so `encoder_W`. A
-bidirectional encoder (`bi_skip.npz`) has a second one, `encoder_r_W`, that reads backwards.
+The equations are those of `layers.py` in github.com/ryankiros/layer-norm (`param_init_lngru`,
+`lngru_layer`, `param_init_lnlstm`, `lnlstm_layer`, `gru`, `lstm`). The names and the way of saving
+are those of github.com/ryankiros/skip-thoughts (`skipthoughts.py`, `training/model.py`,
+`training/utils.py`) and github.com/ivendrov/order-embedding (`model.py`, `train.py`).
 
-With LN the norm with gain s, bias b and eps 1e-5 inside the root, W applied to rows (`x W`):
+A key is the layer's prefix, an underscore and the parameter, such as `encoder_W`. A bidirectional
+encoder (`bi_skip.npz`) has a second layer that reads backwards, `encoder_r_W`.
+
+LN is the norm with gain s, bias b and eps 1e-5 inside the root; W is applied to rows (`x W`):
 
     GRU     (r, u) = s1-norm(x W + b) + s3-norm(h U)           W [I, 2H], U [H, 2H], b [2H]
             n = tanh(s2-norm(x Wx + bx) + s(r) * s4-norm(h Ux))   Wx [I, H], Ux [H, H], bx [H]
@@ -15,15 +16,15 @@ With LN the norm with gain s, bias b and eps 1e-5 inside the root, W applied to 
     LSTM    (i, f, o, g) = s1-norm(x W + b) + s2-norm(h U) + b   W [I, 4H], U [H, 4H], b [4H]
             c' = s(f) * c + s(i) * tanh(g),   h' = s(o) * tanh(s3-norm(c'))
 
-and without norms the same with nothing in their place: the plain LSTM adds b twice, too. The update
-gate is PyTorch's, 1 minus that of the paper's Eq. 28, so that its sign stays; `converters.paper`
-has the other one.
+The layers without norms have the same equations without the norms, so the plain LSTM adds b twice.
+The update gate is PyTorch's, which is 1 minus that of the paper's Eq. 28, so its sign stays;
+`converters.paper` converts the paper's gate.
 
-**b inside the norm.** The code adds b (and bx) to the product before it is normalised; where its
-numbers differ that is no bias behind the norm, and Planish has none before it. It is the weight of
-an input that is always 1: with `bias_column=True` it becomes the last column of `weight_ih_l0`,
-`input_size` is I + 1, and the module wants `torch.nn.functional.pad(x, (0, 1), value=1)`. Without
-it b must be zeros, with which these layers start.
+**b inside the norm.** The code adds b (and bx) to the matrix product before the norm. Unless all
+its elements are equal, that differs from a bias after the norm, and Planish has no bias before it.
+It is equivalent to the weights of an input that is always 1. With `bias_column=True`, b becomes the
+last column of `weight_ih_l0`, `input_size` is I + 1, and the module's input must be
+`torch.nn.functional.pad(x, (0, 1), value=1)`. Otherwise b must be zero, its initial value.
 """
 
 from __future__ import annotations
@@ -52,23 +53,25 @@ _LSTM, _OURS = "ifog", "ifgo"
 
 
 def load(source: Source, prefix: str = "encoder", bias_column: bool = False) -> Converted:
-    """A GRU, LN-GRU, LSTM or LN-LSTM of a file. Which of them, and in one direction or two, its
-    keys tell; arrays of other prefixes are not read.
+    """Returns a GRU, LN-GRU, LSTM or LN-LSTM from a file.
+
+    The keys determine which of them, and whether it is bidirectional. Arrays with other prefixes
+    are not read.
 
     Args:
         source: the path of an `.npz` file, or its arrays by key. Pickled arrays are not read. The
-            files that skip-thoughts and order embeddings save hold arrays alone, and the `.pkl`
-            files beside them (options, words) are not needed. A file with pickled arrays under
-            these keys has to be saved again, by a program one trusts it to, as arrays of float32.
-        prefix: of the layer: `encoder`, `decoder_f`, `decoder_b`.
-        bias_column: whether b that is added inside a norm becomes a column of `weight_ih_l0`.
+            files of skip-thoughts and order embeddings have none under these keys, and their `.pkl`
+            files (options, words) are not needed. If a file has pickled arrays there, save them
+            again as float32 arrays, with a program that you trust to unpickle them.
+        prefix: the prefix of the layer: `encoder`, `decoder_f`, `decoder_b`.
+        bias_column: whether b inside a norm becomes a column of `weight_ih_l0`.
 
     Returns:
-        `LayerNormGRU` or `LayerNormLSTM` with `variant` `"paper"`, or without norms `"plain"`.
+        `LayerNormGRU` or `LayerNormLSTM` with `variant` `"paper"`, or `"plain"` without norms.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes than above or of another type than
-            the others; b inside a norm is not 0 without `bias_column`, or there is no norm with it.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type; b inside a
+            norm is not 0 and `bias_column` is False; or it is True and there is no norm.
 
     >>> import numpy as np
     >>> from planish.converters import kiros
@@ -104,22 +107,21 @@ def load(source: Source, prefix: str = "encoder", bias_column: bool = False) -> 
 def save(
     state_dict: Mapping[str, Tensor], prefix: str = "encoder", bias_column: bool = False
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a layer, for `numpy.savez(path, **arrays)`; what `load` took comes back with
-    the same bits.
+    """Returns the arrays of a layer, for `numpy.savez(path, **arrays)`.
 
-    The file has one b where a module may have two: of an LN-LSTM what `bias_ih_l0` has beyond the
-    column is added to b1, which means the same; a plain LSTM's b is the mean of its two biases.
+    `save` inverts `load` bit for bit. The file has one b where a module can have two. In an
+    LN-LSTM, the difference of `bias_ih_l0` and the column is added to b1, which is equivalent. In a
+    plain LSTM, b is the mean of the two biases.
 
     Args:
-        state_dict: of a `LayerNormGRU` or `LayerNormLSTM` of one layer, with `variant` `"paper"`
-            or `"plain"`. It does not tell its variant, and `"tfa"` has the keys of `"paper"`.
-        prefix: of the keys.
-        bias_column: whether the last column of `weight_ih_l0` is b; without it b inside norms is
-            zeros.
+        state_dict: of a one-layer `LayerNormGRU` or `LayerNormLSTM` with `variant` `"paper"` or
+            `"plain"`. The keys do not show the variant; those of `"tfa"` equal those of `"paper"`.
+        prefix: the prefix of the keys.
+        bias_column: whether the last column of `weight_ih_l0` is b; otherwise b inside norms is 0.
 
     Raises:
-        ValueError: a key is missing, unknown or of another size; the last third of a plain GRU's
-            `bias_hh_l0` is not 0, for which these files have no place.
+        ValueError: a key is missing or unknown, or an array has a wrong size; or the last third of
+            a plain GRU's `bias_hh_l0`, which has no key in these files, is not 0.
     """
     state = Weights(_LAYOUT, state_dict)
     rows, hidden = state.matrix("weight_hh_l0")
@@ -142,7 +144,7 @@ def save(
 def _with_bias(
     weights: Weights, matrix: Tensor, biases: dict[str, Tensor], bias_column: bool
 ) -> Tensor:
-    """weight_ih [G, I], with a column more for a bias inside the norm."""
+    """Returns weight_ih [G, I], with one extra column for a bias inside the norm."""
     if bias_column:
         return torch.cat([matrix, torch.cat(list(biases.values())).unsqueeze(1)], 1)
     for name, bias in biases.items():
@@ -156,7 +158,7 @@ def _with_bias(
 
 
 def _without_bias(matrix: Tensor, bias_column: bool) -> tuple[Tensor, Tensor]:
-    """weight_ih [G, I] and the bias inside the norm [G]."""
+    """Returns weight_ih [G, I] and the bias inside the norm [G]."""
     if bias_column:
         return matrix[:, :-1], matrix[:, -1]
     return matrix, matrix.new_zeros(matrix.shape[0])

@@ -1,9 +1,9 @@
-"""The paper's own notation: the weights of Ba, Kiros & Hinton 2016, Eq. 4, 20-22 and 26-28.
+"""The notation of Ba, Kiros & Hinton 2016, Eq. 4, 20-22 and 26-28.
 
-For those who have written the layers down from the paper: its gate orders, f, i, o, g of the LSTM
-and z, r of the GRU, and its sense of the GRU's update gate. Keys are the paper's letters, LN_k has
-the gain alpha_k and the bias beta_k (the supplement's text has the two the wrong way round: Eq. 15
-makes alpha the gain), and matrices are applied to columns:
+This layout is for layers written from the paper: its gate orders, f, i, o, g in the LSTM and z, r
+in the GRU, and its meaning of the GRU's update gate. Keys are the paper's letters. LN_k has the
+gain alpha_k and the bias beta_k, as in Eq. 15 (the text of the supplement swaps them). Matrices are
+applied to columns:
 
     RNN     h' = tanh(LN(W_hh h + W_xh x; g, b))                        W_xh [H, I], W_hh [H, H]
     LSTM    (f, i, o, g) = LN_1(W_h h) + LN_2(W_x x) + b               W_x [4H, I], W_h [4H, H]
@@ -12,9 +12,9 @@ makes alpha the gain), and matrices are applied to columns:
             n = tanh(LN_3(W x) + s(r) * LN_4(U h))                     W [H, I],    U [H, H]
             h' = (1 - s(z)) * h + s(z) * n
 
-`planish.nn.LayerNormGRU` has PyTorch's gate, s(z) = 1 - s(that z). Changing the sign of the z rows
-of W_h and W_x would not do, as LN_1 and LN_2 have the mean and deviation of z and r together: the
-signs of the z rows of alpha_1, beta_1, alpha_2 and beta_2 change, and no weight.
+`planish.nn.LayerNormGRU` has PyTorch's gate, which is s(z) = 1 - s(the paper's z). LN_1 and LN_2
+take statistics over z and r together, so the conversion changes the signs of the z rows of alpha_1,
+beta_1, alpha_2 and beta_2, and not those of W_h and W_x.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _LSTM, _OURS = "fiog", "ifgo"
 
 
 def load(source: Source, eps: float = 1e-5) -> Converted:
-    """A layer from the paper's letters; its keys tell which.
+    """Returns a layer from the paper's letters. The keys determine its kind.
 
     Args:
         source: tensors or arrays by key, or the path of an `.npz` file of them.
-        eps: added to the variances; the paper prints none.
+        eps: added to the variances; the paper gives no value.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
 
     >>> import torch
     >>> from planish.converters import paper
@@ -61,11 +61,12 @@ def load(source: Source, eps: float = 1e-5) -> Converted:
 
 
 def save(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The paper's letters of a module of one layer with `variant` `"paper"`; what `load` took comes
-    back with the same bits.
+    """Returns the paper's letters of a one-layer module with `variant` `"paper"`.
+
+    `save` inverts `load` bit for bit.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
     """
     state = Weights(_LAYOUT, state_dict)
     rows, hidden = state.matrix("weight_hh_l0")

@@ -1,24 +1,23 @@
-"""The LN-LSTMs of TensorFlow: Addons' LayerNormLSTMCell and contrib's LayerNormBasicLSTMCell.
+"""LN-LSTMs of TensorFlow: LayerNormLSTMCell of Addons and LayerNormBasicLSTMCell of contrib.
 
-Matrices are applied to rows. TensorFlow itself is not needed: the weights come as arrays by key, or
-from an `.npz` file of them. A `:0` at the end of a key, as TensorFlow's variables have it, is left
-out.
+Matrices are applied to rows. TensorFlow is not needed: weights are arrays by key, or an `.npz` file
+of them. A `:0` at the end of a key, from names of TensorFlow variables, is ignored.
 
 **Addons** (github.com/tensorflow/addons, `tensorflow_addons/rnn/layer_norm_lstm_cell.py`), with
-gates in the order i, f, c, o of Keras and eps 1e-3:
+Keras' gate order i, f, c, o and eps 1e-3:
 
     (i, f, g, o) = kernel_norm(x kernel) + recurrent_norm(h recurrent_kernel) + bias
     c' = state_norm(s(f) * c + s(i) * tanh(g)),   h' = s(o) * tanh(c')
 
-**contrib** (TensorFlow 1, `tensorflow/contrib/rnn/python/ops/rnn_cell.py`), with gates in the order
-i, j, f, o, one matrix for both, a norm for each gate, and eps 1e-12:
+**contrib** (TensorFlow 1, `tensorflow/contrib/rnn/python/ops/rnn_cell.py`), with gate order i, j,
+f, o, one matrix for x and h, a separate norm for each gate, and eps 1e-12:
 
     (i, j, f, o) = [x, h] kernel
     c' = state(c * s(forget(f) + forget_bias) + s(input(i)) * tanh(transform(j)))
     h' = s(output(o)) * tanh(c')
 
-Both carry the normalised c. Other activations than tanh and s() have no counterpart; dropout is no
-parameter and is ignored.
+In both, the cell state is the normalized c. Activations other than tanh and s() have no
+counterpart. Dropout is not a parameter and is ignored.
 """
 
 from __future__ import annotations
@@ -47,18 +46,18 @@ _FORGET = 2
 
 
 def load_tfa(source: Source, prefix: str = "", eps: float = 1e-3) -> Converted:
-    """A `LayerNormLSTM` with `variant` `"tfa"` from the weights of Addons' LayerNormLSTMCell.
+    """Returns a `LayerNormLSTM` with `variant` `"tfa"` from the weights of Addons' cell.
 
     Args:
         source: arrays by key, such as `{w.name: w.numpy() for w in cell.weights}`, or the path of
             an `.npz` file: `kernel` [I, 4H], `recurrent_kernel` [H, 4H], `bias` [4H] (not with
             `use_bias=False`), `gamma` and `beta` under `kernel_norm/` and `recurrent_norm/` [4H]
             and `state_norm/` [H].
-        prefix: of the keys, such as `"layer_norm_lstm_cell/"`.
+        prefix: the prefix of the keys, such as `"layer_norm_lstm_cell/"`.
         eps: the cell's `norm_epsilon`.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
 
     >>> import numpy as np
     >>> from planish.converters import tensorflow
@@ -91,12 +90,13 @@ def load_tfa(source: Source, prefix: str = "", eps: float = 1e-3) -> Converted:
 def save_tfa(
     state_dict: Mapping[str, Tensor], prefix: str = ""
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The weights of Addons' LayerNormLSTMCell of a `LayerNormLSTM` of one layer with `variant`
-    `"tfa"`, in the order of `cell.weights` (for `cell.set_weights(list(result.values()))`); what
-    `load_tfa` took comes back with the same bits.
+    """Returns the weights of Addons' cell of a one-layer `LayerNormLSTM` with `variant` `"tfa"`.
+
+    They have the order of `cell.weights`, for `cell.set_weights(list(result.values()))`. `save_tfa`
+    inverts `load_tfa` bit for bit.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
     """
     state = Weights(_LAYOUT, state_dict)
     _, inputs = state.matrix("weight_ih_l0")
@@ -116,18 +116,17 @@ def save_tfa(
 
 
 def load_contrib(source: Source, prefix: str = "", forget_bias: float = 1.0) -> Converted:
-    """A `LayerNormLSTM` with `variant` `"contrib"` from the variables of contrib's
-    LayerNormBasicLSTMCell.
+    """Returns a `LayerNormLSTM` with `variant` `"contrib"` from the variables of contrib's cell.
 
     Args:
         source: arrays by key, or the path of an `.npz` file: `kernel` [I + H, 4H], and `gamma` and
             `beta` [H] under `input/`, `transform/`, `forget/`, `output/` and `state/`.
-        prefix: of the keys, such as `"rnn/layer_norm_basic_lstm_cell/"`.
-        forget_bias: the cell's, which no variable holds; it is added to `ln_bias_l0`.
+        prefix: the prefix of the keys, such as `"rnn/layer_norm_basic_lstm_cell/"`.
+        forget_bias: the cell's constant, which is not a variable; it is added to `ln_bias_l0`.
 
     Raises:
-        ValueError: a key is missing, unknown (as an optimiser's `kernel/Adam` is), of other sizes
-            or of another type.
+        ValueError: a key is missing or unknown (such as an optimizer's `kernel/Adam`), or an array
+            has a wrong size or type.
 
     >>> import numpy as np
     >>> from planish.converters import tensorflow
@@ -169,15 +168,14 @@ def load_contrib(source: Source, prefix: str = "", forget_bias: float = 1.0) -> 
 def save_contrib(
     state_dict: Mapping[str, Tensor], prefix: str = "", forget_bias: float = 1.0
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The variables of contrib's LayerNormBasicLSTMCell of a `LayerNormLSTM` of one layer with
-    `variant` `"contrib"`.
+    """Returns the variables of contrib's cell of a one-layer `LayerNormLSTM`, variant `"contrib"`.
 
-    What `load_contrib` took comes back with the same bits but for `forget/beta`, which then is that
-    of `ln_bias_l0 - forget_bias`: the same number to the rounding of beta + forget_bias, and of the
-    same bits with `forget_bias` 0. Loading it again gives the same `ln_bias_l0`.
+    `save_contrib` inverts `load_contrib` bit for bit, except `forget/beta`. That is `ln_bias_l0 -
+    forget_bias`, which can differ in the last bits because `ln_bias_l0` was rounded, unless
+    `forget_bias` is 0. Loading it again gives the same `ln_bias_l0`.
 
     Raises:
-        ValueError: a key is missing, unknown, of other sizes or of another type.
+        ValueError: a key is missing or unknown, or an array has a wrong size or type.
     """
     state = Weights(_LAYOUT, state_dict)
     _, inputs = state.matrix("weight_ih_l0")

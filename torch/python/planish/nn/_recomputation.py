@@ -1,10 +1,12 @@
-"""Support for activation checkpointing of modules whose state moves in a forward pass.
+"""Support for activation checkpointing of modules whose state changes in a forward pass.
 
-``torch.utils.checkpoint`` runs a region without keeping its activations, either without gradients
-or with hooks on saved tensors, and runs it again in the backward pass. The second run must start
-from the state of the first and must not move the state. So each call that may run again is logged
-with the state that it started from. A second run finds it by its input, and among equal inputs by
-its place in the graph: autograd numbers nodes in the order of their creation.
+``torch.utils.checkpoint`` runs a region without saving its activations, either without gradients or
+with hooks on saved tensors, and runs it again in the backward pass. The second run must start from
+the state of the first and must not change the state.
+
+Each call that can run again is therefore logged with its initial state. A second run is matched by
+its input, and among equal inputs by its place in the graph: autograd numbers nodes in the order of
+their creation.
 """
 
 import collections
@@ -28,7 +30,7 @@ class _Call(NamedTuple):
     start: Tensor
 
     def region(self) -> Any:
-        """Equal for calls in one checkpointed region."""
+        """Returns a value that is equal for calls in one checkpointed region."""
         return self.order if self.hooks is None else self.hooks
 
 
@@ -37,9 +39,9 @@ _lock = threading.Lock()
 
 
 def start_state(state: Tensor, x: Tensor) -> Tensor:
-    """Returns the state that a call with input x starts from: `state` in a first run.
+    """Returns the initial state of a call with input x: `state` in a first run.
 
-    Raises RuntimeError in a second run whose first run is not known.
+    Raises RuntimeError in a second run if the first run is unknown.
     """
     if torch.compiler.is_exporting():
         return state
@@ -49,7 +51,7 @@ def start_state(state: Tensor, x: Tensor) -> Tensor:
 
 
 def next_state(state: Tensor, after: Tensor) -> Tensor:
-    """Returns the state that a call leaves: `after` in a first run, `state` in a second one."""
+    """Returns the state after a call: `after` in a first run, `state` in a second one."""
     if torch.compiler.is_exporting():
         return after
     if torch.compiler.is_compiling():
@@ -59,7 +61,7 @@ def next_state(state: Tensor, after: Tensor) -> Tensor:
 
 def _runs_again(state: Tensor) -> bool:
     if torch._C._current_graph_task_id() == -1 or not _has_address(state):
-        return False  # this is no backward pass
+        return False  # not in a backward pass
     place = state.data_ptr()
     return any(call.place == place for call in tuple(_calls))
 
@@ -76,7 +78,7 @@ def _start_state(state: Tensor, x: Tensor) -> Tensor:
         return state
     fingerprint = _fingerprint(x)
     start = _logged_state(state, fingerprint, hooks is not None) if again else state.clone()
-    if logged:  # in a second run, too, which may hold a checkpointed region itself
+    if logged:  # in a second run, too: checkpointed regions can be nested
         order = torch._C._autograd._get_sequence_nr()
         region = None if hooks is None else weakref.ref(hooks[0])
         call = _Call(state.data_ptr(), order, region, fingerprint, start)
@@ -92,8 +94,8 @@ def _logged_state(state: Tensor, fingerprint: Tensor, in_hooks: bool) -> Tensor:
     node, place = running._sequence_nr(), state.data_ptr()
     calls = [call for call in tuple(_calls) if call.place == place]
     equal = [call for call in calls if torch.equal(call.fingerprint, fingerprint)]
-    # A region with hooks runs again for one of its own nodes. Without gradients it has no nodes and
-    # runs again for one that was created before it.
+    # A region with hooks runs again for one of its own nodes. A region without gradients has no
+    # nodes; it runs again for a node created before it.
     before = [call for call in equal if call.hooks is not None and call.order <= node + 1]
     after = [call for call in equal if call.order > node]
     reason = "no earlier call had this input"
@@ -119,7 +121,7 @@ def _fingerprint(x: Tensor) -> Tensor:
         return torch.stack([wide.sum(), wide.square().sum()]).view(torch.int64)
 
 
-# For compiled code, which runs operators but not the Python code of a module.
+# Operators for compiled code, which cannot call the Python code of a module.
 
 
 @torch.library.custom_op("planish::online_start_state", mutates_args=())

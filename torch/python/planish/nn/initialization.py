@@ -1,4 +1,4 @@
-"""Initialization of recurrent layers by the functions of ``torch.nn.init``."""
+"""Initialization of recurrent layers with the functions of ``torch.nn.init``."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -31,9 +31,9 @@ def reset_recurrent_parameters(
     Weight matrices are initialized by ``fn``. Biases become 0, also those of norms, and the gains
     of norms become 1. Other parts of ``module`` stay as they are.
 
-    The names of gains contain "weight", like those of matrices. A loop over
-    ``named_parameters()`` that initializes every "weight" therefore fails at a gain, which has one
-    dimension, or makes all gains small.
+    The names of gains contain "weight", like those of matrices. A loop over ``named_parameters()``
+    that initializes every "weight" therefore fails at a gain, which has one dimension, or makes all
+    gains small.
 
     Args:
         module: a recurrent layer or cell, or a model that contains some.

@@ -370,7 +370,7 @@ class OnlineLayerNorm(nn.Module):
 
     @leaf
     def forward(self, x: Tensor, advance: bool | None = None) -> Tensor:
-        """Returns y; updates the state if advance is True, or None and the module is in training."""
+        """Returns y; updates the state if advance, which by default is ``self.training``."""
         if x.dim() < 1 or x.shape[-1] != self.num_features:
             raise ValueError(
                 f"[OnlineLayerNorm] x must have {self.num_features} numbers in its last dimension "

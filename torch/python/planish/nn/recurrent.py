@@ -696,8 +696,8 @@ class LayerNormLSTM(_Layers):
             - ``"draw"``: plain sums with two biases, and LN(c_t) only in h_t (Eq. 29-31).
             - ``"plain"``: ``torch.nn.LSTM``.
             - ``"batchnorm"``: statistics over the sequences of the batch instead of LN, separately
-              for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates: results
-              depend on the other sequences of the batch, in evaluation, too.
+              for each step (Cooijmans et al. 2016, Eq. 6-8). There are no running estimates:
+              results depend on the other sequences of the batch, in evaluation, too.
         eps: added to variances, inside the root; finite and at least 0. None selects the default of
             the library that the variant comes from: 1e-3 for ``"tfa"``, 1e-12 for ``"contrib"``,
             1e-5 for the others.
