@@ -18,17 +18,16 @@
 
 #include "torch/base/compat.h"
 
-// Autograd nodes as PyTorch's generated code has them: they keep tensors, and their backward calls
-// operators through the dispatcher, so that each layer (functional transforms, compilers, higher
-// derivatives) sees it.
+// Autograd nodes like those of PyTorch's generated code. Their backward calls operators through the
+// dispatcher, so that functional transforms, compilers and higher derivatives see the calls.
 namespace planish {
 
 using Tensors = c10::SmallVector<at::Tensor, 6>;
 
-/// A node with up to six tensors kept. `Backward` is called as
+/// A node that saves up to six tensors. Backward is called as
 ///   Tensors backward(Tensors& gradients, Tensors& kept, needed)
-/// with gradients of the outputs, which may be undefined, the kept tensors, and needed(i): whether
-/// the gradient of input i is asked for.
+/// with the gradients of the outputs (undefined means zero), the saved tensors, and needed(i),
+/// which returns whether the gradient of input i is needed.
 template <class Backward>
 class LambdaNode final : public torch::autograd::Node {
  public:
@@ -37,7 +36,7 @@ class LambdaNode final : public torch::autograd::Node {
 
   std::string name() const override { return label_; }
 
-  /// Keeps an input of the forward call.
+  /// Saves an input of the forward call.
   void Keep(const at::Tensor& input) { kept_.emplace_back(input, /*is_output=*/false); }
 
   void release_variables() override {
@@ -47,7 +46,7 @@ class LambdaNode final : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     std::lock_guard<std::mutex> lock(mutex_);
-    // Moved, so that the engine's reference to a gradient becomes the node's: see MayOverwrite.
+    // Moves the gradients, so that the node holds their only reference: see MayOverwrite.
     Tensors given(std::make_move_iterator(gradients.begin()),
                   std::make_move_iterator(gradients.end()));
     Tensors kept;
@@ -63,10 +62,10 @@ class LambdaNode final : public torch::autograd::Node {
   c10::SmallVector<torch::autograd::SavedVariable, 6> kept_;
 };
 
-/// Whether a gradient that a node was given may hold one of the node's results: it lies as `x` does
-/// in `format`, nobody else has it or its memory, which is PyTorch's own, and no layer between
-/// autograd and the backend (a transform, a mode, a higher derivative) is to see the call. The
-/// engine adds gradients up in place on the same grounds. Tangents are the caller's to ask for.
+/// Returns whether a node can write one of its results to `gradient`, on the same conditions as the
+/// engine's accumulation in place. The gradient must have the layout of `x` in `format` and be the
+/// only reference to its memory, which PyTorch owns. No transform, mode or higher derivative may
+/// observe the call. The caller checks for tangents.
 inline bool MayOverwrite(const at::Tensor& gradient, const at::Tensor& x,
                          at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   return gradient.defined() && gradient.use_count() == 1 && !at::GradMode::is_enabled() &&
@@ -82,16 +81,16 @@ bool AnyTangent(const T&... tensors) {
   return ((tensors.defined() && tensors._fw_grad(/*level=*/0).defined()) || ...);
 }
 
-/// `forward()` below autograd.
+/// Calls `forward()` below autograd.
 template <class Forward>
 auto BelowAutograd(Forward&& forward) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   return forward();
 }
 
-/// An operator's outputs with their history, where a gradient is needed: `forward()` computes them,
-/// `inputs` are what it is differentiable in, `kept(outputs)` the tensors that `backward` needs,
-/// `differentiable(outputs)` the outputs with a history.
+/// Calls `forward()` below autograd and attaches a node to its outputs. `inputs` are the
+/// differentiable inputs, `kept(outputs)` the tensors that `backward` needs, and
+/// `differentiable(outputs)` the outputs that get the node.
 template <class Forward, class Kept, class Differentiable, class Backward>
 auto WithHistory(const char* label, const Tensors& inputs, Forward&& forward, Kept&& kept,
                  Differentiable&& differentiable, Backward&& backward) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-// What differs between the versions of PyTorch that the binding builds against (2.11 to 2.15).
+// Differences between the PyTorch versions that the binding builds against (2.11 to 2.15).
 namespace planish {
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 13)
@@ -24,7 +24,7 @@ using NodePtr = std::shared_ptr<Node>;
 
 template <class Node, class... Args>
 NodePtr<Node> MakeNode(Args&&... args) {
-  // deleteNode unwinds a long graph without recursion.
+  // deleteNode destroys a long graph without recursion.
   return NodePtr<Node>(new Node(std::forward<Args>(args)...), torch::autograd::deleteNode);
 }
 #endif

@@ -15,8 +15,7 @@
 #include "planish/parallel.h"
 #include "src/base/pages.h"
 
-// What calls of the core share: tensors as the core's arrays. A tensor that is not there is an
-// undefined one, and the core's null.
+// Conversions of tensors to the core's arrays. An absent tensor is undefined; its array is null.
 namespace planish {
 
 inline const at::Tensor& OrUndefined(const std::optional<at::Tensor>& t) {
@@ -40,24 +39,24 @@ inline bool IsFloatOrDouble(const at::Tensor& t) {
   return t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble;
 }
 
-/// The types that arrays may have.
+/// Returns whether the norms accept elements of `type`.
 inline bool IsNormType(at::ScalarType type) {
   return type == at::kFloat || type == at::kDouble || type == at::kBFloat16 || type == at::kHalf;
 }
 
-/// The type of statistics, and of what recurrent layers compute and save.
+/// Returns the type of statistics, and of the arithmetic and saved values of recurrent layers.
 inline at::ScalarType ComputeType(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-/// In the type that it is computed in; undefined stays so.
+/// Returns t in its ComputeType; undefined if t is.
 inline at::Tensor Wide(const at::Tensor& t) {
   if (!t.defined()) return t;
   const at::ScalarType type = ComputeType(t.scalar_type());
   return t.scalar_type() == type ? t : t.to(type);
 }
 
-/// Calls f. An ArgumentError of the core becomes c10::ValueError, any other Error c10::Error.
+/// Calls f. Rethrows an ArgumentError of the core as c10::ValueError, other Errors as c10::Error.
 template <class F>
 auto WithCoreErrors(F&& f) {
   try {
@@ -69,7 +68,7 @@ auto WithCoreErrors(F&& f) {
   }
 }
 
-/// Calls f.operator()<float> or <double>: the type that numbers of `type` are computed in.
+/// Calls f.operator()<float> or <double>, according to ComputeType(type).
 template <class F>
 void ByType(at::ScalarType type, F&& f) {
   if (ComputeType(type) == at::kFloat) {
@@ -79,14 +78,14 @@ void ByType(at::ScalarType type, F&& f) {
   }
 }
 
-/// A new tensor beside x, which is to be written whole.
+/// Returns a new tensor on the device of x. The caller must write all of it.
 inline at::Tensor EmptyOn(const at::Tensor& x, c10::SymIntArrayRef sizes, at::ScalarType type,
                           at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   const auto numbers = c10::asIntArrayRefSlowOpt(sizes);
   if (!numbers || !x.is_cpu()) {
     return at::empty_symint(sizes, x.options().dtype(type), format);
   }
-  // Past the dispatcher, whose part in a small call one can measure.
+  // Bypasses the dispatcher, whose cost is noticeable in a small call.
   at::Tensor t = at::detail::empty_cpu(*numbers, type, /*pin_memory=*/false, format);
   if (t.nbytes() >= internal::kLargeBytes) {
     internal::AdviseHugePages(t.mutable_data_ptr(), t.nbytes());
@@ -94,7 +93,8 @@ inline at::Tensor EmptyOn(const at::Tensor& x, c10::SymIntArrayRef sizes, at::Sc
   return t;
 }
 
-/// PyTorch's threads run the core's loops: a second pool would fight libgomp's spinning workers.
+/// Runs the core's loops on PyTorch's threads. A second pool would compete with libgomp's spinning
+/// workers.
 inline void TorchParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask task) {
   at::parallel_for(begin, end, grain, task);
 }

@@ -8,21 +8,22 @@
 
 #include <cstdint>
 
-// Calls of the core on a GPU. Nothing here needs PyTorch's library for CUDA: the same binding loads
-// where there is none.
+// Calls of the core's CUDA functions. They do not need PyTorch's CUDA library, so the same binding
+// loads without it.
 namespace planish {
 
-/// While one lives, the device of `x` is the current one.
+/// Makes the device of `x` the current device during its lifetime.
 class OnDeviceOf {
  public:
   explicit OnDeviceOf(const at::Tensor& x) : device_(x.device()), guard_(x.device()) {}
 
-  /// PyTorch's current stream there: a cudaStream_t.
+  /// Returns PyTorch's current stream on the device, a cudaStream_t.
   void* stream() const {
     return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
   }
 
-  /// Memory for a call. PyTorch keeps it for this stream: it may go as soon as the call is on it.
+  /// Returns memory that can be freed as soon as the call is enqueued: PyTorch reuses it in stream
+  /// order.
   at::Tensor Workspace(int64_t bytes) const {
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
   }
@@ -32,14 +33,14 @@ class OnDeviceOf {
   c10::DeviceGuard guard_;
 };
 
-/// What a call on the device of `x` takes beside its arrays: PyTorch's current stream there, and a
-/// workspace. Its device is the current one while it lives.
+/// The stream and workspace of a call on the device of `x`. The device is current during the
+/// object's lifetime.
 class GpuCall {
  public:
   GpuCall(const at::Tensor& x, int64_t workspace_bytes)
       : device_(x), workspace_(device_.Workspace(workspace_bytes)) {}
 
-  /// `options` of one of the core's functions with them.
+  /// Returns `options` of a core function with the stream and the workspace set.
   template <class Options>
   Options With(Options options) const {
     options.stream = device_.stream();

@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-// The registry wants the class in this namespace.
+// The registry requires this namespace.
 namespace at {
 
-/// Says that there is a CUDA, without which autograd runs nothing on its devices.
+/// Reports a CUDA device; otherwise autograd runs nothing on it.
 struct FakeCudaHooks final : CUDAHooksInterface {
   explicit FakeCudaHooks(CUDAHooksArgs) {}
   void init() const override {}
@@ -38,13 +38,13 @@ constexpr c10::DeviceType kGpu = c10::DeviceType::CUDA;
 
 c10::Device Gpu() { return {kGpu, 0}; }
 
-/// The same numbers as a tensor of another device.
+/// Returns a tensor of another device that shares the memory of `t`.
 Tensor Seen(const Tensor& t, c10::Device device) {
   auto* owner = new c10::Storage(t.storage());
   c10::DataPtr data(
       owner->mutable_data(), owner, [](void* kept) { delete static_cast<c10::Storage*>(kept); },
       device);
-  // That it may be resized says that the memory is PyTorch's own.
+  // Resizable, which marks memory as PyTorch's own.
   c10::Storage storage(c10::Storage::use_byte_size_t(), owner->nbytes(), std::move(data),
                        c10::GetCPUAllocator(), /*resizable=*/true);
   const bool gpu = device.type() == kGpu;
@@ -55,11 +55,11 @@ Tensor Seen(const Tensor& t, c10::Device device) {
   return Tensor(std::move(impl));
 }
 
-/// A call of one of PyTorch's operators: by the CPU's, on the same memory.
+/// Runs one of PyTorch's operators with its CPU kernel, on the same memory.
 void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& arguments = op.schema().arguments();
   const size_t begin = stack->size() - arguments.size();
-  std::vector<std::pair<Tensor, Tensor>> seen;  // as given, as the CPU sees it
+  std::vector<std::pair<Tensor, Tensor>> seen;  // the argument, and its CPU tensor
   const auto on_cpu = [&](const Tensor& t) {
     if (!t.defined() || t.is_cpu()) return t;
     seen.emplace_back(t, Seen(t, c10::Device(c10::kCPU)));
@@ -93,7 +93,7 @@ void OnHost(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
-/// A product of 16-bit numbers in float, which the CPU has no operator for.
+/// Multiplies 16-bit matrices in float, for which the CPU has no operator.
 Tensor& WideProduct(const Tensor& a, const Tensor& b, at::ScalarType type, Tensor& out) {
   return at::mm_out(out, a.to(type), b.to(type));
 }
@@ -118,7 +118,7 @@ C10_REGISTER_GUARD_IMPL(CUDA, FakeCudaGuard);
 
 TORCH_LIBRARY_IMPL(_, CUDA, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&OnHost>()); }
 
-// Has a kernel for every device, which looks for the device's own way of copying.
+// copy_ has a kernel for every device that calls the device's own copy, so the fallback misses it.
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {
   m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&OnHost>());
   m.impl("mm.dtype_out", TORCH_FN(WideProduct));

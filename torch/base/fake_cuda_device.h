@@ -3,16 +3,15 @@
 
 #include <ATen/core/Tensor.h>
 
-// A stand-in for a GPU, for tests where there is none: tensors of the type CUDA whose memory is the
-// host's. Planish's operators then take their way to a GPU, whose kernels run as C++
-// (src/base/cuda/emulation.h); PyTorch's own operators do what the CPU's do. For a libtorch without
-// CUDA: who links this file has the device.
+// A fake CUDA device for tests without a GPU: CUDA tensors whose memory is the host's. Planish's
+// operators run their CUDA kernels as C++ (src/base/cuda/emulation.h); PyTorch's operators call
+// their CPU versions. Needs a libtorch without CUDA. Linking this file registers the device.
 namespace planish::tests {
 
-/// `t` on the device, a copy; undefined if it is.
+/// Returns a copy of `t` on the device; undefined if `t` is.
 at::Tensor ToGpu(const at::Tensor& t);
 
-/// `t` on the CPU, likewise.
+/// Returns a copy of `t` on the CPU; undefined if `t` is.
 at::Tensor ToCpu(const at::Tensor& t);
 
 }  // namespace planish::tests

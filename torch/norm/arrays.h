@@ -11,11 +11,11 @@
 #include "planish/types.h"
 #include "torch/base/core.h"
 
-// Tensors of all floating types as the core's arrays.
+// Conversions of tensors of all floating types to the core's arrays.
 namespace planish {
 
-/// The tensor's memory, null where there is none. The core's 16-bit types have PyTorch's layout;
-/// the caller has checked the type.
+/// Returns the tensor's memory, or null if it is undefined. The caller checks the type. The core's
+/// 16-bit types have PyTorch's layout.
 template <class T>
 T* Array(const at::Tensor& t) {
   if (!t.defined()) return nullptr;
@@ -26,7 +26,8 @@ T* Array(const at::Tensor& t) {
   }
 }
 
-/// Calls f.operator()<T, P>: T x's type, P that of `parameter`, T or float; T without one.
+/// Calls f.operator()<T, P>, where T is x's type, and P that of `parameter` (T or float), by
+/// default T.
 template <class F>
 void ByTypes(const at::Tensor& x, const at::Tensor& parameter, F&& f) {
   const auto call = [&]<class T>() {
@@ -51,16 +52,16 @@ void ByTypes(const at::Tensor& x, const at::Tensor& parameter, F&& f) {
   }
 }
 
-/// `t` or a contiguous copy of it; undefined stays so.
+/// Returns `t` or a contiguous copy; undefined if `t` is.
 inline c10::MaybeOwned<at::Tensor> ContiguousOrBorrowed(
     const at::Tensor& t, at::MemoryFormat format = at::MemoryFormat::Contiguous) {
   if (!t.defined() || t.is_contiguous(format)) return c10::MaybeOwned<at::Tensor>::borrowed(t);
   return c10::MaybeOwned<at::Tensor>::owned(t.contiguous(format));
 }
 
-/// A tensor as rows of its last dimension.
+/// A tensor as a matrix whose rows are its last dimension.
 struct Rows {
-  c10::MaybeOwned<at::Tensor> tensor;  ///< itself where its rows lie evenly, else a copy
+  c10::MaybeOwned<at::Tensor> tensor;  ///< the tensor, or a copy if its rows have no common stride
   int64_t rows = 1, cols = 0, stride = 0;
 
   template <class T>
@@ -77,8 +78,8 @@ inline Rows RowsOf(const at::Tensor& t) {
   for (int64_t d = 0; d < last; ++d) rows.rows *= t.size(d);
   rows.stride = rows.cols;
   if (t.is_contiguous()) return rows;
-  // The distance of rows is that of the innermost dimension with several, and the dimensions around
-  // it must follow from it.
+  // The row stride is that of the innermost dimension larger than 1. The strides of the outer
+  // dimensions must follow from it.
   bool even = t.stride(last) == 1 || rows.cols <= 1;
   int64_t stride = 0, inner = 1;
   for (int64_t d = last - 1; d >= 0; --d) {

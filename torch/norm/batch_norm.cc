@@ -14,8 +14,8 @@
 #include "torch/base/device.h"
 #include "torch/norm/ops.h"
 
-// Batch norm: training is norm_forward over the batch; evaluation, by running estimates, has
-// primitives of its own.
+// batch_norm. Training calls norm_forward over the batch. Evaluation, by running estimates, has its
+// own primitives.
 namespace planish {
 
 namespace {
@@ -41,7 +41,7 @@ TensorTriple CallEvaluateBackward(const Tensor& dy, const Tensor& x, const Optio
   return op.call(dy, x, weight, mean, var, eps, mask);
 }
 
-/// The running estimates: one number for each channel, of the type of statistics or another.
+/// Checks that the running estimates are [channels].
 void CheckEstimates(const Tensor& x, const Tensor& mean, const Tensor& var) {
   for (const auto& [name, t] : {std::pair("running_mean", &mean), std::pair("running_var", &var)}) {
     TORCH_CHECK_VALUE(t->dim() == 1 && t->sym_size(0) == x.sym_size(1), "[batch_norm] ", name,
@@ -85,7 +85,7 @@ TensorTriple EvaluateBackwardMeta(const Tensor& dy, const Tensor& x, const Optio
   return EmptyBackward(x, weight, mask);
 }
 
-/// [batch, channels, spatial] in memory; channels-last has spatial 1.
+/// The sizes [batch, channels, spatial] in memory; spatial is 1 in channels-last format.
 struct Sizes {
   int64_t batch = 1, channels = 0, spatial = 1;
 };
@@ -160,9 +160,9 @@ TensorTriple EvaluateBackwardKernel(const Tensor& dy_, const Tensor& x_,
   return {dx, dweight, dbias};
 }
 
-// ---- The same in PyTorch's operators, for derivatives of derivatives
+// ---- The equations in PyTorch's operators, for higher derivatives
 
-/// One number for each channel as a tensor that x is multiplied with.
+/// Returns a [channels] tensor in a shape that broadcasts to x.
 Tensor ByChannel(const Tensor& t, const Tensor& x) {
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[1] = -1;

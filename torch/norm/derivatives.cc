@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-/// The statistics of x as functions of x, and sums over what is normalised together.
+/// Statistics of x as differentiable functions of x, and sums over groups of elements.
 class Statistics {
  public:
   Statistics(const NormSpec& spec, const NormInputs& inputs) : spec_(spec) {
@@ -26,7 +26,7 @@ class Statistics {
     }
     for (const int64_t d : Dims()) count_ *= x.sym_size(d);
 
-    // Near the mean nothing cancels; the mean of what is left is the only part that depends on x.
+    // Subtracting the saved mean cancels nothing; only the mean of the rest depends on x.
     const Tensor wide = Wide(x);
     if (spec.norm == Norm::kRms) {
       centred_ = wide;
@@ -50,32 +50,32 @@ class Statistics {
     xhat = centred_ * rstd;
   }
 
-  Tensor xhat;  ///< as x
-  Tensor rstd;  ///< of each group, as a tensor that x is multiplied with, like those that follow
-  Tensor deviation;  ///< of AdaNorm as coded alone
+  Tensor xhat;       ///< [as x]
+  Tensor rstd;       ///< of each group, broadcastable to x, like the next two
+  Tensor deviation;  ///< only for kAdaAsCoded
   Tensor b;          ///< the factor before xhat * mean(g * xhat); undefined: 1
 
-  /// The mean over what is normalised together.
+  /// Returns the mean over each group.
   Tensor Mean(const Tensor& t) const { return t.mean(Dims(), /*keepdim=*/true); }
 
-  /// The sum over all but the features, as a weight.
+  /// Returns the sum over all dimensions except the features, in the shape of a weight.
   Tensor SumToParameter(const Tensor& t, at::ScalarType type) const {
     return (others_.empty() ? t : t.sum(others_)).to(type);
   }
 
-  /// A weight as a tensor that x is multiplied with.
+  /// Returns a weight in a shape that broadcasts to x.
   Tensor Parameter(const Tensor& t) const { return Wide(t).view_symint(parameter_shape_); }
 
-  /// dy times what stands between xhat and y.
+  /// Returns dL/dxhat from dy.
   Tensor ThroughOutput(const Tensor& dy, const Tensor& weight) const {
     if (IsAda(spec_.norm)) return dy * Factor();
     return weight.defined() ? dy * Parameter(weight) : dy;
   }
 
-  /// AdaNorm's scale * (1 - slope * xhat), which no derivative passes through.
+  /// Returns AdaNorm's scale * (1 - slope * xhat), a constant for all derivatives.
   Tensor Factor() const { return spec_.scale * (1 - spec_.slope * xhat.detach()); }
 
-  /// g - a * mean(g) - b * xhat * mean(g * xhat), of which dx is rstd times. Its own transpose.
+  /// Returns g - a * mean(g) - b * xhat * mean(g * xhat), which is dx / rstd. The map is symmetric.
   Tensor Project(const Tensor& g) const {
     Tensor result = g;
     if (ViaMean(spec_.norm)) result = result - Mean(g);
@@ -85,8 +85,8 @@ class Statistics {
 
   Tensor TimesB(const Tensor& t) const { return b.defined() ? b * t : t; }
 
-  /// The gradient of x from those of xhat and, summed over a group and divided by its size, rstd.
-  /// `more` is added to the gradient of the centred x.
+  /// Returns the gradient of x from those of xhat and rstd; drstd is summed over a group and
+  /// divided by its size. Adds `more` to the gradient of the centred x.
   Tensor ToX(const Tensor& dxhat, const Tensor& drstd, const Tensor& more) const {
     Tensor dcentred = rstd * dxhat;
     if (ViaDeviation(spec_.norm)) {
@@ -96,8 +96,8 @@ class Statistics {
     return ViaMean(spec_.norm) ? dcentred - Mean(dcentred) : dcentred;
   }
 
-  /// d(b)/d(centred x) times the sum over a group of db * its size, for AdaNorm as coded: the only
-  /// norm whose b depends on x.
+  /// Returns the gradient of the centred x that passes through b, from db, summed over a group and
+  /// divided by its size. Only the b of kAdaAsCoded depends on x.
   Tensor ThroughB(const Tensor& db) const {
     const Tensor slope = Unbiasing() * -spec_.eps / deviation.square();
     return db * slope * Unbiasing() / deviation * centred_;
@@ -141,7 +141,7 @@ Tensor ComposedMoments(const NormSpec& spec, const Tensor& x_) {
   }
   Tensor mean = x.mean(dims, /*keepdim=*/true);
   if (spec.norm == Norm::kRms) mean = at::zeros_like(mean);
-  const Tensor rest = x - mean;  // whose mean is what `mean` cannot hold
+  const Tensor rest = x - mean;  // its mean is the rounding error of `mean`
   const Tensor mean_lo = spec.norm == Norm::kRms ? mean : rest.mean(dims, /*keepdim=*/true);
   const Tensor biased = (rest - mean_lo).square().mean(dims, /*keepdim=*/true);
   const bool ada = spec.norm == Norm::kAdaAsCoded;

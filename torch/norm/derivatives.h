@@ -9,15 +9,14 @@
 
 #include "torch/norm/spec.h"
 
-// norm_forward, norm_backward and the derivative of norm_backward in PyTorch's own differentiable
-// operators: what second and forward-mode derivatives, of any order, are made of. docs/math.md has
-// the derivations.
+// norm_forward, norm_backward and the derivative of norm_backward in PyTorch's differentiable
+// operators, for higher derivatives and those in forward mode. docs/math.md has the derivations.
 namespace planish {
 
-/// x and what norm_forward saved of it. The moments serve as constants near which x is precise;
-/// derivatives pass through x alone.
+/// x and the moments that norm_forward saved. Derivatives pass only through x; the moments are
+/// constants, subtracted from x for accuracy.
 struct NormInputs {
-  at::Tensor x, moments, weight, bias;  ///< weight and bias may be undefined
+  at::Tensor x, moments, weight, bias;  ///< weight and bias can be undefined
 };
 
 /// Returns n / (n - 1), symbolic if n is.
@@ -26,19 +25,19 @@ inline c10::SymFloat BesselFactor(const c10::SymInt& n) {
   return count / (count - 1.0);
 }
 
-/// What norm_forward saves, for whoever cannot call it.
+/// Returns the moments that norm_forward saves, for callers that cannot call it.
 at::Tensor ComposedMoments(const NormSpec& spec, const at::Tensor& x);
 
-/// y.
+/// Returns y.
 at::Tensor ComposedNorm(const NormSpec& spec, const NormInputs& inputs);
 
-/// dx, dweight and dbias, of those in `mask`. dy may be undefined.
+/// Returns dx, dweight and dbias, undefined unless in `mask`. dy can be undefined.
 std::array<at::Tensor, 3> ComposedNormBackward(const NormSpec& spec, const at::Tensor& dy,
                                                const at::Tensor& dsum, const NormInputs& inputs,
                                                std::array<bool, 3> mask);
 
-/// The gradients of norm_backward's results with respect to dy, x and weight. `g` has the gradients
-/// of dx, dweight and dbias, each of which may be undefined.
+/// Returns the gradients of dy, x and weight from `g`, the gradients of norm_backward's results dx,
+/// dweight and dbias, each of which can be undefined.
 std::array<at::Tensor, 3> NormBackwardBackward(const NormSpec& spec,
                                                const std::array<at::Tensor, 3>& g,
                                                const at::Tensor& dy, const NormInputs& inputs);

@@ -19,7 +19,7 @@ namespace {
 
 using at::Tensor;
 
-/// x as [outer, features, inner] in memory: rows have inner 1, and so has what is channels-last.
+/// x as [outer, features, inner] in memory. inner is 1 for rows and in channels-last format.
 struct Layout {
   int64_t outer = 1, features = 1, inner = 1;
 };
@@ -37,7 +37,7 @@ Layout LayoutOf(const NormSpec& spec, const Tensor& x, at::MemoryFormat format) 
   return layout;
 }
 
-/// The rows of the moments, null where they are not saved.
+/// Pointers to the rows of the moments, null if they are not saved.
 template <class C>
 struct StatisticsPointers {
   C *mean = nullptr, *mean_lo = nullptr, *rstd = nullptr, *var = nullptr;
@@ -58,7 +58,7 @@ StatisticsPointers<C> StatisticsPointersOf(const Tensor& moments) {
           moments.size(0) > 3 ? data + 3 * groups : nullptr};
 }
 
-// LayerNorm-simple is the recipe without a gain and a bias.
+// Returns the core's norm: kLayerSimple for LayerNorm without gain and bias.
 Norm Recipe(const NormSpec& spec, bool affine) {
   return spec.norm == Norm::kLayer && !affine ? Norm::kLayerSimple : spec.norm;
 }
@@ -185,8 +185,8 @@ void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const 
   cuda::ChannelNormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
 }
 
-// The unbiased variance is what running estimates with momentum 1 become; of one number there is
-// none.
+// Saves the unbiased variance as a running estimate with momentum 1; 0 if a channel has one
+// element.
 template <class T, class P>
 void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
   const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
@@ -236,7 +236,7 @@ void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Lay
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& given) {
   const auto weight = ContiguousOrBorrowed(given.weight), bias = ContiguousOrBorrowed(given.bias);
   const at::MemoryFormat format = FormatOf(spec, given.x);
-  const bool rows = spec.over == Over::kRow;  // which may have any stride
+  const bool rows = spec.over == Over::kRow;  // rows can have any stride
   const auto x =
       rows ? c10::MaybeOwned<Tensor>::borrowed(given.x) : ContiguousOrBorrowed(given.x, format);
   const NormForwardTensors t = {*x,      given.residual, *weight,      *bias,

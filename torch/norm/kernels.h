@@ -5,21 +5,21 @@
 
 #include "torch/norm/spec.h"
 
-// norm_forward and norm_backward on tensors: the core's functions on their memory, on the CPU or a
-// GPU, there on the current stream. Arguments are checked.
+// norm_forward and norm_backward on tensors, on the CPU, or on the current stream of a GPU. The
+// caller checks the arguments.
 namespace planish {
 
 struct NormForwardTensors {
-  const at::Tensor &x, &residual, &weight, &bias;  ///< all but x may be undefined
-  const at::Tensor &y, &sum;                       ///< of FormatOf(x); sum with residual alone
-  const at::Tensor& moments;                       ///< of MomentSizes, or undefined
+  const at::Tensor &x, &residual, &weight, &bias;  ///< all except x can be undefined
+  const at::Tensor &y, &sum;                       ///< in FormatOf(x); sum only with residual
+  const at::Tensor& moments;                       ///< [MomentSizes], or undefined
 };
 
 void RunNormForward(const NormSpec& spec, const NormForwardTensors& tensors);
 
 struct NormBackwardTensors {
-  const at::Tensor &dy, &dsum, &x, &moments, &weight;  ///< dsum and weight may be undefined
-  const at::Tensor &dx, &dweight, &dbias;              ///< those wanted; dx of FormatOf(x)
+  const at::Tensor &dy, &dsum, &x, &moments, &weight;  ///< dsum and weight can be undefined
+  const at::Tensor &dx, &dweight, &dbias;  ///< undefined if not needed; dx in FormatOf(x)
 };
 
 void RunNormBackward(const NormSpec& spec, const NormBackwardTensors& tensors);

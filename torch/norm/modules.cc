@@ -21,15 +21,15 @@
 #include "planish/torch_norm.h"
 #include "torch/norm/ops.h"
 
-// Modules differ in their options and in forward. All else follows from which options there are: an
-// option of one name means the same in every module, and is checked and printed alike.
+// Modules differ only in their options and in forward(). An option has the same meaning in every
+// module; checks, parameters and printing depend only on which options there are.
 namespace planish::nn {
 
 namespace {
 
 using at::Tensor;
 
-// Buffers that a module which is cast keeps as they are: a count, and numbers that a float rounds.
+// Buffers that keep their type when a module is cast: a count, and values that float would round.
 constexpr std::string_view kKeepTheirType[] = {"num_batches_tracked", "state"};
 
 // ---- Checks
@@ -99,7 +99,7 @@ void CheckOptions(const char* module, const Options& o) {
   }
 }
 
-/// x of the modules that end in 1d and 2d.
+/// Checks x of the modules whose names end in 1d and 2d.
 void CheckChannels(const char* module, int64_t spatial, const Tensor& x, int64_t channels) {
   const bool dims = spatial == 1 ? x.dim() == 2 || x.dim() == 3 : x.dim() == 4;
   TORCH_CHECK_VALUE(dims && x.size(1) == channels, "[", module, "] x must be ",
@@ -107,7 +107,7 @@ void CheckChannels(const char* module, int64_t spatial, const Tensor& x, int64_t
                     " but has ", x.sizes());
 }
 
-// ---- What parameters and buffers there are
+// ---- Parameters and buffers
 
 template <class Options>
 std::vector<int64_t> ParameterShape(const Options& o) {
@@ -152,18 +152,18 @@ double InitialWeight(const Options& o) {
 bool HasEstimates(const BatchNormOptions& o) { return o.track_running_stats(); }
 bool HasEstimates(const RecurrentBatchNormOptions& /*options*/) { return true; }
 
-/// Of which num_batches_tracked has one number for each, and running estimates one a feature.
+/// Returns the shape of num_batches_tracked; running estimates have one more dimension, features.
 std::vector<int64_t> CountShape(const BatchNormOptions& /*options*/) { return {}; }
 std::vector<int64_t> CountShape(const RecurrentBatchNormOptions& o) { return {o.max_length()}; }
 
 // ---- Printing
 
-/// The arguments of a module, as print has them: `4, eps=0.001, affine=true`.
+/// Prints the arguments of a module: `4, eps=0.001, affine=true`.
 class Arguments {
  public:
   explicit Arguments(std::ostream& stream) : stream_(stream) {}
 
-  /// The first one, without its name.
+  /// Prints the first argument, which has no name.
   template <class T>
   void operator()(const T& value) {
     Separate();
@@ -240,8 +240,7 @@ void NormImpl<Derived, Options>::pretty_print(std::ostream& stream) const {
   stream << ')';
 }
 
-/// Calls `cast`, which gives the buffers of `module` another type, and takes that back for those
-/// that keep theirs.
+/// Calls `cast`, then restores the buffers of `module` that keep their type.
 template <class Cast>
 void CastBut(torch::nn::Module& module, const Cast& cast) {
   std::vector<std::pair<Tensor, Tensor>> kept;
@@ -356,7 +355,7 @@ template class RunningNormImpl<RecurrentBatchNormImpl, RecurrentBatchNormOptions
 
 }  // namespace detail
 
-// ---- Over rows
+// ---- Norms over rows
 
 Tensor LayerNormImpl::forward(const Tensor& x) {
   return planish::layer_norm(x, options.normalized_shape(), OrNone(weight), OrNone(bias),
@@ -381,7 +380,7 @@ Tensor AdaNormImpl::forward(const Tensor& x) {
                            options.as_coded(), options.eps());
 }
 
-// ---- Online
+// ---- Online norm
 
 OnlineLayerNormImpl::OnlineLayerNormImpl(OnlineLayerNormOptions options_)
     : AffineNormImpl(std::move(options_)) {
@@ -426,7 +425,7 @@ Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance
     state.copy_(next);
     return y;
   }
-  // Every row from the same state, in its type, which a float would round.
+  // All rows start from the same state; computed in its type, double.
   const double alpha = options.alpha();
   const Tensor numbers = x.to(at::kDouble);
   const Tensor centred =
@@ -439,7 +438,7 @@ Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance
   return y.to(x.scalar_type());
 }
 
-// ---- Over channels
+// ---- Norms over channels
 
 Tensor LayerNorm1dImpl::forward(const Tensor& x) {
   CheckChannels(kName, 1, x, options.num_channels());
@@ -451,7 +450,7 @@ Tensor LayerNorm2dImpl::forward(const Tensor& x) {
   return planish::channel_layer_norm(x, OrNone(weight), OrNone(bias), options.eps());
 }
 
-// ---- Over the batch
+// ---- Batch norms
 
 namespace {
 
@@ -509,7 +508,7 @@ Tensor RecurrentBatchNormImpl::Steps(const Tensor& x, int64_t first) {
   return parts.size() == 1 ? parts[0] : at::cat(parts);
 }
 
-// A channel of a step is a channel of its own to the function: one call for all steps.
+// Makes each (step, channel) one channel of batch_norm: one call for all steps.
 Tensor RecurrentBatchNormImpl::Normalise(const Tensor& x, const Tensor& mean, const Tensor& var) {
   const int64_t time = x.size(0), batch = x.size(1), channels = x.size(2);
   const auto each_step = [&](const Tensor& vector) {
@@ -524,7 +523,7 @@ Tensor RecurrentBatchNormImpl::Normalise(const Tensor& x, const Tensor& mean, co
   return y.view({batch, time, channels}).transpose(0, 1);
 }
 
-// ---- Of weights
+// ---- Weight norm
 
 WeightNormImpl::WeightNormImpl(const Tensor& w, int64_t dim_) : dim(dim_), v(w) {
   TORCH_CHECK_VALUE(dim >= -1 && dim < w.dim(), "[WeightNorm] dim must be from -1 to ", w.dim() - 1,
@@ -536,7 +535,7 @@ WeightNormImpl::WeightNormImpl(const Tensor& w, int64_t dim_) : dim(dim_), v(w) 
   WeightNormImpl::reset();
 }
 
-// Of the values that there are: they are the parameters' only source.
+// Copies the present values, because the parameters have no other source.
 void WeightNormImpl::reset() {
   g = register_parameter("original0", g.detach().clone());
   v = register_parameter("original1", v.detach().clone());

@@ -14,7 +14,7 @@
 #include "torch/norm/derivatives.h"
 #include "torch/norm/ops.h"
 
-// Online layer norm. The state that a case finds is a constant for its gradient.
+// online_layer_norm. The state before a case is a constant for its gradient.
 namespace planish {
 
 namespace {
@@ -22,7 +22,7 @@ namespace {
 using at::Tensor;
 
 constexpr char kName[] = "online_layer_norm";
-// Rows of what is saved: mean, mean_lo, rstd, offset and deviation of OnlineNormForwardArgs.
+// Rows of the saved statistics: mean, mean_lo, rstd, offset, deviation; see OnlineNormForwardArgs.
 constexpr int64_t kMoments = 5;
 
 TensorTriple CallForward(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
@@ -75,7 +75,7 @@ TensorTriple Forward(const Tensor& x_, const Tensor& state, const OptionalTensor
   const Tensor x = x_.contiguous();
   const Tensor weight = Contiguous(OrUndefined(weight_)), bias = Contiguous(OrUndefined(bias_));
   next.copy_(state);
-  static_assert(sizeof(OnlineState) == 2 * sizeof(double));  // mean and deviation: a state
+  static_assert(sizeof(OnlineState) == 2 * sizeof(double));  // [2], mean and deviation
   ByTypes(x, weight.defined() ? weight : bias, [&]<class T, class P>() {
     auto* saved = Array<Compute<T>>(moments);
     auto* numbers = reinterpret_cast<OnlineState*>(next.mutable_data_ptr<double>());
@@ -148,11 +148,11 @@ TensorTriple Backward(const Tensor& dy_, const Tensor& x_, const Tensor& moments
   return {dx, dweight, dbias};
 }
 
-// ---- The same in PyTorch's operators, for derivatives of derivatives
+// ---- The equations in PyTorch's operators, for higher derivatives
 
 Tensor Mean(const Tensor& t) { return t.mean(at::IntArrayRef{-1}, /*keepdim=*/true); }
 
-/// z, sigma and s of the cases as functions of x, whose values are those that were saved.
+/// z, sigma and s of the cases as differentiable functions of x, with the saved values.
 struct Statistics {
   Tensor z, sigma, s;
 };
@@ -161,7 +161,7 @@ Statistics StatisticsOf(const Tensor& x, const Tensor& moments, double alpha) {
   std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = 1;
   const auto saved = [&](int64_t row) { return moments.select(0, row).view_symint(shape); };
-  // Near mu nothing cancels; what follows adds only zeros that depend on x.
+  // Subtracting the saved mean cancels nothing. The rest adds zeros whose derivatives matter.
   const Tensor near = Wide(x) - saved(0) - saved(1);
   const Tensor centred = near - alpha * (Mean(near) - Mean(near).detach());
   Statistics statistics;

@@ -18,9 +18,9 @@
 #include "torch/norm/derivatives.h"
 #include "torch/norm/kernels.h"
 
-// The norms as PyTorch operators. Two primitives, norm_forward and norm_backward, have a
-// kernel for every backend and for autograd, whatever the norm; the functions that users call are
-// made of them.
+// The norms as PyTorch operators. The primitives norm_forward, add_norm_forward and norm_backward
+// have kernels for every backend and for autograd. The functions that users call are composed of
+// them.
 namespace planish {
 
 namespace {
@@ -138,7 +138,7 @@ Tensor EmptyLike(const NormSpec& spec, const Tensor& x) {
   return EmptyOn(x, x.sym_sizes(), x.scalar_type(), FormatOf(spec, x));
 }
 
-/// Undefined, and None in Python, unless they are asked for.
+/// Returns an undefined tensor (None in Python) unless `save`.
 Tensor EmptyMoments(const NormSpec& spec, const Tensor& x, bool save) {
   if (!save) return {};
   return EmptyOn(x, MomentSizes(spec, x), ComputeType(x.scalar_type()));
@@ -187,7 +187,7 @@ TensorPair Forward(const Tensor& x, const OptionalTensor& weight, const Optional
   return RunForward(SpecOf(norm, over, eps, scale, slope, unbiased), x, weight, bias, save);
 }
 
-/// The settings of add_norm_forward, which takes `over` as the other primitives do.
+/// Returns the settings of add_norm_forward.
 NormSpec AddSpecOf(std::string_view norm, int64_t over, double eps) {
   TORCH_CHECK_VALUE(over == static_cast<int64_t>(Over::kRow),
                     "[add_norm_forward] over must be 0 (rows), got ", over);
@@ -226,7 +226,7 @@ TensorTriple BackwardMeta(const OptionalTensor& dy, const OptionalTensor& dsum, 
   return EmptyBackward(spec, x, weight, mask);
 }
 
-/// Into `gradients`, of which those that are undefined are not wanted.
+/// Writes the defined tensors in `gradients`.
 void BackwardInto(const TensorTriple& gradients, const NormSpec& spec, const OptionalTensor& dy,
                   const OptionalTensor& dsum, const Tensor& x, const Tensor& moments,
                   const OptionalTensor& weight) {
@@ -252,11 +252,11 @@ TensorTriple Backward(const OptionalTensor& dy, const OptionalTensor& dsum, cons
   return gradients;
 }
 
-// ---- Past the dispatcher
+// ---- Shortcut past the dispatcher
 
-/// Whether the dispatcher would come to the CPU kernel of an operator with these inputs and do
-/// nothing on the way: no gradient and no tangent is asked for, and no transform, mode, tracer,
-/// profiler or autocast is to see the call. Its part in a small call one can measure.
+/// Returns whether the dispatcher would go straight to the CPU kernel: no gradient or tangent is
+/// needed, and no transform, mode, tracer, profiler or autocast observes the call. Skipping the
+/// dispatcher makes small calls faster.
 bool OnlyCpuKernel(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   static constexpr c10::DispatchKeySet passive(
       {c10::DispatchKey::CPU, c10::DispatchKey::AutogradCPU, c10::DispatchKey::ADInplaceOrView,
@@ -274,8 +274,8 @@ bool OnlyCpuKernel(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 // ---- Autograd
 
-/// Where nobody else has dy, dx is written over it: a step of training then needs memory for one
-/// gradient less, and no time for new pages.
+/// Computes the gradients. Writes dx over dy if nothing else refers to it, which saves the memory
+/// of one gradient, and the time for new pages.
 Tensors NormBackward(const NormSpec& spec, Tensor& dy, const Tensor& dsum, const Tensor& x,
                      const Tensor& moments, const Tensor& weight, const Mask& mask) {
   if (!dy.defined()) return {mask[0] ? dsum : Tensor(), Tensor(), Tensor()};
@@ -350,7 +350,7 @@ TensorTriple AddForwardAutograd(const Tensor& x, const Tensor& residual,
       });
 }
 
-// The moments are functions of x: no gradient of their own.
+// The moments are functions of x and have no gradient of their own.
 TensorTriple BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& dsum_,
                               const Tensor& x, const Tensor& moments, const OptionalTensor& weight_,
                               std::string_view norm, int64_t over, double eps, double scale,
@@ -380,9 +380,9 @@ TensorTriple BackwardAutograd(const OptionalTensor& dy_, const OptionalTensor& d
       });
 }
 
-// ---- What users call
+// ---- Functions that users call
 
-/// Checks normalized_shape, and weight and bias against it. Returns the dimensions that it names.
+/// Checks normalized_shape, and weight and bias against it. Returns its number of dimensions.
 int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntArrayRef shape,
                              const OptionalTensor& weight, const OptionalTensor& bias) {
   const auto dims = static_cast<int64_t>(shape.size());
@@ -423,7 +423,7 @@ TensorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& 
                     residual_.sym_sizes());
   CheckX(function, x_, 1);
   CheckX(function, residual_, 1);
-  // As x + residual would be: under autocast one is often of 16 bits and the other float.
+  // The type of x + residual: under autocast, one is often 16-bit and the other float.
   const at::ScalarType type = at::result_type(x_, residual_);
   const Tensor x = x_.to(type), residual = residual_.to(type);
   const KernelParameters parameters(x, weight_, bias_);
@@ -439,7 +439,7 @@ TensorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& 
   return {y.view_symint(x.sym_sizes()), sum.view_symint(x.sym_sizes())};
 }
 
-/// PyTorch's default: the distance from 1 to the next number of the type that x is computed in.
+/// Returns eps, or by default the machine epsilon of the type that the arithmetic is in.
 double RmsEps(at::ScalarType type, std::optional<double> eps) {
   if (eps) return *eps;
   return ComputeType(type) == at::kDouble ? std::numeric_limits<double>::epsilon()
@@ -462,7 +462,7 @@ Tensor RmsNorm(const Tensor& x, c10::SymIntArrayRef normalized_shape, const Opti
                  weight, {});
 }
 
-// Without a list, of which PyTorch's call from Python takes most of a microsecond.
+// Has no list argument, because parsing a list in a call from Python is slow.
 Tensor AffineLayerNorm(const Tensor& x, const Tensor& weight_, const OptionalTensor& bias,
                        double eps) {
   CheckLayout("layer_norm", x);
@@ -608,7 +608,7 @@ void RegisterKernels(torch::Library& m) {
 }
 
 TORCH_LIBRARY_IMPL(planish, CPU, m) { RegisterKernels(m); }
-// Also where there is no CUDA: an error then says so, and not that nothing is registered.
+// Also registered without CUDA, so that calls throw an error that says so.
 TORCH_LIBRARY_IMPL(planish, CUDA, m) { RegisterKernels(m); }
 
 TORCH_LIBRARY_IMPL(planish, Meta, m) {
@@ -637,7 +637,7 @@ void RegisterComposites(torch::Library& m) {
 }
 
 TORCH_LIBRARY_IMPL(planish, CompositeImplicitAutograd, m) { RegisterComposites(m); }
-// vmap has a key of its own for what is made of other operators.
+// vmap has its own key for composite operators.
 TORCH_LIBRARY_IMPL(planish, FuncTorchBatchedDecomposition, m) { RegisterComposites(m); }
 
 }  // namespace planish

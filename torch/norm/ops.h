@@ -15,8 +15,8 @@
 #include "torch/norm/arrays.h"
 #include "torch/norm/spec.h"
 
-// What the operators of torch/norm share: how they are called, and checks of their arguments, whose
-// errors name the function that the user called.
+// Calls of the operators of torch/norm, and checks of their arguments. Errors name the function
+// that the user called.
 namespace planish {
 
 using OptionalTensor = std::optional<at::Tensor>;
@@ -32,23 +32,23 @@ inline const at::Tensor& OrElse(const OptionalTensor& t, const at::Tensor& other
   return t ? *t : other;
 }
 
-/// An operator as the dispatcher has it: each caller sees the layers below its own (autograd,
-/// functional transforms, backends).
+/// Returns an operator of the dispatcher. A call through it reaches the layers below the caller's
+/// own (autograd, functional transforms, backends).
 template <class Function>
 c10::TypedOperatorHandle<Function> FindOperator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Function>();
 }
 
-/// norm_forward through the dispatcher.
+/// Calls norm_forward through the dispatcher.
 TensorPair CallNormForward(const at::Tensor& x, const OptionalTensor& weight,
                            const OptionalTensor& bias, const NormSpec& spec, bool save);
 
-/// norm_backward likewise.
+/// Calls norm_backward through the dispatcher.
 TensorTriple CallNormBackward(const OptionalTensor& dy, const OptionalTensor& dsum,
                               const at::Tensor& x, const at::Tensor& moments,
                               const OptionalTensor& weight, const NormSpec& spec, Mask mask);
 
-/// What the arguments of norm_forward and norm_backward that are no tensors say.
+/// Returns the settings in the arguments of norm_forward and norm_backward.
 NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, double slope,
                 bool unbiased);
 
@@ -62,7 +62,7 @@ inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
                     "] x must be float, double, bfloat16 or half but has ", x.scalar_type());
 }
 
-/// A tensor of one number for each of `count` features, of x's type or float.
+/// Checks that a parameter is [count] and has x's type or float.
 inline void CheckVector(const char* function, const char* name, const OptionalTensor& vector,
                         const at::Tensor& x, const c10::SymInt& count) {
   if (!vector || !vector->defined()) return;
@@ -85,8 +85,8 @@ inline void CheckParameters(const char* function, const OptionalTensor& weight,
                     bias->scalar_type());
 }
 
-/// Weight and bias in a type that the kernels take: x's or float, the same for both. Other floating
-/// types are converted to the type that x is computed in, differentiably. Refers to its arguments.
+/// Weight and bias in a type that the kernels accept: x's or float, the same for both. Converts
+/// other floating types, differentiably, to the type of the arithmetic. Refers to its arguments.
 class KernelParameters {
  public:
   KernelParameters(const at::Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias)
@@ -113,7 +113,7 @@ class KernelParameters {
   OptionalTensor converted_weight_, converted_bias_;
 };
 
-/// Throws for a nested tensor of the strided layout, whose sizes cannot be read.
+/// Throws for a nested tensor of the strided layout, because its sizes cannot be read.
 inline void CheckLayout(const char* function, const at::Tensor& x) {
   TORCH_CHECK_VALUE(!x.is_nested() || x.layout() != at::kStrided, "[", function,
                     "] x must be a dense tensor or a nested tensor with layout=torch.jagged, got a "
@@ -130,7 +130,7 @@ inline void CheckEps(const char* function, double eps) {
                     "] eps must be finite and at least 0 but has ", eps);
 }
 
-/// `t`, named, has the sizes, type and device of `x`.
+/// Checks that `t` has the sizes, type and device of `x`.
 inline void CheckLike(const char* function, const char* name, const at::Tensor& t,
                       const at::Tensor& x, const char* name_of_x = "x") {
   TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "[", function, "] ", name, " must have ",

@@ -11,10 +11,10 @@
 #include "planish/norm.h"
 #include "torch/base/core.h"
 
-// What distinguishes one call of norm_forward and norm_backward from another beside its tensors.
+// The settings of a call of norm_forward or norm_backward.
 namespace planish {
 
-/// The dimensions that a group of elements with common statistics spans: the last one; dimension 1;
+/// The dimensions of a group of elements with common statistics: the last dimension; dimension 1;
 /// or all but dimension 1 (batch norm in training). The operators take the value as an integer.
 enum class Over : uint8_t { kRow, kChannels, kBatch };
 
@@ -24,7 +24,7 @@ struct NormSpec {
   double eps = 1e-5;
   double scale = 1;       ///< AdaNorm's C
   double slope = 0.1;     ///< AdaNorm's k
-  bool unbiased = false;  ///< batch norm's variance
+  bool unbiased = false;  ///< normalize by batch norm's unbiased variance
 };
 
 struct NormName {
@@ -32,7 +32,7 @@ struct NormName {
   std::string_view name;
 };
 
-/// As the operators spell them.
+/// The names in the operators.
 inline constexpr NormName kNormNames[] = {
     {Norm::kLayer, "layer"},   {Norm::kLayerSimple, "layer_simple"},
     {Norm::kDetach, "detach"}, {Norm::kDetachMean, "detach_mean"},
@@ -47,7 +47,7 @@ inline std::string_view NameOf(Norm norm) {
   return {};
 }
 
-/// The function that users call for it, as errors name it.
+/// Returns the name of the function that users call, for errors.
 inline const char* FunctionOf(const NormSpec& spec) {
   if (spec.over == Over::kBatch) return "batch_norm";
   if (spec.over == Over::kChannels) return "channel_layer_norm";
@@ -69,26 +69,26 @@ inline const char* FunctionOf(const NormSpec& spec) {
 inline bool IsAda(Norm norm) { return norm == Norm::kAda || norm == Norm::kAdaAsCoded; }
 inline bool IsAffine(Norm norm) { return norm == Norm::kLayer || norm == Norm::kRms; }
 
-/// Whether gradients pass through the mean: the a of docs/math.md.
+/// Returns whether gradients pass through the mean (a in docs/math.md).
 inline bool ViaMean(Norm norm) {
   return norm != Norm::kRms && norm != Norm::kDetach && norm != Norm::kDetachMean;
 }
-/// Whether gradients pass through the deviation: its b.
+/// Returns whether gradients pass through the standard deviation (b in docs/math.md).
 inline bool ViaDeviation(Norm norm) {
   return norm != Norm::kDetach && norm != Norm::kDetachDeviation;
 }
 
-/// The dimension that weight and bias run over.
+/// Returns the dimension of x that weight and bias are along.
 inline int64_t FeatureDim(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? x.dim() - 1 : 1;
 }
 
-/// Rows of the moments: the mean, the part of the mean that its type cannot hold, 1/sqrt(var+eps),
-/// and batch norm's unbiased variance.
+/// Returns the number of rows of the moments: mean, mean_lo (the rounding error of the mean), rstd
+/// and, for batch norm, the unbiased variance.
 inline int64_t MomentRows(const NormSpec& spec) { return spec.over == Over::kBatch ? 4 : 3; }
 
-/// Returns the sizes of the moments: MomentRows, then the dimensions of x that are not reduced. x
-/// keeps its dimensions here, so that a tensor subclass can shard moments like x.
+/// Returns the sizes of the moments: MomentRows, then the dimensions of x that are not reduced.
+/// They are not flattened, so that a tensor subclass can shard moments like x.
 inline c10::SmallVector<c10::SymInt, 5> MomentSizes(const NormSpec& spec, const at::Tensor& x) {
   c10::SmallVector<c10::SymInt, 5> sizes = {MomentRows(spec)};
   const int64_t feature = FeatureDim(spec, x);
@@ -98,7 +98,8 @@ inline c10::SmallVector<c10::SymInt, 5> MomentSizes(const NormSpec& spec, const 
   return sizes;
 }
 
-/// Channels-last where x is, else contiguous. Rows are contiguous.
+/// Returns the memory format of outputs: channels-last if x is, otherwise contiguous. Rows are
+/// contiguous.
 inline at::MemoryFormat FormatOf(const NormSpec& spec, const at::Tensor& x) {
   return spec.over == Over::kRow ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
 }

@@ -12,16 +12,15 @@
 #include "torch/norm/derivatives.h"
 #include "torch/norm/ops.h"
 
-// vmap of norm_forward and norm_backward: cases are more rows, where weight and bias are the same
-// for all of them. What is not so is composed of PyTorch's operators, which know what to do.
+// vmap of norm_forward and norm_backward. If all cases have the same weight and bias, they become
+// more rows of one call. Other calls are composed of PyTorch's operators, which have vmap rules.
 namespace planish {
 
 namespace {
 
 using at::Tensor;
 
-/// A tensor as this level of vmap has it: its memory, with the dimension that it is mapped over at
-/// the front, or as it is.
+/// A tensor at this level of vmap: its memory, with the mapped dimension, if any, in front.
 struct Mapped {
   Tensor tensor;
   bool mapped = false;
@@ -44,7 +43,7 @@ class Level {
   int64_t level_;
 };
 
-// Rows lie behind any number of dimensions, channels behind one.
+// Returns t with the mapped dimension merged. Channels must be dimension 1; rows need no merge.
 Tensor Fold(const NormSpec& spec, const Tensor& t) {
   return spec.over == Over::kRow || !t.defined() ? t : t.flatten(0, 1);
 }
@@ -52,7 +51,7 @@ Tensor Unfold(const NormSpec& spec, const Tensor& t, const Tensor& like) {
   return spec.over == Over::kRow ? t : t.view_symint(like.sym_sizes());
 }
 
-/// Whether the mapped cases can be rows of one call.
+/// Returns whether the mapped cases can be rows of one call.
 bool CanFold(const NormSpec& spec, std::initializer_list<Mapped> cases,
              std::initializer_list<Mapped> parameters) {
   if (spec.over == Over::kBatch) return false;

@@ -13,7 +13,7 @@
 #include "torch/base/device.h"
 #include "torch/norm/ops.h"
 
-// Weight norm of the rows of a matrix, and weight_norm of any dimension made of it.
+// weight_norm: weight norm of the rows of a matrix, and of any dimension composed of it.
 namespace planish {
 
 namespace {
@@ -98,7 +98,7 @@ TensorPair Backward(const Tensor& dw_, const Tensor& v_, const Tensor& g_, const
   return {dv, dg};
 }
 
-// ---- The same in PyTorch's operators, for derivatives of derivatives
+// ---- The equations in PyTorch's operators, for higher derivatives
 
 Tensor NormOf(const Tensor& v) { return Wide(v).norm(2, at::IntArrayRef{1}, /*keepdim=*/true); }
 
@@ -142,7 +142,7 @@ Tensor WeightNorm(const Tensor& v, const Tensor& g_, int64_t dim) {
   const Tensor& g = *parameters.weight();
   TORCH_CHECK_VALUE(dim >= -1 && dim < v.dim(), "[weight_norm] dim must be from -1 to ",
                     v.dim() - 1, " but has ", dim);
-  if (dim == -1) {  // as PyTorch: one norm of the whole tensor
+  if (dim == -1) {  // one norm of the whole tensor, as in PyTorch
     TORCH_CHECK_VALUE(g.sym_numel() == 1, "[weight_norm] g must have one number but has ",
                       g.sym_sizes());
     return std::get<0>(CallForward(v.reshape({1, -1}), g.reshape({1}))).view_symint(v.sym_sizes());
