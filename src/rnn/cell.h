@@ -7,35 +7,35 @@
 
 #include "planish/rnn.h"
 
-// The table of cells. A cell is data: kernels and reference read a CellRecipe, and this file holds
-// the only switch over cells.
+// The table of cells. Kernels and the reference read a cell's CellRecipe. RecipeOf has the only
+// switch over cells.
 namespace planish::internal {
 
-/// How gates and state make the next state.
+/// The equations from gates and state to the next state.
 enum class Arithmetic : uint8_t { kRnn, kRnnRelu, kLstm, kGru };
 
-/// Which sums are normalised.
+/// The sums that are normalized.
 enum class Sums : uint8_t {
   kPlain,     ///< none
-  kJoint,     ///< zx + zh, the one sum of both products
-  kSeparate,  ///< zx and zh, each by its own norm, before they are added
+  kJoint,     ///< zx + zh by one norm
+  kSeparate,  ///< zx and zh by separate norms, before they are added
 };
 
-/// The gates whose sums one norm takes together: the first groups[0] gates, the next groups[1], ...
-/// up to a 0. Over the batch every sum has moments of its own, and groups mean nothing.
+/// The gates that share a norm: the first groups[0] gates, the next groups[1] gates, ... up to a 0.
+/// Not used over the batch, where each sum has its own statistics.
 using Groups = std::array<int8_t, 4>;
 
-/// What the norms of the sums have beside their moments.
+/// The affine parameters of the norms of the sums.
 enum class Affine : uint8_t { kNothing, kGain, kGainAndBias };
 
-/// Where the norm of c is.
+/// The place of the norm of c.
 enum class CellNorm : uint8_t {
   kNone,
-  kOutput,   ///< h sees the normalised c, the next step the c before
-  kCarried,  ///< h and the next step see the normalised c
+  kOutput,   ///< h uses the normalized c; the cell state is c
+  kCarried,  ///< h uses the normalized c, which is also the cell state
 };
 
-/// What moments are taken over.
+/// The dimension of the statistics.
 enum class Over : uint8_t { kRow, kBatch };
 
 struct CellRecipe {
@@ -43,14 +43,14 @@ struct CellRecipe {
   Sums sums;
   Groups groups;
   Affine affine;
-  bool bias;  ///< whether a bias is added to the sums after their norms, in the GRU to zx alone
+  bool bias;  ///< a bias is added to the sums after their norms; in a GRU only to zx
   CellNorm cell;
   Over over = Over::kRow;
 
   constexpr bool is_lstm() const { return arithmetic == Arithmetic::kLstm; }
   constexpr bool is_gru() const { return arithmetic == Arithmetic::kGru; }
   constexpr int gates() const { return is_lstm() ? 4 : is_gru() ? 3 : 1; }
-  /// The norms of one sum, or of one product.
+  /// Returns the number of norms of zx, zh or zx + zh.
   constexpr int norms() const {
     int n = 0;
     for (const int8_t group : groups) n += group > 0;
@@ -58,21 +58,20 @@ struct CellRecipe {
   }
 };
 
-/// The cell's recipe. Throws Error for a value that is no cell.
+/// Returns the cell's recipe. Throws Error for a value outside the enum.
 ///
-/// Where the LN-LSTMs of the sources part:
-/// - Of the paper there are Eq. 20-22 and its authors' code, which adds the bias twice, to zx
-/// before
-///   its norm, and after the norms. Here it is added after, as printed. (The LN-GRU of that code
-///   has a bias before the norm of zx, and none after; the paper has none.) What a bias before the
-///   norm does, a constant input of 1 does, too. The code's norm of c is kOutput's.
-/// - haste has gains alone on the two products. Its gates are in the order i, g, f, o.
-/// - fastrnns has no bias beside those of the norms; TensorFlow Addons has one: otherwise they are
-///   the same cell, which is the paper's but for the normalised c being carried.
-/// - contrib takes one product of x and h together, so that a norm sees zx + zh. Every gate has its
-///   norm, with gain and bias, and there is no other bias. Its gates are in the order i, g, f, o.
-///   Its eps is 1e-12.
-/// The supplement starts the gains of Eq. 15 at 0 and the biases at 1: the two are exchanged there.
+/// Differences between the LN-LSTMs of the sources:
+/// - The paper's Eq. 20-22 add a bias after the norms, as here. The authors' code adds it twice: to
+///   zx before its norm, and after the norms. A constant input of 1 is equivalent to a bias before
+///   a norm. The code's norm of c is kOutput.
+/// - The authors' LN-GRU has a bias before the norm of zx, and none after; the paper's has none.
+/// - haste has only gains in the norms of zx and zh. Its gate order is i, g, f, o.
+/// - fastrnns and TensorFlow Addons have the paper's cell with the normalized c as cell state.
+///   fastrnns has no bias except those of the norms; TensorFlow Addons has one.
+/// - contrib multiplies x and h by one matrix, so a norm gets zx + zh. Each gate has its own norm
+///   with gain and bias, and there is no other bias. Its gate order is i, g, f, o, its eps 1e-12.
+///
+/// The supplement initializes the gains of Eq. 15 to 0 and the biases to 1: it swaps the two.
 constexpr CellRecipe RecipeOf(Cell cell) {
   using enum Arithmetic;
   using enum Sums;
@@ -105,7 +104,7 @@ constexpr CellRecipe RecipeOf(Cell cell) {
                       std::to_string(static_cast<int>(cell)));
 }
 
-/// Every cell, in the order of Cell.
+/// All cells, in the order of Cell.
 inline constexpr Cell kCells[] = {
     Cell::kRnn,       Cell::kRnnRelu,       Cell::kLstm,
     Cell::kGru,       Cell::kLnRnn,         Cell::kLnRnnRelu,
@@ -115,18 +114,18 @@ inline constexpr Cell kCells[] = {
     Cell::kBnGru,
 };
 
-/// A parameter of a layer.
+/// A parameter of a layer: its name, its member in RnnParams and its size.
 template <class E>
 struct Param {
   const char* name;
   E* RnnParams<E>::* member;
-  bool taken;    ///< whether the cell has it
-  int64_t size;  ///< in numbers
+  bool taken;    ///< whether the cell has the parameter
+  int64_t size;  ///< in elements
 };
 
 inline constexpr int kParams = 12;
 
-/// All parameters that RnnParams names, with what the cell makes of them.
+/// Returns all members of RnnParams, with their sizes for a cell.
 template <class E>
 constexpr std::array<Param<E>, kParams> ParamsOf(const CellRecipe& recipe, const RnnShape& shape) {
   using P = RnnParams<E>;

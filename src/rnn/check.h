@@ -10,10 +10,10 @@
 #include "src/base/check.h"
 #include "src/rnn/cell.h"
 
-// The checks of RnnForward, RnnBackward and RnnStep, on CPU and GPU alike.
+// Argument checks of RnnForward, RnnBackward and RnnStep for CPU and GPU.
 namespace planish::internal {
 
-/// Throws unless each size is at least the least there is.
+/// Throws unless each size is at least its minimum.
 inline void CheckRnnSizes(const char* function, const RnnShape& shape) {
   const auto at_least = [&](const char* name, int64_t size, int64_t least) {
     if (size < least) {
@@ -26,7 +26,7 @@ inline void CheckRnnSizes(const char* function, const RnnShape& shape) {
   at_least("hidden", shape.hidden, 1);
 }
 
-/// Collects the arrays of a call and checks them together.
+/// Collects the arrays of a call and checks them against each other.
 class Arrays {
  public:
   explicit Arrays(const char* function) : function_(function) {}
@@ -68,7 +68,7 @@ class Arrays {
   }
 
  private:
-  /// Those that are given. It allocates no memory, as a step should not.
+  /// A list of the given arrays. It allocates no memory, because RnnStep must not.
   class List {
    public:
     void Add(const Array& array) {
@@ -107,7 +107,7 @@ void AddParams(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<
   arrays.NeededInput("weight_hh", params.weight_hh, recipe.gates() * shape.hidden * shape.hidden);
 }
 
-/// All but the parameters.
+/// Adds all inputs except the parameters.
 template <class T>
 void AddInputs(const CellRecipe& recipe, const RnnInputs<T>& inputs, Arrays& arrays) {
   const RnnShape& shape = inputs.shape;
@@ -129,7 +129,7 @@ void AddInputs(const CellRecipe& recipe, const RnnInputs<T>& inputs, Arrays& arr
   arrays.Input("c_reset", inputs.c_reset, shape.hidden);
 }
 
-/// The arrays that RnnForward writes, but for what is saved.
+/// Adds the outputs of RnnForward except `saved`.
 template <class T>
 void AddForwardOutputs(const CellRecipe& recipe, const RnnForwardArgs<T>& args, Arrays& arrays) {
   const RnnShape& shape = args.inputs.shape;
@@ -140,7 +140,7 @@ void AddForwardOutputs(const CellRecipe& recipe, const RnnForwardArgs<T>& args, 
   arrays.Output("c_n", args.c_n, states);
 }
 
-/// Those among the parameters' gradients that are given.
+/// Adds the parameters' gradients that are given.
 template <class T>
 void AddGradients(const CellRecipe& recipe, const RnnShape& shape, const RnnParams<T>& dparams,
                   Arrays& arrays) {
@@ -152,7 +152,7 @@ void AddGradients(const CellRecipe& recipe, const RnnShape& shape, const RnnPara
   }
 }
 
-/// The arrays of RnnBackward but for y and what is saved, and the parameters.
+/// Adds the arrays of RnnBackward except the parameters, y and `saved`.
 template <class T>
 void AddBackward(const CellRecipe& recipe, const RnnBackwardArgs<T>& args, Arrays& arrays) {
   const RnnShape& shape = args.inputs.shape;
@@ -173,7 +173,7 @@ void AddBackward(const CellRecipe& recipe, const RnnBackwardArgs<T>& args, Array
   arrays.Output("dc_reset", args.dc_reset, shape.hidden);
 }
 
-/// The input of RnnStep, and after the parameters its states.
+/// Adds the input of RnnStep; AddStepStates adds its states.
 template <class T>
 void AddStepInput(const CellRecipe& recipe, const RnnStepArgs<T>& args, Arrays& arrays) {
   if (!recipe.is_lstm()) {
@@ -191,7 +191,7 @@ void AddStepStates(const RnnStepArgs<T>& args, Arrays& arrays) {
   arrays.Output("c_next", args.c_next, states, args.c);
 }
 
-/// A step as a layer with T = 1.
+/// Returns a step as a layer with T = 1.
 template <class T>
 RnnForwardArgs<T> AsForward(const RnnStepArgs<T>& args) {
   RnnForwardArgs<T> forward;

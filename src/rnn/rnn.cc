@@ -22,9 +22,8 @@ using internal::Arrays;
 using internal::CellRecipe;
 using internal::kGradientNames;
 
-/// Sizes with which no array, of those given and those that are worked in, is larger than a pointer
-/// can span: none has more than 32 * T * B * max(I, P) or 4 * P * max(I, P) numbers, P for H and
-/// the padding that kernels add.
+/// Checks that the byte size of every array fits a pointer. Neither arguments nor workspace exceed
+/// 32 * T * B * max(I, P) or 4 * P * max(I, P) elements, where P is H with the kernels' padding.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
   internal::CheckRnnSizes(function, shape);
@@ -47,7 +46,7 @@ void CheckRnnShape(const char* function, const RnnShape& shape) {
 
 constexpr const char* kSums = "with sums";
 
-/// Checks packed parameters, or adds the others.
+/// Checks the packed weights, or adds the parameters to `arrays`.
 template <class T>
 void AddParams(const char* function, Cell cell, const RnnShape& shape,
                const RnnParams<const T>& params, const RnnPackedParams<T>& packed, Arrays& arrays) {
@@ -70,7 +69,7 @@ void CheckForBackward(const char* function, bool backward) {
   if (!backward) internal::Fail(function, "packed", "be packed for backward", "not been so");
 }
 
-/// RnnForward, of checked arguments.
+/// Computes RnnForward with checked arguments.
 template <class T>
 void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options) {
   const internal::ThreadMemory<T> memory;
@@ -84,7 +83,7 @@ void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& opti
   internal::ForwardLayer(*packed, args, options, *memory);
 }
 
-/// All but the parameters.
+/// Adds all inputs except the parameters, and checks the lengths.
 template <class T>
 void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T>& inputs,
                Arrays& arrays) {

@@ -549,7 +549,7 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   // backward where the normalised c is carried, and after it otherwise.
   const bool meet_before = call.recipe.cell == CellNorm::kCarried;
   const int64_t units = VectorsOf<T>(order.hidden) * n, step = gate[0].step;
-  int64_t at = 0;  // beside where each gate begins
+  int64_t at = 0;  // relative to the begin of each gate
   for (int64_t unit = 0; unit < units; unit += n, at += step) {
     const auto dh = Get(row.dh + unit), tanh_c = Get(row.tanh_c + unit);
     const auto o = Get(row.gates + gate[3].begin + at);

@@ -3,9 +3,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/rnn/cpu/cells.cc"
 #include "src/base/simd/compiled_targets.h"
-// After the line above, and before all else.
+// Must follow the defines above and precede the other includes.
 #include <hwy/foreach_target.h>
-// Here, before what it, too, compiles for each target.
+// Must precede the files that are compiled for each target.
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"

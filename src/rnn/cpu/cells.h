@@ -6,34 +6,36 @@
 #include "src/rnn/cell.h"
 #include "src/rnn/cpu/order.h"
 
-// What a step computes beside its products, of one sequence at a time, and of all of them where
-// moments are taken over the batch. Rows are in the order of order.h; they are not checked.
+// The elementwise work and norms of a step, after its matrix products: for one sequence at a time,
+// or, with statistics over the batch, for all of them. Rows have the order of order.h. Arguments
+// are not checked.
 namespace planish::internal {
 
-/// The moments of a norm of one row: xhat = (z - map[0]) * map[1] + map[2], which are the mean, 1 /
-/// deviation, and what rounding left of the mean times that.
+/// The elements of the coefficients of a norm: xhat = (z - map[0]) * map[1] + map[2], where map[0]
+/// is the mean, map[1] is rstd, and map[2] corrects the rounding of the mean.
 inline constexpr int64_t kMap = 3;
 
-/// The parameters beside the weights, in the kernels' order: ones or zeros where none were given.
+/// The parameters except the weights, in the kernels' order, with ones or zeros for absent ones.
 template <class T>
 struct CellParams {
-  const T *gain_ih = nullptr, *gain_hh = nullptr;  ///< [columns]; gain_ih also that of zx + zh
-  const T* bias = nullptr;     ///< [columns] all that is added to the sums, but for bias_hn
-  const T* bias_hn = nullptr;  ///< [padded] of a GRU: added to ah_n
+  const T *gain_ih = nullptr,
+          *gain_hh = nullptr;                    ///< [columns]; gain_ih is also the gain of zx + zh
+  const T* bias = nullptr;                       ///< [columns] the sum of all biases except bias_hn
+  const T* bias_hn = nullptr;                    ///< [padded] only GRU: added to ah_n
   const T *gain_c = nullptr, *bias_c = nullptr;  ///< [padded]
 };
 
-/// Their gradients, summed over steps.
+/// Gradients of CellParams, summed over steps.
 template <class T>
 struct CellSums {
   T *gain_ih = nullptr, *gain_hh = nullptr, *bias = nullptr, *bias_hn = nullptr;
   T *gain_c = nullptr, *bias_c = nullptr;
 };
 
-/// What a step writes for backward: nothing, or all of it, through the caches or past them.
+/// What a step saves for backward: nothing, or everything, with normal or non-temporal stores.
 enum class Keep : uint8_t { kNothing, kInCaches, kPastCaches };
 
-/// What all rows of a layer share.
+/// The settings that all rows of a layer share.
 template <class T>
 struct CellCall {
   CellRecipe recipe;
@@ -43,67 +45,67 @@ struct CellCall {
   T eps;
 };
 
-/// A sequence at one step. [columns] and [padded] are numbers; a norm of sums has a number for each
-/// of its groups. Where moments are over the batch, zx, zh and xhat_c hold xhat, and neither map_c
-/// nor rstd is used.
+/// A sequence at one step. [columns] and [padded] are counts of elements; a norm of sums has one
+/// statistic for each of its groups. With statistics over the batch, zx, zh and xhat_c contain
+/// xhat, and map_c and rstd are not used.
 template <class T>
 struct CellRow {
-  const T *zx, *zh;  ///< [columns] the sums; zx + zh in zx, but for kSeparate and GRUs
-  T* a;              ///< [columns] the sums after their norms, and then an LSTM's o; may be zx
-  T* ah_n;           ///< [padded] a GRU's part of zh after its norm; may be in zh
-  T* map_c;          ///< [kMap] of the norm of c
-  const T* xhat_c;   ///< [padded] the normalised c, over the batch
+  const T *zx, *zh;  ///< [columns] the sums; zx contains zx + zh, except for kSeparate and GRUs
+  T* a;              ///< [columns] the sums after their norms, then an LSTM's o; may be zx
+  T* ah_n;           ///< [padded] a GRU's ah_n after its norm; may be in zh
+  T* map_c;          ///< [kMap] the coefficients of the norm of c
+  const T* xhat_c;   ///< [padded] the normalized c, only over the batch
   T *h, *c;          ///< [padded] the state
-  // What is kept for backward; xhat may be zx or zh.
-  T *xhat_ih, *xhat_hh;  ///< [columns] the normalised zx and zh
-  T *rstd_ih, *rstd_hh;  ///< 1 / deviation of zx and zh
-  T* gates;              ///< [columns] after their functions
+  // Saved for backward; xhat may be zx or zh.
+  T *xhat_ih, *xhat_hh;  ///< [columns] the normalized zx and zh
+  T *rstd_ih, *rstd_hh;  ///< rstd of zx and zh
+  T* gates;              ///< [columns] after their activations
   T* candidate;          ///< [padded] a GRU's ah_n
-  T* before;             ///< [padded] the c from which the step starts
-  T* tanh_c;             ///< [padded] tanh of what h sees of c
+  T* before;             ///< [padded] the c before the step
+  T* tanh_c;             ///< [padded] tanh of the c that h uses
 };
 
-/// The same, backward. Those of CellRow that forward wrote are only read.
+/// Like CellRow, for backward. The members that forward wrote are only read.
 template <class T>
 struct CellRowBackward {
   const T *xhat_ih, *xhat_hh, *rstd_ih, *rstd_hh, *map_c, *gates, *candidate, *before, *tanh_c;
   const T* h_before;  ///< [padded] a GRU's state before the step
   const T* h_after;   ///< [padded] an RNN's state after the step
   T *dh, *dc;         ///< [padded] the gradient of the state after the step, and then before it
-  T* dcell;           ///< [padded] the gradient of c of this step by h
-  T* room;            ///< [padded] for numbers in between
-  T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; the same but for kSeparate and GRUs
+  T* dcell;           ///< [padded] the gradient of this step's c that passes through h
+  T* room;            ///< [padded] workspace
+  T *dzx, *dzh;       ///< [columns] the gradients of zx and zh; equal except for kSeparate and GRUs
 };
 
-/// The sequences of one step whose moments are taken together: `rows[i]` is the place of row i in z
-/// [., stride], of which `columns` are normalised.
+/// The sequences of one step with common statistics. `rows[i]` is the index of row i in z [.,
+/// stride], whose first `columns` elements are normalized.
 template <class T>
 struct BatchColumns {
   const int64_t* rows;
   int64_t count, stride, columns;
 };
 
-/// The functions of an instruction set.
+/// The functions of a SIMD target.
 template <class T>
 struct CellKernels {
   int64_t lanes;
-  /// From the sums to the gates and the new c, or to h of a cell without c.
+  /// Computes the gates and the new c from the sums; for a cell without c, h.
   void (*gates)(const CellCall<T>&, const CellRow<T>&);
-  /// An LSTM's h from its gates and c.
+  /// Computes an LSTM's h from its gates and c.
   void (*output)(const CellCall<T>&, const CellRow<T>&);
-  /// An LSTM's dcell from dh; for moments over the batch, before the norm of c.
+  /// Computes an LSTM's dcell from dh; over the batch, the gradient of the norm's output.
   void (*output_backward)(const CellCall<T>&, const CellRowBackward<T>&, const CellSums<T>&);
-  /// The gradients of the sums, and of the state before but for what comes by the product of the
-  /// state; for moments over the batch, before the norms.
+  /// Computes the gradients of the sums, and of the state before except the part through the matrix
+  /// product with it. Over the batch, computes the gradients of the norms' outputs.
   void (*gates_backward)(const CellCall<T>&, const CellRowBackward<T>&, const CellSums<T>&);
-  /// xhat [., stride], which may be z, and rstd [columns].
+  /// Computes xhat [., stride], which may be z, and rstd [columns].
   void (*batch_norm)(const BatchColumns<T>&, const T* z, T eps, T* xhat, T* rstd);
-  /// From d, the gradient of gain * xhat + bias, to that of z, in place; adds to dgain.
+  /// Turns d in place from the gradient of gain * xhat + bias into that of z, and adds to dgain.
   void (*batch_norm_backward)(const BatchColumns<T>&, T* d, const T* xhat, const T* rstd,
                               const T* gain, T* dgain);
 };
 
-/// Those of the instruction set in use.
+/// Returns the functions of the SIMD target in use.
 template <class T>
 CellKernels<T> Cells();
 

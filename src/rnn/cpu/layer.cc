@@ -16,23 +16,25 @@
 #include "src/rnn/cpu/cells.h"
 #include "src/rnn/cpu/order.h"
 
-// Sequences are independent but for their parameters, so they are handed out to the threads, and
-// where they are few, or the weights too large for one thread's cache, the columns of each step's
-// product. Sums over sequences, the gradients of parameters, go through groups of sequences that
-// the shape alone fixes. Time goes in segments: the products of weights' gradients are taken of a
-// whole segment, which is also what a checkpoint stands for.
+// Sequences depend on each other only through the parameters, so threads process separate
+// sequences. If there are few, or the weights exceed a thread's own cache, threads split the
+// columns of each step's matrix product instead.
+//
+// Gradients of parameters are summed in groups of sequences that depend only on the shape. Time is
+// split into segments: weight gradients are one matrix product a segment, and a checkpoint restores
+// one segment.
 namespace planish::internal {
 namespace {
 
-/// Most groups of sequences: enough for as many threads; each costs sums for every gain and bias.
-/// And the fewest sequences of a group: a product of fewer takes as long, that of reading the
-/// weights.
+/// The largest number of groups of sequences, which bounds the threads; each group needs sums for
+/// every gain and bias. kGroup is the least number of sequences in a group: a product of fewer rows
+/// takes as long, because it is bound by reading the weights.
 constexpr int64_t kMaxGroups = 16, kGroup = 4;
 
-/// What the gates of a sum, and the three sweeps of a norm over the batch, are worth in elements.
+/// The cost of the gates of a sum, and of a norm over the batch (three passes), in elements.
 constexpr int64_t kRowElements = 8, kColumnElements = 4;
 
-/// S of RnnOptions.
+/// Returns S of RnnOptions.
 int64_t SegmentSteps(const RnnShape& shape) {
   auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(shape.time)));
   while (root * root < shape.time) ++root;
@@ -45,22 +47,22 @@ int64_t SegmentsOf(const RnnShape& shape) {
   return shape.time / steps + (shape.time % steps != 0);
 }
 
-// --- What a step writes, and what of it is kept for backward ---
+// --- What a step computes, and what of it is saved for backward ---
 
 enum Slot : uint8_t {
-  kZh,         ///< zh, where the product does not add it to zx
-  kScaled,     ///< the sums after their norms, where zx keeps its own
-  kScaledN,    ///< a GRU's part of zh after its norm, where zh keeps its own
-  kXhatIh,     ///< the normalised zx, or zx + zh
-  kXhatHh,     ///< the normalised zh
-  kGates,      ///< the gates after their functions
+  kZh,         ///< zh, unless the matrix product adds it to zx
+  kScaled,     ///< the sums after their norms, if zx is saved
+  kScaledN,    ///< a GRU's ah_n after its norm, if zh is saved
+  kXhatIh,     ///< the normalized zx, or zx + zh
+  kXhatHh,     ///< the normalized zh
+  kGates,      ///< the gates after their activations
   kCandidate,  ///< a GRU's ah_n
-  kBefore,     ///< the carried c that the step starts from
-  kTanhC,      ///< tanh of the c that h sees
-  kXhatC,      ///< over the batch: the normalised c
-  kRstdIh,     ///< 1 / deviation of each norm: one of a row, or, over the batch, of a column
+  kBefore,     ///< the cell state before the step
+  kTanhC,      ///< tanh of the c that h uses
+  kXhatC,      ///< over the batch: the normalized c
+  kRstdIh,     ///< rstd of each norm: of a row, or, over the batch, of a column
   kRstdHh,
-  kMapC,  ///< the moments of c, kMap of a row; over the batch 1 / deviation of a column
+  kMapC,  ///< coefficients of c, kMap for a row; over the batch rstd of a column
   kSlots,
 };
 
@@ -72,7 +74,7 @@ int64_t NumbersOf(const SlotSizes& sizes) {
   return sum;
 }
 
-/// The numbers of each slot in one step of the whole batch that backward reads.
+/// Returns the elements of each slot that one step of the whole batch saves for backward.
 template <class T>
 SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   const int64_t padded = PaddedUnits<T>(shape.hidden), columns = recipe.gates() * padded;
@@ -94,7 +96,7 @@ SlotSizes KeptSizes(const CellRecipe& recipe, const RnnShape& shape) {
   return sizes;
 }
 
-/// Those that a step needs itself.
+/// Returns the elements of the slots that a step needs besides those that are saved.
 template <class T>
 SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   SlotSizes sizes = KeptSizes<T>(recipe, shape);
@@ -107,12 +109,12 @@ SlotSizes StepSizes(const CellRecipe& recipe, const RnnShape& shape) {
   return sizes;
 }
 
-/// The slots of some steps, in an array of T or const T. Steps are named by their time.
+/// The slots of some steps in an array of T or const T, indexed by the time of the step.
 template <class E>
 class Slots {
  public:
   Slots() = default;
-  /// Of the times [first, first + steps), one after the other.
+  /// Places the slots of the times [first, first + steps) in `data`.
   Slots(E* data, const SlotSizes& sizes, int64_t first, int64_t steps) : first_(first) {
     for (size_t s = 0; s < kSlots; ++s) {
       if (sizes[s] == 0) continue;
@@ -121,7 +123,7 @@ class Slots {
       data += sizes[s] * steps;
     }
   }
-  /// Zeros in a row of `rows` at the time t, in all that is kept of rows.
+  /// Sets the saved elements of row `row` of `rows` at the time t to zero.
   void ClearRow(int64_t t, int64_t row, int64_t rows, Over over) const {
     const size_t end = over == Over::kBatch ? kRstdIh : kSlots;
     for (size_t s = 0; s < end; ++s) {
@@ -129,7 +131,7 @@ class Slots {
       if (size > 0) std::fill_n(At(static_cast<Slot>(s), t, row * size), size, E{0});
     }
   }
-  /// Slots that are not there are those of one step's memory, which every step overwrites.
+  /// Places absent slots in the memory of one step, which every step overwrites.
   void Fill(E* data, const SlotSizes& sizes) {
     for (size_t s = 0; s < kSlots; ++s) {
       if (!slots_[s] && sizes[s] > 0) slots_[s] = data;
@@ -137,7 +139,7 @@ class Slots {
     }
   }
   bool Has(Slot slot) const { return slots_[slot] != nullptr; }
-  /// The number `offset` of a slot at the time t, or null.
+  /// Returns the address of element `offset` of a slot at the time t, or null.
   E* At(Slot slot, int64_t t, int64_t offset = 0) const {
     return Has(slot) ? slots_[slot] + strides_[slot] * (t - first_) + offset : nullptr;
   }
@@ -148,10 +150,10 @@ class Slots {
   int64_t first_ = 0;
 };
 
-/// How a layer writes `numbers` numbers that backward reads when all of them are there.
+/// Returns how a layer writes `numbers` elements that backward reads after all are written.
 template <class T>
 Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
-  // Past the caches go whole vectors. Norms over the batch are taken in place.
+  // Non-temporal stores need aligned vectors. Norms over the batch read what they saved.
   const bool aligned = reinterpret_cast<uintptr_t>(saved) % kAlignment == 0;
   const bool past = aligned && recipe.over == Over::kRow &&
                     KeepsPastCaches(numbers * static_cast<int64_t>(sizeof(T)));
@@ -161,10 +163,10 @@ Keep KeepAt(const CellRecipe& recipe, const T* saved, int64_t numbers) {
 // --- A layer ---
 
 struct Times {
-  int64_t begin, end;  ///< of x and y, whatever the direction
+  int64_t begin, end;  ///< of x and y, in either direction
 };
 
-/// What both directions know of a layer. Methods that take [begin, end) work on those sequences.
+/// The parts common to both directions. Methods with [begin, end) process these sequences.
 template <class T>
 class Layer {
  public:
@@ -190,8 +192,8 @@ class Layer {
     call_.keep = keep;
   }
 
-  /// Whether zx and zh are computed where their xhat is kept: what stays in the caches is not
-  /// written to two places.
+  /// Returns whether zx and zh are computed in the memory that saves their xhat, which avoids a
+  /// second copy in the caches.
   bool in_place() const { return call_.keep == Keep::kInCaches && recipe_.sums != Sums::kPlain; }
 
   int64_t states() const { return batch_ * padded_; }
@@ -199,19 +201,19 @@ class Layer {
   int64_t segments() const { return SegmentsOf(in_.shape); }
   int64_t segment_steps() const { return std::min(segment_steps_, time_); }
 
-  /// The times of a segment; segments are counted in the order of steps.
+  /// Returns the times of a segment. Segments are numbered in the order of steps.
   Times TimesOf(int64_t segment) const {
     const int64_t first = segment * segment_steps_;
     const int64_t last = std::min(time_, first + segment_steps_);
     return in_.reverse ? Times{time_ - last, time_ - first} : Times{first, last};
   }
 
-  /// Steps whose input products are taken together. This changes no bits.
+  /// Returns the steps whose input products are computed together. Does not affect the results.
   int64_t ChunkSteps() const {
     return std::max<int64_t>(1, kInputRows / std::max<int64_t>(1, batch_));
   }
 
-  /// Calls f(begin, end) for ranges of the sequences, in threads where they are many.
+  /// Calls f(begin, end) for ranges of the sequences, on several threads if there are many.
   template <class F>
   void ForSequences(int64_t steps, const F& f) const {
     if (together_) return f(int64_t{0}, batch_);
@@ -219,7 +221,8 @@ class Layer {
     SplitSequences(std::max<int64_t>(1, kGrainProducts / products), f);
   }
 
-  /// Calls f(begin, end) for ranges of whole groups of sequences likewise.
+  /// Calls f(begin, end) for ranges of whole groups of sequences, on several threads if there are
+  /// many.
   template <class F>
   void ForGroups(int64_t steps, const F& f) const {
     if (together_) return f(int64_t{0}, batch_);
@@ -233,7 +236,7 @@ class Layer {
   }
   int64_t GroupBegin(int64_t group) const { return group * batch_ / groups(); }
 
-  /// The group of a sequence.
+  /// Returns the group of sequence b.
   int64_t GroupOf(int64_t b) const {
     int64_t group = b * groups() / batch_;
     while (GroupBegin(group + 1) <= b) ++group;
@@ -243,7 +246,7 @@ class Layer {
   bool Active(int64_t t, int64_t b) const { return !in_.lengths || t < in_.lengths[b]; }
   bool Reset(int64_t t, int64_t b) const { return in_.resets && in_.resets[t * batch_ + b] != 0; }
 
-  /// Calls f(b) for the sequences that have the time t.
+  /// Calls f(b) for the sequences longer than t.
   template <class F>
   void ForActive(int64_t t, int64_t begin, int64_t end, const F& f) const {
     for (int64_t b = begin; b < end; ++b) {
@@ -251,7 +254,7 @@ class Layer {
     }
   }
 
-  /// Calls f(first, last) for the stretches of sequences that have the time t.
+  /// Calls f(first, last) for each run of adjacent sequences longer than t.
   template <class F>
   void ForRuns(int64_t t, int64_t begin, int64_t end, const F& f) const {
     while (begin < end) {
@@ -266,11 +269,11 @@ class Layer {
     }
   }
 
-  /// Puts the rows [B, H], or zeros, into the padded rows of `to`.
+  /// Copies the rows [B, H], or zeros, to the padded rows of `to`.
   void Pad(const T* from, T* to) const {
     for (int64_t b = 0; b < batch_; ++b) PadRow(from ? from + b * hidden_ : nullptr, to, b);
   }
-  /// One row [H], or zeros, into the padded row b.
+  /// Copies one row [H], or zeros, to the padded row b.
   void PadRow(const T* from, T* to, int64_t b) const {
     T* row = to + b * padded_;
     if (from) std::copy_n(from, hidden_, row);
@@ -288,15 +291,15 @@ class Layer {
   struct State {
     T *h, *c, *zx;
     int64_t first;
-    int64_t* active;   ///< [B] over the batch: room for the sequences that have a step
-    bool own = false;  ///< whether zx is that of the thread's sequences alone
+    int64_t* active;   ///< [B] only over the batch: indices of the active sequences
+    bool own = false;  ///< zx has only the rows of the thread's sequences
   };
 
-  /// Whether a thread takes its sequences from x to y without meeting the others. What is kept in
-  /// place is not of one thread: there products of few rows would each write a part of it.
+  /// Returns whether each thread processes its sequences from x to y independently. Not with
+  /// in_place(), where matrix products of few rows would write scattered parts.
   bool apart() const { return !together_ && !in_place(); }
 
-  /// zx of the sequences [begin, end), one step's rows after the other's.
+  /// Computes zx of the sequences [begin, end), with the rows of a step adjacent.
   void InputProduct(Times times, int64_t begin, int64_t end, T* zx) const {
     Multiply<T>({.rows = (times.end - times.begin) * (end - begin),
                  .a = in_.x + (times.begin * batch_ + begin) * inputs_,
@@ -307,7 +310,7 @@ class Layer {
                  .c_stride = columns_},
                 packed_.ih(), 0, packed_.ih().panels());
   }
-  /// That of all.
+  /// Computes zx of all sequences.
   void InputProduct(Times times, T* zx) const {
     MultiplyAll<T>({.rows = (times.end - times.begin) * batch_,
                     .a = in_.x + times.begin * batch_ * inputs_,
@@ -317,7 +320,7 @@ class Layer {
                    packed_.ih(), parallel_for_);
   }
 
-  /// The steps of some times. y is null when they are taken again.
+  /// Computes the steps of some times. y is null if they are recomputed.
   void ForwardSteps(Times times, int64_t begin, int64_t end, const State& state,
                     const Slots<T>& slots, T* y) const {
     for (int64_t i = 0; i < times.end - times.begin; ++i) {
@@ -329,15 +332,16 @@ class Layer {
 
   // --- Backward ---
 
-  /// The gradients of the state of all sequences, and of a segment from the time `first` on: of zx
-  /// and zh, and the state before each step.
+  /// The gradients of the state of all sequences; for a segment from the time `first` on, those of
+  /// zx and zh, and the state before each step.
   struct Gradients {
     T *dh, *dc, *dcell, *room, *h_after;
     T *dzx, *dzh, *h_before;
     int64_t first;
     int64_t* active;
   };
-  /// Sums of each group of sequences: of the parameters, and [groups, padded] of what resets bring.
+  /// Sums of each group of sequences: of the parameters, and of the states after resets [groups,
+  /// padded].
   struct GroupSums {
     const std::vector<CellSums<T>>& cell;
     T *h_reset, *c_reset;
@@ -352,7 +356,7 @@ class Layer {
     }
   }
 
-  /// The state before a segment, for taking its steps again; `c` as the checkpoint has it.
+  /// Restores the state before a segment, to recompute it; `c` is the checkpoint.
   void RestoreState(Times times, const T* y, const T* c, const State& state) const {
     const int64_t t = in_.reverse ? times.end - 1 : times.begin;
     const bool first = in_.reverse ? times.end == time_ : times.begin == 0;
@@ -364,7 +368,7 @@ class Layer {
     if (recipe_.is_lstm()) std::copy_n(c, states(), state.c);
   }
 
-  /// x of a segment with zeros where a sequence has ended: what lies there may be NaN, which
+  /// Copies x of a segment, with zeros past the length of a sequence: x may be NaN there, and NaN
   /// times a gradient of 0 would be NaN.
   void CopyWithoutPadding(Times times, T* copy) const {
     const T* x = in_.x + times.begin * batch_ * inputs_;
@@ -380,13 +384,13 @@ class Layer {
   }
 
  private:
-  /// Makes what went past the caches known to other threads. At the end of a thread's work.
+  /// Makes non-temporal stores visible to other threads. Called at the end of a thread's work.
   void FinishStores() const {
     if (call_.keep == Keep::kPastCaches) hwy::FlushStream();
   }
 
-  /// A step's product: of the sequences that this thread has, or, where it has all, of some columns
-  /// on each thread.
+  /// Computes a step's matrix product: for this thread's sequences, or, if together_, with the
+  /// columns split among the threads.
   void StepProduct(const GemmArgs<T>& args, const PackedMatrix<T>& weights) const {
     if (!together_) return Multiply(args, weights, 0, weights.panels());
     const int64_t products = args.rows * weights.panel() * weights.depth();
@@ -395,7 +399,7 @@ class Layer {
                 [&](int64_t first, int64_t last) { Multiply(args, weights, first, last); });
   }
 
-  /// Calls f(begin, end) for ranges of the sequences, or of whole groups of them, on each thread.
+  // Call f(begin, end) for ranges of the sequences, or of whole groups of them, on several threads.
   template <class F>
   void SplitSequences(int64_t grain, const F& f) const {
     RunParallel(parallel_for_, batch_, grain, f);
@@ -415,7 +419,7 @@ class Layer {
     });
     T* zx = state.own ? state.zx + ((t - state.first) * (end - begin) - begin) * columns_
                       : state.zx + (t - state.first) * sums();
-    // Sums that are only seen added are added by the product.
+    // The product accumulates into zx if only zx + zh is used.
     const bool added = recipe_.sums != Sums::kSeparate && !recipe_.is_gru();
     const bool apart = recipe_.sums == Sums::kSeparate;
     T* zh = added ? zx : slots.At(apart && in_place() ? kXhatHh : kZh, t);
@@ -453,7 +457,7 @@ class Layer {
     };
     const auto clear = [&](int64_t b) {
       if (!Active(t, b)) return slots.ClearRow(t, b, batch_, recipe_.over);
-      // A weight of 0 makes NaN of what is infinite.
+      // An infinite input times a padding weight of 0 would be NaN.
       ClearPadding(zx + b * columns_);
       if (zh) ClearPadding(zh + b * columns_);
     };
@@ -491,7 +495,7 @@ class Layer {
     });
   }
 
-  /// A step of all sequences whose norms are over the batch.
+  /// Computes a step of all sequences with norms over the batch.
   template <class F>
   void ForwardBatch(int64_t t, const State& state, const Slots<T>& slots, T* zx, T* zh,
                     const F& row_of) const {
@@ -524,14 +528,14 @@ class Layer {
     });
   }
 
-  /// Some units of a layer whose moments are over the batch: all that a step computes beside its
-  /// products falls into such parts.
+  /// A range of units with statistics over the batch. Everything in a step except its matrix
+  /// products can be computed separately for each range.
   struct Part {
     int64_t first, last;
-    CellCall<T> call;  ///< as if they were all; columns are those of the whole layer
+    CellCall<T> call;  ///< the settings for this range; columns are those of the whole layer
   };
 
-  /// Calls f(part) for parts of the layer, in threads.
+  /// Calls f(part) for parts of the layer, on several threads.
   template <class F>
   void ForParts(int64_t rows, const F& f) const {
     constexpr int64_t kLine = kUnitsOfLine<T>;
@@ -562,7 +566,7 @@ class Layer {
     return {active, count, 0, 0};
   }
 
-  /// Normalises `columns` columns of rows that are `stride` numbers apart.
+  /// Normalizes `columns` columns of rows that are `stride` elements apart.
   void Normalise(BatchColumns<T> rows, int64_t stride, const T* z, int64_t columns, T* xhat,
                  T* rstd) const {
     if (rows.count == 0) {
@@ -573,7 +577,7 @@ class Layer {
     rows.columns = columns;
     kernels_.batch_norm(rows, z, call_.eps, xhat, rstd);
   }
-  /// The sums z of one group of gates, in place.
+  /// Normalizes the sums z of one group of gates in place.
   void NormaliseSums(const BatchColumns<T>& rows, const Part& part, int g, T* z, T* rstd) const {
     const Order::Group& group = part.call.order.group[static_cast<size_t>(g)];
     const int64_t columns = (part.last - part.first) * group.gates;
@@ -583,14 +587,14 @@ class Layer {
       if (packed_.rows()[column] < 0) ClearColumn(rows, columns_, column, z, rstd);
     }
   }
-  /// Padding, whose deviation is 0, stays 0 with any eps.
+  /// Sets a column of padding to 0. Its variance is 0, so with eps = 0 it would be NaN.
   static void ClearColumn(const BatchColumns<T>& rows, int64_t stride, int64_t column, T* xhat,
                           T* rstd) {
     rstd[column] = 0;
     for (int64_t i = 0; i < rows.count; ++i) xhat[rows.rows[i] * stride + column] = 0;
   }
 
-  /// The state that a step starts from.
+  /// Returns the state before a step, or null for zeros.
   const T* StateBefore(int64_t t, int64_t b, const T* y) const {
     if (Reset(t, b)) return in_.h_reset;
     const int64_t length = in_.lengths ? in_.lengths[b] : time_;
@@ -616,7 +620,7 @@ class Layer {
       if (rnn) PadRow(args.y + at, to.h_after, b);
       for (int64_t k = 0; args.dy && k < hidden_; ++k) to.dh[b * padded_ + k] += args.dy[at + k];
     };
-    // The product reads padding, which kernels need not have written.
+    // The matrix product reads the padding, which the kernels need not write.
     const auto clear = [&](int64_t b) {
       ClearPadding(dzx + b * columns_);
       ClearPadding(dzh + b * columns_);
@@ -667,7 +671,7 @@ class Layer {
       }
     }
     ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
-      // A GRU's state goes on beside the product, too.
+      // The gradient of a GRU's state also bypasses the product.
       StepProduct({.rows = last - first,
                    .a = dzh + first * columns_,
                    .a_stride = columns_,
@@ -684,8 +688,8 @@ class Layer {
     });
   }
 
-  /// Zeros for the units behind a row's last vector, which the kernels leave alone: what is saved
-  /// does not show what memory held.
+  /// Sets the units after a row's last vector, which the kernels do not write, to zero, so that no
+  /// uninitialized memory is saved.
   void ClearBeyondVectors(const CellRow<T>& row) const {
     const int64_t used = (hidden_ + order_.lanes - 1) / order_.lanes * order_.lanes;
     const int64_t unused = padded_ - used;
@@ -701,7 +705,7 @@ class Layer {
     }
   }
 
-  /// Zeros in place of the units that are not there, in a row of sums.
+  /// Sets the padding units in a row of sums to zero.
   void ClearPadding(T* row) const {
     for (int64_t unit = hidden_; unit < padded_; ++unit) {
       const int64_t vector = unit / order_.lanes, lane = unit % order_.lanes;
@@ -712,8 +716,8 @@ class Layer {
     }
   }
 
-  /// Asks for what forward kept of a row, which by now has left the caches, while another one is
-  /// computed with.
+  /// Prefetches what forward saved of a row, which has left the caches, during the work on another
+  /// row.
   void AskFor(const CellRowBackward<T>& row) const {
     for (const T* sums : {row.xhat_ih, row.xhat_hh, row.gates}) {
       for (int64_t j = 0; sums && j < columns_; j += kUnitsOfLine<T>) __builtin_prefetch(sums + j);
@@ -723,7 +727,7 @@ class Layer {
     }
   }
 
-  /// A step's backward, but for the product, of all sequences whose norms are over the batch.
+  /// Computes a backward step without its matrix product, with norms over the batch.
   template <class F>
   void BackwardBatch(int64_t t, const Slots<const T>& slots, const Gradients& to, T* dzx, T* dzh,
                      const F& row_of, const CellSums<T>& sums) const {
@@ -764,7 +768,7 @@ class Layer {
       for (int g = 0; g < order_.groups; ++g) {
         const Order::Group& group = part.call.order.group[static_cast<size_t>(g)];
         const int64_t columns = (part.last - part.first) * group.gates;
-        // Both sums have the gradient of the gates, but for a GRU's n.
+        // The gradients of zx and zh are equal, except for a GRU's n.
         for (int64_t i = 0; recipe_.is_lstm() && i < rows.count; ++i) {
           const int64_t at = rows.rows[i] * columns_ + group.begin;
           std::copy_n(dzh + at, columns, dzx + at);
@@ -779,7 +783,7 @@ class Layer {
     });
   }
 
-  /// Adds a state's gradient to a sum, and leaves 0.
+  /// Adds a state's gradient to a sum, and sets it to 0.
   void Move(T* d, T* sum) const {
     for (int64_t k = 0; k < hidden_; ++k) sum[k] += d[k];
     std::fill_n(d, padded_, T{0});
@@ -793,8 +797,8 @@ class Layer {
   const RnnInputs<T>& in_;
   const ParallelFor& parallel_for_;
   const int64_t time_, batch_, inputs_, hidden_, padded_, columns_, segment_steps_;
-  /// Whether threads take each step together, and meet after its product and at its end; else each
-  /// takes sequences of its own through all steps.
+  /// Whether threads split each step and synchronize after its product and at its end. Otherwise
+  /// each thread computes all steps of its own sequences.
   const bool together_;
 };
 
@@ -810,7 +814,7 @@ int64_t RnnMemory<T>::bytes() const {
 }
 
 namespace {
-/// What the thread keeps; null while a call has it.
+/// Returns the thread's workspace; null while a call uses it.
 template <class T>
 std::unique_ptr<RnnMemory<T>>& KeptMemory() {
   thread_local std::unique_ptr<RnnMemory<T>> kept;
@@ -818,7 +822,7 @@ std::unique_ptr<RnnMemory<T>>& KeptMemory() {
 }
 }  // namespace
 
-// A call within another one, from its parallel_for, has memory of its own.
+// A nested call, from the outer call's parallel_for, has its own workspace.
 template <class T>
 ThreadMemory<T>::ThreadMemory() : memory_(std::move(KeptMemory<T>())) {
   if (!memory_) memory_ = std::make_unique<RnnMemory<T>>();
@@ -855,8 +859,8 @@ void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
   if (recipe.over == Over::kBatch) state.active = memory.active.Get(shape.batch);
   layer.Pad(args.inputs.h0, state.h);
   layer.Pad(args.inputs.c0, state.c);
-  // Calls f(chunk) for the times whose input products are taken together, and keeps what a
-  // checkpoint has of the sequences [begin, end).
+  // Calls f(chunk) for the times whose input products are computed together, and saves the
+  // checkpoints of the sequences [begin, end).
   const auto for_chunks = [&](int64_t begin, int64_t end, const auto& f) {
     for (int64_t segment = 0; segment < layer.segments(); ++segment) {
       if (args.saved && options.checkpoint && recipe.is_lstm()) {
@@ -904,7 +908,7 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   const RnnShape& shape = in.shape;
   const CellRecipe& recipe = packed.call().recipe;
   const int64_t padded = packed.order().padded, columns = packed.order().columns;
-  // With checkpoints a segment's steps are taken again, which fills the slots that are read.
+  // With checkpoints, a segment's steps are recomputed to fill the slots.
   const bool again = options.checkpoint;
   const Layer<T> layer(packed, in, options, again ? Keep::kInCaches : Keep::kNothing);
   const int64_t rows = layer.segment_steps() * shape.batch, states = layer.states();
@@ -916,8 +920,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   std::fill_n(reset_sums, 2 * groups * padded, T{0});
   const typename Layer<T>::GroupSums group_sums{
       .cell = sums.Groups(groups), .h_reset = reset_sums, .c_reset = reset_sums + groups * padded};
-  // What others add to, waits for enough rows, and inputs may be gone by then. Inputs beyond a
-  // sequence are not read at all.
+  // `shared` collects rows, which are multiplied when x may no longer exist, so it keeps a copy of
+  // x. Past the length of a sequence, x must not be read.
   const bool own_x = shared || in.lengths;
   const bool weight_ih = shared || args.dparams.weight_ih;
   const bool weight_hh = shared || args.dparams.weight_hh;
@@ -946,7 +950,8 @@ void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
   T* const zx = memory.zx.Get(again && !layer.in_place() ? rows * columns : 0);
   typename Layer<T>::State restored{
       .h = state + 5 * states, .c = state + 6 * states, .zx = zx, .first = 0, .active = active};
-  // The last allocation: what has thrown so far has written no output, and no sum of `shared`.
+  // The last allocation. If it or an earlier one throws, no output and no sum of `shared` has
+  // changed.
   sums.Reserve(capacity, own_x, weight_ih, weight_hh);
 
   for (int64_t segment = layer.segments() - 1; segment >= 0; --segment) {

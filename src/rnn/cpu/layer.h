@@ -10,29 +10,29 @@
 #include "src/rnn/cpu/packed.h"
 #include "src/rnn/cpu/sums.h"
 
-// The layers on the processor, for float and double. Arguments are those of planish/rnn.h, checked.
+// Layers on the CPU, for float and double. Arguments are those of planish/rnn.h, already checked.
 namespace planish::internal {
 
-/// RnnSavedSize.
+/// Returns RnnSavedSize.
 template <class T>
 int64_t SavedSize(const CellRecipe& recipe, const RnnShape& shape, bool checkpoint);
 
-/// What a call works in, kept from call to call.
+/// The workspace of a call, reused by later calls.
 template <class T>
 struct RnnMemory {
   PackedLayer<T> packed;
-  // Of both directions.
+  // For both directions.
   Buffer<T> state, zx, step;
   Buffer<int64_t> active;
-  // Of backward.
+  // Only for backward.
   Buffer<T> gradients, reset_sums, anew;
   ParamSums<T> sums;
 
   int64_t bytes() const;
 };
 
-/// That of the calling thread, for as long as one of these lives. What is then more than
-/// kKeptBytes is freed.
+/// The calling thread's workspace during the object's lifetime. The destructor frees it if it is
+/// larger than kKeptBytes.
 template <class T>
 class ThreadMemory {
  public:
@@ -46,13 +46,13 @@ class ThreadMemory {
   std::unique_ptr<RnnMemory<T>> memory_;
 };
 
-/// `packed` may be that of `memory`.
+/// Computes RnnForward. `packed` may be memory.packed.
 template <class T>
 void ForwardLayer(const PackedLayer<T>& packed, const RnnForwardArgs<T>& args,
                   const RnnOptions<T>& options, RnnMemory<T>& memory);
 
-/// `packed`, as before, is packed for backward, and, with checkpoints, for forward. `shared`, where
-/// it is not null, takes the gradients of the parameters in place of args.dparams.
+/// Computes RnnBackward. `packed` must be packed for backward, and with checkpoints also for
+/// forward. `shared`, unless null, receives the parameters' gradients instead of args.dparams.
 template <class T>
 void BackwardLayer(const PackedLayer<T>& packed, const RnnBackwardArgs<T>& args,
                    const RnnOptions<T>& options, ParamSums<T>* shared, RnnMemory<T>& memory);

@@ -7,18 +7,18 @@
 
 #include "src/rnn/cell.h"
 
-// The order in which kernels keep the G sums of a step: the gates that a norm takes together lie
-// together, interleaved by vectors, so that a norm reads one stretch of memory and the gates of a
-// unit are near each other. For a group of gates a, b and vectors of two, that is
+// The order of the G sums of a step in memory. The gates of a norm are adjacent and interleaved by
+// vectors, so that a norm reads one contiguous range, and the gates of a unit are close together.
+// For a group of gates a, b and vectors of two elements:
 //
 //     a0 a1 b0 b1 a2 a3 b2 b3 ...
 //
-// and the next group behind it. Everything of a unit is padded to whole cache lines, with weights,
-// gains and biases of 0.
+// The next group follows. Units are padded to whole cache lines, with weights, gains and biases of
+// 0.
 namespace planish::internal {
 
-/// Units are counted up to a multiple of this: a cache line of numbers, on every instruction set,
-/// so that sizes depend on none.
+/// The multiple to which units are padded: the elements of a cache line, so that sizes do not
+/// depend on the SIMD target.
 template <class T>
 inline constexpr int64_t kUnitsOfLine = 64 / static_cast<int64_t>(sizeof(T));
 
@@ -27,19 +27,20 @@ constexpr int64_t PaddedUnits(int64_t hidden) {
   return (hidden + kUnitsOfLine<T> - 1) / kUnitsOfLine<T> * kUnitsOfLine<T>;
 }
 
-/// Gates that lie together: those of one norm, and where there is none all whose sums are added.
+/// Returns the groups of adjacent gates: those of a norm, or without norms those whose sums are
+/// added.
 constexpr Groups LayoutOf(const CellRecipe& recipe) {
   if (recipe.norms() > 0) return recipe.groups;
   return recipe.is_gru() ? Groups{2, 1} : Groups{static_cast<int8_t>(recipe.gates())};
 }
 
 struct Order {
-  /// The sums of a group of gates.
+  /// The range of a group of gates.
   struct Group {
     int64_t begin = 0;  ///< its first column
     int64_t gates = 0;
   };
-  /// A gate's sums: those of the vector u of units begin at begin + u * step.
+  /// The position of a gate's sums: those of the u-th vector of units begin at begin + u * step.
   struct Gate {
     int64_t begin = 0, step = 0;
   };
@@ -54,7 +55,7 @@ struct Order {
 
   int64_t gates() const { return columns / padded; }
 
-  /// The row of the weights, gate * H + unit, whose sum is in `column`; -1 for padding.
+  /// Returns the row gate * H + unit of the weights whose sum is in `column`; -1 for padding.
   int64_t RowOf(int64_t column) const {
     int64_t first = 0;
     for (int g = 0; g < groups; ++g) {
@@ -71,7 +72,7 @@ struct Order {
   }
 };
 
-/// The order for T and vectors of `lanes` numbers, which divide a cache line.
+/// Returns the order for T and vectors of `lanes` elements; `lanes` must divide a cache line.
 template <class T>
 Order OrderOf(const CellRecipe& recipe, int64_t hidden, int64_t lanes) {
   Order order;

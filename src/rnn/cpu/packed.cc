@@ -24,7 +24,7 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
     next += n;
     return begin;
   };
-  // Of the gates: adds the array, or `otherwise` where there is none.
+  // Adds an array [G] to a padded one, or `otherwise` if there is none.
   const auto add_columns = [&](const T* from, T otherwise, T* to) {
     if (!from && otherwise == 0) return;
     for (int64_t j = 0; j < order.columns; ++j) {
@@ -43,7 +43,7 @@ void PackedLayer<T>::Pack(Cell cell, int64_t inputs, int64_t hidden,
     add_columns(added, T{0}, bias);
   }
   if (recipe.is_gru()) {
-    // The bias of ah_n is multiplied by r, and may not be added to ax_n.
+    // r multiplies the bias of ah_n, so it must not be added to ax_n.
     const T* of_sums = params.ln_hh_bias ? params.ln_hh_bias + 2 * hidden : nullptr;
     add_units(of_sums, T{0}, bias_hn);
     add_units(params.bias_hn, T{0}, bias_hn);

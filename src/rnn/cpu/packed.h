@@ -11,14 +11,13 @@
 
 namespace planish::internal {
 
-/// A layer's parameters as its steps read them, in the order of order.h: the weights packed for
-/// products, the others padded, with ones and zeros for those that are not given.
+/// A layer's parameters in the order of order.h: the weights packed for matrix products, the others
+/// padded, with ones and zeros for absent ones.
 template <class T>
 class PackedLayer {
  public:
-  /// Takes the parameters but for the weights. PackWeights takes those for the products of the
-  /// forward direction, PackTransposed for those of backward, that of the inputs where `dx` is
-  /// asked for. Memory is kept from call to call where it is large enough.
+  /// Packs all parameters except the weights. PackWeights packs those for forward. PackTransposed
+  /// packs those for backward, weight_ih only if `dx`. Memory that is large enough is reused.
   void Pack(Cell cell, int64_t inputs, int64_t hidden, const RnnParams<const T>& params);
   void PackWeights(const RnnParams<const T>& params, const ParallelFor& parallel_for);
   void PackTransposed(const RnnParams<const T>& params, bool dx, const ParallelFor& parallel_for);
@@ -27,7 +26,7 @@ class PackedLayer {
   const CellKernels<T>& kernels() const { return kernels_; }
   const CellCall<T>& call() const { return call_; }
   const Order& order() const { return call_.order; }
-  /// Order::RowOf of each column.
+  /// Returns Order::RowOf of each column.
   const int64_t* rows() const { return rows_.data(); }
   int64_t inputs() const { return inputs_; }
   const PackedMatrix<T>& ih() const { return ih_; }                        ///< [columns, I]

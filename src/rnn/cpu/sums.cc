@@ -8,10 +8,10 @@
 namespace planish::internal {
 namespace {
 
-/// Whether zx and zh have the same gradients: where only their sum is seen.
+/// Returns whether zx and zh have the same gradient, because only their sum is used.
 bool Shared(const CellRecipe& recipe) { return recipe.sums != Sums::kSeparate && !recipe.is_gru(); }
 
-/// The first `width` numbers of each column, which are `stride` apart, go to its row of `to`.
+/// Copies the first `width` elements of each column, `stride` apart, to the column's row of `to`.
 template <class T>
 void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64_t width,
                const ParallelFor& parallel_for, T* to) {
@@ -25,7 +25,7 @@ void WriteRows(const PackedLayer<T>& layer, const T* from, int64_t stride, int64
               });
 }
 
-/// Makes room for n elements. Those that are there stay, also when there is no memory.
+/// Resizes the buffer to at least n elements, keeping its contents, even if it throws.
 template <class T>
 void Grow(Buffer<T>& buffer, int64_t n) {
   const int64_t size = buffer.bytes() / static_cast<int64_t>(sizeof(T));
@@ -121,7 +121,7 @@ void ParamSums<T>::Multiply(const T* x, bool weight_ih, bool weight_hh,
 
 template <class T>
 void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for) {
-  Groups(1);  // before anything is written: it may allocate
+  Groups(1);  // may allocate, so it precedes all writes
   const CellRecipe& recipe = layer_->call().recipe;
   const Order& order = layer_->order();
   const int64_t inputs = layer_->inputs(), padded = order.padded, hidden = order.hidden;
@@ -132,7 +132,7 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
     if (any_) {
       write_rows(from.data(), stride, width, to);
     } else if (to) {
-      std::fill_n(to, recipe.gates() * hidden * width, T{0});  // of no steps
+      std::fill_n(to, recipe.gates() * hidden * width, T{0});  // no steps
     }
   };
   write_weight(dweight_ih_, inputs, inputs, d.weight_ih);
@@ -142,7 +142,7 @@ void ParamSums<T>::Write(const RnnParams<T>& d, const ParallelFor& parallel_for)
     T* const from = group_memory_[g].data();
     for (int64_t j = 0; j < size(); ++j) all_sums[j] += from[j];
   }
-  groups_.resize(1);  // the others are in it now
+  groups_.resize(1);  // now contains the others
   const CellSums<T>& all = groups_[0];
   write_rows(all.gain_ih, 1, 1, d.ln_ih_weight);
   write_rows(all.gain_ih, 1, 1, d.ln_weight);

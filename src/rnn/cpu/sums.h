@@ -12,54 +12,55 @@
 
 namespace planish::internal {
 
-/// Rows that a product of weights' gradients should have. They are read and written once for each
-/// product, which with so many rows costs little beside it. When a product is taken decides the
-/// order of sums, so this number is a part of the result.
+/// The least rows of a matrix product for weight gradients. A product reads and writes the whole
+/// gradient, which is cheap compared with a product of this many rows. The value determines the
+/// order of summation, and thus the results.
 inline constexpr int64_t kProductRows = 256;
 
-/// The gradients of a layer's parameters, summed over steps: of those that add to sums of columns
-/// and units as the steps go, of the weights by products of many steps at once, whose rows wait
-/// until then.
+/// Gradients of a layer's parameters, summed over steps. Gradients of gains and biases are summed
+/// at every step. Rows for the gradients of the weights are collected, and multiplied for many
+/// steps at once.
 template <class T>
 class ParamSums {
  public:
-  /// Zeros, of a layer. Memory is kept where it is large enough.
+  /// Sets all sums to zero and selects the layer. Keeps memory that is large enough.
   void Reset(const PackedLayer<T>& layer);
 
-  /// The sums of the first `groups` groups of sequences, which add up for themselves, so that each
-  /// may have its thread.
+  /// Returns the sums of the first `groups` groups of sequences. Each group has its own sums, so
+  /// that threads can process groups in parallel.
   const std::vector<CellSums<T>>& Groups(int64_t groups);
 
-  /// The rows of some steps, one for each sequence: the gradients of zx and zh, which are the same
-  /// where `shared`, and the states before.
+  /// Rows of some steps, one for each sequence: the gradients of zx and zh, which share memory if
+  /// they are equal, and the states before the steps.
   struct Rows {
     T *dzx, *dzh, *h_before;
     T* x;  ///< [rows, I], or null
   };
-  /// Allocates all that Add and Multiply need for rows that come by Add(rows <= capacity, capacity,
-  /// own_x), for the weights that Multiply is asked for. Sums, and rows that wait, stay. Throws
-  /// std::bad_alloc, and then nothing has changed.
+  /// Allocates all memory for Add(rows <= capacity, capacity, own_x), and for Multiply with these
+  /// weights. Keeps sums and collected rows. Throws std::bad_alloc without changing anything.
   void Reserve(int64_t capacity, bool own_x, bool weight_ih, bool weight_hh);
 
-  /// Room for them, in front of those that wait, as backward goes from the last step to the first.
-  /// With `own_x` their inputs wait beside them. Where none wait, `capacity` is how many may.
+  /// Returns memory for new rows, in front of those collected, because backward goes from the last
+  /// step to the first. `own_x` collects the inputs, too. If no rows are collected, sets the
+  /// capacity.
   Rows Add(int64_t rows, int64_t capacity, bool own_x);
   bool HasRoomFor(int64_t rows) const { return waiting_ == 0 || rows <= first(); }
   int64_t waiting() const { return waiting_; }
 
-  /// Takes the products of the rows that wait with the states and the inputs: `x` [rows, I], or,
-  /// where that is null, those that wait beside them. Leaves out a weight that is not asked for.
+  /// Adds the matrix products of the collected rows with the states and the inputs, and clears the
+  /// rows. `x` [rows, I] are the inputs; null: the collected ones. Skips a weight that is not asked
+  /// for.
   void Multiply(const T* x, bool weight_ih, bool weight_hh, const ParallelFor& parallel_for);
 
-  /// Writes the gradients; none may wait.
+  /// Writes the gradients. There must be no collected rows.
   void Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for);
 
   int64_t bytes() const;
 
  private:
-  /// All sums of a group have one array.
+  /// Returns the number of elements of one group's sums, which share an array.
   int64_t size() const { return 3 * layer_->order().columns + 3 * layer_->order().padded; }
-  /// Where the rows that wait begin.
+  /// Returns the index of the first collected row.
   int64_t first() const { return capacity_ - waiting_; }
 
   const PackedLayer<T>* layer_ = nullptr;
@@ -67,7 +68,7 @@ class ParamSums {
   std::vector<CellSums<T>> groups_;
   Buffer<T> dz_, h_before_, x_, dweight_ih_, dweight_hh_;
   PackedMatrix<T> scratch_;
-  bool any_ = false;  ///< whether there has been a product
+  bool any_ = false;  ///< whether a matrix product has been added
   int64_t capacity_ = 0, waiting_ = 0;
 };
 
