@@ -1,4 +1,4 @@
-// What a step computes beside its products: see cells.h. Compiled once for each target, in the
+// The elementwise work and norms of a step; see cells.h. Compiled once for each SIMD target, in the
 // namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_RNN_CPU_CELLS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_RNN_CPU_CELLS_INL_H_
@@ -21,7 +21,7 @@ namespace planish::internal {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// V<T> is a vector of the target's length, which is kLanes<T>.
+// V<T> is a vector of the target's length, kLanes<T> elements.
 template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
@@ -45,7 +45,7 @@ template <class T>
 HWY_INLINE T Total(V<T> v) {
   return hn::GetLane(hn::SumOfLanes(Tag<T>(), v));
 }
-/// Writes what is kept for backward.
+/// Writes a vector that is saved for backward.
 template <Keep kKeep, class T>
 HWY_INLINE void PutKept(V<T> v, T* p) {
   if constexpr (kKeep == Keep::kPastCaches) {
@@ -66,13 +66,13 @@ HWY_INLINE void WithKeep(Keep keep, const F& f) {
       return f(std::integral_constant<Keep, Keep::kPastCaches>());
   }
 }
-/// p[i..] += v
+/// Adds v to the elements at p.
 template <class T>
 HWY_INLINE void AddTo(T* p, V<T> v) {
   Put<T>(hn::Add(Get(p), v), p);
 }
 
-/// Vectors that hold n units.
+/// Returns the number of vectors for n units.
 template <class T>
 HWY_INLINE int64_t VectorsOf(int64_t n) {
   return (n + kLanes<T> - 1) / kLanes<T>;
@@ -80,8 +80,8 @@ HWY_INLINE int64_t VectorsOf(int64_t n) {
 
 // --- Norms of one row ---
 
-/// The numbers of a norm in a row: `gates` of each unit, interleaved, the last vectors with
-/// padding.
+/// The layout of a norm's elements in a row: `gates` interleaved gates of each unit. The last
+/// vectors contain padding.
 struct Stretch {
   int64_t gates, hidden;
 
@@ -89,12 +89,12 @@ struct Stretch {
   HWY_INLINE int64_t vectors() const {
     return VectorsOf<T>(hidden) * gates;
   }
-  /// Vectors without padding.
+  /// Returns the number of vectors without padding.
   template <class T>
   HWY_INLINE int64_t whole() const {
     return hidden / kLanes<T> * gates;
   }
-  /// The lanes of the others that are no padding.
+  /// Returns the lanes of the last vectors that are not padding.
   template <class T>
   HWY_INLINE auto mask() const {
     return hn::FirstN(Tag<T>(), static_cast<size_t>(hidden % kLanes<T>));
@@ -105,7 +105,7 @@ struct Stretch {
   }
 };
 
-/// Variances of numbers whose squares are well within T.
+/// The range of variances for which squares neither underflow nor overflow.
 template <class T>
 inline constexpr T kMinSquare = std::is_same_v<T, float> ? T(1e-25) : T(1e-250);
 template <class T>
@@ -119,7 +119,7 @@ HWY_INLINE void WriteMap(double mean, double rest, double variance, double eps, 
   map[2] = static_cast<T>(-rest * rstd);
 }
 
-/// The map of floats whose squares would not do: sums in double.
+/// Computes coefficients in double, for floats whose squares underflow or overflow.
 HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps, float* map) {
   const int64_t vectors = s.vectors<float>(), lanes = kLanes<float>;
   const auto units_of = [&](int64_t v) { return std::min(lanes, s.hidden - v / s.gates * lanes); };
@@ -139,8 +139,8 @@ HWY_NOINLINE inline void MapInDouble(const float* z, const Stretch& s, float eps
   WriteMap(rounded, mean - rounded, squares / n, static_cast<double>(eps), map);
 }
 
-/// The same of numbers whose mean is far from 0 beside their deviation, or which are of a size
-/// whose squares are no numbers: sums about the mean, and what rounding left of that.
+/// Computes coefficients from sums about the mean, corrected for its rounding. For a mean that is
+/// large against the deviation, and for very small or large elements.
 template <class T>
 HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* map) {
   const Tag<T> d;
@@ -165,8 +165,9 @@ HWY_NOINLINE void MapAboutMean(const T* z, const Stretch s, T mean, T eps, T* ma
               static_cast<double>(mean_square - rest * rest), static_cast<double>(eps), map);
 }
 
-/// The map by the sums of numbers and of their squares, where these serve: with a mean within the
-/// deviation, the variance is right to a few units in the last place.
+/// Computes coefficients from the sums of elements and of their squares. If the mean is at most the
+/// deviation, the variance is accurate to a few units in the last place; otherwise calls
+/// MapAboutMean.
 template <class T>
 HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T eps, T* map) {
   const T scale = 1 / s.count<T>();
@@ -181,7 +182,8 @@ HWY_INLINE void FinishMap(V<T> sum, V<T> square, const T* z, const Stretch& s, T
   map[2] = 0;
 }
 
-/// The maps of two stretches alike, or of one, if `second` is null. Padding is 0.
+/// Computes the coefficients of two rows of the same layout, or of one if `second` is null. Padding
+/// must be 0.
 template <class T>
 HWY_NOINLINE void TakeMaps(const T* first, const T* second, const Stretch s, T eps, T* map_first,
                            T* map_second) {
@@ -239,11 +241,11 @@ struct MapVectors {
   HWY_INLINE V<T> Xhat(V<T> z) const { return hn::MulAdd(hn::Sub(z, mean), rstd, offset); }
 };
 
-/// The map that leaves a number as it is: of xhat.
+/// The coefficients of the identity, for elements that are already xhat.
 template <class T>
 inline constexpr T kNoMap[kMap] = {0, 1, 0};
 
-/// a = gain * xhat, of as many vectors.
+/// Computes a = gain * xhat.
 template <class T, Keep kKeep>
 HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors, T* kept, T* a) {
   const MapVectors<T> norm(map);
@@ -254,7 +256,7 @@ HWY_NOINLINE void Scale(const T* z, const T* map, const T* gain, int64_t vectors
   }
 }
 
-/// The sum of two of them.
+/// Computes a = gain_ih * xhat_ih + gain_hh * xhat_hh.
 template <class T, Keep kKeep>
 HWY_NOINLINE void ScaleBoth(const T* zx, const T* map_ih, const T* gain_ih, T* kept_ih, const T* zh,
                             const T* map_hh, const T* gain_hh, T* kept_hh, int64_t vectors, T* a) {
@@ -268,8 +270,8 @@ HWY_NOINLINE void ScaleBoth(const T* zx, const T* map_ih, const T* gain_ih, T* k
   }
 }
 
-/// What one row has in a norm taken back: with the gradient d of gain * xhat,
-/// dz = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = d * gain. dz may be d.
+/// A row of a norm's backward. With d the gradient of gain * xhat and g = d * gain, dz = rstd * (g
+/// - mean(g) - xhat * mean(g * xhat)). dz may be d.
 template <class T>
 struct NormRow {
   const T* xhat;
@@ -283,7 +285,7 @@ struct NormSums {
   V<T> sum, dot;
 
   HWY_INLINE NormSums() : sum(hn::Zero(Tag<T>())), dot(hn::Zero(Tag<T>())) {}
-  /// Of one vector; dgain += d * xhat.
+  /// Adds one vector; dgain += d * xhat.
   HWY_INLINE void Add(V<T> d, const T* xhat, const T* gain, T* dgain) {
     const auto x = Get(xhat), g = hn::Mul(d, Get(gain));
     Put<T>(hn::MulAdd(d, x, Get(dgain)), dgain);
@@ -292,7 +294,7 @@ struct NormSums {
   }
 };
 
-/// Their means, and with them dz.
+/// The means of g and g * xhat; Write computes dz from them.
 template <class T>
 struct NormMeans {
   V<T> mean, product, rstd;
@@ -302,14 +304,14 @@ struct NormMeans {
         product(All<T>(Total<T>(sums.dot) * scale)),
         rstd(All<T>(deviation)) {}
   HWY_INLINE void Write(V<T> d, const T* xhat, const T* gain, T* dz) const {
-    // In two roundings, as the mean's: of one number the difference is 0.
+    // Rounded after the multiplication, like the mean, so that the difference is 0 for one element.
     const auto g = hn::Sub(hn::Mul(d, Get(gain)), mean);
     Put<T>(hn::Mul(rstd, hn::NegMulAdd(Get(xhat), product, g)), dz);
   }
 };
 
-/// A norm of one row taken back; dgain += d * xhat. Gains of padding are 0, so that it adds
-/// nothing.
+/// Computes the backward of a norm of one row, and adds d * xhat to dgain. Padding has gains of 0,
+/// so it contributes nothing.
 template <class T>
 HWY_NOINLINE void NormBackward(const T* d, const NormRow<T> row, const T* gain, const Stretch s,
                                T* dgain) {
@@ -328,7 +330,7 @@ HWY_NOINLINE void NormBackward(const T* d, const NormRow<T> row, const T* gain, 
   for (i = 0; i < end; i += n) means.Write(Get(d + i), row.xhat + i, gain + i, row.dz + i);
 }
 
-/// The same of zx and zh at once, which have one d.
+/// Computes NormBackward of zx and zh together, from the same d.
 template <class T>
 HWY_NOINLINE void NormsBackward(const T* d, const NormRow<T> ih, const T* gain_ih,
                                 const NormRow<T> hh, const T* gain_hh, const Stretch s, T* dgain_ih,
@@ -360,13 +362,12 @@ HWY_NOINLINE void RnnGates(const CellCall<T>& call, const CellRow<T>& row) {
   const T *bias = call.params.bias + begin, *a = row.a + begin;
   for (int64_t i = 0; i < end; i += kLanes<T>) {
     const auto v = hn::Add(Get(a + i), Get(bias + i));
-    // NaN stays: it is not below 0.
+    // NaN stays NaN, because it is not <= 0.
     Put<T>(relu ? hn::IfThenZeroElse(hn::Le(v, hn::Zero(d)), v) : Tanh(d, v), row.h + i);
   }
 }
 
-/// Of zx + zh with the norms done, or not normalised, into o, c, and the moments of c where it has
-/// a norm.
+/// Computes o and c from zx + zh after any norms, and the coefficients of the norm of c, if any.
 template <class T, Keep kKeep>
 HWY_NOINLINE void LstmGates(const CellCall<T>& call, const CellRow<T>& row) {
   const Tag<T> d;
@@ -400,7 +401,7 @@ HWY_NOINLINE void LstmGates(const CellCall<T>& call, const CellRow<T>& row) {
   }
 }
 
-/// A GRU's h from the normalised ax and ah, or, where `plain`, from zx and zh.
+/// Computes a GRU's h from the normalized ax and ah, or, if `plain`, from zx and zh.
 template <class T, Keep kKeep>
 HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>& row) {
   const Tag<T> d;
@@ -408,7 +409,7 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
   const auto& gate = call.order.gate;
   int64_t at_r = gate[0].begin, at_z = gate[1].begin, at_n = gate[2].begin;
   const T *bias = call.params.bias, *bias_hn = call.params.bias_hn;
-  // A sum of r or z is in one place, or in two; those of n are always in two.
+  // For r and z, row.a contains the whole sum unless `plain`. For n, ax and ah are always separate.
   const T *a = row.a, *candidates = row.ah_n;
   T* state = row.h;
   const auto one = All<T>(1);
@@ -434,7 +435,7 @@ HWY_NOINLINE void GruGates(const CellCall<T>& call, bool plain, const CellRow<T>
   }
 }
 
-/// From the sums of one group of gates, which share norms, to gain * xhat.
+/// Computes gain * xhat of the sums of one group of gates, which share norms.
 template <class T, Keep kKeep>
 void NormaliseSums(const CellCall<T>& call, int g, const CellRow<T>& row) {
   const CellRecipe& recipe = call.recipe;
@@ -524,12 +525,12 @@ void Output(const CellCall<T>& call, const CellRow<T>& row) {
 
 // --- Backward ---
 
-/// v * (1 - v), the derivative of the logistic function.
+/// Returns v * (1 - v), the derivative of the logistic function.
 template <class T>
 HWY_INLINE V<T> OfSigmoid(V<T> v) {
   return hn::NegMulAdd(v, v, v);
 }
-/// 1 - v * v, that of tanh.
+/// Returns 1 - v * v, the derivative of tanh.
 template <class T>
 HWY_INLINE V<T> OfTanh(V<T> v) {
   return hn::NegMulAdd(v, v, All<T>(1));
@@ -542,11 +543,11 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   const Order& order = call.order;
   const auto& gate = order.gate;
   const bool norm = call.recipe.cell != CellNorm::kNone;
-  // Over the batch it is taken back by columns.
+  // Over the batch, batch_norm_backward computes the norm's backward.
   const bool of_row = norm && call.recipe.over == Over::kRow;
   const MapVectors<T> map_c(of_row ? row.map_c : kNoMap<T>);
-  // The carried c has one gradient of the next step and one of h, which meet before the norm's
-  // backward where the normalised c is carried, and after it otherwise.
+  // The gradients of c from the next step and from h are added before the norm's backward if the
+  // normalized c is the cell state, otherwise after it.
   const bool meet_before = call.recipe.cell == CellNorm::kCarried;
   const int64_t units = VectorsOf<T>(order.hidden) * n, step = gate[0].step;
   int64_t at = 0;  // relative to the begin of each gate
@@ -571,7 +572,7 @@ void OutputBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   }
 }
 
-/// Into dzh, but for the gate o, which is there.
+/// Writes the gradients of all gates except o, which is there already, to dzh.
 template <class T>
 HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                     T* dbias) {
@@ -601,7 +602,7 @@ HWY_NOINLINE void LstmGatesBackward(const CellCall<T>& call, const CellRowBackwa
   }
 }
 
-/// Into dzx and dzh; norms of rows take the sums of r and z from dzh.
+/// Writes dzx and dzh. Norms of rows read r and z only from dzh.
 template <class T>
 HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                    const CellSums<T>& sums) {
@@ -636,7 +637,7 @@ HWY_NOINLINE void GruGatesBackward(const CellCall<T>& call, const CellRowBackwar
   }
 }
 
-/// Into dzh.
+/// Writes the gradient of the sums to dzh.
 template <class T>
 HWY_NOINLINE void RnnGatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
                                    T* dbias) {
@@ -654,7 +655,7 @@ HWY_NOINLINE void RnnGatesBackward(const CellCall<T>& call, const CellRowBackwar
   }
 }
 
-/// The norms of the sums of one group of gates taken back.
+/// Computes the backward of the norms of one group of gates.
 template <class T>
 void SumsBackward(const CellCall<T>& call, int g, const CellRowBackward<T>& row,
                   const CellSums<T>& sums) {
@@ -669,7 +670,7 @@ void SumsBackward(const CellCall<T>& call, int g, const CellRowBackward<T>& row,
     return NormBackward<T>(row.dzh + at, ih, gain_ih, stretch, dgain_ih);
   }
   const NormRow<T> hh{row.xhat_hh + at, row.rstd_hh[g], row.dzh + at};
-  // The gradients of ax are those of ah, but for a GRU's n.
+  // The gradients of ax and ah are equal, except for a GRU's n.
   if (recipe.is_gru() && g == 1) {
     NormBackward<T>(row.dzx + at, ih, gain_ih, stretch, dgain_ih);
     NormBackward<T>(row.dzh + at, hh, gain_hh, stretch, dgain_hh);
@@ -695,8 +696,8 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
 
 // --- Norms over the batch ---
 
-/// Calls f(state, vector) for as many of these as there are vectors. Each is a variable of its own:
-/// of an array GCC 12 would keep them in memory.
+/// Calls f(state, vector) for one or four vectors. The states are separate variables, because GCC
+/// 12 would keep an array of them in memory.
 template <int kVectors, class State, class F>
 HWY_INLINE void ForVectors(State& a, State& b, State& c, State& d, const F& f) {
   static_assert(kVectors == 1 || kVectors == 4);
@@ -704,15 +705,16 @@ HWY_INLINE void ForVectors(State& a, State& b, State& c, State& d, const F& f) {
   if constexpr (kVectors > 1) f(b, 1), f(c, 2), f(d, 3);
 }
 
-/// Rows that are copied when they are read first, one vector after the other, and read from there:
-/// rows may be a page apart, and of such a cache has few places. More rows are read where they are.
+/// The largest number of rows that are copied when they are first read, and later read from the
+/// copy. Rows may be a page apart, which conflicts in the cache's sets. More rows are read in
+/// place.
 inline constexpr int64_t kCopiedRows = 64;
 
-/// Vectors of columns that are read together: of one alone most of the time goes by until the next
-/// line has come, or the next sum.
+/// The vectors of columns that are processed together. One vector alone would wait for memory and
+/// for the latency of its sum.
 inline constexpr int kColumnVectors = 4;
 
-/// f.Do<vectors, copied>(j) for all columns; j is the first of them.
+/// Calls f.Do<vectors, copied>(j) for all columns; j is the first column.
 template <class T, class F>
 HWY_INLINE void ForColumns(const BatchColumns<T>& columns, const F& f) {
   constexpr int64_t n = kLanes<T>;
@@ -725,7 +727,7 @@ HWY_INLINE void ForColumns(const BatchColumns<T>& columns, const F& f) {
     copied ? f.template Do<1, true>(j) : f.template Do<1, false>(j);
 }
 
-/// The vectors of row i of p [., columns.stride], copied or where they are.
+/// Returns the vectors of row i of p [., columns.stride], in the copy or in place.
 template <int kVectors, bool kCopied, class T>
 HWY_INLINE const T* Again(const BatchColumns<T>& columns, const T* p, const T* copy, int64_t i) {
   return kCopied ? copy + i * kVectors * kLanes<T> : p + columns.rows[i] * columns.stride;
@@ -775,7 +777,7 @@ struct BatchNormColumns {
       m.rest = hn::Div(m.sum, count);
       const auto variance = hn::NegMulAdd(m.rest, m.rest, hn::Div(m.square, count));
       const auto deviation = hn::Sqrt(hn::Add(hn::Max(variance, hn::Zero(d)), All<T>(eps)));
-      // NaN stays, which Max may lose.
+      // Keeps NaN, which Max can lose.
       m.rstd = hn::IfThenElse(hn::IsNaN(variance), variance, hn::Div(All<T>(1), deviation));
       Put<T>(m.rstd, rstd + j + v * n);
     });
