@@ -7,12 +7,12 @@
 #include "src/rnn/cuda/norm.h"
 #include "src/rnn/cuda/unit.h"
 
-// The recurrent layers' kernels. A block has a sequence, or a row of one: its threads have a unit
-// each with all its gates, and where there are more units, the next as many, .... A row is read
-// again for each pass over it, from the cache.
+// The recurrent layers' kernels. A block processes one row (a step of a sequence). Thread i has the
+// units i, i + BlockThreads(), ... with all their gates. Each pass over a row reads it again, from
+// the cache.
 //
-// Products and sums are fused where it is written, and nowhere else, so that results are the same
-// on every device and in its emulation.
+// Multiplications and additions are fused only where the code says so, so that results are the same
+// on every device and in the emulation.
 namespace planish::internal::cuda {
 namespace {
 
@@ -42,7 +42,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
     const int64_t row = s.t * a.batch + b, state = b * hidden;
     const bool reset = IsReset(a, s.next, b);
-    // What the next step begins with.
+    // Writes the initial state of the next step.
     const auto put = [&](T* out, const T* after_reset, int64_t k, T value) {
       if (out == nullptr) return;
       out[state + k] = !reset ? value : after_reset == nullptr ? T{0} : after_reset[k];
@@ -91,7 +91,7 @@ ForwardStep(CellLayer<T> a, ForwardStepCall<T> s, bool relu) {
     }
     if (!Kind::kLstm || a.cell_norm == CellNorm::kNone) continue;
 
-    SyncBlock();  // the first c, about which the sums are taken
+    SyncBlock();  // the sums are about the first c
     NormMap<T> map[1];
     TakeMaps<1, 1>(team, hidden, a.eps, [&](int, int64_t k) { return s.c[state + k]; }, map);
     if (a.map_c != nullptr) WriteMaps(map, a.map_c + row * kRnnMap);
@@ -117,7 +117,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   for (int64_t b = BlockIndex(); b < a.batch; b += Blocks()) {
     const int64_t row = s.t * a.batch + b, state = b * hidden;
     const bool reset = IsReset(a, s.later, b);
-    // The gradient of a state after this step: none passes a reset.
+    // Returns the gradient of the state after this step. Gradients do not pass resets.
     const auto take = [&](const T* d, T* reset_sums, int64_t k) {
       const T value = d[state + k];
       if (!reset) return value;
@@ -149,8 +149,8 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
     if (cell_norm) {
       ReadMaps(a.map_c + row * kRnnMap, map_c);
       for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
-        // The carried c has one gradient of the next step and one of h, which meet before the
-        // norm's backward where the normalised c is carried, and after it otherwise.
+        // The gradients of c from the next step and from h are added before the norm's backward if
+        // the normalized c is the cell state, otherwise after it.
         const T dc = take(s.dc, s.dc_reset, k);
         if (reset) s.dc[state + k] = 0;
         const OutputGradient<T> d = TakeOutputBack(a, row, k, dh_of(k), carried ? dc : T{0});
@@ -215,7 +215,7 @@ BackwardStep(CellLayer<T> a, BackwardStepCall<T> s, bool relu) {
   }
 }
 
-// da into the gradient of zx.
+// Turns da into the gradient of zx.
 template <class T, class Kind>
 PLANISH_KERNEL(kMaxRowThreads, 1)
 InputNormBackward(CellLayer<T> a, T* da) {
@@ -257,7 +257,7 @@ InputNormBackward(CellLayer<T> a, T* da) {
 
 constexpr int kColumnThreads = 256;
 
-// Calls f(row) for the rows that are there among those of part `part`.
+// Calls f(row) for the active rows of part `part`.
 template <class T, class F>
 PLANISH_DEVICE void ForRowsOfPart(const CellLayer<T>& a, int64_t part, F&& f) {
   const int64_t rows = a.time * a.batch, begin = part * kRnnRowsInTurn;
@@ -273,7 +273,7 @@ PLANISH_DEVICE NormMap<T> CoefficientsOf(const T* maps, int64_t row, int norms, 
   return {map[0], map[1], map[2]};
 }
 
-// A thread a column, the parts of the rows by the grid's y.
+// Each thread has a column; the grid's y has the parts of the rows.
 template <class T>
 PLANISH_KERNEL(kColumnThreads, 1)
 SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {
@@ -292,7 +292,7 @@ SumColumns(CellLayer<T> a, int64_t parts, const T* da, T* partials) {
           dot_x =
               FusedMulAdd(d, CoefficientsOf(a.map_ih, row, a.norms, norm).Xhat(a.zx[at]), dot_x);
         }
-        // ah_n is multiplied by r.
+        // r multiplies ah_n.
         const T of_h = candidate ? d * a.gates_kept[at - 2 * a.hidden] : d;
         sum_h += of_h;
         if (a.sums == Sums::kSeparate) {
@@ -331,7 +331,7 @@ SumCellColumns(CellLayer<T> a, int64_t parts, const T* dcell, T* partials) {
   }
 }
 
-// A warp's lanes have columns, the warps the partial sums by turns.
+// The lanes of a warp have columns; the warps alternate over the partial sums.
 template <class T>
 PLANISH_KERNEL(kColumnThreads, 1)
 FinishSums(const T* partials, int64_t count, int sums, int64_t cols, SumsOutputs<T> outputs) {
@@ -363,7 +363,7 @@ FinishSums(const T* partials, int64_t count, int sums, int64_t cols, SumsOutputs
 
 constexpr int kElementThreads = 256;
 
-// Calls f(i) for i below n, over the whole grid.
+// Calls f(i) for i < n, over the whole grid.
 template <class F>
 PLANISH_DEVICE void ForElements(int64_t n, F&& f) {
   for (int64_t i = BlockIndex() * BlockThreads() + ThreadIndex(); i < n;
@@ -388,7 +388,7 @@ PackParams(CellLayer<T> a, RnnParams<const T> from) {
     if (p.gain_ih != nullptr) p.gain_ih[j] = gain_ih == nullptr ? T{1} : gain_ih[j];
     if (p.gain_hh != nullptr)
       p.gain_hh[j] = from.ln_hh_weight == nullptr ? T{1} : from.ln_hh_weight[j];
-    // ln_bias is beside none of the others.
+    // A cell with ln_bias has none of the other biases.
     const T of_x = OrZero(from.bias, j) + OrZero(from.ln_ih_bias, j) + OrZero(from.ln_bias, j);
     const T of_h = OrZero(from.ln_hh_bias, j);
     const bool candidate = gru && j >= 2 * hidden;
@@ -417,7 +417,7 @@ StatesBefore(CellLayer<T> a, bool reverse, const T* h0, const T* y, T* h_before)
   ForElements(a.time * states, [&](int64_t i) {
     const int64_t t = i / states, b = i % states / a.hidden, k = i % a.hidden;
     const int64_t earlier = reverse ? t + 1 : t - 1;
-    // In reverse a sequence begins at its own last step.
+    // In reverse, a sequence begins at its own last step.
     const bool first = earlier < 0 || earlier >= a.time || !IsActive(a, earlier, b);
     h_before[i] = !IsActive(a, t, b) ? T{0}
                   : IsReset(a, t, b) ? OrZero(a.h_reset, k)
@@ -435,7 +435,7 @@ MaskInputs(CellLayer<T> a, int64_t inputs, const T* x, T* masked) {
   });
 }
 
-// A thread a unit, with all sequences in turn.
+// Each thread has a unit, for all sequences in turn.
 template <class T>
 PLANISH_KERNEL(kElementThreads, 1)
 EndState(CellLayer<T> a, int64_t first, const T* dstate, const T* reset_sums, T* dstate0,
@@ -453,9 +453,9 @@ EndState(CellLayer<T> a, int64_t first, const T* dstate, const T* reset_sums, T*
   });
 }
 
-// --- Products ---
+// --- Matrix products ---
 
-// A block has a tile of c, of which a thread has a square.
+// A block computes a tile of c, a thread a square of the tile.
 constexpr int kTile = 32, kSquare = 4, kDepth = 8;
 constexpr int kTileSide = kTile / kSquare;
 constexpr int kTileThreads = kTileSide * kTileSide;
@@ -473,7 +473,7 @@ Multiply(int64_t rows, int64_t cols, int64_t inner, const T* a, const T* b, T* c
     T sums[kSquare][kSquare] = {};
     for (int64_t first = 0; first < inner; first += kDepth) {
       for (int i = me; i < kDepth * kTile; i += kTileThreads) {
-        // Neighbours in memory by neighbours among threads.
+        // Adjacent threads read adjacent elements.
         const int depth_a = a_transposed ? i / kTile : i % kDepth;
         const int at_a = a_transposed ? i % kTile : i / kDepth;
         const int depth_b = b_transposed ? i % kDepth : i / kTile;
@@ -515,7 +515,7 @@ Multiply(int64_t rows, int64_t cols, int64_t inner, const T* a, const T* b, T* c
 
 // --- Launching ---
 
-// A block for each of `rows` rows of `hidden` units.
+// Returns a grid with one block for each of `rows` rows of `hidden` units.
 Launch OverRows(int64_t rows, int64_t hidden) {
   const int64_t turns = (hidden + kMaxRowThreads - 1) / kMaxRowThreads;
   const int64_t threads = ((hidden + turns - 1) / turns + kWarpThreads - 1) / kWarpThreads;

@@ -13,8 +13,7 @@ namespace {
 using planish::cuda::MatmulArgs;
 using planish::cuda::RnnOptions;
 
-/// Hands out arrays of a piece of memory one after the other, each aligned to 16 bytes. Of none it
-/// only counts.
+/// Divides workspace into arrays aligned to 16 bytes. Given null, only counts the bytes.
 class Room {
  public:
   explicit Room(void* data) : data_(static_cast<char*>(data)) {}
@@ -31,7 +30,7 @@ class Room {
   int64_t bytes_ = 0;
 };
 
-/// Sizes of arrays.
+/// The sizes of arrays, in elements.
 struct Sizes {
   Sizes(const CellRecipe& recipe, const RnnShape& shape)
       : hidden(shape.hidden),
@@ -46,7 +45,7 @@ struct Sizes {
 
 bool HasCellNorm(const CellRecipe& recipe) { return recipe.cell != CellNorm::kNone; }
 bool IsDisjoint(const CellRecipe& recipe) { return recipe.sums == Sums::kSeparate; }
-/// Whether the gradients of zx and zh are the same.
+/// Returns whether zx and zh have the same gradient.
 bool HasOneGradient(const CellRecipe& recipe) {
   return recipe.sums == Sums::kPlain && !recipe.is_gru();
 }
@@ -84,7 +83,7 @@ void TakeParams(Room& room, const CellRecipe& recipe, const Sizes& n, CellParams
   room.Take(params.bias_c, n.hidden);
 }
 
-/// What is saved.
+/// Takes the saved arrays.
 template <class T>
 void TakeKept(Room& room, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
   const int64_t maps = n.rows * recipe.norms() * kRnnMap;
@@ -105,15 +104,15 @@ void TakeKept(Room& room, const CellRecipe& recipe, const Sizes& n, CellLayer<T>
   if (HasCellNorm(recipe)) room.Take(layer.map_c, n.rows * kRnnMap);
 }
 
-/// Where forward works.
+/// The workspace of forward.
 template <class T>
 struct ForwardRoom {
   T *h = nullptr, *c = nullptr, *o = nullptr;
-  T* zh = nullptr;                                     ///< of one step, where they are not saved
-  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< on chip
+  T* zh = nullptr;                                     ///< of one step, unless it is saved
+  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
 };
 
-/// `layer` has what is saved, or is to be. The plan may be one that does not fit.
+/// Takes the workspace of forward, and zx and map_ih unless they are saved. The plan need not fit.
 template <class T>
 ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n, bool saved,
                            const PersistentPlan& plan, CellLayer<T>& layer) {
@@ -134,18 +133,18 @@ ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n,
   return to;
 }
 
-/// Where backward works.
+/// The workspace of backward.
 template <class T>
 struct BackwardRoom {
   T *da = nullptr, *dzh = nullptr, *dcell = nullptr;
   T *h_before = nullptr, *x = nullptr;
   T *dh = nullptr, *dc = nullptr, *dh_reset = nullptr, *dc_reset = nullptr;
   T *partials = nullptr, *cell_partials = nullptr;
-  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< on chip
+  double *sum_parts = nullptr, *cell_parts = nullptr;  ///< of the persistent kernel
   T* state_partials = nullptr;
 };
 
-/// The plan may be one that does not fit.
+/// Takes the workspace of backward. The plan need not fit.
 template <class T>
 BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& n, int64_t inputs,
                              bool lengths, const PersistentBackwardPlan& plan,
@@ -174,7 +173,7 @@ BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& 
   return to;
 }
 
-/// The caller's products, or ours.
+/// Matrix products by the caller's function, or by ours.
 template <class T>
 class Products {
  public:
@@ -196,7 +195,7 @@ void FillZero(const char* function, T* data, int64_t numbers, void* stream) {
   Fill(function, data, 0, numbers * static_cast<int64_t>(sizeof(T)), stream);
 }
 
-/// The gradients of all parameters but the weights, from the sums of columns.
+/// Writes the gradients of all parameters except the weights, from the column sums.
 template <class T>
 void WriteParamGradients(const char* function, const CellRecipe& recipe, const Sizes& n,
                          const RnnParams<T>& to, const BackwardRoom<T>& room, void* stream) {
@@ -348,7 +347,7 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
     RunBeginState<T>(function, layer, -1, args.dc_n, nullptr, args.dc0, stream);
     return;
   }
-  // It is not written to.
+  // `saved` is only read.
   Room saved(const_cast<T*>(args.saved)), room(options.workspace);
   TakeKept(saved, recipe, n, layer);
   const PersistentBackwardPlan plan =
@@ -406,7 +405,7 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
                  args.dc_reset, stream);
 
   const auto params = ParamsOf<T>(recipe, shape);
-  // The first two are the weights.
+  // The first two parameters are the weights.
   if (std::any_of(params.begin() + 2, params.end(),
                   [&](const Param<T>& param) { return args.dparams.*param.member != nullptr; })) {
     RunColumnSums<T>(function, layer, to.da, to.dcell, to.partials, to.cell_partials, stream);
@@ -425,7 +424,7 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
   if (IsDisjoint(recipe)) RunInputNormBackward(function, layer, to.da, stream);
   const T* const dzx = recipe.sums == Sums::kJoint ? to.dzh : to.da;
   if (args.dparams.weight_ih != nullptr) {
-    // Inputs beyond a sequence may be anything, and are not read.
+    // Inputs past the length of a sequence are undefined and must not be read.
     if (in.lengths != nullptr) {
       RunMaskInputs(function, layer, shape.inputs, in.x, to.x, stream);
     }

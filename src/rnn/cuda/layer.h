@@ -6,15 +6,15 @@
 #include "planish/cuda_rnn.h"
 #include "src/rnn/cell.h"
 
-// Whole layers on a GPU, of checked arguments: the memory that they work in, and the order of their
-// kernels and products.
+// Layers on a GPU, with checked arguments: their workspace, and the sequence of kernels and matrix
+// products.
 namespace planish::internal::cuda {
 
-/// What is saved, in bytes.
+/// Returns the bytes of `saved`.
 template <class T>
 int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape);
 
-/// Whether the current device keeps the layer's weights on its chip.
+/// Returns whether the layer fits a persistent kernel on the current device.
 template <class T>
 bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape);
 
@@ -25,7 +25,7 @@ template <class T>
 int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
                           bool persistent);
 
-/// `function` is named in errors.
+/// Enqueue a layer. Errors name `function`.
 template <class T>
 void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwardArgs<T>& args,
                   const planish::cuda::RnnOptions<T>& options);

@@ -8,11 +8,11 @@
 
 #include "src/base/cuda/elements.h"
 
-// Sigmoid and tanh on a GPU: the arithmetic of src/base/simd/math-inl.h, number by number, so that
-// the bits are those of the CPU, of every device and of its emulation.
+// Sigmoid and tanh on a GPU, with the arithmetic of src/base/simd/math-inl.h. Results have the same
+// bits on the CPU, on every device and in the emulation.
 namespace planish::internal::cuda {
 
-/// exp(x) = 2^n * (1 + rest), n whole.
+/// exp(x) as 2^n * (1 + rest) with an integer n.
 template <class C>
 struct SplitExp {
   C n, rest;
@@ -46,7 +46,7 @@ PLANISH_DEVICE SplitExp<double> ExpOf(double x) {
   return {n, fma(r * r, sum, r)};
 }
 
-/// 2^n for whole n that give a normal number, or infinity by the first n that is too large.
+/// Returns 2^n for integers n with a normal result, and infinity for the first n above.
 PLANISH_DEVICE float PowerOfTwo(float n) {
   return FloatOfBits((BitsOf(n + 0x1.8p23f) << 23) + 0x3f800000u);
 }
@@ -60,7 +60,7 @@ PLANISH_DEVICE double PowerOfTwo(double n) {
   return power;
 }
 
-/// 1 / (1 + exp(-x)), to 4 units in the last place. Its limits are 0 and 1; NaN stays NaN.
+/// Returns 1 / (1 + exp(-x)) with an error of at most 4 ulp. The limits are 0 and 1; NaN stays NaN.
 template <class C>
 PLANISH_DEVICE C Sigmoid(C x) {
   constexpr bool kFloat = std::is_same_v<C, float>;
@@ -70,7 +70,8 @@ PLANISH_DEVICE C Sigmoid(C x) {
   return C{1} / FusedMulAdd(C{1} + split.rest, PowerOfTwo(split.n), C{1});
 }
 
-/// tanh(x), to 4 units in the last place. Its limits are -1 and 1; tanh(-0) is -0; NaN stays NaN.
+/// Returns tanh(x) with an error of at most 4 ulp. The limits are -1 and 1; tanh(-0) is -0; NaN
+/// stays NaN.
 template <class C>
 PLANISH_DEVICE C Tanh(C x) {
   const C below = (x < 0 ? -x : x) * C{-2};

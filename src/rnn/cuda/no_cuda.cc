@@ -5,7 +5,7 @@
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/persistent.h"
 
-// The kernels of a build without CUDA.
+// Stubs for a build without CUDA, which throw.
 namespace planish::internal::cuda {
 namespace {
 

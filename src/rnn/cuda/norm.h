@@ -9,18 +9,18 @@
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/math.h"
 
-// Norms within the recurrent layers' kernels: of a row of `gates` times `hidden` numbers that a
-// block shares, `first` gates by one norm, the next as many by another one, .... A thread has the
-// units ThreadIndex(), ThreadIndex() + BlockThreads(), ... with all their gates.
+// Norms in the recurrent kernels. A block shares a row of `gates` * `hidden` elements. The first
+// kFirst gates have one norm, the next kFirst gates another, and so on. A thread has the units
+// ThreadIndex(), ThreadIndex() + BlockThreads(), ... with all their gates.
 namespace planish::internal::cuda {
 
-/// Threads that share a row, at most.
+/// The largest number of threads that share a row.
 inline constexpr int kMaxRowThreads = 512;
 
-/// The block, all of whose threads share a row: sums of up to eight numbers a thread.
+/// The threads of a block, which share a row; sums up to eight values a thread.
 using RowTeam = Team<8>;
 
-/// mean = hi + lo, hi the nearest number to it; rstd is 1 over the deviation.
+/// The coefficients of a norm: mean = hi + lo, where hi is the rounded mean, and rstd.
 template <class T>
 struct NormMap {
   T hi, lo, rstd;
@@ -35,7 +35,7 @@ PLANISH_DEVICE void ReadMaps(const T* from, NormMap<T> (&maps)[N]) {
     maps[i] = {from[i * kRnnMap], from[i * kRnnMap + 1], from[i * kRnnMap + 2]};
   }
 }
-/// By the block's first threads.
+/// Writes the coefficients, by the block's first thread.
 template <class T, int N>
 PLANISH_DEVICE void WriteMaps(const NormMap<T> (&maps)[N], T* to) {
   if (ThreadIndex() != 0) return;
@@ -46,7 +46,7 @@ PLANISH_DEVICE void WriteMaps(const NormMap<T> (&maps)[N], T* to) {
   }
 }
 
-/// Calls f(norm, gate, k) for all numbers of the thread.
+/// Calls f(norm, gate, k) for all elements of the thread.
 template <int kGates, int kFirst, class F>
 PLANISH_DEVICE void ForNumbers(int64_t hidden, F&& f) {
   for (int64_t k = ThreadIndex(); k < hidden; k += BlockThreads()) {
@@ -55,14 +55,14 @@ PLANISH_DEVICE void ForNumbers(int64_t hidden, F&& f) {
   }
 }
 
-/// The numbers that norm `norm` takes together.
+/// Returns the number of elements of norm `norm`.
 template <int kGates, int kFirst>
 PLANISH_DEVICE double NumbersOf(int norm, int64_t hidden) {
   const int rest = kGates - norm * kFirst;
   return static_cast<double>((rest < kFirst ? rest : kFirst) * hidden);
 }
 
-/// The map of numbers with this mean, as it is, and the sum of the squares of their distances.
+/// Returns the coefficients from the mean and the sum of squared distances from it.
 PLANISH_DEVICE NormMap<float> CoefficientsOfStatistics(double mean, double squares, double n,
                                                        double eps) {
   double variance = squares / n;
@@ -72,11 +72,11 @@ PLANISH_DEVICE NormMap<float> CoefficientsOfStatistics(double mean, double squar
           static_cast<float>(1.0 / sqrt(variance + eps))};
 }
 
-/// The maps of the numbers value(gate, k).
+/// Computes the coefficients of the elements value(gate, k).
 ///
-/// Of floats, sums in double of their distances from the first and of those squares: no number is
-/// further from the mean than sqrt(n) deviations, so the variance has an error of n 2^-53 at most,
-/// and no square is too large for a double or too small. Of doubles, sums about the mean.
+/// For float, sums distances from the first element and their squares in double. No element is
+/// further from the mean than sqrt(n) deviations, so the relative error of the variance is at most
+/// n 2^-53, and no square overflows or underflows. For double, sums about the mean.
 template <int kGates, int kFirst, int kNorms, class T, class F>
 PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& value,
                              NormMap<T> (&maps)[kNorms]) {
@@ -129,7 +129,7 @@ PLANISH_DEVICE void TakeMaps(RowTeam& team, int64_t hidden, double eps, F&& valu
   }
 }
 
-/// A norm taken back: the thread's sums of g and of g * xhat become their means.
+/// Turns the thread's sums of g and of g * xhat into their means over the row.
 template <int kGates, int kFirst, int kNorms, class T>
 PLANISH_DEVICE void GradientMeans(RowTeam& team, int64_t hidden, T (&mean)[kNorms],
                                   T (&dot)[kNorms]) {

@@ -6,8 +6,8 @@
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/plan.h"
 
-// All steps of a layer by one kernel, whose blocks keep the weights of the state on the chip: what
-// it takes forward and backward, and launching it.
+// Persistent kernels, which compute all steps of a layer with weight_hh on chip: their arguments
+// and launch.
 namespace planish::internal::cuda {
 
 template <class T>
@@ -16,15 +16,15 @@ struct PersistentCall {
   bool reverse;
   const T* weight_hh;  ///< [G, H]
   const T *h0, *c0;    ///< [B, H] or null
-  T* h;                ///< [2, B, plan.stride] room for the state
+  T* h;                ///< [2, B, plan.stride] workspace for the state
   double* sum_parts;   ///< [plan.sum_parts]
   double* cell_parts;  ///< [plan.cell_parts]
   T* y;                ///< [M, H]
   T *h_n, *c_n;        ///< [B, H] or null
 };
 
-/// After all steps dh and dc are those of the states before them, with what came through the
-/// products.
+/// After all steps, dh and dc are the gradients of the first state, including the part through the
+/// matrix products.
 template <class T>
 struct PersistentBackwardCall : BackwardArrays<T> {
   PersistentBackwardPlan plan;
@@ -35,13 +35,13 @@ struct PersistentBackwardCall : BackwardArrays<T> {
   T* partials;         ///< [plan.buffers, plan.partials]
 };
 
-/// The plans of the layer on the current device.
+/// Return the plans of the layer on the current device.
 template <class T>
 PersistentPlan PlanOnDevice(const CellRecipe& recipe, const RnnShape& shape);
 template <class T>
 PersistentBackwardPlan PlanBackwardOnDevice(const CellRecipe& recipe, const RnnShape& shape);
 
-/// `layer` is as for RunForwardStep and RunBackwardStep. `function` is named in errors.
+/// Launch the kernels. `layer` is as in RunForwardStep and RunBackwardStep. Errors name `function`.
 template <class T>
 void RunPersistent(const char* function, const CellLayer<T>& layer, const PersistentCall<T>& call,
                    void* stream);

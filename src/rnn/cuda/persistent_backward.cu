@@ -7,31 +7,32 @@
 #include "src/rnn/cuda/persistent_block.h"
 #include "src/rnn/cuda/unit.h"
 
-// All steps backward by one kernel. A block has a few units with all their gates, and keeps their
-// rows of weight_hh, and the gradients of their h and c, in shared memory. A step is
+// All backward steps in one kernel. A block has a few units with all their gates, and keeps their
+// rows of weight_hh, and the gradients of their h and c, in shared memory. A step:
 //
-//   1. the gradient of the block's states: the sum of what all blocks have left of it; through the
-//      output; and the block's part of the sums that the norm of c needs (a meeting, where there
-//      is one);
-//   2. the gates, and the block's part of the sums that the norms of the gates need (a meeting,
-//      where there is one);
-//   3. the gradient of the block's columns of zh, and the product of that and the block's weights,
-//      which is a part of the gradient of all states before the step (a meeting).
+//   1. the gradient of the block's states, summed over all blocks' partial sums; the backward of
+//   the
+//      output; and the block's partial sums for the norm of c (grid barrier, if c has a norm);
+//   2. the gates, and the block's partial sums for the norms of the gates (grid barrier, if the
+//   gates
+//      have norms);
+//   3. the gradient of the block's columns of zh, and its product with the block's weights, a
+//   partial
+//      sum of the gradient of all states before the step (grid barrier).
 //
-// A block so needs no other rows of weight_hh than forward, and the gradients of all zh go no
-// further than it. Every block puts the parts together in the same order, so that all have the same
-// bits.
+// A block needs only the rows of weight_hh that it needs forward, and gradients of zh stay in the
+// block. Every block combines partial sums in the same order, so all get the same bits.
 namespace planish::internal::cuda {
 namespace {
 
 constexpr int kGroup = kPersistentSequences;
 
-/// Of a norm that is taken back: the sums of g and of g * xhat, or their means.
+/// The sums of g and of g * xhat for the backward of a norm, or their means.
 struct GradientPart {
   double mean, dot;
 };
 
-// The sums over the numbers i < count of g(i) and of that times xhat(i), by kPartLanes lanes.
+// Returns the sums of g(i) and of g(i) * xhat(i) for i < count, on kPartLanes lanes.
 template <class G, class X>
 PLANISH_DEVICE GradientPart TakePart(int count, G&& g, X&& xhat) {
   double sums[2] = {0, 0};
@@ -44,8 +45,8 @@ PLANISH_DEVICE GradientPart TakePart(int count, G&& g, X&& xhat) {
   return {sums[0], sums[1]};
 }
 
-// The means over n numbers, from the parts of all blocks, by kJoinLanes lanes. Without parts they
-// are nothing.
+// Returns the means over n elements from the parts of all blocks, on kJoinLanes lanes. The result
+// is unspecified if parts is null.
 PLANISH_DEVICE GradientPart JoinParts(const GradientPart* parts, int64_t blocks, double n) {
   double sums[2] = {0, 0};
   ReadAndAdd(
@@ -62,7 +63,7 @@ PLANISH_DEVICE void WriteMeans(const GradientPart& means, T* to) {
   to[1] = static_cast<T>(means.dot);
 }
 
-// Asks for what a step reads of a unit in memory, none of which depends on another step.
+// Prefetches what a step reads of a unit, which does not depend on other steps.
 template <class Kind, class T>
 PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const PersistentBackwardCall<T>& s,
                                  const StateNorm<Kind, T>& norm, int64_t row, int64_t k) {
@@ -86,8 +87,9 @@ PLANISH_DEVICE void PrefetchUnit(const CellLayer<T>& a, const PersistentBackward
   }
 }
 
-// The block's part of the gradient of all states: of zh [rows, lanes] times weights [rows, stride],
-// into `partial` [B, stride]. A thread has some neighbouring states of a group of sequences.
+// Multiplies zh's gradients [rows, lanes] by weights [rows, stride] into `partial` [B, stride], the
+// block's partial sum of all states' gradients. A thread has adjacent states of a group of
+// sequences.
 template <class T>
 PLANISH_DEVICE void Multiply(const PersistentBackwardPlan& plan, int rows, int batch,
                              const T* gradients, const T* weights, T* partial) {
@@ -158,12 +160,12 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
   // [B, units] each
   T* const dh = states;
   T* const dc = dh + plan.states;
-  T* const of_o = dc + plan.states;  // the gradients of o's sum and of what the norm of c gives
+  T* const of_o = dc + plan.states;  // the gradients of o's sum and of the output of c's norm
   T* const of_cell = of_o + plan.states;
   T* const cell_xhat = of_cell + plan.states;
 
   block.ReadWeights(s.weight_hh, weights);
-  // Of sequences that fill up a group, for good.
+  // Padding sequences stay zero.
   for (int i = me; i < rows * lanes; i += BlockThreads()) gradients[i] = 0;
   block.ForUnits([&](int b, int unit, int64_t k) {
     const int64_t at = b * plan.units + unit;
@@ -172,8 +174,8 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
   });
   SyncBlock();
 
-  // The gradient of the state before the step of turn `turn`, but for what goes past the product,
-  // which is there. By four lanes for each, that take the blocks in turn.
+  // Adds the blocks' partial sums to dh after turn `turn`; dh already contains the part outside the
+  // product. Four lanes alternate over the blocks.
   const auto collect = [&](int64_t turn) {
     constexpr int kCollectors = 4;
     const T* const partials = s.partials + turn % plan.buffers * plan.partials;
@@ -203,14 +205,14 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
       block.ForUnits([&](int b, int, int64_t k) { PrefetchUnit(a, s, norm, next * batch + b, k); });
     }
 
-    // 1. The states, and through the output.
+    // 1. The states, and the backward of the output.
     if (turn > 0) collect(turn - 1);
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b, at = b * plan.units + unit;
       T of_h = dh[at], of_c = 0;
       if constexpr (Kind::kLstm) of_c = dc[at];
       if (IsReset(a, later, b)) {
-        // No gradient passes a reset.
+        // Gradients do not pass resets.
         s.dh_reset[b * hidden + k] += of_h;
         if (Kind::kLstm) s.dc_reset[b * hidden + k] += of_c;
         of_h = 0, of_c = 0;
@@ -225,8 +227,8 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
       if constexpr (Kind::kLstm) {
         dc[at] = of_c;
         if (!cell_norm) return;
-        // The carried c has one gradient of the next step and one of h, which meet before the
-        // norm's backward where the normalised c is carried, and after it otherwise.
+        // The gradients of c from the next step and from h are added before the norm's backward if
+        // the normalized c is the cell state, otherwise after it.
         const OutputGradient<T> d = TakeOutputBack(a, row, k, dh[at], carried ? of_c : T{0});
         NormMap<T> map[1];
         ReadMaps(a.map_c + row * kRnnMap, map);
@@ -298,7 +300,7 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
     });
     SyncBlock();
 
-    // 3. The norms of the gates, and the product.
+    // 3. The norms of the gates, and the matrix product.
     if constexpr (!Kind::kPlain) {
       ExchangeParts(
           batch * kNorms, sum_parts, plan.blocks, [&](int i) { return IsActive(a, t, i / kNorms); },

@@ -7,23 +7,24 @@
 #include "src/rnn/cuda/persistent_block.h"
 #include "src/rnn/cuda/unit.h"
 
-// All steps by one kernel. A block has a few units with all their gates, and keeps their rows of
-// weight_hh, and their c, in shared memory; the state goes from block to block through the
-// device's memory. A step is
+// All steps in one kernel. A block has a few units with all their gates, and keeps their rows of
+// weight_hh, and their c, in shared memory. Blocks exchange the state through device memory. A
+// step:
 //
-//   1. the product of the block's weights and the whole state;
-//   2. the block's part of the norms of the sums, which all blocks then put together (a meeting);
-//   3. the gates, c, and the block's part of the norm of c (a meeting, where there is one);
-//   4. the block's units of the state (a meeting).
+//   1. the matrix product of the block's weights and the whole state;
+//   2. the block's partial statistics of the sums, combined over all blocks (grid barrier);
+//   3. the gates, c, and the block's partial statistics of c (grid barrier, if c has a norm);
+//   4. the block's units of the new state (grid barrier).
 //
-// Every block puts the parts together in the same order, so that all have the same bits.
+// Every block combines the partial statistics in the same order, so all get the same bits.
 namespace planish::internal::cuda {
 namespace {
 
 constexpr int kPairs = kPersistentRows * kPersistentSequences;
 static_assert(kPairs == kWarpThreads);
 
-// One half of the numbers to the lanes with a bit, the other to those without, each summed up.
+// Sums the elements over the lanes of a warp. Afterwards values[0] of lane i is the sum of values[i].
+// Each call exchanges half of the elements with the lane that differs in the bit kHalf.
 template <int kHalf, class T>
 PLANISH_DEVICE void ShareOut(T (&values)[kPairs]) {
   const bool upper = (ThreadIndex() & kHalf) != 0;
@@ -36,8 +37,8 @@ PLANISH_DEVICE void ShareOut(T (&values)[kPairs]) {
   if constexpr (kHalf > 1) ShareOut<kHalf / 2>(values);
 }
 
-// A part of a norm: of so many numbers as the block has, their mean, as a sum of two, and the sum
-// of the squares of their distances from it.
+// Partial statistics of a block's elements: the mean, as a sum of two elements, and the sum of
+// squared distances from it.
 struct NormPart {
   double hi, lo, squares;
 };
@@ -48,7 +49,7 @@ PLANISH_DEVICE NormPart PartOf(double a, double b, double squares) {
   return {sum, (a - (sum - of_b)) + (b - of_b), squares};
 }
 
-// The part of the numbers value(i), i < count, by kPartLanes lanes.
+// Computes the NormPart of value(i), i < count, on kPartLanes lanes.
 template <class F>
 PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
   const int lane = ThreadIndex() % kPartLanes;
@@ -65,8 +66,8 @@ PLANISH_DEVICE NormPart TakePart(int count, F&& value) {
   return PartOf(shift, mean, squares[0]);
 }
 
-// The norm of `hidden` units' numbers, `per_unit` of each, from the parts of all blocks, by
-// kJoinLanes lanes. Without parts it is nothing.
+// Combines the parts of all blocks into the norm of `per_unit` elements of each of `hidden` units,
+// on kJoinLanes lanes. The result is unspecified if parts is null.
 template <class T>
 PLANISH_DEVICE NormMap<T> JoinParts(const NormPart* parts, const PersistentPlan& plan,
                                     int64_t hidden, int per_unit, double eps) {
@@ -136,7 +137,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
     return values == nullptr ? T{0} : values[i];
   };
 
-  // The state before the first step. Behind the units are zeros, for good.
+  // Writes the initial state. Padding stays zero.
   const int64_t state_size = batch * plan.stride;
   block.ForUnits([&](int b, int unit, int64_t k) {
     const bool reset = IsReset(a, step_of(0), b);
@@ -150,8 +151,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
        i += threads) {
     s.h[i / padding * plan.stride + hidden + i % padding] = 0;
   }
-  // What a step reads of the inputs depends on no other step: it comes while the one before is
-  // computed.
+  // The inputs of a step do not depend on other steps, so they are loaded during the step before.
   const auto ask_for = [&](int64_t t, int64_t turn) {
     T* const zx = inputs + turn % 2 * plan.inputs;
     T* const map = input_maps + turn % 2 * plan.input_maps;
@@ -180,7 +180,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
     const T* const maps_now = input_maps + turn % 2 * plan.input_maps;
     if (next >= 0) ask_for(next, turn + 1);
 
-    // 1. The product. All of the state is on its way from the second-level cache at once.
+    // 1. The matrix product. Touch first loads the whole state from the L2 cache.
     constexpr int kLine = 128 / static_cast<int>(sizeof(T));
     for (int64_t i = me * kLine; i < state_size; i += threads * kLine) Touch(h + i);
     const int row_groups = rows / kPersistentRows;
@@ -201,7 +201,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
         }
         PLANISH_UNROLL
         for (int q = 0; q < kPersistentSequences; ++q) {
-          // Beyond the last sequence it is that again, for nothing.
+          // Past the last sequence, computes an unused product with the last one.
           const int64_t sequence = b + q < batch ? b + q : batch - 1;
           const auto of_h =
               *reinterpret_cast<const Pack<T, kPack>*>(h + sequence * plan.stride + k);
@@ -215,7 +215,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
           }
         }
       }
-      // The sum over the lanes of product i to lane i.
+      // Lane i gets the sum of product i over the lanes.
       ShareOut<kPairs / 2>(products);
       const T sum = products[0];
       const int q = lane / kPersistentRows, r = lane % kPersistentRows;
@@ -223,7 +223,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
     }
     SyncBlock();
 
-    // What the cells without a norm of zh add zx to is one sum.
+    // With a joint norm, zx is added to the sums.
     if constexpr (Kind::kJoint) {
       for (int i = me; i < static_cast<int>(batch) * rows; i += threads) sums[i] += zx_now[i];
       SyncBlock();
@@ -255,7 +255,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
           });
     }
 
-    // What the next step begins with.
+    // Writes the initial state of the next step.
     const auto put = [&](int b, int unit, int64_t k, T state, T cell) {
       const bool reset = IsReset(a, next, b);
       h_next[b * plan.stride + k] = reset ? or_zero(a.h_reset, k) : state;
@@ -285,7 +285,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int at = b * rows + unit * kGates + gate;
-        zx[gate] = Kind::kJoint ? T{0} : zx_now[at];  // there it is in the sum
+        zx[gate] = Kind::kJoint ? T{0} : zx_now[at];  // already in the sum
         zh[gate] = sums[at];
         if (Kind::kSeparate && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
       }

@@ -11,14 +11,14 @@ namespace {
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 int64_t RoundUp(int64_t n, int64_t to) { return Parts(n, to) * to; }
 
-// The slices of a layer of `max_batch` sequences at most; units is 0 where there are none. Whether
-// they fit into memory is for the caller to say.
+// Returns the slices of a layer of at most `max_batch` sequences; units is 0 if there is no plan.
+// The caller checks that they fit into shared memory.
 PersistentSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t max_batch,
                        int64_t pack, int64_t blocks, int64_t shared_bytes) {
   PersistentSlices slices;
-  // A step by itself would read the weights once either way.
+  // A single step reads the weights only once in any case.
   if (blocks < 1 || shape.time < 2 || shape.batch < 1 || shape.batch > max_batch) return slices;
-  // A bound that keeps what follows from overflow.
+  // Prevents overflow below.
   if (shape.hidden > blocks * shared_bytes) return slices;
   slices.units = Parts(shape.hidden, blocks);
   slices.blocks = Parts(shape.hidden, slices.units);
@@ -28,7 +28,7 @@ PersistentSlices Slice(const CellRecipe& recipe, const RnnShape& shape, int64_t 
   return slices;
 }
 
-// Whole warps for so many of them that have work, within limits.
+// Returns the number of threads of `warps` warps, clamped to the limits.
 int ThreadsOf(int64_t warps) {
   constexpr int64_t kMinWarps = 4, kMaxWarps = kMaxPersistentThreads / kWarpThreads;
   return static_cast<int>(std::clamp(warps, kMinWarps, kMaxWarps)) * kWarpThreads;

@@ -5,70 +5,68 @@
 
 #include "src/rnn/cell.h"
 
-// How a layer is laid out on the chip of a GPU, whose blocks keep the weights of the state for all
-// steps: a function of numbers alone, so that it is tested without one.
+// The layout of a layer in a persistent kernel, whose blocks keep weight_hh on chip for all steps.
+// A pure function of sizes, so that it can be tested without a GPU.
 namespace planish::internal::cuda {
 
-/// A warp multiplies so many rows of weights by the states of so many sequences at once: its lanes
-/// then have a sum each.
+/// The rows of weights and the sequences that a warp multiplies at once. Each lane gets one sum.
 inline constexpr int kPersistentRows = 4, kPersistentSequences = 8;
-/// As many as have the registers for it.
+/// The largest block that has enough registers per thread.
 inline constexpr int kMaxPersistentThreads = 384;
-/// Parameters of a gate: two gains and a bias; and of a unit: a gain and two biases.
+/// The parameters of a gate (two gains and a bias), and of a unit (a gain and two biases).
 inline constexpr int kPersistentParams = 3;
-/// Numbers of which a block's part of a norm is made.
+/// The elements of a block's partial statistics of a norm.
 inline constexpr int kPersistentPart = 3;
-/// Sequences at most: of more, products of matrices by tensor cores take less time than reading all
-/// states in every block.
+/// The largest batch. For more sequences, matrix products on tensor cores are faster than reading
+/// all states in every block.
 inline constexpr int64_t kMaxPersistentBatch = 64;
 
-/// And backward, which puts a part of the gradient of all states from every block to every other
-/// one through memory.
+/// The largest batch backward, where every block sends a partial sum of all states' gradients to
+/// every other block through memory.
 inline constexpr int64_t kMaxPersistentBackwardBatch = 32;
 
-/// What the blocks have of a layer. Here and below sizes are in numbers; each array of shared
-/// memory begins at a multiple of 16 bytes.
+/// The slices of a layer in the blocks. Sizes are in elements. Each array in shared memory is
+/// aligned to 16 bytes.
 struct PersistentSlices {
-  bool fits = false;    ///< else all else is 0
-  int64_t units = 0;    ///< of a block, with all their gates; the last may have fewer
-  int64_t blocks = 0;   ///< as many as have a unit
-  int threads = 0;      ///< of a block
-  int64_t stride = 0;   ///< from one row of weights, or one state, to the next
-  int64_t rows = 0;     ///< rows of weights, with those that fill up a group of kPersistentRows
+  bool fits = false;    ///< if false, all other members are 0
+  int64_t units = 0;    ///< units of a block, with all their gates; the last block may have fewer
+  int64_t blocks = 0;   ///< number of blocks with units
+  int threads = 0;      ///< threads of a block
+  int64_t stride = 0;   ///< distance between rows of weights, and between states
+  int64_t rows = 0;     ///< rows of weights, rounded up to a multiple of kPersistentRows
   int64_t weights = 0;  ///< [rows, stride]
   int64_t shared_bytes = 0;
 };
 
 struct PersistentPlan : PersistentSlices {
-  int64_t sums = 0;        ///< [B, rows] of the product
-  int64_t cells = 0;       ///< [B, units] c, and as much for o
-  int64_t maps = 0;        ///< [B, norms + 1] of three numbers
-  int64_t params = 0;      ///< of the block's gates, and of its units
-  int64_t inputs = 0;      ///< [B, rows] of zx, twice: of a step and of the next one
-  int64_t input_maps = 0;  ///< [B, norms] of three numbers, twice, where zx has a norm of its own
-  /// Numbers of type double of the memory in which blocks tell each other their part of the norms
-  /// of the sums, [B, norms, blocks, kPersistentPart], and of that of c, [B, blocks,
-  /// kPersistentPart].
+  int64_t sums = 0;        ///< [B, rows] results of the matrix product
+  int64_t cells = 0;       ///< [B, units] c; the same size for o
+  int64_t maps = 0;        ///< [B, norms + 1] coefficients of kRnnMap elements
+  int64_t params = 0;      ///< parameters of the block's gates and units
+  int64_t inputs = 0;      ///< [B, rows] zx, two buffers: of this step and of the next one
+  int64_t input_maps = 0;  ///< [B, norms] coefficients of zx, two buffers, if zx has its own norm
+  /// Elements of type double through which blocks exchange partial statistics: of the sums [B,
+  /// norms, blocks, kPersistentPart], and of c [B, blocks, kPersistentPart].
   int64_t sum_parts = 0, cell_parts = 0;
 };
 
 struct PersistentBackwardPlan : PersistentSlices {
-  int64_t lanes = 0;      ///< B rounded up to a group of kPersistentSequences
-  int64_t gradients = 0;  ///< [rows, lanes] of zh
-  int64_t sums = 0;       ///< [B, rows] of the norms' numbers, and as much for xhat
+  int64_t lanes = 0;      ///< B rounded up to a multiple of kPersistentSequences
+  int64_t gradients = 0;  ///< [rows, lanes] the gradient of zh
+  int64_t sums = 0;       ///< [B, rows] g of the norms; the same size for xhat
   int64_t states = 0;     ///< [B, units], `state_arrays` times
-  int state_arrays = 0;   ///< dh, dc, and of a norm of c the gradients of o and c, and xhat
-  int64_t means = 0;      ///< [B, norms + 1] of two numbers
-  /// Numbers of type double in which blocks tell each other their part of the norms' sums,
-  /// [B, norms, blocks, 2] and [B, blocks, 2].
+  int state_arrays = 0;   ///< dh and dc; with a norm of c also the gradients of o and c, and xhat
+  int64_t means = 0;      ///< [B, norms + 1] pairs of means
+  /// Elements of type double through which blocks exchange partial sums of the norms: [B, norms,
+  /// blocks, 2] and [B, blocks, 2].
   int64_t sum_parts = 0, cell_parts = 0;
-  /// Each block's part of the gradient of the state, [blocks, B, stride], `buffers` times: two
-  /// where no other meeting lies between reading one and writing the next.
+  /// Each block's partial sum of the states' gradient, [blocks, B, stride], `buffers` times. Two
+  /// are needed if no grid barrier separates reading one from writing the next.
   int64_t partials = 0;
   int buffers = 0;
 };
 
-/// With `blocks` blocks at most, of `shared_bytes`.
+/// Returns a plan with at most `blocks` blocks of `shared_bytes` shared memory.
 PersistentPlan PlanPersistent(const CellRecipe& recipe, const RnnShape& shape, int element_bytes,
                               int64_t blocks, int64_t shared_bytes);
 PersistentBackwardPlan PlanPersistentBackward(const CellRecipe& recipe, const RnnShape& shape,

@@ -23,12 +23,11 @@ CellRecipe CheckedRecipe(const char* function, Cell cell) {
   return recipe;
 }
 
-/// Sizes with which no array, of those given and those that are worked in, is larger than a pointer
-/// can span, nor all of them together.
+/// Checks that the byte size of all arguments and workspace together fits a pointer.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
   internal::CheckRnnSizes(function, shape);
-  // There are fewer than 64 numbers for each step, sequence and unit or input.
+  // All arrays have fewer than 64 elements for each step, sequence and unit or input.
   const int64_t most = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 64;
   const int64_t width = std::max(shape.inputs, shape.hidden);
   const int64_t steps = std::max<int64_t>(1, shape.time), batch = std::max<int64_t>(1, shape.batch);

@@ -8,10 +8,10 @@
 #include "src/rnn/cuda/math.h"
 #include "src/rnn/cuda/norm.h"
 
-// A cell as the kernels are compiled for it, and what a thread does forward for one unit.
+// A cell as a compile-time parameter of the kernels, and the work of a thread on one unit.
 namespace planish::internal::cuda {
 
-/// Where a parameter of a gate of unit k lies, or of the unit: gate 0.
+/// Returns the index of a parameter of a gate of unit k; gate is 0 for parameters of the unit.
 template <class T>
 PLANISH_DEVICE int64_t PlaceOf(const CellParams<T>& params, int gate, int64_t k) {
   return gate * params.stride + k - params.first;
@@ -21,7 +21,7 @@ constexpr int GatesOf(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::kLstm ? 4 : arithmetic == Arithmetic::kGru ? 3 : 1;
 }
 
-/// A cell: kFirst gates have their norm together, then the next as many, ....
+/// A cell as a type. The first kFirst gates share a norm, then the next kFirst gates, and so on.
 template <Arithmetic kArithmeticOf, Sums kSumsOf, int kFirst>
 struct CellKind {
   static constexpr bool kLstm = kArithmeticOf == Arithmetic::kLstm;
@@ -39,21 +39,21 @@ template <class T>
 PLANISH_DEVICE bool IsActive(const CellLayer<T>& layer, int64_t t, int64_t b) {
   return layer.lengths == nullptr || t < layer.lengths[b];
 }
-/// Whether step t, or none if it is -1, begins with a reset.
+/// Returns whether step t begins with a reset; false if t is -1.
 template <class T>
 PLANISH_DEVICE bool IsReset(const CellLayer<T>& layer, int64_t t, int64_t b) {
   return t >= 0 && layer.resets != nullptr && layer.resets[t * layer.batch + b] != 0 &&
          IsActive(layer, t, b);
 }
 
-/// What a unit gives: its state, and an LSTM's c and o.
+/// The outputs of a unit: its state, and an LSTM's c and o.
 template <class T>
 struct UnitOutput {
   T h, c, o;
 };
 
-/// The gates of unit k in row `row`, kept where they are to be. `before` is the unit's h, of an
-/// LSTM its c; there, with a norm of c, h is TakeNormalised's.
+/// Computes the gates of unit k in row `row`, and saves them if the layer does. `before` is the
+/// unit's h, or an LSTM's c. With a norm of c, h is computed by TakeNormalised.
 template <class Kind, class T>
 PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64_t k,
                                        const T (&zx)[Kind::kGates], const T (&zh)[Kind::kGates],
@@ -62,7 +62,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates;
   const CellParams<T>& p = a.params;
   const int64_t hidden = a.hidden, first = row * kGates * hidden + k, unit = row * hidden + k;
-  // ax and ah, of which `of_x` has both where they are only added.
+  // of_x contains ax, or ax + ah if only their sum is used; of_h contains ah_n.
   T of_x[kGates], of_h = 0;
   PLANISH_UNROLL
   for (int gate = 0; gate < kGates; ++gate) {
@@ -84,7 +84,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   }
   T* const kept = a.gates_kept == nullptr ? nullptr : a.gates_kept + first;
   if constexpr (Kind::kRnn) {
-    // NaN stays: it is not below 0.
+    // NaN stays NaN, because it is not <= 0.
     return {!relu ? Tanh(of_x[0]) : of_x[0] <= 0 ? T{0} : of_x[0], 0, 0};
   } else if constexpr (Kind::kGru) {
     const T r = Sigmoid(of_x[0]), z = Sigmoid(of_x[1]);
@@ -108,7 +108,7 @@ PLANISH_DEVICE UnitOutput<T> TakeGates(const CellLayer<T>& a, int64_t row, int64
   }
 }
 
-/// An LSTM's h from its c and the norm of that, and the c that is carried on.
+/// Computes an LSTM's h from c and the norm of c, and returns the cell state for the next step.
 template <class T>
 PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, int64_t k, T c, T o,
                                             const NormMap<T>& map) {
@@ -119,25 +119,25 @@ PLANISH_DEVICE UnitOutput<T> TakeNormalised(const CellLayer<T>& a, int64_t row, 
   return {o * tanh_c, a.cell_norm == CellNorm::kCarried ? seen : c, o};
 }
 
-/// v * (1 - v), the derivative of the logistic function.
+/// Returns v * (1 - v), the derivative of the logistic function.
 template <class T>
 PLANISH_DEVICE T OfSigmoid(T v) {
   return FusedMulAdd(-v, v, v);
 }
-/// 1 - v * v, that of tanh.
+/// Returns 1 - v * v, the derivative of tanh.
 template <class T>
 PLANISH_DEVICE T OfTanh(T v) {
   return FusedMulAdd(-v, v, T{1});
 }
 
-/// The gradients, of an LSTM's unit, of o's sum and of what tanh is taken of.
+/// The gradients of an LSTM unit's sum of o, and of the argument of tanh.
 template <class T>
 struct OutputGradient {
   T of_o, of_cell;
 };
 
-/// An LSTM's output back, from the gradient of its h. What tanh is taken of may have another
-/// gradient, `more`.
+/// Computes an LSTM's OutputGradient from the gradient of its h. `more` is a further gradient of
+/// the argument of tanh.
 template <class T>
 PLANISH_DEVICE OutputGradient<T> TakeOutputBack(const CellLayer<T>& a, int64_t row, int64_t k, T dh,
                                                 T more) {
@@ -146,7 +146,7 @@ PLANISH_DEVICE OutputGradient<T> TakeOutputBack(const CellLayer<T>& a, int64_t r
   return {dh * tanh_c * OfSigmoid(o), FusedMulAdd(dh * o, OfTanh(tanh_c), more)};
 }
 
-/// The normalised c of an LSTM's unit.
+/// Returns the normalized c of an LSTM's unit.
 template <class T>
 PLANISH_DEVICE T XhatOfCell(const CellLayer<T>& a, int64_t row, int64_t k, const NormMap<T>& map) {
   const T* const kept = a.gates_kept + row * 4 * a.hidden + k;
@@ -154,27 +154,27 @@ PLANISH_DEVICE T XhatOfCell(const CellLayer<T>& a, int64_t row, int64_t k, const
   return map.Xhat(FusedMulAdd(f, a.before[row * a.hidden + k], i * g));
 }
 
-/// The gradient of an LSTM's c within its norm, where it has one, from that of what the norm gives.
-/// `mean` and `dot` are the means over the units of d * gain and of that times xhat.
+/// Returns the gradient of an LSTM's c through its norm from d, the gradient of the norm's output.
+/// `mean` and `dot` are the means over the units of d * gain and of d * gain * xhat.
 template <class T>
 PLANISH_DEVICE T TakeCellNormBack(const CellLayer<T>& a, int64_t row, int64_t k,
                                   const NormMap<T>& map, T d, T mean, T dot) {
   return map.rstd * FusedMulAdd(-XhatOfCell(a, row, k, map), dot, d * a.params.gain_c[k] - mean);
 }
 
-/// The gradients of the sums of a unit's gates, with that of a GRU's ah_n beside that of ax_n, and
-/// of what goes to the step before past the product: of h, and of an LSTM's c.
+/// The gradients of a unit's gate sums (for a GRU, of ax_n and ah_n separately), and of the h and c
+/// before the step, except the part through the matrix product.
 template <class Kind, class T>
 struct UnitGradient {
   T of_a[Kind::kGates];
   T of_h, dh, dc;
 
-  /// Of the gate's part of zh, or of the sum.
+  /// Returns the gradient of the gate's part of zh, or of zx + zh.
   PLANISH_DEVICE T OfState(int gate) const { return Kind::kGru && gate == 2 ? of_h : of_a[gate]; }
 };
 
-/// The gates back. Of an RNN or GRU from `dh`, the gradient of its h; y and h_before are the states
-/// after and before the step. Of an LSTM from that of its c, and of o's sum.
+/// Computes the gradients of the gates. For an RNN or GRU, from `dh`, the gradient of h; y and
+/// h_before are the states after and before the step. For an LSTM, from `output`.
 template <class Kind, class T>
 PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_t row, int64_t k,
                                                    T dh, const OutputGradient<T>& output,
@@ -202,8 +202,8 @@ PLANISH_DEVICE UnitGradient<Kind, T> TakeGatesBack(const CellLayer<T>& a, int64_
   return d;
 }
 
-/// The norm that is taken back with a step, of zh or of zx + zh: what it was taken of, its maps and
-/// its gains.
+/// The norm of zh or of zx + zh, which is part of a backward step: its input, coefficients and
+/// gains.
 template <class Kind, class T>
 struct StateNorm {
   PLANISH_DEVICE explicit StateNorm(const CellLayer<T>& a)
@@ -214,11 +214,11 @@ struct StateNorm {
   const T *z, *maps, *gain;
 };
 
-/// The gradient of a number of a norm, from `g`, that of its xhat, and the means over the norm's
-/// numbers of that and of that times xhat.
+/// Returns the gradient of an element of a norm from `g`, the gradient of its xhat, and the means
+/// of g and g * xhat over the norm.
 template <class T>
 PLANISH_DEVICE T TakeNormBack(T g, T xhat, T rstd, T mean, T dot) {
-  // In two roundings: of one number g - mean is 0.
+  // Rounded before the multiplication, so that g - mean is 0 for one element.
   const T about = g - mean;
   return rstd * FusedMulAdd(-xhat, dot, about);
 }
