@@ -20,17 +20,17 @@ constexpr const char* kNames[] = {"rnn",         "rnn_relu",        "lstm",
                                   "bn_gru"};
 static_assert(std::size(kNames) == std::size(internal::kCells));
 
-/// The core's entry of a parameter; its size is in rows of a weight, or numbers, for each hidden.
+/// Returns the core's table entry of a parameter for I = H = 1, whose size counts gates or units.
 internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
   return internal::ParamsOf<const float>(recipe, {.inputs = 1, .hidden = 1})[field - kFirstParam];
 }
 
 bool IsParam(size_t field) { return field >= kFirstParam && field < kH0; }
 
-/// The tensor whose type and device the others have: x, and weight_ih where there is none.
+/// Returns the field whose type and device the others must have: x, or weight_ih if there is none.
 size_t Model(const Call& call) { return call.tensors.x.defined() ? kX : kFirstParam; }
 
-/// Checks one of the tensors, where it is given.
+/// Checks one of the tensors, if it is given.
 void CheckTensor(const char* function, size_t field, const Call& call, const Sizes& sizes) {
   const Tensor& t = call.tensor(field);
   if (!t.defined()) return;

@@ -17,10 +17,11 @@
 #include "torch/base/core.h"
 #include "torch/rnn/fields.h"
 
-// The arguments of a layer's operators: as a struct, checked, and as the core takes them.
+// The arguments of a layer's operators: as a struct, their checks, and their conversion for the
+// core.
 namespace planish {
 
-/// What all operators take.
+/// The arguments common to all operators.
 struct Call {
   Cell cell{};
   RnnTensors tensors;
@@ -28,7 +29,7 @@ struct Call {
 
   const at::Tensor& tensor(size_t field) const { return tensors.*kFields[field].member; }
   internal::CellRecipe recipe() const { return internal::RecipeOf(cell); }
-  /// Those that can have gradients.
+  /// Returns the tensors that can have gradients.
   c10::SmallVector<at::Tensor, kDifferentiables> differentiables() const {
     c10::SmallVector<at::Tensor, kDifferentiables> list;
     for (size_t i = 0; i < kDifferentiables; ++i) list.push_back(tensor(i));
@@ -36,9 +37,9 @@ struct Call {
   }
 };
 
-/// What rnn_forward saves has the same size on every device, since the kernel of shapes alone
-/// cannot tell on which it is: for each step and sequence the larger of the CPU's and a GPU's, and
-/// this, for each of a GPU's ten arrays at most is rounded up to 16 bytes, by three floats.
+/// The padding of `saved`, in elements. `saved` has the same size on every device, because the meta
+/// kernel does not know the device: the larger of the CPU's and a GPU's size. A GPU rounds each of
+/// at most ten arrays up to 16 bytes, which takes up to three floats.
 inline constexpr int64_t kSavedSlack = 32;
 
 using SymSizes = c10::SmallVector<c10::SymInt, 3>;
@@ -52,35 +53,35 @@ struct Sizes {
   }
 };
 
-/// The cell of that name. Throws where there is none.
+/// Returns the cell with the name. Throws if there is none.
 Cell CellOf(const char* function, std::string_view name);
 
-/// Whether a cell takes one of the tensors, and which size it then has.
+/// Takes returns whether a cell has a tensor, and SizesOf the sizes of the tensor.
 bool Takes(size_t field, const internal::CellRecipe& recipe);
 SymSizes SizesOf(size_t field, const internal::CellRecipe& recipe, const Sizes& sizes);
 
-/// Checks that a tensor has these sizes, and that it has x's type and device, or weight_ih's where
-/// there is no x.
+/// CheckSizes checks that a tensor has these sizes. CheckLike checks that it has the type and
+/// device of x, or of weight_ih if there is no x.
 void CheckSizes(const char* function, const char* name, const at::Tensor& t, const SymSizes& sizes);
 void CheckLike(const char* function, const char* name, const at::Tensor& t, const Call& call);
 
-/// Checks that there are the tensors that a caller in Python could not leave out: from the field
-/// `first` on to the weights.
+/// Checks that the tensors from field `first` to the weights are given, which Python's schema
+/// ensures.
 void CheckGiven(const char* function, const RnnTensors& tensors, size_t first);
 
-/// Checks the parameters. Returns the sizes that they have, T and B being 0.
+/// Checks the parameters. Returns their sizes, with T = B = 0.
 Sizes CheckParams(const char* function, const Call& call);
 
-/// Checks types and shapes, with x [T, B, I].
+/// Checks types and shapes for x [T, B, I].
 Sizes CheckCall(const char* function, const Call& call);
 
-/// Checks that the cell is one that goes step by step.
+/// Checks that the cell can compute single steps.
 void CheckIsOfSteps(const char* function, const Call& call);
 
-/// Checks a step, with x [B, I]. Returns it as a layer with T = 1.
+/// Checks a step with x [B, I]. Returns it as a layer with T = 1.
 Call CheckStep(const char* function, const Call& call);
 
-/// What derivatives of a call's results are wanted.
+/// The derivatives of a call's results that are needed.
 struct Wanted {
   bool gradients = false;
   bool tangents = false;  ///< forward-mode derivatives
@@ -91,18 +92,19 @@ struct Wanted {
   bool any() const { return gradients || tangents; }
 };
 
-/// RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed, sources, frozen),
-/// with parameters and sources by their names, step(x, h, c) and unfreeze().
+/// Registers RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed,
+/// sources, frozen), with named parameters and sources, and its methods step(x, h, c) and
+/// unfreeze().
 void RegisterSteps(torch::Library& library);
 
-/// Those that can have gradients in the type that they are computed in.
+/// Returns the differentiable tensors in the type of the arithmetic.
 RnnTensors WideTensors(const RnnTensors& tensors);
 
-/// As the core takes them: contiguous, and of the type that they are computed in. The parameters
-/// may be left out.
+/// Returns the tensors for the core: contiguous, and in the type of the arithmetic. Skips the
+/// parameters unless `params`.
 RnnTensors Computed(const RnnTensors& tensors, bool params = true);
 
-/// The parameters among `tensors`, in the schemas' order, as the core's.
+/// Returns the parameters among `tensors` for the core.
 template <class T>
 RnnParams<const T> CoreParams(const internal::CellRecipe& recipe, const RnnTensors& tensors) {
   RnnParams<const T> params;

@@ -34,19 +34,19 @@ using internal::Over;
 using internal::Sums;
 using torch::autograd::variable_list;
 
-/// Nothing below is cast to a lower type, whoever calls; but for what goes through torch.func's
-/// transforms, which bring autocast back for the levels below theirs.
+/// Disables autocast for everything below, except in torch.func transforms, which enable it again
+/// for the levels below theirs.
 using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
 
 Tensor MaybeAdd(const Tensor& t, const Tensor& bias) { return bias.defined() ? t + bias : t; }
 
-/// t where the mask is true, otherwise the row or 0.
+/// Returns t where the mask is true, and `otherwise` (by default 0) elsewhere.
 Tensor Where(const Tensor& mask, const Tensor& t, const Tensor& otherwise = {}) {
   return otherwise.defined() ? at::where(mask, t, otherwise) : t.masked_fill(mask.logical_not(), 0);
 }
 
-/// planish/rnn.h has the equations, CellRecipe what cells differ in. Masks of active sequences
-/// [..., B, 1] are true for those that have the step, and undefined where all have it.
+/// The equations of planish/rnn.h with the differences in CellRecipe. Masks of active sequences
+/// [..., B, 1] are true for sequences that have the step; undefined means all.
 class ComposedLayer {
  public:
   ComposedLayer(Cell cell, const RnnTensors& tensors, const RnnSettings& settings)
@@ -99,8 +99,8 @@ class ComposedLayer {
     return t.defined() ? t.unbind(0) : std::vector<Tensor>();
   }
 
-  /// xhat of z [..., B, n] over rows, or over the batch. Not at::layer_norm, whose third derivative
-  /// is wrong (PyTorch 2.13).
+  /// Returns xhat of z [..., B, n] over rows, or over the batch. Does not use at::layer_norm, whose
+  /// third derivative is wrong (PyTorch 2.13).
   Tensor Xhat(const Tensor& z, const Tensor& active) const {
     const bool rows = recipe_.over == Over::kRow;
     const int64_t dim = rows ? -1 : -2;
@@ -110,7 +110,7 @@ class ComposedLayer {
     };
     const Tensor centred = z - mean(z);
     Tensor variance = mean(centred.square()) + settings_.eps;
-    // What nobody looks at may have no variance: with eps = 0 its derivative would be NaN, not 0.
+    // Unused rows can have variance 0. With eps = 0 the derivative would be NaN instead of 0.
     if (active.defined()) {
       variance =
           at::where(rows ? active : active.any(dim, true), variance, at::ones_like(variance));
@@ -118,7 +118,7 @@ class ComposedLayer {
     return centred * variance.rsqrt();
   }
 
-  /// gain * xhat + bias of z [..., B, n], each of the groups, in units of H columns, for itself.
+  /// Returns gain * xhat + bias of z [..., B, n], with one norm for each group of gates.
   Tensor Norm(const Tensor& z, const internal::Groups& groups, const Tensor& gain,
               const Tensor& bias, const Tensor& active) const {
     c10::SmallVector<c10::SymInt, 4> sizes;
@@ -131,9 +131,9 @@ class ComposedLayer {
     return MaybeAdd(gain.defined() ? whole * gain : whole, bias);
   }
 
-  /// What x adds to the sums of all steps, [T, B, G].
+  /// Returns the part of the sums that comes from x, for all steps [T, B, G].
   Tensor OfInputs(const Tensor& active) const {
-    // Inputs beyond a sequence are not read: NaN there would come into the gradient of the weight.
+    // Inputs past the length of a sequence are masked: NaN would reach the weight's gradient.
     const Tensor x = active.defined() ? Where(active, p_.x) : p_.x;
     Tensor zx = x.matmul(p_.weight_ih.t());
     if (recipe_.sums == Sums::kSeparate) {
@@ -142,7 +142,7 @@ class ComposedLayer {
     return MaybeAdd(zx, p_.bias);
   }
 
-  /// The next h and c.
+  /// Returns the next h and c.
   std::pair<Tensor, Tensor> Step(const Tensor& ax, const Tensor& h, const Tensor& c,
                                  const Tensor& active) const {
     Tensor ah = h.matmul(p_.weight_hh.t());
@@ -179,12 +179,12 @@ class ComposedLayer {
   const RnnSettings& settings_;
 };
 
-/// A layer and its gradients, with a history that starts at its own tensors: of two arguments one
-/// may be computed from the other, and the gradient of the other is not to count the way through.
+/// A layer and its gradients, with a history that starts at its own copies of the tensors: if one
+/// argument was computed from another, the gradient of the other must not include that path.
 struct GradientGraph {
   RnnTensors tensors;
   OutputGradients output_gradients;
-  Gradients gradients;  ///< undefined where one is zeros, too
+  Gradients gradients;  ///< undefined if zero
 
   GradientGraph(Cell cell, const RnnTensors& given, const RnnSettings& settings,
                 const OutputGradients& given_gradients, const Mask& mask, const SecondMask& needed,
@@ -217,7 +217,7 @@ struct GradientGraph {
     }
   }
 
-  /// The input of rnn_backward of that number.
+  /// Returns input number i of rnn_backward.
   const Tensor& input(size_t i) const {
     return i < kDifferentiables ? tensors.*kFields[i].member
                                 : output_gradients[i - kDifferentiables];

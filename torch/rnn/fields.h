@@ -38,8 +38,8 @@ inline constexpr Field kFields[] = {{"x", &RnnTensors::x},
 inline constexpr size_t kX = 0, kFirstParam = 1, kH0 = 13, kC0 = 14, kHReset = 15, kCReset = 16,
                         kLengths = 17, kResets = 18;
 inline constexpr size_t kTensors = std::size(kFields);
-inline constexpr size_t kStepTensors = kHReset;       // of them the first so many are rnn_step's
-inline constexpr size_t kDifferentiables = kLengths;  // and the first so many have gradients
+inline constexpr size_t kStepTensors = kHReset;       // rnn_step has the first kStepTensors fields
+inline constexpr size_t kDifferentiables = kLengths;  // the first kDifferentiables fields
 
 static_assert(
     [] {

@@ -36,7 +36,7 @@ using at::Tensor;
 using internal::CellRecipe;
 using torch::nn::utils::rnn::PackedSequence;
 
-// Function names of errors: LayerNormLSTM, LayerNormGRUCell, ...
+// Return the module's name for errors: LayerNormLSTM, LayerNormGRUCell, ...
 template <Cell kDefault>
 std::string NameOf(const RecurrentOptions<kDefault>& /*options*/) {
   constexpr CellRecipe recipe = internal::RecipeOf(kDefault);
@@ -53,7 +53,7 @@ void CheckAtLeastOne(const std::string& module, const char* name, int64_t size) 
   TORCH_CHECK_VALUE(size >= 1, "[", module, "] ", name, " must be at least 1 but has ", size);
 }
 
-/// What the options of layers and of cells have in common.
+/// Checks the options common to layers and cells.
 template <class Options>
 void CheckOptions(const std::string& module, const Options& options) {
   CheckAtLeastOne(module, "input_size", options.input_size());
@@ -84,7 +84,7 @@ Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths, const Te
 }
 
 /// Returns resets, 0 or 1 of any real type, as bool. `sizes` are those of the input without its
-/// last dimension; resets can have another dimension of size 1.
+/// last dimension; resets may have an extra last dimension of size 1.
 Tensor ResetsAsBool(const std::string& module, const Tensor& resets, at::IntArrayRef sizes) {
   if (!resets.defined()) return resets;
   const bool has_last = resets.dim() > 0 && resets.dim() == std::ssize(sizes) + 1;
@@ -158,7 +158,7 @@ RecurrentParameters::RecurrentParameters(torch::nn::Module& module, const std::s
       if (!bias) continue;
       add("bias_ih", size);
       if (recipe.sums == internal::Sums::kPlain) add("bias_hh", size);
-    } else if (name != "bias_hn") {  // that is a part of bias_hh
+    } else if (name != "bias_hn") {  // bias_hn is part of bias_hh
       add(name, size);
     }
   }

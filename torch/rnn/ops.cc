@@ -35,9 +35,8 @@
 #include "torch/rnn/fields.h"
 #include "torch/rnn/packed.h"
 
-// The core's recurrent layers as PyTorch operators, as ops.cc has the norms. Their arguments are
-// many, so kernels take them as a struct, and are registered boxed: a schema gives the order, and
-// Parse and Push alone know it.
+// The recurrent layers as PyTorch operators. Their many arguments are kept in a struct, and the
+// kernels are registered boxed: only Parse and Push depend on the schemas' order of arguments.
 namespace planish {
 
 namespace {
@@ -49,8 +48,8 @@ using torch::autograd::variable_list;
 using torch::jit::Stack;
 using Arguments = c10::ArrayRef<c10::IValue>;
 
-// What the operators have in common. c_n and c1 are [0] of a cell without c, saved is [0] unless it
-// is asked for or a gradient is needed.
+// Parts common to the schemas. c_n and c1 are [0] for cells without c; saved is [0] unless it is
+// requested or a gradient is needed.
 constexpr char kParamsSchema[] =
     "Tensor weight_ih, Tensor weight_hh, Tensor? bias=None, Tensor? bias_hn=None, "
     "Tensor? ln_ih_weight=None, Tensor? ln_ih_bias=None, Tensor? ln_hh_weight=None, "
@@ -95,7 +94,7 @@ struct PackCall : Call {
   static constexpr char kName[] = "rnn_pack";
 };
 
-// ---- Arguments and results as the dispatcher has them
+// ---- Arguments and results of the dispatcher
 
 const std::string kLayerSchema =
     std::string("str cell, Tensor x, ") + kParamsSchema + kStatesSchema + kSequencesSchema;
@@ -129,7 +128,7 @@ c10::IValue ValueOf(const RnnPacked& packed) {
                 : c10::IValue();
 }
 
-/// Cell and the tensors from `begin` to before `end`; returns what is left.
+/// Parses the cell and the tensors in [begin, end). Returns the remaining arguments.
 Arguments ParseTensors(const char* function, Arguments arguments, size_t begin, size_t end,
                        Call& call) {
   call.cell = CellOf(function, arguments[0].toStringRef());
@@ -217,7 +216,7 @@ void Push(const StepResults& results, Stack& stack) {
 }
 void Push(const RnnPacked& packed, Stack& stack) { stack.push_back(ValueOf(packed)); }
 
-/// A kernel of a struct, as the dispatcher calls it.
+/// Wraps a kernel that takes a struct as a boxed kernel.
 template <class CallType, auto kKernel>
 void Boxed(const c10::OperatorHandle& op, Stack* stack) {
   CallType call;
@@ -233,8 +232,8 @@ torch::CppFunction Kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&Boxed<CallType, kKernel>>();
 }
 
-// Through the dispatcher: each caller sees the layers below its own (autograd, functional
-// transforms, backends).
+// Calls an operator through the dispatcher. The call reaches the layers below the caller's own
+// (autograd, functional transforms, backends).
 template <class CallType>
 Stack Dispatch(const CallType& call) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
@@ -266,21 +265,21 @@ RnnPacked CallPack(const PackCall& call) { return PackedOf(Dispatch(call)[0]); }
 
 // ---- Checks
 
-/// What rnn_forward saves, in numbers: the core's on the CPU, or on a GPU if that is more.
+/// Returns the elements of `saved`: the larger of the CPU's and a GPU's size.
 c10::SymInt SavedSize(const Call& call, const Sizes& sizes) {
   const Cell cell = call.cell;
   c10::SymInt size;
   ByType(call.tensors.x.scalar_type(), [&]<class T>() {
-    if (call.settings.checkpoint) {  // the CPU's alone
+    if (call.settings.checkpoint) {  // only on the CPU
       size = RnnSavedSize<T>(cell, sizes.ints(), true) + kSavedSlack;
       return;
     }
-    // T * (B * slope + rest), with a compiler's symbols for T and B.
+    // T * (B * slope + rest), where T and B may be a compiler's symbols.
     RnnShape shape = Sizes{1, 1, sizes.inputs, sizes.hidden}.ints();
     const int64_t one = RnnSavedSize<T>(cell, shape);
     shape.batch = 2;
     const int64_t slope = RnnSavedSize<T>(cell, shape) - one;
-    shape.batch = 16;  // of which nothing is rounded up
+    shape.batch = 16;  // sizes for 16 sequences are not rounded up
     const bool on_gpu = call.recipe().over == internal::Over::kRow;
     const int64_t gpu_slope = on_gpu ? cuda::RnnSavedSize<T>(cell, shape) / shape.batch : 0;
     size = sizes.time * (sizes.batch * std::max(slope, gpu_slope) + (one - slope)) + kSavedSlack;
@@ -319,7 +318,7 @@ Sizes CheckBackward(const BackwardCall& call) {
 
 // ---- Kernels
 
-// Results of `type`: x's, or the one that the core computes in, which `saved` has.
+// Returns results of `type`: x's, or the type of the arithmetic, which `saved` has.
 
 ForwardResults EmptyResults(const ForwardCall& call, const Sizes& sizes, at::ScalarType type) {
   const SymSizes states = SizesOf(kH0, call.recipe(), sizes);
@@ -365,7 +364,7 @@ StepResults StepMeta(const StepCall& call) {
   return EmptyStep(layer, TypeOf(layer));
 }
 
-/// What the core computed, in x's type.
+/// Converts results from the type of the arithmetic to x's type.
 void ToTypeOfX(const Call& call, std::initializer_list<Tensor*> results) {
   const at::ScalarType type = TypeOf(call);
   if (type == ComputeType(type)) return;
@@ -374,7 +373,7 @@ void ToTypeOfX(const Call& call, std::initializer_list<Tensor*> results) {
   }
 }
 
-/// The same with what is packed.
+/// Returns the core's options with the packed weights.
 template <class CallType, class T>
 RnnOptions<T> CoreOptions(const CallType& call) {
   RnnOptions<T> options = CoreOptions<T>(call.settings);
@@ -385,13 +384,13 @@ RnnOptions<T> CoreOptions(const CallType& call) {
   return options;
 }
 
-/// c of a cell without one is null.
+/// Returns the memory of c, or null for a cell without one.
 template <class T>
 T* CarriedC(const Call& call, const Tensor& c) {
   return call.recipe().is_lstm() ? MutableData<T>(c) : nullptr;
 }
 
-/// What only the CPU has is left out.
+/// Checks that options supported only on the CPU are not set.
 template <class CallType>
 void CheckOnGpu(const CallType& call) {
   const Tensor& x = call.tensors.x;
@@ -403,8 +402,8 @@ void CheckOnGpu(const CallType& call) {
   }
 }
 
-/// c = op(a) op(b) by PyTorch, on the current stream. `narrow` says that these are a and b, too, in
-/// 16 bits, of whose numbers products are exact in float: tensor cores then give what c is.
+/// Computes c = op(a) op(b) with PyTorch, on the current stream. `narrow` says that a and b are
+/// exact in 16 bits. Their products are then exact in float, and tensor cores compute c.
 template <class T>
 void MatmulBy(const RnnTensors& given, bool narrow, const cuda::MatmulArgs<T>& args) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
@@ -432,10 +431,11 @@ void MatmulBy(const RnnTensors& given, bool narrow, const cuda::MatmulArgs<T>& a
   }
 }
 
-/// A layer goes to the chip where it fits: a step would else be two operators, in each direction.
+/// Use the persistent kernel if the layer fits: otherwise a step is two operators in each
+/// direction.
 constexpr bool kPersistent = true;
 
-/// `computed` are the tensors of the call as the core gets them.
+/// Returns the core's options. `computed` are the tensors of the call in the form for the core.
 template <class T>
 cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
   cuda::RnnOptions<T> options;
@@ -451,8 +451,8 @@ cuda::RnnOptions<T> GpuOptions(const Call& call, const RnnTensors& computed) {
   return options;
 }
 
-/// Writes zeros to what a kernel of the core leaves of `saved`, of which it takes `size` numbers:
-/// an operator's result must not show what memory held.
+/// Sets the part of `saved` past the core's `size` elements to zero, so that no uninitialized
+/// memory is returned.
 void ClearBeyond(const Tensor& saved, int64_t size) {
   saved.narrow(0, size, saved.numel() - size).zero_();
 }
@@ -555,7 +555,7 @@ RnnPacked PackKernel(const PackCall& call) {
 
 // ---- Autograd
 
-/// The tensors of a call as a node keeps them.
+/// The tensors of a call, saved in a node.
 struct SavedCall {
   Cell cell{};
   RnnSettings settings;
@@ -608,8 +608,8 @@ struct RnnBackwardNode final : torch::autograd::Node {
   }
 };
 
-/// Takes gradients of gradients through rnn_backward, whose kernel has no such one: through the
-/// layer composed of PyTorch's operators.
+/// The node of rnn_backward. Computes second derivatives with the layer composed of PyTorch's
+/// operators.
 struct RnnDoubleBackwardNode final : torch::autograd::Node {
   SavedCall saved_call;
   std::array<SavedVariable, kOutputs> output_gradients;
@@ -639,7 +639,7 @@ struct RnnDoubleBackwardNode final : torch::autograd::Node {
   }
 };
 
-/// Packed parameters have no derivatives: with them there must be none.
+/// Returns the needed derivatives. Checks that there are none with packed weights.
 template <class CallType>
 Wanted WantedOf(const CallType& call) {
   const Wanted wanted(call.differentiables());
@@ -663,8 +663,8 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
     return CallForward(below);
   }();
   if (wanted.tangents) {
-    // The kernel has checked the values of the call, and saved what a backward without tangents,
-    // of a level of torch.func above this one, is checked for.
+    // The kernel has checked the values, and computed `saved`, which a backward at a higher level
+    // of torch.func checks.
     const RnnOutputs outputs = ComposedForward(call.cell, call.tensors, call.settings);
     return {outputs.y, outputs.h_n, outputs.c_n, results.saved};
   }
@@ -679,7 +679,7 @@ ForwardResults ForwardAutograd(const ForwardCall& call) {
   return results;
 }
 
-/// The composed layer could not say where a tensor comes in that is not there.
+/// Checks that the mask names only given tensors; the composed layer has no others.
 void CheckMaskIsOfTensors(const BackwardCall& call) {
   for (size_t i = 0; i < kDifferentiables; ++i) {
     TORCH_CHECK_VALUE(!call.mask[i] || call.tensor(i).defined(), "[rnn_backward] mask[", i,
@@ -719,7 +719,7 @@ Gradients BackwardAutograd(const BackwardCall& call) {
   return gradients;
 }
 
-// A step with derivatives is a layer with T = 1: there is no backward operator of steps.
+// A step with derivatives is a layer with T = 1, because steps have no backward operator.
 StepResults StepAutograd(const StepCall& call) {
   if (!WantedOf(call).any()) {
     const at::AutoDispatchBelowADInplaceOrView guard;
@@ -736,8 +736,8 @@ StepResults StepAutograd(const StepCall& call) {
 
 // ---- Autocast
 
-/// The call in float, of tensors of any lower type: norms and a carried state need its range and
-/// its bits. double stays. nn.LSTM has lower products and gives y in the lower type.
+/// Returns the call with 16-bit tensors converted to float, whose range and precision the norms and
+/// states need; double stays. (nn.LSTM instead computes in 16 bits and returns y in 16 bits.)
 template <class CallType>
 CallType InFloat(const CallType& call) {
   CallType in_float = call;
@@ -748,9 +748,8 @@ CallType InFloat(const CallType& call) {
   return in_float;
 }
 
-/// Results are in x's own type, so that a model in a lower type goes on in it, and one in float
-/// keeps float. A state in a lower type that is given to the next call has lost bits on the way:
-/// who needs them gives x in float.
+/// Returns the result in x's type, so that a 16-bit model stays in its type. A 16-bit state that is
+/// passed to the next call has lost precision; pass x in float to keep it.
 Tensor InTypeOfX(const Call& call, const Tensor& result) {
   return result.to(call.tensors.x.scalar_type());
 }
@@ -775,7 +774,7 @@ RnnPacked PackAutocast(const PackCall& call) {
   return CallPack(InFloat(call));
 }
 
-/// The layer of PyTorch's operators, which nothing below checks.
+/// Checks the call and computes it with PyTorch's operators.
 RnnOutputs Composed(const ForwardCall& call) {
   const double eps = call.settings.eps;
   const Sizes sizes = CheckCall(call.kName, call);
@@ -840,7 +839,7 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
 }
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
-  // Before the schemas that name it. The constructor makes that of a layer of a module.
+  // Must precede the schemas that name the class. The constructor is for a layer of a module.
   m.class_<PackedParams>("RnnPackedParams")
       .def(torch::init([](const std::string& cell, const c10::Dict<std::string, Tensor>& params,
                           const std::string& suffix, const std::string& module, bool frozen) {

@@ -25,8 +25,8 @@ bool IsPlain(const Tensor& t) {
 
 namespace {
 
-/// Returns the fingerprint of the elements, or none of a tensor that is not on the CPU or whose
-/// memory has been freed, as by resize_(0) of its storage.
+/// Returns the fingerprint of the elements; none if the tensor is not on the CPU or its memory has
+/// been freed, as by resize_(0) of its storage.
 std::optional<internal::Fingerprint> FingerprintOf(const Tensor& t) {
   if (!t.is_cpu() || t.layout() != at::kStrided) return std::nullopt;
   if (t.numel() > 0 && t.storage().data() == nullptr) return std::nullopt;
@@ -77,7 +77,7 @@ Watched::Watched(const NamedTensors& tensors) : tensors_(tensors) {
 Watched Watched::WithCopies(const NamedTensors& tensors, NamedTensors& copies) {
   Watched watched({});
   watched.tensors_ = tensors;
-  // Addresses and versions before the copies: Changed(kVersions) then reports a write in between.
+  // Records addresses and versions before copying, so that Changed(kVersions) detects later writes.
   for (const auto& [name, tensor] : tensors) watched.states_.emplace_back(tensor);
   copies.clear();
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -132,7 +132,7 @@ RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params) {
       (name == "bias_ih" ? bias_ih : bias_hh) = tensor;
     }
   }
-  // PyTorch's two biases as one, but for bias_hn of the GRU, which r multiplies.
+  // Adds PyTorch's two biases, except the GRU's bias_hn, which r multiplies.
   if (!bias_hh.defined()) {
     if (bias_ih.defined()) tensors.bias = bias_ih;
   } else if (!internal::RecipeOf(cell).is_gru()) {

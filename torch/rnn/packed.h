@@ -20,7 +20,7 @@
 #include "src/base/fingerprint.h"
 #include "torch/rnn/call.h"
 
-// Packed weights of the operators, and how a change of the parameters behind them is noticed.
+// Packed weights of the operators, and detection of changes of their parameters.
 namespace planish {
 
 using NamedTensors = RnnSteps::Sources;
@@ -31,44 +31,43 @@ inline NamedTensors NamedTensorsOf(const c10::Dict<std::string, at::Tensor>& dic
   return named;
 }
 
-/// How a change of tensors is noticed.
+/// A way to detect changes of tensors.
 enum class Check {
-  kBytes,     ///< by a fingerprint of their bytes: notices every change
-  kVersions,  ///< by address and version counter: misses writers that bump no version
+  kBytes,     ///< by a fingerprint of the bytes: detects every change
+  kVersions,  ///< by address and version counter: misses writes that do not bump the version
 };
 
-/// Returns whether the elements of a tensor can be read from memory without the dispatcher: a
-/// strided CPU tensor, no wrapper of a transform and no lazily negated or zero tensor.
+/// Returns whether the elements of a tensor can be read from memory without the dispatcher: it is a
+/// strided CPU tensor, no wrapper of a transform, and not lazily negated or zero.
 bool IsPlain(const at::Tensor& t);
 
-/// Tensors by name, and their state when this was made.
+/// Named tensors, and their state at construction.
 class Watched {
  public:
   explicit Watched(const NamedTensors& tensors);
 
   /// Like Watched(tensors), and returns copies of the tensors in `copies` whose bytes are those
-  /// that Changed(kBytes) compares with, also if another thread or process writes to the tensors
-  /// meanwhile. The copies are contiguous, have a history if gradients are enabled, and keep the
-  /// names.
+  /// that Changed(kBytes) compares with, even if another thread or process writes to the tensors
+  /// meanwhile. The copies are contiguous, named, and have a history if gradients are enabled.
   static Watched WithCopies(const NamedTensors& tensors, NamedTensors& copies);
 
-  /// Returns the name of a tensor that has changed since, or null. Tensors whose memory is hidden,
-  /// such as wrappers of a transform, never count as changed. Tensors on other devices than the CPU
-  /// are always compared as with kVersions.
+  /// Returns the name of a tensor that has changed since construction, or null. Tensors whose
+  /// memory is hidden, such as wrappers of a transform, never count as changed. Tensors outside the
+  /// CPU are compared by kVersions.
   const std::string* Changed(Check check) const;
 
  private:
   struct State {
-    /// Without a fingerprint.
+    /// Computes no fingerprint.
     explicit State(const at::Tensor& t);
     bool HasTypeAndSizesOf(const State& other) const;
     bool HasMemoryAndVersionOf(const State& other) const;
 
     bool visible = false;
-    bool negative = false;  ///< whether the elements are those in memory with the other sign
+    bool negative = false;  ///< whether the elements in memory are lazily negated
     at::ScalarType type = at::kFloat;
     c10::SmallVector<int64_t, 2> sizes, strides;
-    c10::Storage storage;  ///< kept, so that no other memory has its address
+    c10::Storage storage;  ///< keeps its address from being reused
     const void* data = nullptr;
     int64_t version = 0;
     std::optional<internal::Fingerprint> fingerprint;
@@ -97,39 +96,39 @@ struct PackedWeights {
 /// for RnnBackward, too.
 PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false);
 
-/// Returns the tensors of the operators made of a module's parameters, which go by their names in
-/// the state dict without the suffix of the layer: bias and bias_hn are made of bias_ih and
-/// bias_hh. The operators' own names are known, too.
+/// Returns the operators' tensors from a module's parameters, named as in the state dict without
+/// the layer's suffix: computes bias and bias_hn from bias_ih and bias_hh. Accepts the operators'
+/// own names, too.
 RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params);
 
-/// The object behind RnnPacked: weights that rnn_pack packed, which stay as they are, or those of a
-/// module, which are compared with the module's parameters at each use. Thread-safe.
+/// The object behind RnnPacked: weights from rnn_pack, which are constant, or those of a module,
+/// which are compared with the module's parameters at each use. Thread-safe.
 class PackedParams final : public torch::CustomClassHolder {
  public:
   /// The parameters of a layer of a module, named as in ParamsOfModule.
   struct Source {
     Cell cell{};
     NamedTensors params;
-    std::string suffix;  ///< of the names in the state dict
+    std::string suffix;  ///< of names in the state dict
     std::string module;  ///< for errors
     Check check = Check::kBytes;
   };
 
   explicit PackedParams(PackedWeights weights) : weights_(std::move(weights)) {}
-  /// Packs at the first use.
+  /// Creates an object that packs at its first use.
   explicit PackedParams(Source source) : source_(std::make_unique<Source>(std::move(source))) {}
 
-  /// Packed weights, and the parameters whose bytes they were made of.
+  /// Packed weights, and the parameters that they were packed from.
   struct Snapshot {
     Watched watched;
     PackedWeights weights;
   };
 
-  /// Returns the packed weights. With Check::kBytes they are packed again if the parameters have
-  /// changed; with Check::kVersions a change throws c10::Error.
+  /// Returns the packed weights. If the parameters have changed, packs them again (Check::kBytes)
+  /// or throws c10::Error (Check::kVersions).
   PackedWeights Now();
 
-  /// Like Now, with the module's parameters. Returns null for the weights that rnn_pack packed.
+  /// Like Now(), with the module's parameters. Returns null for weights from rnn_pack.
   std::shared_ptr<const Snapshot> SnapshotNow();
 
  private:
@@ -137,7 +136,7 @@ class PackedParams final : public torch::CustomClassHolder {
 
   PackedWeights weights_;
   std::unique_ptr<const Source> source_;  ///< null: weights_ are constant
-  std::mutex mutex_;                      ///< of snapshot_
+  std::mutex mutex_;                      ///< guards snapshot_
   std::shared_ptr<const Snapshot> snapshot_;
 };
 

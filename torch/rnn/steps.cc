@@ -36,10 +36,10 @@
 #include "torch/rnn/fields.h"
 #include "torch/rnn/packed.h"
 
-// Steps whose parameters' gradients are taken together. In the graph the parameters go into one
-// node, ParamsNode, whose only output is a tensor without numbers; every step has that for an
-// input. So autograd comes to ParamsNode when it has gone through the steps. They leave their
-// gradients in RnnGradientSums on the way, which ParamsNode writes.
+// Steps whose parameters' gradients are computed together. In the graph, the parameters are inputs
+// of one node, ParamsNode, whose only output is an empty tensor that is an input of every step.
+// Autograd therefore runs ParamsNode after the steps of a pass. The steps collect their gradients
+// in RnnGradientSums, which ParamsNode writes.
 namespace planish {
 
 namespace {
@@ -50,9 +50,9 @@ using torch::autograd::variable_list;
 
 constexpr char kName[] = "RnnSteps";
 
-/// The sums of the passes of backward that are on their way: each has its own, for there may be
-/// passes on several threads, and one within another. Sums of a pass that has ended early, for
-/// someone has thrown, stay; passes have numbers that do not come again.
+/// The sums of the backward passes in progress. Each pass has its own, because passes can run on
+/// several threads, or nested. Sums of a pass that threw are never freed, nor reused: graph task
+/// ids are unique.
 template <class T>
 class SumsOfPasses {
  public:
@@ -60,13 +60,13 @@ class SumsOfPasses {
 
   const RnnPackedParams<T>& packed() const { return packed_; }
 
-  /// Those of the pass that the calling thread is in.
+  /// Returns the sums of the calling thread's pass.
   RnnGradientSums<T>& OfThisPass() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return sums_.try_emplace(torch::autograd::get_current_graph_task_id(), packed_).first->second;
   }
 
-  /// The same, for good; none where there have been none.
+  /// Removes and returns the sums of the calling thread's pass, if any.
   std::optional<RnnGradientSums<T>> Take() {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto now = sums_.find(torch::autograd::get_current_graph_task_id());
@@ -107,7 +107,7 @@ struct ParamsNode final : torch::autograd::Node {
   }
 };
 
-/// A gradient as the core reads it: past the dispatcher, which would know other kinds of tensors.
+/// Returns a gradient for the core, which bypasses the dispatcher and so needs a plain tensor.
 Tensor Numbers(const Tensor& gradient) {
   if (!gradient.defined()) return gradient;
   TORCH_CHECK_NOT_IMPLEMENTED(!at::isTensorSubclassLike(gradient), "[", kName,
@@ -117,7 +117,7 @@ Tensor Numbers(const Tensor& gradient) {
   return gradient.resolve_neg().contiguous();
 }
 
-/// Inputs: x, h, c and ParamsNode's output. Outputs: the next h and c.
+/// The node of a step. Inputs: x, h, c and ParamsNode's output. Outputs: the next h and c.
 template <class T>
 struct StepNode final : torch::autograd::Node {
   static constexpr size_t kX = 0, kH = 1, kC = 2, kParams = 3, kInputs = 4;
@@ -169,7 +169,8 @@ struct StepNode final : torch::autograd::Node {
   }
 };
 
-/// Whether the core may read tensors past the dispatcher, and nobody is to see what it does.
+/// Returns whether the core can read the tensors past the dispatcher, and nothing observes the
+/// call.
 bool ArePlain(at::ArrayRef<Tensor> tensors) {
   using c10::DispatchKey;
   if (at::areAnyTensorSubclassLike(tensors) || at::autocast::is_autocast_enabled(at::kCPU) ||
@@ -198,11 +199,11 @@ struct RnnSteps::Layer {
   Cell cell{};
   double eps = 0;
   RnnTensors given;        ///< the parameters
-  bool constant = false;   ///< made without gradients
-  RnnPacked packed;        ///< null where they cannot be packed
-  RnnTensors params;       ///< where packed: the parameters in the type that they are computed in
-  bool must_pack = false;  ///< `params` are not all
-  Tensor start;            ///< the output of ParamsNode, where gradients may be needed
+  bool constant = false;   ///< constructed without gradients enabled
+  RnnPacked packed;        ///< null if they cannot be packed
+  RnnTensors params;       ///< if packed: the parameters in the type of the arithmetic
+  bool must_pack = false;  ///< `params` is incomplete
+  Tensor start;            ///< the output of ParamsNode, if gradients may be needed
   std::tuple<std::shared_ptr<SumsOfPasses<float>>, std::shared_ptr<SumsOfPasses<double>>> sums;
 
   explicit Layer(Watched watched_) : watched(std::move(watched_)) {}
@@ -225,7 +226,7 @@ struct RnnSteps::Layer {
     return params_now;
   }
 
-  /// Packs the parameters of the call, for backward, too, where gradients are enabled.
+  /// Packs the parameters of the call; if gradients are enabled, also for backward.
   void Pack(const Call& call, const Sizes& sizes) {
     const bool backward = at::GradMode::is_enabled();
     params = call.tensors;
@@ -248,10 +249,10 @@ struct RnnSteps::Layer {
     });
   }
 
-  /// A step, whose tensors are of the type that it is computed in, or whose parameters are packed.
+  /// Computes a step whose tensors have the type of the arithmetic, or whose weights are packed.
   std::tuple<Tensor, Tensor> Take(const Call& call) const;
 
-  /// A step with a history.
+  /// Computes a step with a history.
   template <class T>
   std::tuple<Tensor, Tensor> Step(const Call& call) const {
     const bool lstm = call.recipe().is_lstm();
@@ -329,14 +330,14 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
     });
     return;
   }
-  // Copies of the parameters are packed, and compared with from then on.
+  // Packs copies of the parameters, and compares the parameters with them from then on.
   const bool are_computed = params.weight_ih.defined() && !sources.empty();
   const bool can_copy = !are_computed && std::all_of(watched.begin(), watched.end(),
                                                      [](auto& t) { return IsPlain(t.second); });
   Sources copies;
   const auto layer = begin(can_copy ? Watched::WithCopies(watched, copies) : Watched(watched));
   call.tensors = can_copy ? ParamsOfModule(cell, copies) : layer->Given();
-  call.tensors = WideTensors(call.tensors);  // once, and not for each step
+  call.tensors = WideTensors(call.tensors);  // once for all steps
   const auto list = ParamsOf(call.tensors);
   if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
     WithCoreErrors([&] { layer->Pack(call, sizes); });
@@ -369,7 +370,7 @@ std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, cons
     call.tensors.c0 = c_;
     return call;
   };
-  // Parameters that are not packed are read anew by each step.
+  // Parameters that are not packed are read again by each step.
   if (!layer.packed) return rnn_step(layer.cell, with(layer.Given(), x, h, c).tensors, layer.eps);
   const at::ScalarType type = x.scalar_type(), given = layer.given.weight_ih.scalar_type();
   const bool wide = given == ComputeType(given);

@@ -7,8 +7,8 @@
 #include "src/rnn/cuda/cells.h"
 #include "src/rnn/cuda/plan.h"
 
-// A block of a kernel that takes all steps of a layer: it has a few units with all their gates, and
-// keeps their rows of weight_hh.
+// A block of a persistent kernel. It has a few units with all their gates, and keeps their rows of
+// weight_hh.
 namespace planish::internal::cuda {
 
 template <class T, class Kind>
@@ -23,8 +23,8 @@ class PersistentBlock {
 
   PLANISH_DEVICE int units() const { return units_; }
 
-  /// Reads the block's rows of weight_hh. Row unit * gates + gate is that of a gate of a unit; what
-  /// is beyond the units, and behind the columns, is 0.
+  /// Reads the block's rows of weight_hh; row unit * gates + gate belongs to a gate of a unit.
+  /// Padding rows and columns are 0.
   PLANISH_DEVICE void ReadWeights(const T* weight_hh, T* weights) const {
     for (int64_t i = ThreadIndex(); i < slices_.weights; i += BlockThreads()) {
       const int64_t row = i / slices_.stride, k = i % slices_.stride;
@@ -35,7 +35,7 @@ class PersistentBlock {
     }
   }
 
-  /// Copies the parameters of the block's units to `room`, and says where they are.
+  /// Copies the parameters of the block's units to `room`, and returns their addresses.
   PLANISH_DEVICE CellParams<T> ReadParams(const CellParams<T>& from, T* room) const {
     CellParams<T> to = {};
     to.stride = slices_.units;
@@ -58,8 +58,8 @@ class PersistentBlock {
     return to;
   }
 
-  /// Calls f(b, unit, k) for the thread's sequences and units: number `unit` of the block, k of
-  /// all.
+  /// Calls f(b, unit, k) for the thread's sequences and units, where `unit` is the index in the
+  /// block and k the index in the layer.
   template <class F>
   PLANISH_DEVICE void ForUnits(F&& f) const {
     for (int i = ThreadIndex(); i < batch_ * units_; i += BlockThreads()) {
@@ -73,15 +73,16 @@ class PersistentBlock {
   int batch_, units_;
 };
 
-/// Lanes that take a block's part of a norm, and that put the parts of all blocks together: so many
-/// that a block has all of its norms in hand at once, since what they take is their latency.
+/// The lanes that compute a block's partial statistics of a norm, and that combine those of all
+/// blocks. Few enough that a block processes all of its norms at once, because latency dominates.
 inline constexpr int kPartLanes = 8, kJoinLanes = 16;
 
-/// Reads that a lane has under way at once, where it adds up what lies far apart in the
-/// second-level cache: one after the other each would take as long as all of them.
+/// The loads that a lane issues before it uses the first, when it sums distant elements in the L2
+/// cache.
 inline constexpr int kReadsAtOnce = 8;
 
-/// Calls add(i, read(i)) for i = first, first + step, ... < end, in this order, and reads ahead.
+/// Calls add(i, read(i)) for i = first, first + step, ... < end, in this order, with loads issued
+/// ahead.
 template <class Read, class Add>
 PLANISH_DEVICE void ReadAndAdd(int64_t first, int64_t step, int64_t end, Read&& read, Add&& add) {
   using Value = decltype(read(first));
@@ -98,8 +99,8 @@ PLANISH_DEVICE void ReadAndAdd(int64_t first, int64_t step, int64_t end, Read&& 
   }
 }
 
-/// Calls f(i, there) for the items i < count, each by so many lanes of a warp. What is not `there`
-/// goes along, for the lanes of a warp must meet where they put numbers together.
+/// Calls f(i, there) for the items i < count, each on kLanes lanes of a warp. Also calls f with
+/// there = false, because all lanes of a warp must reach its reductions.
 template <int kLanes, class F>
 PLANISH_DEVICE void ForItems(int count, F&& f) {
   constexpr int kAtOnce = kWarpThreads / kLanes;
@@ -110,10 +111,12 @@ PLANISH_DEVICE void ForItems(int count, F&& f) {
   }
 }
 
-/// The blocks tell each other their part of each of `count` items, for sequences that are there
-/// (`is_there(i)`), through `parts` [count, blocks]. take(i, there) gives the block's part, by
-/// kPartLanes lanes; join(i, parts, writes) has the parts of all blocks, or null, by kJoinLanes
-/// lanes, of which one writes what comes of it. That is there for all threads of the block then.
+/// Exchanges partial results of `count` items between blocks, for items with `is_there(i)`, through
+/// `parts` [count, blocks].
+///
+/// take(i, there) computes the block's part on kPartLanes lanes. join(i, parts, writes) combines
+/// the parts of all blocks (or null) on kJoinLanes lanes, one of which writes the result. All
+/// threads of the block see the results afterwards.
 template <class Part, class There, class Take, class Join>
 PLANISH_DEVICE void ExchangeParts(int count, Part* parts, int64_t blocks, There&& is_there,
                                   Take&& take, Join&& join) {
@@ -131,7 +134,7 @@ PLANISH_DEVICE void ExchangeParts(int count, Part* parts, int64_t blocks, There&
   SyncBlock();
 }
 
-/// The grid of a plan.
+/// Returns the grid of a plan.
 inline Launch LaunchOf(const PersistentSlices& plan) {
   return {.blocks = plan.blocks, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
 }

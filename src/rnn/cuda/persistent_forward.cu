@@ -23,8 +23,8 @@ namespace {
 constexpr int kPairs = kPersistentRows * kPersistentSequences;
 static_assert(kPairs == kWarpThreads);
 
-// Sums the elements over the lanes of a warp. Afterwards values[0] of lane i is the sum of values[i].
-// Each call exchanges half of the elements with the lane that differs in the bit kHalf.
+// Sums the elements over the lanes of a warp. Afterwards values[0] of lane i is the sum of
+// values[i]. Each call exchanges half of the elements with the lane that differs in the bit kHalf.
 template <int kHalf, class T>
 PLANISH_DEVICE void ShareOut(T (&values)[kPairs]) {
   const bool upper = (ThreadIndex() & kHalf) != 0;
