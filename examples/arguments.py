@@ -6,7 +6,7 @@ import math
 
 def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1 but has {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
     return int(text)
 
 
@@ -16,5 +16,5 @@ def above_zero(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number above 0 but has {text}")
+        raise argparse.ArgumentTypeError(f"must be a number above 0, got {text}")
     return value

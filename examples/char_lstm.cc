@@ -51,7 +51,7 @@ int Run(const std::string& file, int64_t updates) {
   const int64_t length = (static_cast<int64_t>(text.size()) - 1) / kStreams / kSteps * kSteps;
   if (length == 0) {
     std::cerr << "char_lstm: " << file << " must be a text of more than " << kStreams * kSteps
-              << " characters but has " << text.size() << "\n";
+              << " characters, got " << text.size() << "\n";
     return 1;
   }
 

@@ -204,7 +204,7 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if options.svg.suffix != ".svg" or not options.svg.parent.is_dir():
         parser.error(
-            f"argument --svg: must be a .svg file in a folder that exists but has {options.svg}"
+            f"argument --svg: must be a .svg file in a folder that exists, got {options.svg}"
         )
     options.every = options.every or max(1, options.updates // 20)
     return options
@@ -218,7 +218,7 @@ def main() -> None:
     if held_out < least:
         sys.exit(
             f"char_lstm.py: --text must have at least {10 * least} characters, for a batch of "
-            f"{options.batch} times {options.steps} in its last tenth, but has {len(text)}"
+            f"{options.batch} times {options.steps} in its last tenth, got {len(text)}"
         )
     alphabet = sorted(set(text))
     number = {character: i for i, character in enumerate(alphabet)}

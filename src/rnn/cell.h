@@ -100,7 +100,7 @@ constexpr CellRecipe RecipeOf(Cell cell) {
     case Cell::kBnGru:          return {kGru,     kSeparate,    kTwoOne,  kGainAndBias, false, kNone, kBatch};
   }
   // clang-format on
-  throw ArgumentError("[Cell] cell must be a value of planish::Cell but has " +
+  throw ArgumentError("[Cell] cell must be a value of planish::Cell, got " +
                       std::to_string(static_cast<int>(cell)));
 }
 

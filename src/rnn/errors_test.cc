@@ -90,7 +90,7 @@ TEST(RnnErrorsTest, RightArguments) {
 }
 
 TEST(RnnErrorsTest, Cell) {
-  const std::string error = "[Cell] cell must be a value of planish::Cell but has 200";
+  const std::string error = "[Cell] cell must be a value of planish::Cell, got 200";
   const auto cell = static_cast<Cell>(200);
   EXPECT_EQ(ErrorOf([&] { RnnForward<float>(cell, {}); }), error);
   EXPECT_EQ(ErrorOf([&] { RnnBackward<float>(cell, {}); }), error);
@@ -98,7 +98,7 @@ TEST(RnnErrorsTest, Cell) {
   EXPECT_EQ(ErrorOf([&] { RnnSavedSize<float>(cell, kShape); }), error);
   for (const Cell batch_norm : {Cell::kBnRnn, Cell::kBnLstm, Cell::kBnGru}) {
     EXPECT_EQ(StepError(kNothing, batch_norm),
-              "[RnnStep] cell must be one without batch norm but has one with it");
+              "[RnnStep] cell must be a cell without batch norm, got one with batch norm");
   }
 }
 
@@ -106,14 +106,13 @@ TEST(RnnErrorsTest, Sizes) {
   const auto with = [](auto change) {
     return ForwardError([=](auto& a, auto&) { change(a.inputs.shape); });
   };
-  EXPECT_EQ(with([](RnnShape& s) { s.time = -1; }),
-            "[RnnForward] time must be at least 0 but has -1");
+  EXPECT_EQ(with([](RnnShape& s) { s.time = -1; }), "[RnnForward] time must be at least 0, got -1");
   EXPECT_EQ(with([](RnnShape& s) { s.batch = -2; }),
-            "[RnnForward] batch must be at least 0 but has -2");
+            "[RnnForward] batch must be at least 0, got -2");
   EXPECT_EQ(with([](RnnShape& s) { s.inputs = 0; }),
-            "[RnnForward] inputs must be at least 1 but has 0");
+            "[RnnForward] inputs must be at least 1, got 0");
   EXPECT_EQ(with([](RnnShape& s) { s.hidden = 0; }),
-            "[RnnForward] hidden must be at least 1 but has 0");
+            "[RnnForward] hidden must be at least 1, got 0");
   EXPECT_EQ(with([](RnnShape& s) { s.time = int64_t{1} << 60; }),
             "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935 but "
             "has 1152921504606846976 * 2 * 5");
@@ -121,23 +120,23 @@ TEST(RnnErrorsTest, Sizes) {
             "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935 but "
             "has 9223372036854775807 * 9223372036854775807 * 9223372036854775807");
   EXPECT_EQ(with([](RnnShape& s) { s.time = 0, s.hidden = int64_t{1} << 40; }),
-            "[RnnForward] hidden * max(inputs, hidden) must be at most 72057594037927935 but has "
+            "[RnnForward] hidden * max(inputs, hidden) must be at most 72057594037927935, got "
             "1099511627776 * 1099511627776");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.inputs.shape.batch = -1; }),
-            "[RnnBackward] batch must be at least 0 but has -1");
+            "[RnnBackward] batch must be at least 0, got -1");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.inputs = -1; }),
-            "[RnnStep] inputs must be at least 1 but has -1");
+            "[RnnStep] inputs must be at least 1, got -1");
   EXPECT_EQ(ErrorOf([] { RnnSavedSize<double>(Cell::kRnn, {1, 1, 1, -3}); }),
-            "[RnnSavedSize] hidden must be at least 1 but has -3");
+            "[RnnSavedSize] hidden must be at least 1, got -3");
 }
 
 TEST(RnnErrorsTest, Eps) {
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
-            "[RnnForward] eps must be finite and at least 0 but has -1.000000");
+            "[RnnForward] eps must be finite and at least 0, got -1.000000");
   EXPECT_EQ(BackwardError([](auto&, auto& o) { o.eps = NAN; }),
-            "[RnnBackward] eps must be finite and at least 0 but has nan");
+            "[RnnBackward] eps must be finite and at least 0, got nan");
   EXPECT_EQ(StepError([](auto&, auto& o) { o.eps = INFINITY; }),
-            "[RnnStep] eps must be finite and at least 0 but has inf");
+            "[RnnStep] eps must be finite and at least 0, got inf");
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = 0; }), "");
 }
 
@@ -146,23 +145,21 @@ TEST(RnnErrorsTest, Lengths) {
     return ForwardError([&](auto& a, auto&) { a.inputs.lengths = lengths.data(); });
   };
   EXPECT_EQ(with({1, 3}), "");  // in any order
-  EXPECT_EQ(with({3, 0}),
-            "[RnnForward] lengths[1] must be at least 1 and at most time, 3 but has 0");
-  EXPECT_EQ(with({4, 1}),
-            "[RnnForward] lengths[0] must be at least 1 and at most time, 3 but has 4");
+  EXPECT_EQ(with({3, 0}), "[RnnForward] lengths[1] must be at least 1 and at most time, 3, got 0");
+  EXPECT_EQ(with({4, 1}), "[RnnForward] lengths[0] must be at least 1 and at most time, 3, got 4");
   const std::vector<int64_t> negative = {1, -5};
   EXPECT_EQ(BackwardError([&](auto& a, auto&) { a.inputs.lengths = negative.data(); }),
-            "[RnnBackward] lengths[1] must be at least 1 and at most time, 3 but has -5");
+            "[RnnBackward] lengths[1] must be at least 1 and at most time, 3, got -5");
 }
 
 TEST(RnnErrorsTest, Resets) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.resets = nullptr; }),
-            "[RnnForward] h_reset must be null without resets but has an address");
+            "[RnnForward] h_reset must be null without resets, got an address");
   EXPECT_EQ(ForwardError([](auto& a, auto&) {
               a.inputs.resets = nullptr;
               a.inputs.h_reset = nullptr;
             }),
-            "[RnnForward] c_reset must be null without resets but has an address");
+            "[RnnForward] c_reset must be null without resets, got an address");
 }
 
 TEST(RnnErrorsTest, ParametersOfOtherCells) {
@@ -172,25 +169,25 @@ TEST(RnnErrorsTest, ParametersOfOtherCells) {
           ForwardError([&](auto& a, auto&) { a.inputs.params.*param.member = numbers; }, cell);
       EXPECT_EQ(error, param.taken ? ""
                                    : "[RnnForward] " + std::string(param.name) +
-                                         " must be null for a cell without it but has an address");
+                                         " must be null for a cell without it, got an address");
     }
     for (const auto& param : internal::ParamsOf<float>(internal::RecipeOf(cell), kShape)) {
       const std::string error =
           BackwardError([&](auto& a, auto&) { a.dparams.*param.member = numbers; }, cell);
       EXPECT_EQ(error, param.taken ? ""
                                    : "[RnnBackward] d" + std::string(param.name) +
-                                         " must be null for a cell without it but has an address");
+                                         " must be null for a cell without it, got an address");
     }
   }
   // Which these are, of two cells.
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.ln_ih_bias = numbers; },
                          Cell::kLnLstmHaste),
-            "[RnnForward] ln_ih_bias must be null for a cell without it but has an address");
+            "[RnnForward] ln_ih_bias must be null for a cell without it, got an address");
   EXPECT_EQ(
       ForwardError([](auto& a, auto&) { a.inputs.params.bias = numbers; }, Cell::kLnLstmFastRnns),
-      "[RnnForward] bias must be null for a cell without it but has an address");
+      "[RnnForward] bias must be null for a cell without it, got an address");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.params.bias_hn = numbers; }, Cell::kLnGru),
-            "[RnnStep] bias_hn must be null for a cell without it but has an address");
+            "[RnnStep] bias_hn must be null for a cell without it, got an address");
 }
 
 TEST(RnnErrorsTest, Packed) {
@@ -202,23 +199,23 @@ TEST(RnnErrorsTest, Packed) {
   };
   EXPECT_EQ(ForwardError(with(Cell::kLnLstm, 4, 5)), "");
   EXPECT_EQ(ForwardError(with(Cell::kLstm, 4, 5)),
-            "[RnnForward] packed must be of the same cell but has another one's parameters");
+            "[RnnForward] packed must be weights of the same cell, got those of another cell");
   EXPECT_EQ(ForwardError(with(Cell::kLnLstm, 3, 5)),
-            "[RnnForward] packed must be of inputs 4 but has 3");
-  EXPECT_EQ(StepError(with(Cell::kLnLstm, 4, 6)), "[RnnStep] packed must be of hidden 5 but has 6");
+            "[RnnForward] packed must have inputs = 4, got 3");
+  EXPECT_EQ(StepError(with(Cell::kLnLstm, 4, 6)), "[RnnStep] packed must have hidden = 5, got 6");
   const RnnProblem<float> p(Cell::kLnLstm, {1, 1, 4, 5});
   auto params = p.Inputs().params;
   const auto pack = [&](int64_t inputs) {
     return ErrorOf([&] { RnnPackedParams<float>(Cell::kLnLstm, inputs, 5, params); });
   };
   EXPECT_EQ(pack(4), "");
-  EXPECT_EQ(pack(0), "[RnnPackedParams] inputs must be at least 1 but has 0");
+  EXPECT_EQ(pack(0), "[RnnPackedParams] inputs must be at least 1, got 0");
   params.bias_hn = numbers;
   EXPECT_EQ(pack(4),
-            "[RnnPackedParams] bias_hn must be null for a cell without it but has an address");
+            "[RnnPackedParams] bias_hn must be null for a cell without it, got an address");
   params.bias_hn = nullptr;
   params.weight_hh = nullptr;
-  EXPECT_EQ(pack(4), "[RnnPackedParams] weight_hh must point to 400 bytes but has null");
+  EXPECT_EQ(pack(4), "[RnnPackedParams] weight_hh must point to 400 bytes, got null");
 }
 
 TEST(RnnErrorsTest, Sums) {
@@ -237,72 +234,72 @@ TEST(RnnErrorsTest, Sums) {
   };
   EXPECT_EQ(BackwardError(with(sums)), "");
   EXPECT_EQ(BackwardError(with(others)),
-            "[RnnBackward] sums must be of options.packed but has other parameters");
+            "[RnnBackward] sums must be created from options.packed, got sums of other weights");
   EXPECT_EQ(BackwardError([&](auto& a, auto&) { a.sums = &sums; }),
-            "[RnnBackward] sums must be of options.packed but has other parameters");
+            "[RnnBackward] sums must be created from options.packed, got sums of other weights");
   EXPECT_EQ(BackwardError([&](auto& a, auto& options) {
               with(sums)(a, options);
               a.dparams.ln_c_bias = numbers;
             }),
-            "[RnnBackward] dln_c_bias must be null with sums but has an address");
+            "[RnnBackward] dln_c_bias must be null with sums, got an address");
   EXPECT_EQ(BackwardError([&](auto&, auto& options) { options.packed = pack(false); }),
-            "[RnnBackward] packed must be packed for backward but has not been so");
+            "[RnnBackward] packed must be created with backward=true, got backward=false");
   const auto made = [](const RnnPackedParams<float>& given) {
     return ErrorOf([&] { RnnGradientSums<float> of_given(given); });
   };
-  EXPECT_EQ(made({}), "[RnnGradientSums] packed must be packed parameters but has none");
+  EXPECT_EQ(made({}), "[RnnGradientSums] packed must be packed weights, got none");
   EXPECT_EQ(made(pack(false)),
-            "[RnnGradientSums] packed must be packed for backward but has not been so");
+            "[RnnGradientSums] packed must be created with backward=true, got backward=false");
   const auto written = [&](const RnnParams<float>& dparams) {
     return ErrorOf([&] { sums.Write(dparams); });
   };
   EXPECT_EQ(written({}), "");
   EXPECT_EQ(written({.bias_hn = numbers}),
-            "[RnnGradientSums::Write] dbias_hn must be null for a cell without it but has an "
+            "[RnnGradientSums::Write] dbias_hn must be null for a cell without it, got an "
             "address");
   EXPECT_EQ(written({.ln_c_weight = numbers, .ln_c_bias = numbers}),
-            "[RnnGradientSums::Write] dln_c_bias must not overlap dln_c_weight but has bytes in "
+            "[RnnGradientSums::Write] dln_c_bias must not overlap dln_c_weight, got bytes in "
             "common");
 }
 
 TEST(RnnErrorsTest, CellsWithoutC) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.c0 = numbers; }, Cell::kLnGru),
-            "[RnnForward] c0 must be null for a cell without c but has an address");
+            "[RnnForward] c0 must be null for a cell without c, got an address");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.c_reset = numbers; }, Cell::kRnn),
-            "[RnnForward] c_reset must be null for a cell without c but has an address");
+            "[RnnForward] c_reset must be null for a cell without c, got an address");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.c_n = numbers; }, Cell::kBnGru),
-            "[RnnForward] c_n must be null for a cell without c but has an address");
+            "[RnnForward] c_n must be null for a cell without c, got an address");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dc_n = numbers; }, Cell::kGru),
-            "[RnnBackward] dc_n must be null for a cell without c but has an address");
+            "[RnnBackward] dc_n must be null for a cell without c, got an address");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dc0 = numbers; }, Cell::kGru),
-            "[RnnBackward] dc0 must be null for a cell without c but has an address");
+            "[RnnBackward] dc0 must be null for a cell without c, got an address");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dc_reset = numbers; }, Cell::kGru),
-            "[RnnBackward] dc_reset must be null for a cell without c but has an address");
+            "[RnnBackward] dc_reset must be null for a cell without c, got an address");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.c = numbers; }, Cell::kGru),
-            "[RnnStep] c must be null for a cell without c but has an address");
+            "[RnnStep] c must be null for a cell without c, got an address");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.c_next = numbers; }, Cell::kGru),
-            "[RnnStep] c_next must be null for a cell without c but has an address");
+            "[RnnStep] c_next must be null for a cell without c, got an address");
 }
 
 TEST(RnnErrorsTest, Null) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.x = nullptr; }),
-            "[RnnForward] x must point to 96 bytes but has null");
+            "[RnnForward] x must point to 96 bytes, got null");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_ih = nullptr; }),
-            "[RnnForward] weight_ih must point to 320 bytes but has null");
+            "[RnnForward] weight_ih must point to 320 bytes, got null");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hh = nullptr; }),
-            "[RnnForward] weight_hh must point to 400 bytes but has null");
+            "[RnnForward] weight_hh must point to 400 bytes, got null");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = nullptr; }),
-            "[RnnForward] y must point to 120 bytes but has null");
+            "[RnnForward] y must point to 120 bytes, got null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.y = nullptr; }),
-            "[RnnBackward] y must point to 120 bytes but has null");
+            "[RnnBackward] y must point to 120 bytes, got null");
   // 3 * 2 * (14 * 16 + 5) numbers
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }),
-            "[RnnBackward] saved must point to 5496 bytes but has null");
+            "[RnnBackward] saved must point to 5496 bytes, got null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }, Cell::kRnn), "");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.x = nullptr; }),
-            "[RnnStep] x must point to 32 bytes but has null");
+            "[RnnStep] x must point to 32 bytes, got null");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = nullptr; }),
-            "[RnnStep] h_next must point to 40 bytes but has null");
+            "[RnnStep] h_next must point to 40 bytes, got null");
 }
 
 /// An address one byte beyond.
@@ -312,7 +309,7 @@ T* Beyond(T* address) {
 }
 
 TEST(RnnErrorsTest, Misaligned) {
-  const std::string rest = " but has an address 1 bytes beyond";
+  const std::string rest = ", got an address 1 bytes beyond";
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.x = Beyond(a.inputs.x); }),
             "[RnnForward] x must be aligned to 4 bytes, the size of its type" + rest);
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.saved = Beyond(a.saved); }),
@@ -325,21 +322,21 @@ TEST(RnnErrorsTest, Misaligned) {
 
 TEST(RnnErrorsTest, Overlaps) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = const_cast<float*>(a.inputs.x); }),
-            "[RnnForward] y must not overlap x but has bytes in common");
+            "[RnnForward] y must not overlap x, got bytes in common");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.h_n = a.y + 3; }),
-            "[RnnForward] h_n must not overlap y but has bytes in common");
+            "[RnnForward] h_n must not overlap y, got bytes in common");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.c_n = const_cast<float*>(a.inputs.c0); }),
-            "[RnnForward] c_n must not overlap c0 but has bytes in common");
+            "[RnnForward] c_n must not overlap c0, got bytes in common");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dx = const_cast<float*>(a.inputs.x); }),
-            "[RnnBackward] dx must not overlap x but has bytes in common");
+            "[RnnBackward] dx must not overlap x, got bytes in common");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dh0 = const_cast<float*>(a.dh_n); }),
-            "[RnnBackward] dh0 must not overlap dh_n but has bytes in common");
+            "[RnnBackward] dh0 must not overlap dh_n, got bytes in common");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dparams.bias = a.dparams.ln_ih_bias; }),
-            "[RnnBackward] dln_ih_bias must not overlap dbias but has bytes in common");
+            "[RnnBackward] dln_ih_bias must not overlap dbias, got bytes in common");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = const_cast<float*>(a.h) + 1; }),
-            "[RnnStep] h_next must not overlap h but has bytes in common");
+            "[RnnStep] h_next must not overlap h, got bytes in common");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.c_next = const_cast<float*>(a.h); }),
-            "[RnnStep] c_next must not overlap h but has bytes in common");
+            "[RnnStep] c_next must not overlap h, got bytes in common");
 }
 
 }  // namespace

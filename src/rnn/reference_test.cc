@@ -52,7 +52,7 @@ TEST(CellTest, Table) {
     EXPECT_FALSE(recipe.is_gru() && recipe.sums == internal::Sums::kJoint);
   }
   EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(16)); }),
-            "[Cell] cell must be a value of planish::Cell but has 16");
+            "[Cell] cell must be a value of planish::Cell, got 16");
 }
 
 TEST(ReferenceTest, Rnn) {

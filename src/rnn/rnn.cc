@@ -53,12 +53,12 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
   if (!packed) return AddParams(internal::RecipeOf(cell), shape, params, arrays);
   const internal::PackedLayer<T>& layer = *packed.layer();
   if (layer.cell() != cell) {
-    internal::Fail(function, "packed", "be of the same cell", "another one's parameters");
+    internal::Fail(function, "packed", "be weights of the same cell", "those of another cell");
   }
   const auto same = [&](const char* size, int64_t packed_size, int64_t expected) {
     if (packed_size == expected) return;
     internal::Fail(function, "packed",
-                   std::string("be of ") + size + " " + std::to_string(expected),
+                   std::string("have ") + size + " = " + std::to_string(expected),
                    std::to_string(packed_size));
   };
   same("inputs", layer.inputs(), shape.inputs);
@@ -66,7 +66,8 @@ void AddParams(const char* function, Cell cell, const RnnShape& shape,
 }
 
 void CheckForBackward(const char* function, bool backward) {
-  if (!backward) internal::Fail(function, "packed", "be packed for backward", "not been so");
+  if (!backward)
+    internal::Fail(function, "packed", "be created with backward=true", "backward=false");
 }
 
 /// Computes RnnForward with checked arguments.
@@ -129,7 +130,7 @@ RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
 template <class T>
 RnnGradientSums<T>::RnnGradientSums(const RnnPackedParams<T>& packed) : packed_(packed) {
   constexpr const char* kFunction = "RnnGradientSums";
-  if (!packed) internal::Fail(kFunction, "packed", "be packed parameters", "none");
+  if (!packed) internal::Fail(kFunction, "packed", "be packed weights", "none");
   CheckForBackward(kFunction, packed.backward());
   sums_ = std::make_unique<internal::ParamSums<T>>();
   sums_->Reset(*packed_.layer());
@@ -180,7 +181,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
   if (options.packed) CheckForBackward(kFunction, options.packed.backward());
   if (args.sums && args.sums->packed().layer() != options.packed.layer()) {
-    internal::Fail(kFunction, "sums", "be of options.packed", "other parameters");
+    internal::Fail(kFunction, "sums", "be created from options.packed", "sums of other weights");
   }
   arrays.NeededInput("y", args.y, shape.time * states);
   arrays.NeededInput("saved", args.saved,
@@ -209,7 +210,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   constexpr const char* kFunction = "RnnStep";
   const CellRecipe recipe = internal::RecipeOf(cell);
   if (recipe.over == internal::Over::kBatch) {
-    internal::Fail(kFunction, "cell", "be one without batch norm", "one with it");
+    internal::Fail(kFunction, "cell", "be a cell without batch norm", "one with batch norm");
   }
   const RnnShape shape{1, args.batch, args.inputs, args.hidden};
   CheckRnnShape<T>(kFunction, shape);

@@ -45,9 +45,9 @@ TensorTriple CallEvaluateBackward(const Tensor& dy, const Tensor& x, const Optio
 void CheckEstimates(const Tensor& x, const Tensor& mean, const Tensor& var) {
   for (const auto& [name, t] : {std::pair("running_mean", &mean), std::pair("running_var", &var)}) {
     TORCH_CHECK_VALUE(t->dim() == 1 && t->sym_size(0) == x.sym_size(1), "[batch_norm] ", name,
-                      " must have [", x.sym_size(1), "] but has ", t->sym_sizes());
+                      " must have [", x.sym_size(1), "], got ", t->sym_sizes());
     TORCH_CHECK_VALUE(IsNormType(t->scalar_type()) && t->device() == x.device(), "[batch_norm] ",
-                      name, " must be float on ", x.device(), " but has ", t->scalar_type(), " on ",
+                      name, " must be float on ", x.device(), ", got ", t->scalar_type(), " on ",
                       t->device());
   }
 }
@@ -232,20 +232,21 @@ Tensor BatchNorm(const Tensor& x, const OptionalTensor& weight_, const OptionalT
   const OptionalTensor &weight = parameters.weight(), &bias = parameters.bias();
   CheckX(kName, x, 2);
   TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1,
-                    "[batch_norm] momentum must be from 0 to 1 but has ", momentum);
+                    "[batch_norm] momentum must be from 0 to 1, got ", momentum);
   TORCH_CHECK_VALUE(running_mean.has_value() == running_var.has_value(),
-                    "[batch_norm] running_mean and running_var must be given both or left out both "
-                    "but one is missing");
+                    "[batch_norm] running_mean and running_var must be given together, got only "
+                    "one");
   TORCH_CHECK_VALUE(training || running_mean,
-                    "[batch_norm] running_mean must be a tensor in evaluation but has none");
+                    "[batch_norm] running_mean must be a tensor in evaluation, got none");
   if (running_mean) CheckEstimates(x, *running_mean, *running_var);
   if (!training) {
     return CallEvaluate(x, weight, bias, *running_mean, *running_var, eps);
   }
   const c10::SymInt count = x.sym_size(1) == 0 ? c10::SymInt(0) : x.sym_numel() / x.sym_size(1);
-  TORCH_CHECK_VALUE((!running_mean && !unbiased) || count != 1,
-                    "[batch_norm] x must have at least 2 numbers a channel in training but has ",
-                    x.sym_sizes());
+  TORCH_CHECK_VALUE(
+      (!running_mean && !unbiased) || count != 1,
+      "[batch_norm] x must have at least 2 elements in each channel in training, got ",
+      x.sym_sizes());
   auto [y, moments] = CallNormForward(
       x, weight, bias, {.over = Over::kBatch, .eps = eps, .unbiased = unbiased}, /*save=*/true);
   if (running_mean && count != 0) {

@@ -37,13 +37,12 @@ constexpr std::string_view kKeepTheirType[] = {"num_batches_tracked", "state"};
 void CheckShape(const char* module, at::IntArrayRef shape) {
   TORCH_CHECK_VALUE(
       !shape.empty() && std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n >= 0; }),
-      "[", module, "] normalized_shape must be one or more sizes, each at least 0, but has ",
-      shape);
+      "[", module, "] normalized_shape must be one or more sizes, each at least 0, got ", shape);
 }
 
 void CheckCount(const char* module, const char* name, int64_t count, int64_t least) {
-  TORCH_CHECK_VALUE(count >= least, "[", module, "] ", name, " must be at least ", least,
-                    " but has ", count);
+  TORCH_CHECK_VALUE(count >= least, "[", module, "] ", name, " must be at least ", least, ", got ",
+                    count);
 }
 
 void CheckEps(const char* module, std::optional<double> eps) {
@@ -52,12 +51,12 @@ void CheckEps(const char* module, std::optional<double> eps) {
 
 void CheckMomentum(const char* module, double momentum) {
   TORCH_CHECK_VALUE(momentum >= 0 && momentum <= 1, "[", module,
-                    "] momentum must be from 0 to 1 but has ", momentum);
+                    "] momentum must be from 0 to 1, got ", momentum);
 }
 
 void CheckMomentum(const char* module, std::optional<double> momentum) {
   TORCH_CHECK_VALUE(!momentum || (*momentum >= 0 && *momentum <= 1), "[", module,
-                    "] momentum must be from 0 to 1, or None, but has ", *momentum);
+                    "] momentum must be from 0 to 1, or None, got ", *momentum);
 }
 
 int64_t LeastFeatures(const OnlineLayerNormOptions& /*options*/) { return 2; }
@@ -85,12 +84,12 @@ void CheckOptions(const char* module, const Options& o) {
     const int64_t numbers =
         std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
     TORCH_CHECK_VALUE(!o.as_coded() || numbers >= 2, "[", module,
-                      "] normalized_shape must hold at least 2 numbers with as_coded but has ",
+                      "] normalized_shape must have at least 2 elements with as_coded, got ",
                       at::IntArrayRef(shape));
   }
   if constexpr (requires { o.alpha(); }) {
     TORCH_CHECK_VALUE(o.alpha() > 0 && o.alpha() <= 1, "[", module,
-                      "] alpha must be above 0 and at most 1 but has ", o.alpha());
+                      "] alpha must be above 0 and at most 1, got ", o.alpha());
   }
   if constexpr (requires { o.eps(); }) CheckEps(module, o.eps());
   if constexpr (requires { o.momentum(); }) CheckMomentum(module, o.momentum());
@@ -104,7 +103,7 @@ void CheckChannels(const char* module, int64_t spatial, const Tensor& x, int64_t
   const bool dims = spatial == 1 ? x.dim() == 2 || x.dim() == 3 : x.dim() == 4;
   TORCH_CHECK_VALUE(dims && x.size(1) == channels, "[", module, "] x must be ",
                     spatial == 1 ? "[N, C] or [N, C, L]" : "[N, C, H, W]", " with C = ", channels,
-                    " but has ", x.sizes());
+                    ", got ", x.sizes());
 }
 
 // ---- Parameters and buffers
@@ -417,7 +416,7 @@ void OnlineLayerNormImpl::pretty_print(std::ostream& stream) const {
 Tensor OnlineLayerNormImpl::forward(const Tensor& x, std::optional<bool> advance) {
   TORCH_CHECK_VALUE(x.dim() >= 1 && x.size(-1) == options.num_features(),
                     "[OnlineLayerNorm] x must have ", options.num_features(),
-                    " numbers in its last dimension but has ", x.sizes());
+                    " elements in its last dimension, got ", x.sizes());
   if (advance.value_or(is_training())) {
     auto [y, next] =
         planish::online_layer_norm(x, state, OrNone(weight), OrNone(bias), options.alpha());
@@ -481,7 +480,7 @@ Tensor BatchNorm2dImpl::forward(const Tensor& x) {
 Tensor RecurrentBatchNormImpl::forward(const Tensor& x, int64_t step) {
   TORCH_CHECK_VALUE((x.dim() == 2 || x.dim() == 3) && x.size(-1) == options.num_features(),
                     "[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = ",
-                    options.num_features(), " but has ", x.sizes());
+                    options.num_features(), ", got ", x.sizes());
   CheckCount(kName, "step", step, 0);
   return x.dim() == 2 ? Steps(x.unsqueeze(0), step).squeeze(0) : Steps(x, step);
 }
@@ -495,7 +494,7 @@ Tensor RecurrentBatchNormImpl::Steps(const Tensor& x, int64_t first) {
     return Normalise(x, running_mean.index_select(0, steps), running_var.index_select(0, steps));
   }
   TORCH_CHECK_VALUE(x.size(1) >= 2,
-                    "[RecurrentBatchNorm] x must have at least 2 sequences in training but has ",
+                    "[RecurrentBatchNorm] x must have at least 2 sequences in training, got ",
                     x.sizes());
   const int64_t tracked = std::clamp<int64_t>(options.max_length() - first, 0, time);
   std::vector<Tensor> parts;
@@ -527,7 +526,7 @@ Tensor RecurrentBatchNormImpl::Normalise(const Tensor& x, const Tensor& mean, co
 
 WeightNormImpl::WeightNormImpl(const Tensor& w, int64_t dim_) : dim(dim_), v(w) {
   TORCH_CHECK_VALUE(dim >= -1 && dim < w.dim(), "[WeightNorm] dim must be from -1 to ", w.dim() - 1,
-                    " but has ", dim);
+                    ", got ", dim);
   {
     const at::NoGradGuard no_grad;
     g = at::norm_except_dim(w, 2, dim);

@@ -609,43 +609,42 @@ TEST(NormModules, SayWhatIsWrongWithTheirOptions) {
   const double nan = std::nan("");
   const std::vector<std::pair<std::function<void()>, std::string>> cases = {
       {[] { LayerNorm(LayerNormOptions({})); },
-       "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, but has []"},
+       "[LayerNorm] normalized_shape must be one or more sizes, each at least 0, got []"},
       {[] { RMSNorm(RMSNormOptions({3, -2})); },
-       "[RMSNorm] normalized_shape must be one or more sizes, each at least 0, but has [3, -2]"},
+       "[RMSNorm] normalized_shape must be one or more sizes, each at least 0, got [3, -2]"},
       {[] { LayerNorm(LayerNormOptions({3}).eps(-1)); },
-       "[LayerNorm] eps must be finite and at least 0 but has -1"},
+       "[LayerNorm] eps must be finite and at least 0, got -1"},
       {[&] { RMSNorm(RMSNormOptions({3}).eps(nan)); },
-       "[RMSNorm] eps must be finite and at least 0 but has nan"},
+       "[RMSNorm] eps must be finite and at least 0, got nan"},
       {[] { LayerNormSimple(LayerNormSimpleOptions({3}).eps(-1)); },
-       "[LayerNormSimple] eps must be finite and at least 0 but has -1"},
+       "[LayerNormSimple] eps must be finite and at least 0, got -1"},
       {[] { DetachNorm(DetachNormOptions({3}).eps(-1)); },
-       "[DetachNorm] eps must be finite and at least 0 but has -1"},
-      {[&] { AdaNorm(AdaNormOptions({3}).C(nan)); }, "[AdaNorm] C must be finite but has nan"},
-      {[&] { AdaNorm(AdaNormOptions({3}).k(INFINITY)); }, "[AdaNorm] k must be finite but has inf"},
+       "[DetachNorm] eps must be finite and at least 0, got -1"},
+      {[&] { AdaNorm(AdaNormOptions({3}).C(nan)); }, "[AdaNorm] C must be finite, got nan"},
+      {[&] { AdaNorm(AdaNormOptions({3}).k(INFINITY)); }, "[AdaNorm] k must be finite, got inf"},
       {[] { AdaNorm(AdaNormOptions({1}).as_coded(true)); },
-       "[AdaNorm] normalized_shape must hold at least 2 numbers with as_coded but has [1]"},
-      {[] { OnlineLayerNorm(1); }, "[OnlineLayerNorm] num_features must be at least 2 but has 1"},
+       "[AdaNorm] normalized_shape must have at least 2 elements with as_coded, got [1]"},
+      {[] { OnlineLayerNorm(1); }, "[OnlineLayerNorm] num_features must be at least 2, got 1"},
       {[] { OnlineLayerNorm(OnlineLayerNormOptions(3).alpha(0)); },
-       "[OnlineLayerNorm] alpha must be above 0 and at most 1 but has 0"},
+       "[OnlineLayerNorm] alpha must be above 0 and at most 1, got 0"},
       {[] { OnlineLayerNorm(OnlineLayerNormOptions(3).alpha(1.5)); },
-       "[OnlineLayerNorm] alpha must be above 0 and at most 1 but has 1.5"},
-      {[] { LayerNorm2d(-1); }, "[LayerNorm2d] num_channels must be at least 0 but has -1"},
+       "[OnlineLayerNorm] alpha must be above 0 and at most 1, got 1.5"},
+      {[] { LayerNorm2d(-1); }, "[LayerNorm2d] num_channels must be at least 0, got -1"},
       {[] { LayerNorm1d(LayerNorm1dOptions(3).eps(-1)); },
-       "[LayerNorm1d] eps must be finite and at least 0 but has -1"},
-      {[] { BatchNorm1d(-1); }, "[BatchNorm1d] num_features must be at least 0 but has -1"},
+       "[LayerNorm1d] eps must be finite and at least 0, got -1"},
+      {[] { BatchNorm1d(-1); }, "[BatchNorm1d] num_features must be at least 0, got -1"},
       {[] { BatchNorm2d(BatchNorm2dOptions(3).momentum(2)); },
-       "[BatchNorm2d] momentum must be from 0 to 1, or None, but has 2"},
+       "[BatchNorm2d] momentum must be from 0 to 1, or None, got 2"},
       {[] { RecurrentBatchNorm(0, 1); },
-       "[RecurrentBatchNorm] num_features must be at least 1 but has 0"},
+       "[RecurrentBatchNorm] num_features must be at least 1, got 0"},
       {[] { RecurrentBatchNorm(1, 0); },
-       "[RecurrentBatchNorm] max_length must be at least 1 but has 0"},
+       "[RecurrentBatchNorm] max_length must be at least 1, got 0"},
       {[] { RecurrentBatchNorm(RecurrentBatchNormOptions(1, 1).momentum(-1)); },
-       "[RecurrentBatchNorm] momentum must be from 0 to 1 but has -1"},
+       "[RecurrentBatchNorm] momentum must be from 0 to 1, got -1"},
       {[&] { RecurrentBatchNorm(RecurrentBatchNormOptions(1, 1).initial_weight(nan)); },
-       "[RecurrentBatchNorm] initial_weight must be finite but has nan"},
-      {[] { WeightNorm(at::ones({2, 3}), 2); }, "[WeightNorm] dim must be from -1 to 1 but has 2"},
-      {[] { WeightNormLinear(0, 3); },
-       "[WeightNormLinear] in_features must be at least 1 but has 0"},
+       "[RecurrentBatchNorm] initial_weight must be finite, got nan"},
+      {[] { WeightNorm(at::ones({2, 3}), 2); }, "[WeightNorm] dim must be from -1 to 1, got 2"},
+      {[] { WeightNormLinear(0, 3); }, "[WeightNormLinear] in_features must be at least 1, got 0"},
   };
   for (const auto& [make, text] : cases) EXPECT_THAT(ErrorOf(make), HasSubstr(text));
 }
@@ -657,29 +656,29 @@ TEST(NormModules, SayWhatIsWrongWithX) {
   const Tensor x = at::ones({2, 3});
   EXPECT_THAT(call(LayerNorm(LayerNormOptions({4})), x),
               HasSubstr("[layer_norm] normalized_shape must be the last dimensions of x, which has "
-                        "[2, 3], but has [4]"));
+                        "[2, 3], got [4]"));
   OnlineLayerNorm online(OnlineLayerNormOptions(4).affine(false));
   for (const bool training : {true, false}) {
     online->train(training);
     EXPECT_THAT(call(online, x), HasSubstr("[OnlineLayerNorm] x must have 4 numbers in its last "
-                                           "dimension but has [2, 3]"));
+                                           "dimension, got [2, 3]"));
   }
   EXPECT_THAT(call(LayerNorm1d(4), x), HasSubstr("[LayerNorm1d] x must be [N, C] or [N, C, L] with "
-                                                 "C = 4 but has [2, 3]"));
+                                                 "C = 4, got [2, 3]"));
   EXPECT_THAT(call(LayerNorm2d(3), x),
-              HasSubstr("[LayerNorm2d] x must be [N, C, H, W] with C = 3 but has [2, 3]"));
+              HasSubstr("[LayerNorm2d] x must be [N, C, H, W] with C = 3, got [2, 3]"));
   EXPECT_THAT(call(BatchNorm1d(4), x), HasSubstr("[BatchNorm1d] x must be [N, C] or [N, C, L] with "
-                                                 "C = 4 but has [2, 3]"));
+                                                 "C = 4, got [2, 3]"));
   EXPECT_THAT(call(BatchNorm2d(3), x),
-              HasSubstr("[BatchNorm2d] x must be [N, C, H, W] with C = 3 but has [2, 3]"));
+              HasSubstr("[BatchNorm2d] x must be [N, C, H, W] with C = 3, got [2, 3]"));
   EXPECT_THAT(call(RecurrentBatchNorm(4, 2), x),
-              HasSubstr("[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = 4 but has "
+              HasSubstr("[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = 4, got "
                         "[2, 3]"));
   EXPECT_THAT(call(RecurrentBatchNorm(3, 2), at::ones({1, 3})),
-              HasSubstr("[RecurrentBatchNorm] x must have at least 2 sequences in training but has "
+              HasSubstr("[RecurrentBatchNorm] x must have at least 2 sequences in training, got "
                         "[1, 1, 3]"));
   EXPECT_THAT(ErrorOf([&] { RecurrentBatchNorm(3, 2)->forward(x, -1); }),
-              HasSubstr("[RecurrentBatchNorm] step must be at least 0 but has -1"));
+              HasSubstr("[RecurrentBatchNorm] step must be at least 0, got -1"));
 }
 
 }  // namespace

@@ -154,19 +154,19 @@ TEST(LayerNorm, SaysWhatIsWrong) {
   const Tensor x = at::randn({2, 3});
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {4}); }),
               HasSubstr("[layer_norm] normalized_shape must be the last dimensions of x, which has "
-                        "[2, 3], but has [4]"));
+                        "[2, 3], got [4]"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {}); }), HasSubstr("normalized_shape must"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {1, 2, 3}); }),
               HasSubstr("normalized_shape must"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, at::ones({2})); }),
-              HasSubstr("weight must have normalized_shape, [3], but has [2]"));
+              HasSubstr("weight must have normalized_shape, [3], got [2]"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, at::ones({3}, at::kInt)); }),
-              HasSubstr("weight must have x's type or Float, and x's device, Float on cpu, but has "
+              HasSubstr("weight must have x's type or Float, and x's device, Float on cpu, got "
                         "Int on cpu"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x.to(at::kInt), {3}); }),
-              HasSubstr("x must be float, double, bfloat16 or half but has Int"));
+              HasSubstr("x must be float, double, bfloat16 or half, got Int"));
   EXPECT_THAT(ErrorOf([&] { planish::layer_norm(x, {3}, {}, {}, -1); }),
-              HasSubstr("[layer_norm] eps must be finite and at least 0 but has -1"));
+              HasSubstr("[layer_norm] eps must be finite and at least 0, got -1"));
 }
 
 }  // namespace

@@ -45,10 +45,10 @@ void CheckForward(const Tensor& x, const OptionalTensor& weight, const OptionalT
                   double alpha) {
   CheckX(kName, x, 1);
   TORCH_CHECK_VALUE(x.sym_size(-1) >= 2,
-                    "[online_layer_norm] x must have at least 2 numbers in a case but has ",
+                    "[online_layer_norm] x must have at least 2 elements in a case, got ",
                     x.sym_sizes());
   TORCH_CHECK_VALUE(alpha > 0 && alpha <= 1,
-                    "[online_layer_norm] alpha must be above 0 and at most 1 but has ", alpha);
+                    "[online_layer_norm] alpha must be above 0 and at most 1, got ", alpha);
   CheckParameters(kName, weight, bias, x, x.sym_size(-1));
 }
 
@@ -63,7 +63,7 @@ TensorTriple ForwardMeta(const Tensor& x, const Tensor& state, const OptionalTen
   CheckForward(x, weight, bias, alpha);
   TORCH_CHECK_VALUE(state.dim() == 1 && state.sym_size(0) == 2 &&
                         state.scalar_type() == at::kDouble && state.device() == x.device(),
-                    "[online_layer_norm] state must have [2] Double on ", x.device(), " but has ",
+                    "[online_layer_norm] state must have [2] Double on ", x.device(), ", got ",
                     state.sym_sizes(), " ", state.scalar_type(), " on ", state.device());
   return {EmptyOn(x, x.sym_sizes(), x.scalar_type()), EmptyOn(x, {2}, at::kDouble),
           EmptyOn(x, {kMoments, Cases(x)}, ComputeType(x.scalar_type()))};
@@ -110,7 +110,7 @@ TensorTriple BackwardMeta(const Tensor& dy, const Tensor& x, const Tensor& momen
       moments.dim() == 2 && moments.sym_size(0) == kMoments && moments.sym_size(1) == Cases(x) &&
           moments.scalar_type() == ComputeType(x.scalar_type()),
       "[online_layer_norm] moments must have [5, ", Cases(x), "] ", ComputeType(x.scalar_type()),
-      " but has ", moments.sym_sizes(), " ", moments.scalar_type());
+      ", got ", moments.sym_sizes(), " ", moments.scalar_type());
   const auto vector = [&](bool wanted) {
     return wanted ? EmptyOn(x, {x.sym_size(-1)}, OrElse(weight, x).scalar_type()) : Tensor();
   };

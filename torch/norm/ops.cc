@@ -60,7 +60,7 @@ Norm NormOf(std::string_view name) {
   for (const NormName& entry : kNormNames) {
     names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
-  TORCH_CHECK_VALUE(false, "[norm_forward] norm must be one of ", names, " but has ", name);
+  TORCH_CHECK_VALUE(false, "[norm_forward] norm must be one of ", names, ", got ", name);
 }
 
 void CheckSpec(const NormSpec& spec, const Tensor& x) {
@@ -69,32 +69,31 @@ void CheckSpec(const NormSpec& spec, const Tensor& x) {
   CheckEps(function, spec.eps);
   CheckFinite(function, "C", spec.scale);
   CheckFinite(function, "k", spec.slope);
-  TORCH_CHECK_VALUE(spec.norm != Norm::kAdaAsCoded || x.sym_size(FeatureDim(spec, x)) >= 2, "[",
-                    function,
-                    "] x must have at least 2 numbers in a row for the unbiased deviation but has ",
-                    x.sym_sizes());
+  TORCH_CHECK_VALUE(
+      spec.norm != Norm::kAdaAsCoded || x.sym_size(FeatureDim(spec, x)) >= 2, "[", function,
+      "] x must have at least 2 elements in a row for the unbiased deviation, got ", x.sym_sizes());
 }
 
 void CheckBackward(const NormSpec& spec, const OptionalTensor& dy, const OptionalTensor& dsum,
                    const Tensor& x, const Tensor& moments, const OptionalTensor& weight,
                    const Mask& mask) {
   CheckNormForward(spec, x, weight, std::nullopt);
-  TORCH_CHECK_VALUE(dy, "[norm_backward] dy must be a tensor but has none");
+  TORCH_CHECK_VALUE(dy, "[norm_backward] dy must be a tensor, got none");
   CheckLike("norm_backward", "dy", *dy, x);
   if (dsum) {
-    TORCH_CHECK_VALUE(spec.over == Over::kRow, "[norm_backward] dsum must be left out but has ",
+    TORCH_CHECK_VALUE(spec.over == Over::kRow, "[norm_backward] dsum must be left out, got ",
                       dsum->sym_sizes());
     CheckLike("norm_backward", "dsum", *dsum, x);
   }
   TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!mask[1] && !mask[2]),
-                    "[norm_backward] mask must ask for dx alone but has more");
+                    "[norm_backward] mask must select only dx, got also dweight or dbias");
   const auto sizes = MomentSizes(spec, x);
   TORCH_CHECK_VALUE(moments.sym_sizes().equals(sizes) &&
                         moments.scalar_type() == ComputeType(x.scalar_type()) &&
                         moments.device() == x.device(),
                     "[norm_backward] moments must have ", c10::SymIntArrayRef(sizes), " ",
-                    ComputeType(x.scalar_type()), " on ", x.device(), " but has ",
-                    moments.sym_sizes(), " ", moments.scalar_type(), " on ", moments.device());
+                    ComputeType(x.scalar_type()), " on ", x.device(), ", got ", moments.sym_sizes(),
+                    " ", moments.scalar_type(), " on ", moments.device());
 }
 
 }  // namespace
@@ -106,7 +105,7 @@ NormSpec SpecOf(std::string_view norm, int64_t over, double eps, double scale, d
                     over);
   const NormSpec spec = {NormOf(norm), static_cast<Over>(over), eps, scale, slope, unbiased};
   TORCH_CHECK_VALUE(spec.over != Over::kBatch || spec.norm == Norm::kLayer,
-                    "[norm_forward] norm must be layer over the batch but has ", norm);
+                    "[norm_forward] norm must be layer over the batch, got ", norm);
   return spec;
 }
 
@@ -115,7 +114,7 @@ void CheckNormForward(const NormSpec& spec, const Tensor& x, const OptionalTenso
   CheckSpec(spec, x);
   const char* function = FunctionOf(spec);
   TORCH_CHECK_VALUE(IsAffine(spec.norm) || (!weight && !bias), "[", function,
-                    "] weight and bias must be left out but has one");
+                    "] weight and bias must be left out, got a tensor");
   CheckParameters(function, weight, bias, x, x.sym_size(FeatureDim(spec, x)));
 }
 
@@ -389,10 +388,10 @@ int64_t CheckNormalizedShape(const char* function, const Tensor& x, c10::SymIntA
   TORCH_CHECK_VALUE(dims >= 1 && dims <= x.dim() && x.sym_sizes().slice(x.dim() - dims) == shape,
                     "[", function,
                     "] normalized_shape must be the last dimensions of x, which has ",
-                    x.sym_sizes(), ", but has ", shape);
+                    x.sym_sizes(), ", got ", shape);
   for (const auto& [name, vector] : {std::pair("weight", &weight), std::pair("bias", &bias)}) {
     TORCH_CHECK_VALUE(!*vector || (*vector)->sym_sizes() == shape, "[", function, "] ", name,
-                      " must have normalized_shape, ", shape, ", but has ", (*vector)->sym_sizes());
+                      " must have normalized_shape, ", shape, ", got ", (*vector)->sym_sizes());
   }
   return dims;
 }
@@ -419,7 +418,7 @@ TensorPair AddRowNorm(const char* function, const NormSpec& spec, const Tensor& 
   CheckLayout(function, x_);
   CheckLayout(function, residual_);
   TORCH_CHECK_VALUE(x_.sym_sizes() == residual_.sym_sizes(), "[", function,
-                    "] residual must have x's sizes, ", x_.sym_sizes(), ", but has ",
+                    "] residual must have x's sizes, ", x_.sym_sizes(), ", got ",
                     residual_.sym_sizes());
   CheckX(function, x_, 1);
   CheckX(function, residual_, 1);

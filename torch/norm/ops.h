@@ -57,9 +57,9 @@ void CheckNormForward(const NormSpec& spec, const at::Tensor& x, const OptionalT
 
 inline void CheckX(const char* function, const at::Tensor& x, int64_t dims) {
   TORCH_CHECK_VALUE(x.dim() >= dims, "[", function, "] x must have at least ", dims,
-                    dims == 1 ? " dimension but has " : " dimensions but has ", x.dim());
+                    dims == 1 ? " dimension, got " : " dimensions, got ", x.dim());
   TORCH_CHECK_VALUE(IsNormType(x.scalar_type()), "[", function,
-                    "] x must be float, double, bfloat16 or half but has ", x.scalar_type());
+                    "] x must be float, double, bfloat16 or half, got ", x.scalar_type());
 }
 
 /// Checks that a parameter is [count] and has x's type or float.
@@ -67,12 +67,12 @@ inline void CheckVector(const char* function, const char* name, const OptionalTe
                         const at::Tensor& x, const c10::SymInt& count) {
   if (!vector || !vector->defined()) return;
   TORCH_CHECK_VALUE(vector->dim() == 1 && vector->sym_size(0) == count, "[", function, "] ", name,
-                    " must have [", count, "] but has ", vector->sym_sizes());
+                    " must have [", count, "], got ", vector->sym_sizes());
   TORCH_CHECK_VALUE(
       (vector->scalar_type() == x.scalar_type() || vector->scalar_type() == at::kFloat) &&
           vector->device() == x.device(),
       "[", function, "] ", name, " must have x's type or Float, and x's device, ", x.scalar_type(),
-      " on ", x.device(), ", but has ", vector->scalar_type(), " on ", vector->device());
+      " on ", x.device(), ", got ", vector->scalar_type(), " on ", vector->device());
 }
 
 inline void CheckParameters(const char* function, const OptionalTensor& weight,
@@ -81,7 +81,7 @@ inline void CheckParameters(const char* function, const OptionalTensor& weight,
   CheckVector(function, "weight", weight, x, count);
   CheckVector(function, "bias", bias, x, count);
   TORCH_CHECK_VALUE(!weight || !bias || weight->scalar_type() == bias->scalar_type(), "[", function,
-                    "] bias must have weight's type, ", weight->scalar_type(), ", but has ",
+                    "] bias must have weight's type, ", weight->scalar_type(), ", got ",
                     bias->scalar_type());
 }
 
@@ -121,23 +121,23 @@ inline void CheckLayout(const char* function, const at::Tensor& x) {
 }
 
 inline void CheckFinite(const char* function, const char* name, double value) {
-  TORCH_CHECK_VALUE(std::isfinite(value), "[", function, "] ", name, " must be finite but has ",
+  TORCH_CHECK_VALUE(std::isfinite(value), "[", function, "] ", name, " must be finite, got ",
                     value);
 }
 
 inline void CheckEps(const char* function, double eps) {
   TORCH_CHECK_VALUE(eps >= 0 && std::isfinite(eps), "[", function,
-                    "] eps must be finite and at least 0 but has ", eps);
+                    "] eps must be finite and at least 0, got ", eps);
 }
 
 /// Checks that `t` has the sizes, type and device of `x`.
 inline void CheckLike(const char* function, const char* name, const at::Tensor& t,
                       const at::Tensor& x, const char* name_of_x = "x") {
   TORCH_CHECK_VALUE(t.sym_sizes() == x.sym_sizes(), "[", function, "] ", name, " must have ",
-                    name_of_x, "'s sizes, ", x.sym_sizes(), ", but has ", t.sym_sizes());
+                    name_of_x, "'s sizes, ", x.sym_sizes(), ", got ", t.sym_sizes());
   TORCH_CHECK_VALUE(t.scalar_type() == x.scalar_type() && t.device() == x.device(), "[", function,
                     "] ", name, " must have ", name_of_x, "'s type and device, ", x.scalar_type(),
-                    " on ", x.device(), ", but has ", t.scalar_type(), " on ", t.device());
+                    " on ", x.device(), ", got ", t.scalar_type(), " on ", t.device());
 }
 
 }  // namespace planish

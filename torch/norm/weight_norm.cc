@@ -37,7 +37,7 @@ TensorPair CallBackward(const Tensor& dw, const Tensor& v, const Tensor& g, cons
 }
 
 void CheckForward(const Tensor& v, const Tensor& g) {
-  TORCH_CHECK_VALUE(v.dim() == 2, "[weight_norm] v must have 2 dimensions but has ", v.dim());
+  TORCH_CHECK_VALUE(v.dim() == 2, "[weight_norm] v must have 2 dimensions, got ", v.dim());
   CheckX(kName, v, 2);
   CheckVector(kName, "g", g, v, v.sym_size(0));
 }
@@ -71,8 +71,8 @@ TensorPair BackwardMeta(const Tensor& dw, const Tensor& v, const Tensor& g, cons
   CheckLike(kName, "dw", dw, v, "v");
   TORCH_CHECK_VALUE(
       norm.sym_numel() == v.sym_size(0) && norm.scalar_type() == ComputeType(v.scalar_type()),
-      "[weight_norm] norm must have [", v.sym_size(0), "] ", ComputeType(v.scalar_type()),
-      " but has ", norm.sym_sizes(), " ", norm.scalar_type());
+      "[weight_norm] norm must have [", v.sym_size(0), "] ", ComputeType(v.scalar_type()), ", got ",
+      norm.sym_sizes(), " ", norm.scalar_type());
   return {mask[0] ? EmptyOn(v, v.sym_sizes(), v.scalar_type()) : Tensor(),
           mask[1] ? EmptyOn(v, {v.sym_size(0)}, g.scalar_type()) : Tensor()};
 }
@@ -141,14 +141,14 @@ Tensor WeightNorm(const Tensor& v, const Tensor& g_, int64_t dim) {
   const KernelParameters parameters(v, given, none);
   const Tensor& g = *parameters.weight();
   TORCH_CHECK_VALUE(dim >= -1 && dim < v.dim(), "[weight_norm] dim must be from -1 to ",
-                    v.dim() - 1, " but has ", dim);
+                    v.dim() - 1, ", got ", dim);
   if (dim == -1) {  // one norm of the whole tensor, as in PyTorch
-    TORCH_CHECK_VALUE(g.sym_numel() == 1, "[weight_norm] g must have one number but has ",
+    TORCH_CHECK_VALUE(g.sym_numel() == 1, "[weight_norm] g must have one element, got ",
                       g.sym_sizes());
     return std::get<0>(CallForward(v.reshape({1, -1}), g.reshape({1}))).view_symint(v.sym_sizes());
   }
   TORCH_CHECK_VALUE(g.sym_numel() == v.sym_size(dim), "[weight_norm] g must have ", v.sym_size(dim),
-                    " numbers but has ", g.sym_sizes());
+                    " elements, got ", g.sym_sizes());
   const Tensor first = v.transpose(0, dim);
   const Tensor rows = v.dim() == 1 ? first.unsqueeze(1) : first.flatten(1);
   return std::get<0>(CallForward(rows, g.flatten()))

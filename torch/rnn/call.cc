@@ -36,7 +36,7 @@ void CheckTensor(const char* function, size_t field, const Call& call, const Siz
   if (!t.defined()) return;
   const char* name = kFields[field].name;
   TORCH_CHECK_VALUE(Takes(field, call.recipe()), "[", function, "] ", name,
-                    " must be left out for ", cell_name(call.cell), " but has ", t.sym_sizes());
+                    " must be left out for ", cell_name(call.cell), ", got ", t.sym_sizes());
   CheckSizes(function, name, t, SizesOf(field, call.recipe(), sizes));
   if (field < kDifferentiables) CheckLike(function, name, t, call);
 }
@@ -54,7 +54,7 @@ Cell CellOf(const char* function, std::string_view name) {
   }
   std::string names;
   for (const char* known : kNames) names += (names.empty() ? "" : ", ") + std::string(known);
-  TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, " but has ", name);
+  TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, ", got ", name);
 }
 
 bool Takes(size_t field, const CellRecipe& recipe) {
@@ -87,26 +87,26 @@ SymSizes SizesOf(size_t field, const CellRecipe& recipe, const Sizes& sizes) {
 
 void CheckSizes(const char* function, const char* name, const Tensor& t, const SymSizes& sizes) {
   TORCH_CHECK_VALUE(t.sym_sizes() == c10::SymIntArrayRef(sizes), "[", function, "] ", name,
-                    " must have ", c10::SymIntArrayRef(sizes), " but has ", t.sym_sizes());
+                    " must have ", c10::SymIntArrayRef(sizes), ", got ", t.sym_sizes());
 }
 
 void CheckLike(const char* function, const char* name, const Tensor& t, const Call& call) {
   const Tensor& model = call.tensor(Model(call));
   TORCH_CHECK_VALUE(t.scalar_type() == model.scalar_type() && t.device() == model.device(), "[",
                     function, "] ", name, " must have ", kFields[Model(call)].name,
-                    "'s type and device, ", model.scalar_type(), " on ", model.device(),
-                    ", but has ", t.scalar_type(), " on ", t.device());
+                    "'s type and device, ", model.scalar_type(), " on ", model.device(), ", got ",
+                    t.scalar_type(), " on ", t.device());
 }
 
 Sizes CheckParams(const char* function, const Call& call) {
   const Tensor& model = call.tensor(Model(call));
   TORCH_CHECK_VALUE(IsNormType(model.scalar_type()), "[", function, "] ", kFields[Model(call)].name,
-                    " must be float, double, bfloat16 or half but has ", model.scalar_type());
+                    " must be float, double, bfloat16 or half, got ", model.scalar_type());
   for (const size_t field : {kFirstParam, kFirstParam + 1}) {
     const Tensor& weight = call.tensor(field);
-    TORCH_CHECK_VALUE(
-        weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ", kFields[field].name,
-        " must have 2 dimensions and at least one column but has ", weight.sym_sizes());
+    TORCH_CHECK_VALUE(weight.dim() == 2 && weight.sym_size(1) >= 1, "[", function, "] ",
+                      kFields[field].name, " must have 2 dimensions and at least one column, got ",
+                      weight.sym_sizes());
   }
   const Sizes sizes = {0, 0, call.tensors.weight_ih.sym_size(1),
                        call.tensors.weight_hh.sym_size(1)};
@@ -117,7 +117,7 @@ Sizes CheckParams(const char* function, const Call& call) {
 Sizes CheckCall(const char* function, const Call& call) {
   const RnnTensors& tensors = call.tensors;
   const Tensor& x = tensors.x;
-  TORCH_CHECK_VALUE(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], but has ",
+  TORCH_CHECK_VALUE(x.dim() == 3, "[", function, "] x must have 3 dimensions, [T, B, I], got ",
                     x.sym_sizes());
   Sizes sizes = CheckParams(function, call);
   sizes.time = x.sym_size(0);
@@ -126,14 +126,14 @@ Sizes CheckCall(const char* function, const Call& call) {
   for (size_t field = kH0; field < kTensors; ++field) CheckTensor(function, field, call, sizes);
   const auto check = [&](const char* name, const Tensor& t, at::ScalarType type) {
     TORCH_CHECK_VALUE(!t.defined() || (t.scalar_type() == type && t.device() == x.device()), "[",
-                      function, "] ", name, " must be ", type, " on ", x.device(), " but has ",
+                      function, "] ", name, " must be ", type, " on ", x.device(), ", got ",
                       t.scalar_type(), " on ", t.device());
   };
   check("lengths", tensors.lengths, at::kLong);
   check("resets", tensors.resets, at::kBool);
   for (const size_t field : {kHReset, kCReset}) {
     TORCH_CHECK_VALUE(tensors.resets.defined() || !call.tensor(field).defined(), "[", function,
-                      "] ", kFields[field].name, " must be left out without resets but has ",
+                      "] ", kFields[field].name, " must be left out without resets, got ",
                       call.tensor(field).sym_sizes());
   }
   return sizes;
@@ -141,13 +141,13 @@ Sizes CheckCall(const char* function, const Call& call) {
 
 void CheckIsOfSteps(const char* function, const Call& call) {
   TORCH_CHECK_VALUE(call.recipe().over == internal::Over::kRow, "[", function,
-                    "] cell must be one without batch norm but has ", cell_name(call.cell));
+                    "] cell must be a cell without batch norm, got ", cell_name(call.cell));
 }
 
 Call CheckStep(const char* function, const Call& call) {
   const Tensor& x = call.tensors.x;
   CheckIsOfSteps(function, call);
-  TORCH_CHECK_VALUE(x.dim() == 2, "[", function, "] x must have 2 dimensions, [B, I], but has ",
+  TORCH_CHECK_VALUE(x.dim() == 2, "[", function, "] x must have 2 dimensions, [B, I], got ",
                     x.sym_sizes());
   Call layer{call.cell, call.tensors, call.settings};
   layer.tensors.x = x.unsqueeze(0);
@@ -158,7 +158,7 @@ Call CheckStep(const char* function, const Call& call) {
 void CheckGiven(const char* function, const RnnTensors& tensors, size_t first) {
   for (size_t field = first; field < kFirstParam + 2; ++field) {
     TORCH_CHECK_VALUE((tensors.*kFields[field].member).defined(), "[", function, "] ",
-                      kFields[field].name, " must be a tensor but has none");
+                      kFields[field].name, " must be a tensor, got none");
   }
 }
 

@@ -159,16 +159,16 @@ TEST(RnnOnGpu, NamesWhatOnlyTheCpuHas) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {3, 2, 4, 5}), there = OnGpu(layer);
   EXPECT_THAT(
       ErrorOf([&] { rnn_forward(Cell::kLnLstm, there, {.checkpoint = true}); }),
-      HasSubstr("[rnn_forward] checkpoint must be false but for the CPU, but x is on cuda:0"));
+      HasSubstr("[rnn_forward] checkpoint must be false unless x is on the CPU, got x on cuda:0"));
   const RnnPacked packed = rnn_pack(Cell::kLnLstm, layer);
   EXPECT_THAT(
       ErrorOf([&] { rnn_forward(Cell::kLnLstm, there, {}, packed); }),
-      HasSubstr("[rnn_forward] packed must be left out but for the CPU, but x is on cuda:0"));
+      HasSubstr("[rnn_forward] packed must be left out unless x is on the CPU, got x on cuda:0"));
   EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnLstm, there); }),
-              HasSubstr("[rnn_pack] weight_ih must be on the CPU but is on cuda:0"));
+              HasSubstr("[rnn_pack] weight_ih must be on the CPU, got a tensor on cuda:0"));
   const RnnTensors batch = OnGpu(RandomLayer(Cell::kBnLstm, {3, 2, 4, 5}));
   EXPECT_THAT(ErrorOf([&] { rnn_forward(Cell::kBnLstm, batch); }),
-              HasSubstr("cell must be one without batch norm but has"));
+              HasSubstr("cell must be a cell without batch norm, got"));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ std::string NameOf(const RecurrentCellOptions<kDefault>& /*options*/) {
 }
 
 void CheckAtLeastOne(const std::string& module, const char* name, int64_t size) {
-  TORCH_CHECK_VALUE(size >= 1, "[", module, "] ", name, " must be at least 1 but has ", size);
+  TORCH_CHECK_VALUE(size >= 1, "[", module, "] ", name, " must be at least 1, got ", size);
 }
 
 /// Checks the options common to layers and cells.
@@ -61,25 +61,25 @@ void CheckOptions(const std::string& module, const Options& options) {
   const int gates = internal::RecipeOf(Options::kDefaultVariant).gates();
   TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).gates() == gates, "[", module,
                     "] variant must be a cell with ", gates, gates == 1 ? " gate" : " gates",
-                    " but has ", cell_name(options.variant()));
+                    ", got ", cell_name(options.variant()));
 }
 
 void CheckSizes(const std::string& module, const char* name, const Tensor& t,
                 at::IntArrayRef sizes) {
   TORCH_CHECK_VALUE(!t.defined() || t.sizes() == sizes, "[", module, "] ", name, " must have ",
-                    sizes, " but has ", t.sizes());
+                    sizes, ", got ", t.sizes());
 }
 
 void CheckInput(const std::string& module, const Tensor& x, int64_t input_size) {
   TORCH_CHECK_VALUE(x.size(-1) == input_size, "[", module, "] x must have input_size, ", input_size,
-                    ", as its last dimension but has ", x.sizes());
+                    ", as its last dimension, got ", x.sizes());
 }
 
 /// Returns lengths of any integer type as int64 on x's device.
 Tensor LengthsAsInt64(const std::string& module, const Tensor& lengths, const Tensor& x) {
   if (!lengths.defined()) return lengths;
   TORCH_CHECK_VALUE(at::isIntegralType(lengths.scalar_type(), /*includeBool=*/false), "[", module,
-                    "] lengths must be integers but has ", lengths.scalar_type());
+                    "] lengths must be integers, got ", lengths.scalar_type());
   return lengths.to(x.device(), at::kLong);
 }
 
@@ -92,9 +92,9 @@ Tensor ResetsAsBool(const std::string& module, const Tensor& resets, at::IntArra
   CheckSizes(module, "resets", t, sizes);
   if (t.scalar_type() == at::kBool) return t;
   TORCH_CHECK_VALUE(!t.is_complex(), "[", module,
-                    "] resets must be bool, integers or floating point but has ", t.scalar_type());
+                    "] resets must be bool, integers or floating point, got ", t.scalar_type());
   const Tensor flags = t.ne(0), wrong = flags.logical_and(t.ne(1));
-  TORCH_CHECK_VALUE(!wrong.any().item<bool>(), "[", module, "] resets must be 0 or 1 but has ",
+  TORCH_CHECK_VALUE(!wrong.any().item<bool>(), "[", module, "] resets must be 0 or 1, got ",
                     t.masked_select(wrong)[0].item<double>());
   return flags;
 }
@@ -215,7 +215,7 @@ void RecurrentImpl<Derived, Options>::reset() {
   CheckOptions(module, options);
   CheckAtLeastOne(module, "num_layers", options.num_layers());
   TORCH_CHECK_VALUE(options.dropout() >= 0 && options.dropout() <= 1, "[", module,
-                    "] dropout must be from 0 to 1 but has ", options.dropout());
+                    "] dropout must be from 0 to 1, got ", options.dropout());
   const int64_t directions = options.bidirectional() ? 2 : 1;
   layers_.clear();
   for (int64_t layer = 0; layer < options.num_layers(); ++layer) {
@@ -312,7 +312,7 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
                                                 const RnnSequences& sequences) {
   const std::string module = NameOf(options);
   TORCH_CHECK_VALUE(x.dim() == 2 || x.dim() == 3, "[", module,
-                    "] x must have 2 or 3 dimensions but has ", x.sizes());
+                    "] x must have 2 or 3 dimensions, got ", x.sizes());
   CheckInput(module, x, options.input_size());
   const bool one = x.dim() == 2;
   const auto layers = static_cast<int64_t>(layers_.size());
@@ -326,7 +326,7 @@ RnnOutputs RecurrentImpl<Derived, Options>::Run(const Tensor& x, const Tensor& h
   CheckSizes(module, "h_reset", sequences.h_reset, {layers, hidden});
   CheckSizes(module, "c_reset", sequences.c_reset, {layers, hidden});
   TORCH_CHECK_VALUE(!one || !sequences.lengths.defined(), "[", module,
-                    "] lengths must be left out for x [T, I] but has ", sequences.lengths.sizes());
+                    "] lengths must be left out for x [T, I], got ", sequences.lengths.sizes());
 
   const auto add_batch = [&](const Tensor& t) { return t.defined() && one ? t.unsqueeze(1) : t; };
   const auto swap = [&](const Tensor& t) {
@@ -345,7 +345,7 @@ template <class Derived, class Options>
 RnnOutputs RecurrentImpl<Derived, Options>::RunPacked(const PackedSequence& x, const Tensor& h0,
                                                       const Tensor& c0) {
   const std::string module = NameOf(options);
-  TORCH_CHECK_VALUE(x.data().dim() == 2, "[", module, "] x.data must have 2 dimensions but has ",
+  TORCH_CHECK_VALUE(x.data().dim() == 2, "[", module, "] x.data must have 2 dimensions, got ",
                     x.data().sizes());
   CheckInput(module, x.data(), options.input_size());
   const auto [padded, lengths] = at::_pad_packed_sequence(
@@ -373,7 +373,7 @@ void RecurrentCellImpl<Derived, Options>::reset() {
   const std::string module = NameOf(options);
   CheckOptions(module, options);
   TORCH_CHECK_VALUE(internal::RecipeOf(options.variant()).over == internal::Over::kRow, "[", module,
-                    "] variant must be a cell without batch norm but has ",
+                    "] variant must be a cell without batch norm, got ",
                     cell_name(options.variant()));
   const RnnShape shape = {.inputs = options.input_size(), .hidden = options.hidden_size()};
   parameters_of_cell_ =
@@ -419,7 +419,7 @@ void RecurrentCellImpl<Derived, Options>::pretty_print(std::ostream& stream) con
 template <class Derived, class Options>
 RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
   TORCH_CHECK_VALUE(!options.composed(), "[", NameOf(options),
-                    "] composed must be false for steps() but has true");
+                    "] composed must be false for steps(), got true");
   RnnPacked packed;
   parameters_of_cell_.Prepare(this->is_training(), packed);
   return RnnSteps(options.variant(), {}, options.eps(), packed, parameters_of_cell_.named(),
@@ -432,7 +432,7 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
                                                                     const Tensor& c) {
   const std::string module = NameOf(options);
   TORCH_CHECK_VALUE(x.dim() == 1 || x.dim() == 2, "[", module,
-                    "] x must have 1 or 2 dimensions but has ", x.sizes());
+                    "] x must have 1 or 2 dimensions, got ", x.sizes());
   CheckInput(module, x, options.input_size());
   std::vector<int64_t> state = {options.hidden_size()};
   if (x.dim() == 2) state.insert(state.begin(), x.size(0));

@@ -174,7 +174,7 @@ void Parse(Arguments arguments, BackwardCall& call) {
   call.settings = SettingsOf(arguments);
   const c10::List<bool> mask = arguments.back().toBoolList();
   TORCH_CHECK_VALUE(mask.size() == kDifferentiables, "[rnn_backward] mask must have ",
-                    kDifferentiables, " values but has ", mask.size());
+                    kDifferentiables, " values, got ", mask.size());
   for (size_t i = 0; i < kDifferentiables; ++i) call.mask[i] = mask[i];
 }
 
@@ -304,14 +304,14 @@ Sizes CheckBackward(const BackwardCall& call) {
   const at::ScalarType type = ComputeType(call.tensors.x.scalar_type());
   TORCH_CHECK_VALUE(
       call.saved.scalar_type() == type && call.saved.device() == call.tensors.x.device(),
-      "[rnn_backward] saved must have ", type, " on ", call.tensors.x.device(), " but has ",
+      "[rnn_backward] saved must have ", type, " on ", call.tensors.x.device(), ", got ",
       call.saved.scalar_type(), " on ", call.saved.device());
   TORCH_CHECK_VALUE(call.recipe().is_lstm() || !call.dc_n.defined(),
-                    "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), " but has ",
+                    "[rnn_backward] dc_n must be left out for ", cell_name(call.cell), ", got ",
                     call.dc_n.sym_sizes());
   for (size_t field = 0; field < kDifferentiables; ++field) {
     TORCH_CHECK_VALUE(!call.mask[field] || Takes(field, call.recipe()), "[rnn_backward] mask[",
-                      field, "] must be false for ", cell_name(call.cell), " but has true");
+                      field, "] must be false for ", cell_name(call.cell), ", got true");
   }
   return sizes;
 }
@@ -380,7 +380,7 @@ RnnOptions<T> CoreOptions(const CallType& call) {
   if (!call.packed) return options;
   options.packed = static_cast<PackedParams&>(*call.packed).Now().template of<T>();
   TORCH_CHECK_VALUE(options.packed, "[", call.kName, "] packed must have x's type, ",
-                    call.tensors.x.scalar_type(), ", but has another");
+                    call.tensors.x.scalar_type(), ", got another type");
   return options;
 }
 
@@ -395,10 +395,10 @@ template <class CallType>
 void CheckOnGpu(const CallType& call) {
   const Tensor& x = call.tensors.x;
   TORCH_CHECK_VALUE(!call.settings.checkpoint, "[", call.kName,
-                    "] checkpoint must be false but for the CPU, but x is on ", x.device());
+                    "] checkpoint must be false unless x is on the CPU, got x on ", x.device());
   if constexpr (requires { call.packed; }) {
     TORCH_CHECK_VALUE(!call.packed, "[", call.kName,
-                      "] packed must be left out but for the CPU, but x is on ", x.device());
+                      "] packed must be left out unless x is on the CPU, got x on ", x.device());
   }
 }
 
@@ -548,7 +548,7 @@ StepResults StepKernel(const StepCall& call) {
 RnnPacked PackKernel(const PackCall& call) {
   const Sizes sizes = CheckParams(call.kName, call);
   const Tensor& weight_ih = call.tensors.weight_ih;
-  TORCH_CHECK_VALUE(weight_ih.is_cpu(), "[rnn_pack] weight_ih must be on the CPU but is on ",
+  TORCH_CHECK_VALUE(weight_ih.is_cpu(), "[rnn_pack] weight_ih must be on the CPU, got a tensor on ",
                     weight_ih.device());
   return c10::make_intrusive<PackedParams>(Pack(call, sizes));
 }
@@ -644,7 +644,7 @@ template <class CallType>
 Wanted WantedOf(const CallType& call) {
   const Wanted wanted(call.differentiables());
   TORCH_CHECK_VALUE(!wanted.any() || !call.packed, "[", call.kName,
-                    "] packed must be left out where gradients are needed but has parameters");
+                    "] packed must be left out if gradients are needed, got packed weights");
   return wanted;
 }
 
@@ -684,7 +684,7 @@ void CheckMaskIsOfTensors(const BackwardCall& call) {
   for (size_t i = 0; i < kDifferentiables; ++i) {
     TORCH_CHECK_VALUE(!call.mask[i] || call.tensor(i).defined(), "[rnn_backward] mask[", i,
                       "] must be false without ", kFields[i].name,
-                      " where further derivatives are needed but has true");
+                      " if second derivatives are needed, got true");
   }
 }
 
@@ -778,16 +778,17 @@ RnnPacked PackAutocast(const PackCall& call) {
 RnnOutputs Composed(const ForwardCall& call) {
   const double eps = call.settings.eps;
   const Sizes sizes = CheckCall(call.kName, call);
-  TORCH_CHECK_VALUE(!call.packed, "[rnn_forward] packed must be left out with composed but has ",
-                    "parameters");
+  TORCH_CHECK_VALUE(!call.packed,
+                    "[rnn_forward] packed must be left out with composed, got "
+                    "packed weights");
   TORCH_CHECK_VALUE(std::isfinite(eps) && eps >= 0,
-                    "[rnn_forward] eps must be finite and at least 0 but has ", eps);
+                    "[rnn_forward] eps must be finite and at least 0, got ", eps);
   const Tensor lengths =
       call.tensors.lengths.defined() ? call.tensors.lengths.cpu().contiguous() : Tensor();
   for (int64_t b = 0; lengths.defined() && b < lengths.numel(); ++b) {
     const int64_t length = lengths.const_data_ptr<int64_t>()[b];
     TORCH_CHECK_VALUE(length >= 1 && length <= sizes.time, "[rnn_forward] lengths[", b,
-                      "] must be at least 1 and at most time, ", sizes.time, " but has ", length);
+                      "] must be at least 1 and at most time, ", sizes.time, ", got ", length);
   }
   return ComposedForward(call.cell, call.tensors, call.settings);
 }
@@ -823,7 +824,7 @@ std::tuple<Tensor, Tensor> rnn_step(Cell cell, const RnnTensors& tensors, double
   call.packed = packed;
   for (size_t field = kStepTensors; field < kTensors; ++field) {
     TORCH_CHECK_VALUE(!call.tensor(field).defined(), "[rnn_step] ", kFields[field].name,
-                      " must be left out but has ", call.tensor(field).sizes());
+                      " must be left out, got ", call.tensor(field).sizes());
   }
   const StepResults results = CallStep(call);
   return {results.h1, results.c1};

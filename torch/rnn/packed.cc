@@ -128,7 +128,7 @@ RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params) {
       tensors.*field->member = tensor;
     } else {
       TORCH_CHECK_VALUE(name == "bias_ih" || name == "bias_hh",
-                        "[RnnPackedParams] params must be those of a module but has ", name);
+                        "[RnnPackedParams] params must be those of a module, got ", name);
       (name == "bias_ih" ? bias_ih : bias_hh) = tensor;
     }
   }

@@ -587,17 +587,17 @@ TEST(RnnForward, IsComposedOnRequest) {
   };
   EXPECT_EQ(error(layer, 0, {}), "no error");
   EXPECT_THAT(error(layer, -1, {}),
-              HasSubstr("[rnn_forward] eps must be finite and at least 0 but has -1"));
+              HasSubstr("[rnn_forward] eps must be finite and at least 0, got -1"));
   EXPECT_THAT(error(layer, 0, rnn_pack(Cell::kLnLstm, layer)),
-              HasSubstr("[rnn_forward] packed must be left out with composed but has parameters"));
+              HasSubstr("[rnn_forward] packed must be left out with composed, got packed weights"));
   RnnTensors wrong = layer;
   wrong.lengths = at::tensor({3, 0}, at::kLong);
   EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths[1] must be at least 1 and at "
-                                             "most time, 3 but has 0"));
+                                             "most time, 3, got 0"));
   wrong.lengths = at::tensor({4, 1}, at::kLong);
   EXPECT_THAT(error(wrong, 0, {}), HasSubstr("lengths[0] must be at least 1 and at most time, 3"));
   wrong.lengths = at::tensor({3}, at::kLong);
-  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths must have [2] but has [1]"));
+  EXPECT_THAT(error(wrong, 0, {}), HasSubstr("[rnn_forward] lengths must have [2], got [1]"));
 }
 
 TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
@@ -657,66 +657,65 @@ TEST(RnnForward, SaysWhatIsWrong) {
   };
   EXPECT_EQ(error([](RnnTensors&) {}), "no error");
   EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x[0]; }),
-              HasSubstr("[rnn_forward] x must have 3 dimensions, [T, B, I], but has [3, 5]"));
+              HasSubstr("[rnn_forward] x must have 3 dimensions, [T, B, I], got [3, 5]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.narrow(2, 0, 4); }),
-              HasSubstr("[rnn_forward] x must have [4, 3, 5] but has [4, 3, 4]"));
+              HasSubstr("[rnn_forward] x must have [4, 3, 5], got [4, 3, 4]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.x = t.x.to(at::kInt); }),
-              HasSubstr("x must be float, double, bfloat16 or half but has Int"));
+              HasSubstr("x must be float, double, bfloat16 or half, got Int"));
   EXPECT_THAT(error([](RnnTensors& t) { t.x = Tensor(); }),
-              HasSubstr("x must be a tensor but has none"));
+              HasSubstr("x must be a tensor, got none"));
   EXPECT_THAT(error([](RnnTensors& t) { t.weight_hh = t.weight_hh.narrow(0, 0, 18); }),
-              HasSubstr("weight_hh must have [24, 6] but has [18, 6]"));
+              HasSubstr("weight_hh must have [24, 6], got [18, 6]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.weight_hh = t.weight_hh[0]; }),
-              HasSubstr("weight_hh must have 2 dimensions and at least one column but has [6]"));
-  EXPECT_THAT(
-      error([](RnnTensors& t) { t.weight_ih = t.weight_ih.narrow(1, 0, 0); }),
-      HasSubstr("weight_ih must have 2 dimensions and at least one column but has [24, 0]"));
+              HasSubstr("weight_hh must have 2 dimensions and at least one column, got [6]"));
+  EXPECT_THAT(error([](RnnTensors& t) { t.weight_ih = t.weight_ih.narrow(1, 0, 0); }),
+              HasSubstr("weight_ih must have 2 dimensions and at least one column, got [24, 0]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.ln_c_bias = at::zeros({24}, at::kDouble); }),
-              HasSubstr("ln_c_bias must have [6] but has [24]"));
+              HasSubstr("ln_c_bias must have [6], got [24]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.bias = t.bias.to(at::kFloat); }),
-              HasSubstr("bias must have x's type and device, Double on cpu, but has Float on cpu"));
+              HasSubstr("bias must have x's type and device, Double on cpu, got Float on cpu"));
   EXPECT_THAT(error([](RnnTensors& t) { t.h0 = t.h0.narrow(0, 0, 2); }),
-              HasSubstr("h0 must have [3, 6] but has [2, 6]"));
+              HasSubstr("h0 must have [3, 6], got [2, 6]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.c_reset = t.c_reset.unsqueeze(0); }),
-              HasSubstr("c_reset must have [6] but has [1, 6]"));
+              HasSubstr("c_reset must have [6], got [1, 6]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.resets = t.resets.t(); }),
-              HasSubstr("resets must have [4, 3] but has [3, 4]"));
+              HasSubstr("resets must have [4, 3], got [3, 4]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.resets = t.resets.to(at::kFloat); }),
-              HasSubstr("resets must be Bool on cpu but has Float on cpu"));
+              HasSubstr("resets must be Bool on cpu, got Float on cpu"));
   EXPECT_THAT(error([](RnnTensors& t) { t.resets = Tensor(); }),
-              HasSubstr("h_reset must be left out without resets but has [6]"));
+              HasSubstr("h_reset must be left out without resets, got [6]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.lengths = t.lengths.to(at::kInt); }),
-              HasSubstr("lengths must be Long on cpu but has Int on cpu"));
+              HasSubstr("lengths must be Long on cpu, got Int on cpu"));
   EXPECT_THAT(error([](RnnTensors& t) { t.lengths = t.lengths.narrow(0, 0, 2); }),
-              HasSubstr("lengths must have [3] but has [2]"));
+              HasSubstr("lengths must have [3], got [2]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.lengths = at::tensor({4, 0, 1}, at::kLong); }),
-              HasSubstr("lengths[1] must be at least 1 and at most time, 4 but has 0"));
+              HasSubstr("lengths[1] must be at least 1 and at most time, 4, got 0"));
   EXPECT_THAT(error([](RnnTensors& t) { t.lengths = at::tensor({4, 1, 5}, at::kLong); }),
-              HasSubstr("lengths[2] must be at least 1 and at most time, 4 but has 5"));
+              HasSubstr("lengths[2] must be at least 1 and at most time, 4, got 5"));
   EXPECT_THAT(error([](RnnTensors&) {}, Cell::kLnLstmFastRnns),
-              HasSubstr("bias must be left out for ln_lstm_fastrnns but has [24]"));
+              HasSubstr("bias must be left out for ln_lstm_fastrnns, got [24]"));
   EXPECT_THAT(error([](RnnTensors& t) { t.ln_hh_bias = Tensor(); }, Cell::kLnLstmHaste),
-              HasSubstr("ln_ih_bias must be left out for ln_lstm_haste but has [24]"));
+              HasSubstr("ln_ih_bias must be left out for ln_lstm_haste, got [24]"));
   EXPECT_THAT(error([](RnnTensors&) {}, Cell::kLnLstm, {.eps = -1}), HasSubstr("eps must"));
   EXPECT_THAT(error([](RnnTensors&) {}, static_cast<Cell>(99)), HasSubstr("cell must"));
 
   RnnTensors gru = RandomLayer(Cell::kLnGru, {4, 3, 5, 6});
   gru.c0 = gru.h0;
   EXPECT_THAT(ErrorOf([&] { rnn_forward(Cell::kLnGru, gru); }),
-              HasSubstr("c0 must be left out for ln_gru but has [3, 6]"));
+              HasSubstr("c0 must be left out for ln_gru, got [3, 6]"));
 
   RnnTensors step = good;
   EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kLnLstm, step); }),
-              HasSubstr("[rnn_step] h_reset must be left out but has [6]"));
+              HasSubstr("[rnn_step] h_reset must be left out, got [6]"));
   step.h_reset = step.c_reset = step.lengths = step.resets = Tensor();
   EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kLnLstm, step); }),
-              HasSubstr("[rnn_step] x must have 2 dimensions, [B, I], but has [4, 3, 5]"));
+              HasSubstr("[rnn_step] x must have 2 dimensions, [B, I], got [4, 3, 5]"));
   step = RandomLayer(Cell::kBnLstm, {1, 3, 5, 6});
   step.x = step.x[0];
   for (const bool gradients : {false, true}) {
     step.x.requires_grad_(gradients);
     EXPECT_THAT(ErrorOf([&] { rnn_step(Cell::kBnLstm, step); }),
-                HasSubstr("[rnn_step] cell must be one without batch norm but has bn_lstm"));
+                HasSubstr("[rnn_step] cell must be a cell without batch norm, got bn_lstm"));
   }
 }
 
@@ -727,23 +726,23 @@ TEST(RnnPack, SaysWhatIsWrong) {
   wrong.ln_ih_bias = layer.ln_ih_bias.to(at::kFloat);
   EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnGru, wrong); }),
               HasSubstr("[rnn_pack] ln_ih_bias must have weight_ih's type and device, Double on "
-                        "cpu, but has Float on cpu"));
+                        "cpu, got Float on cpu"));
   wrong.weight_ih = Tensor();
   EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kLnGru, wrong); }),
-              HasSubstr("[rnn_pack] weight_ih must be a tensor but has none"));
+              HasSubstr("[rnn_pack] weight_ih must be a tensor, got none"));
   EXPECT_THAT(ErrorOf([&] { rnn_pack(Cell::kGru, layer); }),
-              HasSubstr("ln_ih_weight must be left out for gru but has [18]"));
+              HasSubstr("ln_ih_weight must be left out for gru, got [18]"));
   const auto error = [&](Cell cell, const RnnTensors& tensors) {
     return ErrorOf([&] { rnn_forward(cell, tensors, {}, packed); });
   };
   EXPECT_EQ(error(Cell::kLnGru, layer), "no error");
   EXPECT_THAT(error(Cell::kBnGru, layer), HasSubstr("packed must be of the same cell"));
   EXPECT_THAT(error(Cell::kLnGru, RandomLayer(Cell::kLnGru, {4, 3, 5, 7})),
-              HasSubstr("packed must be of hidden 7 but has 6"));
+              HasSubstr("packed must have hidden = 7, got 6"));
   EXPECT_THAT(error(Cell::kLnGru, RandomLayer(Cell::kLnGru, {4, 3, 5, 6}, {}, at::kFloat)),
-              HasSubstr("[rnn_forward] packed must have x's type, Float, but has another"));
+              HasSubstr("[rnn_forward] packed must have x's type, Float, got another type"));
   const std::string gradients =
-      "packed must be left out where gradients are needed but has parameters";
+      "packed must be left out if gradients are needed, got packed weights";
   EXPECT_THAT(error(Cell::kLnGru, Leaves(layer)), HasSubstr("[rnn_forward] " + gradients));
   RnnTensors step = Leaves(layer);
   step.x = step.x[0];
@@ -772,25 +771,25 @@ TEST(RnnBackward, SaysWhatIsWrong) {
   const c10::IValue none;
   EXPECT_EQ(error(y, none, saved, mask), "no error");
   EXPECT_THAT(error(y.narrow(0, 0, 3), none, saved, mask),
-              HasSubstr("[rnn_backward] dy must have [4, 3, 6] but has [3, 3, 6]"));
+              HasSubstr("[rnn_backward] dy must have [4, 3, 6], got [3, 3, 6]"));
   EXPECT_THAT(error(y.to(at::kFloat), none, saved, mask),
-              HasSubstr("dy must have x's type and device, Double on cpu, but has Float on cpu"));
+              HasSubstr("dy must have x's type and device, Double on cpu, got Float on cpu"));
   EXPECT_THAT(error(y, states, saved, mask),
-              HasSubstr("dc_n must be left out for ln_gru but has [3, 6]"));
+              HasSubstr("dc_n must be left out for ln_gru, got [3, 6]"));
   EXPECT_THAT(error(y, none, saved.narrow(0, 0, 5), mask), HasSubstr("saved must have ["));
   EXPECT_THAT(error(y, none, saved, mask, "lngru"),
               HasSubstr("[rnn_backward] cell must be one of rnn, rnn_relu, lstm, gru, ln_rnn, "));
   mask.set(kC0, true);
   EXPECT_THAT(error(y, none, saved, mask),
-              HasSubstr("mask[14] must be false for ln_gru but has true"));
+              HasSubstr("mask[14] must be false for ln_gru, got true"));
   mask.set(kC0, false);
   mask.set(kHReset, true);
   EXPECT_EQ(error(y, none, saved, mask), "no error");
   EXPECT_THAT(error(y.clone().requires_grad_(true), none, saved, mask),
-              HasSubstr("mask[15] must be false without h_reset where further derivatives are "
-                        "needed but has true"));
+              HasSubstr("mask[15] must be false without h_reset if second derivatives are "
+                        "needed, got true"));
   mask.resize(3);
-  EXPECT_THAT(error(y, none, saved, mask), HasSubstr("mask must have 17 values but has 3"));
+  EXPECT_THAT(error(y, none, saved, mask), HasSubstr("mask must have 17 values, got 3"));
 }
 
 // ---- Modules
@@ -1311,17 +1310,16 @@ TEST(RecurrentModules, SayWhatIsWrong) {
     return ErrorOf([&] { nn::LayerNormLSTM module(options); });
   };
   EXPECT_THAT(made(Options(0, 4)),
-              HasSubstr("[LayerNormLSTM] input_size must be at least 1 but has 0"));
-  EXPECT_THAT(made(Options(3, -1)), HasSubstr("hidden_size must be at least 1 but has -1"));
+              HasSubstr("[LayerNormLSTM] input_size must be at least 1, got 0"));
+  EXPECT_THAT(made(Options(3, -1)), HasSubstr("hidden_size must be at least 1, got -1"));
   EXPECT_THAT(made(Options(3, 4).num_layers(0)), HasSubstr("num_layers must be at least 1"));
-  EXPECT_THAT(made(Options(3, 4).dropout(1.5)),
-              HasSubstr("dropout must be from 0 to 1 but has 1.5"));
+  EXPECT_THAT(made(Options(3, 4).dropout(1.5)), HasSubstr("dropout must be from 0 to 1, got 1.5"));
   EXPECT_THAT(made(Options(3, 4).variant(Cell::kLnGru)),
-              HasSubstr("variant must be a cell with 4 gates but has ln_gru"));
+              HasSubstr("variant must be a cell with 4 gates, got ln_gru"));
   EXPECT_THAT(ErrorOf([] {
                 nn::LayerNormRNNCell cell(nn::LayerNormRNNCellOptions(3, 4).variant(Cell::kBnRnn));
               }),
-              HasSubstr("[LayerNormRNNCell] variant must be a cell without batch norm but has "
+              HasSubstr("[LayerNormRNNCell] variant must be a cell without batch norm, got "
                         "bn_rnn"));
 
   nn::LayerNormLSTM module(Options(3, 4).num_layers(2).batch_first(true));
@@ -1331,39 +1329,39 @@ TEST(RecurrentModules, SayWhatIsWrong) {
     return ErrorOf([&] { module->forward(input, hx, sequences); });
   };
   EXPECT_EQ(error(x, std::tuple(states, states)), "no error");
-  EXPECT_THAT(error(x[0][0]), HasSubstr("x must have 2 or 3 dimensions but has [3]"));
+  EXPECT_THAT(error(x[0][0]), HasSubstr("x must have 2 or 3 dimensions, got [3]"));
   EXPECT_THAT(error(x.narrow(2, 0, 2)),
-              HasSubstr("x must have input_size, 3, as its last dimension but has [2, 5, 2]"));
+              HasSubstr("x must have input_size, 3, as its last dimension, got [2, 5, 2]"));
   EXPECT_THAT(error(x, std::tuple(states[0], states)),
-              HasSubstr("h_0 must have [2, 2, 4] but has [2, 4]"));
+              HasSubstr("h_0 must have [2, 2, 4], got [2, 4]"));
   EXPECT_THAT(error(x, std::tuple(states, at::randn({2, 5, 4}))),
-              HasSubstr("c_0 must have [2, 2, 4] but has [2, 5, 4]"));
+              HasSubstr("c_0 must have [2, 2, 4], got [2, 5, 4]"));
   EXPECT_THAT(error(x[0], std::tuple(states, states)),
-              HasSubstr("h_0 must have [2, 4] but has [2, 2, 4]"));
+              HasSubstr("h_0 must have [2, 4], got [2, 2, 4]"));
   EXPECT_THAT(error(x, {}, {.resets = at::zeros({5, 2}, at::kBool)}),
-              HasSubstr("resets must have [2, 5] but has [5, 2]"));
+              HasSubstr("resets must have [2, 5], got [5, 2]"));
   EXPECT_THAT(error(x, {}, {.resets = at::zeros({2, 5}, at::kBool), .h_reset = at::zeros({4})}),
-              HasSubstr("h_reset must have [2, 4] but has [4]"));
+              HasSubstr("h_reset must have [2, 4], got [4]"));
   EXPECT_THAT(error(x, {}, {.lengths = at::tensor({6, 1}, at::kLong)}),
-              HasSubstr("lengths[0] must be at least 1 and at most time, 5 but has 6"));
+              HasSubstr("lengths[0] must be at least 1 and at most time, 5, got 6"));
   EXPECT_THAT(error(x, {}, {.lengths = at::tensor({0, 1}, at::kInt)}),
-              HasSubstr("lengths[0] must be at least 1 and at most time, 5 but has 0"));
+              HasSubstr("lengths[0] must be at least 1 and at most time, 5, got 0"));
   EXPECT_THAT(error(x, {}, {.lengths = at::tensor({4.5, 1.0})}),
-              HasSubstr("[LayerNormLSTM] lengths must be integers but has Double"));
+              HasSubstr("[LayerNormLSTM] lengths must be integers, got Double"));
   EXPECT_THAT(error(x, {}, {.resets = at::full({2, 5}, 0.5)}),
-              HasSubstr("[LayerNormLSTM] resets must be 0 or 1 but has 0.5"));
+              HasSubstr("[LayerNormLSTM] resets must be 0 or 1, got 0.5"));
   EXPECT_THAT(error(x, {}, {.resets = at::full({2, 5}, 2, at::kByte)}),
-              HasSubstr("[LayerNormLSTM] resets must be 0 or 1 but has 2"));
+              HasSubstr("[LayerNormLSTM] resets must be 0 or 1, got 2"));
   EXPECT_THAT(error(x, {}, {.resets = at::zeros({2, 5, 2})}),
-              HasSubstr("[LayerNormLSTM] resets must have [2, 5] but has [2, 5, 2]"));
+              HasSubstr("[LayerNormLSTM] resets must have [2, 5], got [2, 5, 2]"));
   EXPECT_THAT(error(x[0], {}, {.lengths = at::tensor({5}, at::kLong)}),
-              HasSubstr("lengths must be left out for x [T, I] but has [1]"));
+              HasSubstr("lengths must be left out for x [T, I], got [1]"));
   EXPECT_THAT(error(x.to(at::kDouble)),
-              HasSubstr("weight_ih must have x's type and device, Double on cpu, but has Float"));
+              HasSubstr("weight_ih must have x's type and device, Double on cpu, got Float"));
   const auto packed = torch::nn::utils::rnn::pack_padded_sequence(
       x.narrow(2, 0, 2), at::tensor({5, 2}, at::kLong), true);
   EXPECT_THAT(ErrorOf([&] { module->forward_with_packed_input(packed); }),
-              HasSubstr("x must have input_size, 3, as its last dimension but has [7, 2]"));
+              HasSubstr("x must have input_size, 3, as its last dimension, got [7, 2]"));
 }
 
 // ---- Modules of a step
@@ -1447,13 +1445,12 @@ TEST(RecurrentCells, SayWhatIsWrong) {
   };
   EXPECT_EQ(error(at::randn({2, 3}), at::randn({2, 4})), "no error");
   EXPECT_THAT(error(at::randn({1, 2, 3}), {}),
-              HasSubstr("[LayerNormGRUCell] x must have 1 or 2 dimensions but has [1, 2, 3]"));
+              HasSubstr("[LayerNormGRUCell] x must have 1 or 2 dimensions, got [1, 2, 3]"));
   EXPECT_THAT(error(at::randn({2, 2}), {}),
-              HasSubstr("x must have input_size, 3, as its last dimension but has [2, 2]"));
+              HasSubstr("x must have input_size, 3, as its last dimension, got [2, 2]"));
   EXPECT_THAT(error(at::randn({2, 3}), at::randn({3, 4})),
-              HasSubstr("h must have [2, 4] but has [3, 4]"));
-  EXPECT_THAT(error(at::randn({3}), at::randn({1, 4})),
-              HasSubstr("h must have [4] but has [1, 4]"));
+              HasSubstr("h must have [2, 4], got [3, 4]"));
+  EXPECT_THAT(error(at::randn({3}), at::randn({1, 4})), HasSubstr("h must have [4], got [1, 4]"));
 }
 
 }  // namespace

@@ -111,8 +111,8 @@ struct ParamsNode final : torch::autograd::Node {
 Tensor Numbers(const Tensor& gradient) {
   if (!gradient.defined()) return gradient;
   TORCH_CHECK_NOT_IMPLEMENTED(!at::isTensorSubclassLike(gradient), "[", kName,
-                              "] gradients must be plain tensors, without vmap or other transforms "
-                              "of backward; rnn_step takes others");
+                              "] gradients must be plain tensors, got a wrapper of vmap or another "
+                              "transform: use rnn_step");
   if (gradient._is_zerotensor()) return at::zeros(gradient.sizes(), gradient.options());
   return gradient.resolve_neg().contiguous();
 }
@@ -140,8 +140,9 @@ struct StepNode final : torch::autograd::Node {
     variable_list results(kInputs);
     const bool any_c = gradients.size() > 1 && gradients[1].defined();
     if (!gradients[0].defined() && !any_c) return results;
-    TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled(), "[", kName,
-                                "] create_graph must be false: rnn_step has second derivatives");
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !at::GradMode::is_enabled(), "[", kName,
+        "] create_graph must be false, got true: use rnn_step for second derivatives");
     const Tensor dh_next = Numbers(gradients[0]);
     const Tensor dc_next = any_c ? Numbers(gradients[1]) : Tensor();
     const Tensor x_then = x.unpack(), h_then = h.unpack(), h_next_then = h_next.unpack(getptr()),
@@ -213,7 +214,7 @@ struct RnnSteps::Layer {
     const std::string* const changed =
         watched.Changed(is_frozen ? Check::kVersions : Check::kBytes);
     TORCH_CHECK_VALUE(!changed, "[", kName, "] ", *changed,
-                      " must be as it was when the steps began but has changed");
+                      " has changed since the steps began: create new steps");
   }
 
   /// Returns the parameters with their present elements, without a history if they are constant.
@@ -358,8 +359,9 @@ std::tuple<Tensor, Tensor> RnnSteps::Layer::Take(const Call& call) const {
 }
 
 std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, const Tensor& c) const {
-  TORCH_CHECK_VALUE(layer_, "[", kName, "] step must be of a layer but has none");
-  TORCH_CHECK_VALUE(x.defined(), "[", kName, "] x must be a tensor but has none");
+  TORCH_CHECK_VALUE(layer_, "[", kName,
+                    "] step() needs a layer, but the object was default-constructed");
+  TORCH_CHECK_VALUE(x.defined(), "[", kName, "] x must be a tensor, got none");
   const Layer& layer = *layer_;
   layer.CheckUnchanged();
   const auto with = [&](const RnnTensors& params, const Tensor& x_, const Tensor& h_,
@@ -394,7 +396,7 @@ struct StepsOfPython final : torch::CustomClassHolder {
       const auto* const last = kFields + kH0;
       const auto* const field = std::find_if(kFields + kFirstParam, last,
                                              [&](const Field& f) { return param.key() == f.name; });
-      TORCH_CHECK_VALUE(field != last, "[", kName, "] params must be those of rnn_step but has ",
+      TORCH_CHECK_VALUE(field != last, "[", kName, "] params must be those of rnn_step, got ",
                         param.key());
       tensors.*field->member = param.value();
     }

@@ -473,23 +473,21 @@ TEST(RnnSteps, SayWhatIsWrong) {
   const Tensor x = Random({2, 3}), h = Random({2, 5});
   EXPECT_EQ(error(x, h, h), "no error");
   EXPECT_EQ(error(x, {}, {}), "no error");
-  EXPECT_THAT(error({}, h, h), HasSubstr("[RnnSteps] x must be a tensor but has none"));
-  EXPECT_THAT(error(x[0], h, h),
-              HasSubstr("[RnnSteps] x must have 2 dimensions, [B, I], but has "));
-  EXPECT_THAT(error(Random({2, 4}), h, h), HasSubstr("[RnnSteps] x must have [1, 2, 3] but has"));
-  EXPECT_THAT(error(x, Random({3, 5}), h), HasSubstr("[RnnSteps] h0 must have [2, 5] but has"));
+  EXPECT_THAT(error({}, h, h), HasSubstr("[RnnSteps] x must be a tensor, got none"));
+  EXPECT_THAT(error(x[0], h, h), HasSubstr("[RnnSteps] x must have 2 dimensions, [B, I], got "));
+  EXPECT_THAT(error(Random({2, 4}), h, h), HasSubstr("[RnnSteps] x must have [1, 2, 3], got"));
+  EXPECT_THAT(error(x, Random({3, 5}), h), HasSubstr("[RnnSteps] h0 must have [2, 5], got"));
   EXPECT_THAT(error(x, h, h.to(at::kFloat)), HasSubstr("[RnnSteps] c0 must have x's type"));
   EXPECT_THAT(error(x.to(at::kFloat), {}, {}),
               HasSubstr("[RnnSteps] weight_ih must have x's type and device, Float on cpu"));
-  EXPECT_THAT(ErrorOf([&] { RnnSteps().step(x); }),
-              HasSubstr("[RnnSteps] step must be of a layer"));
+  EXPECT_THAT(ErrorOf([&] { RnnSteps().step(x); }), HasSubstr("[RnnSteps] step() needs a layer"));
   EXPECT_THAT(ErrorOf([] { RnnSteps(Cell::kLnLstm, {}); }),
-              HasSubstr("[RnnSteps] weight_ih must be a tensor but has none"));
+              HasSubstr("[RnnSteps] weight_ih must be a tensor, got none"));
   EXPECT_THAT(ErrorOf([&] { RnnSteps(Cell::kLstm, OnlyParams(p.leaves)); }),
-              HasSubstr("[RnnSteps] ln_ih_weight must be left out for lstm but has [20]"));
+              HasSubstr("[RnnSteps] ln_ih_weight must be left out for lstm, got [20]"));
   const RnnTensors batch = Leaves(RandomLayer(Cell::kBnGru, {1, 2, 3, 5}));
   EXPECT_THAT(ErrorOf([&] { RnnSteps(Cell::kBnGru, OnlyParams(batch)); }),
-              HasSubstr("[RnnSteps] cell must be one without batch norm but has bn_gru"));
+              HasSubstr("[RnnSteps] cell must be a cell without batch norm, got bn_gru"));
   EXPECT_THAT(ErrorOf([&] { RnnSteps(Cell::kLnLstm, OnlyParams(p.leaves), -1).step(x); }),
               HasSubstr("eps must be"));
   // Second derivatives.
@@ -520,10 +518,9 @@ TEST(RnnSteps, NoticeWhatHasChanged) {
   const Tensors after = torch::autograd::grad({loss}, p.inputs, {}, true);
   for (size_t i = 0; i < after.size(); ++i) ExpectSame(after[i], expected[i], "after");
   const auto step = [&] { p.step(p.leaves.x[0], state); };
-  EXPECT_THAT(ErrorOf(step), HasSubstr("[RnnSteps] weight_hh must be as it was when the steps "
-                                       "began but has changed"));
+  EXPECT_THAT(ErrorOf(step), HasSubstr("[RnnSteps] weight_hh has changed since the steps began"));
   weight.set_data(weight.detach().clone());
-  EXPECT_THAT(ErrorOf(step), HasSubstr("weight_hh must be as it was"));
+  EXPECT_THAT(ErrorOf(step), HasSubstr("weight_hh has changed since"));
 }
 
 TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
@@ -538,7 +535,7 @@ TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
           EXPECT_EQ(ErrorOf(step), "no error") << when;
           FlipABit(param);
           EXPECT_THAT(ErrorOf(step), HasSubstr(std::string(kFields[i].name) +
-                                               " must be as it was when the steps began"))
+                                               " has changed since the steps began"))
               << when;
           FlipABit(param);  // back
         }
@@ -590,7 +587,7 @@ TEST(RnnSteps, AreOfTheParametersThatTheyCompareWithWhenAnotherThreadWrites) {
       try {
         ExpectSame(std::get<0>(steps.step(x)), expected, "step");
       } catch (const c10::Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr("must be as it was when the steps began"));
+        EXPECT_THAT(error.what(), HasSubstr("has changed since the steps began"));
         ++refused;
       }
     }
@@ -607,7 +604,7 @@ TEST(RnnSteps, LookAtVersionsWhenFrozen) {
   const Tensor before = step();
   FlipABit(params.weight_hh);  // which the caller has promised not to do
   ExpectSame(step(), before, "promise");
-  const std::string error = "weight_hh must be as it was when the steps began";
+  const std::string error = "weight_hh has changed since the steps began";
   *frozen = false;
   EXPECT_THAT(ErrorOf(step), HasSubstr(error));
   FlipABit(params.weight_hh);  // back
@@ -660,7 +657,7 @@ TEST(RecurrentCells, GiveStepsTogether) {
     const auto frozen = step_of();
     FlipABit(cell->parameters()[1]);
     EXPECT_EQ(ErrorOf(frozen), "no error");
-    const std::string error = "weight_hh must be as it was when the steps began";
+    const std::string error = "weight_hh has changed since the steps began";
     EXPECT_THAT(ErrorOf(compares), HasSubstr(error));
     cell->unfreeze();
     EXPECT_THAT(ErrorOf(frozen), HasSubstr(error));
@@ -670,7 +667,7 @@ TEST(RecurrentCells, GiveStepsTogether) {
   }
   nn::LayerNormLSTMCell composed(nn::LayerNormLSTMCellOptions(3, 5).composed(true));
   EXPECT_THAT(ErrorOf([&] { composed->steps(); }),
-              HasSubstr("[LayerNormLSTMCell] composed must be false for steps() but has true"));
+              HasSubstr("[LayerNormLSTMCell] composed must be false for steps(), got true"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using internal::CellRecipe;
 CellRecipe CheckedRecipe(const char* function, Cell cell) {
   const CellRecipe recipe = internal::RecipeOf(cell);
   if (recipe.over == internal::Over::kBatch) {
-    internal::Fail(function, "cell", "be one without batch norm", "one with it");
+    internal::Fail(function, "cell", "be a cell without batch norm", "one with batch norm");
   }
   return recipe;
 }

@@ -560,41 +560,41 @@ class RnnCudaErrors : public ::testing::Test {
 TEST_F(RnnCudaErrors, Arguments) {
   EXPECT_EQ(ForwardError([](auto&, auto&) {}), "");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.shape.time = -1; }),
-            "[RnnForward] time must be at least 0 but has -1");
+            "[RnnForward] time must be at least 0, got -1");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.shape.hidden = 0; }),
-            "[RnnForward] hidden must be at least 1 but has 0");
+            "[RnnForward] hidden must be at least 1, got 0");
   EXPECT_THAT(ForwardError([](auto& a, auto&) { a.inputs.shape.time = int64_t{1} << 60; }),
               HasSubstr("time * batch * max(inputs, hidden) must be at most"));
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.eps = -1; }),
-            "[RnnForward] eps must be finite and at least 0 but has -1.000000");
+            "[RnnForward] eps must be finite and at least 0, got -1.000000");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = nullptr; }),
-            "[RnnForward] y must point to 120 bytes but has null");
+            "[RnnForward] y must point to 120 bytes, got null");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hh = nullptr; }),
-            "[RnnForward] weight_hh must point to 400 bytes but has null");
+            "[RnnForward] weight_hh must point to 400 bytes, got null");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.ln_weight = a.inputs.x; }),
-            "[RnnForward] ln_weight must be null for a cell without it but has an address");
+            "[RnnForward] ln_weight must be null for a cell without it, got an address");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.resets = nullptr; }),
-            "[RnnForward] h_reset must be null without resets but has an address");
+            "[RnnForward] h_reset must be null without resets, got an address");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.h_n = a.y; }),
-            "[RnnForward] h_n must not overlap y but has bytes in common");
+            "[RnnForward] h_n must not overlap y, got bytes in common");
   EXPECT_EQ(ForwardError([](auto& a, auto&) { ++a.saved; }),
-            "[RnnForward] saved must be aligned to 16 bytes but has an address 4 bytes beyond");
+            "[RnnForward] saved must be aligned to 16 bytes, got an address 4 bytes beyond");
 }
 
 TEST_F(RnnCudaErrors, Workspace) {
   const int64_t needed = cuda::RnnForwardWorkspaceBytes<float>(Cell::kLnLstm, {3, 2, 4, 5}, true);
   const std::string bytes = std::to_string(needed), fewer = std::to_string(needed - 1);
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.workspace = nullptr; }),
-            "[RnnForward] workspace must point to " + bytes + " bytes but has null");
+            "[RnnForward] workspace must point to " + bytes + " bytes, got null");
   EXPECT_EQ(ForwardError([&](auto&, auto& o) { o.workspace_bytes = needed - 1; }),
-            "[RnnForward] workspace_bytes must be at least " + bytes + " but has " + fewer);
+            "[RnnForward] workspace_bytes must be at least " + bytes + ", got " + fewer);
   EXPECT_EQ(ForwardError([](auto&, auto& o) { o.workspace = static_cast<char*>(o.workspace) + 8; }),
-            "[RnnForward] workspace must be aligned to 16 bytes but has an address 8 bytes beyond");
+            "[RnnForward] workspace must be aligned to 16 bytes, got an address 8 bytes beyond");
 }
 
 TEST_F(RnnCudaErrors, CellsWithBatchNorm) {
   for (const Cell cell : {Cell::kBnRnn, Cell::kBnLstm, Cell::kBnGru}) {
-    const std::string rest = " cell must be one without batch norm but has one with it";
+    const std::string rest = " cell must be a cell without batch norm, got one with batch norm";
     EXPECT_EQ(ErrorOf([&] { cuda::RnnForward<float>(cell, {}); }), "[RnnForward]" + rest);
     EXPECT_EQ(ErrorOf([&] { cuda::RnnBackward<float>(cell, {}); }), "[RnnBackward]" + rest);
     EXPECT_EQ(ErrorOf([&] { cuda::RnnStep<float>(cell, {}); }), "[RnnStep]" + rest);
@@ -607,7 +607,7 @@ TEST_F(RnnCudaErrors, BackwardTakesNoSums) {
   RnnOnDevice<float> device(p);
   device.backward().sums = reinterpret_cast<RnnGradientSums<float>*>(device.backward().dx);
   EXPECT_EQ(ErrorOf([&] { device.Backward(); }),
-            "[RnnBackward] sums must be null on a GPU but has an address");
+            "[RnnBackward] sums must be null on a GPU, got an address");
 }
 
 // What RnnSavedSize says is the header's table: of 8 steps, H 8, so that nothing is rounded up.

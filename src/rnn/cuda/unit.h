@@ -239,7 +239,7 @@ void VisitKind(Arithmetic arithmetic, Sums sums, int first, F&& f) {
     if (plain) return f(CellKind<kRnn, Sums::kPlain, 1>());
     if (together) return f(CellKind<kRnn, Sums::kJoint, 1>());
   }
-  throw ArgumentError("[CellKind] the cell must be one that there are kernels for but has none");
+  throw ArgumentError("[CellKind] there are no CUDA kernels for this cell");
 }
 
 template <class T, class F>

@@ -21,10 +21,10 @@ def _find(folders: Iterable[str]) -> pathlib.Path:
         if candidate.is_file():
             return candidate.resolve()
     places = ", ".join(str(candidate) for candidate in candidates)
-    advice = "install Planish again, or let PLANISH_LIBRARY name one"
+    advice = "install Planish again, or set PLANISH_LIBRARY to the path of the library"
     if named:
-        advice = "PLANISH_LIBRARY names it"
-    raise ImportError(f"[planish] {_NAME} must be a file but there is none at {places}: {advice}")
+        advice = "PLANISH_LIBRARY must be the path of the library"
+    raise ImportError(f"[planish] cannot find {_NAME} at {places}: {advice}")
 
 
 def _minor(version: str) -> str:
@@ -53,19 +53,19 @@ def load(folders: Iterable[str]) -> str:
         version, built_with = str(build["planish"]), str(build["torch"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ImportError(
-            f"[planish] {library.with_suffix('.json').name} must be beside {library} and say which "
-            f"PyTorch it was built with, but could not be read ({error}): build Planish again"
+            f"[planish] cannot read {library.with_suffix('.json')}, which contains the PyTorch "
+            f"version that the library was built with ({error}): build Planish again"
         ) from error
     if _minor(built_with) != _minor(torch.__version__):
         raise ImportError(
-            f"[planish] PyTorch must be {_minor(built_with)}, with which Planish {version} was "
-            f"built, but has version {torch.__version__}: install torch=={_minor(built_with)}.*, "
-            f"or build Planish with the PyTorch that is here, in its repository: "
+            f"[planish] Planish {version} was built with PyTorch {_minor(built_with)}, but PyTorch "
+            f"{torch.__version__} is installed: install torch=={_minor(built_with)}.*, or build "
+            f"Planish with the installed PyTorch, in its repository: "
             f"pip install --no-build-isolation ."
         )
     if not hasattr(torch.ops.planish, "rnn_forward"):  # the program can have loaded it already
         try:
             torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
         except OSError as error:
-            raise ImportError(f"[planish] {library} could not be loaded: {error}") from error
+            raise ImportError(f"[planish] {library} cannot be loaded: {error}") from error
     return version

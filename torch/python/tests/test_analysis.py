@@ -95,7 +95,7 @@ def test_convolutions_need_x():
     with pytest.raises(ValueError) as error:
         planish.invariances(net)
     assert str(error.value) == (
-        "[invariances] x must be given where the first linear layer is a Conv2d but has None"
+        "[invariances] x must be given if the first linear layer is a Conv2d, got None"
     )
     table = planish.invariances(net, normal(4, 3, 8, 8))
     found = ["yes" if table[t].invariant else "no" for t in TRANSFORMATIONS]
@@ -109,11 +109,11 @@ def test_several_layers_and_a_bias():
     assert [len(row.measured) for row in table.rows] == [3, 3, 3]
     assert [m.invariant for m in table.rows[0].measured.values()] == [True, True, False]
     assert [m.invariant for m in table.rows[1].measured.values()] == [False, False, False]
-    assert table.notes == ["3.weight has a bias beside it; Table 1 has none before the norm"]
+    assert table.notes == ["3.weight has a bias; Table 1 has none before the norm"]
     assert str(table).endswith("note: " + table.notes[0])
     only = planish.invariances(net, weights="0")
     assert [row.name for row in only.rows] == ["0.weight"]
-    with pytest.raises(ValueError, match=r"\[invariances\] module must hold a linear layer"):
+    with pytest.raises(ValueError, match=r"\[invariances\] module must contain a linear layer"):
         planish.invariances(net, weights="5")
 
 

@@ -692,7 +692,7 @@ def test_pickled_arrays_are_not_read(tmp_path: pathlib.Path) -> None:
         with pytest.raises(ValueError, match=r"^\[converters.kiros\] .*model.npz must be an .npz"):
             kiros.load(tmp_path / "model.npz")
     np.save(tmp_path / "one.npy", np.zeros(3))
-    with pytest.raises(ValueError, match=r"one.npy must be an .npz file but is not$"):
+    with pytest.raises(ValueError, match=r"one.npy must be an .npz file, got another format$"):
         kiros.load(tmp_path / "one.npy")
     with pytest.raises(FileNotFoundError):
         kiros.load(tmp_path / "none.npz")
@@ -702,15 +702,15 @@ def test_kiros_bias_inside_the_norm() -> None:
     for name, key in (("kiros-lngru", "encoder_bx"), ("kiros-lnlstm", "encoder_b")):
         weights = with_prefix(DEFINITIONS[name], random_weights(DEFINITIONS[name]))
         weights[key][1] = -0.25
-        message = f"{key} must be zeros, as it is added inside the norm, where there is no bias, "
-        message += "but has numbers up to 0.25; bias_column=True makes it a column"
+        message = f"{key} must be 0, because Planish has no bias inside the norm, "
+        message += "got values up to 0.25: pass bias_column=True to make it a column"
         with pytest.raises(ValueError, match=message):
             kiros.load(weights)
         converted = kiros.load(weights, bias_column=True)
         assert converted.options["input_size"] == I + 1
     for name in ("kiros-gru", "kiros-lstm"):
         weights = with_prefix(DEFINITIONS[name], random_weights(DEFINITIONS[name]))
-        message = "bias_column must be False for a layer without norms but has True"
+        message = "bias_column must be False for a layer without norms, got True"
         with pytest.raises(ValueError, match=message):
             kiros.load(weights, bias_column=True)
         with pytest.raises(ValueError, match=message):
@@ -738,7 +738,7 @@ def test_kiros_gru_has_no_place_for_bias_hn() -> None:
     saved = kiros.save(state)
     assert saved["encoder_b"][0] == weights["encoder_b"][0] + 0.5
     state["bias_hh_l0"][2 * H] = 0.5
-    with pytest.raises(ValueError, match=r"\[converters.kiros\] bias_hh_l0 must have zeros in its"):
+    with pytest.raises(ValueError, match=r"\[converters.kiros\] bias_hh_l0 must be 0 in its last"):
         kiros.save(state)
 
 
@@ -801,7 +801,7 @@ def test_fastrnns_stack(layers: int, directions: int) -> None:
 
 def test_fastrnns_container_must_be_known() -> None:
     state = fastrnns.load(random_weights(DEFINITIONS["fastrnns"])).state_dict
-    with pytest.raises(ValueError, match="container must be cell, layer or stack but has box"):
+    with pytest.raises(ValueError, match="container must be cell, layer or stack, got box"):
         fastrnns.save(state, container="box")  # type: ignore[arg-type]
 
 
@@ -822,23 +822,23 @@ def test_missing_extra_and_misshaped_keys_are_named(name: str) -> None:
     for key in weights:
         if key not in optional:
             fewer = {k: w for k, w in weights.items() if k != key}
-            with pytest.raises(ValueError, match=f"{start}the keys must have {key} but are ") as e:
+            with pytest.raises(ValueError, match=f"{start}the keys must include {key}, got ") as e:
                 definition.load(fewer)
             assert sorted(fewer)[0] in str(e.value)
         # Of a shape that no other key can make right, and of no dimension.
         for shape in ((7, 11, 13), ()):
-            with pytest.raises(ValueError, match=rf"{start}\S+ must have .* but has \["):
+            with pytest.raises(ValueError, match=rf"{start}\S+ must have .*, got \["):
                 definition.load(weights | {key: torch.zeros(shape, dtype=torch.float64)})
     extra = definition.prefix + "more"
-    with pytest.raises(ValueError, match=rf"{start}the keys must be those of .* but have {extra}$"):
+    with pytest.raises(ValueError, match=rf"{start}the keys must be those of .* got {extra}$"):
         definition.load(weights | {extra: torch.zeros(2, dtype=torch.float64)})
     state = definition.load(weights).state_dict
     for key in state:
         if key != "bias_ih_l0":  # without which it can be another layer's
             fewer = {k: w for k, w in state.items() if k != key}
-            with pytest.raises(ValueError, match=rf"{start}.*(the keys must have {key}|but ha)"):
+            with pytest.raises(ValueError, match=rf"{start}.*(the keys must include {key}|, got )"):
                 definition.save(fewer)
-    with pytest.raises(ValueError, match=rf"{start}the keys must be those of .* but have more$"):
+    with pytest.raises(ValueError, match=rf"{start}the keys must be those of .* got more$"):
         definition.save(state | {"more": torch.zeros(2, dtype=torch.float64)})
 
 
@@ -850,30 +850,30 @@ def test_error_texts() -> None:
             haste.load({**weights, **changed})
         assert str(error.value) == f"[converters.haste] {text}"
 
-    fails("gamma must have [2, 20] but has [2, 16]", gamma=torch.zeros(2, 16).double())
-    fails("recurrent_kernel must have [5, 20] but has [5, 18]", recurrent_kernel=torch.zeros(5, 18))
-    fails("kernel must have two sizes of 1 or more but has [4]", kernel=torch.zeros(4))
-    fails("kernel must have two sizes of 1 or more but has [0, 20]", kernel=torch.zeros(0, 20))
-    fails("bias must have the type of gamma, float64, but has float32", bias=torch.zeros(20))
+    fails("gamma must have [2, 20], got [2, 16]", gamma=torch.zeros(2, 16).double())
+    fails("recurrent_kernel must have [5, 20], got [5, 18]", recurrent_kernel=torch.zeros(5, 18))
+    fails("kernel must have two sizes of 1 or more, got [4]", kernel=torch.zeros(4))
+    fails("kernel must have two sizes of 1 or more, got [0, 20]", kernel=torch.zeros(0, 20))
+    fails("bias must have the type of gamma, float64, got float32", bias=torch.zeros(20))
     fails(
-        "beta_h must have floating-point numbers of 16 to 64 bits but has int64",
+        "beta_h must have floating-point elements of 16 to 64 bits, got int64",
         beta_h=np.zeros(H, "int64"),
     )
     fails(
-        "beta_h must have floating-point numbers of 16 to 64 bits but has bool",
+        "beta_h must have floating-point elements of 16 to 64 bits, got bool",
         beta_h=torch.zeros(H, dtype=torch.bool),
     )
-    fails("the keys must be those of haste's LayerNormLSTM but have beta", beta=torch.zeros(1))
+    fails("the keys must be those of haste's LayerNormLSTM, got beta", beta=torch.zeros(1))
     with pytest.raises(ValueError) as error:
         haste.load(weights, prefix="rnn.")
     text = "the keys must have rnn.kernel but none begins with 'rnn.'"
     assert str(error.value) == f"[converters.haste] {text}"
     with pytest.raises(ValueError) as error:
         tensorflow.load_contrib({"kernel": np.zeros((5, 20))})
-    text = "kernel must have [I + H, 4H] with I of 1 or more but has [5, 20]"
+    text = "kernel must have [I + H, 4H] with I of 1 or more, got [5, 20]"
     assert str(error.value) == f"[converters.tensorflow] {text}"
     half = tensorflow.load_tfa(random_weights(DEFINITIONS["tfa"], torch.bfloat16))
-    with pytest.raises(ValueError, match="kernel must have a type that NumPy has but has bfloat16"):
+    with pytest.raises(ValueError, match="a type that NumPy supports, got bfloat16"):
         tensorflow.save_tfa(half.state_dict)
 
 
@@ -893,7 +893,7 @@ def test_haste_gru_is_refused() -> None:
         "recurrent_bias": torch.zeros(3 * H),
         "gamma": torch.ones(2, 3 * H),
     }
-    with pytest.raises(ValueError, match=r"^\[converters.haste\] recurrent_bias is of a Layer"):
+    with pytest.raises(ValueError, match=r"^\[converters.haste\] recurrent_bias belongs to haste"):
         haste.load(weights)
 
 

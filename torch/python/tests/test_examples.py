@@ -305,9 +305,9 @@ def test_actor_critic_compares_cells(main):
     assert all(row[2] == row[3] for row in of_updates)
 
 
-WHOLE = "must be a whole number of at least 1 but has"
-ABOVE = "must be a number above 0 but has"
-FILE = "must be a .svg file in a folder that exists but has"
+WHOLE = "must be a whole number of at least 1, got"
+ABOVE = "must be a number above 0, got"
+FILE = "must be a .svg file in a folder that exists, got"
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_char_lstm_names_a_text_that_it_cannot_use(main, text, tmp_path):
     status, _, error = main("char_lstm", "--text", text, "--batch", 100)
     assert status == 1
     assert "must have at least 64010 characters" in error
-    assert "but has 23999" in error
+    assert "got 23999" in error
     assert not list(tmp_path.glob("*.svg"))
 
 

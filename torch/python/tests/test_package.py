@@ -51,9 +51,9 @@ def test_refuses_the_library_of_another_pytorch_before_loading_it(python, tmp_pa
     result = python("import planish", PLANISH_LIBRARY=folder_with(tmp_path, build=build))
     minor = version.rpartition(".")[0]
     assert result.stderr.splitlines()[-1] == (
-        f"ImportError: [planish] PyTorch must be {minor}, with which Planish 0.1.0 was built, but "
-        f"has version {torch.__version__}: install torch=={minor}.*, or build Planish with the "
-        f"PyTorch that is here, in its repository: pip install --no-build-isolation ."
+        f"ImportError: [planish] Planish 0.1.0 was built with PyTorch {minor}, but PyTorch "
+        f"{torch.__version__} is installed: install torch=={minor}.*, or build Planish with the "
+        f"installed PyTorch, in its repository: pip install --no-build-isolation ."
     )
 
 
@@ -111,8 +111,8 @@ def test_says_that_the_library_named_is_missing(python, tmp_path):
     missing = str(tmp_path / "none.so")
     result = python("import planish", PLANISH_LIBRARY=missing)
     assert result.stderr.splitlines()[-1] == (
-        f"ImportError: [planish] libplanish_torch.so must be a file but there is none at "
-        f"{missing}: PLANISH_LIBRARY names it"
+        f"ImportError: [planish] cannot find libplanish_torch.so at "
+        f"{missing}: PLANISH_LIBRARY must be the path of the library"
     )
 
 
@@ -121,9 +121,9 @@ def test_says_that_the_package_has_no_library(tmp_path, monkeypatch):
     with pytest.raises(ImportError) as caught:
         _library.load([str(tmp_path / "first"), str(tmp_path / "second")])
     assert str(caught.value) == (
-        f"[planish] libplanish_torch.so must be a file but there is none at "
+        f"[planish] cannot find libplanish_torch.so at "
         f"{tmp_path}/first/lib/libplanish_torch.so, {tmp_path}/second/lib/libplanish_torch.so: "
-        f"install Planish again, or let PLANISH_LIBRARY name one"
+        f"install Planish again, or set PLANISH_LIBRARY to the path of the library"
     )
 
 
@@ -133,8 +133,8 @@ def test_says_that_nothing_tells_which_pytorch_a_library_is_of(python, tmp_path,
     result = python("import planish", PLANISH_LIBRARY=library)
     message = result.stderr.splitlines()[-1]
     assert message.startswith(
-        f"ImportError: [planish] libplanish_torch.json must be beside {library} and say which "
-        f"PyTorch it was built with, but could not be read ("
+        f"ImportError: [planish] cannot read {library.removesuffix('.so')}.json, which contains "
+        f"the PyTorch version that the library was built with ("
     )
     assert message.endswith("): build Planish again")
 
@@ -144,7 +144,7 @@ def test_says_that_a_library_cannot_be_loaded(python, tmp_path):
     library = folder_with(tmp_path, b"not a library", build)
     result = python("import planish", PLANISH_LIBRARY=library)
     message = result.stderr.splitlines()[-1]
-    assert message.startswith(f"ImportError: [planish] {library} could not be loaded: ")
+    assert message.startswith(f"ImportError: [planish] {library} cannot be loaded: ")
 
 
 def test_looks_in_every_folder_of_the_package(tmp_path, monkeypatch):

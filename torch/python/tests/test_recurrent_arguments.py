@@ -122,11 +122,11 @@ def error_of(call):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([0, 6, 1], "[RnnForward] lengths[0] must be at least 1 and at most time, 6 but has 0"),
-        ([4, -6, 1], "[RnnForward] lengths[1] must be at least 1 and at most time, 6 but has -6"),
-        ([4, 6, 7], "[RnnForward] lengths[2] must be at least 1 and at most time, 6 but has 7"),
-        ([4, 6], "[LayerNormGRU] lengths must have [3] but has [2]"),
-        ([], "[LayerNormGRU] lengths must have [3] but has [0]"),
+        ([0, 6, 1], "[RnnForward] lengths[0] must be at least 1 and at most time, 6, got 0"),
+        ([4, -6, 1], "[RnnForward] lengths[1] must be at least 1 and at most time, 6, got -6"),
+        ([4, 6, 7], "[RnnForward] lengths[2] must be at least 1 and at most time, 6, got 7"),
+        ([4, 6], "[LayerNormGRU] lengths must have [3], got [2]"),
+        ([], "[LayerNormGRU] lengths must have [3], got [0]"),
     ],
 )
 def test_lengths_out_of_range_are_refused(form, values, message):
@@ -146,7 +146,7 @@ def test_lengths_out_of_range_are_refused(form, values, message):
 def test_lengths_that_are_no_integers_are_refused(lengths, dtype):
     module = LayerNormGRU(I, H).double()
     assert error_of(lambda: module(inputs(), lengths=lengths)) == (
-        f"[LayerNormGRU] lengths must be integers but has {dtype}"
+        f"[LayerNormGRU] lengths must be integers, got {dtype}"
     )
 
 
@@ -186,7 +186,7 @@ def test_resets_may_have_a_last_dimension_of_one_and_be_an_array(dtype):
     assert torch.equal(module(x, resets=resets[..., None])[0], expected)
     assert torch.equal(module(x, resets=resets.numpy())[0], expected)
     assert torch.equal(module(x[1], resets=resets[1, :, None])[0], expected[1])  # one sequence
-    assert "resets must have [3, 6] but has [3, 6, 2]" in error_of(
+    assert "resets must have [3, 6], got [3, 6, 2]" in error_of(
         lambda: module(x, resets=resets[..., None].expand(-1, -1, 2))
     )
 
@@ -208,14 +208,14 @@ def test_other_values_of_resets_are_refused(dtype):
         resets = RESETS.to(dtype, copy=True)
         resets[4, 1] = value
         assert error_of(lambda: module(inputs(), resets=resets)) == (  # noqa: B023
-            f"[LayerNormLSTM] resets must be 0 or 1 but has {shown}"
+            f"[LayerNormLSTM] resets must be 0 or 1, got {shown}"
         )
 
 
 def test_complex_resets_are_refused():
     module = LayerNormRNN(I, H).double()
     assert error_of(lambda: module(inputs(), resets=RESETS * 1j)) == (
-        "[LayerNormRNN] resets must be bool, integers or floating point but has torch.complex64"
+        "[LayerNormRNN] resets must be bool, integers or floating point, got torch.complex64"
     )
 
 
@@ -256,16 +256,16 @@ def with_hole():
     [
         (
             {"mask": MASK.flip(0)},
-            "mask must be True at the first step of each sequence but has False",
+            "mask must be True at the first step of each sequence, got False",
         ),
         (
             {"mask": with_hole()},
-            "mask must be True up to the end of a sequence and False after it but has True after "
+            "mask must be True up to the end of a sequence and False after it, got True after "
             "False",
         ),
-        ({"mask": MASK.T}, "mask must have [6, 3] but has [3, 6]"),
-        ({"mask": MASK.float()}, "mask must be bool but has torch.float32"),
-        ({"mask": MASK, "lengths": LENGTHS}, "mask must be left out with lengths but has [6, 3]"),
+        ({"mask": MASK.T}, "mask must have [6, 3], got [3, 6]"),
+        ({"mask": MASK.float()}, "mask must be bool, got torch.float32"),
+        ({"mask": MASK, "lengths": LENGTHS}, "mask must be left out with lengths, got [6, 3]"),
     ],
 )
 def test_masks_that_are_no_lengths_are_refused(arguments, message):
@@ -280,11 +280,11 @@ def test_lengths_masks_and_resets_are_left_out_of_what_has_its_own():
         ((name, value),) = arguments.items()
         shape = list(np.shape(value))
         assert error_of(lambda: module(packed, **arguments)) == (  # noqa: B023
-            f"[LayerNormGRU] {name} must be left out for a PackedSequence but has {shape}"
+            f"[LayerNormGRU] {name} must be left out for a PackedSequence, got {shape}"
         )
         if name != "resets":
             assert error_of(lambda: module(inputs()[:, 0], **arguments)) == (  # noqa: B023
-                f"[LayerNormGRU] {name} must be left out for x [T, I] but has {shape}"
+                f"[LayerNormGRU] {name} must be left out for x [T, I], got {shape}"
             )
 
 
@@ -355,7 +355,7 @@ def test_resets_of_another_type_are_exported():
     x, resets = inputs(), RESETS.to(torch.uint8)
     program = torch.export.export(module, (x,), {"resets": resets}).module()
     assert torch.equal(program(x, resets=resets)[0], module(x, resets=resets)[0])
-    assert "resets must be 0 or 1 but has 2" in error_of(lambda: program(x, resets=2 * resets))
+    assert "resets must be 0 or 1, got 2" in error_of(lambda: program(x, resets=2 * resets))
 
 
 def test_resets_and_masks_may_have_a_dimension_of_vmap():
@@ -376,7 +376,7 @@ def test_annotations_name_the_variants_that_there_are(module):
     for variant in variants_of(module):
         module(2, 3, variant=variant)
     message = error_of(lambda: module(2, 3, variant="lasagne"))
-    assert f"must be one of {', '.join(variants_of(module))} but has lasagne" in message
+    assert f"must be one of {', '.join(variants_of(module))}, got lasagne" in message
 
 
 def test_mypy_knows_the_variants_of_each_class(root, tmp_path):
@@ -514,35 +514,35 @@ def test_the_helpers_of_packing_are_used_as_with_torch(layer, torchs, batch_firs
     [
         (
             lambda: LayerNormLSTM(3, 4, proj_size=2),
-            "[LayerNormLSTM] proj_size must be 0 but has 2",
+            "[LayerNormLSTM] proj_size must be 0, got 2",
         ),
         (
             lambda: LayerNormLSTM(3.0, 4),
-            "[LayerNormLSTM] input_size must be an integer but has 3.0",
+            "[LayerNormLSTM] input_size must be an integer, got 3.0",
         ),
         (
             lambda: LayerNormGRUCell(3, "4"),
-            "[LayerNormGRUCell] hidden_size must be an integer but has '4'",
+            "[LayerNormGRUCell] hidden_size must be an integer, got '4'",
         ),
         (
             lambda: LayerNormGRU(3, 4, 2, 0.5),
-            "[LayerNormGRU] bias must be True or False but has 0.5",
+            "[LayerNormGRU] bias must be True or False, got 0.5",
         ),
         (
             lambda: LayerNormLSTM(3, 4, batch_first=None),
-            "[LayerNormLSTM] batch_first must be True or False but has None",
+            "[LayerNormLSTM] batch_first must be True or False, got None",
         ),
         (
             lambda: LayerNormLSTM(3, 4, bidirectional="no"),
-            "[LayerNormLSTM] bidirectional must be True or False but has 'no'",
+            "[LayerNormLSTM] bidirectional must be True or False, got 'no'",
         ),
         (
             lambda: LayerNormLSTM(3, 4, 2, dropout=True),
-            "[LayerNormLSTM] dropout must be a number but has True",
+            "[LayerNormLSTM] dropout must be a number, got True",
         ),
         (
             lambda: LayerNormRNN(3, 4, 2, True),
-            "[LayerNormRNN] nonlinearity must be one of tanh, relu but has True",
+            "[LayerNormRNN] nonlinearity must be one of tanh, relu, got True",
         ),
     ],
 )
@@ -621,18 +621,18 @@ def test_initialization_says_what_it_cannot_do():
     name = "[reset_recurrent_parameters]"
     call = reset_recurrent_parameters
     assert error_of(lambda: call(nn.Linear(2, 3), nn.init.orthogonal_)) == (
-        f"{name} module must be or contain a recurrent layer but has Linear"
+        f"{name} module must be or contain a recurrent layer, got Linear"
     )
     computed = LayerNormGRU(I, H)
     torch.nn.utils.parametrizations.weight_norm(computed, "weight_hh_l0")
     assert error_of(lambda: call(computed, nn.init.orthogonal_)).startswith(
-        f"{name} module must not be parametrized but has"
+        f"{name} module must not be parametrized, got"
     )
     pruned = nn.LSTM(I, H)
     nn.utils.prune.random_unstructured(pruned, "weight_hh_l0", 0.5)
     before = copy.deepcopy(pruned.state_dict())
     assert error_of(lambda: call(pruned, nn.init.orthogonal_)) == (
-        f"{name} module must not compute its parameters from others but has weight_hh_l0_orig"
+        f"{name} module must not compute its parameters from others, got weight_hh_l0_orig"
     )
     assert all(torch.equal(value, before[key]) for key, value in pruned.state_dict().items())
 

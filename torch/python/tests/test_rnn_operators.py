@@ -740,30 +740,30 @@ def error_of(function, *arguments, **settings):
     ("change", "text"),
     [
         ({"cell": "lnlstm"}, "cell must be one of rnn, rnn_relu, lstm, "),
-        ({"x": torch.ones(2, 2)}, "x must have 3 dimensions, [T, B, I], but has [2, 2]"),
-        ({"x": torch.ones(3, 2, 5).double()}, "x must have [3, 2, 2] but has [3, 2, 5]"),
+        ({"x": torch.ones(2, 2)}, "x must have 3 dimensions, [T, B, I], got [2, 2]"),
+        ({"x": torch.ones(3, 2, 5).double()}, "x must have [3, 2, 2], got [3, 2, 5]"),
         (
             {"x": torch.ones(3, 2, 2).half()},
-            "weight_ih must have x's type and device, Half on cpu, but has Double on cpu",
+            "weight_ih must have x's type and device, Half on cpu, got Double on cpu",
         ),
         (
             {"x": torch.ones(3, 2, 2).long()},
-            "x must be float, double, bfloat16 or half but has Long",
+            "x must be float, double, bfloat16 or half, got Long",
         ),
         (
             {"weight_hh": torch.ones(12, 3)},
-            "weight_hh must have x's type and device, Double on cpu, but has Float on cpu",
+            "weight_hh must have x's type and device, Double on cpu, got Float on cpu",
         ),
         (
             {"weight_hh": torch.ones(12, 3, device="meta").double()},
-            "weight_hh must have x's type and device, Double on cpu, but has Double on meta",
+            "weight_hh must have x's type and device, Double on cpu, got Double on meta",
         ),
-        ({"bias": torch.ones(11).double()}, "bias must have [12] but has [11]"),
-        ({"h0": torch.ones(3, 3).double()}, "h0 must have [2, 3] but has [3, 3]"),
-        ({"bias_hn": torch.ones(3).double()}, "bias_hn must be left out for ln_lstm but has [3]"),
+        ({"bias": torch.ones(11).double()}, "bias must have [12], got [11]"),
+        ({"h0": torch.ones(3, 3).double()}, "h0 must have [2, 3], got [3, 3]"),
+        ({"bias_hn": torch.ones(3).double()}, "bias_hn must be left out for ln_lstm, got [3]"),
         ({"lengths": torch.tensor([4, 1])}, "lengths[0] must be at least 1 and at most time, 3 "),
-        ({"lengths": torch.ones(2)}, "lengths must be Long on cpu but has Float on cpu"),
-        ({"h_reset": torch.ones(3).double()}, "h_reset must be left out without resets but has"),
+        ({"lengths": torch.ones(2)}, "lengths must be Long on cpu, got Float on cpu"),
+        ({"h_reset": torch.ones(3).double()}, "h_reset must be left out without resets, got"),
         ({"eps": -1.0}, "eps must be"),
         ({"eps": float("nan")}, "eps must be"),
     ],
@@ -783,16 +783,16 @@ def test_forward_says_what_is_wrong(change, text):
 def test_others_say_what_is_wrong():
     layer = make_layer("ln_lstm")
     step = step_of(layer)
-    assert "[rnn_step] x must have 2 dimensions, [B, I], but has [3, 2, 2]" == error_of(
+    assert "[rnn_step] x must have 2 dimensions, [B, I], got [3, 2, 2]" == error_of(
         rnn_step, "ln_lstm", **(step | {"x": layer["x"]})
     )
     batch_norm = step_of(make_layer("bn_lstm"))
     for requires_grad in [False, True]:
         batch_norm["x"].requires_grad_(requires_grad)
-        text = "[rnn_step] cell must be one without batch norm but has bn_lstm"
+        text = "[rnn_step] cell must be a cell without batch norm, got bn_lstm"
         assert error_of(rnn_step, "bn_lstm", **batch_norm) == text
     packed = rnn_pack("ln_lstm", *(layer.get(name) for name in PARAMS))
-    text = "packed must be left out where gradients are needed but has parameters"
+    text = "packed must be left out if gradients are needed, got packed weights"
     x = layer["x"].clone().requires_grad_()
     arguments = layer | {"packed": packed}
     assert f"[rnn_forward] {text}" == error_of(rnn_forward, "ln_lstm", **(arguments | {"x": x}))
@@ -802,7 +802,7 @@ def test_others_say_what_is_wrong():
 
     arguments, rest = backward_arguments("ln_lstm", layer)
     wrong = rest | {"mask": rest["mask"][:3]}
-    assert "[rnn_backward] mask must have 17 values but has 3" in error_of(
+    assert "[rnn_backward] mask must have 17 values, got 3" in error_of(
         rnn_backward, *arguments, **wrong
     )
     wrong = rest | {"mask": [*rest["mask"][:15], True, False]}

@@ -186,15 +186,15 @@ class _Probe:
                     self._add(name, layer)
         if not self.weights:
             raise ValueError(
-                f"[invariances] module must hold a linear layer that matches {pattern!r} "
-                f"but has {type(module).__name__}"
+                f"[invariances] module must contain a linear layer that matches {pattern!r}, "
+                f"got {type(module).__name__}"
             )
         self.features = -1 if isinstance(first, nn.Linear) else 1
         if x is None:
             if not isinstance(first, nn.Linear):
                 raise ValueError(
-                    "[invariances] x must be given where the first linear layer is a "
-                    f"{type(first).__name__} but has None"
+                    "[invariances] x must be given if the first linear layer is a "
+                    f"{type(first).__name__}, got None"
                 )
             generator = torch.Generator().manual_seed(1)
             x = torch.randn(32, first.in_features, generator=generator, dtype=torch.float64)
@@ -210,12 +210,12 @@ class _Probe:
         found = _direction(layer)
         label = f"{name}.weight" if name else "weight"
         if found is None:
-            self.notes.append(f"{label} is parametrised by something else than WeightNorm: left")
+            self.notes.append(f"{label} is parametrized, but not by WeightNorm: skipped")
             return
         self.weights[label + found[0]] = found[1]
         bias = layer.bias
         if isinstance(bias, Tensor) and bool(bias.detach().count_nonzero()):
-            self.notes.append(f"{label} has a bias beside it; Table 1 has none before the norm")
+            self.notes.append(f"{label} has a bias; Table 1 has none before the norm")
 
     def output(self, data: Tensor | None = None) -> Tensor:
         for buffer, before in self.buffers:  # running estimates, the state of OnlineLayerNorm
@@ -268,6 +268,6 @@ def _first_tensor(output: Any) -> Tensor:
         if isinstance(value, Tensor) and value.is_floating_point():
             return value
     raise ValueError(
-        f"[invariances] module must give a tensor, or have one in what it gives, "
-        f"but has {type(output).__name__}"
+        f"[invariances] module must return a tensor or a container with a tensor, "
+        f"got {type(output).__name__}"
     )

@@ -85,7 +85,7 @@ class Weights:
         """Returns the sizes of the matrix `name`. Raises if one is 0."""
         sizes = list(self._read(name).shape)
         if len(sizes) != 2 or 0 in sizes:
-            raise self.error(f"{self.key(name)} must have two sizes of 1 or more but has {sizes}")
+            raise self.error(f"{self.key(name)} must have two sizes of 1 or more, got {sizes}")
         return sizes[0], sizes[1]
 
     def take(self, name: str, *sizes: int) -> Tensor:
@@ -93,12 +93,12 @@ class Weights:
         tensor = self._read(name)
         key = self.key(name)
         if list(tensor.shape) != list(sizes):
-            raise self.error(f"{key} must have {list(sizes)} but has {list(tensor.shape)}")
+            raise self.error(f"{key} must have {list(sizes)}, got {list(tensor.shape)}")
         if self._dtype is None:
             self._dtype, self._first = tensor.dtype, key
         if tensor.dtype != self._dtype:
             raise self.error(
-                f"{key} must have the type of {self._first}, {_name(self._dtype)}, but has "
+                f"{key} must have the type of {self._first}, {_name(self._dtype)}, got "
                 f"{_name(tensor.dtype)}"
             )
         self._taken.add(name)
@@ -108,28 +108,28 @@ class Weights:
         """Raises if a key of the source was never taken, because `layer` has no such key."""
         left = [key for name, key in self._keys.items() if name not in self._taken]
         if left:
-            raise self.error(f"the keys must be those of {layer} but have {_listed(left)}")
+            raise self.error(f"the keys must be those of {layer}, got {_listed(left)}")
 
     def _read(self, name: str) -> Tensor:
         key = self.key(name)
         if name not in self._keys:
             found = sorted(self._keys.values())
-            there = f"are {_listed(found)}" if found else f"none begins with {self._prefix!r}"
-            raise self.error(f"the keys must have {key} but {there}")
+            there = _listed(found) if found else f"none that begins with {self._prefix!r}"
+            raise self.error(f"the keys must include {key}, got {there}")
         try:
             array = self._arrays[key]
         except ValueError as error:
             if "allow_pickle" not in str(error):
                 raise
             raise self.error(
-                f"{key} must be an array of numbers but has pickled Python objects, which are "
-                "not read"
+                f"{key} must be an array of floating-point elements, got pickled Python objects, "
+                "which are not read"
             ) from None
         if not isinstance(array, Tensor):
             array = np.asarray(array)
             if array.dtype.kind != "f" or array.dtype.itemsize > 8:
                 raise self.error(
-                    f"{key} must have floating-point numbers of 16 to 64 bits but has "
+                    f"{key} must have floating-point elements of 16 to 64 bits, got "
                     f"{array.dtype}"
                 )
             # torch.from_numpy rejects other byte orders and negative strides, and warns about
@@ -138,7 +138,7 @@ class Weights:
             array = torch.from_numpy(np.array(array, dtype=native, order="C"))
         if not array.is_floating_point():
             raise self.error(
-                f"{key} must have floating-point numbers of 16 to 64 bits but has "
+                f"{key} must have floating-point elements of 16 to 64 bits, got "
                 f"{_name(array.dtype)}"
             )
         tensor: Tensor = array
@@ -150,7 +150,7 @@ def open_npz(layout: str, path: str | os.PathLike[str]) -> Mapping[str, Any]:
     with open(path, "rb") as file:
         if not zipfile.is_zipfile(file):
             raise ValueError(
-                f"[converters.{layout}] {os.fspath(path)} must be an .npz file but is not"
+                f"[converters.{layout}] {os.fspath(path)} must be an .npz file, got another format"
             )
     arrays: Mapping[str, Any] = np.load(path, allow_pickle=False)
     return arrays
@@ -172,7 +172,7 @@ def to_numpy(layout: str, tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray
     for key, tensor in tensors.items():
         if tensor.dtype == torch.bfloat16:
             raise ValueError(
-                f"[converters.{layout}] {key} must have a type that NumPy has but has bfloat16"
+                f"[converters.{layout}] {key} must have a type that NumPy supports, got bfloat16"
             )
         arrays[key] = np.array(tensor.detach().cpu().numpy(), order="C")
     return arrays

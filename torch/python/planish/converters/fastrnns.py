@@ -107,10 +107,10 @@ def save(
     num_layers = max((int(match[1]) for match in found if match), default=0) + 1
     directions = 2 if any(match and match[2] for match in found) else 1
     if container not in ("cell", "layer", "stack"):
-        raise state.error(f"container must be cell, layer or stack but has {container}")
+        raise state.error(f"container must be cell, layer or stack, got {container}")
     if (num_layers > 1 and container != "stack") or (directions > 1 and container == "cell"):
         raise state.error(
-            f"container must hold {num_layers} layers of {directions} directions but has "
+            f"container must hold {num_layers} layers of {directions} directions, got "
             f"{container}"
         )
     inputs = state.matrix("weight_ih_l0")[1]

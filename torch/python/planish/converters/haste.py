@@ -47,14 +47,14 @@ def load(source: Source, prefix: str = "") -> Converted:
     >>> haste.load({**weights, "gamma_h": torch.ones(2), "beta_h": torch.zeros(3)})
     Traceback (most recent call last):
         ...
-    ValueError: [converters.haste] beta_h must have [2] but has [3]
+    ValueError: [converters.haste] beta_h must have [2], got [3]
     """
     weights = Weights(_LAYOUT, source, prefix)
     if "recurrent_bias" in weights:
         raise weights.error(
-            f"{weights.key('recurrent_bias')} is of a LayerNormGRU, which must have one norm over "
-            "the sums of z and r and one over the candidate's but has one over all three: "
-            "planish.nn.LayerNormGRU cannot be the same function"
+            f"{weights.key('recurrent_bias')} belongs to haste's LayerNormGRU, which has one norm "
+            "over the sums of z, r and the candidate: planish.nn.LayerNormGRU, which has two norms, "
+            "cannot be the same function"
         )
     inputs, _ = weights.matrix("kernel")
     hidden, _ = weights.matrix("recurrent_kernel")

@@ -87,7 +87,7 @@ def load(source: Source, prefix: str = "encoder", bias_column: bool = False) -> 
     is_gru = any(name in forward for name in ("Wx", "Ux", "bx"))
     has_norms = any(name[:1] in "bs" and name[1:].isdigit() for name in forward.names())
     if bias_column and not has_norms:
-        raise forward.error("bias_column must be False for a layer without norms but has True")
+        raise forward.error("bias_column must be False for a layer without norms, got True")
     inputs, _ = forward.matrix("W")
     hidden, _ = forward.matrix("Ux" if is_gru else "U")
     state = {}
@@ -128,7 +128,7 @@ def save(
     is_gru = rows == 3 * hidden
     has_norms = any(name.startswith("ln_") for name in state.names())
     if bias_column and not has_norms:
-        raise state.error("bias_column must be False for a layer without norms but has True")
+        raise state.error("bias_column must be False for a layer without norms, got True")
     inputs = state.matrix("weight_ih_l0")[1]
     result = {}
     bidirectional = any(name.endswith("_reverse") for name in state.names())
@@ -150,9 +150,9 @@ def _with_bias(
     for name, bias in biases.items():
         if bias.count_nonzero():
             raise weights.error(
-                f"{weights.key(name)} must be zeros, as it is added inside the norm, where there "
-                f"is no bias, but has numbers up to {bias.abs().max().item():.3g}; "
-                "bias_column=True makes it a column of weight_ih_l0 for an input that is always 1"
+                f"{weights.key(name)} must be 0, because Planish has no bias inside the norm, "
+                f"got values up to {bias.abs().max().item():.3g}: pass bias_column=True to make it "
+                "a column of weight_ih_l0 for an input that is always 1"
             )
     return matrix
 
@@ -203,8 +203,8 @@ def _give_gru(
         bias_ih, bias_hh = (state.take(f"bias_{of}{suffix}", rows) for of in ("ih", "hh"))
         if bias_hh[both:].count_nonzero():
             raise state.error(
-                f"bias_hh{suffix} must have zeros in its last {hidden}, for which the file has no "
-                f"key, but has numbers up to {bias_hh[both:].abs().max().item():.3g}"
+                f"bias_hh{suffix} must be 0 in its last {hidden} elements, which have no key in "
+                f"the file, got values up to {bias_hh[both:].abs().max().item():.3g}"
             )
         bias = bias_ih + bias_hh if bias_hh.count_nonzero() else bias_ih
     result = {

@@ -145,7 +145,7 @@ def load_contrib(source: Source, prefix: str = "", forget_bias: float = 1.0) -> 
     inputs = both - hidden
     if columns % 4 or inputs < 1:
         raise weights.error(
-            f"{weights.key('kernel')} must have [I + H, 4H] with I of 1 or more but has "
+            f"{weights.key('kernel')} must have [I + H, 4H] with I of 1 or more, got "
             f"{[both, columns]}"
         )
     kernel = weights.take("kernel", both, columns)

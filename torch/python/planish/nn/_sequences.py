@@ -20,17 +20,17 @@ def _reset_flags(resets: Tensor, module: str) -> Tensor:
     wrong = flags & (resets != 1)  # NaN is neither 0 nor 1
     if bool(wrong.any()):
         value = resets[wrong][0].item()
-        raise ValueError(f"[{module}] resets must be 0 or 1 but has {value:g}")
+        raise ValueError(f"[{module}] resets must be 0 or 1, got {value:g}")
     return flags
 
 
 def _mask_lengths(mask: Tensor, module: str) -> Tensor:
     if not bool(mask[:1].any(0).all()):
         what = "mask must be True at the first step of each sequence"
-        raise ValueError(f"[{module}] {what} but has False")
+        raise ValueError(f"[{module}] {what}, got False")
     if bool((mask[1:] & ~mask[:-1]).any()):
         what = "mask must be True up to the end of a sequence and False after it"
-        raise ValueError(f"[{module}] {what} but has True after False")
+        raise ValueError(f"[{module}] {what}, got True after False")
     return mask.sum(0)
 
 

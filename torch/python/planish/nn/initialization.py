@@ -77,7 +77,7 @@ def reset_recurrent_parameters(
 
 
 def _error(what: str, value: object) -> ValueError:
-    return ValueError(f"[reset_recurrent_parameters] {what} but has {value}")
+    return ValueError(f"[reset_recurrent_parameters] {what}, got {value}")
 
 
 def _blocks(matrix: Tensor, rows: int) -> Iterator[Tensor]:

@@ -90,14 +90,14 @@ def nnet(
     for argument, width in zip(["nin"] + ["hidden"] * (len(widths) - 2) + ["nout"], widths):
         if width < (1 if argument == "nin" else least):
             raise ValueError(
-                f"[nnet] {argument} must be at least {1 if argument == 'nin' else least} "
-                f"but has {width}"
+                f"[nnet] {argument} must be at least {1 if argument == 'nin' else least}, "
+                f"got {width}"
             )
     for argument, activation in (("inner", inner), ("output", output)):
         if not callable(activation) and activation not in _ACTIVATIONS:
             raise ValueError(
-                f"[nnet] {argument} must be a callable or one of {', '.join(_ACTIVATIONS)} "
-                f"but has {activation!r}"
+                f"[nnet] {argument} must be a callable or one of {', '.join(_ACTIVATIONS)}, "
+                f"got {activation!r}"
             )
     net = NNet()
     for i, (before, width) in enumerate(zip(widths, widths[1:])):

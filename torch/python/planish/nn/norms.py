@@ -51,26 +51,26 @@ def _check_shape(name: str, normalized_shape: Any) -> tuple[int, ...]:
     if not sizes or any(not isinstance(size, numbers.Integral) or size < 0 for size in sizes):
         raise ValueError(
             f"[{name}] normalized_shape must be one or more sizes, each at least 0, "
-            f"but has {normalized_shape}"
+            f"got {normalized_shape}"
         )
     return sizes
 
 
 def _check_eps(name: str, eps: float) -> float:
     if not (math.isfinite(eps) and eps >= 0):
-        raise ValueError(f"[{name}] eps must be finite and at least 0 but has {eps}")
+        raise ValueError(f"[{name}] eps must be finite and at least 0, got {eps}")
     return eps
 
 
 def _check_count(name: str, argument: str, count: int, least: int) -> int:
     if not isinstance(count, numbers.Integral) or count < least:
-        raise ValueError(f"[{name}] {argument} must be at least {least} but has {count}")
+        raise ValueError(f"[{name}] {argument} must be at least {least}, got {count}")
     return count
 
 
 def _check_finite(name: str, argument: str, value: float) -> float:
     if not math.isfinite(value):
-        raise ValueError(f"[{name}] {argument} must be finite but has {value}")
+        raise ValueError(f"[{name}] {argument} must be finite, got {value}")
     return value
 
 
@@ -263,8 +263,8 @@ class AdaNorm(nn.Module):
         self.eps = _check_eps(name, eps)
         if self.as_coded and math.prod(self.normalized_shape) < 2:
             raise ValueError(
-                f"[{name}] normalized_shape must hold at least 2 numbers with as_coded "
-                f"but has {normalized_shape}"
+                f"[{name}] normalized_shape must have at least 2 elements with as_coded, "
+                f"got {normalized_shape}"
             )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -330,7 +330,7 @@ class OnlineLayerNorm(nn.Module):
         name = type(self).__name__
         self.num_features = _check_count(name, "num_features", num_features, 2)
         if not 0 < alpha <= 1:
-            raise ValueError(f"[{name}] alpha must be above 0 and at most 1 but has {alpha}")
+            raise ValueError(f"[{name}] alpha must be above 0 and at most 1, got {alpha}")
         self.alpha = alpha
         self.affine = affine
         self.weight: nn.Parameter | None
@@ -373,8 +373,9 @@ class OnlineLayerNorm(nn.Module):
         """Returns y; updates the state if advance, which by default is ``self.training``."""
         if x.dim() < 1 or x.shape[-1] != self.num_features:
             raise ValueError(
-                f"[OnlineLayerNorm] x must have {self.num_features} numbers in its last dimension "
-                f"but has {list(x.shape)}"
+                "[OnlineLayerNorm] x must have "
+                f"{self.num_features} elements in its last dimension, "
+                f"got {list(x.shape)}"
             )
         if self.training if advance is None else advance:
             y: Tensor
@@ -454,8 +455,8 @@ class _ChannelLayerNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() not in self.dims or x.shape[1] != self.num_channels:
             raise ValueError(
-                f"[{type(self).__name__}] x must be {self.shapes} with C = {self.num_channels} "
-                f"but has {list(x.shape)}"
+                f"[{type(self).__name__}] x must be {self.shapes} with C = {self.num_channels}, "
+                f"got {list(x.shape)}"
             )
         return _channel_layer_norm(  # type: ignore[no-any-return]
             x, self.weight, self.bias, self.eps
@@ -515,7 +516,7 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     ) -> None:
         name = type(self).__name__
         if momentum is not None and not 0 <= momentum <= 1:
-            raise ValueError(f"[{name}] momentum must be from 0 to 1, or None, but has {momentum}")
+            raise ValueError(f"[{name}] momentum must be from 0 to 1, or None, got {momentum}")
         super().__init__(
             _check_count(name, "num_features", num_features, 0),
             _check_eps(name, eps),
@@ -533,8 +534,8 @@ class _BatchNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() not in self.dims or input.shape[1] != self.num_features:
             raise ValueError(
-                f"[{type(self).__name__}] x must be {self.shapes} with C = {self.num_features} "
-                f"but has {list(input.shape)}"
+                f"[{type(self).__name__}] x must be {self.shapes} with C = {self.num_features}, "
+                f"got {list(input.shape)}"
             )
         mean, var, momentum = self.running_mean, self.running_var, self.momentum
         if self.training and self.num_batches_tracked is not None:
@@ -640,7 +641,7 @@ class RecurrentBatchNorm(nn.Module):
         self.max_length = _check_count(name, "max_length", max_length, 1)
         self.eps = _check_eps(name, eps)
         if momentum is None or not 0 <= momentum <= 1:  # None is for BatchNorm only
-            raise ValueError(f"[{name}] momentum must be from 0 to 1 but has {momentum}")
+            raise ValueError(f"[{name}] momentum must be from 0 to 1, got {momentum}")
         self.momentum = momentum
         self.affine = affine
         self.initial_weight = _check_finite(name, "initial_weight", initial_weight)
@@ -682,11 +683,11 @@ class RecurrentBatchNorm(nn.Module):
         """Returns y for x [T, B, C] or [B, C]; step is the index of the first step."""
         if x.dim() not in (2, 3) or x.shape[-1] != self.num_features:
             raise ValueError(
-                f"[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = {self.num_features} "
-                f"but has {list(x.shape)}"
+                f"[RecurrentBatchNorm] x must be [T, B, C] or [B, C] with C = {self.num_features}, "
+                f"got {list(x.shape)}"
             )
         if step < 0:
-            raise ValueError(f"[RecurrentBatchNorm] step must be at least 0 but has {step}")
+            raise ValueError(f"[RecurrentBatchNorm] step must be at least 0, got {step}")
         if x.dim() == 2:
             return self._steps(x.unsqueeze(0), step).squeeze(0)
         return self._steps(x, step)
@@ -699,7 +700,7 @@ class RecurrentBatchNorm(nn.Module):
             return self._normalise(x, self.running_mean[steps], self.running_var[steps])
         if x.shape[1] < 2:
             raise ValueError(
-                "[RecurrentBatchNorm] x must have at least 2 sequences in training but has "
+                "[RecurrentBatchNorm] x must have at least 2 sequences in training, got "
                 f"{list(x.shape)}"
             )
         tracked = max(0, min(x.shape[0], self.max_length - first))
@@ -783,12 +784,12 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int = 0) -> nn.Mod
     parameter = getattr(module, name, None)
     if not isinstance(parameter, Tensor):
         raise ValueError(
-            f"[weight_norm] name must be a parameter of {type(module).__name__} but has {name!r}"
+            f"[weight_norm] name must be a parameter of {type(module).__name__}, got {name!r}"
         )
     if not -1 <= dim < parameter.dim():
         raise ValueError(
             f"[weight_norm] dim must be from -1 to {parameter.dim() - 1} for {name} "
-            f"{list(parameter.shape)} but has {dim}"
+            f"{list(parameter.shape)}, got {dim}"
         )
     parametrize.register_parametrization(module, name, WeightNorm(dim), unsafe=True)
     return module

@@ -189,7 +189,7 @@ class _Recurrent(nn.Module):
         return type(self).__name__
 
     def _error(self, what: str, value: object) -> ValueError:
-        return ValueError(f"[{self._name()}] {what} but has {value}")
+        return ValueError(f"[{self._name()}] {what}, got {value}")
 
     def _check_at_least_one(self, name: str, size: int) -> None:
         if not isinstance(size, int | numbers.Integral):
@@ -434,7 +434,7 @@ class _Recurrent(nn.Module):
                 raise self._error("hx must be a tensor", type(hx).__name__)
             return (hx,)
         if not isinstance(hx, (tuple, list)) or len(hx) != 2:
-            raise self._error("hx must be a tuple of two tensors, h and c,", type(hx).__name__)
+            raise self._error("hx must be a tuple of two tensors, h and c", type(hx).__name__)
         return tuple(hx)
 
     def _repr_of(self, options: Mapping[str, tuple[object, object]]) -> str:
@@ -477,8 +477,8 @@ class _Layers(_Recurrent):
             raise self._error("dropout must be from 0 to 1", f"{dropout:g}")
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                f"[{type(self).__name__}] dropout is between layers, and with num_layers=1 there "
-                f"is no such place: {dropout:g} does nothing",
+                f"[{type(self).__name__}] dropout={dropout:g} has no effect with num_layers=1: it is "
+                "applied between layers",
                 stacklevel=3,
             )
         self.num_layers = num_layers
@@ -964,7 +964,7 @@ class LayerNormRNN(_LayersOfH):
 def _rnns(module: nn.Module, nonlinearity: str) -> Mapping[str, _Variant]:
     if nonlinearity not in _RNNS:
         raise ValueError(
-            f"[{type(module).__name__}] nonlinearity must be one of {', '.join(_RNNS)} but has "
+            f"[{type(module).__name__}] nonlinearity must be one of {', '.join(_RNNS)}, got "
             f"{nonlinearity}"
         )
     return _RNNS[nonlinearity]
@@ -1060,8 +1060,8 @@ class _Steps:
         for table, _, impls in self._tables:
             if _impls(table.values()) != impls:
                 raise ValueError(
-                    "[RnnSteps] parameters must be as they were when the steps began but have been "
-                    "replaced"
+                    "[RnnSteps] parameters have been replaced since the steps began: "
+                    "call steps() again"
                 )
         if self._frozen is not None and self._frozen is not self._cell._frozen:
             self._steps.unfreeze()
