@@ -3,10 +3,10 @@
     python actor_critic.py                      three cells, one after the other
     python actor_critic.py --cell ln-gru --longest 20
 
-The task needs memory: at the start of a corridor a sign shows one of four doors, and at its end,
-some steps later, the agent has to take that door. Episodes have different lengths, so each of the B
-environments starts new ones in the middle of a rollout, and a rollout begins in the middle of
-others. The state of the recurrent layer has to become zero where an episode starts, nowhere else.
+The task needs memory. At the start of a corridor, a sign shows one of four doors; at its end, some
+steps later, the agent must take that door. Episodes have different lengths, so each of the B
+environments starts new episodes in the middle of a rollout. The state of the recurrent layer must
+become zero exactly where an episode starts.
 """
 
 import argparse
@@ -27,12 +27,12 @@ CELLS = ("ln-gru", "plain-gru", "gru")
 
 
 class Corridors:
-    """B corridors of random lengths, and a new one where an episode has ended.
+    """B corridors of random lengths; a new one starts when an episode ends.
 
-    Observations [B, OBSERVATION]: which sign (at the start alone), in the corridor, at the doors.
-    Actions [B]: the numbers of the doors, and behind them a step ahead. A wrong door ends the
-    episode as the right one does, without its reward of 1. A door in the corridor, or a step at the
-    doors, leaves the agent where it is and costs 0.05.
+    Observations [B, OBSERVATION]: the sign (only at the start), in the corridor, at the doors.
+    Actions [B]: the indices of the doors, then a step ahead. Every door at the end ends the
+    episode; the right one has a reward of 1. A door in the corridor, or a step ahead at the doors,
+    has no effect and costs 0.05.
     """
 
     def __init__(self, batch: int, longest: int) -> None:
@@ -53,7 +53,7 @@ class Corridors:
         return torch.cat([sign, places], 1).float()
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """The reward, and whether the episode ended with this step."""
+        """Returns the rewards, and whether each episode ended with this step."""
         door, at_doors = action < DOORS, self.ahead == 0
         done = door & at_doors
         forward = ~door & ~at_doors
@@ -65,8 +65,11 @@ class Corridors:
 
 
 class Agent(nn.Module):
-    """Policy and value on one recurrent layer. cell: "ln-gru", "plain-gru", both with resets, or
-    "gru", which is torch.nn.GRU with a loop over steps instead."""
+    """Policy and value on one recurrent layer.
+
+    cell is "ln-gru" or "plain-gru", which use resets, or "gru", which is torch.nn.GRU with a loop
+    over steps instead.
+    """
 
     def __init__(self, cell: str, hidden: int) -> None:
         super().__init__()
@@ -80,8 +83,11 @@ class Agent(nn.Module):
         self.value = nn.Linear(hidden, 1)
 
     def forward(self, x: Tensor, starts: Tensor, h: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Observations [T, B, OBSERVATION], whether an episode starts with a step [T, B], and the
-        state before the first, [1, B, H]: logits [T, B, ACTIONS], values [T, B], the next state."""
+        """Returns logits [T, B, ACTIONS], values [T, B] and the next state.
+
+        x is [T, B, OBSERVATION], starts [T, B] says whether an episode starts with the step, and h
+        [1, B, H] is the state before the first step.
+        """
         if isinstance(self.gru, nn.GRU):
             steps = []
             for x_t, start in zip(x, starts, strict=True):
@@ -95,7 +101,7 @@ class Agent(nn.Module):
 
 @dataclasses.dataclass
 class Rollout:
-    """T steps of B environments; logits and values are those with which it acted."""
+    """T steps of B environments, with the logits and values of the acting agent."""
 
     h0: Tensor  # [1, B, H], the state before the first step
     observations: Tensor  # [T, B, OBSERVATION]
@@ -105,11 +111,11 @@ class Rollout:
     dones: Tensor  # [T, B], whether an episode ends with the step
     logits: Tensor  # [T, B, ACTIONS]
     values: Tensor
-    next_value: Tensor  # [B], of the step after the last
+    next_value: Tensor  # [B], the value after the last step
 
 
 def advantages_of(rollout: Rollout, gamma: float = 0.98, decay: float = 0.95) -> Tensor:
-    """Generalised advantage estimation (Schulman et al. 2016, Eq. 16), [T, B]."""
+    """Returns generalized advantage estimates (Schulman et al. 2016, Eq. 16), [T, B]."""
     advantages = torch.empty_like(rollout.rewards)
     after = torch.zeros_like(rollout.next_value)
     next_value = rollout.next_value
@@ -122,8 +128,10 @@ def advantages_of(rollout: Rollout, gamma: float = 0.98, decay: float = 0.95) ->
 
 
 class Learner:
-    """Acts for T steps, learns from them, and so on. A rollout hands on to the next environments,
-    recurrent state, and in which of the environments an episode starts."""
+    """Alternates between acting for T steps and learning from them.
+
+    The environments, the recurrent state and the starts of episodes carry over to the next rollout.
+    """
 
     def __init__(self, cell: str, seed: int, options: argparse.Namespace) -> None:
         torch.manual_seed(seed)
@@ -136,7 +144,7 @@ class Learner:
 
     @torch.no_grad()
     def act(self) -> Rollout:
-        """A rollout, one step a call; in evaluation mode, so that parameters are packed once."""
+        """Returns a rollout, computed step by step; evaluation mode packs the parameters once."""
         self.agent.eval()
         h0, steps = self.h, []
         for _ in range(self.steps):
@@ -152,7 +160,7 @@ class Learner:
         return Rollout(h0, x, starts, actions, rewards, dones, logits, values, next_value[0])
 
     def learn(self, rollout: Rollout) -> None:
-        """The whole rollout in one call, from the state that it began with."""
+        """Learns from the whole rollout in one call, starting from the rollout's first state."""
         self.agent.train()
         logits, values, _ = self.agent(rollout.observations, rollout.starts, rollout.h0)
         advantages = advantages_of(rollout)
@@ -168,7 +176,7 @@ class Learner:
 
 
 class Run:
-    """A learner, the success of its episodes and its time."""
+    """A learner, the success rate of its episodes and its run time."""
 
     def __init__(self, cell: str, seed: int, options: argparse.Namespace) -> None:
         self.cell, self.seed = cell, seed
@@ -178,7 +186,7 @@ class Run:
         self.curve: list[tuple[int, float]] = []  # updates, share of episodes with the right door
 
     def train(self, updates: int) -> None:
-        torch.set_rng_state(self.generator)  # runs in turn draw as they would alone
+        torch.set_rng_state(self.generator)  # each run has its own random numbers
         episodes, right = 0, 0
         for _ in range(updates):
             begin = time.perf_counter()
@@ -254,4 +262,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit(130)  # as of a program that the signal has ended
+        sys.exit(130)  # the exit status after SIGINT

@@ -1,4 +1,4 @@
-"""Types of command line arguments, whose messages name what they must be."""
+"""Argument types for argparse, with messages that say what a value must be."""
 
 import argparse
 import math

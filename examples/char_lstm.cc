@@ -1,6 +1,6 @@
-// A character model with planish::nn::LayerNormLSTM, for C++ users of PyTorch: trains on a text and
-// writes some of its own. LayerNormLSTM has the interface of torch::nn::LSTM; the line that makes
-// it is the only one that differs.
+// A character model with planish::nn::LayerNormLSTM, for C++ users of PyTorch. Trains on a text and
+// writes a sample. LayerNormLSTM has the interface of torch::nn::LSTM; only the line that
+// constructs it differs.
 //
 //   char_lstm FILE [UPDATES]
 #include <planish/torch.h>
@@ -27,7 +27,7 @@ struct CharLstmImpl : torch::nn::Module {
 
   using State = std::tuple<torch::Tensor, torch::Tensor>;
 
-  // x: [T, B] -> logits [T, B, characters]; `state` goes on to the one after the last step.
+  // Returns logits [T, B, characters] for x [T, B], and advances `state`.
   torch::Tensor forward(const torch::Tensor& x, State& state) {
     torch::Tensor y;
     std::tie(y, state) = lstm(embedding(x), state);
@@ -47,7 +47,7 @@ TORCH_MODULE(CharLstm);
 int Run(const std::string& file, int64_t updates) {
   std::ifstream in(file, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  // Stream s of the batch reads the text from character s * length on, kSteps at a time.
+  // Stream s of the batch reads the text from character s * length, kSteps at a time.
   const int64_t length = (static_cast<int64_t>(text.size()) - 1) / kStreams / kSteps * kSteps;
   if (length == 0) {
     std::cerr << "char_lstm: " << file << " must be a text of more than " << kStreams * kSteps
@@ -79,7 +79,7 @@ int Run(const std::string& file, int64_t updates) {
   double nats = 0;
   for (int64_t update = 1; update <= updates; ++update) {
     const int64_t begin = (update - 1) * kSteps % length;
-    // The state goes on from batch to batch; its gradient stops there.
+    // The state carries over to the next batch, but its gradient does not.
     state = begin == 0
                 ? CharLstmImpl::ZeroState(kStreams)
                 : CharLstmImpl::State{std::get<0>(state).detach(), std::get<1>(state).detach()};

@@ -1,11 +1,11 @@
 """A character language model with torch.nn.LSTM and with planish.nn.LayerNormLSTM.
 
-    python char_lstm.py                                     both cells, a text that is always there
+    python char_lstm.py                                     both cells, on Python's help texts
     python char_lstm.py --text FILE --updates 3000 --seeds 1 2 3
-    python char_lstm.py --cell ln-lstm --sample 500         one of them, and what it writes
+    python char_lstm.py --cell ln-lstm --sample 500         one cell, and a text that it writes
 
-Trains a model for each cell and seed, the cells in turn, and measures the bits per character that
-they need for the last tenth of the text, which they do not learn from.
+Trains a model for each cell and seed, alternating between the cells, and measures bits per
+character on the last tenth of the text, which is not used for training.
 """
 
 import argparse
@@ -30,7 +30,7 @@ EMBEDDING = 64
 
 
 class CharModel(nn.Module):
-    """Numbers of characters [T, B] to the logits of those that follow, [T, B, characters]."""
+    """Computes logits of the next characters [T, B, characters] from indices [T, B]."""
 
     def __init__(self, cell: str, characters: int, hidden: int) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ class CharModel(nn.Module):
 
 
 def batches(text: Tensor, streams: int, steps: int) -> list[tuple[Tensor, Tensor]]:
-    """Pairs of characters and of those that follow them, each [steps, streams].
+    """Returns pairs of characters and their successors, each [steps, streams].
 
-    The text is cut into streams of equal length that are read side by side, so that a batch goes on
-    where the one before ended, and the state with it.
+    The text is cut into streams of equal length, read in parallel. A batch continues where the
+    previous one ended, and so does the state.
     """
     length = (len(text) - 1) // streams // steps * steps
     x, following = (text[i : i + streams * length].view(streams, length).t() for i in (0, 1))
@@ -58,12 +58,12 @@ def batches(text: Tensor, streams: int, steps: int) -> list[tuple[Tensor, Tensor
 
 
 def loss_of(logits: Tensor, following: Tensor) -> Tensor:
-    """The mean negative log likelihood, in nats."""
+    """Returns the mean negative log likelihood, in nats."""
     return functional.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
 class Run:
-    """The training of one model, and its curve."""
+    """The training of one model, and its validation curve."""
 
     def __init__(self, cell: str, seed: int, characters: int, options: argparse.Namespace) -> None:
         torch.manual_seed(seed)
@@ -82,7 +82,7 @@ class Run:
             if self.updates % len(text) == 0:
                 self.state = None
             logits, state = self.model(x, self.state)
-            # Truncated backpropagation: the state's value goes on, its gradient ends here.
+            # Truncated backpropagation: keeps the state's value, but not its gradient.
             self.state = tuple(part.detach() for part in state)
             self.adam.zero_grad()
             loss_of(logits, following).backward()
@@ -102,7 +102,7 @@ class Run:
 
     @torch.no_grad()
     def write(self, alphabet: Sequence[str], length: int) -> str:
-        """A text from the model, one step a character."""
+        """Returns a text sampled from the model, one step a character."""
         self.model.eval()
         text, state, x = "", None, torch.zeros(1, 1, dtype=torch.long)
         for _ in range(length):
@@ -113,7 +113,7 @@ class Run:
 
 
 def read_text(file: pathlib.Path | None) -> tuple[str, str]:
-    """The text, and what to call it."""
+    """Returns the text and its name."""
     folder = os.environ.get("PLANISH_DATA")
     if file is None and folder:
         tiny = pathlib.Path(folder, "tinyshakespeare", "input.txt")
@@ -131,7 +131,7 @@ def read_text(file: pathlib.Path | None) -> tuple[str, str]:
 
 
 def table_of(runs: Sequence[Run], cells: Sequence[str]) -> str:
-    """Bits per character at a quarter, half and all of the updates: mean and range of the seeds."""
+    """Returns a table of bits per character at 1/4, 1/2 and all updates: mean, range of seeds."""
     last = len(runs[0].curve) - 1
     points = sorted({math.ceil(last / 4), math.ceil(last / 2), last})
     lines = [["cell", *(f"{runs[0].curve[p][0]} updates" for p in points), "lowest", "seconds"]]
@@ -152,7 +152,7 @@ def table_of(runs: Sequence[Run], cells: Sequence[str]) -> str:
 
 
 def save_curves(svg: pathlib.Path, runs: Sequence[Run], cells: Sequence[str], title: str) -> None:
-    """Draws the curves, and puts their numbers into a .csv beside the picture."""
+    """Draws the curves, and writes their values to a .csv file beside the picture."""
     panels = {
         label: {
             cell: [[(p[axis], p[2]) for p in run.curve] for run in runs if run.cell == cell]
@@ -254,4 +254,4 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit(130)  # as of a program that the signal has ended
+        sys.exit(130)  # the exit status after SIGINT

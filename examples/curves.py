@@ -5,21 +5,21 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 Curve = Sequence[tuple[float, float]]
-Panel = Mapping[str, Sequence[Curve]]  # the curves of each name, one a seed
+Panel = Mapping[str, Sequence[Curve]]  # for each name, one curve a seed
 
 WIDTH, HEIGHT, LEFT, TOP, GAP = 400, 260, 58, 84, 84
 COLOURS = (("#bc4c00", "#f0883e"), ("#0969da", "#58a6ff"), ("#1a7f37", "#3fb950"))
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` round numbers from low to high, low < high."""
+    """Returns at most `most` round values from low to high, low < high."""
     step = 10.0 ** math.floor(math.log10((high - low) / most))
     step *= next(f for f in (1, 2, 5, 10) if (high - low) / (step * f) <= most)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def mean_of(curves: Sequence[Curve]) -> Curve:
-    """Point by point, of both coordinates."""
+    """Returns the mean over curves at each point, of both coordinates."""
     return [
         (sum(x for x, _ in points) / len(points), sum(y for _, y in points) / len(points))
         for points in zip(*curves, strict=True)
@@ -41,14 +41,16 @@ def style_of(names: Sequence[str]) -> str:
 
 
 def write_svg(file: pathlib.Path, title: str, y_label: str, panels: Mapping[str, Panel]) -> None:
-    """Panels side by side, by the labels of their x axes, at most three names in each: a thin line
-    a seed and a thick one for their mean. The first tenth of the points is cut off where it is
-    above all that follow."""
+    """Writes panels side by side, labelled by their x axes, with at most three names in each.
+
+    Each seed is a thin line and their mean a thick one. The first tenth of the points may be above
+    the visible range.
+    """
     names = list(next(iter(panels.values())))
     all_curves = [curve for panel in panels.values() for of in panel.values() for curve in of]
     heights = [y for curve in all_curves for _, y in curve[len(curve) // 10 :]]
     low, high = min(heights), max(heights)
-    high = max(high, low + 0.01)  # of curves that are flat, too
+    high = max(high, low + 0.01)  # flat curves need a range, too
     low -= 0.05 * (high - low)
     size = (LEFT + len(panels) * (WIDTH + GAP), TOP + HEIGHT + 46)
     out = [

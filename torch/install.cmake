@@ -14,7 +14,7 @@ configure_file("${PROJECT_SOURCE_DIR}/cmake/planishTorch.cmake.in" planishTorch.
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/planishTorch.cmake" "${PROJECT_SOURCE_DIR}/cmake/PlanishLibtorch.cmake"
   DESTINATION ${PLANISH_PACKAGE_DIR} COMPONENT torch)
 
-# The copy of libtorch: its headers, its licence, and the libraries that its CPU part needs.
+# A copy of libtorch: its headers, its license, and the libraries that its CPU part needs.
 if(PLANISH_INSTALL_LIBTORCH)
   configure_file("${PROJECT_SOURCE_DIR}/cmake/InstallLibtorch.cmake.in" InstallLibtorch.cmake @ONLY)
   install(SCRIPT "${CMAKE_CURRENT_BINARY_DIR}/InstallLibtorch.cmake" COMPONENT torch)
@@ -23,19 +23,19 @@ if(PLANISH_INSTALL_LIBTORCH)
   install(FILES ${_planish_licences} DESTINATION ${PLANISH_LIBTORCH_DESTINATION} COMPONENT torch)
 endif()
 
-# cmake --install build --component python --prefix site-packages: the Python package, with the
-# library and, beside it, a file that says what it was built with. In a wheel pyproject.toml names the modules.
+# cmake --install build --component python --prefix site-packages: the Python package with the library,
+# and a file with the versions it was built with. In a wheel, pyproject.toml lists the modules.
 file(CONFIGURE OUTPUT libplanish_torch.json @ONLY NEWLINE_STYLE UNIX
   CONTENT "{\"planish\": \"@PROJECT_VERSION@\", \"torch\": \"@PLANISH_LIBTORCH_VERSION@\"}\n")
 install(TARGETS planish_torch LIBRARY DESTINATION planish/lib COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/libplanish_torch.json" DESTINATION planish/lib
   COMPONENT python EXCLUDE_FROM_ALL)
-# Highway's library goes with a wheel, which may be used where there is none.
+# A wheel contains Highway's library, because the user's machine may not have it.
 get_target_property(_planish_hwy_type hwy::hwy TYPE)
 if(SKBUILD AND _planish_hwy_type STREQUAL SHARED_LIBRARY)
   install(FILES "$<TARGET_FILE:hwy::hwy>" RENAME "$<TARGET_SONAME_FILE_NAME:hwy::hwy>"
     DESTINATION planish/lib COMPONENT python EXCLUDE_FROM_ALL)
-  # Its licence asks for a copy; this is where Debian and Ubuntu have it.
+  # Its license requires a copy, which Debian and Ubuntu install here.
   install(FILES /usr/share/doc/libhwy-dev/copyright RENAME HIGHWAY-COPYRIGHT OPTIONAL
     DESTINATION planish/lib COMPONENT python EXCLUDE_FROM_ALL)
 endif()
