@@ -1,5 +1,5 @@
-// A step with packed parameters allocates no memory, as computing in real time needs it; and a call
-// for which there is no memory writes nothing.
+// A step with packed weights allocates no memory, which real-time programs need. A call that runs
+// out of memory writes nothing.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -31,16 +31,16 @@ TEST(RnnAllocationTest, NoneInAPackedStep) {
       if (!c.empty()) args.c = args.c_next = c.data();
       RnnStep<float>(cell, args, options);
       const int before = tests::allocations;
-      ASSERT_GT(before, 0);  // they are counted
+      ASSERT_GT(before, 0);  // allocations are counted
       for (int i = 0; i < 10; ++i) RnnStep<float>(cell, args, options);
       EXPECT_EQ(tests::allocations, before) << tests::NameOf(cell) << " batch " << batch;
     }
   }
 }
 
-/// Calls f(options, out) with memory for ever more allocations. While it fails, all of `out` must
-/// stay as it was. Returns what the call that had enough wrote. Each call is on a new thread, which
-/// has kept no memory from an earlier one.
+/// Calls f(options, out) with memory for more and more allocations. While it throws, `out` must not
+/// change. Returns the output of the successful call. Each call is on a new thread, which has no
+/// cached workspace.
 template <class F>
 RnnResult<float> WriteOnlyWithAllMemory(const RnnResult<float>& before, const F& f) {
   for (int count = 0;; ++count) {
@@ -56,8 +56,8 @@ RnnResult<float> WriteOnlyWithAllMemory(const RnnResult<float>& before, const F&
   }
 }
 
-// 300 steps of 3 sequences are several segments. Packed parameters are left to the other test: to
-// pack them is a part of the call here.
+// 300 steps of 3 sequences are several segments. Without packed weights, so that packing is part of
+// the call.
 constexpr RnnShape kSegments{300, 3, 20, 24};
 
 TEST(RnnAllocationTest, ForwardAndBackwardWithTooLittleMemoryWriteNothing) {
@@ -79,7 +79,7 @@ TEST(RnnAllocationTest, ForwardAndBackwardWithTooLittleMemoryWriteNothing) {
   }
 }
 
-// Steps of several sizes, so that the rows that wait need more room while they wait.
+// Steps of several sizes, so that the buffer of collected rows must grow.
 TEST(RnnAllocationTest, GradientSumsGoOnAfterACallWithTooLittleMemory) {
   const Cell cell = Cell::kLnLstm;
   std::vector<RnnProblem<float>> calls;

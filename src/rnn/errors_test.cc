@@ -1,4 +1,5 @@
-// Every wrong argument has its error, word for word, and an error writes nothing.
+// Every invalid argument has its error, compared word for word, and a call that throws writes
+// nothing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,10 +21,10 @@ using tests::RnnResult;
 constexpr RnnShape kShape = {3, 2, 4, 5};
 constexpr tests::Given kGiven = {.lengths = true, .resets = true};
 
-// Memory for what should not be given: as much as any array here needs.
+// Memory for arguments that should be absent, large enough for every array here.
 float numbers[400];
 
-/// The error of RnnForward after `change` to right arguments and options.
+/// Returns the error of RnnForward after `change` to valid arguments and options.
 template <class F>
 std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
   const RnnProblem<float> p(cell, kShape, kGiven);
@@ -40,7 +41,7 @@ std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
   return error;
 }
 
-/// The error of RnnBackward likewise.
+/// Returns the error of RnnBackward after `change` to valid arguments and options.
 template <class F>
 std::string BackwardError(F&& change, Cell cell = Cell::kLnLstm) {
   const RnnProblem<float> p(cell, kShape, kGiven);
@@ -57,7 +58,7 @@ std::string BackwardError(F&& change, Cell cell = Cell::kLnLstm) {
   return error;
 }
 
-/// The error of RnnStep likewise.
+/// Returns the error of RnnStep after `change` to valid arguments.
 template <class F>
 std::string StepError(F&& change, Cell cell = Cell::kLnLstm) {
   const RnnProblem<float> p(cell, {1, 2, 4, 5});
@@ -179,7 +180,7 @@ TEST(RnnErrorsTest, ParametersOfOtherCells) {
                                          " must be null for a cell without it, got an address");
     }
   }
-  // Which these are, of two cells.
+  // Two cells without one parameter each.
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.ln_ih_bias = numbers; },
                          Cell::kLnLstmHaste),
             "[RnnForward] ln_ih_bias must be null for a cell without it, got an address");
@@ -292,7 +293,7 @@ TEST(RnnErrorsTest, Null) {
             "[RnnForward] y must point to 120 bytes, got null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.y = nullptr; }),
             "[RnnBackward] y must point to 120 bytes, got null");
-  // 3 * 2 * (14 * 16 + 5) numbers
+  // 3 * 2 * (14 * 16 + 5) elements of 4 bytes.
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }),
             "[RnnBackward] saved must point to 5496 bytes, got null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }, Cell::kRnn), "");
@@ -302,7 +303,7 @@ TEST(RnnErrorsTest, Null) {
             "[RnnStep] h_next must point to 40 bytes, got null");
 }
 
-/// An address one byte beyond.
+/// Returns an address that is misaligned by one byte.
 template <class T>
 T* Beyond(T* address) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(address) + 1);

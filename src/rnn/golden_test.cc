@@ -1,4 +1,4 @@
-// The plain cells against numbers that PyTorch's modules made; tests/golden/rnn_golden.py has how.
+// The plain cells against results of PyTorch's modules, which tests/golden/rnn_golden.py computed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 constexpr RnnShape kShape = {4, 3, 2, 3};
 const std::vector<int64_t> kLengths = {2, 4, 3};
 
-/// The numbers that the script makes, too.
+/// Returns the numbers that the script uses, too.
 std::vector<double> Numbers(int64_t array, int64_t n) {
   std::vector<double> values;
   for (int64_t i = 0; i < n; ++i) {
@@ -37,7 +37,7 @@ TEST(RnnGoldenTest, IsWhatPyTorchComputes) {
     const auto weight_ih = Numbers(0, columns * 2), weight_hh = Numbers(1, columns * 3);
     const auto x = Numbers(4, 24), h0 = Numbers(5, 9), c0 = Numbers(6, 9);
     const auto dy = Numbers(7, 36), dh_n = Numbers(8, 9), dc_n = Numbers(9, 9);
-    // PyTorch has two biases, of which only the candidate of the GRU needs both.
+    // PyTorch has two biases; only the candidate of the GRU needs both.
     std::vector<double> bias = Numbers(2, columns), bias_hh = Numbers(3, columns), bias_hn;
     if (gru) {
       bias_hn.assign(bias_hh.begin() + 6, bias_hh.end());
@@ -91,7 +91,7 @@ TEST(RnnGoldenTest, IsWhatPyTorchComputes) {
     EXPECT_LE(tests::Difference(dweight_ih, golden.dweight_ih), kTolerance);
     EXPECT_LE(tests::Difference(dweight_hh, golden.dweight_hh), kTolerance);
     EXPECT_LE(tests::Difference(dbias, golden.dbias_ih), kTolerance);
-    // PyTorch's dbias_hh is dbias, but for the candidate's.
+    // PyTorch's dbias_hh equals dbias, except for the candidate.
     std::vector<double> dbias_hh = dbias;
     std::copy(dbias_hn.begin(), dbias_hn.end(), dbias_hh.end() - (gru ? 3 : 0));
     EXPECT_LE(tests::Difference(dbias_hh, golden.dbias_hh), kTolerance);

@@ -12,12 +12,12 @@
 #include "src/norm/reference.h"
 #include "src/rnn/cell.h"
 
-// What every cell computes, written as the equations read, for any scalar. With complex scalars it
-// differentiates itself, as src/norm/reference.h says: the gradients of every array come from here,
-// and share nothing with the formulas of the kernels.
+// The equations of every cell for any scalar type, as a reference for the kernels. With complex
+// scalars they differentiate themselves (see src/norm/reference.h), so the reference gradients
+// share no formula with the kernels.
 namespace planish::internal {
 
-/// A call of a layer: its numbers by name, as in planish/rnn.h. An empty array is a null one.
+/// The arguments of a layer by name, as in planish/rnn.h. An empty array is a null one.
 template <class Scalar>
 struct ReferenceRnn {
   using Array = std::vector<Scalar>;
@@ -34,8 +34,8 @@ struct ReferenceRnn {
   Array ln_c_weight, ln_c_bias;
 };
 
-/// The arrays of a layer that have gradients, with their names; the parameters are the last
-/// kParams, in the order of ParamsOf.
+/// A differentiable array of a layer and its name. The parameters are the last kParams, in the
+/// order of ParamsOf.
 template <class Scalar>
 struct ReferenceArray {
   const char* name;
@@ -62,8 +62,8 @@ inline constexpr std::array<ReferenceArray<Scalar>, 5 + kParams> kReferenceArray
     {"ln_c_bias", &ReferenceRnn<Scalar>::ln_c_bias},
 }};
 
-/// y [T, B, H] and the last states [B, H]; c is empty where the cell has none. Also the weights of
-/// a loss, sum(y * its y) + sum(h * its h) + sum(c * its c).
+/// y [T, B, H] and the last states [B, H]; c is empty for cells without one. Also the weights of a
+/// loss, sum(y * weights.y) + sum(h * weights.h) + sum(c * weights.c).
 template <class Scalar>
 struct ReferenceRnnOutputs {
   std::vector<Scalar> y, h, c;
@@ -118,7 +118,7 @@ class ReferenceRnnRun {
     return tanh(a);
   }
 
-  /// n numbers, or zeros of an array that is not there.
+  /// Returns n elements, or zeros if the array is empty.
   static Row Slice(const Row& from, size_t begin, size_t n) {
     if (from.empty()) return Row(n, Scalar(0));
     const auto first = from.begin() + static_cast<std::ptrdiff_t>(begin);
@@ -133,7 +133,7 @@ class ReferenceRnnRun {
     return product;
   }
 
-  /// gain * xhat + bias of the columns [begin, end) of all rows, row by row or column by column.
+  /// Computes gain * xhat + bias of the columns [begin, end), over each row or over the batch.
   void Normalise(Rows& rows, size_t begin, size_t end, const Row& gain, const Row& bias) const {
     const Recipe norm = RecipeOf(Norm::kLayer);
     if (recipe_.over == Over::kRow) {
@@ -246,7 +246,7 @@ class ReferenceRnnRun {
   const CellRecipe recipe_;
   const size_t hidden_, inputs_, batch_;
   Rows h_, c_;                ///< the state of each sequence
-  std::vector<size_t> rows_;  ///< the sequences that have the present step
+  std::vector<size_t> rows_;  ///< the sequences that have the current step
 };
 
 template <class Scalar>
@@ -254,7 +254,7 @@ ReferenceRnnOutputs<Scalar> ReferenceRnnForward(const ReferenceRnn<Scalar>& call
   return ReferenceRnnRun<Scalar>(call)();
 }
 
-/// The derivative of the loss with the weights `loss`, whose arrays may be empty for zeros, along
+/// Returns the derivative of the loss with the weights `loss` (empty arrays are zeros) along
 /// `direction` of the array kReferenceArrays[array].
 inline double ReferenceDerivative(const ReferenceRnn<double>& call,
                                   const ReferenceRnnOutputs<double>& loss, size_t array,
@@ -272,7 +272,7 @@ inline double ReferenceDerivative(const ReferenceRnn<double>& call,
     std::vector<Complex>& to = moved.*kReferenceArrays<Complex>[a].member;
     to.assign(from.begin(), from.end());
     if (a != array) continue;
-    to.resize(direction.size());  // zeros, where the array is not there
+    to.resize(direction.size());  // zeros if the array is empty
     for (size_t i = 0; i < to.size(); ++i) to[i] += Complex(0, direction[i] * 0x1p-500);
   }
   const ReferenceRnnOutputs<Complex> out = ReferenceRnnForward(moved);

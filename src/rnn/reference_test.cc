@@ -1,4 +1,4 @@
-// The reference against numbers worked out by hand, and its derivatives against differences.
+// The reference against values computed by hand, and its derivatives against finite differences.
 #include "src/rnn/reference.h"
 
 #include <gtest/gtest.h>
@@ -19,17 +19,17 @@ using internal::RecipeOf;
 using internal::ReferenceRnn;
 using Array = std::vector<double>;
 
-// A few operations on numbers of size 1 round by some 1e-16 each.
+// A few operations on values of size 1, each with a rounding error of about 1e-16.
 constexpr double kRounding = 1e-15;
 
 double S(double a) { return 1 / (1 + std::exp(-a)); }
 
-/// One step of one sequence with one unit and x = 1, so that zx is weight_ih; zh = weight_hh * h0.
+/// One step of one sequence with one unit and x = 1, so zx is weight_ih, and zh = weight_hh * h0.
 ReferenceRnn<double> OneStep(Cell cell, const Array& weight_ih, const Array& weight_hh) {
   ReferenceRnn<double> call;
   call.cell = cell;
   call.shape = {1, 1, 1, 1};
-  call.eps = 1e-300;  // a norm of one number is its bias, not 0 / 0; others do not see it
+  call.eps = 1e-300;  // the norm of one element is its bias, not 0 / 0; has no effect on others
   call.x = {1};
   call.h0 = {0.5};
   call.weight_ih = weight_ih;
@@ -48,7 +48,7 @@ TEST(CellTest, Table) {
     for (const int8_t group : recipe.groups) gates += group;
     EXPECT_EQ(gates, recipe.sums == internal::Sums::kPlain ? 0 : recipe.gates());
     EXPECT_TRUE(recipe.is_lstm() || recipe.cell == internal::CellNorm::kNone);
-    // The candidate of a GRU has two sums, which no norm can take together.
+    // The candidate of a GRU has two sums, which a joint norm cannot take.
     EXPECT_FALSE(recipe.is_gru() && recipe.sums == internal::Sums::kJoint);
   }
   EXPECT_EQ(tests::ErrorOf([] { RecipeOf(static_cast<Cell>(16)); }),
@@ -95,7 +95,7 @@ TEST(ReferenceTest, Lstm) {
   const double c = S(1) * 3 + S(2.5) * std::tanh(2);
   EXPECT_NEAR(Forward(call).c[0], c, 3 * kRounding);
   EXPECT_NEAR(Forward(call).y[0], 0.5 * std::tanh(c), kRounding);
-  // DRAW's: the norm of one number gives its bias.
+  // The norm of DRAW's c: the norm of one element is its bias.
   call.cell = Cell::kDrawLstm;
   call.ln_c_bias = {0.75};
   EXPECT_NEAR(Forward(call).c[0], c, 3 * kRounding);
@@ -103,7 +103,7 @@ TEST(ReferenceTest, Lstm) {
 }
 
 TEST(ReferenceTest, LnLstm) {
-  // Of zx = 9, 8, 6, 5 the mean is 7 and the deviation sqrt(2.5); of zh = 1, 1, 1, 5 they are 2 and
+  // zx = 9, 8, 6, 5 has mean 7 and deviation sqrt(2.5); zh = 1, 1, 1, 5 has mean 2 and deviation
   // sqrt(3).
   const double u = 1 / std::sqrt(2.5), v = 1 / std::sqrt(3);
   auto call = OneStep(Cell::kLnLstm, {9, 8, 6, 5}, {2, 2, 2, 10});
@@ -124,7 +124,7 @@ TEST(ReferenceTest, LnLstm) {
   EXPECT_NEAR(Forward(call).c[0], paper, 10 * kRounding);
   EXPECT_NEAR(Forward(call).y[0], S(a[3] + biases[3] + 4) * std::tanh(0.75), kRounding);
 
-  call.cell = Cell::kLnLstmTfa;  // carries the norm's bias
+  call.cell = Cell::kLnLstmTfa;  // the cell state is the norm's bias
   EXPECT_NEAR(Forward(call).c[0], 0.75, kRounding);
   EXPECT_NEAR(Forward(call).y[0], S(a[3] + biases[3] + 4) * std::tanh(0.75), kRounding);
 
@@ -142,7 +142,7 @@ TEST(ReferenceTest, LnLstm) {
 }
 
 TEST(ReferenceTest, ContribNormalisesEveryGateForItself) {
-  // Two units: the sums of a gate are normalised to 1 and -1, or -1 and 1.
+  // Two units: the sums of a gate are normalized to 1 and -1, or to -1 and 1.
   ReferenceRnn<double> call;
   call.cell = Cell::kLnLstmContrib;
   call.shape = {1, 1, 1, 2};
@@ -155,7 +155,7 @@ TEST(ReferenceTest, ContribNormalisesEveryGateForItself) {
   call.ln_bias = {0, 0, 0, 0, 0, 0, 0.5, 0.25};
   call.ln_c_weight = {0.5, 0.25};
   const auto out = Forward(call);
-  // c = s(-1) * 1 + s(1) * tanh(1) and s(1) * 2 + s(-1) * tanh(-1): the second is the larger.
+  // c = s(-1) * 1 + s(1) * tanh(1) and s(1) * 2 + s(-1) * tanh(-1): the second is larger.
   ASSERT_LT(S(-1) + S(1) * std::tanh(1), 2 * S(1) - S(-1) * std::tanh(1));
   EXPECT_NEAR(out.c[0], -0.5, kRounding);
   EXPECT_NEAR(out.c[1], 0.25, kRounding);
@@ -173,7 +173,7 @@ TEST(ReferenceTest, Gru) {
 }
 
 TEST(ReferenceTest, LnGru) {
-  // r and z are normalised together, to 1 and -1 of zx and -1 and 1 of zh; n alone, to its biases.
+  // r and z are normalized together, zx to 1 and -1, zh to -1 and 1; n is normalized to its biases.
   auto call = OneStep(Cell::kLnGru, {5, 2, 3}, {-4, 4, 6});
   call.ln_ih_weight = {2, 3, 100};
   call.ln_ih_bias = {0.5, 0.25, 0.75};
@@ -184,7 +184,7 @@ TEST(ReferenceTest, LnGru) {
 }
 
 TEST(ReferenceTest, BatchNorm) {
-  // Two sequences: every number is normalised to 1 in one and -1 in the other.
+  // Two sequences: every element is normalized to 1 in one and -1 in the other.
   ReferenceRnn<double> call;
   call.cell = Cell::kBnRnn;
   call.shape = {1, 2, 1, 1};
@@ -225,7 +225,7 @@ TEST(ReferenceTest, BatchNorm) {
   EXPECT_NEAR(Forward(call).y[0], (1 - z) * n + z * 1, kRounding);
 }
 
-// x counts the steps: h_t = h_{t-1} + x_t of an RNN with relu and weights of 1.
+// An RNN that sums x over time: relu and weights of 1, so h_t = h_{t-1} + x_t.
 ReferenceRnn<double> Counter(int64_t time, int64_t batch) {
   ReferenceRnn<double> call;
   call.cell = Cell::kRnnRelu;
@@ -265,9 +265,8 @@ TEST(ReferenceTest, NoSteps) {
   EXPECT_EQ(Forward(call).h, call.h0);
 }
 
-// Central differences agree with the complex step. With a step of 1e-6 they leave 1e-12 / 6 of the
-// third derivative, which norms of three numbers bring up to some 1e4, and 1e-16 / 1e-6 of
-// rounding.
+// Central differences agree with the complex step. With a step of 1e-6 their error is 1e-12 / 6
+// times the third derivative (some 1e4 in norms of three elements), plus rounding of 1e-16 / 1e-6.
 TEST(ReferenceTest, DerivativeIsTheDifference) {
   constexpr double kStep = 1e-6, kDifference = 1e-8;
   for (const Cell cell : internal::kCells) {

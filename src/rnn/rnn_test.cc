@@ -29,8 +29,8 @@ using tests::NameOf;
 using tests::RnnProblem;
 using tests::RnnResult;
 
-// Odd sizes: every T to 7, every B to 5, and widths about those of vectors. One number in a norm,
-// one row in a batch norm, and one step are among them.
+// Odd sizes: every T to 7, every B to 5, and widths around those of vectors. They include one
+// element in a norm, one row in a batch norm, and one step.
 constexpr RnnShape kShapes[] = {{1, 1, 1, 1},   {1, 5, 3, 7},  {2, 4, 1, 3},   {2, 3, 17, 1},
                                 {3, 2, 7, 16},  {3, 5, 16, 3}, {4, 1, 3, 17},  {4, 4, 7, 7},
                                 {5, 3, 16, 16}, {6, 5, 1, 7},  {6, 2, 17, 17}, {7, 3, 3, 3}};
@@ -58,12 +58,11 @@ class RnnTest : public ::testing::Test {};
 using Types = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(RnnTest, Types);
 
-// A step rounds by a few units of 2^-24 or 2^-53. Most results are that close; but a norm of two or
-// three numbers, or over two sequences, that nearly agree multiplies what it is given by its rstd,
-// and backward does so again: in the worst of these layers, five steps with norms of three numbers,
-// by 2e4. There float is off by 1.3e-3 even with moments in double and rounded once, and with those
-// of the kernels, a unit or two of 2^-24 worse, by 4.1e-3 where nothing is fused; double
-// by 1.3e-12.
+// A step rounds by a few units of 2^-24 or 2^-53. A norm of two or three nearly equal elements, or
+// over two sequences, multiplies errors by its rstd, in backward once more. The worst of these
+// layers, five steps with norms of three elements, multiplies them by 2e4: float differs by 1.3e-3
+// even with statistics in double, by 4.1e-3 with those of the kernels without fused operations,
+// double by 1.3e-12.
 template <class T>
 constexpr double kTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
@@ -85,7 +84,7 @@ TYPED_TEST(RnnTest, ForwardMatchesTheReference) {
   }
 }
 
-// Every element of every gradient, where there are few.
+// Checks every element of every gradient, in small layers.
 TYPED_TEST(RnnTest, GradientsMatchTheComplexStep) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -111,7 +110,7 @@ TYPED_TEST(RnnTest, GradientsMatchTheComplexStep) {
   }
 }
 
-/// The gradient along `direction`, as a share of the most that it could be.
+/// Returns the gradient along `direction`, divided by its largest possible value.
 template <class T>
 double Along(const std::vector<T>& gradient, const std::vector<double>& direction) {
   double sum = 0;
@@ -120,8 +119,8 @@ double Along(const std::vector<T>& gradient, const std::vector<double>& directio
   return sum;
 }
 
-/// The largest difference of a gradient from the derivative along random directions, as a share of
-/// the gradient's length.
+/// Returns the largest difference between a gradient and the derivative along random directions,
+/// divided by the length of the gradient.
 template <class T>
 double WorstAlongDirections(const RnnProblem<T>& p, const RnnResult<T>& out, std::string* where) {
   const auto reference = p.Reference();
@@ -158,10 +157,11 @@ TYPED_TEST(RnnTest, GradientsMatchAlongDirections) {
   }
 }
 
-// 500 steps, over which an error of the equations would add up. Gains of the state as small as in a
-// trained layer: with gains of 1 an LN-LSTM is chaotic and 1e-16 at the first step fills the last.
+// 500 steps, over which an error in the equations would accumulate. The gains of the state are as
+// small as in a trained layer: with gains of 1 an LN-LSTM is chaotic, and amplifies 1e-16 to order
+// 1.
 TEST(RnnDeepTest, MatchesTheReference) {
-  constexpr double kDeep = 1e-11;  // 500 steps of a few 1e-16 each, some times an rstd of about 10
+  constexpr double kDeep = 1e-11;  // 500 steps of a few 1e-16 each, some times rstd, about 10
   for (const Cell cell : kCells) {
     for (const double hidden_gain : {0.1, 0.3}) {
       const RnnProblem<double> p(cell, {500, 4, 3, 7}, {.reverse = hidden_gain == 0.3},
@@ -176,15 +176,16 @@ TEST(RnnDeepTest, MatchesTheReference) {
   }
 }
 
-/// 5 units, padded.
+/// 5 units with padding.
 template <class T>
 constexpr size_t kPadded = std::is_same_v<T, float> ? 16 : 8;
 
-// --- The same bits ---
+// --- Bitwise equality ---
 
-// 50 steps of 70 sequences are 7 segments of 8, the last shorter; 16 groups of 4 or 5 sequences.
+// 50 steps of 70 sequences are 7 segments of 8 steps, the last shorter; 16 groups of 4 or 5
+// sequences.
 constexpr RnnShape kSmall = {50, 70, 3, 5};
-// The same, with enough work for every thread.
+// The same sizes with enough work for every thread.
 constexpr RnnShape kLarge = {50, 70, 3, 40};
 
 TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
@@ -204,7 +205,7 @@ TYPED_TEST(RnnTest, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-/// Weights as large as `bytes` are each thread's own.
+/// Makes weights of up to `bytes` count as fitting a thread's own cache.
 class OwnWeights {
  public:
   explicit OwnWeights(int64_t bytes) { internal::SetOwnWeightBytes(bytes); }
@@ -216,7 +217,7 @@ class OwnWeights {
   int64_t before_ = internal::OwnWeightBytes();
 };
 
-// Weights that are too large for one thread's cache: threads share the columns of a step's product,
+// Weights too large for one thread's cache: threads split the columns of a step's matrix product,
 // and the sequences of the rest.
 TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
   using T = TypeParam;
@@ -240,9 +241,9 @@ TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
       int own = 0, shared = 0;
       EXPECT_EQ(apply(INT64_MAX, tests::SplitIn(7, &own), false).DiffersIn(expected), "");
       EXPECT_EQ(apply(0, tests::SplitIn(7, &shared), false).DiffersIn(expected), "");
-      // At least once in each of five steps, forward and backward, where they met once for all of
-      // them; but they meet at every step anyway over the batch, and stretches of sequences that
-      // lengths leave can be too few for threads.
+      // Threads synchronize at least once more in each of five steps, forward and backward. Over
+      // the batch they synchronize at every step anyway, and lengths can leave too few sequences to
+      // split.
       if (internal::RecipeOf(cell).over == internal::Over::kRow && !given.lengths) {
         EXPECT_GE(shared, own + 2 * 5 - 2) << NameOf(cell);
       }
@@ -250,8 +251,8 @@ TYPED_TEST(RnnTest, SameBitsForSharedWeights) {
   }
 }
 
-// What is kept for backward is the same whether it goes past the caches or not, which it does where
-// `saved` begins with a line: y, gradients and all that is saved.
+// Non-temporal stores of `saved`, which need an aligned address, do not change y, gradients or
+// `saved`.
 TYPED_TEST(RnnTest, SameBitsPastTheCaches) {
   using T = TypeParam;
   constexpr int64_t kLine = 64 / sizeof(T);
@@ -288,7 +289,7 @@ TYPED_TEST(RnnTest, SameBitsPastTheCaches) {
   });
 }
 
-// The memory that a thread keeps from call to call may have held larger ones.
+// A thread's cached workspace can contain data of an earlier, larger call.
 TEST(RnnSharedWeightsTest, AreNotThoseOfACallBefore) {
   const RnnProblem<float> small(Cell::kLnLstm, {5, 30, 3, 130}),
       large(Cell::kLnLstm, {1, 8, 3, 400});
@@ -300,7 +301,7 @@ TEST(RnnSharedWeightsTest, AreNotThoseOfACallBefore) {
   EXPECT_EQ(before, after);
 }
 
-// So few sequences that threads share the columns of a step's product.
+// With few sequences, threads split the columns of a step's matrix product.
 TYPED_TEST(RnnTest, SameBitsForFewSequences) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLstm, Cell::kLnLstm, Cell::kLnLstmContrib,
@@ -312,7 +313,7 @@ TYPED_TEST(RnnTest, SameBitsForFewSequences) {
       EXPECT_EQ(tests::Apply(p, p.Options(tests::SplitIn(7, &calls))).DiffersIn(expected), "")
           << NameOf(cell);
       EXPECT_GT(calls, 0) << NameOf(cell);
-      // A sequence is what it is alone.
+      // A sequence does not depend on the others.
       if (batch == 1 || internal::RecipeOf(cell).over == internal::Over::kBatch) continue;
       RnnProblem<T> alone(cell, {3, 1, 5, 610});
       alone.layer = p.layer;
@@ -349,7 +350,7 @@ TYPED_TEST(RnnTest, CheckpointsGiveTheSameBits) {
       options.checkpoint = true;
       const RnnResult<T> out = tests::Apply(p, options);
       EXPECT_EQ(out.DiffersIn(expected), "") << Describe(cell, kSmall, given);
-      // 7 segments' c instead of 50 steps' gates and more.
+      // c of 7 segments instead of the gates and more of 50 steps.
       EXPECT_EQ(out.saved.size(), internal::RecipeOf(cell).is_lstm() ? 7u * 70 * kPadded<T> : 0u);
     }
   }
@@ -383,13 +384,13 @@ TEST(RnnSavedSizeTest, IsWhatTheHeaderSays) {
   EXPECT_EQ(RnnSavedSize<double>(Cell::kLstm, {1000, 64, 3, 11}, true), 32 * 64 * 16);
 }
 
-// Steps beyond a sequence's length are among it, and units behind the last vector, which only some
-// instruction sets leave.
+// This includes steps past a sequence's length, and units after the last vector, which only some
+// SIMD targets have.
 TYPED_TEST(RnnTest, AllThatIsSavedIsWritten) {
   using T = TypeParam;
   const auto check = [](Cell cell, const RnnShape& shape, bool lengths, bool checkpoint) {
     RnnProblem<T> p(cell, shape, {.lengths = lengths});
-    // Also steps that no sequence has.
+    // Also has steps that no sequence has.
     for (int64_t& length : p.layer.lengths) length = std::max<int64_t>(1, length - 1);
     RnnResult<T> out = tests::Unwritten(p, checkpoint);
     RnnOptions<T> options = p.Options();
@@ -456,7 +457,7 @@ TYPED_TEST(RnnTest, StepsGiveTheSameBits) {
   }
 }
 
-// A step that starts from nothing, and whose c is not asked for.
+// A step with zero initial states, whose c is not requested.
 TEST(RnnStepTest, StatesAreOptional) {
   const RnnProblem<float> p(Cell::kLnLstm, {1, 2, 3, 5}, {.states = false});
   RnnResult<float> expected = tests::Unwritten(p);
@@ -470,7 +471,7 @@ TEST(RnnStepTest, StatesAreOptional) {
   EXPECT_TRUE(tests::SameBits(h, expected.y));
 }
 
-// --- Packed parameters ---
+// --- Packed weights ---
 
 TYPED_TEST(RnnTest, PackedParametersGiveTheSameBits) {
   using T = TypeParam;
@@ -487,7 +488,7 @@ TYPED_TEST(RnnTest, PackedParametersGiveTheSameBits) {
   }
 }
 
-// Steps with parameters that were packed for another instruction set than the one in use.
+// Packed weights keep the SIMD target that they were packed for.
 TEST(RnnPackedParamsTest, KeepTheirInstructionSet) {
   const std::string before = Target();
   tests::ForEachTarget([&](const std::string& target) {
@@ -521,7 +522,7 @@ TYPED_TEST(RnnTest, PackedParametersGiveTheSameGradients) {
   }
 }
 
-// --- Sums of gradients ---
+// --- RnnGradientSums ---
 
 template <class T>
 void Write(const RnnProblem<T>& p, RnnGradientSums<T>& sums, const RnnOptions<T>& options,
@@ -529,8 +530,8 @@ void Write(const RnnProblem<T>& p, RnnGradientSums<T>& sums, const RnnOptions<T>
   sums.Write(tests::BackwardArgs(p, out).dparams, options.parallel_for);
 }
 
-/// A layer in pieces of `steps` steps, each with calls of its own, forward and then back.
-/// options.packed is of its parameters. States are given; lengths and resets are not.
+/// Computes a layer in pieces of `steps` steps, each with its own calls, forward and then backward.
+/// options.packed has its parameters. States are given; lengths and resets are not.
 template <class T>
 RnnResult<T> InPieces(const RnnProblem<T>& p, const RnnOptions<T>& options, int64_t steps) {
   const RnnShape& s = p.layer.shape;
@@ -574,7 +575,7 @@ RnnResult<T> InPieces(const RnnProblem<T>& p, const RnnOptions<T>& options, int6
     args.dc0 = tests::OutOrNull(dc);
     args.sums = &sums;
     RnnBackward<T>(p.layer.cell, args, options);
-    // What waits in the sums is a copy.
+    // The sums must keep copies of their rows.
     std::fill(piece->h0.begin(), piece->h0.end(), tests::Unset<T>());
   }
   out.gradients[tests::kH0] = dh;
@@ -592,7 +593,7 @@ RnnOptions<T> PackedForBoth(const RnnProblem<T>& p, const ParallelFor& parallel_
   return options;
 }
 
-// Less than 256 rows, or whole times as many as a segment has, are added up as RnnBackward does.
+// Fewer than 256 rows, or a multiple of a segment's rows, are summed as in RnnBackward.
 TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -608,8 +609,8 @@ TYPED_TEST(RnnTest, SumsOfStepsGiveTheSameBits) {
   }
 }
 
-// With segments at other steps than RnnBackward's, of one and of several steps. The rounding of a
-// few hundred terms, added in another order; the states have the same bits.
+// Segments that differ from those of RnnBackward, of one and of several steps: a few hundred terms
+// are summed in another order. The states have the same bits.
 TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -628,7 +629,7 @@ TYPED_TEST(RnnTest, SumsOfPiecesAreTheSequences) {
   }
 }
 
-// Calls with other numbers of sequences, with lengths and resets, before and after a Write.
+// Calls with different numbers of sequences, with lengths and resets, before and after a Write.
 TYPED_TEST(RnnTest, SumsAreOfAllCalls) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -663,7 +664,7 @@ TYPED_TEST(RnnTest, SumsAreOfAllCalls) {
         for (size_t i = 0; i < of_one.size(); ++i) {
           expected[a][i] += static_cast<double>(of_one[i]);
         }
-        // As many terms as rows, 600, in two orders.
+        // 600 rows, summed in two orders.
         EXPECT_LE(tests::Difference(out.gradients[a], expected[a]),
                   64 * std::numeric_limits<T>::epsilon());
       }
@@ -682,7 +683,7 @@ TEST(RnnGradientSumsTest, StartAtZero) {
   }
 }
 
-// --- NaN, padding, nothing ---
+// --- NaN, padding, empty layers ---
 
 template <class T>
 bool RowsSame(const std::vector<T>& a, const std::vector<T>& b, int64_t batch, int64_t width,
@@ -717,8 +718,8 @@ TYPED_TEST(RnnTest, NanStaysInItsSequence) {
   }
 }
 
-// An infinite input of a cell with plain sums is what a huge one is: gates at their limits, whose
-// gradients are 0. All but those of weight_ih, where 0 meets infinity.
+// In cells with plain sums an infinite input acts like a huge one: the gates are at their limits
+// and have gradients of 0. Excludes gradients of weight_ih, which are 0 * infinity.
 TYPED_TEST(RnnTest, InfinityIsAHugeNumber) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLstm, Cell::kGru, Cell::kDrawLstm}) {
@@ -733,7 +734,7 @@ TYPED_TEST(RnnTest, InfinityIsAHugeNumber) {
   }
 }
 
-// A reset replaces the state: NaN does not pass it, forward or backward.
+// A reset replaces the state, so NaN does not pass it, forward or backward.
 TYPED_TEST(RnnTest, NanEndsAtAReset) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -753,7 +754,7 @@ TYPED_TEST(RnnTest, NanEndsAtAReset) {
   }
 }
 
-// What lies beyond the length of a sequence is not read.
+// Past the length of a sequence, inputs are not read.
 TYPED_TEST(RnnTest, PaddingDoesNotMatter) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -808,9 +809,9 @@ TYPED_TEST(RnnTest, NoSequences) {
   }
 }
 
-// --- What is left out ---
+// --- Optional arguments ---
 
-// Each gradient is what it is with all of them, and gradients that are not given are zeros.
+// Each gradient equals that of a call with all gradients; absent gradients of outputs are zeros.
 TYPED_TEST(RnnTest, GradientsOneByOne) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -842,14 +843,14 @@ TYPED_TEST(RnnTest, LossOfSomeOutputs) {
       const RnnResult<T> expected = tests::Apply(zeros, p.Options());
       const RnnResult<T> out = tests::Apply(nulls, p.Options());
       for (size_t a = 0; a < tests::kArrays; ++a) {
-        // Equal, not the same bits: adding 0 makes 0 of -0.
+        // Equal values, not bits: adding 0 turns -0 into 0.
         EXPECT_EQ(out.gradients[a], expected.gradients[a]) << NameOf(cell) << " d" << ArrayName(a);
       }
     }
   }
 }
 
-// A null parameter is ones or zeros, and has a gradient all the same.
+// A null parameter is ones or zeros, and can still have a gradient.
 TYPED_TEST(RnnTest, NullParameters) {
   using T = TypeParam;
   for (const Cell cell : kCells) {
@@ -867,9 +868,9 @@ TYPED_TEST(RnnTest, NullParameters) {
   }
 }
 
-// A mean that is large beside the deviation costs nothing: the first input adds 8192 to all sums,
-// the second multiples of 1/8, so that sums are exact in float, and what the norm makes of them is
-// right to a few units of 2^-24 times an rstd of about 1.
+// A mean that is large against the deviation costs no accuracy. The first input adds 8192 to all
+// sums, the second multiples of 1/8, so sums are exact in float, and the norm is accurate to a few
+// units of 2^-24 times an rstd of about 1.
 TEST(RnnExactnessTest, SumsWithALargeMean) {
   for (const Cell cell : internal::kCells) {
     const internal::CellRecipe recipe = internal::RecipeOf(cell);
@@ -890,7 +891,8 @@ TEST(RnnExactnessTest, SumsWithALargeMean) {
   }
 }
 
-// Sums whose squares are no floats: what a norm makes of them depends on their scale by eps alone.
+// For sums whose squares overflow or underflow float, the norm depends on their scale only through
+// eps.
 TEST(RnnExactnessTest, SumsOfEveryScale) {
   for (const Cell cell : internal::kCells) {
     const internal::CellRecipe recipe = internal::RecipeOf(cell);

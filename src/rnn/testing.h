@@ -14,8 +14,8 @@
 #include "src/rnn/cell.h"
 #include "src/rnn/reference.h"
 
-// What the tests of recurrent layers share: layers with random numbers, all outputs of both
-// directions in one struct, and the calls that make them.
+// Tools for tests of recurrent layers: layers with random elements, the outputs of both directions
+// in one struct, and the calls that compute them.
 namespace planish::tests {
 
 inline const char* NameOf(Cell cell) {
@@ -28,7 +28,7 @@ inline const char* NameOf(Cell cell) {
   return kNames[static_cast<int>(cell)];
 }
 
-/// The arrays that have gradients, by their place in internal::kReferenceArrays.
+/// The differentiable arrays, by their index in internal::kReferenceArrays.
 inline constexpr size_t kArrays = internal::kReferenceArrays<double>.size();
 inline constexpr size_t kX = 0, kH0 = 1, kC0 = 2, kHReset = 3, kCReset = 4, kFirstParam = 5;
 
@@ -36,7 +36,7 @@ inline const char* ArrayName(size_t array) {
   return internal::kReferenceArrays<double>[array].name;
 }
 
-/// What of a layer's inputs is given beside x and the parameters.
+/// The optional inputs of a layer that a problem has.
 struct Given {
   bool states = true;
   bool lengths = false;
@@ -44,7 +44,7 @@ struct Given {
   bool reverse = false;
 };
 
-/// A layer with random numbers, and the weights of a loss.
+/// A layer with random elements, and the weights of a loss.
 template <class T>
 struct RnnProblem {
   RnnProblem(Cell cell, RnnShape shape, Given given = {}, double hidden_gain = 1,
@@ -113,7 +113,7 @@ struct RnnProblem {
     return options;
   }
 
-  /// The same numbers as double, for the reference.
+  /// Returns the layer in double, for the reference.
   internal::ReferenceRnn<double> Reference() const {
     internal::ReferenceRnn<double> to;
     to.cell = layer.cell;
@@ -134,7 +134,7 @@ struct RnnProblem {
             {loss.c.begin(), loss.c.end()}};
   }
 
-  /// The numbers of an array that the cell has, given or not; 0 of one that it has not.
+  /// Returns the size of an array, given or not; 0 if the cell does not have it.
   int64_t SizeOf(size_t array) const {
     const internal::CellRecipe recipe = internal::RecipeOf(layer.cell);
     const RnnShape& s = layer.shape;
@@ -165,9 +165,9 @@ struct RnnProblem {
 template <class T>
 struct RnnResult {
   std::vector<T> y, h, c, saved;
-  std::array<std::vector<T>, kArrays> gradients;  ///< empty of what the layer has not
+  std::array<std::vector<T>, kArrays> gradients;  ///< empty if the layer does not have the array
 
-  /// The name of an output whose bits differ, or "". What is saved may differ.
+  /// Returns the name of an output whose bits differ, or "". Ignores `saved`.
   std::string DiffersIn(const RnnResult& other) const {
     if (!SameBits(y, other.y)) return "y";
     if (!SameBits(h, other.h)) return "h_n";
@@ -179,7 +179,7 @@ struct RnnResult {
   }
 };
 
-/// The result's arrays, filled with what shows when it is left.
+/// Returns arrays for the results, filled with a value that shows if it is not overwritten.
 template <class T>
 RnnResult<T> Unwritten(const RnnProblem<T>& p, bool checkpoint = false) {
   const RnnShape& s = p.layer.shape;
@@ -194,7 +194,7 @@ RnnResult<T> Unwritten(const RnnProblem<T>& p, bool checkpoint = false) {
   return out;
 }
 
-/// The array, or null for an empty one.
+/// Returns the array, or null if it is empty.
 template <class T>
 T* OutOrNull(std::vector<T>& values) {
   return values.empty() ? nullptr : values.data();
@@ -226,7 +226,7 @@ RnnBackwardArgs<T> BackwardArgs(const RnnProblem<T>& p, RnnResult<T>& out) {
   return args;
 }
 
-/// Forward, then backward.
+/// Computes forward, then backward.
 template <class T>
 RnnResult<T> Apply(const RnnProblem<T>& p, const RnnOptions<T>& options) {
   RnnResult<T> out = Unwritten(p, options.checkpoint);
@@ -235,7 +235,8 @@ RnnResult<T> Apply(const RnnProblem<T>& p, const RnnOptions<T>& options) {
   return out;
 }
 
-/// The largest difference, as a share of the largest number, or of `least` where all are smaller.
+/// Returns the largest difference, relative to the largest element, or to `least` if that is
+/// larger.
 template <class T>
 double Difference(const std::vector<T>& values, const std::vector<double>& exact,
                   double least = 0.1) {

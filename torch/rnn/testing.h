@@ -16,14 +16,13 @@
 #include "src/rnn/cell.h"
 #include "torch/rnn/fields.h"
 
-// What the tests of recurrent layers share: layers with random numbers, and their comparison.
+// Tools for tests of recurrent layers: layers with random elements, and comparisons.
 namespace planish::tests {
 
 using at::Tensor;
 
-// Both sides compute in double, sums of at most a hundred terms in another order, through a few
-// steps whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times
-// 10^5.
+// Both sides compute in double, with sums of at most a hundred terms in different order, through a
+// few steps whose norms can amplify rounding tenfold: 1e-11 of the largest element is 2^-53 * 10^5.
 inline constexpr double kDouble = 1e-11;
 
 inline void ExpectNear(const Tensor& ours, const Tensor& theirs, const std::string& name) {
@@ -55,14 +54,14 @@ inline std::string ErrorOf(const std::function<void()>& f) {
   return "no error";
 }
 
-/// Flips a bit of the last element, in the exponent of a float or double, without a change of the
+/// Flips a bit of the last element, in the exponent of a float or double, without changing the
 /// version counter, as kernels and collectives do that know only the address.
 inline void FlipABit(const Tensor& t) {
   auto* const bytes = static_cast<uint8_t*>(t.mutable_data_ptr());
   bytes[t.nbytes() - 1] ^= 1;
 }
 
-/// What of a layer is given beside x and the weights.
+/// The optional inputs of a layer.
 struct Given {
   bool states = true;
   bool lengths = false;
@@ -76,7 +75,7 @@ struct Given {
   }
 };
 
-/// A layer with random numbers.
+/// Returns a layer with random elements.
 inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given = {},
                               at::ScalarType type = at::kDouble) {
   at::manual_seed(7);
@@ -107,7 +106,7 @@ inline RnnTensors RandomLayer(Cell cell, const RnnShape& s, const Given& given =
   return layer;
 }
 
-/// The same with gradients wanted.
+/// Returns the layer with tensors that require gradients.
 inline RnnTensors Leaves(const RnnTensors& layer) {
   RnnTensors leaves = layer;
   for (size_t i = 0; i < kDifferentiables; ++i) {

@@ -9,7 +9,7 @@
 namespace planish::internal::cuda {
 namespace {
 
-// An H200.
+// The sizes of an H200.
 constexpr int64_t kBlocks = 132, kSharedBytes = int64_t{227} << 10;
 
 PersistentPlan Plan(Cell cell, const RnnShape& shape, int element_bytes = 4,
@@ -22,7 +22,7 @@ PersistentBackwardPlan BackwardPlan(Cell cell, const RnnShape& shape, int elemen
   return PlanPersistentBackward(RecipeOf(cell), shape, element_bytes, blocks, kSharedBytes);
 }
 
-// 768 units are 6 for each of 128 blocks: 24 rows of 3 KB, and what the steps need.
+// 768 units are 6 for each of 128 blocks: 24 rows of 3 KB, and the arrays of a step.
 TEST(PersistentPlan, LnLstmOf768Fits) {
   const PersistentPlan plan = Plan(Cell::kLnLstm, {1024, 16, 768, 768});
   ASSERT_TRUE(plan.fits);
@@ -37,7 +37,7 @@ TEST(PersistentPlan, LnLstmOf768Fits) {
   EXPECT_EQ(plan.cell_parts, kPersistentPart * 16 * 128);
 }
 
-// The same slices as forward, and a part of the gradient of 16 states of each block.
+// The same slices as forward, and partial sums of the gradient of 16 states in each block.
 TEST(PersistentPlan, LnLstmOf768FitsBackward) {
   const PersistentBackwardPlan plan = BackwardPlan(Cell::kLnLstm, {1024, 16, 768, 768});
   ASSERT_TRUE(plan.fits);
@@ -51,7 +51,7 @@ TEST(PersistentPlan, LnLstmOf768FitsBackward) {
   EXPECT_EQ(plan.cell_parts, 2 * 16 * 128);
   EXPECT_EQ(plan.partials, 128 * 16 * 768);
   EXPECT_EQ(plan.buffers, 1);
-  // Without a norm one meeting a step is all there is.
+  // Without a norm, a step has only one grid barrier.
   EXPECT_EQ(BackwardPlan(Cell::kLstm, {1024, 16, 768, 768}).buffers, 2);
 }
 
@@ -80,7 +80,7 @@ TEST(PersistentPlan, WhatIsTooLargeDoesNotFit) {
   EXPECT_FALSE(Plan(Cell::kLnLstm, {100, 16, 64, 768}, 4, 0).fits);
 }
 
-// No unit is left out, no block is without one, and no memory is more than there is.
+// Every unit has a block, every block has a unit, and shared memory suffices.
 TEST(PersistentPlan, EveryUnitHasABlock) {
   for (const Cell cell :
        {Cell::kRnn, Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kGru, Cell::kLnGru}) {

@@ -3,15 +3,15 @@
 #include "src/base/cuda/emulation.h"
 #include "src/rnn/cuda/testing.h"
 
-// What only the emulation of a GPU can be asked.
+// Tests that only the emulation allows.
 namespace planish {
 namespace {
 
 using internal::emulation::Order;
 using internal::emulation::SetOrder;
 
-// Whatever thread comes first, the bits are the same: no result depends on a barrier that is
-// missing. Blocks of one warp and of several, and units of which a thread has two.
+// The order of threads does not change the bits, so no barrier is missing. Blocks of one warp and
+// of several, and more units than threads.
 TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBit) {
   for (const Cell cell : tests::CudaCells()) {
     for (const RnnShape& shape : {RnnShape{3, 2, 3, 5}, {2, 2, 3, 70}, {1, 1, 2, 530}}) {
@@ -28,7 +28,7 @@ TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBit) {
   }
 }
 
-// The same of all steps by one kernel.
+// The order of threads in persistent kernels.
 TEST(RnnCudaEmulated, TheOrderOfThreadsChangesNoBitPersistent) {
   for (const Cell cell : tests::CudaCells()) {
     const tests::RnnProblem<float> p(cell, {3, 3, 3, 19}, {.lengths = true, .resets = true});

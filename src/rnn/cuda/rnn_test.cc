@@ -18,9 +18,9 @@
 #include "src/rnn/cuda/plan.h"
 #include "src/rnn/cuda/testing.h"
 
-// Recurrent layers on a GPU against the CPU's layers in double, which rnn_test.cc holds against the
-// reference. Compiled into two programs: of one the device is the GPU, and it skips where there is
-// none; of the other it is the emulation of one.
+// Recurrent layers on a GPU against the CPU's layers in double, which rnn_test.cc compares with the
+// reference. Compiled into two programs: one uses the GPU, and skips if there is none; the other
+// uses the emulation.
 namespace planish {
 namespace {
 
@@ -56,7 +56,7 @@ std::string Describe(const RnnProblem<T>& p) {
          (p.layer.reverse ? " reverse" : "");
 }
 
-/// The same layer in double, on the CPU.
+/// Returns the layer in double, on the CPU.
 template <class T>
 RnnResult<double> Exact(const RnnProblem<T>& p) {
   RnnProblem<double> same(p.layer.cell, p.layer.shape);
@@ -65,7 +65,7 @@ RnnResult<double> Exact(const RnnProblem<T>& p) {
   return tests::Apply(same, same.Options());
 }
 
-/// The largest difference of any output, as tests::Difference, and which one it is.
+/// Returns the largest difference of any output, as in tests::Difference, and its name.
 template <class T>
 double Worst(const RnnResult<T>& out, const RnnResult<double>& exact, std::string* where) {
   double worst = 0;
@@ -101,9 +101,8 @@ TYPED_TEST_SUITE(RnnCudaTest, Types);
 template <class T>
 constexpr double kUnit = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-53;
 
-// A norm of one to three numbers that nearly agree multiplies what it is given by its rstd, up to
-// 1/sqrt(eps) = 316, and backward does so again, step for step: rnn_test.cc has the same bound for
-// the CPU's layers, and its reason.
+// A norm of one to three nearly equal elements multiplies errors by its rstd, up to 1/sqrt(eps) =
+// 316, at every step, forward and backward. rnn_test.cc has the same bound for the CPU.
 template <class T>
 constexpr double kNarrowTolerance = std::is_same_v<T, float> ? 8e-3 : 4e-12;
 
@@ -121,11 +120,11 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForFewUnits) {
   }
 }
 
-// Norms of 16 numbers and more have an rstd of about 1, and a state's gain of 0.5 forgets: each of
-// at most 7 steps adds the rounding of products of up to 400 numbers, sqrt(400) / 2 units, and
-// that of about 20 operations. A gradient of a weight is a sum over steps and sequences of such.
-// There is more than one input: a norm does not see the size of a single one, whose gradient is
-// nothing but rounding.
+// Norms of 16 or more elements have an rstd of about 1, and gains of 0.5 make the state decay. Each
+// of at most 7 steps adds the rounding of matrix products with up to 400 terms, sqrt(400) / 2
+// units, and of about 20 operations. Gradients of weights are sums over steps and sequences. There
+// is more than one input, because a norm removes the size of a single one, whose gradient would be
+// only rounding.
 template <class T>
 constexpr double kTolerance = 64 * kUnit<T>;
 
@@ -143,7 +142,7 @@ TYPED_TEST(RnnCudaTest, EveryCellAgreesWithTheCpuForManyUnits) {
   }
 }
 
-// More units than a block has threads, and rows of many partial sums.
+// More units than threads in a block, and rows of many partial sums.
 TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kRnn, Cell::kLnRnn, Cell::kLstm, Cell::kLnLstm,
@@ -154,9 +153,9 @@ TYPED_TEST(RnnCudaTest, LargeLayersAgreeWithTheCpu) {
   }
 }
 
-// --- All steps by one kernel ---
+// --- Persistent kernels ---
 
-// Parts of norms that are joined are as good as norms.
+// Norms combined from partial statistics are as accurate as others.
 TYPED_TEST(RnnCudaTest, PersistentAgreesWithTheCpu) {
   using T = TypeParam;
   constexpr RnnShape kShapes[] = {{7, 5, 4, 16}, {5, 9, 5, 33}, {2, 2, 3, 67}, {7, 1, 3, 40}};
@@ -174,7 +173,7 @@ TYPED_TEST(RnnCudaTest, PersistentAgreesWithTheCpu) {
   EXPECT_EQ(fit, all);
 }
 
-// Of the numbers of three sequences the second's begin with NaN, and the others' are as before.
+// Checks that the elements of sequence 1 of three begin with NaN, and the others are as before.
 template <class T>
 void ExpectNanInSequence1(const std::vector<T>& after, const std::vector<T>& before, Cell cell) {
   const size_t units = before.size() / 3;
@@ -209,21 +208,22 @@ TYPED_TEST(RnnCudaTest, PersistentGivesTheSameBitsWithNothingSaved) {
   }
 }
 
-// A gradient of one sequence's output that is NaN.
+// The gradient of one sequence's output is NaN.
 TYPED_TEST(RnnCudaTest, PersistentNanGradientStaysInItsSequence) {
   using T = TypeParam;
   for (const Cell cell : CudaCells()) {
     RnnProblem<T> p(cell, {4, 3, 3, 21}, {.lengths = true});
     p.layer.lengths = {4, 3, 4};
     const RnnResult<T> before = ApplyOnDevice(p, true);
-    // Of sequence 1, all units at one step.
+    // All units of sequence 1 at one step.
     std::fill_n(p.loss.y.begin() + (2 * 3 + 1) * 21, 21, std::numeric_limits<T>::quiet_NaN());
     ExpectNanInSequence1(ApplyOnDevice(p, true).gradients[tests::kH0], before.gradients[tests::kH0],
                          cell);
   }
 }
 
-// No product is asked for of a step, but backward of more sequences than the chip takes.
+// No matrix product of a step is requested, except in backward for larger batches than the
+// persistent kernel takes.
 TYPED_TEST(RnnCudaTest, PersistentAsksForNoProductOfAStep) {
   using T = TypeParam;
   for (const auto& [batch, backward] :
@@ -247,7 +247,8 @@ TYPED_TEST(RnnCudaTest, PersistentAsksForNoProductOfAStep) {
   }
 }
 
-// Weights of the state so that the first product is exact: the sums have a mean of 1e4 deviations.
+// Weights of the state for which the first product is exact: the mean of the sums is 1e4
+// deviations.
 TYPED_TEST(RnnCudaTest, PersistentNormsAreExactAtAnyMean) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnGru}) {
@@ -255,7 +256,7 @@ TYPED_TEST(RnnCudaTest, PersistentNormsAreExactAtAnyMean) {
     std::mt19937 random(3);
     p.layer.x = {0, 0};
     p.layer.weight_hh = tests::Normal<T>(std::ssize(p.layer.weight_hh), random, 1e4, 1);
-    // Before each step the state is 1 in the first unit alone.
+    // Before each step, the state is 1 in the first unit and 0 in the others.
     p.layer.resets = {1, 1};
     p.layer.h_reset.assign(40, T{0});
     p.layer.h_reset[0] = 1;
@@ -266,7 +267,7 @@ TYPED_TEST(RnnCudaTest, PersistentNormsAreExactAtAnyMean) {
   }
 }
 
-// --- The same bits ---
+// --- Bitwise equality ---
 
 TYPED_TEST(RnnCudaTest, NothingSavedGivesTheSameBits) {
   using T = TypeParam;
@@ -318,7 +319,7 @@ TYPED_TEST(RnnCudaTest, StepsGiveTheSameBits) {
   }
 }
 
-// A gradient is the same bits whatever else is asked for.
+// Each gradient has the same bits whichever others are requested.
 TYPED_TEST(RnnCudaTest, EveryGradientAlone) {
   using T = TypeParam;
   const std::vector<Cell> cells = CudaCells();
@@ -356,7 +357,7 @@ TYPED_TEST(RnnCudaTest, EveryGradientAlone) {
 
 // --- Extremes ---
 
-// No step, and no sequence.
+// No steps, and no sequences.
 TYPED_TEST(RnnCudaTest, NoSteps) {
   using T = TypeParam;
   for (const Cell cell : CudaCells()) {
@@ -404,7 +405,7 @@ TYPED_TEST(RnnCudaTest, NanStaysInItsSequence) {
   }
 }
 
-// Beyond a sequence inputs may be anything, as may the gradients of y there.
+// Past the length of a sequence, inputs and gradients of y are not read.
 TYPED_TEST(RnnCudaTest, NothingIsReadBeyondASequence) {
   using T = TypeParam;
   for (const Cell cell : CudaCells()) {
@@ -429,7 +430,7 @@ TYPED_TEST(RnnCudaTest, NothingIsReadBeyondASequence) {
   }
 }
 
-// A length above T is T.
+// A length above T means T.
 TYPED_TEST(RnnCudaTest, LengthsAreClipped) {
   using T = TypeParam;
   RnnProblem<T> p(Cell::kLnLstm, {3, 2, 3, 5}, {.lengths = true});
@@ -439,8 +440,8 @@ TYPED_TEST(RnnCudaTest, LengthsAreClipped) {
   EXPECT_EQ(ApplyOnDevice(p).DiffersIn(expected), "");
 }
 
-// Sums with a mean of 1e4 deviations, or of sizes whose squares a float does not hold. The first
-// step of one input, x = 1, and no state: the products are the weights, exactly.
+// Sums with a mean of 1e4 deviations, or whose squares overflow or underflow float. The first step
+// of one input x = 1 without a state: the products are exactly the weights.
 TYPED_TEST(RnnCudaTest, NormsAreExactAtAnyMeanAndSize) {
   using T = TypeParam;
   for (const Cell cell : {Cell::kLnRnn, Cell::kLnLstm, Cell::kLnLstmContrib, Cell::kLnGru}) {
@@ -451,21 +452,21 @@ TYPED_TEST(RnnCudaTest, NormsAreExactAtAnyMeanAndSize) {
       p.layer.x = {1};
       std::mt19937 random(3);
       p.layer.weight_ih = tests::Normal<T>(std::ssize(p.layer.weight_ih), random, mean, deviation);
-      // A state of zeros has no deviation, and 0/0 without eps.
+      // A zero state has variance 0, which gives 0/0 without eps.
       if (p.layer.eps == 0) p.layer.h0 = tests::Normal<T>(40, random);
       RnnOnDevice<T> device(p);
       device.Forward();
       RnnResult<double> exact = Exact(p);
-      // tanh and sigmoid of numbers about 1: a few units, and those of the product of h.
+      // tanh and sigmoid of values of about 1: a few units, and those of the product with h.
       EXPECT_LE(tests::Difference(device.Result().y, exact.y), 16 * kUnit<T>)
           << NameOf(cell) << " mean " << mean << " deviation " << deviation;
     }
   }
 }
 
-// --- Products ---
+// --- Matrix products ---
 
-// The caller's products give what ours give, and are asked for as the header says.
+// The caller's matrix products give the same results as ours, and are requested as the header says.
 TYPED_TEST(RnnCudaTest, ProductsAreTheCallers) {
   using T = TypeParam;
   const RnnProblem<T> p(Cell::kLnLstm, {3, 2, 5, 7});
@@ -493,7 +494,7 @@ TYPED_TEST(RnnCudaTest, ProductsAreTheCallers) {
   EXPECT_EQ(device.Result().DiffersIn(expected), "");
 }
 
-// Ours, of every kind: tiles that are full, and their edges.
+// Our matrix products, transposed or not, with full tiles and partial ones.
 TYPED_TEST(RnnCudaTest, Matmul) {
   using T = TypeParam;
   std::mt19937 random(5);
@@ -529,7 +530,7 @@ TYPED_TEST(RnnCudaTest, Matmul) {
           exact.push_back(sum);
         }
       }
-      // The rounding of at most 100 sums, each half a unit of what is summed up by then.
+      // The rounding of at most 100 additions, each half a unit of the partial sum.
       EXPECT_LE(tests::Difference(on_c.Get(), exact), 16 * kUnit<T>) << rows << ' ' << kind;
     }
   }
@@ -537,7 +538,7 @@ TYPED_TEST(RnnCudaTest, Matmul) {
 
 // --- Errors ---
 
-/// The error of RnnForward after `change` to right arguments and options.
+/// Returns the error of RnnForward after `change` to valid arguments and options.
 template <class F>
 std::string ForwardError(F&& change, Cell cell = Cell::kLnLstm) {
   const RnnProblem<float> p(cell, {3, 2, 4, 5}, {.lengths = true, .resets = true});
@@ -610,7 +611,7 @@ TEST_F(RnnCudaErrors, BackwardTakesNoSums) {
             "[RnnBackward] sums must be null on a GPU, got an address");
 }
 
-// What RnnSavedSize says is the header's table: of 8 steps, H 8, so that nothing is rounded up.
+// RnnSavedSize returns the header's table; with 8 steps and H = 8 nothing is rounded up.
 TEST(RnnCudaSavedSize, IsWhatTheHeaderSays) {
   const auto size = [](Cell cell) { return cuda::RnnSavedSize<float>(cell, {2, 4, 3, 8}) / 8; };
   EXPECT_EQ(size(Cell::kRnn), 0);

@@ -12,17 +12,17 @@
 #include "src/norm/cuda/norm_testing.h"
 #include "src/rnn/testing.h"
 
-// What the tests of recurrent layers on a GPU share: a layer in its memory, and results from it.
+// Tools for tests of recurrent layers on a GPU: a layer in device memory, and its results.
 namespace planish::tests {
 
-/// A layer's numbers and all of its results, on the device.
+/// The arrays of a layer and all of its results, on the device.
 template <class T>
 class RnnOnDevice {
  public:
   explicit RnnOnDevice(const RnnProblem<T>& p) : cell_(p.layer.cell), shape_(p.layer.shape) {
     result_ = Unwritten(p);
     result_.saved.assign(static_cast<size_t>(cuda::RnnSavedSize<T>(cell_, shape_)), Unset<T>());
-    // Backward's own layout of arguments, with the device's addresses in place of the host's.
+    // Builds the arguments for the host, then replaces host addresses by device addresses.
     forward_ = ForwardArgs(p, result_);
     backward_ = BackwardArgs(p, result_);
     RnnInputs<T>& in = forward_.inputs;
@@ -64,7 +64,7 @@ class RnnOnDevice {
     options_.eps = p.layer.eps;
   }
 
-  /// To be changed before a call.
+  /// The arguments, which a test can change before a call.
   RnnForwardArgs<T>& forward() { return forward_; }
   RnnBackwardArgs<T>& backward() { return backward_; }
   cuda::RnnOptions<T>& options() { return options_; }
@@ -81,14 +81,14 @@ class RnnOnDevice {
     cuda::RnnBackward<T>(cell_, backward_, With(space));
     internal::cuda::Synchronize();
   }
-  /// What the outputs hold by now.
+  /// Returns the present contents of the outputs.
   RnnResult<T> Result() {
     for (const auto& [values, at] : outputs_) *values = at->Get();
     return result_;
   }
 
  private:
-  /// Memory that begins as NaN.
+  /// Returns memory that is initially NaN.
   static std::vector<char> Bytes(int64_t n) {
     return std::vector<char>(static_cast<size_t>(n), -1);
   }
@@ -124,7 +124,7 @@ class RnnOnDevice {
   cuda::RnnOptions<T> options_;
 };
 
-/// Forward, then backward, on the device.
+/// Computes forward, then backward, on the device.
 template <class T>
 RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool persistent = false) {
   RnnOnDevice<T> device(p);
@@ -134,7 +134,7 @@ RnnResult<T> ApplyOnDevice(const RnnProblem<T>& p, bool persistent = false) {
   return device.Result();
 }
 
-/// The cells that a GPU has.
+/// Returns the cells that have CUDA kernels.
 inline std::vector<Cell> CudaCells() {
   std::vector<Cell> cells;
   for (const Cell cell : internal::kCells) {
