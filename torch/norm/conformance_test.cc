@@ -1,5 +1,5 @@
-// The core's norms against the same written with PyTorch's operators and differentiated by its
-// autograd, which share nothing with Planish, on random shapes.
+// The core's norms against their equations in PyTorch's operators, differentiated by PyTorch's
+// autograd, which share no code with Planish, on random shapes.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -27,14 +27,14 @@ at::ScalarType TypeOf() {
   return at::kDouble;
 }
 
-/// A tensor with the numbers of a vector.
+/// Returns a tensor with the elements of a vector.
 template <class T>
 Tensor ToTensor(const std::vector<T>& values, at::IntArrayRef shape) {
   return at::from_blob(const_cast<T*>(values.data()), shape, at::TensorOptions(TypeOf<T>()))
       .clone();
 }
 
-/// y of a norm, as its equation reads.
+/// Computes y of a norm by its equation.
 Tensor Forward(const Problem<double>& p, const Tensor& x, const Tensor& gain, const Tensor& bias) {
   const bool detach_mean = p.norm == Norm::kDetach || p.norm == Norm::kDetachMean;
   const bool detach_deviation = p.norm == Norm::kDetach || p.norm == Norm::kDetachDeviation;
@@ -75,8 +75,8 @@ std::vector<Shape> RandomShapes(int n) {
   return shapes;
 }
 
-// Both sides compute in double: sums of at most 2000 terms, each rounded to 2^-53, in another
-// order. 1e-12 of the largest result is four times as many roundings that all go the same way.
+// Both sides compute in double: sums of at most 2000 terms, each rounded to 2^-53, in different
+// order. 1e-12 of the largest result is four times as many roundings in the same direction.
 TEST(PyTorchConformanceTest, EveryNormInDouble) {
   for (const Norm norm : tests::kNorms) {
     for (const auto& [rows, cols] : RandomShapes(12)) {
@@ -101,7 +101,8 @@ TEST(PyTorchConformanceTest, EveryNormInDouble) {
   }
 }
 
-/// PyTorch's own kernel and ours. `tolerance` of y and dx, `column_tolerance` of dgain and dbias.
+/// Compares PyTorch's kernel with ours; `tolerance` is for y and dx, `column_tolerance` for dgain
+/// and dbias.
 template <class T>
 void ExpectLikeNativeLayerNorm(double tolerance, double column_tolerance) {
   for (const auto& [rows, cols] : RandomShapes(40)) {
@@ -120,15 +121,15 @@ void ExpectLikeNativeLayerNorm(double tolerance, double column_tolerance) {
   }
 }
 
-// Rows of mean 0, where both are right to a few roundings: sums of up to 2000 floats, whose
-// roundings grow as sqrt(2000) * 2^-24 = 2.7e-6 of the sum. Four times that.
+// Rows of mean 0, for which both are accurate: sums of up to 2000 floats, whose rounding grows as
+// sqrt(2000) * 2^-24 = 2.7e-6 of the sum. Four times that.
 TEST(PyTorchConformanceTest, NativeLayerNormInFloat) {
   ExpectLikeNativeLayerNorm<float>(1.1e-5, 1.1e-5);
 }
 
-// Both round to eight bits: of two results that are next to each other, each may be taken, and that
-// is 2^-7 of the largest at most. PyTorch sums dgain and dbias of up to 300 rows in bfloat16, one
-// after the other: sqrt(300) * 2^-8 = 7e-2 of the sum, three times.
+// Both round to eight bits. They can round to adjacent values, which differ by at most 2^-7 of the
+// largest. PyTorch sums dgain and dbias of up to 300 rows one by one in bfloat16: sqrt(300) * 2^-8
+// = 7e-2 of the sum. Three times that.
 TEST(PyTorchConformanceTest, NativeLayerNormInBfloat16) {
   ExpectLikeNativeLayerNorm<bfloat16>(0x1p-7, 0.2);
 }

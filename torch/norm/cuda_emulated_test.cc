@@ -14,7 +14,7 @@
 #include "planish/torch_norm.h"
 #include "torch/base/fake_cuda_device.h"
 
-// The norms' way to a GPU, against the CPU, whose own tests hold it against references.
+// Norms on the fake CUDA device against the CPU, whose tests compare with references.
 namespace planish {
 namespace {
 
@@ -26,7 +26,7 @@ using tests::ToGpu;
 using Tensors = std::vector<Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
 
-/// A norm: what it takes, x first, and what it gives.
+/// A norm: its inputs, x first, and a function that computes its outputs.
 struct Case {
   std::string name;
   std::vector<std::vector<int64_t>> sizes;
@@ -107,7 +107,7 @@ std::vector<Case> Cases() {
   };
 }
 
-/// What a case gives, and the gradients of its inputs, all on the CPU.
+/// Returns the outputs of a case, and the gradients of its inputs, on the CPU.
 Tensors Results(const Case& c, const Tensors& given, bool gpu) {
   const auto place = [&](const Tensor& t) { return gpu ? ToGpu(t) : t; };
   Tensors inputs;
@@ -127,8 +127,8 @@ Tensors Results(const Case& c, const Tensors& given, bool gpu) {
   return results;
 }
 
-// Sums are taken in another order: of at most 40 terms, to the type's precision. The moments of 16
-// bits are float on both sides, and results are rounded once: a unit in the last place.
+// Sums of at most 40 terms are in another order, so they agree to the type's precision. 16-bit
+// types have float statistics on both sides, and results are rounded once: one ulp.
 double ToleranceOf(at::ScalarType type) {
   switch (type) {
     case at::kDouble:

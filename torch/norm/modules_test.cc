@@ -28,10 +28,10 @@ using at::Tensor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Both sides compute in double: sums of at most some ten terms of size about 1, each rounded to
-// 2^-53, in another order. 1e-12 is thousands of such roundings.
+// Both sides compute in double: sums of some ten terms of size about 1, each rounded to 2^-53, in
+// different order. 1e-12 is thousands of such roundings.
 constexpr double kDouble = 1e-12;
-// Both sides compute in float on numbers below 10: a few roundings of 2^-24 each.
+// Both sides compute in float on values below 10: a few roundings of 2^-24 each.
 constexpr double kFloat = 1e-5;
 
 double MaxDifference(const Tensor& a, const Tensor& b) {
@@ -41,7 +41,7 @@ double MaxDifference(const Tensor& a, const Tensor& b) {
 
 Tensor Random(at::IntArrayRef shape) { return at::randn(shape, at::kDouble); }
 
-/// `module` in double, with random parameters.
+/// Returns `module` in double, with random parameters.
 template <class Module>
 Module Drawn(Module module) {
   module->to(at::kDouble);
@@ -62,7 +62,7 @@ std::string Text(const torch::nn::Module& module) {
   return text.str();
 }
 
-/// What `to` has after it was loaded with what `from` saved.
+/// Loads into `to` what `from` saved.
 template <class From, class To>
 void SaveAndLoad(const From& from, To& to) {
   std::stringstream file;
@@ -70,7 +70,7 @@ void SaveAndLoad(const From& from, To& to) {
   torch::load(to, file);
 }
 
-/// Gradients of sum(y*dy) in x and in the parameters of `module`.
+/// Returns gradients of sum(y*dy) for x and the parameters of `module`.
 std::vector<Tensor> Gradients(const std::function<Tensor(const Tensor&)>& forward, const Tensor& x,
                               const std::vector<Tensor>& parameters, const Tensor& dy) {
   std::vector<Tensor> inputs = {x.detach().clone().requires_grad_(true)};
@@ -78,7 +78,8 @@ std::vector<Tensor> Gradients(const std::function<Tensor(const Tensor&)>& forwar
   return torch::autograd::grad({forward(inputs[0])}, inputs, {dy});
 }
 
-/// The module's results and gradients are those of a composition of PyTorch's operators.
+/// Expects the module's results and gradients to equal those of a composition of PyTorch's
+/// operators.
 template <class Module, class Composition>
 void ExpectIs(Module& module, const Tensor& x, const Composition& composition) {
   const Tensor dy = Random(x.sizes());
@@ -95,7 +96,7 @@ Tensor MeanOf(const Tensor& x) { return x.mean(-1, /*keepdim=*/true); }
 Tensor VarOf(const Tensor& x, bool unbiased = false) { return x.var(-1, unbiased, true); }
 Tensor XHat(const Tensor& x, double eps) { return (x - MeanOf(x)) / (VarOf(x) + eps).sqrt(); }
 
-// ---- Over rows
+// ---- Norms over rows
 
 TEST(LayerNormModule, IsItsEquation) {
   at::manual_seed(1);
@@ -136,7 +137,7 @@ TEST(RMSNormModule, IsItsEquation) {
   });
   RMSNorm plain(RMSNormOptions({4}).elementwise_affine(false));
   EXPECT_TRUE(plain->parameters().empty());
-  // Numbers so small that eps shows: without one it is the type's.
+  // Elements so small that eps matters; the default eps is the type's epsilon.
   const Tensor x = 1e-8 * Random({5, 4});
   EXPECT_LT(MaxDifference(plain->forward(x), at::rms_norm(x, {4})), kDouble);
   EXPECT_GT(MaxDifference(plain->forward(x), at::rms_norm(x, {4}, {}, 0.0)), 0.1);
@@ -175,9 +176,9 @@ TEST(AdaNormModule, IsItsEquation) {
   });
 }
 
-// ---- Online
+// ---- Online norm
 
-/// One case from a state, which moves on; the state that it found is a constant.
+/// Computes one case and updates the state; the state before it is a constant.
 Tensor OnlineCase(const Tensor& x, double alpha, double& mu, double& sigma) {
   const Tensor mean = alpha * x.mean() + (1 - alpha) * mu;
   const Tensor s = ((x - mean).square().sum() / (x.numel() - 1)).sqrt();
@@ -205,7 +206,7 @@ TEST(OnlineLayerNormModule, AdvancesInTrainingAlone) {
     }
     return at::stack(y);
   };
-  for (int call = 0; call < 2; ++call) {  // the second finds what the first left
+  for (int call = 0; call < 2; ++call) {  // the second call starts from the state of the first
     const Tensor x = Random({4, 5}) + 2, dy = Random({4, 5});
     const auto ours =
         Gradients([&](const Tensor& t) { return norm->forward(t); }, x, norm->parameters(), dy);
@@ -227,7 +228,7 @@ TEST(OnlineLayerNormModule, AdvancesInTrainingAlone) {
   };
   ExpectIs(norm, x, alone);
   EXPECT_TRUE(norm->state.equal(state));
-  // Either in either mode.
+  // `advance` overrides either mode.
   EXPECT_LT(MaxDifference(norm->forward(x, /*advance=*/true), cases(x)), kDouble);
   EXPECT_NEAR(norm->mu(), mu, kDouble);
   norm->train();
@@ -247,13 +248,13 @@ TEST(OnlineLayerNormModule, KeepsItsStateThroughCasts) {
   torch::nn::Sequential net(norm);
   net->to(at::kBFloat16);
   EXPECT_EQ(norm->weight.scalar_type(), at::kBFloat16);
-  EXPECT_TRUE(norm->state.equal(state));  // of type double, too
+  EXPECT_TRUE(norm->state.equal(state));  // also its type, double
   net->to(at::kCPU, at::kDouble);
   EXPECT_TRUE(norm->state.equal(state));
   EXPECT_EQ(norm->forward(Random({2, 5})).scalar_type(), at::kDouble);
 }
 
-// ---- Over channels
+// ---- Norms over channels
 
 TEST(ChannelLayerNormModules, AreLayerNormOfPermutedInput) {
   at::manual_seed(9);
@@ -276,7 +277,7 @@ TEST(ChannelLayerNormModules, AreLayerNormOfPermutedInput) {
   ExpectIs(plain, Random({2, 3, 4, 5}), permuted(plain, 1e-5));
 }
 
-// ---- Over the batch
+// ---- Batch norms
 
 template <class Ours, class Theirs>
 void ExpectTrainAlike(Ours ours, Theirs theirs, at::IntArrayRef shape) {
@@ -346,7 +347,7 @@ TEST(BatchNormModules, CountInWholeNumbersWhateverTheyAreCastTo) {
   EXPECT_EQ(norm->num_batches_tracked.scalar_type(), at::kLong);
 }
 
-/// Of one step, with estimates where there are.
+/// Computes batch norm of one step, with running estimates if there are any.
 Tensor BatchNormOfStep(const Tensor& x, const RecurrentBatchNorm& norm, const Tensor& mean,
                        const Tensor& var) {
   return (x - mean) / (var + norm->options.eps()).sqrt() * norm->weight + norm->bias;
@@ -363,7 +364,7 @@ TEST(RecurrentBatchNormModule, HasMomentsForEachStep) {
     }
     return at::stack(y);
   };
-  ExpectIs(norm, Random({6, 5, 3}), training);  // two steps beyond those that have estimates
+  ExpectIs(norm, Random({6, 5, 3}), training);  // two more steps than have estimates
   ExpectIs(norm, Random({2, 5, 3}), training);
   EXPECT_TRUE(norm->num_batches_tracked.equal(at::tensor({4, 4, 2, 2}, at::kLong)));
 
@@ -380,7 +381,7 @@ TEST(RecurrentBatchNormModule, HasMomentsForEachStep) {
     return [&, first](const Tensor& t) {
       std::vector<Tensor> y;
       for (int64_t i = 0; i < t.size(0); ++i) {
-        const int64_t step = std::min<int64_t>(first + i, 2);  // the last that was seen
+        const int64_t step = std::min<int64_t>(first + i, 2);  // the last step seen in training
         y.push_back(BatchNormOfStep(t[i], norm, norm->running_mean[step], norm->running_var[step]));
       }
       return at::stack(y);
@@ -402,7 +403,7 @@ TEST(RecurrentBatchNormModule, StartsAtItsWeight) {
   EXPECT_FALSE(other->bias.defined());
 }
 
-// ---- Of weights
+// ---- Weight norm
 
 TEST(WeightNormModule, IsPolar) {
   at::manual_seed(13);
@@ -433,7 +434,7 @@ TEST(WeightNormLinearModule, StartsAsTorchsLinear) {
   WeightNormLinear ours(4, 3);
   const Tensor x = at::randn({2, 4});
   EXPECT_LT(MaxDifference(ours->forward(x), theirs->forward(x)), kFloat);
-  // As in Python: of each unit.
+  // One norm for each unit, as in Python.
   EXPECT_EQ(ours->named_parameters()["parametrizations.weight.original0"].sizes(),
             at::IntArrayRef({3, 1}));
   const WeightNormLinear plain(WeightNormLinearOptions(4, 3).bias(false).dim(1));
@@ -442,9 +443,9 @@ TEST(WeightNormLinearModule, StartsAsTorchsLinear) {
   EXPECT_EQ(plain->parameters().size(), 2u);
 }
 
-// ---- What all modules have
+// ---- Tests of all modules
 
-/// Every module, what it is printed as, its keys, and an input.
+/// A module, its printed form, its keys, and a call.
 struct Entry {
   std::shared_ptr<torch::nn::Module> module;
   std::function<Tensor(torch::nn::Module& module)> forward;
@@ -524,12 +525,12 @@ TEST(NormModules, CloneWithTheirNumbers) {
       const at::NoGradGuard no_grad;
       for (Tensor& parameter : module.parameters()) parameter.uniform_(0.5, 1.5);
     };
-    // Inside of another module, too: that assigns to modules that reset() made.
+    // Also inside another module, which assigns to modules that reset() created.
     torch::nn::Sequential outer;
     outer->push_back("0", torch::nn::Identity());
     outer->register_module("norm", entry.module);
     draw(*entry.module);
-    entry.forward(*entry.module);  // moves buffers
+    entry.forward(*entry.module);  // updates buffers
     entry.module->eval();
     const Tensor y = entry.forward(*entry.module).clone();
     const auto copy = entry.module->clone();
@@ -544,7 +545,7 @@ TEST(NormModules, CloneWithTheirNumbers) {
   }
 }
 
-/// A module of the user's that has norms for children.
+/// A user's module whose children are norms.
 struct BlockImpl : torch::nn::Cloneable<BlockImpl> {
   BlockImpl() { BlockImpl::reset(); }
   void reset() override {
@@ -574,7 +575,7 @@ TEST(NormModules, CloneAsChildren) {
     const at::NoGradGuard no_grad;
     for (Tensor& parameter : copy->parameters()) parameter.zero_().add_(1);
   }
-  EXPECT_FALSE(copy->forward(x).equal(y));  // it computes with the parameters that it shows
+  EXPECT_FALSE(copy->forward(x).equal(y));  // uses its own parameters
 }
 
 TEST(NormModules, TrainInASequential) {
@@ -592,7 +593,7 @@ TEST(NormModules, TrainInASequential) {
   }
 }
 
-// ---- Bad input
+// ---- Invalid input
 
 std::string ErrorOf(const std::function<void()>& f) {
   try {

@@ -16,7 +16,7 @@ using at::Tensor;
 using ::testing::HasSubstr;
 
 // Both sides compute in double: sums of at most a few hundred terms of size about 1, each rounded
-// to 2^-53, in another order. 1e-12 is a thousand such roundings.
+// to 2^-53, in different order. 1e-12 is a thousand such roundings.
 constexpr double kDouble = 1e-12;
 
 double MaxDifference(const Tensor& a, const Tensor& b) {
@@ -108,7 +108,7 @@ TEST(LayerNorm, IsExactAtALargeMean) {
   at::manual_seed(4);
   const Tensor x = at::randn({64, 256}) + 1e6;
   const Tensor xhat = at::layer_norm(x.to(at::kDouble), {256});
-  // 5e-7 * max(1, |xhat|): four roundings to float of numbers of the size of xhat.
+  // 5e-7 * max(1, |xhat|): four roundings to float of values of the size of xhat.
   EXPECT_TRUE((planish::layer_norm(x, {256}) - xhat)
                   .abs()
                   .le(5e-7 * xhat.abs().clamp_min(1))
@@ -116,7 +116,7 @@ TEST(LayerNorm, IsExactAtALargeMean) {
                   .item<bool>());
 }
 
-// Second derivatives; the package's tests have gradgradcheck of every function.
+// Second derivatives; the Python tests run gradgradcheck on every function.
 TEST(LayerNorm, HasASecondDerivative) {
   at::manual_seed(7);
   const Tensor x = Random({2, 3}).requires_grad_(true), u = Random({2, 3});

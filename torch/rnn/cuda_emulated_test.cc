@@ -15,7 +15,7 @@
 #include "torch/rnn/call.h"
 #include "torch/rnn/testing.h"
 
-// The recurrent layers' way to a GPU, against the CPU, whose own tests hold it against references.
+// Recurrent layers on the fake CUDA device against the CPU, whose tests compare with references.
 namespace planish::tests {
 namespace {
 
@@ -35,7 +35,7 @@ RnnTensors OnGpu(const RnnTensors& layer) {
   return there;
 }
 
-/// Outputs, and gradients of all that has some, on the CPU.
+/// Returns the outputs, and all gradients, on the CPU.
 std::vector<Tensor> Results(Cell cell, const RnnTensors& layer, const RnnSettings& settings) {
   RnnTensors leaves;
   std::vector<Tensor> inputs;
@@ -68,7 +68,7 @@ void ExpectAgree(const std::vector<Tensor>& found, const std::vector<Tensor>& ex
   }
 }
 
-// One step, whose products the layer asks for, and several, which it may do on the chip.
+// One step, with the caller's matrix products, and several, with the persistent kernel if they fit.
 TEST(RnnOnGpu, AgreesWithTheCpu) {
   for (const Cell cell : CellsOfGpu()) {
     for (const int64_t time : {1, 4}) {
@@ -84,8 +84,8 @@ TEST(RnnOnGpu, AgreesWithTheCpu) {
   }
 }
 
-// Arrays of 16 bits are computed in float, and rounded; sums of norms of few numbers, in another
-// order, differ in float's last bits, which a rounding shows: a unit of bfloat16's last place.
+// 16-bit tensors are computed in float and rounded. Sums of norms of few elements in another order
+// differ in float's last bits, which can change the rounding: one ulp of bfloat16.
 TEST(RnnOnGpu, AgreesWithTheCpuInSixteenBits) {
   for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kLnRnn, Cell::kLstm}) {
     const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 7}, {.resets = true}, at::kBFloat16);
@@ -100,7 +100,7 @@ TEST(RnnOnGpu, AgreesWithTheCpuInSixteenBits) {
   }
 }
 
-// Sequences of more than the chip takes at once.
+// More sequences than the persistent kernel takes.
 TEST(RnnOnGpu, AgreesWithTheCpuForManySequences) {
   for (const Cell cell : {Cell::kLnLstm, Cell::kLnGru, Cell::kRnn}) {
     const RnnTensors layer = RandomLayer(cell, {3, 70, 2, 3});

@@ -46,7 +46,7 @@ using tests::Leaves;
 using tests::Random;
 using tests::RandomLayer;
 
-/// Results and the gradients of a random loss, by name.
+/// Named results, and gradients of a random loss.
 using Named = std::vector<std::pair<std::string, Tensor>>;
 
 Named WithGradients(const RnnTensors& leaves, const RnnOutputs& outputs) {
@@ -76,8 +76,7 @@ Named Ours(Cell cell, const RnnTensors& layer, const RnnSettings& settings = {})
   return WithGradients(leaves, rnn_forward(cell, leaves, settings));
 }
 
-// ---- The cells as planish/rnn.h has their equations, of PyTorch's operators and differentiated by
-// its autograd
+// ---- The equations of planish/rnn.h in PyTorch's operators, differentiated by PyTorch's autograd
 
 Tensor Over(const Tensor& t, const Tensor& otherwise) { return t.defined() ? t : otherwise; }
 
@@ -88,7 +87,7 @@ Tensor LayerNorm(const Tensor& z, const Tensor& gain, const Tensor& bias, double
   return at::layer_norm(z, {z.size(-1)}, optional(gain), optional(bias), eps);
 }
 
-/// Over the batch where `batch` says so, of each group of columns where there are several.
+/// Normalizes over the batch if `batch`, otherwise each group of columns separately.
 Tensor Norm(bool batch, const Tensor& z, const Tensor& gain, const Tensor& bias, double eps,
             at::IntArrayRef groups) {
   if (batch) {
@@ -193,8 +192,7 @@ RnnOutputs Composed(Cell cell, const RnnTensors& p, const RnnSettings& settings)
   return {at::stack(y), h, IsLstm(cell) ? c : at::empty({0}, p.x.options())};
 }
 
-// On one thread: ATen takes several for the smallest of norms, and waits long for them on a busy
-// machine.
+// Runs on one thread: ATen splits even the smallest norms, which is slow on a busy machine.
 class EveryCell : public ::testing::TestWithParam<Cell> {
  protected:
   void SetUp() override { at::set_num_threads(1); }
@@ -209,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, ::testing::ValuesIn(internal::kCells)
 
 TEST_P(EveryCell, IsLikeTheSameComposedOfOperators) {
   const Cell cell = GetParam();
-  // What is composed has moments over all sequences, whether they have the step or not.
+  // The composed cells take statistics over all sequences, even those that have ended.
   const bool lengths = RecipeOf(cell).over == internal::Over::kRow;
   for (const Given& given : {Given{}, Given{.states = false}, Given{.affine = false},
                              Given{.lengths = lengths, .resets = true},
@@ -267,7 +265,7 @@ TEST_P(EveryCell, HasSecondDerivatives) {
   }
 }
 
-/// What rnn_forward saves for backward; of no numbers where it saves nothing.
+/// Returns what rnn_forward saves for backward; an empty tensor if it saves nothing.
 Tensor SavedOf(Cell cell, const RnnTensors& layer, bool save = false) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("planish::rnn_forward", "");
   torch::jit::Stack stack = {cell_name(cell)};
@@ -293,7 +291,7 @@ TEST_P(EveryCell, KeepsNothingWithoutGradients) {
   EXPECT_FALSE(rnn_forward(cell, Leaves(layer)).y.requires_grad());
 }
 
-// It has one size on every device.
+// `saved` has the same size on every device.
 TEST_P(EveryCell, KeepsRoomForWhatAGpuSaves) {
   const Cell cell = GetParam();
   if (internal::RecipeOf(cell).over == internal::Over::kBatch) return;  // not on a GPU
@@ -313,7 +311,7 @@ TEST_P(EveryCell, KeepsRoomForWhatAGpuSaves) {
   }
 }
 
-// What the Meta kernel says of `saved` where T and B are symbols.
+// The meta kernel returns the size of `saved` with T and B as symbols.
 TEST_P(EveryCell, KeepsNumbersInProportionToSteps) {
   const auto size = [](int64_t time, int64_t batch) {
     return RnnSavedSize<float>(GetParam(), {time, batch, 5, 6});
@@ -369,7 +367,7 @@ TEST_P(EveryCell, TakesTensorsThatAreNotContiguous) {
 
 TEST_P(EveryCell, StepsAreTheSequence) {
   const Cell cell = GetParam();
-  if (RecipeOf(cell).over == internal::Over::kBatch) return;  // has no steps: SaysWhatIsWrong
+  if (RecipeOf(cell).over == internal::Over::kBatch) return;  // has no rnn_step: SaysWhatIsWrong
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, {}, type);
     const RnnOutputs sequence = rnn_forward(cell, layer);
@@ -415,7 +413,7 @@ TEST_P(EveryCell, TakesPackedParameters) {
     const Given given = {.lengths = true, .resets = true};
     const RnnTensors layer = RandomLayer(cell, {4, 3, 5, 6}, given, type);
     const RnnPacked packed = rnn_pack(cell, layer);
-    RnnTensors others = layer;  // of the parameters the weights alone, for the sizes they tell
+    RnnTensors others = layer;  // of the parameters, only the weights, for their sizes
     for (size_t field = kFirstParam + 2; field < kH0; ++field) {
       others.*kFields[field].member = Tensor();
     }
@@ -471,7 +469,7 @@ TEST_P(EveryCell, WorksOutShapesOnTheMetaDevice) {
   EXPECT_EQ(c.numel(), IsLstm(cell) ? 18 : 0);
 }
 
-// ---- What holds for all cells alike
+// ---- Tests of all cells
 
 TEST(RnnForward, ComputesTheGradientsThatAreNeeded) {
   const RnnTensors layer = RandomLayer(Cell::kLnLstm, {4, 3, 5, 6}, {.resets = true});
@@ -534,8 +532,8 @@ TEST(RnnForward, KeepsLessWithCheckpoint) {
             RnnSavedSize<float>(Cell::kLnLstm, shape, false) / 100);
 }
 
-// Not of cells with layer normalisation: the third derivative of PyTorch's layer_norm, which they
-// would be compared with, is not that of finite differences (2.13). The Python tests have those.
+// Only cells without layer norm: PyTorch's layer_norm, with which the others would be compared, has
+// a wrong third derivative (2.13). The Python tests check the others by finite differences.
 TEST(RnnForward, HasThirdDerivatives) {
   for (const Cell cell : {Cell::kLstm, Cell::kGru, Cell::kBnLstm, Cell::kBnGru}) {
     SCOPED_TRACE(cell_name(cell));
@@ -553,7 +551,7 @@ TEST(RnnForward, HasThirdDerivatives) {
   }
 }
 
-// A derivative of a gradient is one by each argument for itself, whatever was computed from what.
+// Second derivatives treat each argument as independent, even if one was computed from another.
 TEST(RnnForward, HasSecondDerivativesOfArgumentsMadeOfEachOther) {
   const RnnTensors layer = RandomLayer(Cell::kLnGru, {3, 2, 4, 4});
   const auto second = [&](auto forward) {
@@ -609,7 +607,7 @@ TEST(RnnForward, NoticesWhenWhatBackwardNeedsWasChanged) {
               HasSubstr("modified by an inplace operation"));
 }
 
-// Schemas are an interface: what is called from Python and kept in files rests on them.
+// Schemas are an interface: Python callers and saved files depend on them.
 TEST(RnnOperators, HaveTheSchemasThatOthersRestOn) {
   const auto schema = [](const char* name) {
     std::ostringstream text;
@@ -825,7 +823,7 @@ Options WithLayout(const Layout& layout) {
       .bias(layout.bias);
 }
 
-/// A call of a module: outputs by name, of states h_n, and c_n where the module has one.
+/// The outputs of a module: y, h_n, and c_n if the module has one.
 using Outputs = std::vector<Tensor>;
 
 Outputs Flat(const std::tuple<Tensor, Tensor>& results) {
@@ -843,8 +841,8 @@ Outputs Flat(const std::tuple<PackedSequence, std::tuple<Tensor, Tensor>>& resul
   return {y.data(), std::get<0>(states), std::get<1>(states)};
 }
 
-/// Runs both modules in double with the parameters of `theirs`, on the same x and states, and
-/// compares outputs and the gradients of a random loss.
+/// Runs both modules in double with the parameters of `theirs`, on the same x and states. Compares
+/// outputs and the gradients of a random loss.
 template <class Theirs, class OurModule, class Call>
 void ExpectSameModule(Theirs theirs, OurModule ours, const std::vector<Tensor>& inputs,
                       const Call& call) {
@@ -868,7 +866,7 @@ void ExpectSameModule(Theirs theirs, OurModule ours, const std::vector<Tensor>& 
   for (size_t i = 0; i < a.size(); ++i) ExpectNear(a[i], b[i], "result " + std::to_string(i));
 }
 
-/// For all kinds of module: theirs and ours of a layout, and the states that they have.
+/// Calls f for all kinds of module, PyTorch's and ours, with a layout and their states.
 template <class F>
 void ForEveryKind(const Layout& layout, const F& f) {
   f(torch::nn::LSTM(WithLayout<torch::nn::LSTMOptions>(layout)),
@@ -881,7 +879,7 @@ void ForEveryKind(const Layout& layout, const F& f) {
     nn::LayerNormRNN(WithLayout<nn::LayerNormRNNOptions>(layout).variant(Cell::kRnnRelu)), 1);
 }
 
-/// Calls a module with x and, where there are, states.
+/// Calls a module with x and, if given, states.
 Outputs Forward(auto& module, const std::vector<Tensor>& inputs) {
   if (inputs.size() == 1) return Flat(module->forward(inputs[0]));
   if constexpr (requires { module->forward(inputs[0], inputs[1]); }) {
@@ -923,7 +921,7 @@ TEST(RecurrentModules, ArePyTorchsWithThePlainVariants) {
   }
 }
 
-// torch::nn's modules of C++ take batches alone: theirs is a batch of one.
+// torch::nn's C++ modules accept only batches, so theirs gets a batch of one.
 TEST(RecurrentModules, TakeOneSequence) {
   for (const Layout& layout : kLayouts) {
     const int64_t states = layout.layers * (layout.bidirectional ? 2 : 1);
@@ -992,7 +990,7 @@ TEST(RecurrentModules, ResetStates) {
   module->to(at::kDouble);
   const Tensor x = Random({6, 2, kInputs});
   const Tensor h = Random({2, kHidden}), c = Random({2, kHidden});
-  // All sequences start anew before step 4: as if the first part were not there.
+  // All sequences start again before step 4, as if the first part did not exist.
   Tensor resets = at::zeros({6, 2}, at::kBool);
   resets[4].fill_(true);
   const auto batch = [](const Tensor& t) { return t.unsqueeze(1).expand({2, 2, kHidden}); };
@@ -1002,7 +1000,7 @@ TEST(RecurrentModules, ResetStates) {
   ExpectSame(std::get<0>(states), std::get<0>(tail_states), "h_n");
   ExpectSame(std::get<1>(states), std::get<1>(tail_states), "c_n");
 
-  // Without a state to reset to: zeros. One sequence of [T, I], and batch_first, as well.
+  // Resets without h_reset are to zeros; also for one sequence [T, I], and with batch_first.
   const auto zeros = module->forward(x, {}, {.resets = resets});
   ExpectSame(std::get<0>(zeros).slice(0, 4), std::get<0>(module->forward(x.slice(0, 4))), "y");
   const auto one = module->forward(x.select(1, 1), {}, {.resets = resets.select(1, 1)});
@@ -1011,7 +1009,7 @@ TEST(RecurrentModules, ResetStates) {
   const auto first = module->forward(x.transpose(0, 1), {}, {.resets = resets.t()});
   ExpectSame(std::get<0>(first).transpose(0, 1), std::get<0>(zeros), "y");
 
-  // Of other types, and with a last dimension of 1.
+  // Resets of other types, and with a last dimension of 1.
   for (const at::ScalarType type : {at::kBool, at::kByte, at::kInt, at::kHalf, at::kFloat}) {
     const Tensor typed = resets.t().to(type);
     for (const Tensor& given : {typed, typed.unsqueeze(-1)}) {
@@ -1089,7 +1087,7 @@ TEST(RecurrentModules, ComputeTheirVariantFromTheirParameters) {
   };
   for (const Cell cell : internal::kCells) {
     const CellRecipe recipe = RecipeOf(cell);
-    if (recipe.sums == internal::Sums::kPlain) continue;  // has two biases: as PyTorch's modules
+    if (recipe.sums == internal::Sums::kPlain) continue;  // has two biases, like PyTorch's modules
     if (recipe.is_lstm()) {
       expect(nn::LayerNormLSTM(nn::LayerNormLSTMOptions(kInputs, kHidden).variant(cell).eps(1e-3)),
              cell);
@@ -1115,7 +1113,7 @@ TEST(RecurrentModules, StartAsPyTorchsDo) {
   EXPECT_TRUE(normalised["ln_ih_bias_l0"].equal(at::zeros({64})));
   EXPECT_TRUE(normalised["ln_c_weight_l0"].equal(at::ones({16})));
   for (const char* key : {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}) {
-    // Of 64 numbers or more, the largest is below 0.8 of the bound once in a million draws.
+    // The largest of 64 or more draws is below 0.8 of the bound with a probability of 1e-6.
     const double most = normalised[key].abs().max().item<double>();
     EXPECT_LE(most, 0.25) << key;
     EXPECT_GT(most, 0.2) << key;
@@ -1127,7 +1125,7 @@ TEST(RecurrentModules, DropOutBetweenLayersInTraining) {
   nn::LayerNormGRU module(nn::LayerNormGRUOptions(kInputs, kHidden).num_layers(2).dropout(1));
   const Tensor x = at::randn({4, 2, kInputs});
   const auto [dropped, states] = module->forward(x);
-  // All of the first layer's outputs are gone, but not its last state.
+  // Dropout of 1 removes all outputs of the first layer, but not its last state.
   const auto [others, other_states] = module->forward(x + 1);
   ExpectSame(dropped, others, "y");
   EXPECT_FALSE(states[0].equal(other_states[0]));
@@ -1139,8 +1137,8 @@ TEST(RecurrentModules, DropOutBetweenLayersInTraining) {
   ExpectSame(std::get<0>(module->forward(x)), kept, "y");
 }
 
-/// Expects that a module in inference, which keeps its parameters packed, computes what it computes
-/// otherwise, whatever befalls the parameters in between.
+/// Expects that a module in inference, with packed weights, computes the same as without, after any
+/// change of its parameters.
 template <class Module, class Call>
 void ExpectSameInInference(Module module, const Call& call) {
   const auto inference = [&] {
@@ -1160,7 +1158,7 @@ void ExpectSameInInference(Module module, const Call& call) {
   expect_same("at first");
   const auto parameters = module->named_parameters();
   for (const auto& item : parameters) {
-    // Not through expect_same, whose change of mode frees packed weights.
+    // Not with expect_same, which changes the mode and so frees packed weights.
     const Outputs before = inference();
     {
       const at::NoGradGuard guard;
@@ -1208,7 +1206,7 @@ TEST(RecurrentModules, KeepPackedParametersInInference) {
       [&](auto& m) { return Outputs{m->forward(x[1], m->forward(x[0]))}; });
 }
 
-/// Expects that a frozen module notices the changes that are cheap to notice.
+/// Expects that a frozen module detects changes of address, version and type.
 template <class Module, class Call>
 void ExpectFreezes(Module module, const Call& call) {
   const at::NoGradGuard guard;
@@ -1218,7 +1216,7 @@ void ExpectFreezes(Module module, const Call& call) {
   EXPECT_TRUE(module->is_frozen());
   ExpectSame(call(module)[0], before[0], "frozen");
   Tensor weight = module->parameters()[1];
-  // What the caller has promised not to do: the bytes are not compared.
+  // A change that freeze() forbids: the bytes are not compared.
   FlipABit(weight);
   ExpectSame(call(module)[0], before[0], "promise");
   module->unfreeze();
@@ -1364,9 +1362,9 @@ TEST(RecurrentModules, SayWhatIsWrong) {
               HasSubstr("x must have input_size, 3, as its last dimension, got [7, 2]"));
 }
 
-// ---- Modules of a step
+// ---- Cells
 
-// torch::nn's modules of C++ take batches alone: of one step theirs is a batch of one.
+// torch::nn's C++ modules accept only batches, so theirs gets a batch of one.
 TEST(RecurrentCells, ArePyTorchsWithThePlainVariants) {
   at::manual_seed(11);
   const auto call = [](auto& module, std::vector<Tensor> inputs) {

@@ -43,12 +43,12 @@ using Tensors = std::vector<Tensor>;
 
 constexpr double kEps = 1e-3;
 
-/// A state, c undefined but for an LSTM.
+/// A state; c is undefined except for an LSTM.
 struct State {
   Tensor h, c;
 };
 
-/// A step by whichever way.
+/// A function that computes a step.
 using Step = std::function<State(const Tensor& x, const State& state)>;
 
 RnnTensors OnlyParams(const RnnTensors& layer) {
@@ -57,7 +57,7 @@ RnnTensors OnlyParams(const RnnTensors& layer) {
   return params;
 }
 
-/// The way of rnn_step, whose gradients autograd adds up step by step.
+/// Returns a step by rnn_step, whose gradients autograd adds up step by step.
 Step OneByOne(Cell cell, const RnnTensors& layer) {
   return [cell, params = OnlyParams(layer)](const Tensor& x, const State& state) -> State {
     RnnTensors tensors = params;
@@ -77,7 +77,7 @@ Step Together(Cell cell, const RnnTensors& layer) {
   };
 }
 
-/// The leaves that are there.
+/// Returns the leaves that are defined.
 Tensors Inputs(const RnnTensors& leaves) {
   Tensors list;
   for (size_t i = 0; i < kDifferentiables; ++i) {
@@ -86,7 +86,7 @@ Tensors Inputs(const RnnTensors& leaves) {
   return list;
 }
 
-/// A loss of a layer's states, with weights that are the same for every way.
+/// A loss of a layer's states, with the same weights for every Step.
 using Loss = std::function<Tensor(const RnnTensors& leaves, const Step& step)>;
 
 Tensor Weighted(const Tensor& t, int seed) {
@@ -94,7 +94,7 @@ Tensor Weighted(const Tensor& t, int seed) {
   return (t * at::randn_like(t)).sum();
 }
 
-/// Of the states after every step.
+/// Returns a loss of the states after every step.
 Tensor OfAllStates(const RnnTensors& leaves, const Step& step) {
   State state = {leaves.h0, leaves.c0};
   Tensor loss;
@@ -106,7 +106,7 @@ Tensor OfAllStates(const RnnTensors& leaves, const Step& step) {
   return state.c.defined() ? loss + Weighted(state.c, 1000) : loss;
 }
 
-/// Expects the loss and its gradients to be the same of both ways.
+/// Expects RnnSteps and rnn_step to have the same loss and gradients.
 void ExpectSameGradients(Cell cell, const RnnTensors& layer, const Loss& loss) {
   const RnnTensors ours = Leaves(layer), theirs = Leaves(layer);
   const Tensor our_loss = loss(ours, Together(cell, ours));
@@ -115,7 +115,7 @@ void ExpectSameGradients(Cell cell, const RnnTensors& layer, const Loss& loss) {
   const Tensors a = torch::autograd::grad({our_loss}, Inputs(ours), {}, {}, false, true);
   const Tensors b = torch::autograd::grad({their_loss}, Inputs(theirs), {}, {}, false, true);
   for (size_t i = 0; i < a.size(); ++i) {
-    // Of what a loss does not depend on there may be no gradient, or zeros.
+    // The gradient of a tensor without influence can be undefined or zeros.
     if (!a[i].defined() && !b[i].defined()) continue;
     const Tensor zeros = at::zeros_like(Inputs(ours)[i]);
     ExpectNear(a[i].defined() ? a[i] : zeros, b[i].defined() ? b[i] : zeros, std::to_string(i));
@@ -142,7 +142,7 @@ std::vector<Cell> CellsOfSteps() {
 INSTANTIATE_TEST_SUITE_P(Cells, EveryStepCell, ::testing::ValuesIn(CellsOfSteps()),
                          [](const auto& cell) { return cell_name(cell.param); });
 
-// The products are of 256 rows at a time: of fewer, of that many and of some more.
+// Matrix products have 256 rows: tests fewer, as many, and more.
 TEST_P(EveryStepCell, HasTheGradientsOfStepsOneByOne) {
   for (const RnnShape& shape :
        {RnnShape{1, 2, 3, 5}, {6, 5, 3, 7}, {16, 16, 2, 3}, {3, 150, 3, 2}}) {
@@ -158,7 +158,7 @@ TEST_P(EveryStepCell, IsASequenceToTheBit) {
     const RnnTensors layer = RandomLayer(cell, {7, 5, 3, 6}, {}, type);
     const RnnTensors ours = Leaves(layer), theirs = Leaves(layer);
     const Tensor loss = OfAllStates(ours, Together(cell, ours));
-    // 35 rows are one product, in the order of the sequence's.
+    // 35 rows are one product, in the same order as in the sequence.
     const RnnOutputs outputs = rnn_forward(cell, theirs, {.eps = kEps});
     Tensor whole;
     for (int64_t t = 0; t < 7; ++t) {
@@ -176,7 +176,7 @@ TEST_P(EveryStepCell, IsASequenceToTheBit) {
 TEST_P(EveryStepCell, MayBeUnusedDetachedAndBranched) {
   const Cell cell = GetParam();
   const RnnTensors layer = RandomLayer(cell, {8, 3, 3, 5});
-  // The first half is seen through c and h of the second half alone, and the last step not at all.
+  // The loss sees the first half only through c and h of the second half, and not the last step.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     State state = {leaves.h0, leaves.c0};
     for (int64_t t = 0; t < 7; ++t) state = step(leaves.x[t], state);
@@ -184,7 +184,7 @@ TEST_P(EveryStepCell, MayBeUnusedDetachedAndBranched) {
     EXPECT_TRUE(unused.h.requires_grad());
     return Weighted(state.h, 1);
   });
-  // No gradient goes from the second half into the first.
+  // No gradient passes from the second half into the first.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     State state = {leaves.h0, leaves.c0};
     Tensor loss = at::zeros({}, at::kDouble);
@@ -195,21 +195,20 @@ TEST_P(EveryStepCell, MayBeUnusedDetachedAndBranched) {
     }
     return loss;
   });
-  // Two ways on from one state, one of which starts its c anew; and a state that is taken
-  // twice.
+  // Two continuations of one state, one with a new c; and a state that is used twice.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     const State first = step(leaves.x[0], {leaves.h0, leaves.c0});
     const State a = step(leaves.x[1], first), b = step(leaves.x[2], {first.h, {}});
     return Weighted(step(leaves.x[3], {a.h + b.h, a.c}).h, 1);
   });
-  // Only the gradient of c, where there is one, comes into the last step.
+  // The last step gets only the gradient of c, if there is one.
   ExpectSameGradients(cell, layer, [](const RnnTensors& leaves, const Step& step) {
     const State last = step(leaves.x[1], step(leaves.x[0], {leaves.h0, leaves.c0}));
     return Weighted(last.c.defined() ? last.c : last.h, 1);
   });
 }
 
-// An input that the output before makes, as a decoder's is.
+// Inputs computed from the previous output, as in a decoder.
 TEST_P(EveryStepCell, FeedsOutputsBack) {
   const Cell cell = GetParam();
   ExpectSameGradients(cell, RandomLayer(cell, {6, 3, 5, 5}),
@@ -235,7 +234,7 @@ TEST_P(EveryStepCell, IsTheSameOnAnyNumberOfThreads) {
   }
 }
 
-// ---- Passes of backward
+// ---- Backward passes
 
 struct Problem {
   RnnTensors leaves = Leaves(RandomLayer(Cell::kLnLstm, {6, 3, 3, 5}));
@@ -253,12 +252,12 @@ TEST(RnnSteps, GiveTheSameInEveryPass) {
   for (size_t i = 0; i < first.size(); ++i) ExpectSame(first[i], second[i], "pass");
   EXPECT_THAT(ErrorOf([&] { torch::autograd::grad({loss}, p.inputs); }),
               HasSubstr("backward through the graph a second time"));
-  // The steps go on, with graphs of their own.
+  // Further steps have their own graphs.
   const Tensors third = torch::autograd::grad({p.Loss()}, p.inputs);
   for (size_t i = 0; i < first.size(); ++i) ExpectSame(third[i], first[i], "again");
 }
 
-// A loss in two parts, each with its pass, adds up; the steps in between are gone through twice.
+// The gradients of a loss in two parts, with one pass each, add up; shared steps are passed twice.
 TEST(RnnSteps, AddUpOverPasses) {
   const Problem p;
   State state = {p.leaves.h0, p.leaves.c0};
@@ -274,7 +273,7 @@ TEST(RnnSteps, AddUpOverPasses) {
   for (size_t i = 0; i < whole.size(); ++i) {
     ExpectNear(p.inputs[i].grad(), whole[i], std::to_string(i));
   }
-  // Detached parts need no retained graph, though they share their parameters.
+  // Detached parts need no retained graph, even though they share parameters.
   const Problem q;
   const State first = q.step(q.leaves.x[0], {q.leaves.h0, q.leaves.c0});
   const State second = q.step(q.leaves.x[1], {first.h.detach(), first.c.detach()});
@@ -327,7 +326,7 @@ TEST(RnnSteps, TakePassesOnSeveralThreads) {
   }
 }
 
-// What the steps of a pass left that did not come to its end is not in the next one.
+// Partial sums of a pass that failed are not part of the next pass.
 TEST(RnnSteps, SurviveAPassThatFails) {
   const Problem p;
   State state = {p.leaves.h0, p.leaves.c0};
@@ -357,7 +356,7 @@ TEST(RnnSteps, TakeTheGradientsThatAreAskedForAlone) {
   for (size_t i = 0; i < all.size(); ++i) {
     ExpectSame(torch::autograd::grad({loss}, {p.inputs[i]}, {}, true)[0], all[i], "one");
   }
-  // Of parameters that are constants there is no gradient, and of the others the same.
+  // Constant parameters have no gradient; those of the others stay the same.
   for (size_t constant = 0; constant < kDifferentiables; ++constant) {
     RnnTensors leaves = Leaves(RandomLayer(Cell::kLnLstm, {6, 3, 3, 5}));
     Tensor& frozen = leaves.*kFields[constant].member;
@@ -390,7 +389,7 @@ TEST(RnnSteps, TakeGradientsOfEveryForm) {
   expect_same(of(zeros + 2, zeros), of(at::full({}, 2, at::kDouble).expand({3, 5}), zeros));
 }
 
-// ---- Where steps are rnn_step's, or nothing
+// ---- Steps that call rnn_step, and errors
 
 TEST(RnnSteps, AreConstantWithoutGradients) {
   for (const Cell cell : {Cell::kLnLstm, Cell::kGru}) {
@@ -408,7 +407,7 @@ TEST(RnnSteps, AreConstantWithoutGradients) {
       ExpectSame(loss, expected, "without gradients");
       ExpectSame(OfAllStates(leaves, with_gradients), expected, "made with gradients");
     }
-    // With gradients, of the inputs and states alone.
+    // Gradients of only the inputs and states.
     const Tensor loss = OfAllStates(leaves, step);
     ExpectSame(loss, expected, "with gradients");
     loss.backward();
@@ -421,7 +420,7 @@ TEST(RnnSteps, AreConstantWithoutGradients) {
         ExpectNear(t.grad(), torch::autograd::grad({expected}, {t}, {}, true)[0], kFields[i].name);
       }
     }
-    // Of the packed parameters of the caller.
+    // With the caller's packed weights.
     const at::NoGradGuard guard;
     RnnTensors weights;
     weights.weight_ih = leaves.weight_ih;
@@ -499,7 +498,7 @@ TEST(RnnSteps, SayWhatIsWrong) {
 TEST(RnnSteps, NoticeWhatHasChanged) {
   const Problem p;
   const State state = p.step(p.leaves.x[0], {p.leaves.h0, p.leaves.c0});
-  // What backward needs, as of any operator.
+  // Tensors that backward needs must not change, as for any operator.
   Tensor x = Random({3, 3}), h = Random({3, 5});
   const Tensor of_x = p.step(x, state).h.sum(), of_h = p.step(p.leaves.x[0], {h, {}}).h.sum();
   x.add_(1);
@@ -507,7 +506,7 @@ TEST(RnnSteps, NoticeWhatHasChanged) {
   for (const Tensor& loss : {of_x, of_h}) {
     EXPECT_THAT(ErrorOf([&] { loss.backward(); }), HasSubstr("modified by an inplace operation"));
   }
-  // Steps that have been taken have the parameters of then, and the next is refused.
+  // Steps keep the parameters of their time; after a change the next step throws.
   const Tensor loss = Weighted(state.h, 1);
   const Tensors expected = torch::autograd::grad({loss}, p.inputs, {}, true);
   Tensor weight = p.leaves.weight_hh;
@@ -549,8 +548,8 @@ TEST(RnnSteps, NoticeWritersThatCountNoVersion) {
   }
 }
 
-// A writer changes a weight and changes it back while the steps are made: they are of one of the
-// two states, and refuse to be used in the other.
+// A writer changes a weight back and forth while the steps are constructed. They use one of the two
+// states, and throw in the other.
 TEST(RnnSteps, AreOfTheParametersThatTheyCompareWithWhenAnotherThreadWrites) {
   nn::LayerNormLSTMCell cell(nn::LayerNormLSTMCellOptions(32, 64));
   const RnnTensors params = ParamsOfModule(Cell::kLnLstm, [&] {
@@ -592,7 +591,7 @@ TEST(RnnSteps, AreOfTheParametersThatTheyCompareWithWhenAnotherThreadWrites) {
       }
     }
   }
-  EXPECT_GT(refused, 0);  // else the writer has never been between
+  EXPECT_GT(refused, 0);  // otherwise the writer never ran between steps
 }
 
 TEST(RnnSteps, LookAtVersionsWhenFrozen) {
@@ -602,7 +601,7 @@ TEST(RnnSteps, LookAtVersionsWhenFrozen) {
   const RnnSteps steps(Cell::kLnLstm, params, kEps, {}, {}, frozen);
   const auto step = [&] { return std::get<0>(steps.step(p.leaves.x[0], p.leaves.h0)); };
   const Tensor before = step();
-  FlipABit(params.weight_hh);  // which the caller has promised not to do
+  FlipABit(params.weight_hh);  // a change that freeze() forbids
   ExpectSame(step(), before, "promise");
   const std::string error = "weight_hh has changed since the steps began";
   *frozen = false;
@@ -640,12 +639,12 @@ TEST(RecurrentCells, GiveStepsTogether) {
       const Tensors a = torch::autograd::grad({together.sum()}, cell->parameters());
       const Tensors b = torch::autograd::grad({expected.sum()}, cell->parameters());
       for (size_t i = 0; i < a.size(); ++i) {
-        // Numbers of some ones in float, sums of 8 of them in two orders.
+        // Float sums of 8 terms of size 1 in two orders.
         EXPECT_LT((a[i] - b[i]).abs().max().item<double>(), 1e-6) << i;
       }
     }
   }
-  // Steps of a frozen cell compare versions, until it is unfrozen.
+  // Steps of a frozen cell compare versions until the cell is unfrozen.
   for (const bool gradients : {true, false}) {
     const at::AutoGradMode mode(gradients);
     const auto step_of = [&] {
