@@ -214,10 +214,10 @@ def main() -> None:
     options = parse()
     cells = ["lstm", "ln-lstm"] if options.cell == "both" else [options.cell]
     text, name = read_text(options.text)
-    held_out, least = len(text) // 10, options.batch * options.steps + 1
-    if held_out < least:
+    held_out, minimum = len(text) // 10, options.batch * options.steps + 1
+    if held_out < minimum:
         sys.exit(
-            f"char_lstm.py: --text must have at least {10 * least} characters, for a batch of "
+            f"char_lstm.py: --text must have at least {10 * minimum} characters, for a batch of "
             f"{options.batch} times {options.steps} in its last tenth, got {len(text)}"
         )
     alphabet = sorted(set(text))

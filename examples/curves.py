@@ -11,10 +11,10 @@ WIDTH, HEIGHT, LEFT, TOP, GAP = 400, 260, 58, 84, 84
 COLOURS = (("#bc4c00", "#f0883e"), ("#0969da", "#58a6ff"), ("#1a7f37", "#3fb950"))
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """Returns at most `most` round values from low to high, low < high."""
-    step = 10.0 ** math.floor(math.log10((high - low) / most))
-    step *= next(f for f in (1, 2, 5, 10) if (high - low) / (step * f) <= most)
+def ticks(low: float, high: float, max_count: int) -> list[float]:
+    """Returns at most `max_count` round values from low to high, low < high."""
+    step = 10.0 ** math.floor(math.log10((high - low) / max_count))
+    step *= next(f for f in (1, 2, 5, 10) if (high - low) / (step * f) <= max_count)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 

@@ -15,9 +15,9 @@ namespace planish::internal {
 
 /// Throws unless each size is at least its minimum.
 inline void CheckRnnSizes(const char* function, const RnnShape& shape) {
-  const auto at_least = [&](const char* name, int64_t size, int64_t least) {
-    if (size < least) {
-      Fail(function, name, "be at least " + std::to_string(least), std::to_string(size));
+  const auto at_least = [&](const char* name, int64_t size, int64_t minimum) {
+    if (size < minimum) {
+      Fail(function, name, "be at least " + std::to_string(minimum), std::to_string(size));
     }
   };
   at_least("time", shape.time, 0);

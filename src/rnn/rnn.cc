@@ -27,19 +27,22 @@ using internal::kGradientNames;
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
   internal::CheckRnnSizes(function, shape);
-  const int64_t most = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 32;
+  const int64_t max_count =
+      std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 32;
   const int64_t width = std::max(shape.inputs, shape.hidden);
-  const int64_t padded = shape.hidden > most ? most : internal::PaddedUnits<T>(shape.hidden);
+  const int64_t padded =
+      shape.hidden > max_count ? max_count : internal::PaddedUnits<T>(shape.hidden);
   const int64_t padded_width = std::max(width, padded);
   const int64_t steps = std::max<int64_t>(1, shape.time), batch = std::max<int64_t>(1, shape.batch);
-  if (padded_width > most / steps / batch) {
+  if (padded_width > max_count / steps / batch) {
     internal::Fail(function, "time * batch * max(inputs, hidden)",
-                   "be at most " + std::to_string(most),
+                   "be at most " + std::to_string(max_count),
                    std::to_string(shape.time) + " * " + std::to_string(shape.batch) + " * " +
                        std::to_string(width));
   }
-  if (padded_width > most / padded) {
-    internal::Fail(function, "hidden * max(inputs, hidden)", "be at most " + std::to_string(most),
+  if (padded_width > max_count / padded) {
+    internal::Fail(function, "hidden * max(inputs, hidden)",
+                   "be at most " + std::to_string(max_count),
                    std::to_string(shape.hidden) + " * " + std::to_string(width));
   }
 }

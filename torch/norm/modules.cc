@@ -40,9 +40,9 @@ void CheckShape(const char* module, at::IntArrayRef shape) {
       "[", module, "] normalized_shape must be one or more sizes, each at least 0, got ", shape);
 }
 
-void CheckCount(const char* module, const char* name, int64_t count, int64_t least) {
-  TORCH_CHECK_VALUE(count >= least, "[", module, "] ", name, " must be at least ", least, ", got ",
-                    count);
+void CheckCount(const char* module, const char* name, int64_t count, int64_t minimum) {
+  TORCH_CHECK_VALUE(count >= minimum, "[", module, "] ", name, " must be at least ", minimum,
+                    ", got ", count);
 }
 
 void CheckEps(const char* module, std::optional<double> eps) {

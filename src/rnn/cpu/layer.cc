@@ -656,7 +656,7 @@ class Layer {
         for (int64_t b = first; b < last; ++b) prepare(b);
         ForActive(t, first, last, [&](int64_t b) {
           const CellRowBackward<T> row = row_of(b);
-          if (b + 1 < last) AskFor(row_of(b + 1));
+          if (b + 1 < last) PrefetchRow(row_of(b + 1));
           const CellSums<T>& group = sums.cell[static_cast<size_t>(GroupOf(b))];
           if (recipe_.is_lstm()) kernels_.output_backward(call_, row, group);
           kernels_.gates_backward(call_, row, group);
@@ -718,7 +718,7 @@ class Layer {
 
   /// Prefetches what forward saved of a row, which has left the caches, during the work on another
   /// row.
-  void AskFor(const CellRowBackward<T>& row) const {
+  void PrefetchRow(const CellRowBackward<T>& row) const {
     for (const T* sums : {row.xhat_ih, row.xhat_hh, row.gates}) {
       for (int64_t j = 0; sums && j < columns_; j += kUnitsOfLine<T>) __builtin_prefetch(sums + j);
     }

@@ -73,35 +73,35 @@ CellLayer<T> LayerOf(const CellRecipe& recipe, const RnnInputs<T>& in,
 }
 
 template <class T>
-void TakeParams(Room& room, const CellRecipe& recipe, const Sizes& n, CellParams<T>& params) {
-  if (recipe.sums != Sums::kPlain) room.Take(params.gain_ih, n.columns);
-  if (IsDisjoint(recipe)) room.Take(params.gain_hh, n.columns);
-  room.Take(params.bias, n.columns);
-  if (recipe.is_gru()) room.Take(params.bias_hn, n.hidden);
+void TakeParams(Room& workspace, const CellRecipe& recipe, const Sizes& n, CellParams<T>& params) {
+  if (recipe.sums != Sums::kPlain) workspace.Take(params.gain_ih, n.columns);
+  if (IsDisjoint(recipe)) workspace.Take(params.gain_hh, n.columns);
+  workspace.Take(params.bias, n.columns);
+  if (recipe.is_gru()) workspace.Take(params.bias_hn, n.hidden);
   if (!HasCellNorm(recipe)) return;
-  room.Take(params.gain_c, n.hidden);
-  room.Take(params.bias_c, n.hidden);
+  workspace.Take(params.gain_c, n.hidden);
+  workspace.Take(params.bias_c, n.hidden);
 }
 
 /// Takes the saved arrays.
 template <class T>
-void TakeKept(Room& room, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
+void TakeKept(Room& workspace, const CellRecipe& recipe, const Sizes& n, CellLayer<T>& layer) {
   const int64_t maps = n.rows * recipe.norms() * kRnnMap;
   if (recipe.sums != Sums::kPlain) {
-    room.Take(layer.zx, n.rows * n.columns);
-    room.Take(layer.map_ih, maps);
+    workspace.Take(layer.zx, n.rows * n.columns);
+    workspace.Take(layer.map_ih, maps);
   }
   if (IsDisjoint(recipe)) {
-    room.Take(layer.zh, n.rows * n.columns);
-    room.Take(layer.map_hh, maps);
+    workspace.Take(layer.zh, n.rows * n.columns);
+    workspace.Take(layer.map_hh, maps);
   }
-  if (recipe.is_gru()) room.Take(layer.candidate, n.rows * n.hidden);
-  if (recipe.is_gru() || recipe.is_lstm()) room.Take(layer.gates_kept, n.rows * n.columns);
+  if (recipe.is_gru()) workspace.Take(layer.candidate, n.rows * n.hidden);
+  if (recipe.is_gru() || recipe.is_lstm()) workspace.Take(layer.gates_kept, n.rows * n.columns);
   if (recipe.is_lstm()) {
-    room.Take(layer.before, n.rows * n.hidden);
-    room.Take(layer.tanh_c, n.rows * n.hidden);
+    workspace.Take(layer.before, n.rows * n.hidden);
+    workspace.Take(layer.tanh_c, n.rows * n.hidden);
   }
-  if (HasCellNorm(recipe)) room.Take(layer.map_c, n.rows * kRnnMap);
+  if (HasCellNorm(recipe)) workspace.Take(layer.map_c, n.rows * kRnnMap);
 }
 
 /// The workspace of forward.
@@ -114,22 +114,22 @@ struct ForwardRoom {
 
 /// Takes the workspace of forward, and zx and map_ih unless they are saved. The plan need not fit.
 template <class T>
-ForwardRoom<T> TakeForward(Room& room, const CellRecipe& recipe, const Sizes& n, bool saved,
+ForwardRoom<T> TakeForward(Room& workspace, const CellRecipe& recipe, const Sizes& n, bool saved,
                            const PersistentPlan& plan, CellLayer<T>& layer) {
   ForwardRoom<T> to;
-  TakeParams(room, recipe, n, layer.params);
+  TakeParams(workspace, recipe, n, layer.params);
   if (plan.fits) {
-    room.Take(to.h, 2 * n.states / n.hidden * plan.stride);
-    room.Take(to.sum_parts, plan.sum_parts);
-    room.Take(to.cell_parts, plan.cell_parts);
+    workspace.Take(to.h, 2 * n.states / n.hidden * plan.stride);
+    workspace.Take(to.sum_parts, plan.sum_parts);
+    workspace.Take(to.cell_parts, plan.cell_parts);
   } else {
-    room.Take(to.h, n.states);
-    if (recipe.is_lstm()) room.Take(to.c, n.states);
-    if (HasCellNorm(recipe)) room.Take(to.o, n.states);
-    if (!saved || !IsDisjoint(recipe)) room.Take(to.zh, n.step_sums);
+    workspace.Take(to.h, n.states);
+    if (recipe.is_lstm()) workspace.Take(to.c, n.states);
+    if (HasCellNorm(recipe)) workspace.Take(to.o, n.states);
+    if (!saved || !IsDisjoint(recipe)) workspace.Take(to.zh, n.step_sums);
   }
-  if (!saved || recipe.sums == Sums::kPlain) room.Take(layer.zx, n.rows * n.columns);
-  if (!saved && IsDisjoint(recipe)) room.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
+  if (!saved || recipe.sums == Sums::kPlain) workspace.Take(layer.zx, n.rows * n.columns);
+  if (!saved && IsDisjoint(recipe)) workspace.Take(layer.map_ih, n.rows * recipe.norms() * kRnnMap);
   return to;
 }
 
@@ -146,29 +146,29 @@ struct BackwardRoom {
 
 /// Takes the workspace of backward. The plan need not fit.
 template <class T>
-BackwardRoom<T> TakeBackward(Room& room, const CellRecipe& recipe, const Sizes& n, int64_t inputs,
-                             bool lengths, const PersistentBackwardPlan& plan,
+BackwardRoom<T> TakeBackward(Room& workspace, const CellRecipe& recipe, const Sizes& n,
+                             int64_t inputs, bool lengths, const PersistentBackwardPlan& plan,
                              CellLayer<T>& layer) {
   BackwardRoom<T> to;
-  TakeParams(room, recipe, n, layer.params);
-  room.Take(to.da, n.rows * n.columns);
+  TakeParams(workspace, recipe, n, layer.params);
+  workspace.Take(to.da, n.rows * n.columns);
   to.dzh = to.da;
-  if (!HasOneGradient(recipe)) room.Take(to.dzh, n.rows * n.columns);
-  if (HasCellNorm(recipe)) room.Take(to.dcell, n.rows * n.hidden);
-  room.Take(to.h_before, n.rows * n.hidden);
-  if (lengths) room.Take(to.x, n.rows * inputs);
-  room.Take(to.dh, n.states);
-  room.Take(to.dh_reset, n.states);
+  if (!HasOneGradient(recipe)) workspace.Take(to.dzh, n.rows * n.columns);
+  if (HasCellNorm(recipe)) workspace.Take(to.dcell, n.rows * n.hidden);
+  workspace.Take(to.h_before, n.rows * n.hidden);
+  if (lengths) workspace.Take(to.x, n.rows * inputs);
+  workspace.Take(to.dh, n.states);
+  workspace.Take(to.dh_reset, n.states);
   if (recipe.is_lstm()) {
-    room.Take(to.dc, n.states);
-    room.Take(to.dc_reset, n.states);
+    workspace.Take(to.dc, n.states);
+    workspace.Take(to.dc_reset, n.states);
   }
-  room.Take(to.partials, n.parts * kColumnSums * n.columns);
-  if (HasCellNorm(recipe)) room.Take(to.cell_partials, n.parts * kCellColumnSums * n.hidden);
+  workspace.Take(to.partials, n.parts * kColumnSums * n.columns);
+  if (HasCellNorm(recipe)) workspace.Take(to.cell_partials, n.parts * kCellColumnSums * n.hidden);
   if (plan.fits) {
-    room.Take(to.sum_parts, plan.sum_parts);
-    room.Take(to.cell_parts, plan.cell_parts);
-    room.Take(to.state_partials, plan.buffers * plan.partials);
+    workspace.Take(to.sum_parts, plan.sum_parts);
+    workspace.Take(to.cell_parts, plan.cell_parts);
+    workspace.Take(to.state_partials, plan.buffers * plan.partials);
   }
   return to;
 }
@@ -198,7 +198,7 @@ void FillZero(const char* function, T* data, int64_t numbers, void* stream) {
 /// Writes the gradients of all parameters except the weights, from the column sums.
 template <class T>
 void WriteParamGradients(const char* function, const CellRecipe& recipe, const Sizes& n,
-                         const RnnParams<T>& to, const BackwardRoom<T>& room, void* stream) {
+                         const RnnParams<T>& to, const BackwardRoom<T>& workspace, void* stream) {
   const auto of = [&](T* data, ColumnSum sum) {
     return SumsOutput<T>{data, static_cast<int>(sum), 0, n.columns};
   };
@@ -210,9 +210,9 @@ void WriteParamGradients(const char* function, const CellRecipe& recipe, const S
                                    of(apart ? to.ln_ih_bias : to.ln_bias, kDa),
                                    of(to.ln_hh_weight, kDahXhatH),
                                    of(to.ln_hh_bias, kDah)}};
-  RunFinishSums(function, room.partials, n.parts, kColumnSums, n.columns, outputs, stream);
+  RunFinishSums(function, workspace.partials, n.parts, kColumnSums, n.columns, outputs, stream);
   if (!HasCellNorm(recipe)) return;
-  RunFinishSums(function, room.cell_partials, n.parts, kCellColumnSums, n.hidden,
+  RunFinishSums(function, workspace.cell_partials, n.parts, kCellColumnSums, n.hidden,
                 {{{to.ln_c_bias, 0, 0, n.hidden}, {to.ln_c_weight, 1, 0, n.hidden}}}, stream);
 }
 
@@ -220,10 +220,10 @@ void WriteParamGradients(const char* function, const CellRecipe& recipe, const S
 
 template <class T>
 int64_t SavedBytes(const CellRecipe& recipe, const RnnShape& shape) {
-  Room room(nullptr);
+  Room workspace(nullptr);
   CellLayer<T> layer = {};
-  TakeKept(room, recipe, Sizes(recipe, shape), layer);
-  return room.bytes();
+  TakeKept(workspace, recipe, Sizes(recipe, shape), layer);
+  return workspace.bytes();
 }
 
 template <class T>
@@ -234,22 +234,22 @@ bool FitsPersistent(const CellRecipe& recipe, const RnnShape& shape) {
 template <class T>
 int64_t ForwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool saved,
                          bool persistent) {
-  Room room(nullptr);
+  Room workspace(nullptr);
   CellLayer<T> layer = {};
   const PersistentPlan plan = persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
-  TakeForward(room, recipe, Sizes(recipe, shape), saved, plan, layer);
-  return room.bytes();
+  TakeForward(workspace, recipe, Sizes(recipe, shape), saved, plan, layer);
+  return workspace.bytes();
 }
 
 template <class T>
 int64_t BackwardRoomBytes(const CellRecipe& recipe, const RnnShape& shape, bool lengths,
                           bool persistent) {
-  Room room(nullptr);
+  Room workspace(nullptr);
   CellLayer<T> layer = {};
   const PersistentBackwardPlan plan =
       persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
-  TakeBackward(room, recipe, Sizes(recipe, shape), shape.inputs, lengths, plan, layer);
-  return room.bytes();
+  TakeBackward(workspace, recipe, Sizes(recipe, shape), shape.inputs, lengths, plan, layer);
+  return workspace.bytes();
 }
 
 template <class T>
@@ -266,11 +266,11 @@ void ForwardLayer(const char* function, const CellRecipe& recipe, const RnnForwa
     RunBeginState<T>(function, layer, -1, in.c0, nullptr, args.c_n, stream);
     return;
   }
-  Room saved(args.saved), room(options.workspace);
+  Room saved(args.saved), workspace(options.workspace);
   if (args.saved != nullptr) TakeKept(saved, recipe, n, layer);
   const PersistentPlan plan =
       options.persistent ? PlanOnDevice<T>(recipe, shape) : PersistentPlan();
-  const ForwardRoom<T> to = TakeForward(room, recipe, n, args.saved != nullptr, plan, layer);
+  const ForwardRoom<T> to = TakeForward(workspace, recipe, n, args.saved != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
   RunPackParams(function, layer, in.params, stream);
@@ -348,12 +348,12 @@ void BackwardLayer(const char* function, const CellRecipe& recipe, const RnnBack
     return;
   }
   // `saved` is only read.
-  Room saved(const_cast<T*>(args.saved)), room(options.workspace);
+  Room saved(const_cast<T*>(args.saved)), workspace(options.workspace);
   TakeKept(saved, recipe, n, layer);
   const PersistentBackwardPlan plan =
       options.persistent ? PlanBackwardOnDevice<T>(recipe, shape) : PersistentBackwardPlan();
   const BackwardRoom<T> to =
-      TakeBackward(room, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
+      TakeBackward(workspace, recipe, n, shape.inputs, in.lengths != nullptr, plan, layer);
   const Products<T> multiply(function, options);
 
   RunPackParams(function, layer, in.params, stream);

@@ -64,8 +64,8 @@ PLANISH_DEVICE double PowerOfTwo(double n) {
 template <class C>
 PLANISH_DEVICE C Sigmoid(C x) {
   constexpr bool kFloat = std::is_same_v<C, float>;
-  const C most = kFloat ? C(87) : C(708), least = kFloat ? C(-88.5) : C(-709.6);
-  const C within = x > most ? most : x < least ? least : x;
+  const C max_x = kFloat ? C(87) : C(708), min_x = kFloat ? C(-88.5) : C(-709.6);
+  const C within = x > max_x ? max_x : x < min_x ? min_x : x;
   const SplitExp<C> split = ExpOf(-within);
   return C{1} / FusedMulAdd(C{1} + split.rest, PowerOfTwo(split.n), C{1});
 }

@@ -35,14 +35,14 @@ class PersistentBlock {
     }
   }
 
-  /// Copies the parameters of the block's units to `room`, and returns their addresses.
-  PLANISH_DEVICE CellParams<T> ReadParams(const CellParams<T>& from, T* room) const {
+  /// Copies the parameters of the block's units to `workspace`, and returns their addresses.
+  PLANISH_DEVICE CellParams<T> ReadParams(const CellParams<T>& from, T* workspace) const {
     CellParams<T> to = {};
     to.stride = slices_.units;
     to.first = first_;
     const auto read = [&](int gates, const T* numbers, T*& place) {
-      place = room;
-      room += gates * slices_.units;
+      place = workspace;
+      workspace += gates * slices_.units;
       if (numbers == nullptr) return;
       for (int i = ThreadIndex(); i < gates * units_; i += BlockThreads()) {
         place[i / units_ * slices_.units + i % units_] =

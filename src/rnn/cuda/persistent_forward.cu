@@ -152,7 +152,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
     s.h[i / padding * plan.stride + hidden + i % padding] = 0;
   }
   // The inputs of a step do not depend on other steps, so they are loaded during the step before.
-  const auto ask_for = [&](int64_t t, int64_t turn) {
+  const auto prefetch_inputs = [&](int64_t t, int64_t turn) {
     T* const zx = inputs + turn % 2 * plan.inputs;
     T* const map = input_maps + turn % 2 * plan.input_maps;
     block.ForUnits([&](int b, int unit, int64_t k) {
@@ -168,7 +168,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
       }
     });
   };
-  ask_for(step_of(0), 0);
+  prefetch_inputs(step_of(0), 0);
   SyncGrid();
 
   for (int64_t turn = 0; turn < a.time; ++turn) {
@@ -178,7 +178,7 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
     WaitForCopies();
     const T* const zx_now = inputs + turn % 2 * plan.inputs;
     const T* const maps_now = input_maps + turn % 2 * plan.input_maps;
-    if (next >= 0) ask_for(next, turn + 1);
+    if (next >= 0) prefetch_inputs(next, turn + 1);
 
     // 1. The matrix product. Touch first loads the whole state from the L2 cache.
     constexpr int kLine = 128 / static_cast<int>(sizeof(T));

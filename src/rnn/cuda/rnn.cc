@@ -28,17 +28,19 @@ template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
   internal::CheckRnnSizes(function, shape);
   // All arrays have fewer than 64 elements for each step, sequence and unit or input.
-  const int64_t most = std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 64;
+  const int64_t max_count =
+      std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 64;
   const int64_t width = std::max(shape.inputs, shape.hidden);
   const int64_t steps = std::max<int64_t>(1, shape.time), batch = std::max<int64_t>(1, shape.batch);
-  if (width > most / steps / batch) {
+  if (width > max_count / steps / batch) {
     internal::Fail(function, "time * batch * max(inputs, hidden)",
-                   "be at most " + std::to_string(most),
+                   "be at most " + std::to_string(max_count),
                    std::to_string(shape.time) + " * " + std::to_string(shape.batch) + " * " +
                        std::to_string(width));
   }
-  if (width > most / shape.hidden) {
-    internal::Fail(function, "hidden * max(inputs, hidden)", "be at most " + std::to_string(most),
+  if (width > max_count / shape.hidden) {
+    internal::Fail(function, "hidden * max(inputs, hidden)",
+                   "be at most " + std::to_string(max_count),
                    std::to_string(shape.hidden) + " * " + std::to_string(width));
   }
 }

@@ -86,11 +86,11 @@ def nnet(
     )
     """
     widths = [nin, *([hidden] if isinstance(hidden, int) else hidden), nout]
-    least = 2 if layernorm else 1
+    minimum = 2 if layernorm else 1
     for argument, width in zip(["nin"] + ["hidden"] * (len(widths) - 2) + ["nout"], widths):
-        if width < (1 if argument == "nin" else least):
+        if width < (1 if argument == "nin" else minimum):
             raise ValueError(
-                f"[nnet] {argument} must be at least {1 if argument == 'nin' else least}, "
+                f"[nnet] {argument} must be at least {1 if argument == 'nin' else minimum}, "
                 f"got {width}"
             )
     for argument, activation in (("inner", inner), ("output", output)):

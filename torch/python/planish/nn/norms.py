@@ -62,9 +62,9 @@ def _check_eps(name: str, eps: float) -> float:
     return eps
 
 
-def _check_count(name: str, argument: str, count: int, least: int) -> int:
-    if not isinstance(count, numbers.Integral) or count < least:
-        raise ValueError(f"[{name}] {argument} must be at least {least}, got {count}")
+def _check_count(name: str, argument: str, count: int, minimum: int) -> int:
+    if not isinstance(count, numbers.Integral) or count < minimum:
+        raise ValueError(f"[{name}] {argument} must be at least {minimum}, got {count}")
     return count
 
 
