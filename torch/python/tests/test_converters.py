@@ -866,7 +866,7 @@ def test_error_texts() -> None:
     fails("the keys must be those of haste's LayerNormLSTM, got beta", beta=torch.zeros(1))
     with pytest.raises(ValueError) as error:
         haste.load(weights, prefix="rnn.")
-    text = "the keys must have rnn.kernel but none begins with 'rnn.'"
+    text = "the keys must include rnn.kernel, got none that begins with 'rnn.'"
     assert str(error.value) == f"[converters.haste] {text}"
     with pytest.raises(ValueError) as error:
         tensorflow.load_contrib({"kernel": np.zeros((5, 20))})
