@@ -36,7 +36,7 @@ def load(source: Source, prefix: str = "") -> Converted:
         ValueError: a key is missing or unknown, or an array has a wrong size or type; or the
             weights are those of haste's LayerNormGRU. That layer has one norm over the 3H sums of
             z, r and h of each matrix product. Planish and the paper have one over the 2H sums of z
-            and r, and another over the H sums of the candidate, so no weights make the layers equal.
+            and r, and another over the H sums of the candidate: no weights make the layers equal.
 
     >>> import torch
     >>> from planish.converters import haste
@@ -53,7 +53,7 @@ def load(source: Source, prefix: str = "") -> Converted:
     if "recurrent_bias" in weights:
         raise weights.error(
             f"{weights.key('recurrent_bias')} belongs to haste's LayerNormGRU, which has one norm "
-            "over the sums of z, r and the candidate: planish.nn.LayerNormGRU, which has two norms, "
+            "over the sums of z, r and the candidate: planish.nn.LayerNormGRU, which has two, "
             "cannot be the same function"
         )
     inputs, _ = weights.matrix("kernel")

@@ -477,8 +477,8 @@ class _Layers(_Recurrent):
             raise self._error("dropout must be from 0 to 1", f"{dropout:g}")
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                f"[{type(self).__name__}] dropout={dropout:g} has no effect with num_layers=1: it is "
-                "applied between layers",
+                f"[{type(self).__name__}] dropout={dropout:g} has no effect with num_layers=1: it "
+                "is applied between layers",
                 stacklevel=3,
             )
         self.num_layers = num_layers
