@@ -20,32 +20,35 @@ class Adam {
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    /// Update t corrects its moments, which start at zero, by 1 - (1 - beta)^t in place of 1 -
-    /// beta^t, and has epsilon beside the root of the uncorrected second moment: what much code for
-    /// Theano does (such as that of order-embeddings and of skip-thoughts), whose betas are 1 minus
-    /// the paper's. By default the first updates are then about 3 to 6.5 times as large.
+    /// Uses the bias correction of much Theano code (order-embeddings, skip-thoughts), whose betas
+    /// are 1 minus the paper's.
+    /// Update t corrects the moments by 1 - (1 - beta)^t in place of 1 - beta^t and adds epsilon to
+    /// the root of the uncorrected second moment.
+    /// With the default betas the first updates are then about 3 to 6.5 times as large.
     bool theano = false;
   };
 
-  /// `parameters` are updated in place. Moments start at zero.
+  /// Updates `parameters` in place. Moments start at zero.
   Adam(NamedTensors parameters, const Options& options);
 
-  /// The learning rate of the updates from here on.
+  /// Sets the learning rate of all later updates.
   void SetLearningRate(double rate) { options_.learning_rate = rate; }
 
-  /// One update from the parameters' gradients, which are then dropped (backward hands over its own
-  /// buffers instead of adding to old ones). Throws std::runtime_error naming a parameter that has
-  /// no gradient.
+  /// Updates the parameters from their gradients, then clears the gradients, so that backward
+  /// stores new buffers instead of adding to old ones. Throws std::runtime_error naming a parameter
+  /// that has no gradient.
   void Step();
 
-  /// Moments and step counts by name, sharing memory with this object: what a checkpoint holds.
+  /// Returns moments and step counts by name, sharing memory with this object. Checkpoints store
+  /// them.
   NamedTensors State() const;
 
  private:
   Options options_;
   NamedTensors parameters_;
   std::vector<at::Tensor> weights_, first_moments_, second_moments_, steps_;
-  std::vector<at::Tensor> forever_;  // of theano: steps so late that the kernel corrects nothing
+  std::vector<at::Tensor>
+      forever_;  // for `theano`: step counts so large that the kernel corrects nothing
 };
 
 }  // namespace planish::lab

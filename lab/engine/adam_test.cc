@@ -10,7 +10,8 @@
 namespace planish::lab {
 namespace {
 
-// Kingma & Ba 2014, algorithm 1, written out in double for one number whose gradients are given.
+// Returns the weight after the updates of Kingma & Ba 2014, algorithm 1, in double, for given
+// gradients of one weight.
 double Textbook(double weight, const std::vector<double>& gradients, const Adam::Options& o) {
   double m = 0, v = 0;
   for (size_t t = 1; t <= gradients.size(); ++t) {
@@ -35,14 +36,14 @@ TEST(Adam, FollowsTheTextbook) {
       adam.Step();
       EXPECT_FALSE(weight.grad().defined());
     }
-    // Six steps of about ten roundings each; the moments' sums do not cancel.
+    // 6 steps of about 10 roundings each; the sums of the moments do not cancel.
     const double tolerance = 60 * (type == at::kDouble ? 0x1p-53 : 0x1p-24);
     const double expected = Textbook(0.5, gradients, options);
     EXPECT_LE(weight.detach().sub(expected).abs().max().item<double>(), tolerance);
   }
 }
 
-// The loop that Theano code writes, whose b1 and b2 are 1 minus the paper's betas.
+// The update loop of common Theano code, whose b1 and b2 are 1 minus the paper's betas.
 TEST(Adam, FollowsTheanoCode) {
   const Adam::Options options{.learning_rate = 0.05, .theano = true};
   const std::vector<double> gradients = {1.0, -0.25, 0.0, 1e-6, 30.0, -7.5};
@@ -64,7 +65,7 @@ TEST(Adam, FollowsTheanoCode) {
       EXPECT_NEAR((0.5 - expected) / (0.5 - textbook), 3.51, 0.01);
     }
   }
-  // Six steps of some ten roundings each, and the kernel's beta is 1 - b rounded.
+  // 6 steps of about 10 roundings each; the kernel's beta is 1 - b, rounded.
   EXPECT_LE(weight.detach().sub(expected).abs().max().item<double>(), 120 * 0x1p-53);
 }
 

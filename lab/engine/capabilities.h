@@ -9,79 +9,79 @@
 #include <string>
 #include <vector>
 
-// What a trained experiment can be asked for on the command line. An Experiment inherits those that
-// it has. Models are in evaluation mode and gradients are off in each call.
+// Capabilities of a trained experiment on the command line. An Experiment inherits those that it
+// has. Every call runs with the model in evaluation mode and gradients off.
 namespace planish::lab {
 
-/// A model that writes text: `planish sample`.
+/// Capability of a model that writes text: `planish sample`.
 class TextSampler {
  public:
   virtual ~TextSampler() = default;
 
-  /// `length` characters that follow `prompt` (empty: what the task starts from), drawn from
-  /// `generator` with the logits divided by `temperature`. Throws UsageError for a prompt with
-  /// characters that the training text lacks.
+  /// Returns `length` characters that follow `prompt`; an empty prompt is the task's default start.
+  /// Draws them from `generator` with the logits divided by `temperature`. Throws UsageError if
+  /// `prompt` has characters that the training text lacks.
   virtual std::string Sample(const std::string& prompt, int64_t length, double temperature,
                              at::Generator& generator) = 0;
 };
 
-/// A model that makes a line of another: `planish translate`.
+/// Capability of a model that translates lines: `planish translate`.
 class LineTranslator {
  public:
   virtual ~LineTranslator() = default;
 
-  /// One translation a line, in the same order.
+  /// Returns one translation for each line, in the same order.
   virtual std::vector<std::string> Translate(const std::vector<std::string>& lines) = 0;
 };
 
-/// A model that finds images by a caption: `planish search`.
+/// Capability of a model that finds images by a caption: `planish search`.
 class CaptionSearcher {
  public:
   virtual ~CaptionSearcher() = default;
 
   struct Hit {
-    double score = 0;   ///< the larger the better
-    int64_t image = 0;  ///< its place among the test images, from 0
+    double score = 0;   ///< larger is better
+    int64_t image = 0;  ///< index among the test images, from 0
     std::vector<std::string> captions;
   };
 
-  /// The `most` best of the test images, or all where there are fewer, best first. Throws
-  /// UsageError for a caption without a word that the model knows.
+  /// Returns the `most` best test images, or all if there are fewer, best first. Throws UsageError
+  /// if the model knows no word of `caption`.
   virtual std::vector<Hit> Search(const std::string& caption, int64_t most) = 0;
 };
 
-/// A model that writes a text by hand: `planish write`.
+/// Capability of a model that writes a text by hand: `planish write`.
 class HandWriter {
  public:
   virtual ~HandWriter() = default;
 
   struct Request {
-    std::string text;              ///< UTF-8, a character or more
-    double bias = 0;               ///< towards what is likely, 0 or more
-    int64_t steps = 0;             ///< points after which the pen stops wherever it is
-    std::optional<int64_t> prime;  ///< line of the validation data in whose style to go on
+    std::string text;              ///< UTF-8, at least one character
+    double bias = 0;               ///< bias towards likely strokes, 0 or more
+    int64_t steps = 0;             ///< maximum number of points
+    std::optional<int64_t> prime;  ///< line of the validation data whose style is continued
   };
   struct Written {
-    std::string svg;     ///< as RunResult::Sample has it
-    bool whole = false;  ///< whether the pen had passed the text's last character when it stopped
+    std::string svg;     ///< in the format of RunResult::Sample
+    bool whole = false;  ///< set if the pen had passed the text's last character when it stopped
   };
 
-  /// Points that are enough for most texts of so many bytes.
+  /// Returns a number of points that is enough for most texts of that length in bytes.
   static int64_t DefaultSteps(const std::string& text) {
     return 200 + 60 * static_cast<int64_t>(text.size());
   }
 
-  /// Throws UsageError for a text with characters that the model has not learned, and for a line of
-  /// the validation data that does not exist.
+  /// Writes `request`. Throws UsageError if the text has characters that the model has not learned
+  /// or if the line of the validation data does not exist.
   virtual Written Write(const Request& request, at::Generator& generator) = 0;
 };
 
-/// A model that gives sentences vectors: `planish downstream`.
+/// Capability of a model that maps sentences to vectors: `planish downstream`.
 class SentenceEncoder {
  public:
   virtual ~SentenceEncoder() = default;
 
-  /// One vector a sentence, [sentences, D], in the same order. Sentences are UTF-8.
+  /// Returns one vector for each sentence, [sentences, D], in the same order. Sentences are UTF-8.
   virtual at::Tensor EncodeSentences(const std::vector<std::string>& sentences) = 0;
 };
 

@@ -29,7 +29,7 @@ constexpr char kFormat[] = "planish-checkpoint/2";
 constexpr char kGenerator[] = "generator.cpu";
 constexpr char kModel[] = "model.", kBest[] = "best.";
 
-// Names of the types that safetensors and ATen both have.
+// Types that both safetensors and ATen have.
 constexpr std::pair<at::ScalarType, const char*> kTypes[] = {
     {at::kDouble, "F64"}, {at::kFloat, "F32"}, {at::kHalf, "F16"},  {at::kBFloat16, "BF16"},
     {at::kLong, "I64"},   {at::kInt, "I32"},   {at::kShort, "I16"}, {at::kChar, "I8"},
@@ -44,7 +44,7 @@ std::string TypeName(at::ScalarType type) {
                   c10::toString(type)));
 }
 
-// Everything that is saved, sharing memory with its owners.
+// Returns every tensor of a checkpoint, sharing memory with its owner.
 NamedTensors AllTensors(const torch::nn::Module& model, const Adam& adam,
                         const TrainingState& state) {
   NamedTensors all;
@@ -61,7 +61,7 @@ StoredTensor Store(const std::string& name, const at::Tensor& t) {
           {static_cast<const std::byte*>(t.const_data_ptr()), t.nbytes()}};
 }
 
-// Copies a stored tensor over `target`, which must be of its type and shape.
+// Copies a stored tensor over `target`. Throws RunError if type or shape differ.
 void Load(const fs::path& file, const SafetensorsFile& stored, const std::string& name,
           at::Tensor target) {
   const StoredTensor* from = stored.Find(name);
@@ -88,7 +88,7 @@ SafetensorsFile ReadCheckpoint(const fs::path& file) {
   return stored;
 }
 
-// Reads `object[key]`. Throws std::invalid_argument that names the key.
+// Returns object[key]. Throws std::invalid_argument naming the key.
 template <class T>
 T ValueAt(const Json& object, const char* key) {
   if (!object.is_object() || !object.contains(key)) {
@@ -101,7 +101,7 @@ T ValueAt(const Json& object, const char* key) {
   }
 }
 
-// Returns read(), whose errors then name the object that it reads.
+// Returns read(). Errors of `read` then name `object`.
 template <class F>
 auto Within(const char* object, const F& read) {
   try {
@@ -111,8 +111,8 @@ auto Within(const char* object, const F& read) {
   }
 }
 
-// The state that SaveCheckpoint has written as JSON. Throws std::invalid_argument that names the
-// value with which training could not have been interrupted.
+// Parses the JSON state that SaveCheckpoint wrote. Throws std::invalid_argument naming a value that
+// no interrupted training can have.
 TrainingState ParseState(const std::string& text) {
   constexpr int64_t kMax = int64_t{1} << 53;
   constexpr double kMaxSeconds = 1e12;
@@ -167,10 +167,10 @@ TrainingState ReadState(const fs::path& file, const SafetensorsFile& stored) {
   }
 }
 
-// Refuses an optimizer state that `steps` updates cannot have left: counts other than that, or
-// second moments, which are sums of squares, below 0.
+// Throws RunError for an optimizer state that `steps` updates cannot have left: other step counts,
+// or negative second moments.
 void CheckAdam(const fs::path& file, const Adam& adam, int64_t steps) {
-  // A float counts no further.
+  // A float counts exactly to 2^24.
   const auto count = static_cast<float>(std::min(steps, int64_t{1} << 24));
   for (const auto& [name, tensor] : adam.State()) {
     if (name.starts_with("adam.step.") && tensor.item<float>() != count) {
@@ -222,7 +222,7 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model, const 
   if (state.best)
     j["best"] = {
         {"by", state.best->by}, {"step", state.best->step}, {"values", state.best->values}};
-  // Only this one folder is made: a run's folder that was removed does not come back.
+  // Only this folder is created: a run folder that was removed is not created again.
   const fs::path folder = file.parent_path();
   std::error_code error;
   fs::create_directory(folder, error);

@@ -13,51 +13,50 @@
 
 namespace planish::lab {
 
-/// Where a run stands, beside its weights: all that the next update depends on.
+/// State of a training run beside its weights: everything that the next update depends on.
 struct TrainingState {
   int64_t step = 0;
   int64_t epoch = 0;          ///< epochs completed
-  int64_t batch = 0;          ///< batches done of the current epoch
-  double epoch_fraction = 0;  ///< both as one number
+  int64_t batch = 0;          ///< batches completed in the current epoch
+  double epoch_fraction = 0;  ///< epochs completed, with the fraction of the current one
   int64_t cases = 0;          ///< training cases seen
-  double seconds = 0;         ///< spent training
-  double input_seconds = 0;   ///< of these, gathering batches
+  double seconds = 0;         ///< training time
+  double input_seconds = 0;   ///< part of `seconds` spent gathering batches
   double evaluation_seconds = 0;
-  double loss_sum = 0;     ///< of the batches since the last evaluation
+  double loss_sum = 0;     ///< sum over the batches since the last evaluation
   int64_t loss_count = 0;  ///< batches since the last evaluation
   std::optional<RunResult::Best> best;
-  NamedTensors best_weights;             ///< parameters and buffers at `best`, copied
-  Evaluation last;                       ///< the latest evaluation
-  bool evaluation_due = false;           ///< the evaluation after `step` updates was interrupted
-  std::vector<NormGradients> gradients;  ///< in the latest update, for the evaluation after it
-  std::string threads;                   ///< threads that made the checkpoint
-  std::string data;  ///< where the data was read, empty when it was not: for `planish sample`
+  NamedTensors best_weights;    ///< parameters and buffers at `best`: copies
+  Evaluation last;              ///< the latest evaluation
+  bool evaluation_due = false;  ///< set if the evaluation after `step` updates was interrupted
+  std::vector<NormGradients> gradients;  ///< of the latest update, for the next evaluation
+  std::string threads;  ///< number of threads of the process that made the checkpoint
+  std::string data;  ///< where the data was read, for `planish sample`; empty if nothing was read
 };
 
-/// Parameters, then buffers, sharing memory with the model.
+/// Returns the parameters, then the buffers, sharing memory with the model.
 NamedTensors WeightsOf(const torch::nn::Module& model);
 
-/// Writes weights, buffers, optimiser, the default generator and `state` to one safetensors file
-/// with a checksum, replacing an older one only when the new one is on disk. Makes the file's own
-/// folder, but not that folder's parent. Throws RunError.
+/// Writes weights, buffers, optimizer, the default generator and `state` to one safetensors file
+/// with a checksum. Replaces an older file only when the new one is on disk. Creates the file's
+/// folder, but not the folder's parent. Throws RunError.
 void SaveCheckpoint(const std::filesystem::path& file, const torch::nn::Module& model,
                     const Adam& adam, const TrainingState& state);
 
-/// Reads what SaveCheckpoint wrote into `model`, `adam` and the default generator. Throws RunError
-/// that names the value when the file is damaged, belongs to another model, or holds a state in
-/// which no training can have been interrupted: without `best`, counters below 0 or against each
-/// other.
+/// Reads what SaveCheckpoint wrote into `model`, `adam` and the default generator.
+/// Throws RunError naming the value if the file is damaged, belongs to another model, or holds a
+/// state that no interrupted training can have: without `best`, or with counters that are negative
+/// or contradict each other.
 TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Module& model,
                              Adam& adam);
 
-/// Reads the weights of the best evaluation, and nothing else, into `model`. Throws RunError as
-/// LoadCheckpoint.
+/// Reads only the weights of the best evaluation into `model`. Throws RunError like LoadCheckpoint.
 void LoadBestWeights(const std::filesystem::path& file, torch::nn::Module& model);
 
-/// TrainingState::data of a checkpoint. Throws RunError as LoadCheckpoint.
+/// Returns TrainingState::data of a checkpoint. Throws RunError like LoadCheckpoint.
 std::string CheckpointData(const std::filesystem::path& file);
 
-/// The file of a run that SaveCheckpoint writes.
+/// Returns the path of the checkpoint in the run folder `run`.
 std::filesystem::path CheckpointFile(const std::filesystem::path& run);
 
 }  // namespace planish::lab

@@ -39,7 +39,7 @@ NamedTensors Parameters(const torch::nn::Module& m) {
   return all;
 }
 
-// The state before the first update, when the first evaluation has been made.
+// Returns the state before the first update, after the first evaluation.
 TrainingState StateOf(const torch::nn::Module& model) {
   TrainingState state;
   state.last.values = {{"valid", 0.5}};
@@ -82,7 +82,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   state.gradients = {{.norm = "norm", .rows = 3, .sigma = 0.5, .variance_after = 0.1}};
   state.threads = "2";
   SaveCheckpoint(file, net, adam, state);
-  const at::Tensor next = at::rand({5});  // what the generator gives after the checkpoint
+  const at::Tensor next = at::rand({5});  // next draw after the checkpoint
 
   Net other(4);
   Adam other_adam(Parameters(other), {});
@@ -151,7 +151,7 @@ TEST_F(CheckpointTest, RefusesAnotherFile) {
   EXPECT_THROW(LoadCheckpoint(folder.path() / "none", net, adam), RunError);
 }
 
-// Rewrites the file, with a checksum that is right again, after change(state, tensors).
+// Rewrites the file with a valid checksum after change(state, tensors).
 template <class F>
 void Alter(const std::filesystem::path& file, const F& change) {
   const auto stored = SafetensorsFile::Read(file, Checksum::kRequired);
@@ -163,7 +163,7 @@ void Alter(const std::filesystem::path& file, const F& change) {
   WriteSafetensors(file, tensors, metadata);
 }
 
-// What LoadCheckpoint says of the file, or "".
+// Returns the error message of LoadCheckpoint, or "".
 std::string FaultOf(const std::filesystem::path& file) {
   Net net(4);
   Adam adam(Parameters(net), {});
@@ -253,7 +253,7 @@ TEST_F(CheckpointTest, RefusesTensorsThatNoTrainingLeaves) {
   Adam adam(Parameters(net), {});
   SaveCheckpoint(file, net, adam, StateOf(net));
   const std::string good = ReadFile(file);
-  // The fault once every element of the tensor is `value`.
+  // Returns the error message after every element of the tensor is set to `value`.
   const auto fault = [&](const std::string& name, float value) {
     WriteFile(file, good);
     std::vector<float> values(100, value);
@@ -271,7 +271,7 @@ TEST_F(CheckpointTest, RefusesTensorsThatNoTrainingLeaves) {
   }
   EXPECT_THAT(fault("adam.second_moment.linear.bias", -1),
               HasSubstr("adam.second_moment.linear.bias must have no element below 0"));
-  // Gradients that overflow leave these, and training then ends as diverged.
+  // Overflowing gradients leave such moments; training then ends as diverged.
   for (const float large : {INFINITY, NAN}) {
     EXPECT_EQ(fault("adam.second_moment.linear.bias", large), "");
   }

@@ -10,7 +10,7 @@ namespace planish::lab {
 EpochPlan LengthBatches(std::span<const int64_t> lengths, int64_t batch_size,
                         at::Generator& generator) {
   const auto cases = static_cast<int64_t>(lengths.size());
-  // Drops some, and puts those that stay in random order.
+  // Drops the remainder and shuffles the rest, which makes ties random.
   const EpochPlan shuffled = ShuffledBatches(cases, batch_size, generator);
   const int64_t batches = shuffled.batches();
   const at::Tensor kept = shuffled.order.slice(0, 0, batches * batch_size);

@@ -10,9 +10,10 @@
 
 namespace planish::lab {
 
-/// Batches of `batch_size` cases of like length: cases sorted by length with random ties, cut in
-/// order, the batches in random order. As many cases as do not fill a batch are left out, others
-/// each epoch. Throws UsageError where there are fewer cases than a batch has.
+/// Returns batches of `batch_size` cases with similar lengths: sorted by length with random ties,
+/// cut in order, and put in random order.
+/// Cases that do not fill a batch are left out, others each epoch. Throws UsageError if there are
+/// fewer cases than one batch.
 EpochPlan LengthBatches(std::span<const int64_t> lengths, int64_t batch_size,
                         at::Generator& generator);
 

@@ -27,7 +27,7 @@ TEST(LengthBatches, FillsEveryBatchWithCasesOfLikeLength) {
   EXPECT_EQ(all.size(), 100u);
   std::ranges::sort(all);
   EXPECT_EQ(std::ranges::adjacent_find(all), all.end()) << "a case is there twice";
-  // In the order of length no two batches overlap.
+  // In the order of lengths, batches do not overlap.
   std::vector<std::pair<int64_t, int64_t>> ranges;
   for (int64_t b = 0; b < plan.batches(); ++b) {
     const auto cases = Cases(plan.batch(b));
@@ -40,7 +40,7 @@ TEST(LengthBatches, FillsEveryBatchWithCasesOfLikeLength) {
   EXPECT_FALSE(std::ranges::is_sorted(ranges)) << "batches come in random order";
   std::ranges::sort(ranges);
   for (size_t i = 1; i < ranges.size(); ++i) EXPECT_LE(ranges[i - 1].second, ranges[i].first);
-  // The three that are left out are others next time.
+  // The next epoch leaves out another three.
   auto next = Cases(LengthBatches(lengths, 10, generator).order);
   std::ranges::sort(next);
   EXPECT_NE(all, next);

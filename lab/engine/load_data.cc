@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 std::unique_ptr<Dataset> LoadData(const Task& task, const Settings& settings,
                                   const std::optional<fs::path>& path) {
-  // The absolute path is written to JSON files of the run.
+  // JSON files of the run store the absolute path.
   if (const std::string name = path ? fs::absolute(*path).string() : ""; FindInvalidUtf8(name)) {
     throw DataError(fmt::format("the data path {} is not UTF-8: rename it", Escaped(name)));
   }

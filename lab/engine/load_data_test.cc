@@ -15,7 +15,7 @@
 namespace planish::lab {
 namespace {
 
-// A task that gives data with unprintable names, or runs out of memory.
+// Task whose data has unprintable names, or that runs out of memory.
 struct HungryTask final : Task {
   std::unique_ptr<Dataset> Load(const Settings&,
                                 const std::optional<std::filesystem::path>&) const override {

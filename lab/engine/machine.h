@@ -6,11 +6,11 @@
 
 namespace planish::lab {
 
-/// Where and with what a run is made: version, commit, compiler, torch, cpu, cpu features, threads,
+/// Returns the stamps of a run: version, commit, compiler, torch, cpu, cpu features, threads,
 /// started (UTC).
 std::map<std::string, std::string> MachineStamps();
 
-/// What `planish --version` prints.
+/// Returns the output of `planish --version`.
 std::string VersionText();
 
 }  // namespace planish::lab

@@ -16,19 +16,19 @@ void KeepFreedMemory() {
   const char* keep = std::getenv("PLANISH_KEEP_MEMORY");
   if (keep != nullptr && std::strcmp(keep, "0") == 0) return;
 #ifdef __GLIBC__
-  mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap, not from mappings of their own
-  mallopt(M_TRIM_THRESHOLD, -1);  // and the heap's top stays when it is freed
+  mallopt(M_MMAP_MAX, 0);         // large blocks come from the heap, not from their own mappings
+  mallopt(M_TRIM_THRESHOLD, -1);  // the heap keeps its top when that is freed
 #endif
 }
 
 void LimitMemory() {
-#ifndef __SANITIZE_ADDRESS__  // whose shadow memory alone is larger
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer's shadow memory is larger than the limit
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   rlimit limit{};
   if (pages <= 0 || page <= 0 || getrlimit(RLIMIT_DATA, &limit) != 0) return;
-  // A part is for the system, without which nothing here goes on either.
+  // A tenth is left to the system.
   const auto memory = static_cast<rlim_t>(pages) * static_cast<rlim_t>(page) / 10 * 9;
-  limit.rlim_cur = std::min(limit.rlim_cur, memory);  // RLIM_INFINITY is the largest
+  limit.rlim_cur = std::min(limit.rlim_cur, memory);  // RLIM_INFINITY is the largest value
   setrlimit(RLIMIT_DATA, &limit);
 #endif
 }

@@ -5,19 +5,18 @@
 
 namespace planish::lab {
 
-/// Makes malloc keep freed memory for the life of the process, so that no training step faults in
-/// fresh pages for the activations and gradients that the step before freed. glibc raises its own
-/// thresholds towards the same end, but how far depends on the order of frees (docs/performance.md
-/// has the measurement). PLANISH_KEEP_MEMORY=0 in the environment turns it off, for that
-/// measurement.
+/// Makes malloc keep freed memory for the life of the process, so that a training step reuses the
+/// pages that the step before freed. Without it, how much glibc keeps depends on the order of
+/// frees.
+/// PLANISH_KEEP_MEMORY=0 in the environment turns it off (measured in docs/performance.md).
 void KeepFreedMemory();
 
-/// Keeps the process's data within the machine's memory: a model that is too large then gets
-/// std::bad_alloc, or libtorch's error, where the system would kill the process or a neighbour. A
-/// lower limit that is there (ulimit -d) stays.
+/// Limits the process's data to the machine's memory. A model that is too large then gets
+/// std::bad_alloc or libtorch's error; otherwise the system would kill the process or a neighbour.
+/// A lower existing limit (ulimit -d) stays.
 void LimitMemory();
 
-/// Returns true if `error` is std::bad_alloc or libtorch's error for memory that it did not get.
+/// Returns true if `error` is std::bad_alloc or libtorch's error for a failed allocation.
 bool IsOutOfMemory(const std::exception& error);
 
 }  // namespace planish::lab

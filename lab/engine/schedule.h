@@ -7,17 +7,16 @@
 
 namespace planish::lab {
 
-/// The learning rate over a run.
+/// Learning rate over a run.
 struct Schedule {
   std::string shape = "constant";  ///< one of ScheduleNames()
   double peak = 1e-3;              ///< the setting `lr`
-  int64_t warmup = 0;              ///< updates over which the rate rises linearly to `peak`
+  int64_t warmup = 0;              ///< updates during which the rate rises linearly to `peak`
 
-  /// The rate of update `update` (1 is the first) when the share `done` (0 to 1) of the run lies
-  /// before it. After warm-up:
+  /// Returns the rate of update `update` (from 1), where `done` (0 to 1) is the completed fraction
+  /// of the run. After warm-up:
   ///   constant      peak
-  ///   inverse-sqrt  peak * sqrt(warmup / update) (Vaswani et al. 2017, 5.3); warmup counts as 1 at
-  ///                 least
+  ///   inverse-sqrt  peak * sqrt(warmup / update), warmup at least 1 (Vaswani et al. 2017, 5.3)
   ///   cosine        peak * (1 + cos(pi * done)) / 2 (Loshchilov & Hutter 2017, without restarts)
   double Rate(int64_t update, double done) const;
 };

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// Parses all of `text` as a number; nothing when it is not one.
+// Parses all of `text` as a number. Returns nullopt if it is not one.
 template <class T>
 std::optional<T> ParseNumber(const std::string& text) {
   T value{};
@@ -24,7 +24,7 @@ std::optional<T> ParseNumber(const std::string& text) {
   return value;
 }
 
-// `text` as a value of the type that `like` has; nothing when it does not spell one.
+// Parses `text` as a value of the type of `like`. Returns nullopt if it is not one.
 std::optional<Json> Parse(const Json& like, const std::string& text) {
   if (like.is_boolean()) {
     if (text == "true" || text == "1" || text == "yes") return Json(true);

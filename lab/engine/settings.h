@@ -9,38 +9,38 @@
 #include <string_view>
 #include <vector>
 
-// What decides a run, as named values. A task declares its settings with defaults (the `paper`
-// preset is the defaults), presets change some, and --set changes single ones.
+// Settings of a run as named values. A task declares its settings with defaults (the preset `paper`
+// is the defaults), presets change some, and --set changes single ones.
 namespace planish::lab {
 
-/// One setting: its default gives its type (integer, real, text or true/false).
+/// Declaration of a setting. The type of its default is its type: integer, real, text or boolean.
 struct SettingSpec {
   std::string name;
   nlohmann::ordered_json value;      ///< the default
   std::string help;                  ///< one line
   std::optional<double> minimum;     ///< smallest number allowed
   std::optional<double> maximum;     ///< largest number allowed
-  std::vector<std::string> choices;  ///< texts allowed; any when empty
+  std::vector<std::string> choices;  ///< texts allowed; any if empty
 };
 
-/// A named set of values for some of a task's settings.
+/// Named set of values for some of a task's settings.
 struct Preset {
   std::string name;
   std::string help;
   std::map<std::string, nlohmann::ordered_json> values;
 };
 
-/// The settings of one run: every declared name with a value of its type.
+/// Settings of one run: every declared name with a value of its type.
 class Settings {
  public:
-  /// All settings at their defaults. `specs` must outlive this object.
+  /// Sets all settings to their defaults. `specs` must outlive this object.
   explicit Settings(const std::vector<SettingSpec>& specs);
 
-  /// Gives `name` the value that `text` spells. Throws UsageError when there is no such setting
-  /// (the message lists those there are), or the text is not of its type, range or choices.
+  /// Parses `text` as the value of `name`. Throws UsageError if there is no such setting (the
+  /// message lists those that exist) or if the text is not of its type, range or choices.
   void Set(std::string_view name, const std::string& text);
 
-  /// Applies a preset, whose values are checked as Set checks them.
+  /// Applies a preset. Checks its values like Set.
   void Apply(const Preset& preset);
 
   bool Has(std::string_view name) const { return values_.contains(std::string(name)); }
@@ -50,7 +50,7 @@ class Settings {
   bool Flag(std::string_view name) const;
   std::string Text(std::string_view name) const;
 
-  /// Name -> value in the order of declaration, as config.json holds them.
+  /// Returns name -> value in the order of declaration, as config.json stores them.
   const nlohmann::ordered_json& values() const { return values_; }
 
  private:
@@ -62,7 +62,7 @@ class Settings {
   nlohmann::ordered_json values_;
 };
 
-/// A value as --set spells it: text without quotes, numbers in their shortest form.
+/// Returns a value in the syntax of --set: text without quotes, numbers in their shortest form.
 std::string Spelled(const nlohmann::ordered_json& value);
 
 }  // namespace planish::lab

@@ -48,7 +48,7 @@ TEST(Settings, TakeValuesOfTheirType) {
   s.Set("words", "a=b c");
   EXPECT_EQ(s.values().dump(),
             R"({"norm":"layer","width":100,"lr":0.0003,"tied":true,"words":"a=b c"})");
-  s.Set("lr", "0");  // a whole number for a real one
+  s.Set("lr", "0");  // an integer for a real setting
   EXPECT_EQ(s.Real("lr"), 0);
 }
 

@@ -22,8 +22,8 @@ void CheckStreams(int64_t characters, int64_t streams, int64_t window,
 EpochPlan StreamedBatches(int64_t characters, int64_t streams, int64_t window,
                           at::Generator& generator) {
   CheckStreams(characters, streams, window);
-  // The last case is at most character (window - 1) + (streams * batches * window - 1), and the one
-  // after it must be there.
+  // The last case is at most character (window - 1) + (streams * batches * window - 1); its
+  // prediction is the next character, which must exist.
   const int64_t batches = (characters - window) / (streams * window);
   const int64_t begin = at::randint(window, {}, generator, at::kLong).item<int64_t>();
   EpochPlan plan;

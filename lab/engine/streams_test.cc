@@ -25,8 +25,8 @@ EpochPlan Plan(int64_t characters, int64_t streams, int64_t window, uint64_t see
   return StreamedBatches(characters, streams, window, generator);
 }
 
-// 24 characters, 3 streams, a window of 2: (24 - 2) / 6 = 3 batches, streams of 6 that begin at b,
-// b + 6 and b + 12, where b, 0 or 1, is drawn.
+// 24 characters, 3 streams, a window of 2: (24 - 2) / 6 = 3 batches. Streams of 6 begin at b, b + 6
+// and b + 12, where b is drawn from {0, 1}.
 TEST(StreamedBatches, ReadsStreamsSideBySide) {
   std::set<int64_t> begins;
   for (uint64_t seed = 0; seed < 20; ++seed) {
@@ -44,7 +44,7 @@ TEST(StreamedBatches, ReadsStreamsSideBySide) {
 TEST(StreamedBatches, StayWithinTheText) {
   for (int64_t characters = 12; characters < 40; ++characters) {
     const EpochPlan plan = Plan(characters, 3, 3, static_cast<uint64_t>(characters));
-    // Batches of 9, after up to 2 characters, and one more that the last case predicts.
+    // Batches of 9, after up to 2 characters, and one extra character for the last prediction.
     EXPECT_EQ(plan.batches(), (characters - 3) / 9);
     EXPECT_LE(plan.order.max().item<int64_t>() + 1, characters - 1);
     EXPECT_EQ(plan.order.numel(), plan.offsets.back());

@@ -23,8 +23,8 @@ const Preset& FindPreset(const Task& task, const std::string& name) {
       fmt::format("[train] preset must be one of {} but has \"{}\"", fmt::join(names, ", "), name));
 }
 
-// The run's folder name: the value of the setting `compared` and the batch size, then every other
-// setting that differs from the preset.
+// Returns the run's folder name: the value of the setting `compared` and the batch size, then every
+// other setting that differs from the preset.
 std::string FolderName(const RunPlan& plan, const Settings& preset, const std::string& compared) {
   std::string name = fmt::format("{}-{}-b{}", plan.preset, plan.settings.Text(compared),
                                  plan.settings.Int("batch_size"));

@@ -10,24 +10,25 @@
 
 namespace planish::lab {
 
-/// What a command line asks to be trained.
+/// Runs requested on a command line.
 struct SweepRequest {
   std::string preset;  ///< empty: the task's first
-  /// Setting -> values, in the order given. Each combination is a run for each seed; the first
+  /// Setting -> values, in the order given. Each combination is one run for each seed; the first
   /// setting varies slowest.
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
   std::vector<int64_t> seeds;
   std::filesystem::path out;
 };
 
-/// The runs of a sweep: seeds vary slowest, so that an early look at an unfinished sweep has every
-/// combination. Each run has its own folder
-/// out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, <compared> being the value of
-/// the setting that the task compares. Throws UsageError for unknown presets, settings or values, a
-/// setting named twice, a value given twice, or an empty list.
+/// Returns the runs of a sweep. Seeds vary slowest, so that an unfinished sweep already has every
+/// combination.
+/// The folder of a run is out/<task>/<preset>-<compared>-b<batch>[-key=value...]-s<seed>, where
+/// <compared> is the value of the setting that the task compares.
+/// Throws UsageError for unknown presets, settings or values, a setting or value given twice, or an
+/// empty list.
 std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request);
 
-/// Splits "a,b,c" at its commas. Throws UsageError, naming `flag`, when a part is empty.
+/// Splits "a,b,c" at its commas. Throws UsageError naming `flag` if a part is empty.
 std::vector<std::string> SplitList(const std::string& flag, const std::string& text,
                                    const std::string& command = "train");
 

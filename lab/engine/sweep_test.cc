@@ -49,7 +49,7 @@ TEST(Sweep, TakesTheFirstPresetWhereNoneIsNamed) {
   const ToyTask task;
   const RunPlan plan = PlanSweep(task, request).front();
   EXPECT_EQ(plan.preset, "paper");
-  EXPECT_EQ(plan.settings.Int("batch_size"), 5);  // the preset's, not the default
+  EXPECT_EQ(plan.settings.Int("batch_size"), 5);  // the preset's value, not the default
 }
 
 TEST(Sweep, RefusesWhatMakesNoSense) {

@@ -20,14 +20,14 @@
 #include "lab/model/norms.h"
 #include "lab/run/results.h"
 
-// What an experiment must say of itself. The engine (train.h) knows nothing else of it, and the
-// task nothing of seeds, optimisers, checkpoints, files or progress.
+// Interface between an experiment and the engine (train.h). The engine knows nothing else of an
+// experiment; a task knows nothing of seeds, optimizers, checkpoints, files or progress.
 namespace planish::lab {
 
 /// Metric name -> value.
 using Values = std::map<std::string, double>;
 
-/// Data that a task has read or drawn; runs of a sweep share it.
+/// Data that a task has read or generated. The runs of a sweep share it.
 struct Dataset {
   virtual ~Dataset() = default;
   RunConfig::Data about;
@@ -35,44 +35,45 @@ struct Dataset {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// Thrown through an evaluation that is not to go on.
+/// Exception that stops an evaluation.
 struct EvaluationStopped {};
 
-/// A model with its data: what the engine trains.
+/// Model with its data, as the engine trains it.
 class Experiment {
  public:
   virtual ~Experiment() = default;
 
   virtual torch::nn::Module& model() = 0;
 
-  /// Batches of the next epoch. Every random choice is drawn from `generator`.
+  /// Returns the batches of the next epoch. Draws every random choice from `generator`.
   virtual EpochPlan PlanEpoch(at::Generator& generator) = 0;
 
-  /// What Loss needs of a batch's cases, gathered from the data: the input pipeline, which a run
-  /// times. Gradients are off.
+  /// Gathers the inputs of Loss for a batch's cases. A run measures the time of this input
+  /// pipeline. Gradients are off.
   virtual Tensors Batch(const at::Tensor& cases) = 0;
 
-  /// Mean loss over a batch, to be differentiated. The model is in training mode.
+  /// Returns the mean loss over a batch, to be differentiated. The model is in training mode.
   virtual at::Tensor Loss(const Tensors& batch) = 0;
 
-  /// Metrics of training and validation. The model is in evaluation mode and gradients are off.
+  /// Returns metrics of training and validation. The model is in evaluation mode and gradients are
+  /// off.
   virtual Values Evaluate() = 0;
 
-  /// Metrics of the test set. Asked for once, when the run has finished, with the weights of the
-  /// evaluation that validation chose (Task::choose_by). Otherwise as Evaluate. A task whose paper
-  /// draws test curves may have them in Evaluate instead.
+  /// Returns metrics of the test set. Called once, at the end of the run, with the weights of the
+  /// evaluation that validation chose (Task::choose_by); otherwise like Evaluate. A task whose
+  /// paper draws test curves can return them from Evaluate instead.
   virtual Values Test() { return {}; }
 
-  /// Texts that the report shows of the trained model; none by default. Asked for once, as Test.
-  /// Every random choice is drawn from `generator`.
+  /// Returns texts of the trained model for the report; none by default. Called once, like Test.
+  /// Draws every random choice from `generator`.
   virtual std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) { return {}; }
 
-  /// Asked by Poll; true stops the evaluation that is running.
+  /// Sets the function that Poll calls; when it returns true, the running evaluation stops.
   void SetStop(std::function<bool()> stop) { stop_ = std::move(stop); }
 
  protected:
-  /// To be called between the parts of Evaluate, Test and Samples, a few seconds apart at most, so
-  /// that Ctrl-C need not wait for their end.
+  /// Throws EvaluationStopped if the evaluation must stop. Evaluate, Test and Samples call it every
+  /// few seconds, so that Ctrl-C takes effect.
   void Poll() const {
     if (stop_ && stop_()) throw EvaluationStopped();
   }
@@ -81,62 +82,61 @@ class Experiment {
   std::function<bool()> stop_;
 };
 
-/// The engine's own metric: the mean training loss of the batches since the last evaluation.
+/// Engine metric: the mean training loss of the batches since the last evaluation.
 inline constexpr char kTrainLoss[] = "train_loss";
 
-/// An experiment of a paper, before any choice is made.
+/// Experiment of a paper, before any setting is chosen.
 class Task {
  public:
   virtual ~Task() = default;
 
   std::string name;                   ///< as on the command line
   std::string summary;                ///< one line for `planish list`
-  std::vector<SettingSpec> settings;  ///< EngineSettings and its own; the paper's where it prints
-  std::vector<Preset> presets;        ///< the first is the default; small and smoke are there
-  std::vector<MetricSpec> metrics;    ///< those of Evaluate, of Test, and kTrainLoss
-  std::string choose_by;              ///< validation metric that picks the best evaluation
+  std::vector<SettingSpec> settings;  ///< EngineSettings and the task's own, from the paper
+  std::vector<Preset> presets;        ///< the first is the default; small and smoke always exist
+  std::vector<MetricSpec> metrics;    ///< of Evaluate, of Test, and kTrainLoss
+  std::string choose_by;              ///< validation metric that chooses the best evaluation
   ReportSpec report;
 
-  /// Reads the data from `folder`, or makes the embedded default. Throws DataError.
+  /// Reads the data from `folder`, or creates the embedded default. Throws DataError.
   virtual std::unique_ptr<Dataset> Load(
       const Settings& settings, const std::optional<std::filesystem::path>& folder) const = 0;
 
-  /// The settings that decide what Load gives: runs that agree on them share it.
+  /// Settings that Load depends on. Runs that agree on them share the data.
   std::vector<std::string> data_settings;
 
-  /// Throws UsageError where settings do not fit the data, so that a sweep refuses them before it
-  /// begins. Every task's batch size must be at most the training cases, unless it counts
-  /// otherwise.
+  /// Throws UsageError if settings do not fit the data, so that a sweep fails before its first run.
+  /// The default requires a batch size of at most the training cases.
   virtual void Check(const Settings& settings, const Dataset& data) const;
 
-  /// Builds model and batches. Initial weights are drawn from the default generator, which the
-  /// engine has seeded; normalisation layers draw nothing, so that all norms start from the same
+  /// Builds the model and its batches. Draws initial weights from the default generator, which the
+  /// engine has seeded. Normalization layers draw nothing, so all norms start from the same
   /// weights.
   virtual std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const = 0;
 
  protected:
-  /// Gives a setting of the engine another default and, unless empty, another help.
+  /// Overrides the default of an engine setting, and its help text unless `help` is empty.
   void Default(std::string_view setting, nlohmann::ordered_json value, std::string help = "");
 
-  /// Adds settings behind those that there are.
+  /// Appends settings.
   void AddSettings(const std::vector<SettingSpec>& more);
 };
 
-/// Settings that every task has, because the engine reads them, after `compared`, the one whose
-/// values the task compares (ReportSpec::compare), such as the norm.
+/// Returns the settings that every task has because the engine reads them. `compared`, the setting
+/// whose values the task compares (ReportSpec::compare), such as the norm, comes first.
 std::vector<SettingSpec> EngineSettings(const SettingSpec& compared);
 
-/// Settings that the engine reads, too, of tasks that have them: clip_each and adam, for papers
-/// whose code was Theano's.
+/// Returns clip_each and adam, which the engine reads if a task has them. They are for papers with
+/// Theano code.
 std::vector<SettingSpec> TheanoSettings();
 
-/// The setting "norm" with these values.
+/// Returns the setting "norm" with these values.
 SettingSpec NormSetting(const std::vector<std::string>& norms);
 
-/// Settings of the norms themselves: eps, and C and k of AdaNorm.
+/// Returns the settings of the norms: eps, and C and k of AdaNorm.
 std::vector<SettingSpec> NormDetails();
 
-/// What NormDetails' settings say.
+/// Returns the values of NormDetails' settings.
 NormOptions NormOptionsOf(const Settings& settings);
 
 }  // namespace planish::lab

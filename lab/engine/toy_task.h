@@ -8,7 +8,7 @@
 
 #include "lab/engine/task.h"
 
-// The smallest task that uses all of the engine: for its tests.
+// Smallest task that uses all of the engine, for its tests.
 namespace planish::lab {
 
 struct ToyData final : Dataset {
@@ -23,7 +23,7 @@ struct ToyModel : torch::nn::Module {
   at::Tensor estimate = register_buffer("estimate", at::zeros({}));
 };
 
-// A regression whose loss draws from the default generator, as dropout would.
+// Regression whose loss draws from the default generator, like dropout.
 struct ToyExperiment final : Experiment {
   ToyExperiment(const Settings& settings, const ToyData& points)
       : batch_size(settings.Int("batch_size")),
@@ -52,7 +52,7 @@ struct ToyExperiment final : Experiment {
   }
   Values Test() override { return {{"test_loss", spoil == "test" ? NAN : Error() + 1}}; }
   double Error() {
-    net.estimate.copy_(at::rand({}));  // as population statistics from random batches are
+    net.estimate.copy_(at::rand({}));  // like population statistics from random batches
     Poll();
     const at::Tensor y = net.norm->forward(net.linear->forward(data.x)).select(1, 0);
     return (y - data.y).square().mean().item<double>();

@@ -31,22 +31,22 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// In place of an epoch, for the generator of samples.
+// Epoch number that seeds the generator of samples.
 constexpr int64_t kSampling = -1;
 
-// A generator for the order of one epoch. It depends on seed and epoch alone, so that the order
-// needs no place in the checkpoint and is the same for every norm.
+// Returns a generator for the order of one epoch. It depends only on seed and epoch, so checkpoints
+// do not store it and it is the same for every norm.
 at::Generator OrderGenerator(int64_t seed, int64_t epoch) {
-  // splitmix64's finaliser: neighbouring seeds and epochs give unrelated streams.
+  // splitmix64's finalizer: neighbouring seeds and epochs give unrelated streams.
   uint64_t z = static_cast<uint64_t>(seed) * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(epoch) + 1;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return at::detail::createCPUGenerator(z ^ (z >> 31));
 }
 
-// Whether an evaluation is due after the update that brings the batches done from `before` to
-// `done` of the `batches` of an epoch: `per_epoch` times, evenly; in the first epoch also after
-// 1/16, 1/8, 1/4 and 1/2, where the curves move fastest.
+// Returns true if an evaluation is due after an update that raises the completed batches of an
+// epoch from `before` to `done`. Evaluations are evenly spaced, `per_epoch` in each epoch.
+// The first epoch has more after 1/16, 1/8, 1/4 and 1/2, where curves change fastest.
 bool EvaluationDue(int64_t epoch, int64_t before, int64_t done, int64_t batches,
                    int64_t per_epoch) {
   if (done * per_epoch / batches != before * per_epoch / batches) return true;
@@ -71,11 +71,12 @@ void ClipEachGradient(torch::nn::Module& model, double limit) {
   const std::vector<at::Tensor> norms = at::_foreach_norm(gradients);
   for (size_t i = 0; i < gradients.size(); ++i) {
     const at::Tensor most = at::scalar_tensor(limit, norms[i].options());
-    gradients[i].mul_(most / norms[i].clamp_min(most));  // exactly 1 where there is nothing to clip
+    gradients[i].mul_(most /
+                      norms[i].clamp_min(most));  // exactly 1 if the norm is within the limit
   }
 }
 
-// Scales the gradients of `model` so that their norm, of all together, is what Clipping says.
+// Scales all gradients of `model` by one factor (see Clipping).
 void ClipGradients(torch::nn::Module& model, const Clipping& clipping) {
   const std::vector<at::Tensor> gradients = GradientsOf(model);
   double square = 0;
@@ -91,12 +92,12 @@ void ClipGradients(torch::nn::Module& model, const Clipping& clipping) {
   }
 }
 
-// "nan", "inf" or "-inf": without the sign that a NaN may have.
+// Returns "nan", "inf" or "-inf". Drops the sign that a NaN can have.
 std::string Named(double value) {
   return fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
 }
 
-// One run while it is being trained.
+// One run during its training.
 class Training {
  public:
   Training(const Task& task, const Dataset& data, const RunPlan& plan, const TrainOptions& options,
@@ -121,7 +122,7 @@ class Training {
     }
   }
 
-  // Goes on from the checkpoint, where there is one.
+  // Continues from the checkpoint if there is one.
   void Resume(RunWriter& writer) {
     const fs::path file = CheckpointFile(plan_.folder);
     if (!fs::exists(file)) {
@@ -186,10 +187,10 @@ class Training {
  private:
   torch::nn::Module& model() { return experiment_->model(); }
 
-  // The latest step whose evaluation is in metrics.jsonl, if it was evaluated.
+  // Returns the latest step whose evaluation is in metrics.jsonl.
   int64_t LastEvaluated() const { return state_.step - (state_.evaluation_due ? 1 : 0); }
 
-  // Refuses a checkpoint that does not belong to the plan, the task and metrics.jsonl.
+  // Throws RunError for a checkpoint that does not match the plan, the task or metrics.jsonl.
   void CheckState(const fs::path& file) const {
     const int64_t epochs = plan_.settings.Int("epochs");
     if (state_.epoch > epochs || (state_.epoch == epochs && state_.batch > 0)) {
@@ -212,8 +213,8 @@ class Training {
     }
   }
 
-  // One update of the weights, from the batches up to `end`; where `watch` says so, of the norms'
-  // gradients too. False when the loss is not finite.
+  // Updates the weights once, from the batches up to `end`. With `watch`, also records the norms'
+  // gradients. Returns false if the loss is not finite.
   bool Advance(const EpochPlan& epoch, int64_t end, bool watch) {
     const Clock::time_point start = Clock::now();
     std::vector<at::Tensor> batches;
@@ -252,7 +253,7 @@ class Training {
       std::optional<NormGradients> watched = norm->Watched();
       if (!watched) continue;
       watched->norm = name;
-      // What has overflowed says nothing, and JSON cannot hold it.
+      // Overflowed values mean nothing, and JSON cannot store them.
       if (std::isfinite(watched->variance_detached) && std::isfinite(watched->variance_after) &&
           std::isfinite(watched->variance_before) && std::isfinite(watched->sigma)) {
         state_.gradients.push_back(std::move(*watched));
@@ -260,19 +261,19 @@ class Training {
     }
   }
 
-  // Returns the metrics. If the evaluation is stopped, saves the state before it, with the
-  // evaluation due, and rethrows EvaluationStopped.
+  // Returns the metrics. If the evaluation is stopped, saves the state before it, marks the
+  // evaluation as due, and rethrows EvaluationStopped.
   std::map<std::string, double> Measure() {
     at::NoGradGuard no_grad;
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const at::Tensor generator_state = generator.get_state();
-    std::vector<at::Tensor> buffers;  // an evaluation can write to them: population statistics
+    std::vector<at::Tensor> buffers;  // an evaluation can change them (population statistics)
     for (const at::Tensor& buffer : model().buffers()) buffers.push_back(buffer.clone());
     model().eval();
     try {
       return experiment_->Evaluate();
     } catch (const EvaluationStopped&) {
-      if (state_.step > 0) {  // else there is nothing to lose
+      if (state_.step > 0) {  // before the first update there is nothing to save
         generator.set_state(generator_state);
         std::vector<at::Tensor> changed = model().buffers();
         for (size_t i = 0; i < changed.size(); ++i) changed[i].copy_(buffers[i]);
@@ -283,7 +284,7 @@ class Training {
     }
   }
 
-  // Measures every metric and writes them down. False when one is not finite.
+  // Computes and records every metric. Returns false if one is not finite.
   bool Evaluate() {
     const Clock::time_point start = Clock::now();
     Evaluation evaluation;
@@ -326,7 +327,7 @@ class Training {
       state_.best_weights.emplace_back(name, tensor.clone());
   }
 
-  // Gives the model the weights that validation chose.
+  // Copies the weights that validation chose into the model.
   void TakeBestWeights() {
     const NamedTensors weights = WeightsOf(model());
     for (size_t i = 0; i < weights.size(); ++i) {
@@ -379,7 +380,7 @@ class Training {
     now.epoch = state_.epoch_fraction;
     now.epochs = epochs_;
     if (state_.loss_count > 0) now.loss = state_.loss_sum / static_cast<double>(state_.loss_count);
-    // The test set is read at the end alone, unless the task draws its curve.
+    // The test set is read only at the end, unless the task draws its curve.
     const std::string& shown = state_.last.values.contains(task_.report.headline)
                                    ? task_.report.headline
                                    : task_.choose_by;
@@ -496,7 +497,7 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
     }
     if (earlier.result) return Outcome::kSkipped;
   }
-  Training training(task, data, plan, options, progress);  // refuses settings that do not fit
+  Training training(task, data, plan, options, progress);  // throws for settings that do not fit
   if (is_new) writer.WriteConfig(config);
   training.Resume(writer);
   try {

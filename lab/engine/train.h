@@ -23,58 +23,61 @@ struct RunPlan {
 };
 
 struct TrainOptions {
-  /// Seconds of training between two checkpoints. There is always one at the end, and on a stop.
+  /// Maximum seconds of training between two checkpoints. A stop and the end always write one.
   double checkpoint_seconds = 60;
-  /// Where the data was read, for those who open the trained model later; empty when it was not.
+  /// Where the data was read, for commands that open the trained model later; empty if nothing was
+  /// read.
   std::string data;
-  /// Asked after each update; true saves and ends the call.
+  /// Called after each update; true saves and returns.
   std::function<bool()> stop = [] { return false; };
-  /// Asked during evaluations; true saves and ends the call. The evaluation is then repeated.
+  /// Called during evaluations; true saves and returns. The next call repeats the evaluation.
   std::function<bool()> stop_evaluation = [] { return false; };
 };
 
 enum class Outcome {
   kFinished,     ///< trained to the end
-  kDiverged,     ///< ended by a loss or metric that is not finite; result.json says so
+  kDiverged,     ///< ended by a loss or metric that is not finite; recorded in result.json
   kSkipped,      ///< had already ended in an earlier call
-  kInterrupted,  ///< stopped and saved: the same call continues it
+  kInterrupted,  ///< stopped and saved; calling Train again continues it
 };
 
-/// Trains one run in its folder, or goes on with it where an earlier call stopped: then every
-/// weight and metric ends with the bits of an uninterrupted run (on as many threads). Throws
-/// RunError when the folder holds another run (the message has the differences) or cannot be
+/// Trains one run in its folder, or continues it where an earlier call stopped. With the same
+/// number of threads, every weight and metric then has the bits of an uninterrupted run.
+/// Throws RunError if the folder holds another run (the message lists the differences) or cannot be
 /// written.
 Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               const std::map<std::string, std::string>& stamps, const TrainOptions& options,
               Progress& progress);
 
-/// The optimiser of `model`'s parameters that the settings ask for.
+/// Returns the optimizer of `model`'s parameters with the given settings.
 Adam MakeAdam(const torch::nn::Module& model, const Settings& settings);
 
-/// What an update of the weights left.
+/// Result of a weight update.
 struct Update {
-  double loss = 0;           ///< mean over the batches; when not finite, the weights are as before
-  double input_seconds = 0;  ///< spent in Experiment::Batch
+  double loss = 0;           ///< mean over the batches; if not finite, the weights are unchanged
+  double input_seconds = 0;  ///< time spent in Experiment::Batch
 };
 
-/// How gradients are scaled before an update. A limit of 0: not at all.
+/// Limits on gradients before an update. A limit of 0 disables it.
 struct Clipping {
-  double norm = 0;  ///< of all together, the largest (Pascanu et al. 2013, algorithm 1)
-  double each = 0;  ///< of each parameter's for itself, the largest; comes first
-  /// As the code of the attentive reader has `norm`, which takes the root where it means the
-  /// square: a norm n above norm^2 becomes norm * sqrt(n), others stay as they are.
+  double norm = 0;  ///< largest norm of all gradients together (Pascanu et al. 2013, algorithm 1)
+  double each = 0;  ///< largest norm of each parameter's gradient; applied first
+  /// Applies `norm` like the attentive reader's code, which takes the root of the norm instead of
+  /// the norm itself: a norm n above norm^2 becomes norm * sqrt(n), others are unchanged.
   bool theano = false;
 };
 
-/// What the settings clip, clip_each and compat say; a task need not have the last two.
+/// Returns the clipping of the settings clip, clip_each and compat; a task need not have the last
+/// two.
 Clipping ClippingOf(const Settings& settings);
 
-/// One update of the weights from the cases of some batches: forward, backward and Adam's step on
-/// the mean of the batches' gradients, once they are clipped.
+/// Updates the weights once: forward and backward for each batch, then clipping and Adam's step on
+/// the mean of the batches' gradients.
 Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
                      const Clipping& clipping = {});
 
-/// What decides the run, with what the report needs to know of it: config.json.
+/// Returns the content of config.json: everything that determines the run, and what the report
+/// needs.
 RunConfig MakeConfig(const Task& task, const Dataset& data, const RunPlan& plan,
                      const std::map<std::string, std::string>& stamps);
 

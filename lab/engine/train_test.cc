@@ -37,18 +37,18 @@ class TrainTest : public ::testing::Test {
     return Train(task, *data, plan, {{"threads", "1"}}, options, progress);
   }
 
-  // Calls Train until it is done, stopping it after the updates given.
+  // Calls Train until it is done, stopping it after the given numbers of updates.
   Outcome RunInPieces(const RunPlan& plan, const std::vector<int>& pieces) {
     for (const int piece : pieces) {
       int updates = 0;
       EXPECT_EQ(Run(plan, {.stop = [&] { return ++updates == piece; }}), Outcome::kInterrupted);
-      // Whatever happens to the default generator between two calls must not matter.
+      // The default generator's state between two calls must not matter.
       at::rand({3});
     }
     return Run(plan);
   }
 
-  // Every metric at every step, without the times.
+  // Returns every metric at every step, without times.
   static std::string Metrics(const RunPlan& plan) {
     std::string text;
     for (Evaluation evaluation : ReadRun(plan.folder).evaluations) {
@@ -60,7 +60,7 @@ class TrainTest : public ::testing::Test {
     return text;
   }
 
-  // Every tensor of the checkpoint, as bytes.
+  // Returns every tensor of the checkpoint as bytes.
   static std::map<std::string, std::string> Tensors(const RunPlan& plan) {
     const auto file = SafetensorsFile::Read(plan.folder / "checkpoint" / "state.safetensors",
                                             Checksum::kRequired);
@@ -89,19 +89,19 @@ TEST_F(TrainTest, WritesTheFilesOfARun) {
   EXPECT_EQ(run.result->epochs, 3);
   EXPECT_EQ(run.result->parameters, 21);
   EXPECT_EQ(run.result->final_values, run.evaluations.back().values);
-  // Before any update; after 1/8, 1/4 and 1/2 of the first epoch (1/16 is less than an update); and
-  // at the end of each epoch.
+  // Before any update; after 1/8, 1/4 and 1/2 of the first epoch (1/16 is less than one update);
+  // and after each epoch.
   std::vector<int64_t> steps;
   for (const Evaluation& e : run.evaluations) steps.push_back(e.step);
   EXPECT_THAT(steps, ElementsAre(0, 1, 2, 4, 8, 16, 24));
   EXPECT_EQ(run.evaluations.back().cases, 120);
   EXPECT_LT(run.evaluations.back().values.at("valid_loss"),
             run.evaluations.front().values.at("valid_loss"));
-  // The best is the least validation loss of all evaluations.
+  // The best evaluation has the lowest validation loss.
   double least = INFINITY;
   for (const Evaluation& e : run.evaluations) least = std::min(least, e.values.at("valid_loss"));
   EXPECT_EQ(run.result->best->values.at("valid_loss"), least);
-  // The loss of the batches is there once there were batches.
+  // The mean training loss exists only after the first batches.
   EXPECT_FALSE(run.evaluations[0].values.contains(kTrainLoss));
   EXPECT_TRUE(run.evaluations[1].values.contains(kTrainLoss));
 }
@@ -151,12 +151,12 @@ TEST_F(TrainTest, StopInAnEvaluationLosesNoUpdate) {
     EXPECT_FALSE(ReadRun(cut.folder).result) << at;
     EXPECT_EQ(fs::exists(CheckpointFile(cut.folder)), at > 1) << at;
     at::rand({3});
-    // The evaluation is interrupted twice, and then the process is killed right after it.
+    // The evaluation is interrupted twice; then the process is killed right after it.
     asked = at - 1;
     ASSERT_EQ(Run(cut, {.stop = count, .stop_evaluation = stop}), Outcome::kInterrupted) << at;
     const std::string checkpoint = at > 1 ? ReadFile(CheckpointFile(cut.folder)) : "";
     ASSERT_EQ(Run(cut, {.stop = count}), Outcome::kFinished);
-    // `stop` is called once an update, but not after the one before an interrupted evaluation.
+    // `stop` is called once an update, except before an interrupted evaluation.
     const bool in_evaluation = at > 1 && at < 8;
     EXPECT_EQ(updates, in_evaluation ? 23 : 24) << at;
     EXPECT_EQ(Metrics(cut), Metrics(whole)) << at;
@@ -175,8 +175,7 @@ TEST_F(TrainTest, ForgetsWhatCameAfterTheCheckpoint) {
   ASSERT_EQ(Run(whole), Outcome::kFinished);
   int updates = 0;
   ASSERT_EQ(Run(killed, {.stop = [&] { return ++updates == 9; }}), Outcome::kInterrupted);
-  // A process that was killed had evaluated at step 16, but not yet saved; half a line is left,
-  // too.
+  // A killed process had evaluated at step 16 without saving, and left half a line.
   const fs::path metrics = killed.folder / "metrics.jsonl";
   WriteFile(metrics,
             ReadFile(metrics) +
@@ -230,8 +229,8 @@ TEST_F(TrainTest, RefusesADamagedCheckpoint) {
   EXPECT_THROW(Run(plan), RunError);
 }
 
-// Each is refused by the name of what is wrong: it would otherwise crash, train without an end, or
-// silently leave a part of the training out.
+// Each error names the wrong value. Otherwise such a checkpoint would crash, train forever, or
+// silently skip a part of the training.
 TEST_F(TrainTest, RefusesACheckpointOfAnotherTraining) {
   const RunPlan plan = Plan("a");
   int updates = 0;
@@ -267,7 +266,8 @@ TEST_F(TrainTest, RefusesACheckpointOfAnotherTraining) {
               HasSubstr("must have the metric valid_loss"));
   EXPECT_THAT(fault([](Json& s) { s["last"]["values"] = Json::object(); }),
               HasSubstr("must have the metric valid_loss"));
-  // A step that agrees with the rest of the state, but with neither moments nor metrics.jsonl.
+  // A step that agrees with the rest of the state, but neither with the moments nor with
+  // metrics.jsonl.
   EXPECT_THAT(fault([](Json& s) { s["step"] = 1009, s["last"]["step"] = 1008; }),
               HasSubstr("adam.step."));
   EXPECT_THAT(
@@ -319,7 +319,7 @@ TEST_F(TrainTest, RefusesARunThatWasRemovedInPart) {
   }
 }
 
-// The checkpoint follows an evaluation that is gone.
+// The evaluation before the checkpoint is missing.
 TEST_F(TrainTest, RefusesACheckpointWithoutItsMetrics) {
   for (const bool all : {false, true}) {
     const RunPlan plan = Plan(all ? "all" : "one");
@@ -359,9 +359,9 @@ TEST_F(TrainTest, ChecksTheBatchSizeAgainstTheData) {
   EXPECT_EQ(Run(Plan("b", {{"batch_size", "43"}})), Outcome::kFinished);
 }
 
-// The toy measures its test loss as its validation loss plus 1.
+// The toy's test loss is its validation loss plus 1.
 TEST_F(TrainTest, ReadsTheTestSetOnceWithTheWeightsThatValidationChose) {
-  // So high a rate that the last evaluation is not the best.
+  // A rate so high that the last evaluation is not the best.
   const RunPlan plan = Plan("a", {{"lr", "0.7"}, {"epochs", "8"}});
   ASSERT_EQ(Run(plan), Outcome::kFinished);
   const lab::Run run = ReadRun(plan.folder);
@@ -370,11 +370,11 @@ TEST_F(TrainTest, ReadsTheTestSetOnceWithTheWeightsThatValidationChose) {
   EXPECT_EQ(best.values.at("test_loss"), best.values.at("valid_loss") + 1);
   EXPECT_FALSE(run.result->final_values.contains("test_loss"));
   for (const Evaluation& e : run.evaluations) EXPECT_FALSE(e.values.contains("test_loss"));
-  // The same after a resumption behind the best evaluation.
+  // Also after a resumption later than the best evaluation.
   const RunPlan pieces = Plan("b", {{"lr", "0.7"}, {"epochs", "8"}});
   ASSERT_EQ(RunInPieces(pieces, {30, 33}), Outcome::kFinished);
   EXPECT_EQ(ReadRun(pieces.folder).result->best->values, best.values);
-  // And for those who open the trained model later.
+  // Also in commands that open the trained model later.
   const Trained trained = OpenTrained(task, run, {});
   EXPECT_EQ(trained.experiment->Test().at("test_loss"), best.values.at("test_loss"));
   fs::remove_all(plan.folder / "checkpoint");
@@ -424,7 +424,7 @@ TEST_F(TrainTest, AveragesTheGradientsOfAccumulatedBatches) {
   const auto b = task.Make(settings, *data);
   Adam one = MakeAdam(a->model(), settings), two = MakeAdam(b->model(), settings);
   const at::Tensor first = at::arange(0, 5), second = at::arange(5, 10);
-  // Both draw the same numbers for what is dropped: first the one batch's, then the other's.
+  // Both draw the same dropout masks: the first batch's, then the second's.
   at::manual_seed(2);
   (a->Loss(a->Batch(first)) / 2).backward();
   (a->Loss(a->Batch(second)) / 2).backward();
@@ -434,7 +434,8 @@ TEST_F(TrainTest, AveragesTheGradientsOfAccumulatedBatches) {
   EXPECT_GT(update.loss, 0);
   for (const auto& item : a->model().named_parameters())
     EXPECT_TRUE(item.value().equal(b->model().named_parameters()[item.key()])) << item.key();
-  // 43 cases in batches of 5 are 8 batches: three updates an epoch of three, three and two batches.
+  // 43 cases in batches of 5 are 8 batches: three updates an epoch, of three, three and two
+  // batches.
   const RunPlan plan = Plan("a", {{"accumulate", "3"}});
   ASSERT_EQ(Run(plan), Outcome::kFinished);
   EXPECT_EQ(ReadRun(plan.folder).result->steps, 9);
@@ -465,7 +466,7 @@ TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
   EXPECT_EQ(norm_after(2 * free), free);
 }
 
-// An experiment whose gradients are known: the loss is 3 s a + 4 s b.
+// Experiment with known gradients: the loss is 3 s a + 4 s b.
 class KnownGradients final : public Experiment {
  public:
   explicit KnownGradients(double scale) : scale_(scale) {
@@ -487,7 +488,7 @@ class KnownGradients final : public Experiment {
   torch::nn::Module model_;
 };
 
-// Of a limit of 10 the code of the attentive reader makes 10 sqrt(n) of a norm n above 100.
+// With a limit of 10, the attentive reader's code scales a norm n above 100 to 10 sqrt(n).
 TEST(UpdateWeights, ClipsAsTheCodeOfTheAttentiveReader) {
   const auto gradients = [](double scale, const Clipping& clipping) {
     KnownGradients experiment(scale);
@@ -514,7 +515,8 @@ TEST(UpdateWeights, ClipsAsTheCodeOfTheAttentiveReader) {
   expect(gradients(500, {.theano = true}), 1500, 2000);
 }
 
-// Norms of what ToyTask's parameters have for gradients, as above.
+// Adam's first moments give the gradient norms of ToyTask's parameters, as in
+// ClipsTheNormOfAllGradients.
 TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
   const Settings settings(task.settings);
   const auto norms_after = [&](double clip_each) {
@@ -539,7 +541,7 @@ TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
   EXPECT_LT(std::ranges::min(free), limit);
 }
 
-// The engine reads these settings of a task that has them.
+// The engine reads these settings if a task has them.
 TEST_F(TrainTest, TakesTheSettingsOfTheanoCode) {
   ASSERT_EQ(Run(Plan("plain")), Outcome::kFinished);
   const std::vector<SettingSpec> more = TheanoSettings();

@@ -10,15 +10,16 @@
 
 namespace planish::lab {
 
-/// A run's experiment with the weights that validation chose, in evaluation mode.
+/// Experiment of a run with the weights that validation chose, in evaluation mode.
 struct Trained {
   std::unique_ptr<Dataset> data;
   std::unique_ptr<Experiment> experiment;
 };
 
-/// Makes the experiment of `run`, which is one of `task`, anew and gives it its trained weights.
-/// The data is read from `folder`, else from where it was read for training. Throws RunError when
-/// the run has no checkpoint or the data is not what it was trained on, and what Task::Load throws.
+/// Rebuilds the experiment of `run`, a run of `task`, with its trained weights. Reads the data from
+/// `folder`, or by default from where training read it.
+/// Throws RunError if the run has no checkpoint or the data is not its training data, and whatever
+/// Task::Load throws.
 Trained OpenTrained(const Task& task, const Run& run,
                     const std::optional<std::filesystem::path>& folder);
 
