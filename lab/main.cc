@@ -18,7 +18,7 @@
 #include "lab/engine/memory.h"
 #include "lab/error.h"
 
-// The planish command: its subcommands are in lab/commands.
+// The planish command. Its subcommands are in lab/commands.
 namespace planish::lab {
 namespace {
 
@@ -28,24 +28,24 @@ constexpr int kData = 3;
 
 constexpr char kOutOfMemory[] = "[planish] model and batch must fit in memory but do not";
 
-// Gives the three standard streams a descriptor where the caller has closed them, lest a run's file
-// take the number and with it what is printed. The descriptor refuses to be written to.
+// Opens /dev/null for standard streams that the caller has closed. Otherwise a file of a run could
+// get such a descriptor, and output would go into it. Writing to the descriptor fails.
 void HoldStandardStreams() {
   for (int fd = 0; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) _exit(kFailure);
   }
 }
 
-// The first line: libtorch's errors carry a C++ backtrace after it.
+// Returns the first line: a C++ backtrace follows in libtorch's errors.
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 int Fail(int status, const std::string& message) {
-  // A plain write has no say where stderr cannot be written either.
+  // Ignores failure: there is nowhere to report it.
   std::fputs(fmt::format("planish: {}\n", Escaped(FirstLine(message))).c_str(), stderr);
   return status;
 }
 
-// What is wrong with the command line, in the form of the other errors.
+// Returns an error of the command line in the form of the other errors.
 std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
   const auto chosen = app.get_subcommands();
   const std::string what = FirstLine(e.what());
@@ -59,7 +59,7 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
         fmt::join(commands, ", "),
         app.remaining().empty() ? "there is none" : fmt::format("has \"{}\"", app.remaining()[0]));
   }
-  std::string command;  // "make cloze" where it has commands of its own
+  std::string command;  // "make cloze" for a command with subcommands
   for (auto at = chosen; !at.empty(); at = at[0]->get_subcommands()) {
     command += (command.empty() ? "" : " ") + at[0]->get_name();
   }
@@ -67,8 +67,8 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
                      what, command.empty() ? "" : " ", command);
 }
 
-// The arguments behind the program's name, last first as CLI11 takes them. "--flag=" becomes
-// "--flag" and an empty value: CLI11 would take the next argument for its value.
+// Returns the program's arguments, last first as CLI11 expects. Replaces "--flag=" by "--flag" and
+// an empty value, because CLI11 would take the next argument for its value.
 std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   std::vector<std::string> arguments;
   bool flags = true;
@@ -121,7 +121,7 @@ int RunCommandLine(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return Fail(kUsage, UsageText(app, e));
     std::ostringstream out;
-    app.exit(e, out);  // the help or the version
+    app.exit(e, out);  // prints the help or the version
     Print(out.str());
     FlushStdout();
     return 0;

@@ -20,7 +20,8 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
-// "mean of 2 seeds, without 1 that diverged": a mean over survivors says so.
+// Returns text like "mean of 2 seeds, without 1 that diverged", to show that the mean is over
+// survivors.
 std::string MeanOf(int count, const Group& group) {
   std::string text = count == 1 ? "one seed" : fmt::format("mean of {} seeds", count);
   const int diverged = group.CountOf(Status::kDiverged);
@@ -28,14 +29,15 @@ std::string MeanOf(int count, const Group& group) {
   return text;
 }
 
-// "5.13% test error", "0.412 nats of training NLL", "training loss 0.412".
+// Returns text like "5.13% test error", "0.412 nats of training NLL" or "training loss 0.412".
 std::string ValueOf(const MetricSpec& metric, double value) {
   if (metric.unit == "%") return FormatValue(metric, value) + " " + metric.label;
   if (metric.unit.empty()) return metric.label + " " + FormatValue(metric, value);
   return FormatValue(metric, value) + " of " + metric.label;
 }
 
-// "95% interval 0.30 to 1.30", with the number of pairs where it isn't the number of seeds.
+// Returns text like "95% interval 0.30 to 1.30". Adds the number of pairs if it differs from the
+// number of seeds.
 std::string IntervalText(const MetricSpec& metric, const Comparison& comparison) {
   std::string text = "95% interval " + FormatDifferenceInterval(metric, comparison.difference);
   if (comparison.bounded == 0 && (comparison.difference.count != comparison.a.count ||
@@ -45,12 +47,12 @@ std::string IntervalText(const MetricSpec& metric, const Comparison& comparison)
   return text;
 }
 
-// Returns true for a difference that is the same, but not 0, in every seed.
+// Returns true for a nonzero difference that is equal in every seed.
 bool HasNoWidth(const Estimate& difference) {
   return difference.half_width == 0 && difference.mean != 0;
 }
 
-// What the difference of a and b says about them.
+// Returns the finding for the difference of a and b.
 Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std::string& reached,
                const std::string& than) {
   const Estimate& difference = comparison.difference;
@@ -83,7 +85,7 @@ Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std
           fmt::format("{}, {} ({}).", reached, against, IntervalText(metric, comparison))};
 }
 
-// "final test error", "test error at the evaluation that validation chose", "steps to best".
+// Returns text like "final test error" or "steps to best".
 std::string MeasureName(const MetricSpec& metric, Measure measure) {
   switch (measure) {
     case Measure::kFinal:
@@ -187,7 +189,7 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
   }
   const auto line = [&](size_t left_out) {
     std::vector<std::string> shown = parts;
-    // The worst stays, the next to worst go first.
+    // Drops the groups just above the worst, and keeps the worst.
     if (left_out > 0) {
       shown.erase(shown.end() - 1 - static_cast<std::ptrdiff_t>(left_out), shown.end() - 1);
       shown.insert(shown.end() - 1, fmt::format("{} more between", left_out));

@@ -8,31 +8,32 @@
 
 namespace planish::lab {
 
-/// What was found, as a sentence.
+/// Result of a comparison as a sentence.
 struct Finding {
   std::string word;  ///< "better", "worse", "cannot tell", "no comparison" or "smoke run"
   std::string sentence;
 };
 
-/// One finding for each group of the panel but the baseline's, on the headline metric.
+/// Returns one finding on the headline metric for each group of the panel except the baseline.
 std::vector<Finding> FindingsOf(const Section& section, const Panel& panel);
 
-/// All findings of a panel in one line for a terminal, of `width` columns or little more: every
-/// group's mean on the headline metric, the best first after the baseline, and what the difference
-/// says. Where it is too long, the groups in the middle are only counted. Empty when nothing in the
-/// panel has finished.
+/// Returns all findings of a panel in one terminal line of about `width` columns: every group's
+/// mean on the headline metric, the baseline first and then the best first, and the verdict on each
+/// difference. If the line is too long, groups in the middle are only counted. Empty if no run of
+/// the panel has finished.
 std::string BriefOf(const Section& section, const Panel& panel, size_t width);
 
-/// How many of the published claims the runs agree with, in one line; empty when none is judged.
+/// Returns a line with the number of published claims that the runs agree with; empty if none is
+/// judged.
 std::string BriefOfClaims(const Section& section);
 
-/// How the findings of a section were measured, in one or two sentences.
+/// Returns one or two sentences on how the findings of a section were measured.
 std::string MethodOf(const Section& section);
 
-/// The numbers of a judged claim as a sentence, or why there are none.
+/// Returns a sentence with the values of a judged claim, or the reason why there are none.
 std::string MeasuredText(const Section& section, const ClaimResult& result);
 
-/// A line for each group some of whose runs diverged or have not finished.
+/// Returns a line for each group in which a run diverged or has not finished.
 std::vector<std::string> Incomplete(const Section& section);
 
 }  // namespace planish::lab

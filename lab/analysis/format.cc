@@ -20,7 +20,7 @@ bool NeedsExponent(double value) {
   return value != 0 && (std::abs(value) >= 1e6 || std::abs(value) < 1e-4);
 }
 
-// Decimals that show `digits` significant digits of `value`.
+// Returns the number of decimals that show `digits` significant digits of `value`.
 int DecimalsFor(double value, int digits) {
   if (value == 0 || !std::isfinite(value)) return 0;
   const int exponent = static_cast<int>(std::floor(std::log10(std::abs(value))));
@@ -37,8 +37,9 @@ std::string Fixed(double value, int decimals) {
   return NeedsExponent(value) ? fmt::format("{:.2e}", value) : Plain(value, decimals);
 }
 
-// Decimals shared by numbers that stand beside each other: two digits of the smallest. A test set
-// of 10,000 cases resolves hundredths of a percent: two decimals unless all of it is smaller.
+// Returns the decimals for values shown together: two digits of the smallest. A test set of 10,000
+// cases resolves hundredths of a percent, so percentages get two decimals unless all values are
+// smaller.
 int SharedDecimals(const MetricSpec& metric, std::initializer_list<double> shown) {
   double smallest = 0;
   for (const double value : shown) {
@@ -58,7 +59,7 @@ std::string Direction(const MetricSpec& metric, double difference) {
   return difference < 0 ? "lower" : "higher";
 }
 
-// `shown` with that many decimals; steps as whole numbers.
+// Returns `shown` with `decimals` decimals, and steps as integers.
 std::string Rounded(const MetricSpec& metric, double shown, int decimals) {
   return IsSteps(metric) && std::abs(shown) < 1e15 ? FormatInteger(std::llround(shown))
                                                    : Fixed(shown, decimals);
@@ -113,7 +114,7 @@ std::string FormatEstimate(const MetricSpec& metric, const Estimate& estimate) {
   int decimals = SharedDecimals(metric, {half});
   if (IsPercent(metric)) decimals = std::min(decimals, 3);
   if (!IsPercent(metric) && half == 0) decimals = DecimalsFor(mean, 3);
-  // One form for both, so that they can be set against each other.
+  // One form for both, so that they are comparable.
   const bool exponent = NeedsExponent(std::max(std::abs(mean), std::abs(half))) || decimals > 7;
   if (exponent) return fmt::format("{:.2e} ± {:.1e}", mean, half);
   return Plain(mean, decimals) + " ± " + Plain(half, decimals);

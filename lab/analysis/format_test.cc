@@ -61,7 +61,7 @@ TEST(FormatTest, IntervalsOfDifferencesAreInWords) {
   EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.001, 0.004)),
             "from 0.50 lower to 0.30 higher");
   EXPECT_EQ(FormatDifferenceInterval(kSteps, Make(57, 1303)), "from 1,246 fewer to 1,360 more");
-  // An end that excludes 0 must not be rounded to it.
+  // A bound that excludes 0 must not be rounded to 0.
   EXPECT_EQ(FormatDifferenceInterval(kError, Make(-0.00502, 0.005)), "0.002 to 1.002");
 }
 

@@ -17,11 +17,11 @@ bool Belongs(const Panel& panel, const PaperColumn& column) {
   });
 }
 
-// Returns true if runs with this evidence count for nothing, whatever they show.
+// Returns true if runs with this evidence never get a verdict.
 bool HasNoVerdict(Evidence evidence) { return VerdictOf(evidence, 0) == Verdict::kNoVerdict; }
 
-// Returns a rank by which runs of a column are preferred: the highest can get a verdict, the lowest
-// never can.
+// Returns the preference among runs of a column: highest for runs that can get a verdict, lowest
+// for runs that never can.
 int RankOf(Evidence evidence) {
   return evidence == Evidence::kVerdict ? 2 : HasNoVerdict(evidence) ? 0 : 1;
 }
@@ -58,7 +58,7 @@ ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& secti
   return runs;
 }
 
-// Estimate of the weighted sums of the seeds that every norm has.
+// Returns the estimate of the contrast over the seeds that every norm has.
 Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast& contrast) {
   std::vector<double> sums;
   double largest = 0;
@@ -78,7 +78,7 @@ Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast&
   return EstimateDifference(std::move(sums), largest);
 }
 
-// The sign that divergence gives to a difference of two norms, 0 where it gives none.
+// Returns the sign of a difference of two norms that divergence decides, or 0.
 int DivergenceSign(const Group& plus, const Group& minus) {
   const auto lost = [](const Group& a, const Group& b) {
     return a.CountOf(Status::kFinished) == 0 && a.CountOf(Status::kDiverged) >= 2 &&
@@ -87,8 +87,8 @@ int DivergenceSign(const Group& plus, const Group& minus) {
   return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
 }
 
-// What a claim is about in a column: a metric, or the one that says when a run is as good as
-// another at its best.
+// Returns the metric of a claim in a column: the column's own, that of a curve, or the one that
+// compares a run with another's best.
 const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   if (!runs.section || of == PaperClaim::Of::kTest) return runs.metric;
   if (of == PaperClaim::Of::kTrainCurve) return runs.section->Find(runs.column->train_curve);
@@ -106,14 +106,14 @@ std::string DoubtOf(const Estimate& difference) {
   return "";
 }
 
-// What steps and seconds of a difference are.
+// Returns the metric of a difference in steps or seconds.
 const MetricSpec* EffortMetric(Effort effort) {
   static const MetricSpec steps = {"step", "steps", "steps", true};
   static const MetricSpec seconds = {"seconds", "seconds of training", "s", true};
   return effort == Effort::kSteps ? &steps : &seconds;
 }
 
-// 1: enough columns hold; -1: too few can; 0: it is open.
+// Returns 1 if enough columns hold, -1 if too few can, and 0 if that is open.
 int Decide(int holds, int fails, size_t columns, int least) {
   if (holds >= least) return 1;
   return static_cast<int>(columns) - fails < least ? -1 : 0;

@@ -67,7 +67,7 @@ Estimate EstimateMean(const SeedValues& values) {
 }
 
 Estimate EstimateDifference(std::vector<double> differences, double largest) {
-  // 0.3 - (0.1 + 0.2) is not a difference: the same value, differently rounded.
+  // Differences such as 0.3 - (0.1 + 0.2) are rounding errors.
   const double noise = 1e-12 * largest;
   for (double& difference : differences) {
     if (std::abs(difference) <= noise) difference = 0;

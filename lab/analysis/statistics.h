@@ -9,13 +9,13 @@
 
 namespace planish::lab {
 
-/// A mean over seeds and how sure it is.
+/// Mean over seeds with its uncertainty.
 struct Estimate {
   int count = 0;
   double mean = 0;
   double min = 0;
   double max = 0;
-  std::optional<double> half_width;  ///< of the 95% interval; absent below two values
+  std::optional<double> half_width;  ///< of the 95% interval; absent for fewer than two values
 
   double low() const { return mean - half_width.value_or(0); }
   double high() const { return mean + half_width.value_or(0); }
@@ -24,22 +24,23 @@ struct Estimate {
 /// Seed -> value of one measure.
 using SeedValues = std::map<int64_t, double>;
 
-/// Student's t at probability 0.975 (two-sided 95%). Throws RunError below one degree of freedom.
+/// Returns Student's t at probability 0.975 (two-sided 95%). Throws RunError below one degree of
+/// freedom.
 double StudentT(int degrees_of_freedom);
 
-/// Mean, extremes and 95% t-interval; a count of 0 for no values.
+/// Returns mean, extremes and 95% t-interval; a count of 0 for no values.
 Estimate EstimateMean(std::span<const double> values);
 Estimate EstimateMean(const SeedValues& values);
 
-/// EstimateMean of differences of values up to `largest` in size, without what rounding leaves: a
-/// difference, and a spread, of 1e-12 of that is 0.
+/// Returns EstimateMean of differences between values of magnitude at most `largest`. Differences
+/// and spreads of at most 1e-12 * `largest` count as 0, because they are rounding errors.
 Estimate EstimateDifference(std::vector<double> differences, double largest);
 
-/// Mean and interval of `a` minus `b` over the seeds that both have.
+/// Returns mean and interval of `a` minus `b` over the seeds that both have.
 Estimate PairedDifference(const SeedValues& a, const SeedValues& b);
 
-/// Returns the sign that the 95% interval is sure of, -1 or 1: 0 when it includes 0, when there is
-/// none, and when its width is 0, since values that are all the same do not show how they vary.
+/// Returns the sign of a 95% interval that excludes 0: -1 or 1. Returns 0 if it includes 0, if
+/// there is none, or if its width is 0, because equal values do not show how they vary.
 int SureSign(const Estimate& estimate);
 
 }  // namespace planish::lab

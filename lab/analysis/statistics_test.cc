@@ -18,7 +18,7 @@ TEST(StatisticsTest, StudentTMatchesScipy) {
       {1, 12.706204736175}, {2, 4.302652729749},   {3, 3.182446305284},   {5, 2.570581835636},
       {10, 2.228138851986}, {30, 2.042272456301},  {31, 2.039513446396},  {40, 2.021075390306},
       {60, 2.000297822014}, {120, 1.979930405082}, {1000, 1.962339080826}};
-  // The table has ten decimals; the expansion's first term left out is 1.7e-6 at 31.
+  // The table has ten decimals; the first omitted term of the expansion is 1.7e-6 at 31.
   for (const auto& [df, t] : quantiles) EXPECT_NEAR(StudentT(df), t, df <= 30 ? 1e-9 : 2e-6) << df;
 }
 
@@ -59,7 +59,7 @@ TEST(StatisticsTest, EqualValuesHaveAnIntervalOfNoWidth) {
   const Estimate equal = EstimateMean(std::vector{0.1, 0.1, 0.1});
   EXPECT_EQ(equal.mean, 0.1);
   EXPECT_EQ(equal.half_width, 0);
-  EXPECT_EQ(SureSign(equal), 0);  // no spread: nothing says how sure the mean is
+  EXPECT_EQ(SureSign(equal), 0);  // no spread, so no uncertainty of the mean
   const Estimate zero = EstimateMean(std::vector{0.0, 0.0});
   EXPECT_EQ(zero.half_width, 0);
   EXPECT_EQ(SureSign(zero), 0);
@@ -104,7 +104,7 @@ TEST(StatisticsTest, RoundingIsNoDifference) {
   const double sum = 0.1 + 0.2;
   ASSERT_NE(sum, 0.3);
   EXPECT_EQ(SureSign(PairedDifference({{1, sum}, {2, sum}}, {{1, 0.3}, {2, 0.3}})), 0);
-  // Differences of 0.001, 0 and -0.001 whose sum rounds to something else.
+  // Differences of 0.001, 0 and -0.001 whose sum does not round to 0.
   EXPECT_EQ(
       PairedDifference({{1, .059}, {2, .060}, {3, .060}}, {{1, .058}, {2, .060}, {3, .061}}).mean,
       0);

@@ -14,14 +14,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Numbers by value and before everything else; the rest by their text.
+// Orders numbers by value and before everything else; other values by their text.
 bool ValueLess(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number()) return a.get<double>() < b.get<double>();
   if (a.is_number() != b.is_number()) return a.is_number();
   return SettingText(a) < SettingText(b);
 }
 
-// The settings with the preset among them: it decides a run as they do.
+// Returns the settings including the preset, which also determines a run.
 Json AllSettings(const RunConfig& config) {
   Json settings = config.settings;
   settings["preset"] = config.preset;
@@ -33,7 +33,7 @@ std::string StartedAt(const Run& run) {
   return started == run.config.stamps.end() ? "" : started->second;
 }
 
-// The more complete run, then the newer one.
+// Returns true if `a` is more complete than `b`, or as complete and newer.
 bool Preferred(const Run& a, const Run& b) {
   return std::make_tuple(StatusOf(b), StartedAt(a), a.folder) >
          std::make_tuple(StatusOf(a), StartedAt(b), b.folder);
@@ -60,7 +60,8 @@ std::optional<double> Read(const Run& run, const std::string& metric, Measure me
   return Finite(run.result->best->values, metric);
 }
 
-// A run's evaluations of one metric by step; of two at one step (after a resumption) the later.
+// Returns a run's evaluations of one metric by step. If a step occurs twice (after a resumption),
+// the later evaluation counts.
 std::map<int64_t, Curve::Point> PointsOf(const Run& run, const std::string& metric) {
   std::map<int64_t, Curve::Point> points;
   for (const Evaluation& evaluation : run.evaluations) {
@@ -72,7 +73,7 @@ std::map<int64_t, Curve::Point> PointsOf(const Run& run, const std::string& metr
   return points;
 }
 
-// Which settings vary, and which value each of the others has.
+// Separates settings that vary from those that all runs share.
 void SplitSettings(Section& section) {
   std::vector<std::string> names;
   for (const Run* run : section.runs) {
@@ -117,12 +118,12 @@ std::string PanelTitle(const Section& section, const nlohmann::json& settings) {
   return title;
 }
 
-// The value of the compared setting, or a name for everything where there is none.
+// Returns the value of the compared setting, or "all runs" if there is none.
 Json ComparedValue(const Run& run, const std::string& compare) {
   return AllSettings(run.config).value(compare, Json("all runs"));
 }
 
-// The panel of these settings and in it the group of this value, made where they are new.
+// Returns the group of `value` in the panel of `settings`; creates panel and group if they are new.
 Group& GroupFor(Section& section, const nlohmann::json& settings, const std::string& value) {
   auto panel = std::find_if(section.panels.begin(), section.panels.end(),
                             [&](const Panel& p) { return p.settings == settings; });
@@ -139,7 +140,7 @@ Group& GroupFor(Section& section, const nlohmann::json& settings, const std::str
   return *group;
 }
 
-// Values of the compared setting over `runs`, the baseline first.
+// Returns the values of the compared setting over `runs`, the baseline first.
 std::vector<std::string> ComparedValues(const std::vector<const Run*>& runs,
                                         const ReportSpec& report) {
   std::vector<Json> values;
@@ -210,7 +211,7 @@ Section MakeSection(std::vector<const Run*> runs) {
   return section;
 }
 
-// A claim's measure, the target of kStepsTo, and what kCatchUp counts.
+// Measure of a claim, the target of kStepsTo, and the unit of kCatchUp.
 struct ClaimMeasure {
   Measure measure = Measure::kFinal;
   double target = 0;
@@ -233,7 +234,7 @@ std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
   return measure;
 }
 
-// What the numbers of a claim are.
+// Returns the metric of a claim's values.
 MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
   switch (measure.measure) {
     case Measure::kFinal:
@@ -253,7 +254,7 @@ MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
   return metric;
 }
 
-// The first evaluation at or beyond `target`, or null.
+// Returns the first evaluation at or beyond `target`, or null.
 const Curve::Point* FirstBeyond(const std::map<int64_t, Curve::Point>& points,
                                 const MetricSpec& metric, double target) {
   for (const auto& [step, point] : points) {
@@ -267,13 +268,14 @@ double Spent(const Curve::Point& point, Effort effort) {
   return effort == Effort::kSteps ? static_cast<double>(point.step) : point.seconds;
 }
 
-// Seed -> what it took to a target, and seed -> all that was spent where it was never reached.
+// Steps or seconds to a target by seed: of seeds that reached it, and the total of seeds that did
+// not.
 struct EffortTo {
   SeedValues reached;
   SeedValues never;
 };
 
-// `targets` has a value for a seed, or for all.
+// `targets` returns a target for each seed, or one for all.
 EffortTo EffortOf(const Group& group, const MetricSpec& metric,
                   const std::function<std::optional<double>(int64_t seed)>& targets,
                   Effort effort) {
@@ -294,7 +296,7 @@ EffortTo StepsOf(const Group& group, const MetricSpec& metric, double target) {
   return EffortOf(group, metric, [&](int64_t) { return std::optional(target); }, Effort::kSteps);
 }
 
-// Seed -> the evaluation that validation chose, of finished runs.
+// Returns seed -> the evaluation that validation chose, of finished runs.
 std::map<int64_t, Curve::Point> BestPoints(const Group& group, const MetricSpec& metric) {
   std::map<int64_t, Curve::Point> best;
   for (const Run* run : group.runs) {
@@ -306,13 +308,13 @@ std::map<int64_t, Curve::Point> BestPoints(const Group& group, const MetricSpec&
   return best;
 }
 
-// Where one side of a pair never got there, it counts with all that it spent: the least that it can
-// be, so that the difference is never overstated.
+// A side of a pair that never reached the target counts with its total, a lower bound, so the
+// difference is never overstated.
 Comparison CompareEfforts(const EffortTo& a, const EffortTo& b) {
   Comparison comparison{EstimateMean(a.reached), EstimateMean(b.reached), {}};
   SeedValues values_a = a.reached;
   SeedValues values_b = b.reached;
-  // A side that stopped before the other reached the target bounds nothing.
+  // A side that stopped before the other reached the target gives no bound.
   const auto bound = [&](const EffortTo& spent, const SeedValues& other, SeedValues& values) {
     for (const auto& [seed, last] : spent.never) {
       const auto reached = other.find(seed);
@@ -335,8 +337,8 @@ bool Holds(const Panel& panel, const ClaimSpec& claim) {
   });
 }
 
-// Whether a finished run of the group has the measure; for kStepsTo, was evaluated at all; for
-// kCatchUp, has a best evaluation.
+// Returns true if a finished run of the group has the measure. For kStepsTo it must have been
+// evaluated; for kCatchUp it must have a best evaluation.
 bool Measures(const Group& group, const MetricSpec& metric, const ClaimMeasure& measure) {
   if (measure.measure == Measure::kCatchUp) return !BestPoints(group, metric).empty();
   if (measure.measure != Measure::kStepsTo) {
@@ -440,7 +442,7 @@ CatchUp CatchUpWith(const Group& group, const Group& other, const MetricSpec& me
   for (const Run* run : group.runs) {
     const auto target = best.find(run->config.seed);
     if (StatusOf(*run) == Status::kUnfinished || target == best.end()) continue;
-    if (target->second.step == 0) continue;  // no share of nothing
+    if (target->second.step == 0) continue;  // no ratio to 0 steps
     ++catch_up.of;
     const auto points = PointsOf(*run, metric.name);
     const Curve::Point* first = FirstBeyond(points, metric, target->second.value.mean);

@@ -16,8 +16,8 @@ using testing::SizeIs;
 const MetricSpec kError = {"test_error", "test error", "%", true};
 const MetricSpec kAccuracy = {"accuracy", "accuracy", "", false};
 
-// Three seeds each whose paired difference layer - batch excludes 0, and whose layer - none does
-// not: [-0.0141, -0.0065] and [-0.0032, 0.0025] by scipy.stats.ttest_rel.
+// Returns three seeds of each norm. The paired difference layer - batch excludes 0, layer - none
+// does not: [-0.0141, -0.0065] and [-0.0032, 0.0025] by scipy.stats.ttest_rel.
 Runs ThreeNorms() {
   Runs runs;
   const std::vector<std::pair<std::string, std::vector<double>>> finals = {
@@ -263,7 +263,7 @@ TEST(SummaryTest, SmokeRunsAndRunsOnFewCasesGetNoVerdict) {
     const ClaimResult result = JudgeClaims(sections[0])[0];
     EXPECT_EQ(result.verdict, Verdict::kNoVerdict);
     EXPECT_EQ(result.evidence, smoke ? Evidence::kSmoke : Evidence::kFewCases);
-    EXPECT_GT(result.comparison.better, 0);  // the numbers are there all the same
+    EXPECT_GT(result.comparison.better, 0);  // the values exist even without a verdict
   }
 }
 
@@ -323,7 +323,7 @@ TEST(SummaryTest, ASideThatNeverReachesTheTargetCountsAtItsLastStep) {
 TEST(SummaryTest, ASideThatStoppedEarlierBoundsNothing) {
   const Runs runs = StepsToRuns({{.9}, {.9}, {.9}}, "layer");
   const std::vector<Section> sections = Summarise(runs);
-  // Seed 1 of layer needs 200 steps, of which batch ran 100.
+  // Seed 1 of layer needs 200 steps, but batch ran only 100.
   EXPECT_EQ(JudgeClaims(sections[0])[0].comparison.difference.count, 2);
 }
 
@@ -337,7 +337,7 @@ TEST(SummaryTest, ATargetThatNobodyReachesCannotTell) {
   EXPECT_EQ(JudgeClaims(malformed[0])[0].verdict, Verdict::kNotMeasured);
 }
 
-// batch is best at steps 300, 200 and 300; layer is as good at 200, 200 and, in seed 3, never.
+// batch is best at steps 300, 200 and 300; layer matches it at 200, 200 and, in seed 3, never.
 Runs CatchUpRuns() {
   const std::vector<std::vector<double>> batch = {{.5, .4, .2}, {.5, .3, .4}, {.3, .2, .1}};
   const std::vector<std::vector<double>> layer = {{.3, .2, .1}, {.4, .3, .1}, {.3, .2, .2}};
@@ -362,10 +362,10 @@ TEST(SummaryTest, CatchesUpWithTheOthersBestSeedBySeed) {
   EXPECT_DOUBLE_EQ(all.steps.mean, (200. / 300 + 1) / 2);
   EXPECT_DOUBLE_EQ(all.seconds.mean, (4. / 6 + 1) / 2);
   ASSERT_TRUE(all.steps.half_width);
-  // Student's t at one degree of freedom, 12.7062, times the standard error, a sixth.
+  // Student's t at one degree of freedom, 12.7062, times the standard error, 1/6.
   EXPECT_NEAR(*all.steps.half_width, 12.7062 / 6, 1e-4);
 
-  runs[0] = Diverged(runs[0]);  // has no evaluation as good, and counts
+  runs[0] = Diverged(runs[0]);  // never matches, and counts
   const CatchUp diverged = of(Summarise(runs));
   EXPECT_EQ(diverged.of, 3);
   for (const size_t i : {1, 3, 5}) runs[i].result.reset();
@@ -386,7 +386,7 @@ TEST(SummaryTest, AClaimOnTheWayToTheOthersBestComparesStepsOrSeconds) {
     }
     const std::vector<Section> sections = Summarise(runs);
     const ClaimResult result = JudgeClaims(sections[0])[0];
-    // In seed 3 layer counts with all of its 300 steps, as many as batch took.
+    // In seed 3 layer counts with all of its 300 steps, the number that batch took.
     EXPECT_EQ(result.comparison.bounded, 1);
     EXPECT_EQ(result.comparison.a.count, 2);
     EXPECT_EQ(result.comparison.b.count, 3);

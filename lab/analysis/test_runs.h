@@ -6,33 +6,32 @@
 
 #include "lab/run/results.h"
 
-// Runs whose answers are known by hand.
+// Runs with known results.
 namespace planish::lab {
 
-/// Within a TEST, Run is testing::Test::Run.
+/// Run inside a TEST, where Run is testing::Test::Run.
 using Runs = std::vector<Run>;
 
-/// A run of the task "digits" that compares norms, without evaluations or result. Metrics: "loss"
-/// (nats), "valid_error" and "test_error" (%), and "accuracy" (higher is better).
+/// Returns a run of the task "digits" that compares norms, without evaluations or result. Metrics:
+/// "loss" (nats), "valid_error" and "test_error" (%), and "accuracy" (higher is better).
 Run StartedRun(const std::string& norm, int batch_size, int64_t seed);
 
-/// StartedRun with one evaluation of test_error every 100 steps and 2 seconds, finished. Loss is
-/// ten times the error, accuracy its complement; validation chose the evaluation with the lowest
-/// error.
+/// Returns StartedRun, finished, with one evaluation of test_error every 100 steps and 2 seconds.
+/// Loss is ten times the error, accuracy its complement; validation chose the evaluation with the
+/// lowest error.
 Run FinishedRun(const std::string& norm, int batch_size, int64_t seed,
                 const std::vector<double>& errors);
 
-/// A run of the column of Xu et al. 2019 with that name, on data named `data` (with its checksum
-/// where that is known), that finished with
-/// `value` of the column's metric, read once at its best evaluation, and with the training and
-/// validation curves that the column draws: from 1 to `train` and `valid`.
+/// Returns a finished run of that column of Xu et al. 2019 on data named `data`, with its checksum
+/// if known. `value` is the column's metric at the best evaluation. The training and validation
+/// curves of the column fall from 1 to `train` and `valid`.
 Run ColumnRun(const std::string& column, const std::string& norm, int64_t seed, double value,
               const std::string& data, double train = 0.5, double valid = 0.6);
 
-/// The same run diverged.
+/// Returns `run` as diverged.
 Run Diverged(Run run);
 
-/// A claim that `better` has a lower final test error than `worse`, on "mnist".
+/// Returns the claim that `better` has a lower final test error than `worse`, on "mnist".
 ClaimSpec LowerErrorClaim(const std::string& better, const std::string& worse);
 
 }  // namespace planish::lab

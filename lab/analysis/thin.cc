@@ -20,11 +20,12 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// So many evaluations are kept evenly of more than so many: a thinned run stays as it is.
+// A thinned run keeps kEvaluations evenly spaced evaluations if there are more than kKeptWhole.
+// Thinning a thinned run changes nothing.
 constexpr size_t kEvaluations = 60;
 constexpr size_t kKeptWhole = 80;
 
-// Metrics that some part of the report draws or compares.
+// Returns the metrics that some part of the report draws or compares.
 std::set<std::string> NeededMetrics(const Run& run) {
   const ReportSpec& report = run.config.report;
   std::set<std::string> needed(report.curves.begin(), report.curves.end());
@@ -42,7 +43,7 @@ std::set<std::string> NeededMetrics(const Run& run) {
   return needed;
 }
 
-// Six digits.
+// Rounds to six significant digits.
 double Rounded(double value) {
   if (!std::isfinite(value)) return value;
   const std::string text = fmt::format("{:.6g}", value);
@@ -58,7 +59,7 @@ void Round(NormGradients& norm) {
   }
 }
 
-// The evaluation whose gradients the report shows.
+// Returns the index of the evaluation whose gradients the report shows.
 std::optional<size_t> LastGradients(const Run& run) {
   for (size_t i = run.evaluations.size(); i-- > 0;) {
     if (!run.evaluations[i].gradients.empty()) return i;
@@ -66,7 +67,7 @@ std::optional<size_t> LastGradients(const Run& run) {
   return std::nullopt;
 }
 
-// Thresholds whose first crossing the report gives steps for: metric and value.
+// Returns metric and value of thresholds whose first crossing the report shows.
 std::vector<std::pair<std::string, double>> Thresholds(const ReportSpec& report) {
   std::vector<std::pair<std::string, double>> thresholds;
   for (const TargetSpec& target : report.targets) {
@@ -85,9 +86,9 @@ std::vector<std::pair<std::string, double>> Thresholds(const ReportSpec& report)
   return thresholds;
 }
 
-// Adds each evaluation that is better than all before it: where the run first was as good as
-// another at its best is one of these. A run with very many of them is read off the even choice, to
-// a sixtieth of its length.
+// Adds each evaluation that is better than all before it, because a run first matches another's
+// best at one of these. If they are too many, the evenly spaced ones suffice, with an error of a
+// sixtieth of the run.
 void KeepRecords(const Run& run, const std::string& metric, std::set<size_t>* kept) {
   const auto spec = std::ranges::find(run.config.metrics, metric, &MetricSpec::name);
   if (spec == run.config.metrics.end()) return;
@@ -104,7 +105,7 @@ void KeepRecords(const Run& run, const std::string& metric, std::set<size_t>* ke
   if (records.size() <= kEvaluations) kept->merge(records);
 }
 
-// Indices of the evaluations to keep.
+// Returns the indices of the evaluations to keep.
 std::set<size_t> KeptEvaluations(const Run& run) {
   const size_t count = run.evaluations.size();
   std::set<size_t> kept;
@@ -136,7 +137,7 @@ std::set<size_t> KeptEvaluations(const Run& run) {
   return kept;
 }
 
-// Every absolute path in a text as the name of its file.
+// Replaces every absolute path in a text by its file name.
 std::string WithoutPaths(const std::string& text) {
   constexpr std::string_view kEnds = " \t\n\"'(),;=:<>";
   std::string clean;
@@ -211,7 +212,7 @@ ThinnedRuns ThinRuns(const fs::path& from, const fs::path& to) {
       lines += Json(evaluation).dump() + "\n";
     WriteFileAtomically(folder / "metrics.jsonl", lines);
     if (thinned.result) WriteJson(folder / "result.json", *thinned.result);
-    // Last: without it the folder is no run, if the disk is full.
+    // Written last: if the disk is full, a folder without it is not a run.
     WriteJson(folder / "config.json", thinned.config);
   }
   return {found.runs.size(), found.faults};

@@ -45,7 +45,7 @@ struct BenchFlags {
   bool json = false, quiet = false;
 };
 
-// The parts of a list, none of them empty or there twice.
+// Splits a list. Throws UsageError for an empty or repeated part.
 std::vector<std::string> Parts(const std::string& flag, const std::string& text) {
   std::vector<std::string> parts;
   std::set<std::string> seen;
@@ -114,13 +114,13 @@ std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>&
   return cases;
 }
 
-// What one case gave for one norm.
+// Measurement of one case with one norm.
 struct Result {
   Case c;
   std::string method;
   double seconds = 0;
-  double limit_seconds = 0;               // of the fastest way to move the same bytes
-  std::optional<double> pytorch_seconds;  // absent where PyTorch has no kernel, or is wrong
+  double limit_seconds = 0;               // fastest time to move the same bytes
+  std::optional<double> pytorch_seconds;  // absent if PyTorch has no kernel or is wrong
 
   double GigabytesPerSecond() const { return static_cast<double>(bench::Bytes(c)) / seconds / 1e9; }
   double Share() const { return limit_seconds / seconds; }
@@ -130,7 +130,7 @@ std::string CaseName(const Case& c) {
   return fmt::format("{} {}", bench::Name(c.direction), bench::ShapeName(c));
 }
 
-// All norms of a case beside its limits and PyTorch's kernels, alternating.
+// Measures all norms of a case, its limits and PyTorch's kernels in alternation.
 std::vector<Result> Measure(const Case& c, const std::vector<std::string>& methods,
                             bench::Arena& arena) {
   const bench::Arrays arrays = arena.For(c);
@@ -139,8 +139,9 @@ std::vector<Result> Measure(const Case& c, const std::vector<std::string>& metho
     calls.push_back(bench::MakeLimit(limit, c, arrays).call);
   }
   const auto limits = static_cast<std::ptrdiff_t>(calls.size());
-  std::vector<size_t> ours;                   // places among `calls`, by method
-  std::vector<std::optional<size_t>> theirs;  // likewise, where PyTorch has a kernel and is right
+  std::vector<size_t> ours;  // indices into `calls`, by method
+  std::vector<std::optional<size_t>>
+      theirs;  // the same for PyTorch's kernels that exist and are right
   for (const std::string& method : methods) {
     const bench::Contestant planish = bench::MakePlanish(method, c, arrays);
     const std::string wrong =
@@ -190,7 +191,7 @@ std::string JsonLine(const Result& result) {
   return line.dump() + "\n";
 }
 
-// "  210.1  0.82   2.51": of one direction.
+// Returns the columns of one direction: "  210.1  0.82   2.51".
 std::string Columns(const Result& result) {
   const std::string pytorch = result.pytorch_seconds
                                   ? fmt::format("{:.2f}", *result.pytorch_seconds / result.seconds)

@@ -10,9 +10,9 @@
 #include "lab/report/report.h"
 #include "lab/run/results.h"
 
-// The subcommands of planish, one file each. Each Add function declares one with its options; when
-// the command line has chosen it, parsing sets `action`, which does the work and gives the exit
-// status. Results go to stdout, progress and errors to stderr.
+// Subcommands of planish, one file each. Each Add function declares one with its options. If the
+// command line selects it, parsing sets `action`, which does the work and returns the exit status.
+// Results go to stdout, progress and errors to stderr.
 namespace planish::lab {
 
 inline constexpr char kExitStatuses[] =
@@ -40,20 +40,20 @@ void AddWrite(CLI::App& app, Action& action);
 void AddMake(CLI::App& app, Action& action);
 void AddDownstream(CLI::App& app, Action& action);
 
-/// How a table is drawn on this process's stdout: in the terminal's width and with its emphasis, or
-/// in 80 plain columns for a file, a pipe, or where NO_COLOR or TERM=dumb asks for plain text.
+/// Returns the options of a table on this process's stdout: the terminal's width and emphasis, or
+/// 80 plain columns for a file, a pipe, NO_COLOR or TERM=dumb.
 TableOptions StdoutTable();
 
-/// Prints what data, names or models contain: as it is, but on a terminal with its control
-/// characters escaped. Throws what Print throws.
+/// Prints text from data, names or models. Escapes control characters on a terminal. Throws like
+/// Print.
 void PrintText(std::string_view text);
 
-/// Prints to stdout. Throws RunError with the system's reason when that cannot take it, which may
-/// show as late as at the flush.
+/// Prints to stdout. Throws RunError with the system's reason if writing fails, possibly only at
+/// the flush.
 void Print(std::string_view text);
 void FlushStdout();
 
-/// Prints a line on stderr about a run that cannot be read: an element of FoundRuns::faults.
+/// Prints a line on stderr about an unreadable run: an element of FoundRuns::faults.
 void WarnOfLeftOutRun(std::string_view fault);
 
 /// Returns the runs that FindRuns can read, and warns of each of the others.

@@ -56,12 +56,12 @@ bool IsRun(const fs::path& source) {
   throw DataError(fmt::format("[downstream] {} must {} but has {}", file.string(), must, has));
 }
 
-// Sentence vectors that a file holds.
+// Sentence vectors in a file.
 class VectorFile {
  public:
   explicit VectorFile(fs::path file) : file_(std::move(file)), content_(Read(file_)) {}
 
-  /// Whether it has the vectors of a set, "mr", or of a part of one, "sick.train.a".
+  /// Returns true if the file has the vectors of a set, "mr", or of a part of one, "sick.train.a".
   bool Has(const std::string& name) const { return content_.Find(name) != nullptr; }
 
   at::Tensor Vectors(const std::string& name, int64_t sentences) const {
@@ -97,7 +97,7 @@ class VectorFile {
   SafetensorsFile content_;
 };
 
-// Throws UsageError where no folder of the sets is known.
+// Returns the folder of the sets. Throws UsageError if none is given.
 const fs::path& Required(const std::optional<fs::path>& folder) {
   if (folder) return *folder;
   throw UsageError(
@@ -114,7 +114,7 @@ SentenceEvaluationSets ReadSets(const fs::path& folder) {
   return sets;
 }
 
-// The sets that the file has vectors of.
+// Returns the sets for which the file has vectors.
 SentenceEvaluationSets SetsOf(const VectorFile& file, SentenceEvaluationSets sets,
                               const fs::path& path) {
   bool has_sick = false;
@@ -130,7 +130,7 @@ SentenceEvaluationSets SetsOf(const VectorFile& file, SentenceEvaluationSets set
   return sets;
 }
 
-// Vectors as they are computed, kept for a file.
+// Writes vectors to a file as they were computed.
 void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vectors) {
   std::vector<StoredTensor> stored;
   for (const auto& [name, t] : vectors) {

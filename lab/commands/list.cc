@@ -12,7 +12,7 @@ namespace planish::lab {
 
 namespace {
 
-// "128 or more"; the choices of a text.
+// Returns the range of a number ("128 or more") or the choices of a text.
 std::string Range(const SettingSpec& spec) {
   if (!spec.choices.empty()) return fmt::format("{}", fmt::join(spec.choices, "|"));
   if (!spec.value.is_number()) return spec.value.is_boolean() ? "true|false" : "text";

@@ -5,22 +5,23 @@
 #include <cstdint>
 #include <string>
 
-// CLI11's own validators have errors in another form than the program's.
+// Validators with the program's form of error messages, which CLI11's own lack.
 namespace planish::lab {
 
-/// Refuses the text of `flag` of `command`, with UsageError, unless it is a whole number from
-/// `least` to `most`.
+/// Returns a validator for the option `flag` of `command`. It throws UsageError unless the text is
+/// an integer from `least` to `most`.
 CLI::Validator WholeNumber(const std::string& command, const std::string& flag, int64_t least,
                            int64_t most);
 
-/// Likewise unless it is a number that `fits`; `must` says which do, such as "a number above 0".
+/// Like WholeNumber, for a real number that `fits`. `must` describes such a number: "a number above
+/// 0".
 CLI::Validator Number(const std::string& command, const std::string& flag, const std::string& must,
                       bool (*fits)(double));
 
-/// Refuses an empty value of `flag` of `command`, with UsageError: that of an unset shell variable.
+/// Returns a validator that throws UsageError for an empty value, such as an unset shell variable.
 CLI::Validator NotEmpty(const std::string& command, const std::string& flag);
 
-/// Adds the option --data to `command`, which must not be empty where it is given.
+/// Adds the option --data to `command`. An empty value is an error.
 CLI::Option* AddDataOption(CLI::App& command, std::string& value, const std::string& help);
 
 }  // namespace planish::lab

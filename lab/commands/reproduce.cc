@@ -41,7 +41,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The processes that train: which one is next, what has become of it, and what is said of it.
+// Runs the training processes: chooses the next, tracks their results and reports progress.
 class Runner {
  public:
   Runner(ReproducePlan& plan, const ReproduceFlags& flags, int jobs)
@@ -55,8 +55,8 @@ class Runner {
     }
   }
 
-  // Trains what there is time for. Returns 0, kDataStatus when runs failed and all of them for want
-  // of data, 1 when some failed otherwise, or 128 and the signal that came.
+  // Trains until all runs or the time are done. Returns 0, kDataStatus if runs failed and all of
+  // them for missing data, 1 if some failed otherwise, or 128 plus the signal received.
   int Train() {
     const InterruptGuard interrupts;
     while (true) {
@@ -93,7 +93,7 @@ class Runner {
   double SecondsLeft() const { return *flags_.hours * 3600 - SecondsSince(start_); }
   bool TimeIsUp() const { return flags_.hours && SecondsLeft() <= 0; }
 
-  // Whether a run can be expected to end in time.
+  // Returns true if a run is expected to end in time.
   bool Fits(const PlannedRun& run) const {
     return !flags_.hours || plan_.estimates.Left(run).value_or(0) * 60 <= SecondsLeft();
   }
@@ -145,7 +145,7 @@ class Runner {
     }
   }
 
-  // Data that one run of a column cannot read, none can.
+  // If one run of a column cannot read its data, no run of that column can.
   void LeaveOut(size_t column) {
     const size_t count =
         std::erase_if(waiting_, [&](size_t run) { return plan_.runs[run].column == column; });
@@ -184,8 +184,8 @@ class Runner {
   size_t jobs_;
   Clock::time_point start_ = Clock::now();
   Children children_;
-  std::vector<size_t> waiting_;                  // in their order
-  std::map<size_t, Clock::time_point> running_;  // since when
+  std::vector<size_t> waiting_;                  // in order
+  std::map<size_t, Clock::time_point> running_;  // run -> start time
   Progress progress_;
   size_t done_;
   size_t failed_ = 0, failed_by_data_ = 0;
@@ -222,7 +222,7 @@ int RunReproduce(const ReproduceFlags& flags) {
   FlushStdout();
   if (flags.dry_run) return 0;
 
-  // Once, not in each run.
+  // Created here once, not in each run.
   if (std::error_code error; fs::create_directories(request.out, error), error) {
     throw RunError(
         fmt::format("[reproduce] --out must be a folder that can be written but has {}: {}",

@@ -42,7 +42,7 @@ void PrintHits(CaptionSearcher& searcher, const std::string& caption, int64_t co
   }
 }
 
-// Each line of stdin is a caption, whose images end with an empty line.
+// Treats each line of stdin as a caption. An empty line ends the images of each.
 void SearchLines(CaptionSearcher& searcher, int64_t count) {
   int64_t number = 0;
   for (std::string line; ReadLine(std::cin, "stdin", number + 1, line);) {

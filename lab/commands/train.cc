@@ -75,15 +75,15 @@ SweepRequest MakeRequest(const TrainFlags& flags) {
   return request;
 }
 
-// The data of a sweep, which successive runs share where their settings ask for the same.
+// Data of a sweep. Successive runs share it if their data settings agree.
 class SharedData {
  public:
   SharedData(const Task& task, std::optional<fs::path> folder, const std::vector<RunPlan>& plans)
       : task_(task), folder_(std::move(folder)), plans_(plans) {}
 
-  // The data that `settings` ask for; an earlier answer is void when other data is read. Throws
-  // UsageError when they do not fit any run that shares them: now, and not when that run's turn
-  // comes.
+  // Returns the data for `settings`. Loading other data invalidates the earlier result. Throws
+  // UsageError if the data does not fit any of the runs that share it, before the first of them
+  // starts.
   const Dataset& For(const Settings& settings, Progress& progress) {
     if (data_ && Key(settings) == key_) return *data_;
     data_.reset();
@@ -112,8 +112,8 @@ class SharedData {
   std::unique_ptr<Dataset> data_;
 };
 
-// "test error 2.31% after 10 epochs, 12.3 s of training". The test set may have been read with the
-// best weights alone.
+// Returns text like "test error 2.31% after 10 epochs, 12.3 s of training". The test metric can
+// exist only for the best weights.
 std::string Headline(const Task& task, const Run& run) {
   const auto metric = std::ranges::find(task.metrics, task.report.headline, &MetricSpec::name);
   const RunResult& result = *run.result;
@@ -128,7 +128,7 @@ std::string Headline(const Task& task, const Run& run) {
                      FormatValue(*metric, *value), result.epochs, result.seconds);
 }
 
-// What --json prints of a run.
+// Returns a run's line of --json.
 std::string JsonLine(const Run& run) {
   nlohmann::ordered_json result;
   to_json(result, *run.result);
@@ -138,7 +138,7 @@ std::string JsonLine(const Run& run) {
                                  {"seed", run.config.seed},
                                  {"settings", run.config.settings}};
   line.update(result);
-  // The folder's name can have bytes that are not UTF-8.
+  // The folder's name can contain bytes that are not UTF-8.
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

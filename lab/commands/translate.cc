@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Lines translated at once where nobody waits for each.
+// Lines of a batch if stdin is not a terminal.
 constexpr size_t kChunk = 256;
 
 struct TranslateFlags {
@@ -38,7 +38,7 @@ struct TranslateFlags {
   int threads = 0;
 };
 
-// Reads up to `most` lines, which end as ReadLines' do. `number` counts lines.
+// Reads up to `most` lines, split like ReadLines. Counts lines in `number`.
 std::vector<std::string> NextLines(size_t most, int64_t& number) {
   std::vector<std::string> lines;
   std::string line;
@@ -77,7 +77,7 @@ int RunTranslate(const TranslateFlags& flags) {
     throw UsageError(fmt::format(
         "[translate] RUN must be of a task that translates but has task {}", run.config.task));
   }
-  // At a terminal somebody waits for each line.
+  // At a terminal each line is translated at once.
   const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;
   int64_t number = 0;
   for (auto lines = NextLines(most, number); !lines.empty(); lines = NextLines(most, number)) {

@@ -22,8 +22,8 @@ fs::path FolderOf(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Opens the temporary and takes its lock. The earlier holder of the lock has renamed or removed the
-// file, so the name can by then belong to another one, or to none: then this starts again.
+// Opens and locks the temporary file. An earlier holder of the lock can have renamed or removed it;
+// then this starts again.
 FileDescriptor OpenTemporary(const fs::path& temporary) {
   for (;;) {
     FileDescriptor fd = OpenForWriting(temporary, O_RDWR | O_CREAT);
@@ -32,7 +32,7 @@ FileDescriptor OpenTemporary(const fs::path& temporary) {
   }
 }
 
-// Renaming would replace a device by a regular file.
+// Throws if `path` is not a regular file: renaming would replace a device.
 void CheckReplaceable(const fs::path& path) {
   struct stat status;
   if (lstat(path.c_str(), &status) != 0) return;
@@ -42,7 +42,7 @@ void CheckReplaceable(const fs::path& path) {
   }
 }
 
-// The descriptor through which an existing file that must not be replaced is written, or none.
+// Returns a descriptor for an existing file that must be written in place, or nullopt.
 std::optional<FileDescriptor> OpenInPlace(const fs::path& path) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0 || S_ISDIR(status.st_mode)) return std::nullopt;
