@@ -30,7 +30,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// The system's part of a failed write's text.
+// Matches the error of a failed write by the system's reason.
 auto FailsWith(const std::string& reason) {
   return ThrowsMessage<RunError>(AllOf(HasSubstr("cannot write"), HasSubstr(reason)));
 }
@@ -127,7 +127,7 @@ TEST(WriteFileAtomically, RefusesToReplaceWhatIsNoFile) {
   EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
 }
 
-// A limit on a file's size stands for a full disk: the write is cut short in the same way.
+// A file size limit cuts the write short like a full disk.
 TEST(WriteFileAtomically, KeepsTheOldFileWhenTheNewOneDoesNotFit) {
   const TestFolder folder;
   WriteFileAtomically(folder / "a", "old");
@@ -147,7 +147,7 @@ TEST(WriteFileAtomically, KeepsTheOldFileWhenTheNewOneDoesNotFit) {
 
 TEST(WriteFileAtomically, SaysThatPermissionIsMissing) {
   const TestFolder folder;
-  // The administrator may write anywhere, so as such the test becomes somebody else.
+  // The administrator can write anywhere, so the test then changes its user.
   const bool administrator = geteuid() == 0;
   fs::permissions(folder.path(), fs::perms(0555));
   ASSERT_EQ(seteuid(administrator ? 65534 : geteuid()), 0);
@@ -175,7 +175,7 @@ TEST(WriteFileAtomically, ShowsReadersWholeFilesWhileWritersCompete) {
   EXPECT_EQ(folder.Entries(), std::vector<std::string>{"a"});
 }
 
-// A device like /dev/null in `folder`, or nothing where only the administrator may make one.
+// Returns a device like /dev/null in `folder`, or nullopt if only the administrator can create one.
 std::optional<fs::path> MakeNullDevice(const TestFolder& folder) {
   const fs::path device = folder / "null";
   if (mknod(device.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0) return std::nullopt;
@@ -238,7 +238,7 @@ TEST(WriteOutputFile, RefusesAFolder) {
               FailsWith("No such file or directory"));
 }
 
-// A shell has opened stdout; replacing its file would lose what is printed afterwards.
+// A shell has opened stdout. Replacing its file would lose later output.
 TEST(WriteOutputFile, WritesIntoTheFileThatStdoutIs) {
   const TestFolder folder;
   const pid_t child = fork();

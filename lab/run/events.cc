@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The reflected polynomial 0x1EDC6F41, a byte at a time.
+// The reflected polynomial 0x1EDC6F41, one byte at a time.
 constexpr std::array<uint32_t, 256> MakeCrc32cTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
@@ -33,7 +33,7 @@ constexpr std::array<uint32_t, 256> MakeCrc32cTable() {
 
 constexpr std::array<uint32_t, 256> kCrc32cTable = MakeCrc32cTable();
 
-// TFRecord masks its checksums, because the checksum of data that holds checksums is weak.
+// Masks a checksum like TFRecord, because a checksum of data with checksums in it is weak.
 uint32_t MaskedCrc32c(std::string_view text) {
   const uint32_t crc = Crc32c(AsBytes(text));
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
@@ -52,7 +52,8 @@ std::string HostName() {
   return host.empty() ? "localhost" : host;
 }
 
-// A double outside float's range has no defined conversion.
+// Converts to float. A double outside float's range has no defined conversion, so it becomes
+// infinite.
 float ToFloat(double value) {
   if (std::abs(value) > std::numeric_limits<float>::max()) {
     const float infinity = std::numeric_limits<float>::infinity();
@@ -100,8 +101,8 @@ EventWriter::EventWriter(const fs::path& folder, int64_t first_step, std::functi
   tensorboard::Event version;
   version.set_wall_time(created);
   version.set_file_version("brain.Event:2");
-  // Every file says where it starts: TensorBoard takes the first START of a run for its beginning,
-  // and only later ones for a resumption.
+  // Every file records its first step. TensorBoard takes the first START of a run as its beginning,
+  // and later ones as resumptions.
   tensorboard::Event start;
   start.set_wall_time(created);
   start.set_step(first_step);

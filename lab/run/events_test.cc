@@ -29,7 +29,7 @@ T Take(std::string_view& text) {
   return value;
 }
 
-// Reads the records; that their checksums are as others compute them, tests/python shows.
+// Reads the records. tests/python verifies their checksums.
 std::vector<tensorboard::Event> ReadEvents(const std::filesystem::path& path) {
   const std::string text = ReadFile(path);
   std::vector<tensorboard::Event> events;
@@ -66,7 +66,7 @@ TEST(FrameRecord, HasLengthPayloadAndMaskedChecksums) {
   ASSERT_EQ(record.size(), 8u + 4 + 9 + 4);
   EXPECT_EQ(record.substr(0, 8), std::string("\x09\0\0\0\0\0\0\0", 8));
   EXPECT_EQ(record.substr(12, 9), "123456789");
-  // 0xE3069283 turned right by 15 bits is 0x2507C60D; plus 0xA282EAD8.
+  // 0xE3069283 rotated right by 15 bits is 0x2507C60D; plus 0xA282EAD8.
   EXPECT_EQ(record.substr(21), "\xe5\xb0\x8a\xc7");
   EXPECT_EQ(FrameRecord("").size(), 16u);
 }
@@ -98,7 +98,7 @@ TEST(EventWriter, NamesFilesAsTensorBoardDoes) {
   const std::string name = first.path().filename().string();
   EXPECT_THAT(name, StartsWith("events.out.tfevents.0000000017."));
   EXPECT_TRUE(name.ends_with("." + std::to_string(getpid()))) << name;
-  // Two files of one second, in the order in which they are to be read.
+  // Two files of one second; the second is read second.
   EXPECT_EQ(second.path().filename().string(), name + ".1");
   EXPECT_EQ(ReadEvents(second.path()).at(1).step(), 5);
 }

@@ -1,6 +1,6 @@
-// Lets tests/python/test_events.py set this project's event files beside TensorBoard's reader.
-//   events_tool FOLDER   writes steps 10, 20, 30, then, as a run resumed from step 10, step 20
-//   again
+// Writes event files that tests/python/test_events.py reads with TensorBoard.
+//   events_tool FOLDER   writes steps 10, 20, 30, then step 20 again like a run resumed from step
+//   10
 
 #include <fmt/format.h>
 

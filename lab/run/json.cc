@@ -33,10 +33,10 @@ Json ParseJson(std::string_view text) {
   if (std::cmp_greater(text.size(), kMaxJsonBytes)) {
     throw std::invalid_argument(fmt::format("larger than {} bytes", kMaxJsonBytes));
   }
-  // The library takes a zero byte for the end; a file system may leave some after a power loss.
+  // The library treats a zero byte as the end; file systems can leave some after a power loss.
   if (text.find('\0') != text.npos) throw std::invalid_argument("a zero byte in JSON");
   if (text.find_first_not_of(" \t\r\n") == text.npos) throw std::invalid_argument("empty");
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::vector<std::set<std::string>> keys;  // of the open objects
   const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
     using Event = Json::parse_event_t;
     if ((event == Event::object_start || event == Event::array_start) && depth >= kMaxJsonDepth) {
@@ -53,7 +53,7 @@ Json ParseJson(std::string_view text) {
   try {
     return Json::parse(text, check);
   } catch (const Json::parse_error& e) {
-    // The library's own text repeats the offending token, of any length and with any bytes.
+    // The library's own message repeats the offending token, of any length and with any bytes.
     throw std::invalid_argument(fmt::format("not JSON (syntax error at byte {})", e.byte));
   } catch (const Json::out_of_range&) {
     throw std::invalid_argument("a number in JSON that is too large");

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// What ParseJson says of `text`, or "" where it accepts it.
+// Returns the error of ParseJson, or "" if it accepts `text`.
 std::string FaultOf(const std::string& text) {
   try {
     ParseJson(text);
@@ -50,7 +50,7 @@ TEST(ParseJson, RefusesWhatIsNestedTooDeeply) {
   }
   EXPECT_THAT(FaultOf(R"({"a":{"b":)" + Nested(100'000, "[", "1", "]") + "}}"),
               HasSubstr("nested too deeply"));
-  // Brackets inside of strings, and one array behind the other, nest nothing.
+  // Brackets in strings, and consecutive arrays, are not nested.
   EXPECT_EQ(FaultOf("\"" + std::string(1000, '[') + "\""), "");
   EXPECT_EQ(FaultOf("[" + Nested(1000, "[],", "[]", "") + "]"), "");
 }
@@ -74,7 +74,7 @@ TEST(ParseJson, RefusesAKeyTwiceInAnObject) {
   EXPECT_EQ(FaultOf(R"([{"a":{"a":1}},{"a":1}])"), "");
 }
 
-// A message goes to a terminal.
+// Messages go to a terminal.
 TEST(ParseJson, MessagesAreShortAndPrintable) {
   const std::string escape = "\x1b]0;title\x07";
   for (const std::string& bad : std::vector<std::string>{

@@ -49,7 +49,7 @@ RunError CannotRead(const fs::path& path, const std::string& reason) {
 }
 
 FileDescriptor OpenForWriting(const fs::path& path, int flags) {
-  // Without O_NONBLOCK a FIFO would wait for a reader.
+  // Without O_NONBLOCK, opening a FIFO would wait for a reader.
   FileDescriptor fd = Open(path, flags | O_NOFOLLOW | O_NONBLOCK);
   if (!fd && errno == ELOOP) throw CannotWrite(path, "it is a symbolic link");
   struct stat status;

@@ -11,12 +11,12 @@
 
 #include "lab/error.h"
 
-// System calls that the files of a run need and the standard library does not have. All of them are
-// repeated when a signal interrupts them (EINTR).
+// System calls for the files of a run that the standard library lacks. All repeat when a signal
+// interrupts them (EINTR).
 namespace planish::lab {
 
-/// Repeats a system call until no signal interrupts it. `close` must not be repeated: the
-/// descriptor is released even where it reports EINTR.
+/// Repeats a system call until no signal interrupts it. Not for `close`, which releases the
+/// descriptor even if it reports EINTR.
 template <class Call>
 auto RetryInterrupted(const Call& call) {
   for (;;) {
@@ -25,7 +25,7 @@ auto RetryInterrupted(const Call& call) {
   }
 }
 
-/// A file descriptor that is closed when it goes out of scope.
+/// File descriptor that is closed when it goes out of scope.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -49,49 +49,49 @@ inline std::span<const std::byte> AsBytes(std::string_view text) {
 /// Returns the system's text for `error`, a value of errno: "No space left on device".
 std::string SystemReason(int error);
 
-/// Returns "cannot write PATH: REASON" and "cannot read PATH: REASON".
+/// Returns "cannot write PATH: REASON" or "cannot read PATH: REASON".
 RunError CannotWrite(const std::filesystem::path& path, const std::string& reason);
 RunError CannotRead(const std::filesystem::path& path, const std::string& reason);
 
-/// Opens a regular file to write it in place, created where `flags` has O_CREAT. Throws CannotWrite
-/// for a symbolic link, a file with a second hard link, and anything that is not a regular file: a
-/// file written through one of these could be somebody else's.
+/// Opens a regular file for writing in place; creates it if `flags` has O_CREAT. Throws CannotWrite
+/// for a symbolic link, a file with a second hard link, and anything but a regular file, because
+/// these could belong to somebody else.
 FileDescriptor OpenForWriting(const std::filesystem::path& path, int flags);
 
-/// Reads a whole regular file. Throws CannotRead when it is of another kind or larger than
-/// `max_bytes`.
+/// Reads a whole regular file. Throws CannotRead for other kinds and for more than `max_bytes`.
 std::string ReadRegularFile(const std::filesystem::path& path, int64_t max_bytes);
 
-/// Returns whether `path` is the open file `fd`, and not a link to it: false once the file has been
-/// removed, moved or replaced.
+/// Returns true if `path` is the open file `fd` itself, not a link to it. Returns false once the
+/// file has been removed, moved or replaced.
 bool IsAt(const std::filesystem::path& path, int fd);
 
-/// The reason in CannotWrite for a file that IsAt no longer finds.
+/// Reason in CannotWrite for a file that IsAt no longer finds.
 inline constexpr char kNoLongerThere[] =
     "it was removed, moved or replaced while this process was using it";
 
-/// Writes all of `bytes`. Returns false, with errno set, when the system refuses; the file can then
-/// hold a part of them.
+/// Writes all of `bytes`. Returns false with errno set on failure; the file can then contain a part
+/// of them.
 bool WriteAll(int fd, std::span<const std::byte> bytes);
 
-/// Reads exactly `bytes.size()` bytes. Returns false when the file ends before or the system
-/// refuses; errno is 0 in the first case.
+/// Reads exactly `bytes.size()` bytes. Returns false if the file ends before (errno is 0) or on
+/// failure (errno is set).
 bool ReadAll(int fd, std::span<std::byte> bytes);
 
-/// Sets a file's size. Returns false with errno set.
+/// Sets a file's size. Returns false with errno set on failure.
 bool Truncate(int fd, int64_t size);
 
-/// Flushes a file's, or a folder's, contents to the disk. Returns false with errno set; a file
-/// system that has no such operation counts as success.
+/// Flushes the contents of a file or folder to disk. Returns false with errno set on failure. A
+/// file system without such an operation counts as success.
 bool SyncToDisk(int fd);
 
-/// Flushes a folder's entries to the disk, so that a file created or renamed in it stays there.
+/// Flushes a folder's entries to disk, so that a file created or renamed in it stays there.
 bool SyncFolder(const std::filesystem::path& folder);
 
-/// Takes the exclusive advisory lock of the open file `path`, which the kernel drops when the
-/// descriptor is closed, also by the death of the process. With `wait` it waits for another holder,
-/// else it returns false. Returns true on a file system without locks: the lock guards against
-/// mistakes, and everything else still works. Throws RunError on any other failure.
+/// Takes the exclusive advisory lock of the open file `path`. The kernel releases it when the
+/// descriptor is closed or the process dies. If another process has the lock, waits with `wait`,
+/// otherwise returns false.
+/// Returns true on a file system without locks, because the lock only guards against mistakes.
+/// Throws RunError on any other failure.
 bool LockFile(int fd, const std::filesystem::path& path, bool wait);
 
 }  // namespace planish::lab

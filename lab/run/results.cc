@@ -18,7 +18,7 @@ namespace planish::lab {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE for ordered_json (the library's own macro knows only json).
+// Like NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE, which supports only json, for ordered_json.
 #define PLANISH_JSON(Type, ...)                                                \
   static void to_json(Json& nlohmann_json_j, const Type& nlohmann_json_t) {    \
     NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(NLOHMANN_JSON_TO, __VA_ARGS__))   \
@@ -48,7 +48,7 @@ static void from_json(const Json& j, ReportSpec& r) {
   j.at("headline").get_to(r.headline);
   j.at("targets").get_to(r.targets);
   j.at("claims").get_to(r.claims);
-  r.notes = j.value("notes", std::vector<std::string>());  // older runs do not have it
+  r.notes = j.value("notes", std::vector<std::string>());  // absent in older runs
 }
 
 static void to_json(Json& j, const RunConfig::Data& d) {
@@ -107,7 +107,7 @@ static void from_json(const Json& j, RunResult::Best& b) {
 }
 
 static void to_json(Json& j, const RunResult::Sample& s) {
-  // A model of bytes may write what is not UTF-8, and JSON must be: there and back mends it.
+  // A model of bytes can write invalid UTF-8, which JSON cannot store. The round trip replaces it.
   const auto mend = Json::error_handler_t::replace;
   j = Json{{"title", s.title}, {"text", Json::parse(Json(s.text).dump(-1, ' ', false, mend))}};
   if (!s.svg.empty()) j["svg"] = s.svg;
@@ -188,7 +188,7 @@ void from_json(const Json& j, RunResult& r) {
   r.steps = ToInteger(j.at("steps"));
   j.at("epochs").get_to(r.epochs);
   j.at("seconds").get_to(r.seconds);
-  r.input_seconds = j.value("input_seconds", 0.0);  // older runs do not have it
+  r.input_seconds = j.value("input_seconds", 0.0);  // absent in older runs
   j.at("evaluation_seconds").get_to(r.evaluation_seconds);
   r.parameters = ToInteger(j.at("parameters"));
   j.at("final").get_to(r.final_values);
@@ -204,7 +204,7 @@ void from_json(const Json& j, RunResult& r) {
 
 namespace {
 
-// The conversion of `j` to T. Throws CannotRead naming `where`, a file or a line of one.
+// Converts `j` to T. Throws CannotRead naming `where`, a file or a line of one.
 template <class T>
 T Convert(const Json& j, const std::string& where) {
   try {

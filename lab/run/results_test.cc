@@ -46,13 +46,13 @@ RunConfig Config() {
 
 const char kLine[] = R"({"step":5,"epoch":0.5,"cases":20,"seconds":1.25,"values":{"loss":0.1}})";
 
-// A run folder with the smallest of everything.
+// Writes a minimal run folder.
 void WriteRun(const fs::path& folder) {
   fs::create_directories(folder);
   WriteFile(folder / "config.json", Json(Config()).dump());
 }
 
-// The text of the error that a folder with `metrics` gives, or "none".
+// Returns the error for a folder with `metrics`, or "none".
 std::string MetricsFault(const std::string& metrics) {
   const TestFolder folder;
   WriteRun(folder.path());
@@ -288,7 +288,7 @@ TEST(ReadRun, RefusesWhatIsNestedTooDeeply) {
   for (int i = 0; i < 100'000; ++i) deep += "[";
   for (int i = 0; i < 100'000; ++i) deep += "]";
   const Json good = Config();
-  // In a setting, in data and in a key that no reader takes.
+  // In a setting, in the data and in an unknown key.
   for (const char* pointer : {"/settings/deep", "/data/sizes", "/unknown", "/report/title"}) {
     const TestFolder folder;
     Json json = good;
@@ -311,7 +311,7 @@ TEST(ReadRun, RefusesWhatIsNestedTooDeeply) {
               HasSubstr("line 2: nested too deeply"));
 }
 
-// A reader of these would wait for ever.
+// Reading these would never end.
 TEST(ReadRun, RefusesPipesAndDevices) {
   for (const char* name : {"config.json", "metrics.jsonl", "result.json"}) {
     for (const bool device : {false, true}) {
@@ -331,7 +331,7 @@ TEST(ReadRun, RefusesPipesAndDevices) {
   }
 }
 
-// Files with a hole have their size, and no contents to wait for.
+// Sparse files have a size without using the disk.
 TEST(ReadRun, RefusesFilesThatAreTooLarge) {
   for (const char* name : {"config.json", "metrics.jsonl", "result.json"}) {
     const TestFolder folder;

@@ -37,7 +37,7 @@ constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::string_view kChecksum = "planish.crc32";
 constexpr size_t kChecksumDigits = 8;
 
-// The wire names and their widths.
+// The format's names of types and their widths in bytes.
 constexpr std::array<std::pair<std::string_view, int64_t>, 10> kDtypes{{{"F64", 8},
                                                                         {"I64", 8},
                                                                         {"F32", 4},
@@ -49,7 +49,7 @@ constexpr std::array<std::pair<std::string_view, int64_t>, 10> kDtypes{{{"F64", 
                                                                         {"U8", 1},
                                                                         {"BOOL", 1}}};
 
-// The dtypes that the format also has and that are skipped over, and their widths in bits.
+// Further dtypes of the format, which are skipped, and their widths in bits.
 constexpr std::array<std::pair<std::string_view, int64_t>, 12> kSkippedDtypes{{{"U64", 64},
                                                                                {"C64", 64},
                                                                                {"U32", 32},
@@ -63,13 +63,13 @@ constexpr std::array<std::pair<std::string_view, int64_t>, 12> kSkippedDtypes{{{
                                                                                {"F6_E3M2", 6},
                                                                                {"F4", 4}}};
 
-// What is wrong, without the function and the file, which the caller adds.
+// Error without function and file, which the caller adds.
 struct Fault {
   std::string text;
 };
 
-// Returns the size of a tensor in units of `width`. The product is taken over the non-zero sizes,
-// so that a zero does not hide sizes that no program could hold.
+// Returns the size of a tensor in units of `width`. Multiplies the nonzero sizes first, so that a
+// zero does not hide an overflow.
 int64_t Size(const std::string& name, int64_t width, std::span<const int64_t> shape) {
   int64_t bytes = width;
   bool empty = false;
@@ -96,7 +96,7 @@ int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<cons
   return Size(name, width, shape);
 }
 
-// Returns the bytes of a tensor of a file; nothing for a dtype that is not known.
+// Returns the bytes of a tensor of a file, or nullopt for an unknown dtype.
 std::optional<int64_t> StoredSize(const std::string& name, std::string_view dtype,
                                   std::span<const int64_t> shape) {
   if (DtypeWidth(dtype) > 0) return ByteSize(name, dtype, shape);
@@ -110,8 +110,8 @@ std::optional<int64_t> StoredSize(const std::string& name, std::string_view dtyp
   return bits / 8;
 }
 
-// JSON in which a key may stand once in an object, and of no more depth than the format has: the
-// library's parser keeps the last of two equal keys, where another reader may keep the first.
+// Parses a header. Throws Fault for a repeated key in an object, which readers resolve differently,
+// and for more nesting than the format has.
 Json ParseHeader(std::string_view header) {
   std::vector<std::set<std::string>> keys;
   const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
@@ -137,7 +137,7 @@ Json ParseHeader(std::string_view header) {
     }
     return true;
   };
-  // The parser would take a zero byte for the end.
+  // The parser would treat a zero byte as the end.
   if (header.find('\0') != header.npos) throw Fault{"a header in JSON but has a zero byte in it"};
   try {
     return Json::parse(header, check);
@@ -218,7 +218,7 @@ Placed ReadEntry(const std::string& name, const Json& entry) {
   return placed;
 }
 
-// The tensors by their place in the data, which they must cover exactly.
+// Returns the tensors in the order of their data, which they must cover exactly.
 std::vector<Placed> ReadEntries(const Json& header, uint64_t data_bytes) {
   std::vector<Placed> entries;
   for (const auto& [name, entry] : header.items()) {
@@ -245,8 +245,8 @@ std::vector<Placed> ReadEntries(const Json& header, uint64_t data_bytes) {
   return entries;
 }
 
-// Where the checksum's digits stand in the header: behind the key as a JSON token. Inside a string
-// a quote has a backslash before it.
+// Returns the position of the checksum's digits in the header: after the key as a JSON token.
+// Inside a string, a quote has a backslash before it.
 std::optional<size_t> FindChecksum(std::string_view header, std::string_view digits) {
   const std::string key = fmt::format("\"{}\"", kChecksum);
   const std::string value = fmt::format("\"{}\"", digits);

@@ -11,47 +11,46 @@
 #include <string_view>
 #include <vector>
 
-// The safetensors format: 8 bytes, the length of the header, little-endian; the header, a JSON
-// object {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {string:
-// string}}; the tensors' bytes, which the offsets (from the header's end) cover without overlap or
-// hole.
+// The safetensors format: the header's length (8 bytes, little-endian); the header, a JSON object
+// {name: {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {string: string}}; the
+// tensors' bytes. Offsets are relative to the header's end and cover the data without overlap or
+// gap.
 //
-// A file written here carries a checksum that other readers ignore: the metadata
-// "planish.crc32" is the CRC-32 (zlib's), as eight lower-case hexadecimal digits, of the whole file
-// with these digits as zeros.
+// Files written here have a checksum that other readers ignore: the metadata "planish.crc32" is the
+// CRC-32 (zlib's), as eight lower-case hexadecimal digits, of the whole file with zeros for these
+// digits.
 namespace planish::lab {
 
-/// A tensor of a safetensors file: contiguous, row-major, elements little-endian.
+/// Tensor of a safetensors file: contiguous, row-major, little-endian elements.
 struct StoredTensor {
   std::string name;
-  std::string dtype;  ///< F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; when read, also others
+  std::string dtype;  ///< F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL; others only when read
   std::vector<int64_t> shape;
   std::span<const std::byte> data;  ///< product(shape) elements
 };
 
-/// Whether a file without a checksum is read. A wrong checksum is always an error.
+/// Requirement for reading a file without a checksum. A wrong checksum is always an error.
 enum class Checksum { kIfPresent, kRequired };
 
-/// The bytes of an element of `dtype`, or 0 when the format's name is not one of StoredTensor's.
+/// Returns the bytes of an element of `dtype`, or 0 if it is not one of StoredTensor's.
 int64_t DtypeWidth(std::string_view dtype);
 
-/// A safetensors file in memory.
+/// Safetensors file in memory.
 class SafetensorsFile {
  public:
-  /// Reads and checks the whole file. A tensor of a dtype that is not among StoredTensor's (U16,
-  /// F8_E4M3, ...) is no fault: it is there by name, and the caller refuses it if it is wanted.
-  /// Throws RunError naming the file and its first fault.
+  /// Reads and checks the whole file. Tensors of other dtypes than StoredTensor's (U16, F8_E4M3,
+  /// ...) are accepted and found by name. Throws RunError naming the file and its first error.
   static SafetensorsFile Read(const std::filesystem::path& path,
                               Checksum checksum = Checksum::kIfPresent);
 
-  /// The tensors in the order of their bytes; `data` lives as long as this object, and is aligned
-  /// to the element's width in files written by WriteSafetensors.
+  /// Returns the tensors in the order of their bytes. `data` lives as long as this object. It is
+  /// aligned to the element's width in files from WriteSafetensors.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
 
-  /// The tensor of that name, or null.
+  /// Returns the tensor of that name, or null.
   const StoredTensor* Find(std::string_view name) const;
 
-  /// The metadata without the checksum.
+  /// Returns the metadata without the checksum.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
@@ -60,10 +59,11 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes `tensors`, widest elements first and by name within a width, `metadata` and the checksum,
-/// atomically (see WriteFileAtomically) and without a second copy of the data. Throws RunError when
-/// two tensors have one name, one is called "__metadata__", a name is not UTF-8, a dtype unknown, a
-/// shape does not fit its data, the header is larger than 100 MB, or the file not writable.
+/// Writes `tensors` (widest elements first, by name within a width), `metadata` and the checksum
+/// atomically (see WriteFileAtomically), without copying the data.
+/// Throws RunError if two tensors have one name, one is called "__metadata__", a name is not UTF-8,
+/// a dtype is unknown, a shape does not match its data, the header is larger than 100 MB, or the
+/// file cannot be written.
 void WriteSafetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata = {});
 

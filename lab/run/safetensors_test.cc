@@ -31,7 +31,7 @@ std::string Text(std::span<const std::byte> bytes) {
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
-// A file as another program might write it.
+// Returns a file as another program could write it.
 std::string File(std::string_view header, std::string_view data) {
   std::string length(8, '\0');
   const uint64_t size = header.size();
@@ -41,7 +41,7 @@ std::string File(std::string_view header, std::string_view data) {
 
 std::string ReadFault(const std::string& text, Checksum checksum = Checksum::kIfPresent) {
   static const TestFolder folder;
-  fs::remove(folder / "f");  // some file systems flush a file that is cut and written anew
+  fs::remove(folder / "f");  // some file systems flush a file that is truncated and rewritten
   WriteFile(folder / "f", text);
   try {
     SafetensorsFile::Read(folder / "f", checksum);
@@ -56,7 +56,7 @@ std::string HeaderFault(std::string_view header, std::string_view data) {
   return ReadFault(File(header, data));
 }
 
-// The header of one tensor "a".
+// Returns the error for a file with one tensor "a".
 std::string OneFault(std::string_view dtype, std::string_view shape, std::string_view offsets,
                      std::string_view data) {
   return HeaderFault(
@@ -160,7 +160,7 @@ TEST(Safetensors, ReadsFilesOfOthers) {
 
 TEST(Safetensors, ReadsAnEmptyHeader) { EXPECT_EQ(HeaderFault("{}", ""), "none"); }
 
-// Computed independently, with Python's zlib.crc32 over these bytes with the digits as zeros.
+// Computed independently: Python's zlib.crc32 over these bytes with zeros for the digits.
 TEST(Safetensors, WritesTheChecksumAsDescribed) {
   const TestFolder folder;
   WriteSafetensors(folder / "f", std::vector{Tensor("a", "U8", {3}, "xyz")});
@@ -168,8 +168,8 @@ TEST(Safetensors, WritesTheChecksumAsDescribed) {
   EXPECT_THAT(text, HasSubstr(R"("planish.crc32":"5f0ca5a6")"));
 }
 
-// The crc of a damaged file differs for every change of up to 32 neighbouring bits; what the test
-// adds is that no byte lies outside of the checksum, the digits themselves included.
+// A CRC detects every change of up to 32 neighbouring bits. The test shows that the checksum covers
+// every byte, including its own digits.
 TEST(Safetensors, NoticesEveryChangedByte) {
   const TestFolder folder;
   const std::vector tensors{Tensor("weight", "F32", {2}, "01234567"), Tensor("n", "I8", {1}, "8"),
@@ -178,7 +178,7 @@ TEST(Safetensors, NoticesEveryChangedByte) {
   const std::string good = ReadFile(folder / "f");
   ASSERT_EQ(ReadFault(good, Checksum::kRequired), "none");
   for (size_t i = 0; i < good.size(); ++i) {
-    // One bit, the bit between cases, the bit between a digit and a control character, all bits.
+    // One bit, the case bit, the bit between a digit and a control character, all bits.
     for (const int flip : {0x01, 0x20, 0x10, 0xff}) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ flip);
@@ -340,7 +340,7 @@ TEST(Safetensors, RefusesMalformedShapes) {
 }
 
 TEST(Safetensors, RefusesShapesThatOverflow) {
-  // 2^32 * 2^32 is 0 in 64 bits, and 2^62 elements of 4 bytes too.
+  // 2^32 * 2^32 is 0 in 64 bits, and so are the bytes of 2^62 4-byte elements.
   EXPECT_THAT(OneFault("\"U8\"", "[4294967296,4294967296]", "[0,0]", ""),
               HasSubstr("a size below 2^63 bytes"));
   EXPECT_THAT(OneFault("\"F32\"", "[4611686018427387904]", "[0,0]", ""),

@@ -1,4 +1,4 @@
-// System calls that a signal interrupts, or that fail: this program replaces them.
+// Replaces system calls by ones that are interrupted or fail.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-// The next `times` calls of `name` fail with `error`.
+// Lets the next `times` calls of `name` fail with `error`.
 struct Fault {
   std::string name;
   int error = 0;
@@ -120,7 +120,7 @@ TEST_F(SystemCalls, FailuresNameTheLock) {
   const RunWriter writer(folder / "run");
 }
 
-// Some file systems, of networks for one, have no locks.
+// Some file systems, such as network ones, have no locks.
 TEST_F(SystemCalls, AFileSystemWithoutLocksIsNoFailure) {
   fault = {"flock", ENOLCK, 1};
   const RunWriter writer(folder / "run");

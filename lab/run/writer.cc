@@ -25,7 +25,7 @@ namespace {
 
 constexpr char kMetrics[] = "metrics.jsonl";
 
-// The library writes NaN and infinity as null, which would read back as a malformed file.
+// Throws RunError for NaN and infinity, which the library would write as null: a malformed file.
 void CheckFinite(const Json& json, const std::string& where) {
   if (json.is_number_float() && !std::isfinite(json.get<double>())) {
     throw RunError(
@@ -37,7 +37,7 @@ void CheckFinite(const Json& json, const std::string& where) {
   }
 }
 
-// The text of `value` as JSON: doubles as the shortest decimal that reads back to the same bits.
+// Returns `value` as JSON, with doubles as the shortest decimal that reads back to the same bits.
 template <class T>
 std::string ToText(const T& value, const char* name, int indent) {
   const Json json(value);
@@ -80,8 +80,8 @@ void RunWriter::WriteConfig(const RunConfig& config) {
   WriteFileAtomically(folder_ / "config.json", ToText(config, "config", 2));
 }
 
-// Opens metrics.jsonl for appending, without the half line that a killed process may have left: the
-// next line would be glued to it.
+// Opens metrics.jsonl for appending. Removes a partial line of a killed process, which the next
+// line would be appended to.
 void RunWriter::OpenMetrics() {
   const fs::path path = folder_ / kMetrics;
   FileDescriptor fd = OpenForWriting(path, O_RDWR | O_CREAT | O_APPEND);
@@ -107,7 +107,7 @@ void RunWriter::Append(const Evaluation& evaluation) {
   const off_t end = lseek(metrics_.get(), 0, SEEK_END);
   if (end < 0 || !WriteAll(metrics_.get(), AsBytes(line))) {
     const int error = errno;
-    // Removes the part of the line that was written; if that fails too, the next opening does.
+    // Removes the written part of the line; if that fails too, the next OpenMetrics does.
     if (end < 0 || !Truncate(metrics_.get(), end)) metrics_ = FileDescriptor();
     throw CannotWrite(folder_ / kMetrics, SystemReason(error));
   }
@@ -131,7 +131,7 @@ void RunWriter::TruncateAfter(int64_t step) {
   for (const EvaluationLine& line : ReadEvaluationLines(folder_ / kMetrics)) {
     if (line.evaluation.step <= step) kept += line.text + "\n";
   }
-  metrics_ = FileDescriptor();  // the file that it stands for is about to be replaced
+  metrics_ = FileDescriptor();  // its file is about to be replaced
   WriteFileAtomically(folder_ / kMetrics, kept);
 }
 
@@ -143,7 +143,7 @@ void RunWriter::Finish(const RunResult& result) {
 std::vector<std::string> ConfigDifferences(const RunConfig& a, const RunConfig& b) {
   std::vector<std::string> lines;
   const auto compare = [&](const std::string& name, const Json* in_a, const Json* in_b) {
-    // In the sorted kind of JSON, so that the order of keys inside a value does not count.
+    // As unordered JSON: the order of keys inside a value does not count.
     if (in_a && in_b && nlohmann::json(*in_a) == nlohmann::json(*in_b)) return;
     lines.push_back(fmt::format("{}: {} instead of {}", name, in_b ? in_b->dump() : "nothing",
                                 in_a ? in_a->dump() : "nothing"));

@@ -11,36 +11,35 @@
 
 namespace planish::lab {
 
-/// Writes the files of one run (see results.h). While it lives, no other process, and no other
-/// RunWriter, writes the same folder. Every function throws RunError with the system's reason when
-/// a file cannot be written, and naming the key when a value is NaN or infinite, which JSON cannot
-/// hold. Nothing is written once the folder or the file has been removed, moved or replaced: that
-/// is a RunError, too. No file is written through a link.
+/// Writer of the files of one run (see results.h). While it exists, no other process or RunWriter
+/// writes the same folder.
+/// Every function throws RunError: with the system's reason if a file cannot be written; naming the
+/// key if a value is NaN or infinite, which JSON cannot store; and if the folder or the file has
+/// been removed, moved or replaced. Never writes through a link.
 class RunWriter {
  public:
-  /// Creates `folder` where it is missing and takes its lock. Throws RunError when another process
-  /// uses the run.
+  /// Creates `folder` if it is missing and takes its lock. Throws RunError if another process uses
+  /// the run.
   explicit RunWriter(std::filesystem::path folder);
 
-  /// Throws RunError when the folder has been removed, moved or replaced since the constructor.
+  /// Throws RunError if the folder has been removed, moved or replaced since the constructor.
   void CheckFolder() const;
 
   /// Replaces config.json.
   void WriteConfig(const RunConfig& config);
 
-  /// Appends one line to metrics.jsonl, in one piece. It is then safe from the end of this process;
-  /// Sync makes it safe from the loss of power.
+  /// Appends one line to metrics.jsonl with one write. The line survives the end of this process;
+  /// after Sync also a power loss.
   void Append(const Evaluation& evaluation);
 
-  /// Brings metrics.jsonl to the disk. To be called before a checkpoint is written, which must not
-  /// outlive the evaluations that led to it.
+  /// Flushes metrics.jsonl to disk. Call it before writing a checkpoint, which must not outlive the
+  /// evaluations before it.
   void Sync();
 
-  /// Keeps the evaluations with `step` or less, and removes result.json: the run goes on from
-  /// there.
+  /// Keeps the evaluations up to `step` and removes result.json: the run continues from there.
   void TruncateAfter(int64_t step);
 
-  /// Writes result.json; the run has ended.
+  /// Writes result.json: the run has ended.
   void Finish(const RunResult& result);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -51,12 +50,12 @@ class RunWriter {
 
   std::filesystem::path folder_;
   FileDescriptor lock_;
-  FileDescriptor metrics_;  // open from the first Append on
+  FileDescriptor metrics_;  // open after the first Append
 };
 
-/// What sets the run `b` apart from the run `a`, a line each such as "batch_size: 128 instead of 4"
-/// (b's value first): task, preset, every setting, seed, the data's name and sha256. Empty when
-/// both decide the same run; stamps, metrics and the report's description do not count.
+/// Returns the differences of `b` from `a`, one line each such as "batch_size: 128 instead of 4"
+/// (b's value first): task, preset, every setting, seed, the data's name and sha256.
+/// Empty if both determine the same run. Ignores stamps, metrics and the report's description.
 std::vector<std::string> ConfigDifferences(const RunConfig& a, const RunConfig& b);
 
 }  // namespace planish::lab

@@ -177,7 +177,7 @@ TEST(RunWriter, RefusesToTruncateMalformedMetrics) {
   EXPECT_EQ(ReadFile(folder / "metrics.jsonl"), "nonsense\n");
 }
 
-// A limit on a file's size stands for a full disk: a write is cut short in the same way.
+// A file size limit cuts a write short like a full disk.
 TEST(RunWriter, LeavesWholeLinesWhenTheDiskIsFull) {
   const TestFolder folder;
   RunWriter writer(folder.path());
@@ -206,7 +206,7 @@ TEST(RunWriter, SaysWhyTheFolderCannotBeMade) {
       ThrowsMessage<RunError>(AllOf(HasSubstr("cannot write"), HasSubstr("Not a directory"))));
 }
 
-// Each kind of link that could lead out of the folder, in the place of each file that is written.
+// Each kind of link out of the folder, in place of each file that is written.
 TEST(RunWriter, WritesNothingThroughLinks) {
   for (const bool hard : {false, true}) {
     for (const char* name : {".lock", "metrics.jsonl", "config.json", "result.json",
@@ -242,7 +242,7 @@ TEST(RunWriter, RefusesALockThatIsNoFile) {
                   AllOf(HasSubstr((folder / ".lock").string()), HasSubstr("regular file"))));
 }
 
-// Whatever is in the file, the message shows a process number or none.
+// Whatever the file contains, the message shows a process number or none.
 TEST(RunWriter, ShowsNoOtherContentsOfTheLock) {
   const TestFolder folder;
   const RunWriter writer(folder.path());
@@ -251,7 +251,7 @@ TEST(RunWriter, ShowsNoOtherContentsOfTheLock) {
               ThrowsMessage<RunError>(HasSubstr("another process is using the run")));
 }
 
-// Each write, after the folder was removed, moved, or replaced by another one.
+// Each write after the folder was removed, moved or replaced.
 TEST(RunWriter, WritesNothingOnceTheFolderIsGone) {
   for (const char* how : {"removed", "moved", "replaced"}) {
     for (const char* write : {"config", "append", "sync", "truncate", "finish"}) {
@@ -373,7 +373,7 @@ TEST(ConfigDifferences, SeesTheLastBitAndInsideValues) {
   b = Config();
   b.settings["widths"] = {2, 3};
   EXPECT_THAT(ConfigDifferences(a, b), ElementsAre("widths: [2,3] instead of [3,2]"));
-  // Read back from a file, a whole double is still the same number.
+  // Read back from a file, 1.0 is still equal to 1.
   b = Config();
   RunConfig c = Config();
   b.settings["rate"] = 1;
