@@ -8,8 +8,8 @@
 
 namespace planish::lab {
 
-/// Base 64 of RFC 4648, section 4, padded: the bytes "M", "Ma" and "Man" as "TQ==", "TWE=" and
-/// "TWFu".
+/// Returns `bytes` in base 64 (RFC 4648, section 4), padded: "M", "Ma" and "Man" as "TQ==", "TWE="
+/// and "TWFu".
 inline std::string Base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-// Text of files and paths, made safe to print in a message.
+// Escapes for text of files and paths in messages.
 namespace planish::lab {
 
 /// Returns the length of the well-formed UTF-8 sequence at the start of `text`, or 0 if there is
@@ -32,7 +32,7 @@ inline size_t Utf8SequenceLength(std::string_view text) {
   return 0;
 }
 
-/// Returns whether a sequence of Utf8SequenceLength is a control character: U+0000 to U+001F,
+/// Returns true if a sequence of Utf8SequenceLength is a control character: U+0000 to U+001F,
 /// U+007F to U+009F.
 inline bool IsControlCharacter(std::string_view sequence) {
   const auto first = static_cast<uint8_t>(sequence[0]);
@@ -40,8 +40,8 @@ inline bool IsControlCharacter(std::string_view sequence) {
   return first == 0xc2 && static_cast<uint8_t>(sequence[1]) < 0xa0;
 }
 
-/// Returns `text` with control characters and bytes that are not UTF-8 written as \xNN. With
-/// `keep_lines` tabs and line feeds stay. Escaping the result again leaves it unchanged.
+/// Returns `text` with control characters and invalid UTF-8 bytes as \xNN. With `keep_lines`, tabs
+/// and line feeds stay. Escaping the result again leaves it unchanged.
 inline std::string Escaped(std::string_view text, bool keep_lines = false) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string escaped;
@@ -66,7 +66,7 @@ inline std::string Escaped(std::string_view text, bool keep_lines = false) {
 }
 
 /// Returns Escaped(text) in double quotes. A text of more than `most` bytes is cut at a character
-/// and ends in "...".
+/// boundary and ends in "...".
 inline std::string Quoted(std::string_view text, size_t most = 40) {
   if (text.size() <= most) return "\"" + Escaped(text) + "\"";
   size_t end = most;

@@ -8,8 +8,7 @@
 
 namespace planish::lab {
 
-/// All items where there are `most` or fewer, else `most` of them, evenly spaced from the first on,
-/// in their order.
+/// Returns at most `most` items in their order: all, or evenly spaced ones including the first.
 template <class T>
 std::vector<T> EvenlySpaced(const std::vector<T>& all, int64_t most) {
   const int64_t count = std::ssize(all);

@@ -7,7 +7,8 @@
 
 namespace planish::lab {
 
-/// 1234567 as "1,234,567". (fmt::group_digits of fmt 9 prints negative numbers as unsigned ones.)
+/// Returns 1234567 as "1,234,567". (fmt::group_digits of fmt 9 prints negative numbers as
+/// unsigned.)
 inline std::string FormatInteger(int64_t value) {
   const std::string digits = std::to_string(value);
   const size_t first_digit = value < 0;

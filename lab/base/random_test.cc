@@ -10,7 +10,8 @@
 namespace planish::lab {
 namespace {
 
-// The upper halves of std::mt19937_64(1)'s numbers, 2469588189546311528 and on, times n over 2^32.
+// The upper halves of std::mt19937_64(1)'s outputs, 2469588189546311528 and so on, times n over
+// 2^32.
 TEST(Choose, IsTheSameEverywhere) {
   std::mt19937_64 random(1), same(1);
   for (const size_t n : {1, 2, 10, 1000, 1 << 20}) {

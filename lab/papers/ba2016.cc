@@ -4,9 +4,9 @@
 
 #include "lab/papers/paper.h"
 
-// Lei Ba, Kiros & Hinton 2016, "Layer Normalization". The paper gives neither seeds nor intervals.
-// Table 1 prints which norm is invariant to what, Tables 2 and 3 print values, Figures 1 to 6
-// curves, of which the text says what they show.
+// Lei Ba, Kiros & Hinton 2016, "Layer Normalization". The paper prints neither seeds nor intervals.
+// Table 1 prints invariances of the norms, Tables 2 and 3 values, Figures 1 to 6 curves, whose
+// claims are in the text.
 namespace planish::lab {
 namespace {
 
@@ -43,7 +43,7 @@ PaperInvariances TableOne() {
            "layer norm is not invariant."}};
 }
 
-// Table 2: one model, eight numbers.
+// Table 2: one model, eight values.
 std::vector<PaperColumn> OrderEmbeddings() {
   std::vector<PaperColumn> columns;
   const auto add = [&](const char* name, const char* label, const char* metric, const char* unit,
@@ -74,7 +74,7 @@ std::vector<PaperColumn> OrderEmbeddings() {
   return columns;
 }
 
-// Table 3, likewise: "ours" and "ours + LN".
+// Table 3: one model with and without layer norm, "ours" and "ours + LN".
 std::vector<PaperColumn> SkipThoughts() {
   std::vector<PaperColumn> columns;
   const auto add = [&](const char* name, const char* label, const char* metric, const char* unit,
@@ -105,8 +105,8 @@ std::vector<PaperColumn> SkipThoughts() {
   return columns;
 }
 
-// With gains of norms that start at 1 for layer norm and at .1 for batch norm, as in the paper; and
-// at the other one's, of which 6.2 speaks.
+// Gains of norms start at 1 for layer norm and at .1 for batch norm, as in the paper, or with the
+// other one's value, which 6.2 discusses.
 PaperColumn AttentiveReader(const std::string& gain = "paper") {
   PaperColumn c =
       Column("attentive-reader", "Attentive reader", "attentive-reader", "valid_error", "% error");
@@ -123,12 +123,12 @@ PaperColumn AttentiveReader(const std::string& gain = "paper") {
     return c;
   }
   c.norms = {"none", "layer", "batch", "batch-everywhere"};
-  // The minima of the validation curves, of Cooijmans et al. 2016; layer norm's is not printed.
+  // Minima of the validation curves, from Cooijmans et al. 2016; layer norm's is not printed.
   c.printed = {{"none", 50.3}, {"batch", 49.5}, {"batch-everywhere", 50.0}};
   return c;
 }
 
-// As printed but for its 200 epochs; and small, for any machine.
+// The paper's experiment with fewer epochs than its 200, or `small`, for any machine.
 PaperColumn Draw(bool small) {
   PaperColumn c = Column("draw", "DRAW, 20 epochs", "draw", "test_bound", "nats");
   if (small) {
@@ -144,14 +144,14 @@ PaperColumn Draw(bool small) {
   }
   c.train_curve = "train_bound";
   c.valid_curve = "valid_bound";
-  c.drawn = {"valid_bound", "test_bound"};  // as printed of the test set
+  c.drawn = {"valid_bound", "test_bound"};  // as printed for the test set
   c.paper_data = "binarised MNIST";
   c.data = "binarized mnist";
   return c;
 }
 
-// Batches of 8 of sequences of 500, as printed, and what the paper says of long sequences and small
-// batches.
+// The paper has batches of 8 with sequences of 500; it also makes claims about long sequences and
+// small batches.
 PaperColumn Handwriting(int64_t length, int64_t batch_size) {
   PaperColumn c = Column("handwriting", "Handwriting", "handwriting", "test_nats", "nats a line");
   if (length != 500 || batch_size != 8) {
@@ -167,7 +167,7 @@ PaperColumn Handwriting(int64_t length, int64_t batch_size) {
   return c;
 }
 
-// What docs/reproduction.md measures: the figure's axis has 60 epochs.
+// The runs of docs/reproduction.md; the figure's axis has 60 epochs.
 PaperColumn Mnist(int64_t batch_size, int64_t epochs, int64_t evaluations) {
   PaperColumn c = Column("", "", "pi-mnist", "test_error", "%");
   c.name = "mnist-" + std::to_string(batch_size);
@@ -196,7 +196,7 @@ PaperColumn ConvNet() {
   return c;
 }
 
-// T. Breloff's post on online layer normalisation, which trains nothing.
+// T. Breloff's post on online layer normalization, which trains nothing.
 PaperColumn OnlineLn(int64_t batch_size) {
   PaperColumn c = Column("", "", "online-ln", "test_error", "%");
   c.name = "online-" + std::to_string(batch_size);

@@ -15,7 +15,7 @@ namespace {
 
 using Matrix = std::vector<double>;
 
-// From -1 to 1, by integer arithmetic, so that every machine draws the same.
+// Returns a value in [-1, 1) from integer arithmetic, so that every machine draws the same.
 double Draw(std::mt19937_64& generator) {
   return static_cast<double>(generator() >> 11) * 0x1p-52 - 1;
 }
@@ -26,7 +26,7 @@ std::vector<double> Draw(int64_t count, std::mt19937_64& generator) {
   return numbers;
 }
 
-// x W^T [cases, units].
+// Returns x W^T [cases, units].
 Matrix Product(const LinearLayer& layer, const Matrix& w) {
   const auto inputs = static_cast<size_t>(layer.inputs);
   Matrix a;

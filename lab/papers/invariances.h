@@ -6,18 +6,18 @@
 #include <string_view>
 #include <vector>
 
-// Table 1 of Ba, Kiros & Hinton 2016, measured: to which transformations of its weights and data
-// the outputs of a normalised linear layer are invariant. planish.invariances (docs/analysis.md)
-// measures the same of any module in Python.
+// Measurement of Table 1 of Ba, Kiros & Hinton 2016: invariances of a normalized linear layer's
+// outputs to transformations of its weights and data. planish.invariances (docs/analysis.md)
+// measures them for any Python module.
 namespace planish::lab {
 
-/// The rows of the table.
+/// Rows of the table.
 enum class Normalisation { kBatch, kWeight, kLayer };
 
-/// The columns of the table, with a number d and a vector gamma.
+/// Columns of the table, with a scalar d and a vector gamma.
 enum class Transformation {
   kWeightMatrixScale,   ///< W -> d W
-  kWeightMatrixCentre,  ///< W -> W + 1 gamma^T: the same vector is added to every unit's weights
+  kWeightMatrixCentre,  ///< W -> W + 1 gamma^T: adds gamma to the weights of every unit
   kWeightVectorScale,   ///< w_i -> d w_i, of one unit i
   kDataScale,           ///< x -> d x, of all cases
   kDataCentre,          ///< x -> x + gamma, of all cases
@@ -30,10 +30,10 @@ inline constexpr std::array kTransformations = {
     Transformation::kWeightVectorScale, Transformation::kDataScale,
     Transformation::kDataCentre,        Transformation::kCaseScale};
 
-/// As the table's head has it: "Weight matrix re-scaling".
+/// Returns the label in the table's head: "Weight matrix re-scaling".
 std::string_view LabelOf(Transformation transformation);
 
-/// A linear layer without bias, the gains and biases of its norm, and a batch for it.
+/// Linear layer without bias, the gains and biases of its norm, and a batch of inputs.
 struct LinearLayer {
   int64_t cases = 0, inputs = 0, units = 0;
   std::vector<double> x;     ///< [cases, inputs]
@@ -42,38 +42,40 @@ struct LinearLayer {
   std::vector<double> bias;  ///< [units]
 };
 
-/// 32 cases, 20 inputs and 50 units: numbers from -1 to 1, and gains from 1/2 to 3/2, drawn from a
-/// std::mt19937_64 with a seed of its own.
+/// Returns 32 cases, 20 inputs and 50 units with values from -1 to 1 and gains from 1/2 to 3/2,
+/// drawn from a std::mt19937_64 with a fixed seed.
 LinearLayer MadeLinearLayer();
 
-/// What a transformation takes. A kind reads what it needs.
+/// Parameters of a transformation. Each kind reads those that it needs.
 struct TransformationNumbers {
   double d = 1;
   std::vector<double> gamma;  ///< [inputs]
-  int64_t unit = 0;           ///< whose weights kWeightVectorScale scales
+  int64_t unit = 0;           ///< the unit whose weights kWeightVectorScale scales
   int64_t row = 0;            ///< the case that kCaseScale scales
 };
 
-/// d = 2, 1/2 and 3, each with a gamma, a unit and a case of its own, for MadeLinearLayer().
+/// Returns d = 2, 1/2 and 3, each with its own gamma, unit and case, for MadeLinearLayer().
 std::vector<TransformationNumbers> MadeTransformationNumbers();
 
-/// `layer` with its weights or data transformed.
+/// Returns `layer` with its weights or data transformed.
 LinearLayer Transformed(LinearLayer layer, Transformation transformation,
                         const TransformationNumbers& numbers);
 
-/// gain / sigma * (a - mu) + bias [cases, units] of a = x W^T (Eq. 5 without f), by the library's
-/// norms in double with eps = 0. Of batch norm mu and sigma are of the unit's numbers in the batch,
-/// of layer norm of the case's; of weight norm they are 0 and the length of the unit's weights.
+/// Returns gain / sigma * (a - mu) + bias [cases, units] of a = x W^T (Eq. 5 without f), computed
+/// by the library's norms in double with eps = 0.
+/// mu and sigma are over the batch for each unit (batch norm) or over the units for each case
+/// (layer norm). For weight norm they are 0 and the length of the unit's weights.
 std::vector<double> NormalisedOutputs(Normalisation norm, const LinearLayer& layer);
 
-/// The largest |y' - y| as a part of the largest |y|, y' being the outputs of MadeLinearLayer()
-/// transformed: the worst of MadeTransformationNumbers().
+/// Returns the largest |y' - y| relative to the largest |y|, where y' are the outputs of the
+/// transformed MadeLinearLayer(). Takes the maximum over MadeTransformationNumbers().
 double LargestChange(Normalisation norm, Transformation transformation);
 
-/// A largest change up to this is rounding, and the outputs are invariant. A sum of 20 products of
-/// numbers up to 2 (a weight with a gamma) and 1 is off by 20 * 40 * 2^-53 = 9e-14 at most, mostly
-/// by a hundredth of that, and is divided by a sigma above 1; a d scales both. What is not
-/// invariant changes by tenths.
+/// Largest change that counts as rounding, so the outputs are invariant. A sum of 20 products of
+/// values up to 2 (a weight plus a gamma) and 1 has an error of at most 20 * 40 * 2^-53 = 9e-14,
+/// typically a hundredth of that.
+/// It is divided by a sigma above 1; d scales both. Outputs that are not invariant change by
+/// tenths.
 inline constexpr double kInvariant = 1e-12;
 
 }  // namespace planish::lab

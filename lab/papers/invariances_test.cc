@@ -19,7 +19,7 @@ using T = Transformation;
 constexpr Normalisation kNormalisations[] = {Normalisation::kBatch, Normalisation::kWeight,
                                              Normalisation::kLayer};
 
-// Eq. 2, 3 and 5, as they are printed.
+// Computes Eq. 2, 3 and 5 as printed.
 std::vector<double> WrittenOut(Normalisation norm, const LinearLayer& layer) {
   const auto at = [](const std::vector<double>& rows, int64_t row, int64_t col, int64_t cols) {
     return rows[static_cast<size_t>(row * cols + col)];
@@ -59,7 +59,7 @@ double Largest(const std::vector<double>& numbers) {
   return largest;
 }
 
-// Outputs of size 1 to 4 from sums of 20, 32 and 50 numbers of that size: some 1e-15.
+// Outputs of size 1 to 4 from sums of 20, 32 and 50 values of that size: errors of about 1e-15.
 constexpr double kRounding = 1e-13;
 
 TEST(NormalisedOutputs, AreThoseOfTheEquations) {
@@ -98,7 +98,7 @@ TEST(Transformed, ChangesWhatItsNameSays) {
 
 TEST(MadeLinearLayer, IsTheSameEverywhere) {
   const LinearLayer layer = MadeLinearLayer();
-  // The first number of std::mt19937_64(1) is 2469588189546311528.
+  // The first output of std::mt19937_64(1) is 2469588189546311528.
   EXPECT_EQ(layer.x[0], std::ldexp(2469588189546311528 / 2048, -52) - 1);
   const auto [least, most] = std::ranges::minmax(layer.gain);
   EXPECT_GE(least, 0.5);
@@ -130,7 +130,7 @@ TEST(LargestChange, IsThatOfTheEquations) {
   }
 }
 
-// Table 1, typed from the paper once more.
+// Table 1, typed from the paper independently.
 TEST(LargestChange, IsRoundingWhereThePaperSaysInvariant) {
   const std::string printed[] = {"invariant no invariant invariant invariant no",
                                  "invariant no invariant no no no",

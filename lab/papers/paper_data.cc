@@ -5,13 +5,13 @@
 namespace planish::lab {
 
 std::span<const PaperData> KnownPaperData() {
-  // The checksums are those that the loaders compute (RunConfig::Data::sha256), not those of files.
+  // The checksums are RunConfig::Data::sha256 as the loaders compute them, not those of files.
   static constexpr std::array kData = {
       PaperData{"mnist", "b2d8f5bf39174ee5ffeefa97e42d673c35432b411bb5d1f74fbbeddae7f1690a",
                 55'000},
       PaperData{"binarized mnist",
                 "018ea321ea0de0016a7b4045ad31dab0857d99e0c30c5ca59e07b987f33580ab", 50'000},
-      // The UTF-8 version that is passed on with code for sentence classification.
+      // The UTF-8 version that is distributed with code for sentence classification.
       PaperData{"rt", "ca1789389a3cf2fafead1bad622ea85aaebbcf4d55e19400be339973d9c28e26", 8608},
       // The original files, converted from Windows-1252 to UTF-8.
       PaperData{"rt", "f5c66e37f8e268e02f39895849af1a80dbfeca4b9275d8cff35720cda2647e66", 8608},

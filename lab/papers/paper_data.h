@@ -9,36 +9,35 @@
 
 namespace planish::lab {
 
-/// A data set of a paper, recognised by its contents.
+/// Data set of a paper, identified by its contents.
 struct PaperData {
-  std::string_view name;    ///< as PaperColumn::data and ClaimSpec::data name it
+  std::string_view name;    ///< name in PaperColumn::data and ClaimSpec::data
   std::string_view sha256;  ///< RunConfig::Data::sha256 of this version of the set
   int64_t train;            ///< cases that the paper trains on: RunConfig::Data::sizes["train"]
 };
 
-/// Every data set whose checksum is known. A set with several versions has a row for each.
+/// Returns every data set whose checksum is known. A set with several versions has a row for each.
 std::span<const PaperData> KnownPaperData();
 
 /// Returns true if data with that checksum is the data set `name`.
 bool IsPaperData(std::string_view name, std::string_view sha256);
 
-/// What a run can say about a paper.
+/// Value of a run as evidence about a paper.
 enum class Evidence {
   kVerdict,    ///< it can agree or differ
-  kSmoke,      ///< a run of preset "smoke", which only shows that the task runs
-  kOtherData,  ///< its data is another set than the paper's, or one whose checksum is not known
+  kSmoke,      ///< preset "smoke", which only shows that the task runs
+  kOtherData,  ///< data differs from the paper's, or its checksum is unknown
   kFewCases,   ///< it trained on less than kMinTrainShare of the paper's cases
 };
 
-/// Smallest share of the paper's training cases that a verdict needs.
+/// Smallest fraction of the paper's training cases for a verdict.
 inline constexpr double kMinTrainShare = 0.1;
 
-/// The rule that decides which runs get a verdict on what a paper prints for the data set
-/// `paper_data` (empty: one whose checksum is not known). Neither file names nor
-/// RunConfig::Data::name have a part in it.
+/// Returns whether a run gets a verdict on values printed for the data set `paper_data` (empty: its
+/// checksum is unknown). File names and RunConfig::Data::name play no part.
 Evidence EvidenceOf(const RunConfig& config, std::string_view paper_data);
 
-/// Returns "smoke run: no verdict" and the like; empty for kVerdict.
+/// Returns text like "smoke run: no verdict"; empty for kVerdict.
 std::string_view EvidenceText(Evidence evidence);
 
 /// Returns true if runs of this preset are smoke runs.

@@ -37,7 +37,7 @@ TEST(EvidenceTest, OwnDataIsKnownByItsChecksumAlone) {
   EXPECT_EQ(EvidenceOf(Config("paper", kMnist, 55'000), "mnist"), Evidence::kVerdict);
   EXPECT_EQ(EvidenceOf(Config("small", "abc", 55'000), "mnist"), Evidence::kOtherData);
   EXPECT_EQ(EvidenceOf(Config("small", kMnist, 55'000), "rt"), Evidence::kOtherData);
-  // No checksum is known of the paper's data.
+  // The checksum of the paper's data is unknown.
   EXPECT_EQ(EvidenceOf(Config("small", kMnist, 55'000), ""), Evidence::kOtherData);
   EXPECT_EQ(EvidenceOf(Config("small", "", 55'000), "ptb"), Evidence::kOtherData);
 }

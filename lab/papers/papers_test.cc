@@ -10,7 +10,7 @@
 namespace planish::lab {
 namespace {
 
-// Names in one part of a paper that another part must have.
+// Names in one part of a paper exist in the other parts.
 TEST(Papers, AreConsistent) {
   for (const Paper& paper : Papers()) {
     SCOPED_TRACE(paper.name);
@@ -116,7 +116,7 @@ TEST(Papers, NameRunsThatColumnsShare) {
   EXPECT_EQ(ba.FindColumn("sick-rho")->LabelOfMetric(), "Skip-thoughts, SICK rho");
   EXPECT_EQ(ba.FindColumn("convnet")->LabelOfRuns(), "ConvNet");
   EXPECT_EQ(ba.FindColumn("convnet")->LabelOfMetric(), "ConvNet");
-  // Columns of the same runs call them by one name.
+  // Columns of the same runs have one name for them.
   for (const PaperColumn& column : ba.columns) {
     if (column.runs_of.empty()) continue;
     EXPECT_EQ(column.LabelOfRuns(), ba.FindColumn(column.runs_of)->LabelOfRuns()) << column.name;

@@ -1,12 +1,12 @@
 #include "lab/papers/paper.h"
 
 // Xu, Sun, Zhang, Zhao & Lin 2019, "Understanding and Improving Layer Normalization". The paper
-// gives neither seeds nor intervals.
+// prints neither seeds nor intervals.
 namespace planish::lab {
 namespace {
 
-// Minutes a run of preset "small" takes on one core of two that are both at work, for each task.
-// Plans rest on them until a folder has runs of its own.
+// Minutes of a run of preset "small" for each task, on one of two busy cores. Plans use them until
+// a folder has its own runs.
 constexpr double kMtMinutes = 1;
 constexpr double kEnwik8Minutes = 1.3;
 constexpr double kRtMinutes = 0.5;
@@ -16,7 +16,7 @@ constexpr double kParserMinutes = 1.4;
 
 using Norms = std::vector<std::string>;
 
-// The rows of the tables; then others that fit a Transformer, and those that fit rows without time.
+// Rows of the tables, then further norms for a Transformer, then those for rows without time.
 Norms TransformerNorms() {
   return {"none", "layer", "layer-simple", "detach", "detach-mean", "detach-std", "ada", "rms"};
 }
@@ -27,10 +27,11 @@ Norms FeedForwardNorms() {
   return norms;
 }
 
-// Machine translation. The paper's training sets are not to be had here; the language pair and the
-// direction are the paper's where a substitute has them. English-Vietnamese has none: En-Vi stands
-// for a third corpus, of short sentences. In the released code the norm asked for is
-// that of the two final norms alone, wiring=code; the text has it everywhere, wiring=paper.
+// Machine translation. The paper's training sets are not available here; substitutes have the
+// paper's language pair and direction if possible. English-Vietnamese has no substitute: En-Vi is a
+// third corpus of short sentences.
+// In the released code the chosen norm applies only to the two final norms (wiring=code); in the
+// text it applies everywhere (wiring=paper).
 PaperColumn Mt(const char* name, const char* label, const char* data, const char* direction,
                const char* wiring, const char* paper_data) {
   PaperColumn c;
@@ -125,7 +126,7 @@ PaperColumn Parser() {
   return c;
 }
 
-// "a is better than b", in at least so many of the columns.
+// Returns the claim that a is better than b in at least `least` of the columns.
 PaperClaim Better(const std::string& text, const std::string& source, const std::string& a,
                   const std::string& b, const Norms& columns, int least,
                   PaperClaim::Of of = PaperClaim::Of::kTest) {

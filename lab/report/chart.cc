@@ -14,8 +14,8 @@
 namespace planish::lab {
 namespace {
 
-// The drawing in user units. Text is 13 units high and 17 on narrow screens, where a unit is
-// smaller; the margins hold the latter.
+// Layout in user units. Text is 13 units high, and 17 on narrow screens, where a unit is smaller.
+// The margins fit the larger text.
 constexpr double kWidth = 560;
 constexpr double kHeight = 350;
 constexpr double kLeft = 66;
@@ -25,7 +25,7 @@ constexpr double kBottom = 56;
 constexpr double kPlotWidth = kWidth - kLeft - kRight;
 constexpr double kPlotHeight = kHeight - kTop - kBottom;
 
-// Beyond these an axis' width would overflow, or its labels.
+// Beyond these, an axis' width or its labels would overflow.
 constexpr double kLargest = 1e300;
 constexpr double kSmallest = 1e-300;
 
@@ -34,7 +34,8 @@ constexpr int kMarkers = 6;
 
 double X(const Axis& axis, double value) { return kLeft + kPlotWidth * axis.Place(value); }
 
-// Vertical position; far outside values stop just beyond the edge, where the clip hides them.
+// Returns the vertical position of a value. Values far outside end just beyond the edge, where they
+// are clipped.
 double Y(const Axis& axis, double value) {
   const double place = std::clamp(axis.Place(value), axis.log ? 0.0 : -0.5, 1.5);
   return kTop + kPlotHeight * (1 - place);
@@ -52,7 +53,8 @@ std::string CostName(const Chart& chart, const Curve::Point& point) {
 
 std::string Coordinates(double x, double y) { return fmt::format("{:.1f} {:.1f}", x, y); }
 
-// Long runs are evaluated more often than a chart has pixels: every n-th point, and the last.
+// Returns every n-th point and the last, at most `limit` points, because long runs have more
+// evaluations than a chart has pixels.
 std::vector<Curve::Point> Thinned(const std::vector<Curve::Point>& points, size_t limit) {
   if (points.size() <= limit) return points;
   std::vector<Curve::Point> thinned;
@@ -72,7 +74,7 @@ std::string LinePath(const Chart& chart, const Axis& x_axis,
   return path;
 }
 
-// Upper edge from left to right, lower edge back.
+// Returns the path of a band: the upper edge from left to right, then the lower edge back.
 std::string BandPath(const Chart& chart, const Axis& x_axis,
                      const std::vector<Curve::Point>& points) {
   const auto high = [](const Estimate& e) { return e.count == 2 ? e.max : e.high(); };
@@ -110,7 +112,8 @@ std::string CrossPath(double x, double y) {
   return fmt::format("M{}l8 8m0 -8l-8 8", Coordinates(x - 4, y - 4));
 }
 
-// Markers about a sixth of the chart apart, staggered so that those of two series seldom meet.
+// Draws markers about a sixth of the chart apart, staggered so that those of two series rarely
+// overlap.
 Markup RenderMarkers(const Chart& chart, const Axis& x_axis, const Series& series, size_t index) {
   constexpr int kPerLine = 6;
   std::string path;
@@ -153,7 +156,7 @@ Markup RenderSeries(const Chart& chart, const Axis& x_axis, size_t index) {
   content += RenderMarkers(chart, x_axis, series, index);
   if (!crosses.empty()) content += Tag("path", {{"class", "cross"}, {"d", crosses}});
 
-  // What the script reads out at the pointer.
+  // Data that the script shows at the pointer.
   std::string xs;
   std::string where;
   std::string values;
@@ -280,7 +283,7 @@ std::vector<double> LogTicks(double low, double high) {
   for (int exponent = static_cast<int>(std::floor(std::log10(low))); exponent <= last; ++exponent) {
     if (exponent % stride != 0) continue;
     for (const double factor : factors) {
-      // Parsed and not multiplied, so that 0.05 is 0.05.
+      // Parsed, not multiplied, so that 0.05 is 0.05.
       const std::string text = fmt::format("{}e{}", factor, exponent);
       double tick = 0;
       std::from_chars(text.data(), text.data() + text.size(), tick);
@@ -303,7 +306,7 @@ std::vector<double> Axis::Ticks() const {
 }
 
 Axis ValueAxis(const std::vector<Curve>& curves, bool lower_is_better) {
-  // Runs that diverged leave the chart; they set its axis only when there are no others.
+  // Runs that diverged leave the chart. They determine its axis only if there are no others.
   std::vector<double> values;
   for (const bool diverged : {false, true}) {
     for (const Curve& curve : curves) {

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// Curves of `errors` a seed, all in one group.
+// Draws the curves of `errors` of each seed, all in one group.
 class ChartTest : public testing::Test {
  protected:
   Curve CurveOfErrors(const std::vector<std::vector<double>>& seeds) {
@@ -141,7 +141,7 @@ TEST_F(ChartTest, ADivergedRunEndsInACross) {
   runs_[1].result->status = "diverged";
   sections_ = Summarise(runs_);
   const Curve curve = CurveOf(sections_[0].panels[0].groups[0], "test_error");
-  EXPECT_LT(ValueAxis({curve}, true).high, 1);  // it does not set the axis
+  EXPECT_LT(ValueAxis({curve}, true).high, 1);  // it does not determine the axis
   EXPECT_EQ(Draw(curve).select_nodes("//path[@class='cross']").size(), 1u);
 }
 

@@ -14,15 +14,15 @@
 namespace planish::lab {
 namespace {
 
-// The last evaluation of a run that has gradients, or null.
+// Returns the last evaluation of a run that has gradients, or null.
 const Evaluation* LastGradients(const Run& run) {
   const auto found = std::find_if(run.evaluations.rbegin(), run.evaluations.rend(),
                                   [](const Evaluation& e) { return !e.gradients.empty(); });
   return found == run.evaluations.rend() ? nullptr : &*found;
 }
 
-// What one seed says of one norm. Without a gradient, as of a norm that nothing depends on, there
-// is no ratio.
+// Values of one norm for each seed. A norm without a gradient, because nothing depends on it, has
+// no ratio.
 struct OneNorm {
   std::vector<double> mean_ratio, variance_ratio, variance;
   std::vector<const Run*> runs;
@@ -40,7 +40,7 @@ struct OneNorm {
 
 using Field = Estimate LayerGradients::*;
 
-// A field over the norms of the model as a curve whose steps are 1, 2, ...
+// Returns a field over the norms of the model as a curve whose steps are 1, 2, ...
 Curve CurveOver(const std::vector<LayerGradients>& layers, Field field) {
   Curve curve;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -48,7 +48,7 @@ Curve CurveOver(const std::vector<LayerGradients>& layers, Field field) {
   }
   for (const LayerGradients& layer : layers)
     curve.seeds = std::max(curve.seeds, (layer.*field).count);
-  // One line stands for all seeds: it gives the chart its extent.
+  // One line represents all seeds and determines the chart's extent.
   curve.single.push_back({layers[0].runs[0], curve.mean});
   return curve;
 }

@@ -11,8 +11,8 @@
 // Gradients around the norms of a model (Xu et al. 2019, Theorem 1).
 namespace planish::lab {
 
-/// Gradients around one norm of a model, over the seeds of a group. Ratios are of what the norm
-/// hands on to what it would with mean and deviation detached.
+/// Gradients around one norm of a model, over the seeds of a group. A ratio divides the norm's
+/// input gradient by that with mean and deviation detached.
 struct LayerGradients {
   std::string layer;
   Estimate mean_ratio;      ///< mean_after / mean_detached
@@ -21,18 +21,18 @@ struct LayerGradients {
   std::vector<const Run*> runs;
 };
 
-/// One for each norm that the runs' models have, in the models' order, from the last evaluation
-/// that recorded gradients; of finished runs, or of the others while there are none.
+/// Returns one entry for each norm of the runs' models, in the models' order, from the last
+/// evaluation that recorded gradients. Uses finished runs, or the others if none has finished.
 std::vector<LayerGradients> GradientsOf(const Group& group);
 
-/// What Theorem 1 says of a norm's ratios; "–" where it says nothing.
+/// Ratios that Theorem 1 states for a norm; "–" for none.
 struct TheoremLine {
   std::string_view mean;
   std::string_view variance;
 };
 TheoremLine TheoremOf(std::string_view norm);
 
-/// Table and charts of a panel's gradients; empty where its runs recorded none.
+/// Returns table and charts of a panel's gradients; empty if its runs recorded none.
 Markup RenderGradients(const Section& section, const Panel& panel, const std::string& id);
 
 }  // namespace planish::lab

@@ -26,7 +26,7 @@ NormGradients Norm(const std::string& name, double mean_ratio, double variance_r
   return norm;
 }
 
-// Two norms; the ratios of the second are those of the first and 0.2.
+// Returns a run with two norms. The ratios of the second are those of the first plus 0.2.
 Run WithGradients(const std::string& norm, int64_t seed, double mean, double variance) {
   Run run = FinishedRun(norm, 4, seed, {.3, .2, .1});
   run.evaluations[0].gradients = {Norm("first", 9, 9)};  // an older evaluation

@@ -21,7 +21,7 @@
 namespace planish::lab {
 namespace {
 
-// "22 finished, 1 diverged, 1 not finished".
+// Returns text like "22 finished, 1 diverged, 1 not finished".
 std::string StatusCounts(const Section& section) {
   std::map<Status, int> counts;
   for (const Run* run : section.runs) ++counts[StatusOf(*run)];
@@ -40,7 +40,7 @@ std::string Seeds(const Section& section) {
   return fmt::format("{}", fmt::join(seeds, ", "));
 }
 
-// "train 55,000, valid 5,000, test 10,000".
+// Returns text like "train 55,000, valid 5,000, test 10,000".
 std::string Sizes(const RunConfig::Data& data) {
   static constexpr std::array<std::string_view, 3> kFirst = {"train", "valid", "test"};
   std::string text;
@@ -57,8 +57,7 @@ std::string Sizes(const RunConfig::Data& data) {
   return text;
 }
 
-// Where and when the runs were made: each stamp with its value, or with its values where they
-// differ.
+// Renders where and when the runs were made: each stamp with its value or its several values.
 Markup RenderStamps(const Section& section) {
   std::map<std::string, std::map<std::string, int>> stamps;
   for (const Run* run : section.runs) {
@@ -174,13 +173,13 @@ std::vector<const MetricSpec*> CurveMetrics(const Section& section) {
   return metrics;
 }
 
-// Percent of a run's training that its input pipeline took.
+// Returns the percentage of a run's training time spent on its input pipeline.
 std::optional<double> InputShare(const Run& run) {
   if (!(run.result->seconds > 0) || run.result->input_seconds == 0) return std::nullopt;
   return 100 * run.result->input_seconds / run.result->seconds;
 }
 
-// Mean over finished runs of something that every run has.
+// Returns a cell with the mean over finished runs of a value that every run has.
 Markup RunMeanCell(const Group& group, const std::function<std::optional<double>(const Run&)>& read,
                    int digits) {
   std::vector<double> values;
@@ -214,7 +213,7 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   const Measure measure = HeadlineMeasure(section);
   const Group* baseline = panel.Find(config.report.baseline);
   const bool differences = baseline && panel.groups.size() > 1;
-  // A metric of the test set has been read once, where validation chose.
+  // A test metric exists only at the evaluation that validation chose.
   const auto has_final = [&](const MetricSpec& metric) {
     return std::ranges::any_of(panel.groups, [&](const Group& group) {
       return !Values(group, metric.name, Measure::kFinal).empty();
@@ -332,7 +331,7 @@ Markup ShareCell(const CatchUp& catch_up, const Estimate& share) {
   return NumberCell(content);
 }
 
-// How soon each group is as good as the baseline at its best.
+// Renders how soon each group matches the baseline's best.
 Markup RenderCatchUp(const Section& section, const Panel& panel) {
   const MetricSpec* metric = ChosenBy(section);
   const Group* baseline = panel.Find(section.config->report.baseline);
@@ -358,7 +357,7 @@ Markup RenderCatchUp(const Section& section, const Panel& panel) {
              "seeds got there where not all.");
 }
 
-// The numbers behind a metric's charts: at most about 100 evaluations.
+// Renders the values of a metric's charts: at most about 100 evaluations.
 Markup RenderNumbers(const MetricSpec& metric, const std::vector<Series>& series) {
   constexpr size_t kRows = 100;
   std::map<int64_t, std::map<size_t, const Curve::Point*>> steps;
@@ -433,7 +432,7 @@ Markup RenderCharts(const Section& section, const Panel& panel, const std::strin
   return legend + charts;
 }
 
-// What the trained models of a panel wrote and drew.
+// Renders the samples of a panel's trained models.
 Markup RenderSamples(const Section& section, const Panel& panel) {
   Markup samples;
   for (const Group& group : panel.groups) {
@@ -444,8 +443,8 @@ Markup RenderSamples(const Section& section, const Panel& panel) {
             fmt::format("{}, seed {}: {}", group.value, run->config.seed, sample.title);
         Markup figure = Tag("figcaption", {}, RenderSample(section.IndexOf(group.value)), title);
         if (!sample.svg.empty()) {
-          // As an image: then a browser runs no script in it and loads nothing for it, whoever
-          // wrote the result.
+          // As an image, the browser runs no script in it and loads nothing for it, whoever wrote
+          // the result.
           figure += Element("img", {{"class", "picture"},
                                     {"alt", title},
                                     {"src", "data:image/svg+xml;base64," + Base64(sample.svg)}});
@@ -517,7 +516,7 @@ Markup RenderRuns(const Section& section) {
                  ScrollingTable("Every run", Tag("tr", {}, head), rows));
 }
 
-// What a reader must know before trusting the numbers.
+// Returns warnings that a reader needs before trusting the values.
 std::vector<std::string> Warnings(const Section& section) {
   std::vector<std::string> lines = Incomplete(section);
   for (const Run* run : section.left_out) {
@@ -544,7 +543,7 @@ std::vector<std::string> Warnings(const Section& section) {
   return lines;
 }
 
-// How far the sampling of the test cases alone moves one run's error rate.
+// Returns a note on the sampling error of one run's error rate from the size of the test set.
 std::string SamplingNote(const Section& section) {
   const MetricSpec* metric = section.Find(section.config->report.headline);
   if (!metric || metric->unit != "%") return "";

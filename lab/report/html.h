@@ -8,10 +8,10 @@
 
 namespace planish::lab {
 
-/// A section of the report as HTML. `id` starts every id in it.
+/// Renders a section of the report as HTML. Every id in it starts with `id`.
 Markup RenderSection(const Section& section, const std::string& id);
 
-/// The whole document around `body`, with its style and script inside.
+/// Returns the whole document around `body`, with its style and script inside.
 std::string RenderDocument(const std::string& title, const Markup& body);
 
 }  // namespace planish::lab

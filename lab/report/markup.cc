@@ -11,8 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Returns whether an HTML page cannot show the character: a control character but no tab or line
-// feed.
+// Returns true for control characters other than tab and line feed, which an HTML page cannot show.
 bool IsUnprintable(std::string_view sequence) {
   return sequence != "\t" && sequence != "\n" && IsControlCharacter(sequence);
 }

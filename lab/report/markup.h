@@ -8,17 +8,17 @@
 
 namespace planish::lab {
 
-/// `text` as valid UTF-8 without control characters other than tab and line end; whatever else is
-/// in it becomes U+FFFD.
+/// Returns `text` as valid UTF-8. Replaces control characters except tab and line feed, and invalid
+/// bytes, by U+FFFD.
 std::string CleanText(std::string_view text);
 
-/// Like CleanText, and replaces tabs and line feeds by spaces.
+/// Like CleanText, but also replaces tabs and line feeds by spaces.
 std::string CleanLine(std::string_view text);
 
-/// CleanText with & < > " ' escaped for HTML and SVG, text and attributes alike.
+/// Returns CleanText with & < > " ' escaped for text and attributes of HTML and SVG.
 std::string Escape(std::string_view text);
 
-/// A piece of HTML or SVG. Text enters it escaped, so that a Markup is always well-formed.
+/// Piece of HTML or SVG. Escapes text, so a Markup is always well-formed.
 class Markup {
  public:
   Markup() = default;
@@ -34,7 +34,7 @@ class Markup {
   bool empty() const { return html_.empty(); }
   const std::string& html() const { return html_; }
 
-  /// `html` as it is: for style sheets and scripts of our own.
+  /// Returns `html` unescaped, for the page's own style sheets and scripts.
   static Markup Raw(std::string_view html) {
     Markup markup;
     markup.html_ = html;
@@ -48,10 +48,11 @@ class Markup {
 /// Attributes: name and value, in order.
 using Attributes = std::vector<std::pair<std::string_view, std::string>>;
 
-/// An element with attributes and content. Void elements of HTML have no end tag; all others have.
+/// Returns an element with attributes and content. Void elements of HTML have no end tag; all
+/// others have.
 Markup Element(std::string_view name, const Attributes& attributes, const Markup& content = {});
 
-/// Element("p", {}, "a", Element(...), "b"): content in pieces.
+/// Like Element, for content in pieces: Tag("p", {}, "a", Element(...), "b").
 template <class... Pieces>
 Markup Tag(std::string_view name, const Attributes& attributes, const Pieces&... pieces) {
   Markup content;

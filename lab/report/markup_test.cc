@@ -21,7 +21,7 @@ TEST(MarkupTest, NonAsciiTextStays) { EXPECT_EQ(Escape("é 层 😀 ±"), "é �
 
 TEST(MarkupTest, WhatIsNotUtf8IsReplaced) {
   EXPECT_EQ(CleanText("a\xFFz"), "a\xEF\xBF\xBDz");
-  EXPECT_EQ(CleanText("\xC3"), "\xEF\xBF\xBD");                          // cut off
+  EXPECT_EQ(CleanText("\xC3"), "\xEF\xBF\xBD");                          // truncated
   EXPECT_EQ(CleanText("\xC0\xAF"), "\xEF\xBF\xBD\xEF\xBF\xBD");          // overlong '/'
   EXPECT_EQ(CleanText("\xED\xA0\x80").find('\xED'), std::string::npos);  // surrogate
   EXPECT_EQ(CleanText("\xF5\x80\x80\x80").find('\xF5'), std::string::npos);

@@ -15,18 +15,18 @@ namespace {
 
 Markup Aside(const std::string& text) { return Tag("span", {{"class", "aside"}}, text); }
 
-// "En-De (+)", as the paper marks the direction.
+// Returns a label with the direction as the paper marks it: "En-De (+)".
 std::string LabelWithSign(const PaperColumn& column) {
   return column.label + (column.lower_is_better ? " (−)" : " (+)");
 }
 
-// A norm as the paper names it, or else as the lab does.
+// Returns the paper's name of a norm, or the lab's if it has none.
 std::string NormLabel(const Paper& paper, const std::string& norm) {
   const PaperRow* row = paper.FindRow(norm);
   return row ? row->label : norm;
 }
 
-// How many decimals the paper prints in the column: 1 to 3.
+// Returns the number of decimals that the paper prints in the column: 1 to 3.
 int DecimalsOf(const PaperColumn& column) {
   for (int decimals = 1; decimals < 3; ++decimals) {
     if (std::ranges::all_of(column.printed, [&](const auto& value) {
@@ -79,7 +79,7 @@ Markup PrintedDifferenceCell(const Paper& paper, const PaperColumn& column,
     const int sign = PrintedSign(paper, column, {{line.norm, 1}, {line.against, -1}});
     return NumberCell(sign > 0 ? "better" : sign < 0 ? "worse" : std::string(kMissing));
   }
-  // Rounded as the values are, without the noise of binary fractions.
+  // Rounded like the values, to remove binary rounding errors.
   const double scale = std::pow(10, DecimalsOf(column));
   const double difference = std::round((*a - *b) * scale) / scale;
   const std::string size = PrintedText(column, std::abs(difference));
@@ -115,7 +115,8 @@ Markup VerdictCell(const LineResult& result, Evidence evidence) {
   return NumberCell(content);
 }
 
-// Columns with runs, and lines of which something stands in them. Nothing where there are none.
+// Renders the columns with runs and the rows with values in them. Returns nothing if there are
+// none.
 Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
   const Paper& paper = *reproduction.paper;
   std::vector<const ColumnRuns*> columns;
@@ -173,8 +174,8 @@ Markup RenderTable(const Reproduction& reproduction, const PaperTable& table) {
          ScrollingTable(table.name, Tag("tr", {}, head), rows, "comparison");
 }
 
-// How much of the outputs changes. What rounding leaves of it differs between processors, and the
-// page is to have the same bytes on all.
+// Returns the relative change of the outputs. Rounding errors differ between processors, so they
+// are not shown: the page has the same bytes on all.
 std::string ChangeText(double change) {
   return change <= kInvariant ? fmt::format("below {:g}", kInvariant)
                               : FormatSignificant(change, 2);
@@ -218,7 +219,7 @@ Markup RenderInvariances(const PaperInvariances& table) {
          Tag("div", {{"class", "note"}}, List(notes));
 }
 
-// "RT, SST5; De-En (other data)".
+// Returns text like "RT, SST5; De-En (other data)".
 std::string ColumnsText(const PaperClaimResult& result, int sign) {
   const std::vector<std::string> own = result.Columns(sign, true);
   const std::vector<std::string> others = result.Columns(sign, false);
@@ -241,7 +242,7 @@ size_t CountOf(const PaperClaimResult& result, int sign) {
   return result.Columns(sign, true).size() + result.Columns(sign, false).size();
 }
 
-// "Holds in 2 of 8 columns: RT; De-En (other data). Fails in 1: SST5. ..."
+// Returns text like "Holds in 2 of 8 columns: RT; De-En (other data). Fails in 1: SST5."
 std::string ClaimText(const PaperClaimResult& result) {
   std::string text;
   const auto say = [&](const std::string& what, size_t count, const std::string& columns) {
@@ -260,7 +261,7 @@ std::string ClaimText(const PaperClaimResult& result) {
   return text + ".";
 }
 
-// "RT +0.42 ± 0.30; ...": what was measured of a claim.
+// Returns the measured values of a claim: "RT +0.42 ± 0.30; ...".
 std::string NumbersText(const PaperClaimResult& result) {
   std::vector<std::string> parts;
   std::string contrast;
@@ -318,8 +319,8 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
              "there are no others there is no verdict.");
 }
 
-// Curves of the norms of a figure, for each of its columns with runs one metric beside the other,
-// first against steps, then, where the figure has them, against seconds.
+// Renders the curves of a figure's norms. Each column with runs has its metrics next to each other,
+// against steps and, if the figure has them, then against seconds.
 Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figure,
                       const std::string& id) {
   const Paper& paper = *reproduction.paper;
@@ -333,7 +334,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     Markup pair;
     std::string note;
     bool log = false;
-    std::vector<std::pair<std::string, bool>> drawn;  // curve, whether against seconds
+    std::vector<std::pair<std::string, bool>> drawn;  // curve, and true if against seconds
     for (const bool seconds : {false, true}) {
       if (seconds && !figure.seconds) continue;
       for (const std::string& curve : column.Curves()) drawn.emplace_back(curve, seconds);
@@ -384,7 +385,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
              legend, content);
 }
 
-// What stands in each column: data, preset, seeds.
+// Renders data, preset and seeds of each column.
 Markup RenderColumns(const Reproduction& reproduction) {
   Markup rows;
   for (const ColumnRuns& runs : reproduction.columns) {

@@ -8,11 +8,11 @@
 
 namespace planish::lab {
 
-/// A paper beside the runs as a section of the page: its claims, tables and figures. `id` starts
-/// every id in it.
+/// Renders a paper compared with the runs as a section of the page: its claims, tables and figures.
+/// Every id in it starts with `id`.
 Markup RenderReproduction(const Reproduction& reproduction, const std::string& id);
 
-/// The paper's claims for a terminal, a line each with its verdict.
+/// Returns the paper's claims for a terminal, one line each with its verdict.
 std::string BriefOfPaper(const Reproduction& reproduction);
 
 }  // namespace planish::lab

@@ -9,10 +9,10 @@
 #include "lab/report/chart.h"
 #include "lab/report/markup.h"
 
-// Pieces of the page that several of its sections are made of.
+// Elements shared by several sections of the page.
 namespace planish::lab {
 
-/// In place of a value that there is not.
+/// Text of a missing value.
 inline constexpr std::string_view kMissing = "–";
 
 Markup Cell(const Markup& content);
@@ -21,8 +21,8 @@ Markup Head(const Markup& content);
 Markup NumberHead(const Markup& content);
 Markup RowHead(const Markup& content);
 
-/// A table in a box of its own, which scrolls sideways where the page is narrow. `kind` is a class
-/// of the box, or empty.
+/// Returns a table in a box that scrolls horizontally on a narrow page. `kind` is a class of the
+/// box, or empty.
 Markup ScrollingTable(const std::string& label, const Markup& head, const Markup& body,
                       const std::string& kind = "");
 
@@ -30,19 +30,19 @@ Markup Details(const std::string& summary, const Markup& content);
 Markup List(const std::vector<std::string>& lines);
 Markup Fact(const std::string& term, const Markup& content);
 
-/// A verdict or the like, by its colour.
+/// Returns a coloured word such as a verdict.
 Markup Badge(std::string_view word);
 
-/// A difference with its sign and interval: "+0.42 ± 0.30".
+/// Returns a difference with its sign and interval: "+0.42 ± 0.30".
 std::string DifferenceText(const MetricSpec& metric, const Estimate& difference);
 
-/// Names of the series, which show and hide them.
+/// Returns the names of the series as buttons that show and hide them.
 Markup RenderLegend(const std::vector<Series>& series);
 
-/// What the charts' marks mean, as far as they occur.
+/// Returns the meaning of the marks that the charts contain.
 std::string ChartNote(const std::vector<Series>& series, const Axis& axis);
 
-/// A chart with its heading above it.
+/// Returns a chart below its heading.
 Markup RenderFigure(const Chart& chart);
 
 }  // namespace planish::lab

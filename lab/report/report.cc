@@ -30,7 +30,7 @@ std::string RenderReport(const std::vector<Run>& runs) {
   Markup links;
   Markup body;
   const std::vector<Reproduction> reproductions = FindReproductions(sections);
-  // What somebody ran comes before a paper of which it is a small part.
+  // Papers whose columns have few runs come last.
   const auto add_papers = [&](bool mostly_run) {
     for (const Reproduction& reproduction : reproductions) {
       if (reproduction.IsMostlyRun() != mostly_run) continue;

@@ -7,11 +7,11 @@
 
 #include "lab/run/results.h"
 
-// A report is a function of run folders alone: the same runs give the same bytes.
+// Report of run folders. It depends only on the runs: the same runs give the same bytes.
 namespace planish::lab {
 
-/// One HTML document about `runs`: findings, published claims with their verdicts, tables and
-/// charts. It needs no network and no script. Throws RunError when there are no runs.
+/// Returns an HTML document about `runs`: findings, published claims with verdicts, tables and
+/// charts. It needs no network and no script. Throws RunError if there are no runs.
 std::string RenderReport(const std::vector<Run>& runs);
 
 /// Writes RenderReport's document to the file `path` (see WriteOutputFile). Throws RunError.
@@ -19,16 +19,16 @@ void WriteReport(const std::vector<Run>& runs, const std::filesystem::path& path
 
 struct TableOptions {
   int width = 80;       ///< columns of the terminal
-  bool colour = false;  ///< ANSI escapes for headings and verdicts
+  bool colour = false;  ///< enables ANSI escapes for headings and verdicts
 };
 
-/// A summary of `runs` for a terminal: a table for each task and panel. Throws RunError when there
-/// are no runs.
+/// Returns a summary of `runs` for a terminal: a table for each task and panel. Throws RunError if
+/// there are no runs.
 std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options = {});
 
-/// What the runs say, for a terminal: a line of about 160 columns for each of the first `most`
-/// panels, then one for each task whose published claims these runs can be set against. The report
-/// has them in full. Throws RunError when there are no runs.
+/// Returns the findings for a terminal: a line of about 160 columns for each of the first `most`
+/// panels, then one line for each task with published claims on these runs. The report is more
+/// detailed. Throws RunError if there are no runs.
 std::string Findings(const std::vector<Run>& runs, int most = 2);
 
 }  // namespace planish::lab

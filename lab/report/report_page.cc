@@ -1,5 +1,5 @@
 // report_page RUNS PAGE: writes the report of the runs below RUNS to PAGE, and table and findings
-// to stdout. For tests/python/test_report.py.
+// to stdout. Used by tests/python/test_report.py.
 #include <exception>
 #include <iostream>
 

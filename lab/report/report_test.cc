@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 // At batch size 4 layer's error is 0.9 points below none's: [-1.407, -0.260] by
-// scipy.stats.ttest_rel. Batch differs from none by 0.
+// scipy.stats.ttest_rel. The mean of batch equals that of none.
 Runs Sample() {
   const std::vector<std::pair<std::string, std::vector<double>>> finals = {
       {"none", {.058, .060, .061}}, {"layer", {.051, .053, .050}}, {"batch", {.059, .060, .060}}};
@@ -32,7 +32,7 @@ Runs Sample() {
   return runs;
 }
 
-// Every <svg> of a page, parsed.
+// Returns every <svg> of a page, parsed.
 std::vector<pugi::xml_document> Drawings(const std::string& page) {
   std::vector<pugi::xml_document> drawings;
   for (size_t begin = page.find("<svg"); begin != std::string::npos;
@@ -117,7 +117,7 @@ TEST(ReportTest, ShowsWhatTheModelsWrote) {
   EXPECT_THAT(page, HasSubstr("<pre>To be\nor &lt;not&gt;\xEF\xBF\xBD</pre>"));
 }
 
-// A picture stands in the page as an image alone, whatever is in it.
+// The page contains a picture only as an image, whatever is in it.
 TEST(ReportTest, ShowsWhatTheModelsDrew) {
   Runs runs = Sample();
   const std::string svg = std::string(kSvgBegin) + "><script>alert(1)</script></svg>";
@@ -147,7 +147,7 @@ TEST(ReportTest, RunsThatDidNotFinishAreListed) {
 TEST(ReportTest, ClaimsOnOtherDataShowTheNumbersAndNoDifference) {
   Runs runs = Sample();
   for (auto& run : runs) {
-    run.config.report.claims = {LowerErrorClaim("none", "layer")};  // measured: the contrary
+    run.config.report.claims = {LowerErrorClaim("none", "layer")};  // measured: the opposite
     run.config.data.name = "drawn digits";
     run.config.data.sha256 = "drawn";
   }
@@ -233,7 +233,7 @@ TEST(ReportTest, NoRunsAreAnError) {
   EXPECT_THROW(Findings({}), RunError);
 }
 
-// The groups stand best first after the baseline; 0.83 points and its sign as in Sample.
+// After the baseline, groups are in order, best first; 0.83 points and their sign as in Sample.
 TEST(ReportTest, FindingsAreALineForEachPanel) {
   Runs runs = Sample();
   const std::string first =
@@ -257,7 +257,7 @@ TEST(ReportTest, FindingsSayWhatIsMissing) {
             "layer (cannot tell, 2 seeds); none finished with batch.\n");
 }
 
-// Eleven norms do not fit: the best and the worst stay.
+// Eleven norms are too many for a line: the best and the worst stay.
 TEST(ReportTest, ALongFindingLeavesOutTheMiddle) {
   Runs runs;
   for (int i = 0; i < 11; ++i) {

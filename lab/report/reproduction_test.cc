@@ -28,7 +28,7 @@ void Add(Runs& runs, const std::string& column, const std::string& data, const C
   }
 }
 
-// Runs as the report takes them. Everything points into it.
+// Runs with their sections and reproductions, which point into it.
 struct Measurement {
   explicit Measurement(Runs given) : runs(std::move(given)), sections(Summarise(runs)) {
     reproductions = FindReproductions(sections);
@@ -57,7 +57,7 @@ Measurement MeasureColumn(const std::string& column, const std::string& data,
   return Measurement(std::move(runs));
 }
 
-// Layer norm 2 points above none, sure: differences .02, .021, .019.
+// Layer norm 2 points above none, surely: differences .02, .021, .019.
 const Column kLayerBetter = {{"none", {.70, .71, .72}}, {"layer", {.72, .731, .739}}};
 
 TEST(PrintedSign, IsThatOfTheTable) {
@@ -73,13 +73,13 @@ TEST(PrintedSign, IsThatOfTheTable) {
   EXPECT_EQ(sign("en-de", {{"detach", 1}, {"none", -1}}), 0);         // both diverged
   EXPECT_EQ(sign("de-en", {{"layer-simple", 1}, {"layer", -1}}), 0);  // 35.5, 35.5
   EXPECT_EQ(sign("rt", {{"rms", 1}, {"layer", -1}}), 0);              // no such row
-  // 40.54 - 2 * 40.04 + 38.55 = -.99; diverged values make no sum.
+  // 40.54 - 2 * 40.04 + 38.55 = -.99; a sum with diverged values has no sign.
   const Contrast three = {{"layer-simple", 1}, {"detach", -2}, {"none", 1}};
   EXPECT_EQ(sign("sst5", three), -1);
   EXPECT_EQ(sign("en-de", three), 0);
 }
 
-// The claims' counts are the paper's own: its printed values must bear them out.
+// The claims' counts are the paper's own: its printed values must support them.
 TEST(PrintedSign, BearsOutEveryClaimOnResults) {
   for (const PaperClaim& claim : Xu().claims) {
     if (claim.of != PaperClaim::Of::kTest) continue;
@@ -136,7 +136,7 @@ TEST(LineVerdict, FollowsTheRule) {
 }
 
 TEST(LineVerdict, LowerIsBetterOnEnwik8) {
-  // Sure that layer is higher, hence worse, as printed.
+  // layer is surely higher, hence worse, as printed.
   EXPECT_EQ(MeasureColumn("enwik8", "enwik8", kLayerBetter).Line("enwik8", "layer", "none").verdict,
             Verdict::kAgrees);
 }
@@ -163,7 +163,7 @@ TEST(LineVerdict, SmokeRunsGetNone) {
   EXPECT_THAT(page, HasSubstr("smoke run: no verdict"));
   EXPECT_THAT(Findings(runs), HasSubstr("no verdict   LayerNorm is better than no normalization"));
   EXPECT_THAT(RenderTable(runs), HasSubstr("Smoke runs show only that the task runs: no verdict."));
-  // Others of the same column come before them, however few.
+  // Other runs of the column are preferred, even if there are fewer.
   Add(runs, "rt", "rt", {{"layer", {.7}}});
   EXPECT_EQ(Measurement(runs).xu().At("rt").panel->settings["preset"], "small");
 }
@@ -172,7 +172,7 @@ TEST(LineVerdict, AnIntervalWithoutWidthCannotTell) {
   const LineResult result =
       MeasureColumn("rt", "rt", {{"none", {.70, .71, .72}}, {"layer", {.71, .72, .73}}})
           .Line("rt", "layer", "none");
-  // Differences of .01 but for rounding.
+  // Differences of .01 up to rounding.
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);
   EXPECT_EQ(result.difference.doubt, "the same in every seed: the interval has no width");
 }
@@ -195,7 +195,7 @@ TEST(LineVerdict, DivergenceIsAResult) {
   const LineResult result = m.Line("rt", "layer", "none");
   EXPECT_TRUE(result.difference.by_divergence);
   EXPECT_EQ(result.verdict, Verdict::kAgrees);
-  // One run that diverged is not enough.
+  // One diverged run is not enough.
   runs.pop_back();
   EXPECT_EQ(Measurement(runs).Line("rt", "layer", "none").verdict, Verdict::kCannotTell);
 }
@@ -207,7 +207,7 @@ TEST(LineVerdict, SurvivorsAreNotSurelyBetter) {
   const LineResult result = Measurement(runs).Line("rt", "layer", "none");
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);
   EXPECT_EQ(result.difference.doubt, "more runs of the better side diverged");
-  // Of the worse side they may.
+  // More runs of the worse norm can diverge.
   runs.back() = Diverged(ColumnRun("rt", "none", 4, 0, "rt"));
   EXPECT_EQ(Measurement(runs).Line("rt", "layer", "none").verdict, Verdict::kAgrees);
 }
@@ -223,7 +223,7 @@ TEST(Contrasts, ArePairedOverTheSeedsThatAllHave) {
   EXPECT_NEAR(result.value.mean, .2, 1e-12);
 }
 
-// Columns in which ada is better than layer, each sure.
+// Returns runs of columns in which ada is surely better than layer.
 Runs AdaBetterIn(const std::vector<std::string>& own, const std::vector<std::string>& substitutes) {
   const Column better = {{"layer", {.70, .71, .72}}, {"ada", {.72, .731, .739}}};
   Runs runs;
@@ -293,7 +293,7 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   for (const char* text : {"Table 1. ", "Table 2, top. ", "Table 3. ", "Table 4. ", "Figure 3. "}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
-  // What has no runs is named once, and stands in no table and no figure.
+  // Columns without runs are named once, and are in no table and no figure.
   EXPECT_THAT(
       page,
       HasSubstr("Without runs: En-De; De-En; En-Vi; Enwik8; SST5; MNIST; De-En, every norm."));
@@ -309,7 +309,7 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   EXPECT_THAT(page, HasSubstr("PTB: training loss (nats)"));
 }
 
-// Table 1 of Ba et al. 2016 needs no runs, but a page that has the paper.
+// Table 1 of Ba et al. 2016 needs no runs, only a page with the paper.
 TEST(PaperPage, MeasuresInvariances) {
   Runs runs = {FinishedRun("layer", 4, 1, {.1})};
   runs[0].config.task = "draw";
@@ -325,7 +325,7 @@ TEST(PaperPage, MeasuresInvariances) {
     for (size_t at = table.find(text); at != table.npos; at = table.find(text, at + 1)) ++found;
     return found;
   };
-  // Ten of 18 cells are invariant as they are printed and measured, eight are not.
+  // Ten of 18 cells are printed and measured as invariant, eight are not.
   EXPECT_EQ(count(">Invariant<span class=\"aside\">below 1e-12</span></td>"), 10u);
   EXPECT_EQ(count(">Invariant</td>"), 10u);
   EXPECT_EQ(count(">No<span class=\"aside\">"), 8u);
@@ -380,9 +380,9 @@ TEST(PaperPage, TheTerminalHasALineForEachClaimThatWasMeasured) {
       HasSubstr("without runs En-De; De-En; En-Vi; Enwik8; SST5; MNIST; PTB; De-En, every norm\n"));
 }
 
-// Validation falls in a straight line, over 400 steps and 8 seconds, to .6 without a norm and to .1
-// with layer norm, which passes .6 between steps 100 (.775) and 200 (.55). In seed 3 it falls to
-// .4, and passes .6 between steps 200 (.7) and 300 (.55).
+// Validation falls linearly over 400 steps and 8 seconds: to .6 without a norm and to .1 with layer
+// norm, which passes .6 between steps 100 (.775) and 200 (.55). In seed 3 it falls to .4 and passes
+// .6 between steps 200 (.7) and 300 (.55).
 TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
   Runs runs;
   for (const int64_t seed : {1, 2, 3, 4}) {
@@ -406,7 +406,7 @@ TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
   EXPECT_EQ(measured(alike, layer_none, Effort::kSteps).doubt,
             "the same in every seed: the interval has no width");
 
-  // The other way round: none never gets to .1, and counts with all of its steps.
+  // Reversed: none never reaches .1, and counts with all of its steps.
   const ContrastResult never = measured(runs, {{"none", 1}, {"layer", -1}}, Effort::kSteps);
   EXPECT_DOUBLE_EQ(never.value.mean, 0);
   EXPECT_EQ(never.sign, 0);

@@ -14,14 +14,14 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Columns that a UTF-8 text takes: one a code point.
+// Returns the columns of a UTF-8 text: one per code point.
 size_t Width(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }));
 }
 
-// The first `width` columns of a text, the last of them an ellipsis where it is longer.
+// Returns the first `width` columns of a text, with an ellipsis as the last if it is longer.
 std::string Cut(const std::string& text, size_t width) {
   if (Width(text) <= width) return text;
   std::string cut;
@@ -38,7 +38,7 @@ std::string Painted(const std::string& text, std::string_view escape, bool colou
   return colour ? fmt::format("\x1b[{}m{}\x1b[0m", escape, text) : text;
 }
 
-// Words in lines of at most `width` columns, all but the first indented.
+// Wraps words into lines of at most `width` columns, all but the first indented.
 std::string Wrapped(const std::string& text, size_t width, const std::string& indent) {
   std::string lines;
   std::string line;
@@ -57,8 +57,8 @@ std::string Wrapped(const std::string& text, size_t width, const std::string& in
   return lines + line + "\n";
 }
 
-// First column to the left, the others to the right, two spaces between; the first gives way where
-// the table is wider than the terminal.
+// Aligns the first column left and the others right, two spaces apart. Cuts the first column if the
+// table is wider than the terminal.
 std::string Aligned(std::vector<Row> rows, const TableOptions& options) {
   std::vector<size_t> widths(rows[0].size());
   for (const Row& row : rows) {
@@ -98,7 +98,7 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
   const MetricSpec* metric = section.Find(report.headline);
   const Measure measure = HeadlineMeasure(section);
   const Group* baseline = panel.Find(report.baseline);
-  // A metric of the test set has been read once, where validation chose.
+  // A test metric exists only at the evaluation that validation chose.
   const bool has_final = metric && std::ranges::any_of(panel.groups, [&](const Group& group) {
                            return !Values(group, metric->name, Measure::kFinal).empty();
                          });
@@ -167,7 +167,7 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
       text += RenderPanel(section, panel, options);
     }
     if (section.Find(config.report.headline)) {
-      // Of the test set there may be no other.
+      // A test metric can have no other value.
       const bool only_best = std::ranges::none_of(section.runs, [&](const Run* run) {
         return run->result && run->result->final_values.contains(config.report.headline);
       });

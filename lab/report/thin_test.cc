@@ -20,7 +20,7 @@ using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
 
-// A run of 1,000 evaluations with gradients, whose texts hold paths.
+// Returns a run of 1,000 evaluations with gradients, whose texts contain paths.
 Run LongRun() {
   std::vector<double> errors;
   for (int i = 0; i < 1000; ++i) errors.push_back(.5 - .0004321234567 * i);
@@ -47,14 +47,15 @@ TEST(Thin, KeepsWhatTheReportDraws) {
   EXPECT_LE(thinned.evaluations.size(), 64u);
   EXPECT_EQ(thinned.evaluations.front().step, 100);
   EXPECT_EQ(thinned.evaluations.back().step, 100'000);
-  // .5 - .000432... * i is first at or below .10 at i = 926, which an even choice leaves out.
+  // .5 - .000432... * i is first at or below .10 at i = 926, which even spacing leaves out.
   EXPECT_EQ(
       Reach(Summarise({thinned})[0].panels[0].groups[0], thinned.config.metrics[2], .10).steps.mean,
       92'700);
   for (const Evaluation& evaluation : thinned.evaluations) {
     EXPECT_FALSE(evaluation.values.contains("unused"));
     EXPECT_FALSE(evaluation.values.contains("accuracy"));
-    EXPECT_EQ(evaluation.values.size(), 3u);  // loss, test_error, and what chose the best
+    EXPECT_EQ(evaluation.values.size(),
+              3u);  // loss, test_error, and the metric that chose the best
     EXPECT_EQ(evaluation.gradients.empty(), evaluation.step != 100'000);
   }
   EXPECT_EQ(thinned.evaluations.back().gradients[0].sigma, 1.23457);
@@ -80,7 +81,7 @@ TEST(Thin, LeavesNoPaths) {
 TEST(Thin, TheCopyGivesTheSameFindings) {
   const TestFolder folder;
   lab::Run run = LongRun();
-  run.config.settings.erase("source");  // a setting is in the findings' words
+  run.config.settings.erase("source");  // findings name settings
   Write(folder / "runs/a/one", run);
   Write(folder / "runs/a/two", FinishedRun("none", 4, 1, {.5, .3}));
   Write(folder / "runs/b", StartedRun("none", 4, 2));

@@ -24,7 +24,7 @@ RunError CannotStart(const std::string& program, int error) {
   return RunError("[reproduce] " + program + " must start but has: " + SystemReason(error));
 }
 
-// What posix_spawn is told of a child: its streams and its process group.
+// Options of posix_spawn for a child: its streams and its process group.
 class SpawnOptions {
  public:
   explicit SpawnOptions(int errors) {
@@ -71,7 +71,7 @@ void Children::Start(size_t id, const std::vector<std::string>& arguments) {
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw CannotStart(program_, errno);
   Child child{id, 0, FileDescriptor(ends[0]), {}};
   const FileDescriptor theirs(ends[1]);
-  // The child's end blocks: a full pipe must not cost it a line.
+  // The child's end blocks, so that a full pipe loses no line.
   fcntl(theirs.get(), F_SETFL, 0);
   const SpawnOptions options(theirs.get());
   std::vector<char*> argv = {const_cast<char*>("planish")};
@@ -83,7 +83,7 @@ void Children::Start(size_t id, const std::vector<std::string>& arguments) {
   children_.push_back(std::move(child));
 }
 
-// Takes what there is without waiting. A long text keeps its end.
+// Reads available output without waiting. Keeps the end of a long text.
 void Children::ReadErrors(Child& child) {
   constexpr size_t kKept = 64 * 1024;
   std::array<char, 4096> buffer;
@@ -105,8 +105,8 @@ std::vector<Children::Ended> Children::Wait(int milliseconds) {
   for (const Child& child : children_) {
     if (child.errors) waiting.push_back({child.errors.get(), POLLIN, 0});
   }
-  // A child that has ended closes its stderr, which ends the wait; one that has closed it before is
-  // looked at when the time is up.
+  // A child that ends closes its stderr, which ends the wait. A child that closed it earlier is
+  // checked after the timeout.
   if (!children_.empty()) poll(waiting.data(), waiting.size(), milliseconds);
   std::vector<Ended> ended;
   for (Child& child : children_) {

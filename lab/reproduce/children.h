@@ -11,32 +11,32 @@
 
 namespace planish::lab {
 
-/// Child processes of one program. Each has a process group of its own, so that a terminal's Ctrl-C
-/// does not reach it beside what Terminate sends. Their stdout goes nowhere, their stderr is kept.
+/// Child processes of one program. Each has its own process group, so a terminal's Ctrl-C does not
+/// reach it in addition to Terminate. Discards their stdout and keeps their stderr.
 class Children {
  public:
-  /// A child that has ended.
+  /// Child that has ended.
   struct Ended {
     size_t id = 0;
-    int status = 0;     ///< of exit, or 128 and the signal that ended it
+    int status = 0;     ///< exit status, or 128 plus the signal that ended it
     std::string error;  ///< its last line on stderr
   };
 
   explicit Children(std::string program = "/proc/self/exe") : program_(std::move(program)) {}
-  /// Terminates those still running and waits for them.
+  /// Terminates running children and waits for them.
   ~Children();
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
-  /// Starts the program with `arguments`; `id` is the caller's name for it. Throws RunError with the
-  /// system's reason.
+  /// Starts the program with `arguments`; `id` is the caller's name for it. Throws RunError with
+  /// the system's reason.
   void Start(size_t id, const std::vector<std::string>& arguments);
 
-  /// Those that have ended, at the latest after `milliseconds`; at once when there are none to wait
-  /// for. A signal ends the wait.
+  /// Waits until a child ends, a signal arrives or `milliseconds` pass. Returns the children that
+  /// have ended; returns immediately if none is running.
   std::vector<Ended> Wait(int milliseconds);
 
-  /// Asks all to save and end (SIGTERM).
+  /// Requests all to save and exit (SIGTERM).
   void Terminate();
 
   size_t running() const { return children_.size(); }

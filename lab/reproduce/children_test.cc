@@ -20,7 +20,7 @@ std::map<size_t, Children::Ended> WaitForAll(Children& children) {
   return all;
 }
 
-// The shell stands in for planish: it can do whatever a child may do.
+// The shell replaces planish: it can do whatever a child can do.
 TEST(Children, GiveStatusAndTheLastLineOfStderr) {
   Children children("/bin/sh");
   children.Start(1, {"-c", "exit 0"});
@@ -38,9 +38,10 @@ TEST(Children, GiveStatusAndTheLastLineOfStderr) {
 
 TEST(Children, AreTerminatedInOrder) {
   Children children("/bin/sh");
-  children.Start(7, {"-c", "trap 'echo saved >&2; exit 143' TERM; echo ready >&2; "
-                           "while true; do sleep 0.01; done"});
-  // Until its trap is set.
+  children.Start(7, {"-c",
+                     "trap 'echo saved >&2; exit 143' TERM; echo ready >&2; "
+                     "while true; do sleep 0.01; done"});
+  // Waits until the trap is set.
   children.Wait(10'000);
   children.Terminate();
   const auto ended = WaitForAll(children);

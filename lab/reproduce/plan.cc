@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Columns in the order asked for; a task's name stands for all of its columns.
+// Returns columns in the order asked for. A task's name means all of its columns.
 std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
                                               const std::vector<std::string>& names) {
   std::vector<const PaperColumn*> chosen;
@@ -50,8 +50,8 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
   return chosen;
 }
 
-// Sets how much of the run is done, from its folder: the epochs up to its last evaluation. A folder
-// that cannot be read counts as nothing done: `planish train` then fails and says why.
+// Sets the completed fraction of a run from its folder: the epochs up to its last evaluation. An
+// unreadable folder counts as nothing done; `planish train` then fails with the reason.
 void LookInto(PlannedRun& run, Estimates& estimates) {
   if (!fs::exists(run.folder / "config.json")) return;
   Run found;
@@ -76,7 +76,8 @@ void LookInto(PlannedRun& run, Estimates& estimates) {
   }
 }
 
-// The norms that the column's task has, of those asked for; the column's own where none are.
+// Returns the requested norms that the column's task has, or the column's own if none are
+// requested.
 std::vector<std::string> NormsOf(const PaperColumn& column, const Task& task,
                                  const std::vector<std::string>& asked) {
   if (asked.empty()) return column.norms;

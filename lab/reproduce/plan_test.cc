@@ -17,8 +17,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Two columns of pi-mnist: "a" with two norms and three seeds, "b" with another batch size, a norm
-// that the paper does not have, and two seeds.
+// Returns two columns of pi-mnist: "a" with two norms and three seeds; "b" with another batch size,
+// a norm that the paper does not have, and two seeds.
 Paper MakeTestPaper() {
   PaperColumn a;
   a.name = "a";
@@ -53,7 +53,7 @@ class PlanTest : public testing::Test {
     return MakePlan(paper_, request, FindTask);
   }
 
-  // "a none 1": column, norm, seed.
+  // Returns entries like "a none 1": column, norm, seed.
   static std::vector<std::string> Order(const ReproducePlan& plan) {
     std::vector<std::string> names;
     for (const PlannedRun& run : plan.runs) {
@@ -63,7 +63,7 @@ class PlanTest : public testing::Test {
     return names;
   }
 
-  // Gives a planned run a folder, as `train` does, that ended after so many seconds.
+  // Creates the folder of a planned run that ended after `seconds`, like `train`.
   static void Finish(const PlannedRun& run, double seconds, const std::string& status) {
     RunConfig config;
     config.settings = {{"epochs", 4}};
@@ -148,7 +148,7 @@ TEST_F(PlanTest, EstimatesFromRunsOfTheNormThenOfTheColumnThenFromTheTable) {
   EXPECT_FALSE(plan.estimates.Measured(0));
   Finish(plan.runs[0], 120, "finished");  // a none 1
   Finish(plan.runs[3], 240, "finished");  // a none 2
-  Finish(plan.runs[1], 30, "diverged");   // a layer 1: done, but no measure of a whole run
+  Finish(plan.runs[1], 30, "diverged");   // a layer 1: done, but no whole run to measure
   plan = Plan();
   EXPECT_EQ(plan.Done(), 3u);
   EXPECT_TRUE(plan.runs[1].done);
@@ -195,13 +195,13 @@ TEST_F(PlanTest, OtherPresetsThanThePapersAreOfUnknownLength) {
 
 TEST_F(PlanTest, TheBudgetTakesWhatFitsInOrder) {
   const ReproducePlan plan = Plan();
-  // a: six runs of 6 minutes, b: four of 12, one after the other: 36 + 48 minutes.
+  // a: six runs of 6 minutes, b: four of 12, one after another: 36 + 48 minutes.
   const Schedule all = MakeSchedule(plan, 1, std::nullopt);
   EXPECT_EQ(all.runs, 10u);
   EXPECT_NEAR(all.hours, 84 / 60.0, 1e-12);
   // On two: a1 a1 | b1 a2 | a2 b2 | a3 a3 | b b: jobs end at 6 6 18 12 18 30 24 30 36 42.
   EXPECT_NEAR(MakeSchedule(plan, 2, std::nullopt).hours, 42 / 60.0, 1e-12);
-  // Half an hour: 6 + 6 + 12 (seed 1), then 6; 12 of b's seed 2 do not fit into what is left.
+  // Half an hour: 6 + 6 + 12 (seed 1), then 6; the 12 of b's seed 2 do not fit into the rest.
   const Schedule some = MakeSchedule(plan, 1, 0.5);
   EXPECT_EQ(some.runs, 4u);
   EXPECT_EQ(some.left, 6u);
@@ -219,7 +219,7 @@ TEST_F(PlanTest, IsATable) {
             "  all                               10     1                       0.97\n");
 }
 
-// Names in lab/papers that the tasks must have.
+// Names in lab/papers exist in the tasks.
 TEST(Papers, NameWhatTheTasksHave) {
   for (const Paper& paper : Papers()) {
     for (const PaperColumn& column : paper.columns) {
@@ -231,7 +231,7 @@ TEST(Papers, NameWhatTheTasksHave) {
       ASSERT_NE(metric, task->metrics.end()) << column.metric;
       EXPECT_EQ(metric->lower_is_better, column.lower_is_better);
       EXPECT_EQ(metric->unit == "%", column.unit.starts_with("%"));
-      // A task of which a paper prints several numbers has a headline of its own.
+      // A task with several printed metrics has its own headline.
       const std::string& runs = column.runs_of.empty() ? column.name : column.runs_of;
       const bool several = std::ranges::any_of(
           paper.columns, [&](const PaperColumn& other) { return other.runs_of == runs; });

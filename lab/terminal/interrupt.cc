@@ -22,7 +22,7 @@ extern "C" void OnSignal(int signal_number) {
 void Install(int signal_number, struct sigaction* before) {
   struct sigaction action = {};
   action.sa_handler = OnSignal;
-  action.sa_flags = SA_RESTART;  // a write in progress goes on
+  action.sa_flags = SA_RESTART;  // a write in progress continues
   sigaction(signal_number, &action, before);
   if (before->sa_handler == SIG_IGN) sigaction(signal_number, before, nullptr);
 }

@@ -7,10 +7,10 @@
 
 namespace planish::lab {
 
-/// Notes the first SIGINT, SIGTERM or SIGHUP (a terminal that closes) for a loop that asks
-/// Interrupted() and ends in order. After it SIGINT has the system's own effect again, so that a
-/// second Ctrl-C ends the process at once. A signal that the process was started to ignore (by
-/// nohup, say) stays ignored.
+/// Records the first SIGINT, SIGTERM or SIGHUP (a closed terminal) for a loop that polls
+/// Interrupted() and ends in order.
+/// After it, SIGINT has its default effect again: a second Ctrl-C ends the process immediately. A
+/// signal that the process was started to ignore (for example by nohup) stays ignored.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -24,7 +24,7 @@ class InterruptGuard {
   std::array<struct sigaction, kSignals.size()> before_;
 };
 
-/// The first signal that came under the latest InterruptGuard, or 0.
+/// Returns the first signal received under the latest InterruptGuard, or 0.
 int Interrupted();
 
 }  // namespace planish::lab

@@ -10,7 +10,7 @@
 namespace planish::lab {
 namespace {
 
-// How a child process that runs `body` ends, as waitpid gives it.
+// Returns the status from waitpid of a child process that runs `body`.
 int EndOf(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child == 0) {

@@ -32,8 +32,8 @@ bool IsShown(const std::optional<double>& value) {
   return value && std::isfinite(*value) && *value >= 0;
 }
 
-// Four digits or so, without an exponent where people would not write one, and of the same length
-// from one redraw to the next.
+// Formats about four digits, with an exponent only for very large or small values, and with equal
+// length from one redraw to the next.
 std::string FormatNumber(double value) {
   const double size = std::abs(value);
   if (!std::isfinite(value) || size >= 1e6 || (size > 0 && size < 1e-3)) {
@@ -115,7 +115,7 @@ ProgressOutput ProgressOutput::Stderr() {
               },
           .write =
               [](std::string_view text) {
-                // Where stderr takes nothing, there is nobody to tell.
+                // If stderr fails, there is nowhere to report it.
                 while (!text.empty()) {
                   const ssize_t count = ::write(STDERR_FILENO, text.data(), text.size());
                   if (count < 0 && errno == EINTR) continue;
@@ -140,7 +140,7 @@ Progress::~Progress() {
 
 void Progress::StartRun(int index, std::string name) {
   run_ = FitToColumns(fmt::format("run {}/{} {}", index, total_runs_, name), kUnlimited);
-  // At once, since the run's first update may be long in coming.
+  // Immediately, because the run's first update can take long.
   if (mode_ == ProgressMode::kLive) last_shown_.reset();
   Show(run_);
 }
@@ -162,7 +162,7 @@ void Progress::EndRun(std::string_view summary) {
   Note(fmt::format("{}  {}", run_, summary));
 }
 
-// Shows a line of passing interest, unless the one before it is too young.
+// Shows a transient line, unless the last one is too recent.
 void Progress::Show(const std::string& line) {
   if (mode_ == ProgressMode::kQuiet) return;
   line_ = line;
@@ -174,12 +174,12 @@ void Progress::Show(const std::string& line) {
     output_.write(FitToColumns(line, kUnlimited) + "\n");
     return;
   }
-  // One column stays free: a full line leaves some terminals on the next one.
+  // One column stays free: a full line wraps on some terminals.
   output_.write("\r" + FitToColumns(line, output_.columns() - 1) + "\x1b[K");
   drawn_ = true;
 }
 
-// Prints a line that stays, with the live line, if there is one, anew below it.
+// Prints a permanent line, and redraws the live line below it if there is one.
 void Progress::Print(std::string_view text) {
   std::string out;
   if (drawn_) out += kClearLine;

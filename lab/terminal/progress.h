@@ -8,22 +8,23 @@
 
 namespace planish::lab {
 
-/// How progress is shown.
+/// Display of progress.
 enum class ProgressMode {
-  kQuiet,  ///< not at all, but for warnings
-  kLines,  ///< lines for a file or a pipe, at most one in 30 seconds besides notes and summaries
+  kQuiet,  ///< only warnings
+  kLines,  ///< for a file or pipe: at most one line in 30 seconds besides notes and summaries
   kLive,   ///< one line of a terminal, redrawn at most ten times a second
 };
 
-/// kLive for a terminal that can redraw: `term` (TERM) is set and not "dumb", and NO_COLOR and CI
-/// are unset or empty. The pointers are what getenv gives.
+/// Returns kLive for a terminal that can redraw: `term` (TERM) is set and not "dumb", and NO_COLOR
+/// and CI are unset or empty. The pointers are results of getenv.
 ProgressMode ChooseProgressMode(bool quiet, bool is_terminal, const char* term,
                                 const char* no_color, const char* ci);
 
-/// The same for this process and its stderr.
+/// Returns ChooseProgressMode for this process and its stderr.
 ProgressMode StderrProgressMode(bool quiet);
 
-/// Where a run is. What is absent is not shown, nor a rate or a time that is negative or infinite.
+/// Progress of a run. Absent values are not shown, nor rates or times that are negative or
+/// infinite.
 struct RunProgress {
   struct Metric {
     std::string label;  ///< "test error"
@@ -31,59 +32,60 @@ struct RunProgress {
     std::string unit;  ///< "%" shows the value times 100, as MetricSpec::unit
   };
   double epoch = 0;   ///< passes over the training set so far
-  double epochs = 0;  ///< passes in all
+  double epochs = 0;  ///< passes in total
   std::optional<double> loss = std::nullopt;
   std::optional<Metric> metric = std::nullopt;
   std::optional<double> cases_per_second = std::nullopt;
   std::optional<double> seconds_left = std::nullopt;
 };
 
-/// "epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  41,200 cases/s".
+/// Returns text like "epoch 2.4/5  1:05 left  loss 0.123  test error 2.31%  41,200 cases/s".
 std::string FormatProgress(const RunProgress& progress);
 
-/// "0:07", "1:05", "27:46:40": seconds >= 0, rounded, as minutes and seconds or with hours before.
+/// Returns text like "0:07", "1:05" or "27:46:40": rounded minutes and seconds, or with hours.
+/// `seconds` must be at least 0.
 std::string FormatDuration(double seconds);
 
-/// The first `columns` characters of UTF-8 text, each taken to be one column wide, with '?' for
-/// control characters and malformed bytes.
+/// Returns the first `columns` characters of UTF-8 text, each counted as one column wide, with '?'
+/// for control characters and malformed bytes.
 std::string FitToColumns(std::string_view text, int columns);
 
-/// What Progress needs of the outside.
+/// Environment of Progress.
 struct ProgressOutput {
-  std::function<double()> seconds;              ///< a clock that never goes back
-  std::function<void(std::string_view)> write;  ///< takes bytes as they are
+  std::function<double()> seconds;              ///< a monotonic clock
+  std::function<void(std::string_view)> write;  ///< writes bytes unchanged
   std::function<int()> columns;                 ///< the terminal's width
 
-  /// stderr and its terminal's present width, 80 where it has none.
+  /// Returns stderr and the current width of its terminal, or 80 if it is none.
   static ProgressOutput Stderr();
 };
 
-/// Shows how a command's runs get on. Of one thread only.
+/// Display of the progress of a command's runs. For one thread only.
 class Progress {
  public:
   Progress(int total_runs, ProgressMode mode, ProgressOutput output = ProgressOutput::Stderr());
 
-  /// Clears the live line, so that what follows, an error say, stands alone.
+  /// Clears the live line, so that later output, such as an error, has its own line.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Begins run `index`, from 1 to total_runs.
+  /// Starts run `index`, from 1 to total_runs.
   void StartRun(int index, std::string name);
 
-  /// Shows `progress` if its turn has come; to be called as often as is convenient.
+  /// Shows `progress` if a redraw is due. Can be called at any rate.
   void Update(const RunProgress& progress);
 
-  /// Shows `text` if its turn has come: the progress of what is no single run.
+  /// Shows `text` if a redraw is due, for progress that is not of a single run.
   void Update(const std::string& text);
 
-  /// Shows a line of text that stays; the live line goes on below it.
+  /// Shows a permanent line; the live line continues below it.
   void Note(std::string_view text);
 
-  /// Shows a line that stays also where progress is not shown.
+  /// Shows a permanent line, also in kQuiet mode.
   void Warn(std::string_view text);
 
-  /// Ends the run with a line that stays: "run 3/12 layer-b4-s1  " and `summary`.
+  /// Ends the run with a permanent line: "run 3/12 layer-b4-s1  " and `summary`.
   void EndRun(std::string_view summary);
 
  private:
@@ -94,9 +96,9 @@ class Progress {
   ProgressMode mode_;
   ProgressOutput output_;
   std::string run_;                   // "run 3/12 layer-b4-s1"
-  std::string line_;                  // the live line as last asked for
-  bool drawn_ = false;                // whether the live line stands on the terminal
-  std::optional<double> last_shown_;  // when a live line was drawn or any plain line printed
+  std::string line_;                  // the latest live line
+  bool drawn_ = false;                // set if the terminal shows the live line
+  std::optional<double> last_shown_;  // time of the last live or plain line
 };
 
 }  // namespace planish::lab

@@ -122,7 +122,7 @@ TEST(ChooseProgressMode, AsksTheSurroundings) {
   EXPECT_EQ(ChooseProgressMode(true, true, "xterm", nullptr, nullptr), ProgressMode::kQuiet);
 }
 
-// A terminal whose clock and width the test sets.
+// Terminal whose clock and width the test sets.
 struct Terminal {
   double now = 1000;
   int columns = 80;
@@ -133,7 +133,7 @@ struct Terminal {
             .write = [this](std::string_view more) { text += more; },
             .columns = [this] { return columns; }};
   }
-  // What was written since the last call.
+  // Returns the output since the last call.
   std::string Take() { return std::exchange(text, {}); }
 };
 
@@ -167,7 +167,7 @@ TEST(Progress, RedrawsTenTimesASecondAtMost) {
     progress.Update({.epoch = static_cast<double>(i)});
     if (!terminal.Take().empty()) ++drawn;
   }
-  // A redraw takes place at the first update 0.1 s after the last: every 103rd of these.
+  // A redraw happens at the first update 0.1 s after the last: every 103rd of these.
   EXPECT_EQ(drawn, 9);
 }
 
@@ -206,7 +206,7 @@ TEST(Progress, PutsNotesAboveTheLine) {
   terminal.Take();
   progress.Note("checkpoint written");
   EXPECT_EQ(terminal.Take(), "\r\x1b[Kcheckpoint written\nrun 1/1 a\x1b[K");
-  // The line drawn below the note is the newest, even if its turn had not come.
+  // The line below the note is the newest, even if its redraw was not due.
   progress.Update({.epoch = 1});
   EXPECT_EQ(terminal.Take(), "");
   progress.Note("x");
@@ -229,7 +229,7 @@ TEST(Progress, ClearsTheLineWhenItGoes) {
 
 TEST(Progress, WritesALineInThirtySecondsElsewhere) {
   Terminal terminal;
-  terminal.columns = 10;  // of no interest to a file
+  terminal.columns = 10;  // does not affect a file
   {
     Progress progress(2, ProgressMode::kLines, terminal.Output());
     progress.StartRun(1, "first\n");

@@ -12,10 +12,10 @@
 #include <string_view>
 #include <vector>
 
-// For tests: a fresh folder, and whole files.
+// Test helpers: a fresh folder, and whole files.
 namespace planish::lab {
 
-/// An empty folder that goes with everything in it.
+/// Empty folder that is deleted with its contents.
 class TestFolder {
  public:
   TestFolder() {
@@ -33,7 +33,7 @@ class TestFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
 
-  /// The names of what is in it, sorted.
+  /// Returns the names of its entries, sorted.
   std::vector<std::string> Entries() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {
