@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Part of the file's name: another number when the options or the file's form change.
+// Part of the file's name. Increment it when the options or the file format change.
 constexpr int kOptionsVersion = 3;
 
 class Lines final : public sentencepiece::SentenceIterator {
@@ -47,17 +47,17 @@ std::string HashOf(std::span<const std::string> lines) {
   return sha.Hex();
 }
 
-// A kept file is far smaller; a larger one is another file.
+// Maximum size of a kept file in bytes; a larger file is not one.
 constexpr int64_t kMaxFile = 256 << 20;
 
-// The first line of a kept file. It covers the model, because sentencepiece takes a damaged one for
-// a sound one, or crashes, and `key`, what the model was trained with, because a file can be
-// renamed.
+// Returns the first line of a kept file, a checksum of `key` (the training input) and the model. It
+// covers the model because sentencepiece accepts damaged models or crashes, and `key` because a
+// file can be renamed.
 std::string Checksum(const std::string& key, const std::string& model) {
   return HashOf(std::array{key, model}) + "\n";
 }
 
-// Returns nothing if the file is missing, unreadable, not a regular file, damaged, or the model of
+// Returns nullopt if the file is missing, unreadable, not a regular file, damaged, or the model of
 // another key.
 std::optional<Bpe> ReadModel(const fs::path& file, const std::string& key) {
   try {
@@ -110,7 +110,7 @@ Bpe Bpe::Train(std::span<const std::string> lines, int64_t size) {
       {"unk_id", std::to_string(kUnknown)},
       {"bos_id", "-1"},
       {"num_threads", "1"},
-      {"minloglevel", "2"},  // errors alone: it talks on stderr otherwise
+      {"minloglevel", "2"},  // errors only; it is verbose on stderr otherwise
   };
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
   if (!status.ok()) {
@@ -134,7 +134,7 @@ Bpe Bpe::TrainOnce(std::span<const std::string> lines, int64_t size,
   try {
     WriteFileAtomically(file, Checksum(key, bpe.model()) + bpe.model());
   } catch (const RunError&) {
-    // Kept files save time, no more.
+    // Kept files only save time.
   }
   return bpe;
 }

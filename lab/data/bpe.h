@@ -16,45 +16,43 @@ class SentencePieceProcessor;
 
 namespace planish::lab {
 
-/// A vocabulary of byte pair encoding (Sennrich et al. 2016), as sentencepiece trains and applies
-/// it. Its first three pieces are <pad>, </s> and <unk>, which stands for every character that
-/// training did not see. Text is normalised first (NFKC, runs of blanks to one).
+/// Vocabulary of byte pair encoding (Sennrich et al. 2016), trained and applied by sentencepiece.
+/// Its first three pieces are <pad>, </s> and <unk>, which replaces characters that training did
+/// not see. Text is first normalized (NFKC, runs of blanks become one).
 class Bpe {
  public:
   static constexpr int64_t kPad = 0;
   static constexpr int64_t kEnd = 1;
   static constexpr int64_t kUnknown = 2;
 
-  /// Reads a serialised sentencepiece model. Throws DataError where it is none, or lacks one of the
-  /// three pieces above at its place.
+  /// Reads a serialized sentencepiece model. Throws DataError if it is invalid, or lacks one of the
+  /// three pieces above at its position.
   explicit Bpe(std::string model);
   ~Bpe();
   Bpe(Bpe&&) noexcept;
   Bpe& operator=(Bpe&&) noexcept;
 
-  /// Trains on lines: `size` pieces, or fewer where the lines do not give as many. The same lines
-  /// and size give the same vocabulary. Throws UsageError where `size` does not even hold the
-  /// characters of the lines.
+  /// Trains on lines: `size` pieces, or fewer if the lines do not have that many. Deterministic.
+  /// Throws UsageError if `size` is too small for the characters of the lines.
   static Bpe Train(std::span<const std::string> lines, int64_t size);
 
-  /// Returns Train(lines, size), kept in `folder` in a file whose name has size and hash of the
-  /// lines. The file is read if its checksum, which covers size and lines, is right; otherwise the
-  /// vocabulary is trained and the file replaced. Without a folder, or if the file cannot be
-  /// written, nothing is kept.
+  /// Returns Train(lines, size), cached in `folder` in a file named by size and hash of the lines.
+  /// Reads the file if its checksum, which covers size and lines, is right; otherwise trains and
+  /// replaces it. Does not cache without a folder, or if the file cannot be written.
   static Bpe TrainOnce(std::span<const std::string> lines, int64_t size,
                        const std::optional<std::filesystem::path>& folder);
 
-  /// How many pieces there are.
+  /// Returns the number of pieces.
   int64_t size() const;
 
-  /// The pieces of a line, by number, without </s>.
+  /// Returns the indices of a line's pieces, without </s>.
   std::vector<int32_t> Encode(std::string_view line) const;
 
-  /// The line that has these pieces; <pad> and </s> give nothing, <unk> " ⁇ ". Throws DataError for
-  /// a number that is not from 0 to size() - 1.
+  /// Returns the line with these pieces; <pad> and </s> give nothing, <unk> " ⁇ ". Throws DataError
+  /// for an index outside [0, size()).
   std::string Decode(std::span<const int32_t> pieces) const;
 
-  /// The serialised model.
+  /// Returns the serialized model.
   const std::string& model() const { return model_; }
 
  private:
@@ -62,9 +60,9 @@ class Bpe {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
 };
 
-/// Where programs keep what they can make again: planish in $XDG_CACHE_HOME where that is an
-/// absolute path (as the XDG base directory specification asks), else in $HOME/.cache. Nothing
-/// without either.
+/// Returns the folder for cached files: planish in $XDG_CACHE_HOME if that is an absolute path (as
+/// the XDG base directory specification requires), else in $HOME/.cache. Returns nullopt without
+/// either.
 std::optional<std::filesystem::path> CacheFolder();
 
 }  // namespace planish::lab

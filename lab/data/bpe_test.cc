@@ -36,7 +36,7 @@ TEST(Bpe, TrainsReversiblePieces) {
     EXPECT_THAT(pieces, Each(::testing::Gt(2)));
     EXPECT_EQ(bpe.Decode(pieces), line);
   }
-  // Words that are frequent are one piece.
+  // Frequent words are one piece.
   EXPECT_THAT(bpe.Encode("the"), SizeIs(1));
 }
 
@@ -74,7 +74,7 @@ TEST(Bpe, RefusesAVocabularySmallerThanTheAlphabet) {
   }
 }
 
-// A vocabulary that lacks a piece: without <pad>, and with </s> elsewhere.
+// Vocabularies without a piece: no <pad>, and </s> elsewhere.
 TEST(Bpe, RefusesForeignVocabularies) {
   const auto error = [](std::unordered_map<std::string, std::string> options) {
     options.insert({{"model_type", "bpe"},
@@ -115,7 +115,7 @@ TEST(TrainOnce, KeepsWhatItTrained) {
   fs::last_write_time(files[0], written);
   EXPECT_EQ(Bpe::TrainOnce(SomeLines(), 60, folder).model(), first.model());
   EXPECT_EQ(fs::last_write_time(files[0]), written);
-  // Other lines, another size: another file.
+  // Other lines or another size use another file.
   Bpe::TrainOnce(SomeLines(), 50, folder);
   Bpe::TrainOnce(std::span(SomeLines()).subspan(1), 60, folder);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 3);
@@ -154,7 +154,7 @@ TEST(TrainOnce, TrainsAgainWhereTheFileIsDamaged) {
   const Bpe first = Bpe::TrainOnce(SomeLines(), 60, folder.path());
   const fs::path file = folder / folder.Entries().at(0);
   const std::string kept = ReadFile(file);
-  // sentencepiece itself takes many of these for models.
+  // sentencepiece itself accepts many of these as models.
   for (size_t i = 0; i < kept.size(); i += kept.size() / 20) {
     std::string flipped = kept;
     flipped[i] ^= 1;

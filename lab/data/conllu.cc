@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kColumns = 10;
 
-// The whole of `text` as a number that is not negative.
+// Parses all of `text` as a nonnegative integer. Returns nullopt if it is not one.
 std::optional<int32_t> Number(std::string_view text) {
   int32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -33,7 +33,7 @@ std::optional<int32_t> Number(std::string_view text) {
   return value;
 }
 
-// "3-4" or "8.1" as two numbers.
+// Parses "3-4" or "8.1" as two integers.
 std::optional<std::pair<int32_t, int32_t>> TwoNumbers(std::string_view text, char between) {
   const size_t at = text.find(between);
   if (at == std::string_view::npos) return std::nullopt;
@@ -129,7 +129,7 @@ class Parser {
     }
   }
 
-  // The sentence has been read: it must be a tree.
+  // Checks that the sentence read is a tree, and stores it.
   void EndSentence() {
     const auto count = static_cast<int32_t>(tree_.words.size());
     if (count == 0) Fail(line_, "end a sentence with a word in it", "none before it");
@@ -161,9 +161,9 @@ class Parser {
     has_empty_nodes_ = false;
   }
 
-  // Every word's heads must lead to the root.
+  // Throws unless every word's chain of heads leads to the root.
   void CheckCycles(int32_t count) const {
-    // The word whose heads were followed when a word was first met, 0 where it was not.
+    // The word from which a word was first reached, or 0.
     std::vector<int32_t> met(static_cast<size_t>(count) + 1, 0);
     for (int32_t id = 1; id <= count; ++id) {
       for (int32_t word = id; word != 0; word = HeadOf(word)) {
@@ -183,17 +183,17 @@ class Parser {
   const std::string& name_;
   Treebank treebank_;
   int64_t line_ = 0;
-  // Of the sentence that is being read.
+  // The sentence being read.
   DependencyTree tree_;
   std::vector<int64_t> lines_;  // of its words
   int32_t range_end_ = 0;       // the last word of the last range
-  int64_t range_line_ = 0;      // 0 where there is no range
+  int64_t range_line_ = 0;      // 0 if there is no range
   bool has_empty_nodes_ = false;
 };
 
 using Parts = std::initializer_list<std::string_view>;
 
-// The file of `folder` that has one of `parts` in its name, or nothing.
+// Returns the file in `folder` with one of `parts` in its name, or nullopt.
 std::optional<fs::path> Find(const fs::path& folder, const Parts& parts) {
   static constexpr std::string_view kEnds[] = {".conllu", ".conllu.gz", ".conll", ".conll.gz"};
   std::vector<fs::path> found;
@@ -208,7 +208,7 @@ std::optional<fs::path> Find(const fs::path& folder, const Parts& parts) {
   }
   if (found.empty()) return std::nullopt;
   std::ranges::sort(found);
-  // Drops a packed file whose plain one exists, too.
+  // Drops a compressed file if the uncompressed one exists.
   const std::vector<fs::path> all = found;
   std::erase_if(found, [&](const fs::path& file) {
     return file.extension() == ".gz" &&

@@ -9,48 +9,48 @@
 
 namespace planish::lab {
 
-/// A word of a sentence with its place in the sentence's dependency tree.
+/// Word of a sentence with its place in the dependency tree.
 struct TreeWord {
   std::string form;
   std::string upos;      ///< universal part of speech, column 4 of CoNLL-U
-  std::string xpos;      ///< the language's own part of speech, column 5
-  int32_t head = 0;      ///< the word it depends on, counted from 1; 0 where it is the root
-  std::string relation;  ///< to its head, with the subtype where it has one: "nmod:poss"
+  std::string xpos;      ///< language-specific part of speech, column 5
+  int32_t head = 0;      ///< index of its head, from 1; 0 for the root
+  std::string relation;  ///< relation to its head, with a subtype if any: "nmod:poss"
 };
 
-/// A sentence: word i is words[i - 1].
+/// Sentence: word i is words[i - 1].
 struct DependencyTree {
   std::vector<TreeWord> words;
 };
 
-/// The sentences of a file, and what was left out of them.
+/// Sentences of a file, and the number of skipped lines.
 struct Treebank {
   std::vector<DependencyTree> trees;
   int64_t ranges = 0;       ///< lines of multiword tokens, such as 1-2
   int64_t empty_nodes = 0;  ///< lines of empty nodes, such as 8.1
 };
 
-/// The sentences of CoNLL-U (universaldependencies.org/format.html), or of CoNLL-X, which has as
-/// many columns. Comments are skipped, lines of multiword tokens and empty nodes skipped and
-/// counted. A sentence must be a tree with one root. Throws DataError that names `name`, the line
-/// and what is wrong: invalid UTF-8, not ten columns or an empty one, ids that do not count up, a
-/// head that is no word, no or several roots, a cycle, a sentence without an empty line after it,
-/// no sentence at all.
+/// Parses sentences in CoNLL-U (universaldependencies.org/format.html) or CoNLL-X. Skips comments;
+/// skips and counts lines of multiword tokens and empty nodes. A sentence must be a tree with one
+/// root.
+/// Throws DataError naming `name`, the line and the error: invalid UTF-8, not ten columns or an
+/// empty one, ids that do not count up, an invalid head, not exactly one root, a cycle, a sentence
+/// without a final empty line, or no sentence.
 Treebank ParseConllu(std::string_view text, const std::string& name);
 
-/// What to train and to measure on, with what RunConfig::Data records of it.
+/// Treebanks for training and evaluation, with the fields of RunConfig::Data.
 struct TreebankSet {
   Treebank train, valid, test;
   std::string name;         ///< of the folder, or "made trees"
   std::string source;       ///< "files" or "embedded"
-  std::string description;  ///< one sentence for people
-  std::string sha256;       ///< of the three texts of CoNLL-U, one after the other
+  std::string description;  ///< one sentence
+  std::string sha256;       ///< of the three CoNLL-U texts, concatenated
 };
 
-/// The treebank in `folder`, or in its folder ud_ewt: the one file each whose name has "train",
-/// "dev" or "valid", and "test" in it and ends in .conllu, .conllu.gz, .conll or .conll.gz. Throws
-/// DataError when there is none or several, or one cannot be read, is a broken gzip stream, or is
-/// what ParseConllu refuses.
+/// Reads the treebank in `folder` or its subfolder ud_ewt: one file each with "train", "dev" or
+/// "valid", and "test" in its name, ending in .conllu, .conllu.gz, .conll or .conll.gz.
+/// Throws DataError if there is none or more than one, if a file cannot be read or is a damaged
+/// gzip stream, and like ParseConllu.
 TreebankSet ReadTreebanks(const std::filesystem::path& folder);
 
 }  // namespace planish::lab

@@ -20,7 +20,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A line of CoNLL-U: "2 saw 0 root" has id, form, head and relation.
+// Returns a line of CoNLL-U with these columns, such as "2 saw 0 root".
 std::string Line(const std::string& id, const std::string& form, const std::string& head,
                  const std::string& relation) {
   return id + "\t" + form + "\t_\tNOUN\tNN\t_\t" + head + "\t" + relation + "\t_\t_\n";
@@ -204,7 +204,7 @@ TEST(ReadTreebanks, TheRealOne) {
   if (!folder || !fs::exists(*folder / "ud_ewt")) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with ud_ewt";
   }
-  // Counted by the treebank's own documentation and by grep.
+  // Counts of the treebank's own documentation and of grep.
   const TreebankSet set = ReadTreebanks(*folder);
   EXPECT_EQ(set.train.trees.size(), 12'544u);
   EXPECT_EQ(set.valid.trees.size(), 2'001u);

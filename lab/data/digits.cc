@@ -13,9 +13,9 @@
 #include "lab/base/format_integer.h"
 #include "lab/error.h"
 
-// The bytes must be the same on every machine: random numbers are integers, the arithmetic is
-// + - * / and sqrt, which IEEE 754 rounds correctly, nothing calls libm's other functions, and no
-// two draws stand in one full expression whose order the language leaves open.
+// Drawing gives the same bytes on every machine: random numbers are integers; the arithmetic is + -
+// * / and sqrt, which IEEE 754 rounds correctly, without other libm functions; no full expression
+// contains two draws, whose order would be unspecified.
 namespace planish::lab {
 
 namespace {
@@ -23,7 +23,7 @@ namespace {
 constexpr int kSide = 28;
 constexpr int kClasses = 10;
 
-// SplitMix64 (Steele, Lea & Flood 2014), started from a hash of (seed, stream, index).
+// SplitMix64 (Steele, Lea & Flood 2014), seeded with a hash of (seed, stream, index).
 class Random {
  public:
   Random(uint64_t seed, uint64_t stream, uint64_t index) : state_(seed) {
@@ -47,7 +47,8 @@ class Random {
 
   bool Chance(float probability) { return Uniform(0, 1) < probability; }
 
-  // Mean 0, variance 1, at most 3.47 in size: the sum of four uniform numbers.
+  // Returns a value with mean 0 and variance 1, at most 3.47 in magnitude: the sum of four uniform
+  // values.
   float Normal() {
     const uint64_t bits = Next();
     const uint64_t sum =
@@ -68,8 +69,8 @@ Point operator+(Point a, Point b) { return {a.x + b.x, a.y + b.y}; }
 Point operator-(Point a, Point b) { return {a.x - b.x, a.y - b.y}; }
 Point operator*(float s, Point a) { return {s * a.x, s * a.y}; }
 
-// A point that the pen goes through, in a box 10 wide and 14 high, y downwards. At a corner it
-// changes direction; elsewhere it runs smoothly.
+// Point of a pen's path, in a box 10 wide and 14 high, y downwards. The path changes direction at
+// corners and is smooth elsewhere.
 struct Knot {
   float x, y;
   bool corner = false;
@@ -79,7 +80,7 @@ constexpr bool kCorner = true;
 using Stroke = std::vector<Knot>;
 using Style = std::vector<Stroke>;
 
-// The ways to write each digit.
+// Returns the ways to write a digit.
 const std::vector<Style>& Styles(int digit) {
   // clang-format off
   static const auto& styles = *new std::array<std::vector<Style>, kClasses>{{
@@ -155,11 +156,11 @@ const std::vector<Style>& Styles(int digit) {
   return styles[static_cast<size_t>(digit)];
 }
 
-// One image in the making: ink from 0 to 1.
+// Unfinished image with ink from 0 to 1.
 class Canvas {
  public:
-  // Inks everything within `radius` pixels of the line from a to b, with an edge that fades over
-  // `fade` pixels.
+  // Inks all pixels within `radius` of the line from a to b, with an edge that fades over `fade`
+  // pixels.
   void DrawSegment(Point a, Point b, float radius, float fade, float ink) {
     const float reach = radius + 0.5f * fade;
     const Point ab = b - a;
@@ -183,7 +184,7 @@ class Canvas {
     }
   }
 
-  // Takes the ink from a rectangle.
+  // Removes the ink from a rectangle.
   void Erase(Point corner, Point size) {
     const auto [left, right] = Range(corner.x, corner.x + size.x);
     const auto [top, bottom] = Range(corner.y, corner.y + size.y);
@@ -192,8 +193,8 @@ class Canvas {
     }
   }
 
-  // Moves `amount` (0 to 1) of the ink to its neighbours by the weights 1 2 1 in each direction.
-  // The outermost pixels only give.
+  // Blurs with the weights 1 2 1 in each direction; `amount` (0 to 1) is the fraction of ink that
+  // spreads. Border pixels receive none.
   void Blur(float amount) {
     std::array<float, kSide * kSide> rows{};
     for (int row = 0; row < kSide; ++row) {
@@ -211,7 +212,7 @@ class Canvas {
     }
   }
 
-  // Adds noise of standard deviation `noise` to each pixel and writes them as bytes.
+  // Adds noise of standard deviation `noise` to each pixel and writes the pixels as bytes.
   void Write(Random& random, float noise, std::span<uint8_t, kSide * kSide> bytes) const {
     for (size_t i = 0; i < bytes.size(); ++i) {
       const float value = pixels_[i] + noise * random.Normal();
@@ -220,7 +221,7 @@ class Canvas {
   }
 
  private:
-  // The whole numbers of [low, high], cut to the canvas, as [first, last).
+  // Returns the integers of [low, high], clipped to the canvas, as [first, last).
   static std::pair<int, int> Range(float low, float high) {
     constexpr float kEnd = kSide;
     const int first = static_cast<int>(std::clamp(low, 0.0f, kEnd));
@@ -232,8 +233,7 @@ class Canvas {
   std::array<float, kSide * kSide> pixels_{};
 };
 
-// Where one writer puts the points of the box on the canvas: a bent, slanted, scaled and turned
-// copy of it.
+// Map of one writer from the box to the canvas: bends, slants, scales and rotates.
 class Pose {
  public:
   explicit Pose(Random& random) {
@@ -243,7 +243,7 @@ class Pose {
     const float height = random.Uniform(7.2f, 10.4f);  // half of the box, in pixels
     const float width = height * random.Uniform(0.50f, 0.85f);
     const float slant = 0.24f * random.Normal();
-    const float tangent = 0.16f * random.Normal();  // of the angle by which the digit is turned
+    const float tangent = 0.16f * random.Normal();  // of the digit's rotation angle
     const float cosine = 1 / std::sqrt(1 + tangent * tangent);
     const float sine = tangent * cosine;
     xx_ = cosine * width;
@@ -272,7 +272,7 @@ struct Pen {
   float radius, fade, ink;
 };
 
-// Draws a cubic Hermite curve through the knots of a stroke, each moved a little.
+// Draws a cubic Hermite curve through the slightly moved knots of a stroke.
 void DrawStroke(const Stroke& stroke, const Pose& pose, const Pen& pen, Random& random,
                 Canvas& canvas) {
   constexpr int kSteps = 4;  // segments between two knots
@@ -320,7 +320,7 @@ void DrawDigit(int digit, Random& random, std::span<uint8_t, kSide * kSide> byte
     const Point to{from.x + 5 * random.Normal(), from.y + 5 * random.Normal()};
     canvas.DrawSegment(from, to, 0.7f * pen.radius, pen.fade, 0.8f * pen.ink);
   }
-  if (random.Chance(0.20f)) {  // a spot that took no ink
+  if (random.Chance(0.20f)) {  // a spot without ink
     const Point corner{random.Uniform(5, 20), random.Uniform(5, 20)};
     const Point size{random.Uniform(1, 4), random.Uniform(1, 4)};
     canvas.Erase(corner, size);

@@ -7,7 +7,7 @@
 
 namespace planish::lab {
 
-/// How many digits to draw, and which.
+/// Number and seed of the digits to draw.
 struct Drawing {
   int64_t train = 10'000;
   int64_t test = 5'000;
@@ -16,11 +16,12 @@ struct Drawing {
 
 inline constexpr int64_t kMaxDrawn = 1'000'000;
 
-/// Draws 28 x 28 images of the ten digits as a hand would write them: strokes of several styles,
-/// bent, slanted, blurred and noised. Each image depends on the seed, its split and its index
-/// alone, so a smaller set is the beginning of a larger one, and every machine with IEEE 754
-/// arithmetic draws the same bytes. Each ten images in a row hold each class once. Throws
-/// UsageError when train or test is negative or above kMaxDrawn.
+/// Draws 28 x 28 images of the ten digits like handwriting: strokes of several styles, bent,
+/// slanted, blurred and with noise.
+/// Each image depends only on the seed, its split and its index. So a smaller set is a prefix of a
+/// larger one, and every machine with IEEE 754 arithmetic draws the same bytes. Each ten
+/// consecutive images contain each class once. Throws UsageError if train or test is negative or
+/// above kMaxDrawn.
 ImageSet DrawDigits(const Drawing& drawing);
 
 }  // namespace planish::lab

@@ -17,14 +17,14 @@ namespace {
 
 constexpr size_t kPixels = 28 * 28;
 
-// As a string, which orders bytes for std::set.
+// Returns an image as a string, which std::set orders by bytes.
 std::string ImageAt(const Images& images, size_t i) {
   const auto begin = images.pixels.begin() + static_cast<std::ptrdiff_t>(i * kPixels);
   return {begin, begin + kPixels};
 }
 
-// Guards the bytes: a run on drawn digits is only comparable with runs on the same ones. A change
-// of the drawing changes this digest, and with it every published number.
+// Guards the bytes: runs on drawn digits are comparable only if the digits are equal. A change of
+// the drawing changes this digest, and every published value.
 TEST(DrawDigits, Golden) {
   const ImageSet set = DrawDigits({.train = 100, .test = 50, .seed = 1});
   EXPECT_EQ(set.sha256, "6c7d343380515a72498432bd848a88191dff1f5331d9166984e307634aecde42");
@@ -67,7 +67,7 @@ TEST(DrawDigits, EachTenHoldEachClassInSomeOrder) {
       EXPECT_THAT(std::vector<uint8_t>(ten, ten + 10),
                   ::testing::UnorderedElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
     }
-    // 20 of the 3.6 million orders: two alike would happen once in 20,000 times.
+    // 20 of the 3.6 million orders: two equal ones happen once in 20,000 times.
     EXPECT_EQ(orders.size(), images->labels.size() / 10);
   }
 }
@@ -130,13 +130,13 @@ TEST(DrawDigits, InkOnPaper) {
         column_sum += static_cast<int64_t>(p % 28);
       }
     }
-    // The middle is 13.5; a digit's centre of ink lies within a quarter of the side of it.
+    // The middle is 13.5; a digit's centre of ink is within a quarter of the side from it.
     EXPECT_NEAR(static_cast<double>(row_sum) / static_cast<double>(ink), 13.5, 7) << i;
     EXPECT_NEAR(static_cast<double>(column_sum) / static_cast<double>(ink), 13.5, 7) << i;
   }
 }
 
-// The classes can be told apart, and not by the simplest means: the nearest of ten mean images.
+// The classes can be distinguished, but not by the simplest method, the nearest of ten mean images.
 TEST(DrawDigits, NearestMean) {
   const ImageSet set = DrawDigits({.train = 2000, .test = 1000, .seed = 1});
   std::vector<std::array<double, kPixels>> means(10);
@@ -157,7 +157,7 @@ TEST(DrawDigits, NearestMean) {
     const auto nearest = std::min_element(distance.begin(), distance.end()) - distance.begin();
     right += nearest == set.test.labels[i];
   }
-  // Chance is 100 of 1000; 610 were right when this was written, with a sampling deviation of 15.
+  // Chance is 100 of 1000. The expected number is 610, with a sampling deviation of 15.
   EXPECT_GT(right, 540);
   EXPECT_LT(right, 680);
 }

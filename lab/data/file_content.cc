@@ -25,10 +25,10 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Bytes at the start of the content that are searched for a format: tar's mark is at byte 257.
+// Bytes at the start of the content that are compared with signatures: tar's is at byte 257.
 constexpr size_t kHead = 512;
 
-// A file format that is recognized only to be refused.
+// File format that is recognized only to be refused.
 struct Format {
   std::string_view name;
   std::string_view advice;
@@ -49,7 +49,7 @@ constexpr Format kLzip{"an lzip file", "unpack it first (lzip -d)"};
 constexpr Format kPdf{"a PDF document", "extract its text first (pdftotext)"};
 constexpr Format kParquet{"a Parquet table", "convert it to text first"};
 
-// Bytes that the content of a format's files has from byte `offset` on.
+// Bytes at `offset` in files of a format.
 struct Signature {
   const Format& format;
   size_t offset;
@@ -78,7 +78,7 @@ constexpr Signature kSignatures[] = {
     {kParquet, 0, "PAR1\x15"sv},
 };
 
-// The endings of their names, in lower case.
+// File name extensions, in lower case.
 struct Ending {
   std::string_view text;
   const Format& format;
@@ -91,7 +91,7 @@ constexpr Ending kEndings[] = {
     {".tar", kTar},    {".z", kCompress}, {".lzma", kLzma}, {".lz", kLzip},
 };
 
-// The format that the name of `file` ends in; null for others.
+// Returns the format of the extension of `file`, or null.
 const Format* FormatByName(const fs::path& file) {
   std::string ending = file.extension().string();
   for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -107,7 +107,8 @@ void FailToRead(const fs::path& file, const std::string& reason) {
   throw DataError(fmt::format("cannot read {}: {}", Escaped(file.string()), reason));
 }
 
-// zlib's gzread would do, but it takes whatever follows a gzip stream for padding and ignores it.
+// Stream of the content's bytes. zlib's gzread is not used, because it ignores whatever follows a
+// gzip stream.
 class FileContent::Stream {
  public:
   explicit Stream(fs::path file) : file_(std::move(file)) {
@@ -145,10 +146,10 @@ class FileContent::Stream {
   const fs::path& file() const { return file_; }
   bool is_gzip() const { return gzip_; }
 
-  // Deflate shrinks at most 1032 times (zlib's technical details).
+  // Deflate shrinks by at most a factor of 1032 (zlib's technical details).
   int64_t UpperBound() const { return gzip_ ? size_ * 1032 : size_; }
 
-  // Writes at least one byte, or none at the end of the content. Returns their number.
+  // Writes at least one byte, or none at the end of the content. Returns the number written.
   int64_t ReadSome(std::span<uint8_t> out) {
     if (gzip_ && head_read_ < head_.size()) {
       const size_t got = std::min(out.size(), head_.size() - head_read_);
@@ -166,10 +167,10 @@ class FileContent::Stream {
   }
 
  private:
-  // zlib's state. It is freed where the constructor of Stream throws, too.
+  // zlib's state. It is also freed if the constructor of Stream throws.
   struct Inflation : z_stream {
     Inflation() : z_stream() {}
-    ~Inflation() { inflateEnd(this); }  // does nothing where inflateInit2 has not been called
+    ~Inflation() { inflateEnd(this); }  // does nothing before inflateInit2
   };
 
   [[noreturn]] void Refuse(const Format& format, std::string_view where) const {
@@ -177,7 +178,7 @@ class FileContent::Stream {
                                   format.advice));
   }
 
-  // Refuses content that begins with `head` if it is of a known format.
+  // Throws DataError for content that starts with `head` if it is of a known format.
   void CheckFormat(std::string_view head, std::string_view where) const {
     for (const Signature& signature : kSignatures) {
       if (head.size() > signature.offset &&
@@ -218,7 +219,7 @@ class FileContent::Stream {
     return room - zlib_.avail_out;
   }
 
-  // Tapes and some programs pad a gzip file with zero bytes to whole blocks.
+  // Skips zero bytes with which tapes and some programs pad a gzip file to whole blocks.
   void SkipPadding() {
     while (zlib_.avail_in > 0) {
       const std::string_view left = Buffered();
@@ -249,7 +250,7 @@ class FileContent::Stream {
   int64_t size_ = 0;
   std::array<uint8_t, 1 << 16> input_;
   Inflation zlib_;
-  std::string head_;  // of the unpacked content, read to see its format
+  std::string head_;  // of the unpacked content, read to check its format
   size_t head_read_ = 0;
   bool gzip_ = false;
   bool member_ended_ = false;
@@ -276,10 +277,10 @@ int64_t FileContent::Read(std::span<uint8_t> out) {
 std::string FileContent::Rest(int64_t most) {
   constexpr int64_t kPiece = 1 << 20;
   return ReadInMemory(stream_->file(), [&] {
-    // A byte more than there are, so that the first read meets the end of a small file.
+    // One extra byte, so that the first read meets the end of a small file.
     const int64_t bound = std::max<int64_t>(UpperBound(), 4096) + 1;
     std::string content;
-    // Growing as the bytes come would take twice the memory.
+    // Growing while reading would take twice the memory.
     if (!is_gzip()) content.reserve(static_cast<size_t>(std::min(most, bound + kPiece)));
     while (std::ssize(content) < most) {
       const size_t old = content.size();

@@ -14,13 +14,13 @@
 
 namespace planish::lab {
 
-/// The bytes of a data file in order. A gzip file is unpacked, whatever its name.
+/// Bytes of a data file in order. A gzip file is unpacked, whatever its name.
 ///
-/// Every member function throws DataError, which names the file, if it cannot be read, is not a
-/// regular file, or is a damaged or truncated gzip file. The constructor also refuses other
-/// archives and compressed files (zip, bzip2, xz, zstd, 7-Zip, ...) and PDF by their first bytes,
-/// also within gzip, and a name such as .gz or .zip whose file lacks that format's first bytes.
-/// Several gzip members in a row are one file, and zero bytes after a member are skipped.
+/// Every member function throws DataError naming the file if it cannot be read, is not a regular
+/// file, or is a damaged or truncated gzip file. The constructor also refuses other archives and
+/// compressed files (zip, bzip2, xz, zstd, 7-Zip, ...) and PDF by their first bytes, also within
+/// gzip, and a name such as .gz or .zip without that format's first bytes.
+/// Consecutive gzip members are one file; zero bytes after a member are skipped.
 class FileContent {
  public:
   explicit FileContent(std::filesystem::path file);
@@ -30,14 +30,14 @@ class FileContent {
 
   bool is_gzip() const;
 
-  /// Returns an upper bound of the bytes in the content, so that a size that a header claims can be
-  /// refuted before memory is taken for it.
+  /// Returns an upper bound of the content's bytes, to reject a size in a header before allocating
+  /// memory for it.
   int64_t UpperBound() const;
 
   /// Fills `out` as far as the content goes. Returns the number of bytes written.
   int64_t Read(std::span<uint8_t> out);
 
-  /// Returns the bytes that have not been read yet, but at most `most` of them.
+  /// Returns the unread bytes, but at most `most` of them.
   std::string Rest(int64_t most = std::numeric_limits<int64_t>::max());
 
  private:
@@ -48,7 +48,7 @@ class FileContent {
 /// Throws DataError: "cannot read FILE: REASON".
 [[noreturn]] void FailToRead(const std::filesystem::path& file, const std::string& reason);
 
-/// Returns read(). Turns std::bad_alloc into a DataError that names `file`.
+/// Returns read(). Turns std::bad_alloc into a DataError naming `file`.
 template <class Function>
 auto ReadInMemory(const std::filesystem::path& file, Function&& read) {
   try {
@@ -58,15 +58,15 @@ auto ReadInMemory(const std::filesystem::path& file, Function&& read) {
   }
 }
 
-/// Returns the file called `name`, or else `name`.gz, in `folder`; nothing if neither exists.
+/// Returns the file called `name`, or else `name`.gz, in `folder`; nullopt if neither exists.
 std::optional<std::filesystem::path> FindFile(const std::filesystem::path& folder,
                                               const std::string& name);
 
 /// Returns FindFile's file. Throws DataError if there is none.
 std::filesystem::path NeedFile(const std::filesystem::path& folder, const std::string& name);
 
-/// Returns what the ending of the file's name stands for ("a zip archive") if that is an archive or
-/// compressed file other than gzip.
+/// Returns the format of the file's extension ("a zip archive") if it is an archive or compressed
+/// file other than gzip.
 std::optional<std::string_view> PackedByName(const std::filesystem::path& file);
 
 }  // namespace planish::lab

@@ -38,7 +38,7 @@ std::string Numbers(int count) {
   return text;
 }
 
-// More than a piece of Rest (1 MiB) and than a piece of the file (64 KiB).
+// Content larger than a piece of Rest (1 MiB) and of the file (64 KiB).
 class FileContentTest : public testing::TestWithParam<bool> {
  protected:
   std::filesystem::path Write(const std::string& content) {
@@ -108,7 +108,7 @@ TEST(FileContent, SaysWhatIsWrong) {
 // Zero bytes that fill the last block of a tape, as in GNU gzip's and Python's readers.
 TEST(FileContent, SkipsZerosAfterAGzipMember) {
   const TestFolder temp;
-  const std::string zeros(200'000, '\0');  // more than is read at once
+  const std::string zeros(200'000, '\0');  // more than one read
   for (const std::string& tail : {zeros.substr(0, 1), zeros, zeros + Gzip("two\n")}) {
     WriteFile(temp / "file", Gzip("one\n") + tail);
     EXPECT_EQ(FileContent(temp / "file").Rest(),
@@ -201,11 +201,11 @@ TEST(FileContent, EscapesTheFilesName) {
   EXPECT_THAT(ErrorOf(temp / "\x1b[2J\xff"), HasSubstr("\\x1b[2J\\xff: No such file"));
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which reserves more address space than the limit
+#ifndef __SANITIZE_ADDRESS__  // it reserves more address space than the limit
 TEST(FileContent, NamesTheFileWhenMemoryRunsOut) {
   const TestFolder temp;
   WriteFile(temp / "file", "");
-  std::filesystem::resize_file(temp / "file", int64_t{4} << 30);  // takes no space on the disk
+  std::filesystem::resize_file(temp / "file", int64_t{4} << 30);  // uses no disk space
   const auto read = [&] {
     const rlimit limit{int64_t{2} << 30, int64_t{2} << 30};
     if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);

@@ -78,7 +78,7 @@ std::vector<uint8_t> IdxFiles::Labels(const fs::path& file) const {
   return Read(file, kIdxLabelsMagic, {});
 }
 
-// `dims` are those after the first, which is the number of cases.
+// `dims` are the sizes after the first, which is the number of cases.
 std::vector<uint8_t> IdxFiles::Read(const fs::path& file, int64_t magic,
                                     std::span<const int64_t> dims) const {
   FileContent content(file);

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The text of the DataError that LoadMnist throws.
+// Returns the message of LoadMnist's DataError.
 std::string ErrorOf(const fs::path& folder) {
   try {
     LoadMnist(folder);
@@ -93,7 +93,7 @@ TEST(LoadMnist, SeveralGzipStreamsAreOneFile) {
   const TestFolder temp;
   const SmallSet set;
   set.Write(temp.path(), true);
-  // Cut inside the header, inside the pixels, and with an empty stream in between and at the end.
+  // Cut inside the header and inside the pixels, with empty streams in between and at the end.
   WriteFile(temp.path() / "train-images-idx3-ubyte.gz",
             Gzip(set.train_images.substr(0, 5)) + Gzip("") + Gzip(set.train_images.substr(5, 900)) +
                 Gzip(set.train_images.substr(905)) + Gzip(""));
@@ -104,7 +104,7 @@ TEST(LoadMnist, LongerThanOneBuffer) {
   const TestFolder temp;
   SmallSet set;
   std::string pixels(500 * 784, '\0');
-  uint32_t state = 1;  // bytes that deflate cannot shrink, so that the input too is refilled
+  uint32_t state = 1;  // incompressible bytes, so that the input is also refilled
   for (char& c : pixels) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
   set.train_images = Idx({0x803, 500, 28, 28}, pixels);
   set.train_labels = Idx({0x801, 500}, std::string(500, '\3'));
@@ -189,9 +189,9 @@ TEST(LoadMnist, Unreadable) {
 struct Malformed {
   const char* name;
   std::function<void(SmallSet&)> spoil;
-  const char* file;   // that the message must name
-  const char* plain;  // what it must say of the plain file
-  const char* gzip;   // what it must say of the gzipped file
+  const char* file;   // named in the message
+  const char* plain;  // error for the plain file
+  const char* gzip;   // error for the gzipped file
 };
 
 void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.file; }
@@ -259,7 +259,7 @@ const Malformed kMalformed[] = {
     {"LabelCountHuge", [](SmallSet& s) { s.test_labels = Idx({0x801, 0xffffffff}, "\1\2"); },
      "t10k-labels-idx1-ubyte", "must hold 1 to 10,000,000 cases but has 4,294,967,295",
      "must hold 1 to 10,000,000 cases but has 4,294,967,295"},
-    // 7.84 GB claimed by 16 bytes, or by the 30 or so that they are as a gzip stream.
+    // 7.84 GB claimed by 16 bytes, or by the about 30 bytes of their gzip stream.
     {"CountBeyondFile", [](SmallSet& s) { s.train_images = Idx({0x803, 10'000'000, 28, 28}, ""); },
      "train-images-idx3-ubyte", "must have 7,840,000,016 bytes as its header says but has 16",
      "must have 7,840,000,016 bytes as its header says but has at most "},
@@ -289,7 +289,7 @@ const Malformed kMalformed[] = {
 INSTANTIATE_TEST_SUITE_P(All, LoadMnistMalformed, ::testing::ValuesIn(kMalformed),
                          [](const auto& param_info) { return param_info.param.name; });
 
-// Replaces the gzipped training images by `content`; what LoadMnist says of it.
+// Returns LoadMnist's error with `content` as the gzipped training images.
 std::string ErrorOfGzip(const std::string& content) {
   const TestFolder temp;
   SmallSet().Write(temp.path(), true);
@@ -329,8 +329,8 @@ TEST(LoadMnist, GzipWithAnyBitFlipped) {
     WriteFile(temp.path() / "train-images-idx3-ubyte.gz", flipped);
     try {
       ExpectSmallSet(LoadMnist(temp.path()));
-      // Nothing depends on the date and the remarks in bytes 4 to 9, and the last byte before the
-      // 8 of the checksum and length may end in padding.
+      // The date and flags in bytes 4 to 9 do not matter. The last byte before the 8 of checksum
+      // and length can end in padding.
       EXPECT_TRUE((i >= 4 && i < 10) || i == whole.size() - 9) << i;
     } catch (const DataError& e) {
       EXPECT_THAT(e.what(), HasSubstr("train-images-idx3-ubyte.gz"));
@@ -364,7 +364,7 @@ TEST(LoadMnist, TheRealOne) {
   };
   EXPECT_THAT(first(set.train), ElementsAre(5, 0, 4, 1, 9));
   EXPECT_THAT(first(set.test), ElementsAre(7, 2, 1, 0, 4));
-  // .1307 and .1325 of 255, as is commonly printed; the tolerance is the last digit given here.
+  // .1307 and .1325 of 255, as commonly printed; the tolerance is the last digit given here.
   const auto mean = [](const Images& images) {
     return std::accumulate(images.pixels.begin(), images.pixels.end(), 0.0) /
            static_cast<double>(images.pixels.size());

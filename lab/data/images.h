@@ -17,18 +17,18 @@ struct Images {
   std::vector<uint8_t> labels = {};  ///< [count]
 };
 
-/// A training and a test set, with what RunConfig::Data records of them.
+/// Training and test set, with the fields of RunConfig::Data.
 struct ImageSet {
   Images train;
   Images test;
   std::string name;         ///< "mnist", "idx images" or "drawn digits"
   std::string source;       ///< "files" or "embedded"
-  std::string description;  ///< one sentence for people
+  std::string description;  ///< one sentence
   std::string sha256;       ///< HashImages(train, test)
 };
 
-/// SHA-256, in lower-case hexadecimal, of the four uncompressed idx files that hold these images,
-/// one after the other: training images, training labels, test images, test labels.
+/// Returns the SHA-256, in lower-case hexadecimal, of the concatenated four uncompressed idx files
+/// with these images: training images, training labels, test images, test labels.
 std::string HashImages(const Images& train, const Images& test);
 
 }  // namespace planish::lab

@@ -37,7 +37,7 @@ std::string TooLong(int64_t number) {
   return fmt::format("line {} is longer than {} bytes", number, FormatInteger(kMaxLine));
 }
 
-// Throws where `bytes`, line `number` of `file` or part of it, cannot be text.
+// Throws DataError if `bytes`, line `number` of `file` or part of it, cannot be text.
 void CheckLine(const fs::path& file, std::string_view bytes, int64_t number) {
   if (std::ssize(bytes) > kMaxLine) FailToRead(file, TooLong(number));
   if (const size_t zero = bytes.find('\0'); zero != bytes.npos) {
@@ -70,7 +70,7 @@ std::string ReadTextFile(const fs::path& file) {
     int64_t number = 1;
     size_t begin = 0;  // of the last line
     while (true) {
-      // Line by line as the bytes come: a file without lines is refused before all of it is read.
+      // Checks each line while reading, so a file without lines is refused early.
       for (size_t end = text.find('\n', begin); end != text.npos; end = text.find('\n', begin)) {
         CheckLine(file, std::string_view(text).substr(begin, end - begin), number);
         ++number;
@@ -90,7 +90,7 @@ bool ReadLine(std::istream& in, const std::string& name, int64_t number, std::st
   while (true) {
     const int c = in.rdbuf()->sbumpc();
     if (c == std::char_traits<char>::eof()) {
-      // std::cin reports a failed read, of a folder for one, as the end.
+      // std::cin reports a failed read, for example of a folder, as the end.
       if (in.rdbuf() == std::cin.rdbuf() && std::ferror(stdin) != 0) {
         FailToRead(name, SystemReason(errno));
       }

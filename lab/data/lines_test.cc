@@ -42,7 +42,7 @@ TEST(SplitLines, KeepsWhatIsNoLineFeed) {
 TEST_F(ReadLinesTest, CutsAtLineFeedsAlone) {
   EXPECT_THAT(Lines("a\nb c\n\nd"), ElementsAre("a", "b c", "", "d"));
   EXPECT_THAT(Lines("a\r\nb\n"), ElementsAre("a", "b"));
-  // U+0085 and U+2028, at which other programs cut.
+  // U+0085 and U+2028, at which other programs split.
   EXPECT_THAT(Lines("a\u0085b\u2028c\n"), ElementsAre("a\u0085b\u2028c"));
   EXPECT_THAT(Lines(""), IsEmpty());
 }

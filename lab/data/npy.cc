@@ -48,7 +48,7 @@ struct Header {
   std::optional<std::vector<int64_t>> shape;
 };
 
-// Reads the header's text: a Python dictionary of strings, truth values and tuples of numbers.
+// Reader of the header's text: a Python dictionary of strings, booleans and tuples of integers.
 class HeaderReader {
  public:
   // `offset` is that of `text` in the file.
@@ -96,7 +96,7 @@ class HeaderReader {
 
   void SkipBlanks() { next_ = std::min(text_.find_first_not_of(" \t\n\r\f", next_), text_.size()); }
 
-  // The offset of what comes next.
+  // Returns the offset of the next token.
   int64_t Here() {
     SkipBlanks();
     return offset_ + static_cast<int64_t>(next_);
@@ -115,7 +115,7 @@ class HeaderReader {
 
   std::string String() {
     const int64_t at = Here();
-    // Python 2 wrote Unicode strings so: u'<f4'.
+    // Python 2 wrote Unicode strings as u'<f4'.
     if (next_ < text_.size() && text_[next_] == 'u') ++next_;
     const char quote = next_ < text_.size() ? text_[next_] : '\0';
     const size_t end = quote == '\'' || quote == '"' ? text_.find(quote, next_ + 1) : text_.npos;
@@ -159,7 +159,7 @@ class HeaderReader {
       value = 10 * value + (text_[next_++] - '0');
     }
     if (next_ == begin) Wrong("a size", at);
-    // Python 2 wrote long integers so: (4L, 3L).
+    // Python 2 wrote long integers as (4L, 3L).
     if (next_ < text_.size() && text_[next_] == 'L') ++next_;
     return value;
   }
@@ -170,7 +170,7 @@ class HeaderReader {
   size_t next_ = 0;
 };
 
-// IEEE 754's binary16.
+// Converts IEEE 754's binary16.
 float HalfToFloat(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const float sign = bits >> 15 != 0 ? -1.0F : 1.0F;
@@ -182,7 +182,7 @@ float HalfToFloat(uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
 }
 
-// The numbers that `bytes` hold, each of the type From, at `out`.
+// Converts the elements of type From in `bytes` to floats at `out`.
 template <class From>
 void Convert(std::span<const uint8_t> bytes, float* out) {
   for (size_t i = 0; i < bytes.size(); i += sizeof(From)) {
@@ -228,7 +228,7 @@ class NpyReader {
   }
 
  private:
-  // So many bytes, of which `what` is to be the name.
+  // Reads `count` bytes. `what` names them in errors.
   std::string Take(int64_t count, const std::string& what) {
     const std::string bytes = content_.Rest(count);
     if (std::ssize(bytes) < count) {
@@ -276,7 +276,7 @@ class NpyReader {
     bool overflow = false;
     for (const int64_t size : array.shape) overflow |= __builtin_mul_overflow(count, size, &count);
     overflow |= __builtin_mul_overflow(count, type.size, &bytes);
-    // Before memory is taken for what a header claims.
+    // Checked before allocating memory for the size in the header.
     if (const int64_t most = content_.UpperBound() - offset_; overflow || bytes > most) {
       Fail(file_,
            fmt::format("have {} bytes of {} from byte {} on",

@@ -7,18 +7,17 @@
 
 namespace planish::lab {
 
-/// An array of numbers.
+/// Array of floats.
 struct NpyArray {
-  std::vector<int64_t> shape;  ///< empty for a single number
-  std::vector<float> values;   ///< the last index runs fastest
+  std::vector<int64_t> shape;  ///< empty for a scalar
+  std::vector<float> values;   ///< row-major
 };
 
 /// Reads a file in NumPy's format (numpy.lib.format, versions 1.0, 2.0 and 3.0), plain or gzip
-/// whatever its name: little-endian reals of 16, 32 or 64 bits in C order, which become floats.
-/// Throws DataError that names the file, what is wrong and at which byte of the content: another
-/// magic string, version, type or order, a header that is no dictionary of descr, fortran_order and
-/// shape, a shape that is none, fewer numbers than it says or bytes after them; and what
-/// FileContent throws.
+/// whatever its name: little-endian floats of 16, 32 or 64 bits in C order, converted to float.
+/// Throws DataError naming the file, the error and its byte offset: another magic string, version,
+/// type or order; a header that is not a dictionary of descr, fortran_order and shape; an invalid
+/// shape; fewer elements or more bytes than it states. Also throws like FileContent.
 NpyArray ReadNpy(const std::filesystem::path& file);
 
 }  // namespace planish::lab

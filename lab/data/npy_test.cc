@@ -26,7 +26,8 @@ std::string LittleEndian(uint64_t value, int bytes) {
   return text;
 }
 
-// A file of this version whose header is `dictionary`, filled up with blanks to a multiple of 16.
+// Returns a file of this version whose header is `dictionary`, padded with blanks to a multiple of
+// 16.
 std::string Npy(const std::string& dictionary, const std::string& numbers, int version = 1) {
   const int size_bytes = version == 1 ? 2 : 4;
   std::string header = dictionary;
@@ -78,7 +79,7 @@ TEST_F(NpyTest, ReadsFloatsOfEveryVersion) {
   }
 }
 
-// numpy.save of numpy.arange(3, dtype=numpy.float32), NumPy 2.4: its bytes.
+// The bytes of numpy.save of numpy.arange(3, dtype=numpy.float32), NumPy 2.4.
 TEST_F(NpyTest, ReadsWhatNumPyWrites) {
   std::string file = "\x93NUMPY\x01";
   file += '\0';
@@ -96,7 +97,7 @@ TEST_F(NpyTest, ReadsDoubles) {
 }
 
 TEST_F(NpyTest, ReadsHalves) {
-  // 1, -2, the largest, the smallest normal and subnormal ones, infinities, no number.
+  // 1, -2, the largest, the smallest normal and subnormal values, infinities, NaN.
   const std::vector<uint16_t> bits = {0x3c00, 0xc000, 0x7bff, 0x0400,
                                       0x0001, 0x7c00, 0xfc00, 0x7e00};
   const NpyArray array = Read(Npy(Dictionary("<f2", "(8,)"), Bytes(bits)));
@@ -125,7 +126,7 @@ TEST_F(NpyTest, ReadsHeadersInAnyOrder) {
       ElementsAre(6));
 }
 
-// The header of Python 2 on Windows, byte for byte, whose array is numpy.arange(12) in 4 rows.
+// The header of Python 2 on Windows, byte for byte; the array is numpy.arange(12) in 4 rows.
 TEST_F(NpyTest, ReadsHeadersOfPython2) {
   std::vector<float> numbers(12);
   std::iota(numbers.begin(), numbers.end(), 0.0F);
@@ -144,7 +145,7 @@ TEST_F(NpyTest, ReadsHeadersOfPython2) {
       ElementsAre(12));
 }
 
-// Blanks that numpy.load accepts wherever Python does.
+// Blanks that numpy.load accepts, as Python does.
 TEST_F(NpyTest, ReadsHeadersWithAnyBlanks) {
   for (const std::string dictionary :
        {"{'descr':'<f4','fortran_order':False,'shape':(2,3)}",
@@ -190,7 +191,7 @@ TEST_F(NpyTest, SaysWhereAFileEnds) {
   }
 }
 
-// A header must not take memory that the file cannot fill.
+// A header must not allocate memory that the file cannot fill.
 TEST_F(NpyTest, RefusesAbsurdSizes) {
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats)),
               HasSubstr("4000000000000 bytes of numbers, for the shape (1000000, 1000000), from "

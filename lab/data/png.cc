@@ -16,7 +16,8 @@ std::string BigEndian(size_t value) {
   return bytes;
 }
 
-// Length, type and data, and a checksum of the latter two (section 5.3 of the standard).
+// Returns a chunk: length, type and data, and a checksum of type and data (section 5.3 of the
+// standard).
 std::string Chunk(std::string_view type, const std::string& data) {
   const std::string summed = std::string(type) + data;
   const uLong sum = crc32_z(0, reinterpret_cast<const Bytef*>(summed.data()), summed.size());
@@ -49,7 +50,7 @@ std::string EncodePng(std::span<const uint8_t> pixels, int64_t width) {
     const auto row = pixels.subspan(y * columns, columns);
     rows.insert(rows.end(), row.begin(), row.end());
   }
-  // 8 bits, grey; deflate, filters and no interlacing, which are the only methods or none.
+  // 8 bits, grey; deflate, standard filters and no interlacing.
   const std::string kind("\x08\0\0\0\0", 5);
   return "\x89PNG\r\n\x1A\n" + Chunk("IHDR", BigEndian(columns) + BigEndian(height) + kind) +
          Chunk("IDAT", Deflated(rows)) + Chunk("IEND", "");

@@ -7,8 +7,8 @@
 
 namespace planish::lab {
 
-/// A PNG file (ISO/IEC 15948) of grey pixels [height, width]: 0 is black, 255 white. Throws
-/// std::invalid_argument unless `pixels` are whole rows, at least one, of `width` > 0.
+/// Returns a PNG file (ISO/IEC 15948) of grey pixels [height, width]: 0 is black, 255 white. Throws
+/// std::invalid_argument unless `pixels` are one or more whole rows of `width` > 0.
 std::string EncodePng(std::span<const uint8_t> pixels, int64_t width);
 
 }  // namespace planish::lab

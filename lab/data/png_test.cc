@@ -9,7 +9,7 @@
 namespace planish::lab {
 namespace {
 
-// The chunks of a PNG file, type and data by turns, each with a right checksum.
+// Returns type and data of a PNG file's chunks in alternation, and checks their checksums.
 std::vector<std::string> Chunks(const std::string& png) {
   const auto word = [&](size_t at) {
     size_t value = 0;

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Bytes of the blank that `text` begins with; 0 where it begins with something else.
+// Returns the bytes of the blank at the start of `text`, or 0 if there is none.
 size_t BlankLength(std::string_view text) {
   if (text.starts_with(' ') || text.starts_with('\t')) return 1;
   return text.starts_with("\u00a0") ? 2 : 0;
@@ -55,7 +55,7 @@ Sentences SentenceReader::Read(const fs::path& file, int64_t label) {
   Hash(lines);
   Sentences sentences;
   for (const std::string& line : lines) Add(line, label, &sentences);
-  // A class without sentences makes a task that any model solves.
+  // A class without sentences makes the task trivial.
   if (sentences.size() == 0) {
     throw DataError(
         fmt::format("[SentenceReader] {} must hold a sentence but has none", file.string()));

@@ -10,10 +10,10 @@
 
 #include "lab/data/sha256.h"
 
-// Sentences that belong to classes, such as a reviewer's opinions.
+// Sentences with classes, such as opinions of reviewers.
 namespace planish::lab {
 
-/// Sentences, each with the number of its class. No sentence is without words.
+/// Sentences with their class indices. Every sentence has words.
 struct Sentences {
   std::vector<std::vector<std::string>> words;
   std::vector<int64_t> labels;
@@ -22,39 +22,40 @@ struct Sentences {
   void Add(std::vector<std::string> sentence, int64_t label);
 };
 
-/// The name of files whose checksum is not that of a known data set.
+/// Name of files whose checksum is not that of a known data set.
 inline constexpr char kUnknownSentences[] = "labelled sentences";
 
-/// The sets of a task, with what RunConfig::Data records of them.
+/// Sets of a task, with the fields of RunConfig::Data.
 struct SentenceSets {
   Sentences train, valid, test;
   std::string name;         ///< "rt", "sst5", kUnknownSentences or "made opinions"
   std::string source;       ///< "files" or "embedded"
-  std::string description;  ///< one sentence for people
-  std::string sha256;       ///< of the files' lines, each with "\n", or of the made ones
+  std::string description;  ///< one sentence
+  std::string sha256;       ///< of the files' lines, each with "\n", or of the synthetic sentences
 };
 
-/// Reads files of one sentence a line, whose words are separated by blanks (spaces, tabs, no-break
-/// spaces). What it left out on the way, it counts.
+/// Reader of files with one sentence a line and words separated by blanks (spaces, tabs, no-break
+/// spaces). Counts what it leaves out.
 class SentenceReader {
  public:
-  /// Sentences of more than `longest` words lose the others.
+  /// Cuts sentences to `longest` words.
   explicit SentenceReader(int64_t longest) : longest_(longest) {}
 
-  /// Every line is a sentence of the class `label`. Throws what ReadLines throws.
+  /// Reads sentences of the class `label`. Throws like ReadLines.
   Sentences Read(const std::filesystem::path& file, int64_t label);
 
-  /// Every line is the number of a class, 0 to classes - 1, and a sentence. Throws DataError with
-  /// the number of a line that is not, and what ReadLines throws.
+  /// Reads lines of a class index, 0 to classes - 1, and a sentence. Throws DataError naming an
+  /// invalid line, and like ReadLines.
   Sentences ReadLabelled(const std::filesystem::path& file, int64_t classes);
 
-  int64_t empty() const { return empty_; }  ///< lines without a word, which were left out
-  int64_t cut() const { return cut_; }      ///< sentences that lost words
+  int64_t empty() const { return empty_; }  ///< lines without words, left out
+  int64_t cut() const { return cut_; }      ///< sentences that were cut
 
-  /// "; 2 empty lines left out; 1 sentence cut to 64 words": nothing where there were none.
+  /// Returns text like "; 2 empty lines left out; 1 sentence cut to 64 words", or "" if there were
+  /// none.
   std::string Counts() const;
 
-  /// Of the lines read so far. Ends reading.
+  /// Returns the hash of the lines read so far. Ends reading.
   std::string Sha256OfLines() { return sha_.Hex(); }
 
  private:
@@ -66,22 +67,21 @@ class SentenceReader {
   Sha256 sha_;
 };
 
-/// Returns `folder` or `folder`/`name`, whichever holds `file` or `file`.gz. Throws DataError if
+/// Returns `folder` or `folder`/`name`, whichever contains `file` or `file`.gz. Throws DataError if
 /// neither does.
 std::filesystem::path FolderWith(const std::filesystem::path& folder, const std::string& name,
                                  const std::string& file);
 
-/// Numbers of words: 0 stands for all that it does not know, the others follow by falling frequency
-/// and, where that is the same, by their bytes.
+/// Indices of words: 0 for unknown words, the others by falling frequency and then by their bytes.
 class Lexicon {
  public:
-  /// The words that occur at least `least` times.
+  /// Includes words that occur at least `least` times.
   Lexicon(const Sentences& sentences, int64_t least);
 
-  /// With the unknown one.
+  /// Returns the number of words, including the unknown one.
   int64_t size() const { return static_cast<int64_t>(numbers_.size()) + 1; }
 
-  /// The number of `word`, 0 where the lexicon does not have it.
+  /// Returns the index of `word`, or 0 if it is unknown.
   int32_t Number(const std::string& word) const;
 
  private:

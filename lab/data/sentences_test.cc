@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// The text of the DataError that `call` throws.
+// Returns the message of the DataError of `call`.
 template <class Call>
 std::string ErrorOf(Call call) {
   try {
@@ -26,7 +26,7 @@ std::string ErrorOf(Call call) {
 
 class SentencesTest : public ::testing::Test {
  protected:
-  // Reads a file of these lines.
+  // Reads a file with these lines.
   Sentences Read(const std::string& text, int64_t label = 1) {
     WriteFile(folder / "file", text);
     return reader.Read(folder / "file", label);
@@ -55,7 +55,7 @@ TEST_F(SentencesTest, CountsWhatItLeavesOut) {
   EXPECT_EQ(reader.empty(), 2);
   EXPECT_EQ(reader.cut(), 1);
   EXPECT_EQ(reader.Counts(), "; 2 empty lines left out; 1 sentence cut to 4 words");
-  // A class without a sentence is an empty line, too.
+  // A class without a sentence is also an empty line.
   EXPECT_THAT(ReadLabelled("3 \n2\n").words, IsEmpty());
   EXPECT_EQ(reader.Counts(), "; 4 empty lines left out; 1 sentence cut to 4 words");
 }
@@ -104,7 +104,7 @@ TEST_F(SentencesTest, FindsTheFolder) {
   EXPECT_EQ(FolderWith(folder / "set", "set", "some.train"), folder / "set");
 }
 
-// printf 'good\n\nfilm\n' | sha256sum, in two files of which one lacks the last line's end.
+// printf 'good\n\nfilm\n' | sha256sum, in two files, one without the last line's end.
 TEST_F(SentencesTest, HashesLines) {
   Read("good\n\n");
   Read("film");

@@ -10,17 +10,16 @@ struct evp_md_ctx_st;
 
 namespace planish::lab {
 
-/// SHA-256 (FIPS 180-4) of bytes that come in pieces. Throws std::runtime_error when OpenSSL cannot
-/// provide it.
+/// SHA-256 (FIPS 180-4) of bytes in pieces. Throws std::runtime_error if OpenSSL cannot provide it.
 class Sha256 {
  public:
   Sha256();
 
-  /// Appends `bytes` to what is hashed.
+  /// Appends `bytes` to the hashed bytes.
   void Update(std::span<const uint8_t> bytes);
 
-  /// The digest of everything appended so far, as 64 lower-case hexadecimal digits. More may be
-  /// appended afterwards.
+  /// Returns the digest of all bytes so far as 64 lower-case hexadecimal digits. More can be
+  /// appended later.
   std::string Hex() const;
 
  private:

@@ -13,7 +13,7 @@ void Add(Sha256& sha, std::string_view text) {
   sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
-// The examples of FIPS 180-4's companion (SHA256.pdf) and of NIST's SHAVS short messages.
+// Examples of FIPS 180-4's companion (SHA256.pdf) and of NIST's SHAVS short messages.
 TEST(Sha256, OfNothing) {
   EXPECT_EQ(Sha256().Hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }

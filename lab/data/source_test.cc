@@ -12,7 +12,7 @@
 namespace planish::lab {
 namespace {
 
-// Sets PLANISH_DATA, or removes it, for the life of a test.
+// Sets or removes PLANISH_DATA for the duration of a test.
 class Environment {
  public:
   explicit Environment(const char* value) {

@@ -11,19 +11,19 @@
 
 namespace planish::lab {
 
-/// Where a made story plays.
+/// Number of places of synthetic stories.
 inline constexpr size_t kMadePlaces = 4;
 
-/// Tells stories of a small grammar, with integer arithmetic alone, so that a seed gives the same
-/// on every machine.
+/// Generator of stories from a small grammar. It uses only integer arithmetic, so a seed gives the
+/// same stories on every machine.
 class StoryTeller {
  public:
   explicit StoryTeller(uint64_t seed) : random_(seed) {}
 
-  /// The five to nine sentences of a story, which stays at one place with one person.
+  /// Returns the five to nine sentences of a story with one place and one person.
   std::vector<std::string> Story();
 
-  /// A sentence, and the number of its place, below kMadePlaces.
+  /// Returns a sentence and the index of its place, below kMadePlaces.
   std::pair<std::string, size_t> Sentence();
 
  private:

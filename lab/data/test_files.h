@@ -11,10 +11,10 @@
 
 #include "lab/testing/test_folder.h"
 
-// What the tests of this folder share: idx files and gzip streams.
+// Idx files and gzip streams for the tests of this folder.
 namespace planish::lab {
 
-/// An idx file: big-endian words, then bytes.
+/// Returns an idx file: big-endian words, then bytes.
 inline std::string Idx(const std::vector<uint32_t>& words, const std::string& bytes) {
   std::string text;
   for (const uint32_t word : words) {
@@ -23,7 +23,7 @@ inline std::string Idx(const std::vector<uint32_t>& words, const std::string& by
   return text + bytes;
 }
 
-/// `content` as a gzip stream.
+/// Returns `content` as a gzip stream.
 inline std::string Gzip(std::string content) {
   z_stream zlib = {};
   if (deflateInit2(&zlib, 9, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {

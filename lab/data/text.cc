@@ -30,9 +30,9 @@ struct Forms {
   const char* plural;
 };
 
-// The words of the plays. No two lists that can follow the same words share one, nor has a noun or
-// verb one form for both numbers: a play can be read in one way only, and the choices behind it
-// take exactly the bits of its probability.
+// Words of the plays. Lists that can follow the same words are disjoint, and no noun or verb has
+// one form for both numbers. So a play has one derivation, and its choices have exactly the bits of
+// its probability.
 constexpr const char* kNames[] = {"Anna", "Bela",  "Carl",   "Dora",
                                   "Emil", "Frida", "Gustav", "Hanna"};
 constexpr const char* kPlaces[] = {"the mill",  "the harbour", "the forest", "the market",
@@ -54,7 +54,7 @@ constexpr Forms kWithObject[] = {{"sees", "see"},      {"fears", "fear"},   {"fo
                                  {"carries", "carry"}, {"teaches", "teach"}};
 constexpr const char* kNumbers[] = {"one", "two", "three", "four", "five", "six"};
 
-// Writes scenes and counts the bits of its choices, all of which are between equally likely ones.
+// Generator of scenes that counts the bits of its choices, all between equally likely options.
 class Playwright {
  public:
   explicit Playwright(int64_t seed) : state_(static_cast<uint64_t>(seed)) {}
@@ -109,7 +109,7 @@ class Playwright {
     return text;
   }
 
-  // A noun with what belongs to it. `depth` bounds the clauses within clauses.
+  // Returns a noun with its attributes. `depth` limits nested clauses.
   std::string NounPhrase(bool plural, int depth) {
     static constexpr const char* kOne[] = {"the", "a", "every"};
     static constexpr const char* kMany[] = {"the", "some", "all"};
@@ -142,7 +142,7 @@ class Playwright {
     return text + VerbPhrase(plural, 1);
   }
 
-  // One sentence, spoken to `listener`.
+  // Returns one sentence, spoken to `listener`.
   std::string Sentence(const std::string& listener, const std::string& thing) {
     switch (Choose(6)) {
       case 0:
@@ -177,7 +177,7 @@ class Playwright {
   int scene_ = 0;
 };
 
-// The file that `path` stands for.
+// Returns the text file of `path`, a file or a folder.
 fs::path TextFile(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;

@@ -31,7 +31,7 @@ std::string ErrorOf(const fs::path& path) {
   return "no error";
 }
 
-// Guards the bytes: a run on the made text is only comparable with runs on the same one. A change
+// Guards the bytes: runs on the synthetic text are comparable only if the text is equal. A change
 // of the grammar changes this hash.
 TEST(MakeText, IsTheSameEverywhere) {
   EXPECT_EQ(MakeText(400'000).sha256,
@@ -70,7 +70,7 @@ TEST(MakeText, KeepsTheRulesOfItsGrammar) {
   EXPECT_GT(scenes, 50);
 }
 
-// A play of one scene, its choices counted by hand.
+// A play of one scene with its choices counted by hand.
 TEST(MakeText, SaysItsEntropy) {
   const Text scene = MakeText(211, 578);
   ASSERT_EQ(scene.characters,
@@ -90,11 +90,11 @@ TEST(MakeText, SaysItsEntropy) {
   bits += 1 + std::log2(3) + 1 + std::log2(12) + 4 + 2;
   // Sentences, kind, count (6), noun.
   bits += std::log2(3) + std::log2(6) + std::log2(6) + 4;
-  // As the first, without an object.
+  // Like the first, without an object.
   bits += std::log2(3) + std::log2(6) + 3;
   bits += 1 + std::log2(3) + 1 + 4 + 2 + 1 + 3;
   ASSERT_TRUE(scene.entropy);
-  EXPECT_NEAR(*scene.entropy, bits / 211, 1e-12);  // sums of 40 numbers below 4
+  EXPECT_NEAR(*scene.entropy, bits / 211, 1e-12);  // sums of 40 terms below 4
   EXPECT_THAT(MakeText(400'000).description, HasSubstr("0.504 bits a character"));
   EXPECT_EQ(scene.source, "embedded");
 }

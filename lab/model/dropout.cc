@@ -19,10 +19,9 @@ namespace planish::lab {
 
 namespace {
 
-// Numbers that one start of the generator is good for, so that threads can share the work.
+// Elements per start of the generator, the unit of work of a thread.
 constexpr int64_t kBlock = 4096;
-// Generators side by side, a vector of them for any instruction set; each step gives each four
-// numbers of 16 bits.
+// Parallel generators, vectorized on any SIMD target. Each step gives each four 16-bit values.
 constexpr int64_t kLanes = 8;
 constexpr int64_t kStep = kLanes * 4;
 
@@ -33,9 +32,9 @@ uint64_t SplitMix(uint64_t* state) {
   return z ^ (z >> 31);
 }
 
-// The noise of one block: 0 where 16 random bits are below `least`, else `kept`.
+// Fills the noise of one block: 0 if 16 random bits are below `least`, else `kept`.
 void FillBlock(uint64_t seed, int32_t least, float kept, float* noise, int64_t count) {
-  // xorshift128+ (Vigna 2017): shifts, exclusive ors and additions, which all vectors have.
+  // xorshift128+ (Vigna 2017): shifts, exclusive ors and additions, which all SIMD targets have.
   std::array<uint64_t, kLanes> a, b;
   for (int64_t lane = 0; lane < kLanes; ++lane) {
     a[lane] = SplitMix(&seed);
@@ -61,12 +60,12 @@ void FillBlock(uint64_t seed, int32_t least, float kept, float* noise, int64_t c
   }
 }
 
-// What dropout multiplies with: 0 with probability `rate`, else 1 / (1 - rate).
+// Returns the factors of dropout: 0 with probability `rate`, else 1 / (1 - rate).
 at::Tensor Noise(const at::Tensor& x, double rate) {
   const auto dropped = static_cast<int32_t>(std::lround(rate * 65536));
   if (dropped == 65536) return at::zeros_like(x);
   const float kept = static_cast<float>(65536.0 / (65536 - dropped));
-  const int32_t least = dropped - 32768;  // of signed numbers
+  const int32_t least = dropped - 32768;  // of signed values
 
   uint64_t seed = 0;
   {

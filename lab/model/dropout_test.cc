@@ -23,7 +23,7 @@ TEST_F(DropoutTest, DropsTheShareAndKeepsTheMean) {
     const at::Tensor y = Dropout(ones, rate, true);
     const at::Tensor dropped = y.eq(0);
     EXPECT_NEAR(dropped.to(at::kDouble).mean().item<double>(), rate, 0.002) << rate;
-    // Numbers that were kept are all the same, 1 / (1 - rate) but for the rounded rate.
+    // Kept elements are all equal, 1 / (1 - rate) up to the rounded rate.
     const at::Tensor kept = y.masked_select(dropped.logical_not());
     EXPECT_EQ(kept.min().item<float>(), kept.max().item<float>());
     EXPECT_NEAR(kept[0].item<double>() * (1 - rate), 1, 1e-4) << rate;
@@ -55,9 +55,9 @@ TEST_F(DropoutTest, DrawsOneNumberForAnySize) {
   EXPECT_TRUE(Dropout(at::ones({1000}), 0.5, true).equal(first));
 }
 
-// What is drawn for a position doesn't tell what is drawn for another: products of centred numbers
-// at many distances, among them those of lanes, steps and blocks, have a mean of 0, and no place in
-// a step is favoured. Means of 2^20 numbers of variance 1, or of 2^15: 5 standard deviations.
+// Positions are independent: products of centred values at many distances, including those of
+// lanes, steps and blocks, have a mean of 0, and no position in a step is favoured. Means of 2^20
+// values of variance 1, or of 2^15: 5 standard deviations.
 TEST_F(DropoutTest, DropsPositionsIndependently) {
   constexpr int64_t kCount = 1 << 20;
   const at::Tensor y = Dropout(at::ones({kCount}), 0.5, true) - 1;  // -1 or 1
@@ -67,7 +67,7 @@ TEST_F(DropoutTest, DropsPositionsIndependently) {
         << distance;
   }
   EXPECT_LT(y.view({-1, 32}).mean(0).abs().max().item<double>(), 5 / std::sqrt(kCount / 32));
-  // Another call's draws have nothing to do with these.
+  // Another call's draws are independent of these.
   const at::Tensor other = Dropout(at::ones({kCount}), 0.5, true) - 1;
   EXPECT_LT(std::abs((y * other).mean().item<double>()), 5 / std::sqrt(kCount));
 }
@@ -90,7 +90,7 @@ TEST_F(DropoutTest, HandsGradientsToWhatItKept) {
   y.backward(dy);
   const at::Tensor factor = (y / x).detach();
   EXPECT_GT(factor.eq(0).sum().item<int64_t>(), 0);
-  // A division and a product in float, of numbers below 10.
+  // A division and a product in float, of values below 10.
   EXPECT_LT((x.grad() - dy * factor).abs().max().item<double>(), 1e-5);
 }
 
@@ -99,7 +99,7 @@ TEST_F(DropoutTest, AddsToAResidual) {
   at::manual_seed(5);
   const at::Tensor expected = residual + Dropout(x, 0.4, true);
   at::manual_seed(5);
-  // Rounded once or twice: numbers below 10.
+  // Rounded once or twice: values below 10.
   EXPECT_LT((AddDropout(residual, x, 0.4, true) - expected).abs().max().item<double>(), 2e-6);
 }
 

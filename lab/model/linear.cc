@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x w' + b with something after it: PyTorch's operator for compiled graphs.
+// Signature of PyTorch's operator for compiled graphs: x w' + b with a fused operation after it.
 using ProductSignature = at::Tensor(const at::Tensor& x, const at::Tensor& w,
                                     const std::optional<at::Tensor>& b, std::string_view after,
                                     c10::List<std::optional<at::Scalar>> scalars,
@@ -31,7 +31,7 @@ const std::optional<c10::TypedOperatorHandle<ProductSignature>>& OneDnn() {
   return product;
 }
 
-// x w' + b of x [N, I], w [O, I], b [O] or none.
+// Returns x w' + b of x [N, I], w [O, I], b [O] or none.
 at::Tensor Product(const at::Tensor& x, const at::Tensor& w,
                    const std::optional<at::Tensor>& b = std::nullopt) {
   return OneDnn()->call(x, w, b, "none", c10::List<std::optional<at::Scalar>>(), "");
@@ -52,11 +52,11 @@ struct LinearFunction final : torch::autograd::Function<LinearFunction> {
     variable_list result(3);
     if (context->needs_input_grad(0)) result[0] = Product(g, w.t());
     if (context->needs_input_grad(1)) {
-      // The first factor is copied to be transposed: the smaller of the two.
+      // The first factor is transposed by copying, so it is the smaller one.
       result[1] =
           x.size(1) < g.size(1) ? Product(x.t(), g.t()).t().contiguous() : Product(g.t(), x.t());
     }
-    // Without a bias there is no third input that could be asked for.
+    // Without a bias there is no third input.
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) result[2] = g.sum(0);
     return result;
   }

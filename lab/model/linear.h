@@ -6,9 +6,10 @@
 
 namespace planish::lab {
 
-/// x weight' + bias of x [..., inputs], weight [outputs, inputs] and bias [outputs] or undefined.
-/// The products, backward ones too, are oneDNN's where PyTorch has it and numbers are float.
-/// PyTorch itself takes MKL's, which use half of the width of some processors' vectors.
+/// Returns x weight' + bias of x [..., inputs], weight [outputs, inputs] and bias [outputs] or
+/// undefined.
+/// Forward and backward use oneDNN if PyTorch has it and the elements are float. PyTorch's own
+/// choice is MKL, which uses only half of the vector width on some processors.
 at::Tensor LinearProduct(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 /// torch::nn::Linear on LinearProduct.

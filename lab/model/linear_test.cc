@@ -13,8 +13,8 @@ double Distance(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
-// Against PyTorch's own in double: sums of n products of size 1 in float are off by a few
-// sqrt(n) * 6e-8 times their size, sqrt(n); n is at most 300.
+// Compares with PyTorch's own in double. Sums of n products of size 1 in float have an error of a
+// few sqrt(n) * 6e-8 times their size, sqrt(n); n is at most 300.
 TEST(Linear, ComputesWhatPyTorchDoes) {
   at::manual_seed(1);
   constexpr double kTolerance = 1e-4;
@@ -50,13 +50,13 @@ TEST(Linear, ComputesWhatPyTorchDoes) {
 TEST(Linear, TakesViews) {
   at::manual_seed(2);
   Linear linear(8, 6);
-  const at::Tensor x = at::randn({8, 40}).t();  // rows that are not in order
+  const at::Tensor x = at::randn({8, 40}).t();  // rows that are not contiguous
   const at::Tensor y = linear->forward(x), dy = at::randn({6, 40}).t();
   EXPECT_LT(Distance(y, at::linear(x.contiguous(), linear->weight, linear->bias)), 1e-5);
   y.backward(dy);
   EXPECT_LT(Distance(linear->weight.grad(), at::mm(dy.t(), x)), 1e-4);
   linear->zero_grad();
-  linear->forward(x).sum().backward();  // a gradient that repeats one number
+  linear->forward(x).sum().backward();  // an expanded gradient
   EXPECT_LT(Distance(linear->weight.grad(), x.sum(0).expand({6, 8})), 1e-4);
 }
 

@@ -16,12 +16,12 @@ namespace planish::lab {
 // Sums over the rows of all backward passes.
 class NormModule::Sums {
  public:
-  // x, g (the gradient of the normalised numbers) and dx as rows.
+  // Adds x, g (the gradient of the normalized values) and dx as rows.
   void Add(const at::Tensor& sigma, at::Tensor g, const at::Tensor& dx) {
-    // Rows that no gradient reaches, such as padding, are left out.
+    // Skips rows without a gradient, such as padding.
     const at::Tensor reached = g.ne(0).any(1);
     g = g.index({reached});
-    if (g.size(0) == 0) return;  // else the variances warn on stderr
+    if (g.size(0) == 0) return;  // the variances would warn on stderr
     const at::Tensor rows_dx = dx.index({reached}), rows_sigma = sigma.index({reached});
     const at::Tensor mean = g.mean(1).abs(), variance = g.var(1, /*unbiased=*/false);
     const at::Tensor terms[] = {rows_sigma,
@@ -50,8 +50,8 @@ class NormModule::Sums {
 
 at::Tensor NormModule::forward(const at::Tensor& x) {
   if (!sums_ || !x.requires_grad()) return Normalise(x);
-  // A view, because what reaches x past the norm, through a residual connection, is not the norm's
-  // doing; and a copy, which may be changed in place without losing its hook.
+  // A view, because gradients that reach x through a residual connection are not the norm's. A
+  // copy, because in-place changes of the output must not lose its hook.
   const at::Tensor in = x.view_as(x);
   const at::Tensor y = Normalise(in).clone();
   const auto dy = std::make_shared<at::Tensor>();
@@ -90,7 +90,7 @@ class NoNorm final : public NormModule {
   }
 };
 
-// A norm of planish::nn over rows behind the interface.
+// Adapter of a row norm of planish::nn.
 template <class Layer>
 class RowNorm final : public NormModule {
  public:
@@ -128,7 +128,7 @@ class RowNorm final : public NormModule {
   Layer norm_;
 };
 
-// Batch norm over cases and, of images, positions. Rows are channels.
+// Batch norm over cases and, for images, positions. Rows are channels.
 template <class Layer>
 class BatchNorm final : public NormModule {
  public:

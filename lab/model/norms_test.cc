@@ -34,7 +34,7 @@ TEST(Norms, NormaliseWhatTheirNamesSay) {
   at::manual_seed(1);
   const at::Tensor x = at::randn({16, 8}) * 3 + 5;
   EXPECT_TRUE(MakeNorm("none", {8})->forward(x).is_same(x));
-  // Means and deviations of float numbers below 20, sums of at most 16 terms: 1e-5 is 20 roundings.
+  // Means and deviations of floats below 20, sums of at most 16 terms: 1e-5 is 20 roundings.
   for (const std::string name : {"layer", "layer-simple", "detach", "detach-mean", "detach-std"}) {
     const at::Tensor y = MakeNorm(name, {8})->forward(x);
     EXPECT_LT(y.mean(1).abs().max().item<double>(), 1e-5) << name;
@@ -44,7 +44,7 @@ TEST(Norms, NormaliseWhatTheirNamesSay) {
   const at::Tensor y = MakeNorm("batch", {8})->forward(x);
   EXPECT_LT(y.mean(0).abs().max().item<double>(), 1e-5);
   EXPECT_LT((y.var(0, /*unbiased=*/false) - 1).abs().max().item<double>(), 1e-4);
-  // Numbers of size 1 to 3 from the same float numbers: 1e-5 is some twenty roundings.
+  // Values of size 1 to 3 from the same floats: 1e-5 is about twenty roundings.
   const at::Tensor rms = x / (x.square().mean(1, /*keepdim=*/true) + 1e-5).sqrt();
   EXPECT_LT((MakeNorm("rms", {8})->forward(x) - rms).abs().max().item<double>(), 1e-5);
   const at::Tensor xhat = MakeNorm("layer-simple", {8})->forward(x);
@@ -52,8 +52,8 @@ TEST(Norms, NormaliseWhatTheirNamesSay) {
   EXPECT_LT((MakeNorm("ada", {8})->forward(x) - ada).abs().max().item<double>(), 1e-5);
 }
 
-// dx = rstd*(dy - a*mean(dy) - b*xhat*mean(dy*xhat)), where a and b are 0 for a moment that is a
-// constant (Xu et al. 2019, Eq 4). Numbers of size 1 from means of 8: 2e-6 is some roundings.
+// dx = rstd*(dy - a*mean(dy) - b*xhat*mean(dy*xhat)), where a or b is 0 for a constant statistic
+// (Xu et al. 2019, Eq 4). Values of size 1 from means of 8: 2e-6 is some roundings.
 TEST(Norms, DetachWhatTheirNamesSay) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({16, 8}), dy = at::randn({16, 8});
@@ -70,7 +70,7 @@ TEST(Norms, DetachWhatTheirNamesSay) {
   }
 }
 
-// Against the definition, in the same precision: float numbers of size 1, a few roundings each.
+// Compares with the definition in the same precision: floats of size 1, a few roundings each.
 TEST(Norms, BatchDividesByTheVarianceAskedFor) {
   at::manual_seed(2);
   const at::Tensor x = at::randn({4, 8}), dy = at::randn({4, 8});
@@ -107,14 +107,14 @@ TEST(Norms, TakeTheLastDimensionsAndTheChannelsOfImages) {
     flat->to(at::kDouble);
     EXPECT_TRUE(y.equal(flat->forward(x.flatten(1)).view_as(x))) << name;
   }
-  // Batch norm of sequences takes all positions of a channel together.
+  // Batch norm of sequences normalizes all positions of a channel together.
   auto batch = MakeNorm("batch", {5});
   batch->to(at::kDouble);
   const at::Tensor y = batch->forward(at::randn({3, 7, 5}, at::kDouble));
   EXPECT_LT(y.mean({0, 1}).abs().max().item<double>(), 1e-14);
 }
 
-// Xu et al. 2019, Theorem 1, in double: equal but for rounding of sums of at most 60 terms.
+// Xu et al. 2019, Theorem 1, in double: equal up to rounding of sums of at most 60 terms.
 TEST(Norms, WatchWhatTheyDoToGradients) {
   at::manual_seed(5);
   const std::vector<std::vector<int64_t>> shapes = {{6}, {5, 2, 3}};
@@ -133,14 +133,14 @@ TEST(Norms, WatchWhatTheyDoToGradients) {
       (norm->forward(plain) + plain).backward(dy);
       EXPECT_FALSE(norm->Watched()) << name;
       norm->Watch();
-      // In place, as a model may go on.
+      // In place, as a model can continue.
       norm->forward(watched).add_(watched).backward(dy);
       EXPECT_TRUE(watched.grad().equal(plain.grad())) << name;
       const auto g = norm->Watched();
       ASSERT_TRUE(g) << name;
       EXPECT_EQ(g->rows, name == "batch" ? shape[0] : 4) << name;
       const double rounding = 1e-13 * (g->mean_detached + g->variance_detached);
-      // eps is 1e-5 of a variance of nine: mean(dx*xhat) is not quite 0 for the centred norms.
+      // eps is 1e-5 of a variance of nine: mean(dx*xhat) is not exactly 0 for the centred norms.
       if (name == "none" || name == "detach") {
         EXPECT_NEAR(g->mean_after, g->mean_detached, rounding) << name;
         EXPECT_NEAR(g->variance_after, g->variance_detached, rounding) << name;
@@ -176,7 +176,7 @@ TEST(Norms, WatchWhatIsThenChangedInPlace) {
     EXPECT_TRUE(gradients[0].equal(gradients[1])) << name;
     const auto g = norm->Watched();
     ASSERT_TRUE(g) << name;
-    // Of no norm the gradient is that of ReLU: 1 where the number is above 0.
+    // Without a norm the gradient is ReLU's: 1 for positive inputs.
     if (name == "none") {
       EXPECT_DOUBLE_EQ(g->mean_before, data.gt(0).to(at::kDouble).mean(1).mean().item<double>());
     }

@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows of v that are read again and again while they are in the cache: of 1,024 floats, 128 KiB.
+// Rows of v that are reused while they are in the L2 cache: with 1,024 floats each, 128 KiB.
 constexpr int64_t kTile = 32;
 
 template <class T>
@@ -49,7 +49,7 @@ void Forward(const at::Tensor& u, const at::Tensor& v, at::Tensor& e) {
 }
 
 // Adds sum_j 2 g[i, j] max(0, u[i] - v[j]) to du[i], where g[i, j] is at g[i * g_row + j *
-// g_column]. Of a contrastive loss most of g is 0.
+// g_column]. In a contrastive loss most of g is 0.
 template <class T>
 void AddToUpper(const at::Tensor& u, const at::Tensor& v, const T* g, int64_t g_row,
                 int64_t g_column, at::Tensor& du) {
@@ -88,7 +88,7 @@ struct OrderViolationFunction final : torch::autograd::Function<OrderViolationFu
     variable_list result = {at::zeros_like(u), at::zeros_like(v)};
     AT_DISPATCH_FLOATING_TYPES(u.scalar_type(), "OrderViolation", [&] {
       AddToUpper<scalar_t>(u, v, g.const_data_ptr<scalar_t>(), g.size(1), 1, result[0]);
-      // As -v is to -u: v enters with the other sign.
+      // Uses the symmetry in -v and -u: v enters with the other sign.
       AddToUpper<scalar_t>(minus_v, minus_u, minus_g.const_data_ptr<scalar_t>(), 1, g.size(1),
                            result[1]);
     });

@@ -5,12 +5,12 @@
 
 namespace planish::lab {
 
-/// How far each u is from being below each v (Vendrov et al. 2016, "Order-embeddings of images and
-/// language", Eq. 2): u [N, W] and v [M, W], float or double, give e [N, M],
+/// Returns the order violation of each u below each v (Vendrov et al. 2016, "Order-embeddings of
+/// images and language", Eq. 2): u [N, W] and v [M, W], float or double, give e [N, M],
 ///
 ///   e[i, j] = sum_k max(0, u[i, k] - v[j, k])^2.
 ///
-/// No tensor [N, M, W] is made. First derivatives only. The same bits for any number of threads.
+/// Allocates no tensor [N, M, W]. First derivatives only. The same bits for any number of threads.
 at::Tensor OrderViolation(const at::Tensor& u, const at::Tensor& v);
 
 }  // namespace planish::lab

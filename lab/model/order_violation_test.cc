@@ -14,7 +14,7 @@ at::Tensor Composed(const at::Tensor& u, const at::Tensor& v) {
   return (u.unsqueeze(1) - v.unsqueeze(0)).clamp_min(0).square().sum(2);
 }
 
-// Result and gradients of both inputs for the gradient `g`.
+// Returns the result, and the gradients of both inputs for the gradient `g`.
 std::vector<at::Tensor> All(at::Tensor (*f)(const at::Tensor&, const at::Tensor&),
                             const at::Tensor& u, const at::Tensor& v, const at::Tensor& g) {
   const at::Tensor a = u.clone().requires_grad_(true), b = v.clone().requires_grad_(true);
@@ -25,21 +25,20 @@ std::vector<at::Tensor> All(at::Tensor (*f)(const at::Tensor&, const at::Tensor&
 
 TEST(OrderViolation, IsTheComposition) {
   at::manual_seed(1);
-  // Sizes below, at and beyond vectors and tiles.
+  // Sizes below, at and above those of vectors and tiles.
   for (const auto& [n, m, width] : std::vector<std::array<int64_t, 3>>{
            {1, 1, 1}, {3, 5, 7}, {32, 33, 64}, {5, 70, 129}, {2, 0, 3}}) {
     const at::Tensor u = at::randn({n, width}, at::kDouble), v = at::randn({m, width}, at::kDouble);
     at::Tensor g = at::randn({n, m}, at::kDouble);
-    g.masked_fill_(g.abs() < 0.5, 0);  // most are 0, of a contrastive loss
+    g.masked_fill_(g.abs() < 0.5, 0);  // most are 0, as in a contrastive loss
     const auto expected = All(Composed, u, v, g);
     const auto exact = All(OrderViolation, u, v, g);
     const auto single = All(OrderViolation, u.to(at::kFloat), v.to(at::kFloat), g.to(at::kFloat));
     for (size_t i = 0; i < expected.size(); ++i) {
       if (expected[i].numel() == 0) continue;
-      // Sums of at most 129 numbers of size 1 to 20, in another order.
+      // Sums of at most 129 values of size 1 to 20, in another order.
       EXPECT_LT((exact[i] - expected[i]).abs().max().item<double>(), 1e-12) << i;
-      // The same in floats, of rounded inputs: some tens of roundings of numbers up to some
-      // hundreds.
+      // In float with rounded inputs: tens of roundings of values up to some hundreds.
       EXPECT_LT((single[i] - expected[i]).abs().max().item<double>(), 1e-3) << i;
     }
   }

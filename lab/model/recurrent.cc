@@ -28,12 +28,12 @@ void FillGains(Layer& layer, double gain) {
   }
 }
 
-// Zeros of the type that a module's parameters have.
+// Returns zeros of the type of a module's parameters.
 at::Tensor Zeros(at::IntArrayRef sizes, const torch::nn::Module& module) {
   return at::zeros(sizes, module.parameters()[0].options().requires_grad(false));
 }
 
-// A layer, Planish's or PyTorch's, behind the interface; kStates of them are h and c, or h.
+// Adapter of a layer of Planish or PyTorch. kStates is 2 for h and c, or 1 for h.
 template <class Layer, int64_t kStates>
 class Wrapped final : public RecurrentModule {
  public:
@@ -76,7 +76,7 @@ class Wrapped final : public RecurrentModule {
   Layer layer_;
 };
 
-// The same one step at a time: Layer is a cell.
+// Like Wrapped, but one step at a time: Layer is a cell.
 template <class Layer, int64_t kStates>
 class WrappedSteps final : public RecurrentSteps {
  public:
@@ -89,7 +89,7 @@ class WrappedSteps final : public RecurrentSteps {
     begun_ = true;
     if constexpr (kHasSteps) {
       if (options_.composed) return;
-      // Frozen anew until the next Begin: parameters may have changed in any way since the last.
+      // Frozen anew at each Begin, because parameters may have changed since the last.
       layer_->unfreeze();
       layer_->freeze();
       steps_ = layer_->steps();
@@ -127,7 +127,7 @@ class WrappedSteps final : public RecurrentSteps {
 using Module = std::shared_ptr<RecurrentModule>;
 using Steps = std::shared_ptr<RecurrentSteps>;
 
-// The modules of one kind of cell, of planish::nn or of torch::nn.
+// Modules of one kind of cell, from planish::nn or torch::nn.
 template <class LayerType, class LayerOptionsType, class CellType, class CellOptionsType,
           int64_t kNumberOfStates>
 struct Kind {
@@ -148,7 +148,7 @@ using TorchLstm = Kind<torch::nn::LSTM, torch::nn::LSTMOptions, torch::nn::LSTMC
 using TorchGru =
     Kind<torch::nn::GRU, torch::nn::GRUOptions, torch::nn::GRUCell, torch::nn::GRUCellOptions, 1>;
 
-// Planish's modules take more options than PyTorch's, which are of one cell.
+// Planish's modules have more options than PyTorch's, whose class determines the cell.
 template <class Options>
 constexpr bool kIsPlanishs = requires(Options options) { options.variant(); };
 
@@ -208,7 +208,7 @@ const std::vector<Entry>& Table() {
   return table;
 }
 
-// The entry of a cell that there is, with options that it has.
+// Returns the entry of a cell. Throws for an unknown cell or options that it does not have.
 const Entry& Find(const char* function, const std::string& name, const RecurrentOptions& options) {
   for (const Entry& entry : Table()) {
     if (entry.name != name) continue;

@@ -10,74 +10,72 @@
 #include <utility>
 #include <vector>
 
-// Which recurrent cell a model uses is a name in its settings; this is the one place that turns the
-// name into a module.
+// Recurrent cells by name. Only this file turns the name in a model's settings into a module.
 namespace planish::lab {
 
-/// The sizes of a recurrent layer, or of several on top of each other, and what its norms start
-/// from.
+/// Sizes of one or several stacked recurrent layers, and initial values of their norms.
 struct RecurrentOptions {
   int64_t inputs = 0;
   int64_t hidden = 0;
   int64_t layers = 1;
   double epsilon = 1e-5;
-  double gain = 1;  ///< every gain of a norm before training; cells without norms have none
-  /// Whether to compute with PyTorch's operators in place of Planish's kernels, for comparison.
+  double gain = 1;  ///< initial value of every gain of a norm; cells without norms have none
+  /// Computes with PyTorch's operators instead of Planish's kernels, for comparison.
   bool composed = false;
 };
 
-/// A recurrent layer. T, B, I, H: time, batch, inputs, hidden.
+/// Recurrent layer. T, B, I, H: time, batch, inputs, hidden.
 class RecurrentModule : public torch::nn::Module {
  public:
-  /// x [T, B, I] and the state before the first step -> y [T, B, H], the state h of the last layer
-  /// after every step, and the state after the last one. `lengths` [B] int64, each from 1 to T, in
-  /// any order: beyond the length of a sequence y is 0, and the state is that after its own last
-  /// step; undefined: all are T.
+  /// Maps x [T, B, I] and the state before the first step to y [T, B, H], the hidden state of the
+  /// last layer after every step, and the state after the last one.
+  /// `lengths` [B] int64, each from 1 to T, in any order: after the length of a sequence y is 0,
+  /// and its state is that after its own last step. Undefined: all are T.
   virtual std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state,
                                                     const at::Tensor& lengths = {}) = 0;
 
-  /// The state that a sequence starts from: zeros [S, layers, B, H]. S is 2 for an LSTM, whose
+  /// Returns the initial state of a sequence: zeros [S, layers, B, H]. S is 2 for an LSTM, whose
   /// second state is c, and 1 for the others.
   virtual at::Tensor ZeroState(int64_t batch) const = 0;
 };
 
-/// The state of one layer, each [B, H]; c is undefined but for an LSTM.
+/// State of one layer, each [B, H]; c is undefined except for an LSTM.
 struct RecurrentState {
   at::Tensor h, c;
 };
 
-/// One recurrent layer that goes a step at a time, for models whose next input depends on the last
-/// output. What is known ahead goes through a RecurrentModule, whose products are of many steps.
+/// Recurrent layer that runs one step at a time, for models whose next input depends on the last
+/// output. Inputs that are known ahead use a RecurrentModule, whose GEMMs are over many steps.
 class RecurrentSteps : public torch::nn::Module {
  public:
-  /// To be called before the first step of a sequence of steps, which packs the weights once for
-  /// all of them and lets their gradients be taken together, and again after a change of the
-  /// parameters: steps that go on after one throw an error. Without gradients enabled parameters
-  /// are constants until the next Begin().
+  /// Packs the weights for the following steps, whose weight gradients are computed together. Call
+  /// it before the first step of a sequence and after a change of the parameters; otherwise Step
+  /// throws. With gradients disabled, parameters are constants until the next Begin().
   virtual void Begin() = 0;
 
-  /// x [B, I] and the state before the step -> the state after it. Throws planish::Error before a
-  /// Begin().
+  /// Maps x [B, I] and the state before the step to the state after it. Throws planish::Error
+  /// before Begin().
   virtual RecurrentState Step(const at::Tensor& x, const RecurrentState& state) = 0;
 
-  /// The state that a sequence starts from: zeros.
+  /// Returns the initial state of a sequence: zeros.
   virtual RecurrentState ZeroState(int64_t batch) const = 0;
 };
 
-/// Names that MakeRecurrent and MakeRecurrentSteps know: the cells of planish/rnn.h, such as lstm,
-/// gru, ln-lstm, ln-gru, and torch-lstm and torch-gru, PyTorch's own layers, for comparison. Cells
-/// with batch norm are not among them: they have no running estimates, and so nothing to evaluate a
-/// model or to write a sample with.
+/// Returns the names that MakeRecurrent and MakeRecurrentSteps know: the cells of planish/rnn.h,
+/// such as lstm, gru, ln-lstm, ln-gru, and PyTorch's own torch-lstm and torch-gru for comparison.
+/// Cells with batch norm are excluded: they have no running estimates, so they cannot be evaluated
+/// or sampled.
 const std::vector<std::string>& CellNames();
 
-/// The recurrent layer of the cell called `name`. Weights come from the default generator, those of
-/// the first layer's products first: for one seed, cells with as many gates have the same there.
-/// Throws UsageError for an unknown name, and for PyTorch's own layers with `composed`.
+/// Returns the recurrent layer of the cell called `name`. Draws weights from the default generator,
+/// those of the first layer's products first: with one seed, cells with the same number of gates
+/// have equal ones. Throws UsageError for an unknown name, and for PyTorch's own layers with
+/// `composed`.
 std::shared_ptr<RecurrentModule> MakeRecurrent(const std::string& name,
                                                const RecurrentOptions& options);
 
-/// The same one step at a time, with the same weights for one seed. Throws UsageError as
-/// MakeRecurrent does, and for layers other than 1.
+/// Like MakeRecurrent, with the same weights for one seed, but one step at a time. Throws
+/// UsageError also if layers is not 1.
 std::shared_ptr<RecurrentSteps> MakeRecurrentSteps(const std::string& name,
                                                    const RecurrentOptions& options);
 

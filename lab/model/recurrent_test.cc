@@ -19,8 +19,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Both sides compute in double, sums of some tens of terms in another order, through a few steps
-// whose norms may enlarge a rounding tenfold: 1e-11 of the largest number is 2^-53 times 10^5.
+// Both sides compute in double: sums of some tens of terms in another order, through a few steps
+// whose norms can enlarge a rounding error tenfold. 1e-11 of the largest value is 2^-53 times 10^5.
 constexpr double kDouble = 1e-11;
 
 std::map<std::string, at::Tensor> Parameters(const torch::nn::Module& module) {
@@ -36,7 +36,7 @@ std::shared_ptr<RecurrentModule> Seeded(const std::string& cell, const Recurrent
 
 bool IsPyTorchs(const std::string& cell) { return cell.starts_with("torch-"); }
 
-// Parameters that differ from 0 and 1, so that each gradient tells of its own equation.
+// Sets parameters that differ from 0 and 1, so that each gradient tests its own equation.
 void Randomise(torch::nn::Module& module) {
   at::manual_seed(2);
   module.to(at::kDouble);
@@ -52,7 +52,7 @@ void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& nam
 }
 
 // Expects two lists of results to be equal, and the gradients of a random loss of them with respect
-// to two lists of tensors, which are likewise in the same order.
+// to two lists of tensors in the same order.
 void ExpectSameGradients(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& inputs_a,
                          const std::vector<at::Tensor>& b,
                          const std::vector<at::Tensor>& inputs_b) {
@@ -71,7 +71,7 @@ void ExpectSameGradients(const std::vector<at::Tensor>& a, const std::vector<at:
   }
 }
 
-// A leaf, and the module's parameters.
+// Returns `leaves` and the module's parameters.
 std::vector<at::Tensor> WithParameters(const torch::nn::Module& module,
                                        std::vector<at::Tensor> leaves) {
   for (const at::Tensor& parameter : module.parameters()) leaves.push_back(parameter);
@@ -94,7 +94,7 @@ TEST(Recurrent, AreATable) {
   EXPECT_THROW(MakeRecurrentSteps("gru", {.inputs = 3, .hidden = 4, .layers = 2}), UsageError);
 }
 
-// A sequence in two pieces with the state carried between them is the whole sequence.
+// A sequence in two pieces with the state carried between them equals the whole sequence.
 TEST(Recurrent, CarryTheirState) {
   for (const std::string& cell : CellNames()) {
     for (const int64_t layers : {1, 2}) {
@@ -111,8 +111,8 @@ TEST(Recurrent, CarryTheirState) {
       EXPECT_TRUE(last[0][layers - 1].equal(y[6])) << cell;
       const auto [y1, middle] = module->forward(x.slice(0, 0, 3), zero);
       const auto [y2, end] = module->forward(x.slice(0, 3, 7), middle);
-      // Products of 3, 4 and 7 steps at once may round differently; numbers of some ones, through
-      // 7 steps and up to 2 layers with norms over 4 of them.
+      // GEMMs over 3, 4 and 7 steps can round differently: values of size 1, through 7 steps and up
+      // to 2 layers with norms over 4 elements.
       EXPECT_LT((at::cat({y1, y2}) - y).abs().max().item<double>(), 1e-4) << cell;
       EXPECT_LT((end - last).abs().max().item<double>(), 1e-4) << cell;
       const at::Tensor other = module->forward(x.slice(0, 3, 7), zero).first;
@@ -121,7 +121,7 @@ TEST(Recurrent, CarryTheirState) {
   }
 }
 
-// Planish's plain cells are PyTorch's: their keys, their weights for one seed, their results.
+// Planish's plain cells equal PyTorch's: keys, weights for one seed, results.
 TEST(Recurrent, PlainCellsAreThoseOfPyTorch) {
   for (const std::string cell : {"lstm", "gru"}) {
     const RecurrentOptions options = {.inputs = 3, .hidden = 5, .layers = 2};
@@ -133,7 +133,7 @@ TEST(Recurrent, PlainCellsAreThoseOfPyTorch) {
     const at::Tensor state = at::randn_like(ours->ZeroState(2));
     const auto [y, last] = ours->forward(x, state);
     const auto [expected, expected_last] = torchs->forward(x, state);
-    // Numbers below 1, sums of 5 of them, 6 steps, 2 layers: some tens of roundings of 6e-8.
+    // Values below 1, sums of 5 of them, 6 steps, 2 layers: some tens of roundings of 6e-8.
     EXPECT_LT((y - expected).abs().max().item<double>(), 2e-6) << cell;
     EXPECT_LT((last - expected_last).abs().max().item<double>(), 2e-6) << cell;
   }
@@ -173,7 +173,7 @@ TEST(Recurrent, GainsStartAsAskedFor) {
   }
 }
 
-// Each sequence of a batch is what it is alone, cut to its length.
+// Each sequence of a batch has the results of a run with only it, cut to its length.
 TEST(Recurrent, StopAtTheLengthOfEachSequence) {
   const at::Tensor lengths = at::tensor({2, 5, 1, 4}, at::kLong);
   for (const std::string& cell : CellNames()) {
@@ -220,7 +220,7 @@ TEST(Recurrent, ComposedAreAsTheKernels) {
   }
 }
 
-// Steps, fused and composed, are a sequence's, and start from the same weights.
+// Steps, fused and composed, equal a sequence and start from the same weights.
 TEST(RecurrentSteps, AreThoseOfASequence) {
   for (const std::string& cell : CellNames()) {
     for (const bool composed : {false, true}) {
@@ -289,7 +289,7 @@ TEST(RecurrentSteps, MustBegin) {
   EXPECT_THROW(step(), c10::Error);
   steps->Begin();
   EXPECT_FALSE(step().equal(h));
-  // In evaluation parameters are packed as they are, and not for backward.
+  // In evaluation, parameters are packed unchanged and not for backward.
   steps->eval();
   const at::NoGradGuard no_grad;
   const at::Tensor before = step();

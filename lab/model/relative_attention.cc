@@ -17,32 +17,32 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The tensors here are by heads: [H, B, T, d], and [H * B, T, d] where each head of each sequence
-// has a product of its own. Scores of positions are computed by distance, [H, B * T, K + 1] for K =
-// M + T keys, one product a head. Row t has that of key j in column j + T - t, hence, in
-// the T * (K + 1) numbers of a head and sequence, at t * K + T + j: past the first T numbers they
-// are [T, K] by position. What lies there of keys that come after the query is overwritten.
+// Tensors are by heads: [H, B, T, d], or [H * B, T, d] where each head of each sequence has its own
+// GEMM.
+// Scores of positions are computed by distance, [H, B * T, K + 1] for K = M + T keys, with one GEMM
+// per head. Row t has the score of key j in column j + T - t, which is element t * K + T + j of a
+// head and sequence. So after the first T elements they are [T, K] by position. Elements for keys
+// after the query are overwritten.
 
-// x [B, T, n * W], its n-th part of width W, as [H, B, T, d]: a view.
+// Returns part `part` (width W) of x [B, T, n * W] as [H, B, T, d]: a view.
 at::Tensor ByHeads(const at::Tensor& x, int64_t part, int64_t parts, int64_t heads) {
   return x.view({x.size(0), x.size(1), parts, heads, -1}).select(2, part).permute({2, 0, 1, 3});
 }
 
-// Distances [H, B * T, K + 1] by position: a view [H * B, T, K].
+// Returns distances [H, B * T, K + 1] by position: a view [H * B, T, K].
 at::Tensor ByPosition(const at::Tensor& distances, int64_t queries) {
   const int64_t keys = distances.size(2) - 1;
   return distances.view({-1, queries * (keys + 1)}).slice(1, queries).view({-1, queries, keys});
 }
 
-// Of part `part` of memory and segment one tensor [H, B, M + T, d].
+// Concatenates part `part` of memory and segment: [H, B, M + T, d].
 at::Tensor Joined(const at::Tensor& memory, const at::Tensor& segment, int64_t part,
                   int64_t heads) {
   const at::Tensor now = ByHeads(segment, part, 2, heads);
   return memory.size(1) > 0 ? at::cat({ByHeads(memory, part, 2, heads), now}, 2) : now.contiguous();
 }
 
-// Gives what a query does not see the score -inf: keys after it and, where there is a window, those
-// before that.
+// Sets the score of hidden keys to -inf: keys after the query and, with a window, keys before it.
 template <class T>
 void Hide(at::Tensor& scores, int64_t window) {
   const int64_t queries = scores.size(1), keys = scores.size(2), memory = keys - queries;
@@ -66,7 +66,7 @@ class Attend : public torch::autograd::Function<Attend> {
     const int64_t batch = q.size(0), queries = q.size(1), width = q.size(2) / heads;
     const int64_t keys = r.size(0) - 1, rows = heads * batch;
     const double scale = 1 / std::sqrt(static_cast<double>(width));
-    // The scale is in the queries.
+    // The queries include the scale.
     const at::Tensor by_heads = ByHeads(q, 0, 1, heads);
     const auto biased = [&](const at::Tensor& bias) {
       at::Tensor sum = at::empty({heads, batch, queries, width}, q.options());
@@ -153,7 +153,7 @@ class Attend : public torch::autograd::Function<Attend> {
 at::Tensor RelativeAttention(const at::Tensor& q, const at::Tensor& kv, const at::Tensor& memory_kv,
                              const at::Tensor& r, const at::Tensor& u, const at::Tensor& v,
                              const RelativeAttentionOptions& options) {
-  // Of an undefined tensor a Function can say nothing.
+  // autograd::Function needs a defined tensor.
   const at::Tensor memory = memory_kv.defined() ? memory_kv : kv.detach().slice(1, 0, 0);
   return Attend::apply(q, kv, memory, r, u, v, options.heads, options.window, options.dropout);
 }

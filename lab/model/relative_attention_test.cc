@@ -12,7 +12,7 @@
 namespace planish::lab {
 namespace {
 
-// The inputs of an attention over a memory and a segment.
+// Inputs of an attention over a memory and a segment.
 struct Inputs {
   Inputs(int64_t batch, int64_t queries, int64_t memory, int64_t width) {
     at::manual_seed(1);
@@ -36,7 +36,7 @@ struct Inputs {
   at::Tensor q, kv, memory_kv, r, u, v;
 };
 
-// The formula for one query of one head after the other.
+// Evaluates the formula for each query of each head.
 at::Tensor Explicit(const Inputs& in, int64_t heads, int64_t window) {
   const int64_t batch = in.q.size(0), queries = in.q.size(1), width = in.q.size(2) / heads;
   const at::Tensor kv = in.memory_kv.defined() ? at::cat({in.memory_kv, in.kv}, 1) : in.kv;
@@ -70,11 +70,11 @@ struct Case {
   int64_t memory, window;
 };
 
-// Without memory, with less and more of it than there are queries, and with windows that end within
-// the segment, at its beginning, within the memory and before all.
+// Without memory, with less and more of it than queries, and with windows that end within the
+// segment, at its beginning, within the memory and before everything.
 const std::vector<Case> kCases = {{0, 0}, {3, 0}, {9, 0}, {0, 2}, {9, 1}, {9, 5}, {9, 7}, {3, 100}};
 
-// Double numbers of size 1 to 10 from sums of 14 terms: 1e-12 is some thousand roundings.
+// Doubles of size 1 to 10 from sums of 14 terms: 1e-12 is some thousand roundings.
 TEST(RelativeAttention, IsTheExplicitFormula) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(testing::Message() << "memory " << c.memory << " window " << c.window);
@@ -109,7 +109,7 @@ TEST(RelativeAttention, TakesOneQueryAtATime) {
   }
 }
 
-// Keys and values after a query, made NaN and infinite, leave it as it is.
+// NaN and infinite keys and values after a query do not change it.
 TEST(RelativeAttention, SeesNothingOfTheFuture) {
   const Inputs in(1, 5, 2, 4);
   const at::NoGradGuard no_grad;
@@ -125,8 +125,8 @@ TEST(RelativeAttention, SeesNothingOfTheFuture) {
   EXPECT_TRUE(after.slice(1, 3).isnan().all().item<bool>());
 }
 
-// With queries, keys and positions of zeros every probability of query t is 1 / (t + 1), and with
-// values of one y is the share of those kept, over 1 - p.
+// With zero queries, keys and positions every probability of query t is 1 / (t + 1); with unit
+// values y is the fraction kept, over 1 - p.
 TEST(RelativeAttention, DropsProbabilities) {
   const int64_t length = 40;
   const at::Tensor zeros = at::zeros({8, length, 4}), kv = at::cat({zeros, zeros + 1}, 2);
@@ -144,13 +144,14 @@ TEST(RelativeAttention, DropsProbabilities) {
   const auto [y, gradient] = run(0.25);
   for (int64_t t = 0; t < length; ++t) {
     const at::Tensor kept = y.select(1, t) * (0.75 * static_cast<double>(t + 1));
-    // A whole number of values, which is kept * probability in float: 40 roundings of 6e-8 of 40.
+    // An integer number of values, which is kept * probability in float: 40 roundings of 6e-8 of
+    // 40.
     EXPECT_LT((kept - kept.round()).abs().max().item<double>(), 1e-4) << t;
   }
-  // 16 heads and sequences of 40 * 41 / 2 = 820 probabilities that count. Their weighted mean is 1,
-  // with a deviation of sqrt(1/3 / 16 / 40 * mean(1 / (t + 1)) * ...) < .01 for the last ten rows.
+  // 16 heads and sequences of 40 * 41 / 2 = 820 probabilities. Their weighted mean is 1, with a
+  // deviation of sqrt(1/3 / 16 / 40 * mean(1 / (t + 1)) * ...) < .01 for the last ten rows.
   EXPECT_NEAR(y.slice(1, 30).mean().item<double>(), 1, 0.1);
-  // The gradient of a value is the sum of what its probabilities were kept with: that of y again.
+  // The gradient of a value is the sum of its kept probabilities, so the total equals that of y.
   EXPECT_NEAR(gradient.slice(2, 4).sum().item<double>(), y.sum().item<double>(), 1e-2);
 }
 

@@ -25,7 +25,7 @@ at::Tensor SentenceClassifier::forward(const at::Tensor& words, const at::Tensor
                                std::sqrt(static_cast<double>(positions.size(1))));
   const at::Tensor y =
       encoder_->forward(Dropout(x, dropout_, is_training()), PaddingMask(lengths, longest));
-  // The mean over words as a product with 1/length at each of them and 0 at padding.
+  // The mean over words as a product with 1/length at each word and 0 at padding.
   const at::Tensor within = at::arange(longest) < lengths.unsqueeze(1);
   const at::Tensor shares = within.to(y.scalar_type()) / lengths.unsqueeze(1);
   return output_->forward(at::bmm(shares.unsqueeze(1), y).squeeze(1));

@@ -11,9 +11,9 @@
 
 namespace planish::lab {
 
-/// Word embeddings with sinusoidal positions, dropout, a Transformer encoder, the mean over a
-/// sentence's words, a linear layer to the classes. Embeddings start with the standard deviation
-/// 1/sqrt(width) and are multiplied by sqrt(width), as Vaswani et al. (2017, 3.4) have it.
+/// Sentence classifier: word embeddings with sinusoidal positions, dropout, a Transformer encoder,
+/// the mean over a sentence's words, a linear layer to the classes. Embeddings start with standard
+/// deviation 1/sqrt(width) and are multiplied by sqrt(width) (Vaswani et al. 2017, 3.4).
 class SentenceClassifier final : public torch::nn::Module {
  public:
   struct Options {
@@ -25,8 +25,8 @@ class SentenceClassifier final : public torch::nn::Module {
 
   explicit SentenceClassifier(const Options& options);
 
-  /// words: int [B, T], numbers below Options::words, any after a sentence's end; lengths: int64
-  /// [B], from 1 to T -> logits [B, classes].
+  /// Maps words, int [B, T], indices below Options::words (any after a sentence's end), and
+  /// lengths, int64 [B], from 1 to T, to logits [B, classes].
   at::Tensor forward(const at::Tensor& words, const at::Tensor& lengths);
 
  private:

@@ -16,7 +16,7 @@ SentenceClassifier::Options Small() {
           .encoder = {.layers = 2, .width = 8, .heads = 2, .ffn = 12, .dropout = 0.5}};
 }
 
-// Of each sentence alone, without padding. The encoder has its own tests.
+// Compares with each sentence computed separately without padding. The encoder has its own tests.
 TEST(SentenceClassifier, ComputesWhatItSays) {
   at::manual_seed(1);
   SentenceClassifier model(Small());
@@ -44,7 +44,7 @@ TEST(SentenceClassifier, ComputesWhatItSays) {
     const at::Tensor mean = encoder.forward(x, {})[0].sum(0) / static_cast<double>(length);
     const at::Tensor expected =
         at::mv(parameters["output.weight"], mean) + parameters["output.bias"];
-    // Numbers of size 1 from sums of tens of terms in double.
+    // Values of size 1 from sums of tens of terms in double.
     EXPECT_LT((logits[b] - expected).abs().max().item<double>(), 1e-12) << b;
   }
 }
@@ -77,7 +77,7 @@ TEST(SentenceClassifier, HasThePapersSize) {
                                   .encoder = {.layers = 4, .width = 128, .heads = 4, .ffn = 128}});
   int64_t count = 0;
   for (const at::Tensor& p : model.parameters()) count += p.numel();
-  // Embeddings; six square products with biases and two norms a layer; the last norm; classes.
+  // Embeddings; six square matrices with biases and two norms a layer; the last norm; classes.
   const int64_t square = 128 * 128 + 128;
   EXPECT_EQ(count, 9000 * 128 + 4 * (6 * square + 4 * 128) + 2 * 128 + 2 * 128 + 2);
 }

@@ -16,8 +16,8 @@ namespace planish::lab {
 
 namespace {
 
-// A linear layer whose weights are uniform with variance gain^2 * 2 / (inputs + outputs), as
-// fairseq has them.
+// Returns a linear layer whose weights are uniform with variance gain^2 * 2 / (inputs + outputs),
+// as in fairseq.
 Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1) {
   Linear linear(inputs, outputs);
   torch::nn::init::xavier_uniform_(linear->weight, gain);
@@ -25,13 +25,13 @@ Linear MakeLinear(int64_t inputs, int64_t outputs, double gain = 1) {
   return linear;
 }
 
-// Products that are a part of a fused one get the weights that they have in one whose outputs are
-// thrice its inputs: sqrt(2 / (D + 3D)) = sqrt(1/2) sqrt(2 / (D + D)).
+// Gain of a matrix that is one third of a fused one [3D, D], with the fused one's variance: sqrt(2
+// / (D + 3D)) = sqrt(1/2) sqrt(2 / (D + D)).
 constexpr double kOneOfThree = 0.7071067811865476;
-// Two parts, [2D, D]: sqrt(2 / (D + 3D)) in terms of sqrt(2 / (D + 2D)).
+// Gain of two thirds, [2D, D]: sqrt(2 / (D + 3D)) in terms of sqrt(2 / (D + 2D)).
 constexpr double kTwoOfThree = 0.8660254037844386;
 
-// [B, T, parts * D] -> parts of [B, H, T, D/H], views.
+// Splits [B, T, parts * D] into parts of [B, H, T, D/H]: views.
 std::vector<at::Tensor> SplitHeads(const at::Tensor& x, int64_t parts, int64_t heads) {
   const int64_t width = x.size(2) / parts;
   return x.view({x.size(0), x.size(1), parts, heads, width / heads})
@@ -39,7 +39,7 @@ std::vector<at::Tensor> SplitHeads(const at::Tensor& x, int64_t parts, int64_t h
       .unbind(0);
 }
 
-// softmax(q k' / sqrt(D/H) + mask) v, heads side by side: [B, T, D].
+// Returns softmax(q k' / sqrt(D/H) + mask) v with concatenated heads: [B, T, D].
 at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const at::Tensor& mask, bool causal, double dropout) {
   at::Tensor y;
@@ -48,7 +48,7 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
         mask.defined() ? std::optional(mask.to(q.scalar_type())) : std::nullopt;
     y = at::scaled_dot_product_attention(q, k, v, added, /*dropout_p=*/0, causal);
   } else {
-    // What the fused attention does with dropout on the CPU, but for the dropout.
+    // Equals the fused attention on the CPU, which has no dropout.
     const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
     at::Tensor scores = at::matmul(q * scale, k.transpose(2, 3));
     if (mask.defined()) scores = scores + mask;
@@ -127,8 +127,8 @@ KeysValues CrossAttention::Project(const at::Tensor& memory) {
 
 at::Tensor CrossAttention::forward(const at::Tensor& x, const KeysValues& memory,
                                    const at::Tensor& mask) {
-  // No position minds the others that look at the same memory: rows that share one are one longer
-  // row.
+  // Positions that attend to a memory are independent of each other: rows that share one become one
+  // longer row.
   const at::Tensor query = query_->forward(x).view({memory.keys.size(0), -1, options_.width});
   const at::Tensor y =
       Attend(SplitHeads(query, 1, options_.heads)[0], memory.keys, memory.values, mask,
@@ -182,7 +182,7 @@ at::Tensor DecoderLayer::Step(const at::Tensor& x, KeysValues& past, const KeysV
   return Rest(AddDropout(x, a, dropout_, is_training()), memory, mask);
 }
 
-// What follows the attention among the sequence's own positions.
+// Computes the sublayers after the self-attention.
 at::Tensor DecoderLayer::Rest(const at::Tensor& x, const KeysValues& memory,
                               const at::Tensor& mask) {
   const bool training = is_training();

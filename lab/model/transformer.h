@@ -12,35 +12,33 @@
 #include "lab/model/norms.h"
 
 // The Transformer (Vaswani et al. 2017) in the pre-norm form: x + sublayer(norm(x)), and a norm
-// after the last layer. B, T, S, D, H: sequences, their padded length, that of the sequences that a
-// decoder looks at, width, heads.
+// after the last layer. B, T, S, D, H: sequences, their padded length, that of the decoder's
+// memory, width, heads.
 //
-// Sequences are padded at their end. What stands at padding changes no result at a real position,
-// in the encoder thanks to its mask, in the decoder because no position looks ahead; results at
-// padding mean nothing. Norms see padded positions as rows of their own, so that every norm fits
-// but batch norm.
+// Sequences are padded at their end. Values at padding change no result at a real position: the
+// encoder has a mask, and the decoder is causal. Results at padding are meaningless. Norms treat
+// padded positions as separate rows, so every norm works except batch norm.
 namespace planish::lab {
 
 struct TransformerOptions {
   int64_t layers = 6;
   int64_t width = 512;
   int64_t heads = 8;                 ///< must divide width
-  int64_t ffn = 2048;                ///< hidden units of the feed-forward sublayers, ReLU
-  double dropout = 0.1;              ///< of each sublayer's result before it is added
-  double attention_dropout = 0;      ///< of attention weights
-  double activation_dropout = 0;     ///< of the hidden units of the feed-forward sublayers
-  std::string norm = "layer";        ///< before every sublayer
+  int64_t ffn = 2048;                ///< must divide width
+  double dropout = 0.1;              ///< hidden units of the feed-forward sublayers, ReLU
+  double attention_dropout = 0;      ///< of each sublayer's result before it is added
+  double activation_dropout = 0;     ///< of attention weights
+  std::string norm = "layer";        ///< of the hidden units of the feed-forward sublayers
   std::string final_norm = "layer";  ///< after the last layer
   NormOptions norm_options;
 };
 
-/// Sines and cosines of positions 0 .. length - 1 [length, width] (Vaswani et al. 2017, 3.5):
-/// entry 2i is sin(p / 10000^(2i/width)), entry 2i + 1 its cosine. `width` must be even.
+/// Returns sines and cosines of positions 0 .. length - 1 [length, width] (Vaswani et al. 2017,
+/// 3.5): element 2i is sin(p / 10000^(2i/width)), element 2i + 1 its cosine. `width` must be even.
 at::Tensor SinusoidalPositions(int64_t length, int64_t width);
 
-/// What attention adds to its scores so that nothing looks at padding: [B, 1, 1, longest] of 0 at
-/// the first lengths[b] positions of row b and -infinity at the others. Undefined, which attention
-/// takes as no mask, where no row has padding.
+/// Returns the attention mask of padding: [B, 1, 1, longest], 0 at the first lengths[b] positions
+/// of row b and -infinity at the others. Undefined, which means no mask, if no row has padding.
 at::Tensor PaddingMask(const at::Tensor& lengths, int64_t longest);
 
 /// Keys and values of an attention, both [B, H, S, D/H].
@@ -48,18 +46,18 @@ struct KeysValues {
   at::Tensor keys, values;
 };
 
-/// Attention of the positions of a sequence among each other, with one product for queries, keys
-/// and values. Weights start as fairseq's: uniform after Glorot & Bengio, biases 0.
+/// Self-attention with one GEMM for queries, keys and values. Weights start as in fairseq: uniform
+/// after Glorot & Bengio, biases 0.
 class SelfAttention final : public torch::nn::Module {
  public:
   explicit SelfAttention(const TransformerOptions& options);
 
-  /// x [B, T, D] -> [B, T, D]. `mask` is PaddingMask's; if `causal`, no position looks at a later
+  /// x [B, T, D] -> [B, T, D]. `mask` is from PaddingMask; with `causal`, no position sees a later
   /// one.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask, bool causal);
 
-  /// The next position of each sequence: x [B, 1, D] looks at itself and at the positions that
-  /// `past` holds (undefined tensors: none), to which it is added.
+  /// Computes the next position of each sequence: x [B, 1, D] attends to itself and to the
+  /// positions in `past` (undefined tensors: none), and is added to them.
   at::Tensor Step(const at::Tensor& x, KeysValues& past);
 
  private:
@@ -67,16 +65,16 @@ class SelfAttention final : public torch::nn::Module {
   Linear qkv_, out_;
 };
 
-/// Attention to the positions of another sequence. Weights start as SelfAttention's.
+/// Attention to the positions of another sequence. Weights start like SelfAttention's.
 class CrossAttention final : public torch::nn::Module {
  public:
   explicit CrossAttention(const TransformerOptions& options);
 
-  /// What `forward` looks at: memory [B, S, D].
+  /// Returns the keys and values of memory [B, S, D].
   KeysValues Project(const at::Tensor& memory);
 
-  /// x [B * k, T, D] -> [B * k, T, D]; rows b * k to b * k + k - 1 look at row b of the memory, of
-  /// which `mask` is the PaddingMask.
+  /// x [B * k, T, D] -> [B * k, T, D]. Rows b * k to b * k + k - 1 attend to row b of the memory,
+  /// whose PaddingMask is `mask`.
   at::Tensor forward(const at::Tensor& x, const KeysValues& memory, const at::Tensor& mask);
 
  private:
@@ -84,7 +82,7 @@ class CrossAttention final : public torch::nn::Module {
   Linear query_, kv_, out_;
 };
 
-/// Linear, ReLU, linear, position by position. Weights start as SelfAttention's.
+/// Linear, ReLU, linear, position by position. Weights start like SelfAttention's.
 class FeedForward final : public torch::nn::Module {
  public:
   explicit FeedForward(const TransformerOptions& options);
@@ -128,13 +126,13 @@ class DecoderLayer final : public torch::nn::Module {
   std::shared_ptr<FeedForward> ffn_;
 };
 
-/// Encoder layers and the final norm. Parameters and norms are called 0.attention_norm,
+/// Encoder layers and the final norm. Parameters and norms are named 0.attention_norm,
 /// 0.attention.qkv, 0.attention.out, 0.ffn_norm, 0.ffn.hidden, 0.ffn.out, ..., final_norm.
 class TransformerEncoder final : public torch::nn::Module {
  public:
   explicit TransformerEncoder(const TransformerOptions& options);
 
-  /// x [B, T, D], embeddings with their positions -> [B, T, D]. `mask` is PaddingMask's.
+  /// Maps x [B, T, D], embeddings with their positions, to [B, T, D]. `mask` is from PaddingMask.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& mask);
 
  private:
@@ -142,37 +140,37 @@ class TransformerEncoder final : public torch::nn::Module {
   std::shared_ptr<NormModule> final_norm_;
 };
 
-/// What a decoder that goes step by step carries along. It has rows b * k to b * k + k - 1 for row
-/// b of the memory: k is 1 at first, and the width of a beam after Reorder.
+/// State of step-by-step decoding. Rows b * k to b * k + k - 1 belong to row b of the memory: k is
+/// 1 at first, and the width of a beam after Reorder.
 struct DecoderState {
   std::vector<KeysValues> past;    ///< of each layer, the positions so far
-  std::vector<KeysValues> memory;  ///< of each layer, what the encoder gave
+  std::vector<KeysValues> memory;  ///< of each layer, from the encoder's output
   at::Tensor mask;                 ///< of the memory
 
-  /// The positions so far of row i become those of the old row rows[i] (int64 [B * k]; k may be
-  /// another than before).
+  /// Replaces the positions so far of row i by those of the old row rows[i] (int64 [B * k]; k can
+  /// change).
   void Reorder(const at::Tensor& rows);
 
-  /// Row b of the memory becomes the old row rows[b]. Reorder must give the positions so far
-  /// matching rows.
+  /// Replaces row b of the memory by the old row rows[b]. Reorder must make the positions so far
+  /// match.
   void ReorderMemory(const at::Tensor& rows);
 };
 
-/// Decoder layers and the final norm. Parameters and norms are called as the encoder's, with
+/// Decoder layers and the final norm. Parameters and norms are named like the encoder's, with
 /// 0.cross_norm, 0.cross.query, 0.cross.kv and 0.cross.out between attention and feed-forward.
 class TransformerDecoder final : public torch::nn::Module {
  public:
   explicit TransformerDecoder(const TransformerOptions& options);
 
-  /// Whole sequences, where no position looks at a later one: x [B, T, D], memory [B, S, D] and its
-  /// PaddingMask -> [B, T, D].
+  /// Decodes whole sequences causally: x [B, T, D], memory [B, S, D] and its PaddingMask -> [B, T,
+  /// D].
   at::Tensor forward(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& mask);
 
-  /// The state before the first position.
+  /// Returns the state before the first position.
   DecoderState Start(const at::Tensor& memory, const at::Tensor& mask);
 
-  /// The next position of every sequence: x [B * k, 1, D] -> [B * k, 1, D], what `forward` gives
-  /// for the last position of the sequences so far.
+  /// Decodes the next position of every sequence: x [B * k, 1, D] -> [B * k, 1, D], equal to the
+  /// last position of `forward` on the sequences so far.
   at::Tensor Step(const at::Tensor& x, DecoderState& state);
 
  private:

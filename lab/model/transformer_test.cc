@@ -35,7 +35,7 @@ TransformerOptions Small() {
           .norm_options = {.epsilon = kEpsilon}};
 }
 
-// The parameters, all redrawn, so that biases and gains count.
+// Redraws all parameters, so that biases and gains matter, and returns them.
 Weights Randomise(torch::nn::Module& model) {
   at::NoGradGuard no_grad;
   model.to(at::kDouble);
@@ -56,7 +56,7 @@ int64_t Count(const torch::nn::Module& model) {
   return count;
 }
 
-// The Transformer written out for one sequence without padding, x [T, D], a head at a time.
+// Reference Transformer for one sequence without padding, x [T, D], one head at a time.
 class Plain {
  public:
   Plain(Weights weights, int64_t heads) : w_(std::move(weights)), heads_(heads) {}
@@ -98,7 +98,7 @@ class Plain {
     return Linear(name + "out", Heads(qkv[0], qkv[1], qkv[2], causal));
   }
 
-  // Position t sees the first t + 1 positions, or all.
+  // With `causal`, position t sees the first t + 1 positions; otherwise all.
   at::Tensor Heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                    bool causal) const {
     const int64_t size = q.size(1) / heads_;
@@ -136,7 +136,7 @@ TEST_F(TransformerTest, KnowsPositionsByTheirSinusoids) {
   for (int p = 0; p < 50; ++p) {
     for (int i = 0; i < 3; ++i) {
       const double angle = p / std::pow(10000.0, 2 * i / 6.0);
-      // Rounded to float once, from numbers of at most 1.
+      // Rounded to float once, from values of at most 1.
       EXPECT_NEAR(positions[p][2 * i].item<double>(), std::sin(angle), 1e-7);
       EXPECT_NEAR(positions[p][2 * i + 1].item<double>(), std::cos(angle), 1e-7);
     }
@@ -154,7 +154,7 @@ TEST_F(TransformerTest, MasksPadding) {
   EXPECT_FALSE(PaddingMask(at::tensor(std::vector<int64_t>{3, 3}), 3).defined());
 }
 
-// Against sequences computed one by one without padding, which huge numbers fill.
+// Compares with sequences computed separately without padding. Here huge values fill the padding.
 TEST_F(TransformerTest, EncodesWhatItSays) {
   TransformerEncoder encoder(Small());
   const Plain plain(Randomise(encoder), 3);
@@ -185,8 +185,8 @@ TEST_F(TransformerTest, DecodesWhatItSays) {
   EXPECT_LT(Distance(y[1], plain.Decode(x[1], memory[1].slice(0, 0, 3), 2)), kDouble);
 }
 
-// A beam search of 2 over 3 sequences, whose first one is dropped on the way, must see at each step
-// what the whole sequences give.
+// A beam search of 2 over 3 sequences, the first of which is dropped on the way, must match the
+// whole sequences at each step.
 TEST_F(TransformerTest, DecodesStepByStepWhatItDecodesAtOnce) {
   TransformerDecoder decoder(Small());
   Randomise(decoder);
@@ -234,7 +234,7 @@ TEST_F(TransformerTest, IsTheSameForTheFirstPositionsWhateverFollows) {
   EXPECT_TRUE(decoder.forward(x, memory, {}).slice(1, 0, 4).equal(before));
 }
 
-// A rate of 1 leaves nothing of what is dropped, whatever is drawn.
+// A rate of 1 drops everything.
 TEST_F(TransformerTest, DropsWhereItSays) {
   const at::Tensor x = at::randn({2, 4, 12}, at::kDouble),
                    memory = at::randn({2, 3, 12}, at::kDouble);
@@ -260,7 +260,7 @@ TEST_F(TransformerTest, DropsWhereItSays) {
   decoder.to(at::kDouble);
   EXPECT_TRUE(decoder.forward(x, memory, {}).equal(x));
 
-  // What is left of a sublayer is its last bias.
+  // The result of a sublayer is then its last bias.
   TransformerOptions some = options;
   some.activation_dropout = 1;
   at::manual_seed(2);
@@ -281,8 +281,8 @@ TEST_F(TransformerTest, DropsWhereItSays) {
   EXPECT_GT(Distance(attention.forward(x, {}, false), a.at("out.bias").expand({2, 4, 12})), 0.01);
 }
 
-// Attention with dropout is composed of other operators: at a rate that rounds to none it gives
-// what the fused one gives, masks included.
+// Attention with dropout is composed of other operators: at a rate that rounds to 0 it equals the
+// fused one, including masks.
 TEST_F(TransformerTest, AttendsAlikeWithDropoutAndWithout) {
   TransformerOptions options = Small();
   options.dropout = options.activation_dropout = 0;
@@ -332,8 +332,8 @@ TEST_F(TransformerTest, TakesAnyNormInItsLayersAndAnotherAtItsEnd) {
   EXPECT_THAT(norms(TransformerDecoder(options)), ElementsAre("final_norm.norm.weight"));
 }
 
-// Uniform up to sqrt(6 / (inputs + outputs)), where queries, keys and values count as one product:
-// of some thousand numbers the largest is near that.
+// Uniform up to sqrt(6 / (inputs + outputs)), where queries, keys and values are one matrix: of
+// some thousand values the largest is near that.
 TEST_F(TransformerTest, StartsAllNormsFromTheSameWeights) {
   TransformerOptions options{.layers = 1, .width = 64, .heads = 4, .ffn = 96};
   std::map<std::string, double> bounds = {{"0.attention.qkv.weight", std::sqrt(6.0 / 256)},
