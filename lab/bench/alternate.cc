@@ -25,7 +25,7 @@ struct Block {
   double seconds;
 };
 
-// A block of about `seconds`; finding it warms up, too.
+// Returns a block of about `seconds`. Finding its size also warms up.
 Block BlockOf(const std::function<void()>& call, double seconds) {
   for (int64_t count = 1;;) {
     const double taken = SecondsOf(call, count);

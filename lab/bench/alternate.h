@@ -8,13 +8,14 @@
 
 namespace planish::bench {
 
-/// Seconds that `count` calls take.
+/// Returns the seconds of `count` calls.
 double SecondsOf(const std::function<void()>& call, int64_t count);
 
-/// Seconds of a call of each of `calls`, of its fastest block: each has `blocks` blocks of about
-/// `seconds` (at least one call), in an order drawn at random, so that what changes meanwhile
-/// changes for all. One whose blocks would take longer than `max_seconds` together has fewer, but
-/// 3 if `blocks` are as many.
+/// Returns the seconds per call of each of `calls`, from its fastest block. Each has `blocks`
+/// blocks of about `seconds` (at least one call) in random order, so that disturbances affect all
+/// alike.
+/// A call whose blocks would take longer than `max_seconds` in total has fewer blocks, but at least
+/// min(blocks, 3).
 std::vector<double> Alternate(const std::vector<std::function<void()>>& calls, int blocks,
                               double seconds,
                               double max_seconds = std::numeric_limits<double>::infinity());

@@ -16,7 +16,7 @@ TEST(Alternate, CallsEveryBlockOfEach) {
   ASSERT_EQ(seconds.size(), 2u);
   EXPECT_GT(seconds[0], 0);
   EXPECT_GT(seconds[1], 0);
-  EXPECT_GE(first, 6);  // one to find how many, and five blocks
+  EXPECT_GE(first, 6);  // one to find the number of calls, and five blocks
   EXPECT_GE(second, 6);
 }
 
@@ -27,7 +27,7 @@ TEST(Alternate, TakesFewerBlocksOfLongCalls) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   Alternate({call}, /*blocks=*/5, /*seconds=*/1e-4, /*max_seconds=*/1e-4);
-  EXPECT_EQ(calls, 1 + 3);  // one to find how many, and the least number of blocks
+  EXPECT_EQ(calls, 1 + 3);  // one to find the number of calls, and the minimum of blocks
   calls = 0;
   Alternate({call}, /*blocks=*/2, /*seconds=*/1e-4, /*max_seconds=*/1e-4);
   EXPECT_EQ(calls, 1 + 2);

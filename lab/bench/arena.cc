@@ -12,7 +12,7 @@ namespace planish::bench {
 
 namespace {
 
-// centre + radius * [-1, 1), other numbers for each `seed`.
+// Fills with centre + radius * [-1, 1), different values for each `seed`.
 void Fill(Type type, void* data, int64_t n, uint64_t seed, double centre, double radius) {
   VisitType(type, [&]<class T>() {
     T* values = static_cast<T*>(data);
@@ -40,7 +40,7 @@ Arrays Arena::For(const Case& c) {
     type_ = c.type;
     filled_ = c.elements();
   }
-  // The small arrays follow each other with a gap, as an allocator of aligned memory places them.
+  // The small arrays are consecutive with a gap, as an allocator of aligned memory places them.
   const Type parameter = ParameterType(c.type);
   const auto stride = [&](int64_t n) {
     return (static_cast<size_t>(n) * SizeOf(parameter) + 63) / 64 * 64 + 64;

@@ -8,18 +8,19 @@
 
 namespace planish::bench {
 
-/// The arrays of one case after the other, which share their memory: no case pays for fresh pages.
+/// Arrays of successive cases, which share their memory: no case has page faults.
 class Arena {
  public:
-  /// Arrays for `c`, valid until the next call. x and dy are uniform with mean 0 and variance 1:
-  /// random, for zeros flatter streaming stores; gain is uniform in [0.5, 1.5], bias in [-1, 1].
-  /// out, dgain and dbias hold what they held. mean and rstd are those of LayerNorm.
+  /// Returns arrays for `c`, valid until the next call. x and dy are uniform with mean 0 and
+  /// variance 1 (random, because non-temporal stores of zeros are faster); gain is uniform in [0.5,
+  /// 1.5], bias in [-1, 1].
+  /// out, dgain and dbias keep their contents. mean and rstd are those of LayerNorm.
   Arrays For(const Case& c);
 
  private:
   Pages x_, dy_, out_, parameters_, moments_;
   Type type_ = Type::kFloat;
-  int64_t filled_ = 0;  // elements of x and dy that hold numbers of type_
+  int64_t filled_ = 0;  // elements of x and dy with values of type_
 };
 
 }  // namespace planish::bench

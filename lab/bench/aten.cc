@@ -28,22 +28,22 @@ at::ScalarType ScalarType(Type type) {
   }
 }
 
-// A tensor on one of the arrays.
+// Returns a tensor view of an array.
 at::Tensor View(const void* data, at::IntArrayRef sizes, Type type) {
-  // Tensors have no const; the inputs are not written to.
+  // Tensors have no const; the inputs are only read.
   return at::from_blob(const_cast<void*>(data), sizes, at::TensorOptions(ScalarType(type)));
 }
 
 }  // namespace
 
-// The operators allocate their outputs, and native_layer_norm.out copies from such into those
-// given: what the kernel itself needs shows only where it is called with outputs.
+// Calls the kernel with outputs, which excludes the operators' allocations and the output copies of
+// native_layer_norm.out.
 Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arrays) {
 #ifdef __x86_64__
   const c10::InferenceMode inference;  // no version counters
   const at::Tensor x = View(arrays.x, {c.rows, c.cols}, c.type);
   const Type parameter = ParameterType(c.type);
-  // The kernels take undefined tensors for a norm without gain and bias.
+  // The kernels accept undefined tensors for a norm without gain and bias.
   if (c.spatial != 1 || (method != "layer" && method != "layer-simple")) {
     return {.absent = "has no kernel for this norm"};
   }

@@ -12,8 +12,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lab/bench/bare.cc"
-#include <hwy/foreach_target.h>  // compiles the rest of this file once for each instruction set
-// foreach_target comes first
+#include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
+// foreach_target must be first.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -23,7 +23,7 @@
 #define PLANISH_BENCH_NORM_BARE_CC_
 namespace planish::bench {
 
-// What the loops work on: rows one behind the other, parameters in float.
+// Operands of the loops: contiguous rows, parameters in float.
 template <class T>
 struct Bare {
   int64_t cols;
@@ -50,8 +50,7 @@ using V = hn::Vec<D>;
 using internal::HWY_NAMESPACE::Put;
 using internal::HWY_NAMESPACE::Read;
 
-// Asks for two vectors ahead of their use, for the second-level cache and for the first, as Planish
-// does.
+// Prefetches two vectors, into the L2 and L1 cache, like Planish.
 template <bool kStream, class T>
 HWY_INLINE void Ask(const T* p) {
   if constexpr (!kStream) return;
@@ -66,8 +65,9 @@ float Total(V a, V b) { return hn::GetLane(hn::SumOfLanes(D(), hn::Add(a, b))); 
 
 int64_t LanesOf() { return static_cast<int64_t>(hn::Lanes(D())); }
 
-// y of row `row`, whose mean and rstd are in `map`, and the sums of row `next`, in one sweep; then
-// the next row's mean and rstd. Either row may be null. kRagged: rows need not be whole vectors.
+// Computes y of row `row`, whose mean and rstd are in `map`, and the sums of row `next` in one
+// pass; then the next row's mean and rstd. Either row can be null. kRagged: rows need not be whole
+// vectors.
 template <bool kStream, bool kRagged, bool kMap, bool kSum, class T>
 HWY_NOINLINE void ForwardRow(const Bare<T>& b, const T* row, const T* next, T* y, float (&map)[2]) {
   const D d;
@@ -96,7 +96,7 @@ HWY_NOINLINE void ForwardRow(const Bare<T>& b, const T* row, const T* next, T* y
     c += lanes;
   }
   if constexpr (kRagged) {
-    // What is left of the row: lanes of a vector.
+    // The remainder of the row: lanes of a vector.
     if (c < b.cols) {
       const auto mask = hn::FirstN(d, static_cast<size_t>(b.cols - c));
       if constexpr (kSum) {
@@ -120,7 +120,7 @@ HWY_NOINLINE void ForwardRow(const Bare<T>& b, const T* row, const T* next, T* y
   }
 }
 
-// Two rows are under way, so that a row's mean and rstd are known when it is written.
+// Processes two rows at a time, so that a row's mean and rstd are known when it is written.
 template <bool kStream, bool kRagged, class T>
 void ForwardRows(const Bare<T>& b, int64_t begin, int64_t end) {
   float maps[2][2] = {};
@@ -153,8 +153,8 @@ void Forward(const Bare<float>& b, int64_t begin, int64_t end) {
 }
 void ForwardHalf(const Bare<bfloat16>& b, int64_t begin, int64_t end) { ForwardOf(b, begin, end); }
 
-// dx of row `row`, whose mean of g and of g * xhat are in `means`, and the sums of row `next`, with
-// its terms of dgain and dbias, in one sweep. Either may be none: -1.
+// Computes dx of row `row`, whose mean of g and of g * xhat are in `means`, and the sums of row
+// `next`, with its terms of dgain and dbias, in one pass. Either can be -1 for none.
 template <bool kStream, bool kMap, bool kSum, class T>
 HWY_NOINLINE void BackwardRow(const Bare<T>& b, int64_t row, int64_t next, float (&means)[2],
                               float* dgain, float* dbias) {
@@ -258,7 +258,7 @@ void Run(const Bare<bfloat16>& b, int64_t begin, int64_t end, float* dgain, floa
   HWY_DYNAMIC_DISPATCH(BackwardHalf)(b, begin, end, dgain, dbias);
 }
 
-// Each block of rows has sums of its own.
+// Each block of rows has its own partial sums.
 template <class T>
 void BackwardBlocks(const Bare<T>& b, int64_t rows, float* dgain, float* dbias, float* partials,
                     const ParallelFor& parallel_for) {
@@ -320,7 +320,8 @@ Contestant MakeBareOf(const Case& c, const Arrays& arrays) {
 Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays) {
   if (method != "layer") return {.absent = "it is layer norm alone"};
   if (c.spatial != 1) return {.absent = "it takes rows"};
-  // Of a few numbers the sum of squares less the square of the mean is too rough to pass for right.
+  // With few elements, the sum of squares minus the square of the mean is too inaccurate for the
+  // check.
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOf)();
   if (c.cols < lanes) return {.absent = "it takes rows of a vector at least"};
   if (c.cols % lanes != 0 && (c.direction != Direction::kForward || c.type != Type::kFloat ||

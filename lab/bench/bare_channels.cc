@@ -1,5 +1,5 @@
-// What norms over channels can be done with at the least: each number is read twice, first for sums
-// and then for the result, with the least arithmetic. MakeBareChannels says more.
+// Lower bound for norms over channels: each element is read twice, first for sums and then for the
+// result, with minimal arithmetic. See MakeBareChannels.
 
 #include <algorithm>
 #include <chrono>
@@ -19,8 +19,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lab/bench/bare_channels.cc"
-#include <hwy/foreach_target.h>  // compiles the rest of this file once for each instruction set
-// foreach_target comes first
+#include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
+// foreach_target must be first.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -30,7 +30,7 @@
 #define PLANISH_BENCH_NORM_BARE_CHANNELS_CC_
 namespace planish::bench {
 
-// Arrays of [samples, channels, spatial]; mean and rstd, of backward, for each channel (batch norm)
+// Arrays of [samples, channels, spatial]. Backward has mean and rstd for each channel (batch norm)
 // or each position.
 struct BareChannels {
   int64_t samples, channels, spatial;
@@ -46,13 +46,14 @@ struct BareChannels {
   bool backward;
 };
 
-// What a channel's results are made with in batch norm: dy * (dy's number) + x * (x's) + the rest.
+// Coefficients of a channel's results in batch norm: dy * (dy's coefficient) + x * (x's) + the
+// rest.
 struct ChannelNumbers {
   float dy, x, rest;
 };
 
-// From a channel's sums: forward of x and x^2, backward of dy and dy * x, which give its dgain and
-// dbias, too.
+// Returns the coefficients from a channel's sums: forward of x and x^2, backward of dy and dy * x,
+// which also give its dgain and dbias.
 inline ChannelNumbers NumbersOf(const BareChannels& b, int64_t c, float first, float second) {
   const float terms = static_cast<float>(b.samples * b.spatial);
   if (!b.backward) {
@@ -67,11 +68,11 @@ inline ChannelNumbers NumbersOf(const BareChannels& b, int64_t c, float first, f
   return {scale, -scale * rstd * dgain / terms, scale * (mean * rstd * dgain - first) / terms};
 }
 
-// How a call goes about it. What is fastest depends on the machine: it is tried.
+// Parameters of a call. The fastest ones depend on the machine and are found by trial.
 struct BareWay {
-  int64_t tile;  // positions, or channels, that are taken at a time
-  bool stream;   // results go past the caches
-  bool ask;      // for what is read 4 KB ahead of its use
+  int64_t tile;  // positions or channels processed at a time
+  bool stream;   // uses non-temporal stores
+  bool ask;      // prefetches inputs 4 KB ahead
 };
 
 }  // namespace planish::bench
@@ -88,7 +89,7 @@ using internal::HWY_NAMESPACE::Put;
 
 HWY_INLINE void AddTo(V v, float* to) { hn::Store(hn::Add(hn::Load(D(), to), v), D(), to); }
 
-// Two sums in four chains each.
+// Two sums with four accumulators each.
 struct Sums {
   V first[4], second[4];
   HWY_INLINE Sums() {
@@ -104,23 +105,23 @@ struct Sums {
   }
 };
 
-// A vector at `at`.
+// Returns the vector at `at`.
 template <bool kAsk>
 HWY_INLINE V Get(const float* at) {
   if constexpr (kAsk) __builtin_prefetch(reinterpret_cast<const char*>(at) + 4096, 0, 2);
   return hn::Load(D(), at);
 }
 
-// Calls f(i, chain) for the vectors of n numbers.
+// Calls f(i, chain) for each vector of n elements.
 template <class F>
 HWY_INLINE void ForVectors(int64_t n, const F& f) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   for (int64_t i = 0, chain = 0; i < n; i += lanes, ++chain) f(i, chain & 3);
 }
 
-// --- Batch norm of rows: channels lie side by side ---
+// --- Batch norm of rows: channels are contiguous ---
 
-// Adds the terms of rows [begin, end) to sums[channels], twice.
+// Adds the terms of rows [begin, end) to two sums[channels].
 template <bool kAsk>
 void SumDownOf(const BareChannels& b, int64_t begin, int64_t end, float* sums) {
   const D d;
@@ -144,7 +145,7 @@ void SumDownOf(const BareChannels& b, int64_t begin, int64_t end, float* sums) {
   }
 }
 
-// Results of rows [begin, end): forward x * a + c, backward dy * a + x * b + c, by channel.
+// Computes rows [begin, end): forward x * a + c, backward dy * a + x * b + c, by channel.
 template <bool kStream, bool kAsk>
 void MapDownOf(const BareChannels& b, int64_t begin, int64_t end, const float* numbers) {
   const D d;
@@ -167,7 +168,7 @@ void SumDown(const BareChannels& b, const BareWay& way, int64_t begin, int64_t e
   way.ask ? SumDownOf<true>(b, begin, end, sums) : SumDownOf<false>(b, begin, end, sums);
 }
 
-// Calls f(stream, ask) with what the way says.
+// Calls f(stream, ask) with the parameters of `way`.
 template <class F>
 HWY_INLINE void Visit(const BareWay& way, const F& f) {
   const auto with = [&](auto stream) HWY_ATTR {
@@ -182,9 +183,9 @@ void MapDown(const BareChannels& b, const BareWay& way, int64_t begin, int64_t e
                  HWY_ATTR { MapDownOf<stream(), ask()>(b, begin, end, numbers); });
 }
 
-// --- Batch norm of channels in runs ---
+// --- Batch norm of contiguous positions ---
 
-// Channels [begin, end), at most kMaxChannels, together.
+// Maximum number of channels that RunsOf processes together.
 constexpr int64_t kMaxChannels = 16;
 
 template <bool kStream, bool kAsk>
@@ -243,8 +244,8 @@ void Runs(const BareChannels& b, const BareWay& way, int64_t begin, int64_t end)
 
 // --- Layer norm over channels ---
 
-// Positions [begin, end) of a sample. `sums` has two numbers for each of them, `terms` two vectors
-// for each channel: those of dgain and dbias are added to.
+// Computes positions [begin, end) of a sample. `sums` has two values for each of them, `terms` two
+// vectors for each channel, to which dgain and dbias are added.
 template <bool kStream, bool kAsk>
 void PositionsOf(const BareChannels& b, int64_t sample, int64_t begin, int64_t end, float* sums,
                  float* terms) {
@@ -337,9 +338,9 @@ HWY_EXPORT(Runs);
 HWY_EXPORT(Positions);
 HWY_EXPORT(LanesOfChannels);
 
-constexpr int64_t kBlocks = 16;  // of rows, each with sums of its own
+constexpr int64_t kBlocks = 16;  // of rows, each with its own partial sums
 
-// What a contestant keeps.
+// Memory that a contestant keeps between calls.
 struct Kept {
   std::vector<float> mean, rstd;
   internal::AlignedArray<float> work;
@@ -367,7 +368,7 @@ void CallDown(const BareChannels& b, const BareWay& way, float* work,
     numbers[n + c] = of.x;
     numbers[2 * n + c] = of.rest;
   }
-  // The rows of each block backwards: what was read last is in a cache still.
+  // Each block's rows in reverse, because the last rows read are still in a cache.
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = end - 1; k >= begin; --k) {
       HWY_DYNAMIC_DISPATCH(MapDown)
@@ -391,7 +392,8 @@ void CallPositions(const BareChannels& b, const BareWay& way, float* work,
   const int64_t lanes = HWY_DYNAMIC_DISPATCH(LanesOfChannels)();
   const int64_t size = 2 * b.channels * lanes, tiles = b.spatial / way.tile;
   float* const sums = work + kBlocks * size;
-  // A block of samples has sums of dgain and dbias of its own, and room for those of a tile.
+  // Each block of samples has its own partial sums of dgain and dbias, and space for those of a
+  // tile.
   parallel_for(0, kBlocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       std::fill_n(work + k * size, size, 0.f);

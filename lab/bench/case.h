@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-// What is measured: one direction of a norm over one shape in one type, by several contestants that
-// get the same arrays. docs/performance.md says how, and what came out.
+// Case of a measurement: one direction of a norm over one shape in one type, by several contestants
+// on the same arrays. docs/performance.md has method and results.
 namespace planish::bench {
 
 enum class Direction : uint8_t { kForward, kBackward };
@@ -14,23 +14,22 @@ enum class Type : uint8_t { kFloat, kDouble, kBFloat16, kFloat16 };
 
 struct Case {
   Direction direction = Direction::kForward;
-  Type type = Type::kFloat;  ///< of x, y, dy, dx; parameters and sums are float for the half types
+  Type type = Type::kFloat;  ///< of x, y, dy, dx; parameters and sums are float for 16-bit types
   int64_t rows = 0;          ///< or samples
   int64_t cols = 0;          ///< or channels
-  int64_t spatial = 1;       ///< numbers of a channel in a sample
+  int64_t spatial = 1;       ///< elements of a channel in a sample
   int64_t elements() const { return rows * cols * spatial; }
 };
 
-/// The arrays of a case. Those of the case's type: x, dy, out [rows, cols, spatial]. Those of
-/// ParameterType:
-/// gain, bias, dgain, dbias [cols], mean, rstd [rows].
+/// Arrays of a case. Of the case's type: x, dy, out [rows, cols, spatial]. Of ParameterType: gain,
+/// bias, dgain, dbias [cols], mean, rstd [rows].
 struct Arrays {
   const void* x = nullptr;
   const void* dy = nullptr;  ///< backward only
   const void* gain = nullptr;
   const void* bias = nullptr;
-  const void* mean = nullptr;  ///< backward only: of LayerNorm, for contestants that take them
-  const void* rstd = nullptr;  ///< backward only: likewise
+  const void* mean = nullptr;  ///< backward only: of LayerNorm
+  const void* rstd = nullptr;  ///< backward only: of LayerNorm
   void* out = nullptr;         ///< y, or dx
   void* dgain = nullptr;       ///< backward only
   void* dbias = nullptr;       ///< backward only
@@ -41,19 +40,19 @@ inline constexpr double kEps = 1e-5;
 size_t SizeOf(Type type);
 Type ParameterType(Type type);
 
-/// "float", "forward" and so on, and back. The latter throw std::invalid_argument, with a text of
-/// the form "[ParseType] type must be ... but has ...".
+/// Names of types and directions ("float", "forward"), and their parsers. The parsers throw
+/// std::invalid_argument.
 const char* Name(Type type);
 const char* Name(Direction direction);
 Type ParseType(const std::string& name);
 Direction ParseDirection(const std::string& name);
 
-/// "4096x1024", or "64x256x2048" where there is more than one number of a channel, and back into
-/// rows, cols and spatial; throws std::invalid_argument for another text.
+/// Shape as text, "4096x1024", or "64x256x2048" if spatial > 1, and its parser into rows, cols and
+/// spatial. The parser throws std::invalid_argument.
 std::string ShapeName(const Case& c);
 void ParseShape(const std::string& shape, Case& c);
 
-/// The bytes that a contestant must move at least: x and y, or x, dy and dx.
+/// Returns the minimum bytes that a contestant must move: x and y, or x, dy and dx.
 int64_t Bytes(const Case& c);
 
 }  // namespace planish::bench

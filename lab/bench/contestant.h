@@ -6,11 +6,12 @@
 
 namespace planish::bench {
 
-/// What a contestant does in a case: work that can be repeated, or the reason why it takes no part.
+/// Work of a contestant in a case, which can be repeated, or the reason why it takes no part.
 struct Contestant {
   std::function<void()> call;
-  std::string absent;  ///< empty when `call` is there
-  /// Copies the results of the last call to where they are compared; empty where they are there.
+  std::string absent;  ///< empty if `call` is set
+  /// Copies the results of the last call to the arrays that are compared; empty if they are already
+  /// there.
   std::function<void()> fetch;
 };
 

@@ -9,9 +9,9 @@
 
 namespace planish::bench {
 
-/// The limits (limits.cc), with the SIMD width of the machine: what moves the same bytes with the
-/// least arithmetic. Forward a copy of x; backward reads x and dy and writes one array. The best of
-/// them is the limit: which that is depends on the size, the machine and the hour.
+/// Limits (limits.cc): moves of the same bytes with minimal arithmetic, in vectors of the machine's
+/// SIMD width. Forward copies x; backward reads x and dy and writes one array. The fastest of them
+/// is the limit; which one that is depends on size, machine and load.
 std::vector<std::string> LimitNames(Direction direction);
 Contestant MakeLimit(const std::string& name, const Case& c, const Arrays& arrays);
 
@@ -19,25 +19,25 @@ Contestant MakeLimit(const std::string& name, const Case& c, const Arrays& array
 std::vector<std::string> MethodNames();
 Contestant MakePlanish(const std::string& method, const Case& c, const Arrays& arrays);
 
-/// PyTorch (aten.cc): the kernel behind native_layer_norm, called with outputs given.
+/// PyTorch (aten.cc): the kernel behind native_layer_norm, called with outputs.
 Contestant MakeAten(const std::string& method, const Case& c, const Arrays& arrays);
 
-/// What layer norm can be done with at the least (bare.cc): the same single sweep over rows, but in
-/// plain sums of x and x^2, with no care for means far from zero, for rows that are not whole
-/// aligned vectors, for bits that depend on threads, and without strides, options or checks. What
-/// it misses of a limit is what the arithmetic costs; what Planish takes beyond it is what the care
-/// costs.
+/// Lower bound of layer norm (bare.cc): the same single pass over rows, but with plain sums of x
+/// and x^2. It is inaccurate for means far from zero, restricted to whole aligned vectors, not
+/// reproducible across thread counts, and has no strides, options or checks.
+/// Its distance from a limit is the cost of the arithmetic; Planish's distance from it is the cost
+/// of accuracy and generality.
 Contestant MakeBare(const std::string& method, const Case& c, const Arrays& arrays);
 
-/// The same of batch norm and layer norm over channels (bare_channels.cc): each number is read
-/// twice, first for sums and then for the result, as it has to be where no cache holds what is
-/// normalised together. Plain sums, whole vectors; tiles and stores, through the caches or past
-/// them, are those that are fastest in a trial when it is made. What it misses of a limit is what
-/// the second reading costs, and how memory gives the first.
+/// Like MakeBare for batch norm and layer norm over channels (bare_channels.cc): each element is
+/// read twice, first for sums and then for the result, as required if no cache holds the elements
+/// normalized together. Plain sums, whole vectors.
+/// Tiles and kinds of stores are the fastest of a trial at construction. Its distance from a limit
+/// is the cost of the second read.
 Contestant MakeBareChannels(const std::string& method, const Case& c, const Arrays& arrays);
 
-/// Calls the contestant once and compares with the double reference (Reference::Compare has the
-/// tolerances): empty when it is right, else what is wrong. `half_sums` as there.
+/// Calls the contestant once and compares with the double reference, with the tolerances of
+/// Reference::Compare, also for `half_sums`. Returns an empty text if it is right, else the error.
 std::string CheckContestant(const std::string& method, const Contestant& contestant, const Case& c,
                             const Arrays& arrays, bool half_sums);
 

@@ -8,8 +8,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "lab/bench/limits.cc"
-#include <hwy/foreach_target.h>  // compiles the rest of this file once for each instruction set
-// foreach_target comes first
+#include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
+// foreach_target must be first.
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
@@ -19,13 +19,13 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Four vectors a step: enough loads in flight. Far enough ahead for memory, and no further than
-// the next page.
+// Four vectors a step give enough loads in flight. The prefetch distance, in bytes, covers the
+// latency of memory and stays within the next page.
 constexpr size_t kUnroll = 4;
 constexpr size_t kAhead = 4096;
 
-// `n` bytes of `a`, xor those of `b` where it is given, to `to`: an operation that needs both and
-// costs nothing. Addresses are aligned to a vector: the parts begin on pages.
+// Writes `n` bytes of `a`, or of `a` xor `b` if `b` is given, to `to`. Xor needs both inputs and
+// costs nothing. Addresses are aligned to a vector, because the parts begin on pages.
 template <bool kTwo, bool kStream>
 HWY_INLINE void Move(const uint8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT b,
                      uint8_t* HWY_RESTRICT to, size_t n) {
@@ -91,7 +91,7 @@ HWY_EXPORT(TwoStreaming);
 
 using Mover = void (*)(const uint8_t* a, const uint8_t* b, uint8_t* to, size_t n);
 
-// The C library's copy, which may know better.
+// Copies with the C library, whose strategy can be better.
 void Memcpy(const uint8_t* a, const uint8_t*, uint8_t* to, size_t n) { std::memcpy(to, a, n); }
 
 struct Limit {

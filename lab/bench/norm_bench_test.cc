@@ -156,8 +156,8 @@ TEST(Reference, RefusesOneWrongNumber) {
     planish.call();
     ASSERT_THAT(reference.Compare(false), IsEmpty());
     float& number = static_cast<float*>(output)[100];
-    // All numbers here are of the size of 1 to 10; the loosest tolerance, of sums over 50 rows, is
-    // 16 * sqrt(50) * 2^-24 of that, 7e-5.
+    // All values are of size 1 to 10; the loosest tolerance, of sums over 50 rows, is 16 * sqrt(50)
+    // * 2^-24 of that, 7e-5.
     number += 1e-3f;
     EXPECT_THAT(reference.Compare(false), HasSubstr(name + " is off by 0.001,"));
   }
@@ -185,8 +185,8 @@ TEST(Arena, GivesNewCasesTheirNumbers) {
     least = std::min(least, x);
     most = std::max(most, x);
   }
-  // Uniform between -sqrt(3) and sqrt(3): of 70 numbers some are in each outer quarter but for a
-  // chance of 2 * .75^70 = 4e-9, and these numbers are always the same.
+  // Uniform between -sqrt(3) and sqrt(3): of 70 values some are in each outer quarter, except with
+  // probability 2 * .75^70 = 4e-9, and these values are fixed.
   EXPECT_GT(least, -1.7321 - 1e-3);
   EXPECT_LT(least, -0.866);
   EXPECT_GT(most, 0.866);

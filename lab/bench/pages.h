@@ -6,8 +6,8 @@
 
 namespace planish::bench {
 
-/// Memory in huge pages where the system gives them, touched, and aligned to them: what two large
-/// allocations are like, whose addresses have the same low bits.
+/// Zeroed memory, aligned to huge pages and in huge pages if the system provides them. Like two
+/// large allocations, two of them have addresses with the same low bits.
 class Pages {
  public:
   Pages() = default;
@@ -25,7 +25,7 @@ class Pages {
   size_t size_ = 0;
 };
 
-/// Makes `pages` hold `bytes`; whether it had to grow, and lost what it held.
+/// Makes `pages` at least `bytes` large. Returns true if it had to grow, which loses its contents.
 bool Grow(Pages& pages, size_t bytes);
 
 }  // namespace planish::bench

@@ -16,14 +16,15 @@ namespace {
 
 NormOptions Options() { return {.eps = kEps, .parallel_for = TorchThreads()}; }
 
-// What a forward pass saves for backward.
+// Statistics that a forward pass saves for backward.
 template <class P>
 struct Saved {
   explicit Saved(int64_t n) : mean(n), mean_lo(n), rstd(n) {}
   std::vector<P> mean, mean_lo, rstd;
 };
 
-// What the arguments of every norm's backward share with forward's, which have what is saved.
+// Copies arguments that every norm's backward shares with forward, whose struct has the saved
+// statistics.
 template <class T, class BackwardArgs, class ForwardArgs>
 BackwardArgs BackwardOf(const ForwardArgs& forward, const Arrays& arrays) {
   using P = Compute<T>;
@@ -107,7 +108,7 @@ Contestant MakeOnline(const Case& c, const Arrays& arrays) {
   }};
 }
 
-// A norm over [samples, channels, numbers], by its two functions, which take their arguments alone.
+// Makes a contestant of a norm over [samples, channels, spatial] from its two functions.
 template <class T, class ForwardArgs, class BackwardArgs, class Forward, class Backward>
 Contestant MakeOverChannels(const Case& c, const Arrays& arrays, int64_t moments, Forward forward,
                             Backward backward) {
@@ -143,7 +144,7 @@ Contestant MakePositions(const Method& method, const Case& c, const Arrays& arra
       [=](const auto& args) { ChannelNormBackward<T, P>(norm, args, options); });
 }
 
-// Batch normalisation in training, without running estimates.
+// Makes batch normalization in training, without running estimates.
 template <class T>
 Contestant MakeChannels(const Case& c, const Arrays& arrays) {
   using P = Compute<T>;

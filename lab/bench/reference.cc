@@ -27,12 +27,12 @@ double Load(const void* data, int64_t i) {
 
 struct Statistics {
   double mean = 0, rstd = 0;
-  double curvature = 1;  // what the deviation's formula adds to mean(g * xhat) in dx
-  double weight = 1;     // of this group's own mean in `mean`
-  double shift = 0;      // the weight of how far its own mean is from that, times rstd
+  double curvature = 1;  // the deviation's coefficient of mean(g * xhat) in dx
+  double weight = 1;     // weight of this group's own mean in `mean`
+  double shift = 0;      // weight of the own mean's distance from `mean`, times rstd
 };
 
-// The groups of numbers that a norm normalises together.
+// Groups of elements that a norm normalizes together.
 struct Groups {
   Groups(Over over_, const Case& c)
       : over(over_),
@@ -41,20 +41,20 @@ struct Groups {
         count(over == Over::kChannel ? c.cols : c.rows * c.spatial),
         size(over == Over::kChannel ? c.rows * c.spatial : c.cols) {}
 
-  /// Where number i of a group lies.
+  /// Returns the offset of element i of a group.
   int64_t At(int64_t group, int64_t i) const {
     if (over == Over::kChannel) return (i / spatial * channels + group) * spatial + i % spatial;
     return (group / spatial * channels + i) * spatial + group % spatial;
   }
-  /// Where its gain and bias lie.
+  /// Returns the index of its gain and bias.
   int64_t Parameter(int64_t group, int64_t i) const { return over == Over::kChannel ? group : i; }
 
   Over over;
   int64_t spatial, channels, count, size;
-  std::vector<Statistics> known;  // of every group, where one's depend on those before
+  std::vector<Statistics> known;  // of every group, if they depend on the groups before
 };
 
-// Of Over::kRows: the equations of planish/online_norm.h.
+// Returns the statistics of Over::kRows by the equations of planish/online_norm.h.
 template <class T>
 std::vector<Statistics> OnlineMoments(const Groups& groups, const void* x) {
   const double alpha = OnlineNormOptions().alpha;
@@ -99,8 +99,8 @@ Statistics StatisticsOf(const internal::Recipe& recipe, const Groups& groups, co
   return {mean, rstd, n / (n - 1) / (deviation * rstd)};
 }
 
-// y of one group, or dx: the equations of planish/norm.h. Gives the largest of the terms whose
-// difference dx is, or the largest y.
+// Computes y or dx of one group by the equations of planish/norm.h. Returns the largest y, or the
+// largest of the terms whose difference is dx.
 template <class T>
 double ReferenceGroup(const internal::Recipe& recipe, const Groups& groups, bool bias,
                       const Case& c, const Arrays& arrays, int64_t group, double* out) {
@@ -111,7 +111,7 @@ double ReferenceGroup(const internal::Recipe& recipe, const Groups& groups, bool
   const auto xhat = [&](int64_t i) {
     return (Load<T>(arrays.x, groups.At(group, i)) - m.mean) * m.rstd;
   };
-  // y is factor * xhat and a bias; backward takes the factor for a constant.
+  // y is factor * xhat plus a bias; backward treats the factor as constant.
   const auto factor = [&](int64_t i) -> double {
     switch (recipe.output) {
       case internal::Output::kAffine:
@@ -151,7 +151,7 @@ struct Sums {
   double dgain_scale = 0, dbias_scale = 0;  // the largest sum or term
 };
 
-// dgain and dbias, in blocks of groups that the threads share.
+// Computes dgain and dbias in blocks of groups that the threads share.
 template <class T>
 Sums ReferenceSums(const internal::Recipe& recipe, const Groups& groups, const Case& c,
                    const Arrays& arrays) {
@@ -285,7 +285,7 @@ std::string Reference::Compare(bool half_sums) const {
       double distance = 0;
       for (size_t i = 0; i < expected.size(); ++i) {
         const double d = std::abs(result(i) - expected[i]);
-        if (!(d <= distance)) distance = d;  // NaN stays
+        if (!(d <= distance)) distance = d;  // also true for NaN
         if (std::isnan(distance)) break;
       }
       if (distance <= allowed * scale) return;

@@ -5,8 +5,8 @@
 
 namespace planish::bench {
 
-/// PyTorch's threads, on which every contestant of a process runs: a second pool would fight their
-/// spinning.
+/// Returns PyTorch's threads. Every contestant of a process uses them, because a second pool would
+/// compete with spinning threads.
 ParallelFor TorchThreads();
 
 }  // namespace planish::bench

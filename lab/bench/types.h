@@ -9,7 +9,7 @@
 
 namespace planish::bench {
 
-/// Calls f.operator()<T>() for the C++ type of `type`. That of parameters and sums beside it is
+/// Calls f.operator()<T>() for the C++ type of `type`. Its parameters and sums are of type
 /// Compute<T>.
 template <class F>
 decltype(auto) VisitType(Type type, F&& f) {
@@ -29,7 +29,7 @@ inline double ToDouble(std::floating_point auto value) { return value; }
 inline double ToDouble(bfloat16 value) { return ToFloat(value); }
 inline double ToDouble(float16 value) { return ToFloat(value); }
 
-/// The nearest T; of the half types up to a second rounding.
+/// Returns the nearest T; 16-bit types can be rounded twice.
 template <class T>
 T FromDouble(double value) {
   if constexpr (std::same_as<T, bfloat16>) {

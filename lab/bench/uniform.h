@@ -5,8 +5,8 @@
 
 namespace planish::bench {
 
-/// A number in [-1, 1) that `index` alone decides (splitmix64), so that threads can share the work
-/// of filling an array.
+/// Returns a value in [-1, 1) that depends only on `index` (splitmix64), so that threads can fill
+/// an array together.
 inline double Uniform(uint64_t index) {
   uint64_t z = (index + 1) * 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -5,10 +5,11 @@
 
 namespace planish::lab {
 
-/// Pearson's correlation of two series of as many numbers; 0 where all numbers of one are the same.
+/// Returns Pearson's correlation of two series of equal size; 0 if all values of one are equal.
 double Pearson(std::span<const double> a, std::span<const double> b);
 
-/// Spearman's: Pearson's of the ranks, numbers that are the same having the mean of theirs.
+/// Returns Spearman's correlation: Pearson's of the ranks. Equal values get the mean of their
+/// ranks.
 double Spearman(std::span<const double> a, std::span<const double> b);
 
 }  // namespace planish::lab

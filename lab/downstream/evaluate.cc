@@ -21,12 +21,12 @@ namespace planish::lab {
 
 namespace {
 
-constexpr int kChoices = 9;       // of c for classes
+constexpr int kChoices = 9;       // values of c for classes
 constexpr int kPairChoices = 13;  // for SICK
-// Means of accuracies that differ by less differ in rounding alone.
+// Mean accuracies that differ by less differ only in rounding.
 constexpr double kSame = 1e-12;
 
-// Rows with the norm 1, in double; those of zeros stay.
+// Divides rows by their norm, in double. Rows of zeros are unchanged.
 at::Tensor Normalised(const at::Tensor& vectors) {
   const at::Tensor x = vectors.to(at::kDouble);
   return x / x.norm(2, 1, true).clamp_min(std::numeric_limits<double>::min());
@@ -39,12 +39,12 @@ uint64_t SplitMix64(uint64_t seed) {
   return z ^ (z >> 31);
 }
 
-// c of choice i.
+// Returns c of choice i.
 at::Tensor Powers(int count) {
   return at::exp2(at::arange(count, at::TensorOptions().dtype(at::kDouble)));
 }
 
-// The rows of each problem, [N, folds * (inner + 1)]: problem f * (inner + 1) + j leaves out outer
+// Row masks of each problem, [N, folds * (inner + 1)]. Problem f * (inner + 1) + j leaves out outer
 // fold f and, of the rest, inner fold j; the last of an outer fold leaves out nothing more.
 struct Folds {
   at::Tensor train, test;
@@ -94,7 +94,7 @@ at::Tensor ScoreTargets(const std::vector<double>& scores) {
   return targets;
 }
 
-// Expected scores [P, N] of features [N, D].
+// Returns expected scores [P, N] of features [N, D].
 at::Tensor Scores(const at::Tensor& features, const at::Tensor& coefficients) {
   const at::Tensor values = at::arange(1, 6, at::TensorOptions().dtype(at::kDouble));
   return (Predict(features, coefficients).softmax(2) * values).sum(2).t().contiguous();
@@ -122,7 +122,7 @@ std::vector<int64_t> RowOrder(int64_t rows) {
 double NestedAccuracy(const at::Tensor& vectors, const std::vector<int64_t>& labels,
                       const EvaluationOptions& options) {
   const int64_t rows = vectors.size(0), folds = options.folds, inner = options.inner;
-  // Each outer fold must leave a row for each inner one.
+  // Each outer fold must leave at least one row for each inner fold.
   if (rows < folds || rows - (rows + folds - 1) / folds < inner) {
     throw UsageError(
         fmt::format("[NestedAccuracy] {} folds of {} must have a sentence each but there are {}",
@@ -134,7 +134,7 @@ double NestedAccuracy(const at::Tensor& vectors, const std::vector<int64_t>& lab
   const at::Tensor sizes = test.sum(0);
   const FitOptions fit{.poll = options.poll};
   at::Tensor coefficients;
-  std::vector<at::Tensor> accuracies;  // of a choice of c, [folds, inner + 1]
+  std::vector<at::Tensor> accuracies;  // for each c, [folds, inner + 1]
   const at::Tensor c = Powers(kChoices);
   for (int i = 0; i < kChoices; ++i) {
     coefficients = FitLogistic(x, y, train, c[i].expand({train.size(1)}), coefficients, fit);

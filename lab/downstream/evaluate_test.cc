@@ -23,7 +23,7 @@ const auto kDoubles = at::TensorOptions().dtype(at::kDouble);
 TEST(RowOrder, IsAnOrderOfItsOwn) {
   std::vector<int64_t> order = RowOrder(100);
   EXPECT_FALSE(std::ranges::is_sorted(order));
-  // The outputs of splitmix64 from the seeds 0 to 3 begin e220.., 910a.., 9758.., 1eb2...
+  // The outputs of splitmix64 from the seeds 0 to 3 begin with e220.., 910a.., 9758.., 1eb2...
   EXPECT_THAT(RowOrder(4), ElementsAre(3, 1, 2, 0));
   std::ranges::sort(order);
   for (int64_t i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
@@ -42,7 +42,7 @@ Cases Make(int64_t rows) {
   return cases;
 }
 
-// Every problem by itself, its rows picked out.
+// Reference: fits every problem separately on its own rows.
 double OneByOne(const Cases& cases, int64_t folds, int64_t inner) {
   const std::vector<int64_t> order = RowOrder(cases.x.size(0));
   const at::Tensor x = cases.x.to(at::kDouble) / cases.x.to(at::kDouble).norm(2, 1, true);
@@ -74,7 +74,7 @@ double OneByOne(const Cases& cases, int64_t folds, int64_t inner) {
         const auto [train, held_out] = split(rest, inner, j);
         mean += accuracy(train, held_out, c) / static_cast<double>(inner);
       }
-      // Means that differ in rounding alone are the same.
+      // Means that differ only in rounding count as equal.
       if (mean > best + 1e-12) {
         best = mean;
         best_c = c;
@@ -88,7 +88,7 @@ double OneByOne(const Cases& cases, int64_t folds, int64_t inner) {
 TEST(NestedAccuracy, IsThatOfEveryProblemByItself) {
   const Cases cases = Make(97);
   const double ours = NestedAccuracy(cases.x, cases.labels, {.folds = 4, .inner = 3});
-  EXPECT_NEAR(ours, OneByOne(cases, 4, 3), 1e-12);  // sums of shares in another order
+  EXPECT_NEAR(ours, OneByOne(cases, 4, 3), 1e-12);  // sums of fractions in another order
   EXPECT_GT(ours, 0.6);
   EXPECT_LT(ours, 1.0);
   // The length of a vector does not matter.
@@ -110,7 +110,7 @@ RelatedPairs Pairs(const at::Tensor& a, const at::Tensor& b) {
   for (int64_t i = 0; i < a.size(0); ++i) {
     pairs.a.emplace_back("a");
     pairs.b.emplace_back("b");
-    // From 1 to 5, in tenths, as SICK's.
+    // From 1 to 5, in tenths, like SICK's.
     pairs.scores.push_back(std::round(10 * (3 + 2 * cosine[i].item<double>())) / 10);
   }
   return pairs;
@@ -157,11 +157,11 @@ TEST(SickRelatedness, ChoosesCByTheValidationPairs) {
     wanted = {Pearson(scores, sick.test.scores), Spearman(scores, sick.test.scores), 0};
     for (size_t i = 0; i < 80; ++i) wanted.mse += std::pow(scores[i] - sick.test.scores[i], 2) / 80;
   }
-  // Fits end with derivatives of 1e-6, a batch of them somewhere else than one alone.
+  // Fits end with derivatives of 1e-6, and a batch of them ends elsewhere than one fit.
   EXPECT_NEAR(found.r, wanted.r, 1e-3);
   EXPECT_NEAR(found.rho, wanted.rho, 5e-3);
   EXPECT_NEAR(found.mse, wanted.mse, 1e-3);
-  EXPECT_GT(found.r, 0.8);  // the products are there to be summed
+  EXPECT_GT(found.r, 0.8);  // the products can be summed
 }
 
 TEST(EvaluateSentences, AsksForEachSetByName) {

@@ -21,19 +21,18 @@ constexpr size_t kHistory = 10;
 // Strong Wolfe conditions (their 3.7).
 constexpr double kDecrease = 1e-4, kCurvature = 0.9;
 constexpr int kTrials = 60;
-// Of the loss, what rounding may hide.
+// Relative rounding error of the loss.
 constexpr double kRounding = 1e-14;
 
-// The mean loss of each problem [P] and its derivatives [N, P, K] at the sums z [N, P, K].
+// Mean loss of each problem [P] and its derivatives [N, P, K] at the sums z [N, P, K].
 using Loss = std::function<std::pair<at::Tensor, at::Tensor>(const at::Tensor& z)>;
 
 struct Pair {
   at::Tensor s, y;  // [D + 1, P, K]
-  at::Tensor rho;   // [P]: 1 / (s y), or 0 where the pair says nothing
+  at::Tensor rho;   // [P]: 1 / (s y), or 0 for an unusable pair
 };
 
-// The problems while they are being solved. What is of a problem is [P]; its unknowns are
-// [D + 1, P, K].
+// Problems being solved. A value of each problem is [P]; the unknowns are [D + 1, P, K].
 class Solver {
  public:
   Solver(const at::Tensor& x, Loss loss, const at::Tensor& lambda, at::Tensor w)
@@ -93,7 +92,7 @@ class Solver {
     return -q;
   }
 
-  // One iteration of the problems that are `active`.
+  // Runs one iteration of the `active` problems.
   void Step(const at::Tensor& active) {
     const at::Tensor d = Times(Direction(), active);
     const at::Tensor zd = Sums(d);
@@ -103,8 +102,8 @@ class Solver {
     at::Tensor t = at::ones_like(active);
     std::vector<double> low(static_cast<size_t>(problems), 0), high(low.size(), INFINITY);
     at::Tensor z, dz, f;
-    // All problems are tried together, those that are done at the same length again, so that the
-    // last trial is everybody's step.
+    // Each trial covers all problems, the finished ones with the same step length again, so that
+    // the last trial is the step of all.
     for (int trial = 0; trial < kTrials; ++trial) {
       z = z_ + Times(zd, t);
       std::tie(f, dz) = loss_(z);

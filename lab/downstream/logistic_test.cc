@@ -25,7 +25,7 @@ Problem Make(int64_t rows, int64_t columns) {
   return {x, (z > 0).to(at::kDouble)};
 }
 
-// The derivatives [D + 1] of c sum log(1 + exp(-y z)) + |w|^2 / 2, written out.
+// Returns the derivatives [D + 1] of c sum log(1 + exp(-y z)) + |w|^2 / 2.
 at::Tensor Derivatives(const Problem& p, double c, const at::Tensor& w) {
   const at::Tensor z = p.x.mv(w.slice(0, 0, -1)) + w[-1];
   const at::Tensor dz = c * (1 / (1 + (-z).exp()) - p.labels);
@@ -44,11 +44,11 @@ TEST(FitLogistic, EndsWhereTheDerivativesAreZero) {
     EXPECT_LE(Derivatives(p, value, w.select(1, i)).abs().max().item<double>(), 1e-9 * value * 81)
         << value;
   }
-  // Less penalty, larger weights.
+  // A smaller penalty gives larger weights.
   EXPECT_LT(w.select(1, 0).norm().item<double>(), w.select(1, 2).norm().item<double>());
 }
 
-// A problem with a mask is that of its rows alone, from wherever it starts.
+// A problem with a mask equals one with only its rows, from any start.
 TEST(FitLogistic, SeesTheRowsOfTheMaskAlone) {
   const Problem p = Make(60, 4);
   at::Tensor mask = at::ones({60, 2}, kDoubles);
@@ -61,7 +61,8 @@ TEST(FitLogistic, SeesTheRowsOfTheMaskAlone) {
   };
   const at::Tensor one = FitLogistic(part(p.x), part(p.labels), at::ones({35, 1}, kDoubles),
                                      c.slice(0, 0, 1), at::ones({5, 1}, kDoubles), exact);
-  // Curvature is at least 1 / (c rows) = 1 / 280: derivatives of 1e-10 leave 3e-8 of the weights.
+  // Curvature is at least 1 / (c rows) = 1 / 280: derivatives of 1e-10 give an error of 3e-8 in the
+  // weights.
   EXPECT_LE((both.select(1, 1) - one.select(1, 0)).abs().max().item<double>(), 5e-8);
   EXPECT_GT((both.select(1, 0) - one.select(1, 0)).abs().max().item<double>(), 1e-2);
 }
@@ -74,9 +75,10 @@ TEST(FitSoftmax, IsLogisticForTwoClasses) {
   const at::Tensor two = FitSoftmax(p.x, targets, at::tensor({0.5, 2.0}, kDoubles), exact);
   const at::Tensor one = FitLogistic(p.x, p.labels, at::ones({70, 2}, kDoubles),
                                      at::tensor({1.0, 4.0}, kDoubles), {}, exact);
-  // The softmax with c pays |w|^2 / 4 for a difference w, the logistic one |w|^2 / 2: so c doubles.
+  // For a difference w the penalty is |w|^2 / 4 in the softmax with c and |w|^2 / 2 in the logistic
+  // function: so c doubles.
   const at::Tensor difference = two.select(2, 1) - two.select(2, 0);
-  EXPECT_LE((difference - one).abs().max().item<double>(), 1e-6);  // as above
+  EXPECT_LE((difference - one).abs().max().item<double>(), 1e-6);  // tolerance as above
 }
 
 TEST(FitSoftmax, EndsWhereTheDerivativesAreZero) {

@@ -58,7 +58,7 @@ std::string FromWindows(const fs::path& file, size_t number, std::string_view li
   return text;
 }
 
-// The lines of a file in UTF-8; of one that is not, from Windows-1252.
+// Returns the lines of a file in UTF-8. Converts other files from Windows-1252.
 std::vector<std::string> ReadSentences(const fs::path& file) {
   const std::string text = ReadTextFile(file);
   const std::vector<std::string_view> lines = SplitLines(text);
@@ -93,7 +93,8 @@ void CheckClasses(const ClassifiedSentences& set, const fs::path& file) {
   }
 }
 
-// Where the files of a set are: in `folder` or in its folder `name`; nothing where none of them is.
+// Returns the place of a set's files: `folder` or its subfolder `name`, or nullopt if it has none
+// of them.
 std::optional<fs::path> Place(const fs::path& folder, const std::string& name,
                               const std::vector<std::string>& files) {
   for (const fs::path& place : {folder / name, folder}) {

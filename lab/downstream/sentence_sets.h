@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-// The sets that sentence vectors are judged by (Kiros et al. 2015; Ba et al. 2016, Table 3).
+// Evaluation sets of sentence vectors (Kiros et al. 2015; Ba et al. 2016, Table 3).
 namespace planish::lab {
 
 /// Sentences of two classes, in the order of their files.
@@ -15,12 +15,12 @@ struct ClassifiedSentences {
   std::string name;  ///< "mr", "cr", "subj", "mpqa" or "made"
   std::vector<std::string> sentences = {};
   std::vector<int64_t> labels = {};  ///< 0 or 1
-  int64_t empty = 0;                 ///< sentences without a word, which the sets have some of
+  int64_t empty = 0;                 ///< sentences without words, which the sets contain
 
   int64_t size() const { return static_cast<int64_t>(sentences.size()); }
 };
 
-/// Pairs of sentences and how related they are.
+/// Pairs of sentences with their relatedness.
 struct RelatedPairs {
   std::vector<std::string> a, b;
   std::vector<double> scores;  ///< from 1 to 5
@@ -30,40 +30,40 @@ struct RelatedPairs {
 
 /// SICK (Marelli et al. 2014).
 struct Sick {
-  RelatedPairs train, valid, test;  ///< the files call the second one "trial"
+  RelatedPairs train, valid, test;  ///< the files call `valid` "trial"
 };
 
-/// The sets that there are.
+/// Available sets.
 struct SentenceEvaluationSets {
   std::optional<Sick> sick;
   std::vector<ClassifiedSentences> classified;
   std::string description;  ///< "sick (9,927 pairs), mr (10,662)", or "none"
-  std::string sha256;       ///< of what was read, set after set
+  std::string sha256;       ///< of all sets read, in order
 
   bool empty() const { return !sick && classified.empty(); }
 };
 
-/// A file of SICK: a line with the names of its columns, then pair_ID, sentence_A, sentence_B,
-/// relatedness_score (1 to 5) and entailment_judgment with tabs between them; lines end in "\n" or
-/// "\r\n". Throws DataError with the file and the line.
+/// Reads a file of SICK: a line with the names of its columns, then pair_ID, sentence_A,
+/// sentence_B, relatedness_score (1 to 5) and entailment_judgment separated by tabs. Lines end in
+/// "\n" or "\r\n". Throws DataError naming the file and the line.
 RelatedPairs ReadSick(const std::filesystem::path& file);
 
-/// A file of which every line is 0 or 1, a blank and a sentence, which may be empty. It is UTF-8
-/// or, where it is not, Windows-1252; "\n" or "\r\n" ends a line. Throws DataError with the file
-/// and the line.
+/// Reads a file whose lines are 0 or 1, a blank and a sentence, which can be empty. It is UTF-8 or
+/// else Windows-1252; "\n" or "\r\n" ends a line. Throws DataError naming the file and the line.
 ClassifiedSentences ReadClassified(const std::filesystem::path& file, const std::string& name);
 
-/// Two files of one sentence a line, of class 1 and of class 0, in this order.
+/// Reads two files of one sentence a line, of class 1 and of class 0.
 ClassifiedSentences ReadClassPair(const std::filesystem::path& ones,
                                   const std::filesystem::path& zeros, const std::string& name);
 
-/// Of `folder` the sets that are there: below it, or in it,
+/// Reads the sets that exist below or in `folder`:
 ///   sick/SICK_{train,trial,test_annotated}.txt   mr/rt-polarity.{pos,neg}   cr/custrev.all
 ///   subj/subj.all   mpqa/mpqa.all
-/// Throws DataError where a set is there in part, and what the functions above throw.
+/// Throws DataError if a set is incomplete, and like the functions above.
 SentenceEvaluationSets ReadSentenceEvaluationSets(const std::filesystem::path& folder);
 
-/// Sentences of the made stories' grammar, of class 1 where they are of the sea or the farm.
+/// Returns sentences of the synthetic stories' grammar, with class 1 for those of the sea or the
+/// farm.
 SentenceEvaluationSets MakeSentenceEvaluationSets(int64_t sentences);
 
 }  // namespace planish::lab

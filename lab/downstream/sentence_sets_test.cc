@@ -82,7 +82,7 @@ TEST_F(SentenceSets, ReadsClasses) {
   EXPECT_EQ(set.name, "cr");
 }
 
-// 0x85 is an ellipsis there, and a line end to readers that think in ISO 8859.
+// 0x85 is an ellipsis in Windows-1252, and a line end in ISO 8859.
 TEST_F(SentenceSets, ReadsWindows1252WhereAFileIsNotUtf8) {
   const ClassifiedSentences set =
       ReadClassified(File("1 so\x85 on \x93it\x94 caf\xe9\n0 x\n"), "subj");

@@ -14,22 +14,24 @@
 
 namespace planish::lab {
 
-/// What a layer remembers of the segments before, for each layer its inputs [B, M, width], oldest
-/// first; empty before the first segment. No gradient flows into it.
+/// Memory of earlier segments: for each layer its inputs [B, M, width], oldest first; empty before
+/// the first segment. No gradient flows into it.
 using SegmentMemory = std::vector<at::Tensor>;
 
-/// How far a model looks back.
+/// Attention range of a model.
 struct Reach {
-  int64_t memory = 0;  ///< positions that are remembered after a segment, at most
-  int64_t window = 0;  ///< positions that each one sees, itself among them; 0: all that there are
-  int64_t clamp = 0;   ///< greatest distance told from greater ones; 0: none
+  int64_t memory = 0;  ///< maximum number of positions remembered after a segment
+  int64_t window = 0;  ///< positions that each one sees, including itself; 0: all
+  int64_t clamp = 0;   ///< larger distances count as this one; 0: no limit
 };
 
 /// Transformer-XL (Dai et al. 2019): a decoder with relative positions and a memory of earlier
-/// segments; embedding and output share their weights. As its released code has it: biases of
-/// content and position that all layers share, embeddings times sqrt(width), dropout of embeddings,
-/// sinusoids, what each half of a layer adds, the inner units and what the output reads; norms
-/// after the sums, or, `pre_norm`, of what each half of a layer reads, without one at the end.
+/// segments. Embedding and output share their weights.
+/// As in its released code, all layers share the biases of content and position, and embeddings are
+/// multiplied by sqrt(width). Dropout applies to embeddings, sinusoids, the output of each half of
+/// a layer, the inner units and the input of the output layer.
+/// Norms follow the residual sums, or with `pre_norm` precede each half of a layer, without a norm
+/// at the end.
 class TransformerXl : public torch::nn::Module {
  public:
   struct Options {
@@ -38,26 +40,26 @@ class TransformerXl : public torch::nn::Module {
     int64_t width = 512;
     int64_t heads = 8;
     int64_t head_width = 64;
-    int64_t inner = 2048;  ///< units between the two products of a feed-forward half
+    int64_t inner = 2048;  ///< hidden units of the feed-forward half
     double dropout = 0.1;
     double attention_dropout = 0;  ///< of attention's probabilities
     std::string norm = "layer";
     NormOptions norm_options;
     bool pre_norm = false;
-    double deviation = 0.02;  ///< of the normal distribution that weights are drawn from
+    double deviation = 0.02;  ///< standard deviation of the normal distribution of initial weights
   };
 
   explicit TransformerXl(const Options& options);
   ~TransformerXl() override;
 
-  /// x [B, T] int64, symbols that follow what is in `memory` -> logits [B * T, V], row b * T + t,
-  /// of the symbols that follow them. `memory` then has what the next segment's should be.
+  /// Maps x [B, T] int64, symbols that follow `memory`, to logits [B * T, V] of the next symbols,
+  /// row b * T + t. Updates `memory` for the next segment.
   at::Tensor forward(const at::Tensor& x, SegmentMemory& memory, const Reach& reach);
 
  private:
   class Layer;
 
-  // The projected rows are of the distances `farthest` .. 0.
+  // Returns the projected rows of the distances `farthest` .. 0.
   at::Tensor Sinusoids(int64_t farthest, int64_t clamp) const;
 
   Options options_;

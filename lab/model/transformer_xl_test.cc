@@ -19,8 +19,8 @@ TransformerXl::Options Small() {
   return {.symbols = 7, .layers = 3, .width = 6, .heads = 2, .head_width = 4, .inner = 5};
 }
 
-// A model of double numbers in evaluation mode, whose weights are large enough for attention to be
-// far from uniform and whose gains and biases are not those that they start with.
+// Returns a model of doubles in evaluation mode. Its weights are large enough for attention to be
+// far from uniform, and its gains and biases differ from their initial values.
 std::shared_ptr<TransformerXl> Model(TransformerXl::Options options) {
   at::manual_seed(3);
   options.deviation = 0.5;
@@ -45,7 +45,7 @@ std::map<std::string, at::Tensor> Weights(const TransformerXl& model) {
   return weights;
 }
 
-// The model written out for one sequence [T] as a whole, position by position.
+// Reference: the model for one whole sequence [T], position by position.
 at::Tensor WrittenOut(const TransformerXl& model, const TransformerXl::Options& o,
                       const at::Tensor& x, int64_t window, int64_t clamp) {
   const auto p = Weights(model);
@@ -115,14 +115,14 @@ at::Tensor WrittenOut(const TransformerXl& model, const TransformerXl::Options& 
   return at::stack(rows).matmul(p.at("embedding.weight").t()) + p.at("output_bias");
 }
 
-// Double numbers of size 1 to 100 through three layers: 1e-10 is some ten thousand roundings.
+// Doubles of size 1 to 100 through three layers: 1e-10 is about ten thousand roundings.
 constexpr double kTolerance = 1e-10;
 
 double Difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-// The logits of x [B, T] read in segments of these lengths, [B, T, V].
+// Returns the logits of x [B, T] read in segments of these lengths, [B, T, V].
 at::Tensor InSegments(TransformerXl& model, const at::Tensor& x,
                       const std::vector<int64_t>& lengths, const Reach& reach) {
   SegmentMemory memory;
@@ -161,8 +161,8 @@ TEST(TransformerXl, IsTheModelWrittenOut) {
   }
 }
 
-// Segments with all of their past in memory are the whole sequence; with a window, what it sees is
-// enough of it.
+// Segments with all of their past in memory equal the whole sequence. With a window, the memory
+// needs only the positions in it.
 TEST(TransformerXl, ReadsSegmentsAsOneWithMemory) {
   const at::NoGradGuard no_grad;
   const at::Tensor x = Symbols(2, 12);
@@ -177,7 +177,7 @@ TEST(TransformerXl, ReadsSegmentsAsOneWithMemory) {
       EXPECT_LT(Difference(InSegments(*model, x, lengths, {.memory = 4, .window = 5}),
                            InSegments(*model, x, {12}, {.window = 5})),
                 kTolerance);
-      // A memory that is too short shows.
+      // A memory that is too short makes a difference.
       EXPECT_GT(Difference(InSegments(*model, x, lengths, {.memory = 3, .window = 5}),
                            InSegments(*model, x, {12}, {.window = 5})),
                 1e-3);
@@ -198,7 +198,7 @@ TEST(TransformerXl, RemembersTheLastPositionsWithoutGradient) {
       EXPECT_EQ(memory[i].sizes(), at::IntArrayRef({2, remembered, 6}));
       EXPECT_FALSE(memory[i].requires_grad());
     }
-    // Of the first layer it is the embeddings.
+    // The first layer's memory is the embeddings.
     const at::Tensor embedded =
         at::embedding(Weights(*model).at("embedding.weight"), x.slice(1, 0, length)) *
         std::sqrt(6.0);
@@ -245,8 +245,8 @@ TEST(TransformerXl, DropsInTrainingAlikeForEveryNorm) {
   }
 }
 
-// Weights from N(0, deviation), biases of 0: with 18,000 numbers the deviation is right to 1%,
-// three deviations of its own being 1.6%.
+// Weights from N(0, deviation), biases of 0: with 18,000 values the deviation is right to 1%; three
+// standard deviations are 1.6%.
 TEST(TransformerXl, DrawsItsWeights) {
   at::manual_seed(1);
   const TransformerXl model(
