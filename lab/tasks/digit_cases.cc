@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kPixels = 28 * 28;
 
-// Rows [begin, end) of `images` as tensors.
+// Returns rows [begin, end) of `images` as tensors.
 Cases Slice(const Images& images, int64_t begin, int64_t end) {
   const auto bytes = at::TensorOptions().dtype(at::kByte);
   auto* pixels = const_cast<uint8_t*>(images.pixels.data()) + begin * kPixels;

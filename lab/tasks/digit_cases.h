@@ -15,7 +15,7 @@
 #include "lab/data/images.h"
 #include "lab/engine/task.h"
 
-// What the tasks that tell digits apart share: the images as tensors, and how good a classifier is.
+// Shared parts of the digit classification tasks: images as tensors, and metrics of a classifier.
 namespace planish::lab {
 
 /// Images with their classes.
@@ -28,10 +28,11 @@ struct DigitCases final : Dataset {
   Cases train, valid, test;
 };
 
-/// Settings train_cases, valid_cases and test_cases; by default 55,000, 5,000 and 10,000.
+/// Returns the settings train_cases, valid_cases and test_cases; by default 55,000, 5,000 and
+/// 10,000.
 std::vector<SettingSpec> DigitCaseSettings();
 
-/// The names of these settings.
+/// Returns the names of these settings.
 std::vector<std::string> DigitCaseSettingNames();
 
 /// As many cases as the settings ask for: the first of the training images for training, those

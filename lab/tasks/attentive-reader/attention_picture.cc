@@ -11,12 +11,12 @@ namespace planish::lab {
 
 namespace {
 
-// Pixels. A character of the monospaced fonts that browsers have takes .6 of its height; words are
-// stretched to that, so that rectangles fit whatever the font is.
+// Pixels. Browsers' monospaced fonts have characters of .6 of their height. Words are stretched to
+// that, so that rectangles fit any font.
 constexpr double kFont = 15, kAdvance = 9, kLine = 26, kWidth = 720, kMargin = 10;
 constexpr double kMinShare = 0.05;
 
-// Characters of UTF-8.
+// Returns the number of characters in UTF-8.
 double Characters(const std::string& text) {
   return static_cast<double>(
       std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));

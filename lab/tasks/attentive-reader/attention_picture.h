@@ -6,12 +6,12 @@
 
 namespace planish::lab {
 
-/// Words, each with its share of the attention, as an SVG: the darker its ground, the larger the
-/// share, and the largest share has the darkest. `words` and `shares` have one length.
+/// Draws words, each with its share of the attention, as an SVG: the larger the share, the darker
+/// the background. `words` and `shares` have equal length.
 std::string AttentionPicture(const std::vector<std::string>& words,
                              const std::vector<double>& shares);
 
-/// The same as text: "the lamp to @entity4 [62%] .", shares from 5% on.
+/// Returns the words as text: "the lamp to @entity4 [62%] .", with shares of 5% or more.
 std::string AttentionText(const std::vector<std::string>& words, const std::vector<double>& shares);
 
 }  // namespace planish::lab

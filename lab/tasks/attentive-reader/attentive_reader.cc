@@ -17,15 +17,15 @@ namespace planish::lab {
 
 namespace {
 
-// So many batches are drawn together and sorted by their passages' lengths, so that a batch has
-// little padding, as the released code does.
+// Number of batches that are drawn together and sorted by passage length to reduce padding, as in
+// the released code.
 constexpr int64_t kPool = 12;
-// Training questions that the training error is measured on.
+// Number of training questions for the training error.
 constexpr int64_t kTrainProbe = 1000;
-// Questions evaluated at once.
+// Questions per evaluation batch.
 constexpr int64_t kEvaluationBatch = 64;
 
-// What the gains of `norm` start from.
+// Returns the initial gain of `norm`.
 double GainOf(const Settings& s) {
   const std::string gain = s.Text("gain");
   if (gain == "paper") return s.Text("norm").starts_with("batch") ? 0.1 : 1;
@@ -60,9 +60,9 @@ class Reader final : public Experiment {
 
   torch::nn::Module& model() override { return model_; }
 
-  // Case n + N b is training question n under the permutation b, which is that of the epoch's batch
-  // b before the batches were put in order: so a batch knows its permutation, and the generator of
-  // the epoch alone decides it.
+  // Case n + N b is training question n under permutation b, the index of the batch before batches
+  // are sorted. So a batch determines its permutation, and only the epoch's generator determines
+  // both.
   EpochPlan PlanEpoch(at::Generator& generator) override {
     const int64_t count = corpus_.train.size();
     const int64_t batches = count / batch_size_;
@@ -83,7 +83,7 @@ class Reader final : public Experiment {
     return plan;
   }
 
-  // Passage [T, B], its lengths [B], question [U, B], its lengths, answers [B].
+  // Returns passage [T, B], its lengths [B], question [U, B], its lengths, answers [B].
   Tensors Batch(const at::Tensor& cases) override {
     const int64_t count = corpus_.train.size();
     const int64_t b = cases[0].item<int64_t>() / count;
@@ -110,7 +110,7 @@ class Reader final : public Experiment {
             {"test_passage_error", test.passage_error}};
   }
 
-  // Of each question shown the passage with the attention to its words.
+  // Returns the passage of each shown question with the attention to its words.
   std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) override {
     std::vector<RunResult::Sample> samples;
     for (size_t i = 0; i < corpus_.shown.size(); ++i) {
@@ -161,7 +161,7 @@ class Reader final : public Experiment {
     return model_.forward(batch[0], batch[1], batch[2], batch[3]);
   }
 
-  // What a batch has, with entity n called permutation[n].
+  // Gathers a batch, with entity n renamed to permutation[n].
   Tensors Gather(const NumberedQuestions& set, const at::Tensor& cases,
                  const at::Tensor& permutation) const {
     const at::Tensor numbers =
@@ -178,7 +178,7 @@ class Reader final : public Experiment {
             permutation.index_select(0, set.answers.index_select(0, cases))};
   }
 
-  // Moments for batch norm: those of training batches, the same in each evaluation.
+  // Estimates batch norm's statistics from the same training batches in each evaluation.
   void Estimate() {
     at::Generator generator = at::detail::createCPUGenerator(0);
     const at::Tensor permutations = permutations_;
@@ -192,8 +192,8 @@ class Reader final : public Experiment {
     permutations_ = permutations;
   }
 
-  // Over the first `most` questions: mean loss, and which share of the answers is wrong, among all
-  // entities and among those of the passage. The permutations are the same in each evaluation.
+  // Returns mean loss and error over the first `most` questions, among all entities and among those
+  // of the passage. The permutations are the same in each evaluation.
   Result Measure(const NumberedQuestions& set, int64_t most) {
     const int64_t count = std::min(most, set.size());
     const at::Tensor order = at::argsort(set.passage_lengths.slice(0, 0, count), /*stable=*/true);
@@ -207,7 +207,7 @@ class Reader final : public Experiment {
       const at::Tensor logits = Read(batch).logits, &answers = batch[4];
       sums.loss += at::cross_entropy_loss(logits, answers, {}, at::Reduction::Sum).item<double>();
       sums.error += logits.argmax(1).ne(answers).sum().item<double>();
-      // Padding is the unknown word, which is none of the entities.
+      // Padding is the unknown word, which is not an entity.
       const at::Tensor there = at::zeros({cases.size(0), corpus_.entities + 1}, at::kBool)
                                    .scatter(1, batch[0].t().clamp_max(corpus_.entities), true)
                                    .slice(1, 0, corpus_.entities);

@@ -7,9 +7,9 @@
 
 namespace planish::lab {
 
-/// Ba et al. 2016, 6.2 and Figure 2: the attentive reader on cloze questions, with layer norm,
-/// batch norm or nothing in its LSTMs; Adam on the cross-entropy of the entity left out, entities
-/// permuted in every batch.
+/// Makes the task of Ba et al. 2016, 6.2 and Figure 2: the attentive reader on cloze questions,
+/// with layer norm, batch norm or nothing in its LSTMs; Adam on the cross-entropy of the missing
+/// entity, entities permuted in every batch.
 std::unique_ptr<Task> MakeAttentiveReader();
 
 }  // namespace planish::lab

@@ -38,13 +38,13 @@ class AttentiveReaderTest : public ::testing::Test {
     return task->Load(PresetSettings(*task, "smoke", sets), {});
   }
 
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
     return task->Make(PresetSettings(*task, "smoke", sets), data);
   }
 
-  // The losses of the first `count` updates.
+  // Returns the losses of the first `count` updates.
   std::vector<double> Losses(const Dataset& data, const Sets& sets, int count,
                              at::ScalarType type = at::kFloat) {
     const auto experiment = Make(data, sets);
@@ -83,7 +83,7 @@ TEST_F(AttentiveReaderTest, MakesBatchesOfDifferentQuestionsOfLikeLength) {
     padding += (lengths.max() - lengths).sum().item<int64_t>();
   }
   EXPECT_EQ(seen.size(), 18u * 16);
-  // Passages have some 25 to 45 words: in batches at random there would be some ten times 288.
+  // Passages have about 25 to 45 words: random batches would have about ten times 288.
   EXPECT_LT(padding, 288 * 2);
 }
 
@@ -133,7 +133,7 @@ TEST_F(AttentiveReaderTest, GivesEveryNormTheSameBatches) {
     const auto experiment = Make(*data, {{"norm", norm}, {"estimate_batches", "1"}});
     at::NoGradGuard no_grad;
     experiment->model().eval();
-    experiment->Evaluate();  // which must not come between, as the training goes on after it
+    experiment->Evaluate();  // must not affect the training after it
     std::vector<at::Tensor> now;
     for (const uint64_t epoch : {1, 2}) {
       at::Generator generator = Generator(epoch);
@@ -143,14 +143,14 @@ TEST_F(AttentiveReaderTest, GivesEveryNormTheSameBatches) {
         for (const at::Tensor& tensor : experiment->Batch(plan.batch(b))) now.push_back(tensor);
       }
     }
-    now.push_back(at::rand({4}));  // what dropout would draw next
+    now.push_back(at::rand({4}));  // the next draw of dropout
     if (first.empty()) first = now;
     ASSERT_EQ(first.size(), now.size());
     for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(now[i].equal(first[i])) << norm << i;
   }
 }
 
-// With no weights but the biases of the logits, what is wrong is counted by hand.
+// All weights are 0 except the biases of the logits, so errors are counted by hand.
 TEST_F(AttentiveReaderTest, MeasuresErrorsAndLosses) {
   const Sets sets = {{"permute", "training"}};
   const auto data = Made(sets);
@@ -178,7 +178,7 @@ TEST_F(AttentiveReaderTest, MeasuresErrorsAndLosses) {
       passage_wrong += answer != largest;
     }
     const auto n = static_cast<double>(count);
-    EXPECT_NEAR(loss, expected_loss / n, 1e-6);  // sums of sixty float numbers of size 1
+    EXPECT_NEAR(loss, expected_loss / n, 1e-6);  // sums of sixty floats of size 1
     EXPECT_DOUBLE_EQ(error, wrong / n);
     EXPECT_DOUBLE_EQ(passage_error, passage_wrong / n);
     EXPECT_GT(passage_wrong, 0);
@@ -187,7 +187,7 @@ TEST_F(AttentiveReaderTest, MeasuresErrorsAndLosses) {
   const Values v = experiment->Evaluate(), t = experiment->Test();
   expect(corpus.valid, 60, v.at("valid_loss"), v.at("valid_error"), v.at("valid_passage_error"));
   expect(corpus.test, 60, t.at("test_loss"), t.at("test_error"), t.at("test_passage_error"));
-  // Permuted, the same biases are of other entities; but always of the same ones.
+  // Permuted, the same biases belong to other entities, but always the same ones.
   const Sets always = {{"permute", "always"}};
   const auto permuting = Make(*data, always);
   permuting->model().eval();
@@ -234,14 +234,14 @@ TEST_F(AttentiveReaderTest, LearnsWithEveryNorm) {
 TEST_F(AttentiveReaderTest, TrainsWithComposedCellsAsWithFusedOnes) {
   const auto data = Made();
   for (const std::string& norm : kNorms) {
-    // In double: what LN makes of the first states, which are 0, enlarges a difference 300 times,
-    // so that in float nothing would be left to compare after ten updates.
+    // In double, because LN of the first states, which are 0, enlarges a difference 300 times:
+    // after ten updates in float nothing would be comparable.
     const Sets sets = {{"norm", norm}};
     const Sets composed_sets = {{"norm", norm}, {"cell", "composed"}};
     const std::vector<double> fused = Losses(*data, sets, 20, at::kDouble);
     const std::vector<double> composed = Losses(*data, composed_sets, 20, at::kDouble);
-    // Numbers of size 2: one rounding is 2e-16, which an update with LN enlarges about threefold,
-    // 3^20 = 3e9; an error in an equation shows in the first digits.
+    // Values of size 2: one rounding is 2e-16, which an update with LN enlarges about threefold,
+    // 3^20 = 3e9. An error in an equation changes the first digits.
     for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(fused[i], composed[i], 1e-5) << norm << i;
   }
 }
@@ -275,7 +275,7 @@ TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
   EXPECT_FALSE(ClippingOf(none).theano);
   EXPECT_TRUE(ClippingOf(theano).theano);
   EXPECT_EQ(ClippingOf(theano).norm, 10);
-  // What is clipped to norm 0.1 is so longer: 0.1 sqrt(n), and Adam's moments with it.
+  // Clipping to norm 0.1 then gives 0.1 sqrt(n), and scales Adam's moments accordingly.
   const auto norm_after = [&](const Sets& sets) {
     const auto experiment = Make(*data, sets);
     const Settings settings = PresetSettings(*task, "smoke", sets);
@@ -300,7 +300,7 @@ TEST_F(AttentiveReaderTest, ResumesWithTheSameBits) {
   for (const std::string norm : {"layer", "batch-everywhere"}) {
     ExpectExactResume(*task, {{"norm", norm}}, {1, 17, 2});
   }
-  // Gradients above 0.01 are clipped, and all are.
+  // Gradients above 0.01 are clipped, which includes all.
   ExpectExactResume(*task, {{"norm", "layer"}, {"compat", "theano"}, {"clip", "0.1"}}, {1, 17, 2});
 }
 
@@ -393,8 +393,8 @@ TEST_F(AttentiveReaderTest, TrainsAtThePapersSizes) {
     const auto experiment = task->Make(settings, *data);
     int64_t count = 0;
     for (const at::Tensor& parameter : experiment->model().parameters()) count += parameter.numel();
-    // Beside words and entities: six squares of 240, three vectors; two LSTMs of 240 and 240, of
-    // which torch::nn::LSTM has 462,720, with first states; gains and biases.
+    // Words, entities, six square matrices of 240 and three vectors; two LSTMs of 240 and 240 with
+    // first states (torch::nn::LSTM has 462,720 parameters); gains and biases.
     const int64_t lstm = norm == "none" ? 462'720 : norm == "layer" ? 466'080 : 464'160;
     EXPECT_EQ(count, corpus.symbols * 240 + 6 * 57'600 + 720 + corpus.entities * 241 +
                          2 * (lstm + 480) + (norm == "batch-everywhere" ? 2'400 : 0))
@@ -404,7 +404,7 @@ TEST_F(AttentiveReaderTest, TrainsAtThePapersSizes) {
     const EpochPlan plan = experiment->PlanEpoch(order);
     ASSERT_EQ(plan.batches(), 2);
     for (int64_t b = 0; b < 2; ++b) {
-      // Small first words: near the even chances of 30 entities.
+      // Small initial embeddings: near the even chances of 30 entities.
       EXPECT_NEAR(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 10}).loss,
                   std::log(30.0), 0.3)
           << norm;
@@ -422,7 +422,7 @@ TEST_F(AttentiveReaderTest, ReadsRealBooks) {
   EXPECT_EQ(data->about.sizes.at("train"), 2000);
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   EXPECT_EQ(corpus.entities, 8);
-  // Words that occur five times in training are most of the words of other books, too.
+  // Words that occur five times in training are also most of the words of other books.
   const double unknown = corpus.valid.passages.eq(8).sum().item<double>();
   const double padding = static_cast<double>(corpus.valid.passages.numel()) -
                          corpus.valid.passage_lengths.sum().item<double>();

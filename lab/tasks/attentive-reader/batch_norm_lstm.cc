@@ -14,7 +14,7 @@ namespace planish::lab {
 
 namespace {
 
-// A step has estimates of its own when so many sequences have come as far.
+// Minimum number of sequences that reach a step for its own estimates.
 constexpr double kMinSequences = 16;
 
 }  // namespace
@@ -71,8 +71,8 @@ void BatchNormLstm::EndEstimates() {
   sums_ = {};
 }
 
-// Of z [B, n], the sums or the c of step `step`, whose moments are columns `column` and on of the
-// estimates; `active` [B, 1] are the sequences that have the step, undefined where all have.
+// Normalizes z [B, n], the sums or c of step `step`, whose statistics are columns `column` and on
+// of the estimates. `active` [B, 1] marks sequences that have the step; undefined: all.
 at::Tensor BatchNormLstm::Normalise(const at::Tensor& z, int64_t step, int64_t column,
                                     const at::Tensor& active) {
   Statistics moments;

@@ -9,46 +9,45 @@
 
 namespace planish::lab {
 
-/// A layer of the batch-normalised LSTM (Cooijmans et al. 2016, Eq. 6-8; Cell::kBnLstm), with
-/// estimates of the moments to evaluate with, of every time step for itself. T, B, H: time, batch,
-/// hidden.
+/// Layer of the batch-normalized LSTM (Cooijmans et al. 2016, Eq. 6-8; Cell::kBnLstm), with running
+/// estimates of the statistics for each time step. T, B, H: time, batch, hidden.
 ///
-/// In training the moments are those of the batch, of the sequences that have the step. In
-/// evaluation they are the estimates of the step, or those of the last step that has any. Estimates
-/// are means over batches that are read between BeginEstimates and EndEstimates: training pays
-/// nothing for them, and they are of the weights that are evaluated.
+/// Training uses the batch's statistics over the sequences that have the step. Evaluation uses the
+/// estimates of the step, or of the last step that has any. Estimates are means over batches read
+/// between BeginEstimates and EndEstimates: they cost no training time, and belong to the evaluated
+/// weights.
 class BatchNormLstm final : public RecurrentModule {
  public:
   struct Options {
     int64_t inputs = 0;
     int64_t hidden = 0;
     double epsilon = 1e-5;
-    double gain = 0.1;      ///< of all three norms before training
-    bool composed = false;  ///< train with PyTorch's operators in place of Planish's kernels
-    int64_t steps = 1;      ///< that have estimates, at most
+    double gain = 0.1;      ///< initial value, of all three norms
+    bool composed = false;  ///< trains with PyTorch's operators instead of Planish's kernels
+    int64_t steps = 1;      ///< maximum number of steps with estimates
   };
 
-  /// Draws weights as planish::nn::LayerNormLSTM does, those of the products first.
+  /// Draws weights like planish::nn::LayerNormLSTM, those of the products first.
   explicit BatchNormLstm(const Options& options);
 
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state,
                                             const at::Tensor& lengths = {}) override;
   at::Tensor ZeroState(int64_t batch) const override;
 
-  /// From now on forward passes, without gradients, normalise with the moments of their batch in
-  /// evaluation mode, too, and count for the estimates.
+  /// Starts an estimation: forward passes without gradients also normalize with their batch's
+  /// statistics in evaluation mode, and add to the estimates.
   void BeginEstimates();
 
-  /// Replaces the estimates. Steps that too few sequences have reached get those of the last one
-  /// before that has enough.
+  /// Ends an estimation and replaces the estimates. Steps that too few sequences reach get those of
+  /// the last step before with enough.
   void EndEstimates();
 
  private:
-  // The moments of one step, each [columns], or of all steps at once.
+  // Statistics of one step, each [columns], or of all steps.
   struct Statistics {
     at::Tensor mean, variance;
   };
-  // Sums over the batches of an estimation, of all steps: weights are numbers of sequences.
+  // Sums over the batches of an estimation for all steps, weighted by numbers of sequences.
   struct Sums {
     at::Tensor count;           // [S], double
     at::Tensor mean, variance;  // [S, 9H], double
@@ -61,7 +60,7 @@ class BatchNormLstm final : public RecurrentModule {
   Options options_;
   nn::LayerNormLSTM layer_;
   at::Tensor mean_, variance_;  // [S, 9H]: of the inputs' sums, the state's, and c
-  Sums sums_;                   // undefined but between BeginEstimates and EndEstimates
+  Sums sums_;                   // defined between BeginEstimates and EndEstimates
 };
 
 }  // namespace planish::lab

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kInputs = 5, kHidden = 4;
 
-// Both sides compute in double, sums of some tens of terms in another order, through a few steps
-// whose norms may enlarge a rounding a hundredfold: 2^-53 times 10^6.
+// Both sides compute in double: sums of some tens of terms in another order, through a few steps
+// whose norms can enlarge a rounding error a hundredfold: 2^-53 times 10^6.
 constexpr double kDouble = 1e-10;
 
 void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& name) {
@@ -27,7 +27,7 @@ void ExpectNear(const at::Tensor& a, const at::Tensor& b, const std::string& nam
       << name;
 }
 
-// A layer in double with parameters that differ from 0 and 1.
+// Returns a layer in double with parameters that differ from 0 and 1.
 std::shared_ptr<BatchNormLstm> Layer(bool composed, int64_t steps = 6) {
   at::manual_seed(1);
   auto layer = std::make_shared<BatchNormLstm>(BatchNormLstm::Options{
@@ -46,8 +46,8 @@ struct StepMoments {
   at::Tensor mean, variance;  // [9H]
 };
 
-// The layer written out, one sequence after the other at each step: with the moments given, else
-// with those of the batch, which it leaves in `found`.
+// Reference: one sequence after another at each step, with the statistics `given`, or else those of
+// the batch, which it stores in `found`.
 at::Tensor Reference(const BatchNormLstm& layer, const at::Tensor& x, const at::Tensor& h0,
                      const at::Tensor& c0, const std::vector<int64_t>& lengths,
                      const std::vector<StepMoments>& given, std::vector<StepMoments>* found) {
@@ -141,8 +141,8 @@ TEST(BatchNormLstm, TrainsAsTheEquationsSay) {
              Reference(*layer, x, state[0][0], state[1][0], lengths, {}, nullptr), "y");
 }
 
-// Moments of three batches, weighed by the sequences at each step; then a batch is evaluated with
-// them that is longer than they go.
+// Estimates statistics from three batches, weighted by the sequences at each step, then evaluates a
+// longer batch with them.
 TEST(BatchNormLstm, EvaluatesWithTheMeanMomentsOfEachStep) {
   constexpr int64_t kSteps = 4;
   const auto layer = Layer(false, kSteps);
@@ -179,7 +179,7 @@ TEST(BatchNormLstm, EvaluatesWithTheMeanMomentsOfEachStep) {
   const at::Tensor x = Random({7, 3, kInputs}), state = Random({2, 1, 3, kHidden});
   const at::Tensor y = layer->forward(x, state, at::tensor(lengths, at::kLong)).first;
   ExpectNear(y, Reference(*layer, x, state[0][0], state[1][0], lengths, sums, nullptr), "y");
-  // Without lengths, and one sequence alone: nothing of the others is in it.
+  // A single sequence without lengths: results do not depend on the other sequences.
   ExpectNear(layer->forward(x.narrow(1, 0, 1), state.narrow(2, 0, 1)).first, y.narrow(1, 0, 1),
              "one");
 }

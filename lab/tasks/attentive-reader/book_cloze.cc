@@ -29,20 +29,21 @@ namespace {
 using Stretches = std::vector<std::vector<BookSentence>>;
 using Words = std::set<std::string, std::less<>>;
 
-// A word must have a capital within sentences so often to be a name, and at most a twentieth as
-// often none.
+// A name must occur at least kMinCapitals times with a capital within sentences, and at most once
+// without for every kCapitalsForOne times.
 constexpr int64_t kMinCapitals = 5;
 constexpr int64_t kCapitalsForOne = 20;
-// An entity is a character when it does so many things that people do, or has a title as often.
+// An entity is a character if it does at least this many things that people do, or has a title as
+// often.
 constexpr int64_t kMinDeeds = 3;
-// The books held out for test, and for validation: one in so many.
+// One in this many books is held out for test, and another for validation.
 constexpr size_t kHeldOutBooks = 8;
 
 // Abbreviations whose full stop does not end a sentence.
 const Words kAbbreviations = {"Mr",  "Mrs", "Ms",  "Dr",   "St",  "Mme", "Mlle",  "M",    "Messrs",
                               "Esq", "Rev", "Hon", "Capt", "Col", "Gen", "Lieut", "Prof", "Jr",
                               "Sr",  "No",  "Vol", "Co",   "vol", "viz", "cf"};
-// Titles that leave a name what it is, and those that make another one of a surname.
+// Titles that do not change a name, and those that make a surname another name.
 const Words kTitles = {"Mr.",     "Dr.",      "Sir",    "Lord",   "Captain",   "Colonel",
                        "General", "Doctor",   "Uncle",  "King",   "Prince",    "Count",
                        "Baron",   "Monsieur", "M.",     "Don",    "Professor", "Major",
@@ -50,7 +51,7 @@ const Words kTitles = {"Mr.",     "Dr.",      "Sir",    "Lord",   "Captain",   "
 const Words kOtherTitles = {"Mrs.",     "Miss",  "Lady", "Madame", "Mademoiselle",
                             "Mme.",     "Mlle.", "Aunt", "Queen",  "Princess",
                             "Countess", "Madam", "Dame", "Sister"};
-// Words with a capital that name no one.
+// Capitalized words that are not names.
 const Words kNoNames = {
     "I",         "O",          "Oh",         "Ah",        "God",      "Heaven",     "Christ",
     "Jesus",     "Monday",     "Tuesday",    "Wednesday", "Thursday", "Friday",     "Saturday",
@@ -61,7 +62,7 @@ const Words kNoNames = {
     "Roman",     "Christian",  "Christians", "Jew",       "Jews",     "Bible",      "Englishman",
     "Frenchman", "Providence", "Paradise",   "Majesty",   "Highness", "Excellency", "Chapter",
     "CHAPTER",   "Book",       "Part",       "Volume",    "Mr",       "Mrs",        "Dr"};
-// What people do.
+// Verbs of people's actions.
 const Words kDeeds = {"said",      "asked",    "replied",   "cried",    "answered", "exclaimed",
                       "thought",   "looked",   "whispered", "returned", "added",    "observed",
                       "laughed",   "smiled",   "nodded",    "knew",     "felt",     "saw",
@@ -69,7 +70,7 @@ const Words kDeeds = {"said",      "asked",    "replied",   "cried",    "answere
                       "continued", "murmured", "shouted",   "spoke",    "told",     "took",
                       "says",      "walked",   "ran",       "wished",   "rose"};
 
-// Bytes of the character of UTF-8 that begins with `lead`.
+// Returns the bytes of the UTF-8 character that begins with `lead`.
 size_t Length(char lead) {
   const auto byte = static_cast<uint8_t>(lead);
   return byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
@@ -77,21 +78,22 @@ size_t Length(char lead) {
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// A letter of English, or any character of two bytes and more that SplitBook takes for no mark.
+// Returns true for an English letter, or any character of two or more bytes that is not a mark to
+// SplitBook.
 bool IsLetter(std::string_view character) {
   if (character.size() > 1) return true;
   const char c = character[0];
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Marks of more than one byte, as marks of one.
+// ASCII equivalents of longer marks.
 const std::unordered_map<std::string_view, std::string_view> kMarks = {
     {"“", "\""},     {"”", "\""},     {"„", "\""},     {"«", "\""},     {"»", "\""}, {"‘", "'"},
     {"’", "'"},      {"‚", "'"},      {"—", "--"},     {"–", "--"},     {"―", "--"}, {"…", "..."},
     {"\u00a0", " "}, {"\u2009", " "}, {"\u202f", " "}, {"\ufeff", " "}, {"‐", "-"},  {"‑", "-"}};
 
-// `text` with the marks of one byte that kMarks has, without underscores and asterisks, and with
-// blanks for line ends.
+// Returns `text` with marks replaced by kMarks, without underscores and asterisks, and with blanks
+// for line ends.
 std::string Plain(std::string_view text) {
   std::string plain;
   for (size_t i = 0; i < text.size();) {
@@ -109,7 +111,7 @@ std::string Plain(std::string_view text) {
   return plain;
 }
 
-// Words, numbers and marks of a paragraph.
+// Returns words, numbers and marks of a paragraph.
 std::vector<BookToken> Tokenise(const std::string& text) {
   std::vector<BookToken> tokens;
   bool spaced = true;
@@ -131,7 +133,7 @@ std::vector<BookToken> Tokenise(const std::string& text) {
         if (end >= text.size()) break;
       }
       std::string word = text.substr(i, end - i);
-      if (word.ends_with("'s") && word.size() > 2) {  // of somebody: the name is a word for itself
+      if (word.ends_with("'s") && word.size() > 2) {  // possessive: the name is its own word
         tokens.push_back({word.substr(0, word.size() - 2), spaced});
         tokens.push_back({"'s", false});
       } else {
@@ -149,7 +151,7 @@ std::vector<BookToken> Tokenise(const std::string& text) {
         ++end;
       }
       tokens.push_back({text.substr(i, end - i), spaced});
-    } else if (text[i] == '-' || text[i] == '.') {  // dashes and dots in a row are one
+    } else if (text[i] == '-' || text[i] == '.') {  // consecutive dashes or dots are one token
       while (end < text.size() && text[end] == text[i]) ++end;
       const size_t count = end - i;
       tokens.push_back({text[i] == '-' ? "--" : count > 1 ? "..." : ".", spaced});
@@ -169,14 +171,14 @@ bool EndsSentence(const std::string& text) {
 
 bool IsQuote(const std::string& text) { return text == "\"" || text == "'"; }
 
-// Whether a capital of Latin with a mark, from À to Þ, is at `at`: two bytes.
+// Returns true for an accented Latin capital, À to Þ, at `at`: two bytes.
 bool IsMarkedCapital(const std::string& text, size_t at) {
   if (at + 1 >= text.size() || text[at] != '\xc3') return false;
   const auto second = static_cast<uint8_t>(text[at + 1]);
-  return second <= 0x9e && second != 0x97;  // a multiplication sign
+  return second <= 0x9e && second != 0x97;  // 0x97 is the multiplication sign
 }
 
-// Whether a capital begins it, or the rest of what begins with d' as d'Artagnan does.
+// Returns true if the text, or its rest after d' as in d'Artagnan, begins with a capital.
 bool BeginsWithCapital(const std::string& text) {
   const size_t at = text.starts_with("d'") && text.size() > 2 ? 2 : 0;
   return (text[at] >= 'A' && text[at] <= 'Z') || IsMarkedCapital(text, at);
@@ -194,7 +196,7 @@ bool IsWord(const std::string& text) {
   return IsLetter(std::string_view(text).substr(0, Length(text[0])));
 }
 
-// Whether two letters of English at least are in it, all of them capitals.
+// Returns true if the text has two or more English letters, all of them capitals.
 bool IsShouted(std::string_view text) {
   const auto is_capital = [](char c) { return c >= 'A' && c <= 'Z'; };
   const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -207,7 +209,7 @@ std::string Joined(const BookSentence& sentence) {
   return text;
 }
 
-// The sentences of a paragraph; what is left without an end is the last of them.
+// Splits a paragraph into sentences. A remainder without an end is the last one.
 std::vector<BookSentence> SplitParagraph(const std::vector<BookToken>& tokens) {
   std::vector<BookSentence> sentences;
   BookSentence sentence;
@@ -219,7 +221,7 @@ std::vector<BookSentence> SplitParagraph(const std::vector<BookToken>& tokens) {
             (!tokens[i].spaced && (IsQuote(tokens[i].text) || tokens[i].text == ")")))) {
       sentence.push_back(tokens[i++]);
     }
-    // "Who are you?" said the Caterpillar.
+    // As in: "Who are you?" said the Caterpillar.
     const bool goes_on = i < tokens.size() && !BeginsWithCapital(tokens[i].text) &&
                          !IsDigit(tokens[i].text[0]) && !IsQuote(tokens[i].text) &&
                          tokens[i].text != "(";
@@ -229,14 +231,14 @@ std::vector<BookSentence> SplitParagraph(const std::vector<BookToken>& tokens) {
   return sentences;
 }
 
-// A number that `text` alone decides.
+// Returns a number that depends only on `text`.
 uint64_t NumberOf(const std::string& text) {
   Sha256 sha;
   sha.Update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   return std::stoull(sha.Hex().substr(0, 16), nullptr, 16);
 }
 
-// Names of a book's words, and what they are together.
+// Finder of names among a book's words, and of the names of one entity.
 class NameFinder {
  public:
   explicit NameFinder(const Stretches& stretches) : stretches_(stretches) {
@@ -278,7 +280,7 @@ class NameFinder {
   }
 
  private:
-  // Tokens begin to end - 1 are a name, of which those from `names` on are no title.
+  // Name of tokens begin to end - 1; those before `names` are its title.
   struct Run {
     size_t begin, names, end;
   };
@@ -314,7 +316,7 @@ class NameFinder {
     }
   }
 
-  // Surnames that, with nearly all that are called so, belong to one given name.
+  // Finds surnames that belong to one given name in nearly all their uses.
   void FindSurnames() {
     std::map<std::string, std::map<std::string, int64_t>> given;
     ForEachSentence([&](const BookSentence& sentence) {
@@ -330,7 +332,7 @@ class NameFinder {
         all += count;
         if (count > most.first) most = {count, name};
       }
-      // A name that also comes first is a given one, such as the second of "Mary Jane".
+      // A surname that also comes first is a given name, such as the second of "Mary Jane".
       const bool comes_first = std::ranges::any_of(
           given, [&](const auto& other) { return other.second.contains(surname); });
       if (most.first * 10 >= all * 9 && !comes_first) given_name_[surname] = most.second;
@@ -358,7 +360,7 @@ class NameFinder {
     return kTitles.contains(text) || kOtherTitles.contains(text);
   }
 
-  // What is the same for all mentions of an entity.
+  // Returns a key that is equal for all mentions of an entity.
   std::string Key(const BookSentence& sentence, const Run& run) const {
     const std::string& first = sentence[run.names].text;
     if (run.end - run.names > 1) return first;
@@ -374,7 +376,7 @@ class NameFinder {
   std::map<std::string, std::string> given_name_;
 };
 
-// The questions of a book.
+// Generator of a book's questions.
 class Asker {
  public:
   Asker(const std::string& text, std::string name, const BookCloze& request, ClozeWords* words)
@@ -388,7 +390,7 @@ class Asker {
   std::vector<ClozeQuestion> Questions() {
     const auto count = static_cast<size_t>(request_.sentences);
     std::vector<ClozeQuestion> questions;
-    size_t passed = 0;  // sentences of stretches before
+    size_t passed = 0;  // sentences of earlier stretches
     for (size_t s = 0; s < stretches_.size(); ++s) {
       for (size_t begin = 0; begin + count < stretches_[s].size();) {
         auto question = Ask(s, begin, passed + begin + count);
@@ -401,11 +403,12 @@ class Asker {
   }
 
  private:
-  // Of the passage that begins with sentence `begin` of stretch `s`, where it gives one.
+  // Returns a question on the passage that begins with sentence `begin` of stretch `s`, if it gives
+  // one.
   std::optional<ClozeQuestion> Ask(size_t s, size_t begin, size_t number) {
     const size_t last = begin + static_cast<size_t>(request_.sentences);
     std::vector<ClozeToken> passage;
-    std::vector<size_t> entities;  // in the order of their coming
+    std::vector<size_t> entities;  // in order of appearance
     for (size_t i = begin; i < last; ++i) Append(s, i, &passage, &entities);
     if (passage.size() > static_cast<size_t>(request_.longest_passage)) return std::nullopt;
     if (entities.size() < static_cast<size_t>(request_.min_entities)) return std::nullopt;
@@ -428,7 +431,7 @@ class Asker {
         entities.size() > static_cast<size_t>(request_.entities)) {
       return std::nullopt;
     }
-    // The beginning of an order of all numbers: which of them the entities get.
+    // The first elements of a random order of all numbers become the entities' numbers.
     std::vector<int32_t> numbers(static_cast<size_t>(request_.entities));
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int32_t>(i);
     Shuffle(numbers, random_);
@@ -452,7 +455,7 @@ class Asker {
     return result;
   }
 
-  // A sentence with the book's numbers of its entities, of which new ones go to `entities`.
+  // Appends a sentence with the book's numbers of its entities, and its new entities to `entities`.
   void Append(size_t s, size_t i, std::vector<ClozeToken>* tokens, std::vector<size_t>* entities) {
     const BookSentence& sentence = stretches_[s][i];
     auto mention = names_.mentions[s][i].begin();
@@ -490,8 +493,8 @@ fs::path FindBooks(const fs::path& folder) {
   return {};
 }
 
-// A set's questions of these books: where they have more than `most`, an even share of each as far
-// as it goes.
+// Returns a set's questions from these books. If there are more than `most`, each book contributes
+// an equal number as far as possible.
 std::vector<ClozeQuestion> Gather(std::vector<std::vector<ClozeQuestion>> books, size_t most,
                                   std::mt19937_64& random) {
   for (auto& book : books) Shuffle(book, random);
@@ -517,7 +520,7 @@ Stretches SplitBook(std::string_view text) {
     if (!stretches.back().empty()) stretches.emplace_back();
   };
   for (size_t begin = 0; begin < text.size();) {
-    // A paragraph ends where a line is blank.
+    // A paragraph ends at a blank line.
     size_t end = begin, next = text.size();
     for (size_t line = begin; line < text.size();) {
       const size_t stop = std::min(text.find('\n', line), text.size());
@@ -557,7 +560,7 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
         "has neither",
         folder.string()));
   }
-  std::map<std::string, fs::path> books;  // of a book that is there plain and packed, the plain one
+  std::map<std::string, fs::path> books;  // the uncompressed one if a book exists in both forms
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(found, error)) {
     std::string name = entry.path().filename().string();

@@ -26,7 +26,7 @@ std::string Text(const BookSentence& sentence) {
   return text;
 }
 
-// Of each stretch its sentences, tokens apart.
+// Returns the sentences of each stretch with separated tokens.
 std::vector<std::vector<std::string>> Split(const std::string& text) {
   std::vector<std::vector<std::string>> stretches;
   for (const auto& stretch : SplitBook(text)) {
@@ -68,7 +68,7 @@ TEST(SplitBook, EndsStretchesAtHeadings) {
   EXPECT_TRUE(Split("\n\nonly a heading\n").empty());
 }
 
-// A book in which names occur often enough to be found.
+// Returns a book with enough occurrences of its names.
 std::string Book() {
   std::string text;
   for (int i = 0; i < 6; ++i) {
@@ -85,7 +85,7 @@ TEST(FindNames, TellsNamesAndWhoIsWho) {
   const BookNames names = FindNames(stretches);
   std::map<std::string, bool> found;
   for (const auto& entity : names.entities) found[entity.name] = entity.character;
-  // London does nothing that people do; a rose is no name where it often has no capital.
+  // London acts like no person; a rose is often without a capital and so no name.
   EXPECT_EQ(found, (std::map<std::string, bool>{{"Mr. Darcy", true},
                                                 {"Elizabeth", true},
                                                 {"Tom Buchanan", true},
@@ -93,20 +93,21 @@ TEST(FindNames, TellsNamesAndWhoIsWho) {
                                                 {"Mrs. Darcy", true},
                                                 {"d'Artagnan", true},
                                                 {"D'Artagnan", true}}));
-  // "Soon Tom Buchanan went home, and Buchanan slept." One entity, as Tom is two sentences later.
+  // "Soon Tom Buchanan went home, and Buchanan slept." is one entity, as is Tom two sentences
+  // later.
   const auto& mentions = names.mentions[0];
   ASSERT_EQ(mentions[1].size(), 2u);
   EXPECT_EQ(mentions[1][0].begin, 1u);
   EXPECT_EQ(mentions[1][0].end, 3u);
   EXPECT_EQ(mentions[1][0].entity, mentions[1][1].entity);
   EXPECT_EQ(mentions[1][0].entity, mentions[3][0].entity);
-  // Mr. Darcy is another one than Mrs. Darcy.
+  // Mr. Darcy and Mrs. Darcy are different entities.
   EXPECT_NE(mentions[0][0].entity, mentions[2][1].entity);
 }
 
 class BookClozeTest : public ::testing::Test {
  protected:
-  // A book whose people have names that no other book has.
+  // Returns a book whose people have names that no other book has.
   static std::string Story(const std::string& a, const std::string& b, int sentences) {
     std::string text;
     for (int i = 0; i < sentences; ++i) {
@@ -179,7 +180,7 @@ TEST_F(BookClozeTest, AsksOnlyWhatPassagesTellAndSplitsByBook) {
 TEST_F(BookClozeTest, GivesTheSameAsItsFiles) {
   WriteBooks();
   const ClozeSets made = MakeBookCloze(folder.path(), {.train = 50, .held_out = 10});
-  // A book that is there twice is one book.
+  // A book in two forms counts once.
   WriteFile(folder / "books/two.txt", Story("Carl", "Dora", 60));
   WriteFile(folder / "books/one.txt.gz", Gzip(Story("Anna", "Bertha", 60)));
   EXPECT_EQ(MakeBookCloze(folder / "books", {.train = 50, .held_out = 10}).sha256, made.sha256);
@@ -192,7 +193,7 @@ TEST_F(BookClozeTest, GivesTheSameAsItsFiles) {
   for (size_t i = 0; i < read.test.size(); ++i) EXPECT_EQ(read.test[i].names, made.test[i].names);
 }
 
-// A book that is there or not changes which book is for what, but nothing within a book.
+// Adding a book changes the roles of books, but nothing within a book.
 TEST_F(BookClozeTest, AsksEachBookForItself) {
   WriteBooks();
   const auto of_one = [&] {

@@ -25,7 +25,7 @@ namespace {
 constexpr char kPlaceholderText[] = "@placeholder";
 constexpr std::string_view kEntityText = "@entity";
 
-// The number of an entity that `text` spells, such as @entity12; nothing where it is another word.
+// Returns the number of an entity's text, such as @entity12, or nullopt for any other word.
 std::optional<int32_t> EntityIn(std::string_view text) {
   if (!text.starts_with(kEntityText)) return std::nullopt;
   const std::string_view digits = text.substr(kEntityText.size());
@@ -46,7 +46,7 @@ std::vector<ClozeToken> Tokens(std::string_view line, ClozeWords* words) {
   return tokens;
 }
 
-// The parts of a distribution's folder, in the order of ClozeSets.
+// Parts of a distribution's folder, in the order of ClozeSets.
 constexpr const char* kParts[] = {"training", "validation", "test"};
 
 fs::path FindQuestions(const fs::path& folder) {
@@ -80,12 +80,12 @@ std::vector<fs::path> QuestionFiles(const fs::path& folder) {
   return files;
 }
 
-// Cuts passages and questions to what is asked for.
+// Cuts passages and questions as requested.
 class Cutter {
  public:
   Cutter(const QuestionsRequest& request, ClozeWords* words) : request_(request) {
     for (const char* text : {".", "!", "?"}) ends_.insert(words->Token(text));
-    // What may follow the end of a sentence and belongs to it.
+    // Tokens after the end of a sentence that belong to it.
     for (const char* text : {"\"", "''", "'", ")", "”", "’", "-rrb-"}) {
       closers_.insert(words->Token(text));
     }
@@ -116,7 +116,7 @@ class Cutter {
  private:
   void KeepSentences(ClozeQuestion* q) const {
     const std::vector<ClozeToken>& passage = q->passage;
-    // Of each sentence its end, and how many of the question's words are in it.
+    // For each sentence its end, and how many of the question's words are in it.
     std::vector<std::pair<size_t, size_t>> sentences;
     const std::set<ClozeToken> asked(q->question.begin(), q->question.end());
     for (size_t begin = 0; begin < passage.size();) {
@@ -284,11 +284,11 @@ ClozeSets ReadQuestions(const fs::path& folder, const QuestionsRequest& request)
       ClozeQuestion q = ParseQuestion(ReadLines(file), file.string(), &sets.words);
       cutter.Cut(&q);
       books = books && q.source.starts_with(kBookSource);
-      if (set == &sets.train) q.names = {};  // hundreds of megabytes of CNN, and nobody asks
+      if (set == &sets.train) q.names = {};  // unused, and hundreds of megabytes for CNN
       set->push_back(std::move(q));
     }
   }
-  // What Hermann et al. 2015 count, Table 1.
+  // Counts of Hermann et al. 2015, Table 1.
   sets.name = counts == std::vector<size_t>{380'298, 3'924, 3'198}     ? "cnn"
               : counts == std::vector<size_t>{879'450, 64'835, 53'182} ? "dailymail"
               : books                                                  ? "books"

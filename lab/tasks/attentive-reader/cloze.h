@@ -10,40 +10,39 @@
 #include <utility>
 #include <vector>
 
-// Cloze questions: a passage in which entities have numbers in place of their names, and a sentence
-// about it with one entity left out (Hermann et al. 2015).
+// Cloze questions: a passage with numbered entities instead of names, and a sentence about it with
+// one entity left out (Hermann et al. 2015).
 namespace planish::lab {
 
-/// A word as questions have it: its number in ClozeSets::words, or the entity n as -1 - n.
+/// Word of a question: its index in ClozeSets::words, or -1 - n for the entity n.
 using ClozeToken = int32_t;
 constexpr ClozeToken EntityToken(int32_t entity) { return -1 - entity; }
 constexpr bool IsEntity(ClozeToken token) { return token < 0; }
 constexpr int32_t EntityOf(ClozeToken token) { return -1 - token; }
 
-/// What stands for the entity that is asked for: the first of all words.
+/// Placeholder for the missing entity: the first of all words.
 inline constexpr ClozeToken kPlaceholder = 0;
 
-/// Numbers that an entity may have are below this.
+/// Upper limit of entity numbers.
 inline constexpr int32_t kMaxEntities = 1'000'000;
 
 struct ClozeQuestion {
   std::vector<ClozeToken> passage;
-  std::vector<ClozeToken> question;                    ///< with kPlaceholder in it
-  int32_t answer = 0;                                  ///< the entity left out
-  std::vector<std::pair<int32_t, std::string>> names;  ///< entity -> name, as far as they are known
-  std::string source;                                  ///< where it is from: one line
+  std::vector<ClozeToken> question;                    ///< contains kPlaceholder
+  int32_t answer = 0;                                  ///< the missing entity
+  std::vector<std::pair<int32_t, std::string>> names;  ///< entity -> name, if known
+  std::string source;                                  ///< origin: one line
 };
 
-/// Words that have numbers in the order of their coming; kPlaceholder is there from the start.
+/// Words numbered in order of appearance; kPlaceholder is the first.
 class ClozeWords {
  public:
   ClozeWords();
 
-  /// The token that a text spells: "@entity12" is an entity, all others are words, added where they
-  /// are new.
+  /// Returns the token of a text: "@entity12" is an entity, all others are words. Adds new words.
   ClozeToken Token(std::string_view text);
 
-  /// The text of a token.
+  /// Returns the text of a token.
   std::string Text(ClozeToken token) const;
 
   int64_t size() const { return static_cast<int64_t>(words_.size()); }
@@ -53,64 +52,64 @@ class ClozeWords {
   std::unordered_map<std::string, ClozeToken> numbers_;
 };
 
-/// The sets of a task, with what RunConfig::Data records of them.
+/// Sets of a task, with the fields of RunConfig::Data.
 struct ClozeSets {
   ClozeWords words;
   std::vector<ClozeQuestion> train, valid, test;
   std::string name;         ///< "cnn", "dailymail", "books", "questions" or "made questions"
   std::string source;       ///< "files" or "embedded"
-  std::string description;  ///< one sentence for people
+  std::string description;  ///< one sentence
   std::string sha256;       ///< HashQuestions
 
-  /// One more than the largest number of an entity.
+  /// Returns the largest entity number plus one.
   int32_t entities() const;
 };
 
-/// SHA-256, in lower-case hexadecimal, of passage, question and answer of all questions in order,
-/// each as text with "\n".
+/// Returns the SHA-256, in lower-case hexadecimal, of passage, question and answer of all questions
+/// in order, each as text with "\n".
 std::string HashQuestions(const ClozeSets& sets);
 
-/// The words of these tokens, separated by blanks.
+/// Returns the words of these tokens, separated by blanks.
 std::string ClozeText(const ClozeWords& words, const std::vector<ClozeToken>& tokens);
 
-/// What is wanted of a folder of questions.
+/// Options for reading a folder of questions.
 struct QuestionsRequest {
-  int64_t train = std::numeric_limits<int64_t>::max();  ///< training questions, at most: the first
+  int64_t train = std::numeric_limits<int64_t>::max();     ///< at most: the first ones
   int64_t held_out = std::numeric_limits<int64_t>::max();  ///< of validation and of test each
-  int64_t sentences = 4;                                   ///< of a passage that are kept
-  /// Which: those that have most of the question's words in them, the earlier where there are as
-  /// many; or the first ones.
+  int64_t sentences = 4;                                   ///< kept sentences of a passage
+  /// Keeps the sentences with the most words of the question (the earlier ones on a tie), or else
+  /// the first ones.
   bool by_overlap = true;
-  int64_t longest_passage = 400;   ///< words; what is beyond them is cut off
-  int64_t longest_question = 100;  ///< words; a question that has more loses those further away
-                                   ///< from the placeholder
+  int64_t longest_passage = 400;   ///< words; further ones are cut off
+  int64_t longest_question = 100;  ///< words; keeps those nearest the placeholder
 };
 
-/// Line by line a question as CNN's and Daily Mail's are distributed: a source, a passage, a
-/// question with @placeholder, the answer, with an empty line after each; then a line
-/// "@entityN:name" for each entity. The passage is whole. Throws DataError that names `name` and
-/// the line where one is missing or something else, and for an answer that no line names.
+/// Parses a question in the format of CNN and Daily Mail: a source, a passage, a question with
+/// @placeholder, and the answer, with an empty line after each; then a line "@entityN:name" for
+/// each entity. The passage is not cut.
+/// Throws DataError naming `name` and the line if one is missing or wrong, and for an answer
+/// without a line.
 ClozeQuestion ParseQuestion(const std::vector<std::string>& lines, const std::string& name,
                             ClozeWords* words);
 
-/// The text that ParseQuestion reads.
+/// Returns the text that ParseQuestion reads.
 std::string QuestionText(const ClozeQuestion& question, const ClozeWords& words);
 
-/// Whether ReadQuestions finds questions there.
+/// Returns true if ReadQuestions finds questions in `folder`.
 bool HasQuestions(const std::filesystem::path& folder);
 
 /// Reads training/*.question, validation/*.question and test/*.question, in the order of their
 /// names, in `folder` or its questions, cnn, cnn/questions, dailymail or dailymail/questions.
-/// Questions that WriteQuestions has written of books have the sentences that they are to have, and
-/// are not cut to fewer. Throws DataError when there is no such folder, one has no question, and
-/// what ParseQuestion and ReadLines throw.
+/// Questions that WriteQuestions wrote from books are already short and are not cut. Throws
+/// DataError if there is no such folder or one has no question, and like ParseQuestion and
+/// ReadLines.
 ClozeSets ReadQuestions(const std::filesystem::path& folder, const QuestionsRequest& request);
 
-/// Writes the sets so that ReadQuestions reads them, to `folder`/questions. Throws RunError when
-/// that is there and not empty, or cannot be written.
+/// Writes the sets in ReadQuestions' format to `folder`/questions. Throws RunError if that exists
+/// and is not empty, or cannot be written.
 void WriteQuestions(const ClozeSets& sets, const std::filesystem::path& folder);
 
-/// What the source of a question from a book begins with.
+/// Start of the source of a question from a book.
 inline constexpr char kBookSource[] = "book ";
 
 }  // namespace planish::lab

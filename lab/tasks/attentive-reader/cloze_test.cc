@@ -45,7 +45,7 @@ TEST(ClozeWords, NumbersWordsAndEntities) {
   EXPECT_EQ(words.Token("@entity12"), EntityToken(12));
   EXPECT_EQ(words.Token("a"), 2);
   EXPECT_EQ(words.Token("the"), 1);
-  // What only begins like an entity is a word.
+  // A text that only begins like an entity is a word.
   EXPECT_EQ(words.Token("@entity12's"), 3);
   EXPECT_EQ(words.Token("@entity-1"), 4);
   EXPECT_EQ(words.Token("@entity"), 5);
@@ -115,7 +115,7 @@ class ReadQuestionsTest : public ::testing::Test {
     fs::create_directories((folder / below).parent_path());
     WriteFile(folder / below, text);
   }
-  // One question in each part, below `root`.
+  // Writes one question for each part, below `root`.
   void WriteParts(const std::string& root) {
     for (const char* part : {"training", "validation", "test"}) {
       Write(root + part + "/a.question");
@@ -164,7 +164,7 @@ TEST_F(ReadQuestionsTest, ReadsFilesInOrderOfTheirNames) {
   EXPECT_EQ(all.name, "questions");
   EXPECT_EQ(all.source, "files");
   EXPECT_THAT(all.description, HasSubstr("3 training, 1 validation and 2 test questions"));
-  // Names are kept where somebody may ask for them.
+  // Names are kept only in parts that use them.
   EXPECT_TRUE(all.train[0].names.empty());
   EXPECT_EQ(all.valid[0].names.size(), 3u);
 
@@ -195,7 +195,7 @@ TEST_F(ReadQuestionsTest, CutsPassagesAndQuestions) {
   EXPECT_EQ(read({.longest_question = 1}).second, "@placeholder");
   Write("training/a.question", Asked("@entity1 .", "k l m n @placeholder"));
   EXPECT_EQ(read({.longest_question = 3}).second, "m n @placeholder");
-  // A passage without its answer is counted; the other two are as they were.
+  // A passage without its answer is counted; the other two are unchanged.
   const ClozeSets sets = ReadQuestions(folder.path(), {.sentences = 1, .by_overlap = false});
   EXPECT_THAT(sets.description, HasSubstr("; 0 answers are not in their passage"));
   const ClozeSets lost = ReadQuestions(folder.path(), {.longest_passage = 1});
@@ -203,7 +203,7 @@ TEST_F(ReadQuestionsTest, CutsPassagesAndQuestions) {
 }
 
 TEST_F(ReadQuestionsTest, ReadsWhatWriteQuestionsWrites) {
-  // Of a book, with more ends of sentences than four.
+  // From a book, with more than four sentences.
   ClozeSets sets;
   const std::string of_book =
       "book x, sentence 3\n\na . b . c . d . e . @entity1 .\n\n@placeholder g .\n\n@entity1\n\n"

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Questions that the report may show.
+// Maximum number of questions in the report.
 constexpr size_t kShown = 3;
 
 ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
@@ -54,9 +54,9 @@ ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
       folder->string()));
 }
 
-// Numbers for the words that occur often enough in training, by their number in ClozeWords; the
-// others are unknown. In the order of the training questions, so that the same questions, read or
-// made, give the same numbers.
+// Returns the index of each word of ClozeWords that is frequent enough in training; others are
+// unknown. Follows the order of the training questions, so that equal questions, read or synthetic,
+// give equal indices.
 std::vector<int32_t> NumberWords(const ClozeSets& sets, int64_t least, int32_t unknown) {
   const auto for_each = [&](const auto& visit) {
     for (const ClozeQuestion& q : sets.train) {

@@ -14,11 +14,11 @@
 
 namespace planish::lab {
 
-/// Questions as numbers: entity n is n, then come the unknown word and the others.
+/// Questions as indices: entity n is n, then come the unknown word and the others.
 struct NumberedQuestions {
-  at::Tensor passages;          ///< [N, longest] int32, filled up with the unknown word
+  at::Tensor passages;          ///< [N, longest] int32, padded with the unknown word
   at::Tensor passage_lengths;   ///< [N] int64
-  at::Tensor questions;         ///< [N, longest] int32, likewise
+  at::Tensor questions;         ///< [N, longest] int32, padded likewise
   at::Tensor question_lengths;  ///< [N] int64
   at::Tensor answers;           ///< [N] int64, the entity
 
@@ -29,17 +29,17 @@ struct ReaderCorpus final : Dataset {
   NumberedQuestions train, valid, test;
   int64_t entities = 0;              ///< E
   int64_t symbols = 0;               ///< entities, the unknown word and the others
-  std::vector<ClozeQuestion> shown;  ///< the first of validation, for the report
-  std::vector<std::string> texts;    ///< of shown's words, in the order of ClozeWords
+  std::vector<ClozeQuestion> shown;  ///< first validation questions, for the report
+  std::vector<std::string> texts;    ///< of the words of `shown`, in the order of ClozeWords
 };
 
-/// Questions that ReadQuestions finds in `folder`, else those that MakeBookCloze makes of the books
-/// there, or MakeCloze's without a folder; of the settings it takes those that DataSettings gives.
-/// Throws DataError where there are neither questions nor books, and what these throw.
+/// Returns the questions that ReadQuestions finds in `folder`, else MakeBookCloze's from its books;
+/// without a folder, MakeCloze's. Reads the settings of ReaderDataSettings. Throws DataError if
+/// there are neither questions nor books, and like these functions.
 std::unique_ptr<ReaderCorpus> LoadReaderCorpus(const Settings& settings,
                                                const std::optional<std::filesystem::path>& folder);
 
-/// The settings that decide the data.
+/// Returns the settings that determine the data.
 std::vector<SettingSpec> ReaderDataSettings();
 
 }  // namespace planish::lab

@@ -17,7 +17,7 @@ namespace planish::lab {
 
 namespace {
 
-// A number from the default generator, to seed it with later.
+// Draws a number from the default generator, to seed it later.
 uint64_t DrawSeed() {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard<std::mutex> lock(generator.mutex());
@@ -135,7 +135,7 @@ AttentiveReader::Reading AttentiveReader::forward(const at::Tensor& passage,
   const at::Tensor active = at::arange(y.size(0)).unsqueeze(1) < passage_lengths;  // [T, B]
 
   at::Tensor ym = LinearProduct(y, passage_attention_, {});
-  if (norm_ym_) {  // of the words that there are
+  if (norm_ym_) {  // of the real words
     const at::Tensor there = active.flatten().nonzero().squeeze(1);
     const at::Tensor rows = norm_ym_->forward(ym.flatten(0, 1).index_select(0, there));
     ym = at::zeros_like(ym.flatten(0, 1)).index_copy(0, there, rows).view_as(ym);

@@ -45,8 +45,8 @@ TEST(AttentiveReader, HasTheParametersOfItsEquations) {
       AttentiveReader::Options o = SmallOptions(norm);
       o.released = released;
       const int64_t d = o.embedding, h = o.hidden, squares = released ? 6 : 4;
-      // An LSTM's two biases are one in PyTorch's sense where sums are normalised; LN has a gain
-      // and a bias for each sum, batch norm a gain.
+      // With normalized sums an LSTM has one bias instead of PyTorch's two. LN has a gain and a
+      // bias for each sum, batch norm a gain.
       const int64_t lstm = 4 * h * (d + h) + (norm == "none"    ? 8 * h
                                               : norm == "layer" ? 4 * h + 16 * h + 2 * h
                                                                 : 4 * h + 8 * h + 2 * h);
@@ -70,7 +70,7 @@ TEST(AttentiveReader, StartsFromTheSameWeightsWithEveryNorm) {
         now[key] = item.value();
       }
     }
-    // Twelve of their own, four states, three of each LSTM.
+    // Twelve of the reader, four states, three of each LSTM.
     EXPECT_EQ(now.size(), 1u + 12 + 4 + 6) << norm;
     if (first.empty()) first = now;
     for (const auto& [name, tensor] : now)
@@ -80,8 +80,7 @@ TEST(AttentiveReader, StartsFromTheSameWeightsWithEveryNorm) {
                    .equal(first.at("question_lstm.layer.weight_ih_l0")));
 }
 
-// As seeding the generator anew for each gate makes them. Everything else starts as it does
-// without.
+// As if the generator were reseeded for each gate. Everything else has its usual initial values.
 TEST(AttentiveReader, GivesGatesEqualWeightsWhereAsked) {
   for (const std::string& norm : kNorms) {
     AttentiveReader::Options options = SmallOptions(norm);
@@ -107,8 +106,8 @@ TEST(AttentiveReader, GivesGatesEqualWeightsWhereAsked) {
   }
 }
 
-// A question, alone, in double, with every number of the model and the moments that it evaluates
-// with.
+// Reference for one question in double, with every parameter of the model and the statistics for
+// evaluation.
 class Composition {
  public:
   Composition(const AttentiveReader& model, const AttentiveReader::Options& options)
@@ -117,7 +116,7 @@ class Composition {
     for (const auto& item : model.named_buffers()) Add(item.key(), item.value());
   }
 
-  // Logits [E] and attention [T].
+  // Returns logits [E] and attention [T].
   std::pair<at::Tensor, at::Tensor> operator()(const at::Tensor& passage,
                                                const at::Tensor& question) const {
     const at::Tensor y = Lstm("passage", passage), u = Lstm("question", question)[-1];
@@ -152,14 +151,14 @@ class Composition {
            P(n + "bias");
   }
 
-  // States [T, H] after each of the words [T].
+  // Returns the states [T, H] after each of the words [T].
   at::Tensor Lstm(const std::string& name, const at::Tensor& words) const {
     const std::string lstm = name + "_lstm.", layer = lstm + "layer.";
     at::Tensor h = P(name + "_h0"), c = P(name + "_c0");
     const int64_t n = options_.hidden;
     std::vector<at::Tensor> states;
     for (int64_t t = 0; t < words.size(0); ++t) {
-      // z normalised: over its numbers, or with the estimates from `column` on.
+      // Normalizes z: over its elements, or with the estimates from `column` on.
       const auto normalised = [&](const at::Tensor& z, int64_t column, const std::string& part) {
         at::Tensor mean = z.mean(), variance = z.var(/*unbiased=*/false);
         if (options_.norm != "layer") {
@@ -217,8 +216,8 @@ TEST(AttentiveReader, ComputesWhatItsEquationsSay) {
         const auto [logits, attention] =
             composition(passage.select(1, b).slice(0, 0, lengths[i]),
                         question.select(1, b).slice(0, 0, question_lengths[i]));
-        // Float against double: numbers of size 1 to 5, some hundred roundings of 6e-8, and norms
-        // that enlarge them by up to ten.
+        // Float against double: values of size 1 to 5, some hundred roundings of 6e-8, and norms
+        // that enlarge them up to tenfold.
         EXPECT_LE((reading.logits[b] - logits).abs().max().item<double>(), 3e-5);
         const at::Tensor shares = reading.attention.select(1, b);
         EXPECT_LE((shares.slice(0, 0, lengths[i]) - attention).abs().max().item<double>(), 3e-5);
@@ -228,7 +227,7 @@ TEST(AttentiveReader, ComputesWhatItsEquationsSay) {
   }
 }
 
-// In training, too, padding is nothing: neither in the attention nor in the moments of a batch.
+// In training, padding also affects neither the attention nor a batch's statistics.
 TEST(AttentiveReader, TrainsWhateverThePaddingIs) {
   for (const std::string& norm : kNorms) {
     const auto model = Model(SmallOptions(norm));
@@ -244,7 +243,7 @@ TEST(AttentiveReader, TrainsWhateverThePaddingIs) {
     const at::Tensor a = model->forward(passage, lengths, question, question_lengths).logits;
     const at::Tensor b =
         model->forward(longer(passage), lengths, longer(question), question_lengths).logits;
-    // Numbers of size 1; sums are taken in another order.
+    // Values of size 1; sums are in another order.
     EXPECT_LE((a - b).abs().max().item<double>(), 1e-6) << norm;
   }
 }

@@ -25,11 +25,11 @@ constexpr const char* kThings[] = {"lamp",  "map",    "key",    "clock",  "boat"
 constexpr const char* kPlaces[] = {"garden", "cellar", "tower", "kitchen", "harbour", "stable"};
 constexpr const char* kTimes[] = {"then", "later", "in the morning", "after dinner", "at night"};
 
-// A sentence and questions about it. A and B are people, T is the thing, P a place.
+// Sentence and questions about it. A and B are people, T is the thing, P a place.
 struct Template {
   const char* sentence;
   const char* about_a;  // leaves out A
-  const char* about_b;  // leaves out B; none where there is no B
+  const char* about_b;  // leaves out B; null without B
 };
 constexpr Template kTemplates[] = {
     {"A gave the T to B .", "the T was a present from @placeholder .",
@@ -90,7 +90,7 @@ class Teller {
 
   size_t Choose(size_t n) { return lab::Choose(random_, n); }
 
-  // `count` different numbers below `n`, in random order.
+  // Returns `count` distinct numbers below `n` in random order.
   std::vector<size_t> Different(size_t count, size_t n) {
     std::vector<size_t> all(n);
     std::iota(all.begin(), all.end(), size_t{0});

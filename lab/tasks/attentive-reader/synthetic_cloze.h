@@ -7,18 +7,19 @@
 
 namespace planish::lab {
 
-/// How many questions to make.
+/// Number and seed of the questions.
 struct SyntheticCloze {
   int64_t train = 8'000;
   int64_t held_out = 500;  ///< of validation and of test each
-  int64_t entities = 30;   ///< numbers that entities have are below it, at least 4
+  int64_t entities = 30;   ///< upper limit of entity numbers, at least 4
   int64_t seed = 1;
 };
 
-/// Questions of a small random grammar: four sentences in which three or four people give things to
-/// each other, take them from each other or put them away, each about another thing, some with the
-/// receiver first; and a sentence in other words that leaves out who it was. Nothing but the thing
-/// and the roles of a sentence says who. The same bytes on every machine.
+/// Makes questions from a small random grammar: four sentences in which three or four people give
+/// things to each other, take them from each other or put them away, each about another thing, some
+/// with the receiver first; and a sentence in other words with a person left out.
+/// Only the thing and the roles in a sentence determine the answer. The same bytes on every
+/// machine.
 ClozeSets MakeCloze(const SyntheticCloze& options);
 
 }  // namespace planish::lab

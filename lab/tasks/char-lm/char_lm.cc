@@ -17,10 +17,10 @@ namespace planish::lab {
 
 namespace {
 
-// A text is evaluated in so many pieces side by side, each from a state of zeros: some thousand
-// characters each, so that what the first ones lack does not show.
+// Number of parallel pieces of an evaluated text, each from a zero state: some thousand characters
+// each, so that the missing context at their start is negligible.
 constexpr int64_t kEvaluationStreams = 16;
-// Steps evaluated at once.
+// Steps per evaluation batch.
 constexpr int64_t kEvaluationSteps = 64;
 class CharLm final : public Experiment, public TextSampler {
  public:
@@ -46,7 +46,7 @@ class CharLm final : public Experiment, public TextSampler {
     return plan;
   }
 
-  // Characters [T, B], those that follow [T * B], and whether the pass begins.
+  // Returns characters [T, B], the next characters [T * B], and true at the start of a pass.
   Tensors Batch(const at::Tensor& cases) override {
     return {corpus_.train.index_select(0, cases).to(at::kLong).view({-1, streams_}),
             corpus_.train.index_select(0, cases + 1).to(at::kLong), cases[0] == first_};
@@ -62,7 +62,7 @@ class CharLm final : public Experiment, public TextSampler {
   }
 
   Values Evaluate() override {
-    // Of the training text as much as of the others.
+    // As much of the training text as of the others.
     return {{"train_bits", Bits(corpus_.train.slice(0, 0, corpus_.valid.size(0)))},
             {"valid_bits", Bits(corpus_.valid)},
             {"test_bits", Bits(corpus_.test)}};
@@ -85,8 +85,8 @@ class CharLm final : public Experiment, public TextSampler {
   }
 
  private:
-  // Mean bits a character of `text` [N]: minus the binary logarithm of the probability that the
-  // model gives it.
+  // Returns the mean bits per character of `text` [N]: minus the binary logarithm of the model's
+  // probability.
   double Bits(const at::Tensor& text) {
     const int64_t length = (text.size(0) - 1) / kEvaluationStreams;
     const int64_t count = length * kEvaluationStreams;
@@ -112,7 +112,7 @@ class CharLm final : public Experiment, public TextSampler {
   int64_t streams_, window_, sample_;
   double temperature_;
   CharModel model_;
-  int64_t first_ = 0;  // the first case of the epoch, before which the state is zeros
+  int64_t first_ = 0;  // first case of the epoch, with a zero state before it
 };
 
 ReportSpec MakeReport() {

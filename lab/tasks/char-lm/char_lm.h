@@ -7,9 +7,9 @@
 
 namespace planish::lab {
 
-/// A character model: an embedding, a recurrent layer of any cell, a linear layer to the
+/// Makes a character model: an embedding, a recurrent layer of any cell, a linear layer to the
 /// characters; Adam, truncated backpropagation through time with the state carried over contiguous
-/// streams. Every cell gets the same updates, from the same batches.
+/// streams. Every cell trains on the same batches.
 std::unique_ptr<Task> MakeCharLm();
 
 }  // namespace planish::lab

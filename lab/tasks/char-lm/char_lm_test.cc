@@ -40,13 +40,13 @@ class CharLmTest : public ::testing::Test {
     return settings;
   }
 
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
     return task->Make(Smoke(sets), data);
   }
 
-  // The data of a text, by way of a file.
+  // Returns the data of a text via a file.
   std::unique_ptr<Dataset> Load(const std::string& text, const Sets& sets = {}) {
     WriteFile(folder / "some.txt", text);
     return task->Load(Smoke(sets), folder / "some.txt");
@@ -76,7 +76,7 @@ class CharLmTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakeCharLm();
 };
 
-// A text of n characters, of which there are three: a a b, then a a b c, by turns.
+// Returns a text of n characters from a, b and c: aab and aabc in alternation.
 std::string Abc(size_t n) {
   std::string text;
   while (text.size() < n) text += "aabaabc";
@@ -118,8 +118,8 @@ TEST_F(CharLmTest, GivesEveryCellTheSameStartAndTheSameBatches) {
   }
 }
 
-// The loss of an LSTM written out, over batches that carry its state, and over the first of the
-// next pass, which starts from zeros.
+// Reference loss of an LSTM over batches that carry its state, and over the first batch of the next
+// pass, which starts from zeros.
 TEST_F(CharLmTest, ComputesTheLossItSays) {
   const std::string text = Abc(340);
   const auto data = Load(text);
@@ -160,7 +160,7 @@ TEST_F(CharLmTest, ComputesTheLossItSays) {
     at::Tensor h = at::zeros({4, 16}, at::kDouble), c = at::zeros({4, 16}, at::kDouble);
     for (int64_t batch = 0; batch < 3; ++batch) {
       const double expected = loss(plan.batch(batch), h, c);
-      // Float against double: numbers of size 1, some tens of roundings of 6e-8.
+      // Float against double: values of size 1, some tens of roundings of 6e-8.
       EXPECT_NEAR(experiment->Loss(experiment->Batch(plan.batch(batch))).item<double>(), expected,
                   3e-6)
           << batch;
@@ -168,8 +168,8 @@ TEST_F(CharLmTest, ComputesTheLossItSays) {
   }
 }
 
-// With no weights but the output's bias every character has the same probability wherever it
-// stands, and bits are counted by hand.
+// All weights are 0 except the output's bias, so every character has a fixed probability, and bits
+// are counted by hand.
 TEST_F(CharLmTest, MeasuresBitsPerCharacter) {
   const std::string text = Abc(2'000);
   const auto data = Load(text);
@@ -182,7 +182,7 @@ TEST_F(CharLmTest, MeasuresBitsPerCharacter) {
     for (int64_t i = 0; i < 3; ++i) item.value()[i] = std::log(chances[static_cast<size_t>(i)]);
   }
   const auto bits = [&](size_t begin) {
-    // 99 characters follow another one, which is 16 pieces of 6 and a rest.
+    // 99 predicted characters: 16 pieces of 6 and a remainder.
     double sum = 0;
     for (size_t i = 1; i <= 96; ++i) {
       sum -= std::log2(chances[static_cast<size_t>(text[begin + i] - 'a')]);
@@ -191,12 +191,12 @@ TEST_F(CharLmTest, MeasuresBitsPerCharacter) {
   };
   const Values values = experiment->Evaluate();
   EXPECT_THAT(values, ::testing::SizeIs(3));
-  EXPECT_NEAR(values.at("train_bits"), bits(0), 1e-6);  // sums of 96 float numbers of size 1
+  EXPECT_NEAR(values.at("train_bits"), bits(0), 1e-6);  // sums of 96 floats of size 1
   EXPECT_NEAR(values.at("valid_bits"), bits(1'800), 1e-6);
   EXPECT_NEAR(values.at("test_bits"), bits(1'900), 1e-6);
 }
 
-// Pieces longer than what is evaluated at once, against the whole piece at once.
+// Pieces longer than an evaluation batch, compared with evaluating each at once.
 TEST_F(CharLmTest, EvaluatesPiecesWithTheirState) {
   const auto data = task->Load(Smoke({{"characters", "60000"}}), {});
   const auto experiment = Make(*data);
@@ -216,7 +216,7 @@ TEST_F(CharLmTest, EvaluatesPiecesWithTheirState) {
     const at::Tensor logits = model.forward(at::tensor(x).unsqueeze(1), model.ZeroState(1)).first;
     nats += at::cross_entropy_loss(logits, at::tensor(next), {}, at::Reduction::Sum).item<double>();
   }
-  // Products of batches of 16 and of 1 round differently, by some 1e-6 of numbers of size 5.
+  // GEMMs of batches of 16 and of 1 round differently, by about 1e-6 for values of size 5.
   EXPECT_NEAR(experiment->Evaluate().at("valid_bits"), nats / (16 * 187) / std::log(2.0), 1e-4);
 }
 
@@ -272,7 +272,7 @@ TEST_F(CharLmTest, DividesLogitsByTheTemperature) {
     const std::string text = experiment->Samples(generator).at(0).text;
     const double share = static_cast<double>(std::ranges::count(text, 'b')) / 4000;
     const double expected = 1 / (1 + 2 * std::exp(-4 / temperature));
-    // Four deviations of a share among 4000.
+    // Four standard deviations of a share of 4000.
     EXPECT_NEAR(share, expected, 4 * std::sqrt(expected * (1 - expected) / 4000)) << temperature;
   }
 }
@@ -291,14 +291,14 @@ TEST_F(CharLmTest, LearnsWithEveryCell) {
     }
     at::NoGradGuard no_grad;
     experiment->model().eval();
-    // After 240 updates. The letters' frequencies alone need 1.38 bits, with the last letter .86,
-    // the whole of what came before none.
+    // After 240 updates. The letters' frequencies give 1.38 bits, with the last letter .86, with
+    // the whole context 0.
     EXPECT_LT(experiment->Evaluate().at("valid_bits"), 0.7) << cell;
   }
 }
 
-// Every metric at every step, every tensor of the checkpoint with the state carried among them, and
-// the sample are those of the run that nobody interrupted.
+// Every metric at every step, every tensor of the checkpoint including the carried state, and the
+// sample equal those of the uninterrupted run.
 TEST_F(CharLmTest, ResumesWithTheSameBits) {
   const auto data = task->Load(Smoke(), {});
   const auto tensors = [](const RunPlan& plan) {

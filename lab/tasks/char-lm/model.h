@@ -18,25 +18,27 @@ class CharModel : public torch::nn::Module {
  public:
   struct Options {
     std::string cell = "lstm";
-    int64_t characters = 0;  ///< V, of the vocabulary
+    int64_t characters = 0;  ///< V, size of the vocabulary
     int64_t embedding = 64;
     int64_t hidden = 128;
     int64_t layers = 1;
-    int64_t streams = 1;  ///< B of the state that training carries
-    double gain = 1;      ///< of the norms, before training
+    int64_t streams = 1;  ///< B, of the state that training carries
+    double gain = 1;      ///< initial value, of the norms
   };
 
-  /// Draws the weights of embedding and output before those of the cell, so that for one seed they
-  /// are the same whatever the cell is.
+  /// Draws the weights of embedding and output before those of the cell, so that they are equal for
+  /// every cell with one seed.
   explicit CharModel(const Options& options);
 
-  /// x [T, B] int64 and the state before -> logits [T * B, V], row t * B + b, and the state after.
+  /// Maps x [T, B] int64 and the state before to logits [T * B, V], row t * B + b, and the state
+  /// after.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const at::Tensor& state);
 
-  /// The state that sequences start from.
+  /// Returns the initial state of sequences.
   at::Tensor ZeroState(int64_t batch) const { return recurrent_->ZeroState(batch); }
 
-  /// The state that training carries from batch to batch: a buffer, so that a checkpoint holds it.
+  /// Returns the state that training carries from batch to batch: a buffer, which checkpoints
+  /// include.
   at::Tensor& carried() { return carried_; }
 
  private:

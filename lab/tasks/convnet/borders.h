@@ -10,22 +10,22 @@
 
 namespace planish::lab {
 
-/// Units of one kind, over all cases.
+/// Statistics of one kind of units over all cases.
 struct UnitStatistics {
-  double on = 0;         ///< the share of cases in which a unit is not 0, mean over the units
+  double on = 0;         ///< fraction of cases in which a unit is not 0, mean over the units
   double mean = 0;       ///< of a unit's sum over the cases, mean over the units
   double deviation = 0;  ///< of a unit's sum over the cases, mean over the units
 };
 
-/// The units of a convolution near the border of its images, and the rest.
+/// Statistics of a convolution's units near the image border, and of the others.
 struct BorderStatistics {
   UnitStatistics border, inside;
 };
 
-/// How far the border reaches into images of this side: an eighth of it, at least 1.
+/// Returns the width of the border of images of this side: an eighth, at least 1.
 int64_t BorderWidth(int64_t side);
 
-/// Of units [N, H, W, C], N >= 2, H = W >= 3.
+/// Returns the statistics of units [N, H, W, C], N >= 2, H = W >= 3.
 BorderStatistics StatisticsOf(const ConvNet::Units& units);
 
 }  // namespace planish::lab

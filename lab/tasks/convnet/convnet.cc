@@ -14,10 +14,10 @@ namespace planish::lab {
 
 namespace {
 
-// The same at each evaluation, as is what the units' statistics are over.
+// Cases of every evaluation's training error and of the units' statistics.
 constexpr int64_t kTrainProbe = 2'000;
 constexpr int64_t kStatisticsProbe = 200;
-// Cases evaluated at once: their activations stay in cache.
+// Cases per evaluation batch: their activations stay in cache.
 constexpr int64_t kEvaluationBatch = 50;
 
 class ConvNetExperiment final : public DigitExperiment {
@@ -35,7 +35,7 @@ class ConvNetExperiment final : public DigitExperiment {
     for (const BorderStatistics& layer : all) {
       border += layer.border.on;
       inside += layer.inside.on;
-      // A network all of whose weights are 0 has no ratio.
+      // A network whose weights are all 0 has no ratio.
       ratio += layer.inside.deviation > 0 ? layer.border.deviation / layer.inside.deviation : 0;
     }
     const auto count = static_cast<double>(all.size());

@@ -7,8 +7,8 @@
 
 namespace planish::lab {
 
-/// A convolutional network with batch, layer and no normalisation, and the statistics of its units
-/// near the border of an image (Ba, Kiros & Hinton 2016, 6.7).
+/// Makes a convolutional network with batch, layer and no normalization, and statistics of its
+/// units near the image border (Ba, Kiros & Hinton 2016, 6.7).
 std::unique_ptr<Task> MakeConvNet();
 
 }  // namespace planish::lab

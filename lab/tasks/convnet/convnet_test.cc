@@ -35,7 +35,7 @@ int64_t Count(const torch::nn::Module& model) {
 }
 
 TEST(ConvNet, HasAsManyParametersAsItShould) {
-  // Kernels of 9 and biases; 7 * 7 * 64 numbers into the linear layer.
+  // Kernels of 9 and biases; 7 * 7 * 64 inputs of the linear layer.
   const int64_t weights = (9 * 32 + 32) + (9 * 32 * 32 + 32) + (9 * 32 * 64 + 64) +
                           (9 * 64 * 64 + 64) + (3136 * 256 + 256) + (256 * 10 + 10);
   EXPECT_EQ(Count(ConvNet({.norm = "none"})), weights);
@@ -46,7 +46,7 @@ TEST(ConvNet, HasAsManyParametersAsItShould) {
   EXPECT_EQ(Count(ConvNet({.norm = "layer-simple"})), weights);
 }
 
-// The same network of PyTorch's own functions, with channels first.
+// The same network with PyTorch's own functions, channels first.
 TEST(ConvNet, ComputesWhatItSays) {
   for (const std::string norm : {"none", "layer", "layer-channels", "batch"}) {
     SCOPED_TRACE(norm);
@@ -86,7 +86,7 @@ TEST(ConvNet, ComputesWhatItSays) {
     y = y.permute({0, 2, 3, 1}).flatten(1);
     y = normalise(at::linear(y, p["hidden.weight"], p["hidden.bias"]), "hidden").relu();
     y = at::linear(y, p["output.weight"], p["output.bias"]);
-    // Sums of at most 54 products of numbers around 1, in another order, in double.
+    // Sums of at most 54 products of values around 1, in another order, in double.
     EXPECT_LT((model.forward(x) - y).abs().max().item<double>(), 1e-12);
     const std::vector<ConvNet::Units> units = model.UnitsOf(x);
     ASSERT_EQ(units.size(), 4u);
@@ -104,8 +104,8 @@ TEST(StatisticsOf, TellsTheBorderFromTheRest) {
   EXPECT_EQ(BorderWidth(28), 3);
   EXPECT_EQ(BorderWidth(14), 1);
   EXPECT_EQ(BorderWidth(3), 1);
-  // One channel of 3 x 3, two cases: the centre is 4 and 8, the rest 1 and 3; on in one case, and
-  // never.
+  // One channel of 3 x 3, two cases: the centre is 4 and 8, the rest 1 and 3; nonzero in one case,
+  // and never.
   at::Tensor sums = at::ones({2, 3, 3, 1});
   sums[1].fill_(3);
   sums[0][1][1] = 4;
@@ -157,7 +157,7 @@ TEST_F(ConvNetTest, MeasuresEveryMetricItDeclares) {
     at::Generator unused;
     const auto samples = experiment->Samples(unused);
     ASSERT_EQ(samples.size(), 1u);
-    EXPECT_EQ(std::ranges::count(samples[0].text, '\n'), 2 + 4);  // two lines of head
+    EXPECT_EQ(std::ranges::count(samples[0].text, '\n'), 2 + 4);  // two header lines
     EXPECT_THAT(samples[0].title, HasSubstr("64 validation cases"));
   }
 }

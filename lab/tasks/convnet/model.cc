@@ -51,11 +51,11 @@ std::vector<ConvNet::Units> ConvNet::UnitsOf(const at::Tensor& x) {
 at::Tensor ConvNet::Run(const at::Tensor& x, std::vector<Units>* units) {
   at::Tensor y = x.view({-1, side_, side_, 1});
   for (size_t i = 0; i < convolutions_.size(); ++i) {
-    // [N, H, W, C] to the eye of a convolution and back: views, the numbers stay where they are.
+    // [N, H, W, C] to a convolution's channels-last view and back, without copying.
     const at::Tensor sums =
         convolutions_[i].layer->forward(y.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
     y = convolutions_[i].norm->forward(sums);
-    // Without a norm y is `sums`, which a caller may want as it was.
+    // Without a norm y is `sums`, which must stay unchanged if a caller wants it.
     y = units ? y.relu() : y.relu_();
     if (units) units->push_back({sums, y});
     if (i % 2 == 1) y = at::max_pool2d(y.permute({0, 3, 1, 2}), kPool).permute({0, 2, 3, 1});

@@ -14,11 +14,11 @@
 namespace planish::lab {
 
 /// Image -> (3 x 3 convolution, norm, ReLU) x 2, 2 x 2 maximum, the same again with twice the
-/// channels -> linear, norm, ReLU -> linear -> logits. Zeros around an image keep its size, so that
-/// there are units at its border.
+/// channels -> linear, norm, ReLU -> linear -> logits. Zero padding keeps the image size, so there
+/// are units at its border.
 ///
-/// Norms behind convolutions: those of MakeNorm over all channels and positions of a case, batch
-/// over all cases and positions of a channel, and layer-channels, layer normalisation over the
+/// Norms after convolutions: those of MakeNorm over all channels and positions of a case, batch
+/// over all cases and positions of a channel, and layer-channels, layer normalization over the
 /// channels of each position.
 class ConvNet : public torch::nn::Module {
  public:
@@ -35,13 +35,13 @@ class ConvNet : public torch::nn::Module {
   /// x: [N, side * side] -> logits [N, classes].
   at::Tensor forward(const at::Tensor& x);
 
-  /// The units of one convolution, each [N, H, W, C].
+  /// Units of one convolution, each [N, H, W, C].
   struct Units {
-    at::Tensor sums;       ///< what the convolution gives
+    at::Tensor sums;       ///< outputs of the convolution
     at::Tensor activated;  ///< after norm and ReLU
   };
 
-  /// Of each convolution in order, for the images x.
+  /// Returns the units of each convolution in order, for the images x.
   std::vector<Units> UnitsOf(const at::Tensor& x);
 
  private:
@@ -57,7 +57,7 @@ class ConvNet : public torch::nn::Module {
   std::shared_ptr<NormModule> hidden_norm_;
 };
 
-/// The norms of ConvNet: those of MakeNorm, and layer-channels.
+/// Returns the norms of ConvNet: those of MakeNorm, and layer-channels.
 std::vector<std::string> ConvNetNorms();
 
 }  // namespace planish::lab

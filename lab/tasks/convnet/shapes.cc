@@ -17,9 +17,10 @@ namespace {
 
 constexpr int kSide = 28;
 constexpr int kClasses = 10;
-constexpr int kUnit = 16;  // of a pixel, in which places and sizes are given
+constexpr int kUnit = 16;  // subpixels per pixel, the unit of positions and sizes
 
-// Whether the shape of class `label` and radius `r` covers the point (x, y) off its centre.
+// Returns true if the shape of class `label` and radius `r` covers the point (x, y) relative to its
+// centre.
 bool Covers(int label, int x, int y, int r) {
   const int far = std::max(std::abs(x), std::abs(y)), square = x * x + y * y;
   switch (label) {
@@ -71,7 +72,7 @@ class Brush {
   }
 
  private:
-  // From `low` to `high`, both possible. The standard's distributions differ between libraries.
+  // Returns a random integer in [low, high]. The standard's distributions differ between libraries.
   int Between(int low, int high) {
     return low + static_cast<int>(random_() % static_cast<uint64_t>(high - low + 1));
   }

@@ -6,11 +6,12 @@
 
 namespace planish::lab {
 
-/// 28 x 28 images of ten grey shapes on a noisy ground: disc, ring, square, frame, diamond, plus,
-/// cross, bars, triangle and crescent, of any size, place, tone and shading. Unlike digits they
-/// reach the border of the image. Each image depends on the seed, its split and its index alone, so
-/// a smaller set is the beginning of a larger one, and integers alone make it: the same bytes on
-/// every machine. Each ten images in a row hold each class once. Throws UsageError as DrawDigits.
+/// Draws 28 x 28 images of ten grey shapes on a noisy background: disc, ring, square, frame,
+/// diamond, plus, cross, bars, triangle and crescent, of any size, position, tone and shading.
+/// Unlike digits they reach the border of the image.
+/// Each image depends only on the seed, its split and its index, so a smaller set is a prefix of a
+/// larger one. Integer arithmetic gives the same bytes on every machine. Each ten consecutive
+/// images contain each class once. Throws UsageError like DrawDigits.
 ImageSet DrawShapes(const Drawing& drawing);
 
 }  // namespace planish::lab

@@ -20,7 +20,7 @@ std::string ImageAt(const Images& images, size_t i) {
   return {begin, begin + kPixels};
 }
 
-// Guards the bytes: runs on drawn shapes are only comparable with runs on the same ones.
+// Guards the bytes: runs on drawn shapes are comparable only if the shapes are equal.
 TEST(DrawShapes, Golden) {
   EXPECT_EQ(DrawShapes({.train = 100, .test = 50, .seed = 1}).sha256,
             "18c1768292ada83e4f706a005f94e6d39654bff6c859bdfe3179baa1c75a0af5");
@@ -54,8 +54,8 @@ TEST(DrawShapes, ASmallerSetBeginsALargerOne) {
   EXPECT_TRUE(std::equal(small.pixels.begin(), small.pixels.end(), large.pixels.begin()));
 }
 
-// What a convolutional network has to tell apart: the mean images of two classes differ by more
-// than those of two halves of one class, of 1,000 images each.
+// The classes differ: the mean images of two classes differ by more than those of two halves of one
+// class, of 1,000 images each.
 TEST(DrawShapes, ClassesDiffer) {
   constexpr size_t kCount = 20'000;
   const Images images = DrawShapes({.train = kCount, .test = 0, .seed = 1}).train;
