@@ -35,44 +35,45 @@ std::vector<SettingSpec> DigitCaseSettings();
 /// Returns the names of these settings.
 std::vector<std::string> DigitCaseSettingNames();
 
-/// As many cases as the settings ask for: the first of the training images for training, those
-/// after them for validation, the first of the test images for testing. Throws UsageError, which
-/// names the `task`, where there are fewer images.
+/// Returns the cases of the settings: the first training images for training, those after them for
+/// validation, the first test images for testing. Throws UsageError naming the `task` if there are
+/// fewer images.
 std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& settings,
                                      const ImageSet& set);
 
-/// CutCases of MNIST in `folder`, or drawn. Throws also what OpenDigits throws.
+/// Returns CutCases of MNIST in `folder`, or of drawn digits. Also throws like OpenDigits.
 std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings& settings,
                                            const std::optional<std::filesystem::path>& folder);
 
-/// The cases numbered `numbers`: images [B, 784] and labels [B].
+/// Returns the cases with these indices: images [B, 784] and labels [B].
 Tensors TakeCases(const Cases& cases, const at::Tensor& numbers);
 
-/// The first `count` cases, all when there are fewer: views.
+/// Returns the first `count` cases, or all if there are fewer: views.
 Cases FirstCases(const Cases& cases, int64_t count);
 
-/// How good a classifier is: means over cases.
+/// Metrics of a classifier: means over cases.
 struct Scores {
   double nll = 0;       ///< negative log-likelihood of the class, nats
-  double error = 0;     ///< the share of the cases whose most likely class is another
-  double accuracy = 0;  ///< the share of the others
+  double error = 0;     ///< fraction of cases with another most likely class
+  double accuracy = 0;  ///< 1 - error
 };
 
-/// Of the classifier `logits`, [B, 784] -> [B, 10], which is given `at_once` cases at a time.
+/// Returns the metrics of the classifier `logits`, [B, 784] -> [B, 10], called on `at_once` cases
+/// at a time.
 Scores Score(const std::function<at::Tensor(const at::Tensor&)>& logits, const Cases& cases,
              int64_t at_once);
 
-/// An experiment that tells digits apart by `Logits`.
+/// Experiment that classifies digits by `Logits`.
 class DigitExperiment : public Experiment {
  public:
   struct Options {
     int64_t batch_size = 0;
-    int64_t train_probe = 0;       ///< training is measured on this many of the first cases
-    int64_t evaluation_batch = 0;  ///< cases evaluated at once
+    int64_t train_probe = 0;       ///< number of first training cases in the training metrics
+    int64_t evaluation_batch = 0;  ///< cases per evaluation batch
     std::string metric = "error";  ///< beside the NLL: "error" or "accuracy"
-    bool test_curves = false;      ///< whether each evaluation measures the test set, too
+    bool test_curves = false;      ///< set if each evaluation also measures the test set
   };
-  /// `data` must live as long as the experiment.
+  /// `data` must outlive the experiment.
   DigitExperiment(const Options& options, const DigitCases& data)
       : options_(options), data_(data) {}
 
@@ -95,7 +96,7 @@ class DigitExperiment : public Experiment {
   const DigitCases& data_;
 };
 
-/// The metrics of such an experiment.
+/// Returns the metrics of such an experiment.
 std::vector<MetricSpec> DigitMetrics(const std::string& metric);
 
 }  // namespace planish::lab

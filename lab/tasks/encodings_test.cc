@@ -20,8 +20,8 @@
 #include "lab/tasks/order-embedding/captions.h"
 #include "lab/tasks/skip-thoughts/books.h"
 
-// Every loader of text reads a byte order mark, the ends of lines and gzip alike, and refuses what
-// is not text in UTF-8.
+// Every text loader handles byte order marks, line ends and gzip alike, and refuses text that is
+// not UTF-8.
 namespace planish::lab {
 namespace {
 
@@ -35,7 +35,7 @@ struct Loader {
   const char* name;
   // Writes the loader's files, each with its content changed.
   std::function<void(const fs::path&, const Change&)> write;
-  // Returns what it read, as text.
+  // Returns the content that was read, as text.
   std::function<std::string(const fs::path&)> read;
   bool may_be_empty = false;       // an empty file is no error
   bool needs_final_blank = false;  // the format ends in an empty line
@@ -81,7 +81,7 @@ std::string DigiletsText(char way) {
   return text;
 }
 
-// The file of issue 37, without its mark.
+// A CoNLL-U file with one sentence.
 constexpr char kConllu[] =
     "# sent_id = 1\n# text = Cats sleep .\n1\tCats\tcat\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n"
     "2\tsleep\tsleep\tVERB\tVBP\t_\t0\troot\t_\t_\n3\t.\t.\tPUNCT\t.\t_\t2\tpunct\t_\t_\n\n";
@@ -283,7 +283,7 @@ TEST_P(EncodingsTest, RefusesUtf16) {
   };
   EXPECT_THAT(ErrorOf([&](const std::string& text) { return "\xff\xfe" + wide(text); }),
               AllOf(HasSubstr("cannot read "), HasSubstr("it is in UTF-16")));
-  if (std::string(GetParam().name) == "Text") return;  // without a mark, bytes like others
+  if (std::string(GetParam().name) == "Text") return;  // without a mark, all bytes are text
   EXPECT_THAT(ErrorOf(wide), HasSubstr("it has a zero byte on line 1"));
 }
 

@@ -33,8 +33,8 @@ SelectiveAttention::SelectiveAttention(int64_t side, int64_t read, int64_t write
   }
 }
 
-// A step of the model makes them anew, so they are few operations: all filters of both grids in
-// one softmax, which, unlike a quotient, stays finite where a grid lies far outside of the image.
+// Computed in every step, so with few operations: one softmax for all filters of both grids. Unlike
+// a quotient, it stays finite if a grid is far outside the image.
 SelectiveAttention::Filters SelectiveAttention::MakeFilters(const at::Tensor& parameters) const {
   const auto type = parameters.scalar_type();
   const std::vector<at::Tensor> split = parameters.split_with_sizes({4, 6}, 1);
@@ -57,7 +57,7 @@ SelectiveAttention::Filters SelectiveAttention::MakeFilters(const at::Tensor& pa
 
 at::Tensor SelectiveAttention::Read(const Filters& filters, const at::Tensor& x,
                                     const at::Tensor& shown) const {
-  // By columns first, so that the difference is of N rows and not of A.
+  // Rows first, so that the difference has N rows instead of A.
   const at::Tensor rows = at::bmm(filters.read_y, x);
   const at::Tensor both = at::cat({rows, rows - at::bmm(filters.read_y, shown)}, 1);
   return (at::bmm(both, filters.read_x.transpose(1, 2)) * filters.read_gain).flatten(1);

@@ -8,49 +8,49 @@
 namespace planish::lab {
 
 /// DRAW's selective attention (Gregor et al. 2015, section 3.2) over square images: a grid of N x N
-/// Gaussian filters reads of the image, one of M x M writes to it. Grid point (i, j), i and j from
-/// 1, lies at
+/// Gaussian filters reads from the image, one of M x M writes to it. Grid point (i, j), i and j
+/// from 1, is at
 ///   mu_X(i) = g_X + (i - N/2 - 0.5) delta,  mu_Y(j) likewise,
 /// in pixels from 1 to A, where (their Eq. 22-24)
-///   g_X = (A + 1) / 2 (g~_X + 1),  g_Y likewise,  delta = (A - 1) / (N - 1) delta~,
-/// and its filter is exp(-(a - mu)^2 / (2 sigma^2)) over the pixels a, divided by its sum (Eq. 25,
-/// 26). Both attentions come from the decoder's output at once: a grid that writes after a step and
-/// the one that reads before the next.
+///   g_X = (A + 1) / 2 (g~_X + 1),  g_Y likewise,  delta = (A - 1) / (N - 1) delta~.
+/// Its filter is exp(-(a - mu)^2 / (2 sigma^2)) over the pixels a, divided by its sum (Eq. 25, 26).
+/// One decoder output determines both attentions: the writing of its step and the reading of the
+/// next.
 class SelectiveAttention {
  public:
   /// A is `side`, N is `read` and M is `write`.
   SelectiveAttention(int64_t side, int64_t read, int64_t write);
 
-  /// Numbers that decide both attentions: g~_X and g~_Y of reading, of writing; log delta~ of
-  /// reading, of writing; log sigma^2 likewise; log gamma likewise.
+  /// Parameters of both attentions: g~_X and g~_Y of reading, of writing; log delta~ of reading, of
+  /// writing; log sigma^2 likewise; log gamma likewise.
   static constexpr int64_t kParameters = 10;
 
   struct Filters {
-    at::Tensor read_x, read_y;    ///< [B, N, A], a filter a row
+    at::Tensor read_x, read_y;    ///< [B, N, A], a filter in each row
     at::Tensor read_gain;         ///< [B, 1, 1], gamma of reading
     at::Tensor write_x, write_y;  ///< [B, M, A]
     at::Tensor write_gain;        ///< [B, 1, 1], 1 / gamma of writing
   };
-  /// Of parameters [B, kParameters].
+  /// Returns the filters of parameters [B, kParameters].
   Filters MakeFilters(const at::Tensor& parameters) const;
 
-  /// gamma [F_Y x F_X', F_Y (x - shown) F_X'] (Eq. 27) of images and of what the canvas shows, both
+  /// Returns gamma [F_Y x F_X', F_Y (x - shown) F_X'] (Eq. 27) of images and the shown canvas, both
   /// [B, A, A] -> [B, 2 N N], row by row.
   at::Tensor Read(const Filters& filters, const at::Tensor& x, const at::Tensor& shown) const;
 
-  /// canvas [B, A, A] + 1 / gamma F_Y' patch F_X (Eq. 29), patch [B, M M].
+  /// Returns canvas [B, A, A] + 1 / gamma F_Y' patch F_X (Eq. 29), patch [B, M M].
   at::Tensor Write(const Filters& filters, const at::Tensor& patch, const at::Tensor& canvas) const;
 
-  /// Where the parameters write: g_X, g_Y, the distance between the first and the last filter of a
-  /// row, and sigma, in pixels -> [B, 4].
+  /// Returns the windows that the parameters write to: g_X, g_Y, the distance between the first and
+  /// the last filter of a row, and sigma, in pixels -> [B, 4].
   at::Tensor WriteWindows(const at::Tensor& parameters) const;
 
  private:
   int64_t side_, read_, write_;
-  at::Tensor signs_;   // [6]: what the logarithms are multiplied by before their exponential
-  at::Tensor middle_;  // [R]: where filters lie when all parameters are 0 but delta~; R = 2N + 2M
-  at::Tensor spread_;  // [6, R]: what four centres and two strides add to it
-  at::Tensor sharpness_;  // [2, R]: the exponents' factors from the two 1 / sigma^2
+  at::Tensor signs_;      // [6]: signs of the logarithms before their exponential
+  at::Tensor middle_;     // [R]: filter centres if all parameters are 0 except delta~; R = 2N + 2M
+  at::Tensor spread_;     // [6, R]: coefficients of four centres and two strides
+  at::Tensor sharpness_;  // [2, R]: coefficients of the two 1 / sigma^2 in the exponents
   at::Tensor pixels_;     // [A]: 1 to A
 };
 

@@ -32,7 +32,7 @@ std::string Hash(const BinaryImageSet& set) {
   return sha.Hex();
 }
 
-// "50,000 training, 10,000 validation and 10,000 test images".
+// Returns text like "50,000 training, 10,000 validation and 10,000 test images".
 std::string Counts(const BinaryImageSet& set) {
   return fmt::format("{} training, {} validation and {} test images",
                      FormatInteger(Count(set.train)), FormatInteger(Count(set.valid)),

@@ -22,7 +22,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// `images` images whose pixels are 1 at every multiple of `period`.
+// Returns `images` images whose pixels are 1 at every multiple of `period`.
 std::string Pixels(int images, int period) {
   std::string pixels;
   for (int i = 0; i < images * 784; ++i) pixels += static_cast<char>(i % period == 0);
@@ -107,7 +107,7 @@ TEST(LoadBinaryMnist, SaysWhatIsMissing) {
 }
 
 TEST(LoadBinaryMnist, RefusesDamagedFiles) {
-  // Grey levels, as in MNIST itself, and the first of them.
+  // Grey levels, as in MNIST itself; the error names the first.
   EXPECT_THAT(ErrorOf([](BinarySet& s) {
                 s.valid[16 + 784 + 5] = '\xFF';
                 s.valid[16 + 784 + 9] = '\2';
@@ -145,8 +145,8 @@ TEST(LoadBinaryMnist, TheRealOne) {
   EXPECT_EQ(set.train.size(), 50'000u * 784);
   EXPECT_EQ(set.valid.size(), 10'000u * 784);
   EXPECT_EQ(set.test.size(), 10'000u * 784);
-  // MNIST's pixels have a mean of .1307 of 255 in training and .1325 in the test set, and a
-  // binarisation keeps it; the tolerance is the last printed digit.
+  // MNIST's pixels have a mean of .1307 of 255 in training and .1325 in the test set, and
+  // binarization keeps it; the tolerance is the last printed digit.
   const auto mean = [](const std::vector<uint8_t>& pixels) {
     return std::accumulate(pixels.begin(), pixels.end(), 0.0) / static_cast<double>(pixels.size());
   };
@@ -169,7 +169,7 @@ TEST(DrawBinaryDigits, AreTheDrawnDigitsInBlackAndWhite) {
             "test images");
   EXPECT_EQ(set.sha256, DrawBinaryDigits(7, 3, 2).sha256);
   EXPECT_NE(set.sha256, DrawBinaryDigits(6, 3, 2).sha256);
-  // A tenth to a fifth of the pixels, as of MNIST: digits, and neither noise nor blank paper.
+  // A tenth to a fifth of the pixels, as in MNIST: neither noise nor blank paper.
   const double share = std::accumulate(set.train.begin(), set.train.end(), 0.0) / (7 * 784);
   EXPECT_GT(share, 0.08);
   EXPECT_LT(share, 0.25);

@@ -14,7 +14,7 @@ namespace planish::lab {
 
 namespace {
 
-// The numbers below `count` in a random order that every machine draws.
+// Returns the numbers below `count` in a random order that is equal on every machine.
 std::vector<int64_t> Shuffled(int64_t count) {
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), int64_t{0});

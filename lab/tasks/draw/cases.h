@@ -18,16 +18,16 @@ struct BinaryCases final : Dataset {
   at::Tensor train, valid, test;
 };
 
-/// Settings train_cases, valid_cases and test_cases; by default 50,000, 10,000 and 10,000.
+/// Returns the settings train_cases, valid_cases and test_cases; by default 50,000, 10,000 and
+/// 10,000.
 std::vector<SettingSpec> BinaryCaseSettings();
 
-/// The names of these settings.
+/// Returns the names of these settings.
 std::vector<std::string> BinaryCaseSettingNames();
 
-/// As many cases as the settings ask for, from binarised MNIST in `folder` or drawn. The test set's
-/// file is sorted by digit, so the images of each split are put in a random order first, the same
-/// always. Throws what LoadBinaryMnist and DrawBinaryDigits throw, and UsageError where there are
-/// fewer images.
+/// Returns the cases of the settings, from binarized MNIST in `folder` or drawn. Shuffles the
+/// images of each split in a fixed order, because the test set's file is sorted by digit.
+/// Throws like LoadBinaryMnist and DrawBinaryDigits, and UsageError if there are fewer images.
 std::unique_ptr<BinaryCases> LoadBinaryCases(const Settings& settings,
                                              const std::optional<std::filesystem::path>& folder);
 

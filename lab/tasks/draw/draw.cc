@@ -16,18 +16,18 @@ namespace planish::lab {
 
 namespace {
 
-// The training bound is measured on this many of the training cases, the same at each evaluation.
+// Number of first training cases in the training bound.
 constexpr int64_t kTrainProbe = 5'000;
-// Cases evaluated at once: enough for fast products, and their canvases stay in cache.
+// Cases per evaluation batch: enough for fast GEMMs, and their canvases stay in cache.
 constexpr int64_t kEvaluationBatch = 200;
-// Every evaluation of every run draws its codes with the same noise, so that differences between
-// norms and between evaluations are of the models alone.
+// Seed of the noise of codes in every evaluation of every run, so that differences between norms
+// and evaluations come only from the models.
 constexpr uint64_t kEvaluationSeed = 1;
-// Pictures that the trained model draws, and glimpses of each that are shown at most.
+// Pictures that the trained model draws, and the maximum of shown glimpses of each.
 constexpr int64_t kSamples = 8;
 constexpr int64_t kShown = 16;
 
-// Norms, and the LSTM that each has.
+// Norms and their LSTMs.
 const std::vector<std::pair<std::string, std::string>>& Cells() {
   static const std::vector<std::pair<std::string, std::string>> cells = {
       {"none", "lstm"}, {"layer", "draw-lstm"}, {"layer-full", "ln-lstm"}};
@@ -60,7 +60,7 @@ class Draw final : public Experiment {
     return ShuffledBatches(data_.train.size(0), batch_size_, generator);
   }
 
-  // Images [B, 784] and the noise of their codes [T, B, Z].
+  // Returns images [B, 784] and the noise of their codes [T, B, Z].
   Tensors Batch(const at::Tensor& cases) override {
     return {data_.train.index_select(0, cases).to(at::kFloat),
             at::randn({glimpses_, cases.size(0), latents_})};

@@ -7,9 +7,9 @@
 
 namespace planish::lab {
 
-/// Binarised MNIST with DRAW (Ba, Kiros & Hinton 2016, 6.4 and Fig 4): 64 glimpses, two LSTMs of
-/// 256, Adam. Norm `layer` normalises c where an LSTM puts it out and nowhere else (Eq. 29-31),
-/// `layer-full` is Eq. 20-22 in both LSTMs.
+/// Makes the task of binarized MNIST with DRAW (Ba, Kiros & Hinton 2016, 6.4 and Fig 4): 64
+/// glimpses, two LSTMs of 256, Adam. Norm `layer` normalizes only c at the LSTMs' output (Eq.
+/// 29-31); `layer-full` is Eq. 20-22 in both LSTMs.
 std::unique_ptr<Task> MakeDraw();
 
 }  // namespace planish::lab

@@ -40,7 +40,7 @@ double Difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-// DRAW written out from the equations in model.h and attention.h, a grid point at a time.
+// Reference: DRAW by the equations in model.h and attention.h, one grid point at a time.
 struct WrittenOut {
   std::map<std::string, at::Tensor> p;
   DrawModel::Options o;
@@ -108,7 +108,8 @@ struct WrittenOut {
     h = gates[3].sigmoid() * (o.cell == "lstm" ? c : norm(c, "ln_c")).tanh();
   }
 
-  // Nats of each case; where `x` is undefined the canvases of codes that are the noise.
+  // Returns nats of each case. If `x` is undefined, returns the canvases of codes equal to the
+  // noise.
   at::Tensor Run(const at::Tensor& x, const at::Tensor& noise) const {
     const int64_t batch = noise.size(1);
     const auto start = [&](const std::string& name, int64_t i) {
@@ -146,7 +147,7 @@ struct WrittenOut {
 
 class DrawModelTest : public ::testing::TestWithParam<std::string> {
  protected:
-  // A small model in double whose parameters, gains and first states too, are all drawn.
+  // A small model in double with random parameters, including gains and first states.
   void SetUp() override {
     at::manual_seed(3);
     options = {.cell = GetParam(), .side = 7, .hidden = 6, .latents = 3, .read = 2, .write = 3};
@@ -195,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(All, DrawModelTest, ::testing::Values("lstm", "draw-lst
                            return name;
                          });
 
-// Codes that leave the prior cost nothing, and the cross entropy of a blank canvas is 784 ln 2.
+// Codes equal to the prior have no cost, and the cross entropy of a blank canvas is 784 ln 2.
 TEST(DrawModel, BoundOfABlankModelIsKnown) {
   DrawModel model({.hidden = 4, .latents = 2});
   at::NoGradGuard no_grad;
@@ -208,15 +209,15 @@ TEST(DrawModel, BoundOfABlankModelIsKnown) {
 
 TEST(DrawModel, HasThePapersSize) {
   const auto size = [](const std::string& cell) { return Count(DrawModel({.cell = cell})); };
-  // PyTorch's LSTMs of 8 + 256 and of 100 inputs, two linear layers of 256 inputs (2 x 100 and
-  // 10 + 25 outputs), two states of 256 for each LSTM, and the canvas.
+  // PyTorch's LSTMs of 8 + 256 and of 100 inputs, two linear layers of 256 inputs (2 x 100 and 10 +
+  // 25 outputs), two states of 256 for each LSTM, and the canvas.
   const int64_t plain = Count(*torch::nn::LSTMCell(264, 256)) +
                         Count(*torch::nn::LSTMCell(100, 256)) + 257 * 200 + 257 * 35 + 4 * 256 +
                         784;
   EXPECT_EQ(plain, 963'323);
   EXPECT_EQ(size("lstm"), plain);
   EXPECT_EQ(size("draw-lstm"), plain + 2 * 2 * 256);
-  // Norms of two products and of c, and one bias in place of two.
+  // Norms of two products and of c, and one bias instead of two.
   EXPECT_EQ(size("ln-lstm"), plain + 2 * (2 * 2 * 1024 + 2 * 256 - 1024));
 }
 
@@ -224,8 +225,8 @@ TEST(SelectiveAttention, FiltersAreWhereTheyShouldBe) {
   const SelectiveAttention attention(28, 2, 5);
   // All 0: centre (1 + 28) / 2, delta~ = 1, sigma = 1, gamma = 1.
   at::Tensor parameters = at::zeros({2, SelectiveAttention::kParameters}, at::kDouble);
-  // The second case: reading from the left edge with filters so narrow that each is a pixel, and
-  // writing far outside.
+  // The second case reads from the left edge with filters as narrow as a pixel, and writes far
+  // outside.
   const at::Tensor second = parameters[1];
   second[0] = 4.0 * 2 / 29 - 1;  // g_X = 4
   second[4] = std::log(2.0 / 27);
@@ -244,7 +245,7 @@ TEST(SelectiveAttention, FiltersAreWhereTheyShouldBe) {
   // 5 filters over 27 pixels; the outer ones are cut off by the edge.
   const at::Tensor written = centres(f.write_x[0]);
   for (int64_t i = 1; i <= 3; ++i) {
-    // Less the tails beyond the edge, 7 deviations away and more.
+    // Minus the tails beyond the edge, 7 deviations away and more.
     EXPECT_NEAR(written[i].item<double>(), 1 + 6.75 * static_cast<double>(i), 1e-7);
   }
   EXPECT_NEAR(written[2].item<double>() - pixels.mean().item<double>(), 0, 1e-12);
@@ -258,7 +259,7 @@ TEST(SelectiveAttention, FiltersAreWhereTheyShouldBe) {
   EXPECT_LT(Difference(windows[0], at::tensor({14.5, 14.5, 27.0, 1.0}, at::kDouble)), 1e-12);
 }
 
-// Gradients through a grid that is far outside of the image: a quotient would be 0 / 0.
+// Gradients through a grid far outside the image: a quotient would be 0 / 0.
 TEST(SelectiveAttention, StaysDifferentiableOutsideOfTheImage) {
   const SelectiveAttention attention(28, 1, 2);
   at::Tensor parameters = at::zeros({1, SelectiveAttention::kParameters});
@@ -287,14 +288,14 @@ TEST(DrawCanvases, IsAnSvgOfAllThatIsShown) {
   size_t windows = 0;
   for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; ++at) ++windows;
   EXPECT_EQ(windows, 4u);
-  EXPECT_LT(svg.size(), 8'000u);  // even of noise, and with numbers that cannot be drawn
+  EXPECT_LT(svg.size(), 8'000u);  // even for noise, and with values that cannot be drawn
 }
 
 class DrawTest : public ::testing::Test {
  protected:
   Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
 
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
     auto experiment = task->Make(Smoke(sets), data);
@@ -302,7 +303,7 @@ class DrawTest : public ::testing::Test {
     return experiment;
   }
 
-  // Losses of the first updates.
+  // Returns the losses of the first updates.
   std::vector<double> Losses(const Dataset& data, int64_t count, const Sets& sets) {
     const auto experiment = Make(data, sets);
     Adam adam = MakeAdam(experiment->model(), Smoke(sets));
@@ -356,13 +357,13 @@ TEST_F(DrawTest, MeasuresEveryMetricItDeclares) {
     if (metric.name != kTrainLoss) declared.push_back(metric.name);
   }
   EXPECT_THAT(names, UnorderedElementsAreArray(declared));
-  // Nearly a blank canvas, and codes that are nearly the prior's.
+  // A nearly blank canvas, and codes close to the prior.
   EXPECT_NEAR(values.at("test_bound"), 784 * std::log(2), 30);
   EXPECT_GT(values.at("test_kl"), 0);
   EXPECT_LT(values.at("test_kl"), 20);
 }
 
-// Evaluations are paired: what was drawn before them does not matter, only the weights do.
+// Evaluations are paired: they depend only on the weights, not on earlier draws.
 TEST_F(DrawTest, EvaluatesWithTheSameNoiseAlways) {
   const auto data = task->Load(Smoke(), {});
   const auto experiment = Make(*data);
@@ -371,7 +372,7 @@ TEST_F(DrawTest, EvaluatesWithTheSameNoiseAlways) {
   const Values values = experiment->Evaluate();
   const at::Tensor next = at::rand({3});
   EXPECT_EQ(experiment->Evaluate(), values);
-  // Nor does an evaluation draw from the generator of training.
+  // An evaluation does not draw from the generator of training either.
   at::manual_seed(5);
   task->Make(Smoke(), *data);
   EXPECT_TRUE(at::rand({3}).equal(next));
@@ -395,8 +396,8 @@ TEST_F(DrawTest, FusedAndComposedTrainAlike) {
     const std::vector<double> fused = Losses(*data, 20, {{"norm", norm}});
     const std::vector<double> composed = Losses(*data, 20, {{"norm", norm}, {"cell", "composed"}});
     for (size_t i = 0; i < fused.size(); ++i) {
-      // Floats of some hundred nats have a relative rounding of 6e-8 an operation, and Adam, whose
-      // first steps are signs of gradients, spreads what differs in the last bits.
+      // Floats of some hundred nats have a relative rounding of 6e-8 an operation. Adam, whose
+      // first steps are signs of gradients, enlarges differences in the last bits.
       EXPECT_NEAR(fused[i], composed[i], 1e-5 * composed[i]) << norm << " update " << i;
     }
     EXPECT_LT(fused.back(), fused.front());
@@ -419,7 +420,7 @@ TEST_F(DrawTest, LearnsWithEveryNorm) {
     at::NoGradGuard no_grad;
     const Values values = experiment->Evaluate();
     // After 160 updates. A blank canvas costs 543 nats, every pixel by its own frequency about 175
-    // (the next test): that is what so few updates are enough for.
+    // (the next test), which needs only few updates.
     EXPECT_LT(values.at("valid_bound"), 200) << norm;
   }
 }
@@ -430,7 +431,7 @@ TEST_F(DrawTest, MadeDigitsHaveAKnownCostWithoutCodes) {
   const at::Tensor p = (cases.train.to(at::kDouble).sum(0) + 1) / 2002;
   const at::Tensor x = cases.valid.to(at::kDouble);
   const double nats = -(x * p.log() + (1 - x) * (1 - p).log()).sum(1).mean().item<double>();
-  EXPECT_NEAR(nats, 174.65, 0.05);  // as measured: the digits are the same everywhere
+  EXPECT_NEAR(nats, 174.65, 0.05);  // the digits are equal everywhere
 }
 
 TEST_F(DrawTest, ResumesWithTheSameBits) {
@@ -477,8 +478,8 @@ TEST_F(DrawTest, TrainsThePaperPreset) {
       UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings)).loss;
   const double second =
       UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings)).loss;
-  // A canvas that is nearly blank, and codes of 64 glimpses, which c's norm makes cost some
-  // hundreds.
+  // A nearly blank canvas, and codes of 64 glimpses, whose cost of some hundred nats comes from c's
+  // norm.
   EXPECT_GT(first, 784 * std::log(2));
   EXPECT_LT(first, 1'200);
   EXPECT_LT(second, first);
@@ -517,8 +518,8 @@ TEST_F(DrawTest, NeedsAsManyImagesAsAreAskedFor) {
     EXPECT_THAT(e.what(),
                 HasSubstr("[draw] test_cases must be at most the 10000 images there are but has"));
   }
-  // The file has the digit 0 first; the first 64 of the shuffled ones are of every digit, so that
-  // no pixel pattern is shared by all.
+  // The file has the digit 0 first. The first 64 shuffled images include every digit, so no pixel
+  // pattern is common to all.
   const auto data = task->Load(Smoke(), folder);
   EXPECT_EQ(data->about.name, "binarized mnist");
   const auto& cases = dynamic_cast<const BinaryCases&>(*data);

@@ -11,8 +11,8 @@ namespace planish::lab {
 
 namespace {
 
-// The cells of different norms have different parameters and draw as many numbers: the default
-// generator is left as it was.
+// Makes a cell and restores the default generator, because cells of different norms draw different
+// amounts.
 std::shared_ptr<RecurrentSteps> MakeUndrawn(const DrawModel::Options& options, int64_t inputs) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor state = generator.get_state();
@@ -25,7 +25,7 @@ std::shared_ptr<RecurrentSteps> MakeUndrawn(const DrawModel::Options& options, i
   return steps;
 }
 
-// The weights that all cells have, from the default generator; their biases at 0.
+// Draws the weights that all cells have from the default generator, and sets their biases to 0.
 void DrawWeights(RecurrentSteps& steps, int64_t hidden) {
   const at::NoGradGuard no_grad;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
@@ -36,7 +36,7 @@ void DrawWeights(RecurrentSteps& steps, int64_t hidden) {
   }
 }
 
-// A learned state [2, H] for a batch.
+// Returns a learned state [2, H] for a batch.
 RecurrentState Start(const at::Tensor& start, int64_t batch) {
   const auto rows = [&](int64_t i) { return start[i].expand({batch, -1}).contiguous(); };
   return {rows(0), rows(1)};
@@ -58,7 +58,7 @@ DrawModel::DrawModel(const Options& o)
   DrawWeights(*encoder_, o.hidden);
   DrawWeights(*decoder_, o.hidden);
   const at::NoGradGuard no_grad;
-  // A bias of the patch would add up over all glimpses, and begin with a canvas far from blank.
+  // A bias of the patch would add up over all glimpses, starting with a canvas far from blank.
   posterior_->bias.zero_();
   head_->bias.zero_();
 }

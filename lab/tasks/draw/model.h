@@ -12,33 +12,33 @@
 
 namespace planish::lab {
 
-/// DRAW (Gregor et al. 2015) with selective attention, of binary images of A x A pixels. For each
+/// DRAW (Gregor et al. 2015) with selective attention, for binary images of A x A pixels. For each
 /// of T glimpses (their Eq. 3-8)
 ///   r_t = read(x, x - sigmoid(c_{t-1}), h_{t-1}),   e_t = LSTM([r_t, h_{t-1}], e_{t-1}),
 ///   z_t = mean_t + exp(log_sigma_t) noise_t,        [mean_t, log_sigma_t] = W e_t + b,
 ///   h_t = LSTM(z_t, h_{t-1}),                       c_t = c_{t-1} + write(h_t),
-/// e the encoder, h the decoder, c the canvas, the logits of the pixels. What the LSTMs and the
-/// canvas start from is learned.
+/// with the encoder e, the decoder h and the canvas c, the logits of the pixels. Initial states and
+/// the initial canvas are learned.
 class DrawModel : public torch::nn::Module {
  public:
   struct Options {
-    std::string cell = "lstm";  ///< of both LSTMs, as MakeRecurrentSteps names it
-    bool composed = false;      ///< of PyTorch's operators
+    std::string cell = "lstm";  ///< of both LSTMs, a name of MakeRecurrentSteps
+    bool composed = false;      ///< uses PyTorch's operators
     int64_t side = 28;          ///< A
     int64_t hidden = 256;       ///< H, units of each LSTM
     int64_t latents = 100;      ///< Z
-    int64_t read = 2;           ///< the grid that reads is of so many filters squared
-    int64_t write = 5;          ///< the grid that writes
+    int64_t read = 2;           ///< reads with a grid of read x read filters
+    int64_t write = 5;          ///< writes with a grid of write x write filters
     double epsilon = 1e-5;      ///< of the norms
-    double gain = 1;            ///< of the norms, before training
+    double gain = 1;            ///< initial value, of the norms
   };
 
-  /// Weights start in U(-1 / sqrt(H), 1 / sqrt(H)), biases and first states at 0. A seed of the
-  /// default generator gives every cell the same weights, and leaves the generator the same.
+  /// Initializes weights from U(-1 / sqrt(H), 1 / sqrt(H)), biases and first states with 0. A seed
+  /// of the default generator gives every cell the same weights and leaves the generator in the
+  /// same state.
   explicit DrawModel(const Options& options);
 
-  /// What a code of x costs: reconstruction + kl is an upper bound of -log p(x), and is exact on
-  /// average over noise.
+  /// Cost of a code of x: reconstruction + kl is an upper bound of -log p(x) on average over noise.
   struct Bound {
     at::Tensor reconstruction;  ///< [B] nats: cross entropy of the pixels given the last canvas
     at::Tensor kl;              ///< [B] nats: of q(z_t) from N(0, 1), summed over glimpses
@@ -48,13 +48,13 @@ class DrawModel : public torch::nn::Module {
 
   struct Drawing {
     at::Tensor canvases;  ///< [T, B, A A]: probabilities of ink after each glimpse
-    at::Tensor windows;   ///< [T, B, 4]: where it wrote, as SelectiveAttention::WriteWindows has it
+    at::Tensor windows;   ///< [T, B, 4]: written windows, see SelectiveAttention::WriteWindows
   };
-  /// Images from the prior: z_t is noise [T, B, Z] itself.
+  /// Generates images from the prior: z_t is the noise [T, B, Z].
   Drawing Generate(const at::Tensor& noise);
 
  private:
-  // The decoder's output as it is used: parameters of the attention, and the patch that it writes.
+  // Decoder output: parameters of the attention, and the patch to write.
   struct Head {
     at::Tensor attention, patch;
   };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kGap = 4;    // pixels of paper between images
 constexpr int64_t kScale = 2;  // on the page
-// Grey levels: enough for an eye, and half the bytes of all 256.
+// Grey levels: visually enough, and half the bytes of all 256.
 constexpr double kLevels = 15;
 
 }  // namespace
@@ -46,8 +46,8 @@ std::string DrawCanvases(const DrawModel::Drawing& drawing, const std::vector<in
           .copy_((255 - ink[glimpse][row].view({side, side})).to(at::kByte));
       const at::Tensor window = drawing.windows[glimpse][row].to(at::kDouble);
       const auto* w = window.const_data_ptr<double>();
-      // Pixel 1 is from 0 to 1. The inner drawing cuts off what is outside of the image, and a
-      // number with many digits would only take space.
+      // Pixel 1 is from 0 to 1. The inner drawing clips what is outside the image; long numbers
+      // would only take space.
       const auto limited = [&](double value) {
         return std::clamp(value, -10.0 * static_cast<double>(side),
                           10.0 * static_cast<double>(side));

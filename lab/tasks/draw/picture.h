@@ -9,12 +9,12 @@
 
 namespace planish::lab {
 
-/// Up to `most` of `glimpses`, evenly spread, counted from 1; the last one is among them.
+/// Returns at most `most` of `glimpses`, counted from 1, evenly spaced and including the last.
 std::vector<int64_t> ShownGlimpses(int64_t glimpses, int64_t most);
 
-/// Generated images as an SVG document: a row an image, a column a glimpse of `shown` (counted from
-/// 1), ink in black, and in red where that glimpse wrote, with a line as wide as its filters'
-/// deviation.
+/// Draws generated images as an SVG document: a row for each image, a column for each glimpse of
+/// `shown` (counted from 1), ink in black. A red frame, as wide as the filters' deviation, marks
+/// the glimpse's writing.
 std::string DrawCanvases(const DrawModel::Drawing& drawing, const std::vector<int64_t>& shown);
 
 }  // namespace planish::lab

@@ -22,9 +22,8 @@ namespace {
 
 bool IsEnwik8(const fs::path& file) { return file.filename().string().starts_with("enwik8"); }
 
-// Returns true for the names that the set or a part of it has in a folder: enwik8,
-// enwik8.first1000000 and their .txt and .gz, but not enwik8.zip or enwik8.md5. Other names must be
-// given with --data.
+// Returns true for file names of the set or a part of it: enwik8, enwik8.first1000000 and their
+// .txt and .gz, but not enwik8.zip or enwik8.md5. Other names must be given with --data.
 bool IsSet(const fs::path& file) {
   if (!IsEnwik8(file)) return false;
   fs::path name = file.filename();
@@ -34,7 +33,7 @@ bool IsSet(const fs::path& file) {
   return name.extension().empty() || name.extension().string().starts_with(".first");
 }
 
-// The file that `path` stands for.
+// Returns the file of `path`, a file or a folder.
 fs::path Locate(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return path;

@@ -26,7 +26,7 @@ std::string ErrorOf(const fs::path& path) {
   return "no error";
 }
 
-// Bytes of every value, more of them than are read at once, that do not compress to nothing.
+// Returns bytes of every value, more than one read, that do not compress to nothing.
 std::string Bytes(size_t n) {
   std::string bytes;
   uint32_t state = 1;
@@ -80,7 +80,7 @@ TEST(ReadBytes, FindsTheFileOfAFolder) {
   EXPECT_EQ(ReadBytes(temp / "enwik8", 100).characters, "plain");
 }
 
-// What a download leaves beside enwik8 is not trained on.
+// Files next to enwik8 from a download are not training data.
 TEST(ReadBytes, DoesNotTakeArchivesAndChecksumsForTheSet) {
   const TestFolder temp;
   for (const char* name : {"enwik8.zip", "enwik8.bz2", "enwik8.xz", "enwik8.md5"}) {
@@ -103,7 +103,7 @@ TEST(ReadBytes, KeepsAByteOrderMark) {
   EXPECT_EQ(ReadBytes(temp / "file", 100).characters, "\xef\xbb\xbfx");
 }
 
-// 100,000,000 bytes under the name of enwik8 are not enwik8.
+// 100,000,000 bytes named enwik8 are not enwik8.
 TEST(ReadBytes, TakesNoFileForEnwik8ByItsName) {
   const TestFolder temp;
   WriteFile(temp / "enwik8.first100000000", std::string(100'000'000, '\0'));

@@ -18,8 +18,7 @@ namespace planish::lab {
 
 namespace {
 
-// Norms that a position can have without what comes after it, which batch norm takes the moments
-// from, too.
+// Returns the norms of a position that do not depend on later ones; batch norm's statistics do.
 std::vector<std::string> CausalNorms() {
   std::vector<std::string> names = NormNames();
   std::erase(names, "batch");
@@ -69,7 +68,7 @@ class Enwik8 final : public Experiment, public TextSampler {
     return plan;
   }
 
-  // Bytes [B, T], those that follow [B * T], and whether the pass begins.
+  // Returns bytes [B, T], the next bytes [B * T], and true at the start of a pass.
   Tensors Batch(const at::Tensor& cases) override {
     const at::Tensor by_stream = cases.view({-1, streams_}).t().flatten();
     return {corpus_.train.index_select(0, by_stream).to(at::kLong).view({streams_, -1}),
@@ -112,7 +111,8 @@ class Enwik8 final : public Experiment, public TextSampler {
   }
 
  private:
-  // The memory that the last batch left: a copy, because backward reads what Remember replaces.
+  // Returns the memory after the last batch: a copy, because backward reads the memory that
+  // Remember replaces.
   SegmentMemory Remembered() const {
     const auto count = remembered_.item<int64_t>();
     if (count == 0) return {};
@@ -128,8 +128,8 @@ class Enwik8 final : public Experiment, public TextSampler {
     remembered_.fill_(count);
   }
 
-  // Mean bits a byte of the first `most` bytes of `text` [N]: minus the binary logarithm of the
-  // probability that the model gives it. Read in pieces side by side, each from an empty memory.
+  // Returns the mean bits per byte of the first `most` bytes of `text` [N]: minus the binary
+  // logarithm of the model's probability. Reads parallel pieces, each from an empty memory.
   double Bits(const at::Tensor& text, int64_t most, int64_t target, const Reach& reach) {
     const int64_t length = std::min(text.size(0) - 1, most) / eval_streams_;
     const int64_t count = length * eval_streams_;
@@ -162,7 +162,7 @@ class Enwik8 final : public Experiment, public TextSampler {
   TransformerXl model_;
   at::Tensor memory_;      // [layers, B, M, width], the last `remembered_` of M positions
   at::Tensor remembered_;  // [], int64
-  int64_t first_ = 0;      // the first case of the epoch, before which nothing is remembered
+  int64_t first_ = 0;      // first case of the epoch, with an empty memory before it
 };
 
 ReportSpec MakeReport() {

@@ -7,9 +7,9 @@
 
 namespace planish::lab {
 
-/// A Transformer-XL on the bytes of a text (Xu et al. 2019, Enwiki8), with the settings of its
-/// released code for enwik8. That also draws the gains of layer norm from N(1, .02); here they
-/// start at 1, since norms draw no random numbers.
+/// Makes the task of a Transformer-XL on the bytes of a text (Xu et al. 2019, Enwiki8), with the
+/// settings of its released code for enwik8. That code also draws layer norm's gains from N(1,
+/// .02); here they start at 1, because norms draw no random numbers.
 std::unique_ptr<Task> MakeEnwik8();
 
 }  // namespace planish::lab

@@ -29,7 +29,7 @@ at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(s
 
 class Enwik8Test : public ::testing::Test {
  protected:
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
     return task->Make(PresetSettings(*task, "smoke", sets), data);
@@ -39,7 +39,7 @@ class Enwik8Test : public ::testing::Test {
     return task->Load(PresetSettings(*task, "smoke", sets), {});
   }
 
-  // The data of a text, by way of a file.
+  // Returns the data of a text via a file.
   std::unique_ptr<Dataset> Load(const std::string& text) {
     WriteFile(folder / "some.txt", text);
     return task->Load(PresetSettings(*task, "smoke"), folder / "some.txt");
@@ -49,7 +49,7 @@ class Enwik8Test : public ::testing::Test {
   std::unique_ptr<Task> task = MakeEnwik8();
 };
 
-// The numbers [N] of the made text of smoke.
+// Returns the symbols [N] of smoke's synthetic text.
 at::Tensor MadeNumbers() {
   const std::string text = MakeText(10'000).characters;
   std::vector<int64_t> numbers;
@@ -105,16 +105,15 @@ TEST_F(Enwik8Test, GivesEveryNormTheSameStartAndTheSameBatches) {
     for (const auto& item : experiment->model().named_parameters()) {
       if (item.key().find("norm") == std::string::npos) now[item.key()] = item.value();
     }
-    // Two layers of six products, two of which have a bias; the embedding and three biases.
+    // Two layers of six matrices, two of which have a bias; the embedding and three biases.
     ASSERT_EQ(now.size(), 1u + 2 * 8 + 4);
     if (first.empty()) first = now;
     for (const auto& [name, tensor] : now) EXPECT_TRUE(tensor.equal(first[name])) << norm << name;
   }
 }
 
-// Each loss is that of the model after all of the stream before, as far as memory goes: of the
-// whole in one segment where every position sees what memory and batch have of it. And the first of
-// the next pass is that of a model without memory again.
+// Each loss equals that of the model over one whole segment, where every position sees what memory
+// and batch have of it. The first loss of the next pass is again without memory.
 TEST_F(Enwik8Test, CarriesItsMemory) {
   const auto data = Made();
   const at::Tensor text = MadeNumbers();
@@ -141,14 +140,14 @@ TEST_F(Enwik8Test, CarriesItsMemory) {
       const double expected = at::cross_entropy_loss(logits.slice(1, 8 * batch).flatten(0, 1),
                                                      at::stack(next).flatten())
                                   .item<double>();
-      // Float numbers of size 1 to 10 through two layers: some hundred roundings.
+      // Floats of size 1 to 10 through two layers: some hundred roundings.
       EXPECT_NEAR(loss, expected, 5e-5) << pass << " " << batch;
     }
   }
 }
 
-// With no weights but the output's bias every byte has the same probability wherever it stands, and
-// bits are counted by hand.
+// All weights are 0 except the output's bias, so every byte has a fixed probability, and bits are
+// counted by hand.
 TEST_F(Enwik8Test, MeasuresBitsPerByte) {
   std::string text;
   while (text.size() < 2'000) text += "aabaabc";
@@ -173,14 +172,14 @@ TEST_F(Enwik8Test, MeasuresBitsPerByte) {
   const Values values = experiment->Evaluate(), test = experiment->Test();
   EXPECT_THAT(values, ::testing::SizeIs(2));
   EXPECT_THAT(test, ::testing::SizeIs(1));
-  // Four pieces of 24, and of 12; sums of float numbers of size 1.
+  // Four pieces of 24, and of 12; sums of floats of size 1.
   EXPECT_NEAR(values.at("train_bits"), bits(0, 96), 1e-6);
   EXPECT_NEAR(values.at("valid_bits"), bits(1'800, 96), 1e-6);
   EXPECT_NEAR(test.at("test_bits"), bits(1'900, 48), 1e-6);
 }
 
-// Pieces of 124 bytes in segments of 32 and 16, against one segment each: with a memory of all that
-// came before, and with the window and the clamped distances of the test.
+// Pieces of 124 bytes in segments of 32 and 16, compared with one segment each: with a memory of
+// everything before, and with the window and the clamped distances of the test.
 TEST_F(Enwik8Test, TestsWithALongerMemory) {
   const auto data = Made();
   const auto experiment = Make(
@@ -196,7 +195,7 @@ TEST_F(Enwik8Test, TestsWithALongerMemory) {
     return at::cross_entropy_loss(model.forward(x, none, reach), next).item<double>() /
            std::log(2.0);
   };
-  // Float numbers of size 1 to 10, in other groups: some hundred roundings.
+  // Floats of size 1 to 10, in other groups: some hundred roundings.
   EXPECT_NEAR(experiment->Evaluate().at("valid_bits"), bits(9'000, {}), 5e-5);
   const double test = experiment->Test().at("test_bits");
   EXPECT_NEAR(test, bits(9'500, {.window = 40, .clamp = 5}), 5e-5);
@@ -245,7 +244,7 @@ TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
     at::Generator generator = Generator(seed);
     return sampler.Sample(prompt, 50, 1, generator);
   };
-  // Longer than a segment of evaluations, 32.
+  // Longer than an evaluation segment, 32.
   const std::string prompt = "Scene 1: the bridge.\nEnter Carl and Anna with the red coat.\n";
   EXPECT_EQ(sample(1, prompt).size(), 50u);
   EXPECT_EQ(sample(1, prompt), sample(1, prompt));
@@ -259,9 +258,9 @@ TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
   EXPECT_EQ(samples[0].text.size(), 60u);
 }
 
-// 12 layers of 4 products of 512 x 512 in attention and one of positions, 512 x 2048 both ways with
-// biases, and two norms; the embedding, the biases of the output, of content and position. With the
-// 204 bytes of enwik8 it is 41.06 million: Dai et al. 2019, Table 2, print 41M.
+// 12 layers of 4 attention matrices of 512 x 512, one of positions, two of 512 x 2048 with biases,
+// and two norms; the embedding, the biases of the output, of content and position. With the 204
+// bytes of enwik8 it has 41.06 million parameters: Dai et al. 2019, Table 2, print 41M.
 TEST_F(Enwik8Test, PaperIsTransformerXlBase) {
   const Sets fewer = {{"target", "16"}, {"memory", "16"}, {"batch_size", "2"}, {"bytes", "10000"}};
   const Settings settings = PresetSettings(*task, "paper", fewer);

@@ -11,20 +11,20 @@ namespace planish::lab {
 /// Returns the characters of `text`, UTF-8, one by one.
 std::vector<std::string_view> CharactersOf(std::string_view text);
 
-/// The symbols that stand for characters. Graves 2013, section 5, has 57, the letters and some
-/// punctuation, and one for all other characters; which marks these are is not printed.
+/// Symbols of characters. Graves 2013, section 5, has 57: the letters, some unspecified
+/// punctuation, and one for all other characters.
 class Alphabet {
  public:
-  /// The symbol of every character that has none of its own.
+  /// Symbol of all characters without their own.
   static constexpr int64_t kOther = 0;
 
-  /// With the 52 letters, blank, comma, full stop and apostrophe: 57 symbols with kOther. With
-  /// `digits` 67.
+  /// Has the 52 letters, blank, comma, full stop and apostrophe: 57 symbols with kOther. With
+  /// `digits`, 67.
   explicit Alphabet(bool digits);
 
   int64_t size() const { return static_cast<int64_t>(characters_.size()) + 1; }
 
-  /// A symbol for every character of `text`, UTF-8.
+  /// Returns a symbol for every character of `text`, UTF-8.
   std::vector<int64_t> Encode(std::string_view text) const;
 
  private:

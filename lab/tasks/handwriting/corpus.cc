@@ -14,7 +14,7 @@ namespace planish::lab {
 
 namespace {
 
-// Of all offsets of the lines, in double.
+// Returns mean and standard deviation of all pen offsets, accumulated in double.
 OffsetScale ScaleOf(const std::vector<WrittenLine>& lines) {
   std::array<double, 2> sum = {0, 0}, squares = {0, 0};
   double count = 0;
@@ -92,7 +92,7 @@ at::Tensor LineSet::Line(int64_t line) const {
 Tensors LineSet::Batch(const at::Tensor& lines) const {
   const at::Tensor lengths = steps.index_select(0, lines), from = begins.index_select(0, lines);
   const auto longest = lengths.max().item<int64_t>();
-  // Beyond its end a line stays at its last point.
+  // After its end a line stays at its last point.
   const at::Tensor place =
       at::minimum(at::arange(longest + 1, at::kLong).unsqueeze(1), lengths) + from;
   const at::Tensor all = points.index_select(0, place.flatten()).view({longest + 1, -1, 3});

@@ -14,49 +14,49 @@
 
 namespace planish::lab {
 
-/// Offsets of pens are numbers of mean 0 and deviation 1 for the model.
+/// Scaling of pen offsets to mean 0 and standard deviation 1.
 struct OffsetScale {
   std::array<float, 2> mean = {0, 0};       ///< of x and y, over the training lines
-  std::array<float, 2> deviation = {1, 1};  ///< likewise
+  std::array<float, 2> deviation = {1, 1};  ///< of x and y, over the training lines
 };
 
-/// Lines as tensors. N lines, P points of all, U characters of the longest text.
+/// Lines as tensors: N lines, P points in total, U characters of the longest text.
 struct LineSet {
-  /// [P, 3], one line after the other: offsets from the point before, scaled, and the lift, 1 or 0.
-  /// The first offset of a line is 0.
+  /// [P, 3], the lines' points in order: scaled offsets from the point before, and the lift, 1 or
+  /// 0. The first offset of a line is 0.
   at::Tensor points;
   at::Tensor begins;   ///< [N] int64, the first point of each line
-  at::Tensor steps;    ///< [N] int64, points that follow another, up to the length that counts
+  at::Tensor steps;    ///< [N] int64, points after the first, at most the length limit
   at::Tensor counts;   ///< [N] int64, all points
-  at::Tensor symbols;  ///< [N, U] int64, -1 beyond the end of a text
+  at::Tensor symbols;  ///< [N, U] int64, -1 after the end of a text
   std::vector<std::string> texts;
 
   int64_t size() const { return begins.size(0); }
 
-  /// Points [count, 3] of one line, all of them.
+  /// Returns all points [count, 3] of one line.
   at::Tensor Line(int64_t line) const;
 
-  /// What the model reads and predicts of some lines: inputs [T, B, 3], lengths [B], symbols [B,
-  /// U], positions [S] among the T * B that are within their line, and the points [S, 3] that
-  /// follow there.
+  /// Returns inputs and targets of some lines: inputs [T, B, 3], lengths [B], symbols [B, U],
+  /// positions [S] among the T * B that are within their line, and the next points [S, 3] at these
+  /// positions.
   Tensors Batch(const at::Tensor& lines) const;
 };
 
-/// Symbols of one text as a batch: [1, U].
+/// Returns the symbols of one text as a batch: [1, U].
 at::Tensor SymbolsOf(const std::vector<int64_t>& symbols);
 
 /// Written lines for training, validation and test.
 struct HandwritingCorpus final : Dataset {
-  /// Of a line at most `length` steps count.
+  /// Uses at most `length` steps of a line.
   HandwritingCorpus(const Handwriting& data, const Alphabet& alphabet, int64_t length);
 
-  /// The points of `normalised` [N, 3] where the pen went, from (0, 0) on.
+  /// Returns the pen's points of offsets `normalised` [N, 3], from (0, 0) on.
   std::vector<PenPoint> Trace(const at::Tensor& normalised) const;
 
   Alphabet alphabet;
   OffsetScale scale;
   LineSet train, valid, test;
-  std::vector<bool> known;  ///< of each symbol, whether a training text has it
+  std::vector<bool> known;  ///< set for each symbol that a training text has
 };
 
 }  // namespace planish::lab

@@ -19,7 +19,7 @@ TEST(Alphabet, HasTheSymbolsOfThePaper) {
   const Alphabet paper(false), digits(true);
   EXPECT_EQ(paper.size(), 57);  // Ba et al. 2016, 6.5
   EXPECT_EQ(digits.size(), 67);
-  // Z is the 26th capital; the digit, the mark and the umlaut of two bytes are others.
+  // Z is the 26th capital; the digit, the mark and the two-byte umlaut are others.
   EXPECT_THAT(paper.Encode(" ,AZaz7?ü."), ElementsAre(1, 2, 5, 30, 31, 56, 0, 0, 0, 3));
   EXPECT_THAT(digits.Encode("a07"), ElementsAre(31, 57, 64));
   EXPECT_THAT(CharactersOf("a\u00fc."), ElementsAre("a", "\u00fc", "."));
@@ -39,7 +39,7 @@ Handwriting Small() {
 
 TEST(HandwritingCorpus, ScalesOffsets) {
   const HandwritingCorpus corpus(Small(), Alphabet(false), 500);
-  // x: 1, 3, 2, mean 2 and variance 2/3; y: 2, 0, 1 likewise with mean 1.
+  // x: 1, 3, 2, mean 2 and variance 2/3; y: 2, 0, 1, variance 2/3 and mean 1.
   EXPECT_FLOAT_EQ(corpus.scale.mean[0], 2);
   EXPECT_FLOAT_EQ(corpus.scale.mean[1], 1);
   EXPECT_FLOAT_EQ(corpus.scale.deviation[0], std::sqrt(2.0f / 3));
@@ -49,7 +49,7 @@ TEST(HandwritingCorpus, ScalesOffsets) {
   EXPECT_TRUE(at::allclose(corpus.train.Line(0), expected));
   EXPECT_TRUE(at::allclose(corpus.valid.Line(0)[1], at::tensor({step, 0.f, 1.f})));
   EXPECT_EQ(corpus.train.texts[1], "c 4");
-  // From where the pen was, and back.
+  // From the pen's position, and back.
   const auto points = corpus.Trace(corpus.train.Line(0).slice(0, 1));
   ASSERT_EQ(points.size(), 2u);
   EXPECT_FLOAT_EQ(points[0].x, 1);
@@ -86,7 +86,7 @@ TEST(LineSet, GathersBatches) {
   // Rows t * 2 + line: line 1 has one step, line 0 two.
   EXPECT_TRUE(batch[3].equal(at::tensor({0, 1, 3}, at::kLong)));
   EXPECT_TRUE(batch[4].equal(at::stack({second[1], first[1], first[2]})));
-  // Of a longer set the text is no longer than the batch's.
+  // The text is no longer than the batch's, even in a set with longer ones.
   EXPECT_EQ(corpus.train.Batch(at::tensor({0}, at::kLong))[2].size(1), 2);
 }
 
@@ -95,7 +95,7 @@ TEST(LineSet, CutsLines) {
   const Tensors batch = corpus.train.Batch(at::tensor({0, 1}, at::kLong));
   EXPECT_EQ(batch[0].size(0), 1);
   EXPECT_TRUE(batch[4][0].equal(corpus.train.Line(0)[1]));
-  EXPECT_EQ(corpus.train.Line(0).size(0), 3);  // for a pen that goes on
+  EXPECT_EQ(corpus.train.Line(0).size(0), 3);  // for a pen that continues
 }
 
 }  // namespace

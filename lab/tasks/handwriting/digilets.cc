@@ -24,11 +24,11 @@ namespace {
 
 constexpr size_t kNumbersOfPoint = 5;
 constexpr double kFarthest = 100;
-// Steps of the tablet, in x and y.
+// Resolution of the tablet in x and y.
 constexpr float kStepX = 1.0f / 274, kStepY = 1.0f / 240;
-// Between characters, and in place of a blank.
+// Width between characters, and of a blank.
 constexpr float kGap = 0.06f, kBlank = 0.25f;
-// A line ends with the word that brings it to so many characters.
+// A line ends with the word that reaches this number of characters.
 constexpr size_t kLineLength = 24;
 
 class Parser {
@@ -125,7 +125,7 @@ class Parser {
   size_t line_ = 0;
 };
 
-// "002" of 002.txt and of 002.txt.gz.
+// Returns "002" for 002.txt and for 002.txt.gz.
 std::optional<std::string> WriterOf(const fs::path& file) {
   std::string name = file.filename().string();
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
@@ -144,13 +144,13 @@ std::vector<fs::path> WriterFiles(const fs::path& folder) {
   const auto writer = [](const fs::path& file) { return *WriterOf(file); };
   std::ranges::sort(files);
   std::ranges::stable_sort(files, {}, writer);
-  // Keeps the plain file of a writer who has a packed one, too.
+  // Keeps the uncompressed file of a writer with both.
   const auto twice = std::ranges::unique(files, {}, writer);
   files.erase(twice.begin(), twice.end());
   return files;
 }
 
-// Random choices are of integers, so that they are the same everywhere.
+// Composer of lines. Random choices are of integers, so that they are equal everywhere.
 class Composer {
  public:
   explicit Composer(uint64_t seed) : random_(seed) {}
@@ -173,14 +173,14 @@ class Composer {
  private:
   size_t Below(size_t n) { return random_() % n; }
 
-  // From -1/2 to 1/2.
+  // Returns a value in [-1/2, 1/2).
   float Centred() { return static_cast<float>(random_() >> 40) * 0x1p-24f - 0.5f; }
 
   std::string Text() {
     std::string text;
     while (text.size() < kLineLength) {
       if (!text.empty()) text += ' ';
-      const size_t kind = Below(8);  // a number, a word with a capital, or one without
+      const size_t kind = Below(8);  // a number, a capitalized word, or a lower-case word
       const size_t length = kind == 0 ? 1 + Below(4) : 2 + Below(6);
       for (size_t i = 0; i < length; ++i) {
         const size_t first = kind == 0 ? 0 : kind <= 2 && i == 0 ? 36 : 10;
@@ -190,7 +190,7 @@ class Composer {
     return text;
   }
 
-  // Adds a character whose left end is at `left`; where the next one begins.
+  // Adds a character whose left end is at `left`. Returns the start of the next one.
   float Place(const std::vector<PenPoint>& way, float left, std::vector<PenPoint>& points) {
     const auto [low, high] = std::ranges::minmax(way, {}, &PenPoint::x);
     for (const PenPoint& point : way) {

@@ -28,12 +28,12 @@ std::string Label(size_t character) {
   return text;
 }
 
-// Three points in two strokes; the second point repeats the first.
+// Returns three points in two strokes; the second point repeats the first.
 std::string Way(const std::string& x = "0.5") {
   return "0.25 0.5 0.1 1 0.0 0.25 0.5 0.1 0 0.02 " + x + " 0.75 0.2 1 0.04";
 }
 
-// The lines of a writer who wrote every character once.
+// Returns the lines of a writer who wrote every character once.
 std::vector<std::string> Lines(const std::string& x = "0.5") {
   std::vector<std::string> lines;
   for (size_t i = 0; i < kDigiletsCharacters.size(); ++i) {
@@ -108,7 +108,7 @@ TEST(ParseDigilets, SaysWhatIsWrongAndWhere) {
 
 class ReadDigiletsTest : public ::testing::Test {
  protected:
-  // Writers 000 and on, whose last point is further right by writer.
+  // Writes writers 000 and on, each with the last point further right.
   void WriteWriters(int count) {
     for (int i = 0; i < count; ++i) {
       const std::string text = Joined(Lines(fmt::format("{:.2f}", 0.5 + 0.01 * i)));
@@ -120,7 +120,7 @@ class ReadDigiletsTest : public ::testing::Test {
   TestFolder folder;
 };
 
-// The way across a line's first character.
+// Returns the width of a line's first character.
 float Across(const WrittenLine& line) { return line.points[1].x - line.points[0].x; }
 
 TEST_F(ReadDigiletsTest, ComposesLinesOfOneWriterEach) {
@@ -137,7 +137,7 @@ TEST_F(ReadDigiletsTest, ComposesLinesOfOneWriterEach) {
     ASSERT_EQ(line.points.size(), 2 * written);
     for (size_t i = 0; i < line.points.size(); ++i) {
       EXPECT_TRUE(line.points[i].lifts);
-      // Half a step of the tablet about y = .5 or .75, upside down.
+      // Half a step of the tablet about y = .5 or .75, flipped.
       EXPECT_NEAR(line.points[i].y, i % 2 == 0 ? 0.5 : 0.25, 0.5 / 240 + 1e-6);
     }
     // 0.25 wide for writer 0, and 0.01 more for each: within half a step on either side.
@@ -178,7 +178,7 @@ TEST(ReadDigilets, TheRealOne) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with digilets";
   }
   const Handwriting data = ReadDigilets(*folder / "digilets", {.train = 50, .held_out = 10});
-  // Counted by a few lines of Python: 33 of 23,870 ways leave the unit square.
+  // Counted in Python: 33 of 23,870 ways leave the unit square.
   EXPECT_THAT(data.description, HasSubstr("of 63, 7 and 7 writers"));
   EXPECT_THAT(data.description, HasSubstr("left out: 33 characters beyond the tablet"));
   for (const WrittenLine& line : data.train) {

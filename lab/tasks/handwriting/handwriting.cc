@@ -24,13 +24,13 @@ namespace planish::lab {
 
 namespace {
 
-// Lines that are evaluated at once.
+// Lines per evaluation batch.
 constexpr int64_t kEvaluationLines = 16;
-// Pixels of a mean offset's deviation in pictures.
+// Pixels of the mean deviation of an offset in pictures.
 constexpr double kPixels = 4;
-// Of what the report shows.
+// Bias of the samples in the report.
 constexpr double kSampleBias = 0.5;
-// Steps after which the pen's writing of a text is looked for a stop.
+// Steps between polls for a stop while writing a text.
 constexpr int64_t kPollSteps = 64;
 
 class Writing final : public Experiment, public HandWriter {
@@ -58,7 +58,7 @@ class Writing final : public Experiment, public HandWriter {
     return ShuffledBatches(corpus_.train.size(), batch_size_, generator);
   }
 
-  // What LineSet::Batch gives.
+  // Returns LineSet::Batch.
   Tensors Batch(const at::Tensor& cases) override { return corpus_.train.Batch(cases); }
 
   at::Tensor Loss(const Tensors& batch) override {
@@ -67,7 +67,7 @@ class Writing final : public Experiment, public HandWriter {
 
   Values Evaluate() override {
     Values values;
-    // Of the training lines as many as of the others.
+    // As many training lines as validation lines.
     Measure(corpus_.train, std::min(corpus_.train.size(), corpus_.valid.size()), "train", values);
     Measure(corpus_.valid, corpus_.valid.size(), "valid", values);
     return values;
@@ -120,14 +120,14 @@ class Writing final : public Experiment, public HandWriter {
   }
 
  private:
-  // Nats of every point [S] of a batch.
+  // Returns the nats of every point [S] of a batch.
   at::Tensor Nats(const Tensors& batch) {
     const double scale = 1 / static_cast<double>(batch[0].size(1));
     const at::Tensor y = model_.forward(batch[0], batch[1], batch[2], scale);
     return MixtureNats(y.flatten(0, 1).index_select(0, batch[3]), batch[4], floor_);
   }
 
-  // Mean nats of a line and of a point, of the first `count` lines.
+  // Computes mean nats of a line and of a point over the first `count` lines.
   void Measure(const LineSet& set, int64_t count, const std::string& name, Values& values) {
     const at::Tensor order = set.steps.slice(0, 0, count).argsort(/*stable=*/true, 0, false);
     double nats = 0;
@@ -153,7 +153,7 @@ class Writing final : public Experiment, public HandWriter {
       if (i % kPollSteps == 0) Poll();
       y = model_.Step(given.slice(0, i, i + 1), symbols, pen);
     }
-    // The first point of a line is where its strokes begin; a line that was given goes elsewhere.
+    // A line begins with the first point of its strokes; a primed line continues elsewhere.
     std::vector<at::Tensor> rows;
     if (!request.prime) rows.push_back(given);
     Written written;

@@ -33,7 +33,7 @@ at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(s
 
 using Parameters = std::map<std::string, at::Tensor>;
 
-// ---- The model written out
+// ---- Reference model
 
 constexpr double kEps = 1e-5;
 
@@ -45,7 +45,7 @@ struct Clips {
   double outputs = 0, layers = 0;
 };
 
-// A tensor whose derivative is clipped.
+// Returns a tensor whose derivative is clipped.
 at::Tensor Clipped(const at::Tensor& x, double limit) {
   if (limit == 0) return x;
   at::Tensor y = x.clone();
@@ -58,7 +58,7 @@ class WrittenOut {
   WrittenOut(Parameters parameters, const HandwritingModel::Options& options, const Clips& clips)
       : p_(std::move(parameters)), options_(options), clips_(clips) {}
 
-  // One line: x [T, 3], the text's symbols [U] -> y [T, outputs].
+  // Computes one line: x [T, 3], the text's symbols [U] -> y [T, outputs].
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& symbols) const {
     const int64_t steps = x.size(0), hidden = options_.hidden, k = options_.window;
     const at::Tensor text = at::one_hot(symbols, options_.alphabet).to(at::kDouble);
@@ -115,12 +115,12 @@ class WrittenOut {
   Clips clips_;
 };
 
-// Values and all gradients, with lines of different lengths, without and with clipping.
+// Compares values and all gradients, with lines of different lengths, without and with clipping.
 TEST(HandwritingModel, IsWhatItSays) {
   for (const std::string norm : {"none", "layer"}) {
     for (const Clips& clips : {Clips{}, Clips{.outputs = 0.05, .layers = 0.01}}) {
       HandwritingModel::Options options = Small(norm);
-      options.clip_outputs = clips.outputs * 2;  // of a sum of which the loss is half
+      options.clip_outputs = clips.outputs * 2;  // of a sum that is twice the loss
       options.clip_layers = clips.layers * 2;
       at::manual_seed(3);
       HandwritingModel model(options);
@@ -150,7 +150,7 @@ TEST(HandwritingModel, IsWhatItSays) {
       const at::Tensor expected = cut(written_out(x.slice(0, 0, 4).select(1, 0), symbols[0]),
                                       written_out(x.select(1, 1), symbols[1].slice(0, 0, 2)));
       (expected * weights).sum().backward();
-      // Double, through seven steps of numbers of size 1.
+      // Double, through seven steps of values of size 1.
       EXPECT_TRUE(at::allclose(ours, expected, 1e-10, 1e-10)) << norm;
       for (const auto& item : model.named_parameters()) {
         const at::Tensor& theirs = copies.at(item.key()).grad();
@@ -162,7 +162,7 @@ TEST(HandwritingModel, IsWhatItSays) {
   }
 }
 
-// A step at a time, as texts are written, against the sequence.
+// Compares single steps, as in writing texts, with the sequence.
 TEST(HandwritingModel, StepsAsItReads) {
   for (const std::string& norm : HandwritingNorms()) {
     at::manual_seed(3);
@@ -174,7 +174,7 @@ TEST(HandwritingModel, StepsAsItReads) {
     const at::Tensor whole = model.forward(x, at::full({2}, 9, at::kLong), symbols, 1);
     HandwritingModel::Pen pen = model.Start(2);
     for (int64_t t = 0; t < 9; ++t) {
-      // Float, nine steps of numbers of size 1.
+      // Float, nine steps of values of size 1.
       EXPECT_TRUE(at::allclose(model.Step(x[t], symbols, pen), whole[t], 1e-4, 1e-5)) << norm << t;
     }
   }
@@ -186,13 +186,13 @@ class HandwritingTest : public ::testing::Test {
  protected:
   Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
 
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Settings& settings) {
     at::manual_seed(5);
     return task->Make(settings, data);
   }
 
-  // The losses of some updates.
+  // Returns the losses of some updates.
   std::vector<double> Train(Experiment& experiment, const Settings& settings, int updates) {
     Adam adam = MakeAdam(experiment.model(), settings);
     at::Generator order = Generator(1);
@@ -226,7 +226,7 @@ TEST_F(HandwritingTest, HasThePapersParameters) {
     const auto experiment = Make(*data, settings);
     const int64_t h = 400, x = 3, v = 57, k = 10, m = 20;
     const int64_t products = 4 * h * (x + v + h) + 2 * 4 * h * (x + v + h + h);
-    // An LSTM's two biases; of the LN-LSTM one, with gains and biases of two norms of 4H and one of
+    // An LSTM's two biases; the LN-LSTM's one, with gains and biases of two norms of 4H and one of
     // H.
     const int64_t of_layer = std::string(norm) == "none" ? 2 * 4 * h : 4 * h + 4 * 4 * h + 2 * h;
     const int64_t expected = products + 3 * of_layer + (h + 1) * 3 * k + (3 * h + 1) * (1 + 6 * m);
@@ -254,15 +254,14 @@ TEST_F(HandwritingTest, GivesEveryNormTheSameStartAndTheSameBatches) {
     if (first.empty()) first = now;
     for (const auto& [name, tensor] : now) EXPECT_TRUE(tensor.equal(first[name])) << norm << name;
   }
-  // Bounded by 1/sqrt(16), and spread over that.
+  // Bounded by 1/sqrt(16), and spread over that range.
   const at::Tensor& weight = first.at("second.layer.weight_ih_l0");
   EXPECT_LE(weight.abs().max().item<double>(), 0.25);
   EXPECT_NEAR(weight.var().item<double>(), 0.25 * 0.25 / 3, 0.002);
 }
 
-// The losses of 20 updates. What is allowed is what rounding does to this very training: eight
-// times as far as losses are apart, so far, of weights that differ in their last bit, and 1e-5 of
-// them, some roundings of sums of 60 steps, in any case.
+// The losses of 20 updates. The tolerance is eight times the distance so far to losses from weights
+// that differ in their last bit, but at least 1e-5 of the loss, some roundings of sums of 60 steps.
 TEST_F(HandwritingTest, FusedIsComposed) {
   const auto data = task->Load(Smoke(), {});
   for (const std::string norm : {"none", "layer"}) {
@@ -301,7 +300,7 @@ TEST_F(HandwritingTest, LearnsWithEveryNorm) {
       return experiment->Evaluate().at("valid_point_nats");
     };
     const double before = nats();
-    // Two standard normal numbers and a fair coin have 3.5.
+    // Two standard normal values and a fair coin have 3.5.
     EXPECT_NEAR(before, 3.5, 0.7) << norm;
     Train(*experiment, settings, 48);
     EXPECT_LT(nats(), before - 0.5) << norm;
@@ -322,7 +321,7 @@ TEST_F(HandwritingTest, MeasuresEveryMetricItDeclares) {
     nats += experiment->Loss(batch).item<double>();
     points += static_cast<double>(batch[4].size(0));
   }
-  // Sums of 480 numbers in float.
+  // Sums of 480 values in float.
   EXPECT_NEAR(values.at("valid_nats"), nats / 8, 1e-2);
   EXPECT_NEAR(values.at("valid_point_nats"), nats / points, 1e-4);
   values.merge(experiment->Test());
@@ -357,7 +356,7 @@ TEST_F(HandwritingTest, WritesTexts) {
   const auto written = write(one, 1);
   EXPECT_TRUE(written.svg.starts_with(kSvgBegin));
   EXPECT_TRUE(written.svg.ends_with("</svg>"));
-  // The window goes on by e^-3.2 characters a step and more: it has passed three after some 80.
+  // The window advances by e^-3.2 characters a step and more: it has passed three after about 80.
   EXPECT_TRUE(written.whole);
   EXPECT_EQ(write(one, 1).svg, written.svg);
   EXPECT_NE(write(one, 2).svg, written.svg);
@@ -368,7 +367,7 @@ TEST_F(HandwritingTest, WritesTexts) {
   EXPECT_FALSE(cut.whole);
   // The first point is given.
   EXPECT_EQ(points(cut.svg), 1 + 7);
-  // What goes before changes what follows, and is not drawn.
+  // The primed line changes what follows, and is not drawn.
   const auto primed = write({.text = "tea", .bias = 0.5, .steps = 7, .prime = 0}, 1);
   EXPECT_NE(primed.svg, cut.svg);
   EXPECT_EQ(points(primed.svg), 7);

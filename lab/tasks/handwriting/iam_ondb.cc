@@ -26,9 +26,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The whiteboard has some ten thousand units.
+// The whiteboard has about ten thousand units.
 constexpr double kFarthest = 100'000;
-// The longest file of strokes in bytes; real ones have some 50,000.
+// Maximum size of a file of strokes in bytes; real ones have about 50,000.
 constexpr int64_t kMaxStrokes = 16 << 20;
 
 std::string_view Trimmed(std::string_view text) {
@@ -93,7 +93,7 @@ class StrokeParser {
   const std::string& name_;
 };
 
-// A file of lineStrokes.
+// File of lineStrokes.
 struct LineFile {
   fs::path file;
   std::string form;  // a01-000u of a01-000u-01.xml
@@ -179,7 +179,7 @@ class Reader {
   }
 
  private:
-  // The part of each form that is in one.
+  // Returns the part of each form that is in one.
   std::map<std::string, size_t> Parts(const std::vector<LineFile>& lines) {
     const auto count = std::ranges::count_if(
         kLists, [&](const char* list) { return FindFile(folder_, list).has_value(); });
@@ -216,7 +216,7 @@ class Reader {
 
   std::vector<WrittenLine> ReadPart(std::vector<LineFile> files, int64_t most) {
     if (std::ssize(files) > most) {
-      // std::shuffle is the library's; this is the same everywhere.
+      // std::shuffle depends on the library; this is equal everywhere.
       std::mt19937_64 random(1);
       for (size_t i = files.size() - 1; i > 0; --i) std::swap(files[i], files[random() % (i + 1)]);
     }
@@ -247,7 +247,7 @@ class Reader {
     return lines;
   }
 
-  // Nothing where there is no file.
+  // Empty if there is no file.
   const std::vector<std::string>& Transcription(const LineFile& line) {
     const auto [found, is_new] = transcriptions_.try_emplace(line.form);
     if (is_new) {

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The form of IAM-OnDB's files.
+// Returns a file in the form of IAM-OnDB's.
 std::string Xml(const std::string& strokes) {
   return "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>\n"
          "<WhiteboardCaptureSession>\n  <WhiteboardDescription>\n"
@@ -84,7 +84,7 @@ TEST(ParseLineStrokes, SaysWhatIsWrongAndWhere) {
         << c.xml;
   }
   EXPECT_EQ(ErrorOf(Xml(good)), "no error");
-  // Where it is: at the element's name.
+  // The position is that of the element's name.
   const std::string xml = Xml(good + Stroke(Point("x", "1")));
   EXPECT_THAT(ErrorOf(xml), HasSubstr(fmt::format(", Point at byte {}, must have a number",
                                                   xml.rfind("Point x"))));
@@ -95,7 +95,7 @@ TEST(ParseLineStrokes, SaysWhatIsWrongAndWhere) {
 
 class ReadIamOnDbTest : public ::testing::Test {
  protected:
-  // A form of `lines` lines of two strokes each, of three points and one that repeats.
+  // Writes a form of `lines` lines of two strokes each, of three points and one that repeats.
   void WriteForm(const std::string& form, int lines, const std::string& text = "one line") {
     const fs::path below = fs::path(form.substr(0, 3)) / form.substr(0, 7);
     fs::create_directories(folder / "lineStrokes" / below);
@@ -162,7 +162,7 @@ TEST_F(ReadIamOnDbTest, PartsByFormWithoutLists) {
   EXPECT_EQ(Forms(data.valid), (std::set<std::string>{"a01-008u", "a01-018u"}));
   EXPECT_EQ(Forms(data.test), (std::set<std::string>{"a01-009u", "a01-019u"}));
   EXPECT_EQ(Forms(data.train).size(), 16u);
-  // Fewer are the first of a random order.
+  // Fewer lines are the first of a random order.
   const Handwriting some = ReadIamOnDb(folder.path(), {.train = 9, .held_out = 3});
   EXPECT_EQ(some.train.size(), 9u);
   EXPECT_EQ(some.valid.size(), 3u);

@@ -11,8 +11,8 @@ namespace planish::lab {
 
 namespace {
 
-// Correlations are tanh of numbers to here, 4e-9 from 1, so that nothing that is divided by 1 -
-// rho^2 overflows.
+// Correlations are tanh of values clamped to this, 4e-9 from 1, so that division by 1 - rho^2 does
+// not overflow.
 constexpr double kMaxCorrelated = 10;
 
 struct Mixture {
@@ -20,7 +20,7 @@ struct Mixture {
   at::Tensor weights;                   // [N, M], logits
   at::Tensor mean_x, mean_y;            // [N, M]
   at::Tensor log_sigma_x, log_sigma_y;  // [N, M]
-  at::Tensor correlation;               // [N, M], of which rho is tanh
+  at::Tensor correlation;               // [N, M], rho is its tanh
 };
 
 Mixture MixtureOf(const at::Tensor& y, double floor) {
@@ -48,7 +48,7 @@ at::Tensor MixtureNats(const at::Tensor& y, const at::Tensor& points, double flo
   // log sqrt(1 - tanh^2) = -log cosh.
   const at::Tensor r = m.correlation;
   const at::Tensor log_root = std::numbers::ln2 - r - at::softplus(-2 * r);
-  // (x^2 + z^2 - 2 rho x z) / (1 - rho^2) as two squares, which do not cancel.
+  // (x^2 + z^2 - 2 rho x z) / (1 - rho^2) as two squares, without cancellation.
   const at::Tensor apart = (x - r.tanh() * z) * (-log_root).exp();
   const at::Tensor log_density = -0.5 * (apart.square() + z.square()) - m.log_sigma_x -
                                  m.log_sigma_y - log_root - std::log(2 * std::numbers::pi);

@@ -9,21 +9,22 @@
 
 namespace planish::lab {
 
-/// Numbers that describe a mixture of `gaussians` bivariate Gaussians and the pen's Bernoulli: the
-/// pen, then for each Gaussian weight, mean in x, in y, deviation in x, in y, and correlation.
+/// Returns the number of parameters of a mixture of `gaussians` bivariate Gaussians and the pen's
+/// Bernoulli variable: the pen, then for each Gaussian weight, mean in x, in y, deviation in x, in
+/// y, and correlation.
 constexpr int64_t MixtureSize(int64_t gaussians) { return 1 + 6 * gaussians; }
 
-/// Minus the logarithm of the density of offsets x, y and of the probability of the lift, in nats
-/// (Graves 2013, Eq. 18-26):
+/// Returns minus the logarithm of the density of offsets x, y and of the probability of the lift,
+/// in nats (Graves 2013, Eq. 18-26):
 ///
 ///   -log sum_j pi_j N(x, y | mu_j, sigma_j, rho_j) - log e^lift (1 - e)^(1 - lift)
 ///
-/// y [N, MixtureSize], points [N, 3] -> [N]. All in logarithms: pi = softmax, sigma = exp + `floor`
-/// (ours: without it a density has no bound), rho = tanh of what is within 10, e = logistic
-/// function, Graves' own with the other sign.
+/// y [N, MixtureSize], points [N, 3] -> [N]. Computed in logarithms: pi = softmax, sigma = exp +
+/// `floor` (an addition: without it a density has no bound), rho = tanh of a value clamped to 10, e
+/// = logistic function, Graves' own with the other sign.
 at::Tensor MixtureNats(const at::Tensor& y, const at::Tensor& points, double floor);
 
-/// A point (x, y, lift) of the one mixture y [MixtureSize], drawn with a bias towards the likely
+/// Draws a point (x, y, lift) from one mixture y [MixtureSize] with a bias towards likely points
 /// (Graves 2013, Eq. 61-62): sigma exp(-bias), and weights to the power of 1 + bias.
 std::array<float, 3> SampleMixture(const at::Tensor& y, double floor, double bias,
                                    at::Generator& generator);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kFloor = 0.01;
 
-// The density as Graves prints it, Eq. 24-26.
+// Returns the density as Graves prints it, Eq. 24-26.
 double Density(const double* y, int64_t m, double x1, double x2) {
   double sum = 0, weights = 0;
   for (int64_t j = 0; j < m; ++j) weights += std::exp(y[1 + j]);
@@ -45,7 +45,7 @@ TEST(MixtureNats, AreThoseOfThePrintedDensity) {
     const double e = 1 / (1 + std::exp(-row[0]));
     const double expected =
         -std::log(Density(row, kGaussians, p[0], p[1])) - std::log(p[2] == 1 ? e : 1 - e);
-    EXPECT_NEAR(nats[i].item<double>(), expected, 1e-11) << i;  // numbers up to some hundred
+    EXPECT_NEAR(nats[i].item<double>(), expected, 1e-11) << i;  // values up to some hundred
   }
 }
 
@@ -61,11 +61,11 @@ TEST(MixtureNats, AreOfADensityWhoseIntegralIsOne) {
     const at::Tensor rows = y.expand({points.size(0), y.size(1)});
     sum += (-MixtureNats(rows, points, kFloor)).exp().sum().item<double>() * 0.05 * 0.05;
   }
-  // The sum over a lattice is far more exact than its step for densities that are this wide.
+  // The sum over a lattice is far more exact than its step for densities this wide.
   EXPECT_NEAR(sum, 1, 1e-8);
 }
 
-// Where the density itself would be 0 or infinite in float.
+// Inputs for which the density itself would be 0 or infinite in float.
 TEST(MixtureNats, AreFiniteWithTheirGradients) {
   for (const float size : {1.0f, 30.0f, 1e4f}) {
     at::Tensor y = (size * Normal({200, MixtureSize(4)}, 4)).to(at::kFloat).set_requires_grad(true);
@@ -93,7 +93,7 @@ TEST(SampleMixture, DrawsWhatTheNumbersSay) {
       lifts += point[2] / kDraws;
     }
     const double s = std::exp(-bias);
-    // Four deviations of means, variances and shares of so many.
+    // Four deviations of means, variances and shares of kDraws draws.
     EXPECT_NEAR(x, 0, 4 * 0.5 * s / std::sqrt(kDraws));
     EXPECT_NEAR(z, 0, 4 * 3 * s / std::sqrt(kDraws));
     EXPECT_NEAR(xx / (0.25 * s * s), 1, 4 * std::sqrt(2.0 / kDraws));

@@ -26,8 +26,8 @@ constexpr std::pair<const char*, const char*> kCells[] = {
     {"layer-draw", "draw-lstm"},
 };
 
-// What a recurrent layer starts from, drawn before any layer is made: those draw more or fewer
-// numbers, as their biases are.
+// Initial parameters of a recurrent layer, drawn before any layer is made, because the layers of
+// different norms draw different amounts.
 struct LayerStart {
   LayerStart(int64_t inputs, int64_t hidden) {
     const double bound = 1 / std::sqrt(static_cast<double>(hidden));
@@ -54,7 +54,7 @@ struct LayerStart {
   std::map<std::string, at::Tensor> parts;
 };
 
-// Lets derivatives by x be at most `limit` in size. x has just been computed.
+// Clips derivatives with respect to x to `limit`. x must be a new intermediate result.
 void ClipDerivative(const at::Tensor& x, double limit) {
   if (limit == 0 || !x.requires_grad()) return;
   x.register_hook([limit](const at::Tensor& gradient) { return gradient.clamp(-limit, limit); });

@@ -14,59 +14,59 @@
 
 namespace planish::lab {
 
-/// How the settings' norms are called, and the cells that they stand for: none is an LSTM, layer
-/// the paper's LN-LSTM, and there are its variants.
+/// Names of the settings' norms, and their cells: none is an LSTM, layer the paper's LN-LSTM, and
+/// the others its variants.
 const std::vector<std::string>& HandwritingNorms();
 std::string HandwritingCell(const std::string& norm);
 
-/// The synthesis network of Graves 2013, 5.2 (Figure 12): three recurrent layers, each of the pen's
-/// last point, the window on the text and the layer below; the window follows the first layer,
-/// which gets it back a step later; the outputs see all three layers and describe a mixture
-/// (mixture.h).
+/// The synthesis network of Graves 2013, 5.2 (Figure 12): three recurrent layers, each with the
+/// pen's last point, the window on the text and the layer below as inputs. The window depends on
+/// the first layer, which reads it one step later. The outputs read all three layers and
+/// parameterize a mixture (mixture.h).
 class HandwritingModel : public torch::nn::Module {
  public:
   struct Options {
     std::string norm = "layer";
-    bool composed = false;    ///< of PyTorch's operators, for comparison
+    bool composed = false;    ///< uses PyTorch's operators, for comparison
     int64_t alphabet = 57;    ///< V, symbols
     int64_t hidden = 400;     ///< H, of each layer
     int64_t window = 10;      ///< K, Gaussians of the window
     int64_t mixture = 20;     ///< M, Gaussians of an offset
     double epsilon = 1e-5;    ///< of the norms
-    double gain = 1;          ///< of the norms, before training
-    double advance = 0.04;    ///< characters that the window goes on in a step, before training
-    double clip_outputs = 0;  ///< largest derivative by an output of the mixture; 0: any
-    double clip_layers = 0;   ///< largest derivative by an output of a layer; 0: any
+    double gain = 1;          ///< initial value, of the norms
+    double advance = 0.04;    ///< initial advance of the window in characters a step
+    double clip_outputs = 0;  ///< largest derivative by an output of the mixture; 0: no limit
+    double clip_layers = 0;   ///< largest derivative by an output of a layer; 0: no limit
   };
 
-  /// What is known between two steps.
+  /// State between two steps.
   struct Pen {
     RecurrentState first;
-    at::Tensor second, third;  ///< as RecurrentModule has them
+    at::Tensor second, third;  ///< in RecurrentModule's format
     at::Tensor window;         ///< [B, V]
     at::Tensor positions;      ///< [B, K]
-    at::Tensor raw;            ///< [B, 3K], what the window was made from
+    at::Tensor raw;            ///< [B, 3K], parameters of the window
   };
 
-  /// Draws weights and biases uniformly from +-1/sqrt(H), those of the products first and the same
-  /// ones whatever the norm. The LSTM's second bias, which the normalised ones lack, starts at 0.
+  /// Draws weights and biases uniformly from +-1/sqrt(H), those of the products first and equal for
+  /// every norm. The LSTM's second bias, which the normalized cells lack, starts at 0.
   explicit HandwritingModel(const Options& options);
 
-  /// x [T, B, 3], lengths [B], symbols [B, U] as TextWindow takes them -> y [T, B,
-  /// MixtureSize(M)]. Derivatives are clipped that reach y and the layers' outputs, and, for the
-  /// first layer, those that come back through time, as if the loss were `scale` times a sum.
+  /// Maps x [T, B, 3], lengths [B] and symbols [B, U] (see TextWindow) to y [T, B, MixtureSize(M)].
+  /// Clips derivatives at y and the layers' outputs, in the first layer including those through
+  /// time, as if the loss were `scale` times a sum.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& lengths, const at::Tensor& symbols,
                      double scale);
 
-  /// The state before the first point, for inference.
+  /// Returns the state before the first point, for inference.
   Pen Start(int64_t batch);
 
-  /// One step: x [B, 3] -> y [B, MixtureSize(M)].
+  /// Computes one step: x [B, 3] -> y [B, MixtureSize(M)].
   at::Tensor Step(const at::Tensor& x, const at::Tensor& symbols, Pen& pen);
 
  private:
   Options options_;
-  torch::nn::Linear window_{nullptr};  // of one step, which PyTorch calls faster
+  torch::nn::Linear window_{nullptr};  // of one step; PyTorch's own has less overhead
   Linear output_{nullptr};
   std::shared_ptr<RecurrentSteps> first_;
   std::shared_ptr<RecurrentModule> second_, third_;

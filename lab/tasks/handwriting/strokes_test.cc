@@ -41,7 +41,7 @@ TEST(MakeStrokes, WritesTheSameLinesEverywhere) {
     for (size_t i = 1; i < line.points.size(); ++i) {
       const PenPoint &p = line.points[i], &before = line.points[i - 1];
       EXPECT_LT(std::abs(p.y), 130);
-      // A stroke goes on by 18 units, widened, slanted, and trembling.
+      // A stroke continues by 18 units, widened, slanted, and with noise.
       if (before.lifts) continue;
       EXPECT_LT(std::hypot(p.x - before.x, p.y - before.y), 50);
     }
@@ -49,7 +49,7 @@ TEST(MakeStrokes, WritesTheSameLinesEverywhere) {
   const Handwriting fewer = MakeStrokes({.train = 5, .held_out = 7});
   EXPECT_EQ(fewer.train[4].points, data.train[4].points);
   EXPECT_NE(data.valid[0].points, data.train[0].points);
-  // Everywhere: this is what the first machine made.
+  // The hash is equal on all machines.
   EXPECT_EQ(fewer.sha256.substr(0, 16), "f89dbcf0ae0b9bea");
 }
 

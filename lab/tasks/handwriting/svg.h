@@ -8,9 +8,8 @@
 
 namespace planish::lab {
 
-/// The strokes as an SVG document, which begins with kSvgBegin: dark lines on white, `scale`
-/// pixels for a unit of the data. `text` is what it says of itself; points that are not finite end
-/// the strokes.
+/// Returns the strokes as an SVG document that begins with kSvgBegin: dark lines on white, `scale`
+/// pixels per unit of the data. `text` is its label. The strokes end at a point that is not finite.
 std::string StrokesSvg(const std::vector<PenPoint>& points, double scale, const std::string& text);
 
 }  // namespace planish::lab

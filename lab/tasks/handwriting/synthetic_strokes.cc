@@ -42,12 +42,12 @@ constexpr const char* kWords[] = {
     "or",    "rest",   "rose", "sail",  "salt", "sea",  "silent", "slate", "snail",  "so",
     "stone", "store",  "tea",  "tile",  "to",   "toe",  "train",  "trial", "orient", "ration"};
 
-// A line ends with the word that brings it to so many characters.
+// A line ends with the word that reaches this number of characters.
 constexpr size_t kLineLength = 24;
-// Between two points of a stroke, at most, in x and in y.
+// Maximum distance between two points of a stroke, in x and in y.
 constexpr int kStep = 18;
 
-// Random choices and coordinates are integers, so that they are the same everywhere.
+// Writer of lines. Random choices and coordinates are integers, so that they are equal everywhere.
 class Hand {
  public:
   explicit Hand(uint64_t seed) : random_(seed) {}
@@ -74,7 +74,7 @@ class Hand {
     return low + static_cast<int>(random_() % static_cast<uint64_t>(high - low + 1));
   }
 
-  // The letter's width.
+  // Writes a letter. Returns its width.
   int Write(const std::vector<Stroke>& letter, int left, std::vector<PenPoint>& points) {
     int right = 0;
     for (const Stroke& stroke : letter) {
@@ -93,7 +93,7 @@ class Hand {
     return right;
   }
 
-  // Trembles by up to two units, in steps that hardly repeat.
+  // Adds noise of up to two units, in steps that rarely repeat.
   void AddPoint(const Knot& knot, int left, std::vector<PenPoint>& points) {
     const int x = 1000 * left + knot.x * width_ * 10 + knot.y * slant_ * 10 + Between(-2000, 2000);
     const int y = -knot.y * height_ * 10 + Between(-2000, 2000);

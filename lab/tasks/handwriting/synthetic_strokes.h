@@ -5,10 +5,10 @@
 
 namespace planish::lab {
 
-/// Lines of short words of the letters a, e, i, l, n, o, r, s and t, written in straight strokes of
-/// a few hundred points by hands that differ in size, width and slant and tremble a little; about
-/// 24 characters a line. As many lines as `counts` says; fewer are the first ones of more. The same
-/// on every machine.
+/// Returns lines of short words of the letters a, e, i, l, n, o, r, s and t in straight strokes,
+/// with a few hundred points and about 24 characters a line. Hands differ in size, width, slant and
+/// noise. Returns the number of lines in `counts`; fewer lines are a prefix of more. The same on
+/// every machine.
 Handwriting MakeStrokes(const LineCounts& counts);
 
 }  // namespace planish::lab

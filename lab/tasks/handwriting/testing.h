@@ -8,7 +8,7 @@
 
 namespace planish::lab {
 
-/// Normal numbers in double, the same for a seed.
+/// Returns normal values in double, determined by the seed.
 inline at::Tensor Normal(at::IntArrayRef sizes, uint64_t seed) {
   return at::normal(0.0, 1.0, sizes, at::detail::createCPUGenerator(seed),
                     at::TensorOptions(at::kDouble));

@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// One node of autograd for some twenty, which at eight cases take longer to call than to compute.
+// One autograd node for about twenty, whose overhead at eight cases would exceed their computation.
 class WindowFunction final : public torch::autograd::Function<WindowFunction> {
  public:
   static variable_list forward(AutogradContext* context, const at::Tensor& raw,
