@@ -17,14 +17,14 @@ namespace planish::lab {
 
 namespace {
 
-// Training accuracy is measured on so many of the first training sentences.
+// Number of first training sentences in the training accuracy.
 constexpr int64_t kTrainProbe = 1000;
-// Tokens evaluated at once.
+// Tokens per evaluation batch.
 constexpr int64_t kEvaluationTokens = 8192;
 
-// Sentences as numbers of a lexicon.
+// Sentences as indices of a lexicon.
 struct Numbered {
-  at::Tensor words;                 // int32 [N, longest], filled up with 0
+  at::Tensor words;                 // int32 [N, longest], padded with 0
   at::Tensor lengths;               // int64 [N]
   at::Tensor labels;                // int64 [N]
   std::vector<int64_t> lengths_of;  // the same as `lengths`
@@ -113,7 +113,7 @@ class SentenceExperiment final : public Experiment {
     double loss = 0, accuracy = 0;
   };
 
-  // Words [B, T] of these cases, up to the longest one's, with their lengths and labels.
+  // Returns words [B, T] of these cases, up to the longest one's, with their lengths and labels.
   static Tensors Gather(const Numbered& set, const at::Tensor& cases) {
     const at::Tensor lengths = set.lengths.index_select(0, cases);
     const int64_t longest = lengths.max().item<int64_t>();
@@ -121,7 +121,7 @@ class SentenceExperiment final : public Experiment {
             set.labels.index_select(0, cases)};
   }
 
-  // Mean loss and accuracy over the first `most` sentences.
+  // Returns mean loss and accuracy over the first `most` sentences.
   Result Measure(const Numbered& set, int64_t most) {
     const int64_t count = std::min(most, set.size());
     at::Generator generator = at::detail::createCPUGenerator(0);

@@ -11,13 +11,13 @@
 
 namespace planish::lab {
 
-/// What the tasks share that classify sentences with a Transformer encoder (Xu et al. 2019, 2.2).
+/// Base of the tasks that classify sentences with a Transformer encoder (Xu et al. 2019, 2.2).
 /// Printed there: 4 layers, width and word embeddings 128, norms before each layer, dropout 0.2,
-/// Adam with 0.9 and 0.998, 4,096 tokens a batch. Ours: 4 heads; 128 hidden units in the
-/// feed-forward layers, as "the hidden dimension is 128" can be read; dropout of embeddings and of
-/// each layer's result alone; the mean over words; words that occur twice in training; epochs;
-/// and the learning rate, one of 1e-3 and 2e-3 by validation with layer norm on RT, where the two
-/// are alike.
+/// Adam with 0.9 and 0.998, 4,096 tokens a batch.
+/// Chosen here: 4 heads; 128 hidden units in the feed-forward layers, a reading of "the hidden
+/// dimension is 128"; dropout only of embeddings and of each layer's result; the mean over words;
+/// words that occur twice in training; epochs; and the learning rate, 1e-3 or 2e-3 by validation
+/// with layer norm on RT, where both are similar.
 class SentenceTask : public Task {
  public:
   std::unique_ptr<Dataset> Load(const Settings& settings,
@@ -26,14 +26,14 @@ class SentenceTask : public Task {
   std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const override;
 
  protected:
-  /// Settings, presets, metrics and the report, but for its title, source and claims.
+  /// Sets settings, presets, metrics and the report, except its title, source and claims.
   SentenceTask(std::string name, int64_t classes);
 
-  /// The task's sets from the files below `folder`.
+  /// Reads the task's sets from the files below `folder`.
   virtual SentenceSets Read(const Settings& settings,
                             const std::filesystem::path& folder) const = 0;
 
-  /// A claim that of the norms `better` and `worse` the first has the higher test accuracy.
+  /// Adds a claim that the norm `better` has a higher test accuracy than `worse`.
   void AddClaim(const std::string& text, const std::string& table, const std::string& better,
                 const std::string& worse);
 

@@ -20,7 +20,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-// What rt and sst5 have in common, on the sentences that planish makes.
+// Tests of rt and sst5 on synthetic sentences.
 class SentenceTaskTest : public ::testing::TestWithParam<std::string> {
  protected:
   Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
@@ -59,7 +59,8 @@ TEST_P(SentenceTaskTest, MeasuresEveryMetricItDeclares) {
                                           "valid_accuracy", "test_accuracy"));
 }
 
-// Evaluation takes sentences in batches of like lengths: it counts what each alone would give.
+// Evaluation batches sentences of similar lengths; results must equal those of each sentence
+// separately.
 TEST_P(SentenceTaskTest, MeasuresWhatItSays) {
   const auto data = task->Load(Smoke({{"train_cases", "50"}}), {});
   at::manual_seed(1);
@@ -92,7 +93,7 @@ TEST_P(SentenceTaskTest, GathersSentencesUpToTheLongest) {
     EXPECT_EQ(batch[2].sizes(), lengths.sizes());
     EXPECT_GE(batch[2].min().item<int64_t>(), 0);
     EXPECT_LT(batch[2].max().item<int64_t>(), classes());
-    // Nothing but 0 after a sentence's end.
+    // Only 0 after a sentence's end.
     const at::Tensor after = at::arange(words.size(1)) >= lengths.unsqueeze(1);
     EXPECT_EQ(words.masked_select(after).abs().sum().item<int64_t>(), 0);
   }
@@ -119,7 +120,7 @@ TEST_P(SentenceTaskTest, GivesEveryNormTheSameStartBatchesAndDropout) {
   }
 }
 
-// 2,000 sentences whose class follows from a few words each: 8 epochs of some 15 updates.
+// 2,000 sentences whose class follows from a few words each: 8 epochs of about 15 updates.
 TEST_P(SentenceTaskTest, LearnsWithEveryNorm) {
   for (const std::string& norm : Norms(*task)) {
     const Settings settings = Smoke({{"norm", norm},
@@ -149,7 +150,7 @@ TEST_P(SentenceTaskTest, LearnsWithEveryNorm) {
 
 TEST_P(SentenceTaskTest, ResumesToTheBit) { ExpectExactResume(*task); }
 
-// The printed model, on sentences that planish makes.
+// The printed model, on synthetic sentences.
 TEST_P(SentenceTaskTest, TrainsThePaperPreset) {
   const Settings paper = PresetSettings(*task, "paper", {{"batch_size", "256"}});
   const auto data = task->Load(paper, {});

@@ -36,7 +36,7 @@ class Critic {
  public:
   explicit Critic(uint64_t seed) : random_(seed) {}
 
-  // A sentence and its opinion.
+  // Returns a sentence and its opinion.
   std::pair<std::string, int> Sentence() {
     auto [text, opinion] = Clause();
     switch (Choose(4)) {
@@ -85,7 +85,7 @@ class Critic {
       text += " slightly";
       opinion = sign;
     }
-    // "not superb" and "not very good" are both just bad.
+    // "not superb" and "not very good" are both simply bad.
     if (negated) opinion = -sign;
     return {text + " " + adjective.word, opinion};
   }

@@ -18,12 +18,12 @@
 #include "lab/run/safetensors.h"
 #include "lab/testing/test_folder.h"
 
-// What the tests of the tasks share.
+// Helpers of the tasks' tests.
 namespace planish::lab {
 
 using Sets = std::vector<std::pair<std::string, std::string>>;
 
-/// The settings of a preset, with some changed.
+/// Returns the settings of a preset, with some changed.
 inline Settings PresetSettings(const Task& task, const std::string& preset, const Sets& sets = {}) {
   Settings settings(task.settings);
   settings.Apply(*std::ranges::find(task.presets, preset, &Preset::name));
@@ -31,9 +31,9 @@ inline Settings PresetSettings(const Task& task, const std::string& preset, cons
   return settings;
 }
 
-/// Expects that a run of the preset `smoke` that is stopped after each number of updates in
-/// `pieces`, one after the other, ends as an uninterrupted one: the same metrics at every step,
-/// every tensor of the checkpoint, and the same best evaluation with its test metrics, to the bit.
+/// Expects that a run of the preset `smoke`, stopped after each number of updates in `pieces`, ends
+/// like an uninterrupted one: the same bits of metrics at every step, of every tensor of the
+/// checkpoint, and of the best evaluation with its test metrics.
 inline void ExpectExactResume(const Task& task, const Sets& sets = {},
                               const std::vector<int>& pieces = {1, 2, 3}) {
   const TestFolder folder;
@@ -55,7 +55,7 @@ inline void ExpectExactResume(const Task& task, const Sets& sets = {},
     int updates = 0;
     ASSERT_EQ(train(cut, [&] { return ++updates == piece; }), Outcome::kInterrupted)
         << "smoke has too few updates for the pieces";
-    at::rand({3});  // what happens to the default generator between two calls must not matter
+    at::rand({3});  // the default generator's state between two calls must not matter
   }
   ASSERT_EQ(train(cut, never), Outcome::kFinished);
 

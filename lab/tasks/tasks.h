@@ -9,11 +9,11 @@
 
 namespace planish::lab {
 
-/// Every task, in the order in which `planish list` shows them. A new experiment is a folder beside
-/// this file and one line in tasks.cc.
+/// Returns every task, in the order of `planish list`. A new experiment is a folder beside this
+/// file and one line in tasks.cc.
 const std::vector<std::unique_ptr<Task>>& Tasks();
 
-/// The task called `name`. Throws UsageError that lists those there are.
+/// Returns the task called `name`. Throws UsageError listing all if there is none.
 const Task& FindTask(std::string_view name);
 
 }  // namespace planish::lab

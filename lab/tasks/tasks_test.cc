@@ -9,7 +9,7 @@
 namespace planish::lab {
 namespace {
 
-// What the engine and the report take for granted of every task.
+// Properties of every task that the engine and the report require.
 TEST(Tasks, AreComplete) {
   for (const auto& task : Tasks()) {
     SCOPED_TRACE(task->name);
@@ -41,7 +41,7 @@ TEST(Tasks, AreComplete) {
 TEST(Tasks, AreFoundByName) {
   EXPECT_EQ(FindTask("pi-mnist").name, "pi-mnist");
   EXPECT_EQ(FindTask("pi-mnist").presets.front().name,
-            "paper");  // what a command line without one gets
+            "paper");  // the default of the command line
   EXPECT_THROW(FindTask("pi"), UsageError);
 }
 

@@ -12,7 +12,7 @@ namespace planish::lab {
 
 namespace {
 
-// Throws UsageError that names the bytes of `prompt` that the vocabulary lacks.
+// Throws UsageError naming the bytes of `prompt` that the vocabulary lacks.
 void CheckPrompt(const Vocabulary& vocabulary, const std::string& prompt) {
   std::string unknown;
   std::string seen;

@@ -46,7 +46,7 @@ TEST(SplitText, RefusesTextsWithNothingToLearn) {
   EXPECT_THAT(error(std::string(40, 'a')), HasSubstr("two different characters but has one"));
 }
 
-// A model that is sure of what follows each character: b after a, c after b, a after c.
+// A deterministic model: b follows a, c follows b, a follows c.
 TEST(WriteText, FollowsThePrompt) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   std::vector<std::vector<int64_t>> given;

@@ -62,7 +62,7 @@ class WindowFunction final : public torch::autograd::Function<WindowFunction> {
     at::Tensor draw = at::empty({batch, 3 * gaussians}, next.options());
     at::Tensor dpositions =
         gradients[1].defined() ? gradients[1].clone() : at::zeros(next.sizes(), next.options());
-    // The last step's window goes nowhere but up, and that may not be asked for.
+    // The last step's window only goes to the layers above, and can be without a gradient.
     const at::Tensor dy =
         gradients[0].defined()
             ? gradients[0]

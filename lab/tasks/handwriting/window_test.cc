@@ -40,13 +40,13 @@ TEST(TextWindow, FollowsItsEquations) {
       }
     }
     for (int64_t v = 0; v < kAlphabet; ++v) {
-      // Sums of a few numbers of size 1 in double.
+      // Sums of a few values of size 1 in double.
       EXPECT_NEAR(window[i][v].item<double>(), expected[static_cast<size_t>(v)], 1e-14);
     }
   }
 }
 
-// Values and gradients over several steps, against PyTorch's operators and its autograd.
+// Compares values and gradients over several steps with PyTorch's operators and autograd.
 TEST(TextWindow, IsTheComposedOne) {
   const auto run = [](bool composed) {
     const TextWindow text(Symbols(), kAlphabet, at::kDouble, composed);
@@ -64,7 +64,7 @@ TEST(TextWindow, IsTheComposedOne) {
       sum = sum + (outputs[i] * Normal(outputs[i].sizes(), 10 + i)).sum();
     }
     for (const at::Tensor& d : torch::autograd::grad({sum}, inputs, {}, true)) outputs.push_back(d);
-    // Where a window goes nowhere, and where positions go nowhere.
+    // A window without a gradient, and positions without one.
     for (const at::Tensor& one : {outputs[2].sum(), positions.sum()}) {
       for (const at::Tensor& d : torch::autograd::grad({one}, inputs, {}, true)) {
         outputs.push_back(d);
@@ -76,7 +76,7 @@ TEST(TextWindow, IsTheComposedOne) {
   ASSERT_EQ(fused.size(), composed.size());
   for (size_t i = 0; i < fused.size(); ++i) {
     ASSERT_TRUE(fused[i].defined()) << i;
-    // Numbers up to some tens in double.
+    // Values up to some tens in double.
     EXPECT_TRUE(at::allclose(fused[i], composed[i], 1e-12, 1e-12)) << i;
   }
 }
@@ -86,7 +86,7 @@ TEST(TextWindow, ComputesInFloat) {
   const auto exact = TextWindow(Symbols(), kAlphabet, at::kDouble, false).Step(raw, before);
   const auto ours = TextWindow(Symbols(), kAlphabet, at::kFloat, false)
                         .Step(raw.to(at::kFloat), before.to(at::kFloat));
-  // Numbers of size 1, of which exp is taken twice.
+  // Values of size 1 after two exponentials.
   EXPECT_TRUE(at::allclose(ours.first.to(at::kDouble), exact.first, 1e-5, 1e-6));
 }
 
@@ -96,7 +96,7 @@ TEST(HasPassed, ComparesTheEndWithEveryCharacter) {
     const at::Tensor raw = at::tensor({0.0, 1.0, -1.0}).unsqueeze(0);
     EXPECT_EQ(HasPassed(raw, at::full({1, 1}, position), 3), passed) << position;
   }
-  // A second, weaker one behind the first does not count, a stronger one does.
+  // A second, weaker one after the first does not count, a stronger one does.
   for (const auto& [weight, passed] : {std::pair(-1.0, false), {1.0, true}}) {
     const at::Tensor raw = at::tensor({0.0, weight, 0.0, 0.0, 0.0, 0.0}).unsqueeze(0);
     EXPECT_EQ(HasPassed(raw, at::tensor({1.0, 4.0}).unsqueeze(0), 3), passed) << weight;

@@ -8,10 +8,9 @@ namespace planish::lab {
 
 namespace {
 
-// Training is measured on as many of the training cases as there are for validation in the paper,
-// the same at each evaluation.
+// Number of first training cases in the training metrics: the paper's number of validation cases.
 constexpr int64_t kTrainProbe = 5'000;
-// Cases evaluated at once: their activations stay in cache.
+// Cases per evaluation batch: their activations stay in cache.
 constexpr int64_t kEvaluationBatch = 100;
 
 class MnistCnn final : public DigitExperiment {

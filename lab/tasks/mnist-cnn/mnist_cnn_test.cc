@@ -35,18 +35,18 @@ int64_t Count(const torch::nn::Module& model) {
 }
 
 TEST(DigitCnn, HasAsManyParametersAsItShould) {
-  // 5*5*1*20 + 20, 5*5*20*50 + 50, (4*4*50)*500 + 500, 500*10 + 10: 431,080, as Caffe's LeNet has.
+  // 5*5*1*20 + 20, 5*5*20*50 + 50, (4*4*50)*500 + 500, 500*10 + 10: 431,080, like Caffe's LeNet.
   const int64_t weights = 520 + 25'050 + 400'500 + 5'010;
   EXPECT_EQ(weights, 431'080);
   EXPECT_EQ(Count(DigitCnn({.norm = "none"})), weights);
   EXPECT_EQ(Count(DigitCnn({.norm = "layer-simple"})), weights);
-  // Gain and bias of a case's 24*24*20 and 8*8*50 numbers, and of the 500 of the linear layer.
+  // Gain and bias of a case's 24*24*20 and 8*8*50 elements, and of the linear layer's 500.
   EXPECT_EQ(Count(DigitCnn({.norm = "layer"})), weights + 2 * (11'520 + 3'200 + 500));
   EXPECT_EQ(Count(DigitCnn({.norm = "layer", .norm_convolutions = false})), weights + 2 * 500);
   EXPECT_EQ(Count(DigitCnn({.norm = "batch"})), weights + 2 * (20 + 50 + 500));
 }
 
-// The same network of PyTorch's own functions, with channels first and ReLU before the maximum.
+// The same network with PyTorch's own functions, channels first and ReLU before the maximum.
 TEST(DigitCnn, ComputesWhatItSays) {
   for (const std::string norm : {"none", "layer", "batch"}) {
     SCOPED_TRACE(norm);
@@ -83,7 +83,7 @@ TEST(DigitCnn, ComputesWhatItSays) {
     y = at::linear(y, p["output.weight"], p["output.bias"]);
 
     const at::Tensor actual = model.forward(x);
-    // Sums of at most 75 products of numbers around 1, in another order, in double.
+    // Sums of at most 75 products of values around 1, in another order, in double.
     EXPECT_LT((actual - y).abs().max().item<double>(), 1e-12);
 
     const at::Tensor dy = at::rand({6, 5}, at::kDouble);
@@ -154,7 +154,7 @@ TEST_F(MnistCnnTest, LearnsWithEveryNorm) {
     }
     at::NoGradGuard no_grad;
     experiment->model().eval();
-    // 48 updates on 512 images: seen to end at 64% to 88%; chance is 10%.
+    // 48 updates on 512 images reach 64% to 88%; chance is 10%.
     EXPECT_GT(experiment->Evaluate().at("valid_accuracy"), 0.5) << norm;
   }
 }

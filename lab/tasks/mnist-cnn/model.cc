@@ -38,11 +38,11 @@ DigitCnn::DigitCnn(const Options& options) : side_(options.side) {
 at::Tensor DigitCnn::forward(const at::Tensor& x) {
   at::Tensor y = x.view({-1, side_, side_, 1});
   for (Convolution& convolution : convolutions_) {
-    // [N, H, W, C] to the eye of a convolution and back: views, the numbers stay where they are.
+    // [N, H, W, C] to a convolution's channels-last view and back, without copying.
     y = convolution.layer->forward(y.permute({0, 3, 1, 2})).permute({0, 2, 3, 1});
     if (convolution.norm) y = convolution.norm->forward(y);
-    // ReLU of the maximum is the maximum of ReLUs, at a quarter of the work. In place: the maximum
-    // does not need its own output for backward.
+    // ReLU of the maximum equals the maximum of ReLUs, at a quarter of the cost. In place: the
+    // maximum does not need its own output for backward.
     y = at::max_pool2d(y.permute({0, 3, 1, 2}), kPool).relu_().permute({0, 2, 3, 1});
   }
   return output_->forward(hidden_norm_->forward(hidden_->forward(y.flatten(1))).relu_());

@@ -16,14 +16,14 @@ namespace planish::lab {
 /// Image -> (5 x 5 convolution, norm, ReLU, 2 x 2 maximum) twice -> linear, norm, ReLU -> linear ->
 /// logits.
 ///
-/// A norm behind a convolution is over all channels and positions of a case, batch norm over all
-/// cases and positions of a channel. Images lie in memory channel by channel of a position, in
-/// which convolutions and maxima are fastest: the gains and biases of these norms are [H, W, C].
+/// Norms after a convolution are over all channels and positions of a case, batch norm over all
+/// cases and positions of a channel. Images are in channels-last memory format, which is fastest
+/// for convolutions and maxima, so gains and biases of these norms are [H, W, C].
 class DigitCnn : public torch::nn::Module {
  public:
   struct Options {
     std::string norm = "none";
-    bool norm_convolutions = true;             ///< else the linear layer alone has a norm
+    bool norm_convolutions = true;             ///< else only the linear layer has a norm
     std::vector<int64_t> channels = {20, 50};  ///< of the convolutions
     int64_t hidden = 500;                      ///< units of the first linear layer
     int64_t side = 28;                         ///< an image has side x side pixels

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The search of one sentence.
+// Search of one sentence.
 struct Search {
   int64_t longest = 0;
   int64_t finished = 0;
@@ -54,7 +54,7 @@ std::vector<Hypothesis> BeamSearch(TranslationModel& model, const at::Tensor& so
   for (int64_t length = 1; !active.empty(); ++length) {
     at::Tensor chances = model.Step(pieces, length - 1, state).log_softmax(1);
     const int64_t vocabulary = chances.size(1);
-    // What a model that has diverged gives is as unlikely as can be.
+    // Outputs of a diverged model get the lowest probability.
     chances.nan_to_num_(-kInfinity, std::nullopt, -kInfinity);
     chances.select(1, Bpe::kPad).fill_(-kInfinity);
     for (size_t a = 0; a < active.size(); ++a) {
@@ -65,7 +65,7 @@ std::vector<Hypothesis> BeamSearch(TranslationModel& model, const at::Tensor& so
       ended.fill_(-kInfinity).select(1, Bpe::kEnd).copy_(end);
     }
     chances += sums.unsqueeze(1);
-    // Of twice as many candidates at most half end, one a row.
+    // At most half of twice the beam's candidates end, one in each row.
     const auto [values, places] =
         chances.view({static_cast<int64_t>(active.size()), width * vocabulary})
             .topk(std::min(2 * options.beam, width * vocabulary), 1);
@@ -97,7 +97,7 @@ std::vector<Hypothesis> BeamSearch(TranslationModel& model, const at::Tensor& so
         }
       }
       if (search.finished >= options.beam || length >= search.longest || grown.empty()) continue;
-      // Where there are too few, hypotheses that cannot win fill the rows.
+      // Hypotheses that cannot win fill missing rows.
       grown.resize(static_cast<size_t>(options.beam),
                    {line * width, Bpe::kEnd, -std::numeric_limits<float>::infinity()});
       still.push_back(active[a]);

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-// Pieces: padding, </s>, and `vocabulary` - 2 others.
+// Returns a model with padding, </s>, and `vocabulary` - 2 other pieces.
 std::shared_ptr<TranslationModel> MakeModel(uint64_t seed, int64_t vocabulary) {
   at::manual_seed(seed);
   auto model = std::make_shared<TranslationModel>(TranslationModel::Options{
@@ -28,7 +28,7 @@ std::shared_ptr<TranslationModel> MakeModel(uint64_t seed, int64_t vocabulary) {
   return model;
 }
 
-// Sentences of the given lengths with random pieces, </s> at the end, then padding.
+// Returns sentences of the given lengths with random pieces, </s> at the end, then padding.
 std::pair<at::Tensor, at::Tensor> Sources(const std::vector<int64_t>& lengths, int64_t vocabulary) {
   const int64_t longest = *std::ranges::max_element(lengths);
   at::Tensor source = at::randint(2, vocabulary, {std::ssize(lengths), longest}, at::kLong);
@@ -40,8 +40,8 @@ std::pair<at::Tensor, at::Tensor> Sources(const std::vector<int64_t>& lengths, i
   return {source, at::tensor(lengths)};
 }
 
-// The sum of log-probabilities of these pieces and </s>, from whole sequences; padding is never
-// chosen, but has its probability.
+// Returns the sum of log-probabilities of these pieces and </s>, from whole sequences. Padding is
+// never chosen, but has its probability.
 double SumOf(TranslationModel& model, const at::Tensor& source,
              const std::vector<int32_t>& pieces) {
   std::vector<int64_t> input = {Bpe::kEnd}, wanted;
@@ -56,8 +56,8 @@ double SumOf(TranslationModel& model, const at::Tensor& source,
   return chances.gather(1, at::tensor(wanted).unsqueeze(1)).sum().item<double>();
 }
 
-// A beam that holds every prefix finds what trying all translations finds: 121 of them, of up to 4
-// of three pieces.
+// A beam with room for every prefix finds the best of all translations: 121 of them, of up to 4 of
+// three pieces.
 TEST(BeamSearch, FindsTheBestOfAllWhenItsBeamHoldsAll) {
   const at::NoGradGuard no_grad;
   int longer = 0;
@@ -83,7 +83,7 @@ TEST(BeamSearch, FindsTheBestOfAllWhenItsBeamHoldsAll) {
           BeamSearch(*model, source, lengths,
                      {.beam = 121, .length_penalty = alpha, .longest_ratio = 0, .longest_more = 5});
       EXPECT_EQ(found.at(0).pieces, best) << seed << " " << alpha;
-      // Floats that are summed over 5 steps against doubles.
+      // Floats summed over 5 steps, compared with doubles.
       EXPECT_NEAR(found.at(0).score, best_score, 1e-5) << seed << " " << alpha;
       longer += best.size() > 1;
     }
@@ -101,7 +101,7 @@ TEST(BeamSearch, OfOneIsGreedy) {
     while (expected.size() < 13) {
       const at::Tensor x = model->forward(source, lengths, at::tensor(input).unsqueeze(0));
       const at::Tensor logits = model->Logits(x[0][-1]);
-      const int64_t piece = logits.slice(0, 1).argmax().item<int64_t>() + 1;  // but for padding
+      const int64_t piece = logits.slice(0, 1).argmax().item<int64_t>() + 1;  // except padding
       if (piece == Bpe::kEnd) break;
       input.push_back(piece);
       expected.push_back(static_cast<int32_t>(piece));

@@ -15,7 +15,7 @@ constexpr size_t kOrders = 4;
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// ASCII punctuation but for what numbers and words may hold: . , - '
+// Returns true for ASCII punctuation, except . , - ' which numbers and words can contain.
 bool IsDisjoint(char c) {
   return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') ||
          (c >= '(' && c <= '+') || (c >= ':' && c <= '@') || c == '/';
@@ -29,7 +29,7 @@ void ReplaceAll(std::string& text, std::string_view from, std::string_view to) {
   }
 }
 
-// The length of the blank at `i`, 0 where there is none: what Unicode calls white space, and the
+// Returns the length of the blank at `i`, or 0 if there is none: Unicode's white space, and the
 // separators U+001C to U+001F.
 size_t BlankLength(std::string_view text, size_t i) {
   const auto c = static_cast<unsigned char>(text[i]);
@@ -60,8 +60,8 @@ std::vector<std::string> SplitAtBlanks(std::string_view text) {
   return words;
 }
 
-// Puts blanks around the second of two neighbours, or the first, where `matches` takes both. As a
-// regular expression does it, neighbours that matched are not looked at again.
+// Puts blanks around the second of two neighbours, or the first, if `matches` accepts both. Like a
+// regular expression, it does not match the same characters again.
 template <class Matches>
 std::string Separate(const std::string& text, Matches matches, std::string_view before_first,
                      std::string_view between, std::string_view after) {
@@ -81,7 +81,7 @@ std::string Separate(const std::string& text, Matches matches, std::string_view 
   return out;
 }
 
-// n-grams of a sentence, joined by blanks, which no token holds, and how often they occur.
+// n-grams of a sentence, joined by blanks, which no token contains, with their counts.
 using Counts = std::map<std::string, int64_t>;
 
 std::array<Counts, kOrders> CountGrams(const std::vector<std::string>& tokens) {
@@ -101,7 +101,7 @@ std::array<Counts, kOrders> CountGrams(const std::vector<std::string>& tokens) {
 
 std::vector<std::string> Tokenize13a(std::string_view line) {
   std::string text(line);
-  while (!text.empty()) {  // blanks at the end go first: a dash before them ends the line
+  while (!text.empty()) {  // trailing blanks go first: a dash before them ends the line
     size_t end = text.size();
     for (size_t length = 1; length <= 3 && length <= text.size(); ++length) {
       if (BlankLength(text, text.size() - length) == length) end = text.size() - length;
@@ -126,7 +126,7 @@ std::vector<std::string> Tokenize13a(std::string_view line) {
       apart += c;
     }
   }
-  // Bytes will do for characters: those of longer sequences are no ASCII.
+  // Bytes suffice: those of multibyte characters are not ASCII.
   apart = Separate(apart, [](char a, char b) { return !IsDigit(a) && IsPoint(b); }, "", " ", " ");
   apart = Separate(apart, [](char a, char b) { return IsPoint(a) && !IsDigit(b); }, " ", " ", "");
   apart = Separate(apart, [](char a, char b) { return IsDigit(a) && b == '-'; }, "", " ", " ");

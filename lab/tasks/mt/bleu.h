@@ -10,9 +10,9 @@
 
 namespace planish::lab {
 
-/// BLEU of a corpus with one reference a sentence (Papineni et al. 2002), as sacrebleu computes it
-/// by default (Post 2018): tokens of mteval-v13a, cased, n-grams up to 4, "exp" smoothing of counts
-/// of 0 (each such precision is 1 / (2^k total), k = 1, 2, ... along n).
+/// BLEU of a corpus with one reference a sentence (Papineni et al. 2002), as in sacrebleu's default
+/// (Post 2018): tokens of mteval-v13a, cased, n-grams up to 4, "exp" smoothing of counts of 0 (each
+/// such precision is 1 / (2^k total), k = 1, 2, ... along n).
 struct Bleu {
   double score = 0;  ///< 0 .. 100
   double brevity = 1;
@@ -20,11 +20,12 @@ struct Bleu {
   int64_t hypothesis_tokens = 0, reference_tokens = 0;
 };
 
-/// Throws std::invalid_argument where there are not as many hypotheses as references.
+/// Returns the BLEU. Throws std::invalid_argument if the numbers of hypotheses and references
+/// differ.
 Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references);
 
-/// The tokens that mteval-v13a makes of a line: punctuation apart from words, full stops and commas
-/// kept within numbers, dashes after digits apart.
+/// Splits a line into the tokens of mteval-v13a: punctuation separated from words, full stops and
+/// commas kept within numbers, dashes after digits separated.
 std::vector<std::string> Tokenize13a(std::string_view line);
 
 }  // namespace planish::lab

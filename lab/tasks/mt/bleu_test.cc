@@ -31,9 +31,9 @@ TEST(CorpusBleu, CountsClippedNGrams) {
   const Bleu bleu = CorpusBleu(Texts{"the cat sat on mat"}, Texts{"the cat sat on the mat"});
   EXPECT_THAT(bleu.precisions, ElementsAre(100, 75, 100 * 2.0 / 3, 50));
   EXPECT_DOUBLE_EQ(bleu.brevity, std::exp(1 - 6.0 / 5));
-  // Roundings of a product of four.
+  // Rounding errors of a product of four.
   EXPECT_NEAR(bleu.score, 100 * std::exp(-.2) * std::pow(1 * .75 * 2 / 3 * .5, .25), 1e-10);
-  // A word counts as often as the reference has it.
+  // A word counts at most as often as in the reference.
   EXPECT_DOUBLE_EQ(CorpusBleu(Texts{"the the the the"}, Texts{"the dog"}).precisions[0], 25);
 }
 

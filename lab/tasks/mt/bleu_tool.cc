@@ -1,6 +1,6 @@
-// Lets tests/python/test_bleu.py set this project's BLEU beside sacrebleu's.
+// Computes BLEU for tests/python/test_bleu.py, which compares it with sacrebleu's.
 //   bleu_tool HYPOTHESES REFERENCES   prints the score, with ten decimals
-//   bleu_tool --tokens FILE           prints each line's tokens, blanks between them
+//   bleu_tool --tokens FILE           prints each line's tokens, separated by blanks
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -17,7 +17,7 @@ namespace {
 
 using Encoded = std::vector<std::vector<int32_t>>;
 
-// Lines of pieces, each with </s>, as a tensor.
+// Returns lines of pieces, each with </s>, as a tensor.
 Pieces Pad(const Encoded& lines) {
   size_t longest = 0;
   for (const auto& line : lines) longest = std::max(longest, line.size() + 1);
@@ -38,10 +38,10 @@ Pieces Pad(const Encoded& lines) {
 
 struct LeftOut {
   int64_t too_long = 0;  // pairs
-  int64_t nothing = 0;   // pairs of which a side has no pieces, such as control characters alone
+  int64_t nothing = 0;   // pairs with a side without pieces, such as only control characters
 };
 
-// The pieces of all pairs that have at most `longest` of them a side, and these pairs.
+// Returns the pieces of all pairs that have at most `longest` on each side, and these pairs.
 PairSet Encode(const Bpe& bpe, std::vector<SentencePair> pairs, std::optional<int64_t> longest,
                LeftOut& left_out) {
   PairSet set;
@@ -68,7 +68,8 @@ int64_t Unknown(const PairSet& set) {
       .item<int64_t>();
 }
 
-// Of the pairs, and of what the vocabulary makes of them: weights mean nothing with another one.
+// Returns the hash of the pairs and of their pieces, because weights are meaningless with another
+// vocabulary.
 std::string HashOf(const std::string& pairs, const PairSet& set) {
   Sha256 sha;
   sha.Update({reinterpret_cast<const uint8_t*>(pairs.data()), pairs.size()});

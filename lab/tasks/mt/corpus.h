@@ -19,14 +19,14 @@ namespace planish::lab {
 /// Sentences as pieces: a row each, </s> after the last piece, then padding.
 struct Pieces {
   at::Tensor rows;     ///< [N, longest] int32
-  at::Tensor lengths;  ///< [N] int64, </s> counted
+  at::Tensor lengths;  ///< [N] int64, including </s>
 
   int64_t size() const { return lengths.size(0); }
-  /// The rows of `cases` [B] int64, cut at the longest of them, and their lengths.
+  /// Returns the rows of `cases` [B] int64, cut to the longest of them, and their lengths.
   Pieces Select(const at::Tensor& cases) const;
 };
 
-/// Pieces of some lines.
+/// Returns the pieces of lines.
 Pieces EncodeLines(const Bpe& bpe, std::span<const std::string> lines);
 
 /// Sentence pairs as text and as pieces.
@@ -37,8 +37,8 @@ struct PairSet {
   int64_t size() const { return source.size(); }
 };
 
-/// The cases of `lengths` [N] by length, cut into batches of at most `max_tokens` pieces, padding
-/// counted, but of one case at least.
+/// Returns the cases of `lengths` [N] sorted by length, in batches of at most `max_tokens` pieces,
+/// including padding, but of one case or more.
 std::vector<at::Tensor> SortedBatches(const at::Tensor& lengths, int64_t max_tokens);
 
 /// Sentence pairs with the vocabulary of both languages, trained on the training pairs.
@@ -46,12 +46,11 @@ struct Corpus final : Dataset {
   Bpe bpe;
   PairSet train, valid, test;
 
-  /// Pairs of which a side has more than `max_length` pieces, </s> counted, are left out of
-  /// training and validation; none are of the test set, whose BLEU would be another one without
-  /// them. `about` says how many, and how many pieces outside training the vocabulary lacks; its
-  /// sha256 is of the pairs and of the training pairs' pieces. The vocabulary is kept in `cache`,
-  /// as Bpe::TrainOnce keeps it. Throws DataError where nothing is left of a split, and what
-  /// Bpe::Train throws.
+  /// Leaves out training and validation pairs with more than `max_length` pieces, including </s>,
+  /// on a side; keeps all test pairs, because BLEU depends on them.
+  /// `about` has the numbers of left-out pairs and of unknown pieces outside training; its sha256
+  /// is of the pairs and of the training pairs' pieces. The vocabulary is cached in `cache` as in
+  /// Bpe::TrainOnce. Throws DataError if a split has no pairs left, and like Bpe::Train.
   Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
          const std::optional<std::filesystem::path>& cache);
 };

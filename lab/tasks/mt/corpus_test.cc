@@ -73,7 +73,7 @@ TEST(Corpus, SelectsRowsAndCutsThem) {
   EXPECT_TRUE(some.rows[0].equal(all.rows[3].slice(0, 0, some.rows.size(1))));
 }
 
-// Over-long pairs, sides without letters, and characters that the vocabulary lacks are counted.
+// Over-long pairs, sides without letters, and characters outside the vocabulary are counted.
 TEST(Corpus, CountsWhatItLeavesOut) {
   ParallelText text = SomeText();
   std::string longer;
@@ -81,7 +81,7 @@ TEST(Corpus, CountsWhatItLeavesOut) {
   text.train.push_back({longer, "kurz"});
   text.train.push_back({"short", longer});
   text.valid.push_back({longer, longer});
-  text.test.push_back({longer, longer});        // stays
+  text.test.push_back({longer, longer});        // is kept
   text.valid.push_back({"\u200b", "nothing"});  // a zero-width space, which NFKC drops
   text.test.push_back({"дог", "Hund"});
   const Corpus corpus(text, 60, 20, {});

@@ -10,7 +10,7 @@
 
 namespace planish::lab {
 
-/// The Transformer as a translator (Vaswani et al. 2017): both languages share a vocabulary, and
+/// The Transformer as a translator (Vaswani et al. 2017). Both languages share a vocabulary, and
 /// one matrix is the embedding of source and target and, transposed, the output layer. B, S, T, D,
 /// V: sentences, padded lengths of source and target, width, vocabulary.
 class TranslationModel final : public torch::nn::Module {
@@ -20,26 +20,26 @@ class TranslationModel final : public torch::nn::Module {
     TransformerOptions transformer;
   };
 
-  /// Draws the embedding, normal with variance 1/D (padding 0), then the layers'.
+  /// Draws the embedding, normal with variance 1/D (padding 0), then the layers' weights.
   explicit TranslationModel(const Options& options);
 
-  /// The decoder's result [B, T, D] at every position of `target` [B, T], which begins with </s>
-  /// where the sentence that is to be predicted begins with its first piece. `source` [B, S] int64
-  /// has `lengths` [B] int64 pieces a row, </s> the last of them, and padding after it.
+  /// Returns the decoder's result [B, T, D] at every position of `target` [B, T], the sentence to
+  /// predict shifted by one and starting with </s>. Rows of `source` [B, S] int64 have `lengths`
+  /// [B] int64 pieces, </s> last, then padding.
   at::Tensor forward(const at::Tensor& source, const at::Tensor& lengths, const at::Tensor& target);
 
   /// [..., D] -> [..., V].
   at::Tensor Logits(const at::Tensor& x);
 
-  /// What Step goes on from: the encoder's result.
+  /// Returns the decoder's start state, with the encoder's result.
   DecoderState Start(const at::Tensor& source, const at::Tensor& lengths);
 
-  /// Logits [rows, V] of what follows the piece pieces[i] int64 [rows], which is number `position`
-  /// of its row (from 0), and those that Step was given before it.
+  /// Returns the logits [rows, V] after the pieces[i] int64 [rows] at position `position` (from 0)
+  /// and those of earlier calls.
   at::Tensor Step(const at::Tensor& pieces, int64_t position, DecoderState& state);
 
  private:
-  // Embedding times sqrt(D), positions from `first` on, dropout.
+  // Returns the embedding times sqrt(D) plus positions from `first` on, with dropout.
   at::Tensor Embed(const at::Tensor& pieces, int64_t first);
   at::Tensor Encode(const at::Tensor& source, const at::Tensor& mask);
 
@@ -47,7 +47,7 @@ class TranslationModel final : public torch::nn::Module {
   at::Tensor embedding_;  // [V, D]
   std::shared_ptr<TransformerEncoder> encoder_;
   std::shared_ptr<TransformerDecoder> decoder_;
-  at::Tensor positions_;  // as many as have been needed so far; no buffer, since made anew
+  at::Tensor positions_;  // for the longest sequence so far; recomputed, so not a buffer
 };
 
 }  // namespace planish::lab

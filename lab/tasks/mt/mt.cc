@@ -18,12 +18,12 @@ namespace planish::lab {
 
 namespace {
 
-// Pieces that are evaluated or translated at once, padding counted.
+// Pieces per evaluation or translation batch, including padding.
 constexpr int64_t kEvaluationTokens = 4096;
 constexpr int64_t kTranslationTokens = 2048;
-// Pairs of the training set that its loss is measured on.
+// Number of training pairs in the training loss.
 constexpr int64_t kTrainSample = 500;
-// Translations that the report shows.
+// Number of translations in the report.
 constexpr int64_t kSamples = 5;
 
 TransformerOptions LayersOf(const Settings& s) {
@@ -41,11 +41,11 @@ TransformerOptions LayersOf(const Settings& s) {
   return options;
 }
 
-// What the model is to predict of some pairs.
+// Targets of some pairs.
 struct Wanted {
-  at::Tensor input;  // [B, T] what stands before each piece of the target, </s> before the first
-  at::Tensor positions;  // [P] those of the B * T that are no padding
-  at::Tensor pieces;     // [P] int64, the pieces there
+  at::Tensor input;      // [B, T] the piece before each piece of the target, </s> before the first
+  at::Tensor positions;  // [P] those of the B * T that are not padding
+  at::Tensor pieces;     // [P] int64, the pieces at these positions
 };
 
 Wanted WantedOf(const at::Tensor& target) {
@@ -74,7 +74,7 @@ class Translation final : public Experiment, public LineTranslator {
                         batch_tokens_, generator);
   }
 
-  // Source [B, S], its lengths [B], and what WantedOf gives of the target.
+  // Returns source [B, S], its lengths [B], and WantedOf the target.
   Tensors Batch(const at::Tensor& cases) override { return Batch(corpus_.train, cases); }
 
   at::Tensor Loss(const Tensors& batch) override {
@@ -118,7 +118,7 @@ class Translation final : public Experiment, public LineTranslator {
   }
 
  private:
-  // The pieces of the longer side of each pair [N].
+  // Returns the number of pieces on the longer side of each pair [N].
   static at::Tensor Longer(const PairSet& set) {
     return at::maximum(set.source.lengths, set.target.lengths);
   }
@@ -129,13 +129,14 @@ class Translation final : public Experiment, public LineTranslator {
     return {source.rows, source.lengths, wanted.input, wanted.positions, wanted.pieces};
   }
 
-  // Logits [P, V] of the pieces that are wanted.
+  // Returns the logits [P, V] of the wanted pieces.
   at::Tensor Predict(const Tensors& batch) {
     const at::Tensor x = model_.forward(batch[0], batch[1], batch[2]);
     return model_.Logits(x.flatten(0, 1).index_select(0, batch[3]));
   }
 
-  // Mean nats a piece, and the share of pieces that are the likeliest, of the first `count` pairs.
+  // Computes the mean nats per piece, and the fraction of pieces that are the likeliest, of the
+  // first `count` pairs.
   void Measure(const PairSet& set, int64_t count, const std::string& name, Values& values) {
     double nats = 0, right = 0, pieces = 0;
     for (const at::Tensor& cases :
@@ -151,7 +152,7 @@ class Translation final : public Experiment, public LineTranslator {
     values[name + "_accuracy"] = right / pieces;
   }
 
-  // One line for each row of `source`. An empty line has an empty translation.
+  // Returns one line for each row of `source`. An empty line has an empty translation.
   std::vector<std::string> Translate(const Pieces& source, const BeamOptions& options) {
     std::vector<std::string> lines(static_cast<size_t>(source.size()));
     for (const at::Tensor& cases : SortedBatches(source.lengths, kTranslationTokens)) {
@@ -329,7 +330,8 @@ class MtTask final : public Task {
         {"test_accuracy", "test accuracy of pieces", "%", false},
         {"test_bleu", "test BLEU", "", false},
     };
-    // As the paper's code chooses checkpoints; a loss of all pieces is steadier than BLEU.
+    // The paper's code chooses checkpoints in this way; a loss over all pieces varies less than
+    // BLEU.
     choose_by = "valid_nats";
     report = MakeReport();
   }

@@ -7,8 +7,8 @@
 
 namespace planish::lab {
 
-/// Machine translation (Xu et al. 2019, 2.2): a pre-norm Transformer on pieces of a vocabulary that
-/// both languages share, BLEU of beam search. Its experiments are LineTranslators.
+/// Makes the task of machine translation (Xu et al. 2019, 2.2): a pre-norm Transformer on pieces of
+/// a shared vocabulary, BLEU of beam search. Its experiments are LineTranslators.
 std::unique_ptr<Task> MakeMt();
 
 }  // namespace planish::lab

@@ -37,7 +37,7 @@ int64_t ParametersOf(const torch::nn::Module& model) {
 
 class MtTest : public ::testing::Test {
  protected:
-  // Vocabularies are not left on the machine.
+  // Vocabularies must not stay on the machine.
   MtTest() { setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1); }
   ~MtTest() override { unsetenv("XDG_CACHE_HOME"); }
 
@@ -45,7 +45,7 @@ class MtTest : public ::testing::Test {
 
   std::unique_ptr<Dataset> Load(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
 
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
     return task->Make(Smoke(sets), data);
@@ -59,9 +59,9 @@ class MtTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakeMt();
 };
 
-// By hand: of width D, with H hidden units and V pieces, an attention has 4 matrices D D and 4
-// biases D, a feed-forward sublayer 2 D H + H + D, a norm 2 D; encoder layers have 1, 1, 2 of them,
-// decoder layers 2, 1, 3; then the final norms and V D embeddings.
+// Parameters by formula: with width D, H hidden units and V pieces, an attention has 4 matrices D D
+// and 4 biases D, a feed-forward sublayer 2 D H + H + D, a norm 2 D. Encoder layers have 1, 1, 2 of
+// them, decoder layers 2, 1, 3; then the final norms and V D embeddings.
 int64_t ByHand(int64_t layers, int64_t d, int64_t h, int64_t v, int64_t norm) {
   const int64_t attention = 4 * d * d + 4 * d, ffn = 2 * d * h + h + d;
   return layers * (3 * attention + 2 * ffn + 5 * norm) + 2 * norm + v * d;
@@ -76,15 +76,14 @@ TEST_F(MtTest, HasTheParametersOfItsFormula) {
               ByHand(2, 16, 32, pieces, parameters))
         << norm;
   }
-  // As the released code has it: the layers keep LayerNorm.
+  // As in the released code, the layers keep LayerNorm.
   EXPECT_EQ(ParametersOf(Make(*data, {{"norm", "none"}, {"wiring", "code"}})->model()),
             ByHand(2, 16, 32, pieces, 32) - 2 * 32);
 }
 
 // transformer_iwslt_de_en with the paper's 10,149 pieces: PyTorch's own Transformer of that size,
-// which has the final norms, too, and one embedding. Without these norms, and with 8,848 German and
-// 6,632 English pieces in place of shared ones, as fairseq's example has them, the same formula is
-// 39,469,056.
+// including the final norms, and one embedding. Without these norms, and with fairseq's 8,848
+// German and 6,632 English pieces instead of shared ones, the formula gives 39,469,056.
 TEST_F(MtTest, HasThePublishedSize) {
   const Settings paper(task->settings);
   TranslationModel model({.vocabulary = paper.Int("vocabulary"),
@@ -113,8 +112,7 @@ TEST_F(MtTest, TrainsAtThePapersSize) {
   const std::vector<at::Tensor> batches = {at::tensor({0, 1}, at::kLong),
                                            at::tensor({2, 3}, at::kLong)};
   const double first = UpdateWeights(*experiment, adam, batches).loss;
-  // Beyond ln 200 = 5.3: with one matrix for both, the piece that was read is the likeliest at
-  // first.
+  // More than ln 200 = 5.3: with one matrix for both, the input piece is the likeliest at first.
   EXPECT_NEAR(first, 7.5, 2.5);
   EXPECT_LT(UpdateWeights(*experiment, adam, batches).loss, first);
 }
@@ -140,7 +138,7 @@ TEST_F(MtTest, GivesEveryNormTheSameStartAndTheSameBatches) {
   }
 }
 
-// Which norm stands where.
+// Compares the norm at each place.
 TEST_F(MtTest, WiresTheNormsAsThePaperOrTheCode) {
   const auto data = Load();
   const auto norms = [&](const std::string& norm, const std::string& wiring) {
@@ -160,7 +158,7 @@ TEST_F(MtTest, WiresTheNormsAsThePaperOrTheCode) {
   for (const std::string& name : code) EXPECT_THAT(name, ::testing::Not(HasSubstr("final")));
 }
 
-// The whole model written out in double, without padding, without dropout.
+// Reference: the whole model in double, without padding or dropout.
 at::Tensor LogitsByHand(const torch::nn::Module& model, const at::Tensor& source,
                         const at::Tensor& input, int64_t heads) {
   std::map<std::string, at::Tensor> p;
@@ -227,8 +225,8 @@ at::Tensor LogitsByHand(const torch::nn::Module& model, const at::Tensor& source
   return at::matmul(norm(x, "decoder.final_norm"), p.at("embedding").t());
 }
 
-// The loss of a batch with padding, with smoothed labels, against sums over pieces by hand; the
-// losses that are measured, against the same without smoothing.
+// Compares the loss of a padded batch with smoothed labels with sums over pieces, and the measured
+// losses with those without smoothing.
 TEST_F(MtTest, ComputesTheLossItSays) {
   const auto data = Load();
   const auto& corpus = dynamic_cast<const Corpus&>(*data);
@@ -252,7 +250,7 @@ TEST_F(MtTest, ComputesTheLossItSays) {
     }
   }
   const at::Tensor cases = at::tensor({3, 8, 0}, at::kLong);
-  // Floats against doubles through four layers: numbers of size 10, some hundred roundings of 6e-8.
+  // Floats against doubles through four layers: values of size 10, some hundred roundings of 6e-8.
   EXPECT_NEAR(experiment->Loss(experiment->Batch(cases)).item<double>(), smoothed / count, 2e-5);
 
   double nats = 0, right = 0, all = 0;
@@ -269,7 +267,7 @@ TEST_F(MtTest, ComputesTheLossItSays) {
   }
   const Values values = experiment->Evaluate();
   EXPECT_NEAR(values.at("valid_nats"), nats / all, 2e-5);
-  EXPECT_NEAR(values.at("valid_accuracy"), right / all, 1.5 / all);  // a tie may go either way
+  EXPECT_NEAR(values.at("valid_accuracy"), right / all, 1.5 / all);  // a tie can go either way
 }
 
 TEST_F(MtTest, MeasuresEveryMetricItDeclares) {
@@ -293,7 +291,8 @@ TEST_F(MtTest, LearnsToTranslate) {
   const auto data = Load(sets);
   const auto& corpus = dynamic_cast<const Corpus&>(*data);
   const std::vector<at::Tensor> batch = {at::arange(corpus.train.size())};
-  // Losses are ln 200 = 5.3 and more at first; what detaches gets less far (Xu et al. 2019, 3.2).
+  // Losses start at ln 200 = 5.3 or more; norms with detached statistics progress less (Xu et al.
+  // 2019, 3.2).
   for (const std::string& norm : NormsOfTask()) {
     Sets with_norm = sets;
     with_norm.push_back({"norm", norm});

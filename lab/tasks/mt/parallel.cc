@@ -35,10 +35,10 @@ struct Direction {
 
 struct SkippedPairs {
   int64_t blank = 0;   // pairs with a blank side
-  int64_t shared = 0;  // training pairs that share a sentence with what is held out
+  int64_t shared = 0;  // training pairs that share a sentence with held-out pairs
 };
 
-// Where the files of a split may be, and what they may be called.
+// Possible folders and names of a split's files.
 struct Layout {
   std::vector<std::string> folders;
   std::vector<std::string> train, valid, test;
@@ -57,7 +57,7 @@ Direction ParseDirection(const std::string& text) {
   return direction;
 }
 
-// The files of both languages that begin with one of `stems`.
+// Returns the files of both languages that begin with one of `stems`.
 std::pair<fs::path, fs::path> FindBoth(const fs::path& folder,
                                        const std::vector<std::string>& stems,
                                        const Direction& direction) {
@@ -110,7 +110,7 @@ void ReadFiles(const fs::path& root, const Layout& layout, const Direction& dire
   text.test = read(layout.test);
 }
 
-// English, a tab, German; what follows another tab is a note on the source.
+// Reads lines of English, a tab and German; text after another tab is a note on the source.
 std::vector<SentencePair> ReadTable(const fs::path& file, SkippedPairs& left_out) {
   std::vector<SentencePair> pairs;
   int64_t number = 0;
@@ -133,7 +133,7 @@ std::vector<SentencePair> ReadTable(const fs::path& file, SkippedPairs& left_out
   return pairs;
 }
 
-// Splits pairs by their English sentences, as OpenParallel says.
+// Splits pairs by their English sentences (see OpenParallel).
 void Split(const std::vector<SentencePair>& pairs, ParallelText& text, SkippedPairs& left_out) {
   std::vector<size_t> first;  // pair with a new English sentence
   std::unordered_set<std::string_view> english;
@@ -147,7 +147,7 @@ void Split(const std::vector<SentencePair>& pairs, ParallelText& text, SkippedPa
   std::unordered_set<std::string_view> sources, targets;
   for (size_t k = 0; k < 2 * held_out; ++k) {
     const SentencePair& pair = pairs[first[k]];
-    // The same German under another English sentence would be known from the test set.
+    // The same German sentence with another English one would be known from the test set.
     if (k >= held_out && targets.contains(pair.target)) continue;
     (k < held_out ? text.test : text.valid).push_back(pair);
     sources.insert(pair.source);
@@ -160,7 +160,7 @@ void Split(const std::vector<SentencePair>& pairs, ParallelText& text, SkippedPa
       ++left_out.shared;
     }
   }
-  // Such files are sorted, by length.
+  // Such files are sorted by length.
   for (size_t i = text.train.size(); i > 1; --i) {
     std::swap(text.train[i - 1], text.train[random() % i]);
   }

@@ -86,7 +86,7 @@ TEST_F(ParallelTest, FindsTheFoldersOfTheSets) {
   const ParallelText inside =
       OpenParallel(folder / "multi30k", {.data = "multi30k", .direction = "de-en"});
   EXPECT_EQ(inside.train[0].source, "eins train");
-  WriteSplits({"train"}, "de", "en", "iwslt14_deen");  // the whole set, where it is there
+  WriteSplits({"train"}, "de", "en", "iwslt14_deen");  // the whole set, if it exists
   EXPECT_EQ(Open("iwslt14", "de-en").train[0].source, "one train");
 }
 

@@ -110,7 +110,7 @@ class Translator {
   };
   enum class Order { kMain, kInverted, kSubordinate };
 
-  // The remainder's bias is far below what anybody could see of a few words.
+  // The bias of the remainder is negligible for a few words.
   size_t Choose(size_t n) { return random_() % n; }
 
   template <class T, size_t N>
@@ -124,7 +124,7 @@ class Translator {
     return text;
   }
 
-  // A noun with its article and perhaps an adjective; subjects perhaps with a clause.
+  // Returns a noun with its article and perhaps an adjective; subjects perhaps with a clause.
   Text NounPhrase(Case which, bool plural, bool clause) {
     const Noun& noun = OneOf(kNouns);
     const bool definite = Choose(2) == 0;
@@ -171,7 +171,7 @@ class Translator {
     const Text subject = NounPhrase(kNominative, plural, Choose(6) == 0);
     const bool with_object = Choose(4) != 0;
     const Verb& verb = with_object ? OneOf(kWithObject) : OneOf(kAlone);
-    // What stands between German's finite verb and what closes its clause.
+    // The words between German's finite verb and the end of its clause.
     std::string middle, english_tail;
     if (with_object) {
       const Text object = NounPhrase(kAccusative, Choose(3) == 0, false);
@@ -225,7 +225,7 @@ class Translator {
         text.german = fmt::format("{}{}{} {}", subject.german, middle, last, finite);
         break;
     }
-    // A clause within may end where the sentence, or a clause of its own, does.
+    // An inner clause can end at the end of the sentence or of its own clause.
     if (text.german.ends_with(",")) text.german.pop_back();
     return text;
   }

@@ -7,18 +7,19 @@
 
 namespace planish::lab {
 
-/// A sentence in two languages.
+/// Sentence in two languages.
 struct SentencePair {
   std::string source;
   std::string target;
 };
 
-/// `count` English sentences (source), all different, and their German (target), of a small random
-/// grammar in which each English sentence has one translation. German must be reordered (the verb
-/// stands second, or last in a clause with a conjunction, participles and infinitives stand last)
-/// and agrees: articles and adjectives with gender, number and case of a noun that may follow words
-/// later, verbs with their subject across a clause. The same seed gives the same bytes on every
-/// machine, and fewer sentences are the first ones of more. `count` must be at most 100,000.
+/// Returns `count` distinct English sentences (source) with their German translation (target), from
+/// a small random grammar in which each English sentence has one translation. `count` must be at
+/// most 100,000.
+/// German requires reordering: the verb is second, or last in a clause with a conjunction;
+/// participles and infinitives are last. It also requires agreement: articles and adjectives with
+/// gender, number and case of a later noun, verbs with their subject across a clause.
+/// The same seed gives the same bytes on every machine, and fewer sentences are a prefix of more.
 std::vector<SentencePair> MakeTranslations(int64_t count, int64_t seed = 1);
 
 }  // namespace planish::lab

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Guards the sentences: runs are only comparable on the same ones.
+// Guards the sentences: runs are comparable only on equal ones.
 TEST(MakeTranslations, AreTheSameEverywhere) {
   Sha256 sha;
   for (const SentencePair& pair : MakeTranslations(5'000)) {
@@ -35,11 +35,11 @@ TEST(MakeTranslations, AreTheFirstOfMore) {
   EXPECT_THROW(MakeTranslations(100'001), UsageError);
 }
 
-// What decides German: order, gender, case and number. Each sentence translated by hand.
+// German order, gender, case and number. Each sentence was translated by hand.
 TEST(MakeTranslations, FollowGermanGrammar) {
   std::map<std::string, std::string> german;
   for (const auto& [source, target] : MakeTranslations(5'000)) german[source] = target;
-  EXPECT_EQ(german.size(), 5'000u);  // all different
+  EXPECT_EQ(german.size(), 5'000u);  // all distinct
   const std::vector<SentencePair> expected = {
       {"A queen sleeps.", "Eine Königin schläft."},
       {"The old lambs do not see quiet lambs.", "Die alten Lämmer sehen stille Lämmer nicht."},

@@ -16,7 +16,8 @@ constexpr int64_t kTrainProbe = 10'000;
 constexpr int64_t kEvaluationBatch = 1'000;
 constexpr size_t kLayers = 3;
 
-// Names in place of a setting: none and layer have no alpha, and are set beside each of them.
+// Names that combine norm and alpha, because none and layer have no alpha and are compared with
+// each of them.
 struct Alpha {
   const char* norm;
   double value;

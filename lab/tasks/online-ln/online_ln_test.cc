@@ -40,7 +40,7 @@ TEST(OnlineMlp, HasAsManyParametersAsItShould) {
   EXPECT_EQ(Count(OnlineMlp({.norm = "online"})), products + 2 * 266);
 }
 
-// The equations, case by case.
+// Computes the equations case by case.
 TEST(OnlineMlp, ComputesWhatItSays) {
   for (const double alpha : {1.0, 0.3}) {
     at::manual_seed(1);
@@ -88,7 +88,7 @@ TEST(OnlineMlp, MomentsWithoutAStateAreThoseOfTheCases) {
   const at::Tensor sums = at::linear(x, model.parameters()[0], model.parameters()[1]);
   const auto moments = model.StatisticsOf(x);
   ASSERT_EQ(moments.size(), 3u);
-  // Means of 28 and of 7 numbers around 1, in float.
+  // Means of 28 and of 7 values around 1, in float.
   EXPECT_NEAR(moments[0].mu, sums.mean().item<double>(), 1e-6);
   const at::Tensor centred = sums - sums.mean(1, true);
   EXPECT_NEAR(moments[0].sigma, (centred.square().sum(1) / 3).sqrt().mean().item<double>(), 1e-6);
@@ -121,7 +121,7 @@ TEST_F(OnlineLnTest, MeasuresEveryMetricItDeclares) {
     EXPECT_EQ(values.count(metric.name), metric.name == kTrainLoss ? 0u : 1u) << metric.name;
   }
   EXPECT_EQ(values.size() + 1, task->metrics.size());
-  // Evaluation moves no state.
+  // Evaluation changes no state.
   EXPECT_EQ(values.at("mu_0"), 0);
   EXPECT_EQ(values.at("sigma_2"), 1);
 }

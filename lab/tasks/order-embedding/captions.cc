@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kMadeTrain = 2'000;
 constexpr int64_t kMadeHeldOut = 200;
 
-// English captions, and German lines of which features are made.
+// English captions, and German lines for the features.
 struct Texts {
   std::vector<std::string> english, german;
 };
@@ -38,7 +38,7 @@ void Hash(Sha256& sha, std::span<const std::string> lines) {
   }
 }
 
-// Line by line from the five files of a language.
+// Interleaves the lines of the five files of a language.
 std::vector<std::string> ReadFive(const fs::path& folder, const std::string& split,
                                   const std::string& language) {
   std::array<std::vector<std::string>, kCaptionsPerImage> files;
@@ -70,7 +70,7 @@ Texts ReadMulti30k(const fs::path& folder, const std::string& split) {
   return texts;
 }
 
-// Gives every row of `array` the length 1. What the rows are is in `file`.
+// Scales every row of `array` to length 1. `file` names it in errors.
 FeatureRows Normalised(NpyArray array, const fs::path& file) {
   FeatureRows rows{
       .rows = array.shape[0], .width = array.shape[1], .dense = std::move(array.values)};
@@ -149,7 +149,7 @@ void ReadPrecomputed(const fs::path& folder, const CaptionRequest& request, Capt
   }
 }
 
-// Features of the German lines, captions of the English ones.
+// Sets features from the German lines, and captions from the English ones.
 void Describe(Texts train, Texts valid, Texts test, const CaptionRequest& request,
               CaptionSets& sets, Sha256& sha) {
   const auto lines = static_cast<size_t>(
@@ -180,7 +180,7 @@ void Make(const CaptionRequest& request, CaptionSets& sets, Sha256& sha) {
            part(kMadeTrain + kMadeHeldOut, kMadeHeldOut), request, sets, sha);
 }
 
-// Images whose row is 0.
+// Returns the number of images whose row is 0.
 int64_t Nothing(const FeatureRows& rows) {
   int64_t count = 0;
   for (int64_t r = 0; r < rows.rows; ++r) {
@@ -216,8 +216,8 @@ std::string Description(const CaptionSets& sets, const std::string& origin) {
   return text;
 }
 
-// The length of the blank or punctuation mark of several bytes that `text` begins with: U+00A0 to
-// U+00BF, and the block of general punctuation, U+2000 to U+207F. 0 where it begins with another.
+// Returns the length of the multibyte blank or punctuation mark at the start of `text` (U+00A0 to
+// U+00BF and general punctuation, U+2000 to U+207F), or 0 if there is none.
 size_t MarkLength(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   if (text.size() >= 2 && byte(0) == 0xc2 && byte(1) >= 0xa0) return 2;
@@ -230,7 +230,8 @@ bool IsLetterOrDigit(char c) {
          static_cast<uint8_t>(c) >= 0x80;
 }
 
-// In place: A to Z, and the capitals among U+00C0 to U+00DE, all but the sign of multiplication.
+// Converts to lower case in place: A to Z, and the capitals among U+00C0 to U+00DE (not the
+// multiplication sign).
 void MakeSmall(std::string& word) {
   for (size_t i = 0; i < word.size(); ++i) {
     if (word[i] >= 'A' && word[i] <= 'Z') word[i] = static_cast<char>(word[i] + ('a' - 'A'));
@@ -278,7 +279,7 @@ std::vector<std::string> WordsOf(std::string_view caption, bool tokenised) {
   std::vector<std::string> words;
   bool within = false;
   for (size_t i = 0; i < caption.size();) {
-    // U+2019 is an apostrophe, too.
+    // U+2019 is also an apostrophe.
     size_t length = caption.substr(i).starts_with("\u2019") ? 3 : 1;
     const bool joins = length == 3 || caption[i] == '\'' || caption[i] == '-';
     if (joins) {

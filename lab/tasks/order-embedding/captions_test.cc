@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Rows of `rows` as they would be if all numbers were there.
+// Returns `rows` as dense rows.
 std::vector<std::vector<float>> Dense(const FeatureRows& rows) {
   std::vector<std::vector<float>> all;
   for (int64_t r = 0; r < rows.rows; ++r) {
@@ -37,7 +37,7 @@ std::vector<std::vector<float>> Dense(const FeatureRows& rows) {
   return all;
 }
 
-// An array [rows, width] of floats in NumPy's format.
+// Returns an array [rows, width] of floats in NumPy's format.
 std::string Npy(int64_t rows, int64_t width, const std::vector<float>& numbers) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
                        std::to_string(rows) + ", " + std::to_string(width) + "), }";
@@ -58,7 +58,8 @@ std::string Lines(int64_t count, const std::string& text) {
 
 class CaptionsTest : public ::testing::Test {
  protected:
-  // Three images for training, two for validation and one for testing, of two numbers each.
+  // Writes three images for training, two for validation and one for testing, with two features
+  // each.
   void WriteFiles(const fs::path& place) {
     fs::create_directories(place);
     WriteFile(place / "train_ims.npy", Npy(3, 2, {3, 4, 0, -2, 0, 0}));
@@ -219,8 +220,8 @@ TEST(WordsOf, SplitsCaptions) {
   EXPECT_THAT(WordsOf(" A man 's\that .", true), ElementsAre("A", "man", "'s", "hat", "."));
 }
 
-// By hand: FNV-1a of "a", "b", "c" is odd-even such that modulo a large width they differ. Of two
-// texts, both have a, one has b twice and the other c.
+// By hand, with a width at which FNV-1a of "a", "b" and "c" differ. Both texts have a; one has b
+// twice, the other c.
 TEST(HashedTfidf, WeighsWords) {
   const std::vector<std::string> lines = {"a b", "B", "a.", "c"};
   const HashedTfidf tfidf(1 << 20, lines, 2);
@@ -233,13 +234,13 @@ TEST(HashedTfidf, WeighsWords) {
   // Rounded to floats once.
   EXPECT_FLOAT_EQ(first[0], static_cast<float>(a / std::hypot(a, b)));
   EXPECT_FLOAT_EQ(first[1], static_cast<float>(b / std::hypot(a, b)));
-  // The word that both have is in the same column.
+  // The common word is in the same column.
   std::vector<int32_t> shared;
   std::ranges::set_intersection(std::vector(rows.columns.begin(), rows.columns.begin() + 2),
                                 std::vector(rows.columns.begin() + 2, rows.columns.end()),
                                 std::back_inserter(shared));
   EXPECT_EQ(shared.size(), 1u);
-  // A word that no text has had weighs most: ln(3/1) + 1. Without words a row is 0.
+  // An unseen word has the largest weight: ln(3/1) + 1. Without words a row is 0.
   const FeatureRows others = tfidf.Rows(std::vector<std::string>{"a", "d", "", "?"});
   EXPECT_THAT(others.begins, ElementsAre(0, 2, 2));
   const double d = std::log(3.0) + 1;

@@ -21,7 +21,7 @@ Lexicon LexiconOf(const CaptionSets& sets, int64_t min_count) {
   return {sentences, min_count};
 }
 
-// Lines of words, cut to `longest`, as symbols. `cut` counts those that were longer.
+// Converts lines of words, cut to `longest`, to symbols. `cut` counts the longer ones.
 CaptionSymbols Number(const Lexicon& lexicon, const std::vector<std::string>& captions,
                       bool tokenised, int64_t longest, int64_t* cut) {
   std::vector<std::vector<int32_t>> lines;
@@ -62,7 +62,7 @@ Tensors CaptionSymbols::Select(const at::Tensor& cases) const {
 at::Tensor CaptionSet::Features(const at::Tensor& cases) const {
   const FeatureRows& all = text.images;
   if (!all.dense.empty()) {
-    // A view of the numbers, which nobody writes to.
+    // A view of the elements, which are never written to.
     return at::from_blob(const_cast<float*>(all.dense.data()), {all.rows, all.width}, at::kFloat)
         .index_select(0, cases);
   }

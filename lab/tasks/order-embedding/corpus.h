@@ -14,13 +14,13 @@
 
 namespace planish::lab {
 
-/// Captions as symbols: words by the lexicon's numbers, an end symbol last, then padding with it.
+/// Captions as symbols: words by their lexicon indices, an end symbol last, then padding with it.
 struct CaptionSymbols {
   at::Tensor rows;     ///< [N, longest] int32
-  at::Tensor lengths;  ///< [N] int64, the end symbol counted
+  at::Tensor lengths;  ///< [N] int64, including the end symbol
 
-  /// The captions of `cases` [B] int64: [T, B] int64, T symbols the longest of them has, and their
-  /// lengths [B].
+  /// Returns the captions of `cases` [B] int64: [T, B] int64, where T is the length of the longest,
+  /// and their lengths [B].
   Tensors Select(const at::Tensor& cases) const;
 };
 
@@ -30,7 +30,7 @@ struct CaptionSet {
   CaptionSymbols symbols;
 
   int64_t size() const { return text.size(); }
-  /// Features [B, F] of the images `cases` [B] int64.
+  /// Returns the features [B, F] of the images `cases` [B] int64.
   at::Tensor Features(const at::Tensor& cases) const;
 };
 
@@ -40,18 +40,18 @@ struct CaptionCorpus final : Dataset {
   bool tokenised;
   CaptionSet train, valid, test;
 
-  /// Words that occur less than `min_count` times in the training captions are unknown. Captions
-  /// lose the words after the first `longest`. `about` says how many words are in the lexicon, what
-  /// share of the test captions' is not, and how many captions were cut.
+  /// Words that occur less than `min_count` times in the training captions are unknown. Cuts
+  /// captions to `longest` words. `about` has the size of the lexicon, the fraction of the test
+  /// captions' words outside it, and the number of cut captions.
   CaptionCorpus(CaptionSets sets, int64_t min_count, int64_t longest);
 
-  /// Words of the lexicon, the unknown one and the end symbol.
+  /// Returns the number of words of the lexicon, including the unknown one and the end symbol.
   int64_t symbols() const { return lexicon.size() + 1; }
 
-  /// Of captions of one's own.
+  /// Returns the symbols of other captions.
   CaptionSymbols Encode(const std::vector<std::string>& captions) const;
 
-  /// Whether the lexicon has a word of `caption`.
+  /// Returns true if the lexicon has a word of `caption`.
   bool Knows(std::string_view caption) const;
 
  private:

@@ -16,14 +16,14 @@ namespace planish::lab {
 namespace {
 
 constexpr int64_t kGates = 3;
-// Keeps what is 0 from being divided by 0.
+// Minimum length, which prevents division by 0.
 constexpr double kShortest = 1e-12;
 
 at::Tensor Uniform(at::IntArrayRef sizes, double bound) {
   return at::empty(sizes).uniform_(-bound, bound);
 }
 
-// A square matrix for each gate, one above the other.
+// Returns a square matrix for each gate, stacked.
 at::Tensor Orthogonal(int64_t hidden) {
   std::vector<at::Tensor> gates;
   for (int64_t i = 0; i < kGates; ++i) {
@@ -39,7 +39,7 @@ bool Has(std::string_view name, std::string_view part) { return name.find(part) 
 OrderEmbedding::OrderEmbedding(const Options& o) : order_(o.order) {
   const at::NoGradGuard no_grad;
   words_ = register_parameter("words", Uniform({o.words, o.word_size}, 0.1), true);
-  // Before the layers that draw, of which cells draw as many numbers as they have parameters.
+  // Drawn before the layers draw, because cells draw as many values as they have parameters.
   const at::Tensor from_words = Uniform({kGates * o.hidden, o.word_size}, 0.1);
   const at::Tensor from_state = Orthogonal(o.hidden);
   const double glorot = std::sqrt(6.0 / static_cast<double>(o.features + o.hidden));

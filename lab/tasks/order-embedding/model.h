@@ -12,43 +12,44 @@
 
 namespace planish::lab {
 
-/// Captions and images in one space (Vendrov et al. 2016): a recurrent layer reads a caption, and
-/// its last state, divided by its length, is the caption's place; an image's is a linear function
-/// of its features, divided by its length. T, B, F, H: words, cases, features, hidden units.
+/// Captions and images in one space (Vendrov et al. 2016). A recurrent layer reads a caption, and
+/// its last state, divided by its length, is the caption's embedding. An image's embedding is a
+/// linear function of its features, divided by its length. T, B, F, H: words, cases, features,
+/// hidden units.
 class OrderEmbedding final : public torch::nn::Module {
  public:
   struct Options {
-    std::string cell = "gru";  ///< as MakeRecurrent knows it
+    std::string cell = "gru";  ///< a name of MakeRecurrent
     bool composed = false;     ///< RecurrentOptions::composed
-    double gain = 1;           ///< gains of its norms before training
+    double gain = 1;           ///< initial value, of the gains of its norms
     double epsilon = 1e-5;     ///< of its norms
-    int64_t words = 0;         ///< symbols of a caption
-    int64_t word_size = 300;   ///< numbers that stand for a word
+    int64_t words = 0;         ///< number of symbols of captions
+    int64_t word_size = 300;   ///< width of a word embedding
     int64_t hidden = 1024;     ///< H
     int64_t features = 4096;   ///< F
-    /// Whether places are ordered: absolute values of what was said, a caption's to be below its
-    /// image's. Otherwise they are compared by their cosine.
+    /// Orders embeddings: takes absolute values, and a caption's should be below its image's.
+    /// Otherwise compares them by their cosine.
     bool order = true;
   };
 
-  /// Starts from what the released code does: words and the recurrent layer's input weights uniform
-  /// within .1, its weights of the state orthogonal for each gate, the image's weights uniform
-  /// after Glorot & Bengio 2010, biases 0. What is drawn is the same for all cells with as many
+  /// Initializes like the released code: words and the recurrent layer's input weights uniform
+  /// within .1, its state weights orthogonal for each gate, the image's weights uniform after
+  /// Glorot & Bengio 2010, biases 0. Draws the same values for all cells with the same number of
   /// gates.
   explicit OrderEmbedding(const Options& options);
 
-  /// Places [B, H] of captions [T, B] int64 with `lengths` [B] int64 symbols each.
+  /// Returns embeddings [B, H] of captions [T, B] int64 with `lengths` [B] int64 symbols each.
   at::Tensor Captions(const at::Tensor& captions, const at::Tensor& lengths);
 
-  /// Places [B, H] of images [B, F].
+  /// Returns embeddings [B, H] of images [B, F].
   at::Tensor Images(const at::Tensor& images);
 
-  /// How badly captions [N, H] and images [M, H] fit: [N, M], the order's violation
-  /// ||max(0, caption - image)||^2, or minus the cosine.
+  /// Returns the errors [N, M] of captions [N, H] with images [M, H]: the order violation ||max(0,
+  /// caption - image)||^2, or minus the cosine.
   at::Tensor Errors(const at::Tensor& captions, const at::Tensor& images) const;
 
  private:
-  // x [B, H] divided by its rows' lengths, and without signs where places are ordered.
+  // Returns x [B, H] divided by its rows' lengths, with absolute values if embeddings are ordered.
   at::Tensor Place(const at::Tensor& x) const;
 
   bool order_;
@@ -57,7 +58,8 @@ class OrderEmbedding final : public torch::nn::Module {
   Linear image_{nullptr};
 };
 
-/// Of errors [B, B] of B captions with their B images, row by row (Vendrov et al. 2016, Eq. 4):
+/// Returns the contrastive loss of errors [B, B] of B captions with their B images (Vendrov et al.
+/// 2016, Eq. 4):
 ///
 ///   sum_{i != j} max(0, margin - e[i, j] + e[i, i]) + max(0, margin - e[i, j] + e[j, j]).
 at::Tensor ContrastiveLoss(const at::Tensor& errors, double margin);

@@ -23,7 +23,7 @@ OrderEmbedding::Options Small(const std::string& cell, bool order = true) {
   return options;
 }
 
-// The model of `options` for one seed.
+// Returns the model of `options` for one seed.
 std::shared_ptr<OrderEmbedding> Seeded(const OrderEmbedding::Options& options) {
   at::manual_seed(2);
   return std::make_shared<OrderEmbedding>(options);
@@ -45,17 +45,17 @@ int64_t Count(const OrderEmbedding& model) {
   return count;
 }
 
-// V words of D numbers, a GRU of H units (three matrices of its input and of its state, and
+// V word embeddings of width D, a GRU of H units (three matrices of its input and of its state, and
 // PyTorch's two biases each), F features. The LN-GRU has two norms of 3 H sums with gain and bias
-// in the biases' place.
+// instead of the biases.
 TEST(OrderEmbedding, HasTheParametersOfItsFormula) {
   const auto formula = [](int64_t v, int64_t d, int64_t h, int64_t f, int64_t vectors) {
     return v * d + 3 * h * (d + h) + vectors * 3 * h + f * h + h;
   };
   EXPECT_EQ(Count(*Seeded(Small("gru"))), formula(11, 3, 6, 5, 2));
   EXPECT_EQ(Count(*Seeded(Small("ln-gru"))), formula(11, 3, 6, 5, 4));
-  // The released code's sizes with a lexicon of 10,000: its GRU has one bias a gate, and the two of
-  // PyTorch's differ in how they reach the candidate alone.
+  // The released code's sizes with a lexicon of 10,000. Its GRU has one bias per gate; PyTorch's
+  // two differ only in how they reach the candidate.
   OrderEmbedding::Options paper;
   paper.words = 10'000;
   const int64_t released =
@@ -74,14 +74,14 @@ TEST(OrderEmbedding, StartsAsTheReleasedCode) {
   for (const std::string name : {"words", "layer.weight_ih_l0"}) {
     const at::Tensor size = p.at(name).abs();
     EXPECT_LE(size.max().item<double>(), 0.1F) << name;
-    EXPECT_NEAR(size.mean().item<double>(), 0.05, 0.01) << name;  // of 54 numbers at least
+    EXPECT_NEAR(size.mean().item<double>(), 0.05, 0.01) << name;  // of 54 values or more
   }
   const double glorot = std::sqrt(6.0 / (5 + 6));
   EXPECT_LE(p.at("weight").abs().max().item<double>(), glorot);
   EXPECT_GT(p.at("weight").abs().max().item<double>(), 0.8 * glorot);
   EXPECT_EQ(p.at("bias").count_nonzero().item<int64_t>(), 0);
   for (const at::Tensor& gate : p.at("layer.weight_hh_l0").chunk(3)) {
-    // Products of 6 numbers below 1 in floats.
+    // Products of 6 values below 1 in floats.
     EXPECT_LT((gate.mm(gate.t()) - at::eye(6)).abs().max().item<double>(), 1e-6);
   }
   for (const auto& [name, tensor] : p) {
@@ -116,7 +116,7 @@ at::Tensor Norm(const at::Tensor& z, const at::Tensor& gain, const at::Tensor& b
   return gain * centred / (centred.square().mean() + 1e-5).sqrt() + bias;
 }
 
-// A caption word by word, a row at a time.
+// Reference: a caption word by word, one row at a time.
 at::Tensor CaptionByHand(const std::map<std::string, at::Tensor>& p,
                          const std::vector<int64_t>& caption, bool layer_norm) {
   const int64_t hidden = 6;
@@ -161,7 +161,7 @@ TEST(OrderEmbedding, ComputesWhatItSays) {
       const auto model = Seeded(Small(cell, order));
       model->to(at::kDouble);
       const at::NoGradGuard no_grad;
-      // Biases, gains and words that matter, too.
+      // Biases, gains and words that matter.
       for (at::Tensor& parameter : model->parameters())
         parameter += 0.3 * at::randn_like(parameter);
       const auto p = Parameters(*model);

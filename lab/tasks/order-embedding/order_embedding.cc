@@ -19,14 +19,14 @@ namespace planish::lab {
 
 namespace {
 
-// The paper's test: so many parts of so many images, each ranked for itself.
+// The paper's test: kFolds parts of kFoldImages images, each ranked separately.
 constexpr int64_t kFolds = 5;
 constexpr int64_t kFoldImages = 1000;
-// Captions and images encoded at once in an evaluation.
+// Captions and images per evaluation batch.
 constexpr int64_t kEvaluationCases = 256;
-// Captions compared with all images at once.
+// Captions compared with all images per call.
 constexpr int64_t kErrorRows = 512;
-// Searches that the report shows, and images found by each.
+// Searches in the report, and images found by each.
 constexpr int64_t kSamples = 4;
 constexpr int64_t kFound = 3;
 
@@ -87,7 +87,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
 
   torch::nn::Module& model() override { return model_; }
 
-  // Every image with one of its captions, as numbers of captions.
+  // Returns every image with one of its captions, as caption indices.
   EpochPlan PlanEpoch(at::Generator& generator) override {
     EpochPlan plan = ShuffledBatches(corpus_.train.size(), batch_size_, generator);
     plan.order = plan.order * kCaptionsPerImage +
@@ -95,7 +95,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     return plan;
   }
 
-  // Captions [T, B] with their lengths [B], and features [B, F] of the images.
+  // Returns captions [T, B] with their lengths [B], and features [B, F] of the images.
   Tensors Batch(const at::Tensor& cases) override {
     Tensors batch = corpus_.train.symbols.Select(cases);
     batch.push_back(corpus_.train.Features(cases.floor_divide(kCaptionsPerImage)));
@@ -158,7 +158,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
   }
 
  private:
-  // Places [count, H] of images from `begin` on.
+  // Returns embeddings [count, H] of images from `begin` on.
   at::Tensor PlacesOfImages(const CaptionSet& set, int64_t begin, int64_t count) {
     std::vector<at::Tensor> places;
     for (int64_t i = begin; i < begin + count; i += kEvaluationCases) {
@@ -169,7 +169,8 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     return at::cat(places);
   }
 
-  // Places [count, H] of captions from `begin` on, those of like length together.
+  // Returns embeddings [count, H] of captions from `begin` on. Encodes those of similar lengths
+  // together.
   at::Tensor PlacesOfCaptions(const CaptionSet& set, int64_t begin, int64_t count) {
     const at::Tensor order =
         at::argsort(set.symbols.lengths.slice(0, begin, begin + count), /*stable=*/true, 0);
@@ -184,7 +185,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     return at::empty_like(sorted).index_copy_(0, order, sorted);
   }
 
-  // Adds the measures of `count` images and their captions, divided by `folds`, to `values`.
+  // Adds the metrics of `count` images and their captions, divided by `folds`, to `values`.
   void MeasureFold(const CaptionSet& set, int64_t begin, int64_t count, int64_t folds,
                    const std::string& split, Values& values) {
     const at::Tensor images = PlacesOfImages(set, begin, count);
@@ -206,13 +207,13 @@ class Retrieval final : public Experiment, public CaptionSearcher {
     values[split + "_sum"] += (by_caption.r1 + by_caption.r5 + by_caption.r10) / share;
   }
 
-  // Errors [N] of a caption with images of these places [N, H].
+  // Returns the errors [N] of a caption with images of these embeddings [N, H].
   at::Tensor ErrorsOf(const std::string& caption, const at::Tensor& places) {
     const Tensors batch = corpus_.Encode({caption}).Select(at::zeros({1}, at::kLong));
     return model_.Errors(model_.Captions(batch[0], batch[1]), places)[0];
   }
 
-  // The images of the `most` smallest errors.
+  // Returns the images of the `most` smallest errors.
   static std::vector<Hit> Best(const CaptionSet& set, const at::Tensor& errors, int64_t most) {
     const at::Tensor order = at::argsort(errors, /*stable=*/true, 0);
     std::vector<Hit> hits;
@@ -230,7 +231,7 @@ class Retrieval final : public Experiment, public CaptionSearcher {
   int64_t batch_size_, valid_images_;
   double margin_;
   OrderEmbedding model_;
-  at::Tensor searched_;  // places of the test images, once there was a search
+  at::Tensor searched_;  // embeddings of the test images, after the first search
 };
 
 ReportSpec MakeReport() {
@@ -288,7 +289,7 @@ class OrderEmbeddingTask final : public Task {
     Default("batch_size", 128, "images of a batch, each with one of its captions");
     Default("epochs", 100, "passes over the training images");
     Default("lr", 1e-3);
-    // Of COCO's 885 updates an epoch one each 295; the paper has 300.
+    // With COCO's 885 updates an epoch, one every 295; the paper has 300.
     Default("evaluations_per_epoch", 3);
     AddSettings(TheanoSettings());
     Default("clip_each", 2.0);

@@ -32,7 +32,7 @@ class OrderEmbeddingTest : public ::testing::Test {
   Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
   std::unique_ptr<Dataset> Load(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
 
-  // The experiment that Train would make of `sets` for seed 5.
+  // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
     return task->Make(Smoke(sets), data);
@@ -42,7 +42,7 @@ class OrderEmbeddingTest : public ::testing::Test {
     return dynamic_cast<OrderEmbedding&>(experiment.model());
   }
 
-  // Losses of updates in order, over as many epochs as it takes.
+  // Returns the losses of consecutive updates, over several epochs if necessary.
   std::vector<double> Train(Experiment& experiment, const Settings& settings, size_t updates) {
     Adam adam = MakeAdam(experiment.model(), settings);
     at::Generator order = Generator(1);
@@ -122,7 +122,7 @@ TEST_F(OrderEmbeddingTest, SeesEveryImageOnceAnEpochWithOneOfItsCaptions) {
   EXPECT_FALSE(first.order.equal(second.order));
   const at::Tensor which = first.order.remainder(5);
   for (int64_t k = 0; k < 5; ++k) EXPECT_GT((which == k).sum().item<int64_t>(), 5);
-  // Of the batch, captions and features are of the same images.
+  // Captions and features of a batch belong to the same images.
   const auto& corpus = dynamic_cast<const CaptionCorpus&>(*data);
   const at::Tensor cases = first.batch(0);
   const Tensors batch = experiment->Batch(cases);
@@ -148,7 +148,7 @@ TEST_F(OrderEmbeddingTest, GivesEveryNormTheSameStartAndTheSameBatches) {
   EXPECT_GE(shared, 5);  // words, both products of the GRU, weight and bias of the images
 }
 
-// By way of the model's own places, without chunks, sorting or blocks.
+// Compares with the model's own embeddings, without chunks, sorting or blocks.
 TEST_F(OrderEmbeddingTest, MeasuresWhatItSays) {
   for (const std::string score : {"order", "symmetric"}) {
     const auto data = Load();
@@ -161,8 +161,8 @@ TEST_F(OrderEmbeddingTest, MeasuresWhatItSays) {
     const at::Tensor errors = model.Errors(model.Captions(captions[0], captions[1]),
                                            model.Images(corpus.valid.Features(at::arange(130))));
     const Values values = experiment->Evaluate();
-    // Captions of other lengths beside them may change the last bits, and so the order of two
-    // candidates in some thousands that are as good: the ranks of a few, by one.
+    // Captions of other lengths in a batch can change the last bits, and so the order of two nearly
+    // equal candidates in some thousands: a few ranks, by one.
     const auto ranks = [&](int64_t candidates, auto error, auto right) {
       std::vector<double> all;
       for (int64_t q = 0; q < (candidates == 130 ? 650 : 130); ++q) {
@@ -237,8 +237,8 @@ TEST_F(OrderEmbeddingTest, ComposedIsFused) {
     };
     const std::vector<double> fused = with("fused"), composed = with("composed");
     for (size_t i = 0; i < fused.size(); ++i) {
-      // Sums of 4,900 terms in floats; Adam divides by the root of what starts as a single squared
-      // gradient, so that an update turns roundings of gradients near 0 into as much as the rate.
+      // Sums of 4,900 terms in floats. Adam divides by the root of a single squared gradient at
+      // first, so rounding errors of gradients near 0 change a weight by up to the learning rate.
       EXPECT_NEAR(composed[i], fused[i], 2e-4 * fused[i]) << norm << i;
     }
   }
@@ -256,7 +256,7 @@ TEST_F(OrderEmbeddingTest, TrainsThePaperPreset) {
   at::manual_seed(1);
   const auto experiment = task->Make(paper, *data);
   const std::vector<double> losses = Train(*experiment, paper, 2);
-  // No pair is closer than another by much: about the margin for each of two terms of 240 pairs.
+  // No pair is much closer than another: about the margin for each of two terms of 240 pairs.
   EXPECT_NEAR(losses[0], 2 * 240 * 0.05, 0.5 * 2 * 240 * 0.05);
   EXPECT_LT(losses[1], losses[0]);
 }
@@ -310,7 +310,7 @@ TEST_F(OrderEmbeddingTest, FindsImages) {
   EXPECT_THAT(samples[1].text, HasSubstr(" of 100."));
 }
 
-// 5,000 images are five parts; the average of their measures.
+// With 5,000 images, metrics are the average of five parts.
 TEST_F(OrderEmbeddingTest, TestsInFivePartsWhereThereAreAsMany) {
   const TestFolder folder;
   const auto npy = [](int64_t rows) {
@@ -341,7 +341,7 @@ TEST_F(OrderEmbeddingTest, TestsInFivePartsWhereThereAreAsMany) {
   experiment->model().eval();
   const at::NoGradGuard no_grad;
   const Values values = experiment->Test();
-  // Ranks of images of some thousand are far from 1, but of 1,000, not of 5,003.
+  // Mean ranks are far from 1, and of 1,000 images, not of 5,003.
   EXPECT_GT(values.at("test_image_mean"), 100);
   EXPECT_LE(values.at("test_image_mean"), 1'000);
 }

@@ -9,13 +9,13 @@ namespace planish::lab {
 at::Tensor ImageRanks(const at::Tensor& errors) {
   const at::Tensor image =
       at::arange(errors.size(0), at::kLong).floor_divide(kCaptionsPerImage).unsqueeze(1);
-  // What is not surely worse, the right image itself among them.
+  // Candidates that are not surely worse, including the right image.
   return errors.gt(errors.gather(1, image)).logical_not().sum(1);
 }
 
 at::Tensor CaptionRanks(const at::Tensor& errors) {
   const int64_t images = errors.size(1);
-  // Of each image, those of its own captions: [5, N].
+  // For each image the errors of its own captions: [5, N].
   const at::Tensor own = errors.view({images, kCaptionsPerImage, images}).diagonal(0, 0, 2);
   const at::Tensor first = own.amin(0);
   const at::Tensor all = errors.gt(first).logical_not().sum(0);

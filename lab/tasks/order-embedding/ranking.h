@@ -3,27 +3,28 @@
 
 #include <ATen/core/Tensor.h>
 
-// How well captions find their images, and images their captions.
+// Ranks of images by captions, and of captions by images.
 namespace planish::lab {
 
-/// What is made of ranks, from 1.
+/// Summary of ranks, from 1.
 struct RankSummary {
-  double r1 = 0, r5 = 0, r10 = 0;  ///< shares of ranks up to 1, 5 and 10
-  double median = 0;               ///< of an even number: of the middle two the mean, rounded down
+  double r1 = 0, r5 = 0, r10 = 0;  ///< fractions of ranks up to 1, 5 and 10
+  double median = 0;               ///< of an even number: the mean of the middle two, rounded down
   double mean = 0;
 };
 
-/// Of errors [5 N, N] of each caption with each image, less being better, where captions 5 i to 5 i
-/// + 4 are of image i: the rank of each caption's image among all images, int64 [5 N]. Images with
-/// the same error as the right one, or one that is no number, come before it, so that a model that
-/// tells nothing apart has the last rank everywhere.
+/// Returns the rank of each caption's image among all images, int64 [5 N], by the errors [5 N, N]
+/// of each caption with each image (smaller is better), where captions 5 i to 5 i + 4 belong to
+/// image i.
+/// Images with the right one's error, or with NaN, count as before it, so a model that
+/// distinguishes nothing has the last rank everywhere.
 at::Tensor ImageRanks(const at::Tensor& errors);
 
-/// The rank of the first of each image's captions among all captions, int64 [N]: 1 and the number
-/// of captions of other images that come before it, by the same rule.
+/// Returns the rank of the first of each image's captions among all captions, int64 [N]: 1 plus the
+/// number of other images' captions before it, by the same rule.
 at::Tensor CaptionRanks(const at::Tensor& errors);
 
-/// Of int64 [n], n > 0.
+/// Returns the summary of int64 [n], n > 0.
 RankSummary Summarise(const at::Tensor& ranks);
 
 }  // namespace planish::lab

@@ -16,8 +16,8 @@ std::vector<int64_t> Ranks(const at::Tensor& ranks) {
   return {ranks.const_data_ptr<int64_t>(), ranks.const_data_ptr<int64_t>() + ranks.numel()};
 }
 
-// Candidates are sorted, wrong ones before right ones of the same error; the rank of the first
-// right one.
+// Returns the rank of the first right candidate, after sorting with wrong ones before right ones of
+// equal error.
 int64_t RankByHand(const std::vector<double>& errors, const std::vector<bool>& right) {
   std::vector<size_t> order(errors.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -30,7 +30,7 @@ int64_t RankByHand(const std::vector<double>& errors, const std::vector<bool>& r
 TEST(Ranking, IsTheSortedOrder) {
   at::manual_seed(3);
   for (const int64_t n : {1, 2, 3, 20}) {
-    // Few different errors, so that many are the same.
+    // Few distinct errors, so that many are equal.
     const at::Tensor errors = at::randint(0, 12, {kCaptions * n, n}).to(at::kFloat) / 4;
     const auto e = errors.accessor<float, 2>();
     std::vector<int64_t> image_ranks, caption_ranks;
@@ -72,7 +72,7 @@ TEST(Ranking, SummarisesByHand) {
   EXPECT_DOUBLE_EQ(odd.r10, 4 / 5.0);
   EXPECT_EQ(odd.median, 7);
   EXPECT_DOUBLE_EQ(odd.mean, 110 / 5.0);
-  // Of an even number the mean of the middle two, 2 and 7, is rounded down.
+  // The mean of the middle two, 2 and 7, is rounded down.
   EXPECT_EQ(Summarise(at::tensor({1, 2, 7, 11}, at::kLong)).median, 4);
   EXPECT_EQ(Summarise(at::tensor({1, 1, 6, 6}, at::kLong)).r5, 0.5);
   EXPECT_EQ(Summarise(at::tensor({3}, at::kLong)).median, 3);

@@ -15,7 +15,7 @@ namespace planish::lab {
 namespace {
 
 struct Word {
-  std::array<const char*, 2> english;  // the same in other words
+  std::array<const char*, 2> english;  // synonyms
   const char* german;
 };
 
@@ -42,7 +42,7 @@ constexpr Word kPlaces[] = {{{"in the park", "under the trees"}, "im Park"},
                             {{"at the market", "among the stalls"}, "auf dem Markt"},
                             {{"on a bridge", "over the river"}, "auf der Brücke"}};
 
-// Positions in these lists: who, of which colour, does what, with what, of which colour, where.
+// Indices into these lists: who, of which colour, does what, with what, of which colour, where.
 using Scene = std::array<size_t, 6>;
 
 class Narrator {
@@ -66,7 +66,7 @@ class Narrator {
     return text + ".";
   }
 
-  // In catchwords, which need no endings.
+  // Returns German keywords, which need no endings.
   std::string German(const Scene& scene) {
     std::string text = kPeople[scene[0]].german;
     if (Likely()) text += std::string(", ") + kColours[scene[1]].german;

@@ -19,7 +19,7 @@ TEST(MakeScenes, TellsEachFiveTimesInBothLanguages) {
   EXPECT_THAT(scenes.english, SizeIs(100));
   EXPECT_THAT(scenes.german, SizeIs(100));
   EXPECT_THAT(scenes.english, Each(EndsWith(".")));
-  // The same on every machine: what they were when this was written.
+  // Equal on every machine.
   EXPECT_EQ(scenes.english[0], "A lady paints a lime ball on a bridge.");
   EXPECT_EQ(scenes.german[0], "Frau; malt Ball, grün.");
 }
@@ -30,7 +30,7 @@ TEST(MakeScenes, BeginsMoreOfThemWithTheSame) {
   EXPECT_TRUE(std::equal(few.german.begin(), few.german.end(), more.german.begin()));
 }
 
-// Five lines together tell nearly all of a scene: few scenes can be mistaken for another.
+// Five lines together tell nearly all of a scene, so few scenes are ambiguous.
 TEST(MakeScenes, CanBeToldApart) {
   const SyntheticScenes scenes = MakeScenes(1000);
   std::set<std::set<std::string>> german;

@@ -12,7 +12,7 @@ namespace planish::lab {
 
 namespace {
 
-// A vector's elements as a tensor of its own.
+// Copies a vector's elements into a new tensor.
 template <class T>
 at::Tensor Copy(std::vector<T>& values, at::IntArrayRef sizes) {
   return at::from_blob(values.data(), sizes, c10::CppTypeToScalarType<T>::value).clone();

@@ -11,33 +11,33 @@
 
 namespace planish::lab {
 
-/// Transitions of the oracle with what a model sees before each.
+/// Transitions of the oracle with the model's inputs before each.
 struct Examples {
   at::Tensor features;     ///< [N, 48] int32
   at::Tensor legal;        ///< [N] int32, Legal::code
   at::Tensor transitions;  ///< [N] int64, NumberOf
-  int64_t sentences = 0;   ///< they come from so many, the projective ones
+  int64_t sentences = 0;   ///< number of (projective) sentences that they come from
 };
 
-/// Every transition of the oracle for the projective sentences. Left out are those whose relation
-/// does not occur in training, or not there (at a root, or between words), as a validation set may
-/// have them: the model gives them no probability.
+/// Returns every transition of the oracle for the projective sentences. Leaves out those whose
+/// relation does not occur in training, or not at such a place (at a root, or between words),
+/// because the model gives them no probability; a validation set can have them.
 Examples MakeExamples(std::span<const EncodedSentence> sentences,
                       const ParserVocabulary& vocabulary);
 
-/// [Legal::kCount, 1 + 2 * labels]: 0 where a transition is feasible in a state with that code,
-/// else minus infinity. Roots have the relations that roots have in training, words those of words.
+/// Returns [Legal::kCount, 1 + 2 * labels]: 0 for transitions that are feasible in a state with
+/// that code, else minus infinity. Roots have training's root relations, words those of words.
 at::Tensor FeasibleTransitions(const ParserVocabulary& vocabulary);
 
-/// Gives the logits [N, 1 + 2 * labels] of features [N, 48] int32.
+/// Returns the logits [N, 1 + 2 * labels] of features [N, 48] int32.
 using Scorer = std::function<at::Tensor(const at::Tensor& features)>;
 
-/// The trees that greedy decoding builds: in every state the feasible transition that has the
-/// highest logit, all unfinished sentences a step at once.
+/// Returns the trees of greedy decoding: in every state the feasible transition with the highest
+/// logit, one step of all unfinished sentences at a time.
 std::vector<Tree> Decode(std::span<const EncodedSentence> sentences,
                          const ParserVocabulary& vocabulary, const Scorer& scorer);
 
-/// Shares of the scored words that have the right head (UAS), and the right head and relation
+/// Fractions of the scored words with the right head (UAS), and with the right head and relation
 /// (LAS).
 struct Attachment {
   double unlabelled = 0;

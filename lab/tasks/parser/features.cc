@@ -8,7 +8,7 @@ namespace planish::lab {
 
 namespace {
 
-// The first tokens of words and of tags.
+// First tokens of words and of tags.
 enum : int32_t { kNull, kRoot, kUnknown, kFirstOther };
 
 std::string LowerCase(std::string text) {
@@ -23,7 +23,7 @@ std::string LowerCase(std::string text) {
 ParserVocabulary::ParserVocabulary(std::span<const DependencyTree> train,
                                    const VocabularyOptions& options)
     : options_(options) {
-  // Ordered, so that numbers depend on nothing but what occurs.
+  // Ordered, so that indices depend only on the words that occur.
   std::map<std::string, int64_t> words, tags;
   std::map<std::string, Label> labels;
   for (const DependencyTree& tree : train) {

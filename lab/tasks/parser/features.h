@@ -10,29 +10,29 @@
 #include "lab/data/conllu.h"
 #include "lab/tasks/parser/transitions.h"
 
-// What the model sees of a ParserState: Chen & Manning's 48 features (2014, 3.1). A feature is the
-// number of a token: a word, a tag or a relation, all in one range of numbers.
+// Model inputs from a ParserState: Chen & Manning's 48 features (2014, 3.1). A feature is the index
+// of a token: a word, a tag or a relation, all in one range.
 namespace planish::lab {
 
-/// Words whose form and tag are seen: the first three of stack and buffer (6); of the first two of
-/// the stack the outermost and second dependents on both sides (8), and the leftmost of the
-/// leftmost and the rightmost of the rightmost (4). Of the twelve dependents the relation is seen,
-/// too.
+/// Words whose form and tag are features: the first three of stack and buffer (6); for the first
+/// two of the stack the outermost and second dependents on both sides (8), and the leftmost of the
+/// leftmost and the rightmost of the rightmost (4). For the twelve dependents, relations are also
+/// features.
 inline constexpr int64_t kSeenWords = 18;
 inline constexpr int64_t kSeenRelations = 12;
 inline constexpr int64_t kFeatures = 2 * kSeenWords + kSeenRelations;
 
 struct VocabularyOptions {
-  bool xpos = false;      ///< tags are the language's own (xpos), not the universal ones
-  bool subtypes = false;  ///< relations keep what follows their colon
-  int64_t min_count = 2;  ///< words seen fewer times in training are unknown words
+  bool xpos = false;      ///< tags are language-specific (xpos), not universal
+  bool subtypes = false;  ///< relations keep the part after the colon
+  int64_t min_count = 2;  ///< words seen less often in training are unknown
 };
 
-/// A sentence in numbers. Place 0 is ROOT.
+/// Sentence as indices. Position 0 is ROOT.
 struct EncodedSentence {
   std::vector<int32_t> words;  ///< [n + 1] tokens
   std::vector<int32_t> tags;   ///< [n + 1] tokens
-  Tree tree;                   ///< label -1 where the relation does not occur in training
+  Tree tree;                   ///< label -1 if the relation does not occur in training
   std::vector<bool> scored;    ///< [n + 1] false for ROOT and punctuation
 };
 
@@ -47,10 +47,10 @@ class ParserVocabulary {
   int64_t words() const { return words_; }  ///< with NULL, ROOT and the unknown word
   int64_t tags() const { return tags_; }    ///< with NULL, ROOT and the unknown tag
   int64_t labels() const { return static_cast<int64_t>(labels_.size()); }
-  /// Words, tags, and relations with NULL: they are numbered in this order.
+  /// Returns the number of words, tags, and relations with NULL. Indices are in this order.
   int64_t tokens() const { return words_ + tags_ + 1 + labels(); }
 
-  /// The token of "no relation"; that of label l is NoRelation() + 1 + l.
+  /// Returns the token of "no relation"; that of label l is NoRelation() + 1 + l.
   int32_t NoRelation() const { return static_cast<int32_t>(words_ + tags_); }
   int32_t NoWord() const { return 0; }
   int32_t NoTag() const { return static_cast<int32_t>(words_); }
@@ -72,8 +72,8 @@ class ParserVocabulary {
   std::vector<Label> labels_;
 };
 
-/// Punctuation, which attachment scores leave out: the tag PUNCT of Universal Dependencies, and
-/// `` '' , . : of the Penn Treebank, where column 4 has its tags.
+/// Returns true for punctuation, which attachment scores exclude: the tag PUNCT of Universal
+/// Dependencies, and `` '' , . : of the Penn Treebank, if column 4 has its tags.
 bool IsPunctuation(const TreeWord& word);
 
 /// Writes the features of `state`: tokens of 18 words, of their 18 tags, of 12 relations.

@@ -14,9 +14,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// What each pair contributes: row u is embedding[tokens[u]] * weight[k] for the position k that u
-// belongs to. One node of the graph, so that the weights' gradient is written once, and not added
-// up from a tensor of all positions for each of them.
+// Contribution of each pair: row u is embedding[tokens[u]] * weight[k] for the position k of u. One
+// autograd node, so that the weights' gradient is written once instead of summed from a full tensor
+// for each position.
 struct PairProducts : torch::autograd::Function<PairProducts> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& embedding,
                             const at::Tensor& weight, const TokenPairs& pairs) {

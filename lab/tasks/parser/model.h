@@ -12,27 +12,26 @@
 
 namespace planish::lab {
 
-/// The different (position, token) pairs of a batch: tokens[offsets[k]] .. tokens[offsets[k + 1] -
-/// 1] are the tokens that occur at position k, each once.
+/// Distinct (position, token) pairs of a batch: tokens[offsets[k]] .. tokens[offsets[k + 1] - 1]
+/// are the tokens at position k, each once.
 struct TokenPairs {
   at::Tensor tokens;             ///< [U] int64
   std::vector<int64_t> offsets;  ///< [K + 1]
-  at::Tensor rows;               ///< [N * K] int32: of each place of the batch, its pair
+  at::Tensor rows;               ///< [N * K] int32: pair of each element of the batch
 };
 
-/// The pairs of `tokens` [N, K] int32, which are from 0 to `vocabulary` - 1.
+/// Returns the pairs of `tokens` [N, K] int32, which are from 0 to `vocabulary` - 1.
 TokenPairs FindPairs(const at::Tensor& tokens, int64_t vocabulary);
 
-/// Tokens -> embeddings, one after the other -> linear. That is a sum over positions of what each
-/// (position, token) pair contributes, and few pairs make up a batch: most children are missing,
-/// and there are few tags and relations. So the product is taken once for each pair of the batch,
-/// not for each place: a batch of 1,024 of English EWT has 4,200 pairs at 49,152 places, and takes
-/// a twelfth of the arithmetic, forward and backward. (Chen & Manning 2014, 3.2, do so when they
-/// parse, for the commonest pairs.)
+/// Tokens -> concatenated embeddings -> linear: a sum over positions of the contribution of each
+/// (position, token) pair.
+/// A batch has few distinct pairs, because most children are missing and there are few tags and
+/// relations. So the product is computed once for each pair, about a twelfth of the arithmetic for
+/// a batch of 1,024 (Chen & Manning 2014, 3.2, do this when parsing, for the most frequent pairs).
 class TokenLinear : public torch::nn::Module {
  public:
-  /// Weights and bias are drawn as those of a linear layer of positions * embedding inputs, the
-  /// embeddings from N(0, 1).
+  /// Draws weights and bias like a linear layer of positions * embedding inputs, the embeddings
+  /// from N(0, 1).
   TokenLinear(int64_t tokens, int64_t positions, int64_t embedding, int64_t outputs);
 
   /// tokens [N, positions] int32 -> [N, outputs].
@@ -44,8 +43,8 @@ class TokenLinear : public torch::nn::Module {
   at::Tensor bias_;       // [outputs]
 };
 
-/// Features -> (linear, norm, activation, dropout) x layers -> linear -> a logit a transition, the
-/// first linear layer over embeddings.
+/// Features -> (linear, norm, activation, dropout) x layers -> linear -> a logit per transition.
+/// The first linear layer is over embeddings.
 class ParserModel : public torch::nn::Module {
  public:
   struct Options {

@@ -30,7 +30,7 @@ TEST(FindPairs, GivesEachPairARow) {
   EXPECT_TRUE(pairs.rows.equal(at::tensor({0, 2, 3, 1, 2, 4, 0, 2, 3}).to(at::kInt)));
 }
 
-// Value and gradients are those of embeddings laid side by side and a linear layer.
+// Value and gradients equal those of concatenated embeddings and a linear layer.
 TEST(TokenLinear, IsALinearLayerOverEmbeddings) {
   at::manual_seed(1);
   TokenLinear layer(/*tokens=*/11, /*positions=*/4, /*embedding=*/3, /*outputs=*/7);
@@ -53,8 +53,8 @@ TEST(TokenLinear, IsALinearLayerOverEmbeddings) {
 }
 
 TEST(ParserModel, HasTheSizeOfItsFormula) {
-  // PTB as Chen & Manning count it: 45 tags, 40 relations, and so 1 + 2 * 40 transitions; the words
-  // are 10,000 here. Embeddings, 2400 * 512 + 512, 512 * 512 + 512, 512 * 81 + 81.
+  // PTB as counted by Chen & Manning: 45 tags, 40 relations, hence 1 + 2 * 40 transitions; 10,000
+  // words here. Embeddings, 2400 * 512 + 512, 512 * 512 + 512, 512 * 81 + 81.
   ParserModel::Options options;
   options.tokens = 10'085;
   options.outputs = 81;
@@ -99,7 +99,7 @@ TEST(ParserModel, ComputesWhatItSays) {
       x = hidden(x.mm(p["input.weight"].view({20, 6})) + p["input.bias"]);
       x = hidden(at::linear(x, p["hidden1.weight"], p["hidden1.bias"]));
       x = at::linear(x, p["output.weight"], p["output.bias"]);
-      // Sums of at most 20 products in double, behind norms of width 6.
+      // Sums of at most 20 products in double, after norms of width 6.
       EXPECT_LT((model.forward(features) - x).abs().max().item<double>(), 1e-11) << name << norm;
     }
   }

@@ -18,10 +18,10 @@ namespace planish::lab {
 
 namespace {
 
-// Transitions whose loss is computed at once.
+// Transitions per evaluation batch.
 constexpr int64_t kEvaluationBatch = 4096;
-// Sentences made where there is no data, at most, and for every so many one each to validate and
-// test on.
+// Maximum number of synthetic training sentences without data, and how many of them give one
+// sentence each for validation and test.
 constexpr int64_t kMaxSynthetic = 8'000;
 constexpr int64_t kMadeShare = 8;
 

@@ -28,7 +28,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-// "Anna sees the dog ." with one sentence more, so that "sees" is not a word seen once.
+// "Anna sees the dog ." with one more sentence, so that "sees" occurs twice.
 const std::string kAnna =
     "1\tAnna\t_\tPROPN\tNNP\t_\t2\tnsubj\t_\t_\n2\tsees\t_\tVERB\tVBZ\t_\t0\troot\t_\t_\n"
     "3\tthe\t_\tDET\tDT\t_\t4\tdet:x\t_\t_\n4\tdog\t_\tNOUN\tNN\t_\t2\tobj\t_\t_\n"
@@ -42,7 +42,7 @@ const std::string kCrossing =
 TEST(ParserVocabulary, NumbersWordsTagsAndRelations) {
   const Treebank treebank = ParseConllu(kAnna + kSees, "");
   const ParserVocabulary vocabulary(treebank.trees, {});
-  EXPECT_EQ(vocabulary.words(), 3 + 1);  // sees, in lower case, is the only one seen twice
+  EXPECT_EQ(vocabulary.words(), 3 + 1);  // only sees, in lower case, occurs twice
   EXPECT_EQ(vocabulary.tags(), 3 + 5);
   EXPECT_EQ(vocabulary.labels(), 5);  // det nsubj obj punct root
   EXPECT_EQ(vocabulary.tokens(), 4 + 8 + 1 + 5);
@@ -77,8 +77,8 @@ TEST(IsPunctuation, KnowsBothTagSets) {
   }
 }
 
-// The features of a state written out: after S S L(nsubj) S S L(det), the stack is ROOT sees dog,
-// the buffer the full stop.
+// The expected features of a state: after S S L(nsubj) S S L(det), the stack is ROOT sees dog, the
+// buffer the full stop.
 TEST(ExtractFeatures, SeesWhatChenAndManningSee) {
   const Treebank treebank = ParseConllu(kAnna + kSees, "");
   const ParserVocabulary vocabulary(treebank.trees, {.min_count = 1});
@@ -90,8 +90,7 @@ TEST(ExtractFeatures, SeesWhatChenAndManningSee) {
   std::array<int32_t, kFeatures> features;
   ExtractFeatures(state, anna, vocabulary, features);
   const int32_t no = ParserState::kNone;
-  // Stack dog sees ROOT, buffer "." and nothing; of dog the child "the" on the left, of sees
-  // "Anna".
+  // Stack dog sees ROOT, buffer "." and nothing; dog has the child "the" on the left, sees "Anna".
   const std::vector<int32_t> seen = {4, 2,  0,  5,  no, no,  //
                                      3, no, no, no, no, no, 1, no, no, no, no, no};
   for (size_t i = 0; i < seen.size(); ++i) {
@@ -120,7 +119,7 @@ TEST(ExtractFeatures, SeesGrandchildren) {
               ElementsAre(2, 4, 0, 0, 1, 5));
 }
 
-// A scorer that knows the tree gives it back, whatever the others are that are decoded with it.
+// A scorer that knows the trees reproduces each of them, independently of the others in the batch.
 TEST(Decode, FollowsTheScores) {
   const Treebank treebank = ParseConllu(MakeConllu(60, 5), "");
   const ParserVocabulary vocabulary(treebank.trees, {});
@@ -129,7 +128,7 @@ TEST(Decode, FollowsTheScores) {
     sentences.push_back(vocabulary.Encode(tree));
     if (!IsProjective(sentences.back().tree)) sentences.pop_back();
   }
-  // All sentences are at the same step; the finished ones are left out.
+  // All unfinished sentences are at the same step.
   size_t step = 0;
   const auto trees = Decode(sentences, vocabulary, [&](const at::Tensor& x) {
     at::Tensor logits = at::zeros({x.size(0), 1 + 2 * vocabulary.labels()});
@@ -149,7 +148,7 @@ TEST(Decode, FollowsTheScores) {
   }
 }
 
-// Any scores whatever give a tree with one root, of relations that have been seen there.
+// Any scores give a tree with one root, with relations seen at such places.
 TEST(Decode, GivesTreesForAnyScores) {
   const Treebank treebank = ParseConllu(MakeConllu(60, 5), "");
   const ParserVocabulary vocabulary(treebank.trees, {});
@@ -197,7 +196,8 @@ TEST(MakeExamples, TakesProjectiveSentencesAndKnownRelations) {
   // det 0, nsubj 1, obj 2, punct 3, root 4.
   EXPECT_TRUE(
       examples.transitions.equal(at::tensor({0, 0, 2, 0, 0, 1, 8, 0, 9, 10, 0, 10}, at::kLong)));
-  // A relation that training lacks, and one that it does not have at a root: their arcs are out.
+  // A relation that training lacks, and one that it does not have at a root: their arcs are left
+  // out.
   const Treebank strange =
       ParseConllu("1\tx\t_\tX\tX\t_\t2\tdep\t_\t_\n2\ty\t_\tX\tX\t_\t0\tobj\t_\t_\n\n", "");
   const std::vector<EncodedSentence> valid = {vocabulary.Encode(strange.trees[0])};
@@ -264,7 +264,7 @@ TEST_F(ParserTest, StartsEveryNormFromTheSameWeights) {
     for (const auto& item : experiment->model().named_parameters()) {
       if (item.key().find("norm") == std::string::npos) now[item.key()] = item.value();
     }
-    // The default generator is where it was: the same masks of dropout follow.
+    // The default generator is in the same state: the same dropout masks follow.
     now["next"] = at::rand({4});
     ASSERT_EQ(now.size(), 3u + 2u + 2u + 1u);
     if (first.empty()) first = now;
@@ -289,7 +289,7 @@ TEST_F(ParserTest, LearnsWithEveryNorm) {
     }
     experiment->model().eval();
     at::NoGradGuard no_grad;
-    // Far above what random choices among feasible transitions reach, about a quarter.
+    // Far above random choices among feasible transitions, about a quarter.
     EXPECT_GT(experiment->Evaluate().at("valid_uas"), 0.6) << norm;
   }
 }
@@ -313,7 +313,7 @@ TEST_F(ParserTest, ResumesExactly) {
   for (const char* norm : {"none", "layer", "batch"}) ExpectExactResume(*task, {{"norm", norm}});
 }
 
-// The paper's sizes, on the made trees.
+// The paper's sizes, on synthetic trees.
 TEST_F(ParserTest, TrainsThePapersModel) {
   const Settings settings = PresetSettings(*task, "paper", {{"sentences", "300"}, {"norm", "ada"}});
   const auto data = task->Load(settings, {});

@@ -20,7 +20,7 @@ constexpr const char* kDeterminers[] = {"the", "a", "every", "some", "this"};
 constexpr const char* kOwners[] = {"my", "your", "his", "her", "their"};
 constexpr const char* kAdjectives[] = {"old",   "small", "green", "quiet", "strange",
                                        "happy", "heavy", "young", "warm",  "bright"};
-// The second half has places of their own: "a bridge near the river".
+// The second half are places: "a bridge near the river".
 constexpr const char* kNouns[] = {"baker",  "child",  "doctor", "farmer", "horse",
                                   "king",   "nurse",  "pilot",  "sailor", "singer",
                                   "bridge", "castle", "field",  "garden", "house",
@@ -80,7 +80,7 @@ class Writer {
     return list[Choose(N)];
   }
 
-  // A determiner or owner, adjectives and a noun: the noun.
+  // Adds a determiner or owner, adjectives and a noun. Returns the noun.
   int Noun(bool* is_place = nullptr) {
     std::vector<std::pair<int, const char*>> before;
     if (Choose(4) == 0) {
@@ -103,7 +103,7 @@ class Writer {
     return verb;
   }
 
-  // What is or does something, with what belongs to it.
+  // Adds a subject or object with its attributes.
   int NounPhrase(int depth) {
     switch (Choose(4)) {
       case 0:
@@ -129,7 +129,7 @@ class Writer {
     }
   }
 
-  // A verb with all but its subject: the verb.
+  // Adds a verb with everything except its subject. Returns the verb.
   int Predicate(int depth) {
     const int auxiliary = Choose(4) == 0 ? Add(OneOf(kAuxiliaries), "AUX", "MD") : 0;
     const int adverb = Choose(6) == 0 ? Add(OneOf(kAdverbs), "ADV", "RB") : 0;

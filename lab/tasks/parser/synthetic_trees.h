@@ -10,15 +10,17 @@ namespace planish::lab {
 
 inline constexpr int64_t kMaxSyntheticTrees = 100'000;
 
-/// `count` sentences of a small random grammar as CoNLL-U: clauses with objects, adverbs, places,
-/// relative clauses, auxiliaries and coordination, in relations of Universal Dependencies. What a
-/// place depends on, verb or object, follows from the object's noun, so that words matter beside
-/// their tags. About one sentence in eleven has a relative clause moved past the verb, and so is
-/// not projective. The same seed gives the same bytes on every machine, and fewer sentences are the
-/// beginning of more. Throws UsageError when `count` is not from 1 to kMaxSyntheticTrees.
+/// Returns `count` sentences of a small random grammar as CoNLL-U: clauses with objects, adverbs,
+/// places, relative clauses, auxiliaries and coordination, with Universal Dependencies relations.
+/// Whether a place depends on verb or object follows from the object's noun, so words matter beside
+/// their tags.
+/// About one sentence in eleven has a relative clause moved after the verb, so it is not
+/// projective. The same seed gives the same bytes on every machine, and fewer sentences are a
+/// prefix of more. Throws UsageError if `count` is not from 1 to kMaxSyntheticTrees.
 std::string MakeConllu(int64_t count, uint64_t seed);
 
-/// `train` sentences for training and `held_out` each for validation and test, of seeds 1, 2 and 3.
+/// Returns `train` sentences for training and `held_out` each for validation and test, of seeds 1,
+/// 2 and 3.
 TreebankSet MakeTreebanks(int64_t train, int64_t held_out);
 
 }  // namespace planish::lab

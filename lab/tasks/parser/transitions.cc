@@ -11,7 +11,7 @@ size_t Index(int32_t word) { return static_cast<size_t>(word); }
 }  // namespace
 
 bool IsProjective(const Tree& tree) {
-  // An arc's inner words must all have heads within it: where one has a head outside, arcs cross.
+  // All inner words of an arc must have heads within it; otherwise arcs cross.
   for (int32_t word = 1; word <= tree.words(); ++word) {
     const auto [low, high] = std::minmax({word, tree.heads[Index(word)]});
     for (int32_t inner = low + 1; inner < high; ++inner) {
@@ -73,7 +73,7 @@ void ParserState::Apply(const Transition& transition) {
 
 std::optional<std::vector<Transition>> Oracle(const Tree& tree) {
   const int32_t words = tree.words();
-  // Dependents that a word still lacks.
+  // Number of dependents that a word still lacks.
   std::vector<int32_t> lacks(Index(words) + 1, 0);
   for (int32_t word = 1; word <= words; ++word) ++lacks[Index(tree.heads[Index(word)])];
 

@@ -5,15 +5,15 @@
 #include <optional>
 #include <vector>
 
-// The arc-standard system (Nivre 2004) as Chen & Manning (2014) use it: a stack that starts with
-// ROOT, a buffer of the words to come, and three kinds of transitions:
+// The arc-standard system (Nivre 2004) as in Chen & Manning (2014): a stack that starts with ROOT,
+// a buffer of the remaining words, and three kinds of transitions:
 //   SHIFT     the next word goes on the stack
-//   LEFT(l)   the stack's second depends on its first with relation l, and leaves
-//   RIGHT(l)  the stack's first depends on its second with relation l, and leaves
+//   LEFT(l)   the stack's second depends on its first with relation l, and is removed
+//   RIGHT(l)  the stack's first depends on its second with relation l, and is removed
 // A sentence of n words takes n shifts and n arcs, whatever its tree.
 namespace planish::lab {
 
-/// A tree in numbers. Place 0 is ROOT, whose own entries mean nothing.
+/// Tree as indices. Position 0 is ROOT, whose own entries are unused.
 struct Tree {
   std::vector<int32_t> heads;   ///< [n + 1]
   std::vector<int32_t> labels;  ///< [n + 1] relations, numbered from 0
@@ -21,8 +21,8 @@ struct Tree {
   int32_t words() const { return static_cast<int32_t>(heads.size()) - 1; }
 };
 
-/// True where no two arcs cross when drawn above the words, ROOT to the left of them: those are the
-/// trees that the system can build.
+/// Returns true if no two arcs cross when drawn above the words, with ROOT to the left. The system
+/// can build exactly these trees.
 bool IsProjective(const Tree& tree);
 
 struct Transition {
@@ -33,23 +33,24 @@ struct Transition {
   bool operator==(const Transition&) const = default;
 };
 
-/// A transition's place among the 1 + 2 * labels outputs of a model: SHIFT, LEFT of every label,
-/// RIGHT of every label.
+/// Returns a transition's index among the 1 + 2 * labels outputs of a model: SHIFT, LEFT of every
+/// label, RIGHT of every label.
 int64_t NumberOf(const Transition& transition, int64_t labels);
 Transition TransitionOf(int64_t number, int64_t labels);
 
-/// Which transitions may come next.
+/// Legal next transitions.
 struct Legal {
-  bool shift = false;     ///< the buffer has words
-  bool arcs = false;      ///< the stack has two words
-  bool root_arc = false;  ///< the stack is ROOT and one word, the buffer empty: it is the root
+  bool shift = false;  ///< the buffer has words
+  bool arcs = false;   ///< the stack has two words
+  bool root_arc =
+      false;  ///< the stack is ROOT and one word, the buffer empty: the word is the root
 
-  /// A number below kCount for each combination that there is.
+  /// Upper limit of code(), a dense index of the combination.
   static constexpr int64_t kCount = 8;
   int64_t code() const { return shift + 2 * arcs + 4 * root_arc; }
 };
 
-/// A sentence that is being parsed. Words are numbered from 1, ROOT is 0, and kNone is no word.
+/// State of a sentence's parse. Words are numbered from 1, ROOT is 0, and kNone is no word.
 class ParserState {
  public:
   static constexpr int32_t kNone = -1;
@@ -62,20 +63,20 @@ class ParserState {
   /// The transition must be legal.
   void Apply(const Transition& transition);
 
-  /// The word at `depth` of the stack, 0 its first.
+  /// Returns the word at `depth` of the stack, from 0.
   int32_t stack(size_t depth) const {
     return depth < stack_.size() ? stack_[stack_.size() - 1 - depth] : kNone;
   }
-  /// The word at `place` of the buffer, 0 its first.
+  /// Returns the word at `place` of the buffer, from 0.
   int32_t buffer(int32_t place) const { return next_ + place <= words_ ? next_ + place : kNone; }
-  /// Of the dependents that `word` has so far: the outermost on its left, the one after that, and
-  /// the same on its right. kNone for those of kNone.
+  /// Return dependents of `word` so far: the outermost and the second on its left, and the same on
+  /// its right. kNone has none.
   int32_t left(int32_t word) const { return At(left_, word); }
   int32_t second_left(int32_t word) const { return At(second_left_, word); }
   int32_t right(int32_t word) const { return At(right_, word); }
   int32_t second_right(int32_t word) const { return At(second_right_, word); }
 
-  /// Heads and labels so far: kNone where a word has none yet.
+  /// Returns heads and labels so far: kNone for a word without a head.
   const Tree& tree() const { return tree_; }
 
  private:
@@ -90,8 +91,8 @@ class ParserState {
   std::vector<int32_t> left_, second_left_, right_, second_right_;
 };
 
-/// The static oracle: the transitions that build `tree`, an arc as early as it can be made, a LEFT
-/// before a RIGHT. Nothing where the tree is not projective.
+/// Returns the static oracle's transitions that build `tree`, each arc as early as possible, a LEFT
+/// before a RIGHT; nullopt if the tree is not projective.
 std::optional<std::vector<Transition>> Oracle(const Tree& tree);
 
 }  // namespace planish::lab

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 
 constexpr int32_t kNone = ParserState::kNone;
 
-// A tree from the heads of its words, each word's label its own number.
+// Returns a tree from the heads of its words, each word's label its own index.
 Tree Of(std::vector<int32_t> heads) {
   Tree tree{{-1}, {-1}};
   for (size_t i = 0; i < heads.size(); ++i) {
@@ -33,7 +33,7 @@ Tree Of(std::vector<int32_t> heads) {
   return tree;
 }
 
-// "S L1 R2" for SHIFT, LEFT(1), RIGHT(2).
+// Returns "S L1 R2" for SHIFT, LEFT(1), RIGHT(2).
 std::string Spelled(const std::optional<std::vector<Transition>>& transitions) {
   if (!transitions) return "none";
   std::string text;
@@ -44,7 +44,7 @@ std::string Spelled(const std::optional<std::vector<Transition>>& transitions) {
   return text;
 }
 
-// Whether any two arcs cross, by looking at all pairs.
+// Returns true if any two arcs cross, by checking all pairs.
 bool Crosses(const Tree& tree) {
   const auto ends = [&](int32_t word) {
     return std::minmax({word, tree.heads[static_cast<size_t>(word)]});
@@ -69,8 +69,8 @@ TEST(Oracle, BuildsTreesByHand) {
   EXPECT_EQ(Spelled(Oracle(Of({3, 0, 2}))), "none");     // 1-3 crosses ROOT-2
 }
 
-// Random trees of every shape: each word's head is a random one of those numbered before it in a
-// random order.
+// Random trees of every shape: each word's head is a random one of those before it in a random
+// order.
 TEST(Oracle, BuildsExactlyTheProjectiveTrees) {
   std::mt19937_64 random(1);
   int projective = 0;
@@ -106,7 +106,7 @@ TEST(Oracle, BuildsExactlyTheProjectiveTrees) {
 }
 
 TEST(ParserState, KnowsItsDependents) {
-  // Words 1 to 5, of which 3 gets 2 and 1 to its left, 4 and 5 to its right.
+  // Words 1 to 5, where 3 gets 2 and 1 to its left, 4 and 5 to its right.
   ParserState state(6);
   const Transition shift, left{Transition::kLeft, 7}, right{Transition::kRight, 8};
   for (const Transition& t : {shift, shift, shift, left, left, shift, right, shift, right}) {
@@ -131,7 +131,7 @@ TEST(ParserState, SaysWhatMayComeNext) {
   ParserState state(2);
   const auto legal = [&] { return state.legal().code(); };
   EXPECT_EQ(legal(), (Legal{.shift = true}.code()));
-  state.Apply({});  // ROOT 1 | 2: no root while there are words to come
+  state.Apply({});  // ROOT 1 | 2: no root arc while words remain
   EXPECT_EQ(legal(), (Legal{.shift = true}.code()));
   state.Apply({});
   EXPECT_EQ(legal(), (Legal{.arcs = true}.code()));
@@ -156,8 +156,7 @@ std::vector<EncodedSentence> Encode(const Treebank& treebank, const ParserVocabu
   return all;
 }
 
-// The trees that the oracle's transitions build, one after the other as Decode applies them, are
-// the trees: 100% of projective ones.
+// Expects that the oracle's transitions, applied like in Decode, rebuild all projective trees.
 void ExpectTheOracleBuildsThem(const Treebank& treebank, int64_t not_projective) {
   const ParserVocabulary vocabulary(treebank.trees, {});
   std::vector<EncodedSentence> sentences;
@@ -195,7 +194,7 @@ TEST(Oracle, BuildsEveryRealTree) {
   ExpectTheOracleBuildsThem(set.test, 26);
 }
 
-// Guards the bytes: a run on made trees is only comparable with runs on the same ones.
+// Guards the bytes: runs on synthetic trees are comparable only if the trees are equal.
 TEST(MakeTreebanks, AreTheSameEverywhere) {
   const TreebankSet set = MakeTreebanks(1'000, 100);
   EXPECT_EQ(set.sha256, "165c05105085c0efa4648546c7aa09f7f61f6855127e2eb4cb571f04fa0d298c");

@@ -8,12 +8,12 @@ namespace planish::lab {
 
 namespace {
 
-// The training loss is measured on this many of the training cases, the same at each evaluation:
-// enough for two digits, and a fraction of the time of all 55,000.
+// Number of first training cases in the training loss: enough for two digits, in a fraction of the
+// time of all 55,000.
 constexpr int64_t kTrainProbe = 10'000;
-// Cases evaluated at once: large enough for a fast product, small enough to stay in cache.
+// Cases per evaluation batch: enough for a fast GEMM, few enough for the cache.
 constexpr int64_t kEvaluationBatch = 1'000;
-constexpr bool kTestCurves = true;  // as the figure has them
+constexpr bool kTestCurves = true;  // as in the figure
 
 class PiMnist final : public DigitExperiment {
  public:

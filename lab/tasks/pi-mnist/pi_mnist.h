@@ -7,9 +7,9 @@
 
 namespace planish::lab {
 
-/// Permutation-invariant MNIST (Ba, Kiros & Hinton 2016, 6.6 and Fig 6): 784-1000-1000-10, ReLU,
-/// Adam. Layer norms on the two hidden layers and not on the logits; batch norm on all layers, with
-/// the unbiased variance at batch size 4.
+/// Makes the task of permutation-invariant MNIST (Ba, Kiros & Hinton 2016, 6.6 and Fig 6):
+/// 784-1000-1000-10, ReLU, Adam. Layer norms are on the two hidden layers, not on the logits; batch
+/// norm is on all layers, with the unbiased variance at batch size 4.
 std::unique_ptr<Task> MakePiMnist();
 
 }  // namespace planish::lab

@@ -16,7 +16,7 @@ namespace planish::lab {
 
 namespace {
 
-// The paper's numbers of sentences. They are one fewer than the 10,662 that there are.
+// The paper's numbers of sentences, one fewer in total than the 10,662 that exist.
 constexpr int64_t kTrain = 8608, kValid = 964, kTest = 1089;
 
 class RtTask final : public SentenceTask {
@@ -55,7 +55,7 @@ class RtTask final : public SentenceTask {
     size_t next = 0;
     for (const auto& [set, share] : {std::pair(&sets.train, kTrain), std::pair(&sets.valid, kValid),
                                      std::pair(&sets.test, kTest)}) {
-      // In proportion where there are more or fewer sentences than in the set the paper used.
+      // Scaled in proportion for sets of another size than the paper's.
       const int64_t count = all.size() * share / (kTrain + kValid + kTest);
       for (int64_t i = 0; i < count; ++i, ++next) {
         set->Add(std::move(all.words[order[next]]), all.labels[order[next]]);

@@ -7,8 +7,8 @@
 
 namespace planish::lab {
 
-/// Sentences of film reviews, positive or negative (Pang & Lee 2005), in a random split that the
-/// setting `split` decides (Xu et al. 2019, 2.2).
+/// Makes the task of film review sentences, positive or negative (Pang & Lee 2005), in a random
+/// split chosen by the setting `split` (Xu et al. 2019, 2.2).
 std::unique_ptr<Task> MakeRt();
 
 }  // namespace planish::lab

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 class RtTest : public ::testing::Test {
  protected:
-  // As many sentences in each file, all different and of one word.
+  // Writes these numbers of sentences, all distinct and of one word.
   void WriteSentences(int positive, int negative) {
     std::filesystem::create_directory(folder / "mr");
     std::string text;
@@ -35,7 +35,7 @@ class RtTest : public ::testing::Test {
     return task->Load(PresetSettings(*task, "paper", sets), folder.path());
   }
 
-  // Words, lengths and labels of the training sentences.
+  // Returns words, lengths and labels of the training sentences.
   Tensors Train(const Dataset& data, const Sets& sets = {}) {
     const auto experiment = task->Make(PresetSettings(*task, "smoke", sets), data);
     return experiment->Batch(at::arange(data.about.sizes.at("train")));
@@ -50,7 +50,7 @@ TEST_F(RtTest, SplitsAsManyAsThePaper) {
   const auto data = Load();
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 8608}, {"valid", 964}, {"test", 1089}}));
-  EXPECT_EQ(data->about.name, "labelled sentences");  // as many as RT has, but others
+  EXPECT_EQ(data->about.name, "labelled sentences");  // RT's number of sentences, but others
   EXPECT_EQ(data->about.source, "files");
   EXPECT_THAT(data->about.description, HasSubstr("10,662 sentences in two classes (not RT)"));
   EXPECT_THAT(data->about.description, HasSubstr("(split=1), 1 left over;"));
@@ -66,10 +66,10 @@ TEST_F(RtTest, SplitsAsTheSettingSays) {
   EXPECT_EQ(first[2].size(0), 120 * 8608 / 10661);
   // Negative ones have two words here: labels stay with their sentences.
   EXPECT_TRUE(first[1].eq(2 - first[2]).all().item<bool>());
-  // Mixed: runs of one class, of which the files have two, are many.
+  // Classes are mixed: there are many runs of one class, while the files have two.
   const at::Tensor changes = first[2].slice(0, 1).ne(first[2].slice(0, 0, -1));
   EXPECT_GT(changes.sum().item<int64_t>(), 20);
-  // No sentence twice: every word but "." is in one sentence.
+  // No sentence twice: every word except "." is in one sentence.
   std::set<int> words;
   const at::Tensor numbers = first[0].select(1, 0);
   for (int64_t i = 0; i < numbers.size(0); ++i) words.insert(numbers[i].item<int>());

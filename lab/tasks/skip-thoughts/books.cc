@@ -29,7 +29,7 @@ int64_t SentencesOf(const std::vector<Book>& books) {
   return count;
 }
 
-// The part of a file's name before .txt or .txt.gz; nothing for other files.
+// Returns the part of a file's name before .txt or .txt.gz, or nullopt for other files.
 std::optional<std::string> BookName(const fs::path& file) {
   const std::string name = file.filename().string();
   for (const std::string_view ending : {".txt", ".txt.gz"}) {
@@ -52,7 +52,7 @@ std::vector<std::pair<std::string, fs::path>> FindBooks(const fs::path& folder) 
                                 folder.string(), error.message()));
   }
   std::ranges::sort(found);
-  // Keeps the plain file of a book that has a packed one, too.
+  // Keeps the uncompressed file of a book with both.
   const auto twice = std::ranges::unique(found, {}, &std::pair<std::string, fs::path>::first);
   found.erase(twice.begin(), twice.end());
   return found;

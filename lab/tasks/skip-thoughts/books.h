@@ -8,43 +8,44 @@
 #include <string_view>
 #include <vector>
 
-// Running text, sentence after sentence.
+// Running text as consecutive sentences.
 namespace planish::lab {
 
-/// The sentences of a text in their order, each as its words (SplitIntoWords).
+/// Sentences of a text in order, each as its words (SplitIntoWords).
 struct Book {
   std::string name;
   std::vector<std::vector<std::string>> sentences;
 };
 
-/// Books with what RunConfig::Data records of them. No book is in both parts.
+/// Books with the fields of RunConfig::Data. No book is in both parts.
 struct Library {
   std::vector<Book> train, valid;
   std::string name;         ///< "books" or "made stories"
   std::string source;       ///< "files" or "embedded"
-  std::string description;  ///< one sentence for people
+  std::string description;  ///< one sentence
   std::string sha256;       ///< of the books' bytes, unpacked, in the order of their names
 };
 
-/// The sentences of a plain text. A paragraph is what stands between empty lines, its lines joined;
-/// those without a lower-case letter, which are headings, and those in square brackets are left
-/// out. Throws DataError naming `name` and the line where that is not UTF-8.
+/// Returns the sentences of a plain text. Paragraphs are separated by empty lines; their lines are
+/// joined. Leaves out those without a lower-case letter, which are headings, and those in square
+/// brackets. Throws DataError naming `name` and the line for invalid UTF-8.
 Book ParseBook(std::string_view text, const std::string& name);
 
-/// The files that end in .txt or .txt.gz of the folder `books` below `folder` or, where there is no
-/// such folder, of `folder` itself; plain or gzip, in the order of their names. Every tenth is for
-/// validation, and the last where there are fewer than ten. Throws DataError where there are fewer
-/// than two, a book has no sentence, and what ParseBook and FileContent throw.
+/// Reads the files ending in .txt or .txt.gz in the folder `books` below `folder`, or in `folder`
+/// if there is none, plain or gzip, in the order of their names. Every tenth is for validation, or
+/// the last if there are fewer than ten. Throws DataError if there are fewer than two or a book has
+/// no sentence, and like ParseBook and FileContent.
 Library ReadBooks(const std::filesystem::path& folder);
 
-/// `stories` stories of a small random grammar for training, at most kMaxSyntheticStories, and an
-/// eighth as many for validation. In each, one person meets things of one place for five to nine
-/// sentences, of which each takes up what the one before ended with: so a sentence says something
-/// about its neighbours. The same bytes on every machine.
+/// Returns `stories` stories of a small random grammar for training, at most kMaxSyntheticStories,
+/// and an eighth of that number for validation.
+/// In each story, one person meets things of one place for five to nine sentences. Each sentence
+/// begins with the end of the one before, so it depends on its neighbours. The same bytes on every
+/// machine.
 Library MakeStories(int64_t stories);
 inline constexpr int64_t kMaxSyntheticStories = 1'000'000;
 
-/// ReadBooks where there is a folder, else MakeStories.
+/// Returns ReadBooks if there is a folder, else MakeStories.
 Library OpenBooks(const std::optional<std::filesystem::path>& folder, int64_t made_stories);
 
 }  // namespace planish::lab

@@ -57,7 +57,7 @@ TEST(ReadBooks, TakesPlainAndPackedFilesInOrder) {
   EXPECT_EQ(library.valid[0].name, "b");
   EXPECT_EQ(library.description, "1 books of 1 sentences to train on and 1 of 2 for validation");
   EXPECT_EQ(ReadBooks(folder / "books").sha256, library.sha256);
-  // Twelve books: the tenth is held out, and no other.
+  // Twelve books: only the tenth is held out.
   for (int i = 0; i < 10; ++i)
     WriteFile(folder / ("books/c" + std::to_string(i) + ".txt"), "Four.");
   const Library twelve = ReadBooks(folder / "");
@@ -88,7 +88,7 @@ TEST(MakeStories, MakesTheSameOnEveryMachine) {
     EXPECT_GE(story.sentences.size(), 5u);
     EXPECT_LE(story.sentences.size(), 9u);
   }
-  // Taken from the first run: what would change it is a change of the data.
+  // Changes with the data.
   EXPECT_EQ(library.sha256.substr(0, 16), "73554f5fef072a8c");
   EXPECT_THROW(MakeStories(0), UsageError);
 }

@@ -60,7 +60,7 @@ SentenceRows NumberSentences(const std::vector<Words>& sentences, const WordNumb
 Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, int64_t longest,
                     int64_t most) {
   Triples triples;
-  // Sentences that are too long stay as empty rows, so that neighbours are neighbours.
+  // Sentences that are too long stay as empty rows, so that neighbours stay neighbours.
   std::vector<Words> sentences;
   std::vector<int64_t> middles, keys;
   const auto length = [&](size_t i) { return std::ssize(sentences[i]); };
@@ -82,7 +82,7 @@ Triples MakeTriples(const std::vector<Book>& books, const WordNumbers& numbers, 
     }
   }
   middles = EvenlySpaced(middles, most);
-  // Those of like length in the middle are together, and of these those of like longer neighbour.
+  // Sorts by the length of the middle sentence, then by that of the longer neighbour.
   for (const int64_t middle : middles) {
     const auto i = static_cast<size_t>(middle);
     keys.push_back(length(i) * (longest + 1) + std::max(length(i - 1), length(i + 1)));
@@ -97,7 +97,7 @@ namespace {
 
 std::string TextOf(const Words& words) { return fmt::format("{}", fmt::join(words, " ")); }
 
-// The sentences of the books, one after the other, as MakeTriples numbers them.
+// Returns the sentences of the books in MakeTriples' order.
 std::vector<const Words*> InOrder(const std::vector<Book>& books) {
   std::vector<const Words*> all;
   for (const Book& book : books) {

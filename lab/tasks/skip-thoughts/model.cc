@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kUniform = 0.1;
 
-// A recurrent layer that has drawn nothing: cells have different parameters to draw.
+// Makes a recurrent layer without advancing the generator, because cells draw different amounts.
 std::shared_ptr<RecurrentModule> MakeBlank(const std::string& cell,
                                            const RecurrentOptions& options) {
   at::Generator generator = at::detail::getDefaultCPUGenerator();
@@ -76,7 +76,7 @@ at::Tensor SkipThoughtModel::Encode(const at::Tensor& words, const at::Tensor& l
 at::Tensor SkipThoughtModel::Decode(Decoder decoder, const at::Tensor& words,
                                     const at::Tensor& lengths, const at::Tensor& vectors) {
   RecurrentModule& layer = decoder == kPrevious ? *previous_ : *next_;
-  // Before the first word there are zeros.
+  // Zeros precede the first word.
   at::Tensor x =
       at::constant_pad_nd(at::embedding(embedding_, words.slice(0, 0, -1)), {0, 0, 0, 0, 1, 0});
   if (condition_ == Condition::kStart) {
@@ -92,7 +92,7 @@ at::Tensor ZipfLogProbabilities(int64_t vocabulary) {
 }
 
 at::Tensor DrawWords(int64_t vocabulary, int64_t count) {
-  // The share of probability before word i is log(i + 1) / log(V + 1).
+  // The probability before word i is log(i + 1) / log(V + 1).
   const at::Tensor before = at::rand({count}, at::kDouble);
   return ((before * std::log(static_cast<double>(vocabulary) + 1)).exp() - 1)
       .floor()

@@ -20,22 +20,22 @@ namespace planish::lab {
 
 namespace {
 
-// Triples whose loss is computed at once, and sentences that are encoded.
+// Triples per loss evaluation, and sentences per encoder call.
 constexpr int64_t kTriplesAtOnce = 32, kSentencesAtOnce = 128;
-// Sentences of the made set that vectors are judged by.
+// Sentences of the synthetic evaluation set.
 constexpr int64_t kMadeSentences = 600;
-// Of the neighbours that the report shows: so many sentences, out of so many.
+// Sentences in the report's nearest neighbours, and candidates.
 constexpr int64_t kSamples = 6, kSampled = 2'000;
 
-// Which tensor of a batch is what.
+// Indices of a batch's tensors.
 enum Part : size_t {
   kWords = 0,             // int [T, B] of the middle sentence
   kLengths,               // int64 [B]
   kPrevious,              // of the sentence before: these two, and
                           // int64 [P] the positions of its words in the T * B
   kNext = kPrevious + 3,  // the same of the sentence after
-  kTargets = kNext + 3,   // int64 [P] the words of both, those before first
-  kDrawn,                 // int64 [K] where the softmax is sampled
+  kTargets = kNext + 3,   // int64 [P] the words of both, those of the sentence before first
+  kDrawn,                 // int64 [K], if the softmax is sampled
 };
 
 class SkipThoughts final : public Experiment, public SentenceEncoder {
@@ -68,7 +68,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
                          batch_size_, generator);
   }
 
-  // As Part says.
+  // Returns the tensors of Part.
   Tensors Batch(const at::Tensor& cases) override {
     Tensors batch = Batch(data_.train, cases);
     if (samples_ > 0) batch.push_back(DrawWords(data_.numbers.size(), samples_));
@@ -90,7 +90,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
 
   Values Test() override { return Judge(data_.sets, at_the_end_, "test_"); }
 
-  // What is nearest to some validation sentences, by the angle between vectors.
+  // Returns the nearest neighbours of some validation sentences, by the angle between vectors.
   std::vector<RunResult::Sample> Samples(at::Generator& /*generator*/) override {
     const int64_t count = std::min(kSampled, std::ssize(data_.valid_text));
     std::vector<std::string> text(data_.valid_text.begin(), data_.valid_text.begin() + count);
@@ -101,7 +101,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
       const int64_t query = i * count / kSamples;
       at::Tensor cosine = unit.mv(unit[query]);
       for (int64_t k = 0; k < count; ++k) {
-        // A book may say something twice.
+        // A book can repeat a sentence.
         if (text[static_cast<size_t>(k)] == text[static_cast<size_t>(query)]) cosine[k] = -2;
       }
       const auto nearest = cosine.argmax().item<int64_t>();
@@ -145,7 +145,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
     return batch;
   }
 
-  // The states [P, H] that the words kTargets are told from.
+  // Returns the states [P, H] that predict the words kTargets.
   at::Tensor States(const Tensors& batch) {
     const at::Tensor vectors = model_.Encode(batch[kWords], batch[kLengths]);
     const auto states = [&](SkipThoughtModel::Decoder decoder, size_t first) {
@@ -162,7 +162,7 @@ class SkipThoughts final : public Experiment, public SentenceEncoder {
                                   at::Reduction::Sum);
   }
 
-  // Mean nats a word of both neighbours, end marks among them.
+  // Returns the mean nats per word of both neighbours, including end marks.
   double Nats(const Triples& triples) {
     double nats = 0, words = 0;
     for (const at::Tensor& cases : triples.lengths.argsort().split(kTriplesAtOnce)) {
@@ -373,7 +373,7 @@ class SkipThoughtsTask final : public Task {
                            measure.unit, measure.lower_is_better});
       }
     }
-    // No set that vectors are judged by has a say.
+    // Evaluation sets of sentence vectors do not affect the choice.
     choose_by = "valid_nats";
     report = MakeReport();
   }

@@ -7,8 +7,8 @@
 
 namespace planish::lab {
 
-/// Skip-thought vectors (Ba et al. 2016, 6.3, Table 3 and Figure 3; Kiros et al. 2015): a
-/// sentence's vector is what two decoders tell the sentences before and after it from. GRU or
+/// Makes the task of skip-thought vectors (Ba et al. 2016, 6.3, Table 3 and Figure 3; Kiros et al.
+/// 2015): two decoders predict the sentences before and after from a sentence's vector. GRU or
 /// LN-GRU.
 std::unique_ptr<Task> MakeSkipThoughts();
 

@@ -46,7 +46,7 @@ TEST(WordNumbers, CountWords) {
   const Book book = ParseBook("The cat saw a dog. The cat ran. A bee.", "x");
   const WordNumbers numbers({book}, 6);
   EXPECT_EQ(numbers.size(), 6);
-  // "." is there three times; "a", "cat" and "the" twice, of which "the" is the last.
+  // "." occurs three times; "a", "cat" and "the" twice, with "the" last in order.
   EXPECT_EQ(numbers.Number("."), 2);
   EXPECT_EQ(numbers.Number("a"), 3);
   EXPECT_EQ(numbers.Number("the"), 5);
@@ -58,7 +58,7 @@ TEST(MakeTriples, TakesNeighboursOfOneBook) {
   const Book one = ParseBook("Aa bb. Cc dd ee ff gg hh. Ii. Jj kk. Ll. Mm nn.", "one");
   const Book two = ParseBook("Oo. Pp. Qq.", "two");
   const WordNumbers numbers({one, two}, 100);
-  // The second sentence has seven words with its point: it is too long for its own triple and the
+  // The second sentence has seven words including its point: too long for its own triple and the
   // next.
   const Triples all = MakeTriples({one, two}, numbers, 3, 100);
   EXPECT_EQ(all.left_out, 2);
@@ -86,7 +86,7 @@ TEST(DrawWords, FollowsZipfsLaw) {
   EXPECT_LT(off.max().item<double>(), 5);
 }
 
-// Eq. 8-10 of Jean et al. 2015, a word at a time.
+// Computes Eq. 8-10 of Jean et al. 2015, one word at a time.
 TEST(SampledLoss, IsASoftmaxAmongDrawnWords) {
   at::manual_seed(4);
   Linear output(3, 9);
@@ -111,7 +111,7 @@ TEST(SampledLoss, IsASoftmaxAmongDrawnWords) {
   EXPECT_NEAR(loss.item<double>(), sum, 1e-12 * sum);  // some roundings in double
 }
 
-// Its gradient is, on average over draws, close to that of the full softmax.
+// Averaged over draws, its gradient is close to that of the full softmax.
 TEST(SampledLoss, StandsForTheFullSoftmax) {
   at::manual_seed(4);
   Linear output(3, 30);
@@ -125,7 +125,7 @@ TEST(SampledLoss, StandsForTheFullSoftmax) {
   for (int i = 0; i < draws; ++i) {
     (SampledLoss(states, output, targets, DrawWords(30, 200), log_q) / draws).backward();
   }
-  // The bias falls with the 200 drawn words, noise with their 40,000: a twentieth is seen.
+  // The bias falls with the 200 drawn words, noise with their 40,000: a twentieth is detectable.
   EXPECT_LT((states.grad() - full).norm().item<double>(), 0.05 * full.norm().item<double>());
 }
 
@@ -138,7 +138,7 @@ class SkipThoughtsTest : public ::testing::Test {
     return task->Make(Smoke(sets), data);
   }
 
-  // The losses of the first updates.
+  // Returns the losses of the first updates.
   std::vector<double> Losses(const Dataset& data, int updates, const Sets& sets) {
     const auto experiment = Make(data, sets);
     Adam adam = MakeAdam(experiment->model(), Smoke(sets));
@@ -166,8 +166,8 @@ class SkipThoughtsTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakeSkipThoughts();
 };
 
-// The model written out from the equations of Ba et al. 2016 (23-28, with PyTorch's z) and of Kiros
-// et al. 2015, a word at a time.
+// Reference model from the equations of Ba et al. 2016 (23-28, with PyTorch's z) and of Kiros et
+// al. 2015, one word at a time.
 struct WrittenOut {
   std::map<std::string, at::Tensor> p;
   bool steps = false;
@@ -234,7 +234,7 @@ TEST_F(SkipThoughtsTest, ComputesTheLossItSays) {
       written.steps = condition == "steps";
       at::NoGradGuard no_grad;
       for (auto& item : experiment->model().named_parameters()) {
-        // Biases and gains that would not show where they start.
+        // Initial biases and gains would not affect results.
         if (item.value().dim() == 1) item.value().add_(at::randn_like(item.value()), 0.3);
         written.p[item.key()] = item.value().to(at::kDouble);
       }
@@ -255,7 +255,7 @@ TEST_F(SkipThoughtsTest, ComputesTheLossItSays) {
 }
 
 // E = V W of the embedding, O = (H + 1) V of the output; a GRU of I inputs has 3 H (I + H) weights
-// and, without norms, 6 H biases, with them a gain and a bias for each of the 6 H sums.
+// and, without norms, 6 H biases, with norms a gain and a bias for each of the 6 H sums.
 TEST_F(SkipThoughtsTest, HasAsManyParametersAsTheFormulaSays) {
   const auto data = task->Load(Smoke(), {});
   const int64_t v = dynamic_cast<const ThoughtData&>(*data).numbers.size(), w = 8, h = 16;
@@ -305,8 +305,8 @@ TEST_F(SkipThoughtsTest, FusedAndComposedTrainAlike) {
       const std::vector<double> fused = Losses(*data, 20, sets);
       const std::vector<double> composed = Losses(*data, 20, composed_sets);
       for (size_t i = 0; i < fused.size(); ++i) {
-        // A relative rounding of 6e-8 an operation in float, which Adam, whose first steps are
-        // signs of gradients, spreads.
+        // A relative rounding of 6e-8 an operation in float, enlarged by Adam, whose first steps
+        // are signs of gradients.
         EXPECT_NEAR(fused[i], composed[i], 2e-5 * composed[i]) << norm << condition << i;
       }
     }
@@ -316,7 +316,7 @@ TEST_F(SkipThoughtsTest, FusedAndComposedTrainAlike) {
 TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
   const auto data = task->Load(Smoke(), {});
   const auto& corpus = dynamic_cast<const ThoughtData&>(*data);
-  // What words cost by their frequencies in training, as neighbours.
+  // The cost of words by their frequencies in training, as neighbours.
   const Triples& train = corpus.train;
   at::Tensor counts = at::zeros({corpus.numbers.size()}, at::kDouble);
   for (const int64_t offset : {-1, 1}) {
@@ -343,7 +343,7 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
       at::NoGradGuard no_grad;
       const Values values = experiment->Evaluate();
       EXPECT_LT(values.at("valid_nats"), 0.75 * entropy) << norm << softmax;
-      // A coin has 0.5, with a deviation of 0.02. So few updates bring no other model that far.
+      // A coin has 0.5, with a deviation of 0.02. Only this model gets that far in these updates.
       if (norm == "layer" && softmax == "full") {
         EXPECT_GT(values.at("made"), 0.6);
       }
@@ -364,7 +364,7 @@ TEST_F(SkipThoughtsTest, MeasuresWhatThereIs) {
   const Values values = experiment->Evaluate();
   EXPECT_THAT(names(values), ElementsAre("made", "valid_nats"));
   EXPECT_THAT(names(experiment->Test()), ElementsAre("test_made"));
-  // Logits near 0: all words are as likely.
+  // Logits near 0: all words are equally likely.
   const auto vocabulary = dynamic_cast<const ThoughtData&>(*data).numbers.size();
   EXPECT_NEAR(values.at("valid_nats"), std::log(static_cast<double>(vocabulary)), 0.2);
   std::set<std::string> declared;
@@ -392,7 +392,7 @@ TEST_F(SkipThoughtsTest, EncodesEachSentenceForItself) {
     ASSERT_EQ(all.sizes(), at::IntArrayRef({5, 16}));
     for (size_t i = 0; i < sentences.size(); ++i) {
       const at::Tensor one = encoder.EncodeSentences({sentences[i]})[0];
-      // Products of another number of rows may round in another way.
+      // GEMMs of another number of rows can round differently.
       EXPECT_LT((all[static_cast<int64_t>(i)] - one).abs().max().item<double>(), 1e-6) << norm << i;
     }
     EXPECT_LT((all[0] - all[4]).abs().max().item<double>(), 1e-6);

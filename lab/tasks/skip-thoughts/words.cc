@@ -50,7 +50,7 @@ std::string InLowerCase(std::string_view text) {
   std::string lower(text);
   for (size_t i = 0; i < lower.size(); ++i) {
     if (IsUpper(lower[i])) lower[i] = static_cast<char>(lower[i] - 'A' + 'a');
-    // U+00C0 to U+00DE but the multiplication sign, U+00D7.
+    // U+00C0 to U+00DE except the multiplication sign, U+00D7.
     if (lower[i] == '\xc3' && i + 1 < lower.size()) {
       const auto second = static_cast<uint8_t>(lower[i + 1]);
       if (second >= 0x80 && second <= 0x9e && second != 0x97) {
@@ -61,7 +61,7 @@ std::string InLowerCase(std::string_view text) {
   return lower;
 }
 
-// Whether the word that ends at `end` is one whose point ends no sentence.
+// Returns true if the point of the word that ends at `end` ends no sentence.
 bool IsAbbreviation(std::string_view text, size_t end) {
   size_t begin = end;
   while (begin > 0 && (IsWordCharacter(text[begin - 1]) || text[begin - 1] == '.')) --begin;
@@ -70,7 +70,7 @@ bool IsAbbreviation(std::string_view text, size_t end) {
   return std::ranges::find(kAbbreviations, InLowerCase(word)) != kAbbreviations.end();
 }
 
-// The length of the word of letters and digits that begins at `begin`.
+// Returns the length of the word of letters and digits that begins at `begin`.
 size_t WordLength(std::string_view text, size_t begin) {
   size_t i = begin;
   const auto at = [&](size_t k) { return k < text.size() ? text[k] : ' '; };
@@ -91,7 +91,7 @@ std::string PlainPunctuation(std::string_view text) {
   std::string plain;
   plain.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
-    // Most characters stand for themselves.
+    // Most characters are unchanged.
     if (IsDigit(text[i]) || IsUpper(text[i]) || IsLower(text[i]) || text[i] == ' ') {
       plain += text[i++];
       continue;
@@ -131,7 +131,7 @@ std::vector<std::string> SplitIntoSentences(std::string_view paragraph) {
     while (next < paragraph.size() && paragraph[next] == ' ') ++next;
     const bool ends = next == paragraph.size() ||
                       (next > end && !(single_point && IsAbbreviation(paragraph, i)) && [&] {
-                        // Quotes that open stand before the letter.
+                        // Opening quotes precede the letter.
                         size_t letter = next;
                         while (letter < paragraph.size() && !IsWordCharacter(paragraph[letter]))
                           ++letter;
@@ -163,7 +163,7 @@ std::vector<std::string> SplitIntoWords(std::string_view sentence) {
       i += length;
       continue;
     }
-    // An ending that stands alone, as in text whose words are apart already.
+    // A separate ending, as in text that is already tokenized.
     const auto alone = std::ranges::find_if(kEndings, [&](std::string_view e) {
       const size_t end = i + e.size();
       return text.compare(i, e.size(), e) == 0 && (i == 0 || text[i - 1] == ' ') &&
@@ -172,7 +172,7 @@ std::vector<std::string> SplitIntoWords(std::string_view sentence) {
     size_t length = alone == kEndings.end() ? 1 : alone->size();
     const bool in_rows = text[i] == '.' || text[i] == '-';
     if (in_rows) length = std::min(text.find_first_not_of(text[i], i), text.size()) - i;
-    // However long a row of points or hyphens is, it is one word.
+    // A row of points or hyphens of any length is one word.
     words.push_back(in_rows && length > 1 ? (text[i] == '.' ? "..." : "--")
                                           : text.substr(i, length));
     i += length;

@@ -7,8 +7,9 @@
 
 namespace planish::lab {
 
-/// Sentences of film reviews in five classes, from very negative to very positive (the Stanford
-/// Sentiment Treebank, Socher et al. 2013; Xu et al. 2019, 2.2): whole sentences alone.
+/// Makes the task of film review sentences in five classes, from very negative to very positive
+/// (the Stanford Sentiment Treebank, Socher et al. 2013; Xu et al. 2019, 2.2): whole sentences
+/// only.
 std::unique_ptr<Task> MakeSst5();
 
 }  // namespace planish::lab

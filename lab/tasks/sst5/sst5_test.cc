@@ -40,7 +40,7 @@ TEST_F(Sst5Test, ReadsTheThreeSets) {
   EXPECT_EQ(data->about.sizes,
             (std::map<std::string, int64_t>{{"train", 3}, {"valid", 1}, {"test", 2}}));
   EXPECT_EQ(data->about.name, "labelled sentences");
-  // "a", "film" and "good" occur twice in training; of the 6 test words "good" alone is one.
+  // "a", "film" and "good" occur twice in training; only one of the 6 test words is known, "good".
   EXPECT_THAT(
       data->about.description,
       HasSubstr("6 sentences in five classes (not SST5) read from " + (folder / "sst").string() +
