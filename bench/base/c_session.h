@@ -8,13 +8,12 @@
 
 namespace planish::bench {
 
-/// What the shared library of a comparison, which bench/base/turns.py calls, keeps from call to
-/// call.
+/// State of a comparison's shared library, which bench/base/turns.py calls, between calls.
 struct CSession {
   std::map<std::string, std::function<void()>> calls;  ///< of the contestants so far
-  std::string text;                                    ///< what the last function had to say
+  std::string text;                                    ///< message of the last function
 
-  /// Runs `f`; whether it threw, which `text` tells.
+  /// Runs `f`. Returns true if it threw, with the message in `text`.
   template <class F>
   bool Fails(const F& f) {
     text.clear();

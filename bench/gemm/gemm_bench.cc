@@ -1,11 +1,11 @@
-// The packed product beside at::mm (MKL, in PyTorch's wheels for x86), whose weights are not packed
-// beforehand, and beside what the machine gives: multiply-adds in registers alone, and for single
+// Compares the packed GEMM with at::mm (MKL in PyTorch's wheels for x86), whose weights are not
+// packed beforehand, and with the machine's limits: multiply-adds in registers only, and for single
 // rows a read of the weights.
 //   usage: gemm_bench [THREADS [BLOCKS [SECONDS]]]   both 1 and 2 threads; blocks of calls of every
 //                                                     contestant (20); the time of a block (0.01)
-// Prints a line a shape: the product c [M, N] = a [M, K] * w [N, K]^T, or, as the gradient of
-// weights, c [N, K] = a [M, N]^T * b [M, K]. Contestants take turns in random order, and the
-// fastest block of each counts. Results are compared with a product in double first.
+// Prints a line for each shape: the product c [M, N] = a [M, K] * w [N, K]^T, or, as the gradient
+// of weights, c [N, K] = a [M, N]^T * b [M, K]. Contestants alternate in random order, and the
+// fastest block of each counts. Results are first compared with a product in double.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -41,8 +41,7 @@ struct Shape {
 constexpr int64_t kBatches[] = {1, 8, 32, 64, 128, 3200};
 constexpr Shape kWeights[] = {{0, 1024, 256}, {0, 1600, 400}, {0, 2048, 512}, {0, 1024, 1024}};
 
-// Throws where c is further from a * b, [rows, depth] by [depth, cols], than `depth` roundings make
-// it.
+// Throws if c differs from a * b, [rows, depth] by [depth, cols], by more than `depth` roundings.
 void Check(const char* name, const at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
   const at::Tensor most = at::mm(a.abs().to(at::kDouble), b.abs().to(at::kDouble));

@@ -2,8 +2,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/gemm/limits.cc"
-#include <hwy/foreach_target.h>  // compiles the rest of this file once for each instruction set
-// foreach_target comes first
+#include <hwy/foreach_target.h>  // compiles the rest of this file once for each SIMD target
+// foreach_target must be first.
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -14,7 +14,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 
 constexpr int64_t kRounds = 20000;
-constexpr int64_t kChains = 12;  // twice the latency of a multiply-add at two a cycle, and more
+constexpr int64_t kChains = 12;  // more than twice the latency of a multiply-add at two a cycle
 
 int64_t Operations() { return 2 * kRounds * kChains * static_cast<int64_t>(hn::Lanes(D())); }
 
@@ -37,7 +37,7 @@ float Multiply() {
     b4 = hn::MulAdd(b4, half, half);
     b5 = hn::MulAdd(b5, half, half);
 #if defined(__GNUC__) && HWY_ARCH_X86
-    // The chains are equal, and the compiler must not know.
+    // Hides from the compiler that the chains are equal.
     asm volatile("" : "+v"(a0.raw), "+v"(a1.raw), "+v"(a2.raw), "+v"(a3.raw), "+v"(a4.raw));
     asm volatile("" : "+v"(a5.raw), "+v"(b0.raw), "+v"(b1.raw), "+v"(b2.raw), "+v"(b3.raw));
     asm volatile("" : "+v"(b4.raw), "+v"(b5.raw));

@@ -3,17 +3,17 @@
 
 #include <cstdint>
 
-// What a product can reach at the most, in the widest vectors of the machine: multiply-adds that
-// touch no memory, and a read of the weights that computes nothing.
+// Limits of a GEMM in the widest vectors of the machine: multiply-adds without memory access, and a
+// read of the weights without arithmetic.
 namespace planish::bench {
 
-/// Additions and multiplications of one Multiplications call.
+/// Returns the additions and multiplications of one Multiplications call.
 int64_t OperationsOfMultiplications();
 
-/// Multiplies and adds in registers alone. Returns a number so that the work is not left out.
+/// Multiplies and adds in registers only. Returns a value so that the work is not optimized away.
 float Multiplications();
 
-/// Reads `n` numbers, in four streams. Returns a number so that the work is not left out.
+/// Reads `n` elements in four streams. Returns a value so that the work is not optimized away.
 float Read(const float* data, int64_t n);
 
 }  // namespace planish::bench

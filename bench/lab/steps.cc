@@ -1,11 +1,11 @@
-// The Planish side of bench/lab/bench.py: updates of any task by the code that `planish train`
-// runs, on request. One command a line on stdin, one answer a line on stdout, both JSON.
+// The Planish side of bench/lab/bench.py: runs updates of any task with the code of `planish
+// train`. One command a line on stdin, one answer a line on stdout, both JSON.
 //   {"setup": TASK, "preset": NAME, "set": {SETTING: TEXT}, "data": FOLDER or null, "batches": N,
 //   "file": FILE}
 //       makes a model; writes its parameters and buffers ("model.NAME") and the first N batches of
-//       an epoch ("batch.INDEX.TENSOR") as Experiment::Batch gives them, which all later updates
-//       follow, again and again: {"settings": {NAME: VALUE}, "data": what was read, "batches": N,
-//       "epoch_batches": of the epoch}
+//       an epoch ("batch.INDEX.TENSOR") from Experiment::Batch, which all later updates repeat:
+//       {"settings": {NAME: VALUE}, "data": what was read, "batches": N, "epoch_batches": of the
+//       epoch}
 //   {"losses": N}   makes N updates: the loss of each
 //   {"steps": N}    makes N updates: {"seconds", "input_seconds": of these, in Experiment::Batch,
 //                   "faults": minor page faults}
@@ -80,7 +80,7 @@ const char* Dtype(const at::Tensor& t) {
   }
 }
 
-// What a file is written from: tensors that are contiguous and live as long as the object.
+// Contents of a file: contiguous tensors, owned by the object.
 class Store {
  public:
   void Add(const std::string& name, const at::Tensor& tensor) {
@@ -158,13 +158,13 @@ class Steps {
   }
 
  private:
-  // Reads the data unless it is what was read last.
+  // Reads the data unless it is already loaded.
   void Load(const Task& task, const std::optional<fs::path>& folder) {
     std::string key = task.name + "\n" + (folder ? folder->string() : "");
     for (const std::string& name : task.data_settings)
       key += "\n" + settings_->values().at(name).dump();
     if (key == data_key_) return;
-    experiment_.reset();  // which refers to the data
+    experiment_.reset();  // it refers to the data
     data_ = task.Load(*settings_, folder);
     data_key_ = key;
   }
@@ -174,7 +174,7 @@ class Steps {
     Store store;
     for (const auto& item : experiment_->model().named_parameters())
       store.Add("model." + item.key(), item.value());
-    // What a batch draws, such as the noise of codes, the updates draw again.
+    // The updates repeat a batch's random draws, such as the noise of codes.
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const at::Tensor state = generator.get_state();
     for (int64_t b = 0; b < batches_; ++b) {

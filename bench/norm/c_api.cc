@@ -1,5 +1,4 @@
-// norm_bench for a process of another language: a shared library, whose functions
-// bench/norm/peer.py calls. All of them are of one thread.
+// norm_bench as a shared library, whose functions bench/norm/peer.py calls. For one thread only.
 
 #include <ATen/Parallel.h>
 
@@ -18,7 +17,7 @@
 namespace planish::bench {
 namespace {
 
-// The case that is being measured.
+// The case being measured.
 struct Session : CSession {
   Arena arena;
   Case c;
@@ -38,12 +37,11 @@ extern "C" {
 
 using planish::bench::TheSession;
 
-/// What is wrong after a function has failed; after norm_bench_compare, what is wrong with the
-/// result.
+/// Returns the error of a failed function, or the error of the result after norm_bench_compare.
 const char* norm_bench_text() { return TheSession().text.c_str(); }
 
-/// Begins a case: `arrays` gets x, dy, gain, bias, mean, rstd, out, dgain, dbias. 0, or 1 on
-/// failure.
+/// Begins a case: `arrays` gets x, dy, gain, bias, mean, rstd, out, dgain, dbias. Returns 0, or 1
+/// on failure.
 int norm_bench_begin(const char* direction, const char* type, int64_t rows, int64_t cols,
                      int threads, const void** arrays) {
   auto& session = TheSession();
@@ -62,7 +60,7 @@ int norm_bench_begin(const char* direction, const char* type, int64_t rows, int6
   });
 }
 
-/// Overwrites the outputs with NaN, for norm_bench_compare to see what is written then.
+/// Fills the outputs with NaN, so that norm_bench_compare finds unwritten elements.
 int norm_bench_poison(const char* method) {
   auto& session = TheSession();
   return session.Fails([&] {
@@ -72,7 +70,7 @@ int norm_bench_poison(const char* method) {
   });
 }
 
-/// 1 when the outputs are wrong.
+/// Returns 1 if the outputs are wrong.
 int norm_bench_compare() {
   auto& session = TheSession();
   std::string wrong;
@@ -81,8 +79,7 @@ int norm_bench_compare() {
   return failed || !wrong.empty();
 }
 
-/// Makes ready one of norm_bench's contestants and checks its result; fails if it is absent or
-/// wrong.
+/// Prepares one of norm_bench's contestants and checks its result. Fails if it is absent or wrong.
 int norm_bench_add(const char* name) {
   auto& session = TheSession();
   return session.Fails([&] {
@@ -94,7 +91,7 @@ int norm_bench_add(const char* name) {
   });
 }
 
-/// Seconds that `calls` calls of a contestant take that was added.
+/// Returns the seconds of `calls` calls of an added contestant.
 double norm_bench_seconds(const char* name, int64_t calls) {
   return planish::bench::SecondsOf(TheSession().calls.at(name), calls);
 }

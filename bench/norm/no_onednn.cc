@@ -1,6 +1,6 @@
 #include "bench/norm/peers.h"
 
-// In place of onednn.cc where CMake finds no oneDNN that fits.
+// Replaces onednn.cc if CMake finds no suitable oneDNN.
 namespace planish::bench {
 
 Contestant MakeOneDnn(const std::string&, const Case&, const Arrays&) {

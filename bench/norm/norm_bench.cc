@@ -1,14 +1,15 @@
-// Times contestants against each other, a case at a time. Reads cases from standard input, a line
-// each, fields between spaces:
+// Times contestants against each other, one case at a time. Reads cases from standard input, a line
+// each, fields separated by spaces:
 //   DIRECTION TYPE SHAPE THREADS CONTESTANT,CONTESTANT,...
 //   forward float 4096x1024 2 copy,copy-streaming,memcpy,planish:layer,aten:layer,onednn:layer
-// and prints a line of JSON for each: the case, the seconds of a call in every repetition by
-// contestant, who is absent and why, whose result is wrong and how (that is not timed).
-//   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); the least of each (0.005)
+// Prints a line of JSON for each: the case, the seconds of a call in every repetition by
+// contestant, which contestants are absent and why, and which results are wrong and how (those are
+// not timed).
+//   usage: norm_bench [REPETITIONS [SECONDS]]   of every contestant (12); minimum of each (0.005)
 //          norm_bench --about                   a line of JSON: versions, machine, methods
 //
-// Google Benchmark draws the order of the repetitions of a case at random, so that what changes
-// from minute to minute changes it for all alike.
+// Google Benchmark runs the repetitions of a case in random order, so that slow changes of the
+// machine affect all contestants alike.
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -93,8 +94,8 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
       result["wrong"][name] = wrong;
       continue;
     }
-    result["seconds"][name] = Json::array();  // in the order asked for
-#ifndef __clang_analyzer__  // which takes for a leak, in a header, what Google Benchmark keeps
+    result["seconds"][name] = Json::array();  // in the order requested
+#ifndef __clang_analyzer__  // it reports objects kept by Google Benchmark as a leak
     benchmark::RegisterBenchmark(name.c_str(),
                                  [call = contestant.call](benchmark::State& state) {
                                    for ([[maybe_unused]] auto _ : state) call();

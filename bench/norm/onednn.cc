@@ -54,7 +54,7 @@ Contestant Make(const Case& c, const Arrays& arrays) {
   const memory::desc moments({c.rows}, memory::data_type::f32, memory::format_tag::a);
   const memory::desc parameters({c.cols}, memory::data_type::f32, memory::format_tag::a);
   const auto on = [&](const memory::desc& shape, const void* data) {
-    return memory(shape, engine, const_cast<void*>(data));  // the inputs are not written to
+    return memory(shape, engine, const_cast<void*>(data));  // the inputs are only read
   };
   const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
   const auto eps = static_cast<float>(kEps);
@@ -70,7 +70,7 @@ Contestant Make(const Case& c, const Arrays& arrays) {
                                      eps, flags);
   const Backward::primitive_desc desc(engine, dnnl::prop_kind::backward, rows, rows, rows, moments,
                                       eps, flags, hint);
-  // It takes the variance, the others its root's inverse.
+  // oneDNN takes the variance, the others rstd.
   const auto variance = std::make_shared<std::vector<float>>(c.rows);
   for (int64_t row = 0; row < c.rows; ++row) {
     const double rstd = static_cast<const float*>(arrays.rstd)[row];
@@ -82,7 +82,7 @@ Contestant Make(const Case& c, const Arrays& arrays) {
                        {DNNL_ARG_MEAN, on(moments, arrays.mean)},
                        {DNNL_ARG_VARIANCE, on(moments, variance->data())},
                        {DNNL_ARG_SCALE, on(parameters, arrays.gain)},
-                       {DNNL_ARG_SHIFT, on(parameters, arrays.bias)},  // unread, but asked for
+                       {DNNL_ARG_SHIFT, on(parameters, arrays.bias)},  // unread, but required
                        {DNNL_ARG_DIFF_SRC, on(rows, arrays.out)},
                        {DNNL_ARG_DIFF_SCALE, on(parameters, arrays.dgain)},
                        {DNNL_ARG_DIFF_SHIFT, on(parameters, arrays.dbias)}});

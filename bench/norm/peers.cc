@@ -28,7 +28,7 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
         "[MakeContestant] name must begin with planish:, bare:, aten: or onednn: but has \"" +
         name + "\"");
   }
-  // PyTorch sums dgain and dbias of the half types in those, also where the gain is float.
+  // PyTorch accumulates dgain and dbias of 16-bit types in these types, even if the gain is float.
   if (contestant.call) wrong = CheckContestant(method, contestant, c, arrays, who == "aten");
   return contestant;
 }

@@ -1,11 +1,11 @@
-// The Planish side of bench/pi-mnist/bench.py: updates of the pi-mnist task by the code that
-// `planish train` runs, on request. One command a line on stdin, one answer a line on stdout.
+// The Planish side of bench/pi-mnist/bench.py: runs updates of the pi-mnist task with the code of
+// `planish train`. One command a line on stdin, one answer a line on stdout.
 //   data FILE              writes the training cases: "images" U8 [N, 784], "labels" I64 [N]
 //   setup NORM BATCH FILE  makes a model; writes its parameters and the "order" I64 of the cases of
-//                          the first epoch, which all later updates follow, again and again
+//                          the first epoch, which all later updates repeat
 //   losses N               makes N updates: the loss of each
 //   steps N                makes N updates: seconds, minor page faults
-//   parts N                times N times what an update cannot do without, see Parts: seconds each
+//   parts N                runs the necessary parts of an update (see Parts) N times: seconds each
 // The first line on stdout, before any command, has the stamps of the machine as JSON.
 //   usage: pi_mnist_steps THREADS [DATA_FOLDER]
 
@@ -80,7 +80,7 @@ class Steps {
   }
 
   void WriteData(const fs::path& file) const {
-    // The images that Load took: the first of the training images.
+    // The images that Load took: the first training images.
     const Images images = OpenDigits(folder_, {.train = kTrainCases + 1, .test = 1}).train;
     const int64_t pixels = images.height * images.width;
     const at::Tensor labels = at::empty({kTrainCases}, at::kLong);
@@ -93,7 +93,7 @@ class Steps {
   void Setup(const std::string& norm, const std::string& batch_size, const fs::path& file) {
     settings_.Set("norm", norm);
     settings_.Set("batch_size", batch_size);
-    settings_.Set("bn_variance", "biased");  // as torch.nn.BatchNorm1d, at any batch size
+    settings_.Set("bn_variance", "biased");  // like torch.nn.BatchNorm1d, at any batch size
     at::Generator weights = at::detail::getDefaultCPUGenerator();
     weights.set_current_seed(kSeed);
     adam_.reset();
@@ -129,8 +129,8 @@ class Steps {
   int64_t next_ = 0;
 };
 
-// What an update of 784-1000-1000-10 cannot do without, each alone, on the same arrays in turn: the
-// memory that an update goes through.
+// Necessary parts of an update of 784-1000-1000-10, separately, on the same arrays in turn: the
+// memory of an update.
 class Parts {
  public:
   explicit Parts(int64_t batch) {
@@ -138,7 +138,7 @@ class Parts {
     NamedTensors parameters;
     for (size_t layer = 0; layer + 1 < widths.size(); ++layer) {
       const int64_t in = widths[layer], out = widths[layer + 1];
-      // Neither zeros nor denormal numbers, which would flatter or slow the arithmetic.
+      // Neither zeros nor denormals, which would change the speed of the arithmetic.
       layers_.push_back({.x = at::rand({batch, in}),
                          .weight = at::rand({out, in}),
                          .bias = at::rand({out}),
@@ -157,7 +157,7 @@ class Parts {
       if (tensor.dim() > 0) moments_.push_back(tensor);
   }
 
-  // The matrix products of forward and backward.
+  // Computes the matrix products of forward and backward.
   void Products() {
     at::NoGradGuard no_grad;
     for (Layer& l : layers_) at::addmm_out(l.y, l.bias, l.x, l.weight.t());
@@ -176,8 +176,8 @@ class Parts {
     adam_->Step();
   }
 
-  // The traffic of Adam (weight, gradient and both moments read, all but the gradient written) with
-  // the least arithmetic.
+  // Produces the memory traffic of Adam (weight, gradient and both moments read, all except the
+  // gradient written) with minimal arithmetic.
   void Stream() {
     at::NoGradGuard no_grad;
     for (Layer& l : layers_) {

@@ -23,7 +23,7 @@ namespace {
 using internal::kParams;
 using internal::RecipeOf;
 
-// Centre and radius of a parameter's numbers.
+// Centre and radius of a parameter's values.
 struct Spread {
   double centre, radius;
 };
@@ -37,7 +37,7 @@ Spread SpreadOf(std::string_view parameter, const RnnShape& shape) {
   return {0, 0.5};
 }
 
-// Numbers of each parameter, of the largest cell.
+// Returns the number of elements of each parameter, of the largest cell.
 std::array<int64_t, kParams> SizesOf(const RnnShape& shape) {
   std::array<int64_t, kParams> sizes{};
   for (const Cell cell : internal::kCells) {
@@ -77,13 +77,13 @@ RnnParams<E> Taken(Cell cell, const RnnShape& shape, const RnnParams<E>& all) {
 
 std::vector<double> ToDouble(const float* data, int64_t n) { return {data, data + n}; }
 
-// Hands out parts of one block of memory, each on a line of its own; without memory it counts.
+// Allocates cache-line aligned parts of one block of memory; without memory it only counts.
 class Parts {
  public:
   explicit Parts(float* memory) : memory_(memory) {}
   float* Next(int64_t n) {
     float* part = memory_ == nullptr ? nullptr : memory_ + used_;
-    // A line between them, as an allocator of aligned memory places arrays.
+    // One line between them, as an allocator of aligned memory places arrays.
     constexpr int64_t kLine = internal::kAlignment / static_cast<int64_t>(sizeof(float));
     used_ += (n + kLine - 1) / kLine * kLine + kLine;
     return part;
@@ -129,7 +129,7 @@ RnnParams<float> GradientsFor(Cell cell, const RnnShape& shape, const Arrays& ar
 }
 
 Arrays Arena::For(const Case& c) {
-  LargestSaved(c.shape);  // throws where numbers of the shape overflow
+  LargestSaved(c.shape);  // throws if sizes overflow
   Parts count(nullptr);
   Place(c, count);
   Grow(pages_, static_cast<size_t>(count.used()) * sizeof(float));
@@ -141,7 +141,7 @@ Arrays Arena::For(const Case& c) {
   uint64_t seed = 0;
   const auto fill = [&](const float* data, int64_t n, Spread spread) {
     ++seed;
-    if (data != nullptr) Fill(const_cast<float*>(data), n, seed, spread);  // of our own pages
+    if (data != nullptr) Fill(const_cast<float*>(data), n, seed, spread);  // our own pages
   };
   fill(arrays.x, steps * s.inputs, unit);
   fill(arrays.dy, steps * s.hidden, unit);
@@ -235,7 +235,7 @@ std::string Reference::Compare() const {
     double worst = 0, most = 0;
     for (size_t i = 0; i < output.right.size(); ++i) {
       const double off = std::abs(output.given[i] - output.right[i]);
-      if (!(off <= worst)) worst = off;  // a NaN stays
+      if (!(off <= worst)) worst = off;  // also true for NaN
       if (std::isnan(worst)) break;
       most = std::max(most, std::abs(output.right[i]));
     }

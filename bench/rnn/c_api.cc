@@ -1,5 +1,5 @@
-// rnn_bench for a process of another language: a shared library, whose functions
-// bench/rnn/torch_cells.py calls. All of them are of one thread.
+// rnn_bench as a shared library, whose functions bench/rnn/torch_cells.py calls. For one thread
+// only.
 
 #include <ATen/Parallel.h>
 
@@ -19,7 +19,7 @@
 namespace planish::bench::rnn {
 namespace {
 
-// The case that is being measured.
+// The case being measured.
 struct Session : CSession {
   Arena arena;
   Case c;
@@ -39,15 +39,14 @@ extern "C" {
 
 using planish::bench::rnn::TheSession;
 
-/// What is wrong after a function has failed; after rnn_bench_compare, what is wrong with the
-/// result.
+/// Returns the error of a failed function, or the error of the result after rnn_bench_compare.
 const char* rnn_bench_text() { return TheSession().text.c_str(); }
 
-/// Begins a case: `arrays` gets the addresses that torch_cells.py names. 0, or 1 on failure.
+/// Begins a case: `arrays` gets the addresses named in torch_cells.py. Returns 0, or 1 on failure.
 int rnn_bench_begin(const char* mode, const char* shape, int threads, const void** arrays) {
   auto& session = TheSession();
   return session.Fails([&] {
-    planish::lab::KeepFreedMemory();  // as rnn_bench does
+    planish::lab::KeepFreedMemory();  // like rnn_bench
     at::set_num_threads(threads);
     session.reference.reset();
     session.calls.clear();
@@ -85,7 +84,7 @@ int rnn_bench_begin(const char* mode, const char* shape, int threads, const void
   });
 }
 
-/// Overwrites the outputs with NaN, for rnn_bench_compare to see what is written then.
+/// Fills the outputs with NaN, so that rnn_bench_compare finds unwritten elements.
 int rnn_bench_poison(const char* cell) {
   auto& session = TheSession();
   return session.Fails([&] {
@@ -94,7 +93,7 @@ int rnn_bench_poison(const char* cell) {
   });
 }
 
-/// 1 when the outputs are wrong.
+/// Returns 1 if the outputs are wrong.
 int rnn_bench_compare() {
   auto& session = TheSession();
   std::string wrong;
@@ -103,8 +102,7 @@ int rnn_bench_compare() {
   return failed || !wrong.empty();
 }
 
-/// Makes ready one of rnn_bench's contestants and checks its result; fails if it is absent or
-/// wrong.
+/// Prepares one of rnn_bench's contestants and checks its result. Fails if it is absent or wrong.
 int rnn_bench_add(const char* name) {
   auto& session = TheSession();
   return session.Fails([&] {
@@ -118,7 +116,7 @@ int rnn_bench_add(const char* name) {
   });
 }
 
-/// Seconds that `calls` calls of a contestant take that was added.
+/// Returns the seconds of `calls` calls of an added contestant.
 double rnn_bench_seconds(const char* name, int64_t calls) {
   return planish::bench::SecondsOf(TheSession().calls.at(name), calls);
 }

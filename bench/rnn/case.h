@@ -7,37 +7,38 @@
 
 #include "planish/rnn.h"
 
-// What is measured: one mode of recurrent layers over one shape, in float, by several contestants
-// that get the same arrays. docs/performance.md says how, and what came out.
+// Case of a measurement: one mode of recurrent layers over one shape, in float, by several
+// contestants on the same arrays. docs/performance.md has method and results.
 namespace planish::bench::rnn {
 
 enum class Mode : uint8_t {
   kForward,   ///< a sequence, nothing saved
   kTraining,  ///< a sequence forward and backward: the gradients of x and of all parameters
-  kStep,      ///< one step from a given state, weights packed beforehand where that is offered
+  kStep,      ///< one step from a given state, with packed weights if possible
 };
 
 struct Case {
   Mode mode = Mode::kForward;
-  RnnShape shape;  ///< with Mode::kStep of time 1
+  RnnShape shape;  ///< time 1 for Mode::kStep
 };
 
 inline constexpr double kEps = 1e-5;
 
-/// "forward", "training", "step", and back. The latter throws std::invalid_argument.
+/// Names of modes ("forward", "training", "step"), and their parser. The parser throws
+/// std::invalid_argument.
 const char* Name(Mode mode);
 Mode ParseMode(const std::string& name);
 
-/// "100x32x256x256", time x batch x inputs x hidden, and back; throws std::invalid_argument for
-/// another text.
+/// Shape as text, "100x32x256x256" (time x batch x inputs x hidden), and its parser, which throws
+/// std::invalid_argument.
 std::string ShapeName(const RnnShape& shape);
 RnnShape ParseShape(const std::string& shape);
 
-/// "ln-lstm", "gru" and so on, of all cells, and back; throws std::invalid_argument.
+/// Names of all cells ("ln-lstm", "gru"), and their parser, which throws std::invalid_argument.
 std::vector<std::string> CellNames();
 Cell ParseCell(const std::string& name);
 
-/// Multiply-adds of the products of a call, forward, and backward twice as many.
+/// Returns the multiply-adds of a call's GEMMs: forward, plus twice as many for backward.
 double MultiplyAdds(Cell cell, const Case& c);
 
 }  // namespace planish::bench::rnn

@@ -21,7 +21,7 @@ namespace {
 using at::Tensor;
 using internal::RecipeOf;
 
-// The parameters, by their names in RnnParams, and with Mode::kTraining their gradients' arrays.
+// Parameters, by their names in RnnParams, and with Mode::kTraining their gradients' arrays.
 struct Parameters {
   Tensor weight_ih, weight_hh, bias;
   Tensor ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias, ln_c_weight, ln_c_bias;
@@ -58,15 +58,15 @@ Tensor Norm(const Tensor& z, const Tensor& weight, const Tensor& bias) {
   return at::layer_norm(z, {z.size(-1)}, weight, bias, kEps);
 }
 
-// What a step adds to the state's part, for all steps: [T, B, G], or of the GRU its gates r and z,
-// and n by itself.
+// The inputs' part of the sums of all steps: [T, B, G], or for the GRU its gates r and z, and n
+// separately.
 using Inputs = std::vector<Tensor>;
 
 Inputs LstmInputs(const Parameters& p, const Tensor& x) {
   return {Norm(at::matmul(x, p.weight_ih.t()), p.ln_ih_weight, p.ln_ih_bias) + p.bias};
 }
 
-// The norms of the GRU's gates r and z together, and of n.
+// Normalizes the GRU's gates r and z together, and n.
 Inputs GruNorms(const Tensor& z, const Tensor& weight, const Tensor& bias) {
   const int64_t hidden = z.size(-1) / 3, both = 2 * hidden;
   return {Norm(z.narrow(-1, 0, both), weight.narrow(0, 0, both), bias.narrow(0, 0, both)),
@@ -78,7 +78,7 @@ Inputs GruInputs(const Parameters& p, const Tensor& x) {
   return GruNorms(at::matmul(x, p.weight_ih.t()), p.ln_ih_weight, p.ln_ih_bias);
 }
 
-// A step: `state` is h, and of the LSTM c.
+// State of a step: h, and for the LSTM c.
 using State = std::vector<Tensor>;
 
 State LstmStep(const Parameters& p, const Inputs& inputs, const State& state) {
@@ -101,7 +101,8 @@ struct Composition {
   State (*step)(const Parameters& p, const Inputs& inputs, const State& state);
 };
 
-// y [T, B, H]. Inputs are split by unbind: taking x[t] in every step makes backward quadratic in T.
+// Returns y [T, B, H]. Splits inputs by unbind, because x[t] in every step makes backward quadratic
+// in T.
 Tensor Unroll(const Composition& cell, const Parameters& p, const Tensor& x, State state) {
   std::vector<std::vector<Tensor>> inputs;
   for (const Tensor& part : cell.inputs(p, x)) inputs.push_back(part.unbind(0));

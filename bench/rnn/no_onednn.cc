@@ -1,6 +1,6 @@
 #include "bench/rnn/contestants.h"
 
-// In place of onednn.cc where CMake finds no oneDNN that fits.
+// Replaces onednn.cc if CMake finds no suitable oneDNN.
 namespace planish::bench::rnn {
 
 Contestant MakeOneDnn(Cell, const Case&, const Arrays&) { return {.absent = OneDnnVersion()}; }

@@ -35,7 +35,7 @@ Session& TheSession() {
   return session;
 }
 
-// Blocks of `rows` rows each of `from` in another order: the gates in oneDNN's.
+// Reorders blocks of `rows` rows each of `from`: the gates into oneDNN's order.
 template <size_t kGates>
 std::vector<float> Reordered(const float* from, int64_t block,
                              const std::array<int64_t, kGates>& order) {
@@ -46,13 +46,13 @@ std::vector<float> Reordered(const float* from, int64_t block,
   return to;
 }
 
-// What the primitive computes from, gates in oneDNN's order.
+// Inputs of the primitive, gates in oneDNN's order.
 struct Weights {
   std::vector<float> ih, hh, bias;  // [G, I], [G, H], [G], or [4H] of the GRU
 };
 
 Weights LstmWeights(const RnnShape& s, const RnnParams<const float>& all) {
-  constexpr std::array<int64_t, 4> kOrder = {0, 1, 2, 3};  // i, f, g, o as here
+  constexpr std::array<int64_t, 4> kOrder = {0, 1, 2, 3};  // i, f, g, o in both
   return {Reordered(all.weight_ih, s.hidden * s.inputs, kOrder),
           Reordered(all.weight_hh, s.hidden * s.hidden, kOrder),
           Reordered(all.bias, s.hidden, kOrder)};
@@ -67,10 +67,10 @@ Weights GruWeights(const RnnShape& s, const RnnParams<const float>& all) {
   return weights;
 }
 
-// `from` in the form that the primitive wants its weights in.
+// Reorders `from` into the primitive's format of weights.
 memory Packed(const memory::desc& wanted, const Dims& dims, std::vector<float>& from) {
   Session& session = TheSession();
-  // One behind the other: layer, direction, gate and output, input.
+  // Row-major: layer, direction, gate and output, input.
   memory plain({dims, kFloat, Tag::ldgoi}, session.engine, from.data());
   memory packed(wanted, session.engine);
   dnnl::reorder(plain, packed).execute(session.stream, plain, packed);
@@ -94,7 +94,7 @@ Contestant Make(Cell cell, const Case& c, const Arrays& arrays) {
                                  : memory::desc();  // none: zeros
   Weights weights = lstm ? LstmWeights(s, arrays.all) : GruWeights(s, arrays.all);
   const auto on = [&](const memory::desc& shape, const void* data) {
-    return memory(shape, engine, const_cast<void*>(data));  // the inputs are not written to
+    return memory(shape, engine, const_cast<void*>(data));  // the inputs are only read
   };
   const auto repeat = [&](const auto& desc, const dnnl::primitive& primitive) -> Contestant {
     const auto own = std::make_shared<std::vector<float>>(weights.bias);

@@ -18,8 +18,8 @@ using internal::GemmArgs;
 using internal::MakeAligned;
 using internal::PackedMatrix;
 
-// What the products need beside the case's arrays: packed weights, and gradients of the gates. The
-// states that the steps multiply are all the same, those that y holds.
+// Data of the GEMMs beside the case's arrays: packed weights, and gradients of the gates. All steps
+// multiply the same states, from y.
 struct Work {
   PackedMatrix<float> ih, hh, ih_transposed, hh_transposed, scratch;
   AlignedArray<float> gates;   // [T * B, G]
@@ -27,9 +27,9 @@ struct Work {
   ParallelFor parallel_for = TorchThreads();
 };
 
-// `steps` products of all rows of the batch, one after the other: each thread has rows of its own,
-// as no step needs another row, or, of few rows or of weights that are too large for one thread's
-// cache, some of the columns, and they meet every step.
+// Computes `steps` consecutive GEMMs. With enough rows, each thread has its own rows, which need no
+// other rows. With few rows, or weights too large for one thread's cache, each thread has some
+// columns, and threads synchronize after every step.
 void Recur(const GemmArgs<float>& step, int64_t steps, const PackedMatrix<float>& packed,
            const ParallelFor& parallel_for) {
   constexpr int64_t kRowsAGrain = 4;
@@ -115,7 +115,8 @@ Contestant MakeProducts(Cell cell, const Case& c, const Arrays& arrays) {
                                           work->scratch, work->parallel_for);
     };
     gradient(arrays.x, s.inputs, arrays.dall.weight_ih);
-    gradient(arrays.dy, s.hidden, arrays.dall.weight_hh);  // dy for the states: as large
+    gradient(arrays.dy, s.hidden,
+             arrays.dall.weight_hh);  // dy in place of the states: equal in size
   }};
 }
 

@@ -1,10 +1,10 @@
-// Times recurrent layers against each other, a case at a time. Reads cases from standard input, a
-// line each, fields between spaces:
+// Times recurrent layers against each other, one case at a time. Reads cases from standard input, a
+// line each, fields separated by spaces:
 //   MODE SHAPE THREADS CONTESTANT,CONTESTANT,...
 //   training 100x32x256x256 2 planish:ln-lstm,planish:lstm,torch:lstm,products:lstm
-// and prints a line of JSON for each: the case, the seconds of a call in the fastest block by
-// contestant, the multiply-adds of a call, who is absent and why, whose result is wrong and how
-// (that is not timed).
+// Prints a line of JSON for each: the case, the seconds of a call in the fastest block by
+// contestant, the multiply-adds of a call, which contestants are absent and why, and which results
+// are wrong and how (those are not timed).
 //   usage: rnn_bench [BLOCKS [SECONDS [MOST]]]   blocks of calls of every contestant (8); the time
 //                                                of a block, which has at least one call (0.03);
 //                                                the time of all, but for the first 3 (1)
@@ -126,8 +126,8 @@ int main(int argc, char** argv) try {
     fmt::print(stderr, "usage: rnn_bench [BLOCKS [SECONDS [MOST]]] <CASES, or rnn_bench --about\n");
     return 2;
   }
-  // No contestant pays for fresh pages: Planish's are given, and PyTorch's would be new in every
-  // call.
+  // No contestant has page faults: Planish's outputs are preallocated, and PyTorch's would
+  // otherwise be new pages in every call.
   planish::lab::KeepFreedMemory();
   planish::bench::rnn::Run(effort);
   return 0;

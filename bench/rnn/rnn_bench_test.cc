@@ -20,7 +20,7 @@ using testing::IsEmpty;
 
 constexpr Mode kModes[] = {Mode::kForward, Mode::kTraining, Mode::kStep};
 
-// Sizes that no vector's width divides.
+// Sizes that are multiples of no vector's width.
 Case Small(Mode mode) {
   return {.mode = mode,
           .shape = {.time = mode == Mode::kStep ? 1 : 5, .batch = 9, .inputs = 7, .hidden = 13}};
@@ -48,8 +48,8 @@ TEST(Reference, TakesRightResultsOfEveryContestantAndCell) {
         ++checked;
       }
     }
-    // All 16 cells of Planish, forward packed, too, or for a step 13; 4 layers of PyTorch, for a
-    // step 3 cells, too; two composed ones. oneDNN may be absent.
+    // All 16 cells of Planish, for forward also packed, and 13 for a step; 4 layers of PyTorch, for
+    // a step also 3 cells; two composed ones. oneDNN can be absent.
     EXPECT_GE(checked, mode == Mode::kForward ? 38 : 22) << Name(mode);
   }
 }
@@ -82,8 +82,8 @@ TEST(Reference, RefusesOneWrongNumber) {
   for (const auto& [output, name] : outputs) {
     planish.call();
     ASSERT_THAT(reference.Compare(), IsEmpty());
-    // No number here is above 40, and of the largest 8 * (sqrt(20) + sqrt(45)) * 2^-24 = 5.3e-6 is
-    // allowed, 2.1e-4.
+    // No value here is above 40, and the tolerance is 8 * (sqrt(20) + sqrt(45)) * 2^-24 = 5.3e-6 of
+    // the largest, 2.1e-4.
     output[10] += 2e-3f;
     EXPECT_THAT(reference.Compare(), HasSubstr(name + " is off by 0.002,"));
   }

@@ -7,12 +7,12 @@
 
 namespace planish::bench::rnn {
 
-/// A tensor on an array, which is not written to: tensors have no const.
+/// Returns a tensor on an array that is only read, although tensors have no const.
 inline at::Tensor View(const float* data, at::IntArrayRef sizes) {
   return at::from_blob(const_cast<float*>(data), sizes, at::TensorOptions(at::kFloat));
 }
 
-/// Copies a tensor's numbers to where they are compared.
+/// Copies a tensor's elements to the compared array.
 inline void Store(const at::Tensor& tensor, float* to) {
   const at::Tensor numbers = tensor.detach().contiguous();
   std::copy_n(numbers.const_data_ptr<float>(), numbers.numel(), to);

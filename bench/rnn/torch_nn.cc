@@ -19,8 +19,8 @@ namespace {
 
 using torch::Tensor;
 
-// Copies Planish's parameters into a module's, `suffix` "_l0" of a layer, or "" of a cell. PyTorch
-// has two biases.
+// Copies Planish's parameters into a module's, with `suffix` "_l0" for a layer or "" for a cell.
+// PyTorch has two biases.
 void Load(torch::nn::Module& module, Cell cell, const Case& c, const Arrays& arrays,
           const std::string& suffix) {
   const torch::NoGradGuard no_grad;
@@ -36,7 +36,7 @@ void Load(torch::nn::Module& module, Cell cell, const Case& c, const Arrays& arr
   }
 }
 
-// y of a call, whatever else it gives.
+// Returns y of a call with several results.
 Tensor First(const std::tuple<Tensor, std::tuple<Tensor, Tensor>>& results) {
   return std::get<0>(results);
 }
@@ -48,7 +48,7 @@ struct Results {
   std::vector<Tensor> gradients;
 };
 
-// Runs `forward`, which gives y, and takes its gradients where they are asked for.
+// Runs `forward`, which returns y, and computes its gradients in training.
 template <class Forward>
 Contestant Make(Cell cell, const Case& c, const Arrays& arrays, const Tensor& x,
                 const std::vector<Tensor>& parameters, const Forward& forward) {
@@ -90,7 +90,7 @@ template <class Module, class... State>
 Contestant MakeLayer(Module module, Cell cell, const Case& c, const Arrays& arrays,
                      const State&... state) {
   Load(*module, cell, c, arrays, "_l0");
-  module->train(c.mode == Mode::kTraining);  // else oneDNN keeps what backward would need
+  module->train(c.mode == Mode::kTraining);  // else oneDNN saves data for backward
   const RnnShape s = c.shape;
   const Tensor x = View(arrays.x, {s.time, s.batch, s.inputs});
   return Make(
