@@ -1,4 +1,4 @@
-"""What the drivers of the comparisons share: programs that are fed cases, and how busy the machine is."""
+"""Shared parts of the comparisons' drivers: programs that read cases, and the machine's load."""
 
 import argparse
 import json
@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 
-DISTURBED = 0.1  # cores that others may keep busy during a case
-RETRIES = 2  # of the cases during which they took more
+DISTURBED = 0.1  # cores that other programs may use during a case
+RETRIES = 2  # of cases with more load than that
 
 
 class BenchError(Exception):
@@ -19,7 +19,7 @@ class BenchError(Exception):
 
 
 class Progress:
-    """A live line on a terminal, else a line every ten seconds."""
+    """A live line on a terminal, or a line every ten seconds elsewhere."""
 
     def __init__(self, total):
         self.total, self.done, self.start, self.shown = total, 0, time.monotonic(), 0.0
@@ -40,8 +40,8 @@ class Progress:
 
 
 def run(command, lines, environment, each):
-    """Feeds `lines` to a program, and what it prints for each, and how many cores others kept busy
-    meanwhile, to `each`."""
+    """Feeds `lines` to a program. Calls `each` with its answer to each line and the number of
+    cores used by others meanwhile."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)  # fmt: skip
     try:
@@ -50,7 +50,7 @@ def run(command, lines, environment, each):
             process.stdin.write(line + "\n")
             process.stdin.flush()
             answer = process.stdout.readline()
-            if not answer:  # it has told why on stderr
+            if not answer:  # the reason is on stderr
                 raise BenchError(f"{command[0]} ended with status {process.wait()} at: {line}")
             each(json.loads(answer), foreign.cores())
         process.stdin.close()
@@ -61,7 +61,7 @@ def run(command, lines, environment, each):
 
 
 def caches():
-    """'L1d 32K, L2 512K, L3 32768K' of the first core."""
+    """Returns 'L1d 32K, L2 512K, L3 32768K' for the first core."""
     found = []
     for index in sorted(pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
@@ -71,15 +71,15 @@ def caches():
 
 
 class Foreign:
-    """Cores that other programs keep busy: with several threads, a contestant then waits for the one
-    that does not run, and no ratio means anything."""
+    """Cores that other programs use. With several threads, a contestant then waits for the thread
+    that does not run, and ratios are meaningless."""
 
     def __init__(self, *pids):
         self.pids, self.last = pids, None
         self.cores()
 
     def cores(self):
-        """Since the last call; besides this program and the processes `pids`."""
+        """Returns the mean since the last call, without this program and the processes `pids`."""
         ticks = os.sysconf("SC_CLK_TCK")
         user, nice, system, _, _, irq, softirq, steal = map(
             int, pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:9])  # fmt: skip
@@ -87,15 +87,15 @@ class Foreign:
         busy = (user + nice + system + irq + softirq + steal) / ticks - own.user - own.system
         for pid in self.pids:
             fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            busy -= sum(map(int, fields[11:15])) / ticks  # with its children's: torch.compile's g++
+            busy -= sum(map(int, fields[11:15])) / ticks  # includes its children's: torch.compile's g++
         now = time.monotonic()
         before, self.last = self.last, (now, busy)
         return max(0.0, (busy - before[1]) / (now - before[0])) if before else None
 
 
 def settle(some, run_cases, progress):
-    """What `run_cases` gives, {case: result}, where cases during which others took the cores are measured
-    again; of each the least disturbed."""
+    """Returns the result of `run_cases`, {case: result}. Repeats cases that were disturbed by
+    other programs, and keeps the least disturbed result of each."""
     best = run_cases(some)
     disturbed = [case for case in some if best[case]["foreign cores"] > DISTURBED]
     if len(disturbed) <= len(some) / 4:  # else the machine is never idle
@@ -117,14 +117,14 @@ def warn_if_busy():
 
 
 def importable(names):
-    """None, or why one of the modules cannot be imported."""
+    """Returns None, or why one of the modules cannot be imported."""
     test = subprocess.run(
         [sys.executable, "-c", "import " + ",".join(names)], capture_output=True, text=True)  # fmt: skip
     return test.stderr.strip().splitlines()[-1] if test.returncode else None
 
 
 def version_in_python(package):
-    """Its version, or None."""
+    """Returns the package's version, or None."""
     version = subprocess.run(
         [sys.executable, "-c", f"from importlib.metadata import version as v; print(v({package!r}))"],
         capture_output=True, text=True)  # fmt: skip
@@ -132,8 +132,8 @@ def version_in_python(package):
 
 
 def arguments(name, doc, *, quick, example, seconds):
-    """A parser with the options that every comparison has; check_arguments looks at them. `example` is a
-    case for --filter to match, `seconds` the least length of a block."""
+    """Returns a parser with the common options of comparisons, for check_arguments. `example` is a
+    case that --filter can match, `seconds` the minimum length of a block."""
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--build", default="build/release", help="CMake's build folder")
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -176,7 +176,7 @@ def check_arguments(parser):
 
 
 def about(args, program):
-    """What a program says of itself, the machine and the libraries in it."""
+    """Returns the program's description of itself, the machine and its libraries."""
     path = pathlib.Path(args.build) / "bench" / program
     if not path.exists():
         raise BenchError(f"{path} must have been built but has not: run make bench-{args.name}, and see "
@@ -187,7 +187,7 @@ def about(args, program):
 
 
 def finish(args, document, report):
-    """Keeps and prints the results; `report` is the comparison's module."""
+    """Stores and prints the results; `report` is the comparison's module."""
     pathlib.Path(args.out).write_text(json.dumps(document, indent=1) + "\n")
     print(report.markdown(document))
     if args.docs:

@@ -1,4 +1,5 @@
-"""What the reports of the comparisons share: numbers beside their targets, tables, charts' colours."""
+"""Shared parts of the comparisons' reports: numbers with their targets, tables, charts' colours.
+"""
 
 import json
 import math
@@ -7,7 +8,7 @@ import sys
 
 
 def number(value, digits=2):
-    """'.97', '1.03', '12.3'; a dash for nothing."""
+    """Returns '.97', '1.03' or '12.3'; a dash for None."""
     if value is None:
         return "-"
     text = f"{value:.{digits}f}"
@@ -15,7 +16,7 @@ def number(value, digits=2):
 
 
 def judged(value, target, misses, what, *, most=False, digits=2):
-    """A number, in bold with its target where it misses that."""
+    """Returns a number, in bold with its target if it misses that."""
     if value is None or target is None:
         return number(value, digits)
     missed = value > target if most else value < target
@@ -41,7 +42,8 @@ def count(threads):
 
 
 def wrong(document):
-    """'planish:ln-lstm forward 100x32x256x256: y is off by ...', of whoever was wrong."""
+    """Returns texts like 'planish:ln-lstm forward 100x32x256x256: y is off by ...' for all wrong
+    results."""
     keys = ("task", "norm", "cell", "mode", "direction", "type", "shape", "rows", "cols")
     return dict.fromkeys(
         " ".join([name, *(str(r[key]) for key in keys if key in r)]) + f": {text}"
@@ -53,7 +55,7 @@ def wrong_planish(document):
 
 
 def summary(misses):
-    """Lines that say which of the figures that `judged` has seen miss their targets."""
+    """Returns lines with the numbers from `judged` that miss their targets."""
     if not misses[0]:
         return []
     reached = f"Of {misses[0]} figures with a target, {misses[0] - len(misses[1])} reach it"
@@ -61,7 +63,7 @@ def summary(misses):
 
 
 def run_report(markdown, write):
-    """`report.py RESULTS.json [DOCS]`"""
+    """Runs `report.py RESULTS.json [DOCS]`."""
     if len(sys.argv) not in (2, 3):
         sys.exit("usage: report.py RESULTS.json [DOCS]")
     document = json.loads(pathlib.Path(sys.argv[1]).read_text())
@@ -71,7 +73,7 @@ def run_report(markdown, write):
 
 
 def write_section(page, begin, end, text):
-    """Replaces what the page has between two marks."""
+    """Replaces the page's text between two marks."""
     before, found, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
     if not (found and closed):
@@ -79,7 +81,7 @@ def write_section(page, begin, end, text):
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
-# Both themes: the page shows the chart as an image, which follows the reader's system.
+# Both themes: the page shows the chart as an image, which uses the reader's system theme.
 STYLE = """
   .page { fill: #ffffff } text { fill: #24292f; font: 13px system-ui, sans-serif }
   .title { font-size: 15px; font-weight: 600 } .small { font-size: 12px; fill: #57606a }
@@ -96,7 +98,7 @@ STYLE = """
 
 
 def marker(who, x, y):
-    """Shapes as well as colours, for eyes and printers that have no colours."""
+    """Shapes in addition to colours, for colour-blind readers and monochrome print."""
     if who == "planish":
         return f'<circle class="{who} mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
     if who == "aten":

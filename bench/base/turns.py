@@ -1,21 +1,23 @@
-"""What the peers in Python share: shared libraries made from the comparisons' C++, and turns in one process."""
+"""Shared parts of the peers in Python: shared libraries of the comparisons' C++ code, and
+alternation in one process."""
 
 import ctypes
 import random
 import time
 
-# Between the blocks of different contestants: the workers of the one's pool spin before they sleep,
-# and take the cores from the other's.
+# Seconds between the blocks of different contestants: one pool's workers spin before they sleep,
+# and take cores from the other's.
 PAUSE = 0.01
 LEAST_BLOCKS = 3
 
 
 class Absent(Exception):
-    """Why a peer cannot do a case."""
+    """Reason why a peer cannot run a case."""
 
 
 class Library:
-    """A comparison's c_api.cc, whose functions' names begin with `prefix`: `library.call("begin", ...)`."""
+    """A comparison's c_api.cc, whose functions' names begin with `prefix`: `library.call("begin",
+    ...)`."""
 
     def __init__(self, path, prefix, begin_types):
         self.c, self.prefix = ctypes.CDLL(path), prefix
@@ -31,12 +33,12 @@ class Library:
         return self.function("text")().decode()
 
     def call(self, name, *arguments):
-        """Raises RuntimeError where the function fails."""
+        """Raises RuntimeError if the function fails."""
         if self.function(name)(*arguments):
             raise RuntimeError(self.text())
 
     def wrong(self):
-        """What is wrong with the results, or None."""
+        """Returns the error of the results, or None."""
         return self.text() if self.function("compare")() else None
 
     def seconds(self, name, calls):
@@ -51,13 +53,13 @@ def seconds_of(call, calls):
 
 
 def measure(block_of, names, repetitions, block, most=float("inf")):
-    """{name: seconds of a call in each block}, where block_of(name, calls) takes the time of some calls; the
-    order of the blocks is drawn at random. One whose blocks would take longer than `most` together has
-    fewer, but 3 if `repetitions` are as many."""
+    """Returns {name: seconds of a call in each block}, where block_of(name, calls) returns the
+    time of `calls` calls. The order of the blocks is random. A contestant whose blocks would take
+    longer than `most` in total has fewer, but at least min(3, `repetitions`)."""
     calls, order = {}, []
     for name in names:
         calls[name] = 1
-        while (seconds := block_of(name, calls[name])) < block:  # warms up, too
+        while (seconds := block_of(name, calls[name])) < block:  # also warms up
             growth = block * 1.2 / max(seconds, 1e-9)
             calls[name] = int(calls[name] * min(10, max(growth, 1.5))) + 1
         order += [name] * int(min(repetitions, max(LEAST_BLOCKS, most / seconds)))
@@ -66,7 +68,7 @@ def measure(block_of, names, repetitions, block, most=float("inf")):
     for name in order:
         if name != last:
             time.sleep(PAUSE)
-        if calls[name] > 1:  # for a long call that is nothing
+        if calls[name] > 1:  # negligible for a long call
             block_of(name, 1)  # wakes its workers
         results[name].append(block_of(name, calls[name]) / calls[name])
         last = name

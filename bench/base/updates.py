@@ -1,8 +1,8 @@
-"""What the comparisons of training share: whether losses agree, blocks of updates in turns, ratios.
+"""Shared parts of the training comparisons: comparison of losses, alternating blocks of updates,
+ratios.
 
-A competitor has `losses(count)`, which makes updates and gives the loss of each, and `steps(count)`, which
-makes them and gives a pair whose first is the seconds they took.
-"""
+A competitor has `losses(count)`, which makes updates and returns the loss of each, and
+`steps(count)`, which makes updates and returns a tuple that starts with their seconds."""
 
 import statistics
 import time
@@ -13,8 +13,8 @@ PAUSE = 0.05  # seconds after a block: a process's OpenMP workers spin before th
 
 
 def nudges(count):
-    """Generators for `count` trainings in float whose weights are changed in their last bit, and None for one
-    from the weights as they are."""
+    """Returns None, for a training from the original weights, and generators for `count` trainings
+    in float whose weights are changed in their last bit."""
     return [None] + [torch.Generator().manual_seed(seed) for seed in range(1, count + 1)]
 
 
@@ -24,15 +24,15 @@ def nudge(weight, generator):
 
 
 def compare(losses, exact, floats):
-    """{competitor: what is wrong with its losses}, and how far the others' agree.
+    """Returns {competitor: error of its losses}, and the number of comparable updates.
 
-    What is allowed follows from what rounding does to this very training: eight times the largest
-    distance so far between PyTorch's losses in float (`floats`: from the weights given and from weights
-    changed in their last bit) and in double (`exact`). The first loss may differ by 1e-6 of it in any
-    case, eight roundings; a later one by 3e-5: where a gradient is zero but for rounding, Adam's first
-    steps move the weight by the learning rate one way or the other. The comparison ends where rounding
-    would hide an error of 2e-3, and that must not be the first or second.
-    """
+    The tolerance follows from the effect of rounding on this training: eight times the largest
+    distance so far between PyTorch's losses in float (`floats`: from the given weights and from
+    weights changed in their last bit) and in double (`exact`).
+    The minimum tolerance is 1e-6 of the first loss, eight roundings, and 3e-5 of a later one: if a
+    gradient is zero up to rounding, Adam's first steps move the weight by the learning rate in
+    either direction. The comparison ends where rounding would hide an error of 2e-3, which must
+    not be the first or second loss."""
     rounding, wrong, distances = 0.0, {}, []
     for i, expected in enumerate(exact):
         rounding = max([rounding] + [abs(run[i] - expected) for run in floats])
@@ -50,7 +50,7 @@ def compare(losses, exact, floats):
 
 
 def measure(competitors, rounds, block):
-    """{name: [what `steps` of an update gave, divided by the updates: one a round]}."""
+    """Returns {name: [results of `steps`, divided by the updates, for each round]}."""
     count = 1
     while (slowest := max(c.steps(count)[0] for c in competitors.values())) < block / 2:  # also warms up
         count *= 2
@@ -59,7 +59,7 @@ def measure(competitors, rounds, block):
     names = list(competitors)
     for r in range(rounds):
         for i in range(len(names)):
-            name = names[(i + r) % len(names)]  # each is first, second ... as often
+            name = names[(i + r) % len(names)]  # each has each position equally often
             time.sleep(PAUSE)
             results[name].append([value / count for value in competitors[name].steps(count)])
     return results
@@ -70,12 +70,13 @@ def best(result):
 
 
 def ratio(slow, fast):
-    """Of the minima; median of the rounds' ratios, their first and last decile."""
+    """Returns the ratio of the minima, the median of the rounds' ratios, and their first and last
+    decile."""
     pairs = sorted(s / f for (s, *_), (f, *_) in zip(slow, fast))
     return best(slow) / best(fast), statistics.median(pairs), pairs[len(pairs) // 10], pairs[-1 - len(pairs) // 10]
 
 
 def ratio_text(slow, fast):
-    """'1.32 (1.30, 1.24-1.35)'"""
+    """Returns text like '1.32 (1.30, 1.24-1.35)'."""
     of_best, median, low, high = ratio(slow, fast)
     return f"{of_best:.2f} ({median:.2f}, {low:.2f}-{high:.2f})"

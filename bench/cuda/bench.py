@@ -1,9 +1,9 @@
-"""Norms and recurrent layers on a GPU: Planish against PyTorch, what else is installed, and the limits.
+"""Norms and recurrent layers on a GPU: Planish against PyTorch, other installed libraries, and the
+limits.
 
-Every contestant's result is checked first. Then they are timed by the device's own clock, by turns, in one process.
-Of norms the limit is a copy from memory to memory of the same bytes; of recurrent layers there are their products
-alone. Results go to a JSON file and to sections of docs/performance.md.
-"""
+Every contestant's result is checked first. Then they are timed by the device's clock, alternating
+in one process. The limit of norms is a copy of the same bytes in memory; the limit of recurrent
+layers is their GEMMs. Results go to a JSON file and to sections of docs/performance.md."""
 
 import argparse
 import json
@@ -20,12 +20,12 @@ import report  # noqa: E402
 
 PARTS = {"norms": norms, "recurrent": recurrent}
 LONG_ENOUGH = 0.05  # seconds of a turn, of ten calls at most
-LONG = 1  # seconds of all turns: of a contestant that would take longer there are LEAST_TURNS
+LONG = 1  # seconds of all turns; a contestant that would take longer has LEAST_TURNS
 LEAST_TURNS = 3
 
 
 def seconds(call, repeats):
-    """Of one call by the device's clock, of several one after the other."""
+    """Returns the seconds per call by the device's clock, over consecutive calls."""
     import torch
 
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -38,7 +38,7 @@ def seconds(call, repeats):
 
 
 def measure(case, turns):
-    """The median over turns of each contestant's seconds, and who is wrong."""
+    """Returns the median over turns of each contestant's seconds, and the wrong contestants."""
     calls, bad, times = {}, {}, {}
     for who in case.contestants():
         try:
@@ -46,7 +46,7 @@ def measure(case, turns):
             if text := case.wrong(who, calls[who]):
                 bad[who] = text
                 del calls[who]
-        except Exception as error:  # noqa: BLE001: another library's; the table has no time of it
+        except Exception as error:  # an error of another library: the table has no time for it
             bad[who] = f"{type(error).__name__}: {error}".splitlines()[0]
             calls.pop(who, None)
     once = {}
@@ -96,7 +96,7 @@ def main():
         del case
         torch.cuda.empty_cache()
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(document, indent=1))  # as it grows: a lease may end
+        args.out.write_text(json.dumps(document, indent=1))  # after every case, in case the process is stopped
     print(report.markdown(document))
     if args.docs:
         report.write(document, args.docs)

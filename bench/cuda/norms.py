@@ -1,18 +1,20 @@
-"""The norms: Planish against a copy of the same bytes, PyTorch (eager, compiled) and what else is installed."""
+"""Norms: Planish against a copy of the same bytes, PyTorch (eager, compiled) and other installed
+libraries."""
 
 import importlib.util
 
 COLS = (256, 512, 768, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
 ODD = (769, 1001, 4095)
 QUICK = (256, 1024, 8192, 769)
-BYTES = 1 << 29  # of an array: many times what the caches hold
+BYTES = 1 << 29  # of an array: much larger than the caches
 NORMS = ("layer_norm", "rms_norm")
 MODES = ("forward", "backward")
 TYPES = ("float32", "bfloat16")
 
 
 def triton_forward():
-    """A layer norm of rows in Triton as its users write it: a program a row, which lies in registers."""
+    """Layer norm of rows in Triton as its users write it: a program per row, with the row in
+    registers."""
     import triton
     import triton.language as tl
 
@@ -40,7 +42,7 @@ def triton_forward():
 
 
 class NormCase:
-    """Inputs of a norm on the device, and what each contestant does with them."""
+    """Inputs of a norm on the device, and the calls of each contestant."""
 
     def __init__(self, norm, mode, dtype, cols):
         import torch
@@ -61,11 +63,11 @@ class NormCase:
 
     @property
     def bytes(self):
-        """Read and written: x and y, or x, dy and dx."""
+        """Returns the bytes read and written: x and y, or x, dy and dx."""
         return (2 if self.mode == "forward" else 3) * self.x.nbytes
 
     def copy(self):
-        """As many bytes read and written as the norm's."""
+        """Returns a call that reads and writes the same number of bytes as the norm."""
         import torch
 
         n = self.bytes // 2 // self.type.itemsize
@@ -96,7 +98,7 @@ class NormCase:
         return call[who]
 
     def call(self, who):
-        """A function of nothing that returns the results to be checked."""
+        """Returns a function without arguments that returns the results to check."""
         import torch
 
         if who == "copy":
@@ -107,7 +109,7 @@ class NormCase:
         function = self.function(who)
         if self.mode == "forward":
             return lambda: [function(self.x, self.weight, self.bias)]
-        # The graph is kept, so that backward alone is timed.
+        # The graph is kept, so that only backward is timed.
         inputs = [t.detach().clone().requires_grad_() if t is not self.x else t.detach().requires_grad_()
                   for t in (self.x, self.weight, self.bias)]  # fmt: skip
         if self.norm == "rms_norm":
@@ -124,7 +126,7 @@ class NormCase:
         return who
 
     def wrong(self, who, call):
-        """Why a contestant's results are wrong, or ""; eager's in double are right."""
+        """Returns the error of a contestant's results, or "". The reference is eager in double."""
         import torch
 
         if who == "copy":
@@ -143,6 +145,6 @@ class NormCase:
 
 
 def cases(quick):
-    """Functions that make the cases, whose memory is large."""
+    """Returns functions that make the cases, which need much memory."""
     return [lambda case=(norm, mode, dtype, cols): NormCase(*case) for norm in NORMS for mode in MODES
             for dtype in TYPES for cols in (QUICK if quick else COLS + ODD)]  # fmt: skip

@@ -1,19 +1,20 @@
-"""Recurrent layers: Planish, its calls and its calls in a CUDA graph, against cuDNN's layers without a norm, the same
-layer of PyTorch's operators, and the products of both alone."""
+"""Recurrent layers: Planish directly and in a CUDA graph, against cuDNN's layers without a norm,
+the same layer composed of PyTorch's operators, and only the GEMMs of both."""
 
 import functools
 
 DEVICE = "cuda"
-# T, B, H; as many inputs.
+# T, B, H; the number of inputs is H.
 SHAPES = ((1024, 16, 768), (256, 64, 512), (100, 8, 400))
 CELLS = ("ln_lstm", "ln_gru")
 MODES = ("forward", "training")
 TYPES = ("float32", "bfloat16")
-CHECKED = 48  # steps: a rounding of the first is then not yet everybody's
+CHECKED = 48  # steps: few enough that one rounding error does not spread to everything
 
 
 def modules():
-    """Composed layers with Planish's parameters, as people write them: an operator after the other, step by step."""
+    """Returns composed layers with Planish's parameters, as users write them: one operator after
+    another, step by step."""
     import torch
     from torch import nn
 
@@ -51,7 +52,7 @@ def modules():
 
 
 class RecurrentCase:
-    """A layer's input and parameters on the device, and what each contestant does with them."""
+    """Inputs and parameters of a layer on the device, and the calls of each contestant."""
 
     def __init__(self, cell, mode, dtype, shape):
         import torch
@@ -78,14 +79,14 @@ class RecurrentCase:
         return ["products", "planish", "graph", "cudnn", "composed"]
 
     def function(self, who):
-        """y of x and parameters, and the parameters."""
+        """Returns a function from x and parameters to y, and the parameters."""
         module = self.plain if who == "cudnn" else self.own
         if who == "composed":
             return lambda x: modules()[self.cell](x, dict(module.named_parameters())), module
         return lambda x: module(x)[0], module
 
     def products(self):
-        """What all layers of this size multiply, step by step as they must."""
+        """Returns a call of the GEMMs that all layers of this size need, step by step."""
         import torch
 
         time, batch, hidden = self.shape
@@ -108,12 +109,12 @@ class RecurrentCase:
         return run
 
     def graph(self):
-        """Planish's call as a CUDA graph, whose kernels the CPU does not launch one by one."""
+        """Returns Planish's call as a CUDA graph, without a CPU launch for each kernel."""
         import torch
 
         call, side = self.call("planish"), torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # what is asked for once is not to be captured
+        with torch.cuda.stream(side):  # one-time initialization must not be captured
             call()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -151,14 +152,14 @@ class RecurrentCase:
         return training
 
     def wrong(self, who, call):
-        """Why a contestant's results are wrong, or "". The composed layer in double is right, by its first steps and,
-        of a sequence that ends with them, its gradients."""
+        """Returns the error of a contestant's results, or "". The reference is the composed layer
+        in double: its first steps and, for a sequence that ends with them, its gradients."""
         import torch
 
         if who in ("products", "cudnn"):
             return ""
         tolerance = 2e-3
-        if self.type.itemsize == 2:  # the composed layer rounds what each of its operators gives
+        if self.type.itemsize == 2:  # the composed layer rounds after each operator
             tolerance = 2e-1 if who == "composed" else 5e-2
         params = {k: p.detach().double().requires_grad_() for k, p in self.own.named_parameters()}
         x = self.x[:CHECKED].double().requires_grad_()
@@ -185,7 +186,7 @@ class RecurrentCase:
 
 
 def cases(quick):
-    """Functions that make the cases."""
+    """Returns functions that make the cases."""
     return [lambda case=(cell, mode, dtype, shape): RecurrentCase(*case)
             for cell in (CELLS[:1] if quick else CELLS) for mode in MODES for dtype in TYPES
             for shape in (SHAPES[:1] if quick else SHAPES)]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tables of bench.py's results: `report.py RESULTS.json [DOCS]`."""
+"""Tables of bench.py's results: `report.py RESULTS.json [DOCS]`."""
 
 import pathlib
 import sys
@@ -8,13 +8,13 @@ from tables import judged, number, run_report, summary, table, wrong, write_sect
 
 NORMS = "<!-- cuda norms: made by bench/cuda -->", "<!-- cuda norms: end -->"
 RECURRENT = "<!-- cuda recurrent layers: made by bench/cuda -->", "<!-- cuda recurrent layers: end -->"
-# What is to be reached at the shape that the plan names.
+# Shape of the targets.
 AT = [1024, 16, 768]
 PEERS = ("eager", "compile", "triton", "quack")
 
 
 def least(mode, cols):
-    """Of a copy's bandwidth, what is to be reached."""
+    """Returns the target as a fraction of a copy's bandwidth."""
     if cols % 8:
         return 0.85
     return 0.88 if mode == "backward" else 0.85 if cols <= 256 else 0.92
@@ -90,7 +90,7 @@ def norm_markdown(document):
 
 
 def sections(document):
-    """Markers of a section, and its text, of the parts that were run."""
+    """Yields the markers and the text of the sections whose parts were run."""
     if any("norm" in r for r in document["results"]):
         yield NORMS, norm_markdown(document)
     if any("cell" in r for r in document["results"]):

@@ -1,4 +1,5 @@
-"""attentive-reader in PyTorch: packed nn.LSTMs, or a loop with nn.LayerNorm; attention of tensor operations."""
+"""attentive-reader in PyTorch: packed nn.LSTMs, or a loop with nn.LayerNorm; attention composed of
+tensor operations."""
 
 import math
 
@@ -26,7 +27,7 @@ class LSTM(nn.Module):
 
 
 class NormLSTM(nn.Module):
-    """The paper's LN-LSTM, whose state stays as it is beyond a sequence."""
+    """The paper's LN-LSTM, whose state does not change after the end of a sequence."""
 
     def __init__(self, inputs, hidden, settings):
         super().__init__()
@@ -106,7 +107,7 @@ NORM_PARTS = {"ih.weight": "weight_ih", "ih.bias": "bias_ih", "hh.weight": "weig
 def weight(name, weights):
     if name in OURS:
         return weights[OURS[name]]
-    if name == "similarity.weight":  # S' y, as a layer of PyTorch has it
+    if name == "similarity.weight":  # S' y, in PyTorch's layout of a linear layer
         return weights["similarity"].t()
     encoder, _, part = name.partition(".")
     if part in ("h0", "c0"):

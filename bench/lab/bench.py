@@ -1,10 +1,10 @@
-"""Training speed of the lab's tasks: Planish beside the same models in plain PyTorch, eager, in Python.
+"""Training speed of the lab's tasks: Planish against the same models in plain PyTorch, eager, in
+Python.
 
-Both start from the same weights and follow the same batches. First their losses are compared; nothing is
-timed unless they agree. Then blocks of updates alternate; what is reported are ratios of the fastest.
-docs/performance.md explains the tables. Results go to a file of JSON, tables to standard output and, with
---docs, into the documentation.
-"""
+Both start from the same weights and use the same batches. First their losses are compared; nothing
+is timed unless they agree. Then blocks of updates alternate; results are ratios of the fastest.
+docs/performance.md explains the tables. Results go to a JSON file, tables to standard output and,
+with --docs, into the documentation."""
 
 import importlib
 import json
@@ -32,14 +32,14 @@ import updates  # noqa: E402
 from harness import BenchError  # noqa: E402
 
 CHECKED_UPDATES = 6
-BATCHES = 32  # of an epoch, followed again and again
+BATCHES = 32  # of an epoch, repeated
 NUDGES = 3
 PLANS = 3
 
 
 class PyTorch:
-    """The model and its optimiser as a user of PyTorch writes them. The batches are there, so that no input
-    pipeline costs it anything."""
+    """The model and its optimizer as a user of PyTorch writes them. Batches are prepared, so that
+    it has no cost for input."""
 
     def __init__(self, task, settings, start, *, fused=None, dtype=torch.float32, generator=None):
         self.task, self.settings = task, settings
@@ -84,7 +84,7 @@ class PyTorch:
 
 
 class Planish:
-    """bench/lab/steps.cc in a process of its own."""
+    """bench/lab/steps.cc in a separate process."""
 
     def __init__(self, args, threads):
         self.process = subprocess.Popen(
@@ -96,12 +96,12 @@ class Planish:
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
-        if not line:  # it has told why on stderr
+        if not line:  # the reason is on stderr
             raise BenchError(f"lab_steps ended with status {self.process.wait()} at {command}")
         return json.loads(line)
 
     def setup(self, case, preset, settings, file):
-        """What it tells of the setup, and the file's tensors."""
+        """Returns the answer to the setup, and the file's tensors."""
         told = self.ask(setup=case.task, preset=preset, set={"norm": case.norm, **settings}, data=self.folder,
                         batches=BATCHES, file=str(file))  # fmt: skip
         return told, load_file(file)
@@ -119,7 +119,7 @@ class Planish:
 
 
 def batches(start, dtype):
-    """The tensors of each batch, real numbers in `dtype`; None for one that a task leaves out."""
+    """Returns the tensors of each batch, floats in `dtype`; None for one that a task omits."""
     found = {}
     for name, value in start.items():
         if match := re.fullmatch(r"batch\.(\d+)\.(\d+)", name):
@@ -129,7 +129,7 @@ def batches(start, dtype):
 
 
 def check(task, settings, start, planish):
-    """{competitor: what is wrong with its losses}, and how far the others' agree."""
+    """Returns {competitor: error of its losses}, and the number of comparable updates."""
     exact = PyTorch(task, settings, start, dtype=torch.float64).losses(CHECKED_UPDATES)
     floats = [PyTorch(task, settings, start, generator=g).losses(CHECKED_UPDATES) for g in updates.nudges(NUDGES)]
     losses = {"planish": planish.losses(CHECKED_UPDATES), "pytorch": floats[0]}
@@ -137,7 +137,8 @@ def check(task, settings, start, planish):
 
 
 def run_case(args, case, planish, plain, file):
-    """`plain`, a second Planish, trains the same task without a norm beside it; or None."""
+    """Measures a case. `plain`, a second Planish, trains the same task without a norm for
+    comparison, or is None."""
     task = importlib.import_module(cases.TASKS[case.task].module)
     result = {"task": case.task, "norm": case.norm, "threads": case.threads}
     checked = task.CHECK | (getattr(task, "CHECK_NONE", {}) if case.norm == "none" else {})
@@ -173,7 +174,7 @@ def run_case(args, case, planish, plain, file):
 
 
 def run_cases(args, some, progress):
-    """{case: result}"""
+    """Returns {case: result}."""
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for threads in sorted({case.threads for case in some}):

@@ -1,16 +1,16 @@
-"""The tasks that are compared, and what is asked of them."""
+"""Compared tasks and their targets."""
 
 from typing import NamedTuple
 
-MOST_INPUT = 0.05  # of an update, in the input pipeline
-MOST_OVER_NONE = 1.1  # Planish's time of layer norm over its time without a norm, of recurrent tasks
+MOST_INPUT = 0.05  # maximum fraction of an update in the input pipeline
+MOST_OVER_NONE = 1.1  # maximum of Planish's time with layer norm over its time without a norm, for recurrent tasks
 NORMS = ("none", "layer", "layer-simple", "rms")
 QUICK_NORMS = ("none", "layer")
 
 
 class Task(NamedTuple):
     module: str  # of the model in PyTorch
-    least: float  # PyTorch's time over Planish's
+    least: float  # minimum of PyTorch's time over Planish's
     norms: tuple = NORMS
     recurrent: bool = False  # also compared with itself without a norm
 
@@ -40,6 +40,6 @@ class Case(NamedTuple):
 
 
 def all_cases(threads, quick):
-    """Ordered by threads, then by task, so that processes and data are made once."""
+    """Returns cases ordered by threads, then by task, so that processes and data are made once."""
     return [Case(task, norm, t) for t in threads for task, about in TASKS.items()
             for norm in (QUICK_NORMS if quick else about.norms)]  # fmt: skip

@@ -1,4 +1,5 @@
-"""draw in PyTorch: DRAW with selective attention, a step at a time; layer norm as nn.LayerNorm."""
+"""draw in PyTorch: DRAW with selective attention, one step at a time; layer norm as nn.LayerNorm.
+"""
 
 import torch
 from torch import nn
@@ -11,7 +12,7 @@ SIDE = 28
 
 
 class NormLSTMCell(nn.Module):
-    """An LSTM whose c has a norm where it is put out; with `full` its two products have one each, too."""
+    """LSTM with a norm on c at its output; with `full` also on its two products."""
 
     def __init__(self, inputs, hidden, settings, full):
         super().__init__()
@@ -23,7 +24,7 @@ class NormLSTMCell(nn.Module):
 
     def forward(self, x, state):
         h, c = state
-        if self.full:  # the bias is behind the norm
+        if self.full:  # the bias follows the norm
             a = self.norm_ih(functional.linear(x, self.ih.weight)) + self.norm_hh(self.hh(h)) + self.ih.bias
         else:
             a = self.ih(x) + self.hh(h)
@@ -39,18 +40,18 @@ def lstm(inputs, settings):
 
 
 def filterbank(g, log_delta, log_variance, count):
-    """Filters [B, count, 28] around centres g [B] of -1 to 1."""
+    """Returns filters [B, count, 28] around centres g [B] of -1 to 1."""
     pixels = torch.arange(1, SIDE + 1, dtype=g.dtype)
     offsets = torch.arange(1, count + 1, dtype=g.dtype) - count / 2 - 0.5
     delta = (SIDE - 1) / max(count - 1, 1) * torch.exp(log_delta)
     mu = (SIDE + 1) / 2 * (g + 1).unsqueeze(1) + offsets * delta.unsqueeze(1)
     variance = torch.exp(log_variance).view(-1, 1, 1)
-    # Divided by their sums: also those that lie outside of the image.
+    # Divided by their sums, including filters outside the image.
     return torch.softmax(-((pixels - mu.unsqueeze(2)) ** 2) / (2 * variance), 2)
 
 
 class Attention(nn.Module):
-    """The filters of a grid, and the logarithm of its gain, from the decoder's output."""
+    """Filters of a grid, and the logarithm of its gain, from the decoder's output."""
 
     def __init__(self, hidden, count):
         super().__init__()
@@ -85,7 +86,7 @@ class Draw(nn.Module):
         return fy.mT @ self.patch(h).view(-1, self.write_size, self.write_size) @ fx / gamma
 
     def forward(self, images, noise):
-        """The bound of each image [B, 784]; noise [T, B, Z]."""
+        """Returns the bound of each image [B, 784]; noise [T, B, Z]."""
         x, batch = images.view(-1, SIDE, SIDE), len(images)
         e, h = ([row.expand(batch, -1) for row in start] for start in (self.encoder_start, self.decoder_start))
         canvas, kl = self.canvas_start.expand(batch, -1, -1), 0
@@ -105,12 +106,12 @@ def model(settings, start):
     return Draw(settings)
 
 
-# Rows of Planish's head that have g_x, g_y, log delta, log variance and log gamma.
+# Rows of Planish's head with g_x, g_y, log delta, log variance and log gamma.
 ROWS = {"reading": [0, 1, 4, 6, 8], "writing": [2, 3, 5, 7, 9]}
 
 
 def weight(name, weights):
-    """Planish has the linear layers of one input in one."""
+    """Planish fuses the linear layers of one input."""
     layer, _, kind = name.rpartition(".")
     if name.startswith(("mean", "log_sigma")):
         return weights[f"posterior.{kind}"].chunk(2)[layer == "log_sigma"]

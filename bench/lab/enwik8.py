@@ -1,4 +1,4 @@
-"""enwik8 in PyTorch: Transformer-XL, its attention in einsums, as the paper's code has it."""
+"""enwik8 in PyTorch: Transformer-XL with attention in einsums, like the paper's code."""
 
 import math
 
@@ -14,7 +14,8 @@ CHECK = {"dropout": "0", "attention_dropout": "0"}
 
 
 def shifted(scores):
-    """Scores [B, H, T, K] by distance, the farthest first, by position: row t moves left by T - 1 - t."""
+    """Converts scores [B, H, T, K] from distances, farthest first, to positions: row t moves left
+    by T - 1 - t."""
     b, h, t, k = scores.shape
     return functional.pad(scores, (1, 0)).view(b, h, k + 1, t)[:, :, 1:].view(b, h, t, k)
 

@@ -1,5 +1,5 @@
-"""handwriting in PyTorch: the LSTM is PyTorch's own, the LN-LSTM a loop with nn.LayerNorm; window and mixture of
-tensor operations."""
+"""handwriting in PyTorch: PyTorch's own LSTM, or the LN-LSTM as a loop with nn.LayerNorm; window
+and mixture composed of tensor operations."""
 
 import math
 
@@ -13,7 +13,8 @@ CHECK = {}
 
 
 class NormLSTM(nn.Module):
-    """The paper's LN-LSTM, a step at a time; what inputs add can be computed ahead for all steps."""
+    """The paper's LN-LSTM, one step at a time; the inputs' part can be computed ahead for all
+    steps."""
 
     def __init__(self, inputs, hidden, settings):
         super().__init__()
@@ -44,7 +45,7 @@ class NormLSTMCell(NormLSTM):
 
 
 def clip_derivative(x, limit):
-    """Lets derivatives by x be at most `limit` in size."""
+    """Clips derivatives with respect to x to `limit`."""
     if limit > 0:
         x.register_hook(lambda gradient: gradient.clamp(-limit, limit))
 
@@ -89,7 +90,8 @@ class Writer(nn.Module):
         return y
 
     def nats(self, y, points):
-        """Of points [N, 3] by the mixtures y [N, 1 + 6M], in logarithms."""
+        """Returns the nats of points [N, 3] in the mixtures y [N, 1 + 6M], computed in logarithms.
+        """
         lift, rest = y[:, 0], y[:, 1:]
         weights, mean_x, mean_y, sigma_x, sigma_y, r = rest.chunk(6, 1)
         least = torch.tensor(math.log(self.settings["floor"]), dtype=y.dtype)

@@ -1,14 +1,14 @@
-"""What the tasks' models in PyTorch share. A task's module has
-UNIT            what is counted in a batch: "cases", "tokens"
-SETTINGS        what is changed of the preset's settings, such as a learning rate that needs no warm-up
-CHECK           what is changed, too, where losses are compared, such as no dropout, which draws other masks
-CHECK_NONE      what is changed there of the model without norms; may be missing
-model(settings, start)  the model, an nn.Module, as a user of PyTorch writes it; `start` has Planish's
+"""Shared parts of the tasks' models in PyTorch. A task's module has
+UNIT            unit of a batch: "cases", "tokens"
+SETTINGS        changes of the preset's settings, such as a learning rate that needs no warm-up
+CHECK           further changes for comparing losses, such as no dropout, whose masks differ
+CHECK_NONE      further changes for the model without norms; optional
+model(settings, start)  the model, an nn.Module, as a user of PyTorch writes it; `start` has
+Planish's
                 parameters, for their sizes
-weight(name, weights)  the start of its parameter of that name, from these
+weight(name, weights)  the initial value of its parameter of that name, from these
 loss(model, batch)     from a batch's tensors as the task gathers them
-size(batch)     how many UNITs it has
-"""
+size(batch)     its number of UNITs"""
 
 import math
 
@@ -28,7 +28,7 @@ def norm(settings, shape):
 
 
 class Weights(dict):
-    """A dictionary that knows what has been read."""
+    """Dictionary that records which items were read."""
 
     def __init__(self, items):
         super().__init__(items)
@@ -40,7 +40,8 @@ class Weights(dict):
 
 
 def fill(model, weight, start):
-    """Gives every parameter its start; ValueError where one of Planish's `start` goes nowhere."""
+    """Initializes every parameter. Raises ValueError if one of Planish's parameters `start` is
+    unused."""
     weights = Weights(start)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -50,20 +51,20 @@ def fill(model, weight, start):
 
 
 def renamed(name, parts):
-    """`name` with each part that is a key replaced."""
+    """Returns `name` with each part that is a key replaced."""
     for old, new in parts.items():
         name = name.replace(old, new)
     return name
 
 
 def sinusoids(length, width):
-    """Positions [length, width] as in Vaswani et al. 2017, 3.5."""
+    """Returns positions [length, width] as in Vaswani et al. 2017, 3.5."""
     angles = torch.arange(length).double().unsqueeze(1) * 1e-4 ** (torch.arange(0, width, 2).double() / width)
     return torch.stack([angles.sin(), angles.cos()], 2).flatten(1).float()
 
 
 class Embedding(nn.Module):
-    """Embeddings times sqrt(width), with sinusoids, dropped out."""
+    """Embeddings times sqrt(width), plus sinusoids, with dropout."""
 
     def __init__(self, symbols, width, longest, dropout, padding=None):
         super().__init__()
@@ -77,7 +78,7 @@ class Embedding(nn.Module):
 
 
 def transformer(settings, layer, layers, stack, inner_norm):
-    """A stack of PyTorch's own layers with the settings' norms in place of theirs."""
+    """Returns a stack of PyTorch's own layers with the settings' norms instead of theirs."""
     width = settings["width"]
     one = layer(width, settings["heads"], settings["ffn"], settings["dropout"], batch_first=True, norm_first=True)
     one.dropout = nn.Dropout(settings["activation_dropout"])
@@ -95,11 +96,11 @@ ENCODER = {"layers.": "", ".self_attn.in_proj_": ".attention.qkv.", ".self_attn.
 
 
 def transformer_weight(name, weights):
-    """Of a stack called encoder or decoder."""
+    """Returns the weight of a stack called encoder or decoder."""
     final = {"encoder.norm.": "encoder.final_norm.norm.", "decoder.norm.": "decoder.final_norm.norm."}
     if name.startswith("encoder."):
         return weights[renamed(name, final | ENCODER | {".norm2.": ".ffn_norm.norm."})]
-    if ".multihead_attn.in_proj_" in name:  # PyTorch has queries, keys and values in one
+    if ".multihead_attn.in_proj_" in name:  # PyTorch fuses queries, keys and values
         layer, _, kind = renamed(name, ENCODER).partition(".multihead_attn.in_proj_")
         return torch.cat([weights[f"{layer}.cross.query.{kind}"], weights[f"{layer}.cross.kv.{kind}"]])
     cross = {".multihead_attn.out_proj.": ".cross.out.", ".norm2.": ".cross_norm.norm.", ".norm3.": ".ffn_norm.norm."}
@@ -107,5 +108,5 @@ def transformer_weight(name, weights):
 
 
 def padding(lengths, longest):
-    """True [B, longest] past the ends of the sequences."""
+    """Returns True [B, longest] after the ends of the sequences."""
     return torch.arange(longest) >= lengths.unsqueeze(1)

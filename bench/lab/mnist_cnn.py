@@ -1,4 +1,4 @@
-"""mnist-cnn in PyTorch: channels first, as its documentation has it."""
+"""mnist-cnn in PyTorch: channels first, as in its documentation."""
 
 from torch import nn
 from torch.nn import functional
@@ -38,7 +38,8 @@ def model(settings, start):
 
 
 def weight(name, weights):
-    """Planish's channels are last: in the norms of the convolutions and in what the linear layer reads."""
+    """Planish's channels are last in the norms of the convolutions and in the linear layer's
+    inputs."""
     layer, _, kind = name.rpartition(".")
     value = weights[f"{layer}.norm.{kind}" if layer.endswith("_norm") else name]
     if layer.startswith("convolution") and layer.endswith("_norm"):

@@ -1,4 +1,4 @@
-"""mt in PyTorch: nn.TransformerEncoder and nn.TransformerDecoder, one embedding for all."""
+"""mt in PyTorch: nn.TransformerEncoder and nn.TransformerDecoder, with one shared embedding."""
 
 from torch import nn
 from torch.nn import functional
@@ -8,7 +8,7 @@ import mirrors
 UNIT = "target pieces"
 SETTINGS = {"lr": "0.0001"}  # without warm-up
 CHECK = {"lr": "0.00001", "dropout": "0", "attention_dropout": "0", "activation_dropout": "0"}
-CHECK_NONE = {"layers": "2"}  # without norms rounding grows from layer to layer, in 12 beyond anything else
+CHECK_NONE = {"layers": "2"}  # without norms, rounding errors grow with each layer: too much with 12
 PADDING = 0
 
 

@@ -1,5 +1,5 @@
-"""order-embedding in PyTorch: nn.GRU of packed captions; with layer normalisation, which nn.GRU has not, a GRU of
-tensor operations and nn.LayerNorm, step by step."""
+"""order-embedding in PyTorch: nn.GRU of packed captions; with layer normalization, which nn.GRU
+lacks, a GRU composed of tensor operations and nn.LayerNorm, step by step."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from torch.nn import functional
 
 UNIT = "captions"
 SETTINGS = {}
-CHECK = {"lr": "0.0001"}  # Adam makes as much of a gradient that is only rounding
+CHECK = {"lr": "0.0001"}  # Adam scales up gradients that are only rounding errors
 MARGINS = {"order": 0.05, "symmetric": 0.2}
 
 

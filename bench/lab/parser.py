@@ -1,4 +1,4 @@
-"""parser in PyTorch: embeddings side by side and linear layers."""
+"""parser in PyTorch: concatenated embeddings and linear layers."""
 
 from torch import nn
 from torch.nn import functional
@@ -48,7 +48,7 @@ def weight(name, weights):
 
 
 def loss(parser, batch):
-    features, mask, transitions = batch  # the mask is -inf where a transition is not allowed
+    features, mask, transitions = batch  # the mask is -inf for forbidden transitions
     return functional.cross_entropy(parser(features) + mask, transitions)
 
 

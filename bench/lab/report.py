@@ -39,21 +39,21 @@ def speed_table(results, threads, misses):
 
 
 def over_none(result, misses, what):
-    """Planish's time with the norm over its time without one, in the same rounds."""
+    """Returns Planish's time with the norm over its time without one, in the same rounds."""
     if not (over := result.get("over none")):
         return "", ""
     return judged(over[0], cases.MOST_OVER_NONE, misses, f"{what}, over none", most=True), spread(over)
 
 
 def share(value, misses, what):
-    """Percent of an update, in bold where it is too much."""
+    """Returns the percentage of an update, in bold if it is too large."""
     text = judged(100 * value, 100 * cases.MOST_INPUT, misses, f"{what}, input pipeline, %", most=True)
     return f"{text}%"
 
 
 def markdown(document):
     about, results = document["about"], document["results"]
-    misses = [0, []]  # figures judged, those missed
+    misses = [0, []]  # numbers judged, those missed
     tables = [text for threads in sorted({r["threads"] for r in results})
               for text in speed_table(results, threads, misses)]  # fmt: skip
     disturbed = sum(r["foreign cores"] > 0.1 for r in results)
@@ -62,7 +62,7 @@ def markdown(document):
             f"{len(results)} cases were measured, other programs took more than a tenth of a core.")  # fmt: skip
     notes = [f"Wrong, and not timed: {text}." for text in wrong(document)]
     data = {r["task"]: r["data"] for r in results if "data" in r}
-    # Where the data lies on this machine says nothing to others.
+    # Other machines have other paths.
     notes += [f"- {task}: {re.sub(r'(?<=read from )/[^ ]*/', '', text)}" for task, text in data.items()]
     notes += summary(misses)
     return "\n\n".join([head, *tables, "\n".join(notes)])

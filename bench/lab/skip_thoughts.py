@@ -1,4 +1,4 @@
-"""skip-thoughts in PyTorch: the GRU composed of tensor operations, nn.LayerNorm where there is a norm."""
+"""skip-thoughts in PyTorch: the GRU composed of tensor operations, with nn.LayerNorm for norms."""
 
 import torch
 from torch import nn
@@ -24,7 +24,7 @@ class Gru(nn.Module):
             self.norms = nn.ModuleList(nn.LayerNorm(n * hidden, eps=settings["eps"]) for n in (2, 1, 2, 1))
 
     def sums(self, linear, x, gates, new):
-        """For r and z together, and for n."""
+        """Returns the sums for r and z together, and for n."""
         rz, n = linear(x).split([2 * self.hidden, self.hidden], -1)
         return (gates(rz), new(n)) if self.has_norms else (rz, n)
 
@@ -90,7 +90,7 @@ def weight(name, weights):
     layer, _, rest = name.partition(".")
     if not rest.startswith("norms."):
         return weights[f"{layer}.layer.{PLACES['.' + rest]}"]
-    # Ours has the gains of r, z and n in one.
+    # Planish has the gains of r, z and n in one array.
     _, number, kind = rest.split(".")
     whole = weights[f"{layer}.layer.ln_{'ih' if number in '01' else 'hh'}_{kind}_l0"]
     gates = 2 * len(whole) // 3

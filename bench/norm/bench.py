@@ -1,11 +1,10 @@
-"""The speed of Planish's norms beside what memory allows and beside other libraries.
+"""The speed of Planish's norms against memory bandwidth and other libraries.
 
-Every result is compared with a reference in double before it is timed. Contestants alternate, in an
-order drawn at random, in one process (PyTorch's kernel, oneDNN) or in one process each (torch.compile,
-ONNX Runtime), always beside the same copy; what is reported are ratios of the fastest repetitions.
-docs/performance.md explains the tables. Results go to a file of JSON, tables to standard output and,
-with --docs, with charts into the documentation.
-"""
+Every result is compared with a reference in double before it is timed. Contestants alternate in
+random order, in one process (PyTorch's kernel, oneDNN) or in one process each (torch.compile, ONNX
+Runtime), always with the same copy; results are ratios of the fastest repetitions.
+docs/performance.md explains the tables. Results go to a JSON file, tables to standard output and,
+with --docs, with charts into the documentation."""
 
 import os
 import pathlib
@@ -24,7 +23,8 @@ MODULES = {"compile": ("torch",), "onnxruntime": ("onnx", "onnxruntime")}  # of 
 
 
 def measure(args, about):
-    """The results of all cases: what the programs print, with the case's group and process."""
+    """Returns the results of all cases: the programs' output, with the case's group and process.
+    """
     chosen = cases.all_cases(args.threads, about["methods"], about["column_methods"], args.quick)
     chosen = [case for case in chosen if re.search(args.filter, str(case))]
     if not chosen:
@@ -55,7 +55,7 @@ def measure(args, about):
 
 
 def run_cases(args, process, some, contestants, progress):
-    """{case: result}, of one of the programs."""
+    """Runs one of the programs. Returns {case: result}."""
     if not some:
         return {}
     folder = pathlib.Path(args.build) / "bench" / "norm"
@@ -65,7 +65,7 @@ def run_cases(args, process, some, contestants, progress):
     else:
         script = {"compile": "torch_compile.py", "onnxruntime": "onnx_runtime.py"}[process]
         command = [sys.executable, HERE / script, folder / "libnorm_bench_c.so", *effort]
-    # torch.compile's code knows its number of threads.
+    # torch.compile's code depends on the number of threads.
     cache = (folder / f"inductor-{some[0].threads}").resolve()
     environment = {"OMP_NUM_THREADS": str(max(args.threads)), **os.environ,
                    "TORCHINDUCTOR_CACHE_DIR": str(cache)}  # fmt: skip

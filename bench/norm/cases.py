@@ -1,4 +1,4 @@
-"""What bench.py measures, and what has to be reached."""
+"""Measurements of bench.py, and their targets."""
 
 import dataclasses
 
@@ -7,22 +7,22 @@ LIMITS = {
     "backward": ["three-streams", "three-streams-streaming"],
 }
 IN_PROCESS = ("planish", "aten", "onednn")  # contestants of norm_bench
-BARE = "bare"  # the least that a norm can be done with: arithmetic, and what must be read twice
-IN_PYTHON = ("compile", "onnxruntime")  # each in a process of its own
+BARE = "bare"  # lower bound of a norm: arithmetic, and inputs that must be read twice
+IN_PYTHON = ("compile", "onnxruntime")  # each in a separate process
 TITLES = {"planish": "Planish", "bare": "bare loop", "aten": "PyTorch", "onednn": "oneDNN", "compile": "torch.compile",
           "onnxruntime": "ONNX Runtime"}  # fmt: skip
 SIZES = {"float": 4, "double": 8, "bfloat16": 2, "float16": 2}
 MB = 1 << 20
 
-# Shapes at which peers were compared: from one that a core's cache holds to 64 MB, with widths that
-# are aligned and not, and rows from 7 numbers to 65,536.
+# Shapes of the comparison with peers: from arrays that fit into a core's cache to 64 MB, with
+# aligned and unaligned widths, and rows from 7 to 65,536 elements.
 PEER_SHAPES = (
     (32, 1024), (512, 1024), (4096, 256), (4096, 1024), (16384, 768), (65536, 128), (4096, 4096),
     (64, 65536), (599186, 7), (127100, 33), (33026, 127), (5454, 769), (4194, 1000), (1024, 4095),
 )  # fmt: skip
 QUICK_PEER_SHAPES = ((512, 1024), (16384, 768), (127100, 33))
 
-# What all arrays of a case hold together: memory, the last cache, a core's own cache.
+# Size of all arrays of a case: memory, L3 cache, a core's own cache.
 WORKING_SETS = (256, 16, 1)
 WIDTHS = {
     ("forward", "float"): (7, 33, 127, 256, 512, 768, 769, 1000, 1024, 4096, 65536),
@@ -31,11 +31,11 @@ WIDTHS = {
 }
 QUICK_WIDTHS = (7, 768, 4096)
 METHOD_SHAPES = ((128, 1024), (2048, 1024), (32768, 1024))
-# Of norms over channels: 1, 16 and 256 MB of x and y, rows of features and images.
+# Norms over channels: 1, 16 and 256 MB of x and y, rows of features and images.
 COLUMN_SHAPES = ((128, 1024, 1), (2048, 1024, 1), (32768, 1024, 1),
                  (4, 32, 1024), (32, 64, 1024), (64, 256, 2048), (32, 2048, 512))  # fmt: skip
 
-# Shares of the limit to be reached with two threads, for the working sets in their order.
+# Target fractions of the limit with two threads, for the working sets in order.
 _ALIGNED, _UNALIGNED = (0.97, 0.75, 0.72), (0.93, 0.72, 0.65)
 SHARES = {
     ("forward", "float"): {
@@ -49,14 +49,14 @@ SHARES = {
     },
     ("forward", "bfloat16"): dict.fromkeys((768, 1024, 2048, 4096), (0.55, 0.35, 0.35)),
 }  # fmt: skip
-# Times the speed of the best peer, at every shape and in the geometric mean; and of PyTorch's kernel
-# at the two narrowest widths. In float, with two threads.
+# Target speed relative to the best peer, at every shape and in the geometric mean; and relative to
+# PyTorch's kernel at the two narrowest widths. In float, with two threads.
 PEER_FACTOR = {"forward": (1.3, 1.8), "backward": (1.5, 2.2)}
 NARROW, NARROW_FACTOR = (7, 33), 4.0
-# Planish's time over the bare loop's, what exactness costs: geometric mean over the widths, for the
-# working sets in their order. 2% is what two runs of the same differ by.
+# Maximum of Planish's time over the bare loop's, the cost of exactness: geometric mean over the
+# widths, for the working sets in order. Two equal runs differ by up to 2%.
 BARE_FACTORS = (1.02, 1.08, 1.08)
-METHOD_FACTOR = 1.05  # of LayerNorm's time, for every norm over rows
+METHOD_FACTOR = 1.05  # maximum of LayerNorm's time, for every norm over rows
 COLUMN_SHARE = 0.70  # of the limit, for norms over channels, from memory
 
 
@@ -69,10 +69,10 @@ class Case:
     cols: int
     threads: int
     contestants: tuple  # "aten:layer"; the limits are added
-    spatial: int = 1  # numbers of a channel (a column) in a sample (a row)
+    spatial: int = 1  # elements of a channel (a column) in a sample (a row)
 
     def line(self, contestants):
-        """For norm_bench and the peers in Python."""
+        """Returns the case's line for norm_bench and the peers in Python."""
         names = ",".join([*LIMITS[self.direction], *contestants])
         return f"{self.direction} {self.type} {self.shape} {self.threads} {names}"
 
@@ -85,12 +85,12 @@ class Case:
 
 
 def working_set(direction, dtype, rows, cols):
-    """Bytes of x and y, or x, dy and dx."""
+    """Returns the bytes of x and y, or x, dy and dx."""
     return (2 if direction == "forward" else 3) * rows * cols * SIZES[dtype]
 
 
 def all_cases(threads, methods, column_methods, quick):
-    """Every case, those of one type together: their arrays are filled once."""
+    """Returns every case, grouped by type, so that arrays are filled once."""
     cases = []
     layer = tuple(f"{who}:layer" for who in IN_PROCESS)
     everyone = layer + tuple(f"{who}:layer" for who in IN_PYTHON)
@@ -111,7 +111,7 @@ def all_cases(threads, methods, column_methods, quick):
                     who = tuple(f"planish:{method}" for method in methods)
                     cases.append(Case("methods", direction, dtype, rows, cols, t, who))
                 for rows, cols, spatial in COLUMN_SHAPES if dtype == "float" else ():
-                    # Of one number of a channel, what is over channels is over rows.
+                    # With one element per channel, norms over channels equal norms over rows.
                     who = tuple(f"{who}:{method}" for method in column_methods for who in ("planish", BARE)
                                 if spatial > 1 or method == "batch")  # fmt: skip
                     cases.append(Case("columns", direction, dtype, rows, cols, t, who, spatial))

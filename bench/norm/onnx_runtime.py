@@ -1,7 +1,6 @@
-"""ONNX Runtime: LayerNormalization of a session on the CPU, inputs and output bound in place.
+"""ONNX Runtime: LayerNormalization of a session on the CPU, with inputs and output bound in place.
 
-It has a pool of threads of its own. There is no backward direction in its inference package.
-"""
+It has its own thread pool. Its inference package has no backward direction."""
 
 import numpy as np
 import onnx

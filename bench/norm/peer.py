@@ -1,9 +1,9 @@
-"""What the peers in Python share: norm_bench's protocol, with its limits and Planish in the process.
+"""Shared parts of the peers in Python: norm_bench's protocol, with its limits and Planish in the
+process.
 
-A peer reads cases from standard input and prints a line of JSON for each, as norm_bench.cc
-describes; contestants without a colon, and planish:..., are norm_bench's own, in C++, so that the
-peer is measured beside the very same copy.
-"""
+A peer reads cases from standard input and prints a line of JSON for each, as described in
+norm_bench.cc. Contestants without a colon, and planish:..., are norm_bench's own, in C++, so that
+the peer is compared with the same copy."""
 
 import ctypes
 import json
@@ -23,7 +23,7 @@ ARRAYS = ("x", "dy", "gain", "bias", "mean", "rstd", "out", "dgain", "dbias")
 
 
 class Case:
-    """One line of the input, and its arrays as numpy sees them: `case.x`, `case.gain` and so on."""
+    """One line of the input, and its arrays in numpy: `case.x`, `case.gain` and so on."""
 
     def __init__(self, library, line):
         direction, dtype, shape, threads, names = line.split()
@@ -80,7 +80,8 @@ def run_case(library, line, peer, make, repetitions, block):
 
 
 def main(peer, make):
-    """`make(case, method)` gives the peer's call, which writes into the case's arrays."""
+    """Runs the protocol. `make(case, method)` returns the peer's call, which writes into the
+    case's arrays."""
     if len(sys.argv) != 4:
         sys.exit(f"usage: {sys.argv[0]} LIBRARY REPETITIONS SECONDS <CASES")
     library = Library(sys.argv[1], "norm_bench", BEGIN_TYPES)

@@ -1,7 +1,7 @@
 """Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
 
-A time is the fastest repetition's. The limit of a case is the fastest of the copies (forward) or of
-the loops that read two arrays and write one (backward) that ran between the contestants.
+A time is the fastest repetition's. The limit of a case is the fastest of the copies (forward) or
+of the loops that read two arrays and write one (backward), which alternate with the contestants.
 """
 
 import pathlib
@@ -75,8 +75,8 @@ def share_tables(results, misses):
 
 
 def bare_table(results, misses):
-    """What Planish takes beyond the bare loop, of rows of whole vectors, in which the two do the same but for
-    the price of exactness, strides and options."""
+    """Planish's time over the bare loop's, for rows of whole vectors, where the difference is the
+    cost of exactness, strides and options."""
     rows = []
     for direction, dtype in cases.WIDTHS:
         for threads in results.threads:
@@ -184,7 +184,7 @@ def method_tables(results, misses):
 
 
 def column_tables(results, misses):
-    """Norms over channels, each beside the limit of its own arrays."""
+    """Norms over channels, each with the limit of its own arrays."""
     for threads in results.threads:
         of = {d: results.of("columns", d, "float", threads) for d in ("forward", "backward")}
         names = dict.fromkeys(n for r in of["forward"] + of["backward"] for n in r["seconds"]
@@ -217,7 +217,7 @@ def working_set_of(result):
 
 
 def limit_table(results):
-    """What the shares are shares of, at width 1,024."""
+    """Returns the limits at width 1,024."""
     rows = []
     for threads in results.threads:
         for direction in ("forward", "backward"):
@@ -237,7 +237,7 @@ def disturbed(document):
 
 def markdown(document):
     about, results = document["about"], Results(document)
-    misses = [0, []]  # figures judged, those missed
+    misses = [0, []]  # numbers judged, those missed
     tables = [*share_tables(results, misses), *peer_tables(results, misses),
               *bare_table(results, misses),
               *method_tables(results, misses), *column_tables(results, misses),
@@ -263,7 +263,8 @@ PANEL, HEIGHT, LEFT, TOP, GAP = 290, 220, 58, 84, 24
 
 
 def chart(document, direction, threads):
-    """Share of the limit by width, a panel for each working set; None without results."""
+    """Returns the fraction of the limit by width, a panel for each working set; None without
+    results."""
     found = Results(document).of("shares", direction, "float", threads)
     widths = [w for w in cases.WIDTHS[direction, "float"] if any(r["cols"] == w for r in found)]
     if not widths:
@@ -315,7 +316,7 @@ def chart(document, direction, threads):
 
 
 def write(document, docs):
-    """The charts, and the section of performance.md between its two marks."""
+    """Writes the charts, and the section of performance.md between its two marks."""
     threads = max(r["threads"] for r in document["results"])
     images = ""
     for direction in ("forward", "backward"):

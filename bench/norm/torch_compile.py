@@ -1,7 +1,7 @@
 """torch.compile: layer norm and its backward, compiled for each shape, with outputs given.
 
-Compiled code returns new tensors; the copies into those given here are written into the same loops.
-Its times include the call from Python, some ten microseconds: that is what it costs.
+Compiled code returns new tensors; the copies into the given outputs are compiled into the same
+loops. Its times include the call from Python, about ten microseconds, which is part of its cost.
 """
 
 import torch
@@ -25,7 +25,7 @@ def make(case, method):
     if method != "layer":
         raise Absent("is measured for layer norm alone")
     torch.set_num_threads(case.threads)
-    torch._dynamo.reset()  # each shape, and each number of threads, has code of its own
+    torch._dynamo.reset()  # code is specific to a shape and a number of threads
     names = ["x", "gain", "bias", "out"]
     if case.direction == "backward":
         names = ["dy", "x", "mean", "rstd", "gain", "bias", "out", "dgain", "dbias"]

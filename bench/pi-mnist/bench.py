@@ -1,8 +1,7 @@
 """Training speed of pi-mnist's network: Planish against plain PyTorch, alternating in one run.
 
 Both train 784-1000-1000-10 from the same weights on the same batches. First their losses are
-compared; nothing is timed unless they agree. docs/performance.md explains the columns.
-"""
+compared; nothing is timed unless they agree. docs/performance.md explains the columns."""
 
 import argparse
 import contextlib
@@ -38,7 +37,7 @@ PLANISH, NOT_KEPT, DEFAULT, FUSED = "Planish", "memory not kept", "PyTorch", "Py
 
 
 class PyTorch:
-    """The model, data and optimiser as a user of PyTorch writes them."""
+    """The model, data and optimizer as a user of PyTorch writes them."""
 
     def __init__(self, norm, batch, data, start, *, fused=None, dtype=torch.float32, generator=None):
         layers = []
@@ -85,7 +84,7 @@ class PyTorch:
 
 
 class Planish:
-    """bench/pi-mnist/planish_steps.cc in a process of its own."""
+    """bench/pi-mnist/planish_steps.cc in a separate process."""
 
     def __init__(self, build, threads, data, *, keep_memory=True):
         program = pathlib.Path(build) / PROGRAM
@@ -100,7 +99,7 @@ class Planish:
 
     def answer(self):
         line = self.process.stdout.readline()
-        if not line:  # it has told why on stderr
+        if not line:  # the reason is on stderr
             raise BenchError(f"{PROGRAM.name} ended with status {self.process.wait()}")
         return line
 
@@ -122,7 +121,7 @@ class Planish:
 
 
 def check(what, competitors, norm, batch, data, start):
-    """Raises BenchError unless every competitor's losses are those of the training."""
+    """Raises BenchError unless every competitor's losses match."""
     exact = PyTorch(norm, batch, data, start, dtype=torch.float64).losses(CHECKED_UPDATES)
     floats = [PyTorch(norm, batch, data, start, generator=n).losses(CHECKED_UPDATES) for n in nudges(5)]
     losses = {name: c.losses(CHECKED_UPDATES) for name, c in competitors.items()}

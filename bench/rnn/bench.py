@@ -1,11 +1,11 @@
-"""The speed of Planish's recurrent layers beside PyTorch's, oneDNN's, composed ones and the products alone.
+"""The speed of Planish's recurrent layers against PyTorch's, oneDNN's, composed ones and only
+their GEMMs.
 
-Results are compared with a computation in double before they are timed. Contestants alternate, in an
-order drawn at random, in one process (rnn_bench), TorchScript and the compiled cell with Planish in a
-process of Python's; what is reported are ratios of the fastest blocks. docs/performance.md explains the
-tables. Results go to a file of JSON, tables to standard output and, with --docs, with charts into the
-documentation.
-"""
+Results are compared with a computation in double before they are timed. Contestants alternate in
+random order, in one process (rnn_bench); TorchScript and the compiled cell run with Planish in a
+Python process. Results are ratios of the fastest blocks. docs/performance.md explains the tables.
+Results go to a JSON file, tables to standard output and, with --docs, with charts into the
+documentation."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ from harness import BenchError  # noqa: E402
 
 
 def measure(args, about):
-    """The results of all cases: what the programs print, with the case's group."""
+    """Returns the results of all cases: the programs' output, with the case's group."""
     inside, python = cases.all_cases(args.threads, about["cells"], args.only, args.quick)
     inside, python = ([c for c in some if re.search(args.filter, str(c))] for some in (inside, python))
     if not inside + python:
@@ -32,7 +32,7 @@ def measure(args, about):
         absent["in Python"], python = reason, []
     progress = harness.Progress(len(inside) + len(python))
     results = []
-    # The compiled code knows its number of threads: a process, and a cache, for each.
+    # Compiled code depends on the number of threads: a process, and a cache, for each.
     for process, some in [("rnn_bench", inside)] + [
             ("torch_cells", [c for c in python if c.threads == t]) for t in args.threads]:  # fmt: skip
         results += harness.settle(
@@ -42,7 +42,7 @@ def measure(args, about):
 
 
 def run_cases(args, process, some, progress):
-    """{case: result}, of one of the programs."""
+    """Runs one of the programs. Returns {case: result}."""
     if not some:
         return {}
     folder = pathlib.Path(args.build) / "bench" / "rnn"

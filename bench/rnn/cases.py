@@ -1,4 +1,4 @@
-"""What bench.py measures, and what has to be reached."""
+"""Measurements of bench.py, and their targets."""
 
 import dataclasses
 
@@ -6,9 +6,9 @@ import dataclasses
 SHAPES = ("100x32x256x256", "100x8x400x400", "50x64x512x512", "500x8x400x400", "64x128x1024x256",
           "1000x1x128x128")  # fmt: skip
 STEP_SHAPES = ("1x1x512x512",)
-CELL_SHAPES = (SHAPES[0], SHAPES[1], SHAPES[5])  # where every cell is measured: the cheaper ones
+CELL_SHAPES = (SHAPES[0], SHAPES[1], SHAPES[5])  # the cheaper shapes, at which every cell is measured
 QUICK_SHAPES = SHAPES[:2]
-# What the charts show, all from the first shape.
+# Shapes of the charts, all variations of the first shape.
 SERIES = {
     "time": tuple(f"{t}x32x256x256" for t in (10, 25, 50, 100, 200, 400)),
     "batch": tuple(f"100x{b}x256x256" for b in (1, 2, 4, 8, 16, 32, 64, 128)),
@@ -21,9 +21,9 @@ LSTM = ("planish:ln-lstm", "planish:lstm", "torch:lstm", "onednn:lstm", "compose
 GRU = ("planish:ln-gru", "planish-packed:ln-gru", "planish:gru", "torch:gru", "onednn:gru",
        "composed:ln-gru", "products:gru")  # fmt: skip
 IN_PYTHON = ("script:ln-lstm", "compile:ln-lstm")
-FORWARD_ALONE = ("onednn", "planish-packed")  # they are not measured in training
+FORWARD_ALONE = ("onednn", "planish-packed")  # not measured in training
 COMPOSED = ("composed:ln-lstm", *IN_PYTHON)
-# Who can be left out.
+# Contestants that can be left out.
 WHO = ("torch", "onednn", "composed", "products", "script", "compile")
 TITLES = {"planish:ln-lstm": "LN-LSTM", "planish:lstm": "LSTM of Planish", "torch:lstm": "nn.LSTM",
           "composed:ln-lstm": "C++", "script:ln-lstm": "TorchScript", "compile:ln-lstm": "compiled cell"}  # fmt: skip
@@ -37,7 +37,7 @@ def hidden_of(shape):
     return int(shape.split("x")[3])
 
 
-# Times over another's at the most, or another's over Planish's at the least, by mode and shape.
+# Maximum of times over another's, or minimum of another's over Planish's, by mode and shape.
 def over_nn_lstm(mode, shape):
     narrow = hidden_of(shape) <= 400
     return {"forward": 0.95 if narrow else 1.0, "training": 0.92 if narrow else 0.95}[mode]
@@ -49,7 +49,7 @@ def over_nn_gru(mode, shape):
 
 OVER_ONEDNN_GRU = 1.0  # forward
 OVER_PLAIN = 1.04  # the LN-LSTM's over the LSTM's of Planish
-OVER_LN_LSTM = 1.10  # of other cells, by multiply-add
+OVER_LN_LSTM = 1.10  # of other cells, per multiply-add
 
 
 def under_composed(mode, shape):
@@ -58,7 +58,7 @@ def under_composed(mode, shape):
     return 2.2 if batch_of(shape) == 8 else 1.6 if shape == "100x32x256x256" else 1.15
 
 
-# Of a step: nn.LSTM's time, that of PyTorch's best cell, and oneDNN's, over the LN-LSTM's.
+# Targets of a step: nn.LSTM's time, that of PyTorch's best cell, and oneDNN's, over the LN-LSTM's.
 STEP_TARGETS = (8.0, 2.0, 0.9)
 
 
@@ -71,7 +71,7 @@ class Case:
     contestants: tuple
 
     def line(self):
-        """For rnn_bench and torch_cells.py."""
+        """Returns the case's line for rnn_bench and torch_cells.py."""
         return f"{self.mode} {self.shape} {self.threads} {','.join(self.contestants)}"
 
     def __str__(self):
@@ -79,8 +79,8 @@ class Case:
 
 
 def all_cases(threads, cells, who, quick):
-    """The cases of rnn_bench, and those of torch_cells.py; `cells` are all of Planish, `who` takes part
-    beside it."""
+    """Returns the cases of rnn_bench, and those of torch_cells.py; `cells` are all of Planish,
+    `who` its competitors."""
 
     def taking_part(contestants, mode):
         kinds = [(name, name.partition(":")[0]) for name in contestants]

@@ -1,8 +1,7 @@
 """Tables and charts from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
 
-A time is the fastest block's. Ratios are of times from one case, in one process: those of TorchScript
-and of the compiled cell are over the LN-LSTM's beside them.
-"""
+A time is the fastest block's. Ratios are of times from one case, in one process: those of
+TorchScript and of the compiled cell are over the LN-LSTM's in the same process."""
 
 import math
 import pathlib
@@ -30,7 +29,7 @@ class Results:
                                   if (r["group"], r["mode"], r["threads"]) == (group, mode, threads)))  # fmt: skip
 
     def ratio(self, group, mode, shape, threads, one, other):
-        """`one`'s time over `other`'s, from a case in which both took part; or None."""
+        """Returns `one`'s time over `other`'s, from a case in which both took part, or None."""
         return next((r["seconds"][one] / r["seconds"][other]
                      for r in self.of(group, mode, shape, threads) if {one, other} <= r["seconds"].keys()), None)  # fmt: skip
 
@@ -39,7 +38,7 @@ class Results:
                 if (r["group"], r["mode"], r["shape"], r["threads"]) == (group, mode, shape, threads)]  # fmt: skip
 
     def first(self, group, mode, shape, threads, name):
-        """A result with that contestant."""
+        """Returns a result with that contestant."""
         found = self.of(group, mode, shape, threads)
         return next((r for r in found if name in r["seconds"]), None)
 
@@ -49,7 +48,7 @@ def shape_text(shape):
 
 
 def speed_cells(result, name):
-    """Milliseconds and GFLOP/s of a contestant."""
+    """Returns milliseconds and GFLOP/s of a contestant."""
     if not result:
         return ["-", "-"]
     seconds = result["seconds"][name]
@@ -57,12 +56,12 @@ def speed_cells(result, name):
 
 
 def best(values):
-    """The least of what there is."""
+    """Returns the minimum of the values that exist."""
     return min((v for v in values if v), default=None)
 
 
 def products_alone(ratio):
-    """What is said of a figure's bound: the same ratio, of the products alone."""
+    """Returns the bound of a number: the same ratio of only the GEMMs."""
     return f" (the products alone {number(ratio)})" if ratio else ""
 
 
@@ -185,7 +184,7 @@ def cell_table(results, misses, mode, threads):
 
 def markdown(document):
     about, results = document["about"], Results(document)
-    misses = [0, []]  # figures judged, those missed
+    misses = [0, []]  # numbers judged, those missed
     tables = [text for one in (lstm_table, gru_table) for mode in cases.MODES for threads in results.threads
               for text in one(results, misses, mode, threads)]  # fmt: skip
     tables += step_tables(results, misses)
@@ -214,7 +213,8 @@ PANEL, HEIGHT, BELOW, LEFT, TOP, GAP = 380, 200, 120, 66, 84, 60
 
 
 class Panel:
-    """A rectangle of a chart: sizes across, logarithmic; values up, between `low` and `high`, so `scale`d."""
+    """A rectangle of a chart: sizes horizontally, logarithmic; values vertically between `low` and
+    `high`, on `scale`."""
 
     def __init__(self, left, top, height, sizes, low, high, scale):
         self.left, self.top, self.height, self.sizes = left, top, height, sizes
@@ -242,7 +242,8 @@ class Panel:
 
 
 def steps(least, most):
-    """1, 2, 5, 10 and so on, from the last that is not above `least` to the first not below `most`."""
+    """Returns 1, 2, 5, 10 and so on, from the last that is at most `least` to the first that is at
+    least `most`."""
     exponents = range(math.floor(math.log10(least)) - 1, math.ceil(math.log10(most)) + 1)
     ticks = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
     low = max(t for t in ticks if t <= least)
@@ -250,14 +251,15 @@ def steps(least, most):
 
 
 def chart(document, series):
-    """Time of a call by size, and below it that over nn.LSTM's, a column for each mode; None without results."""
+    """Returns the time of a call by size, above that over nn.LSTM's, a column for each mode; None
+    without results."""
     threads = max(Results(document).threads)
     found = [r for r in document["results"] if r["group"] == series]
     if not found or any("torch:lstm" not in r["seconds"] for r in found):
         return None
 
     def points(mode, value):
-        """(size, value) of the results that have one."""
+        """Returns (size, value) of the results that have one."""
         return sorted((int(r["shape"].split("x")[CHART_AXIS[series]]), value(r["seconds"]))
                       for r in found if r["mode"] == mode)  # fmt: skip
 
@@ -295,7 +297,7 @@ def chart(document, series):
 
 
 def write(document, docs):
-    """The charts, and the section of performance.md between its two marks."""
+    """Writes the charts, and the section of performance.md between its two marks."""
     images = ""
     for series in cases.SERIES:
         if svg := chart(document, series):

@@ -1,11 +1,12 @@
-"""LN-LSTM composed in Python from PyTorch's operators: as TorchScript, and with a cell that torch.compile
-has compiled. Reads rnn_bench's cases from standard input and prints a line of JSON for each, as
-rnn_bench.cc describes; all other contestants are rnn_bench's own, in C++, in this process.
+"""LN-LSTM composed in Python from PyTorch's operators: as TorchScript, and with a cell compiled by
+torch.compile.
 
-The product of the inputs is one for all steps, and its norm and bias are, too; inputs are split by
-unbind (taking x[t] in every step makes backward quadratic in T). What is compiled is the step, and
-not the loop over T of them: that takes minutes.
-"""
+Reads rnn_bench's cases from standard input and prints a line of JSON for each, as described in
+rnn_bench.cc; all other contestants are rnn_bench's own, in C++, in this process.
+
+The GEMM of the inputs, its norm and its bias are computed for all steps at once. Inputs are split
+by unbind, because x[t] in every step makes backward quadratic in T. Only the step is compiled,
+because compiling the loop over T takes minutes."""
 
 import ctypes
 import json
@@ -29,7 +30,7 @@ ARRAYS = ("x", "dy", "h", "c", "y", "dx", *PARAMETERS, *(f"d{name}" for name in 
 
 
 def cell(gates, h, c, weight_hh, ln_hh_weight, ln_hh_bias, ln_c_weight, ln_c_bias):
-    """A step; `gates` is the part of the input, with the bias."""
+    """A step; `gates` is the inputs' part, with the bias."""
     gates = gates + layer_norm(linear(h, weight_hh), ln_hh_weight.shape, ln_hh_weight, ln_hh_bias, EPS)
     i, f, g, o = gates.chunk(4, 1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
@@ -41,7 +42,7 @@ def of_inputs(x, weight_ih, bias, ln_ih_weight, ln_ih_bias):
     return layer_norm(linear(x, weight_ih), ln_ih_weight.shape, ln_ih_weight, ln_ih_bias, EPS) + bias
 
 
-# TorchScript takes names and types from the source: the layer written out.
+# TorchScript reads names and types from the source, so the layer is written out.
 SCRIPT = """
 def layer(x, h, c, weight_ih, weight_hh, bias, ln_ih_weight, ln_ih_bias, ln_hh_weight, ln_hh_bias,
           ln_c_weight, ln_c_bias):
@@ -63,7 +64,7 @@ def script_layer():
 
 
 def compiled_layer():
-    torch._dynamo.reset()  # each shape, and each number of threads, has code of its own
+    torch._dynamo.reset()  # code is specific to a shape and a number of threads
     step = torch.compile(cell, dynamic=False)
     inputs = torch.compile(of_inputs, dynamic=False)
 
@@ -81,7 +82,7 @@ LAYERS = {"script": script_layer, "compile": compiled_layer}
 
 
 class Case:
-    """One line of the input, and its arrays as numpy sees them: `case.x`, `case.weight_ih` and so on."""
+    """One line of the input, and its arrays in numpy: `case.x`, `case.weight_ih` and so on."""
 
     def __init__(self, library, line):
         self.mode, self.shape, threads, names = line.split()
@@ -100,7 +101,7 @@ class Case:
 
 
 def make(case, layer):
-    """(call, fetch): the work, and the copying of its results into the case's arrays."""
+    """Returns (call, fetch): the work, and copying its results into the case's arrays."""
     torch.set_num_threads(case.threads)
     tensor = torch.from_numpy
     x, *parameters = (tensor(getattr(case, name)) for name in ("x", *PARAMETERS))
@@ -148,8 +149,8 @@ def run_case(library, line, blocks, seconds, most):
             continue
         call, fetch = make(case, LAYERS[who]())
         try:
-            call()  # which compiles, TorchScript in the first two calls
-        except Exception as error:  # without a C++ compiler, for one, of a type of its own
+            call()  # compiles; TorchScript in the first two calls
+        except Exception as error:  # of any type, for example without a C++ compiler
             result["absent"][name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
             continue
         library.call("poison", kind.encode())
@@ -173,7 +174,7 @@ def main():
     if len(sys.argv) != 5:
         sys.exit(f"usage: {sys.argv[0]} LIBRARY BLOCKS SECONDS MOST <CASES")
     blocks, seconds, most = int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4])
-    warnings.filterwarnings("ignore", category=DeprecationWarning)  # of TorchScript, in this process
+    warnings.filterwarnings("ignore", category=DeprecationWarning)  # TorchScript's, in this process
     library = Library(sys.argv[1], "rnn_bench", BEGIN_TYPES)
     for line in sys.stdin:
         if line.strip():

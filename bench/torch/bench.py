@@ -1,11 +1,10 @@
-"""The speed of Planish's norms in Python beside torch.nn's, eager and compiled.
+"""The speed of Planish's norms in Python against torch.nn's, eager and compiled.
 
-Results are compared with a computation in double before they are timed. Contestants alternate, in an
-order drawn at random, in one process for each number of threads; what is reported are ratios of the
-fastest blocks. Every call makes new outputs, as it does for a user: from some MB on much of the time
-of both goes into pages of memory that the system hands out (docs/performance.md). Results go to a
-file of JSON, tables to standard output and, with --docs, into the documentation.
-"""
+Results are compared with a computation in double before they are timed. Contestants alternate in
+random order, in one process for each number of threads; results are ratios of the fastest blocks.
+Every call makes new outputs, as for a user: above some MB much of the time of both is page faults
+(docs/performance.md). Results go to a JSON file, tables to standard output and, with --docs, into
+the documentation."""
 
 import json
 import os
@@ -22,12 +21,13 @@ sys.path.append(str(HERE.parent / "base"))
 import harness  # noqa: E402
 from harness import BenchError  # noqa: E402
 
-# Shapes whose training step is measured for its peak of memory: 64 MB an array.
+# Shapes for the peak memory of a training step: 64 MB an array.
 MEMORY_CASES = (("layer_norm", "16384x1024"), ("rms_norm", "16384x1024"), ("add_layer_norm", "16384x1024"))
 
 
 def environment(args, threads):
-    """The package of the build, and a cache of compiled code for each number of threads."""
+    """Returns an environment with the build's package, and a cache of compiled code for each
+    number of threads."""
     package = (pathlib.Path(args.build) / "python").resolve()
     cache = (pathlib.Path(args.out).parent / f"inductor-{threads}").resolve()
     return {**os.environ, "PYTHONPATH": str(package), "OMP_NUM_THREADS": str(threads),
@@ -48,7 +48,7 @@ def measure(args):
 
 
 def run_cases(args, some, progress):
-    """{case: result}"""
+    """Returns {case: result}."""
     if not some:
         return {}
     command = [sys.executable, HERE / "worker.py", ",".join(args.contestants), str(args.blocks), str(args.seconds),
@@ -66,7 +66,7 @@ def run_cases(args, some, progress):
 
 
 def output(args, *command):
-    """What a program of this folder prints."""
+    """Returns the output of a program of this folder."""
     return subprocess.run([sys.executable, HERE / command[0], *command[1:]], check=True, capture_output=True,
                           text=True, env=environment(args, 1)).stdout  # fmt: skip
 

@@ -1,19 +1,17 @@
-"""What bench.py measures, and what has to be reached."""
+"""Measurements of bench.py, and their targets."""
 
 import dataclasses
 
-# Norms by name: of each there are modules of torch.nn, or what its users write, and of Planish, in
-# modules.py.
+# Norms by name. modules.py has their modules in torch.nn (or as users write them) and in Planish.
 CONTESTANTS = ("planish", "eager", "compile")
 MODES = ("forward", "training")
 
-# Rows and columns: one that shows what a call costs, then those at which the kernels are compared
-# with other libraries (bench/norm).
+# Rows and columns: one that shows the cost of a call, then the shapes of bench/norm's comparison.
 SHAPES = (
     (32, 64), (32, 1024), (512, 1024), (4096, 256), (4096, 1024), (16384, 768), (65536, 128), (4096, 4096),
     (64, 65536), (599186, 7), (127100, 33), (33026, 127), (5454, 769), (4194, 1000), (1024, 4095),
 )  # fmt: skip
-# Of the other norms: a call, two sizes of a layer in the caches and one in memory.
+# Shapes of the other norms: a call, two sizes of a layer in the caches and one in memory.
 OTHER_SHAPES = ((32, 64), (512, 1024), (4096, 1024), (16384, 768))
 IMAGES = ((8, 96, 28, 28), (4, 256, 14, 14))
 QUICK_SHAPES = ((32, 64), (512, 1024), (127100, 33))

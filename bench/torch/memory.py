@@ -1,9 +1,8 @@
-"""The peak memory of a training step: bytes beyond what inputs, targets and parameters have, of one contestant.
+"""Peak memory of a training step: bytes beyond inputs, targets and parameters, of one contestant.
 
-A process for each: what a process has had at most is all that the system tells. A *step* is what a loop of
-training does, `output = module(x)`, a loss and its backward, by which gradients come to be; a *call* takes
-gradients that the caller has and keeps.
-"""
+Each contestant needs its own process, because the system only reports a process's peak. A *step*
+is that of a training loop: `output = module(x)`, a loss and its backward, which creates the
+gradients. A *call* gets gradients that the caller owns and keeps."""
 
 import pathlib
 import resource
@@ -33,7 +32,7 @@ def main():
     what, who, norm, shape = sys.argv[1:5]
     torch.set_num_threads(1)
     rows, cols = map(int, shape.split("x"))
-    training(Problem(norm, (64, cols)), who, what)()  # loads the code that these columns take
+    training(Problem(norm, (64, cols)), who, what)()  # loads the code for this number of columns
     run = training(Problem(norm, (rows, cols)), who, what)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     run()

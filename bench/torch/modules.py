@@ -1,4 +1,4 @@
-"""The norms as PyTorch's users have them and as Planish has them, each with the same numbers."""
+"""Norms as PyTorch's users write them and in Planish, each with the same values."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ import planish
 
 
 class AddLayerNorm(nn.LayerNorm):
-    """What a residual network writes: the sum, and its norm."""
+    """The sum and its norm, as in a residual network."""
 
     def forward(self, x, residual):
         total = x + residual
@@ -20,13 +20,13 @@ class OurAddLayerNorm(nn.LayerNorm):
 
 
 class ChannelLayerNorm(nn.LayerNorm):
-    """LayerNorm over the channels of images, as ConvNeXt has it: permuted, and permuted back."""
+    """LayerNorm over the channels of images, as in ConvNeXt: permuted, and permuted back."""
 
     def forward(self, x):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-# Name: (PyTorch's, Planish's), of the last or the channels' size.
+# Name: (PyTorch's, Planish's), by the size of the last or the channel dimension.
 MODULES = {
     "layer_norm": (nn.LayerNorm, planish.nn.LayerNorm),
     "layer_norm_bfloat16": (nn.LayerNorm, planish.nn.LayerNorm),
@@ -38,7 +38,7 @@ MODULES = {
 
 
 class Problem:
-    """Inputs of a norm, from which every contestant computes."""
+    """Inputs of a norm for every contestant."""
 
     def __init__(self, norm, shape):
         self.norm, self.shape = norm, shape
@@ -48,11 +48,11 @@ class Problem:
         self.features = shape[1]
         inputs = 2 if norm == "add_layer_norm" else 1
         self.inputs = [make(*shape).requires_grad_() for _ in range(inputs)]
-        self.gradients = [make(*shape) for _ in range(inputs)]  # there are as many outputs
+        self.gradients = [make(*shape) for _ in range(inputs)]  # the number of outputs
         self.parameters = [1 + make(self.features) / 4, make(self.features) / 4]
 
     def module(self, who):
-        """A contestant's module, with the problem's weight and bias."""
+        """Returns a contestant's module with the problem's weight and bias."""
         module = MODULES[self.norm][who == "planish"](self.features, dtype=self.dtype)
         with torch.no_grad():
             for parameter, numbers in zip(module.parameters(), self.parameters):
@@ -60,7 +60,8 @@ class Problem:
         return torch.compile(module, dynamic=False) if who == "compile" else module
 
     def call(self, who, mode):
-        """A function that computes outputs or, in training, gradients of inputs and parameters."""
+        """Returns a function that computes outputs or, in training, gradients of inputs and
+        parameters."""
         module = self.module(who)
         parameters = list(module.parameters())
         if mode == "forward":
@@ -75,7 +76,7 @@ class Problem:
         return lambda: torch.autograd.grad(outputs_of(module(*self.inputs)), wanted, self.gradients)
 
     def exact(self, mode):
-        """The same in double, made of operators that share nothing with either."""
+        """Returns the results in double, from operators that neither contestant uses."""
         x = [t.detach().double().requires_grad_() for t in self.inputs]
         parameters = [t.double().requires_grad_() for t in self.parameters]
         outputs = composed(self.norm, x, *parameters)
@@ -104,9 +105,11 @@ def composed(norm, x, weight, bias):
 
 
 def wrong(problem, mode, results, exact):
-    """What is wrong with the results, or None. A number has 1/2000 of the largest of its tensor to be
-    off by in float, 2 units of the type in bfloat16, whose sums over rows PyTorch takes in bfloat16:
-    its gradients of parameters are not compared."""
+    """Returns the error of the results, or None.
+
+    The tolerance of an element is 1/2000 of its tensor's largest in float, and 2 units in
+    bfloat16. PyTorch accumulates sums over rows in bfloat16, so gradients of parameters are not
+    compared there."""
     tolerance = 5e-4 if problem.dtype == torch.float32 else 2 * torch.finfo(torch.bfloat16).eps
     compared = len(exact)
     if problem.dtype == torch.bfloat16 and mode == "training":

@@ -1,8 +1,8 @@
-"""What a call from Python costs beside the core's work in it: seconds, as a line of JSON.
+"""Overhead of a call from Python over the core's work in it: seconds, as a line of JSON.
 
-The core is called from C++ with outputs given (norm_bench's contestant planish:layer), the operator
-from Python as the module calls it, and PyTorch's operator likewise, in turns, on one thread.
-"""
+The core is called from C++ with outputs given (norm_bench's contestant planish:layer); the
+operator and PyTorch's operator are called from Python as their modules do. They alternate on one
+thread."""
 
 import ctypes
 import json

@@ -1,7 +1,6 @@
 """Tables from bench.py's results; `report.py RESULTS [DOCS]` makes them again.
 
-A time is the fastest block's; ratios are of times from one case, in one process.
-"""
+A time is the fastest block's; ratios are of times from one case, in one process."""
 
 import pathlib
 import sys
@@ -25,7 +24,7 @@ def microseconds(seconds):
 
 
 def speed_table(results, norm, threads, misses):
-    """Planish's time, and the others' over it, of both modes."""
+    """Yields Planish's time, and the others' over it, for both modes."""
     shapes = list(dict.fromkeys(r["shape"] for r in results if (r["norm"], r["threads"]) == (norm, threads)))
     rows, ratios = [], {}
     for shape in shapes:
@@ -83,7 +82,7 @@ def memory_table(document, misses):
 
 def markdown(document):
     about, results = document["about"], document["results"]
-    misses = [0, []]  # figures judged, those missed
+    misses = [0, []]  # numbers judged, those missed
     tables = [text for norm in TITLES for threads in sorted({r["threads"] for r in results})
               for text in speed_table(results, norm, threads, misses)]  # fmt: skip
     tables += [*overhead_table(document, misses), *memory_table(document, misses)]

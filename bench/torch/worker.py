@@ -1,8 +1,8 @@
-"""Measures the cases of standard input, all of one number of threads, and prints a line of JSON each.
+"""Measures the cases of standard input, all with one number of threads, and prints a line of JSON
+each.
 
 A case is 'norm forward|training shape threads'. The contestants' results are compared with a
-computation in double before anything is timed; a call makes its outputs anew, as it does for a user.
-"""
+computation in double before anything is timed. A call makes new outputs, as for a user."""
 
 import gc
 import json
@@ -22,7 +22,7 @@ def run_case(norm, mode, shape, threads, contestants, blocks, seconds, most):
     exact = problem.exact(mode)
     calls = {}
     for who in contestants:
-        torch._dynamo.reset()  # each shape, and each number of threads, has code of its own
+        torch._dynamo.reset()  # code is specific to a shape and a number of threads
         call = problem.call(who, mode)
         if text := wrong(problem, mode, call(), exact):
             result["wrong"][who] = text

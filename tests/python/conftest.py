@@ -1,4 +1,4 @@
-"""The planish command for the tests: PLANISH_BUILD names the folder that CMake built into."""
+"""The planish command for the tests: PLANISH_BUILD names CMake's build folder."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 
 
 class Command:
-    """Runs planish in a folder of its own, with nothing of the caller's settings."""
+    """Runs planish in its own folder, without the caller's settings."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program, folder
@@ -25,12 +25,12 @@ class Command:
         )  # fmt: skip
 
     def start(self, *arguments):
-        """Starts it and gives the process; nothing reads what it prints until it has ended."""
+        """Starts planish and returns the process; its output is not read before it has ended."""
         return subprocess.Popen(
             [self.program, *map(str, arguments)],
             cwd=self.folder, env=self.environment, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            # A shell's background jobs, or nohup, and what they start, would ignore them.
+            # A shell's background jobs, or nohup, and their children would ignore these signals.
             preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)],
         )  # fmt: skip
 
@@ -54,5 +54,5 @@ def planish(program, tmp_path):
 
 @pytest.fixture(scope="module")
 def shared(program, tmp_path_factory):
-    """A command whose folder the tests of a module share: they read it and leave it as it is."""
+    """Command whose folder the tests of a module share: they only read it."""
     return Command(program, tmp_path_factory.mktemp("shared"))

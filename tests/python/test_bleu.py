@@ -1,4 +1,4 @@
-"""The C++ BLEU is sacrebleu's."""
+"""The C++ BLEU equals sacrebleu's."""
 
 import os
 import pathlib
@@ -25,7 +25,7 @@ def sentences(seed, count):
 
 
 def worse(lines, seed, share):
-    """The lines with a share of the words exchanged, dropped or doubled."""
+    """Returns the lines with a fraction of the words exchanged, dropped or doubled."""
     draw = random.Random(seed)
     result = []
     for line in lines:
@@ -50,7 +50,7 @@ def test_tokens(tmp_path):
     (tmp_path / "lines").write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
     run = subprocess.run([TOOL, "--tokens", tmp_path / "lines"], check=True, capture_output=True)
     tokenize = Tokenizer13a()
-    # Text mode and splitlines would cut at more than line feeds.
+    # Text mode and splitlines would split at more than line feeds.
     for ours, line in zip(run.stdout.decode().split("\n"), lines, strict=False):
         assert ours == tokenize(line.rstrip())
 
@@ -62,7 +62,7 @@ def test_score(tmp_path, seed, share, count):
     references = sentences(seed, count)
     hypotheses = worse(references, seed + 100, share)
     expected = sacrebleu.corpus_bleu(hypotheses, [references]).score
-    # Doubles both, summed in the same order: some roundings of numbers up to 100.
+    # Both in double, summed in the same order: some roundings of values up to 100.
     assert bleu(tmp_path, hypotheses, references) == pytest.approx(expected, abs=1e-8)
 
 

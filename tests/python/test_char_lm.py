@@ -1,4 +1,4 @@
-"""planish train char-lm as its user meets it: texts, samples, errors."""
+"""planish train char-lm from the user's view: texts, samples, errors."""
 
 import html
 import json
@@ -26,7 +26,7 @@ def test_a_text_of_ones_own(planish):
     for cell in ("lstm", "gru"):
         sample = result_of(planish, folder.format(cell))["samples"][0]
         assert sample["title"] == "60 characters at temperature 2"
-        # Bytes of the text, of which what is not UTF-8 is shown as U+FFFD.
+        # Bytes of the text; invalid UTF-8 is shown as U+FFFD.
         assert set(sample["text"]) <= set("round and \n\u00e9\ufffd"), sample["text"]
         assert html.escape(sample["text"]) in page
 

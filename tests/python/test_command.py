@@ -1,4 +1,4 @@
-"""The planish command as its user meets it: what it prints, writes and returns."""
+"""The planish command from the user's view: its output, files and exit status."""
 
 import fcntl
 import gzip
@@ -19,7 +19,7 @@ from conftest import Command
 
 # One thread: the runs are too small for more, and the tests compare bits.
 SMOKE = ("train", "pi-mnist", "--preset", "smoke", "--threads", 1)
-# Two seconds of training: long enough to be stopped in its middle.
+# Two seconds of training: long enough to be stopped halfway.
 LONG = (*SMOKE, "--norm", "layer", "--batch-size", 4, "--set", "epochs=120", "--out", "runs")
 LONG_FOLDER = "runs/pi-mnist/smoke-layer-b4-epochs=120-s1"
 SWEEP = (*SMOKE, "--norm", "none,layer", "--batch-size", "64,128", "--seeds", 2, "--out", "runs")
@@ -34,7 +34,7 @@ def lines_of(path):
 
 
 def without_seconds(path):
-    """Everything of metrics.jsonl that the clock has no part in."""
+    """Returns everything of metrics.jsonl that does not depend on the clock."""
     lines = lines_of(path)
     for line in lines:
         del line["seconds"]
@@ -48,7 +48,7 @@ def tensors_of(folder):
 
 
 def assert_one_line(result, status, *parts):
-    """The form of every error: one line on stderr, nothing on stdout."""
+    """Asserts the form of every error: one line on stderr, nothing on stdout."""
     assert result.returncode == status, (result.returncode, result.stderr)
     assert re.fullmatch(r"planish: [^\n]+\n", result.stderr), result.stderr
     assert result.stdout == ""
@@ -62,7 +62,7 @@ def sweep(shared):
     return shared
 
 
-# What the command says of itself.
+# Help and version.
 
 
 def test_list(shared):
@@ -126,8 +126,8 @@ def test_metrics_and_result_agree(sweep):
     folder = sweep.folder / "runs/pi-mnist/smoke-layer-b64-s1"
     lines = lines_of(folder / "metrics.jsonl")
     result = json.loads((folder / "result.json").read_text())
-    # 512 cases in batches of 64: 8 steps an epoch; before training, in the first epoch after
-    # 1/8, 1/4 and 1/2 (1/16 is half a step), then at the end of each.
+    # 512 cases in batches of 64: 8 steps an epoch; before training, in the first epoch after 1/8,
+    # 1/4 and 1/2 (1/16 is half a step), then at the end of each.
     assert [line["step"] for line in lines] == [0, 1, 2, 4, 8, 16]
     assert [line["cases"] for line in lines] == [64 * line["step"] for line in lines]
     assert result["status"] == "finished"
@@ -164,7 +164,7 @@ def test_the_same_command_again_skips(sweep):
     assert again.stderr.count("done before: test error") == 8
     assert again.stdout == sweep.result.stdout
     after = {p: p.read_bytes() for p in (sweep.folder / "runs").rglob("*") if p.is_file()}
-    lock = {p for p in before if p.name == ".lock"}  # holds the number of the last process
+    lock = {p for p in before if p.name == ".lock"}  # contains the number of the last process
     assert {p: b for p, b in after.items() if p not in lock} == {
         p: b for p, b in before.items() if p not in lock
     }
@@ -194,7 +194,7 @@ def test_checkpoint_is_readable_elsewhere(sweep):
     folder = sweep.folder / "runs/pi-mnist/smoke-layer-b64-s1"
     tensors = numpy.load_file(folder / "checkpoint" / "state.safetensors")
     result = json.loads((folder / "result.json").read_text())
-    # Each parameter, at the end and at the best evaluation, and Adam's two moments of it.
+    # Each parameter, at the end and at the best evaluation, and its two moments in Adam.
     numbers = sum(t.size for t in tensors.values() if t.dtype == "float32" and t.ndim > 0)
     assert numbers == 4 * result["parameters"]
 
@@ -209,13 +209,13 @@ def test_events_are_those_of_metrics(sweep):
     assert set(events.Tags()["scalars"]) == names
     for name in names:
         expected = [
-            (line["step"], float(numpy.float32(line["values"][name])))  # its files hold floats
+            (line["step"], float(numpy.float32(line["values"][name])))  # TensorBoard's files store floats
             for line in lines if name in line["values"]
         ]  # fmt: skip
         assert [(event.step, event.value) for event in events.Scalars(name)] == expected
 
 
-# Stopping and going on.
+# Stopping and continuing.
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,8 @@ def uninterrupted(program, tmp_path_factory):
 
 
 def stop(planish, number, *arguments):
-    """Starts the long run and sends the signal after some evaluations. The process, ended."""
+    """Starts the long run, sends the signal after some evaluations, and returns the ended process.
+    """
     process = planish.start(*LONG, *arguments)
     metrics = planish.folder / LONG_FOLDER / "metrics.jsonl"
     deadline = time.monotonic() + 120
@@ -293,7 +294,7 @@ def test_a_damaged_checkpoint_is_refused(planish):
 def test_other_threads_are_warned_of_even_when_quiet(planish):
     stop(planish, signal.SIGINT)
     at = LONG.index("--threads")
-    # To its end it would take minutes where other programs keep the second core busy.
+    # A complete run would take minutes if other programs used the second core.
     process = planish.start(*LONG[:at], "--threads", 2, *LONG[at + 2 :], "--quiet")
     warning = process.stderr.readline()
     process.kill()
@@ -337,7 +338,7 @@ def test_a_diverged_run_is_a_result_and_the_sweep_goes_on(planish):
     assert [json.loads(line)["status"] for line in again.stdout.splitlines()] == ["diverged", "finished"]
 
 
-# Measuring.
+# Benchmarks.
 
 BENCH = ("bench", "--threads", 1, "--shapes", "8x64,3x1", "--methods", "layer,rms", "--quiet")
 
@@ -359,7 +360,7 @@ def test_bench_as_json(shared, dtype):
 
 
 def wrong_in_torch(result):
-    """Its dgain of rows of one number is not 0, but what rounding leaves."""
+    """PyTorch's dgain of rows of one element is not 0, but a rounding error."""
     return result["direction"] == "backward"
 
 
@@ -431,14 +432,14 @@ def test_bench_as_a_table(shared):
     ],
 )
 def test_wrong_usage(planish, arguments, part):
-    # Where data had been looked at, a note about it stands before the error without --quiet.
+    # A note on the data precedes an error that is found later, unless --quiet.
     quiet = ("--quiet",) if "train" in arguments and len(arguments) > 2 else ()
     assert_one_line(planish(*arguments[:1], *quiet, *arguments[1:]), 2, part)
     assert not (planish.folder / "runs").exists()
 
 
 def write_idx(folder, train=640, test=128):
-    """The four files of MNIST, small."""
+    """Writes small versions of the four files of MNIST."""
     folder.mkdir()
     for split, count in (("train", train), ("t10k", test)):
         pixels = bytes((7 * i) % 256 for i in range(28 * 28)) * count
@@ -647,7 +648,7 @@ def test_a_broken_run_is_named_and_left_out(sweep, tmp_path, name, break_file):
         assert result.returncode == 0, result.stderr
         assert re.fullmatch(rf"warning: a run is left out: [^\n]*{re.escape(str(broken))}[^\n]*\n", result.stderr)
         assert left in result.stdout
-    # Without another one there is nothing to show.
+    # Without another run there is nothing to show.
     assert_one_line(sweep("show", broken.parent), 3, broken)
 
 
@@ -691,7 +692,7 @@ def test_a_run_stops_once_its_folder_is_gone(planish):
 
 
 def on_a_terminal(planish, *arguments):
-    """What the command prints where stdout and stderr are a terminal of 80 columns."""
+    """Returns the command's output if stdout and stderr are a terminal of 80 columns."""
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))

@@ -1,4 +1,5 @@
-"""Data that planish must refuse, or read as what it means, whatever its form: exit statuses and messages."""
+"""Data that planish must refuse, or read correctly, in whatever form: exit statuses and messages.
+"""
 
 import bz2
 import gzip
@@ -32,7 +33,7 @@ def assert_refused(planish, arguments, *parts):
 
 
 def data_of(planish):
-    """What the only run has recorded of its data; the run is removed."""
+    """Returns the data of the only run's config, and removes the run."""
     (config,) = planish.folder.glob("runs/*/*/config.json")
     data = json.loads(config.read_text())["data"]
     for file in sorted(config.parent.rglob("*"), reverse=True):
@@ -91,7 +92,7 @@ def test_gzip_is_read_under_any_name(planish, task):
 
 
 def test_a_byte_order_mark_is_no_word(planish):
-    """The parser and the reviews read the same with it as without it."""
+    """The parser and the reviews read the same content with and without it."""
     lines = {"pos": "good film .\n" * 20, "neg": "bad film .\n" * 20}
     for mark in ("", "\ufeff"):
         folder = planish.folder / f"data{len(mark)}"

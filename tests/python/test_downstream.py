@@ -1,4 +1,5 @@
-"""planish downstream as its user meets it, and its regressions and correlations beside others'."""
+"""planish downstream from the user's view, and its regressions and correlations against other
+libraries."""
 
 import json
 import os
@@ -16,7 +17,7 @@ WIDTH = 6
 
 
 def row_order(rows):
-    """The order of the folds: by splitmix64's output of the seeds 0 .. rows - 1."""
+    """Returns the order of the folds: by splitmix64's output of the seeds 0 .. rows - 1."""
 
     def hashed(seed):
         z = (seed + 0x9E3779B97F4A7C15) % 2**64
@@ -29,7 +30,7 @@ def row_order(rows):
 
 @pytest.fixture(scope="module")
 def sets(shared):
-    """Small sets with made vectors, of which a file is written."""
+    """Returns small sets with synthetic vectors, which are also in a file."""
     draw = np.random.default_rng(3)
     folder = shared.folder / "sets"
     (folder / "sick").mkdir(parents=True)
@@ -70,7 +71,7 @@ def test_accuracy_is_scikit_learns(sets):
     x, y = unit(sets.vectors["cr"]), sets.labels["cr"]
 
     def score(train, test, c):
-        # Tolerances such that no accuracy depends on them.
+        # Tolerances small enough not to affect the accuracy.
         model = linear_model.LogisticRegression(C=c, tol=1e-10, max_iter=100_000)
         return model.fit(x[train], y[train]).score(x[test], y[test])
 
@@ -88,7 +89,7 @@ def test_accuracy_is_scikit_learns(sets):
 
 @pytest.fixture(scope="module")
 def regressions(tmp_path_factory):
-    """What the tool gives of vectors that the tests know."""
+    """Returns the tool's results for known vectors."""
     draw = np.random.default_rng(5)
     x = draw.normal(size=(120, 4))
     x[:, 1] = np.round(x[:, 1] + 0.5 * x[:, 0], 1)  # with ties
@@ -109,12 +110,12 @@ def test_coefficients_are_scikit_learns(regressions):
     for i, c in enumerate(known["c"]):
         options = {"C": c, "tol": 1e-10, "max_iter": 100_000}
         theirs = linear_model.LogisticRegression(**options).fit(known["x"], known["labels"])
-        # Derivatives of 1e-9, over a curvature of 1 / (64 * 120) at least.
+        # Derivatives of 1e-9, over a curvature of at least 1 / (64 * 120).
         assert two[:4, i] == pytest.approx(theirs.coef_[0], abs=2e-5)
         assert two[4, i] == pytest.approx(theirs.intercept_[0], abs=2e-5)
         theirs = linear_model.LogisticRegression(**options).fit(known["x"], known["classes"])
         assert five[:4, i].T == pytest.approx(theirs.coef_, abs=2e-5)
-        # No penalty fixes what all intercepts have in common.
+        # The penalty does not determine a common part of all intercepts.
         ours, others = five[4, i], theirs.intercept_
         assert ours - ours.mean() == pytest.approx(others - others.mean(), abs=2e-5)
 
@@ -130,7 +131,7 @@ def test_correlations_are_scipys(regressions):
 def test_relatedness(sets):
     (found,) = judge(sets, "vectors.safetensors", "--data", sets.sets, "--folds", 2, "--inner", 2)
     assert set(found) == {"source", "sick_r", "sick_rho", "sick_mse", "cr"}
-    # Scores are the cosine: the features a * b have only to be summed.
+    # Scores are the cosine: only the features a * b must be summed.
     assert found["sick_r"] > 0.9 and found["sick_rho"] > 0.9
     assert found["sick_mse"] < 0.25 * np.var(sets.scores["test"])
 

@@ -36,7 +36,7 @@ def test_records_have_valid_checksums(folder):
     for path in folder.iterdir():
         events = list(event_file_loader.RawEventFileLoader(str(path)).Load())
         assert len(events) == (5 if path == min(folder.iterdir()) else 3)
-        # The reader notices a wrong checksum: without this, the line above would show nothing.
+        # The reader detects a wrong checksum; otherwise the line above would prove nothing.
         damaged = bytearray(path.read_bytes())
         damaged[-5] ^= 1
         path.write_bytes(damaged)

@@ -1,4 +1,5 @@
-"""Wrong inputs of every command: the documented exit status, one line on stderr, nothing on stdout, nothing left."""
+"""Wrong inputs of every command: the documented exit status, one line on stderr, nothing on
+stdout, no files left."""
 
 import json
 import os
@@ -15,7 +16,7 @@ TASKS = (
     "online-ln", "handwriting", "attentive-reader", "skip-thoughts",
 )  # fmt: skip
 TRAIN = ("--preset", "smoke", "--threads", 1, "--quiet")
-# Every command that takes data, with what else it needs. None gets as far as looking for the run.
+# Every command that takes data, with its other arguments. All fail before they look for the run.
 TAKES_DATA = [
     ("reproduce", "ba2016"),
     ("reproduce", "xu2019", "--dry-run"),
@@ -91,7 +92,7 @@ def test_a_folder_without_the_files_says_which(planish):
 
 @pytest.fixture(scope="module")
 def trained(shared):
-    """Runs of the tasks that can be asked for something, by task."""
+    """Returns runs, by task, of the tasks with a capability."""
     text = shared.folder / "some.txt"
     text.write_bytes(b"round and round it goes\n" * 400)
     one = ("--set", "epochs=1")
@@ -235,13 +236,13 @@ def test_smoke_runs_get_no_verdict(planish):
     assert "no-verdict" in badges(page)
     assert "smoke run: no verdict" in findings and "agrees" not in findings and "differs" not in findings
     assert "no verdict" in planish.ok("show", "runs").stdout
-    # The preset's name is not all: 512 cases are too few under any.
+    # The preset's name is not decisive: 512 cases are too few with any.
     for path in configs:
         path.write_text(json.dumps(json.loads(path.read_text()) | {"preset": "paper"}))
     planish.ok("report", "runs")
     assert badges(page) & {"agrees", "differs"} == set()
     assert "a tenth of the paper" in page.read_text(encoding="utf-8")
-    # With as many cases as the paper's the same values get their verdicts.
+    # With the paper's number of cases the same values get their verdicts.
     for path in configs:
         config = json.loads(path.read_text())
         config["data"]["sizes"]["train"] = 55000
@@ -309,7 +310,7 @@ def children_of(parent):
 
 
 def test_a_closed_terminal_ends_the_children_too(planish):
-    """They have process groups of their own, so that only their parent can tell them."""
+    """They have their own process groups, so only their parent can signal them."""
     process = planish.start(
         "reproduce", "ba2016", "--tasks", "mnist-4", "--preset", "smoke", "--norms", "none,layer", "--seeds", 1,
         "--jobs", 2, "--out", "out")  # fmt: skip

@@ -1,4 +1,4 @@
-"""planish make cloze and the training on what it makes, as their user meets them."""
+"""planish make cloze and training on its files, from the user's view."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ def test_the_same_files_for_the_same_seed(planish, books):
     source, passage, question, answer, names = text.split("\n\n")
     assert source.startswith("book ") and passage.count(answer) == 4 and "@placeholder" in question
     assert answer in [line.partition(":")[0] for line in names.splitlines()]
-    # The checksum that it prints is that of passages, questions and answers.
+    # The printed checksum is that of passages, questions and answers.
     digest = hashlib.sha256()
     for part in ("training", "validation", "test"):
         for name in sorted(n for n in a if n.startswith(f"questions/{part}/")):

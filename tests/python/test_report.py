@@ -1,4 +1,4 @@
-"""The report as the parser of a browser sees it."""
+"""The report as a browser's parser sees it."""
 
 import base64
 import html.parser
@@ -88,7 +88,7 @@ def write_run(folder, norm, seed, errors, status="finished", note="plain"):
 
 @pytest.fixture
 def sample(tmp_path):
-    """Writes runs whose answers are known, with `note` wherever a run can carry text."""
+    """Writes runs with known results, with `note` wherever a run can contain text."""
 
     def write(note="plain"):
         runs = tmp_path / "runs"

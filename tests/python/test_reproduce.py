@@ -9,7 +9,7 @@ import pytest
 from test_command import assert_one_line, lines_of, tensors_of, without_seconds
 
 SMOKE = ("reproduce", "ba2016", "--tasks", "pi-mnist", "--preset", "smoke", "--out", "out")
-# Two columns, two norms and a seed: four runs of a second or so.
+# Two columns, two norms and a seed: four runs of about a second.
 FEW = (*SMOKE, "--norms", "none,layer", "--seeds", 1, "--jobs", 2)
 TASK = "out/pi-mnist"
 FOLDERS = [
@@ -75,7 +75,7 @@ def test_trains_every_cell_and_reports(done):
     report = done.folder / "out" / "report.html"
     assert done.result.stdout.endswith(f"report: {report.resolve()}\n")
     page = report.read_text(encoding="utf-8")
-    # The cells of Table 1 need no runs: they alone have verdicts.
+    # The cells of Table 1 need no runs: only they have verdicts.
     assert page.count("badge agrees") == 18
     for badge in ("differs", "better", "worse"):
         assert f"badge {badge}" not in page
@@ -209,7 +209,7 @@ def test_thin_copies_what_the_report_needs(done, tmp_path):
         text = path.read_text(encoding="utf-8")
         assert str(done.folder) not in text
         assert not re.search(r'["\s]/\w+/', text), path
-    # Neither gradients before the last nor metrics that nothing draws.
+    # Neither gradients before the last nor metrics that are not drawn.
     folder = f"pi-mnist/{FOLDERS[0]}"
     lines = lines_of(thin / folder / "metrics.jsonl")
     assert "train_error" in lines_of(done.folder / "out" / folder / "metrics.jsonl")[-1]["values"]

@@ -1,4 +1,4 @@
-"""The format's own library reads what the C++ writes, and the C++ what the library writes."""
+"""The format's own library reads the files of the C++ code, and vice versa."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ def run(*arguments):
 
 
 def read(path):
-    """The C++ reader's view: {name: (dtype, shape, crc)}, metadata."""
+    """Returns the C++ reader's result: {name: (dtype, shape, crc)}, metadata."""
     result = run("read", path)
     assert result.returncode == 0, result.stderr
     tensors, metadata = {}, {}

@@ -1,4 +1,4 @@
-"""planish sample as its user meets it."""
+"""planish sample from the user's view."""
 
 import json
 import re
@@ -10,7 +10,7 @@ SMOKE = ("--preset", "smoke", "--threads", 1, "--quiet")
 
 @pytest.fixture(scope="module")
 def runs(shared):
-    """A finished run of each task that writes text, of a file, and one that does not."""
+    """Finished runs of each task that writes text, trained on a file, and of one that does not."""
     text = shared.folder / "some.txt"
     text.write_bytes(b"round and round it goes\n" * 400)
     for arguments in (("char-lm", "--cell", "gru"), ("enwik8", "--norm", "none")):
@@ -33,7 +33,7 @@ def test_text_follows_the_prompt(shared, runs, task):
     assert sample("--prompt", "and ro") == first
     assert sample("--prompt", "and ro", "--seed", 2) != first
     assert len(sample("--temperature", 0.2)) == 40 + 1
-    # Trained on a file that is still there, or wherever --data says it is now.
+    # Trained on a file that still exists, or found with --data.
     copy = shared.folder / "copy.txt"
     copy.write_bytes((shared.folder / "some.txt").read_bytes())
     assert sample("--prompt", "and ro", "--data", copy) == first

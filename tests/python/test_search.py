@@ -1,4 +1,4 @@
-"""planish train order-embedding and planish search as their user meets them: files, lines, errors."""
+"""planish train order-embedding and planish search from the user's view: files, lines, errors."""
 
 import json
 import re
@@ -17,7 +17,7 @@ def trained(shared):
 
 
 def hits(text):
-    """(score, image, captions) of each line."""
+    """Returns (score, image, captions) of each line."""
     found = [line.split("\t") for line in text.splitlines()]
     return [(float(score), int(image), captions.split(" / ")) for score, image, captions in found]
 
@@ -106,7 +106,7 @@ def test_features_of_ones_own(planish):
     data = json.loads((run / "config.json").read_text())["data"]
     assert data["name"] == "coco"
     assert data["sizes"] == {"train": 60, "valid": 10, "test": 8}
-    # Words are what is between blanks.
+    # Words are separated by blanks.
     assert len(hits(planish("search", run, "dog no.3").stdout)) == 5
     assert planish("search", run, "Dog").returncode == 2
     # Its data is found again, unless it has changed.

@@ -1,4 +1,4 @@
-"""planish train mt and planish translate as their user meets them: data, cache, lines, errors."""
+"""planish train mt and planish translate from the user's view: data, cache, lines, errors."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""planish train handwriting and planish write as their user meets them."""
+"""planish train handwriting and planish write from the user's view."""
 
 import json
 import re
@@ -12,7 +12,7 @@ SMOKE = ("--preset", "smoke", "--threads", 1, "--quiet", "--set", "epochs=1")
 
 @pytest.fixture(scope="module")
 def runs(shared):
-    """A finished run of handwriting, and one of a task that does not write."""
+    """Finished runs of handwriting, and of a task that does not write."""
     shared.ok("train", "handwriting", *SMOKE, "--norm", "layer")
     shared.ok("train", "pi-mnist", *SMOKE, "--norm", "none")
     return {name: next((shared.folder / "runs" / name).iterdir()) for name in ("handwriting", "pi-mnist")}
@@ -126,7 +126,7 @@ def test_it_trains_on_iam_ondb(planish):
     description = config["data"]["description"]
     assert "16 training, 2 validation and 2 test lines of 20, parts by every tenth form" in description
     assert planish.ok("write", run, "A, of", "--steps", 5).stdout.endswith("</svg>\n")
-    # A training line has a "7", but one symbol stands for all digits and marks: none is learned.
+    # A training line has a "7", but one symbol represents all digits and marks: none is learned.
     refused = planish("write", run, "A7, of", "--steps", 5)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert 'not learned: "7"' in refused.stderr
