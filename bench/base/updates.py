@@ -24,7 +24,8 @@ def nudge(weight, generator):
 
 
 def compare(losses, exact, floats):
-    """Returns {competitor: error of its losses}, and the number of comparable updates.
+    """Returns {competitor: error of its losses}, and the relative distances of the compared losses
+    as text.
 
     The tolerance follows from the effect of rounding on this training: eight times the largest
     distance so far between PyTorch's losses in float (`floats`: from the given weights and from

@@ -129,7 +129,8 @@ def batches(start, dtype):
 
 
 def check(task, settings, start, planish):
-    """Returns {competitor: error of its losses}, and the number of comparable updates."""
+    """Returns {competitor: error of its losses}, and the relative distances of the compared losses
+    as text."""
     exact = PyTorch(task, settings, start, dtype=torch.float64).losses(CHECKED_UPDATES)
     floats = [PyTorch(task, settings, start, generator=g).losses(CHECKED_UPDATES) for g in updates.nudges(NUDGES)]
     losses = {"planish": planish.losses(CHECKED_UPDATES), "pytorch": floats[0]}

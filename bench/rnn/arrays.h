@@ -15,10 +15,9 @@ namespace planish::bench::rnn {
 /// Arrays of a case, for every cell. Parameters have the size of the largest cell; a cell uses the
 /// first elements.
 struct Arrays {
-  const float* x = nullptr;   ///< [T, B, I]
-  const float* dy = nullptr;  ///< [T, B, H] Mode::kTraining
-  const float* h =
-      nullptr;  ///< [B, H] Mode::kStep: the hidden state before the step; otherwise it is zeros
+  const float* x = nullptr;    ///< [T, B, I]
+  const float* dy = nullptr;   ///< [T, B, H] Mode::kTraining
+  const float* h = nullptr;    ///< [B, H] Mode::kStep: the state before the step; else zeros
   const float* c = nullptr;    ///< [B, H] Mode::kStep: the cell state of the LSTMs
   RnnParams<const float> all;  ///< ParamsFor returns those of a cell
   float* y = nullptr;          ///< [T, B, H]

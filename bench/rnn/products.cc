@@ -116,7 +116,7 @@ Contestant MakeProducts(Cell cell, const Case& c, const Arrays& arrays) {
     };
     gradient(arrays.x, s.inputs, arrays.dall.weight_ih);
     gradient(arrays.dy, s.hidden,
-             arrays.dall.weight_hh);  // dy in place of the states: equal in size
+             arrays.dall.weight_hh);  // dy replaces the states
   }};
 }
 

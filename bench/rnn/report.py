@@ -251,8 +251,8 @@ def steps(least, most):
 
 
 def chart(document, series):
-    """Returns the time of a call by size, above that over nn.LSTM's, a column for each mode; None
-    without results."""
+    """Returns charts of the time of a call by size, with the ratio to nn.LSTM's below, a column
+    for each mode; None without results."""
     threads = max(Results(document).threads)
     found = [r for r in document["results"] if r["group"] == series]
     if not found or any("torch:lstm" not in r["seconds"] for r in found):

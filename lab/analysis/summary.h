@@ -53,10 +53,9 @@ struct Panel {
 struct Section {
   const RunConfig* config = nullptr;  ///< of the run started last: metrics, report and words
   std::vector<Panel> panels;
-  std::vector<std::string> values;  ///< of the compared setting, the baseline first
-  std::vector<const Run*> runs;     ///< runs that count, in the order of the panels
-  std::vector<const Run*>
-      left_out;  ///< superseded by a newer or more complete run with the same settings and seed
+  std::vector<std::string> values;   ///< of the compared setting, the baseline first
+  std::vector<const Run*> runs;      ///< runs that count, in the order of the panels
+  std::vector<const Run*> left_out;  ///< superseded by a newer or more complete run
   std::vector<std::pair<std::string, std::string>> common;   ///< settings that all runs share
   std::vector<std::pair<std::string, std::string>> varying;  ///< setting -> its values, joined
   bool specs_differ = false;  ///< set if runs disagree about metrics or report

@@ -139,9 +139,8 @@ std::vector<Result> Measure(const Case& c, const std::vector<std::string>& metho
     calls.push_back(bench::MakeLimit(limit, c, arrays).call);
   }
   const auto limits = static_cast<std::ptrdiff_t>(calls.size());
-  std::vector<size_t> ours;  // indices into `calls`, by method
-  std::vector<std::optional<size_t>>
-      theirs;  // the same for PyTorch's kernels that exist and are right
+  std::vector<size_t> ours;                   // indices into `calls`, by method
+  std::vector<std::optional<size_t>> theirs;  // of correct PyTorch kernels
   for (const std::string& method : methods) {
     const bench::Contestant planish = bench::MakePlanish(method, c, arrays);
     const std::string wrong =

@@ -47,8 +47,7 @@ class Adam {
   Options options_;
   NamedTensors parameters_;
   std::vector<at::Tensor> weights_, first_moments_, second_moments_, steps_;
-  std::vector<at::Tensor>
-      forever_;  // for `theano`: step counts so large that the kernel corrects nothing
+  std::vector<at::Tensor> forever_;  // large step counts: no correction
 };
 
 }  // namespace planish::lab

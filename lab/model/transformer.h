@@ -24,11 +24,11 @@ struct TransformerOptions {
   int64_t layers = 6;
   int64_t width = 512;
   int64_t heads = 8;                 ///< must divide width
-  int64_t ffn = 2048;                ///< must divide width
-  double dropout = 0.1;              ///< hidden units of the feed-forward sublayers, ReLU
-  double attention_dropout = 0;      ///< of each sublayer's result before it is added
-  double activation_dropout = 0;     ///< of attention weights
-  std::string norm = "layer";        ///< of the hidden units of the feed-forward sublayers
+  int64_t ffn = 2048;                ///< hidden units of the feed-forward sublayers, ReLU
+  double dropout = 0.1;              ///< of each sublayer's result before it is added
+  double attention_dropout = 0;      ///< of attention weights
+  double activation_dropout = 0;     ///< of the hidden units of the feed-forward sublayers
+  std::string norm = "layer";        ///< before every sublayer
   std::string final_norm = "layer";  ///< after the last layer
   NormOptions norm_options;
 };

@@ -40,8 +40,7 @@ struct PaperColumn {
   std::string data;                     ///< its PaperData::name; empty: its checksum is unknown
   /// Norm -> printed value. Missing: nothing is printed.
   std::map<std::string, double> printed = {};
-  std::optional<double> sampling_error =
-      std::nullopt;  ///< of one printed value, due to the size of the test set
+  std::optional<double> sampling_error = std::nullopt;  ///< of one value, from the test set's size
   /// The column whose runs this one reads with another metric. Empty: it has its own runs.
   std::string runs_of = {};
   /// Label of runs with several metrics as columns: "Skip-thoughts". Empty: `label`.
@@ -107,9 +106,8 @@ struct PaperClaim {
 struct PaperInvariances {
   struct Line {
     Normalisation norm;
-    std::string label;  ///< as printed
-    std::array<bool, kTransformations.size()>
-        invariant;  ///< as printed, in the order of kTransformations
+    std::string label;                                    ///< as printed
+    std::array<bool, kTransformations.size()> invariant;  ///< as printed
   };
   std::string name;  ///< "Table 1"
   std::string caption;

@@ -443,8 +443,8 @@ Markup RenderSamples(const Section& section, const Panel& panel) {
             fmt::format("{}, seed {}: {}", group.value, run->config.seed, sample.title);
         Markup figure = Tag("figcaption", {}, RenderSample(section.IndexOf(group.value)), title);
         if (!sample.svg.empty()) {
-          // As an image, the browser runs no script in it and loads nothing for it, whoever wrote
-          // the result.
+          // A browser runs no script in an image and loads nothing for it, whoever wrote the
+          // result.
           figure += Element("img", {{"class", "picture"},
                                     {"alt", title},
                                     {"src", "data:image/svg+xml;base64," + Base64(sample.svg)}});

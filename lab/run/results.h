@@ -58,8 +58,7 @@ struct ReportSpec {
   std::string headline;             ///< metric of the findings
   std::vector<TargetSpec> targets;  ///< thresholds whose steps and seconds are shown
   std::vector<ClaimSpec> claims;    ///< published claims, each with a verdict
-  std::vector<std::string> notes =
-      {};  ///< differences from the paper, and choices where it prints nothing
+  std::vector<std::string> notes = {};  ///< differences from the paper and own choices
 };
 
 /// Content of config.json. `task`, `preset`, `settings`, `seed` and `data.sha256` determine the

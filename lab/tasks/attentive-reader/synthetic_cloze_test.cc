@@ -16,7 +16,7 @@ TEST(MakeCloze, GivesTheSameQuestionsEverywhere) {
   EXPECT_EQ(sets.test.size(), 20u);
   EXPECT_EQ(sets.name, "made questions");
   EXPECT_EQ(sets.source, "embedded");
-  // Of the text that QuestionText writes: changes with the grammar.
+  // Hash of the text that QuestionText writes: changes with the grammar.
   EXPECT_EQ(sets.sha256, "bf761512581e16d2015e872dce04a6e41bddae2a4b96aa811ee2a3d77a7da9f0");
   EXPECT_NE(MakeCloze({.train = 100, .held_out = 20, .seed = 2}).sha256, sets.sha256);
   EXPECT_EQ(

@@ -62,7 +62,7 @@ class CharLm final : public Experiment, public TextSampler {
   }
 
   Values Evaluate() override {
-    // As much of the training text as of the others.
+    // Uses as much of the training text as of the others.
     return {{"train_bits", Bits(corpus_.train.slice(0, 0, corpus_.valid.size(0)))},
             {"valid_bits", Bits(corpus_.valid)},
             {"test_bits", Bits(corpus_.test)}};

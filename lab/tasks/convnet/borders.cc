@@ -12,7 +12,7 @@ BorderStatistics StatisticsOf(const ConvNet::Units& units) {
   const int64_t side = units.sums.size(1), width = BorderWidth(side);
   at::Tensor border = at::ones({side, side}, at::kBool);
   border.slice(0, width, side - width).slice(1, width, side - width).fill_(false);
-  // Of each unit over the cases: [H, W, C]; then of the units at one kind of place.
+  // [H, W, C] over the cases, then the units at one kind of place.
   const at::Tensor on = units.activated.gt(0).to(at::kFloat).mean(0);
   const at::Tensor mean = units.sums.mean(0);
   const at::Tensor deviation = units.sums.std(at::OptionalIntArrayRef(0), /*unbiased=*/true);

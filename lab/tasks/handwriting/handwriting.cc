@@ -67,7 +67,7 @@ class Writing final : public Experiment, public HandWriter {
 
   Values Evaluate() override {
     Values values;
-    // As many training lines as validation lines.
+    // Uses as many training lines as validation lines.
     Measure(corpus_.train, std::min(corpus_.train.size(), corpus_.valid.size()), "train", values);
     Measure(corpus_.valid, corpus_.valid.size(), "valid", values);
     return values;

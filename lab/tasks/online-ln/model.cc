@@ -38,7 +38,8 @@ torch::nn::Sequential MakeNet(const OnlineMlp::Options& options) {
 }  // namespace
 
 OnlineMlp::OnlineMlp(const Options& options) {
-  // Weights first: the modules draw theirs with biases or without, and so others for each norm.
+  // Weights first: modules with and without biases draw different amounts, so norms would start
+  // from different weights.
   std::vector<at::Tensor> weights;
   int64_t inputs = options.inputs;
   for (const int64_t width : Widths(options)) {

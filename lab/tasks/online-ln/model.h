@@ -19,7 +19,7 @@ class OnlineMlp : public torch::nn::Module {
  public:
   struct Options {
     std::string norm = "none";  ///< none, layer, or online
-    double alpha = 0.1;         ///< of online layer normalisation
+    double alpha = 0.1;         ///< of online layer normalization
     int64_t inputs = 784;
     std::vector<int64_t> hidden = {128, 128};
     int64_t classes = 10;
@@ -30,14 +30,15 @@ class OnlineMlp : public torch::nn::Module {
   /// x: [N, inputs] -> logits [N, classes]. Online: cases in order, see planish/online_norm.h.
   at::Tensor forward(const at::Tensor& x) { return net_->forward(x); }
 
-  /// What a layer's sums are normalised by.
+  /// Statistics that normalize a layer's sums.
   struct Statistics {
     double mu = 0;
     double sigma = 0;
   };
 
-  /// Online: the state of each layer's norm. Else means over the cases x of the mean of a layer's
-  /// sums and of their deviation, unbiased as in online layer normalisation.
+  /// Returns the statistics of each layer. Online: the state of its norm. Otherwise: means over the
+  /// cases x of the mean of its sums and of their deviation, unbiased as in online layer
+  /// normalization.
   std::vector<Statistics> StatisticsOf(const at::Tensor& x);
 
   const torch::nn::Sequential& net() const { return net_; }

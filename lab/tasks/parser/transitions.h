@@ -40,10 +40,9 @@ Transition TransitionOf(int64_t number, int64_t labels);
 
 /// Legal next transitions.
 struct Legal {
-  bool shift = false;  ///< the buffer has words
-  bool arcs = false;   ///< the stack has two words
-  bool root_arc =
-      false;  ///< the stack is ROOT and one word, the buffer empty: the word is the root
+  bool shift = false;     ///< the buffer has words
+  bool arcs = false;      ///< the stack has two words
+  bool root_arc = false;  ///< the stack is ROOT and one word, the buffer empty
 
   /// Upper limit of code(), a dense index of the combination.
   static constexpr int64_t kCount = 8;

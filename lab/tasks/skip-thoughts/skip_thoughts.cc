@@ -29,10 +29,10 @@ constexpr int64_t kSamples = 6, kSampled = 2'000;
 
 // Indices of a batch's tensors.
 enum Part : size_t {
-  kWords = 0,             // int [T, B] of the middle sentence
-  kLengths,               // int64 [B]
-  kPrevious,              // of the sentence before: these two, and
-                          // int64 [P] the positions of its words in the T * B
+  kWords = 0,  // int [T, B] of the middle sentence
+  kLengths,    // int64 [B]
+  kPrevious,   // words and lengths of the sentence before, and int64 [P] the positions of its words
+               // in the T * B
   kNext = kPrevious + 3,  // the same of the sentence after
   kTargets = kNext + 3,   // int64 [P] the words of both, those of the sentence before first
   kDrawn,                 // int64 [K], if the softmax is sampled
