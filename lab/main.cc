@@ -55,9 +55,9 @@ std::string UsageText(const CLI::App& app, const CLI::ParseError& e) {
   }
   if (chosen.empty() && e.get_name() == "RequiredError") {
     return fmt::format(
-        "[planish] the command must be one of {} but {} (see planish --help)",
+        "[planish] the command must be one of {}, got {} (see planish --help)",
         fmt::join(commands, ", "),
-        app.remaining().empty() ? "there is none" : fmt::format("has \"{}\"", app.remaining()[0]));
+        app.remaining().empty() ? "none" : fmt::format("\"{}\"", app.remaining()[0]));
   }
   std::string command;  // "make cloze" for a command with subcommands
   for (auto at = chosen; !at.empty(); at = at[0]->get_subcommands()) {

@@ -179,7 +179,7 @@ def about(args, program):
     """Returns the program's description of itself, the machine and its libraries."""
     path = pathlib.Path(args.build) / "bench" / program
     if not path.exists():
-        raise BenchError(f"{path} must have been built but has not: run make bench-{args.name}, and see "
+        raise BenchError(f"{path} does not exist: run make bench-{args.name}, and see "
                          "what CMake says of bench/norm")  # fmt: skip
     told = json.loads(subprocess.run([path, "--about"], check=True, capture_output=True).stdout)
     warn_if_busy()

@@ -43,7 +43,7 @@ def compare(losses, exact, floats):
         for name, run in losses.items():
             if not abs(run[i] - expected) <= tolerance:
                 wrong.setdefault(name, f"the loss of update {i + 1} must be {expected:.9g} within "
-                                 f"{tolerance:.2g} but is {run[i]:.9g}")  # fmt: skip
+                                 f"{tolerance:.2g}, got {run[i]:.9g}")  # fmt: skip
         distances.append(max(abs(run[i] - expected) for run in losses.values()) / expected)
     if len(distances) < 2:
         wrong = {name: f"rounding hides the losses after update {len(distances)}" for name in losses}

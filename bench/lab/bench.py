@@ -209,10 +209,10 @@ def main():
     pathlib.Path(args.out).parent.mkdir(parents=True, exist_ok=True)
     about = harness.about(args, "lab_steps") | {"preset": args.preset}
     if about["torch"].split("+")[0] != torch.__version__.split("+")[0]:
-        raise BenchError(f"both sides must have one PyTorch but have {about['torch']} and {torch.__version__}")
+        raise BenchError(f"both sides must use the same PyTorch, got {about['torch']} and {torch.__version__}")
     some = [case for case in cases.all_cases(args.threads, args.quick) if re.search(args.filter, str(case))]
     if not some:
-        raise BenchError(f"--filter must match a case but has {args.filter!r}")
+        raise BenchError(f"--filter must match a case, got {args.filter!r}")
     progress = harness.Progress(len(some))
     results = harness.settle(some, lambda those: run_cases(args, those, progress), progress)
     progress.close()

@@ -47,7 +47,7 @@ def fill(model, weight, start):
         for name, parameter in model.named_parameters():
             parameter.copy_(weight(name, weights).view_as(parameter))
     if weights.unread:
-        raise ValueError(f"every parameter must have its place in the model but {sorted(weights.unread)} have none")
+        raise ValueError(f"parameters without a place in the model: {sorted(weights.unread)}")
 
 
 def renamed(name, parts):

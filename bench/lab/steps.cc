@@ -76,7 +76,7 @@ const char* Dtype(const at::Tensor& t) {
     case at::kBool:
       return "BOOL";
     default:
-      throw std::runtime_error("[Dtype] a tensor must be of a known type but is not");
+      throw std::runtime_error("[Dtype] the type of a tensor is unknown");
   }
 }
 
@@ -107,7 +107,7 @@ class Steps {
     const auto preset = std::ranges::find(task.presets, name, &Preset::name);
     if (preset == task.presets.end()) {
       throw std::runtime_error(
-          fmt::format("[Setup] preset must be one of {}'s but has \"{}\"", task.name, name));
+          fmt::format("[Setup] preset must be one of {}'s, got \"{}\"", task.name, name));
     }
     settings_->Apply(*preset);
     for (const auto& [setting, value] : command.at("set").items())
@@ -188,7 +188,7 @@ class Steps {
   }
 
   Update MakeUpdate() {
-    if (!experiment_) throw std::runtime_error("[MakeUpdate] setup must come first but has not");
+    if (!experiment_) throw std::runtime_error("[MakeUpdate] the first command must be setup");
     std::vector<at::Tensor> batches;
     for (int64_t i = 0; i < settings_->Int("accumulate"); ++i) {
       batches.push_back(epoch_.batch(next_));
@@ -196,7 +196,7 @@ class Steps {
     }
     const Update update = UpdateWeights(*experiment_, *adam_, batches, ClippingOf(*settings_));
     if (!std::isfinite(update.loss)) {
-      throw std::runtime_error("[MakeUpdate] the loss must be finite but is not");
+      throw std::runtime_error("[MakeUpdate] the loss must be finite");
     }
     return update;
   }
@@ -217,7 +217,7 @@ Json Answer(Steps& steps, const std::string& line) {
   if (command.contains("losses")) return steps.Losses(count("losses"));
   if (command.contains("steps")) return steps.Measure(count("steps"));
   if (command.contains("plans")) return steps.Plan(count("plans"));
-  throw std::runtime_error("[Answer] a line must be a command but has " + line);
+  throw std::runtime_error("[Answer] a line must be a command, got " + line);
 }
 
 int Main(int argc, char** argv) {

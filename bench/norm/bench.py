@@ -28,7 +28,7 @@ def measure(args, about):
     chosen = cases.all_cases(args.threads, about["methods"], about["column_methods"], args.quick)
     chosen = [case for case in chosen if re.search(args.filter, str(case))]
     if not chosen:
-        raise BenchError(f"--filter must match a case but has {args.filter!r}")
+        raise BenchError(f"--filter must match a case, got {args.filter!r}")
     plan = []  # (process, cases, their contestants)
     if inside := [who for who in cases.IN_PROCESS if who in args.only]:
         plan.append(("norm_bench", chosen, [*inside, cases.BARE]))
@@ -93,7 +93,7 @@ def parse():
     args.only = args.only.split(",")
     for who in args.only:
         if who not in everyone:
-            parser.error(f"--only must be of {', '.join(everyone)} but has {who}")
+            parser.error(f"--only must be of {', '.join(everyone)}, got {who}")
     return args
 
 

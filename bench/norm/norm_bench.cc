@@ -65,7 +65,7 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   if (!(fields >> direction >> type >> shape >> threads >> names) || fields >> rest ||
       threads < 1) {
     throw std::invalid_argument(
-        "[norm_bench] a case must be DIRECTION TYPE SHAPE THREADS CONTESTANTS but has \"" + line +
+        "[norm_bench] a case must be DIRECTION TYPE SHAPE THREADS CONTESTANTS, got \"" + line +
         "\"");
   }
   c.direction = ParseDirection(direction);

@@ -31,7 +31,7 @@ class Case:
         self.direction, self.type, self.names = direction, dtype, names.split(",")
         self.rows, self.cols, self.threads = int(rows), int(cols), int(threads)
         if dtype not in ("float", "double"):
-            raise ValueError(f"[peer] type must be float or double but has {dtype}")
+            raise ValueError(f"[peer] type must be float or double, got {dtype}")
         pointers = (ctypes.c_void_p * len(ARRAYS))()
         arguments = (direction.encode(), dtype.encode(), self.rows, self.cols, self.threads)
         library.call("begin", *arguments, pointers)

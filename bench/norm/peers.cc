@@ -25,8 +25,8 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
     contestant = MakeOneDnn(method, c, arrays);
   } else {
     throw std::invalid_argument(
-        "[MakeContestant] name must begin with planish:, bare:, aten: or onednn: but has \"" +
-        name + "\"");
+        "[MakeContestant] name must begin with planish:, bare:, aten: or onednn:, got \"" + name +
+        "\"");
   }
   // PyTorch accumulates dgain and dbias of 16-bit types in these types, even if the gain is float.
   if (contestant.call) wrong = CheckContestant(method, contestant, c, arrays, who == "aten");

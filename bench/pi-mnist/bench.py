@@ -89,7 +89,7 @@ class Planish:
     def __init__(self, build, threads, data, *, keep_memory=True):
         program = pathlib.Path(build) / PROGRAM
         if not program.exists():
-            raise BenchError(f"{program} must have been built but has not: run make build")
+            raise BenchError(f"{program} does not exist: run make build")
         environment = dict(os.environ, PLANISH_KEEP_MEMORY="1" if keep_memory else "0")
         self.process = subprocess.Popen(
             [program, str(threads), *([data] if data else [])],
@@ -165,11 +165,11 @@ def parse():
     args.norms = args.norms.split(",")
     for norm in args.norms:
         if norm not in NORMS:
-            parser.error(f"--norms must be of {', '.join(NORMS)} but has {norm}")
+            parser.error(f"--norms must be of {', '.join(NORMS)}, got {norm}")
     try:
         args.batch_sizes = [int(size) for size in args.batch_sizes.split(",")]
     except ValueError:
-        parser.error(f"--batch-sizes must be numbers but has {args.batch_sizes}")
+        parser.error(f"--batch-sizes must be numbers, got {args.batch_sizes}")
     if min(args.batch_sizes) < 2 or args.threads < 1 or args.rounds < 1 or not args.block > 0:
         parser.error("batch sizes must be 2 or more; threads, rounds and block above 0")
     return args
@@ -186,7 +186,7 @@ def main():
         stack.callback(not_kept.close)
         stamps = planish.stamps
         if stamps["torch"].split("+")[0] != torch.__version__.split("+")[0]:
-            raise BenchError(f"both sides must have one PyTorch but have {stamps['torch']} "
+            raise BenchError(f"both sides must use the same PyTorch, got {stamps['torch']} "
                              f"and {torch.__version__}")  # fmt: skip
         planish.ask(f"data {folder}/data")
         stored = load_file(folder / "data")

@@ -109,7 +109,7 @@ class Steps {
   }
 
   double Update() {
-    if (!experiment_) throw std::runtime_error("[Update] setup must come first but has not");
+    if (!experiment_) throw std::runtime_error("[Update] the first command must be setup");
     const double loss = UpdateWeights(*experiment_, *adam_, {{epoch_.batch(next_)}}).loss;
     if (!std::isfinite(loss)) throw std::runtime_error("[Update] the loss must be finite");
     next_ = (next_ + 1) % epoch_.batches();
@@ -210,7 +210,7 @@ std::string Answer(Steps& steps, const std::string& line) {
   }
   int64_t count = 0;
   if (!(words >> count) || count < 1)
-    throw std::runtime_error("[Answer] a line must be a command but has \"" + line + "\"");
+    throw std::runtime_error("[Answer] a line must be a command, got \"" + line + "\"");
   if (command == "losses") {
     std::vector<double> losses;
     for (int64_t i = 0; i < count; ++i) losses.push_back(steps.Update());
@@ -233,7 +233,7 @@ std::string Answer(Steps& steps, const std::string& line) {
     }
     return fmt::format("{:.9g} {:.9g} {:.9g}", products, adam, stream);
   }
-  throw std::runtime_error("[Answer] a line must be a command but has \"" + line + "\"");
+  throw std::runtime_error("[Answer] a line must be a command, got \"" + line + "\"");
 }
 
 int Main(int argc, char** argv) {

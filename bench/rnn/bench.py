@@ -26,7 +26,7 @@ def measure(args, about):
     inside, python = cases.all_cases(args.threads, about["cells"], args.only, args.quick)
     inside, python = ([c for c in some if re.search(args.filter, str(c))] for some in (inside, python))
     if not inside + python:
-        raise BenchError(f"--filter must match a case but has {args.filter!r}")
+        raise BenchError(f"--filter must match a case, got {args.filter!r}")
     absent = {}
     if python and (reason := harness.importable(("torch", "numpy"))):
         absent["in Python"], python = reason, []
@@ -79,7 +79,7 @@ def parse():
     args.only = everyone if args.only is None else [] if args.only == "none" else args.only.split(",")
     for who in args.only:
         if who not in cases.WHO:
-            parser.error(f"--only must be of {','.join(cases.WHO)}, or none, but has {who}")
+            parser.error(f"--only must be of {','.join(cases.WHO)}, or none, got {who}")
     return args
 
 

@@ -57,8 +57,8 @@ Mode ParseMode(const std::string& name) {
   for (const Mode mode : {Mode::kForward, Mode::kTraining, Mode::kStep}) {
     if (name == Name(mode)) return mode;
   }
-  throw std::invalid_argument("[ParseMode] mode must be forward, training or step but has \"" +
-                              name + "\"");
+  throw std::invalid_argument("[ParseMode] mode must be forward, training or step, got \"" + name +
+                              "\"");
 }
 
 std::string ShapeName(const RnnShape& shape) {
@@ -72,7 +72,7 @@ RnnShape ParseShape(const std::string& shape) {
   std::smatch match;
   if (!std::regex_match(shape, match, form)) {
     throw std::invalid_argument(
-        "[ParseShape] shape must be TIMExBATCHxINPUTSxHIDDEN, each from 1 to 9999999, but has \"" +
+        "[ParseShape] shape must be TIMExBATCHxINPUTSxHIDDEN, each from 1 to 9999999, got \"" +
         shape + "\"");
   }
   return {.time = std::stoll(match[1]),
@@ -91,8 +91,8 @@ Cell ParseCell(const std::string& name) {
   const auto* found =
       std::ranges::find_if(kCells, [&](const NamedCell& c) { return name == c.name; });
   if (found != std::end(kCells)) return found->cell;
-  throw std::invalid_argument("[ParseCell] cell must be one of " + Join(CellNames()) +
-                              " but has \"" + name + "\"");
+  throw std::invalid_argument("[ParseCell] cell must be one of " + Join(CellNames()) + ", got \"" +
+                              name + "\"");
 }
 
 double MultiplyAdds(Cell cell, const Case& c) {

@@ -28,7 +28,7 @@ Contestant MakeContestant(const std::string& name, const Case& c, const Arrays& 
     throw std::invalid_argument(
         "[MakeContestant] name must begin with planish:, planish-packed:, products:, torch:, "
         "torch-cell:, composed: "
-        "or onednn: but has \"" +
+        "or onednn:, got \"" +
         name + "\"");
   }
   return maker->make(CellOf(name), c, arrays);

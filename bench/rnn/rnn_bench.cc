@@ -48,12 +48,11 @@ Json RunCase(const std::string& line, const Effort& effort, Arena& arena) {
   int threads = 0;
   if (!(fields >> mode >> shape >> threads >> names) || fields >> rest || threads < 1) {
     throw std::invalid_argument(
-        "[rnn_bench] a case must be MODE SHAPE THREADS CONTESTANTS but has \"" + line + "\"");
+        "[rnn_bench] a case must be MODE SHAPE THREADS CONTESTANTS, got \"" + line + "\"");
   }
   const Case c{.mode = ParseMode(mode), .shape = ParseShape(shape)};
   if (c.mode == Mode::kStep && c.shape.time != 1) {
-    throw std::invalid_argument("[rnn_bench] a step must have the time 1 but has \"" + shape +
-                                "\"");
+    throw std::invalid_argument("[rnn_bench] a step must have the time 1, got \"" + shape + "\"");
   }
   at::set_num_threads(threads);
   Json result = {{"mode", mode},

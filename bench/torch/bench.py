@@ -37,7 +37,7 @@ def environment(args, threads):
 def measure(args):
     some = [case for case in cases.all_cases(args.threads, args.quick) if re.search(args.filter, str(case))]
     if not some:
-        raise BenchError(f"--filter must match a case but has {args.filter!r}")
+        raise BenchError(f"--filter must match a case, got {args.filter!r}")
     progress = harness.Progress(len(some))
     results = []
     for threads in args.threads:

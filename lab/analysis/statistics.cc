@@ -20,8 +20,8 @@ double StudentT(int degrees_of_freedom) {
       2.0930240544,  2.0859634473, 2.0796138447, 2.0738730679, 2.0686576104, 2.0638985616,
       2.0595385528,  2.0555294386, 2.0518305165, 2.0484071418, 2.0452296421, 2.0422724563};
   if (degrees_of_freedom < 1) {
-    throw RunError(fmt::format("[StudentT] degrees_of_freedom must be 1 or more but has {}",
-                               degrees_of_freedom));
+    throw RunError(
+        fmt::format("[StudentT] degrees_of_freedom must be 1 or more, got {}", degrees_of_freedom));
   }
   if (degrees_of_freedom <= static_cast<int>(kTable.size())) return kTable[degrees_of_freedom - 1];
   // Cornish-Fisher expansion about the normal quantile (Abramowitz & Stegun 26.7.5).

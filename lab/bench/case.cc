@@ -40,14 +40,14 @@ Type ParseType(const std::string& name) {
     if (name == Name(type)) return type;
   }
   throw std::invalid_argument(
-      "[ParseType] type must be float, double, bfloat16 or float16 but has \"" + name + "\"");
+      "[ParseType] type must be float, double, bfloat16 or float16, got \"" + name + "\"");
 }
 
 Direction ParseDirection(const std::string& name) {
   for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
     if (name == Name(direction)) return direction;
   }
-  throw std::invalid_argument("[ParseDirection] direction must be forward or backward but has \"" +
+  throw std::invalid_argument("[ParseDirection] direction must be forward or backward, got \"" +
                               name + "\"");
 }
 
@@ -61,8 +61,7 @@ void ParseShape(const std::string& shape, Case& c) {
   std::smatch sizes;
   if (!std::regex_match(shape, sizes, form)) {
     throw std::invalid_argument(
-        "[ParseShape] shape must be ROWSxCOLS or SAMPLESxCHANNELSxSPATIAL but has \"" + shape +
-        "\"");
+        "[ParseShape] shape must be ROWSxCOLS or SAMPLESxCHANNELSxSPATIAL, got \"" + shape + "\"");
   }
   c.rows = std::stoll(sizes[1]);
   c.cols = std::stoll(sizes[2]);

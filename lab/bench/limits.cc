@@ -140,7 +140,7 @@ Contestant MakeLimit(const std::string& name, const Case& c, const Arrays& array
   const auto limit = std::ranges::find(Limits(), name, &Limit::name);
   if (limit == Limits().end() || limit->direction != c.direction) {
     throw std::invalid_argument("[MakeLimit] name must be a limit of the " +
-                                std::string(Name(c.direction)) + " direction but has \"" + name +
+                                std::string(Name(c.direction)) + " direction, got \"" + name +
                                 "\"");
   }
   const int64_t bytes = c.elements() * static_cast<int64_t>(SizeOf(c.type));

@@ -70,7 +70,7 @@ const Method& FindMethod(const std::string& name) {
   if (method != Methods().end()) return *method;
   std::string names;
   for (const Method& m : Methods()) names += (names.empty() ? "" : ", ") + std::string(m.name);
-  throw std::invalid_argument("[FindMethod] method must be one of " + names + " but has \"" + name +
+  throw std::invalid_argument("[FindMethod] method must be one of " + names + ", got \"" + name +
                               "\"");
 }
 

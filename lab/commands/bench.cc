@@ -53,9 +53,8 @@ std::vector<std::string> Parts(const std::string& flag, const std::string& text)
     const size_t end = std::min(text.find(',', begin), text.size());
     parts.push_back(text.substr(begin, end - begin));
     if (parts.back().empty() || !seen.insert(parts.back()).second) {
-      throw UsageError(
-          fmt::format("[bench] {} must be a list without empty parts or repetitions but has \"{}\"",
-                      flag, text));
+      throw UsageError(fmt::format(
+          "[bench] {} must be a list without empty parts or repetitions, got \"{}\"", flag, text));
     }
     begin = end + 1;
   }
@@ -67,7 +66,7 @@ std::vector<std::string> Methods(const BenchFlags& flags) {
   std::vector<std::string> methods = Parts("--methods", flags.methods);
   for (const std::string& method : methods) {
     if (std::ranges::find(known, method) == known.end()) {
-      throw UsageError(fmt::format("[bench] --methods must be of {} but has \"{}\"",
+      throw UsageError(fmt::format("[bench] --methods must be of {}, got \"{}\"",
                                    fmt::join(known, ", "), method));
     }
   }
@@ -79,8 +78,8 @@ bench::Type ParseType(const std::string& name) {
        {bench::Type::kFloat, bench::Type::kDouble, bench::Type::kBFloat16, bench::Type::kFloat16}) {
     if (name == bench::Name(type)) return type;
   }
-  throw UsageError(fmt::format(
-      "[bench] --type must be float, double, bfloat16 or float16 but has \"{}\"", name));
+  throw UsageError(
+      fmt::format("[bench] --type must be float, double, bfloat16 or float16, got \"{}\"", name));
 }
 
 std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>& methods) {
@@ -92,18 +91,18 @@ std::vector<Case> Cases(const BenchFlags& flags, const std::vector<std::string>&
       bench::ParseShape(shape, c);
     } catch (const std::invalid_argument&) {
       throw UsageError(fmt::format(
-          "[bench] --shapes must be of ROWSxCOLS, as 4096x1024, or of SAMPLESxCHANNELSxNUMBERS but "
-          "has \"{}\"",
+          "[bench] --shapes must be of ROWSxCOLS, as 4096x1024, or of SAMPLESxCHANNELSxNUMBERS, "
+          "got \"{}\"",
           shape));
     }
     if (c.rows > kMaxElements / c.cols / c.spatial) {
-      throw UsageError(fmt::format("[bench] --shapes must have at most {} elements but has {}",
+      throw UsageError(fmt::format("[bench] --shapes must have at most {} elements, got {}",
                                    kMaxElements, shape));
     }
     for (const std::string& method : methods) {
       if (c.spatial != 1 && bench::IsOfRows(bench::FindMethod(method))) {
         throw UsageError(
-            fmt::format("[bench] --shapes must be of ROWSxCOLS for {} but has {}", method, shape));
+            fmt::format("[bench] --shapes must be of ROWSxCOLS for {}, got {}", method, shape));
       }
     }
     for (const Direction direction : {Direction::kForward, Direction::kBackward}) {
@@ -224,7 +223,7 @@ int RunBench(const BenchFlags& flags) {
   const std::vector<std::string> methods = Methods(flags);
   const std::vector<Case> cases = Cases(flags, methods);
   if (flags.threads && (*flags.threads < 1 || *flags.threads > kMaxThreads)) {
-    throw UsageError(fmt::format("[bench] --threads must be a whole number from 1 to {} but has {}",
+    throw UsageError(fmt::format("[bench] --threads must be a whole number from 1 to {}, got {}",
                                  kMaxThreads, *flags.threads));
   }
   if (flags.threads) at::set_num_threads(*flags.threads);
@@ -237,7 +236,7 @@ int RunBench(const BenchFlags& flags) {
       by_case.push_back(Measure(c, methods, arena));
     } catch (const std::bad_alloc&) {
       throw RunError(
-          fmt::format("[bench] --shapes must fit in memory but has {}", bench::ShapeName(c)));
+          fmt::format("[bench] not enough memory for the shape {}", bench::ShapeName(c)));
     }
     if (!flags.json) continue;
     for (const Result& result : by_case.back()) Print(JsonLine(result));

@@ -53,7 +53,7 @@ bool IsRun(const fs::path& source) {
 }
 
 [[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[downstream] {} must {} but has {}", file.string(), must, has));
+  throw DataError(fmt::format("[downstream] {} must {}, got {}", file.string(), must, has));
 }
 
 // Sentence vectors in a file.
@@ -101,14 +101,13 @@ class VectorFile {
 const fs::path& Required(const std::optional<fs::path>& folder) {
   if (folder) return *folder;
   throw UsageError(
-      "[downstream] --data must name the folder of the sets but there is none, nor the variable "
-      "PLANISH_DATA");
+      "[downstream] --data must name the folder of the sets, or else the variable PLANISH_DATA");
 }
 
 SentenceEvaluationSets ReadSets(const fs::path& folder) {
   SentenceEvaluationSets sets = ReadSentenceEvaluationSets(folder);
   if (sets.empty()) {
-    throw DataError(fmt::format("[downstream] {} must hold sick, mr, cr, subj or mpqa but has none",
+    throw DataError(fmt::format("[downstream] {} must hold sick, mr, cr, subj or mpqa, got none",
                                 folder.string()));
   }
   return sets;
@@ -150,7 +149,7 @@ std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamF
   auto* encoder = dynamic_cast<SentenceEncoder*>(trained.experiment.get());
   if (!encoder) {
     throw UsageError(fmt::format(
-        "[downstream] a run must be of a task that gives sentences vectors but has task {}",
+        "[downstream] a run must be of a task that gives sentences vectors, got task {}",
         run.config.task));
   }
   if (!data) {
@@ -195,7 +194,7 @@ constexpr Column kColumns[] = {
 
 int RunDownstream(const DownstreamFlags& flags) {
   if (!flags.write.empty() && (flags.sources.size() != 1 || !IsRun(flags.sources[0]))) {
-    throw UsageError("[downstream] --write must go with one run but has other sources");
+    throw UsageError("[downstream] --write must go with one run as the only source");
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const at::NoGradGuard no_grad;

@@ -22,7 +22,7 @@ std::optional<T> Parse(const std::string& text) {
 
 [[noreturn]] void Refuse(const std::string& command, const std::string& flag,
                          const std::string& must, const std::string& text) {
-  throw UsageError(fmt::format("[{}] {} must be {} but has \"{}\"", command, flag, must, text));
+  throw UsageError(fmt::format("[{}] {} must be {}, got \"{}\"", command, flag, must, text));
 }
 
 }  // namespace

@@ -200,7 +200,9 @@ int RunReproduce(const ReproduceFlags& flags) {
   if (flags.norms) request.norms = SplitList("--norms", *flags.norms, "reproduce");
   request.seeds = flags.seeds;
   request.out = flags.out.value_or(fs::path("runs") / paper.name);
-  if (request.out.empty()) throw UsageError("[reproduce] --out must be a folder but has no name");
+  if (request.out.empty()) {
+    throw UsageError("[reproduce] --out must be a folder, got an empty name");
+  }
   const bool has_data = DataFolder(flags.data).has_value();
   ReproducePlan plan = MakePlan(paper, request, FindTask);
 
@@ -224,9 +226,8 @@ int RunReproduce(const ReproduceFlags& flags) {
 
   // Created here once, not in each run.
   if (std::error_code error; fs::create_directories(request.out, error), error) {
-    throw RunError(
-        fmt::format("[reproduce] --out must be a folder that can be written but has {}: {}",
-                    request.out.string(), error.message()));
+    throw RunError(fmt::format("[reproduce] cannot create --out {}: {}", request.out.string(),
+                               error.message()));
   }
 
   const int status = Runner(plan, flags, jobs).Train();

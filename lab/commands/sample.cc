@@ -40,7 +40,7 @@ int RunSample(const SampleFlags& flags) {
   const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
   auto* sampler = dynamic_cast<TextSampler*>(trained.experiment.get());
   if (sampler == nullptr) {
-    throw UsageError(fmt::format("[sample] RUN must be of a task that writes text but has task {}",
+    throw UsageError(fmt::format("[sample] RUN must be of a task that writes text, got task {}",
                                  run.config.task));
   }
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(flags.seed));

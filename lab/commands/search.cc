@@ -48,7 +48,7 @@ void SearchLines(CaptionSearcher& searcher, int64_t count) {
   for (std::string line; ReadLine(std::cin, "stdin", number + 1, line);) {
     const std::string place = fmt::format("line {} of stdin", ++number);
     if (FindInvalidUtf8(line)) {
-      throw DataError(fmt::format("[search] {} must be UTF-8 but has other bytes", place));
+      throw DataError(fmt::format("[search] {} must be UTF-8", place));
     }
     try {
       if (!IsBlank(line)) PrintHits(searcher, line, count);
@@ -62,7 +62,7 @@ void SearchLines(CaptionSearcher& searcher, int64_t count) {
 
 int RunSearch(const SearchFlags& flags) {
   if (flags.caption && FindInvalidUtf8(*flags.caption)) {
-    throw UsageError("[search] CAPTION must be UTF-8 but has other bytes");
+    throw UsageError("[search] CAPTION must be UTF-8");
   }
   const std::optional<fs::path> folder = GivenData(flags.data);
   const Run run = ReadRun(flags.run);
@@ -71,7 +71,7 @@ int RunSearch(const SearchFlags& flags) {
   const Trained trained = OpenTrained(FindTask(run.config.task), run, folder);
   auto* searcher = dynamic_cast<CaptionSearcher*>(trained.experiment.get());
   if (searcher == nullptr) {
-    throw UsageError(fmt::format("[search] RUN must be of a task that finds images but has task {}",
+    throw UsageError(fmt::format("[search] RUN must be of a task that finds images, got task {}",
                                  run.config.task));
   }
   if (flags.caption) {

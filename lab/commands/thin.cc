@@ -38,7 +38,7 @@ void AddThin(CLI::App& app, Action& action) {
       ->required();
   thin->callback([&action, flags] {
     action = [flags] {
-      if (flags->to.empty()) throw UsageError("[thin] TO must be a folder but has no name");
+      if (flags->to.empty()) throw UsageError("[thin] TO must be a folder, got an empty name");
       const ThinnedRuns runs = ThinRuns(flags->from, flags->to);
       for (const std::string& fault : runs.faults) WarnOfLeftOutRun(fault);
       PrintText(fmt::format("{} runs: {}\n", runs.count,

@@ -47,7 +47,7 @@ struct TrainFlags {
 };
 
 SweepRequest MakeRequest(const TrainFlags& flags) {
-  if (flags.out.empty()) throw UsageError("[train] --out must be a folder but has no name");
+  if (flags.out.empty()) throw UsageError("[train] --out must be a folder, got an empty name");
   SweepRequest request;
   request.preset = flags.preset;
   request.out = flags.out;
@@ -59,13 +59,13 @@ SweepRequest MakeRequest(const TrainFlags& flags) {
   for (const std::string& set : flags.sets) {
     const size_t equals = set.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw UsageError(fmt::format("[train] --set must be key=value but has \"{}\"", set));
+      throw UsageError(fmt::format("[train] --set must be key=value, got \"{}\"", set));
     }
     request.values.emplace_back(
         set.substr(0, equals), SplitList("--set " + set.substr(0, equals), set.substr(equals + 1)));
   }
   if (flags.seed && flags.seeds) {
-    throw UsageError("[train] --seed must be given without --seeds but has both");
+    throw UsageError("[train] --seed and --seeds must not be given together");
   }
   if (flags.seed) {
     request.seeds = {*flags.seed};
@@ -144,7 +144,7 @@ std::string JsonLine(const Run& run) {
 
 int RunTrain(const TrainFlags& flags) {
   if (flags.device != "cpu") {
-    throw UsageError(fmt::format("[train] --device must be cpu but has \"{}\"", flags.device));
+    throw UsageError(fmt::format("[train] --device must be cpu, got \"{}\"", flags.device));
   }
   const Task& task = FindTask(flags.task);
   const std::vector<RunPlan> plans = PlanSweep(task, MakeRequest(flags));

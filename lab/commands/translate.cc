@@ -46,7 +46,7 @@ std::vector<std::string> NextLines(size_t most, int64_t& number) {
     ++number;
     if (FindInvalidUtf8(line)) {
       throw DataError(
-          fmt::format("[translate] input must be UTF-8 but has other bytes on line {}", number));
+          fmt::format("[translate] input must be UTF-8, got other bytes on line {}", number));
     }
     lines.push_back(line);
   }
@@ -61,7 +61,7 @@ int RunTranslate(const TranslateFlags& flags) {
     if (!value) return;
     if (!run.config.settings.contains(name)) {
       throw UsageError(
-          fmt::format("[translate] RUN must be of a task with the setting {} but has "
+          fmt::format("[translate] RUN must be of a task with the setting {}, got "
                       "task {}",
                       name, run.config.task));
     }
@@ -74,8 +74,8 @@ int RunTranslate(const TranslateFlags& flags) {
   const Trained trained = OpenTrained(task, run, folder);
   auto* translator = dynamic_cast<LineTranslator*>(trained.experiment.get());
   if (!translator) {
-    throw UsageError(fmt::format(
-        "[translate] RUN must be of a task that translates but has task {}", run.config.task));
+    throw UsageError(fmt::format("[translate] RUN must be of a task that translates, got task {}",
+                                 run.config.task));
   }
   // At a terminal each line is translated at once.
   const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;

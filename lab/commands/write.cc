@@ -40,14 +40,14 @@ struct WriteFlags {
 
 void CheckText(const std::string& text) {
   if (IsBlank(text)) {
-    throw UsageError("[write] TEXT must have a character that is no blank but has none");
+    throw UsageError("[write] TEXT must have a character other than blanks");
   }
   if (text.size() > kLongestText) {
-    throw UsageError(fmt::format("[write] TEXT must have at most {} bytes but has {}", kLongestText,
-                                 text.size()));
+    throw UsageError(
+        fmt::format("[write] TEXT must have at most {} bytes, got {}", kLongestText, text.size()));
   }
   if (const auto at = FindInvalidUtf8(text)) {
-    throw UsageError(fmt::format("[write] TEXT must be UTF-8 but has byte 0x{:02x} in place {}",
+    throw UsageError(fmt::format("[write] TEXT must be UTF-8, got byte 0x{:02x} in place {}",
                                  static_cast<uint8_t>(text[*at]), *at + 1));
   }
 }
@@ -61,8 +61,8 @@ int RunWrite(const WriteFlags& flags) {
   const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
   auto* writer = dynamic_cast<HandWriter*>(trained.experiment.get());
   if (writer == nullptr) {
-    throw UsageError(fmt::format(
-        "[write] RUN must be of a task that writes by hand but has task {}", run.config.task));
+    throw UsageError(fmt::format("[write] RUN must be of a task that writes by hand, got task {}",
+                                 run.config.task));
   }
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(flags.seed));
   const HandWriter::Written written =

@@ -77,14 +77,13 @@ Bpe::Bpe(std::string model)
     : model_(std::move(model)),
       processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
   if (!processor_->LoadFromSerializedProto(model_).ok()) {
-    throw DataError(
-        fmt::format("[Bpe] model must be one of sentencepiece's but has {} bytes of something else",
-                    model_.size()));
+    throw DataError(fmt::format("[Bpe] model must be a sentencepiece model, got {} other bytes",
+                                model_.size()));
   }
   const auto check = [&](int64_t place, int id, const char* piece) {
     if (id != place) {
-      throw DataError(fmt::format("[Bpe] vocabulary must hold the piece {} at {} but has it {}",
-                                  piece, place,
+      throw DataError(fmt::format("[Bpe] vocabulary must have the piece {} at {}, got it {}", piece,
+                                  place,
                                   id < 0 ? std::string("nowhere") : fmt::format("at {}", id)));
     }
   };
@@ -115,7 +114,7 @@ Bpe Bpe::Train(std::span<const std::string> lines, int64_t size) {
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
   if (!status.ok()) {
     throw UsageError(fmt::format(
-        "[Bpe] vocabulary must hold at least every character of the text but has {} pieces", size));
+        "[Bpe] vocabulary must hold at least every character of the text, got {} pieces", size));
   }
   return Bpe(std::move(model));
 }
@@ -144,7 +143,7 @@ int64_t Bpe::size() const { return processor_->GetPieceSize(); }
 std::vector<int32_t> Bpe::Encode(std::string_view line) const {
   std::vector<int> ids;
   if (const auto status = processor_->Encode({line.data(), line.size()}, &ids); !status.ok()) {
-    throw DataError(fmt::format("[Bpe] line must be text but has: {}", status.error_message()));
+    throw DataError(fmt::format("[Bpe] cannot encode the line: {}", status.error_message()));
   }
   return {ids.begin(), ids.end()};
 }
@@ -153,14 +152,13 @@ std::string Bpe::Decode(std::span<const int32_t> pieces) const {
   std::vector<int> ids;
   for (const int32_t piece : pieces) {
     if (piece < 0 || piece >= size()) {
-      throw DataError(
-          fmt::format("[Bpe] piece must be from 0 to {} but has {}", size() - 1, piece));
+      throw DataError(fmt::format("[Bpe] piece must be from 0 to {}, got {}", size() - 1, piece));
     }
     if (piece != kPad && piece != kEnd) ids.push_back(piece);
   }
   std::string line;
   if (const auto status = processor_->Decode(ids, &line); !status.ok()) {
-    throw DataError(fmt::format("[Bpe] pieces must be text but have: {}", status.error_message()));
+    throw DataError(fmt::format("[Bpe] cannot decode the pieces: {}", status.error_message()));
   }
   return line;
 }

@@ -70,7 +70,7 @@ TEST(Bpe, RefusesAVocabularySmallerThanTheAlphabet) {
     FAIL();
   } catch (const UsageError& e) {
     EXPECT_THAT(e.what(), StartsWith("[Bpe] vocabulary must hold at least every character of the "
-                                     "text but has 10 pieces"));
+                                     "text, got 10 pieces"));
   }
 }
 
@@ -95,9 +95,9 @@ TEST(Bpe, RefusesForeignVocabularies) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(error({}), "[Bpe] vocabulary must hold the piece <pad> at 0 but has it nowhere");
+  EXPECT_EQ(error({}), "[Bpe] vocabulary must have the piece <pad> at 0, got it nowhere");
   EXPECT_EQ(error({{"pad_id", "0"}, {"eos_id", "2"}, {"unk_id", "1"}, {"bos_id", "-1"}}),
-            "[Bpe] vocabulary must hold the piece </s> at 1 but has it at 2");
+            "[Bpe] vocabulary must have the piece </s> at 1, got it at 2");
   EXPECT_THROW(Bpe("no model"), DataError);
   EXPECT_THROW(Bpe(""), DataError);
 }

@@ -55,7 +55,7 @@ class Parser {
       Fail(line_, "have an empty line after it, since it ends a sentence", "none");
     }
     if (treebank_.trees.empty()) {
-      throw DataError(fmt::format("[ReadConllu] {} must hold a sentence but has none", name_));
+      throw DataError(fmt::format("[ReadConllu] {} has no sentence", name_));
     }
     return std::move(treebank_);
   }
@@ -63,7 +63,7 @@ class Parser {
  private:
   [[noreturn]] void Fail(int64_t line, const std::string& must, const std::string& has) const {
     throw DataError(
-        fmt::format("[ReadConllu] {}, line {}, must {} but has {}", name_, line, must, has));
+        fmt::format("[ReadConllu] {}, line {}, must {}, got {}", name_, line, must, has));
   }
 
   bool InSentence() const { return !lines_.empty() || range_line_ > 0 || has_empty_nodes_; }
@@ -215,7 +215,7 @@ std::optional<fs::path> Find(const fs::path& folder, const Parts& parts) {
            std::ranges::find(all, fs::path(file).replace_extension()) != all.end();
   });
   if (found.size() > 1) {
-    throw DataError(fmt::format("[ReadTreebanks] {} must hold one {} file but has {} and {}",
+    throw DataError(fmt::format("[ReadTreebanks] {} must hold one {} file, got {} and {}",
                                 folder.string(), *parts.begin(), found[0].filename().string(),
                                 found[1].filename().string()));
   }
@@ -265,7 +265,7 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
   }
   throw DataError(fmt::format(
       "[ReadTreebanks] {} must hold *train*.conllu[.gz], *dev*.conllu[.gz] and *test*.conllu[.gz], "
-      "or a folder ud_ewt with them, but has none",
+      "or a folder ud_ewt with them, got none",
       folder.string()));
 }
 

@@ -73,46 +73,45 @@ TEST(ParseConllu, SaysWhatIsWrongAndWhere) {
     std::string text, line, what;
   } cases[] = {
       {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\n\n", "5",
-       "have 10 columns with tabs between them but has 9"},
-      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t_\t_\n\n", "5", "tabs between them but has 11"},
-      {good + "1 x _ NOUN NN _ 0 root _ _\n\n", "5", "tabs between them but has 1"},
-      {good + "1\t\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n", "5", "have no empty column but has one"},
-      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t\n\n", "5", "have no empty column but has one"},
-      {good + word("2", "0") + "\n", "5", "have the id 1 but has \"2\""},
-      {good + word("1", "0") + word("3", "1") + "\n", "6", "have the id 2 but has \"3\""},
+       "have 10 columns with tabs between them, got 9"},
+      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t_\t_\n\n", "5", "tabs between them, got 11"},
+      {good + "1 x _ NOUN NN _ 0 root _ _\n\n", "5", "tabs between them, got 1"},
+      {good + "1\t\t_\tNOUN\tNN\t_\t0\troot\t_\t_\n\n", "5", "have no empty column, got one"},
+      {good + "1\tx\t_\tNOUN\tNN\t_\t0\troot\t_\t\n\n", "5", "have no empty column, got one"},
+      {good + word("2", "0") + "\n", "5", "have the id 1, got \"2\""},
+      {good + word("1", "0") + word("3", "1") + "\n", "6", "have the id 2, got \"3\""},
       {good + word("1", "0") + word("2", "1") + word("2", "1") + "\n", "7",
-       "have the id 3 but has \"2\""},
-      {good + word("x", "0") + "\n", "5", "have the id 1 but has \"x\""},
-      {good + word("-1", "0") + "\n", "5", "have the id 1 but has \"-1\""},
+       "have the id 3, got \"2\""},
+      {good + word("x", "0") + "\n", "5", "have the id 1, got \"x\""},
+      {good + word("-1", "0") + "\n", "5", "have the id 1, got \"-1\""},
       {good + word("2-3", "_") + word("1", "0") + "\n", "5", "a range of ids from 1, outside"},
       {good + word("1-2", "_") + word("1", "0") + word("2-3", "_") + "\n", "7",
-       "a range of ids from 2, outside of any other, but has \"2-3\""},
+       "a range of ids from 2, outside of any other, got \"2-3\""},
       {good + word("2-1", "_") + word("1", "0") + "\n", "5", "a range of ids from 1, outside"},
       {good + word("1-3", "_") + word("1", "0") + word("2", "1") + "\n", "5",
-       "a range of ids up to 2 at most but has 3"},
+       "a range of ids up to 2 at most, got 3"},
       {good + word("1", "0") + word("2.1", "_") + "\n", "6", "an id from 1.1"},
-      {good + word("1-2", "_") + "\n", "6", "end a sentence with a word in it but has none"},
-      {good + word("1", "0") + word("2", "3") + "\n", "6", "a head from 0 to 2 but has 3"},
-      {good + word("1", "0") + word("2", "-1") + "\n", "6", "for a head but has \"-1\""},
-      {good + word("1", "_") + "\n", "5",
-       "have the number of a word, or 0, for a head but has \"_\""},
-      {good + word("1", "99999999999") + "\n", "5", "for a head but has \"99999999999\""},
+      {good + word("1-2", "_") + "\n", "6", "end a sentence with a word in it, got none"},
+      {good + word("1", "0") + word("2", "3") + "\n", "6", "a head from 0 to 2, got 3"},
+      {good + word("1", "0") + word("2", "-1") + "\n", "6", "for a head, got \"-1\""},
+      {good + word("1", "_") + "\n", "5", "have the number of a word, or 0, for a head, got \"_\""},
+      {good + word("1", "99999999999") + "\n", "5", "for a head, got \"99999999999\""},
       {good + word("1", "2") + word("2", "1") + "\n", "5",
-       "begin a sentence with one root, a word whose head is 0, but has none"},
+       "begin a sentence with one root, a word whose head is 0, got none"},
       {good + word("1", "0") + word("2", "1") + word("3", "0") + "\n", "7",
-       "one root, but has 0, as word 1"},
+       "one root, got 0, as word 1"},
       {good + word("1", "0") + word("2", "2") + "\n", "6",
-       "have a head that leads to the root but has one that leads back to it"},
+       "have a head that leads to the root, got one that leads back to it"},
       {good + word("1", "0") + word("2", "1") + word("3", "4") + word("4", "5") + word("5", "3") +
            "\n",
        "7", "leads back to it"},
       {good + kDogs + "# two\n" + kDogs + "\n", "7",
-       "be a word or an empty line, in a sentence, but has a comment"},
+       "be a word or an empty line, in a sentence, got a comment"},
       {good + kDogs + kDogs + "\n", "7",
-       "have the id 3 but has \"1\": is the empty line before a sentence missing?"},
-      {good + kDogs, "6", "have an empty line after it, since it ends a sentence but has none"},
+       "have the id 3, got \"1\": is the empty line before a sentence missing?"},
+      {good + kDogs, "6", "have an empty line after it, since it ends a sentence, got none"},
       {good + kDogs.substr(0, kDogs.size() - 1), "6", "have an empty line after it"},
-      {good + Line("1", "caf\xe9", "0", "root") + "\n", "5", "be UTF-8 but has bytes that are not"},
+      {good + Line("1", "caf\xe9", "0", "root") + "\n", "5", "be UTF-8, got bytes that are not"},
   };
   for (const auto& c : cases) {
     EXPECT_THAT(ErrorOf(c.text),
@@ -121,7 +120,7 @@ TEST(ParseConllu, SaysWhatIsWrongAndWhere) {
         << c.text;
   }
   for (const char* text : {"", "\n\n", "# only a comment\n"}) {
-    EXPECT_EQ(ErrorOf(text), "[ReadConllu] some.conllu must hold a sentence but has none");
+    EXPECT_EQ(ErrorOf(text), "[ReadConllu] some.conllu has no sentence");
   }
   EXPECT_EQ(ErrorOf(good), "no error");
 }
@@ -178,7 +177,7 @@ TEST_F(ReadTreebanksTest, SaysWhatIsMissing) {
   EXPECT_EQ(ErrorOf(folder.path()), "no error");
   WriteFile(folder / "b-dev.conllu.gz", Gzip(one));
   EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("must hold one dev file but has a-dev.conllu and b-dev.conllu.gz"));
+              HasSubstr("must hold one dev file, got a-dev.conllu and b-dev.conllu.gz"));
   fs::remove(folder / "b-dev.conllu.gz");
   WriteFile(folder / "a-test.conllu", one + kDogs);
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("a-test.conllu, line 5, must have an empty line"));

@@ -361,7 +361,7 @@ Images DrawSplit(Split split, int64_t count, int64_t seed) {
 ImageSet DrawDigits(const Drawing& drawing) {
   for (const auto& [name, count] : {std::pair("train", drawing.train), {"test", drawing.test}}) {
     if (count < 0 || count > kMaxDrawn) {
-      throw UsageError(fmt::format("[DrawDigits] {} must be 0 to {} images but has {}", name,
+      throw UsageError(fmt::format("[DrawDigits] {} must be 0 to {} images, got {}", name,
                                    FormatInteger(kMaxDrawn), FormatInteger(count)));
     }
   }

@@ -104,13 +104,13 @@ TEST(DrawDigits, WrongSizes) {
     return std::string("nothing thrown");
   };
   EXPECT_EQ(error_of({.train = -1, .test = 5}),
-            "[DrawDigits] train must be 0 to 1,000,000 images but has -1");
+            "[DrawDigits] train must be 0 to 1,000,000 images, got -1");
   EXPECT_EQ(error_of({.train = 5, .test = 1'000'001}),
-            "[DrawDigits] test must be 0 to 1,000,000 images but has 1,000,001");
+            "[DrawDigits] test must be 0 to 1,000,000 images, got 1,000,001");
   EXPECT_EQ(error_of({.train = std::numeric_limits<int64_t>::max()}),
-            "[DrawDigits] train must be 0 to 1,000,000 images but has 9,223,372,036,854,775,807");
+            "[DrawDigits] train must be 0 to 1,000,000 images, got 9,223,372,036,854,775,807");
   EXPECT_EQ(error_of({.test = std::numeric_limits<int64_t>::min()}),
-            "[DrawDigits] test must be 0 to 1,000,000 images but has -9,223,372,036,854,775,808");
+            "[DrawDigits] test must be 0 to 1,000,000 images, got -9,223,372,036,854,775,808");
 }
 
 // White ink on black paper, in the middle of the image.

@@ -29,7 +29,7 @@ void AddIdxHeader(Sha256& sha, std::initializer_list<int64_t> words) {
 }
 
 void IdxFiles::Fail(const fs::path& file, const std::string& must, const std::string& has) const {
-  throw DataError(fmt::format("[{}] {} must {} but has {}", function_, file.string(), must, has));
+  throw DataError(fmt::format("[{}] {} must {}, got {}", function_, file.string(), must, has));
 }
 
 fs::path IdxFiles::Locate(const fs::path& folder, std::span<const std::string_view> inner,
@@ -59,7 +59,7 @@ fs::path IdxFiles::FindAny(const fs::path& folder, const std::string& name) cons
     fs::path file = folder / (name + suffix);
     std::error_code error;
     if (fs::exists(file, error)) return file;
-    if (error) Fail(file, "be readable", error.message());
+    if (error) FailToRead(file, error.message());
   }
   return {};
 }

@@ -119,7 +119,7 @@ TEST(LoadMnist, MissingFolder) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp.path() / "none"),
               HasSubstr((temp.path() / "none").string() +
-                        " must be a folder with the files of MNIST but has no such folder"));
+                        " must be a folder with the files of MNIST, got no such folder"));
   EXPECT_THAT(ErrorOf(""), HasSubstr("no such folder"));
 }
 
@@ -133,13 +133,13 @@ TEST(LoadMnist, EmptyFolder) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp.path()),
               AllOf(HasSubstr(temp.path().string()), HasSubstr("train-images-idx3-ubyte[.gz]"),
-                    HasSubstr("but has none of them")));
+                    HasSubstr(", got none of them")));
 }
 
 TEST(LoadMnist, FileInPlaceOfTheInnerFolder) {
   const TestFolder temp;
   WriteFile(temp.path() / "mnist", "text");
-  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr("but has none of them"));
+  EXPECT_THAT(ErrorOf(temp.path()), HasSubstr(", got none of them"));
 }
 
 TEST(LoadMnist, NameTooLong) {
@@ -212,78 +212,75 @@ TEST_P(LoadMnistMalformed, Throws) {
 
 const Malformed kMalformed[] = {
     {"Empty", [](SmallSet& s) { s.train_images.clear(); }, "train-images-idx3-ubyte",
-     "must begin with a header of 16 bytes but has 0",
-     "must begin with a header of 16 bytes but has 0"},
+     "must begin with a header of 16 bytes, got 0", "must begin with a header of 16 bytes, got 0"},
     {"HeaderCut", [](SmallSet& s) { s.train_images.resize(15); }, "train-images-idx3-ubyte",
-     "must begin with a header of 16 bytes but has 15",
-     "must begin with a header of 16 bytes but has 15"},
+     "must begin with a header of 16 bytes, got 15",
+     "must begin with a header of 16 bytes, got 15"},
     {"LabelsHeaderCut", [](SmallSet& s) { s.test_labels.resize(7); }, "t10k-labels-idx1-ubyte",
-     "must begin with a header of 8 bytes but has 7",
-     "must begin with a header of 8 bytes but has 7"},
+     "must begin with a header of 8 bytes, got 7", "must begin with a header of 8 bytes, got 7"},
     {"ImagesCut", [](SmallSet& s) { s.test_images.pop_back(); }, "t10k-images-idx3-ubyte",
-     "must have 1,584 bytes as its header says but has 1,583",
-     "must have 1,584 bytes as its header says but has 1,583"},
+     "must have 1,584 bytes as its header says, got 1,583",
+     "must have 1,584 bytes as its header says, got 1,583"},
     {"LabelsCut", [](SmallSet& s) { s.train_labels.pop_back(); }, "train-labels-idx1-ubyte",
-     "must have 11 bytes as its header says but has 10",
-     "must have 11 bytes as its header says but has 10"},
+     "must have 11 bytes as its header says, got 10",
+     "must have 11 bytes as its header says, got 10"},
     {"ImagesTooLong", [](SmallSet& s) { s.train_images += 'x'; }, "train-images-idx3-ubyte",
-     "must have 2,368 bytes as its header says but has more",
-     "must have 2,368 bytes as its header says but has more"},
+     "must have 2,368 bytes as its header says, got more",
+     "must have 2,368 bytes as its header says, got more"},
     {"LabelsTooLong", [](SmallSet& s) { s.test_labels += '\1'; }, "t10k-labels-idx1-ubyte",
-     "must have 10 bytes as its header says but has more",
-     "must have 10 bytes as its header says but has more"},
+     "must have 10 bytes as its header says, got more",
+     "must have 10 bytes as its header says, got more"},
     {"LabelsForImages", [](SmallSet& s) { s.train_images = s.train_labels + s.train_labels; },
-     "train-images-idx3-ubyte",
-     "must begin with the idx magic number 0x00000803 but has 0x00000801",
-     "must begin with the idx magic number 0x00000803 but has 0x00000801"},
+     "train-images-idx3-ubyte", "must begin with the idx magic number 0x00000803, got 0x00000801",
+     "must begin with the idx magic number 0x00000803, got 0x00000801"},
     {"ImagesForLabels", [](SmallSet& s) { s.test_labels = s.test_images; },
-     "t10k-labels-idx1-ubyte", "must begin with the idx magic number 0x00000801 but has 0x00000803",
-     "must begin with the idx magic number 0x00000801 but has 0x00000803"},
+     "t10k-labels-idx1-ubyte", "must begin with the idx magic number 0x00000801, got 0x00000803",
+     "must begin with the idx magic number 0x00000801, got 0x00000803"},
     {"LittleEndian",
      [](SmallSet& s) {
        s.train_images = Idx({0x03080000, 0x03000000, 0x1c000000, 0x1c000000}, "");
      },
-     "train-images-idx3-ubyte", "magic number 0x00000803 but has 0x03080000",
-     "magic number 0x00000803 but has 0x03080000"},
+     "train-images-idx3-ubyte", "magic number 0x00000803, got 0x03080000",
+     "magic number 0x00000803, got 0x03080000"},
     {"Text", [](SmallSet& s) { s.train_images = "<html>404 not found</html>"; },
-     "train-images-idx3-ubyte", "magic number 0x00000803 but has 0x3c68746d",
-     "magic number 0x00000803 but has 0x3c68746d"},
+     "train-images-idx3-ubyte", "magic number 0x00000803, got 0x3c68746d",
+     "magic number 0x00000803, got 0x3c68746d"},
     {"NoImages", [](SmallSet& s) { s.train_images = Idx({0x803, 0, 28, 28}, ""); },
-     "train-images-idx3-ubyte", "must hold 1 to 10,000,000 cases but has 0",
-     "must hold 1 to 10,000,000 cases but has 0"},
+     "train-images-idx3-ubyte", "must hold 1 to 10,000,000 cases, got 0",
+     "must hold 1 to 10,000,000 cases, got 0"},
     {"NoLabels", [](SmallSet& s) { s.test_labels = Idx({0x801, 0}, ""); }, "t10k-labels-idx1-ubyte",
-     "must hold 1 to 10,000,000 cases but has 0", "must hold 1 to 10,000,000 cases but has 0"},
+     "must hold 1 to 10,000,000 cases, got 0", "must hold 1 to 10,000,000 cases, got 0"},
     {"CountHuge", [](SmallSet& s) { s.train_images = Idx({0x803, 0x80000000, 28, 28}, ""); },
-     "train-images-idx3-ubyte", "must hold 1 to 10,000,000 cases but has 2,147,483,648",
-     "must hold 1 to 10,000,000 cases but has 2,147,483,648"},
+     "train-images-idx3-ubyte", "must hold 1 to 10,000,000 cases, got 2,147,483,648",
+     "must hold 1 to 10,000,000 cases, got 2,147,483,648"},
     {"LabelCountHuge", [](SmallSet& s) { s.test_labels = Idx({0x801, 0xffffffff}, "\1\2"); },
-     "t10k-labels-idx1-ubyte", "must hold 1 to 10,000,000 cases but has 4,294,967,295",
-     "must hold 1 to 10,000,000 cases but has 4,294,967,295"},
+     "t10k-labels-idx1-ubyte", "must hold 1 to 10,000,000 cases, got 4,294,967,295",
+     "must hold 1 to 10,000,000 cases, got 4,294,967,295"},
     // 7.84 GB claimed by 16 bytes, or by the about 30 bytes of their gzip stream.
     {"CountBeyondFile", [](SmallSet& s) { s.train_images = Idx({0x803, 10'000'000, 28, 28}, ""); },
-     "train-images-idx3-ubyte", "must have 7,840,000,016 bytes as its header says but has 16",
-     "must have 7,840,000,016 bytes as its header says but has at most "},
+     "train-images-idx3-ubyte", "must have 7,840,000,016 bytes as its header says, got 16",
+     "must have 7,840,000,016 bytes as its header says, got at most "},
     {"OtherHeight", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 32, 28}, ""); },
-     "t10k-images-idx3-ubyte", "must hold images of 28 x 28 pixels but has 32 x 28",
-     "must hold images of 28 x 28 pixels but has 32 x 28"},
+     "t10k-images-idx3-ubyte", "must hold images of 28 x 28 pixels, got 32 x 28",
+     "must hold images of 28 x 28 pixels, got 32 x 28"},
     {"OtherWidth", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 28, 0}, ""); },
-     "t10k-images-idx3-ubyte", "must hold images of 28 x 28 pixels but has 28 x 0",
-     "must hold images of 28 x 28 pixels but has 28 x 0"},
+     "t10k-images-idx3-ubyte", "must hold images of 28 x 28 pixels, got 28 x 0",
+     "must hold images of 28 x 28 pixels, got 28 x 0"},
     // Their product is 784 modulo 2^32.
     {"SizesWrap", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 0x80000001, 784}, ""); },
      "t10k-images-idx3-ubyte", "has 2147483649 x 784", "has 2147483649 x 784"},
     {"FewerLabels", [](SmallSet& s) { s.train_labels = Idx({0x801, 2}, "\1\2"); },
      "train-labels-idx1-ubyte", "must hold a label for each of the 3 images of train-images-idx3",
-     "but has 2"},
+     ", got 2"},
     {"MoreLabels", [](SmallSet& s) { s.test_labels = Idx({0x801, 3}, "\1\2\3"); },
      "t10k-labels-idx1-ubyte", "must hold a label for each of the 2 images of t10k-images-idx3",
-     "but has 3"},
+     ", got 3"},
     {"LabelTen", [](SmallSet& s) { s.test_labels = Idx({0x801, 2}, "\11\12"); },
-     "t10k-labels-idx1-ubyte", "must hold labels from 0 to 9 but has 10 at index 1",
-     "must hold labels from 0 to 9 but has 10 at index 1"},
+     "t10k-labels-idx1-ubyte", "must hold labels from 0 to 9, got 10 at index 1",
+     "must hold labels from 0 to 9, got 10 at index 1"},
     {"Label255", [](SmallSet& s) { s.train_labels = Idx({0x801, 3}, "\377\1\1"); },
-     "train-labels-idx1-ubyte", "must hold labels from 0 to 9 but has 255 at index 0",
-     "must hold labels from 0 to 9 but has 255 at index 0"},
+     "train-labels-idx1-ubyte", "must hold labels from 0 to 9, got 255 at index 0",
+     "must hold labels from 0 to 9, got 255 at index 0"},
 };
 
 INSTANTIATE_TEST_SUITE_P(All, LoadMnistMalformed, ::testing::ValuesIn(kMalformed),
@@ -345,7 +342,7 @@ TEST(LoadMnist, BytesAfterTheGzipStream) {
   for (const std::string& tail : {std::string("x"), std::string(512, '\0') + "x"}) {
     EXPECT_THAT(ErrorOfGzip(whole + tail), HasSubstr("other bytes follow its gzip stream"));
   }
-  EXPECT_THAT(ErrorOfGzip(whole + whole), HasSubstr("as its header says but has more"));
+  EXPECT_THAT(ErrorOfGzip(whole + whole), HasSubstr("as its header says, got more"));
   EXPECT_THAT(ErrorOfGzip(whole + "\x1f garbage"), HasSubstr("incorrect header check"));
   EXPECT_THAT(ErrorOfGzip(whole + "\x1f"), HasSubstr("truncated"));
 }

@@ -142,9 +142,9 @@ std::vector<std::string> ReadLines(const fs::path& file) {
     for (std::string_view line : SplitLines(text)) {
       if (line.ends_with('\r')) line.remove_suffix(1);
       if (const auto at = FindInvalidUtf8(line)) {
-        throw DataError(fmt::format(
-            "[ReadLines] {} must be UTF-8 but has byte 0x{:02x} at column {} of line {}",
-            file.string(), static_cast<uint8_t>(line[*at]), *at + 1, lines.size() + 1));
+        throw DataError(
+            fmt::format("[ReadLines] {} must be UTF-8, got byte 0x{:02x} at column {} of line {}",
+                        file.string(), static_cast<uint8_t>(line[*at]), *at + 1, lines.size() + 1));
       }
       lines.emplace_back(line);
     }

@@ -33,7 +33,7 @@ constexpr int64_t kLongestHeader = 10'000;
 constexpr int64_t kPiece = 1 << 20;
 
 [[noreturn]] void Fail(const fs::path& file, const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[ReadNpy] {} must {} but has {}", file.string(), must, has));
+  throw DataError(fmt::format("[ReadNpy] {} must {}, got {}", file.string(), must, has));
 }
 
 std::string Hex(std::string_view bytes) {

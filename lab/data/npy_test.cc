@@ -58,7 +58,7 @@ class NpyTest : public ::testing::Test {
       Read(content);
     } catch (const DataError& e) {
       EXPECT_THAT(e.what(), AllOf(StartsWith("[ReadNpy] " + (folder / "a.npy").string()),
-                                  HasSubstr(" must "), HasSubstr(" but has ")));
+                                  HasSubstr(" must "), HasSubstr(", got ")));
       return e.what();
     }
     return "no error";
@@ -157,7 +157,7 @@ TEST_F(NpyTest, ReadsHeadersWithAnyBlanks) {
 
 TEST_F(NpyTest, SaysWhatIsNoNpyFile) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("begin with NumPy's \\x93\\x4e"));
-  EXPECT_THAT(ErrorOf("NUMPY\1"), HasSubstr("but has \\x4e\\x55\\x4d\\x50\\x59\\x01"));
+  EXPECT_THAT(ErrorOf("NUMPY\1"), HasSubstr(", got \\x4e\\x55\\x4d\\x50\\x59\\x01"));
   WriteFile(folder / "a.npy", "PK\3\4 an npz");
   try {
     ReadNpy(folder / "a.npy");
@@ -167,27 +167,26 @@ TEST_F(NpyTest, SaysWhatIsNoNpyFile) {
   }
   std::string file = Npy(Dictionary("<f4", "(6,)"), kFloats);
   file[6] = 4;
-  EXPECT_THAT(ErrorOf(file), HasSubstr("version 1.0, 2.0 or 3.0 at byte 6 but has 4.0"));
+  EXPECT_THAT(ErrorOf(file), HasSubstr("version 1.0, 2.0 or 3.0 at byte 6, got 4.0"));
   file[6] = 1;
   file[7] = 1;
-  EXPECT_THAT(ErrorOf(file), HasSubstr("but has 1.1"));
+  EXPECT_THAT(ErrorOf(file), HasSubstr(", got 1.1"));
 }
 
 TEST_F(NpyTest, SaysWhereAFileEnds) {
   const std::string file = Npy(Dictionary("<f4", "(2, 3)"), kFloats);
   ASSERT_EQ(file.size(), 80u + 24u);
-  EXPECT_THAT(ErrorOf(file.substr(0, 7)), HasSubstr("2 bytes of version from byte 6 on but has 1"));
+  EXPECT_THAT(ErrorOf(file.substr(0, 7)), HasSubstr("2 bytes of version from byte 6 on, got 1"));
   EXPECT_THAT(ErrorOf(file.substr(0, 9)), HasSubstr("2 bytes of header size from byte 8"));
-  EXPECT_THAT(ErrorOf(file.substr(0, 40)),
-              HasSubstr("70 bytes of header from byte 10 on but has 30"));
+  EXPECT_THAT(ErrorOf(file.substr(0, 40)), HasSubstr("70 bytes of header from byte 10 on, got 30"));
   for (const bool gzip : {false, true}) {
     const std::string cut = file.substr(0, 100);
     EXPECT_THAT(ErrorOf(gzip ? Gzip(cut) : cut),
-                HasSubstr("24 bytes of numbers, for the shape (2, 3), from byte 80 on but has 20: "
+                HasSubstr("24 bytes of numbers, for the shape (2, 3), from byte 80 on, got 20: "
                           "it is truncated"));
     const std::string longer = file + "x";
     EXPECT_THAT(ErrorOf(gzip ? Gzip(longer) : longer),
-                HasSubstr("must end at byte 104 but has more bytes"));
+                HasSubstr("must end at byte 104, got more bytes"));
   }
 }
 
@@ -195,24 +194,24 @@ TEST_F(NpyTest, SaysWhereAFileEnds) {
 TEST_F(NpyTest, RefusesAbsurdSizes) {
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats)),
               HasSubstr("4000000000000 bytes of numbers, for the shape (1000000, 1000000), from "
-                        "byte 96 on but has 24"));
+                        "byte 96 on, got 24"));
   EXPECT_THAT(ErrorOf(Gzip(Npy(Dictionary("<f4", "(1000000, 1000000)"), kFloats))),
-              HasSubstr("but has at most "));
+              HasSubstr(", got at most "));
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(9000000000, 9000000000)"), kFloats)),
               HasSubstr("2^63 or more bytes"));
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(99999999999999999999,)"), kFloats)),
               HasSubstr("a smaller size at byte"));
   std::string file = Npy(Dictionary("<f4", "(6,)"), kFloats, 2);
   file[11] = 1;  // the highest byte of the header's size
-  EXPECT_THAT(ErrorOf(file), HasSubstr("a header of at most 10000 bytes but has 16777"));
+  EXPECT_THAT(ErrorOf(file), HasSubstr("a header of at most 10000 bytes, got 16777"));
 }
 
 TEST_F(NpyTest, SaysWhatItDoesNotRead) {
   EXPECT_THAT(ErrorOf(Npy(Dictionary("<f4", "(2, 3)", "True"), kFloats)),
-              HasSubstr("must be in C order, fortran_order False, but has fortran_order True"));
+              HasSubstr("must be in C order, fortran_order False, got fortran_order True"));
   for (const std::string descr : {">f4", "<i4", "|u1", "<f16", "<c8"}) {
     EXPECT_THAT(ErrorOf(Npy(Dictionary(descr, "(2, 3)"), kFloats)),
-                HasSubstr("numbers of type <f4, <f8 or <f2 but has \"" + descr + "\""));
+                HasSubstr("numbers of type <f4, <f8 or <f2, got \"" + descr + "\""));
   }
 }
 
@@ -220,8 +219,7 @@ TEST_F(NpyTest, NamesTheByteOfABrokenHeader) {
   const auto error = [&](const std::string& dictionary) {
     return ErrorOf(Npy(dictionary, kFloats));
   };
-  EXPECT_THAT(error("not a dictionary"),
-              HasSubstr("a { at byte 10, in its header, but has \"not a"));
+  EXPECT_THAT(error("not a dictionary"), HasSubstr("a { at byte 10, in its header, got \"not a"));
   EXPECT_THAT(error("{'descr': <f4}"), HasSubstr("a string at byte 20"));
   EXPECT_THAT(error("{'descr': '<f4"), HasSubstr("a string at byte 20"));
   EXPECT_THAT(error("{'descr' '<f4'}"), HasSubstr("a : at byte 19"));
@@ -233,8 +231,8 @@ TEST_F(NpyTest, NamesTheByteOfABrokenHeader) {
   EXPECT_THAT(error("{'descr': '<f4', 'descr': '<f4'}"), HasSubstr("descr once at byte 27"));
   EXPECT_THAT(error(Dictionary("<f4", "(6,)") + " 1"), HasSubstr("nothing after its dictionary"));
   EXPECT_THAT(error("{'descr': '<f4', 'shape': (6,)}"),
-              HasSubstr("have fortran_order in its header but has none"));
-  EXPECT_THAT(error("{"), HasSubstr("but has its end"));
+              HasSubstr("have fortran_order in its header, got none"));
+  EXPECT_THAT(error("{"), HasSubstr(", got its end"));
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::string Deflated(const std::vector<uint8_t>& bytes) {
   std::string packed(size, '\0');
   if (compress2(reinterpret_cast<Bytef*>(packed.data()), &size, bytes.data(), bytes.size(),
                 Z_BEST_COMPRESSION) != Z_OK) {
-    throw std::runtime_error("[EncodePng] zlib must deflate but does not");
+    throw std::runtime_error("[EncodePng] zlib cannot compress the pixels");
   }
   packed.resize(size);
   return packed;
@@ -39,7 +39,7 @@ std::string Deflated(const std::vector<uint8_t>& bytes) {
 
 std::string EncodePng(std::span<const uint8_t> pixels, int64_t width) {
   if (width < 1 || pixels.empty() || std::ssize(pixels) % width != 0) {
-    throw std::invalid_argument("[EncodePng] pixels must be whole rows but are not");
+    throw std::invalid_argument("[EncodePng] pixels must be whole rows");
   }
   const auto columns = static_cast<size_t>(width);
   const size_t height = pixels.size() / columns;

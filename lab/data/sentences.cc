@@ -57,8 +57,7 @@ Sentences SentenceReader::Read(const fs::path& file, int64_t label) {
   for (const std::string& line : lines) Add(line, label, &sentences);
   // A class without sentences makes the task trivial.
   if (sentences.size() == 0) {
-    throw DataError(
-        fmt::format("[SentenceReader] {} must hold a sentence but has none", file.string()));
+    throw DataError(fmt::format("[SentenceReader] {} has no sentence", file.string()));
   }
   return sentences;
 }
@@ -119,8 +118,8 @@ fs::path FolderWith(const fs::path& folder, const std::string& name, const std::
   for (const fs::path& candidate : {folder, folder / name}) {
     if (FindFile(candidate, file)) return candidate;
   }
-  throw DataError(fmt::format("[{}] {} must hold {} or {}/{} but has neither", name,
-                              folder.string(), file, name, file));
+  throw DataError(fmt::format("[{}] {} must hold {} or {}/{}, got neither", name, folder.string(),
+                              file, name, file));
 }
 
 Lexicon::Lexicon(const Sentences& sentences, int64_t least) {

@@ -88,12 +88,12 @@ TEST_F(SentencesTest, NamesTheLineThatIsNotUtf8) {
 TEST_F(SentencesTest, SaysWhichFileIsMissing) {
   EXPECT_THAT(ErrorOf([&] { reader.Read(folder / "none", 0); }), HasSubstr("none"));
   EXPECT_THAT(ErrorOf([&] { FolderWith(folder.path(), "set", "some.train"); }),
-              HasSubstr("must hold some.train or set/some.train but has neither"));
+              HasSubstr("must hold some.train or set/some.train, got neither"));
 }
 
 TEST_F(SentencesTest, RefusesAClassWithoutSentences) {
   for (const char* text : {"", "\n \n"}) {
-    EXPECT_THAT(ErrorOf([&] { Read(text); }), HasSubstr("file must hold a sentence but has none"));
+    EXPECT_THAT(ErrorOf([&] { Read(text); }), HasSubstr("file has no sentence"));
   }
 }
 

@@ -9,7 +9,7 @@ namespace planish::lab {
 namespace {
 
 void Check(bool ok) {
-  if (!ok) throw std::runtime_error("[Sha256] OpenSSL must provide SHA-256 but has failed");
+  if (!ok) throw std::runtime_error("[Sha256] OpenSSL does not provide SHA-256");
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ fs::path TextFile(const fs::path& path) {
   }
   throw DataError(
       fmt::format("[ReadText] {} must be a text file, or a folder with input.txt[.gz] or "
-                  "tinyshakespeare/input.txt[.gz] in it, but is a folder without",
+                  "tinyshakespeare/input.txt[.gz] in it, got a folder without",
                   path.string()));
 }
 
@@ -201,7 +201,7 @@ std::string NameOf(const fs::path& file) {
 
 Text MakeText(int64_t length, int64_t seed) {
   if (length < 1 || length > kMaxSyntheticText) {
-    throw UsageError(fmt::format("[MakeText] length must be from 1 to {} but has {}",
+    throw UsageError(fmt::format("[MakeText] length must be from 1 to {}, got {}",
                                  FormatInteger(kMaxSyntheticText), length));
   }
   Playwright writer(seed);
@@ -231,7 +231,7 @@ Text ReadText(const fs::path& path, int64_t most) {
                                  FormatInteger(static_cast<int64_t>(zero))));
   }
   if (text.characters.empty()) {
-    throw DataError(fmt::format("[ReadText] {} must hold characters but is empty", file.string()));
+    throw DataError(fmt::format("[ReadText] {} must not be empty", file.string()));
   }
   text.name = NameOf(file);
   text.source = "files";
@@ -264,7 +264,7 @@ std::vector<uint8_t> Vocabulary::Encode(std::string_view text) const {
     const int16_t index = index_[static_cast<uint8_t>(c)];
     if (index < 0) {
       throw DataError(
-          fmt::format("[Vocabulary] text must hold the vocabulary's characters but has byte {}",
+          fmt::format("[Vocabulary] text must have only characters of the vocabulary, got byte {}",
                       static_cast<uint8_t>(c)));
     }
     indices.push_back(static_cast<uint8_t>(index));

@@ -125,7 +125,7 @@ double NestedAccuracy(const at::Tensor& vectors, const std::vector<int64_t>& lab
   // Each outer fold must leave at least one row for each inner fold.
   if (rows < folds || rows - (rows + folds - 1) / folds < inner) {
     throw UsageError(
-        fmt::format("[NestedAccuracy] {} folds of {} must have a sentence each but there are {}",
+        fmt::format("[NestedAccuracy] {} folds of {} must have a sentence each, got {} sentences",
                     folds, inner, rows));
   }
   const at::Tensor x = Normalised(vectors);

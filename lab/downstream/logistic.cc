@@ -56,7 +56,7 @@ class Solver {
       if (active.sum().item<double>() == 0) return w_;
       Step(active);
     }
-    throw RunError(fmt::format("[FitLogistic] iterations must be enough to converge but has {}",
+    throw RunError(fmt::format("[FitLogistic] iterations must be enough to converge, got {}",
                                options.iterations));
   }
 

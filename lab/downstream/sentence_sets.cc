@@ -31,8 +31,8 @@ constexpr std::array<uint16_t, 32> kWindows = {
 
 [[noreturn]] void Fail(const char* function, const fs::path& file, size_t line,
                        const std::string& must, const std::string& has) {
-  throw DataError(fmt::format("[{}] {}, line {}, must {} but has {}", function, file.string(), line,
-                              must, has));
+  throw DataError(
+      fmt::format("[{}] {}, line {}, must {}, got {}", function, file.string(), line, must, has));
 }
 
 std::string FromWindows(const fs::path& file, size_t number, std::string_view line) {
@@ -63,8 +63,7 @@ std::vector<std::string> ReadSentences(const fs::path& file) {
   const std::string text = ReadTextFile(file);
   const std::vector<std::string_view> lines = SplitLines(text);
   if (lines.empty()) {
-    throw DataError(
-        fmt::format("[ReadSentences] {} must hold sentences but is empty", file.string()));
+    throw DataError(fmt::format("[ReadSentences] {} must not be empty", file.string()));
   }
   const bool windows = FindInvalidUtf8(text).has_value();
   return ReadInMemory(file, [&] {
@@ -87,9 +86,8 @@ void Add(ClassifiedSentences& set, std::string sentence, int64_t label) {
 void CheckClasses(const ClassifiedSentences& set, const fs::path& file) {
   const auto ones = std::ranges::count(set.labels, 1);
   if (ones == 0 || ones == set.size()) {
-    throw DataError(
-        fmt::format("[ReadClassified] {} must have sentences of both classes but has {}",
-                    file.string(), ones == 0 ? "0 alone" : "1 alone"));
+    throw DataError(fmt::format("[ReadClassified] {} must have sentences of both classes, got {}",
+                                file.string(), ones == 0 ? "0 alone" : "1 alone"));
   }
 }
 
@@ -104,7 +102,7 @@ std::optional<fs::path> Place(const fs::path& folder, const std::string& name,
     }
     if (missing.empty()) return place;
     if (missing.size() < files.size()) {
-      throw DataError(fmt::format("[ReadSentenceEvaluationSets] {} must hold {} but has no {}",
+      throw DataError(fmt::format("[ReadSentenceEvaluationSets] {} must hold {}, and has no {}",
                                   place.string(), fmt::join(files, ", "),
                                   fmt::join(missing, ", ")));
     }
@@ -168,7 +166,7 @@ RelatedPairs ReadSick(const fs::path& file) {
     pairs.scores.push_back(score);
   }
   if (pairs.size() == 0) {
-    throw DataError(fmt::format("[ReadSick] {} must hold pairs but has none", file.string()));
+    throw DataError(fmt::format("[ReadSick] {} has no pairs", file.string()));
   }
   return pairs;
 }

@@ -62,16 +62,16 @@ TEST_F(SentenceSets, ReadsSickWithEitherLineEnd) {
 
 TEST_F(SentenceSets, NamesTheLineOfSickThatIsWrong) {
   EXPECT_THAT(SickError(kHead + "1\ta\tb\t4\tX\n2\ta\tb\t4\n"),
-              HasSubstr("line 3, must have 5 columns but has 4"));
+              HasSubstr("line 3, must have 5 columns, got 4"));
   for (const char* score : {"0.9", "5.1", "nan", "four", "", "4 "}) {
     EXPECT_THAT(SickError(kHead + "1\ta\tb\t" + score + "\tX\n"),
-                HasSubstr(std::string("line 2, must have a score from 1 to 5 but has \"") + score))
+                HasSubstr(std::string("line 2, must have a score from 1 to 5, got \"") + score))
         << score;
   }
   EXPECT_THAT(SickError(kHead + "1\ta\t \t4\tX\n"), HasSubstr("must have two sentences"));
   EXPECT_THAT(SickError("1\ta\tb\t4\tX\n"), HasSubstr("line 1, must name its fourth column"));
-  EXPECT_THAT(SickError(kHead), HasSubstr("must hold pairs but has none"));
-  EXPECT_THAT(SickError(""), HasSubstr("must hold pairs but has none"));
+  EXPECT_THAT(SickError(kHead), HasSubstr("has no pairs"));
+  EXPECT_THAT(SickError(""), HasSubstr("has no pairs"));
 }
 
 TEST_F(SentenceSets, ReadsClasses) {
@@ -93,12 +93,12 @@ TEST_F(SentenceSets, ReadsWindows1252WhereAFileIsNotUtf8) {
 
 TEST_F(SentenceSets, NamesTheLineOfAClassThatIsWrong) {
   EXPECT_THAT(ClassError("1 a\n2 b\n"),
-              HasSubstr("line 2, must begin with 0 or 1 and a blank but has \"2\""));
+              HasSubstr("line 2, must begin with 0 or 1 and a blank, got \"2\""));
   EXPECT_THAT(ClassError("1 a\n0\tb\n"), HasSubstr("line 2"));
   EXPECT_THAT(ClassError("1 a\n\n0 b\n"), HasSubstr("line 2"));
-  EXPECT_THAT(ClassError("1 a\n1 b\n"), HasSubstr("of both classes but has 1 alone"));
-  EXPECT_THAT(ClassError("0 a\n"), HasSubstr("of both classes but has 0 alone"));
-  EXPECT_THAT(ClassError(""), HasSubstr("must hold sentences but is empty"));
+  EXPECT_THAT(ClassError("1 a\n1 b\n"), HasSubstr("of both classes, got 1 alone"));
+  EXPECT_THAT(ClassError("0 a\n"), HasSubstr("of both classes, got 0 alone"));
+  EXPECT_THAT(ClassError(""), HasSubstr("must not be empty"));
   EXPECT_THAT(ClassError("1 a\xff\n0 \x81\n"), HasSubstr("line 2, must be UTF-8 or Windows-1252"));
 }
 

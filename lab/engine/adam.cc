@@ -29,7 +29,7 @@ void Adam::Step() {
   for (auto& [name, weight] : parameters_) {
     at::Tensor& gradient = weight.mutable_grad();
     if (!gradient.defined()) {
-      throw std::runtime_error("[Adam] " + name + " must have a gradient but has none");
+      throw std::runtime_error("[Adam] " + name + " has no gradient");
     }
     gradients.push_back(std::move(gradient));
     gradient.reset();

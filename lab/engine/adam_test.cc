@@ -77,7 +77,7 @@ TEST(Adam, NamesAParameterWithoutAGradient) {
     adam.Step();
     FAIL();
   } catch (const std::exception& e) {
-    EXPECT_STREQ(e.what(), "[Adam] second must have a gradient but has none");
+    EXPECT_STREQ(e.what(), "[Adam] second has no gradient");
   }
 }
 

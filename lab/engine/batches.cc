@@ -29,7 +29,7 @@ at::Tensor EpochPlan::batch(int64_t b) const {
 EpochPlan ShuffledBatches(int64_t cases, int64_t batch_size, at::Generator& generator) {
   if (batch_size > cases) {
     throw UsageError(fmt::format(
-        "[engine] batch_size must be at most the {} training cases but has {}", cases, batch_size));
+        "[engine] batch_size must be at most the {} training cases, got {}", cases, batch_size));
   }
   EpochPlan plan;
   plan.order = at::randperm(cases, generator, at::kLong);
@@ -45,7 +45,7 @@ EpochPlan TokenBatches(std::span<const int64_t> lengths, int64_t max_tokens,
   std::ranges::stable_sort(sorted, {}, length);
   if (cases > 0 && length(sorted.back()) > max_tokens) {
     throw UsageError(fmt::format(
-        "[engine] batch_size must be at least the {} tokens of the longest case but has {}",
+        "[engine] batch_size must be at least the {} tokens of the longest case, got {}",
         length(sorted.back()), max_tokens));
   }
   std::vector<std::pair<int64_t, int64_t>> batches;  // begin and end in `sorted`

@@ -40,7 +40,7 @@ std::string TypeName(at::ScalarType type) {
     if (key == type) return name;
   }
   throw RunError(
-      fmt::format("[SaveCheckpoint] a tensor must have a type that safetensors knows but has {}",
+      fmt::format("[SaveCheckpoint] a tensor must have a type that safetensors knows, got {}",
                   c10::toString(type)));
 }
 

@@ -61,8 +61,8 @@ const SettingSpec& Settings::Spec(std::string_view name) const {
   if (it == specs_->end()) {
     std::vector<std::string> names;
     for (const SettingSpec& spec : *specs_) names.push_back(spec.name);
-    throw UsageError(fmt::format("[settings] name must be one of {} but has \"{}\"",
-                                 fmt::join(names, ", "), name));
+    throw UsageError(
+        fmt::format("[settings] name must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
   }
   return *it;
 }
@@ -75,12 +75,12 @@ void Settings::Assign(const SettingSpec& spec, Json value) {
       if (spec.maximum)
         range += fmt::format("{}at most {}", range.empty() ? "" : " and ", *spec.maximum);
       throw UsageError(
-          fmt::format("[settings] {} must be {} but has {}", spec.name, range, Spelled(value)));
+          fmt::format("[settings] {} must be {}, got {}", spec.name, range, Spelled(value)));
     }
   }
   if (!spec.choices.empty() &&
       std::ranges::find(spec.choices, Spelled(value)) == spec.choices.end()) {
-    throw UsageError(fmt::format("[settings] {} must be one of {} but has \"{}\"", spec.name,
+    throw UsageError(fmt::format("[settings] {} must be one of {}, got \"{}\"", spec.name,
                                  fmt::join(spec.choices, ", "), Spelled(value)));
   }
   values_[spec.name] = std::move(value);
@@ -91,7 +91,7 @@ void Settings::Set(std::string_view name, const std::string& text) {
   std::optional<Json> value = Parse(spec.value, text);
   if (!value) {
     throw UsageError(
-        fmt::format("[settings] {} must be {} but has \"{}\"", name, TypeName(spec.value), text));
+        fmt::format("[settings] {} must be {}, got \"{}\"", name, TypeName(spec.value), text));
   }
   Assign(spec, *std::move(value));
 }

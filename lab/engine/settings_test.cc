@@ -54,20 +54,19 @@ TEST(Settings, TakeValuesOfTheirType) {
 
 TEST(Settings, RefuseWhatDoesNotFit) {
   EXPECT_EQ(ErrorOf("widht", "3"),
-            "[settings] name must be one of norm, width, lr, tied, words but has \"widht\"");
-  EXPECT_EQ(ErrorOf("width", "3.5"), "[settings] width must be a whole number but has \"3.5\"");
-  EXPECT_EQ(ErrorOf("width", ""), "[settings] width must be a whole number but has \"\"");
+            "[settings] name must be one of norm, width, lr, tied, words, got \"widht\"");
+  EXPECT_EQ(ErrorOf("width", "3.5"), "[settings] width must be a whole number, got \"3.5\"");
+  EXPECT_EQ(ErrorOf("width", ""), "[settings] width must be a whole number, got \"\"");
   EXPECT_EQ(ErrorOf("width", "99999999999999999999"),
-            "[settings] width must be a whole number but has \"99999999999999999999\"");
-  EXPECT_EQ(ErrorOf("width", "0"), "[settings] width must be at least 1 and at most 100 but has 0");
+            "[settings] width must be a whole number, got \"99999999999999999999\"");
+  EXPECT_EQ(ErrorOf("width", "0"), "[settings] width must be at least 1 and at most 100, got 0");
   EXPECT_EQ(ErrorOf("width", "101"),
-            "[settings] width must be at least 1 and at most 100 but has 101");
-  EXPECT_EQ(ErrorOf("lr", "-1"), "[settings] lr must be at least 0 but has -1.0");
-  EXPECT_EQ(ErrorOf("lr", "nan"), "[settings] lr must be a number but has \"nan\"");
-  EXPECT_EQ(ErrorOf("lr", "inf"), "[settings] lr must be a number but has \"inf\"");
-  EXPECT_EQ(ErrorOf("tied", "maybe"), "[settings] tied must be true or false but has \"maybe\"");
-  EXPECT_EQ(ErrorOf("norm", "group"),
-            "[settings] norm must be one of none, layer but has \"group\"");
+            "[settings] width must be at least 1 and at most 100, got 101");
+  EXPECT_EQ(ErrorOf("lr", "-1"), "[settings] lr must be at least 0, got -1.0");
+  EXPECT_EQ(ErrorOf("lr", "nan"), "[settings] lr must be a number, got \"nan\"");
+  EXPECT_EQ(ErrorOf("lr", "inf"), "[settings] lr must be a number, got \"inf\"");
+  EXPECT_EQ(ErrorOf("tied", "maybe"), "[settings] tied must be true or false, got \"maybe\"");
+  EXPECT_EQ(ErrorOf("norm", "group"), "[settings] norm must be one of none, layer, got \"group\"");
 }
 
 TEST(Settings, CheckPresetsToo) {

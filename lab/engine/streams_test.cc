@@ -57,8 +57,7 @@ TEST(StreamedBatches, RefusesATextThatIsTooShort) {
     Plan(11, 3, 3, 1);
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(),
-                HasSubstr("at least (batch_size + 1) * window = 12 characters but has 11"));
+    EXPECT_THAT(e.what(), HasSubstr("at least (batch_size + 1) * window = 12 characters, got 11"));
   }
 }
 

@@ -20,7 +20,7 @@ const Preset& FindPreset(const Task& task, const std::string& name) {
     names.push_back(preset.name);
   }
   throw UsageError(
-      fmt::format("[train] preset must be one of {} but has \"{}\"", fmt::join(names, ", "), name));
+      fmt::format("[train] preset must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
 }
 
 // Returns the run's folder name: the value of the setting `compared` and the batch size, then every
@@ -44,7 +44,7 @@ std::vector<std::string> SplitList(const std::string& flag, const std::string& t
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find(',', begin), text.size());
     if (end == begin) {
-      throw UsageError(fmt::format("[{}] {} must be a list without empty parts but has \"{}\"",
+      throw UsageError(fmt::format("[{}] {} must be a list without empty parts, got \"{}\"",
                                    command, flag, text));
     }
     parts.push_back(text.substr(begin, end - begin));
@@ -62,8 +62,8 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
   std::vector<Settings> combinations = {base};
   for (const auto& [name, values] : request.values) {
     if (!seen.insert(name).second) {
-      throw UsageError(fmt::format(
-          "[train] {} must be given once but has several lists: write {}=A,B", name, name));
+      throw UsageError(fmt::format("[train] {} must be given once, got several lists: write {}=A,B",
+                                   name, name));
     }
     std::vector<Settings> next;
     for (const Settings& combination : combinations) {
@@ -73,7 +73,7 @@ std::vector<RunPlan> PlanSweep(const Task& task, const SweepRequest& request) {
         if (std::ranges::any_of(
                 next, [&](const Settings& s) { return s.values() == settings.values(); })) {
           throw UsageError(
-              fmt::format("[train] {} must name each value once but has {} twice", name, value));
+              fmt::format("[train] {} must name each value once, got {} twice", name, value));
         }
         next.push_back(std::move(settings));
       }

@@ -54,11 +54,11 @@ TEST(Sweep, TakesTheFirstPresetWhereNoneIsNamed) {
 
 TEST(Sweep, RefusesWhatMakesNoSense) {
   EXPECT_EQ(ErrorOf({.preset = "huge", .seeds = {1}}),
-            "[train] preset must be one of paper but has \"huge\"");
+            "[train] preset must be one of paper, got \"huge\"");
   EXPECT_EQ(ErrorOf({.values = {{"norm", {"none"}}, {"norm", {"layer"}}}, .seeds = {1}}),
-            "[train] norm must be given once but has several lists: write norm=A,B");
+            "[train] norm must be given once, got several lists: write norm=A,B");
   EXPECT_EQ(ErrorOf({.values = {{"lr", {"0.1", "1e-1"}}}, .seeds = {1}}),
-            "[train] lr must name each value once but has 1e-1 twice");
+            "[train] lr must name each value once, got 1e-1 twice");
   EXPECT_THAT(ErrorOf({.values = {{"norm", {"group"}}}, .seeds = {1}}),
               ::testing::HasSubstr("norm must be one of"));
 }

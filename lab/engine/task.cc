@@ -14,15 +14,15 @@ namespace planish::lab {
 void Task::Check(const Settings& chosen, const Dataset& data) const {
   const int64_t cases = data.about.sizes.at("train"), batch = chosen.Int("batch_size");
   if (batch > cases) {
-    throw UsageError(fmt::format(
-        "[train] batch_size must be at most the {} training cases but has {}", cases, batch));
+    throw UsageError(fmt::format("[train] batch_size must be at most the {} training cases, got {}",
+                                 cases, batch));
   }
 }
 
 void Task::Default(std::string_view setting, nlohmann::ordered_json value, std::string help) {
   const auto spec = std::ranges::find(settings, setting, &SettingSpec::name);
   if (spec == settings.end()) {
-    throw std::logic_error(fmt::format("[Task] {} must be a setting but is none", setting));
+    throw std::logic_error(fmt::format("[Task] {} is not a setting", setting));
   }
   spec->value = std::move(value);
   if (!help.empty()) spec->help = std::move(help);

@@ -232,7 +232,7 @@ std::shared_ptr<NormModule> MakeNorm(const std::string& name, const std::vector<
   for (const Entry& entry : Table()) {
     if (entry.name == name) return entry.make(shape, options);
   }
-  throw UsageError(fmt::format("[MakeNorm] norm must be one of {} but has \"{}\"",
+  throw UsageError(fmt::format("[MakeNorm] norm must be one of {}, got \"{}\"",
                                fmt::join(NormNames(), ", "), name));
 }
 

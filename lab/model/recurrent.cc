@@ -97,7 +97,7 @@ class WrappedSteps final : public RecurrentSteps {
   }
 
   RecurrentState Step(const at::Tensor& x, const RecurrentState& state) override {
-    if (!begun_) throw Error("[RecurrentSteps] Begin must be called before Step but has not been");
+    if (!begun_) throw Error("[RecurrentSteps] call Begin before Step");
     if (steps_) {
       const auto [h, c] = steps_.step(x, state.h, state.c);
       return {h, kStates == 2 ? c : at::Tensor()};
@@ -214,11 +214,11 @@ const Entry& Find(const char* function, const std::string& name, const Recurrent
     if (entry.name != name) continue;
     if (options.composed && !entry.can_be_composed) {
       throw UsageError(
-          fmt::format("[{}] composed must be false for \"{}\" but has true", function, name));
+          fmt::format("[{}] composed must be false for \"{}\", got true", function, name));
     }
     return entry;
   }
-  throw UsageError(fmt::format("[{}] cell must be one of {} but has \"{}\"", function,
+  throw UsageError(fmt::format("[{}] cell must be one of {}, got \"{}\"", function,
                                fmt::join(CellNames(), ", "), name));
 }
 
@@ -243,8 +243,7 @@ std::shared_ptr<RecurrentSteps> MakeRecurrentSteps(const std::string& name,
                                                    const RecurrentOptions& options) {
   const Entry& entry = Find("MakeRecurrentSteps", name, options);
   if (options.layers != 1) {
-    throw UsageError(
-        fmt::format("[MakeRecurrentSteps] layers must be 1 but has {}", options.layers));
+    throw UsageError(fmt::format("[MakeRecurrentSteps] layers must be 1, got {}", options.layers));
   }
   return entry.make_steps(options, entry.cell);
 }

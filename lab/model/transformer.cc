@@ -63,7 +63,7 @@ at::Tensor Attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 void CheckHeads(const TransformerOptions& options) {
   if (options.width % options.heads != 0) {
-    throw UsageError(fmt::format("[Transformer] heads must divide the width {} but has {}",
+    throw UsageError(fmt::format("[Transformer] heads must divide the width {}, got {}",
                                  options.width, options.heads));
   }
 }
@@ -76,7 +76,7 @@ at::Tensor Rows(const at::Tensor& x, const at::Tensor& rows) {
 
 at::Tensor SinusoidalPositions(int64_t length, int64_t width) {
   if (width % 2 != 0) {
-    throw UsageError(fmt::format("[SinusoidalPositions] width must be even but has {}", width));
+    throw UsageError(fmt::format("[SinusoidalPositions] width must be even, got {}", width));
   }
   const at::Tensor exponent = at::arange(0, width, 2, at::kDouble) / static_cast<double>(width);
   const at::Tensor angle =

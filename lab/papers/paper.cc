@@ -35,8 +35,8 @@ const Paper& FindPaper(std::string_view name) {
     if (paper.name == name) return paper;
     names.push_back(paper.name);
   }
-  throw UsageError(fmt::format("[reproduce] paper must be one of {} but has \"{}\"",
-                               fmt::join(names, ", "), name));
+  throw UsageError(
+      fmt::format("[reproduce] paper must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
 }
 
 }  // namespace planish::lab

@@ -18,7 +18,7 @@ namespace {
 
 std::vector<Section> SectionsOf(const std::vector<Run>& runs, std::string_view function) {
   if (runs.empty()) {
-    throw RunError(fmt::format("[{}] runs must hold a run but has none", function));
+    throw RunError(fmt::format("[{}] runs must not be empty", function));
   }
   return Summarise(runs);
 }

@@ -145,7 +145,7 @@ std::string RenderPanel(const Section& section, const Panel& panel, const TableO
 }  // namespace
 
 std::string RenderTable(const std::vector<Run>& runs, const TableOptions& options) {
-  if (runs.empty()) throw RunError("[RenderTable] runs must hold a run but has none");
+  if (runs.empty()) throw RunError("[RenderTable] runs must not be empty");
   const auto width = static_cast<size_t>(std::max(options.width, 20));
   std::string text;
   for (const Section& section : Summarise(runs)) {

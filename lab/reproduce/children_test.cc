@@ -73,7 +73,7 @@ TEST(Children, AProgramThatIsNotThereIsNamed) {
     FAIL() << "must throw";
   } catch (const RunError& error) {
     EXPECT_STREQ(error.what(),
-                 "[reproduce] /nowhere/planish must start but has: No such file or directory");
+                 "[reproduce] cannot start /nowhere/planish: No such file or directory");
   }
   EXPECT_EQ(children.running(), 0u);
   EXPECT_TRUE(children.Wait(1000).empty());

@@ -39,8 +39,8 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
     for (const PaperColumn& column : paper.columns) {
       if (std::ranges::find(known, column.task) == known.end()) known.push_back(column.task);
     }
-    throw UsageError(fmt::format("[reproduce] --tasks must be of {} but has \"{}\"",
-                                 fmt::join(known, ", "), name));
+    throw UsageError(
+        fmt::format("[reproduce] --tasks must be of {}, got \"{}\"", fmt::join(known, ", "), name));
   }
   if (names.empty()) {
     for (const PaperColumn& column : paper.columns) {
@@ -130,7 +130,7 @@ size_t ReproducePlan::Done() const {
 ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
                        const TaskFinder& find) {
   if (std::set(request.norms.begin(), request.norms.end()).size() < request.norms.size()) {
-    throw UsageError(fmt::format("[reproduce] --norms must name each norm once but has \"{}\"",
+    throw UsageError(fmt::format("[reproduce] --norms must name each norm once, got \"{}\"",
                                  fmt::join(request.norms, ",")));
   }
   ReproducePlan plan;
@@ -155,7 +155,7 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
   }
   if (!unused.empty()) {
     throw UsageError(fmt::format(
-        "[reproduce] --norms must be of norms that one of the columns' tasks has but has \"{}\"",
+        "[reproduce] --norms must be of norms that one of the columns' tasks has, got \"{}\"",
         *unused.begin()));
   }
   plan.estimates = Estimates(std::move(reference));

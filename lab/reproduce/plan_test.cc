@@ -133,13 +133,12 @@ TEST_F(PlanTest, RefusesWhatThereIsNot) {
     return "";
   };
   EXPECT_EQ(error([](ReproduceRequest& r) { r.tasks = {"c"}; }),
-            "[reproduce] --tasks must be of a, b, pi-mnist but has \"c\"");
-  EXPECT_EQ(
-      error([](ReproduceRequest& r) { r.norms = {"layer", "x"}; }),
-      "[reproduce] --norms must be of norms that one of the columns' tasks has but has \"x\"");
+            "[reproduce] --tasks must be of a, b, pi-mnist, got \"c\"");
+  EXPECT_EQ(error([](ReproduceRequest& r) { r.norms = {"layer", "x"}; }),
+            "[reproduce] --norms must be of norms that one of the columns' tasks has, got \"x\"");
   EXPECT_THAT(error([](ReproduceRequest& r) { r.preset = "x"; }), HasSubstr("preset must be one"));
   EXPECT_EQ(error([](ReproduceRequest& r) { r.norms = {"layer", "none", "layer"}; }),
-            "[reproduce] --norms must name each norm once but has \"layer,none,layer\"");
+            "[reproduce] --norms must name each norm once, got \"layer,none,layer\"");
 }
 
 TEST_F(PlanTest, EstimatesFromRunsOfTheNormThenOfTheColumnThenFromTheTable) {

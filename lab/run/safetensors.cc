@@ -75,12 +75,12 @@ int64_t Size(const std::string& name, int64_t width, std::span<const int64_t> sh
   bool empty = false;
   for (const int64_t size : shape) {
     if (size < 0) {
-      throw Fault{fmt::format("sizes >= 0 for tensor \"{}\" but has {}", name, size)};
+      throw Fault{fmt::format("sizes >= 0 for tensor \"{}\", got {}", name, size)};
     }
     if (size == 0) {
       empty = true;
     } else if (__builtin_mul_overflow(bytes, size, &bytes)) {
-      throw Fault{fmt::format("a size below 2^63 bytes for tensor \"{}\" but has shape [{}]", name,
+      throw Fault{fmt::format("a size below 2^63 bytes for tensor \"{}\", got shape [{}]", name,
                               fmt::join(shape, ", "))};
     }
   }
@@ -91,7 +91,7 @@ int64_t Size(const std::string& name, int64_t width, std::span<const int64_t> sh
 int64_t ByteSize(const std::string& name, std::string_view dtype, std::span<const int64_t> shape) {
   const int64_t width = DtypeWidth(dtype);
   if (width == 0) {
-    throw Fault{fmt::format("a known dtype for tensor \"{}\" but has \"{}\"", name, dtype)};
+    throw Fault{fmt::format("a known dtype for tensor \"{}\", got \"{}\"", name, dtype)};
   }
   return Size(name, width, shape);
 }
@@ -105,7 +105,7 @@ std::optional<int64_t> StoredSize(const std::string& name, std::string_view dtyp
   if (skipped == kSkippedDtypes.end()) return std::nullopt;
   const int64_t bits = Size(name, skipped->second, shape);
   if (bits % 8 != 0) {
-    throw Fault{fmt::format("whole bytes for tensor \"{}\" but has {} bits", name, bits)};
+    throw Fault{fmt::format("whole bytes for tensor \"{}\", got {} bits", name, bits)};
   }
   return bits / 8;
 }
@@ -118,18 +118,18 @@ Json ParseHeader(std::string_view header) {
     constexpr int kDepth = 3;
     switch (event) {
       case Json::parse_event_t::object_start:
-        if (depth > kDepth) throw Fault{"a flat header but has nested objects"};
+        if (depth > kDepth) throw Fault{"a flat header, got nested objects"};
         keys.emplace_back();
         break;
       case Json::parse_event_t::array_start:
-        if (depth > kDepth) throw Fault{"a flat header but has nested arrays"};
+        if (depth > kDepth) throw Fault{"a flat header, got nested arrays"};
         break;
       case Json::parse_event_t::object_end:
         keys.pop_back();
         break;
       case Json::parse_event_t::key:
         if (!keys.back().insert(value.get<std::string>()).second) {
-          throw Fault{fmt::format("each key once but has \"{}\" twice", value.get<std::string>())};
+          throw Fault{fmt::format("each key once, got \"{}\" twice", value.get<std::string>())};
         }
         break;
       default:
@@ -138,11 +138,11 @@ Json ParseHeader(std::string_view header) {
     return true;
   };
   // The parser would treat a zero byte as the end.
-  if (header.find('\0') != header.npos) throw Fault{"a header in JSON but has a zero byte in it"};
+  if (header.find('\0') != header.npos) throw Fault{"a header in JSON, got a zero byte in it"};
   try {
     return Json::parse(header, check);
   } catch (const Json::exception& e) {
-    throw Fault{std::string("a header in JSON but has: ") + e.what()};
+    throw Fault{std::string("a header in JSON: ") + e.what()};
   }
 }
 
@@ -150,10 +150,10 @@ std::map<std::string, std::string> ReadMetadata(const Json& header) {
   std::map<std::string, std::string> metadata;
   const auto found = header.find(kMetadata);
   if (found == header.end()) return metadata;
-  if (!found->is_object()) throw Fault{"an object as __metadata__ but has another type"};
+  if (!found->is_object()) throw Fault{"an object as __metadata__, got another type"};
   for (const auto& [key, value] : found->items()) {
     if (!value.is_string()) {
-      throw Fault{fmt::format("strings in __metadata__ but has another type for \"{}\"", key)};
+      throw Fault{fmt::format("strings in __metadata__, got another type for \"{}\"", key)};
     }
     metadata[key] = value.get<std::string>();
   }
@@ -163,7 +163,7 @@ std::map<std::string, std::string> ReadMetadata(const Json& header) {
 const Json& Member(const std::string& name, const Json& tensor, const char* key) {
   const auto found = tensor.find(key);
   if (found == tensor.end()) {
-    throw Fault{fmt::format("{} for tensor \"{}\" but has none", key, name)};
+    throw Fault{fmt::format("{} for tensor \"{}\", got none", key, name)};
   }
   return *found;
 }
@@ -176,23 +176,23 @@ struct Placed {
 
 Placed ReadEntry(const std::string& name, const Json& entry) {
   if (!entry.is_object()) {
-    throw Fault{fmt::format("an object for tensor \"{}\" but has another type", name)};
+    throw Fault{fmt::format("an object for tensor \"{}\", got another type", name)};
   }
   Placed placed;
   placed.tensor.name = name;
   const Json& dtype = Member(name, entry, "dtype");
   if (!dtype.is_string()) {
-    throw Fault{fmt::format("a string as dtype of tensor \"{}\" but has another type", name)};
+    throw Fault{fmt::format("a string as dtype of tensor \"{}\", got another type", name)};
   }
   placed.tensor.dtype = dtype.get<std::string>();
   const Json& shape = Member(name, entry, "shape");
   if (!shape.is_array()) {
-    throw Fault{fmt::format("an array as shape of tensor \"{}\" but has another type", name)};
+    throw Fault{fmt::format("an array as shape of tensor \"{}\", got another type", name)};
   }
   for (const Json& size : shape) {
     if (!size.is_number_integer() ||
         (size.is_number_unsigned() && std::cmp_greater(size.get<uint64_t>(), INT64_MAX))) {
-      throw Fault{fmt::format("integers below 2^63 in the shape of tensor \"{}\" but has {}", name,
+      throw Fault{fmt::format("integers below 2^63 in the shape of tensor \"{}\", got {}", name,
                               size.dump())};
     }
     placed.tensor.shape.push_back(size.get<int64_t>());
@@ -200,19 +200,19 @@ Placed ReadEntry(const std::string& name, const Json& entry) {
   const Json& offsets = Member(name, entry, "data_offsets");
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned()) {
-    throw Fault{fmt::format("two integers >= 0 as data_offsets of tensor \"{}\" but has {}", name,
+    throw Fault{fmt::format("two integers >= 0 as data_offsets of tensor \"{}\", got {}", name,
                             offsets.dump())};
   }
   placed.begin = offsets[0].get<uint64_t>();
   placed.end = offsets[1].get<uint64_t>();
   if (placed.begin > placed.end) {
     throw Fault{
-        fmt::format("data_offsets in order for tensor \"{}\" but has {}", name, offsets.dump())};
+        fmt::format("data_offsets in order for tensor \"{}\", got {}", name, offsets.dump())};
   }
   const auto bytes = StoredSize(name, placed.tensor.dtype, placed.tensor.shape);
   if (bytes && !std::cmp_equal(placed.end - placed.begin, *bytes)) {
-    throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}] but has {}",
-                            *bytes, name, placed.tensor.dtype, fmt::join(placed.tensor.shape, ", "),
+    throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}], got {}", *bytes,
+                            name, placed.tensor.dtype, fmt::join(placed.tensor.shape, ", "),
                             placed.end - placed.begin)};
   }
   return placed;
@@ -239,8 +239,7 @@ std::vector<Placed> ReadEntries(const Json& header, uint64_t data_bytes) {
     covered = entry.end;
   }
   if (covered != data_bytes) {
-    throw Fault{
-        fmt::format("{} bytes of data, as its tensors take, but has {}", covered, data_bytes)};
+    throw Fault{fmt::format("{} bytes of data, as its tensors take, got {}", covered, data_bytes)};
   }
   return entries;
 }
@@ -270,7 +269,7 @@ void CheckChecksum(std::span<const std::byte> length, std::string header,
                    std::span<const std::byte> data, const std::string& expected) {
   const std::optional<size_t> at = FindChecksum(header, expected);
   if (!at || expected.size() != kChecksumDigits) {
-    throw Fault{fmt::format("eight hexadecimal digits as checksum but has \"{}\"", expected)};
+    throw Fault{fmt::format("eight hexadecimal digits as checksum, got \"{}\"", expected)};
   }
   header.replace(*at, kChecksumDigits, kChecksumDigits, '0');
   uLong crc = AddToChecksum(0, length);
@@ -278,9 +277,9 @@ void CheckChecksum(std::span<const std::byte> length, std::string header,
   crc = AddToChecksum(crc, data);
   const std::string actual = fmt::format("{:08x}", crc);
   if (actual != expected) {
-    throw Fault{fmt::format(
-        "the checksum {} that it was written with but has {}: it was damaged or altered", expected,
-        actual)};
+    throw Fault{
+        fmt::format("the checksum {} that it was written with, got {}: it was damaged or altered",
+                    expected, actual)};
   }
 }
 
@@ -301,34 +300,33 @@ const StoredTensor* SafetensorsFile::Find(std::string_view name) const {
 
 SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) try {
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) throw Fault{"a readable file but has: " + SystemReason(errno)};
+  if (!fd) throw CannotRead(path, SystemReason(errno));
   struct stat status;
-  if (fstat(fd.get(), &status) != 0) throw Fault{"a readable file but has: " + SystemReason(errno)};
-  if (!S_ISREG(status.st_mode)) throw Fault{"a regular file but has another kind"};
+  if (fstat(fd.get(), &status) != 0) throw CannotRead(path, SystemReason(errno));
+  if (!S_ISREG(status.st_mode)) throw CannotRead(path, "it is not a regular file");
   const auto read = [&](std::span<std::byte> bytes) {
     if (!ReadAll(fd.get(), bytes)) {
-      throw Fault{"a readable file but has: " +
-                  (errno == 0 ? "it ended while being read" : SystemReason(errno))};
+      throw CannotRead(path, errno == 0 ? "it ended while being read" : SystemReason(errno));
     }
   };
 
   const uint64_t size = static_cast<uint64_t>(status.st_size);
   std::array<std::byte, 8> length_bytes;
   if (size < length_bytes.size()) {
-    throw Fault{fmt::format("at least 8 bytes but has {}", size)};
+    throw Fault{fmt::format("at least 8 bytes, got {}", size)};
   }
   read(length_bytes);
   const uint64_t length = std::bit_cast<uint64_t>(length_bytes);
   if (length > kMaxHeader) {
-    throw Fault{fmt::format("a header of at most {} bytes but has {}", kMaxHeader, length)};
+    throw Fault{fmt::format("a header of at most {} bytes, got {}", kMaxHeader, length)};
   }
   if (length > size - length_bytes.size()) {
-    throw Fault{fmt::format("a header of {} bytes, as it begins, but has {} bytes left", length,
+    throw Fault{fmt::format("a header of {} bytes, as it begins, got {} bytes left", length,
                             size - length_bytes.size())};
   }
   std::string header(length, '\0');
   read(std::as_writable_bytes(std::span(header)));
-  if (!header.starts_with('{')) throw Fault{"a JSON object as header but has none"};
+  if (!header.starts_with('{')) throw Fault{"a JSON object as header, got none"};
 
   SafetensorsFile file;
   const Json json = ParseHeader(header);
@@ -343,7 +341,7 @@ SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) t
     CheckChecksum(length_bytes, std::move(header), data, found->second);
     file.metadata_.erase(found);
   } else if (checksum == Checksum::kRequired) {
-    throw Fault{fmt::format("a checksum (\"{}\" in its metadata) but has none", kChecksum)};
+    throw Fault{fmt::format("a checksum (\"{}\" in its metadata), got none", kChecksum)};
   }
   for (Placed& entry : entries) {
     entry.tensor.data = data.subspan(entry.begin, entry.end - entry.begin);
@@ -353,26 +351,25 @@ SafetensorsFile SafetensorsFile::Read(const fs::path& path, Checksum checksum) t
 } catch (const Fault& fault) {
   throw RunError("[SafetensorsFile::Read] " + path.string() + " must have " + Escaped(fault.text));
 } catch (const std::bad_alloc&) {
-  throw RunError("[SafetensorsFile::Read] " + path.string() +
-                 " must fit into memory but has more bytes than are free");
+  throw RunError("cannot read " + path.string() + ": not enough memory");
 }
 
 void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata) try {
   if (metadata.contains(std::string(kChecksum))) {
-    throw Fault{fmt::format("metadata without \"{}\" but has it: it is added here", kChecksum)};
+    throw Fault{fmt::format("metadata without \"{}\", which is added here", kChecksum)};
   }
   std::vector<const StoredTensor*> order;
   std::set<std::string_view> names;
   for (const StoredTensor& tensor : tensors) {
     const int64_t bytes = ByteSize(tensor.name, tensor.dtype, tensor.shape);
     if (!std::cmp_equal(tensor.data.size(), bytes)) {
-      throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}] but has {}",
+      throw Fault{fmt::format("{} bytes for tensor \"{}\" of dtype {} and shape [{}], got {}",
                               bytes, tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "),
                               tensor.data.size())};
     }
     if (tensor.name == kMetadata || !names.insert(tensor.name).second) {
-      throw Fault{fmt::format("a name of its own for each tensor but has \"{}\" {}", tensor.name,
+      throw Fault{fmt::format("a name of its own for each tensor, got \"{}\" {}", tensor.name,
                               tensor.name == kMetadata ? "for one" : "twice")};
     }
     order.push_back(&tensor);
@@ -398,11 +395,11 @@ void WriteSafetensors(const fs::path& path, std::span<const StoredTensor> tensor
     }
     header += '}';
   } catch (const Json::exception& e) {
-    throw Fault{std::string("names and metadata in UTF-8 but has: ") + e.what()};
+    throw Fault{std::string("names and metadata in UTF-8: ") + e.what()};
   }
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > kMaxHeader) {
-    throw Fault{fmt::format("a header of at most {} bytes but has {}", kMaxHeader, header.size())};
+    throw Fault{fmt::format("a header of at most {} bytes, got {}", kMaxHeader, header.size())};
   }
 
   const auto length = std::bit_cast<std::array<std::byte, 8>>(uint64_t{header.size()});

@@ -28,8 +28,7 @@ constexpr char kMetrics[] = "metrics.jsonl";
 // Throws RunError for NaN and infinity, which the library would write as null: a malformed file.
 void CheckFinite(const Json& json, const std::string& where) {
   if (json.is_number_float() && !std::isfinite(json.get<double>())) {
-    throw RunError(
-        fmt::format("[RunWriter] {} must be finite but has {}", where, json.get<double>()));
+    throw RunError(fmt::format("[RunWriter] {} must be finite, got {}", where, json.get<double>()));
   }
   if (json.is_structured()) {
     for (const auto& [key, value] : json.items())
@@ -45,7 +44,7 @@ std::string ToText(const T& value, const char* name, int indent) {
   try {
     return json.dump(indent) + "\n";
   } catch (const Json::exception& e) {
-    throw RunError(fmt::format("[RunWriter] {} must be UTF-8 but has: {}", name, e.what()));
+    throw RunError(fmt::format("[RunWriter] {} must be UTF-8: {}", name, e.what()));
   }
 }
 

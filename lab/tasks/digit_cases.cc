@@ -45,7 +45,7 @@ std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& sett
   if (train + valid > set.train.count || test > set.test.count) {
     throw UsageError(
         fmt::format("[{}] train_cases + valid_cases and test_cases must be at most {} and {}, the "
-                    "images there are, but have {} and {}",
+                    "images there are, got {} and {}",
                     task, set.train.count, set.test.count, train + valid, test));
   }
   auto data = std::make_unique<DigitCases>();

@@ -221,7 +221,7 @@ std::unique_ptr<Dataset> SentenceTask::Load(
   for (const auto& [set, what] :
        {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
     if (set->size() == 0) {
-      throw DataError(fmt::format("[{}] there must be {} sentences but there is none", name, what));
+      throw DataError(fmt::format("[{}] there are no {} sentences", name, what));
     }
   }
   const Lexicon lexicon(sets.train, s.Int("min_count"));
@@ -250,7 +250,7 @@ void SentenceTask::Check(const Settings& s, const Dataset& data) const {
   const int64_t longest = dynamic_cast<const Corpus&>(data).train.words.size(1);
   if (s.Int("batch_size") < longest) {
     throw UsageError(
-        fmt::format("[{}] batch_size must be at least the {} words of the longest sentence but has "
+        fmt::format("[{}] batch_size must be at least the {} words of the longest sentence, got "
                     "{}",
                     name, longest, s.Int("batch_size")));
   }

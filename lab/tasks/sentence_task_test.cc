@@ -179,7 +179,7 @@ TEST_P(SentenceTaskTest, SaysWhichFilesAreMissing) {
     task->Load(Smoke(), folder.path());
     FAIL() << "no error";
   } catch (const DataError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("but has neither"));
+    EXPECT_THAT(e.what(), HasSubstr(", got neither"));
   }
 }
 

@@ -52,7 +52,7 @@ const Task& FindTask(std::string_view name) {
     names.push_back(task->name);
   }
   throw UsageError(
-      fmt::format("[planish] task must be one of {} but has \"{}\"", fmt::join(names, ", "), name));
+      fmt::format("[planish] task must be one of {}, got \"{}\"", fmt::join(names, ", "), name));
 }
 
 }  // namespace planish::lab

@@ -37,14 +37,13 @@ std::unique_ptr<TextCorpus> SplitText(const Text& text, std::string_view task,
   const auto size = static_cast<int64_t>(text.characters.size());
   const int64_t fewest = kHeldOutShare * fewest_held_out;
   if (size < fewest) {
-    throw DataError(fmt::format("[{}] the text must have at least {} characters but has {}", task,
-                                fewest, size));
+    throw DataError(
+        fmt::format("[{}] the text must have at least {} characters, got {}", task, fewest, size));
   }
   auto corpus = std::make_unique<TextCorpus>();
   corpus->vocabulary = Vocabulary(text.characters);
   if (corpus->vocabulary.size() < 2) {
-    throw DataError(
-        fmt::format("[{}] the text must have two different characters but has one", task));
+    throw DataError(fmt::format("[{}] the text must have two different characters, got one", task));
   }
   std::vector<uint8_t> numbers = corpus->vocabulary.Encode(text.characters);
   const at::Tensor all = at::from_blob(numbers.data(), {size}, at::kByte).clone();

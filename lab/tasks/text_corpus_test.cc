@@ -42,8 +42,8 @@ TEST(SplitText, RefusesTextsWithNothingToLearn) {
   };
   EXPECT_THAT(error(std::string(39, 'a') + "b"), "no error");
   EXPECT_THAT(error(std::string(38, 'a') + "b"),
-              HasSubstr("[task] the text must have at least 40 characters but has 39"));
-  EXPECT_THAT(error(std::string(40, 'a')), HasSubstr("two different characters but has one"));
+              HasSubstr("[task] the text must have at least 40 characters, got 39"));
+  EXPECT_THAT(error(std::string(40, 'a')), HasSubstr("two different characters, got one"));
 }
 
 // A deterministic model: b follows a, c follows b, a follows c.

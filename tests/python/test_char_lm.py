@@ -41,10 +41,10 @@ def test_the_default_is_small_plays(shared):
     "content, status, part",
     [
         (None, 3, "no such file: some.txt"),
-        (b"", 3, "some.txt must hold characters but is empty"),
-        (b"abc" * 100, 3, "at least 340 characters but has 300"),
+        (b"", 3, "some.txt must not be empty"),
+        (b"abc" * 100, 3, "at least 340 characters, got 300"),
         (b"a" * 400, 3, "two different characters"),
-        (b"ab" * 200, 2, "(batch_size + 1) * window = 900 characters but has 360"),
+        (b"ab" * 200, 2, "(batch_size + 1) * window = 900 characters, got 360"),
     ],
 )
 def test_texts_that_cannot_be_used(planish, content, status, part):

@@ -385,9 +385,9 @@ def test_bench_as_a_table(shared):
         (
             (),
             "must be one of train, reproduce, report, thin, show, list, sample, translate, search, write, make, "
-            "downstream, bench but there is none",
+            "downstream, bench, got none",
         ),
-        (("trian",), 'bench but has "trian"'),
+        (("trian",), 'bench, got "trian"'),
         (("train",), "TASK"),
         (("train", "pi-mnits"), "pi-mnist"),
         (("list", "nothing"), "pi-mnist"),

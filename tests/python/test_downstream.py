@@ -209,7 +209,7 @@ def test_wrong_usage(trained):
     bad(trained, 2, "--write must go with one run", "vectors.safetensors", *data, "--write", "x.safetensors")
     trained.ok("train", "pi-mnist", "--preset", "smoke", "--norm", "none", "--threads", 1)
     (other,) = (trained.folder / "runs/pi-mnist").iterdir()
-    bad(trained, 2, "must be of a task that gives sentences vectors but has task pi-mnist", other, *data)
+    bad(trained, 2, "must be of a task that gives sentences vectors, got task pi-mnist", other, *data)
     (trained.folder / "empty").mkdir()
     bad(trained, 1, "config.json", trained.folder / "empty", *data)
 
@@ -224,4 +224,4 @@ def test_books_that_cannot_be_read(planish):
     (planish.folder / "books/b.txt").write_bytes(b"One.\nb\xfcse\n")
     result = planish(*train)
     assert result.returncode == 3
-    assert "b.txt must be UTF-8 but has byte 0xfc at column 2 of line 2" in result.stderr
+    assert "b.txt must be UTF-8, got byte 0xfc at column 2 of line 2" in result.stderr

@@ -56,10 +56,10 @@ def test_a_caption_a_line(trained):
 @pytest.mark.parametrize(
     "arguments, lines, status, part",
     [
-        (("xyzzy",), b"", 2, 'caption must have a word of the training captions but has "xyzzy"'),
+        (("xyzzy",), b"", 2, 'caption must have a word of the training captions, got "xyzzy"'),
         (("",), b"", 2, "caption must have a word"),
-        ((), b"a dog\nxyzzy\n", 3, 'but has "xyzzy", on line 2 of stdin'),
-        ((), b"a dog\nb\xfcse\n", 3, "line 2 of stdin must be UTF-8 but has other bytes"),
+        ((), b"a dog\nxyzzy\n", 3, ', got "xyzzy", on line 2 of stdin'),
+        ((), b"a dog\nb\xfcse\n", 3, "line 2 of stdin must be UTF-8"),
         ((b"b\xfcse",), b"", 2, "CAPTION must be UTF-8"),
         (("dog", "-n", 0), b"", 2, "--count"),
         (("dog", "cat"), b"", 2, "[search]"),
@@ -80,7 +80,7 @@ def test_runs_that_find_nothing(planish):
     (run,) = (planish.folder / "runs/pi-mnist").iterdir()
     result = planish("search", run, "a dog")
     assert result.returncode == 2
-    assert "must be of a task that finds images but has task pi-mnist" in result.stderr
+    assert "must be of a task that finds images, got task pi-mnist" in result.stderr
     assert planish("search", "nothing", "a dog").returncode == 1
 
 
@@ -121,8 +121,8 @@ def test_features_of_ones_own(planish):
     [
         ("train_ims.npy", b"not", "must begin with NumPy's"),
         ("dev_ims.npy", npy(10, 6)[:-4], "it is truncated"),
-        ("dev_ims.npy", npy(10, 6) + b"x", "must end at byte 368 but has more bytes"),
-        ("test_ims.npy", npy(8, 6, descr=">f4"), "must have numbers of type <f4, <f8 or <f2 but has"),
+        ("dev_ims.npy", npy(10, 6) + b"x", "must end at byte 368, got more bytes"),
+        ("test_ims.npy", npy(8, 6, descr=">f4"), "must have numbers of type <f4, <f8 or <f2, got"),
         ("test_ims.npy", npy(8, 6, order="True"), "must be in C order"),
         ("test_ims.npy", npy(8, 5), "must have rows of 6 numbers"),
         ("test_caps.txt", b"a\n" * 39, "must have 40 lines, 5 for each of the 8 images"),
@@ -145,7 +145,7 @@ def test_files_that_cannot_be_used(planish, file, content, part):
 @pytest.mark.parametrize(
     "sets, part",
     [
-        (("data=multi30k",), "data=multi30k must have a folder but has none"),
+        (("data=multi30k",), "data=multi30k needs a folder"),
         (("batch_size=500",), "batch_size must be at most the 400 training cases"),
         (("score=dot",), "score must be one of order, symmetric"),
         (("norm=rms",), "norm must be one of none, layer"),

@@ -52,7 +52,7 @@ def test_search_can_be_changed(trained):
 @pytest.mark.parametrize(
     "arguments, lines, status, part",
     [
-        ((), b"fine\nb\xfcse\n", 3, "[translate] input must be UTF-8 but has other bytes on line 2"),
+        ((), b"fine\nb\xfcse\n", 3, "[translate] input must be UTF-8, got other bytes on line 2"),
         (("--beam", 0), b"", 2, "--beam"),
         (("--length-penalty", -1), b"", 2, "--length-penalty"),
     ],
@@ -68,7 +68,7 @@ def test_runs_that_do_not_translate(planish):
     (run,) = (planish.folder / "runs/pi-mnist").iterdir()
     result = planish("translate", run, input="a\n")
     assert result.returncode == 2
-    assert "must be of a task that translates but has task pi-mnist" in result.stderr
+    assert "must be of a task that translates, got task pi-mnist" in result.stderr
     result = planish("translate", run, "--beam", 2, input="a\n")
     assert result.returncode == 2
     assert "must be of a task with the setting beam" in result.stderr
@@ -113,10 +113,10 @@ def test_files_of_ones_own(planish):
 @pytest.mark.parametrize(
     "file, content, status, part",
     [
-        ("train.bb", b"one line\n", 3, "must have the 40 lines of train.aa but has 1"),
-        ("train.aa", b"a\nb\xff\n", 3, "must be UTF-8 but has byte 0xff at column 2 of line 2"),
-        ("valid.aa", b"\n" * 5, 3, "must have validation pairs but has none"),
-        ("test.bb", None, 3, "must hold test.aa and test.bb but has only test.aa"),
+        ("train.bb", b"one line\n", 3, "must have the 40 lines of train.aa, got 1"),
+        ("train.aa", b"a\nb\xff\n", 3, "must be UTF-8, got byte 0xff at column 2 of line 2"),
+        ("valid.aa", b"\n" * 5, 3, "has no validation pairs"),
+        ("test.bb", None, 3, "must hold test.aa and test.bb, got only test.aa"),
     ],
 )
 def test_files_that_cannot_be_used(planish, file, content, status, part):
@@ -137,7 +137,7 @@ def test_files_that_cannot_be_used(planish, file, content, status, part):
     [
         (("direction=en",), "direction must be two languages"),
         (("direction=en-fr",), "direction must be en-de or de-en for data=made"),
-        (("data=tatoeba",), "data=tatoeba must have a folder but has none"),
+        (("data=tatoeba",), "data=tatoeba needs a folder"),
         (("vocabulary=20",), "vocabulary must hold at least every character"),
         (("batch_size=4",), "batch_size must be at least"),
         (("heads=3",), "heads must divide the width"),

@@ -573,7 +573,7 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
     order.emplace_back(NumberOf(fmt::format("split {} {}", request.seed, name)), file);
   }
   if (order.size() < 3) {
-    throw DataError(fmt::format("[MakeBookCloze] {} must hold three books at least but has {}",
+    throw DataError(fmt::format("[MakeBookCloze] {} must hold three books at least, got {}",
                                 found.string(), order.size()));
   }
   std::ranges::sort(order);
@@ -600,8 +600,8 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   for (const auto& [set, what] :
        {std::pair(&sets.train, "training"), {&sets.valid, "validation"}, {&sets.test, "test"}}) {
     if (set->empty()) {
-      throw DataError(fmt::format("[MakeBookCloze] {} must give {} questions but gives none",
-                                  found.string(), what));
+      throw DataError(
+          fmt::format("[MakeBookCloze] {} gives no {} questions", found.string(), what));
     }
   }
   sets.name = "books";

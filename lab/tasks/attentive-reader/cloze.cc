@@ -69,12 +69,10 @@ std::vector<fs::path> QuestionFiles(const fs::path& folder) {
       if (entry.path().extension() == ".question") files.push_back(entry.path());
     }
   } catch (const fs::filesystem_error& e) {
-    throw DataError(fmt::format("[ReadQuestions] {} must be readable but has {}", folder.string(),
-                                e.code().message()));
+    throw DataError(fmt::format("cannot read {}: {}", folder.string(), e.code().message()));
   }
   if (files.empty()) {
-    throw DataError(
-        fmt::format("[ReadQuestions] {} must hold files *.question but has none", folder.string()));
+    throw DataError(fmt::format("[ReadQuestions] {} has no files *.question", folder.string()));
   }
   std::ranges::sort(files);
   return files;
@@ -212,11 +210,11 @@ ClozeQuestion ParseQuestion(const std::vector<std::string>& lines, const std::st
   constexpr const char* kWhat[] = {"the source", "the passage", "the question", "the answer"};
   const auto fail = [&](size_t line, const std::string& must, const std::string& has) {
     throw DataError(
-        fmt::format("[ParseQuestion] {}, line {}, must {} but has {}", name, line + 1, must, has));
+        fmt::format("[ParseQuestion] {}, line {}, must {}, got {}", name, line + 1, must, has));
   };
   for (size_t i = 0; i < 7; ++i) {
     const std::string must = i % 2 == 0 ? fmt::format("be {}", kWhat[i / 2]) : "be empty";
-    if (i >= lines.size()) fail(i, must, "not come: the file has ended");
+    if (i >= lines.size()) fail(i, must, "the end of the file");
     if (i % 2 == 0 && IsBlank(lines[i])) fail(i, must, "no text");
     if (i % 2 == 1 && !IsBlank(lines[i])) fail(i, must, Quoted(lines[i]));
   }
@@ -267,7 +265,7 @@ ClozeSets ReadQuestions(const fs::path& folder, const QuestionsRequest& request)
   if (found.empty()) {
     throw DataError(fmt::format(
         "[ReadQuestions] {} must hold training, validation and test, or a folder questions, cnn or "
-        "dailymail that does, but has none of them",
+        "dailymail that does, got none of them",
         folder.string()));
   }
   ClozeSets sets;
@@ -318,15 +316,14 @@ void WriteQuestions(const ClozeSets& sets, const fs::path& folder) {
   const fs::path root = folder / "questions";
   std::error_code error;
   if (fs::exists(root, error) && !fs::is_empty(root, error)) {
-    throw RunError(
-        fmt::format("[WriteQuestions] {} must be new or empty but has files in it", root.string()));
+    throw RunError(fmt::format("[WriteQuestions] {} must be new or empty, got a folder with files",
+                               root.string()));
   }
   for (const auto& [set, part] :
        {std::pair(&sets.train, kParts[0]), {&sets.valid, kParts[1]}, {&sets.test, kParts[2]}}) {
     fs::create_directories(root / part, error);
     if (error) {
-      throw RunError(fmt::format("[WriteQuestions] {} must be a folder that can be made but has {}",
-                                 (root / part).string(), error.message()));
+      throw RunError(fmt::format("cannot create {}: {}", (root / part).string(), error.message()));
     }
     for (size_t i = 0; i < set->size(); ++i) {
       const fs::path file = root / part / fmt::format("{:07}.question", i);
@@ -334,8 +331,8 @@ void WriteQuestions(const ClozeSets& sets, const fs::path& folder) {
       out << QuestionText((*set)[i], sets.words);
       out.close();
       if (!out) {
-        throw RunError(fmt::format("[WriteQuestions] {} must be writable but is not: {}",
-                                   file.string(), std::generic_category().message(errno)));
+        throw RunError(fmt::format("cannot write {}: {}", file.string(),
+                                   std::generic_category().message(errno)));
       }
     }
   }

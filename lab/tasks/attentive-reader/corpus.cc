@@ -50,7 +50,7 @@ ClozeSets Open(const Settings& s, const std::optional<fs::path>& folder) {
   throw DataError(fmt::format(
       "[attentive-reader] {} must hold questions (training, validation and test, or a folder "
       "questions, cnn or dailymail that does) or books (*.txt, *.txt.gz, or a folder books with "
-      "them) but has neither",
+      "them), got neither",
       folder->string()));
 }
 

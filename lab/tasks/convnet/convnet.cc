@@ -148,7 +148,7 @@ class ConvNetTask final : public Task {
     Task::Check(s, data);
     if (s.Int("valid_cases") < 2) {
       throw UsageError(
-          fmt::format("[convnet] valid_cases must be at least 2 but has {}", s.Int("valid_cases")));
+          fmt::format("[convnet] valid_cases must be at least 2, got {}", s.Int("valid_cases")));
     }
   }
 
@@ -161,7 +161,7 @@ class ConvNetTask final : public Task {
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[convnet] batch_size must be at least 2 for batch norm but has 1");
+      throw UsageError("[convnet] batch_size must be at least 2 for batch norm, got 1");
     }
     return std::make_unique<ConvNetExperiment>(s, dynamic_cast<const DigitCases&>(data));
   }

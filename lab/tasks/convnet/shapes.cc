@@ -99,7 +99,7 @@ Images DrawSplit(uint64_t split, int64_t count, int64_t seed) {
 ImageSet DrawShapes(const Drawing& drawing) {
   for (const auto& [name, count] : {std::pair("train", drawing.train), {"test", drawing.test}}) {
     if (count < 0 || count > kMaxDrawn) {
-      throw UsageError(fmt::format("[DrawShapes] {} must be 0 to {} images but has {}", name,
+      throw UsageError(fmt::format("[DrawShapes] {} must be 0 to {} images, got {}", name,
                                    FormatInteger(kMaxDrawn), FormatInteger(count)));
     }
   }

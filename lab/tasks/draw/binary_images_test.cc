@@ -90,13 +90,12 @@ TEST(LoadBinaryMnist, ReadsPlainAndGzip) {
 
 TEST(LoadBinaryMnist, SaysWhatIsMissing) {
   const TestFolder temp;
-  EXPECT_THAT(
-      ErrorOf(temp / "none"),
-      HasSubstr("none must be a folder with binarized MNIST's files but has no such folder"));
+  EXPECT_THAT(ErrorOf(temp / "none"),
+              HasSubstr("none must be a folder with binarized MNIST's files, got no such folder"));
   EXPECT_THAT(
       ErrorOf(temp.path()),
       HasSubstr("must hold binarized_mnist_train-images-idx3-ubyte[.gz] and its companions, "
-                "in it or in mnist_binarized below it but has none of them"));
+                "in it or in mnist_binarized below it, got none of them"));
   for (const char* split : {"train", "valid", "test"}) {
     const TestFolder folder;
     BinarySet().Write(folder.path());
@@ -113,18 +112,18 @@ TEST(LoadBinaryMnist, RefusesDamagedFiles) {
                 s.valid[16 + 784 + 9] = '\2';
               }),
               AllOf(HasSubstr("binarized_mnist_valid"),
-                    HasSubstr("must hold pixels that are 0 or 1 but has 255 in image 1")));
+                    HasSubstr("must hold pixels that are 0 or 1, got 255 in image 1")));
   EXPECT_THAT(ErrorOf([](BinarySet& s) { s.train.pop_back(); }),
               AllOf(HasSubstr("binarized_mnist_train"),
-                    HasSubstr("must have 3,152 bytes as its header says but has 3,151")));
+                    HasSubstr("must have 3,152 bytes as its header says, got 3,151")));
   EXPECT_THAT(ErrorOf([](BinarySet& s) { s.test += '\1'; }),
-              HasSubstr("must have 800 bytes as its header says but has more"));
+              HasSubstr("must have 800 bytes as its header says, got more"));
   EXPECT_THAT(ErrorOf([](BinarySet& s) { s.test = Idx({0x803, 1, 32, 28}, Pixels(2, 3)); }),
-              HasSubstr("must hold images of 28 x 28 pixels but has 32 x 28"));
+              HasSubstr("must hold images of 28 x 28 pixels, got 32 x 28"));
   EXPECT_THAT(ErrorOf([](BinarySet& s) { s.test = Idx({0x801, 784}, Pixels(1, 3)); }),
-              HasSubstr("must begin with the idx magic number 0x00000803 but has 0x00000801"));
+              HasSubstr("must begin with the idx magic number 0x00000803, got 0x00000801"));
   EXPECT_THAT(ErrorOf([](BinarySet& s) { s.test = Idx({0x803, 0, 28, 28}, ""); }),
-              HasSubstr("must hold 1 to 10,000,000 cases but has 0"));
+              HasSubstr("must hold 1 to 10,000,000 cases, got 0"));
   EXPECT_THAT(ErrorOf([](BinarySet& s) {
                 s.train = Gzip(s.train);
                 s.train.pop_back();

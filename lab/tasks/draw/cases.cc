@@ -26,7 +26,7 @@ std::vector<int64_t> Shuffled(int64_t count) {
 at::Tensor Take(const std::vector<uint8_t>& pixels, int64_t wanted, const char* setting) {
   const int64_t count = std::ssize(pixels) / kBinaryImagePixels;
   if (wanted > count) {
-    throw UsageError(fmt::format("[draw] {} must be at most the {} images there are but has {}",
+    throw UsageError(fmt::format("[draw] {} must be at most the {} images there are, got {}",
                                  setting, count, wanted));
   }
   std::vector<int64_t> order = Shuffled(count);

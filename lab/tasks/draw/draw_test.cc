@@ -516,7 +516,7 @@ TEST_F(DrawTest, NeedsAsManyImagesAsAreAskedFor) {
     FAIL() << "no error";
   } catch (const UsageError& e) {
     EXPECT_THAT(e.what(),
-                HasSubstr("[draw] test_cases must be at most the 10000 images there are but has"));
+                HasSubstr("[draw] test_cases must be at most the 10000 images there are, got"));
   }
   // The file has the digit 0 first. The first 64 shuffled images include every digit, so no pixel
   // pattern is common to all.

@@ -69,7 +69,7 @@ Text ReadBytes(const fs::path& path, int64_t most) {
   Text text;
   text.characters = FileContent(file).Rest(most);
   if (text.characters.empty()) {
-    throw DataError(fmt::format("[ReadBytes] {} must hold bytes but is empty", file.string()));
+    throw DataError(fmt::format("[ReadBytes] {} must not be empty", file.string()));
   }
   const int64_t size = std::ssize(text.characters);
   text.source = "files";

@@ -114,9 +114,9 @@ TEST(ReadBytes, SaysWhatIsWrong) {
   const TestFolder temp;
   EXPECT_THAT(ErrorOf(temp / "none"), HasSubstr("none: No such file"));
   WriteFile(temp / "empty", "");
-  EXPECT_THAT(ErrorOf(temp / "empty"), HasSubstr("empty must hold bytes but is empty"));
+  EXPECT_THAT(ErrorOf(temp / "empty"), HasSubstr("empty must not be empty"));
   WriteFile(temp / "empty.gz", Gzip(""));
-  EXPECT_THAT(ErrorOf(temp / "empty.gz"), HasSubstr("empty.gz must hold bytes but is empty"));
+  EXPECT_THAT(ErrorOf(temp / "empty.gz"), HasSubstr("empty.gz must not be empty"));
   const std::string packed = Gzip(Bytes(50'000));
   WriteFile(temp / "cut", packed.substr(0, packed.size() - 10));
   EXPECT_THAT(ErrorOf(temp / "cut"), HasSubstr("its gzip stream is truncated"));

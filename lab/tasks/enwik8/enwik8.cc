@@ -317,8 +317,8 @@ class Enwik8Task final : public Task {
                  s.Int("target"), "target");
     for (const char* most : {"eval_bytes", "test_bytes"}) {
       if (s.Int(most) < s.Int("eval_streams")) {
-        throw UsageError(fmt::format("[enwik8] {} must be at least eval_streams = {} but has {}",
-                                     most, s.Int("eval_streams"), s.Int(most)));
+        throw UsageError(fmt::format("[enwik8] {} must be at least eval_streams = {}, got {}", most,
+                                     s.Int("eval_streams"), s.Int(most)));
       }
     }
   }

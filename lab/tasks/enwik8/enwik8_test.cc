@@ -68,8 +68,8 @@ TEST_F(Enwik8Test, SaysWhatItCannotUse) {
     }
     return "no error";
   };
-  EXPECT_THAT(error(""), HasSubstr("some.txt must hold bytes but is empty"));
-  EXPECT_THAT(error(text.substr(0, 99)), HasSubstr("at least 100 characters but has 99"));
+  EXPECT_THAT(error(""), HasSubstr("some.txt must not be empty"));
+  EXPECT_THAT(error(text.substr(0, 99)), HasSubstr("at least 100 characters, got 99"));
   EXPECT_THAT(error(std::string(200, 'a')), HasSubstr("two different characters"));
   const auto data = Load(text);  // 900 for training
   const auto refusal = [&](const Sets& sets) -> std::string {
@@ -82,7 +82,7 @@ TEST_F(Enwik8Test, SaysWhatItCannotUse) {
   };
   EXPECT_EQ(refusal({{"target", "100"}}), "no error");
   EXPECT_THAT(refusal({{"target", "101"}}),
-              HasSubstr("(batch_size + 1) * target = 909 characters but has 900"));
+              HasSubstr("(batch_size + 1) * target = 909 characters, got 900"));
   EXPECT_THAT(refusal({{"test_bytes", "3"}}),
               HasSubstr("test_bytes must be at least eval_streams"));
   EXPECT_EQ(refusal({{"memory", "0"}, {"eval_memory", "0"}, {"test_memory", "0"}}), "no error");

@@ -59,7 +59,7 @@ class Parser {
       if (writer.ways[i].empty()) {
         throw DataError(
             fmt::format("[ParseDigilets] {} must have a way within the unit square for each of 62 "
-                        "characters but has none for {}",
+                        "characters, got none for {}",
                         name_, kDigiletsCharacters[i]));
       }
     }
@@ -69,7 +69,7 @@ class Parser {
  private:
   [[noreturn]] void Fail(size_t line, const std::string& must, const std::string& has) const {
     throw DataError(
-        fmt::format("[ParseDigilets] {}, line {}, must {} but has {}", name_, line, must, has));
+        fmt::format("[ParseDigilets] {}, line {}, must {}, got {}", name_, line, must, has));
   }
 
   std::vector<double> Numbers(std::string_view text, size_t line) const {
@@ -224,7 +224,7 @@ Handwriting ReadDigilets(const fs::path& folder, const LineCounts& counts) {
   const std::vector<fs::path> files = WriterFiles(folder);
   if (files.size() < 10) {
     throw DataError(
-        fmt::format("[ReadDigilets] {} must hold the files of ten writers or more but has {}",
+        fmt::format("[ReadDigilets] {} must hold the files of ten writers or more, got {}",
                     folder.string(), files.size()));
   }
   std::vector<DigiletsWriter> train, valid, test;

@@ -80,21 +80,21 @@ TEST(ParseDigilets, SaysWhatIsWrongAndWhere) {
     size_t line;
     std::string text, what;
   } cases[] = {
-      {3, "", "line 3, must have five numbers for every point but has 0"},
-      {5, "1 2 3", "line 5, must have five numbers for every point but has 3"},
-      {3, "0.5 x 0 1 0", "line 3, must have a finite number in place 2 but has \"x\""},
-      {3, "0.5 nan 0 1 0", "in place 2 but has \"nan\""},
-      {3, "0.5 1e999 0 1 0", "in place 2 but has \"1e999\""},
-      {3, two + "101 0.5 0 0 0", "must have coordinates from -100 to 100 but has 101, 0.5"},
+      {3, "", "line 3, must have five numbers for every point, got 0"},
+      {5, "1 2 3", "line 5, must have five numbers for every point, got 3"},
+      {3, "0.5 x 0 1 0", "line 3, must have a finite number in place 2, got \"x\""},
+      {3, "0.5 nan 0 1 0", "in place 2, got \"nan\""},
+      {3, "0.5 1e999 0 1 0", "in place 2, got \"1e999\""},
+      {3, two + "101 0.5 0 0 0", "must have coordinates from -100 to 100, got 101, 0.5"},
       {3, "0.5 0.5 0 0 0", "must have 1 for a point that starts a stroke"},
-      {3, two + "0.6 0.5 0 2 0", "and else 0 but has 2 for point 2"},
-      {3, two + "0.5 0.5 0 0 0", "must have points at two places but has one"},
-      {4, "1 0 0", "line 4, must have 62 numbers, one 1 and the others 0, but has 3, of which 1"},
-      {4, Label(62), "but has 62, of which 0 are 1 and 62 are 0"},
-      {4, "1" + Label(1).substr(1), "but has 62, of which 2 are 1 and 60 are 0"},
-      {4, "2" + Label(1).substr(1), "but has 62, of which 1 are 1 and 60 are 0"},
+      {3, two + "0.6 0.5 0 2 0", "and else 0, got 2 for point 2"},
+      {3, two + "0.5 0.5 0 0 0", "must have points at two places, got one"},
+      {4, "1 0 0", "line 4, must have 62 numbers, one 1 and the others 0, got 3, of which 1"},
+      {4, Label(62), ", got 62, of which 0 are 1 and 62 are 0"},
+      {4, "1" + Label(1).substr(1), ", got 62, of which 2 are 1 and 60 are 0"},
+      {4, "2" + Label(1).substr(1), ", got 62, of which 1 are 1 and 60 are 0"},
       {9, Way("-0.5"),
-       "must have a way within the unit square for each of 62 characters but has "
+       "must have a way within the unit square for each of 62 characters, got "
        "none for 4"},
       {5, Way(), "no error"},
   };
@@ -165,7 +165,7 @@ TEST_F(ReadDigiletsTest, SaysWhatIsMissing) {
   EXPECT_TRUE(IsDigilets(folder.path()));
   EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },
               ::testing::ThrowsMessage<DataError>(
-                  HasSubstr("must hold the files of ten writers or more but has 9")));
+                  HasSubstr("must hold the files of ten writers or more, got 9")));
   WriteWriters(10);
   WriteFile(folder / "004.txt", "1 2\n");
   EXPECT_THAT([&] { ReadDigilets(folder.path(), {}); },

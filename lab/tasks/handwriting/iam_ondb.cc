@@ -67,7 +67,7 @@ class StrokeParser {
   [[noreturn]] void Fail(const std::string& place, const std::string& must,
                          const std::string& has) const {
     throw DataError(
-        fmt::format("[ParseLineStrokes] {}{} must {} but has {}", name_, place, must, has));
+        fmt::format("[ParseLineStrokes] {}{} must {}, got {}", name_, place, must, has));
   }
   [[noreturn]] void FailAt(const pugi::xml_node& node, const std::string& must,
                            const std::string& has) const {
@@ -120,12 +120,11 @@ std::vector<LineFile> FindLines(const fs::path& folder) {
     if (auto line = LineOf(entry->path())) lines.push_back(std::move(*line));
   }
   if (error) {
-    throw DataError(fmt::format("[ReadIamOnDb] {} must be readable but has {}", folder.string(),
-                                error.message()));
+    throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
   }
   if (lines.empty()) {
-    throw DataError(fmt::format("[ReadIamOnDb] {} must hold files FORM-NUMBER.xml but has none",
-                                folder.string()));
+    throw DataError(
+        fmt::format("[ReadIamOnDb] {} must hold files FORM-NUMBER.xml, got none", folder.string()));
   }
   std::ranges::sort(lines, {}, &LineFile::file);
   return lines;
@@ -160,7 +159,7 @@ class Reader {
       *parts[part] = ReadPart(std::move(chosen), part == 0 ? counts.train : counts.held_out);
       if (parts[part]->empty()) {
         throw DataError(
-            fmt::format("[ReadIamOnDb] {} must hold a line for {} with its transcription but has "
+            fmt::format("[ReadIamOnDb] {} must hold a line for {} with its transcription, got "
                         "none: {} lines lack a transcription",
                         folder_.string(), kParts[part], untranscribed_));
       }
@@ -186,7 +185,7 @@ class Reader {
     if (count != 0 && count != 3) {
       throw DataError(
           fmt::format("[ReadIamOnDb] {} must hold all of trainset.txt, testset_v.txt and "
-                      "testset_f.txt, or none, but has {} of them",
+                      "testset_f.txt, or none, got {} of them",
                       folder_.string(), count));
     }
     has_lists_ = count == 3;
@@ -197,7 +196,7 @@ class Reader {
           const auto [found, is_new] = part_of.emplace(form, part);
           if (!is_new) {
             throw DataError(fmt::format(
-                "[ReadIamOnDb] {} must have forms of its own but has {}, as {} has",
+                "[ReadIamOnDb] {} must have forms of its own, got {}, as {} has",
                 (folder_ / kLists[part]).string(), Quoted(form), kLists[found->second]));
           }
         }
@@ -286,8 +285,8 @@ std::vector<std::string> ReadTranscription(const fs::path& file) {
   }
   if (!found) {
     throw DataError(
-        fmt::format("[ReadTranscription] {} must have a line \"CSR:\" before the lines of its text "
-                    "but has none",
+        fmt::format("[ReadTranscription] {} must have a line \"CSR:\" before the lines of its text"
+                    ", got none",
                     file.string()));
   }
   return texts;

@@ -59,24 +59,22 @@ TEST(ParseLineStrokes, SaysWhatIsWrongAndWhere) {
   const struct {
     std::string xml, what;
   } cases[] = {
-      {"", ", byte 0, must be XML but has an error: No document element found"},
-      {"<a><b></a>", "must be XML but has an error: Start-end tags mismatch"},
-      {Xml(good).substr(0, 200), "must be XML but has an error"},
-      {"<WhiteboardCaptureSession/>",
-       "must hold a StrokeSet in its outermost element but has none"},
-      {Xml(""), "must hold a Stroke but has none"},
-      {Xml(good + Stroke("")), "must hold a Point but has none"},
-      {Xml(Stroke("<Point y=\"2\"/>")),
-       "must have a number from -100000 to 100000 as x but has none"},
-      {Xml(Stroke("<Point x=\"1\"/>")), "as y but has none"},
-      {Xml(Stroke(Point("", "1"))), "as x but has \"\""},
-      {Xml(Stroke(Point("1", "two"))), "as y but has \"two\""},
-      {Xml(Stroke(Point("1 2", "3"))), "as x but has \"1 2\""},
-      {Xml(Stroke(Point("nan", "3"))), "as x but has \"nan\""},
-      {Xml(Stroke(Point("1", "inf"))), "as y but has \"inf\""},
-      {Xml(Stroke(Point("100001", "3"))), "as x but has \"100001\""},
-      {Xml(Stroke(Point("1", "-1e9"))), "as y but has \"-1e9\""},
-      {Xml(Stroke(Point("1", "1e999"))), "as y but has \"1e999\""},
+      {"", ", byte 0, must be XML, got an error: No document element found"},
+      {"<a><b></a>", "must be XML, got an error: Start-end tags mismatch"},
+      {Xml(good).substr(0, 200), "must be XML, got an error"},
+      {"<WhiteboardCaptureSession/>", "must hold a StrokeSet in its outermost element, got none"},
+      {Xml(""), "must hold a Stroke, got none"},
+      {Xml(good + Stroke("")), "must hold a Point, got none"},
+      {Xml(Stroke("<Point y=\"2\"/>")), "must have a number from -100000 to 100000 as x, got none"},
+      {Xml(Stroke("<Point x=\"1\"/>")), "as y, got none"},
+      {Xml(Stroke(Point("", "1"))), "as x, got \"\""},
+      {Xml(Stroke(Point("1", "two"))), "as y, got \"two\""},
+      {Xml(Stroke(Point("1 2", "3"))), "as x, got \"1 2\""},
+      {Xml(Stroke(Point("nan", "3"))), "as x, got \"nan\""},
+      {Xml(Stroke(Point("1", "inf"))), "as y, got \"inf\""},
+      {Xml(Stroke(Point("100001", "3"))), "as x, got \"100001\""},
+      {Xml(Stroke(Point("1", "-1e9"))), "as y, got \"-1e9\""},
+      {Xml(Stroke(Point("1", "1e999"))), "as y, got \"1e999\""},
   };
   for (const auto& c : cases) {
     EXPECT_THAT(ErrorOf(c.xml),
@@ -189,17 +187,16 @@ TEST_F(ReadIamOnDbTest, SaysWhatIsMissingOrBroken) {
   EXPECT_FALSE(IsIamOnDb(folder.path()));
   fs::create_directories(folder / "lineStrokes");
   EXPECT_TRUE(IsIamOnDb(folder.path()));
-  EXPECT_THAT(ErrorOf(), HasSubstr("lineStrokes must hold files FORM-NUMBER.xml but has none"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("lineStrokes must hold files FORM-NUMBER.xml, got none"));
   WriteForm("a01-000u", 2);
   EXPECT_THAT(ErrorOf(), HasSubstr("must hold a line for validation with its transcription"));
   for (const char* form : {"a01-000w", "a01-000x"}) WriteForm(form, 2);
   WriteFile(folder / "trainset.txt", "a01-000u\n");
   WriteFile(folder / "testset_v.txt", "a01-000x\n");
-  EXPECT_THAT(ErrorOf(), HasSubstr("testset_f.txt, or none, but has 2 of them"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("testset_f.txt, or none, got 2 of them"));
   WriteFile(folder / "testset_f.txt", "a01-000x\n");
-  EXPECT_THAT(ErrorOf(),
-              HasSubstr("testset_f.txt must have forms of its own but has \"a01-000x\", as "
-                        "testset_v.txt has"));
+  EXPECT_THAT(ErrorOf(), HasSubstr("testset_f.txt must have forms of its own, got \"a01-000x\", as "
+                                   "testset_v.txt has"));
   WriteFile(folder / "testset_f.txt", "a01-000w\n");
   EXPECT_EQ(ErrorOf(), "no error");
 
@@ -207,7 +204,7 @@ TEST_F(ReadIamOnDbTest, SaysWhatIsMissingOrBroken) {
   WriteFile(Text("a01-000x.txt"), "OCR:\nno other\n");
   EXPECT_THAT(ErrorOf(), HasSubstr("a01-000x.txt must have a line \"CSR:\""));
   WriteFile(Text("a01-000x.txt"), "CSR:\n\xff\n");
-  EXPECT_THAT(ErrorOf(), HasSubstr("a01-000x.txt must be UTF-8 but has byte 0xff at column 1 of "
+  EXPECT_THAT(ErrorOf(), HasSubstr("a01-000x.txt must be UTF-8, got byte 0xff at column 1 of "
                                    "line 2"));
   WriteFile(Text("a01-000x.txt"), text);
   WriteFile(Line("a01-000x-02.xml"), "<a>");

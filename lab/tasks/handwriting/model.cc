@@ -76,7 +76,7 @@ std::string HandwritingCell(const std::string& norm) {
   for (const auto& [name, cell] : kCells) {
     if (name == norm) return cell;
   }
-  throw std::logic_error("[HandwritingCell] norm must be known but has " + norm);
+  throw std::logic_error("[HandwritingCell] norm must be one of HandwritingNorms(), got " + norm);
 }
 
 HandwritingModel::HandwritingModel(const Options& options) : options_(options) {

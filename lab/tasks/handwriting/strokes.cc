@@ -67,7 +67,7 @@ Handwriting OpenHandwriting(const std::optional<fs::path>& folder, const LineCou
   throw DataError(
       fmt::format("[OpenHandwriting] {} must hold IAM-OnDB's lineStrokes and ascii, itself or in a "
                   "folder iam, iam-ondb or IAM-OnDB, or DigiLeTs' NUMBER.txt[.gz], itself or in a "
-                  "folder digilets, but has neither",
+                  "folder digilets, got neither",
                   folder->string()));
 }
 

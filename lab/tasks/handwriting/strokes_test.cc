@@ -57,7 +57,7 @@ TEST(OpenHandwriting, FindsWhatThereIs) {
   const TestFolder folder;
   EXPECT_EQ(OpenHandwriting({}, {.train = 2, .held_out = 1}).name, "made strokes");
   EXPECT_THAT([&] { OpenHandwriting(folder.path(), {}); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("but has neither")));
+              ::testing::ThrowsMessage<DataError>(HasSubstr(", got neither")));
   fs::create_directories(folder / "iam-ondb/lineStrokes");
   EXPECT_THAT([&] { OpenHandwriting(folder.path(), {}); },
               ::testing::ThrowsMessage<DataError>(HasSubstr("must hold files FORM-NUMBER.xml")));

@@ -114,7 +114,7 @@ class MnistCnnTask final : public Task {
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[mnist-cnn] batch_size must be at least 2 for batch norm but has 1");
+      throw UsageError("[mnist-cnn] batch_size must be at least 2 for batch norm, got 1");
     }
     return std::make_unique<MnistCnn>(s, dynamic_cast<const DigitCases&>(data));
   }

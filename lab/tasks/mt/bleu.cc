@@ -135,9 +135,9 @@ std::vector<std::string> Tokenize13a(std::string_view line) {
 
 Bleu CorpusBleu(std::span<const std::string> hypotheses, std::span<const std::string> references) {
   if (hypotheses.size() != references.size()) {
-    throw std::invalid_argument(
-        fmt::format("[CorpusBleu] hypotheses must be as many as the {} references but has {}",
-                    references.size(), hypotheses.size()));
+    throw std::invalid_argument(fmt::format(
+        "[CorpusBleu] there must be one hypothesis for each of the {} references, got {}",
+        references.size(), hypotheses.size()));
   }
   std::array<int64_t, kOrders> correct = {}, total = {};
   Bleu bleu;

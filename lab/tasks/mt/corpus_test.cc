@@ -101,8 +101,8 @@ TEST(Corpus, RefusesASplitOfWhichNothingIsLeft) {
     Corpus(SomeText(), 60, 2, {});
     FAIL();
   } catch (const DataError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("some en-de must have training pairs of at most max_length = 2 "
-                                    "pieces but has none"));
+    EXPECT_THAT(e.what(), HasSubstr("some en-de has no training pairs of at most max_length = 2 "
+                                    "pieces"));
   }
 }
 

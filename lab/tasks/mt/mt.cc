@@ -350,7 +350,7 @@ class MtTask final : public Task {
         at::maximum(train.source.lengths.max(), train.target.lengths.max()).item<int64_t>();
     if (longest > s.Int("batch_size")) {
       throw UsageError(fmt::format(
-          "[mt] batch_size must be at least the {} pieces of the longest training pair but has {}",
+          "[mt] batch_size must be at least the {} pieces of the longest training pair, got {}",
           longest, s.Int("batch_size")));
     }
   }

@@ -354,7 +354,7 @@ TEST_F(MtTest, RefusesBatchesSmallerThanASentence) {
     task->Check(Smoke({{"batch_size", "8"}}), *data);
     FAIL();
   } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("pieces of the longest training pair but has 8"));
+    EXPECT_THAT(e.what(), HasSubstr("pieces of the longest training pair, got 8"));
   }
 }
 

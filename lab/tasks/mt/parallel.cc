@@ -52,7 +52,7 @@ Direction ParseDirection(const std::string& text) {
   };
   if (!is_name(direction.from) || !is_name(direction.to) || direction.from == direction.to) {
     throw UsageError(
-        fmt::format("[mt] direction must be two languages, such as en-de, but has \"{}\"", text));
+        fmt::format("[mt] direction must be two languages, such as en-de, got \"{}\"", text));
   }
   return direction;
 }
@@ -66,12 +66,12 @@ std::pair<fs::path, fs::path> FindBoth(const fs::path& folder,
     const auto to = FindFile(folder, stem + "." + direction.to);
     if (from && to) return {*from, *to};
     if (from || to) {
-      throw DataError(fmt::format("[mt] {} must hold {}.{} and {}.{} but has only {}",
-                                  folder.string(), stem, direction.from, stem, direction.to,
+      throw DataError(fmt::format("[mt] {} must hold {}.{} and {}.{}, got only {}", folder.string(),
+                                  stem, direction.from, stem, direction.to,
                                   (from ? *from : *to).filename().string()));
     }
   }
-  throw DataError(fmt::format("[mt] {} must hold {}.{}[.gz] and its .{} but has neither",
+  throw DataError(fmt::format("[mt] {} must hold {}.{}[.gz] and its .{}, got neither",
                               folder.string(), fmt::join(stems, " or "), direction.from,
                               direction.to));
 }
@@ -80,7 +80,7 @@ std::vector<SentencePair> ReadPairs(const std::pair<fs::path, fs::path>& files,
                                     SkippedPairs& left_out) {
   std::vector<std::string> from = ReadLines(files.first), to = ReadLines(files.second);
   if (from.size() != to.size()) {
-    throw DataError(fmt::format("[mt] {} must have the {} lines of {} but has {}",
+    throw DataError(fmt::format("[mt] {} must have the {} lines of {}, got {}",
                                 files.second.string(), FormatInteger(std::ssize(from)),
                                 files.first.filename().string(), FormatInteger(std::ssize(to))));
   }
@@ -119,7 +119,7 @@ std::vector<SentencePair> ReadTable(const fs::path& file, SkippedPairs& left_out
     const size_t tab = line.find('\t');
     if (tab == line.npos && !IsBlank(line)) {
       throw DataError(fmt::format(
-          "[mt] {} must have English, a tab and German on every line but has no tab on line {}",
+          "[mt] {} must have English, a tab and German on every line, got no tab on line {}",
           file.string(), number));
     }
     SentencePair pair{line.substr(0, tab), tab == line.npos ? "" : line.substr(tab + 1)};
@@ -173,7 +173,7 @@ fs::path FindTable(const fs::path& folder) {
     if (const auto file = FindFile(candidate, "deu.txt")) return *file;
   }
   throw DataError(fmt::format(
-      "[mt] {} must hold deu.txt[.gz], in it or in tatoeba_deu_eng below it, but has neither",
+      "[mt] {} must hold deu.txt[.gz], in it or in tatoeba_deu_eng below it, got neither",
       folder.string()));
 }
 
@@ -209,18 +209,16 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
   std::string data = request.data;
   if (data == "auto") data = folder ? "multi30k" : "made";
   if (data != "made" && !folder) {
-    throw UsageError(
-        fmt::format("[mt] data={} must have a folder but has none: give --data", data));
+    throw UsageError(fmt::format("[mt] data={} needs a folder: give --data", data));
   }
   const bool reversed = direction.from == "de";
   if (data != "files" &&
       !((reversed && direction.to == "en") || (direction.from == "en" && direction.to == "de"))) {
-    throw UsageError(fmt::format("[mt] direction must be en-de or de-en for data={} but has \"{}\"",
+    throw UsageError(fmt::format("[mt] direction must be en-de or de-en for data={}, got \"{}\"",
                                  data, request.direction));
   }
   if (std::error_code error; folder && data != "made" && !fs::exists(*folder, error)) {
-    throw DataError(
-        fmt::format("[mt] {} must be a folder but has: no such folder", folder->string()));
+    throw DataError(fmt::format("[mt] {} does not exist", folder->string()));
   }
   ParallelText text;
   SkippedPairs left_out;
@@ -247,8 +245,8 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
        {std::pair("training", &text.train), std::pair("validation", &text.valid),
         std::pair("test", &text.test)}) {
     if (pairs->empty()) {
-      throw DataError(fmt::format("[mt] {} must have {} pairs but has none",
-                                  folder ? folder->string() : data, split));
+      throw DataError(
+          fmt::format("[mt] {} has no {} pairs", folder ? folder->string() : data, split));
     }
   }
   const auto all = std::ssize(text.train);

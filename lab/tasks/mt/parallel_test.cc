@@ -100,7 +100,7 @@ TEST_F(ParallelTest, CountsPairsWithAnEmptySide) {
   EXPECT_EQ(text.train[1].target, "C");
   EXPECT_THAT(text.description, HasSubstr("; 2 pairs with an empty side left out"));
   WriteFile(folder / "dev.yy", "\n\n");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("must have validation pairs but has none"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("has no validation pairs"));
 }
 
 TEST_F(ParallelTest, TakesTheFirstTrainingPairs) {
@@ -114,16 +114,16 @@ TEST_F(ParallelTest, TakesTheFirstTrainingPairs) {
 }
 
 TEST_F(ParallelTest, SaysWhatIsWrong) {
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold train.xx[.gz] and its .yy but has neither"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold train.xx[.gz] and its .yy, got neither"));
   WriteSplits({"train", "test"});
   EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold valid or val or dev.xx[.gz]"));
   WriteSplits({"dev"});
   WriteFile(folder / "test.yy", "eins\n");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy must have the 2 lines of test.xx but has 1"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy must have the 2 lines of test.xx, got 1"));
   fs::remove(folder / "test.yy");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold test.xx and test.yy but has only test.xx"));
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("must hold test.xx and test.yy, got only test.xx"));
   WriteFile(folder / "test.yy", "ei\xffns\nzwei\n");
-  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy must be UTF-8 but has byte 0xff at column 3 of "
+  EXPECT_THAT(ErrorOf("files"), HasSubstr("test.yy must be UTF-8, got byte 0xff at column 3 of "
                                           "line 1"));
   EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr("must hold deu.txt[.gz]"));
   EXPECT_THROW(OpenParallel(folder / "none", {}), DataError);
@@ -175,7 +175,7 @@ TEST_F(ParallelTest, SplitsATableByItsSentences) {
   EXPECT_EQ(back.test[0].source, text.test[0].target);
 
   WriteFile(folder / "deu.txt.gz", Gzip(table + "no tab\n"));
-  EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr("but has no tab on line 801"));
+  EXPECT_THAT(ErrorOf("tatoeba", "en-de"), HasSubstr(", got no tab on line 801"));
 }
 
 TEST_F(ParallelTest, MakesItsOwnWithoutAFolder) {

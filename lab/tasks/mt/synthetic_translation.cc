@@ -238,7 +238,7 @@ class Translator {
 std::vector<SentencePair> MakeTranslations(int64_t count, int64_t seed) {
   if (count < 1 || count > kMaxCount) {
     throw UsageError(
-        fmt::format("[MakeTranslations] count must be from 1 to {} but has {}", kMaxCount, count));
+        fmt::format("[MakeTranslations] count must be from 1 to {}, got {}", kMaxCount, count));
   }
   Translator translator(seed);
   std::unordered_set<std::string> seen;

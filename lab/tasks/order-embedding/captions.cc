@@ -47,10 +47,9 @@ std::vector<std::string> ReadFive(const fs::path& folder, const std::string& spl
     const fs::path file = NeedFile(folder, fmt::format("{}.{}.{}", split, i + 1, language));
     files[i] = ReadLines(file);
     if (files[i].size() != files[0].size()) {
-      throw DataError(
-          fmt::format("[order-embedding] {} must have the {} lines of {}.1.{} but has {}",
-                      file.string(), FormatInteger(std::ssize(files[0])), split, language,
-                      FormatInteger(std::ssize(files[i]))));
+      throw DataError(fmt::format("[order-embedding] {} must have the {} lines of {}.1.{}, got {}",
+                                  file.string(), FormatInteger(std::ssize(files[0])), split,
+                                  language, FormatInteger(std::ssize(files[i]))));
     }
   }
   for (size_t line = 0; line < files[0].size(); ++line) {
@@ -63,8 +62,8 @@ Texts ReadMulti30k(const fs::path& folder, const std::string& split) {
   Texts texts{ReadFive(folder, split, "en"), ReadFive(folder, split, "de")};
   if (texts.english.size() != texts.german.size()) {
     throw DataError(fmt::format(
-        "[order-embedding] {}: {}.1.de must have the {} lines of {}.1.en but has {}",
-        folder.string(), split, FormatInteger(std::ssize(texts.english) / kCaptionsPerImage), split,
+        "[order-embedding] {}: {}.1.de must have the {} lines of {}.1.en, got {}", folder.string(),
+        split, FormatInteger(std::ssize(texts.english) / kCaptionsPerImage), split,
         FormatInteger(std::ssize(texts.german) / kCaptionsPerImage)));
   }
   return texts;
@@ -82,7 +81,7 @@ FeatureRows Normalised(NpyArray array, const fs::path& file) {
     for (const float x : row) squares += static_cast<double>(x) * x;
     if (!std::isfinite(squares)) {
       throw DataError(fmt::format(
-          "[order-embedding] {} must have finite numbers but has others in row {}, counted from 0",
+          "[order-embedding] {} must have finite numbers, got others in row {}, counted from 0",
           file.string(), r));
     }
     if (squares == 0) continue;
@@ -99,7 +98,7 @@ CaptionedImages ReadSplit(const fs::path& folder, const std::string& split, int6
   NpyArray array = ReadNpy(file);
   if (array.shape.size() != 2 || array.shape[1] == 0) {
     throw DataError(fmt::format(
-        "[order-embedding] {} must have the shape (images, numbers of each) but has {} dimensions"
+        "[order-embedding] {} must have the shape (images, numbers of each), got {} dimensions"
         "{}",
         file.string(), array.shape.size(), array.shape.size() == 2 ? " and no numbers" : ""));
   }
@@ -108,7 +107,7 @@ CaptionedImages ReadSplit(const fs::path& folder, const std::string& split, int6
   const int64_t count = array.shape[0];
   if (std::ssize(images.captions) != kCaptionsPerImage * count) {
     throw DataError(fmt::format(
-        "[order-embedding] {} must have {} lines, {} for each of the {} images of {}, but has {}",
+        "[order-embedding] {} must have {} lines, {} for each of the {} images of {}, got {}",
         text.string(), FormatInteger(kCaptionsPerImage * count), kCaptionsPerImage,
         FormatInteger(count), file.filename().string(),
         FormatInteger(std::ssize(images.captions))));
@@ -343,15 +342,13 @@ CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionReq
   std::string data = request.data;
   std::error_code error;
   if (folder && data != "made" && !fs::is_directory(*folder, error)) {
-    throw DataError(
-        fmt::format("[order-embedding] {} must be a folder but is none", folder->string()));
+    throw DataError(fmt::format("[order-embedding] {} must be a folder", folder->string()));
   }
   if (data == "auto") {
     data = !folder ? "made" : FindFile(*folder, "train_ims.npy") ? "files" : "multi30k";
   }
   if (data != "made" && !folder) {
-    throw UsageError(fmt::format(
-        "[order-embedding] data={} must have a folder but has none: give --data", data));
+    throw UsageError(fmt::format("[order-embedding] data={} needs a folder: give --data", data));
   }
   CaptionSets sets;
   Sha256 sha;
@@ -373,7 +370,7 @@ CaptionSets OpenCaptions(const std::optional<fs::path>& folder, const CaptionReq
        {std::pair("training", &sets.train), std::pair("validation", &sets.valid),
         std::pair("test", &sets.test)}) {
     if (images->size() == 0) {
-      throw DataError(fmt::format("[order-embedding] {} must have {} images but has none",
+      throw DataError(fmt::format("[order-embedding] {} has no {} images",
                                   folder ? folder->string() : data, split));
     }
   }

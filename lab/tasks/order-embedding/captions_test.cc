@@ -138,28 +138,27 @@ TEST_F(CaptionsTest, ChecksPrecomputedFeatures) {
     WriteFile(place / file, content);
     return ErrorOf(place);
   };
-  EXPECT_THAT(
-      error("dev_caps.txt", Lines(9, "a")),
-      HasSubstr("dev_caps.txt must have 10 lines, 5 for each of the 2 images of dev_ims.npy, "
-                "but has 9"));
-  EXPECT_THAT(error("dev_caps.txt", Lines(11, "a")), HasSubstr("but has 11"));
+  EXPECT_THAT(error("dev_caps.txt", Lines(9, "a")),
+              HasSubstr("dev_caps.txt must have 10 lines, 5 for each of the 2 images of dev_ims.npy"
+                        ", got 9"));
+  EXPECT_THAT(error("dev_caps.txt", Lines(11, "a")), HasSubstr(", got 11"));
   EXPECT_THAT(error("dev_ims.npy", Npy(2, 3, {1, 0, 0, 1, 0, 0})),
               HasSubstr("dev_ims.npy in " + place.string() +
-                        " must have rows of 2 numbers, as train_ims.npy, but has rows of 3"));
+                        " must have rows of 2 numbers, as train_ims.npy, got rows of 3"));
   EXPECT_THAT(error("train_ims.npy", Npy(3, 2, {3, 4, 0, NAN, 0, 0})),
-              HasSubstr("must have finite numbers but has others in row 1"));
+              HasSubstr("must have finite numbers, got others in row 1"));
   EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})), HasSubstr("has 2 dimensions and no numbers"));
   EXPECT_THAT(error("train_ims.npy", "x"), HasSubstr("[ReadNpy]"));
   EXPECT_THAT(error("train_caps.txt", Lines(14, "a") + "\xff\n"),
-              HasSubstr("must be UTF-8 but has byte 0xff at column 1 of line 15"));
+              HasSubstr("must be UTF-8, got byte 0xff at column 1 of line 15"));
   std::string flat = Npy(6, 1, {3, 4, 0, 1, 0, 0});
   flat.replace(flat.find("(6, 1)"), 6, "(6,  )");
   EXPECT_THAT(error("train_ims.npy", flat),
-              HasSubstr("must have the shape (images, numbers of each) but has 1 dimensions"));
+              HasSubstr("must have the shape (images, numbers of each), got 1 dimensions"));
   WriteFiles(place);
   WriteFile(place / "dev_ims.npy", Npy(0, 2, {}));
   WriteFile(place / "dev_caps.txt", "");
-  EXPECT_THAT(ErrorOf(place), HasSubstr("must have validation images but has none"));
+  EXPECT_THAT(ErrorOf(place), HasSubstr("has no validation images"));
   fs::remove(place / "dev_caps.txt");
   EXPECT_THAT(ErrorOf(place), HasSubstr("has no file dev_caps.txt or dev_caps.txt.gz"));
 }
@@ -186,15 +185,15 @@ TEST_F(CaptionsTest, ChecksMulti30k) {
   WriteMulti30k(folder.path());
   WriteFile(folder / "val.4.de", "Hund\n");
   EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("val.4.de must have the 2 lines of val.1.de but has 1"));
+              HasSubstr("val.4.de must have the 2 lines of val.1.de, got 1"));
   for (const std::string k : {"1", "2", "3", "5"}) {
     WriteFile(folder / ("val." + k + ".de"), "Hund\n");
   }
   EXPECT_THAT(ErrorOf(folder.path()),
-              HasSubstr("val.1.de must have the 2 lines of val.1.en but has 1"));
+              HasSubstr("val.1.de must have the 2 lines of val.1.en, got 1"));
   fs::remove(folder / "val.4.de");
   EXPECT_THAT(ErrorOf(folder.path()), HasSubstr("has no file val.4.de or val.4.de.gz"));
-  EXPECT_THAT(ErrorOf(folder / "nothing"), HasSubstr("must be a folder but is none"));
+  EXPECT_THAT(ErrorOf(folder / "nothing"), HasSubstr("must be a folder"));
   EXPECT_THROW(OpenCaptions({}, {.data = "multi30k"}), UsageError);
   EXPECT_THROW(OpenCaptions({}, {.data = "files"}), UsageError);
 }

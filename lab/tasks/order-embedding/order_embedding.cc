@@ -148,9 +148,9 @@ class Retrieval final : public Experiment, public CaptionSearcher {
 
   std::vector<Hit> Search(const std::string& caption, int64_t most) override {
     if (!corpus_.Knows(caption)) {
-      throw UsageError(fmt::format(
-          "[order-embedding] caption must have a word of the training captions but has {}",
-          Quoted(caption)));
+      throw UsageError(
+          fmt::format("[order-embedding] caption must have a word of the training captions, got {}",
+                      Quoted(caption)));
     }
     const CaptionSet& set = corpus_.test;
     if (!searched_.defined()) searched_ = PlacesOfImages(set, 0, set.size());

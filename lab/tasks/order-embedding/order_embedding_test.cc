@@ -300,7 +300,7 @@ TEST_F(OrderEmbeddingTest, FindsImages) {
     searcher.Search("xyzzy", 1);
     FAIL() << "no error";
   } catch (const UsageError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("a word of the training captions but has \"xyzzy\""));
+    EXPECT_THAT(e.what(), HasSubstr("a word of the training captions, got \"xyzzy\""));
   }
   at::Generator generator = Generator(1);
   const auto samples = experiment->Samples(generator);

@@ -222,8 +222,7 @@ class ParserTask final : public Task {
     trees->valid_sentences = encode(set.valid);
     trees->valid = MakeExamples(trees->valid_sentences, trees->vocabulary);
     if (trees->train.sentences == 0 || trees->valid.sentences == 0) {
-      throw DataError(
-          "[parser] training and validation must have a projective sentence each but have none");
+      throw DataError("[parser] the training or the validation data has no projective sentence");
     }
     trees->test_sentences = encode(set.test);
     const int64_t test = MakeExamples(trees->test_sentences, trees->vocabulary).transitions.size(0);
@@ -239,7 +238,7 @@ class ParserTask final : public Task {
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[parser] batch_size must be at least 2 for batch norm but has 1");
+      throw UsageError("[parser] batch_size must be at least 2 for batch norm, got 1");
     }
     return std::make_unique<Parsing>(s, dynamic_cast<const Trees&>(data));
   }

@@ -177,7 +177,7 @@ class Writer {
 
 std::string MakeConllu(int64_t count, uint64_t seed) {
   if (count < 1 || count > kMaxSyntheticTrees) {
-    throw UsageError(fmt::format("[MakeConllu] count must be from 1 to {} but has {}",
+    throw UsageError(fmt::format("[MakeConllu] count must be from 1 to {}, got {}",
                                  FormatInteger(kMaxSyntheticTrees), count));
   }
   Writer writer(seed);

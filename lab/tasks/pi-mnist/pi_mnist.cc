@@ -129,7 +129,7 @@ class PiMnistTask final : public Task {
 
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[pi-mnist] batch_size must be at least 2 for batch norm but has 1");
+      throw UsageError("[pi-mnist] batch_size must be at least 2 for batch norm, got 1");
     }
     return std::make_unique<PiMnist>(s, dynamic_cast<const DigitCases&>(data));
   }

@@ -109,7 +109,7 @@ TEST_F(RtTest, RefusesFilesItCannotUse) {
     Load();
     FAIL() << "no error";
   } catch (const DataError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("there must be validation sentences but there is none"));
+    EXPECT_THAT(e.what(), HasSubstr("there are no validation sentences"));
   }
 }
 

@@ -48,8 +48,7 @@ std::vector<std::pair<std::string, fs::path>> FindBooks(const fs::path& folder) 
     if (auto name = BookName(entry->path())) found.emplace_back(*std::move(name), entry->path());
   }
   if (error) {
-    throw DataError(fmt::format("[ReadBooks] {} must be a folder that can be read but has: {}",
-                                folder.string(), error.message()));
+    throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
   }
   std::ranges::sort(found);
   // Keeps the uncompressed file of a book with both.
@@ -79,7 +78,7 @@ Book ParseBook(std::string_view text, const std::string& name) {
     ++number;
     if (const auto at = FindInvalidUtf8(line)) {
       throw DataError(
-          fmt::format("[ReadBooks] {} must be UTF-8 but has byte 0x{:02x} at column {} of line {}",
+          fmt::format("[ReadBooks] {} must be UTF-8, got byte 0x{:02x} at column {} of line {}",
                       name, static_cast<uint8_t>(line[*at]), *at + 1, number));
     }
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -102,7 +101,7 @@ Library ReadBooks(const fs::path& folder) {
   if (files.size() < 2) {
     throw DataError(fmt::format(
         "[ReadBooks] {} must hold two books (*.txt or *.txt.gz) or more, itself or in its folder "
-        "books, but has {}",
+        "books, got {}",
         folder.string(), files.size()));
   }
   Library library;
@@ -116,8 +115,7 @@ Library ReadBooks(const fs::path& folder) {
       return ParseBook(text, file.string());
     });
     if (book.sentences.empty()) {
-      throw DataError(
-          fmt::format("[ReadBooks] {} must hold a sentence but has none", file.string()));
+      throw DataError(fmt::format("[ReadBooks] {} has no sentence", file.string()));
     }
     book.name = Escaped(name);
     const bool held_out = i % kValidationShare == kValidationShare - 1 ||
@@ -136,7 +134,7 @@ Library ReadBooks(const fs::path& folder) {
 
 Library MakeStories(int64_t stories) {
   if (stories < 1 || stories > kMaxSyntheticStories) {
-    throw UsageError(fmt::format("[MakeStories] stories must be from 1 to {} but has {}",
+    throw UsageError(fmt::format("[MakeStories] stories must be from 1 to {}, got {}",
                                  kMaxSyntheticStories, stories));
   }
   Library library;

@@ -42,7 +42,7 @@ TEST(ParseBook, JoinsLinesAndLeavesHeadingsOut) {
 
 TEST(ParseBook, NamesTheLineThatIsNotUtf8) {
   EXPECT_EQ(ErrorOf([] { ParseBook("fine\n\nb\xfcse\n", "x.txt"); }),
-            "[ReadBooks] x.txt must be UTF-8 but has byte 0xfc at column 2 of line 3");
+            "[ReadBooks] x.txt must be UTF-8, got byte 0xfc at column 2 of line 3");
 }
 
 TEST(ReadBooks, TakesPlainAndPackedFilesInOrder) {
@@ -69,11 +69,11 @@ TEST(ReadBooks, TakesPlainAndPackedFilesInOrder) {
 
 TEST(ReadBooks, SaysWhatIsMissing) {
   const TestFolder folder;
-  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / "none"); }), HasSubstr("a folder that can be read"));
+  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / "none"); }), HasSubstr("cannot read "));
   WriteFile(folder / "a.txt", "One.");
   EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("must hold two books"));
   WriteFile(folder / "b.txt", "CHAPTER\n");
-  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("b.txt must hold a sentence"));
+  EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("b.txt has no sentence"));
   WriteFile(folder / "b.txt.gz", Gzip("Two.").substr(0, 12));
   fs::remove(folder / "b.txt");
   EXPECT_THAT(ErrorOf([&] { ReadBooks(folder / ""); }), HasSubstr("b.txt.gz"));
