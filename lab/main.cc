@@ -90,7 +90,7 @@ std::vector<std::string> ArgumentsOf(int argc, char** argv) {
 
 int RunCommandLine(int argc, char** argv) {
   CLI::App app(
-      "Train the experiments of the layer-normalisation papers with every norm, and report.",
+      "Train the experiments of the layer normalization papers with every norm, and report.",
       "planish");
   app.footer(std::string("'planish COMMAND --help' shows the options of a command.\n\n"
                          "Example:\n"

@@ -212,11 +212,13 @@ std::string RenderResults(const std::vector<std::vector<Result>>& by_case) {
     }
   }
   return text +
-         "\nGB/s: bytes of x and y, or of x, dy and dx, moved in a second. share: of the speed at\n"
-         "which this machine copies x, or reads x and dy and writes dx; above 1 where a norm "
+         "\n"
+         "GB/s: bytes of x and y, or of x, dy and dx, divided by the time. share: fraction of the "
+         "speed\n"
+         "at which this machine copies x, or reads x and dy and writes dx; above 1 if a norm "
          "reads\n"
-         "less (detach does not read x in backward). PyTorch: the time of its kernel over\n"
-         "Planish's; - where it has none.\n";
+         "less (detach does not read x in backward). PyTorch: the time of its kernel divided by\n"
+         "Planish's; - if it has none.\n";
 }
 
 int RunBench(const BenchFlags& flags) {
@@ -253,16 +255,23 @@ int RunBench(const BenchFlags& flags) {
 
 void AddBench(CLI::App& app, Action& action) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* bench = app.add_subcommand(
-      "bench", "Measure the norms on this machine, beside its memory and PyTorch");
+  CLI::App* bench =
+      app.add_subcommand("bench", "Benchmark the norms against memory bandwidth and PyTorch");
   bench->footer(fmt::format(
-      "Norms, copies of the same bytes and PyTorch's kernels alternate, on the same arrays and "
-      "threads,\nonce each result has been compared with one in double. Shown is the fastest of {} "
-      "blocks each.\nLeave the machine alone meanwhile: a thread that waits for a core makes any "
-      "figure possible.\nRows of the types of 16 bits have parameters in float.\n\n"
-      "Norms over rows:\n  {}\nOver channels:\n  {}\n"
-      "Shapes, ROWSxCOLS, of the default; over channels also SAMPLESxCHANNELSxNUMBERS:\n  {}\n\n"
-      "Example:\n  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",
+      "Norms, copies of the same bytes and PyTorch's kernels alternate on the same arrays and "
+      "threads.\n"
+      "Each result is first compared with a reference in double. The table has the fastest of {} "
+      "blocks.\n"
+      "Do not use the machine meanwhile: a thread that waits for a core distorts the results.\n"
+      "Parameters of 16-bit types are float.\n\n"
+      "Norms over rows:\n"
+      "  {}\n"
+      "Norms over channels:\n"
+      "  {}\n"
+      "Default shapes, ROWSxCOLS; norms over channels also take SAMPLESxCHANNELSxNUMBERS:\n"
+      "  {}\n\n"
+      "Example:\n"
+      "  planish bench --type bfloat16 --methods layer,rms --shapes 4096x1024,64x65536",
       kBlocks, fmt::join(bench::MethodNames(/*rows=*/true), ", "),
       fmt::join(bench::MethodNames(/*rows=*/false), ", "), flags->shapes));
   bench->add_option("--methods", flags->methods, fmt::format("Norms (default: {})", flags->methods))
@@ -273,8 +282,8 @@ void AddBench(CLI::App& app, Action& action) {
   bench->add_option("--type", flags->type, "float (default), double, bfloat16 or float16")
       ->type_name("TYPE");
   bench->add_option("--threads", flags->threads, "Threads (default: all cores)")->type_name("N");
-  bench->add_flag("--json", flags->json, "Print a line of JSON for each result, and no table");
-  bench->add_flag("--quiet", flags->quiet, "Errors only, no progress");
+  bench->add_flag("--json", flags->json, "Print a line of JSON for each result instead of a table");
+  bench->add_flag("--quiet", flags->quiet, "Print only errors, no progress");
   bench->callback([&action, flags] { action = [flags] { return RunBench(*flags); }; });
 }
 

@@ -21,8 +21,8 @@ inline constexpr char kExitStatuses[] =
     "  1    failure: a run folder or output that cannot be read or written, too little memory\n"
     "  2    wrong usage\n"
     "  3    data missing or malformed; no run in the folders that can be read\n"
-    "  130  stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP (the terminal was closed); the same\n"
-    "       command again goes on where it was";
+    "  130  stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP (the terminal was closed); run the\n"
+    "       same command again to continue";
 
 using Action = std::function<int()>;
 

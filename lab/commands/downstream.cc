@@ -233,40 +233,41 @@ int RunDownstream(const DownstreamFlags& flags) {
 void AddDownstream(CLI::App& app, Action& action) {
   auto flags = std::make_shared<DownstreamFlags>();
   CLI::App* downstream =
-      app.add_subcommand("downstream", "Judge sentence vectors by SICK, MR, CR, SUBJ and MPQA");
+      app.add_subcommand("downstream", "Evaluate sentence vectors on SICK, MR, CR, SUBJ and MPQA");
   downstream->footer(
-      "A SOURCE is a run of skip-thoughts, whose weights are those that validation chose, or a\n"
-      "safetensors file with vectors, F32 or F64, one a row in the order of the sets' lines:\n"
+      "A SOURCE is a run of skip-thoughts (with the weights that validation chose) or a "
+      "safetensors\n"
+      "file with vectors, F32 or F64, one per row in the order of the sets' lines:\n"
       "  sick.train.a sick.train.b sick.trial.a sick.trial.b sick.test.a sick.test.b\n"
       "  mr (rt-polarity.pos, then .neg)  cr  subj  mpqa\n"
-      "Sets that the file or the folder lacks are left out.\n\n"
-      "SICK: correlations and mean squared error of scores expected by a softmax regression;\n"
-      "the others: accuracy of logistic regressions by nested cross-validation.\n\n"
+      "Sets that are missing in the file or the folder are left out.\n\n"
+      "SICK: correlations and mean squared error of the expected scores of a softmax regression.\n"
+      "Other sets: accuracy of logistic regressions by nested cross-validation.\n\n"
       "Example:\n"
       "  planish downstream runs/skip-thoughts/small-layer-b64-s1 vectors.safetensors --data DIR");
-  downstream->add_option("SOURCE", flags->sources, "Runs and files of sentence vectors")
+  downstream->add_option("SOURCE", flags->sources, "Runs, and files of sentence vectors")
       ->type_name("")
       ->required()
       ->check(NotEmpty("downstream", "SOURCE"));
   AddDataOption(*downstream, flags->data,
-                "Folder of the sets (default: PLANISH_DATA, else where a run was trained from)");
+                "Folder of the sets (default: $PLANISH_DATA, else the run's data)");
   downstream
       ->add_option("--training-data", flags->training_data,
-                   "The data that a run was trained on (default: where it was read then)")
+                   "Data that the run was trained on (default: its original place)")
       ->type_name("PATH")
       ->check(NotEmpty("downstream", "--training-data"));
   downstream
       ->add_option("--folds", flags->evaluation.folds,
-                   "Of the outer cross-validation (default: 10)")
+                   "Folds of the outer cross-validation (default: 10)")
       ->type_name("N")
       ->check(WholeNumber("downstream", "--folds", 2, 100));
   downstream
       ->add_option("--inner", flags->evaluation.inner,
-                   "Folds within, which choose the penalty (default: 10)")
+                   "Inner folds, which choose the penalty (default: 10)")
       ->type_name("N")
       ->check(WholeNumber("downstream", "--inner", 2, 100));
   downstream
-      ->add_option("--write", flags->write, "Write a run's vectors of the sets to this file, too")
+      ->add_option("--write", flags->write, "Also write a run's vectors of the sets to this file")
       ->type_name("FILE")
       ->check(NotEmpty("downstream", "--write"));
   downstream->add_flag("--json", flags->json, "Print a line of JSON for each source");

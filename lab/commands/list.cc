@@ -39,7 +39,7 @@ void AddList(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
   CLI::App* list = app.add_subcommand("list", "List the tasks, or one task's presets and settings");
   list->footer("Example:\n  planish list pi-mnist");
-  list->add_option("TASK", *name, "A task (default: all of them, a line each)")
+  list->add_option("TASK", *name, "Task (default: list all tasks)")
       ->type_name("")
       ->check(NotEmpty("list", "TASK"));
   list->callback([&action, name] {

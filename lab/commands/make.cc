@@ -33,20 +33,18 @@ int RunMakeCloze(const ClozeFlags& flags) {
 void AddMakeCloze(CLI::App& make, Action& action) {
   auto flags = std::make_shared<ClozeFlags>();
   CLI::App* cloze =
-      make.add_subcommand("cloze", "Make cloze questions of books for attentive-reader");
+      make.add_subcommand("cloze", "Make cloze questions from books for attentive-reader");
   cloze->footer(
-      "BOOKS holds English novels, *.txt or *.txt.gz, in UTF-8, paragraphs with blank lines "
-      "between\n"
-      "them. A question is a passage of some sentences, and the next sentence with a character "
-      "left\n"
-      "out whom the passage names; names are @entityN. Of the books an eighth each is for "
+      "BOOKS contains English novels in UTF-8, *.txt or *.txt.gz, with blank lines between "
+      "paragraphs.\n"
+      "A question is a passage of some sentences, and the next sentence without the name of a\n"
+      "character from the passage. Names become @entityN. One eighth of the books is for "
       "validation\n"
-      "and for the test. Each question is a file in the form of CNN's questions, in "
-      "FOLDER/questions.\n"
-      "The same books and flags give the same bytes.\n\n"
+      "and another for the test. Each question is a file in the format of CNN's questions, in\n"
+      "FOLDER/questions. The same books and flags give the same bytes.\n\n"
       "Example:\n"
       "  planish make cloze books -o cloze && planish train attentive-reader --data cloze");
-  cloze->add_option("BOOKS", flags->books, "Folder with the books, or with a folder books")
+  cloze->add_option("BOOKS", flags->books, "Folder of the books, or with a subfolder books")
       ->type_name("")
       ->required()
       ->check(NotEmpty("make cloze", "BOOKS"));
@@ -61,25 +59,29 @@ void AddMakeCloze(CLI::App& make, Action& action) {
         ->type_name("N")
         ->check(WholeNumber("make cloze", flag, least, most));
   };
-  number("--train", r.train, 1, 1'000'000'000, "Training questions, at most");
+  number("--train", r.train, 1, 1'000'000'000, "Maximum number of training questions");
   number("--held-out", r.held_out, 1, 1'000'000'000,
-         "Questions of validation, and of the test, at most");
+         "Maximum number of questions for validation, and for the test");
   number("--sentences", r.sentences, 1, 1000, "Sentences of a passage");
-  number("--entities", r.entities, 2, kMaxEntities, "Numbers that entities can have");
-  number("--least-entities", r.min_entities, 1, 1000, "Different entities of a passage, at least");
-  number("--longest-passage", r.longest_passage, 1, 1'000'000, "Words of a passage, at most");
-  number("--shortest-question", r.shortest_question, 1, 1'000'000, "Words of a question, at least");
-  number("--longest-question", r.longest_question, 1, 1'000'000, "Words of a question, at most");
+  number("--entities", r.entities, 2, kMaxEntities, "Number of entity numbers");
+  number("--least-entities", r.min_entities, 1, 1000,
+         "Minimum number of distinct entities of a passage");
+  number("--longest-passage", r.longest_passage, 1, 1'000'000,
+         "Maximum number of words of a passage");
+  number("--shortest-question", r.shortest_question, 1, 1'000'000,
+         "Minimum number of words of a question");
+  number("--longest-question", r.longest_question, 1, 1'000'000,
+         "Maximum number of words of a question");
   number("--stride", r.stride, 1, 1'000'000,
-         "Sentences from a passage's beginning to the next one's, at least");
-  number("--seed", r.seed, 0, 1'000'000'000, "Decides the split, the order and the numbers");
+         "Minimum number of sentences between the starts of passages");
+  number("--seed", r.seed, 0, 1'000'000'000, "Seed of the split, the order and the numbers");
   cloze->callback([&action, flags] { action = [flags] { return RunMakeCloze(*flags); }; });
 }
 
 }  // namespace
 
 void AddMake(CLI::App& app, Action& action) {
-  CLI::App* make = app.add_subcommand("make", "Make data of other data");
+  CLI::App* make = app.add_subcommand("make", "Make data from other data");
   make->require_subcommand(1);
   AddMakeCloze(*make, action);
 }

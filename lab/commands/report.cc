@@ -21,18 +21,19 @@ void AddReport(CLI::App& app, Action& action) {
   CLI::App* report =
       app.add_subcommand("report", "Write an HTML report of the runs in some folders");
   report->footer(
-      "The report is made from the runs' files alone: runs that are still being trained may be in\n"
-      "it, and the same runs give the same bytes. A run that cannot be read is named on stderr "
-      "and\n"
-      "left out.\n\n"
-      "Example:\n  planish report runs -o report.html");
-  report->add_option("FOLDER", flags->folders, "Folders that hold runs, at any depth")
+      "The report depends only on the runs' files: unfinished runs can be part of it, and the "
+      "same\n"
+      "runs give the same bytes. A run that cannot be read is left out with a warning on "
+      "stderr.\n\n"
+      "Example:\n"
+      "  planish report runs -o report.html");
+  report->add_option("FOLDER", flags->folders, "Folders with runs, at any depth")
       ->type_name("")
       ->required()
       ->check(NotEmpty("report", "FOLDER"));
   report
       ->add_option("-o,--output", flags->output,
-                   "File to write, replaced where it is there (default: report.html)")
+                   "File to write; replaces an existing one (default: report.html)")
       ->type_name("FILE")
       ->check(NotEmpty("report", "--output"));
   report->callback([&action, flags] {

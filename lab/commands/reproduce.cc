@@ -72,14 +72,14 @@ class Runner {
     while (children_.running() > 0) Take(children_.Wait(kLookMilliseconds));
     if (Interrupted() != 0) {
       progress_.Warn(
-          fmt::format("stopped: {} of {} runs done. The same command again goes on where it was.",
-                      done_, plan_.runs.size()));
+          fmt::format("stopped: {} of {} runs done. Run the same command again to continue.", done_,
+                      plan_.runs.size()));
       return 128 + Interrupted();
     }
     if (unfinished + waiting_.size() > 0) {
       progress_.Warn(fmt::format(
-          "{} of {} runs done within --hours {:g}. The same command again goes on where it was.",
-          done_, plan_.runs.size(), *flags_.hours));
+          "{} of {} runs done within --hours {:g}. Run the same command again to continue.", done_,
+          plan_.runs.size(), *flags_.hours));
     }
     if (failed_ > 0)
       progress_.Warn(fmt::format("{} of {} runs failed", failed_, plan_.runs.size()));
@@ -136,7 +136,7 @@ class Runner {
                                    child.status < 128
                                        ? fmt::format("status {}", child.status)
                                        : fmt::format("signal {}", child.status - 128),
-                                   child.error.empty() ? "it said nothing" : child.error));
+                                   child.error.empty() ? "no message" : child.error));
         if (child.status == kDataStatus) {
           ++failed_by_data_;
           LeaveOut(run.column);
@@ -218,7 +218,7 @@ int RunReproduce(const ReproduceFlags& flags) {
     text += fmt::format("{} more do not fit into --hours {:g}.\n", schedule.left, *flags.hours);
   }
   if (!has_data) {
-    text += "There is no --data: the tasks take data that they make themselves, not the paper's.\n";
+    text += "There is no --data: the tasks use synthetic data, not the paper's.\n";
   }
   Print(text);
   FlushStdout();
@@ -252,16 +252,16 @@ void AddReproduce(CLI::App& app, Action& action) {
   for (const Paper& paper : Papers()) papers.push_back("  " + paper.name + "  " + paper.title);
   reproduce->footer(
       fmt::format("Papers:\n{}\n\n", fmt::join(papers, "\n")) +
-      "The plan, with the hours that it is expected to take, is printed first. Runs go seed by "
-      "seed:\n"
-      "seed 1 of every column and norm, then seed 2, the paper's norms before others. Each is a\n"
-      "process of its own, 'planish train ...', and a folder as that command describes it. "
-      "Finished\n"
-      "runs are skipped, unfinished ones go on where they were: the same command can be given\n"
-      "again after Ctrl-C, or with more --hours. A run that fails is named, and the others go "
-      "on.\n"
-      "At the end the report is in OUT/report.html.\n\n"
-      "Example:\n  planish reproduce xu2019 --data DIR --dry-run\n"
+      "Prints the plan first, with its expected hours. Runs go seed by seed: seed 1 of every "
+      "column\n"
+      "and norm, then seed 2, the paper's norms before others. Each run is a separate process,\n"
+      "'planish train ...', with a folder as described there. Skips finished runs and continues\n"
+      "unfinished ones: run the same command again after Ctrl-C, or with more --hours. Reports a "
+      "run\n"
+      "that fails, and continues with the others. Writes the report to OUT/report.html at the "
+      "end.\n\n"
+      "Example:\n"
+      "  planish reproduce xu2019 --data DIR --dry-run\n"
       "  planish reproduce xu2019 --data DIR --hours 6\n\n" +
       kExitStatuses);
   reproduce->add_option("PAPER", flags->paper, "Paper")->type_name("")->required();
@@ -270,11 +270,12 @@ void AddReproduce(CLI::App& app, Action& action) {
       ->check(NotEmpty("reproduce", "--preset"));
   reproduce
       ->add_option("--tasks", flags->tasks,
-                   "Columns of the tables, or tasks, separated by commas (default: all)")
+                   "Table columns or tasks, separated by commas (default: all)")
       ->type_name("LIST");
   reproduce
       ->add_option("--norms", flags->norms,
-                   "Norms, separated by commas, where a task has\nthem (default: each column's)")
+                   "Norms, separated by commas, if a task has\n"
+                   "them (default: each column's)")
       ->type_name("LIST");
   reproduce
       ->add_option("--seeds", flags->seeds,
@@ -284,7 +285,7 @@ void AddReproduce(CLI::App& app, Action& action) {
       ->check(WholeNumber("reproduce", "--seeds", 1, 1000));
   reproduce
       ->add_option("--hours", flags->hours,
-                   "Start what fits, and stop what still runs then (default: no limit)")
+                   "Start only runs that fit, and stop the others then (default: no limit)")
       ->type_name("HOURS")
       ->check(Number("reproduce", "--hours", "a number above 0",
                      [](double hours) { return hours > 0; }));
@@ -295,11 +296,12 @@ void AddReproduce(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(WholeNumber("reproduce", "--threads", 1, 1024));
   AddDataOption(*reproduce, flags->data,
-                "Folder with the data (default: $PLANISH_DATA, else data that planish makes)");
+                "Folder of the data (default: $PLANISH_DATA, else synthetic data)");
   reproduce->add_option("--out", flags->out, "Folder for the runs (default: runs/PAPER)")
       ->type_name("FOLDER");
   reproduce->add_flag("--dry-run", flags->dry_run, "Print the plan and exit");
-  reproduce->add_flag("--quiet", flags->quiet, "Plan, warnings and errors only, no progress");
+  reproduce->add_flag("--quiet", flags->quiet,
+                      "Print only the plan, warnings and errors, no progress");
   reproduce->callback([&action, flags] { action = [flags] { return RunReproduce(*flags); }; });
 }
 

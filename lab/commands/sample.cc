@@ -55,33 +55,33 @@ void AddSample(CLI::App& app, Action& action) {
   auto flags = std::make_shared<SampleFlags>();
   CLI::App* sample = app.add_subcommand("sample", "Write text with a run's trained model");
   sample->footer(
-      "Prints the prompt and what follows it, bytes as they come, and ends the line. On a "
-      "terminal\n"
-      "control characters are escaped. A prompt with characters that the training text lacks is\n"
-      "refused.\n\n"
-      "Example:\n  planish sample runs/char-lm/small-lstm-b32-s1 --prompt \"Enter \" --length 200");
-  sample->add_option("RUN", flags->run, "The folder of a run of a task that models text")
+      "Prints the prompt, the bytes that follow it and a line feed. Escapes control characters on "
+      "a\n"
+      "terminal. A prompt with characters that the training text lacks is an error.\n\n"
+      "Example:\n"
+      "  planish sample runs/char-lm/small-lstm-b32-s1 --prompt \"Enter \" --length 200");
+  sample->add_option("RUN", flags->run, "Folder of a run of a task that models text")
       ->type_name("")
       ->required()
       ->check(NotEmpty("sample", "RUN"));
   sample
       ->add_option("--prompt", flags->prompt,
-                   "What the text begins with (default: nothing, as after the end of a line)")
+                   "Start of the text (default: empty, as after the end of a line)")
       ->type_name("TEXT");
   sample->add_option("--length", flags->length, "Bytes to write (default: 500)")
       ->type_name("N")
       ->check(WholeNumber("sample", "--length", 1, 10'000'000));
   sample
       ->add_option("--temperature", flags->temperature,
-                   "Logits are divided by it: small for likely text (default: 0.8)")
+                   "Divisor of the logits: small for likely text (default: 0.8)")
       ->type_name("T")
       ->check(Number("sample", "--temperature", "a number from 0.01 to 100",
                      [](double t) { return t >= 0.01 && t <= 100; }));
-  sample->add_option("--seed", flags->seed, "Of the choices (default: 1)")
+  sample->add_option("--seed", flags->seed, "Random seed (default: 1)")
       ->type_name("SEED")
       ->check(WholeNumber("sample", "--seed", 0, int64_t{1} << 53));
   AddDataOption(*sample, flags->data,
-                "The data that the run was trained on (default: where it was read then)");
+                "Data that the run was trained on (default: its original place)");
   sample->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("sample", "--threads", 1, 1024));

@@ -88,24 +88,26 @@ void AddSearch(CLI::App& app, Action& action) {
   auto flags = std::make_shared<SearchFlags>();
   CLI::App* search = app.add_subcommand("search", "Find images by a caption with a trained run");
   search->footer(
-      "Prints the best of the test images, one a line: score (the larger the better), number of\n"
-      "the image from 0 and its own captions, between tabs. Without a CAPTION each line of stdin\n"
-      "is one, whose images end with an empty line. Words that the training captions lack are\n"
-      "unknown, and a caption of nothing else is refused; of a set of files (data=files) words\n"
-      "are what is between blanks, as in them.\n\n"
+      "Prints the best test images, one per line and separated by tabs: score (larger is better),\n"
+      "index of the image from 0, and its own captions. Without CAPTION, each line of stdin is a\n"
+      "caption, and an empty line ends its images. Words that the training captions lack are "
+      "unknown;\n"
+      "a caption with only such words is an error. With data=files, words are separated by "
+      "blanks.\n\n"
       "Example:\n"
       "  planish search runs/order-embedding/small-layer-b128-s1 \"a dog runs on the beach\" -n 3");
   search->add_option("RUN", flags->run, "Folder of a run of order-embedding")
       ->type_name("")
       ->required()
       ->check(NotEmpty("search", "RUN"));
-  search->add_option("CAPTION", flags->caption, "What to look for (default: the lines of stdin)")
+  search
+      ->add_option("CAPTION", flags->caption, "Caption to search for (default: the lines of stdin)")
       ->type_name("");
   search->add_option("-n,--count", flags->count, "Images to print (default: 5)")
       ->type_name("N")
       ->check(WholeNumber("search", "--count", 1, 1'000'000));
   AddDataOption(*search, flags->data,
-                "Folder with the data of the training (default: where it was)");
+                "Data that the run was trained on (default: its original place)");
   search->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("search", "--threads", 1, 1024));

@@ -12,9 +12,10 @@ void AddShow(CLI::App& app, Action& action) {
   auto folders = std::make_shared<std::vector<std::filesystem::path>>();
   CLI::App* show = app.add_subcommand("show", "Show the runs in some folders as a table");
   show->footer(
-      "A run that cannot be read is named on stderr and left out.\n\nExample:\n  planish show "
-      "runs");
-  show->add_option("FOLDER", *folders, "Folders that hold runs, at any depth")
+      "A run that cannot be read is left out with a warning on stderr.\n\n"
+      "Example:\n"
+      "  planish show runs");
+  show->add_option("FOLDER", *folders, "Folders with runs, at any depth")
       ->type_name("")
       ->required()
       ->check(NotEmpty("show", "FOLDER"));

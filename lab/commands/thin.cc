@@ -21,19 +21,19 @@ void AddThin(CLI::App& app, Action& action) {
   auto flags = std::make_shared<Flags>();
   CLI::App* thin = app.add_subcommand("thin", "Copy run folders with only what the report needs");
   thin->footer(
-      "Below TO each run has the place that it has below FROM, with config.json, metrics.jsonl "
-      "and\n"
-      "result.json: no checkpoint, no events, about 60 evaluations of the metrics that the report\n"
-      "draws, the last gradients, and no path of the machine. 'planish report TO' makes the same\n"
-      "tables; long curves have fewer points. Such a copy of some hundred runs is a few "
-      "megabytes.\n"
-      "A run that cannot be read is named on stderr and left out.\n\n"
-      "Example:\n  planish thin runs/xu2019 results/xu2019");
-  thin->add_option("FROM", flags->from, "Folder that holds runs, at any depth")
+      "Each run keeps its relative path, with config.json, metrics.jsonl and result.json: no\n"
+      "checkpoint, no events, about 60 evaluations of the metrics that the report draws, the last\n"
+      "gradients, and no path of the machine. 'planish report TO' makes the same tables; long "
+      "curves\n"
+      "have fewer points. A copy of some hundred runs is a few megabytes.\n"
+      "A run that cannot be read is left out with a warning on stderr.\n\n"
+      "Example:\n"
+      "  planish thin runs/xu2019 results/xu2019");
+  thin->add_option("FROM", flags->from, "Folder with runs, at any depth")
       ->type_name("")
       ->required()
       ->check(NotEmpty("thin", "FROM"));
-  thin->add_option("TO", flags->to, "Folder for the copies; files in it are replaced")
+  thin->add_option("TO", flags->to, "Folder for the copies; replaces files in it")
       ->type_name("")
       ->required();
   thin->callback([&action, flags] {

@@ -171,7 +171,7 @@ int RunTrain(const TrainFlags& flags) {
     }
     if (outcome == Outcome::kInterrupted) {
       progress.Warn(
-          fmt::format("stopped: {} of {} runs done. The same command again goes on where it was.",
+          fmt::format("stopped: {} of {} runs done. Run the same command again to continue.",
                       runs.size(), plans.size()));
       return 128 + Interrupted();
     }
@@ -201,31 +201,29 @@ int RunTrain(const TrainFlags& flags) {
 
 void AddTrain(CLI::App& app, Action& action) {
   auto flags = std::make_shared<TrainFlags>();
-  CLI::App* train = app.add_subcommand(
-      "train", "Train a task with each norm or cell, batch size and seed asked for");
+  CLI::App* train =
+      app.add_subcommand("train", "Train a task with each given norm or cell, batch size and seed");
   train->footer(
       std::string(
-          "A list makes a sweep: a run for each combination and seed, each in a folder of "
-          "its own,\n"
+          "Lists make a sweep: a run for each combination and seed, each with its own folder,\n"
           "OUT/TASK/PRESET-NORM-bBATCH[-KEY=VALUE...]-sSEED (CELL for NORM in recurrent tasks):\n"
-          "  config.json                   what decides the run, and where it was made\n"
+          "  config.json                   settings, data and machine of the run\n"
           "  metrics.jsonl                 a line for each evaluation\n"
           "  events.out.tfevents.*         the same for TensorBoard\n"
-          "  checkpoint/state.safetensors  weights and optimiser\n"
-          "  result.json                   how it ended\n"
-          "Finished runs are skipped, unfinished ones go on where they were, on as many "
-          "threads with\n"
-          "the bits of an uninterrupted run. At the end a table goes to stdout; progress "
-          "goes to\n"
-          "stderr, in plain lines where that is no terminal, or TERM=dumb or NO_COLOR "
-          "is set.\n\n"
-          "Example:\n  planish train pi-mnist --preset small --norm none,batch,layer "
-          "--batch-size 128,4 --seeds 3\n"
+          "  checkpoint/state.safetensors  weights and optimizer\n"
+          "  result.json                   result of the run\n"
+          "Skips finished runs and continues unfinished ones; with the same number of threads, a\n"
+          "continued run has the bits of an uninterrupted one. Prints a table to stdout at the "
+          "end.\n"
+          "Progress goes to stderr, in plain lines if that is no terminal, or TERM=dumb or "
+          "NO_COLOR is\n"
+          "set.\n\n"
+          "Example:\n"
+          "  planish train pi-mnist --preset small --norm none,batch,layer --batch-size 128,4 "
+          "--seeds 3\n"
           "  planish train char-lm --cell lstm,ln-lstm,ln-gru --data text.txt\n\n") +
       kExitStatuses);
-  train->add_option("TASK", flags->task, "Task, as 'planish list' names it")
-      ->type_name("")
-      ->required();
+  train->add_option("TASK", flags->task, "Task of 'planish list'")->type_name("")->required();
   train->add_option("--norm", flags->norms, "Norms, separated by commas (default: the task's)")
       ->type_name("LIST");
   train
@@ -239,39 +237,37 @@ void AddTrain(CLI::App& app, Action& action) {
   train->add_option("--seeds", flags->seeds, "Train with each of the seeds 1 to N (default: 1)")
       ->type_name("N")
       ->check(WholeNumber("train", "--seeds", 1, 1000));
-  train->add_option("--seed", flags->seed, "Train with this seed alone")
+  train->add_option("--seed", flags->seed, "Train with only this seed")
       ->type_name("SEED")
       ->check(WholeNumber("train", "--seed", 0, int64_t{1} << 53));
   train
       ->add_option("--preset", flags->preset,
-                   "One that 'planish list TASK' names (default: the first), such as\n"
-                   "paper: as printed; small: seconds a run; smoke: does it run?")
+                   "A preset of 'planish list TASK' (default: the first), such as\n"
+                   "paper: as printed; small: seconds a run; smoke: a test that it runs")
       ->type_name("NAME")
       ->check(NotEmpty("train", "--preset"));
   train
-      ->add_option("--set", flags->sets, "Change a setting of 'planish list TASK'; may be repeated")
+      ->add_option("--set", flags->sets, "Change a setting of 'planish list TASK'; can be repeated")
       ->type_name("KEY=VALUE[,VALUE...]")
       ->expected(1)
       ->take_all();
   AddDataOption(*train, flags->data,
-                "Folder, or text file, with the data (default: $PLANISH_DATA, else\n"
-                "digits and plays that planish makes itself)");
+                "Folder or text file of the data\n"
+                "(default: $PLANISH_DATA, else synthetic data)");
   train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
       ->type_name("FOLDER");
   train->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("train", "--threads", 1, 1024));
-  train->add_option("--device", flags->device, "cpu (default, and the only one)")
-      ->type_name("NAME");
+  train->add_option("--device", flags->device, "cpu (the only device)")->type_name("NAME");
   train
       ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,
-                   "Training that a crash may lose (default: 60)")
+                   "Maximum training time that a crash loses (default: 60)")
       ->type_name("SECONDS")
       ->check(Number("train", "--checkpoint-seconds", "a number of seconds",
                      [](double seconds) { return seconds >= 0; }));
-  train->add_flag("--json", flags->json,
-                  "Print a line of JSON for each run as it ends, and no table");
-  train->add_flag("--quiet", flags->quiet, "Warnings and errors only, no progress");
+  train->add_flag("--json", flags->json, "Print a line of JSON for each run instead of a table");
+  train->add_flag("--quiet", flags->quiet, "Print only warnings and errors, no progress");
   train->callback([&action, flags] { action = [flags] { return RunTrain(*flags); }; });
 }
 

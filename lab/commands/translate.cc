@@ -94,12 +94,11 @@ void AddTranslate(CLI::App& app, Action& action) {
   CLI::App* translate =
       app.add_subcommand("translate", "Translate lines of stdin with a run of a translation task");
   translate->footer(
-      "Each line of stdin, in UTF-8, gives a line on stdout: a sentence of the language that the\n"
-      "run was trained to translate. The weights are those of the evaluation that validation\n"
-      "chose. Vocabulary and data are those of the training, which are read again. Characters "
-      "that\n"
-      "the vocabulary lacks are read as unknown, <unk>, and the line is translated all the "
-      "same.\n\n"
+      "Translates each line of stdin, in UTF-8, to a line on stdout. A line is a sentence in the\n"
+      "run's source language. Uses the weights of the evaluation that validation chose, and reads "
+      "the\n"
+      "training data again for the vocabulary. Characters that the vocabulary lacks are read as\n"
+      "unknown, <unk>.\n\n"
       "Example:\n"
       "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b1024-s1");
   translate->add_option("RUN", flags->run, "Folder of a run of mt")
@@ -108,19 +107,18 @@ void AddTranslate(CLI::App& app, Action& action) {
       ->check(NotEmpty("translate", "RUN"));
   translate
       ->add_option("--beam", flags->beam,
-                   "Hypotheses of a sentence that are kept; 1 is greedy search (default: the "
-                   "run's)")
+                   "Hypotheses per sentence; 1 is greedy search (default: the run's)")
       ->type_name("N")
       ->check(WholeNumber("translate", "--beam", 1, 1000));
   translate
       ->add_option("--length-penalty", flags->length_penalty,
-                   "Scores are divided by the length to the power of A: larger gives longer "
-                   "translations\n(default: the run's)")
+                   "Scores are divided by the length to the power of A: larger gives longer\n"
+                   "translations (default: the run's)")
       ->type_name("A")
       ->check(Number("translate", "--length-penalty", "a number from 0 to 10",
                      [](double power) { return power >= 0 && power <= 10; }));
   AddDataOption(*translate, flags->data,
-                "Folder with the data of the training (default: where it was)");
+                "Data that the run was trained on (default: its original place)");
   translate->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("translate", "--threads", 1, 1024));

@@ -77,10 +77,7 @@ int RunWrite(const WriteFlags& flags) {
     WriteOutputFile(flags.out, written.svg + "\n");
   }
   if (!written.whole) {
-    std::fputs(
-        "warning: the pen was stopped before it had passed the text's last character "
-        "(see --steps)\n",
-        stderr);
+    std::fputs("warning: the pen stopped before the text's last character (see --steps)\n", stderr);
   }
   return 0;
 }
@@ -91,43 +88,42 @@ void AddWrite(CLI::App& app, Action& action) {
   auto flags = std::make_shared<WriteFlags>();
   CLI::App* write = app.add_subcommand("write", "Write a text by hand with a run of handwriting");
   write->footer(
-      "Gives an SVG of the pen's strokes. The pen stops once the model's window has passed the\n"
-      "text's last character. Characters that have no symbol of their own, or that no training "
-      "line\n"
-      "has, are refused.\n\n"
+      "Writes an SVG of the pen's strokes. The pen stops when the model's window has passed the\n"
+      "text's last character. Characters without their own symbol, or that no training line has, "
+      "are\n"
+      "an error.\n\n"
       "Example:\n"
       "  planish write runs/handwriting/small-layer-b8-s1 \"a line by hand\" --bias 1 -o line.svg");
-  write->add_option("RUN", flags->run, "The folder of a run of handwriting")
+  write->add_option("RUN", flags->run, "Folder of a run of handwriting")
       ->type_name("")
       ->required()
       ->check(NotEmpty("write", "RUN"));
-  write->add_option("TEXT", flags->text, "What to write")->type_name("")->required();
-  write->add_option("-o,--out", flags->out, "The file of the SVG (default: stdout)")
+  write->add_option("TEXT", flags->text, "Text to write")->type_name("")->required();
+  write->add_option("-o,--out", flags->out, "File for the SVG (default: stdout)")
       ->type_name("FILE")
       ->check(NotEmpty("write", "--out"));
   write
       ->add_option("--bias", flags->bias,
-                   "Towards likely strokes: 0 writes as the model thinks people do, 5 the tidiest "
-                   "(default: 0.5)")
+                   "Bias towards likely strokes: 0 is the model's distribution,\n"
+                   "5 is very tidy (default: 0.5)")
       ->type_name("B")
       ->check(Number("write", "--bias", "a number from 0 to 100",
                      [](double bias) { return bias >= 0 && bias <= 100; }));
-  write->add_option("--seed", flags->seed, "Of the choices (default: 1)")
+  write->add_option("--seed", flags->seed, "Random seed (default: 1)")
       ->type_name("SEED")
       ->check(WholeNumber("write", "--seed", 0, int64_t{1} << 53));
   write
       ->add_option("--steps", flags->steps,
-                   "Points after which the pen stops wherever it is (default: 200, and 60 for each "
-                   "byte of the text)")
+                   "Maximum number of points (default: 200, plus 60 per byte of TEXT)")
       ->type_name("N")
       ->check(WholeNumber("write", "--steps", 1, 1'000'000));
   write
       ->add_option("--prime-case", flags->prime,
-                   "Write on in the style of this line of the validation data, counted from 0")
+                   "Continue in the style of this line of the validation data, from 0")
       ->type_name("N")
       ->check(WholeNumber("write", "--prime-case", 0, int64_t{1} << 53));
   AddDataOption(*write, flags->data,
-                "The data that the run was trained on (default: where it was read then)");
+                "Data that the run was trained on (default: its original place)");
   write->add_option("--threads", flags->threads, "Threads (default: all cores)")
       ->type_name("N")
       ->check(WholeNumber("write", "--threads", 1, 1024));

@@ -33,13 +33,13 @@ void Task::AddSettings(const std::vector<SettingSpec>& more) {
 }
 
 SettingSpec NormSetting(const std::vector<std::string>& norms) {
-  return {"norm", norms.front(), "the normalisation", {}, {}, norms};
+  return {"norm", norms.front(), "the normalization", {}, {}, norms};
 }
 
 std::vector<SettingSpec> NormDetails() {
   const NormOptions options;
   return {
-      {"eps", options.epsilon, "what a norm adds to the variance", 0, 1, {}},
+      {"eps", options.epsilon, "added to the variance by a norm", 0, 1, {}},
       {"ada_c", options.ada_c, "AdaNorm's C", 0, 1e6, {}},
       {"ada_k", options.ada_k, "AdaNorm's k", 0, 1e6, {}},
   };
@@ -54,32 +54,36 @@ NormOptions NormOptionsOf(const Settings& settings) {
 std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
   return {
       compared,
-      {"batch_size", 128, "cases an update averages over", 1, 1 << 24, {}},
+      {"batch_size", 128, "cases of a batch", 1, 1 << 24, {}},
       {"epochs", 60, "passes over the training cases", 1, 1e9, {}},
-      {"lr", 1e-3, "Adam's learning rate, at its highest", 0, 1e6, {}},
+      {"lr", 1e-3, "highest learning rate of Adam", 0, 1e6, {}},
       {"schedule",
        "constant",
-       "of the learning rate after warm-up; cosine ends at 0",
+       "learning rate after warm-up; cosine ends at 0",
        {},
        {},
        ScheduleNames()},
       {"warmup", 0, "updates over which the learning rate rises from 0", 0, 1e9, {}},
-      {"clip", 0.0, "largest norm of all gradients together; 0: any", 0, 1e9, {}},
-      {"accumulate", 1, "batches an update averages over", 1, 1e6, {}},
-      {"adam_beta1", 0.9, "Adam's decay of the first moment", 0, 1, {}},
-      {"adam_beta2", 0.999, "Adam's decay of the second moment", 0, 1, {}},
+      {"clip", 0.0, "largest norm of all gradients together; 0: no limit", 0, 1e9, {}},
+      {"accumulate", 1, "batches averaged in an update", 1, 1e6, {}},
+      {"adam_beta1", 0.9, "Adam's decay rate of the first moment", 0, 1, {}},
+      {"adam_beta2", 0.999, "Adam's decay rate of the second moment", 0, 1, {}},
       {"adam_eps", 1e-8, "Adam's epsilon", 0, 1, {}},
-      {"evaluations_per_epoch", 1, "evaluations an epoch, beside a few early ones", 1, 1e6, {}},
+      {"evaluations_per_epoch",
+       1,
+       "evaluations an epoch, and a few more in the first one",
+       1,
+       1e6,
+       {}},
   };
 }
 
 std::vector<SettingSpec> TheanoSettings() {
   return {
-      {"clip_each", 0.0, "largest norm of each parameter's gradient; 0: any", 0, 1e9, {}},
+      {"clip_each", 0.0, "largest norm of each parameter's gradient; 0: no limit", 0, 1e9, {}},
       {"adam",
        "textbook",
-       "its correction for moments that start at 0; theano: of some code, with larger first "
-       "updates",
+       "bias correction; theano: that of common Theano code, with larger first updates",
        {},
        {},
        {"textbook", "theano"}},

@@ -137,10 +137,10 @@ class Training {
     progress_.Note(
         fmt::format("{}: resuming at step {}", plan_.folder.filename().string(), state_.step));
     if (state_.threads != threads) {
-      progress_.Warn(fmt::format(
-          "warning: {}: the checkpoint was made with {} threads and goes on with {}: the last "
-          "bits may differ",
-          plan_.folder.filename().string(), state_.threads, threads));
+      progress_.Warn(
+          fmt::format("warning: {}: the checkpoint was made with {} threads and continues with {}: "
+                      "the last bits can differ",
+                      plan_.folder.filename().string(), state_.threads, threads));
     }
     state_.threads = threads;
   }

@@ -152,27 +152,22 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
   name = std::move(task_name);
   settings = EngineSettings(NormSetting(
       {"none", "layer", "layer-simple", "rms", "detach", "detach-mean", "detach-std", "ada"}));
-  Default("batch_size", 4096, "tokens of a batch, padding included");
+  Default("batch_size", 4096, "tokens of a batch, including padding");
   Default("epochs", 10);
   Default("adam_beta2", 0.998);
   Default("lr", 1e-3);
   AddSettings(NormDetails());
   AddSettings({
       {"layers", 4, "encoder layers", 1, 1000, {}},
-      {"width", 128, "numbers that stand for a word, and units of each layer", 2, 65536, {}},
-      {"heads", 4, "of attention; they divide the width", 1, 65536, {}},
+      {"width", 128, "width of a word embedding and of each layer", 2, 65536, {}},
+      {"heads", 4, "heads of attention; must divide the width", 1, 65536, {}},
       {"ffn", 128, "hidden units of the feed-forward layers", 1, 1 << 20, {}},
-      {"dropout", 0.2, "of embeddings and of each layer's result", 0, 1, {}},
-      {"attention_dropout", 0.0, "of attention weights", 0, 1, {}},
-      {"activation_dropout", 0.0, "of the feed-forward layers' hidden units", 0, 1, {}},
-      {"min_count",
-       2,
-       "times that a word is in the training sentences; fewer: unknown",
-       1,
-       1e9,
-       {}},
-      {"longest", 128, "words of a sentence that are read", 1, 1 << 20, {}},
-      {"train_cases", 1'000'000, "training sentences used, at most", 1, 1e9, {}},
+      {"dropout", 0.2, "dropout of embeddings and of each layer's result", 0, 1, {}},
+      {"attention_dropout", 0.0, "dropout of attention weights", 0, 1, {}},
+      {"activation_dropout", 0.0, "dropout of the feed-forward layers' hidden units", 0, 1, {}},
+      {"min_count", 2, "rarer words of the training sentences are unknown", 1, 1e9, {}},
+      {"longest", 128, "maximum number of words of a sentence", 1, 1 << 20, {}},
+      {"train_cases", 1'000'000, "maximum number of training sentences", 1, 1e9, {}},
   });
   data_settings = {"min_count", "longest", "train_cases"};
   presets = {
@@ -181,7 +176,7 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
        {{"epochs", 6}, {"evaluations_per_epoch", 2}}},
       {"paper", "4 layers of 128 on all sentences, as printed", {}},
       {"smoke",
-       "2 layers of 32 on 600 sentences for 2 epochs: does it run?",
+       "2 layers of 32 on 600 sentences for 2 epochs: a test that it runs",
        {{"layers", 2},
         {"width", 32},
         {"ffn", 32},

@@ -254,14 +254,14 @@ def test_a_signal_saves_and_the_run_goes_on(planish, uninterrupted, number, stat
     process = stop(planish, number)
     assert process.returncode == status
     assert process.out == ""
-    assert process.err.endswith("stopped: 0 of 1 runs done. The same command again goes on where it was.\n")
+    assert process.err.endswith("stopped: 0 of 1 runs done. Run the same command again to continue.\n")
     assert_goes_on(planish, uninterrupted)
 
 
 def test_quiet_still_says_how_to_go_on(planish):
     process = stop(planish, signal.SIGINT, "--quiet")
     assert process.returncode == 130
-    assert process.err == "stopped: 0 of 1 runs done. The same command again goes on where it was.\n"
+    assert process.err == "stopped: 0 of 1 runs done. Run the same command again to continue.\n"
 
 
 def test_a_killed_run_goes_on(planish, uninterrupted):
@@ -300,7 +300,7 @@ def test_other_threads_are_warned_of_even_when_quiet(planish):
     process.kill()
     process.communicate()
     assert re.fullmatch(
-        r"warning: \S+: the checkpoint was made with 1 threads and goes on with 2: [^\n]+\n", warning
+        r"warning: \S+: the checkpoint was made with 1 threads and continues with 2: [^\n]+\n", warning
     )
 
 

@@ -122,7 +122,7 @@ def test_interrupted_and_continued_is_uninterrupted(done, planish, signal_number
     process.send_signal(signal_number)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + signal_number, stderr
-    assert re.search(r"stopped: \d of 4 runs done\. The same command again goes on where it was\.", stderr)
+    assert re.search(r"stopped: \d of 4 runs done\. Run the same command again to continue\.", stderr)
     assert "report:" not in stdout
     assert len(finished(planish)) < 4
     planish.ok(*FEW)
@@ -169,7 +169,7 @@ def test_data_that_cannot_be_read_leaves_out_the_column(planish):
 
 def test_time_that_is_up_ends_it(planish):
     result = planish.ok(*SMOKE, "--norms", "none,layer", "--jobs", 1, "--hours", 0.0005)  # 1.8 s
-    assert "runs done within --hours 0.0005. The same command again goes on where it was." in result.stderr
+    assert "runs done within --hours 0.0005. Run the same command again to continue." in result.stderr
     assert len(finished(planish)) < 12
 
 

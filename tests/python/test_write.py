@@ -57,7 +57,7 @@ def test_it_writes(shared, runs):
 
 def test_it_says_when_it_was_stopped(shared, runs):
     one = shared.ok("write", runs["handwriting"], "a stone", "--steps", 1)
-    assert "warning: the pen was stopped before it had passed" in one.stderr
+    assert "warning: the pen stopped before the text's last character" in one.stderr
     path_of(one.stdout)
 
 

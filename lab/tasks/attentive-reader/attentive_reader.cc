@@ -272,13 +272,13 @@ class AttentiveReaderTask final : public Task {
  public:
   AttentiveReaderTask() {
     name = "attentive-reader";
-    summary = "cloze questions about a passage, by an LSTM with attention (Ba et al. 2016, 6.2)";
+    summary = "cloze questions about a passage: LSTMs with attention (Ba et al. 2016, 6.2)";
     settings = EngineSettings(NormSetting({"layer", "none", "batch", "batch-everywhere"}));
     Default("batch_size", 64);
     Default("epochs", 135, "passes over the training questions");  // of CNN's: 800,000 updates
     Default("lr", 8e-5);
     Default("clip", 10.0);
-    Default("evaluations_per_epoch", 6, "evaluations an epoch, beside a few early ones");
+    Default("evaluations_per_epoch", 6, "evaluations an epoch, and a few more in the first one");
     AddSettings({
         {"cell",
          "fused",
@@ -288,36 +288,36 @@ class AttentiveReaderTask final : public Task {
          {"fused", "composed"}},
         {"reader",
          "released",
-         "Hermann et al.'s equations, or those of the code that norms were compared with",
+         "equations of Hermann et al., or of the released code that compares norms",
          {},
          {},
          {"released", "hermann"}},
         {"compat",
          "none",
-         "errors of the released code to repeat; theano: clips above clip^2 alone, equal gates",
+         "reproduced errors of the released code; theano: clips only above clip^2, equal gates",
          {},
          {},
          {"none", "theano"}},
         {"gain",
          "paper",
-         "of the norms before training; paper: 1 of layer norm, 0.1 of batch norm",
+         "initial gain of the norms; paper: 1 for layer norm, 0.1 for batch norm",
          {},
          {},
          {"paper", "1", "0.1"}},
         {"permute",
          "always",
-         "entities get other numbers in every batch of training and evaluation, or of training",
+         "new entity numbers in every batch: always, or only in training",
          {},
          {},
          {"always", "training"}},
-        {"words", 240, "numbers that stand for a word", 1, 65536, {}},
+        {"words", 240, "width of a word embedding", 1, 65536, {}},
         {"hidden", 240, "units of each LSTM, and of the attention", 2, 65536, {}},
-        {"dropout", 0.5, "of words, and of what the answer is read from", 0, 0.99, {}},
-        {"init", 0.01, "deviation of the words before training", 0, 1e3, {}},
-        {"eps", 1e-5, "what a norm adds to the variance", 0, 1, {}},
+        {"dropout", 0.5, "dropout of words, and of the answer layer's input", 0, 0.99, {}},
+        {"init", 0.01, "standard deviation of the initial word embeddings", 0, 1e3, {}},
+        {"eps", 1e-5, "added to the variance by a norm", 0, 1, {}},
         {"estimate_batches",
          16,
-         "training batches that batch norm's moments are estimated from",
+         "training batches for the estimates of batch norm's statistics",
          1,
          1e6,
          {}},
@@ -341,7 +341,7 @@ class AttentiveReaderTask final : public Task {
           {"eval_cases", 1'000}}},
         {"paper", "240 units, 135 epochs: on CNN's questions the paper's 800,000 updates", {}},
         {"smoke",
-         "16 units on 300 questions for 2 epochs: does it run?",
+         "16 units on 300 questions for 2 epochs: a test that it runs",
          {{"hidden", 16},
           {"words", 12},
           {"init", 0.1},

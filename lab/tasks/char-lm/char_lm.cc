@@ -132,21 +132,21 @@ class CharLmTask final : public Task {
  public:
   CharLmTask() {
     name = "char-lm";
-    summary = "a character model: a recurrent layer of any cell on a text of your own";
+    summary = "character model: any recurrent cell on your own text";
     settings = EngineSettings({"cell", "lstm", "the recurrent cell", {}, {}, CellNames()});
-    Default("batch_size", 32, "streams of text read side by side");
+    Default("batch_size", 32, "streams of text read in parallel");
     Default("epochs", 5, "passes over the training text");
     Default("lr", 3e-3, "Adam's learning rate");
-    Default("evaluations_per_epoch", 4, "evaluations an epoch, beside a few early ones");
+    Default("evaluations_per_epoch", 4, "evaluations an epoch, and a few more in the first one");
     const std::vector<SettingSpec> own = {
-        {"window", 64, "characters that an update goes back in time", 1, 1 << 20, {}},
+        {"window", 64, "characters of truncated backpropagation through time", 1, 1 << 20, {}},
         {"hidden", 128, "units of each recurrent layer", 1, 65536, {}},
         {"layers", 1, "recurrent layers", 1, 64, {}},
-        {"embedding", 64, "numbers that stand for a character", 1, 65536, {}},
-        {"gain", 1.0, "gains of the norms before training", 0, 1e6, {}},
-        {"characters", 400'000, "characters of the text that are used, at most", 1, 1e15, {}},
-        {"sample", 300, "characters that the trained model writes", 1, 1'000'000, {}},
-        {"temperature", 0.8, "of what it writes: logits are divided by it", 0.01, 100, {}},
+        {"embedding", 64, "width of a character embedding", 1, 65536, {}},
+        {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}},
+        {"characters", 400'000, "maximum number of characters of the text", 1, 1e15, {}},
+        {"sample", 300, "characters of the sample in the report", 1, 1'000'000, {}},
+        {"temperature", 0.8, "temperature of the sample: logits are divided by it", 0.01, 100, {}},
     };
     AddSettings(own);
     data_settings = {"characters"};
@@ -160,7 +160,7 @@ class CharLmTask final : public Task {
           {"evaluations_per_epoch", 2},
           {"characters", 2'000'000}}},
         {"smoke",
-         "16 units on 10,000 characters for 2 epochs: does it run?",
+         "16 units on 10,000 characters for 2 epochs: a test that it runs",
          {{"hidden", 16},
           {"embedding", 8},
           {"batch_size", 8},

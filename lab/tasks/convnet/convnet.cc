@@ -92,14 +92,14 @@ class ConvNetTask final : public Task {
  public:
   ConvNetTask() {
     name = "convnet";
-    summary = "a convolutional network and its units near the border (Ba et al. 2016, 6.7)";
+    summary = "convolutional network and its units near the border (Ba et al. 2016, 6.7)";
     settings = EngineSettings(NormSetting(ConvNetNorms()));
     Default("batch_size", 64);
     AddSettings(NormDetails());
     AddSettings({
         {"images",
          "digits",
-         "digits: MNIST, or drawn without data; shapes: drawn grey shapes",
+         "digits: MNIST, or synthetic without data; shapes: synthetic grey shapes",
          {},
          {},
          {"digits", "shapes"}},
@@ -127,7 +127,7 @@ class ConvNetTask final : public Task {
          "32 and 64 channels, 55,000 cases for 20 epochs; the paper prints no sizes",
          {{"epochs", 20}}},
         {"smoke",
-         "4 and 8 channels on 256 cases for 2 epochs: does it run?",
+         "4 and 8 channels on 256 cases for 2 epochs: a test that it runs",
          {{"channels", 4},
           {"hidden", 16},
           {"train_cases", 256},

@@ -145,11 +145,11 @@ class DrawTask final : public Task {
  public:
   DrawTask() {
     name = "draw";
-    summary = "binarised MNIST by a recurrent net that draws (DRAW; Ba et al. 2016, 6.4, Fig 4)";
+    summary = "DRAW, a recurrent net that draws binarized MNIST (Ba et al. 2016, 6.4, Fig 4)";
     std::vector<std::string> norms;
     for (const auto& [norm, cell] : Cells()) norms.push_back(norm);
     SettingSpec norm = NormSetting(norms);
-    norm.help = "of both LSTMs; layer: of c for the output alone, layer-full: of the gates, too";
+    norm.help = "norm of both LSTMs; layer: only of c at the output, layer-full: also of the gates";
     settings = EngineSettings(norm);
     Default("epochs", 200);
     Default("clip", 10.0);
@@ -160,13 +160,13 @@ class DrawTask final : public Task {
          {},
          {},
          {"fused", "composed"}},
-        {"glimpses", 64, "times that it reads and writes", 1, 4096, {}},
+        {"glimpses", 64, "number of glimpses", 1, 4096, {}},
         {"hidden", 256, "units of each LSTM", 1, 65536, {}},
-        {"latents", 100, "numbers of a glimpse's code", 1, 65536, {}},
-        {"read", 2, "filters of the grid that reads, in each direction", 1, 28, {}},
-        {"write", 5, "filters of the grid that writes, in each direction", 1, 28, {}},
-        {"eps", 1e-5, "what a norm adds to the variance", 0, 1, {}},
-        {"gain", 1.0, "gains of the norms before training", 0, 1e6, {}},
+        {"latents", 100, "size of a glimpse's code", 1, 65536, {}},
+        {"read", 2, "filters of the reading grid in each direction", 1, 28, {}},
+        {"write", 5, "filters of the writing grid in each direction", 1, 28, {}},
+        {"eps", 1e-5, "added to the variance by a norm", 0, 1, {}},
+        {"gain", 1.0, "initial gains of the norms", 0, 1e6, {}},
     });
     AddSettings(BinaryCaseSettings());
     data_settings = BinaryCaseSettingNames();
@@ -184,7 +184,7 @@ class DrawTask final : public Task {
           {"evaluations_per_epoch", 2}}},
         {"paper", "64 glimpses and LSTMs of 256 on 50,000 cases for 200 epochs, as printed", {}},
         {"smoke",
-         "4 glimpses and LSTMs of 16 on 256 cases for 2 epochs: does it run?",
+         "4 glimpses and LSTMs of 16 on 256 cases for 2 epochs: a test that it runs",
          {{"glimpses", 4},
           {"hidden", 16},
           {"latents", 8},

@@ -85,7 +85,7 @@ class MnistCnnTask final : public Task {
     AddSettings({
         {"norm_at",
          "all",
-         "layers whose activation has a norm before it: convolutions and linear, or linear alone",
+         "norms before the activations of all layers, or only of the linear one",
          {},
          {},
          {"all", "linear"}},
@@ -99,7 +99,7 @@ class MnistCnnTask final : public Task {
          {{"epochs", 5}}},
         {"paper", "55,000 cases for 20 epochs, as printed", {}},
         {"smoke",
-         "the same network on 512 cases for 2 epochs: does it run?",
+         "the same network on 512 cases for 2 epochs: a test that it runs",
          {{"train_cases", 512}, {"valid_cases", 128}, {"test_cases", 128}, {"epochs", 2}}},
     };
     metrics = DigitMetrics("accuracy");

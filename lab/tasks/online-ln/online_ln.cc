@@ -83,7 +83,7 @@ class OnlineLnTask final : public Task {
  public:
   OnlineLnTask() {
     name = "online-ln";
-    summary = "online layer normalisation for several alpha, a 784-128-128-10 network on digits";
+    summary = "online layer normalization with several alpha: a 784-128-128-10 network on digits";
     settings = EngineSettings(NormSetting(Norms()));
     AddSettings({{"width", 128, "units of each of the two hidden layers", 2, 65536, {}},
                  {"eps", 1e-5, "added to the variance by norm layer", 0, 1, {}}});
@@ -95,7 +95,7 @@ class OnlineLnTask final : public Task {
          {{"train_cases", 10000}, {"valid_cases", 5000}, {"epochs", 3}}},
         {"paper", "55,000 cases for 10 epochs; the post trains nothing", {{"epochs", 10}}},
         {"smoke",
-         "784-16-16-10 on 512 cases for 2 epochs: does it run?",
+         "784-16-16-10 on 512 cases for 2 epochs: a test that it runs",
          {{"width", 16},
           {"train_cases", 512},
           {"valid_cases", 128},

@@ -154,31 +154,31 @@ class ParserTask final : public Task {
     AddSettings({
         {"hidden", 512, "units of each hidden layer", 1, 65536, {}},
         {"hidden_layers", 2, "hidden layers; Chen & Manning have 1", 1, 64, {}},
-        {"embedding", 50, "numbers that stand for a word, tag or relation", 1, 65536, {}},
-        {"dropout", 0.2, "share of hidden units left out in training", 0, 0.99, {}},
+        {"embedding", 50, "width of the embedding of a word, tag or relation", 1, 65536, {}},
+        {"dropout", 0.2, "dropout of hidden units", 0, 0.99, {}},
         {"activation",
          "relu",
-         "of hidden units; Chen & Manning take the cube",
+         "activation of hidden units; Chen & Manning have the cube",
          {},
          {},
          {"relu", "cube", "tanh"}},
         {"tags",
          "upos",
-         "tags that the model sees: universal (upos) or the language's (xpos)",
+         "tags: universal (upos) or the language's (xpos)",
          {},
          {},
          {"upos", "xpos"}},
         {"subtypes", false, "relations keep their subtypes: nmod:poss is not nmod", {}, {}, {}},
-        {"min_count", 2, "words that training has less often are unknown", 1, 1e9, {}},
-        {"sentences", 1'000'000, "training sentences, at most: the first", 1, 1e9, {}},
+        {"min_count", 2, "rarer words of the training sentences are unknown", 1, 1e9, {}},
+        {"sentences", 1'000'000, "maximum number of training sentences: the first", 1, 1e9, {}},
     });
     AddSettings(NormDetails());
     data_settings = {"tags", "subtypes", "min_count", "sentences"};
     presets = {
         {"small", "the paper's model for 4 epochs", {{"epochs", 4}}},
-        {"paper", "512 units, batches of 1,024, as printed; 20 epochs (ours)", {}},
+        {"paper", "512 units, batches of 1,024, as printed; 20 epochs (not printed)", {}},
         {"smoke",
-         "32 units on 300 sentences for 2 epochs: does it run?",
+         "32 units on 300 sentences for 2 epochs: a test that it runs",
          {{"hidden", 32}, {"embedding", 8}, {"batch_size", 64}, {"epochs", 2}, {"sentences", 300}}},
     };
     metrics = {

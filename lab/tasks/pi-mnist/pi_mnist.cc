@@ -110,7 +110,7 @@ class PiMnistTask final : public Task {
           {"epochs", 4},
           {"evaluations_per_epoch", 4}}},
         {"smoke",
-         "784-32-32-10 on 512 cases for 2 epochs: does it run?",
+         "784-32-32-10 on 512 cases for 2 epochs: a test that it runs",
          {{"width", 32},
           {"train_cases", 512},
           {"valid_cases", 128},

@@ -22,8 +22,8 @@ constexpr int64_t kTrain = 8608, kValid = 964, kTest = 1089;
 class RtTask final : public SentenceTask {
  public:
   RtTask() : SentenceTask("rt", 2) {
-    summary = "film reviews, positive or negative, by a Transformer encoder (Xu et al. 2019, RT)";
-    AddSettings({{"split", 1, "decides which sentences are for training", 0, 1e9, {}}});
+    summary = "positive and negative film reviews: a Transformer encoder (Xu et al. 2019, RT)";
+    AddSettings({{"split", 1, "seed of the random split", 0, 1e9, {}}});
     data_settings.push_back("split");
     report.title = "RT: sentences in two classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";

@@ -14,7 +14,7 @@ namespace {
 class Sst5Task final : public SentenceTask {
  public:
   Sst5Task() : SentenceTask("sst5", 5) {
-    summary = "film reviews in five classes by a Transformer encoder (Xu et al. 2019, SST5)";
+    summary = "film reviews in five classes: a Transformer encoder (Xu et al. 2019, SST5)";
     report.title = "SST5: sentences in five classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";
     AddClaim("Layer norm is better than none.", "Table 1: 39.23% and 38.55%", "layer", "none");
