@@ -3,9 +3,9 @@
 
 #include <stdexcept>
 
-// The ways in which a command fails. main.cc turns each into one line on stderr and an exit status;
-// everything else that is thrown is status 1. The texts have the core's form:
-// `[function] argument must ... but has ...`.
+// Errors of a command. main.cc prints each as one line on stderr and maps it to an exit status; all
+// other exceptions give status 1. Texts on arguments have the core's form:
+// `[Function] argument must ..., got VALUE`.
 namespace planish::lab {
 
 /// The command line asks for something that does not exist or does not fit. Exit status 2.
