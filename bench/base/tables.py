@@ -1,10 +1,12 @@
-"""Shared parts of the comparisons' reports: numbers with their targets, tables, charts' colours.
-"""
+"""Parts shared by the reports of the comparisons: values beside their targets, tables, files, chart colours."""
 
+import csv
 import json
 import math
 import pathlib
+import re
 import sys
+import typing
 
 
 def number(value, digits=2):
@@ -73,12 +75,84 @@ def run_report(markdown, write):
 
 
 def write_section(page, begin, end, text):
-    """Replaces the page's text between two marks."""
+    """Replaces the text of the page between two marks."""
     before, found, rest = page.read_text().partition(begin)
     _, closed, after = rest.partition(end)
     if not (found and closed):
         raise ValueError(f"{page} must have the marks {begin} and {end}")
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
+class Table(typing.NamedTuple):
+    """A table of a report; cells are text without Markdown."""
+
+    title: str
+    header: list
+    rows: list
+
+    def column(self, name):
+        """The index of the first column with that heading, or None."""
+        return self.header.index(name) if name in self.header else None
+
+    def cell(self, row, name):
+        """The text of a row in that column, or a dash."""
+        at = self.column(name)
+        return "-" if at is None else row[at]
+
+
+def read_tables(text):
+    """Returns the text before the first table of `markdown`'s result, the tables, and the text after the last one."""
+    head, *sections = re.split(r"^#### ", text, flags=re.M)
+    tables, after = [], ""
+    for section in sections:
+        title, _, rest = section.partition("\n")
+        lines = rest.strip("\n").split("\n")
+        count = next((i for i, line in enumerate(lines) if not line.startswith("|")), len(lines))
+        cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:count]]
+        tables.append(Table(title.strip(), cells[0], cells[2:]))
+        after = "\n".join(lines[count:]).strip("\n")
+    return head.strip("\n"), tables, after
+
+
+def csv_cell(text):
+    """Removes emphasis, targets (the list of missed figures has them), thousands' commas and dashes."""
+    text = re.sub(r"\*\*(.*?)\*\*( \([<>]= [^)]*\))?", r"\1", text)
+    if re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d+)?", text):
+        return text.replace(",", "")
+    return "" if text == "-" else text
+
+
+def slug(title):
+    return re.sub(r"[^a-z0-9]+", "-", title.lower().replace("'", "")).strip("-")
+
+
+def publish(docs, bench, marks, text, summarize, *, page=None, charts=()):
+    """Writes a report's tables as docs/performance/<bench>-*.csv, the list of them with the missed figures into the
+    page docs/performance/<page>.md, and the summary into docs/performance.md, between the marks of both pages.
+
+    `text` is what `markdown` returns, `summarize` makes the summary's Markdown from a list of Table.
+    """
+    head, tables, notes = read_tables(text)
+    folder = docs / "performance"
+    for old in folder.glob(f"{bench}-*.csv"):
+        old.unlink()
+    links = []
+    for one in tables:
+        name = f"{bench}-{slug(one.title)}.csv"
+        with (folder / name).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([[csv_cell(cell) for cell in row] for row in [one.header, *one.rows]])
+        links.append(f"- [{one.title}]({name})")
+    page = page or bench
+    images = [f"![{what}](../{name})" for what, name in charts]
+    # MkDocs begins and ends a list only at an empty line.
+    listed = re.sub(r"(?m)^(- .*)\n(?!- )", r"\1\n\n", re.sub(r"(?m)^(?!- )(.+)\n(?=- )", r"\1\n\n", notes))
+    parts = [head, "\n".join(images), "\n".join(links), listed]
+    write_section(folder / f"{page}.md", *marks, "\n\n".join(part for part in parts if part))
+    reached = re.search(r"^Of \d+ figures with a target, \d+ reach it", notes, flags=re.M)
+    all_tables = f"[All {len(tables)} tables](performance/{page}.md)."
+    parts = [head, summarize(tables), f"{reached.group()}. {all_tables}" if reached else all_tables]
+    write_section(docs / "performance.md", *marks, "\n\n".join(part for part in parts if part))
 
 
 # Both themes: the page shows the chart as an image, which uses the reader's system theme.

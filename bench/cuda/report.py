@@ -1,10 +1,11 @@
 """Tables of bench.py's results: `report.py RESULTS.json [DOCS]`."""
 
 import pathlib
+import re
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "base"))
-from tables import judged, number, run_report, summary, table, wrong, write_section  # noqa: E402
+from tables import geometric_mean, judged, number, publish, run_report, summary, table, wrong  # noqa: E402
 
 NORMS = "<!-- cuda norms: made by bench/cuda -->", "<!-- cuda norms: end -->"
 RECURRENT = "<!-- cuda recurrent layers: made by bench/cuda -->", "<!-- cuda recurrent layers: end -->"
@@ -101,9 +102,32 @@ def markdown(document):
     return "\n\n".join(text for _, text in sections(document))
 
 
+def plain(text):
+    """The number of a cell, which can be in bold and beside its target; None for a dash."""
+    found = re.search(r"\d*\.?\d+", text)
+    return float(found.group()) if found else None
+
+
+def summarize_norms(tables):
+    """The geometric mean over the shapes, a row a table."""
+    columns = ("of a copy", *(f"over {who}" for who in PEERS))
+    rows = []
+    for one in tables:
+        cells = [[plain(one.cell(row, name)) for row in one.rows] for name in columns]
+        rows.append([one.title, *(number(geometric_mean([v for v in values if v])) for values in cells)])
+    return table(["geometric mean over shapes", *columns], rows) if rows else ""
+
+
+def summarize_recurrent(tables):
+    """The shape that the targets name, a row a cell, mode and type."""
+    rows = [[one.title, *row] for one in tables for row in one.rows if row[0] == " x ".join(map(str, AT))]
+    return table(["layer", *tables[0].header], rows) if rows else ""
+
+
 def write(document, docs):
-    for (begin, end), text in sections(document):
-        write_section(docs / "performance.md", begin, end, text)
+    for marks, text in sections(document):
+        kind, summarize = ("norms", summarize_norms) if marks == NORMS else ("recurrent", summarize_recurrent)
+        publish(docs, f"cuda-{kind}", marks, text, summarize, page="cuda")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
 from tables import (  # noqa: E402
-    count, judged, run_report, summary, table, write_section, wrong, wrong_planish,
+    count, judged, publish, run_report, summary, table, wrong, wrong_planish,
 )
 
 __all__ = ["markdown", "write", "wrong_planish"]
@@ -68,8 +68,22 @@ def markdown(document):
     return "\n\n".join([head, *tables, "\n".join(notes)])
 
 
+def summarize(tables):
+    """The updates with LayerNorm, a row a task, the numbers of threads side by side."""
+    head, rows = ["task", "unit"], {}
+    for one in tables:
+        threads = one.title.partition(", ")[2].partition(":")[0]
+        head += [f"{threads}: units a second", "over PyTorch", "over fused"]
+        for row in one.rows:
+            if one.cell(row, "norm") == "layer":
+                line = rows.setdefault(one.cell(row, "task"), [one.cell(row, "task"), one.cell(row, "unit")])
+                line += [one.cell(row, name) for name in ("Planish", "over PyTorch", "over fused")]
+    rows = [row + ["-"] * (len(head) - len(row)) for row in rows.values()]
+    return table(head, rows) if rows else ""
+
+
 def write(document, docs):
-    write_section(docs / "performance.md", BEGIN, END, markdown(document))
+    publish(docs, "lab", (BEGIN, END), markdown(document), summarize)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
 from tables import (  # noqa: E402
-    STYLE, count, geometric_mean, judged, marker, number, run_report, summary, table, write_section, wrong,
-    wrong_planish,
+    STYLE, count, geometric_mean, judged, marker, number, publish, run_report, summary, table, wrong, wrong_planish,
 )
 
 __all__ = ["markdown", "write", "wrong_planish"]
@@ -315,15 +314,26 @@ def chart(document, direction, threads):
     return "\n".join(parts) + "\n"
 
 
+def summarize(tables):
+    """The geometric means of the tables against peers."""
+    columns = ["PyTorch", "oneDNN", "torch.compile", "ONNX Runtime", "best peer", "its time over the limit's"]
+    rows = []
+    for one in tables:
+        what, _, kind = one.title.partition(": ")
+        if kind == "the peer's time over Planish's":
+            rows.append([what, *(one.cell(one.rows[-1], name) for name in columns)])
+    return table(["geometric mean over shapes", *columns], rows) if rows else ""
+
+
 def write(document, docs):
-    """Writes the charts, and the section of performance.md between its two marks."""
+    """Writes the charts, the CSV files and the sections of the pages."""
     threads = max(r["threads"] for r in document["results"])
-    images = ""
+    charts = []
     for direction in ("forward", "backward"):
         if svg := chart(document, direction, threads):
             (docs / f"norm-{direction}.svg").write_text(svg)
-            images += f"![Share of the limit by width, {direction}](norm-{direction}.svg)\n"
-    write_section(docs / "performance.md", BEGIN, END, f"{images}\n{markdown(document)}")
+            charts.append((f"Share of the limit by width, {direction}", f"norm-{direction}.svg"))
+    publish(docs, "norm", (BEGIN, END), markdown(document), summarize, charts=charts)
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ TorchScript and of the compiled cell are over the LN-LSTM's in the same process.
 
 import math
 import pathlib
+import re
 import sys
 
 import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
 from tables import (  # noqa: E402
-    STYLE, count, judged, marker, number, run_report, summary, table, write_section, wrong, wrong_planish,
+    STYLE, count, judged, marker, number, publish, run_report, summary, table, wrong, wrong_planish,
 )
 
 __all__ = ["markdown", "write", "wrong_planish"]
@@ -202,6 +203,23 @@ def markdown(document):
     return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes)
 
 
+def summarize(tables):
+    """The layers with most threads, forward and training."""
+    layers = [(one, *one.title.split(", ")) for one in tables
+              if re.fullmatch(r"LN-(LSTM|GRU), (forward|training), \d+ threads?", one.title)]  # fmt: skip
+    most = max((threads for *_, threads in layers), key=lambda text: int(text.split()[0]), default=None)
+    rows = []
+    for one, cell, mode, threads in layers:
+        kind = cell.removeprefix("LN-")
+        composed = "best composed over it" if kind == "LSTM" else "composed in C++ over it"
+        if threads == most:
+            names = ("T, B, I, H", f"{cell}, ms", f"over nn.{kind}", f"over Planish's {kind}", "over the products", composed)
+            rows += [[cell, mode, *(one.cell(row, name) for name in names)] for row in one.rows]
+    head = ["layer", most, "T, B, I, H", "ms", "over PyTorch's plain layer", "over Planish's plain layer",
+            "over the products", "composed over it"]  # fmt: skip
+    return table(head, rows) if rows else ""
+
+
 CHART_TITLES = {
     "time": "steps of time, T, with B = 32, I = H = 256",
     "batch": "sequences, B, with T = 100, I = H = 256",
@@ -297,13 +315,13 @@ def chart(document, series):
 
 
 def write(document, docs):
-    """Writes the charts, and the section of performance.md between its two marks."""
-    images = ""
+    """Writes the charts, the CSV files and the sections of the pages."""
+    charts = []
     for series in cases.SERIES:
         if svg := chart(document, series):
             (docs / f"rnn-{series}.svg").write_text(svg)
-            images += f"![Time against {CHART_TITLES[series]}](rnn-{series}.svg)\n"
-    write_section(docs / "performance.md", BEGIN, END, f"{images}\n{markdown(document)}")
+            charts.append((f"Time against {CHART_TITLES[series]}", f"rnn-{series}.svg"))
+    publish(docs, "rnn", (BEGIN, END), markdown(document), summarize, charts=charts)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import cases
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent / "base"))
 from tables import (  # noqa: E402
-    count, geometric_mean, judged, number, run_report, summary, table, write_section, wrong, wrong_planish,
+    count, geometric_mean, judged, number, publish, run_report, summary, table, wrong, wrong_planish,
 )
 
 __all__ = ["markdown", "write", "wrong_planish"]
@@ -95,8 +95,17 @@ def markdown(document):
     return head + "\n\n" + "\n\n".join(tables) + "\n\n" + "\n".join(notes)
 
 
+def summarize(tables):
+    """The geometric means of the tables of speed."""
+    rows = [[one.title, row[2], row[3], row[5], row[6]]
+            for one in tables for row in one.rows[-1:] if row[0] == "geometric mean"]  # fmt: skip
+    head = ["geometric mean over shapes", "forward: eager over it", "compiled over it",
+            "training: eager over it", "compiled over it"]  # fmt: skip
+    return table(head, rows) if rows else ""
+
+
 def write(document, docs):
-    write_section(docs / "performance.md", BEGIN, END, markdown(document))
+    publish(docs, "torch", (BEGIN, END), markdown(document), summarize)
 
 
 if __name__ == "__main__":
