@@ -12,7 +12,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core build demo test python wheel dev asan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda format tidy clean
+.PHONY: help setup setup-core build demo test python wheel dev asan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -36,6 +36,7 @@ help:
 	@echo 'make test-cuda         build and test what runs on a GPU, on a machine with one (installs nothing)'
 	@echo 'make sanitize-cuda     the tests of kernels under compute-sanitizer, which takes long'
 	@echo 'make bench-cuda        norms and recurrent layers on a GPU against a copy, PyTorch ...'
+	@echo 'make docs              build the documentation site in build-docs/site (installs MkDocs into .venv-docs)'
 	@echo 'make format            format the sources;   make tidy  run clang-tidy'
 	@echo 'variables              PIP_ARGS, CMAKE_PREFIX_PATH, PREFIX, PLANISH_DATA, BENCH_ARGS'
 
@@ -151,6 +152,10 @@ sanitize-cuda: cuda
 
 bench-cuda: cuda
 	PYTHONPATH=$(CURDIR)/build/cuda/python $(PYTHON) bench/cuda/bench.py --out build/cuda/bench/results.json --docs docs $(BENCH_ARGS)
+
+# Broken links fail.
+docs:
+	@scripts/docs.sh
 
 # Their output differs between versions: 19 where it is there, else whatever there is.
 llvm = $$(command -v $(1)-19 || echo $(1))
