@@ -9,14 +9,14 @@ namespace planish {
 
 /// 16-bit floating-point type: the upper half of a float (8 exponent bits, 7 fraction bits). Arrays
 /// have the layout of PyTorch's bfloat16.
-struct bfloat16 {  // NOLINT(readability-identifier-naming): named as a built-in type would be
+struct bfloat16 {
   uint16_t bits;
   friend bool operator==(const bfloat16&, const bfloat16&) = default;  ///< compares bits
 };
 
 /// 16-bit floating-point type: IEEE 754 binary16 (5 exponent bits, 10 fraction bits), at most
 /// 65504.
-struct float16 {  // NOLINT(readability-identifier-naming)
+struct float16 {
   uint16_t bits;
   friend bool operator==(const float16&, const float16&) = default;  ///< compares bits
 };

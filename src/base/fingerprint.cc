@@ -60,7 +60,6 @@ void AddProducts(const uint8_t* data, size_t bytes, const uint8_t* key, uint64_t
 #endif
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -68,7 +68,6 @@ HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -227,7 +227,6 @@ HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, i
   return {map, static_cast<C>(mean_g), static_cast<C>(mean_g_xhat)};
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -309,7 +309,6 @@ HWY_INLINE hn::TFromD<D> Sum(D d, Vec<D> v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

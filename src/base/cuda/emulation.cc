@@ -1,6 +1,6 @@
 #include "src/base/cuda/emulation.h"
 
-#include <setjmp.h>  // NOLINT(modernize-deprecated-headers): _setjmp
+#include <setjmp.h>  // _setjmp, which csetjmp does not declare
 #include <ucontext.h>
 
 #include <algorithm>

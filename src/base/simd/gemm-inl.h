@@ -403,7 +403,6 @@ HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -31,7 +31,6 @@ GemmKernels<double> DoubleKernels() {
           &PackRows<double>};
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

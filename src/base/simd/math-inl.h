@@ -141,7 +141,6 @@ HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   return KeepNan<D>(x, hn::CopySign(y, x));
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

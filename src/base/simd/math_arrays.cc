@@ -46,7 +46,6 @@ void SigmoidDoubles(const double* x, int64_t n, double* y) { SigmoidMap(x, n, y)
 void TanhFloats(const float* x, int64_t n, float* y) { TanhMap(x, n, y); }
 void TanhDoubles(const double* x, int64_t n, double* y) { TanhMap(x, n, y); }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -63,7 +63,6 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
   return any;
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -418,7 +418,6 @@ void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
                          HWY_ATTR { MapBackwardRows<kOutput, kReadX, kEach, how()>(d, call); });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

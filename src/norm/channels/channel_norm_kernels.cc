@@ -94,7 +94,6 @@ void BackwardMap(const ColumnsBackward<T>& args) {
   });
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

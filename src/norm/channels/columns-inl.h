@@ -426,7 +426,6 @@ HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t ro
   FinishStores<kStream>();
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

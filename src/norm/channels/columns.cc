@@ -123,7 +123,6 @@ void WeightsBackward(const WeightRows<T>& args, int64_t begin, int64_t end) {
   WeightsOf<true>(args, begin, end);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -168,7 +168,6 @@ HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, in
   }
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -539,7 +539,6 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
 
 #endif  // HWY_MAX_BYTES >= 32
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -1492,7 +1492,6 @@ void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t e
                                                            dgain, dbias);
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -275,7 +275,6 @@ void AddColumnsKeptOf(const T* a, const T* b, int64_t n, T* out, T* kept) {
   FinishStores<kStreams>();
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -110,7 +110,6 @@ class Staged {
 
 #endif  // HWY_MAX_BYTES >= 32
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -461,7 +461,6 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
 
 #endif  // HWY_MAX_BYTES >= 32
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -860,7 +860,6 @@ CellKernels<T> KernelsOf() {
           &GatesBackward<T>, &BatchNorm<T>, &BatchNormBackward<T>};
 }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

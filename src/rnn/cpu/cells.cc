@@ -18,7 +18,6 @@ namespace HWY_NAMESPACE {
 CellKernels<float> FloatCells() { return KernelsOf<float>(); }
 CellKernels<double> DoubleCells() { return KernelsOf<double>(); }
 
-// NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();
