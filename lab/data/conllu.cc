@@ -74,7 +74,7 @@ class Parser {
     if (line.empty()) {
       if (InSentence()) EndSentence();
     } else if (line.front() == '#') {
-      if (InSentence()) Fail(line_, "be a word or an empty line, in a sentence,", "a comment");
+      if (InSentence()) Fail(line_, "be a word or an empty line, in a sentence", "a comment");
     } else {
       Word(Split(line));
     }
@@ -101,7 +101,7 @@ class Parser {
     const std::string_view id = columns[0];
     if (const auto range = TwoNumbers(id, '-')) {
       if (range->first != words + 1 || range->second < range->first || words < range_end_) {
-        Fail(line_, fmt::format("have a range of ids from {}, outside of any other,", words + 1),
+        Fail(line_, fmt::format("have a range of ids from {}, outside of any other", words + 1),
              Quoted(id));
       }
       range_end_ = range->second;
@@ -109,7 +109,7 @@ class Parser {
       ++treebank_.ranges;
     } else if (const auto node = TwoNumbers(id, '.')) {
       if (node->first != words) {
-        Fail(line_, fmt::format("have an id from {}.1, since it is an empty node,", words),
+        Fail(line_, fmt::format("have an id from {}.1, since it is an empty node", words),
              Quoted(id));
       }
       has_empty_nodes_ = true;
@@ -144,13 +144,13 @@ class Parser {
         Fail(LineOf(id), fmt::format("have a head from 0 to {}", count), std::to_string(head));
       if (head != 0) continue;
       if (root != 0) {
-        Fail(LineOf(id), "have a head other than 0, since the sentence must have one root,",
+        Fail(LineOf(id), "have a head other than 0, since the sentence must have one root",
              fmt::format("0, as word {}", root));
       }
       root = id;
     }
     if (root == 0) {
-      Fail(LineOf(1), "begin a sentence with one root, a word whose head is 0,", "none");
+      Fail(LineOf(1), "begin a sentence with one root, a word whose head is 0", "none");
     }
     CheckCycles(count);
     treebank_.trees.push_back(std::move(tree_));
@@ -239,8 +239,8 @@ TreebankSet ReadTreebanks(const fs::path& folder) {
       if (!file) {
         throw DataError(
             fmt::format("[ReadTreebanks] {} must hold a train, a dev (or valid) and a test file in "
-                        "CoNLL-U, but "
-                        "has no {} file",
+                        "CoNLL-U, "
+                        "got no {} file",
                         place.string(), part));
       }
       return ReadInMemory(*file, [&] {

@@ -268,7 +268,7 @@ const Malformed kMalformed[] = {
      "must hold images of 28 x 28 pixels, got 28 x 0"},
     // Their product is 784 modulo 2^32.
     {"SizesWrap", [](SmallSet& s) { s.test_images = Idx({0x803, 2, 0x80000001, 784}, ""); },
-     "t10k-images-idx3-ubyte", "has 2147483649 x 784", "has 2147483649 x 784"},
+     "t10k-images-idx3-ubyte", "got 2147483649 x 784", "got 2147483649 x 784"},
     {"FewerLabels", [](SmallSet& s) { s.train_labels = Idx({0x801, 2}, "\1\2"); },
      "train-labels-idx1-ubyte", "must hold a label for each of the 3 images of train-images-idx3",
      ", got 2"},

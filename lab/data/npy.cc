@@ -84,7 +84,7 @@ class HeaderReader {
  private:
   [[noreturn]] void Wrong(const std::string& must, int64_t at) const {
     const auto i = static_cast<size_t>(at - offset_);
-    Fail(file_, fmt::format("have {} at byte {}, in its header,", must, at),
+    Fail(file_, fmt::format("have {} at byte {}, in its header", must, at),
          i < text_.size() ? Quoted(text_.substr(i, 12)) : "its end");
   }
 
@@ -212,7 +212,7 @@ class NpyReader {
   NpyArray Read() {
     const Header header = ReadHeader();
     if (*header.fortran_order) {
-      Fail(file_, "be in C order, fortran_order False,", "fortran_order True");
+      Fail(file_, "be in C order, fortran_order False", "fortran_order True");
     }
     const auto* const type = std::ranges::find(kTypes, *header.descr, &Type::descr);
     if (type == std::end(kTypes)) {

@@ -75,8 +75,8 @@ Sentences SentenceReader::ReadLabelled(const fs::path& file, int64_t classes) {
     const int64_t label = line[0] - '0';
     if (label < 0 || label >= classes || (line.size() > 1 && BlankLength(line.substr(1)) == 0)) {
       throw DataError(fmt::format(
-          "[SentenceReader] line {} of {} must begin with a class from 0 to {} and a blank but "
-          "has {}",
+          "[SentenceReader] line {} of {} must begin with a class from 0 to {} and a blank, "
+          "got {}",
           i + 1, file.string(), classes - 1, Quoted(line.substr(0, line.find(' ')))));
     }
     Add(line.substr(1), label, &sentences);

@@ -13,8 +13,8 @@ void CheckStreams(int64_t characters, int64_t streams, int64_t window,
   const int64_t least = window * (streams + 1);
   if (characters < least) {
     throw UsageError(fmt::format(
-        "[streams] the training text must have at least (batch_size + 1) * {} = {} characters but "
-        "has {}",
+        "[streams] the training text must have at least (batch_size + 1) * {} = {} characters, "
+        "got {}",
         window_name, least, characters));
   }
 }

@@ -114,12 +114,14 @@ TEST(RnnErrorsTest, Sizes) {
             "[RnnForward] inputs must be at least 1, got 0");
   EXPECT_EQ(with([](RnnShape& s) { s.hidden = 0; }),
             "[RnnForward] hidden must be at least 1, got 0");
-  EXPECT_EQ(with([](RnnShape& s) { s.time = int64_t{1} << 60; }),
-            "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935 but "
-            "has 1152921504606846976 * 2 * 5");
-  EXPECT_EQ(with([](RnnShape& s) { s.time = s.batch = s.inputs = s.hidden = INT64_MAX; }),
-            "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935 but "
-            "has 9223372036854775807 * 9223372036854775807 * 9223372036854775807");
+  EXPECT_EQ(
+      with([](RnnShape& s) { s.time = int64_t{1} << 60; }),
+      "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935, got "
+      "1152921504606846976 * 2 * 5");
+  EXPECT_EQ(
+      with([](RnnShape& s) { s.time = s.batch = s.inputs = s.hidden = INT64_MAX; }),
+      "[RnnForward] time * batch * max(inputs, hidden) must be at most 72057594037927935, got "
+      "9223372036854775807 * 9223372036854775807 * 9223372036854775807");
   EXPECT_EQ(with([](RnnShape& s) { s.time = 0, s.hidden = int64_t{1} << 40; }),
             "[RnnForward] hidden * max(inputs, hidden) must be at most 72057594037927935, got "
             "1099511627776 * 1099511627776");

@@ -661,7 +661,7 @@ TEST(NormModules, SayWhatIsWrongWithX) {
   OnlineLayerNorm online(OnlineLayerNormOptions(4).affine(false));
   for (const bool training : {true, false}) {
     online->train(training);
-    EXPECT_THAT(call(online, x), HasSubstr("[OnlineLayerNorm] x must have 4 numbers in its last "
+    EXPECT_THAT(call(online, x), HasSubstr("[OnlineLayerNorm] x must have 4 elements in its last "
                                            "dimension, got [2, 3]"));
   }
   EXPECT_THAT(call(LayerNorm1d(4), x), HasSubstr("[LayerNorm1d] x must be [N, C] or [N, C, L] with "

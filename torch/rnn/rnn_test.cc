@@ -734,7 +734,7 @@ TEST(RnnPack, SaysWhatIsWrong) {
     return ErrorOf([&] { rnn_forward(cell, tensors, {}, packed); });
   };
   EXPECT_EQ(error(Cell::kLnGru, layer), "no error");
-  EXPECT_THAT(error(Cell::kBnGru, layer), HasSubstr("packed must be of the same cell"));
+  EXPECT_THAT(error(Cell::kBnGru, layer), HasSubstr("packed must be weights of the same cell"));
   EXPECT_THAT(error(Cell::kLnGru, RandomLayer(Cell::kLnGru, {4, 3, 5, 7})),
               HasSubstr("packed must have hidden = 7, got 6"));
   EXPECT_THAT(error(Cell::kLnGru, RandomLayer(Cell::kLnGru, {4, 3, 5, 6}, {}, at::kFloat)),

@@ -556,8 +556,8 @@ ClozeSets MakeBookCloze(const fs::path& folder, const BookCloze& request) {
   const fs::path found = FindBooks(folder);
   if (found.empty()) {
     throw DataError(fmt::format(
-        "[MakeBookCloze] {} must hold texts *.txt or *.txt.gz, or a folder books that does, but "
-        "has neither",
+        "[MakeBookCloze] {} must hold texts *.txt or *.txt.gz, or a folder books that does, "
+        "got neither",
         folder.string()));
   }
   std::map<std::string, fs::path> books;  // the uncompressed one if a book exists in both forms

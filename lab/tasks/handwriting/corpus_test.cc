@@ -71,7 +71,7 @@ TEST(HandwritingCorpus, SaysWhatItKnows) {
   Handwriting still = Small();
   still.train = {{"a", {{0, 0}, {0, 1}, {0, 3, true}}}};
   EXPECT_THAT([&] { HandwritingCorpus(still, Alphabet(false), 500); },
-              ::testing::ThrowsMessage<DataError>(HasSubstr("several places in x")));
+              ::testing::ThrowsMessage<DataError>(HasSubstr("no variance in x")));
 }
 
 TEST(LineSet, GathersBatches) {

@@ -115,7 +115,7 @@ class Parser {
     const auto ones = std::ranges::count(numbers, 1.0), zeros = std::ranges::count(numbers, 0.0);
     if (numbers.size() != kDigiletsCharacters.size() || ones != 1 ||
         ones + zeros != std::ssize(numbers)) {
-      Fail(line_ + 1, "have 62 numbers, one 1 and the others 0,",
+      Fail(line_ + 1, "have 62 numbers, one 1 and the others 0",
            fmt::format("{}, of which {} are 1 and {} are 0", numbers.size(), ones, zeros));
     }
     return static_cast<size_t>(std::ranges::find(numbers, 1.0) - numbers.begin());

@@ -111,10 +111,10 @@ class Writing final : public Experiment, public HandWriter {
                                    fmt::join(unknown, ", ")));
     }
     if (request.prime && *request.prime >= corpus_.valid.size()) {
-      throw UsageError(fmt::format(
-          "[write] --prime-case must be below {}, the lines of the validation data, but "
-          "has {}",
-          corpus_.valid.size(), *request.prime));
+      throw UsageError(
+          fmt::format("[write] --prime-case must be below {}, the lines of the validation data, "
+                      "got {}",
+                      corpus_.valid.size(), *request.prime));
     }
     return Draw(request, generator);
   }

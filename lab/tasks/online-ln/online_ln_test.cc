@@ -148,13 +148,14 @@ TEST_F(OnlineLnTest, ResumesExactly) {
   ExpectExactResume(*task, {{"norm", "online-0.03"}, {"batch_size", "64"}});
 }
 
-TEST_F(OnlineLnTest, PrintsTheNetworkAsThePostDoes) {
+TEST_F(OnlineLnTest, PrintsTheNetwork) {
   const auto data = task->Load(Chosen("smoke"), {});
   const auto experiment = task->Make(Chosen("smoke", {{"norm", "online-0.1"}}), *data);
   at::Generator unused;
   const auto samples = experiment->Samples(unused);
   ASSERT_EQ(samples.size(), 1u);
-  EXPECT_THAT(samples[0].text, HasSubstr("LayerNorm{n=16, mu=0.0, sigma=1.0}"));
+  EXPECT_THAT(samples[0].text,
+              HasSubstr("OnlineLayerNorm(16, alpha=0.1, affine=true, mu=0, sigma=1)"));
 }
 
 }  // namespace

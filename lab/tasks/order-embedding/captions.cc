@@ -135,8 +135,8 @@ void ReadPrecomputed(const fs::path& folder, const CaptionRequest& request, Capt
         std::pair<std::string, const FeatureRows*>(test, &sets.test.images)}) {
     if (images->width != sets.train.images.width) {
       throw DataError(fmt::format(
-          "[order-embedding] {}_ims.npy in {} must have rows of {} numbers, as train_ims.npy, but "
-          "has rows of {}",
+          "[order-embedding] {}_ims.npy in {} must have rows of {} numbers, as train_ims.npy, "
+          "got rows of {}",
           split, folder.string(), FormatInteger(sets.train.images.width),
           FormatInteger(images->width)));
     }

@@ -147,7 +147,7 @@ TEST_F(CaptionsTest, ChecksPrecomputedFeatures) {
                         " must have rows of 2 numbers, as train_ims.npy, got rows of 3"));
   EXPECT_THAT(error("train_ims.npy", Npy(3, 2, {3, 4, 0, NAN, 0, 0})),
               HasSubstr("must have finite numbers, got others in row 1"));
-  EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})), HasSubstr("has 2 dimensions and no numbers"));
+  EXPECT_THAT(error("train_ims.npy", Npy(3, 0, {})), HasSubstr("got 2 dimensions and no numbers"));
   EXPECT_THAT(error("train_ims.npy", "x"), HasSubstr("[ReadNpy]"));
   EXPECT_THAT(error("train_caps.txt", Lines(14, "a") + "\xff\n"),
               HasSubstr("must be UTF-8, got byte 0xff at column 1 of line 15"));

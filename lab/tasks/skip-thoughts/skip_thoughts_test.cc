@@ -444,7 +444,7 @@ TEST_F(SkipThoughtsTest, ReadsBooksAndSets) {
   EXPECT_NE(with_set->about.sha256, data->about.sha256);
 
   EXPECT_THROW(task->Check(Smoke({{"batch_size", "4"}}), *data), UsageError);
-  EXPECT_THAT(ErrorOf(folder / "none"), HasSubstr("[ReadBooks]"));
+  EXPECT_THAT(ErrorOf(folder / "none"), HasSubstr("none: No such file or directory"));
   WriteFile(folder / "books/b.txt", "One two. Three.\n");
   EXPECT_THAT(ErrorOf(folder / ""), HasSubstr("validation books must have three sentences"));
   WriteFile(folder / "cr/custrev.all", "1 good\n3 bad\n");
