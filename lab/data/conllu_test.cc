@@ -170,7 +170,7 @@ TEST_F(ReadTreebanksTest, SaysWhatIsMissing) {
   EXPECT_THAT(ErrorOf(folder / "nowhere"), HasSubstr("must hold *train*.conllu[.gz]"));
   WriteFile(folder / "a-train.conllu", one);
   WriteFile(folder / "a-test.conllu", one);
-  EXPECT_THAT(ErrorOf(folder.path()), EndsWith("has no dev file"));
+  EXPECT_THAT(ErrorOf(folder.path()), EndsWith("got no dev file"));
   WriteFile(folder / "a-dev.conllu", one);
   EXPECT_EQ(ErrorOf(folder.path()), "no error");
   WriteFile(folder / "a-dev.conllu.gz", "not read: the plain file is");
