@@ -170,13 +170,19 @@ struct StepNode final : torch::autograd::Node {
   }
 };
 
-/// Returns whether the core can read the tensors past the dispatcher, and nothing observes the
-/// call.
-bool ArePlain(at::ArrayRef<Tensor> tensors) {
+/// Returns whether a transform, mode or tracer sees the calls of this thread.
+bool AreCallsObserved() {
   using c10::DispatchKey;
+  using c10::impl::tls_is_dispatch_key_included;
+  return tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+         tls_is_dispatch_key_included(DispatchKey::Tracer) ||
+         tls_is_dispatch_key_included(DispatchKey::Python);
+}
+
+/// Returns whether the core can read the tensors without the dispatcher, unobserved.
+bool ArePlain(at::ArrayRef<Tensor> tensors) {
   if (at::areAnyTensorSubclassLike(tensors) || at::autocast::is_autocast_enabled(at::kCPU) ||
-      c10::impl::tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode) ||
-      c10::impl::tls_is_dispatch_key_included(DispatchKey::Tracer)) {
+      AreCallsObserved()) {
     return false;
   }
   return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& t) {
@@ -333,8 +339,9 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   }
   // Packs copies of the parameters, and compares the parameters with them from then on.
   const bool are_computed = params.weight_ih.defined() && !sources.empty();
-  const bool can_copy = !are_computed && std::all_of(watched.begin(), watched.end(),
-                                                     [](auto& t) { return IsPlain(t.second); });
+  const bool can_copy =
+      !are_computed && !AreCallsObserved() &&
+      std::all_of(watched.begin(), watched.end(), [](auto& t) { return IsPlain(t.second); });
   Sources copies;
   const auto layer = begin(can_copy ? Watched::WithCopies(watched, copies) : Watched(watched));
   call.tensors = can_copy ? ParamsOfModule(cell, copies) : layer->Given();

@@ -761,7 +761,7 @@ def error_of(function, *arguments, **settings):
         ({"bias": torch.ones(11).double()}, "bias must have [12], got [11]"),
         ({"h0": torch.ones(3, 3).double()}, "h0 must have [2, 3], got [3, 3]"),
         ({"bias_hn": torch.ones(3).double()}, "bias_hn must be left out for ln_lstm, got [3]"),
-        ({"lengths": torch.tensor([4, 1])}, "lengths[0] must be at least 1 and at most time, 3 "),
+        ({"lengths": torch.tensor([4, 1])}, "lengths[0] must be at least 1 and at most time, 3, got 4"),
         ({"lengths": torch.ones(2)}, "lengths must be Long on cpu, got Float on cpu"),
         ({"h_reset": torch.ones(3).double()}, "h_reset must be left out without resets, got"),
         ({"eps": -1.0}, "eps must be"),
@@ -807,6 +807,6 @@ def test_others_say_what_is_wrong():
     )
     wrong = rest | {"mask": [*rest["mask"][:15], True, False]}
     dy = arguments[0].clone().requires_grad_()
-    assert "[rnn_backward] mask[15] must be false without h_reset where" in error_of(
+    assert "[rnn_backward] mask[15] must be false without h_reset if second" in error_of(
         rnn_backward, dy, *arguments[1:], **wrong
     )

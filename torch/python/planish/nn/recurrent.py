@@ -404,7 +404,7 @@ class _Recurrent(nn.Module):
         return self
 
     def _replicate_for_data_parallel(self) -> "_Recurrent":
-        replica = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
+        replica: _Recurrent = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
         replica._packed = _PackedByLayer()
         replica._frozen = None
         return replica
