@@ -268,8 +268,8 @@ class Report {
       rest.erase(found);
       ++compared;
     }
+    if (compared == 0) return Differ(path, "has none of the cases");
     for (const auto& [name, hash] : rest) Differ(name, "is not in the file");
-    if (compared == 0) Differ(path, "has no cases to compare");
     std::printf("%lld cases compared, %lld differences\n", static_cast<long long>(compared),
                 static_cast<long long>(differences_));
   }
