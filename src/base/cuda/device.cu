@@ -60,7 +60,7 @@ int QueryClusterBlocks(int device) {
 
 }  // namespace
 
-int MostClusterBlocks() {
+int MaxClusterBlocks() {
   // Cached: every call asks, rarely for another device than the last.
   thread_local int known_device = -1, known_blocks = 1;
   int device = 0;
@@ -111,7 +111,7 @@ void Synchronize() { Check("Synchronize", "finish its work", cudaDeviceSynchroni
 #else
 
 int Devices() { return 1; }
-int MostClusterBlocks() { return max_cluster_blocks; }
+int MaxClusterBlocks() { return max_cluster_blocks; }
 
 void Fill(const char*, void* data, int value, int64_t bytes, void*) {
   if (data != nullptr) std::memset(data, value, static_cast<size_t>(bytes));

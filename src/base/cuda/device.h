@@ -12,9 +12,9 @@ int Devices();
 
 /// Returns the largest cluster size of the current device, a power of two. Returns 1 if the device
 /// has no clusters, or the kernels were compiled for devices without them.
-int MostClusterBlocks();
+int MaxClusterBlocks();
 
-/// Limits MostClusterBlocks() to `blocks`, a power of two, for tests.
+/// Limits MaxClusterBlocks() to `blocks`, a power of two, for tests.
 void LimitClusterBlocks(int blocks);
 
 /// Enqueues filling `bytes` bytes with `value` on the stream. Throws DeviceError.

@@ -10,7 +10,7 @@ namespace {
 }  // namespace
 
 int Devices() { return 0; }
-int MostClusterBlocks() { return 1; }
+int MaxClusterBlocks() { return 1; }
 void LimitClusterBlocks(int) {}
 void Fill(const char*, void*, int, int64_t, void*) { Fail(); }
 void* Allocate(int64_t) { Fail(); }

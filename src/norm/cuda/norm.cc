@@ -31,12 +31,12 @@ RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Pl
           .pack = internal::cuda::PackOf<T>(cols, places),
           .element_bytes = static_cast<int>(sizeof(T)),
           .columns = columns,
-          .cluster_blocks = internal::cuda::MostClusterBlocks()};
+          .cluster_blocks = internal::cuda::MaxClusterBlocks()};
 }
 
 // Returns the maximum over all alignments and devices.
 template <class T, class Bytes>
-int64_t MostBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
+int64_t MaxBytes(int64_t rows, int64_t cols, bool columns, const Bytes& bytes) {
   int64_t most = 0;
   if (rows == 0 || cols == 0) return most;
   for (const int pack : {1, kFullPack<T>}) {
@@ -60,7 +60,7 @@ int Devices() { return internal::cuda::Devices(); }
 template <class T>
 int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols) {
   internal::CheckShape<T>("NormForwardWorkspaceBytes", rows, cols);
-  return MostBytes<T>(rows, cols, false, [](const RowsWork& work) {
+  return MaxBytes<T>(rows, cols, false, [](const RowsWork& work) {
     return ForwardWorkspaceBytes(work, PlanForward(work));
   });
 }
@@ -68,7 +68,7 @@ int64_t NormForwardWorkspaceBytes(int64_t rows, int64_t cols) {
 template <class T>
 int64_t NormBackwardWorkspaceBytes(int64_t rows, int64_t cols, bool gradients) {
   internal::CheckShape<T>("NormBackwardWorkspaceBytes", rows, cols);
-  return MostBytes<T>(rows, cols, gradients, [](const RowsWork& work) {
+  return MaxBytes<T>(rows, cols, gradients, [](const RowsWork& work) {
     return BackwardWorkspaceBytes(work, PlanBackward(work), sizeof(Compute<T>));
   });
 }

@@ -203,12 +203,12 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
 }
 
 template <class T, int N, int E>
-PLANISH_KERNEL(MostForwardThreads(N), 1)
+PLANISH_KERNEL(MaxForwardThreads(N), 1)
 ForwardHeld(Forward<T> a, int team_size) {
   ForwardOf<T, N, E>(a, BlockTeam(team_size));
 }
 template <class T, int N, int E>
-PLANISH_KERNEL(MostForwardThreads(N), 1)
+PLANISH_KERNEL(MaxForwardThreads(N), 1)
 ForwardShared(Forward<T> a) {
   if constexpr (kHasClusters) ForwardOf<T, N, E>(a, BlocksTeam());
 }
@@ -327,12 +327,12 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
 }
 
 template <class T, int N, int E>
-PLANISH_KERNEL(MostBackwardThreads(N, E, sizeof(T)), 1)
+PLANISH_KERNEL(MaxBackwardThreads(N, E, sizeof(T)), 1)
 BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
   BackwardOf<T, N, E>(a, BlockTeam(team_size), partials);
 }
 template <class T, int N, int E>
-PLANISH_KERNEL(MostBackwardThreads(N, E, sizeof(T)), 1)
+PLANISH_KERNEL(MaxBackwardThreads(N, E, sizeof(T)), 1)
 BackwardShared(Backward<T> a, Compute<T>* partials) {
   if constexpr (kHasClusters) BackwardOf<T, N, E>(a, BlocksTeam(), partials);
 }

@@ -86,9 +86,9 @@ void StreamRows(const RowsWork& work, RowsPlan& plan) {
 }  // namespace
 
 RowsPlan PlanForward(const RowsWork& work) {
-  RowsPlan plan = HoldRows(work, [&](int) { return MostForwardThreads(work.pack); });
+  RowsPlan plan = HoldRows(work, [&](int) { return MaxForwardThreads(work.pack); });
   if (plan.streamed && !ShareRows(work, ForwardClusterHeld(work.element_bytes),
-                                  MostForwardThreads(work.pack), plan)) {
+                                  MaxForwardThreads(work.pack), plan)) {
     StreamRows(work, plan);
   }
   return plan;
@@ -96,10 +96,10 @@ RowsPlan PlanForward(const RowsWork& work) {
 
 RowsPlan PlanBackward(const RowsWork& work) {
   RowsPlan plan = HoldRows(
-      work, [&](int held) { return MostBackwardThreads(work.pack, held, work.element_bytes); });
+      work, [&](int held) { return MaxBackwardThreads(work.pack, held, work.element_bytes); });
   if (plan.streamed &&
       !ShareRows(work, kBackwardClusterHeld,
-                 MostBackwardThreads(work.pack, kBackwardClusterHeld, work.element_bytes), plan)) {
+                 MaxBackwardThreads(work.pack, kBackwardClusterHeld, work.element_bytes), plan)) {
     StreamRows(work, plan);
     if (work.columns) {
       plan.partial_rows = kRowsInTurn;

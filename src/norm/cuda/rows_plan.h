@@ -23,8 +23,8 @@ inline constexpr int kBackwardClusterHeld = 8;
 
 /// Threads that share a row, at most: as many as there are registers for. Numbers that are read one
 /// by one take registers for their addresses, too; backward holds x, dy and two sums of each.
-constexpr int MostForwardThreads(int pack) { return pack == 1 ? 512 : 1024; }
-constexpr int MostBackwardThreads(int pack, int held, int element_bytes) {
+constexpr int MaxForwardThreads(int pack) { return pack == 1 ? 512 : 1024; }
+constexpr int MaxBackwardThreads(int pack, int held, int element_bytes) {
   return 1024 / (pack == 1 ? 2 : 1) / (held > 8 || element_bytes == 8 ? 2 : 1);
 }
 

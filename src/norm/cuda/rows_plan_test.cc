@@ -122,13 +122,13 @@ TEST(CudaPlan, ForwardFitsTheShape) {
     const int64_t most = (work.element_bytes == 8 ? 8192 : 16384) / (work.pack == 1 ? 2 : 1);
     EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
     ExpectClusters(work, plan, most, work.element_bytes == 8 ? 8 : 16,
-                   MostForwardThreads(work.pack));
+                   MaxForwardThreads(work.pack));
     if (plan.streamed || work.cols <= most) ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
     if (plan.streamed) {
       ExpectStreamed(work, plan);
     } else {
       ExpectHeld(work, plan);
-      EXPECT_LE(plan.launch.threads, MostForwardThreads(work.pack));
+      EXPECT_LE(plan.launch.threads, MaxForwardThreads(work.pack));
     }
     const int64_t bytes = ForwardWorkspaceBytes(work, plan);
     EXPECT_EQ(bytes, plan.streamed && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);
@@ -142,7 +142,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
     ExpectLaunchable(plan);
     const int64_t most = (work.element_bytes == 8 ? 4096 : 8192) / (work.pack == 1 ? 2 : 1);
     EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
-    ExpectClusters(work, plan, most, 8, MostBackwardThreads(work.pack, 8, work.element_bytes));
+    ExpectClusters(work, plan, most, 8, MaxBackwardThreads(work.pack, 8, work.element_bytes));
     if (plan.streamed || work.cols <= most) {
       ExpectTheSame(plan, PlanBackward(WithoutClusters(work)));
     }
@@ -150,7 +150,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
       ExpectStreamed(work, plan);
     } else {
       ExpectHeld(work, plan);
-      EXPECT_LE(plan.launch.threads, MostBackwardThreads(work.pack, plan.held, work.element_bytes));
+      EXPECT_LE(plan.launch.threads, MaxBackwardThreads(work.pack, plan.held, work.element_bytes));
     }
     if (!work.columns) {
       EXPECT_EQ(plan.partials, 0);
