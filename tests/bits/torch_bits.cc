@@ -252,10 +252,7 @@ void NormModules(Report& report, const Types& types) {
   add(image[0].transpose(0, 1), nn::LayerNorm1d(33));
   add(image, nn::LayerNorm2d(33));
   add(image[0], nn::RecurrentBatchNorm(5, 20));
-  add(rows, nn::WeightNormLinear(33, 7), false);  // of PyTorch's product, as nnet
-  Module(
-      report, "nnet", types, rows, [] { return nn::nnet(33, 5, {4}, "relu", "logistic"); },
-      [](nn::NNet& m, const Tensor& x) { return m->forward(x); }, false);
+  add(rows, nn::WeightNormLinear(33, 7), false);  // of PyTorch's product
 }
 
 /// How a layer is called.
