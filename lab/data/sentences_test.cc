@@ -72,7 +72,7 @@ TEST_F(SentencesTest, NamesTheLineWhoseClassIsWrong) {
     EXPECT_THAT(ErrorOf([&] { ReadLabelled("1 fine\n\n" + wrong + " film\n"); }),
                 ::testing::AllOf(HasSubstr("line 3 of "),
                                  HasSubstr("must begin with a class from 0 to 4 and a blank"),
-                                 HasSubstr("has \"" + wrong + "\"")))
+                                 HasSubstr("got \"" + wrong + "\"")))
         << wrong;
   }
   EXPECT_THAT(ErrorOf([&] { ReadLabelled(" 1 fine\n"); }), HasSubstr("line 1 of "));
