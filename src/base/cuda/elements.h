@@ -24,15 +24,92 @@ PLANISH_DEVICE C Nan() {
 }
 PLANISH_DEVICE bool IsFinite(double value) { return value - value == 0; }
 
-/// Reads N numbers: one, or a multiple of what 16 bytes hold.
+/// The elements of 16 bytes.
+template <class T>
+PLANISH_DEVICE void FromWords(const uint32_t (&words)[4], Compute<T>* to) {
+  PLANISH_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      to[2 * i] = FloatOfBits(words[i] << 16);
+      to[2 * i + 1] = FloatOfBits(words[i] & 0xffff0000u);
+    } else if constexpr (std::is_same_v<T, float16>) {
+      to[2 * i] = ToCompute(float16{static_cast<uint16_t>(words[i])});
+      to[2 * i + 1] = ToCompute(float16{static_cast<uint16_t>(words[i] >> 16)});
+    } else if constexpr (std::is_same_v<T, float>) {
+      to[i] = FloatOfBits(words[i]);
+    } else if (i % 2 == 0) {
+      to[i / 2] = DoubleOfWords(words[i], words[i + 1]);
+    }
+  }
+}
+
+/// The 16 bytes of the elements of type T nearest to `from`.
+template <class T>
+PLANISH_DEVICE void ToWords(const Compute<T>* from, uint32_t (&words)[4]) {
+  PLANISH_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if constexpr (sizeof(T) == 2) {
+      words[i] = WordOf<T>(from[2 * i], from[2 * i + 1]);
+    } else if constexpr (std::is_same_v<T, float>) {
+      words[i] = BitsOf(from[i]);
+    } else if (i % 2 == 0) {
+      words[i] = LowWordOf(from[i / 2]);
+      words[i + 1] = HighWordOf(from[i / 2]);
+    }
+  }
+}
+
+/// Element j of 16 bytes.
+template <class T>
+PLANISH_DEVICE T ElementOf(const uint32_t (&words)[4], int j) {
+  if constexpr (sizeof(T) == 2) {
+    return {static_cast<uint16_t>(words[j / 2] >> 16 * (j % 2))};
+  } else if constexpr (std::is_same_v<T, float>) {
+    return FloatOfBits(words[j]);
+  } else {
+    return DoubleOfWords(words[2 * j], words[2 * j + 1]);
+  }
+}
+
+/// The 16 bytes that begin `offset` < 16 bytes, of whole elements of type T, behind the first of
+/// `first` and `second`, which follow each other.
+template <class T>
+PLANISH_DEVICE void Window(const uint32_t (&first)[4], const uint32_t (&second)[4], int offset,
+                           uint32_t (&to)[4]) {
+  uint32_t words[8];
+  PLANISH_UNROLL
+  for (int i = 0; i < 4; ++i) words[i] = first[i], words[4 + i] = second[i];
+  const bool by_two = (offset & 8) != 0;
+  PLANISH_UNROLL
+  for (int i = 0; i < 6; ++i) words[i] = by_two ? words[i + 2] : words[i];
+  if constexpr (sizeof(T) <= 4) {
+    const bool by_one = (offset & 4) != 0;
+    PLANISH_UNROLL
+    for (int i = 0; i < 5; ++i) words[i] = by_one ? words[i + 1] : words[i];
+  }
+  PLANISH_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    to[i] = sizeof(T) == 2 ? ShiftWords(words[i], words[i + 1], (offset & 2) * 8) : words[i];
+  }
+}
+
+/// Reads N numbers, aligned to as many, up to 16 bytes: a power of two.
 template <int N, class T, class C>
 PLANISH_DEVICE void Load(const T* from, C* to) {
-  constexpr int kAtOnce = N < kFullPack<T> ? N : kFullPack<T>;
-  PLANISH_UNROLL
-  for (int i = 0; i < N; i += kAtOnce) {
-    const auto pack = *reinterpret_cast<const Pack<T, kAtOnce>*>(from + i);
+  if constexpr (N < kFullPack<T>) {
+    const auto pack = *reinterpret_cast<const Pack<T, N>*>(from);
     PLANISH_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) to[i + j] = ToCompute(pack.values[j]);
+    for (int j = 0; j < N; ++j) to[j] = ToCompute(pack.values[j]);
+  } else {
+    PLANISH_UNROLL
+    for (int i = 0; i < N; i += kFullPack<T>) {
+      uint32_t words[4];
+      LoadWords(from + i, words);
+      Compute<T> numbers[kFullPack<T>];
+      FromWords<T>(words, numbers);
+      PLANISH_UNROLL
+      for (int j = 0; j < kFullPack<T>; ++j) to[i + j] = numbers[j];
+    }
   }
 }
 
@@ -41,20 +118,11 @@ template <int N, class T, class C>
 PLANISH_DEVICE void Store(const C* from, T* to) {
   if constexpr (N == 1) {
     *to = FromCompute<T>(*from);
-  } else if constexpr (sizeof(T) == 2) {
+  } else {
     static_assert(N == kFullPack<T>);
     uint32_t words[4];
-    PLANISH_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      words[i] = FromCompute<T>(from[2 * i]).bits |
-                 static_cast<uint32_t>(FromCompute<T>(from[2 * i + 1]).bits) << 16;
-    }
+    ToWords<T>(from, words);
     StoreWords(to, words);
-  } else {
-    Pack<T, N> pack;
-    PLANISH_UNROLL
-    for (int i = 0; i < N; ++i) pack.values[i] = from[i];
-    *reinterpret_cast<Pack<T, N>*>(to) = pack;
   }
 }
 

@@ -23,6 +23,7 @@
 #define PLANISH_DEVICE __device__ __forceinline__
 #define PLANISH_KERNEL(threads, blocks) __global__ void __launch_bounds__(threads, blocks)
 #define PLANISH_UNROLL _Pragma("unroll")
+#define PLANISH_NO_UNROLL _Pragma("unroll 1")
 
 namespace planish::internal::cuda {
 
@@ -85,6 +86,24 @@ PLANISH_DEVICE T* SharedMemory() {
 PLANISH_DEVICE void StoreWords(void* to, const uint32_t (&words)[4]) {
   *static_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
 }
+/// Reads 16 bytes, from where they are aligned to as much, at once.
+PLANISH_DEVICE void LoadWords(const void* from, uint32_t (&words)[4]) {
+  const uint4 pack = *static_cast<const uint4*>(from);
+  words[0] = pack.x, words[1] = pack.y, words[2] = pack.z, words[3] = pack.w;
+}
+/// Reads an element of memory that the kernel does not write to.
+PLANISH_DEVICE float LoadConstant(const float* from) { return __ldg(from); }
+PLANISH_DEVICE double LoadConstant(const double* from) { return __ldg(from); }
+template <class T>
+PLANISH_DEVICE T LoadConstant(const T* from) {
+  return {__ldg(reinterpret_cast<const unsigned short*>(from))};
+}
+/// Like LoadWords, from memory that the kernel does not write to: the read can be moved ahead of
+/// the kernel's writes.
+PLANISH_DEVICE void LoadConstantWords(const void* from, uint32_t (&words)[4]) {
+  const uint4 pack = __ldg(static_cast<const uint4*>(from));
+  words[0] = pack.x, words[1] = pack.y, words[2] = pack.z, words[3] = pack.w;
+}
 /// Prefetches into the L2 cache.
 PLANISH_DEVICE void Prefetch(const void* from) { asm volatile("prefetch.L2 [%0];" ::"l"(from)); }
 /// Reads four bytes without waiting, which brings their line into the L1 cache.
@@ -104,6 +123,19 @@ PLANISH_DEVICE void WaitForCopies() { asm volatile("cp.async.wait_all;" ::: "mem
 PLANISH_DEVICE bool AnyLane(bool value) { return __any_sync(0xffffffffu, value); }
 PLANISH_DEVICE float FloatOfBits(uint32_t bits) { return __uint_as_float(bits); }
 PLANISH_DEVICE uint32_t BitsOf(float value) { return __float_as_uint(value); }
+PLANISH_DEVICE double DoubleOfWords(uint32_t low, uint32_t high) {
+  return __hiloint2double(static_cast<int>(high), static_cast<int>(low));
+}
+PLANISH_DEVICE uint32_t LowWordOf(double value) {
+  return static_cast<uint32_t>(__double2loint(value));
+}
+PLANISH_DEVICE uint32_t HighWordOf(double value) {
+  return static_cast<uint32_t>(__double2hiint(value));
+}
+/// The low 32 of the 64 bits of `high` and `low`, shifted right by `shift` < 32.
+PLANISH_DEVICE uint32_t ShiftWords(uint32_t low, uint32_t high, int shift) {
+  return __funnelshift_r(low, high, static_cast<unsigned>(shift));
+}
 
 PLANISH_DEVICE float ToCompute(bfloat16 value) {
   return __uint_as_float(static_cast<uint32_t>(value.bits) << 16);
@@ -127,6 +159,17 @@ PLANISH_DEVICE T FromCompute(float value) {
     return static_cast<T>(value);
   }
 }
+/// The bits of two elements of 16 bits, `low` first in memory.
+template <class T>
+PLANISH_DEVICE uint32_t WordOf(float low, float high) {
+  uint32_t word;
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  }
+  return word;
+}
 
 }  // namespace planish::internal::cuda
 
@@ -137,6 +180,7 @@ PLANISH_DEVICE T FromCompute(float value) {
 #define PLANISH_DEVICE inline
 #define PLANISH_KERNEL(threads, blocks) void
 #define PLANISH_UNROLL
+#define PLANISH_NO_UNROLL
 
 namespace planish::internal::cuda {
 
@@ -171,6 +215,12 @@ T* SharedMemory() {
   return static_cast<T*>(emulation::SharedMemory());
 }
 inline void StoreWords(void* to, const uint32_t (&words)[4]) { std::memcpy(to, words, 16); }
+inline void LoadWords(const void* from, uint32_t (&words)[4]) { std::memcpy(words, from, 16); }
+template <class T>
+T LoadConstant(const T* from) {
+  return *from;
+}
+inline void LoadConstantWords(const void* from, uint32_t (&words)[4]) { LoadWords(from, words); }
 /// A real read, so that a sanitizer detects addresses beyond an array.
 inline void Prefetch(const void* from) {
   static_cast<void>(*static_cast<const volatile unsigned char*>(from));
@@ -189,6 +239,18 @@ inline bool AnyLane(bool value) {
 }
 inline float FloatOfBits(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t BitsOf(float value) { return std::bit_cast<uint32_t>(value); }
+inline double DoubleOfWords(uint32_t low, uint32_t high) {
+  return std::bit_cast<double>(static_cast<uint64_t>(high) << 32 | low);
+}
+inline uint32_t LowWordOf(double value) {
+  return static_cast<uint32_t>(std::bit_cast<uint64_t>(value));
+}
+inline uint32_t HighWordOf(double value) {
+  return static_cast<uint32_t>(std::bit_cast<uint64_t>(value) >> 32);
+}
+inline uint32_t ShiftWords(uint32_t low, uint32_t high, int shift) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> shift);
+}
 
 inline float ToCompute(bfloat16 value) { return ToFloat(value); }
 inline float ToCompute(float16 value) { return ToFloat(value); }
@@ -201,6 +263,10 @@ T FromCompute(float value) {
   } else {
     return static_cast<T>(value);
   }
+}
+template <class T>
+uint32_t WordOf(float low, float high) {
+  return FromCompute<T>(low).bits | static_cast<uint32_t>(FromCompute<T>(high).bits) << 16;
 }
 
 }  // namespace planish::internal::cuda
@@ -223,6 +289,32 @@ struct alignas(sizeof(T) * N) Pack {
   T values[N];
 };
 
+/// The blocks of a launch that run at the same time on the current device; of its emulation, a few.
+/// 0: not known.
+inline int64_t ResidentBlocks(const void* kernel, const Launch& launch) {
+#ifdef __CUDACC__
+  int device = 0, processors = 0, blocks = 0;
+  const bool known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) == cudaSuccess &&
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+          &blocks, kernel, launch.threads, static_cast<size_t>(launch.shared_bytes)) == cudaSuccess;
+  if (!known) cudaGetLastError();
+  return known ? static_cast<int64_t>(processors) * blocks : 0;
+#else
+  static_cast<void>(kernel), static_cast<void>(launch);
+  return 3;
+#endif
+}
+
+/// The blocks that a launch has.
+template <class... Parameters>
+int64_t BlocksOf(void (*kernel)(Parameters...), const Launch& launch) {
+  const int64_t resident =
+      launch.resident ? ResidentBlocks(reinterpret_cast<const void*>(kernel), launch) : 0;
+  return resident > 0 && resident < launch.blocks ? resident : launch.blocks;
+}
+
 /// Enqueues `kernel` on the stream. Throws DeviceError if the launch fails.
 template <class... Parameters>
 void Run(const char* function, void (*kernel)(Parameters...), const Launch& launch, void* stream,
@@ -231,7 +323,7 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
   void* pointers[] = {&arguments...};
   cudaLaunchConfig_t config = {};
   config.gridDim =
-      dim3(static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y));
+      dim3(static_cast<unsigned>(BlocksOf(kernel, launch)), static_cast<unsigned>(launch.blocks_y));
   config.blockDim = dim3(static_cast<unsigned>(launch.threads));
   config.dynamicSmemBytes = static_cast<size_t>(launch.shared_bytes);
   config.stream = static_cast<Stream>(stream);
@@ -254,7 +346,7 @@ void Run(const char* function, void (*kernel)(Parameters...), const Launch& laun
 #else
   static_cast<void>(function), static_cast<void>(stream);
   emulation::RunGrid(
-      {static_cast<unsigned>(launch.blocks), static_cast<unsigned>(launch.blocks_y), 1},
+      {static_cast<unsigned>(BlocksOf(kernel, launch)), static_cast<unsigned>(launch.blocks_y), 1},
       static_cast<unsigned>(launch.threads), static_cast<size_t>(launch.shared_bytes), false,
       [=] { kernel(arguments...); }, static_cast<unsigned>(launch.cluster));
 #endif

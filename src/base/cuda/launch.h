@@ -15,6 +15,8 @@ struct Launch {
   int threads = kWarpThreads;
   int64_t shared_bytes = 0;
   int cluster = 1;
+  /// Blocks take what there is to do in turn: no more are launched than run at the same time.
+  bool resident = false;
 };
 
 /// Limits of a launch that all devices support.

@@ -29,11 +29,11 @@ PLANISH_DEVICE float NumberOf(int lane, int turn) {
   return std::sin(static_cast<float>(lane * 7 + turn)) * static_cast<float>(turn + 1);
 }
 
-void QueryCluster(Told* told) {
-  ClusterTeam<2> team;
-  EXPECT_EQ(team.size(), ClusterBlocks() * BlockThreads());
-  EXPECT_EQ(team.groups() * team.size(), Blocks() * BlockThreads());
-  Told* own = told + (team.group() * team.size() + team.lane()) * kTurns;
+template <class AnyTeam>
+void Ask(AnyTeam& team, Told* told) {
+  EXPECT_EQ(team.groups() * team.count() * team.size(), Blocks() * BlockThreads());
+  const int64_t number_of_team = team.group() * team.count() + team.index();
+  Told* own = told + (number_of_team * team.size() + team.lane()) * kTurns;
   for (int turn = 0; turn < kTurns; ++turn) {
     const float number = NumberOf(team.lane(), turn);
     Told& now = own[turn] = {.sum = number, .sum_of_two = -number, .other_of_two = 2 * number};
@@ -41,6 +41,47 @@ void QueryCluster(Told* told) {
     now.first = team.First(number);
     team.Sum(now.sum_of_two, now.other_of_two);
     now.most = team.Max(number);
+  }
+}
+
+void QueryCluster(Told* told) {
+  ClusterTeam<2> team;
+  EXPECT_EQ(team.size(), ClusterBlocks() * BlockThreads());
+  Ask(team, told);
+}
+
+void AskBlock(Told* told) {
+  WarpsTeam<2> team;
+  EXPECT_EQ(team.size(), BlockThreads());
+  Ask(team, told);
+}
+
+void AskLanes(Told* told, int size) {
+  LanesTeam team(size);
+  Ask(team, told);
+}
+
+// All threads of teams of `size` are told the same: the sums, the largest and the first.
+void ExpectTold(const std::vector<Told>& told, int size) {
+  for (size_t i = kTurns; i < told.size(); ++i) {
+    ASSERT_EQ(told[i], told[i % kTurns]) << size << ' ' << i / kTurns;
+  }
+  for (int turn = 0; turn < kTurns; ++turn) {
+    const Told& now = told[static_cast<size_t>(turn)];
+    double sum = 0, sizes = 0;
+    float most = NumberOf(0, turn);
+    for (int lane = 0; lane < size; ++lane) {
+      const float number = NumberOf(lane, turn);
+      sum += number;
+      sizes += std::abs(number);
+      most = std::max(most, number);
+    }
+    // A number takes part in 5 sums in its warp, 5 over warps, and at most 7 over blocks.
+    EXPECT_NEAR(now.sum, sum, sizes * 17 * 0x1p-24);
+    EXPECT_EQ(now.sum_of_two, -now.sum);
+    EXPECT_EQ(now.other_of_two, 2 * now.sum);
+    EXPECT_EQ(now.most, most);
+    EXPECT_EQ(now.first, NumberOf(0, turn));
   }
 }
 
@@ -69,32 +110,32 @@ TEST_P(ClusterTeamTest, AllThreadsAreToldTheSame) {
                   nullptr, told.data());
       };
       run();
-      for (size_t i = kTurns; i < told.size(); ++i) {
-        ASSERT_EQ(told[i], told[i % kTurns]) << blocks << " x " << threads << ' ' << i / kTurns;
-      }
-      for (int turn = 0; turn < kTurns; ++turn) {
-        const Told& now = told[static_cast<size_t>(turn)];
-        double sum = 0, sizes = 0;
-        float most = NumberOf(0, turn);
-        for (int lane = 0; lane < size; ++lane) {
-          const float number = NumberOf(lane, turn);
-          sum += number;
-          sizes += std::abs(number);
-          most = std::max(most, number);
-        }
-        // A value takes part in 5 sums in its warp, 2 over warps, and at most 7 over blocks.
-        EXPECT_NEAR(now.sum, sum, sizes * 14 * 0x1p-24);
-        EXPECT_EQ(now.sum_of_two, -now.sum);
-        EXPECT_EQ(now.other_of_two, 2 * now.sum);
-        EXPECT_EQ(now.most, most);
-        EXPECT_EQ(now.first, NumberOf(0, turn));
-      }
+      ExpectTold(told, size);
       const std::vector<Told> in_this_order = told;
       emulation::SetOrder(Order::kForward);
       run();
       emulation::SetOrder(GetParam());
       EXPECT_EQ(told, in_this_order);
     }
+  }
+}
+
+// The same of a block's warps, and of parts of a warp.
+TEST_P(ClusterTeamTest, ThreadsOfABlockAreToldTheSame) {
+  constexpr int kBlocks = 2;
+  for (const int threads : {32, 64, 96, 160, 1024}) {
+    std::vector<Told> told(static_cast<size_t>(kBlocks * threads * kTurns));
+    cuda::Run("test", AskBlock,
+              {.blocks = kBlocks, .threads = threads, .shared_bytes = WarpsTeam<2>::kSharedBytes},
+              nullptr, told.data());
+    ExpectTold(told, threads);
+  }
+  for (const int size : {1, 2, 4, 8, 16, 32}) {
+    constexpr int kThreads = 64;
+    std::vector<Told> told(static_cast<size_t>(kBlocks * kThreads * kTurns));
+    cuda::Run("test", AskLanes, {.blocks = kBlocks, .threads = kThreads}, nullptr, told.data(),
+              size);
+    ExpectTold(told, size);
   }
 }
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -123,6 +124,52 @@ TEST(CudaEmulated, ClustersTakeRowsInTurn) {
                                                  .centre = true};
     internal::cuda::RunForward("test", call, plan, nullptr, nullptr);
     EXPECT_TRUE(tests::SameBits(y.Get(), expected.y));
+  }
+  SetOrder(Order::kForward);
+}
+
+// Teams of a warp or less, and blocks, likewise, with what they fetch of their next row and have
+// in shared memory for all of them.
+template <class T>
+class TurnsTest : public ::testing::Test {};
+using TurnsTypes = ::testing::Types<float, double, bfloat16, float16>;
+TYPED_TEST_SUITE(TurnsTest, TurnsTypes);
+
+TYPED_TEST(TurnsTest, TeamsTakeRowsInTurn) {
+  using T = TypeParam;
+  for (const auto& [rows, cols] :
+       {std::pair<int64_t, int64_t>{67, 33}, {67, 64}, {9, 1101}, {9, 1104}}) {
+    const tests::Problem<T> p(Norm::kLayer, rows, cols);
+    const auto expected = tests::ApplyOnDevice(p);
+    for (const bool aligned : {false, true}) {
+      constexpr int kPack = internal::cuda::kFullPack<T>;
+      if (aligned && cols % kPack != 0) continue;
+      internal::cuda::RowsPlan plan =
+          internal::cuda::PlanForward({.rows = rows,
+                                       .cols = cols,
+                                       .pack = aligned ? kPack : 1,
+                                       .element_bytes = static_cast<int>(sizeof(T))});
+      ASSERT_FALSE(plan.streamed);
+      for (const int64_t blocks : {1, 2}) {
+        plan.launch.blocks = blocks;
+        for (const Order order : {Order::kForward, Order::kBackward, Order::kRandom}) {
+          SetOrder(order);
+          OnDevice<T> x(p.x), gain(p.gain), bias(p.bias);
+          const internal::cuda::Forward<T> call = {.rows = rows,
+                                                   .cols = cols,
+                                                   .x = x.data(),
+                                                   .x_stride = cols,
+                                                   .y = x.data(),
+                                                   .y_stride = cols,
+                                                   .gain = {gain.data(), std::is_same_v<T, float>},
+                                                   .bias = {bias.data(), std::is_same_v<T, float>},
+                                                   .eps = p.eps,
+                                                   .centre = true};
+          internal::cuda::RunForward("test", call, plan, nullptr, nullptr);
+          EXPECT_TRUE(tests::SameBits(x.Get(), expected.y)) << rows << " x " << cols;
+        }
+      }
+    }
   }
   SetOrder(Order::kForward);
 }

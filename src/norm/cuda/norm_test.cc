@@ -166,25 +166,46 @@ TYPED_TEST(CudaTest, AnyLayout) {
   }
 }
 
+// Who holds which columns depends on the shape alone: wherever rows begin, bits are the same.
+TYPED_TEST(CudaTest, AlignmentChangesNoBit) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const Norm norm : {Norm::kLayer, Norm::kRms, Norm::kAda}) {
+    for (const int64_t cols : {8, 24, 264, 776, 1024, 2056}) {
+      const Problem<T, P> p(norm, cols < 300 ? 40 : 5, cols);
+      const auto aligned = ApplyOnDevice(p);
+      for (const Layout& layout : {Layout{.offset = 1}, Layout{.offset = 3, .padding = 5},
+                                   Layout{.padding = 1, .in_place = true}}) {
+        EXPECT_EQ(aligned.DiffersIn(ApplyOnDevice(p, layout)), "")
+            << tests::NameOf(norm) << ' ' << cols << ", offset " << layout.offset << ", padding "
+            << layout.padding;
+      }
+    }
+  }
+}
+
 // Memory between, before and behind rows is not written.
 TYPED_TEST(CudaTest, WritesWhatItIsToWriteAlone) {
   using T = typename TypeParam::Element;
   using P = typename TypeParam::Parameter;
-  const int64_t rows = 5, cols = 48, stride = 56;
-  const Problem<T, P> p(Norm::kLayer, rows, cols);
-  OnDevice<T> x(tests::Padded(p.x, rows, cols, stride - cols));
-  std::vector<T> marks(static_cast<size_t>(rows * stride), tests::FromDouble<T>(7));
-  OnDevice<T> y(marks);
-  cuda::NormForward<T, P>(p.norm, {.rows = rows,
-                                   .cols = cols,
-                                   .x = x.data(),
-                                   .y = y.data(),
-                                   .x_stride = stride,
-                                   .y_stride = stride});
-  const std::vector<T> after = y.Get();
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = cols; c < stride; ++c) {
-      EXPECT_EQ(tests::ToDouble(after[static_cast<size_t>(r * stride + c)]), 7);
+  for (const int64_t cols : {1, 9, 31, 48, 255, 769, 1100}) {
+    const int64_t rows = 5, stride = cols + 9, before = 11;
+    const Problem<T, P> p(Norm::kLayer, rows, cols);
+    OnDevice<T> x(tests::Padded(p.x, rows, cols, stride - cols));
+    const auto size = static_cast<size_t>(before + rows * stride);
+    const std::vector<T> marks(size, tests::FromDouble<T>(77));
+    OnDevice<T> y(marks);
+    cuda::NormForward<T, P>(p.norm, {.rows = rows,
+                                     .cols = cols,
+                                     .x = x.data(),
+                                     .y = y.data() + before,
+                                     .x_stride = stride,
+                                     .y_stride = stride});
+    const std::vector<T> after = y.Get();
+    for (size_t i = 0; i < size; ++i) {
+      const auto at = static_cast<int64_t>(i) - before;
+      const bool inside = at >= 0 && at % stride < cols;
+      EXPECT_EQ(tests::ToDouble(after[i]) == 77, !inside) << cols << ' ' << at;
     }
   }
 }
@@ -376,6 +397,36 @@ TYPED_TEST(CudaTest, TinyAndHugeNumbers) {
                           (1 + std::abs(y) * 4))
               << tests::NameOf(norm) << ' ' << cols << ' ' << exponent;
         }
+      }
+    }
+  }
+}
+
+// Rows of two neighbouring numbers, whose mean is between them: y is -1 and 1, whatever power of
+// two they are multiplied by.
+TYPED_TEST(CudaTest, NeighbouringNumbers) {
+  using T = typename TypeParam::Element;
+  using P = typename TypeParam::Parameter;
+  for (const auto& [cols, clusters] : LengthsAndClusters<T, P>({6, 65, 600, 1024, 20000})) {
+    const tests::ClustersUpTo limit(clusters);
+    for (const int exponent : {0, -100, 100}) {
+      if (std::is_same_v<T, float16> && exponent != 0) continue;  // has no such numbers
+      Problem<T, P> p(Norm::kLayerSimple, 2, cols);
+      p.eps = 0;
+      const double step = 2 * tests::UnitRoundoff<T>();
+      for (size_t i = 0; i < p.x.size(); ++i) {
+        const bool upper = i % static_cast<size_t>(cols) % 2 == 1;
+        p.x[i] = tests::FromDouble<T>(std::ldexp(upper ? 1 + step : 1, exponent));
+      }
+      // Of n / 2 and n - n / 2 numbers.
+      const double n = static_cast<double>(cols), upper = std::floor(n / 2) / n;
+      const double deviation = std::sqrt(upper * (1 - upper));
+      const auto out = ApplyOnDevice(p);
+      for (size_t i = 0; i < out.y.size(); ++i) {
+        const double d = i % static_cast<size_t>(cols) % 2 == 1 ? 1 - upper : -upper;
+        ASSERT_NEAR(tests::ToDouble(out.y[i]), d / deviation,
+                    tests::UnitRoundoff<T>() * 1.1 + 8 * tests::UnitRoundoff<Compute<T>>())
+            << cols << ' ' << exponent << ' ' << i;
       }
     }
   }

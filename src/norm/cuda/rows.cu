@@ -4,6 +4,7 @@
 #include "src/base/cuda/elements.h"
 #include "src/base/cuda/kernel.h"
 #include "src/base/cuda/team.h"
+#include "src/norm/cuda/held.h"
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows.h"
 
@@ -27,7 +28,7 @@ struct PartGradientSums {
 
 namespace {
 
-using BlockTeam = Team<2>;
+using BlockTeam = WarpsTeam<2>;
 using BlocksTeam = ClusterTeam<2>;
 
 // mean = hi + lo, hi the nearest number to it.
@@ -51,43 +52,15 @@ PLANISH_DEVICE C Rstd(C squares, C n, C eps, bool unbiased) {
                   : C{1} / SquareRoot(squares / n + eps);
 }
 
-// The numbers of a row that a thread holds.
-template <int N, int E>
-struct Held {
-  PLANISH_DEVICE Held(int team_size, int team_lane, int columns, bool has_row)
-      : size(team_size), lane(team_lane), cols(has_row ? columns : 0) {}
-
-  /// Calls f(i, col) for each pack: numbers i, ..., i + N - 1 are those of columns col and on.
-  template <class F>
-  PLANISH_DEVICE void ForEachPack(F&& f) const {
-    PLANISH_UNROLL
-    for (int v = 0; v < E / N; ++v) {
-      const int col = (v * size + lane) * N;
-      if (col < cols) f(v * N, col);
-    }
-  }
-
-  /// Calls f(i) for each number.
-  template <class F>
-  PLANISH_DEVICE void ForEach(F&& f) const {
-    ForEachPack([&](int i, int) {
-      PLANISH_UNROLL
-      for (int j = 0; j < N; ++j) f(i + j);
-    });
-  }
-
-  int size, lane, cols;
-};
-
-// 1 over the deviation of a row whose squares are beyond what a float holds, or nearly 0, from the
-// numbers divided by a power of two near the largest of them.
-template <int N, int E, class RowTeam>
-PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Mean<float>& mean,
-                                int64_t cols, double eps, bool unbiased, RowTeam& team) {
+// 1 over the deviation of a row whose squares are beyond what a float holds, or nearly 0: from the
+// differences d - more from its mean, divided by a power of two near the largest of them.
+template <class Held, class RowTeam>
+PLANISH_DEVICE float ScaledRstd(const Held& held, const float* d, float more, int64_t cols,
+                                double eps, bool unbiased, RowTeam& team) {
   float most = 0;
   held.ForEach([&](int i) {
-    const float d = fabsf(mean.Minus(x[i]));
-    most = most > d ? most : d;
+    const float size = fabsf(d[i] - more);
+    most = most > size ? most : size;
   });
   most = team.Max(most);
   int exponent = static_cast<int>(BitsOf(most) >> 23) - 127;
@@ -95,8 +68,8 @@ PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Me
   const float scale = FloatOfBits(static_cast<uint32_t>(127 - exponent) << 23);
   float squares = 0;
   held.ForEach([&](int i) {
-    const float d = mean.Minus(x[i]) * scale;
-    squares = FusedMulAdd(d, d, squares);
+    const float scaled = (d[i] - more) * scale;
+    squares = FusedMulAdd(scaled, scaled, squares);
   });
   team.Sum(squares);
   if (!(squares < FloatOfBits(0x7f800000))) return Nan<float>();
@@ -104,81 +77,169 @@ PLANISH_DEVICE float ScaledRstd(const Held<N, E>& held, const float* x, const Me
   return static_cast<float>(Rstd(static_cast<double>(squares) * unit * unit, n, eps, unbiased));
 }
 
-template <int N, int E, class RowTeam>
-PLANISH_DEVICE double ScaledRstd(const Held<N, E>&, const double*, const Mean<double>&, int64_t,
-                                 double, bool, RowTeam&) {
+template <class Held, class RowTeam>
+PLANISH_DEVICE double ScaledRstd(const Held&, const double*, double, int64_t, double, bool,
+                                 RowTeam&) {
   return Nan<double>();
+}
+
+// Squares below this may have lost too much: float's, where eps does not outweigh them.
+template <class C>
+PLANISH_DEVICE C LeastSquares(C n, double eps) {
+  return std::is_same_v<C, float> && eps < 0x1p-60 ? n * C(0x1p-80f) : C{0};
 }
 
 // Whether squares may have been lost: float's, beyond what it holds or nearly 0. Of double those
 // that are not finite.
 template <class C>
-PLANISH_DEVICE bool IsExtreme(C squares, C n, double eps) {
+PLANISH_DEVICE bool IsExtreme(C squares, C least) {
   if constexpr (std::is_same_v<C, double>) return squares - squares != 0;
-  return !(squares <= C(0x1p100f)) || (eps < 0x1p-60 && squares < n * C(0x1p-80f));
+  return !(squares <= C(0x1p100f)) || squares < least;
 }
 
-// What sums of a row are taken about: its first number, x[0] of the team's first thread.
-template <class T>
-PLANISH_DEVICE Compute<T> Shift(const Forward<T>&, int64_t, const Compute<T>* x, BlockTeam& team) {
-  return team.First(x[0]);
-}
-// Blocks would have to meet for that: each thread reads it, beside its own. Nobody writes over it
+// What sums of a row are taken about: its first number, x[0] of the team's first thread. Blocks and
+// clusters would have to meet for that: each thread reads it, beside its own. Nobody writes over it
 // before they meet for the sum, but where a residual is added.
-template <class T>
-PLANISH_DEVICE Compute<T> Shift(const Forward<T>& a, int64_t row, const Compute<T>* x,
-                                BlocksTeam& team) {
-  return a.residual == nullptr ? ToCompute(a.x[row * a.x_stride]) : team.First(x[0]);
+template <class T, class RowTeam>
+PLANISH_DEVICE Compute<T> ShiftOf(const Forward<T>& a, int64_t row, const Compute<T>* x,
+                                  RowTeam& team) {
+  if (std::is_same_v<RowTeam, LanesTeam> || a.residual != nullptr) return team.First(x[0]);
+  return ToCompute(a.x[row * a.x_stride]);
 }
 
-template <class T, int N, int E, class RowTeam>
+// Bytes of shared memory, from the first on, that a team puts its sums into.
+template <class RowTeam>
+PLANISH_DEVICE constexpr int SumsBytes() {
+  if constexpr (std::is_same_v<RowTeam, LanesTeam>)
+    return 0;
+  else
+    return static_cast<int>(RowTeam::kSharedBytes);
+}
+
+// Gains and biases are in shared memory, as numbers to compute with, where that spares
+// instructions: of rows of 16 bits, which have the most of them for a byte, and of rows that are
+// not whole packs. Aligned float and double are as fast as memory without.
+template <class T, bool kAligned>
+inline constexpr bool kStages = sizeof(T) == 2 || !kAligned;
+
+// The bytes of them, at the most: a block has 48 kB without asking for more.
+inline constexpr int64_t kMaxStaged = int64_t{40} << 10;
+
+// Whether a forward pass reads the next row while it computes one: where the registers for it cost
+// fewer threads than it is worth.
+template <class T, bool kAligned, bool kStaged, class RowTeam>
+PLANISH_DEVICE constexpr bool FetchesAhead() {
+  if (sizeof(T) != 2) return false;
+  if (std::is_same_v<RowTeam, LanesTeam>) return !kAligned;
+  return std::is_same_v<RowTeam, BlockTeam> && kAligned && !kStaged;
+}
+
+// One past the last element of rows.
+template <class T>
+PLANISH_DEVICE const T* EndOf(const T* rows, int64_t stride, int64_t count, int64_t cols) {
+  return rows == nullptr ? nullptr : rows + (count - 1) * stride + cols;
+}
+
+template <class T, int E>
+PLANISH_DEVICE void ToNumbers(const uint32_t (&words)[E / kFullPack<T>][4], Compute<T> (&x)[E]) {
+  PLANISH_UNROLL
+  for (int v = 0; v < E / kFullPack<T>; ++v) FromWords<T>(words[v], x + v * kFullPack<T>);
+}
+template <class T, int E>
+PLANISH_DEVICE void ToMemory(const Compute<T> (&x)[E], uint32_t (&words)[E / kFullPack<T>][4]) {
+  PLANISH_UNROLL
+  for (int v = 0; v < E / kFullPack<T>; ++v) ToWords<T>(x + v * kFullPack<T>, words[v]);
+}
+
+template <class T, int E, bool kAligned, bool kStaged, class RowTeam>
 PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
   using C = Compute<T>;
-  const C n = static_cast<C>(a.cols);
+  constexpr bool kLanes = std::is_same_v<RowTeam, LanesTeam>;
+  constexpr bool kPrefetches = FetchesAhead<T, kAligned, kStaged, RowTeam>();
+  using Row = Held<T, E, kAligned, !kLanes>;
+  constexpr int N = Row::kPack;
+  const Row held(team.size(), team.lane(), static_cast<int>(a.cols));
+  const C n = static_cast<C>(a.cols), per_n = C{1} / n, eps = static_cast<C>(a.eps);
+  const C least = LeastSquares(n, a.eps);
+  const T* const end = EndOf(a.x, a.x_stride, a.rows, a.cols);
+  C* const gains = SharedMemory<C>() + SumsBytes<RowTeam>() / sizeof(C);
+  C* const biases = gains + held.Staged();
+  if (kStaged && !a.adaptive) {
+    held.StageParams(a.gain, C{1}, gains);
+    held.StageParams(a.bias, C{0}, biases);
+    SyncBlock();
+  }
   const int64_t step = team.groups() * team.count();
+  typename Row::Raw raw;
+  const auto fetch = [&](int64_t row) {
+    held.Fetch(a.x + row * a.x_stride, end, row < a.rows, raw);
+  };
+  if (kPrefetches) fetch(team.group() * team.count() + team.index());
   for (int64_t first = team.group() * team.count(); first < a.rows; first += step) {
     const int64_t row = first + team.index();
-    const bool has_row = row < a.rows;
-    const Held<N, E> held(team.size(), team.lane(), static_cast<int>(a.cols), has_row);
-    C x[E] = {};
-    held.ForEachPack([&](int i, int col) { Load<N>(a.x + row * a.x_stride + col, x + i); });
+    const bool has_row = !kLanes || row < a.rows;
+    C x[E];
+    typename Row::Words words;
+    if (!kPrefetches) fetch(row);
+    held.Take(a.x + row * a.x_stride, raw, words);
+    ToNumbers<T, E>(words, x);
+    if (kPrefetches) fetch(row + step);
     if (a.residual != nullptr) {
-      held.ForEachPack([&](int i, int col) {
-        C more[N];
-        Load<N>(a.residual + row * a.residual_stride + col, more);
-        PLANISH_UNROLL
-        for (int j = 0; j < N; ++j) x[i + j] = ToCompute(FromCompute<T>(x[i + j] + more[j]));
-        Store<N>(x + i, a.sum + row * a.sum_stride + col);
-      });
+      typename Row::Words more;
+      held.Read(a.residual + row * a.residual_stride,
+                EndOf(a.residual, a.residual_stride, a.rows, a.cols), has_row, more);
+      C added[E];
+      ToNumbers<T, E>(more, added);
+      PLANISH_UNROLL
+      for (int i = 0; i < E; ++i) x[i] += added[i];
+      ToMemory<T, E>(x, words);
+      ToNumbers<T, E>(words, x);  // rounded
+      held.Write(a.sum + row * a.sum_stride, has_row, words);
     }
 
+    // x becomes its difference from the mean, without `more`.
     Mean<C> mean;
+    C more = 0, squares = 0;
     if (a.centre) {
-      const C shift = Shift(a, row, x, team);
       C sum = 0;
-      held.ForEach([&](int i) { sum += x[i] - shift; });
-      team.Sum(sum);
-      mean = TwoSum(shift, sum / n);
-    }
-    C rest = 0, squares = 0;
-    held.ForEach([&](int i) {
-      const C d = mean.Minus(x[i]);
-      rest += d;
-      squares = FusedMulAdd(d, d, squares);
-    });
-    team.Sum(rest, squares);
-    if (a.centre) {
-      const C more = rest / n;
+      if constexpr (sizeof(T) == 2) {
+        // Its sum is near enough to the mean in float: numbers have few digits. Scaled, so that it
+        // is finite.
+        held.Fill(0, x);
+        held.ForEach([&](int i) { sum = FusedMulAdd(x[i], 0x1p-17f, sum); });
+        team.Sum(sum);
+        mean.hi = sum * (0x1p17f * per_n);
+      } else {
+        const C shift = ShiftOf(a, row, x, team);
+        held.Fill(shift, x);
+        held.ForEach([&](int i) { sum += x[i] - shift; });
+        team.Sum(sum);
+        mean.hi = shift + sum * per_n;
+      }
+      held.Fill(mean.hi, x);
+      C rest = 0;
+      held.ForEach([&](int i) {
+        x[i] -= mean.hi;
+        rest += x[i];
+        squares = FusedMulAdd(x[i], x[i], squares);
+      });
+      team.Sum(rest, squares);
+      more = rest * per_n;
       squares = FusedMulAdd(-rest, more, squares);
       if (squares < 0) squares = 0;
-      const Mean<C> before = mean;
-      mean.hi = before.hi + (before.lo + more);
-      mean.lo = (before.lo + more) - (mean.hi - before.hi);
+      const C before = mean.hi;
+      mean.hi = before + more;
+      mean.lo = more - (mean.hi - before);
+    } else {
+      held.Fill(0, x);
+      held.ForEach([&](int i) { squares = FusedMulAdd(x[i], x[i], squares); });
+      team.Sum(squares);
     }
-    C rstd = Rstd(squares, n, static_cast<C>(a.eps), a.unbiased);
-    const bool extreme = IsExtreme(squares, n, a.eps);
+    C rstd = Rstd(squares, n, eps, a.unbiased);
+    const bool extreme = IsExtreme(squares, least);
     if (team.Any(extreme)) {
-      const C scaled = ScaledRstd(held, x, mean, a.cols, a.eps, a.unbiased, team);
+      held.Fill(more, x);
+      const C scaled = ScaledRstd(held, x, more, a.cols, a.eps, a.unbiased, team);
       if (extreme) rstd = scaled;
     }
 
@@ -187,30 +248,45 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
       if (a.mean_lo != nullptr) a.mean_lo[row] = mean.lo;
       if (a.rstd != nullptr) a.rstd[row] = rstd;
     }
-    held.ForEachPack([&](int i, int col) {
-      C gain[N], bias[N], y[N];
-      LoadParams<T, N>(a.gain, col, C{1}, gain);
-      LoadParams<T, N>(a.bias, col, C{0}, bias);
-      PLANISH_UNROLL
-      for (int j = 0; j < N; ++j) {
-        const C xhat = mean.Minus(x[i + j]) * rstd;
-        y[j] = a.adaptive ? a.scale * (C{1} - a.slope * xhat) * xhat
-                          : FusedMulAdd(gain[j], xhat, bias[j]);
-      }
-      Store<N>(y, a.y + row * a.y_stride + col);
-    });
+    const C off = -more * rstd;
+    held.ForEach([&](int i) { x[i] = FusedMulAdd(x[i], rstd, off); });
+    if (a.adaptive) {
+      held.ForEach([&](int i) { x[i] = a.scale * (C{1} - a.slope * x[i]) * x[i]; });
+    } else if (kStaged || a.gain.data != nullptr || a.bias.data != nullptr) {
+      held.ForEachPack([&](int v) {
+        C gain[N], bias[N];
+        if constexpr (kStaged) {
+          held.ReadStaged(v, gains, gain);
+          held.ReadStaged(v, biases, bias);
+        } else {
+          held.ReadParams(v, a.gain, C{1}, gain);
+          held.ReadParams(v, a.bias, C{0}, bias);
+        }
+        PLANISH_UNROLL
+        for (int j = 0; j < N; ++j) {
+          x[v * N + j] = FusedMulAdd(gain[j], x[v * N + j], bias[j]);
+        }
+      });
+    }
+    ToMemory<T, E>(x, words);
+    held.Write(a.y + row * a.y_stride, has_row, words);
   }
 }
 
-template <class T, int N, int E>
-PLANISH_KERNEL(MaxForwardThreads(N), 1)
-ForwardHeld(Forward<T> a, int team_size) {
-  ForwardOf<T, N, E>(a, BlockTeam(team_size));
+template <class T, int E, bool kAligned>
+PLANISH_KERNEL(kLanesThreads, LanesBlocks(sizeof(T), kAligned))
+ForwardByLanes(Forward<T> a, int team_size) {
+  ForwardOf<T, E, kAligned, kStages<T, kAligned>>(a, LanesTeam(team_size));
 }
-template <class T, int N, int E>
-PLANISH_KERNEL(MaxForwardThreads(N), 1)
-ForwardShared(Forward<T> a) {
-  if constexpr (kHasClusters) ForwardOf<T, N, E>(a, BlocksTeam());
+template <class T, int E, bool kAligned, bool kStaged>
+PLANISH_KERNEL(BoundOfForwardThreads(E, kAligned), 1)
+ForwardByBlock(Forward<T> a) {
+  ForwardOf<T, E, kAligned, kStaged>(a, BlockTeam());
+}
+template <class T, int E, bool kAligned>
+PLANISH_KERNEL(MaxForwardThreads(E, true), 1)
+ForwardByCluster(Forward<T> a) {
+  if constexpr (kHasClusters) ForwardOf<T, E, kAligned, false>(a, BlocksTeam());
 }
 
 // What dx takes off g times xhat, from the sum of g * xhat. With the deviation s and eps beside it
@@ -229,26 +305,65 @@ PLANISH_DEVICE Mean<Compute<T>> SavedMean(const Backward<T>& a, int64_t row) {
   return mean;
 }
 
-template <class T, int N, int E, class RowTeam>
+// What forward saved of a row.
+template <class C>
+struct SavedRow {
+  Mean<C> mean;
+  C rstd = 0;
+};
+
+template <class T, int E, bool kAligned, bool kStaged, class RowTeam>
 PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* partials) {
   using C = Compute<T>;
-  const C n = static_cast<C>(a.cols);
+  constexpr bool kLanes = std::is_same_v<RowTeam, LanesTeam>;
+  constexpr bool kPrefetches = sizeof(T) == 2;  // of others there are too few registers
+  using Row = Held<T, E, kAligned, !kLanes>;
+  constexpr int N = Row::kPack;
   const int cols = static_cast<int>(a.cols);
+  const Row held(team.size(), team.lane(), cols);
+  const C n = static_cast<C>(a.cols), eps = static_cast<C>(a.eps);
+  const T* const dy_end = EndOf(a.dy, a.dy_stride, a.rows, a.cols);
+  const T* const x_end = EndOf(a.x, a.x_stride, a.rows, a.cols);
+  C* const gains = SharedMemory<C>() + SumsBytes<RowTeam>() / sizeof(C);
+  if (kStaged && !a.adaptive) {
+    held.StageParams(a.gain, C{1}, gains);
+    SyncBlock();
+  }
   C dgain[E] = {}, dbias[E] = {};
   const int64_t step = team.groups() * team.count();
+  typename Row::Raw raw_dy, raw_x;
+  SavedRow<C> fetched;
+  const auto fetch = [&](int64_t row) {
+    const bool has_row = row < a.rows;
+    fetched = {};
+    if (has_row) {
+      fetched.rstd = a.rstd[row];
+      if (a.x != nullptr) fetched.mean = SavedMean(a, row);
+    }
+    held.Fetch(a.dy + row * a.dy_stride, dy_end, has_row, raw_dy);
+    if (a.x != nullptr) held.Fetch(a.x + row * a.x_stride, x_end, has_row, raw_x);
+  };
+  if (kPrefetches) fetch(team.group() * team.count() + team.index());
   for (int64_t first = team.group() * team.count(); first < a.rows; first += step) {
     const int64_t row = first + team.index();
-    const bool has_row = row < a.rows;
-    const Held<N, E> held(team.size(), team.lane(), cols, has_row);
-    C xhat[E] = {}, g[E] = {};
-    held.ForEachPack([&](int i, int col) { Load<N>(a.dy + row * a.dy_stride + col, g + i); });
+    const bool has_row = !kLanes || row < a.rows;
+    if (!kPrefetches) fetch(row);
+    const Mean<C> mean = fetched.mean;
+    const C rstd = fetched.rstd;
+    typename Row::Words words;
+    C g[E], xhat[E] = {};
+    held.Take(a.dy + row * a.dy_stride, raw_dy, words);
+    ToNumbers<T, E>(words, g);
     if (a.x != nullptr) {
-      held.ForEachPack([&](int i, int col) { Load<N>(a.x + row * a.x_stride + col, xhat + i); });
+      held.Take(a.x + row * a.x_stride, raw_x, words);
+      ToNumbers<T, E>(words, xhat);
     }
-    const C rstd = has_row ? a.rstd[row] : C{0};
-    if (a.x != nullptr && has_row) {
-      const Mean<C> mean = SavedMean(a, row);
-      held.ForEach([&](int i) { xhat[i] = mean.Minus(xhat[i]) * rstd; });
+    if (kPrefetches) fetch(row + step);
+    held.Fill(0, g);
+    if (a.x != nullptr) {
+      const C off = -mean.lo * rstd;
+      held.Fill(mean.hi, xhat);
+      held.ForEach([&](int i) { xhat[i] = FusedMulAdd(xhat[i] - mean.hi, rstd, off); });
     }
     if (partials != nullptr) {
       held.ForEach([&](int i) {
@@ -257,84 +372,88 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
       });
     }
     if (a.dx == nullptr) continue;
+    if (a.adaptive) {
+      held.ForEach([&](int i) { g[i] *= a.scale * (C{1} - a.slope * xhat[i]); });
+    } else if (a.gain.data != nullptr) {
+      held.ForEachPack([&](int v) {
+        C gain[N];
+        if constexpr (kStaged) {
+          held.ReadStaged(v, gains, gain);
+        } else {
+          held.ReadParams(v, a.gain, C{1}, gain);
+        }
+        PLANISH_UNROLL
+        for (int j = 0; j < N; ++j) g[v * N + j] *= gain[j];
+      });
+    }
     C sum = 0, product = 0;
-    held.ForEachPack([&](int i, int col) {
-      C gain[N];
-      LoadParams<T, N>(a.gain, col, C{1}, gain);
-      PLANISH_UNROLL
-      for (int j = 0; j < N; ++j) {
-        const C factor = a.adaptive ? a.scale * (C{1} - a.slope * xhat[i + j]) : gain[j];
-        g[i + j] *= factor;
-        sum += g[i + j];
-        product = FusedMulAdd(g[i + j], xhat[i + j], product);
-      }
+    held.ForEach([&](int i) {
+      sum += g[i];
+      product = FusedMulAdd(g[i], xhat[i], product);
     });
     team.Sum(sum, product);
-    const C mean_g = a.via_mean ? sum / n : C{0};
-    const C mean_gx =
-        a.via_scale ? MeanGradientXhat(product, n, rstd, static_cast<C>(a.eps), a.unbiased) : C{0};
-    held.ForEachPack([&](int i, int col) {
-      C dx[N], more[N] = {};
-      if (a.dsum != nullptr) Load<N>(a.dsum + row * a.dsum_stride + col, more);
+    const C of_all = a.via_mean ? rstd * (sum / n) : C{0};
+    const C of_xhat =
+        a.via_scale ? rstd * MeanGradientXhat(product, n, rstd, eps, a.unbiased) : C{0};
+    held.ForEach(
+        [&](int i) { g[i] = FusedMulAdd(g[i], rstd, -FusedMulAdd(xhat[i], of_xhat, of_all)); });
+    if (a.dsum != nullptr) {
+      held.Read(a.dsum + row * a.dsum_stride, EndOf(a.dsum, a.dsum_stride, a.rows, a.cols), has_row,
+                words);
+      ToNumbers<T, E>(words, xhat);
       PLANISH_UNROLL
-      for (int j = 0; j < N; ++j) {
-        const C of_norm = rstd * FusedMulAdd(-xhat[i + j], mean_gx, g[i + j] - mean_g);
-        dx[j] = a.dsum != nullptr ? of_norm + more[j] : of_norm;
-      }
-      Store<N>(dx, a.dx + row * a.dx_stride + col);
-    });
+      for (int i = 0; i < E; ++i) g[i] += xhat[i];
+    }
+    ToMemory<T, E>(g, words);
+    held.Write(a.dx + row * a.dx_stride, has_row, words);
   }
   if (partials == nullptr) return;
 
   // The sums of each column, over the block's teams: those of a warp, then warp after warp.
+  const auto write = [&](C* to) {
+    held.ForEachInside([&](int i, int col) {
+      to[col] = dgain[i];
+      to[cols + col] = dbias[i];
+    });
+  };
   C* own = partials + team.group() * 2 * cols;
-  const Held<N, E> held(team.size(), team.lane(), cols, true);
-  if (std::is_same_v<RowTeam, BlocksTeam> || team.size() >= kWarpThreads * 2 ||
-      BlockThreads() == kWarpThreads) {
-    held.ForEachPack([&](int i, int col) {
+  if constexpr (!kLanes) {
+    write(own);
+  } else {
+    const int warp = ThreadIndex() / kWarpThreads, warps = BlockThreads() / kWarpThreads;
+    for (int mask = team.size(); mask < kWarpThreads; mask *= 2) {
       PLANISH_UNROLL
-      for (int j = 0; j < N; ++j) {
-        own[col + j] = dgain[i + j];
-        own[cols + col + j] = dbias[i + j];
+      for (int i = 0; i < E; ++i) {
+        dgain[i] += XorLane(dgain[i], mask);
+        dbias[i] += XorLane(dbias[i], mask);
       }
-    });
-    return;
-  }
-  const int warp = ThreadIndex() / kWarpThreads, warps = BlockThreads() / kWarpThreads;
-  for (int mask = team.size(); mask < kWarpThreads; mask *= 2) {
-    PLANISH_UNROLL
-    for (int i = 0; i < E; ++i) {
-      dgain[i] += XorLane(dgain[i], mask);
-      dbias[i] += XorLane(dbias[i], mask);
     }
-  }
-  C* of_warps = SharedMemory<C>();  // [warps, 2, cols]
-  if (ThreadIndex() % kWarpThreads < team.size()) {
-    held.ForEachPack([&](int i, int col) {
-      PLANISH_UNROLL
-      for (int j = 0; j < N; ++j) {
-        of_warps[warp * 2 * cols + col + j] = dgain[i + j];
-        of_warps[(warp * 2 + 1) * cols + col + j] = dbias[i + j];
-      }
-    });
-  }
-  SyncBlock();
-  for (int c = ThreadIndex(); c < 2 * cols; c += BlockThreads()) {
-    C total = 0;
-    for (int w = 0; w < warps; ++w) total += of_warps[w * 2 * cols + c];
-    own[c] = total;
+    C* of_warps = SharedMemory<C>();  // [warps, 2, cols], in place of gains
+    SyncBlock();
+    if (ThreadIndex() % kWarpThreads < team.size()) write(of_warps + warp * 2 * cols);
+    SyncBlock();
+    for (int c = ThreadIndex(); c < 2 * cols; c += BlockThreads()) {
+      C total = 0;
+      for (int w = 0; w < warps; ++w) total += of_warps[w * 2 * cols + c];
+      own[c] = total;
+    }
   }
 }
 
-template <class T, int N, int E>
-PLANISH_KERNEL(MaxBackwardThreads(N, E, sizeof(T)), 1)
-BackwardHeld(Backward<T> a, int team_size, Compute<T>* partials) {
-  BackwardOf<T, N, E>(a, BlockTeam(team_size), partials);
+template <class T, int E, bool kAligned>
+PLANISH_KERNEL(kLanesThreads, 2)
+BackwardByLanes(Backward<T> a, int team_size, Compute<T>* partials) {
+  BackwardOf<T, E, kAligned, kStages<T, kAligned>>(a, LanesTeam(team_size), partials);
 }
-template <class T, int N, int E>
-PLANISH_KERNEL(MaxBackwardThreads(N, E, sizeof(T)), 1)
-BackwardShared(Backward<T> a, Compute<T>* partials) {
-  if constexpr (kHasClusters) BackwardOf<T, N, E>(a, BlocksTeam(), partials);
+template <class T, int E, bool kAligned, bool kStaged>
+PLANISH_KERNEL(MaxBackwardThreads(E, sizeof(T)), 1)
+BackwardByBlock(Backward<T> a, Compute<T>* partials) {
+  BackwardOf<T, E, kAligned, kStaged>(a, BlockTeam(), partials);
+}
+template <class T, int E, bool kAligned>
+PLANISH_KERNEL(MaxBackwardThreads(E, sizeof(T)), 1)
+BackwardByCluster(Backward<T> a, Compute<T>* partials) {
+  if constexpr (kHasClusters) BackwardOf<T, E, kAligned, false>(a, BlocksTeam(), partials);
 }
 
 // --- Rows that are read again for each pass ---
@@ -354,7 +473,7 @@ template <class T, int N>
 PLANISH_KERNEL(kMaxThreads, 1)
 ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, PartSums* sums) {
   using C = Compute<T>;
-  BlockTeam team(BlockThreads());
+  BlockTeam team;
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
     const int64_t row = item / parts, part = item % parts;
@@ -467,7 +586,7 @@ PLANISH_KERNEL(kMaxThreads, 1)
 BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
                  PartGradientSums* sums) {
   using C = Compute<T>;
-  BlockTeam team(BlockThreads());
+  BlockTeam team;
   const double n = static_cast<double>(a.cols);
   for (int64_t item = BlockIndex(); item < a.rows * parts; item += Blocks()) {
     const int64_t row = item / parts, part = item % parts;
@@ -553,7 +672,7 @@ SumColumns(Backward<T> a, int64_t count, int64_t partial_rows, Compute<T>* parti
   }
 }
 
-inline constexpr int kFinishThreads = 256;
+inline constexpr int kFinishThreads = 512;
 
 // The sums of `count` partial sums [count, 2, cols]: of dgain where BlockIndexY() is 0, else of
 // dbias.
@@ -561,6 +680,7 @@ template <class C, class G>
 PLANISH_KERNEL(kFinishThreads, 1)
 FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias) {
   constexpr int kSlices = kFinishThreads / kWarpThreads;
+  constexpr int kAtOnce = 8;  // reads in flight
   G* out = BlockIndexY() == 0 ? dgain : dbias;
   if (out == nullptr) return;
   const int lane = ThreadIndex() % kWarpThreads, slice = ThreadIndex() / kWarpThreads;
@@ -570,9 +690,16 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
     const int64_t col = first + lane;
     double sum = 0;
     if (col < cols) {
-      for (int64_t p = slice; p < count; p += kSlices) {
-        sum += static_cast<double>(partials[(p * 2 + BlockIndexY()) * cols + col]);
+      const C* from = partials + BlockIndexY() * cols + col;
+      int64_t p = slice;
+      for (; p + (kAtOnce - 1) * kSlices < count; p += kAtOnce * kSlices) {
+        C parts[kAtOnce];
+        PLANISH_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) parts[i] = from[(p + i * kSlices) * 2 * cols];
+        PLANISH_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) sum += static_cast<double>(parts[i]);
       }
+      for (; p < count; p += kSlices) sum += static_cast<double>(from[p * 2 * cols]);
     }
     sums[slice * kWarpThreads + lane] = sum;
     SyncBlock();
@@ -586,10 +713,37 @@ FinishColumns(const C* partials, int64_t count, int64_t cols, G* dgain, G* dbias
 
 // --- Launching ---
 
-template <class F>
-void VisitHeld(int held, F&& f) {
-  if (held == 8) return f(std::integral_constant<int, 8>());
-  f(std::integral_constant<int, kMaxHeld>());
+// Calls f(held, aligned) with what the plan says as constants: `held` one of kHeld.
+template <int... kHeld, class F>
+void VisitHeld(const RowsPlan& plan, F&& f) {
+  const auto visit = [&](auto held) {
+    if (plan.held != decltype(held)::value) return;
+    if (plan.aligned) {
+      f(held, std::true_type());
+    } else {
+      f(held, std::false_type());
+    }
+  };
+  (visit(std::integral_constant<int, kHeld>()), ...);
+}
+// Calls f as VisitHeld does, with all that a thread of a block may hold forward or backward.
+template <class T, class F>
+void VisitForwardHeld(const RowsPlan& plan, F&& f) {
+  if constexpr (sizeof(T) == 8) {
+    VisitHeld<8>(plan, f);
+  } else if constexpr (sizeof(T) == 4) {
+    VisitHeld<8, 16>(plan, f);
+  } else {
+    VisitHeld<8, 16, 32>(plan, f);
+  }
+}
+template <class T, class F>
+void VisitBackwardHeld(const RowsPlan& plan, F&& f) {
+  if constexpr (sizeof(T) == 8) {
+    VisitHeld<8>(plan, f);
+  } else {
+    VisitHeld<8, 16>(plan, f);
+  }
 }
 
 // A grid of blocks over columns, and over `count` rows or groups of rows.
@@ -606,22 +760,37 @@ Launch OverColumns(int64_t cols, int pack, int64_t count) {
 template <class T>
 void RunForward(const char* function, const Forward<T>& call, const RowsPlan& plan, void* stream,
                 void* workspace) {
+  Launch launch = plan.launch;
+  if (launch.cluster > 1) {
+    launch.shared_bytes = BlocksTeam::kSharedBytes;
+    VisitHeld<ForwardClusterHeld(sizeof(T))>(plan, [&](auto held, auto aligned) {
+      Run(function, ForwardByCluster<T, decltype(held)::value, decltype(aligned)::value>, launch,
+          stream, call);
+    });
+    return;
+  }
+  if (!plan.streamed) {
+    VisitForwardHeld<T>(plan, [&](auto held, auto aligned) {
+      constexpr int E = decltype(held)::value;
+      constexpr bool kAligned = decltype(aligned)::value;
+      if (plan.team <= kWarpThreads) {
+        if (kStages<T, kAligned>) launch.shared_bytes = 2 * StagedBytes<T>(call.cols);
+        Run(function, ForwardByLanes<T, E, kAligned>, launch, stream, call, plan.team);
+      } else {
+        launch.shared_bytes = BlockTeam::kSharedBytes;
+        const int64_t params = 2 * StagedBytes<T>(call.cols);
+        if (kStages<T, kAligned> && params <= kMaxStaged) {
+          launch.shared_bytes += params;
+          Run(function, ForwardByBlock<T, E, kAligned, kStages<T, kAligned>>, launch, stream, call);
+        } else {
+          Run(function, ForwardByBlock<T, E, kAligned, false>, launch, stream, call);
+        }
+      }
+    });
+    return;
+  }
   VisitPack<T>(plan.pack, [&](auto pack) {
     constexpr int N = decltype(pack)::value;
-    Launch launch = plan.launch;
-    if (launch.cluster > 1) {
-      launch.shared_bytes = BlocksTeam::kSharedBytes;
-      Run(function, ForwardShared<T, N, ForwardClusterHeld(sizeof(T))>, launch, stream, call);
-      return;
-    }
-    if (!plan.streamed) {
-      if (plan.team > kWarpThreads) launch.shared_bytes = BlockTeam::kSharedBytes;
-      VisitHeld(plan.held, [&](auto held) {
-        constexpr int E = decltype(held)::value;
-        Run(function, ForwardHeld<T, N, E>, launch, stream, call, plan.team);
-      });
-      return;
-    }
     Forward<T> rows = call;
     if (call.residual != nullptr) {
       Run(function, AddResidual<T, N>, OverColumns(call.cols, N, call.rows), stream, call);
@@ -647,42 +816,55 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
   auto* partials =
       static_cast<C*>(several ? static_cast<void*>(sums + call.rows * plan.parts) : workspace);
   const bool columns = plan.partials > 0;
-  VisitPack<T>(plan.pack, [&](auto pack) {
-    constexpr int N = decltype(pack)::value;
-    Launch launch = plan.launch;
-    if (launch.cluster > 1) {
-      launch.shared_bytes = BlocksTeam::kSharedBytes;
-      Run(function, BackwardShared<T, N, kBackwardClusterHeld>, launch, stream, call,
-          columns ? partials : nullptr);
-      return;
-    }
-    if (!plan.streamed) {
-      if (plan.team > kWarpThreads) {
-        launch.shared_bytes = BlockTeam::kSharedBytes;
-      } else if (columns) {
-        launch.shared_bytes = launch.threads / kWarpThreads * 2 * call.cols * sizeof(C);
-      }
-      VisitHeld(plan.held, [&](auto held) {
-        constexpr int E = decltype(held)::value;
-        Run(function, BackwardHeld<T, N, E>, launch, stream, call, plan.team,
+  Launch launch = plan.launch;
+  if (launch.cluster > 1) {
+    launch.shared_bytes = BlocksTeam::kSharedBytes;
+    VisitHeld<kBackwardClusterHeld>(plan, [&](auto held, auto aligned) {
+      Run(function, BackwardByCluster<T, decltype(held)::value, decltype(aligned)::value>, launch,
+          stream, call, columns ? partials : nullptr);
+    });
+  } else if (!plan.streamed) {
+    VisitBackwardHeld<T>(plan, [&](auto held, auto aligned) {
+      constexpr int E = decltype(held)::value;
+      constexpr bool kAligned = decltype(aligned)::value;
+      if (plan.team <= kWarpThreads) {
+        const int64_t of_warps =
+            columns ? launch.threads / kWarpThreads * 2 * call.cols * int64_t{sizeof(C)} : 0;
+        const int64_t gains = kStages<T, kAligned> ? StagedBytes<T>(call.cols) : 0;
+        launch.shared_bytes = of_warps > gains ? of_warps : gains;
+        Run(function, BackwardByLanes<T, E, kAligned>, launch, stream, call, plan.team,
             columns ? partials : nullptr);
-      });
-      return;
-    }
-    if (columns) {
-      Run(function, SumColumns<T>, OverColumns(call.cols, 1, plan.partials), stream, call,
-          plan.partials, plan.partial_rows, partials);
-    }
-    if (call.dx == nullptr) return;
-    launch.shared_bytes = BlockTeam::kSharedBytes;
-    const auto run = [&](Phase phase) {
-      Run(function, BackwardStreamed<T, N>, launch, stream, call, plan.parts, plan.part_cols, phase,
-          sums);
-    };
-    if (plan.parts == 1) return run(Phase::kAll);
-    run(Phase::kSum);
-    run(Phase::kMap);
-  });
+      } else {
+        launch.shared_bytes = BlockTeam::kSharedBytes;
+        const int64_t gains = StagedBytes<T>(call.cols);
+        if (kStages<T, kAligned> && gains <= kMaxStaged) {
+          launch.shared_bytes += gains;
+          Run(function, BackwardByBlock<T, E, kAligned, kStages<T, kAligned>>, launch, stream, call,
+              columns ? partials : nullptr);
+        } else {
+          Run(function, BackwardByBlock<T, E, kAligned, false>, launch, stream, call,
+              columns ? partials : nullptr);
+        }
+      }
+    });
+  } else {
+    VisitPack<T>(plan.pack, [&](auto pack) {
+      constexpr int N = decltype(pack)::value;
+      if (columns) {
+        Run(function, SumColumns<T>, OverColumns(call.cols, 1, plan.partials), stream, call,
+            plan.partials, plan.partial_rows, partials);
+      }
+      if (call.dx == nullptr) return;
+      launch.shared_bytes = BlockTeam::kSharedBytes;
+      const auto run = [&](Phase phase) {
+        Run(function, BackwardStreamed<T, N>, launch, stream, call, plan.parts, plan.part_cols,
+            phase, sums);
+      };
+      if (plan.parts == 1) return run(Phase::kAll);
+      run(Phase::kSum);
+      run(Phase::kMap);
+    });
+  }
   if (!columns) return;
   Launch finish = {.blocks = (call.cols + kWarpThreads - 1) / kWarpThreads,
                    .blocks_y = 2,

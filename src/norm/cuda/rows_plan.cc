@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "src/base/cuda/pack.h"
+
 namespace planish::internal::cuda {
 namespace {
 
@@ -14,27 +16,38 @@ constexpr int64_t kThreadsToFill = int64_t{132} << 10;
 constexpr int64_t kBlocksToFill = 264;
 constexpr int64_t kPartColumns = 8192;
 
-// Blocks of backward that add up dgain and dbias, each with sums of its own, or each cluster.
-constexpr int64_t kColumnBlocks = 528;
+// Multiprocessors of the largest device that was measured, and blocks of clusters for which
+// dgain and dbias are added up, each cluster with sums of its own.
+constexpr int64_t kProcessors = 132, kColumnClusterBlocks = 4 * kProcessors;
+
+// Rows of 16 bits that a warp, or a part of one, takes in turn, where there are enough of them.
+constexpr int64_t kForwardRowsInTurn = 8;
+
+// Packs of a row that the team's threads read at once, at the least: a line of 128 bytes.
+constexpr int64_t kMinTeam = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-// Threads that hold `cols` numbers, `held` each.
+// Threads that hold `cols` elements, `held` each.
 int64_t ThreadsFor(const RowsWork& work, int held) {
-  const int64_t packs = CeilDiv(work.cols, work.pack);
-  return CeilDiv(packs, held / work.pack);
+  const int pack = kPackBytes / work.element_bytes;
+  return CeilDiv(CeilDiv(work.cols, pack), held / pack);
 }
 
-// The team, and the launch, of rows that registers hold: `max_threads(held)` at most for one.
+// The team, and the launch, of rows that registers hold: up to `max_held` elements a thread, and
+// `max_threads(held)` at most for a row.
 template <class MostThreads>
-RowsPlan HoldRows(const RowsWork& work, const MostThreads& max_threads) {
+RowsPlan HoldRows(const RowsWork& work, int max_held, const MostThreads& max_threads) {
   RowsPlan plan;
   plan.pack = work.pack;
+  plan.aligned = work.pack > 1;
   const auto fits = [&](int held) { return ThreadsFor(work, held) <= max_threads(held); };
   plan.held = 8;
-  if (work.element_bytes < 8 && fits(kMaxHeld) &&
-      (!fits(8) || work.rows >= kThreadsToFill / ThreadsFor(work, kMaxHeld))) {
-    plan.held = kMaxHeld;
+  // The most that leaves threads enough to fill the device and, of short rows, to read lines.
+  for (int held = 16; held <= max_held; held *= 2) {
+    const int64_t threads = ThreadsFor(work, held);
+    const bool many = work.rows >= kThreadsToFill / threads && threads >= kMinTeam;
+    if (fits(held) && (many || !fits(plan.held))) plan.held = held;
   }
   if (!fits(plan.held)) {
     plan.streamed = true;
@@ -43,7 +56,7 @@ RowsPlan HoldRows(const RowsWork& work, const MostThreads& max_threads) {
   const int64_t threads = ThreadsFor(work, plan.held);
   if (threads <= kWarpThreads) {
     plan.team = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(threads)));
-    plan.launch.threads = kSmallTeamThreads;
+    plan.launch.threads = kLanesThreads;
   } else {
     plan.team = static_cast<int>(CeilDiv(threads, kWarpThreads) * kWarpThreads);
     plan.launch.threads = plan.team;
@@ -58,7 +71,7 @@ bool ShareRows(const RowsWork& work, int held, int max_threads, RowsPlan& plan) 
   const int64_t threads = ThreadsFor(work, held);
   for (const int of_block : {std::min(kClusterThreads, max_threads), max_threads}) {
     const int64_t blocks = CeilDiv(threads, of_block);
-    if (blocks > work.cluster_blocks) continue;
+    if (blocks < 2 || blocks > work.cluster_blocks) continue;
     const int cluster = static_cast<int>(std::bit_ceil(static_cast<uint64_t>(blocks)));
     plan.streamed = false;
     plan.held = held;
@@ -86,20 +99,28 @@ void StreamRows(const RowsWork& work, RowsPlan& plan) {
 }  // namespace
 
 RowsPlan PlanForward(const RowsWork& work) {
-  RowsPlan plan = HoldRows(work, [&](int) { return MaxForwardThreads(work.pack); });
-  if (plan.streamed && !ShareRows(work, ForwardClusterHeld(work.element_bytes),
-                                  MaxForwardThreads(work.pack), plan)) {
-    StreamRows(work, plan);
+  const auto max_threads = [&](int held) { return MaxForwardThreads(held, work.pack > 1); };
+  RowsPlan plan = HoldRows(work, MostForwardHeld(work.element_bytes), max_threads);
+  const int held = ForwardClusterHeld(work.element_bytes);
+  if (plan.streamed) {
+    if (!ShareRows(work, held, MaxForwardThreads(held, true), plan)) StreamRows(work, plan);
+  } else if (!plan.aligned || (work.element_bytes == 2 && plan.team > kWarpThreads)) {
+    // Blocks read gains and biases once.
+    plan.launch.resident = true;
+  } else if (work.element_bytes == 2) {
+    // Nor do these read them for each row; but a grid of several times what runs at the same time
+    // keeps a device busier.
+    const int64_t least = std::min(plan.launch.blocks, kThreadsToFill / plan.launch.threads);
+    plan.launch.blocks = std::max(CeilDiv(plan.launch.blocks, kForwardRowsInTurn), least);
   }
   return plan;
 }
 
 RowsPlan PlanBackward(const RowsWork& work) {
-  RowsPlan plan = HoldRows(
-      work, [&](int held) { return MaxBackwardThreads(work.pack, held, work.element_bytes); });
+  const auto max_threads = [&](int held) { return MaxBackwardThreads(held, work.element_bytes); };
+  RowsPlan plan = HoldRows(work, MostBackwardHeld(work.element_bytes), max_threads);
   if (plan.streamed &&
-      !ShareRows(work, kBackwardClusterHeld,
-                 MaxBackwardThreads(work.pack, kBackwardClusterHeld, work.element_bytes), plan)) {
+      !ShareRows(work, kBackwardClusterHeld, max_threads(kBackwardClusterHeld), plan)) {
     StreamRows(work, plan);
     if (work.columns) {
       plan.partial_rows = kRowsInTurn;
@@ -109,7 +130,15 @@ RowsPlan PlanBackward(const RowsWork& work) {
     const int cluster = plan.launch.cluster;
     const int64_t teams = plan.launch.threads * cluster / plan.team;  // of a block or cluster
     const int64_t least = CeilDiv(CeilDiv(work.rows, teams), kRowsInTurn);
-    plan.partials = std::max(std::min(plan.launch.blocks, kColumnBlocks) / cluster, least);
+    // As many blocks as have their registers on the device at the same time, or a multiple: more
+    // would only have more sums to add up at the end.
+    const int64_t resident = cluster > 1
+                                 ? kColumnClusterBlocks / cluster
+                                 : kProcessors * (max_threads(plan.held) / plan.launch.threads);
+    plan.partials = std::min(plan.launch.blocks / cluster, resident);
+    if (plan.partials < least) {
+      plan.partials = std::min(CeilDiv(least, resident) * resident, plan.launch.blocks / cluster);
+    }
     plan.launch.blocks = plan.partials * cluster;
   }
   return plan;

@@ -11,25 +11,42 @@
 // one.
 namespace planish::internal::cuda {
 
-/// Numbers of a row that a thread holds in registers, at most.
-inline constexpr int kMaxHeld = 16;
+/// Elements of a row that a thread holds in registers, at most. Backward holds x, dy and two sums
+/// of each.
+constexpr int MostForwardHeld(int element_bytes) {
+  return element_bytes == 2 ? 32 : element_bytes == 4 ? 16 : 8;
+}
+constexpr int MostBackwardHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
 
 /// And those that it holds where blocks of a cluster share the row: as many as let two blocks of
 /// kClusterThreads have their registers on one multiprocessor, so that one reads while the other
 /// writes. Backward holds four numbers for each.
 inline constexpr int kClusterThreads = 512;
-constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : kMaxHeld; }
+constexpr int ForwardClusterHeld(int element_bytes) { return element_bytes == 8 ? 8 : 16; }
 inline constexpr int kBackwardClusterHeld = 8;
 
-/// Threads that share a row, at most: as many as there are registers for. Numbers that are read one
-/// by one take registers for their addresses, too; backward holds x, dy and two sums of each.
-constexpr int MaxForwardThreads(int pack) { return pack == 1 ? 512 : 1024; }
-constexpr int MaxBackwardThreads(int pack, int held, int element_bytes) {
-  return 1024 / (pack == 1 ? 2 : 1) / (held > 8 || element_bytes == 8 ? 2 : 1);
+/// Threads that share a row, at most: as many as there are registers for.
+constexpr int MaxForwardThreads(int held, bool aligned) {
+  return held > 16 ? 512 : held > 8 && !aligned ? 768 : 1024;
+}
+/// The bound that gives a thread its registers: with 32 elements, no more than let 640 threads have
+/// theirs on one multiprocessor.
+constexpr int BoundOfForwardThreads(int held, bool aligned) {
+  return held > 16 ? 640 : MaxForwardThreads(held, aligned);
+}
+constexpr int MaxBackwardThreads(int held, int element_bytes) {
+  return held > 8 || element_bytes == 8 ? 512 : 1024;
 }
 
 /// Threads of a block whose rows are held by one warp or less.
-inline constexpr int kSmallTeamThreads = 256;
+inline constexpr int kLanesThreads = 256;
+
+/// Such blocks of a forward pass that have their registers on one multiprocessor at the same time:
+/// as many as leave a thread registers enough, also for the next row where it fetches that ahead.
+constexpr int LanesBlocks(int element_bytes, bool aligned) {
+  if (element_bytes == 2) return aligned ? 3 : 2;
+  return aligned ? 4 : 3;
+}
 
 /// Rows that one thread adds up terms of dgain and dbias of, one after the other in the type that
 /// is computed with. Their sums are added in double.
@@ -39,8 +56,9 @@ struct RowsPlan {
   /// Whether a row is read again for each pass over it, for it is too long for the registers of a
   /// block, or of the cluster of blocks that `launch` may have.
   bool streamed = false;
-  int pack = 1;           ///< numbers that are read and written at once
-  int held = 8;           ///< numbers of a row that a thread holds: a multiple of `pack`
+  int pack = 1;           ///< elements that are read and written at once, where it is streamed
+  bool aligned = false;   ///< rows begin and end at multiples of 16 bytes
+  int held = 8;           ///< elements of a row that a thread holds
   int team = 32;          ///< threads that share a row: a power of two up to 32, or whole warps
                           ///< of a block or of a cluster's blocks
   int64_t parts = 1;      ///< blocks that share a row, where it is streamed

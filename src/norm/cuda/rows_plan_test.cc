@@ -58,9 +58,8 @@ void ExpectLaunchable(const RowsPlan& plan) {
 }
 
 void ExpectHeld(const RowsWork& work, const RowsPlan& plan) {
-  EXPECT_EQ(plan.pack, work.pack);
-  EXPECT_TRUE(plan.held == 8 || plan.held == kMaxHeld);
-  EXPECT_EQ(plan.held % plan.pack, 0);
+  EXPECT_EQ(plan.aligned, work.pack > 1);
+  EXPECT_TRUE(plan.held == 8 || plan.held == 16 || plan.held == 32);
   EXPECT_GE(int64_t{plan.team} * plan.held, work.cols) << "every number has a place";
   EXPECT_TRUE(plan.team % kWarpThreads == 0 ||
               (plan.team < kWarpThreads && std::has_single_bit(static_cast<unsigned>(plan.team))));
@@ -119,16 +118,22 @@ TEST(CudaPlan, ForwardFitsTheShape) {
     SCOPED_TRACE(Text(work));
     const RowsPlan plan = PlanForward(work);
     ExpectLaunchable(plan);
-    const int64_t most = (work.element_bytes == 8 ? 8192 : 16384) / (work.pack == 1 ? 2 : 1);
-    EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
-    ExpectClusters(work, plan, most, work.element_bytes == 8 ? 8 : 16,
-                   MaxForwardThreads(work.pack));
+    const bool aligned = work.pack > 1;
+    const int64_t most = work.element_bytes == 8               ? 8192
+                         : work.element_bytes == 4 && !aligned ? 12288
+                                                               : 16384;
+    const int64_t of_cluster = work.element_bytes == 8 ? 8192 : 16384;
+    EXPECT_EQ(plan.streamed,
+              work.cols > (work.cluster_blocks == 1 ? most : of_cluster * work.cluster_blocks));
+    ExpectClusters(work, plan, most, work.element_bytes == 8 ? 8 : 16, 1024);
     if (plan.streamed || work.cols <= most) ExpectTheSame(plan, PlanForward(WithoutClusters(work)));
     if (plan.streamed) {
       ExpectStreamed(work, plan);
     } else {
       ExpectHeld(work, plan);
-      EXPECT_LE(plan.launch.threads, MaxForwardThreads(work.pack));
+      EXPECT_LE(plan.launch.threads,
+                plan.launch.cluster > 1 ? 1024 : MaxForwardThreads(plan.held, aligned));
+      EXPECT_LE(plan.held, MostForwardHeld(work.element_bytes));
     }
     const int64_t bytes = ForwardWorkspaceBytes(work, plan);
     EXPECT_EQ(bytes, plan.streamed && plan.parts > 1 ? work.rows * plan.parts * 32 : 0);
@@ -140,9 +145,9 @@ TEST(CudaPlan, BackwardFitsTheShape) {
     SCOPED_TRACE(Text(work));
     const RowsPlan plan = PlanBackward(work);
     ExpectLaunchable(plan);
-    const int64_t most = (work.element_bytes == 8 ? 4096 : 8192) / (work.pack == 1 ? 2 : 1);
+    const int64_t most = work.element_bytes == 8 ? 4096 : 8192;
     EXPECT_EQ(plan.streamed, work.cols > most * work.cluster_blocks);
-    ExpectClusters(work, plan, most, 8, MaxBackwardThreads(work.pack, 8, work.element_bytes));
+    ExpectClusters(work, plan, most, 8, MaxBackwardThreads(8, work.element_bytes));
     if (plan.streamed || work.cols <= most) {
       ExpectTheSame(plan, PlanBackward(WithoutClusters(work)));
     }
@@ -150,7 +155,7 @@ TEST(CudaPlan, BackwardFitsTheShape) {
       ExpectStreamed(work, plan);
     } else {
       ExpectHeld(work, plan);
-      EXPECT_LE(plan.launch.threads, MaxBackwardThreads(work.pack, plan.held, work.element_bytes));
+      EXPECT_LE(plan.launch.threads, MaxBackwardThreads(plan.held, work.element_bytes));
     }
     if (!work.columns) {
       EXPECT_EQ(plan.partials, 0);
@@ -204,6 +209,55 @@ TEST(CudaPlan, FewRowsAreSharedByMoreThreads) {
   EXPECT_EQ(few.team, 512);
   EXPECT_EQ(many.held, 16);
   EXPECT_EQ(many.team, 256);
+  // Of 16 bits a thread holds twice as many.
+  const RowsPlan halves = PlanForward({.rows = 65536, .cols = 4096, .pack = 8, .element_bytes = 2});
+  EXPECT_EQ(halves.held, 32);
+  EXPECT_EQ(halves.team, 128);
+}
+
+// Rows up to 1,024 elements of 16 bits, which need no barrier then, and how rows begin changes
+// neither who holds which columns nor, of short rows, that threads read whole lines.
+TEST(CudaPlan, ManyRowsOfHalvesAreHeldByWarps) {
+  for (const int pack : {1, 8}) {
+    for (const int64_t cols : {512, 768, 1024}) {
+      const RowsPlan plan =
+          PlanForward({.rows = 1 << 20, .cols = cols, .pack = pack, .element_bytes = 2});
+      EXPECT_EQ(plan.held, 32);
+      EXPECT_LE(plan.team, kWarpThreads);
+    }
+    EXPECT_EQ(PlanForward({.rows = 1 << 20, .cols = 64, .pack = pack, .element_bytes = 2}).team, 8);
+  }
+}
+
+// Blocks that read gains and biases once for all their rows are as many as run at the same time,
+// or, of warps that hold aligned rows of 16 bits, have eight rows a team; few rows are spread over
+// the device nevertheless. Aligned floats have a block for each row.
+TEST(CudaPlan, BlocksThatReadParametersOnceTakeRowsInTurn) {
+  const auto launch = [](int64_t rows, int64_t cols, int pack, int bytes) {
+    return PlanForward({.rows = rows, .cols = cols, .pack = pack, .element_bytes = bytes}).launch;
+  };
+  EXPECT_EQ(launch(1 << 20, 1000, 8, 2).blocks, (1 << 20) / 8 / 8);
+  EXPECT_EQ(launch(1 << 13, 1000, 8, 2).blocks, 528);
+  EXPECT_FALSE(launch(1 << 20, 1000, 8, 2).resident);
+  EXPECT_TRUE(launch(1 << 20, 1000, 1, 2).resident);
+  EXPECT_TRUE(launch(1 << 20, 2000, 8, 2).resident);
+  EXPECT_TRUE(launch(1 << 20, 1000, 1, 4).resident);
+  EXPECT_FALSE(launch(1 << 20, 1000, 4, 4).resident);
+  EXPECT_EQ(launch(1 << 20, 1000, 4, 4).blocks, 1 << 20);
+}
+
+// Blocks of backward that add up dgain and dbias are a multiple of those that run at the same time.
+TEST(CudaPlan, ColumnsAreSummedByFullWavesOfBlocks) {
+  const auto partials = [](int64_t rows, int64_t cols, int bytes) {
+    const RowsPlan plan = PlanBackward(
+        {.rows = rows, .cols = cols, .pack = 16 / bytes, .element_bytes = bytes, .columns = true});
+    EXPECT_EQ(plan.launch.blocks, plan.partials);
+    return plan.partials;
+  };
+  EXPECT_EQ(partials(262144, 1024, 2), 132 * 8);  // blocks of 64 threads
+  EXPECT_EQ(partials(349525, 768, 2), 2 * 132 * 8);
+  EXPECT_EQ(partials(32768, 8192, 2), 132);
+  EXPECT_EQ(partials(100, 1024, 2), 100);
 }
 
 }  // namespace
