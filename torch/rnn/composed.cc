@@ -100,7 +100,7 @@ class ComposedLayer {
   }
 
   /// Returns xhat of z [..., B, n] over rows, or over the batch. Does not use at::layer_norm, whose
-  /// third derivative is wrong (PyTorch 2.13).
+  /// third derivative is wrong (PyTorch 2.11 to 2.15).
   Tensor Xhat(const Tensor& z, const Tensor& active) const {
     const bool rows = recipe_.over == Over::kRow;
     const int64_t dim = rows ? -1 : -2;

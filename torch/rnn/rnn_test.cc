@@ -533,7 +533,7 @@ TEST(RnnForward, KeepsLessWithCheckpoint) {
 }
 
 // Only cells without layer norm: PyTorch's layer_norm, with which the others would be compared, has
-// a wrong third derivative (2.13). The Python tests check the others by finite differences.
+// a wrong third derivative (2.11 to 2.15). The Python tests check the others by finite differences.
 TEST(RnnForward, HasThirdDerivatives) {
   for (const Cell cell : {Cell::kLstm, Cell::kGru, Cell::kBnLstm, Cell::kBnGru}) {
     SCOPED_TRACE(cell_name(cell));
