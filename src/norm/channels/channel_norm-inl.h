@@ -14,7 +14,9 @@
 
 #include "src/norm/channels/channel_norm_kernels.h"
 #include "src/norm/channels/columns-inl.h"
-#include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/prefetch-inl.h"
+#include "src/norm/rows/row_ends-inl.h"
+#include "src/norm/rows/shared-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();

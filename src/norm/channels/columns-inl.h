@@ -10,7 +10,9 @@
 #include <cstdint>
 
 #include "src/norm/channels/columns.h"
-#include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/prefetch-inl.h"
+#include "src/norm/rows/row_ends-inl.h"
+#include "src/norm/rows/shared-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,7 +1,7 @@
-// Rows too narrow for the loops of rows-inl.h and too wide for those of transposed-inl.h. Processes
-// eight rows at a time and finishes their sums together in vectors, because the work per row
-// dominates. For arithmetic in float, on targets with vectors of at least eight floats. Compiled
-// once for each target, in namespace HWY_NAMESPACE.
+// Rows too narrow for the loops of forward-inl.h and backward-inl.h, and too wide for those of
+// transposed-inl.h. Processes eight rows at a time and finishes their sums together in vectors,
+// because the work per row dominates. For arithmetic in float, on targets with vectors of at least
+// eight floats. Compiled once for each target, in namespace HWY_NAMESPACE.
 #if defined(PLANISH_SRC_NORM_ROWS_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
 #undef PLANISH_SRC_NORM_ROWS_NARROW_INL_H_
@@ -14,7 +14,11 @@
 #include <limits>
 
 #include "src/norm/moments-inl.h"
-#include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/backward-inl.h"
+#include "src/norm/rows/forward-inl.h"
+#include "src/norm/rows/prefetch-inl.h"
+#include "src/norm/rows/row_ends-inl.h"
+#include "src/norm/rows/shared-inl.h"
 #include "src/norm/rows/staged-inl.h"
 #include "src/norm/vector-inl.h"
 

@@ -9,9 +9,13 @@
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"
+#include "src/norm/rows/backward-inl.h"
+#include "src/norm/rows/backward_tiles-inl.h"
+#include "src/norm/rows/forward-inl.h"
 #include "src/norm/rows/narrow-inl.h"
-#include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/row_ends-inl.h"
 #include "src/norm/rows/rows.h"
+#include "src/norm/rows/shared-inl.h"
 #include "src/norm/rows/transposed-inl.h"
 // Must be last: it defines T and C, which the templates of the other headers use as parameters.
 #include "src/norm/element-inl.h"
@@ -42,7 +46,7 @@ HWY_INLINE void VisitWidth(int64_t cols, bool stream, F&& f) {
   }
 }
 
-/// Returns whether `rows` rows are too narrow for the loops of rows-inl.h.
+/// Returns whether `rows` rows are too narrow for ForwardRowsWide.
 HWY_INLINE bool IsNarrow([[maybe_unused]] const RowsForward<T>& args,
                          [[maybe_unused]] int64_t rows) {
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "src/norm/rows/rows-inl.h"
 #include "src/norm/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();

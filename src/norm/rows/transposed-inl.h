@@ -13,7 +13,8 @@
 #include <limits>
 
 #include "src/norm/moments-inl.h"
-#include "src/norm/rows/rows-inl.h"
+#include "src/norm/rows/prefetch-inl.h"
+#include "src/norm/rows/shared-inl.h"
 #include "src/norm/rows/staged-inl.h"
 #include "src/norm/vector-inl.h"
 

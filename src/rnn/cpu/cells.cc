@@ -9,11 +9,20 @@
 #include <hwy/highway.h>
 
 #include "src/base/simd/simd.h"
-#include "src/rnn/cpu/cells-inl.h"
+#include "src/rnn/cpu/batch_norms-inl.h"
+#include "src/rnn/cpu/gates-inl.h"
+#include "src/rnn/cpu/gates_backward-inl.h"
+#include "src/rnn/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+
+template <class T>
+CellKernels<T> KernelsOf() {
+  return {kLanes<T>,         &Gates<T>,     &Output<T>,           &OutputBackward<T>,
+          &GatesBackward<T>, &BatchNorm<T>, &BatchNormBackward<T>};
+}
 
 CellKernels<float> FloatCells() { return KernelsOf<float>(); }
 CellKernels<double> DoubleCells() { return KernelsOf<double>(); }

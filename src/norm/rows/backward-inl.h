@@ -1,0 +1,568 @@
+// Backward kernels of every norm over rows, with loops like those of forward-inl.h. Compiled once
+// for each target, in namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_ROWS_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ROWS_BACKWARD_INL_H_
+#undef PLANISH_SRC_NORM_ROWS_BACKWARD_INL_H_
+#else
+#define PLANISH_SRC_NORM_ROWS_BACKWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "src/norm/moments-inl.h"
+#include "src/norm/rows/prefetch-inl.h"
+#include "src/norm/rows/row_ends-inl.h"
+#include "src/norm/rows/rows.h"
+#include "src/norm/rows/shared-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+template <class C>
+struct GradientArgs {
+  const C* gain;
+  C scale;
+  C neg_slope;
+
+  HWY_INLINE GradientArgs At(int64_t c) const { return {gain + c, scale, neg_slope}; }
+};
+
+/// Returns the gain of one vector of columns, or zeros.
+template <Output kOutput, class D>
+HWY_INLINE Vec<D> GainOf(D d, const GradientArgs<hn::TFromD<D>>& args) {
+  if constexpr (kOutput == Output::kAffine) return hn::LoadU(d, args.gain);
+  return hn::Zero(d);
+}
+
+/// Returns the gain of two vectors, loaded by ReadParameterPair<T, kSplit>, or zeros.
+template <Output kOutput, class T, bool kSplit, class D>
+HWY_INLINE VectorPair<D> GainPairOf(D d, const GradientArgs<hn::TFromD<D>>& args) {
+  if constexpr (kOutput != Output::kAffine) return {hn::Zero(d), hn::Zero(d)};
+  return ReadParameterPair<T, kSplit>(d, args.gain);
+}
+
+template <Output kOutput, class D>
+HWY_INLINE Vec<D> GradientOfXhat(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
+                                 const GradientArgs<hn::TFromD<D>>& args) {
+  if constexpr (kOutput == Output::kAffine) {
+    return hn::Mul(dy, gain);
+  } else if constexpr (kOutput == Output::kAdaptive) {
+    return hn::Mul(hn::MulAdd(xhat, hn::Set(d, args.neg_slope), hn::Set(d, args.scale)), dy);
+  } else {
+    return dy;
+  }
+}
+
+/// Adds the terms of one vector to the sums of g and g * xhat, and to dgain and dbias. Lanes with
+/// zeros in dy and xhat add nothing.
+template <Output kOutput, bool kReadX, bool kColumns, class D>
+HWY_INLINE void AddGradientSums(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
+                                const GradientArgs<hn::TFromD<D>>& args, hn::TFromD<D>* dgain,
+                                hn::TFromD<D>* dbias, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
+  if constexpr (kColumns) {
+    hn::StoreU(hn::MulAdd(dy, xhat, hn::LoadU(d, dgain)), d, dgain);
+    hn::StoreU(hn::Add(dy, hn::LoadU(d, dbias)), d, dbias);
+  }
+  const Vec<D> g = GradientOfXhat<kOutput>(d, dy, xhat, gain, args);
+  sum_g = hn::Add(sum_g, g);
+  if constexpr (kReadX) sum_g_xhat = hn::MulAdd(g, xhat, sum_g_xhat);
+}
+
+template <bool kReadX, class D, class T>
+HWY_INLINE Vec<D> XhatOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  if constexpr (!kReadX) return hn::Zero(d);
+  return XhatOfNumbers<true, D>(Read(d, x), mean, rstd, offset);
+}
+
+/// Returns dx of a vector from dy, xhat and gain.
+template <Output kOutput, bool kReadX, class D>
+HWY_INLINE Vec<D> InputGradientOf(D d, Vec<D> dy, Vec<D> xhat, Vec<D> gain,
+                                  const GradientArgs<hn::TFromD<D>>& args, Vec<D> rstd,
+                                  Vec<D> mean_g, Vec<D> mean_g_xhat) {
+  Vec<D> v = hn::Sub(GradientOfXhat<kOutput>(d, dy, xhat, gain, args), mean_g);
+  if constexpr (kReadX) v = hn::NegMulAdd(xhat, mean_g_xhat, v);
+  return hn::Mul(v, rstd);
+}
+
+template <Output kOutput, bool kReadX, class D, class T>
+HWY_INLINE Vec<D> InputGradient(D d, const T* dy, const T* x,
+                                const GradientArgs<hn::TFromD<D>>& args, Vec<D> mean, Vec<D> rstd,
+                                Vec<D> offset, Vec<D> mean_g, Vec<D> mean_g_xhat) {
+  return InputGradientOf<kOutput, kReadX>(d, Read(d, dy), XhatOf<kReadX>(d, x, mean, rstd, offset),
+                                          GainOf<kOutput>(d, args), args, rstd, mean_g,
+                                          mean_g_xhat);
+}
+
+/// Arrays of one row, starting at some column.
+template <class T>
+struct GradientRow {
+  const T* dy;
+  const T* x;
+
+  HWY_INLINE GradientRow At(int64_t c) const { return {dy + c, x + c}; }
+};
+
+/// Coefficients of xhat as vectors.
+template <class D>
+struct MapVectors {
+  Vec<D> mean, rstd, offset;
+
+  HWY_INLINE MapVectors(D d, const RowCoefficients<hn::TFromD<D>>& map)
+      : mean(hn::Set(d, map.mean)), rstd(hn::Set(d, map.rstd)), offset(hn::Set(d, map.offset)) {}
+};
+
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE void AddGradient(D d, const GradientRow<T> next, const MapVectors<D>& map,
+                            const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& sum_g,
+                            Vec<D>& sum_g_xhat) {
+  AddGradientSums<kOutput, kReadX, kColumns>(
+      d, Read(d, next.dy), XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset),
+      GainOf<kOutput>(d, args), args, dgain, dbias, sum_g, sum_g_xhat);
+}
+
+/// Returns xhat of two vectors.
+template <bool kReadX, class D, class T>
+HWY_INLINE VectorPair<D> XhatPairOf(D d, const T* x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  if constexpr (!kReadX) return {hn::Zero(d), hn::Zero(d)};
+  const VectorPair<D> v = ReadPair(d, x);
+  return {XhatOfNumbers<true, D>(v.first, mean, rstd, offset),
+          XhatOfNumbers<true, D>(v.second, mean, rstd, offset)};
+}
+
+/// Like AddGradient, for two vectors with separate sums. dgain and dbias are in the order of
+/// SplitPairs for types that ReadPair splits.
+template <Output kOutput, bool kReadX, bool kColumns, bool kSplit, class D, class T,
+          class C = Compute<T>>
+HWY_INLINE void AddGradientPair(D d, const GradientRow<T> next, const MapVectors<D>& map,
+                                const GradientArgs<C>& args, C* dgain, C* dbias, Vec<D>& g0,
+                                Vec<D>& gx0, Vec<D>& g1, Vec<D>& gx1) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const VectorPair<D> dy = ReadPair(d, next.dy);
+  const VectorPair<D> xhat = XhatPairOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  const VectorPair<D> gain = GainPairOf<kOutput, T, kSplit>(d, args);
+  AddGradientSums<kOutput, kReadX, kColumns>(d, dy.first, xhat.first, gain.first, args, dgain,
+                                             dbias, g0, gx0);
+  // Null arrays have no second vector.
+  const int64_t columns = kColumns ? lanes : 0;
+  AddGradientSums<kOutput, kReadX, kColumns>(d, dy.second, xhat.second, gain.second, args,
+                                             dgain + columns, dbias + columns, g1, gx1);
+}
+
+/// Like InputGradient, for two vectors and a loaded gain.
+template <Output kOutput, bool kReadX, class D, class T, class C = Compute<T>>
+HWY_INLINE VectorPair<D> InputGradientPairBy(D d, const GradientRow<T> row,
+                                             const VectorPair<D>& gain, const GradientArgs<C>& args,
+                                             Vec<D> mean, Vec<D> rstd, Vec<D> offset, Vec<D> mean_g,
+                                             Vec<D> mean_gx) {
+  const VectorPair<D> dy = ReadPair(d, row.dy);
+  const VectorPair<D> xhat = XhatPairOf<kReadX>(d, row.x, mean, rstd, offset);
+  return {InputGradientOf<kOutput, kReadX>(d, dy.first, xhat.first, gain.first, args, rstd, mean_g,
+                                           mean_gx),
+          InputGradientOf<kOutput, kReadX>(d, dy.second, xhat.second, gain.second, args, rstd,
+                                           mean_g, mean_gx)};
+}
+
+/// Like AddGradient, for the last `rest` columns before those given, fewer than a vector.
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE void AddLastGradient(D d, const GradientRow<T> next_end, int64_t rest,
+                                const MapVectors<D>& map, const GradientArgs<C>& args_end,
+                                C* dgain_end, C* dbias_end, Vec<D>& sum_g, Vec<D>& sum_g_xhat) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const GradientRow<T> next = next_end.At(-lanes);
+  // Null arrays are not offset.
+  const int64_t columns = kColumns ? lanes : 0;
+  const auto mask = LastLanes(d, rest);
+  const Vec<D> xhat = XhatOf<kReadX>(d, next.x, map.mean, map.rstd, map.offset);
+  const GradientArgs<C> args = args_end.At(-lanes);
+  AddGradientSums<kOutput, kReadX, kColumns>(
+      d, hn::IfThenElseZero(mask, Read(d, next.dy)), hn::IfThenElseZero(mask, xhat),
+      GainOf<kOutput>(d, args), args, dgain_end - columns, dbias_end - columns, sum_g, sum_g_xhat);
+}
+
+/// Arguments of BackwardChunk: the row that is summed (`next`) and the row whose results are
+/// written.
+template <class T>
+struct BackwardWork {
+  using C = Compute<T>;
+  GradientRow<T> next, row;
+  const RowCoefficients<C>* next_map;
+  const GradientMap<C>* map;
+  const C* next_gain;  // at the column of `next`
+  const C* gain;       // at the column of `row`
+  C* dgain;
+  C* dbias;
+  T* dx;
+  C scale, neg_slope;
+
+  HWY_INLINE void Advance(int64_t c) {
+    next = next.At(c);
+    row = row.At(c);
+    next_gain += c;
+    gain += c;
+    dgain += c;
+    dbias += c;
+    dx += c;
+  }
+};
+
+/// Main loop of backward, like ForwardChunkLanes.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
+          class D, class T, class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> BackwardChunkLanes(const BackwardWork<T>& work, int64_t vectors,
+                                            int64_t more, int64_t rest) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const GradientRow<T> next = work.next, row = work.row;
+  const MapVectors<D> next_map(d, *work.next_map), map(d, work.map->map);
+  const Vec<D> mean_g = hn::Set(d, work.map->mean_g), mean_gx = hn::Set(d, work.map->mean_g_xhat);
+  const GradientArgs<C> next_args{work.next_gain, work.scale, work.neg_slope};
+  const GradientArgs<C> args{work.gain, work.scale, work.neg_slope};
+  C* const dgain = work.dgain;
+  C* const dbias = work.dbias;
+  T* const dx = work.dx;
+  Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
+  const auto add = [&](int64_t a, Vec<D>& g, Vec<D>& gx) HWY_ATTR {
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(a), next_map, next_args.At(a), dgain + a,
+                                           dbias + a, g, gx);
+  };
+  const auto put = [&](int64_t a) HWY_ATTR {
+    Put<kStream>(d,
+                 InputGradient<kOutput, kReadX>(d, row.dy + a, row.x + a, args.At(a), map.mean,
+                                                map.rstd, map.offset, mean_g, mean_gx),
+                 dx + a);
+  };
+  int64_t c = 0;
+  for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
+    if constexpr (kStream) {
+      PrefetchTwo(d, next.dy + c);
+      if constexpr (kReadX) PrefetchTwo(d, next.x + c);
+    }
+    if constexpr (kSplitsPairs<D, T>) {
+      AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(
+          d, next.At(c), next_map, next_args.At(c), dgain + c, dbias + c, g0, gx0, g1, gx1);
+      PutPair<kStream>(d,
+                       InputGradientPairBy<kOutput, kReadX>(
+                           d, row.At(c), GainPairOf<kOutput, T, kSplit>(d, args.At(c)), args,
+                           map.mean, map.rstd, map.offset, mean_g, mean_gx),
+                       dx + c);
+    } else {  // one after the other, to use fewer registers
+      const int64_t b = c + lanes;
+      add(c, g0, gx0);
+      put(c);
+      add(b, g1, gx1);
+      put(b);
+    }
+  }
+  if constexpr (kStream) {
+    PrefetchTwo(d, next.dy + c);
+    if constexpr (kReadX) PrefetchTwo(d, next.x + c);
+  }
+  if (vectors & 1) put(c);
+  // Keeps the order of sums independent of the alignment of results.
+  const int64_t left = (vectors & 1) + more;
+  if (left == 2) {
+    AddGradientPair<kOutput, kReadX, kColumns, kSplitSums>(d, next.At(c), next_map, next_args.At(c),
+                                                           dgain + c, dbias + c, g0, gx0, g1, gx1);
+  } else if (left == 1) {
+    add(c, g0, gx0);
+  }
+  c += left * lanes;
+  if (rest > 0) {
+    c += rest;
+    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(c), rest, next_map, next_args.At(c),
+                                               dgain + c, dbias + c, g1, gx1);
+  }
+  return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
+}
+
+/// Calls BackwardChunkLanes often enough to keep each lane's sums short.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, bool kSplitSums, bool kSplit,
+          class D, class T>
+HWY_INLINE RowSums BackwardChunk(BackwardWork<T>& work, int64_t vectors, int64_t more,
+                                 int64_t rest) {
+  RowSums sums;
+  for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
+    sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, kSplitSums, kSplit, D>(
+        work, kTurnVectors<D>, 0, 0));
+    work.Advance(kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D())));
+  }
+  sums.Add(BackwardChunkLanes<kOutput, kReadX, kColumns, kStream, kSplitSums, kSplit, D>(
+      work, vectors, more, rest));
+  return sums;
+}
+
+/// Returns the sums of `cols` columns in the order of BackwardChunkLanes, without writing results.
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> SumGradientChunkLanes(const GradientRow<T> next, int64_t cols,
+                                               const RowCoefficients<C>& next_map,
+                                               const GradientArgs<C> args, C* dgain, C* dbias) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const MapVectors<D> map(d, next_map);
+  Vec<D> g0 = hn::Zero(d), g1 = hn::Zero(d), gx0 = hn::Zero(d), gx1 = hn::Zero(d);
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    AddGradientPair<kOutput, kReadX, kColumns, false>(d, next.At(c), map, args.At(c), dgain + c,
+                                                      dbias + c, g0, gx0, g1, gx1);
+  }
+  if (c + lanes <= cols) {
+    AddGradient<kOutput, kReadX, kColumns>(d, next.At(c), map, args.At(c), dgain + c, dbias + c, g0,
+                                           gx0);
+    c += lanes;
+  }
+  if (c < cols) {
+    AddLastGradient<kOutput, kReadX, kColumns>(d, next.At(cols), cols - c, map, args.At(cols),
+                                               dgain + cols, dbias + cols, g1, gx1);
+  }
+  return AddLanes(d, hn::Add(g0, g1), hn::Add(gx0, gx1));
+}
+
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumGradientChunk(const GradientRow<T> row, int64_t cols,
+                                    const RowCoefficients<C>& map, const GradientArgs<C>& args,
+                                    C* dgain, C* dbias) {
+  constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
+  const auto run = [&](int64_t c, int64_t n) HWY_ATTR {
+    return SumGradientChunkLanes<kOutput, kReadX, kColumns, D>(row.At(c), n, map, args.At(c),
+                                                               dgain + c, dbias + c);
+  };
+  RowSums sums;
+  int64_t c = 0;
+  for (; cols - c >= kTurn + static_cast<int64_t>(hn::Lanes(D())); c += kTurn) {
+    sums.Add(run(c, kTurn));
+  }
+  sums.Add(run(c, cols - c));
+  return sums;
+}
+
+template <Output kOutput, bool kReadX, bool kColumns, class D, class T, class C = Compute<T>>
+HWY_INLINE RowSums SumGradientRow(const GradientRow<T> row, int64_t cols,
+                                  const RowCoefficients<C>& map, const GradientArgs<C>& args,
+                                  C* dgain, C* dbias) {
+  RowSums sums;
+  for (int64_t c = 0; c < cols; c += kChunk) {
+    sums.Add(SumGradientChunk<kOutput, kReadX, kColumns, D>(row.At(c), std::min(kChunk, cols - c),
+                                                            map, args.At(c), dgain + c, dbias + c));
+  }
+  return sums;
+}
+
+/// Writes dx of `cols` columns, without sums.
+template <Output kOutput, bool kReadX, bool kStream, class D, class T, class C = Compute<T>>
+HWY_NOINLINE void InputGradientRow(D d, const GradientRow<T> row, int64_t cols,
+                                   const GradientMap<C>& map, const GradientArgs<C> args, T* dx,
+                                   T* carry, bool carried, bool follows) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const MapVectors<D> m(d, map.map);
+  const Vec<D> mean_g = hn::Set(d, map.mean_g), mean_gx = hn::Set(d, map.mean_g_xhat);
+  RowEnds<kStream, D, T> ends;
+  ends.layout = RowLayout<kStream, D, T>(d, dx, cols);
+  const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
+  Write(d,
+        InputGradient<kOutput, kReadX>(d, row.dy, row.x, args, m.mean, m.rstd, m.offset, mean_g,
+                                       mean_gx),
+        ends.head);
+  Write(d,
+        InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, args.At(last), m.mean,
+                                       m.rstd, m.offset, mean_g, mean_gx),
+        ends.tail);
+  ends.StoreHead(d, dx, carry, carried);
+  for (int64_t c = ends.layout.lead; c < end; c += lanes) {
+    Put<kStream>(d,
+                 InputGradient<kOutput, kReadX>(d, row.dy + c, row.x + c, args.At(c), m.mean,
+                                                m.rstd, m.offset, mean_g, mean_gx),
+                 dx + c);
+  }
+  ends.StoreTail(d, dx, cols, carry, follows);
+}
+
+/// Keeps dgain and dbias in the order of SplitPairs during its lifetime, if AddGradientPair
+/// requires that.
+template <bool kColumns, class D, class T>
+class SplitColumns {
+  using C = Compute<T>;
+  static constexpr bool kSplit = kColumns && kSplitsPairs<D, T>;
+
+ public:
+  HWY_INLINE SplitColumns(D d, int64_t cols, C* dgain, C* dbias)
+      : cols_(cols), dgain_(dgain), dbias_(dbias) {
+    if constexpr (!kSplit) return;
+    SplitPairs(d, dgain, cols, dgain);
+    SplitPairs(d, dbias, cols, dbias);
+  }
+  HWY_INLINE ~SplitColumns() {
+    if constexpr (!kSplit) return;
+    JoinPairs(D(), cols_, dgain_);
+    JoinPairs(D(), cols_, dbias_);
+  }
+  SplitColumns(const SplitColumns&) = delete;
+  SplitColumns& operator=(const SplitColumns&) = delete;
+
+ private:
+  int64_t cols_;
+  C* dgain_;
+  C* dbias_;
+};
+
+/// Computes BackwardRows for cols >= lanes, with dx.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                                   Compute<T>* dgain, Compute<T>* dbias) {
+  using C = Compute<T>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, block = GradientRowsPerBlock<kStream>(cols);
+  const double reciprocal = 1 / static_cast<double>(cols);
+  const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
+  const bool packed = args.dx_stride == cols;
+  const bool even =
+      cols % lanes == 0 && (!kStream || (args.dx_stride % lanes == 0 &&
+                                         RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
+  // No sums if neither dx nor dgain and dbias need them.
+  const bool summing = kColumns || args.recipe.via_mean || args.recipe.via_scale;
+  RowEnds<kStream, D, T> ends[kMaxRows];
+  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
+  for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
+  GradientMap<C> maps[kMaxRows];
+  RowSums sums[kMaxRows];
+  RowCoefficients<C> next_maps[kMaxRows];
+  constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
+  SplitParameters<D, T> split_gain;
+  const bool split = kSplit && cols <= kMaxSplitColumns && end - begin >= kMinSplitRows;
+  if (split) SplitPairs(d, out.gain, cols, split_gain.numbers);
+  const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
+  BackwardWork<T> work;
+  work.scale = out.scale;
+  work.neg_slope = out.neg_slope;
+
+  const auto row_at = [&](int64_t r) HWY_ATTR {
+    return GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride};
+  };
+  const auto sum_row = [&](int64_t r) HWY_ATTR {
+    const RowCoefficients<C> map = SavedMoments(args, r);
+    RowSums row_sums;
+    if (summing) {
+      row_sums =
+          SumGradientRow<kOutput, kReadX, kColumns, D>(row_at(r), cols, map, out, dgain, dbias);
+    }
+    return FinishGradient(args, r, map, row_sums, reciprocal);
+  };
+  int64_t r = begin, summed = std::min(block, end - begin);
+  for (int64_t i = 0; i < summed; ++i) maps[i] = sum_row(r + i);
+  for (; summing && r + 2 * block <= end; r += block) {
+    if (!even) {
+      for (int64_t i = 0; i < block; ++i) {
+        const GradientRow<T> row = row_at(r + i);
+        const int64_t last = cols - lanes;
+        const MapVectors<D> m(d, maps[i].map);
+        const Vec<D> mean_g = hn::Set(d, maps[i].mean_g);
+        const Vec<D> mean_gx = hn::Set(d, maps[i].mean_g_xhat);
+        ends[i].layout = RowLayout<kStream, D, T>(d, args.dx + (r + i) * args.dx_stride, cols);
+        if (kStream) {
+          Write(d,
+                InputGradient<kOutput, kReadX>(d, row.dy, row.x, out, m.mean, m.rstd, m.offset,
+                                               mean_g, mean_gx),
+                ends[i].head);
+        }
+        Write(d,
+              InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, out.At(last), m.mean,
+                                             m.rstd, m.offset, mean_g, mean_gx),
+              ends[i].tail);
+      }
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      next_maps[i] = SavedMoments(args, r + block + i);
+      sums[i] = RowSums();
+    }
+    for (int64_t c = 0; c < cols; c += kChunk) {
+      const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
+      for (int64_t i = 0; i < block; ++i) {
+        const int64_t from = ends[i].layout.lead + c;
+        const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
+        if (!kStream && args.ask) {
+          PrefetchShortAhead(args.dx + (r + i) * args.dx_stride + c, width);
+        }
+        work.next = row_at(r + block + i).At(c);
+        work.row = row_at(r + i).At(from);
+        work.next_map = &next_maps[i];
+        work.map = &maps[i];
+        work.dgain = dgain + c;
+        work.dbias = dbias + c;
+        work.dx = args.dx + (r + i) * args.dx_stride + from;
+        const auto run = [&](auto split_sums, auto split_row) HWY_ATTR {
+          work.next_gain = (split_sums() ? split_gain.numbers : out.gain) + c;
+          work.gain = (split_row() ? split_gain.numbers : out.gain) + from;
+          sums[i].Add(
+              BackwardChunk<kOutput, kReadX, kColumns, kStream, split_sums(), split_row(), D>(
+                  work, vectors, whole - vectors, width % lanes));
+        };
+        constexpr std::bool_constant<kSplit> kIsSplit;
+        if (!split) {
+          run(std::false_type(), std::false_type());
+        } else if (ends[i].layout.lead == 0) {
+          run(kIsSplit, kIsSplit);
+        } else {
+          run(kIsSplit, std::false_type());
+        }
+      }
+    }
+    if (!even) {
+      for (int64_t i = 0; i < block; ++i) {
+        T* dx = args.dx + (r + i) * args.dx_stride;
+        ends[i].StoreHead(d, dx, carry, packed && r + i > begin);
+        ends[i].StoreTail(d, dx, cols, carry, packed);
+      }
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      maps[i] = FinishGradient(args, r + block + i, next_maps[i], sums[i], reciprocal);
+    }
+    summed = block;
+  }
+  for (int64_t i = 0; r < end; ++i, ++r) {
+    if (i >= summed) maps[0] = sum_row(r);
+    InputGradientRow<kOutput, kReadX, kStream>(d, row_at(r), cols, maps[i < summed ? i : 0], out,
+                                               args.dx + r * args.dx_stride, carry,
+                                               packed && r > begin, packed && r + 1 < end);
+  }
+  FinishStores<kStream>();
+}
+
+/// Computes BackwardRows for cols >= lanes, without dx.
+template <Output kOutput, class D, class T>
+void GradientColumnsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                         Compute<T>* dgain, Compute<T>* dbias) {
+  const SplitColumns<true, D, T> split_columns(d, args.cols, dgain, dbias);
+  const GradientArgs<Compute<T>> out{args.gain, args.scale, -args.scale * args.slope};
+  for (int64_t r = begin; r < end; ++r) {
+    SumGradientRow<kOutput, true, true, D>(
+        GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride}, args.cols,
+        SavedMoments(args, r), out, dgain, dbias);
+  }
+}
+
+/// Implements SumGradientChunks.
+template <Output kOutput, bool kReadX, class D, class T>
+void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t begin, int64_t end,
+                          double* sums) {
+  using C = Compute<T>;
+  const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
+  const GradientRow<T> next{args.dy + row * args.dy_stride, args.x + row * args.x_stride};
+  const RowCoefficients<C> map = SavedMoments(args, row);
+  for (int64_t chunk = begin; chunk < end; ++chunk) {
+    const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
+    RowSums part;
+    part.Add(SumGradientChunk<kOutput, kReadX, false, D>(
+        next.At(c), width, map, out.At(c), static_cast<C*>(nullptr), static_cast<C*>(nullptr)));
+    sums[2 * chunk] = part.first;
+    sums[2 * chunk + 1] = part.second;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_ROWS_BACKWARD_INL_H_

@@ -1,0 +1,582 @@
+// Forward kernels of every norm over rows. One loop over columns writes the results of one row
+// while it sums a later one, so memory is read once. Rows go in blocks, and long rows in chunks of
+// columns over the block. So gain and bias are loaded once a block, and the latency from a row's
+// sums to its results is paid once a block. Compiled once for each target, in namespace
+// HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_
+#undef PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_
+#else
+#define PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "src/norm/moments-inl.h"
+#include "src/norm/rows/prefetch-inl.h"
+#include "src/norm/rows/row_ends-inl.h"
+#include "src/norm/rows/rows.h"
+#include "src/norm/rows/shared-inl.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+template <class C>
+struct OutputArgs {
+  const C* gain;
+  const C* bias;
+  C scale;      // for Output::kAdaptive
+  C neg_slope;  // -scale * slope
+
+  HWY_INLINE OutputArgs At(int64_t c) const { return {gain + c, bias + c, scale, neg_slope}; }
+};
+
+template <class D>
+HWY_INLINE Vec<D> Adapted(D d, Vec<D> xhat, const OutputArgs<hn::TFromD<D>>& out) {
+  return hn::Mul(hn::MulAdd(xhat, hn::Set(d, out.neg_slope), hn::Set(d, out.scale)), xhat);
+}
+
+template <Output kOutput, bool kCentre, class D, class T>
+HWY_INLINE Vec<D> Normalise(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
+                            Vec<D> rstd, Vec<D> offset) {
+  const Vec<D> xhat = XhatOfNumbers<kCentre, D>(Read(d, x), mean, rstd, offset);
+  if constexpr (kOutput == Output::kAffine) {
+    return hn::MulAdd(xhat, hn::LoadU(d, out.gain), hn::LoadU(d, out.bias));
+  } else if constexpr (kOutput == Output::kAdaptive) {
+    return Adapted(d, xhat, out);
+  } else {
+    return xhat;
+  }
+}
+
+/// Computes two vectors of results. gain and bias are used only for Output::kAffine.
+template <Output kOutput, bool kCentre, class D, class T>
+HWY_INLINE VectorPair<D> NormalisePairBy(D d, const T* x, const VectorPair<D>& gain,
+                                         const VectorPair<D>& bias,
+                                         const OutputArgs<hn::TFromD<D>>& out, Vec<D> mean,
+                                         Vec<D> rstd, Vec<D> offset) {
+  VectorPair<D> v = ReadPair(d, x);
+  v.first = XhatOfNumbers<kCentre, D>(v.first, mean, rstd, offset);
+  v.second = XhatOfNumbers<kCentre, D>(v.second, mean, rstd, offset);
+  if constexpr (kOutput == Output::kAffine) {
+    v.first = hn::MulAdd(v.first, gain.first, bias.first);
+    v.second = hn::MulAdd(v.second, gain.second, bias.second);
+  } else if constexpr (kOutput == Output::kAdaptive) {
+    v.first = Adapted(d, v.first, out);
+    v.second = Adapted(d, v.second, out);
+  }
+  return v;
+}
+
+/// Computes two vectors of results, with gain and bias loaded by ReadParameterPair<T, kSplit>.
+template <Output kOutput, bool kCentre, bool kSplit, class D, class T>
+HWY_INLINE VectorPair<D> NormalisePair(D d, const T* x, const OutputArgs<hn::TFromD<D>>& out,
+                                       Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  VectorPair<D> gain{mean, mean}, bias = gain;
+  if constexpr (kOutput == Output::kAffine) {
+    gain = ReadParameterPair<T, kSplit>(d, out.gain);
+    bias = ReadParameterPair<T, kSplit>(d, out.bias);
+  }
+  return NormalisePairBy<kOutput, kCentre>(d, x, gain, bias, out, mean, rstd, offset);
+}
+
+template <bool kCentre, class D>
+HWY_INLINE void AddNumbers(Vec<D> v, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
+  if constexpr (kCentre) {
+    v = hn::Sub(v, shift);
+    first = hn::Add(first, v);
+  }
+  second = hn::MulAdd(v, v, second);
+}
+
+template <bool kCentre, class D, class T>
+HWY_INLINE void AddSums(D d, const T* x, Vec<D> shift, Vec<D>& first, Vec<D>& second) {
+  AddNumbers<kCentre, D>(Read(d, x), shift, first, second);
+}
+
+/// Sums of two vectors at a time: one accumulator for each vector of a pair.
+template <class D>
+struct PairSums {
+  Vec<D> first0, first1, second0, second1;
+
+  explicit HWY_INLINE PairSums(D d)
+      : first0(hn::Zero(d)), first1(hn::Zero(d)), second0(hn::Zero(d)), second1(hn::Zero(d)) {}
+
+  template <bool kCentre, class T>
+  HWY_INLINE void AddPair(D d, const T* x, Vec<D> shift) {
+    const VectorPair<D> v = ReadPair(d, x);
+    AddNumbers<kCentre, D>(v.first, shift, first0, second0);
+    AddNumbers<kCentre, D>(v.second, shift, first1, second1);
+  }
+
+  HWY_INLINE LaneSums<hn::TFromD<D>> Total(D d) const {
+    return AddLanes(d, hn::Add(first0, first1), hn::Add(second0, second1));
+  }
+};
+
+/// Adds the last `rest` columns before `end`, fewer than a vector.
+template <bool kCentre, class D, class T>
+HWY_INLINE void AddLastSums(D d, const T* end, int64_t rest, Vec<D> shift, Vec<D>& first,
+                            Vec<D>& second) {
+  // Masks the lanes that have already been counted.
+  Vec<D> v = Read(d, end - hn::Lanes(d));
+  if constexpr (kCentre) v = hn::Sub(v, shift);
+  v = hn::IfThenElseZero(LastLanes(d, rest), v);
+  if constexpr (kCentre) first = hn::Add(first, v);
+  second = hn::MulAdd(v, v, second);
+}
+
+/// Returns the sum of kVectors vectors, `step` elements apart. Exact for equal vectors, because
+/// each addition doubles.
+template <int64_t kVectors, class D, class T>
+HWY_INLINE Vec<D> SumSamples(D d, const T* x, int64_t step) {
+  if constexpr (kVectors == 1) {
+    return Read(d, x);
+  } else {
+    return hn::Add(SumSamples<kVectors / 2>(d, x, step),
+                   SumSamples<kVectors / 2>(d, x + kVectors / 2 * step, step));
+  }
+}
+
+/// Returns a value near the mean of a row with at least as many columns as lanes: the mean of two
+/// vectors, or of eight elements if vectors are shorter. For a constant row it is the constant.
+template <bool kCentre, class D, class T>
+HWY_INLINE hn::TFromD<D> ShiftOf([[maybe_unused]] D d, [[maybe_unused]] const T* x,
+                                 [[maybe_unused]] int64_t cols) {
+  using C = hn::TFromD<D>;
+  if constexpr (!kCentre) return C{0};
+  constexpr int64_t kLanes = hn::MaxLanes(D()), kVectors = kLanes < 4 ? 8 / kLanes : 2;
+  const Vec<D> samples =
+      SumSamples<kVectors>(d, x, (cols - kLanes) / (kVectors == 2 ? 2 : kVectors - 1));
+  return AddLanes(d, samples, samples).first * (C{1} / static_cast<C>(kLanes * kVectors));
+}
+
+/// The main loop. Writes `vectors` vectors of results from `x` to `y`. Sums as many vectors at
+/// `next`, then `more` (0 or 1) vectors, then `rest` columns, fewer than a vector.
+template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
+          class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> ForwardChunkLanes(const T* next, const T* x, T* y, const C* gain,
+                                           const C* bias, int64_t vectors, C shift_, C mean_,
+                                           C rstd_, C offset_, C scale, C neg_slope, int64_t more,
+                                           int64_t rest) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vec<D> shift = hn::Set(d, shift_), mean = hn::Set(d, mean_);
+  const Vec<D> rstd = hn::Set(d, rstd_), offset = hn::Set(d, offset_);
+  PairSums<D> sums(d);
+  const OutputArgs<C> out{gain, bias, scale, neg_slope};
+  const auto put = [&](int64_t a) HWY_ATTR {
+    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + a, out.At(a), mean, rstd, offset), y + a);
+  };
+  int64_t c = 0;
+  for (const int64_t end = (vectors & ~int64_t{1}) * lanes; c < end; c += 2 * lanes) {
+    if constexpr (kStream) PrefetchTwo(d, next + c);
+    if constexpr (kSplitsPairs<D, T>) {
+      sums.template AddPair<kCentre>(d, next + c, shift);
+      PutPair<kStream>(
+          d, NormalisePair<kOutput, kCentre, kSplit>(d, x + c, out.At(c), mean, rstd, offset),
+          y + c);
+    } else {  // one after the other, to use fewer registers
+      const int64_t b = c + lanes;
+      AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
+      put(c);
+      AddSums<kCentre>(d, next + b, shift, sums.first1, sums.second1);
+      put(b);
+    }
+  }
+  // Without this, a quarter of a row of few vectors would not be prefetched.
+  if constexpr (kStream) PrefetchTwo(d, next + c);
+  if (vectors & 1) put(c);
+  // Keeps the order of sums independent of the alignment of results.
+  const int64_t left = (vectors & 1) + more;
+  if (left == 2) {
+    sums.template AddPair<kCentre>(d, next + c, shift);
+  } else if (left == 1) {
+    AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
+  }
+  c += left * lanes;
+  if (rest > 0) AddLastSums<kCentre>(d, next + c + rest, rest, shift, sums.first1, sums.second1);
+  return sums.Total(d);
+}
+
+/// Calls ForwardChunkLanes often enough to keep each lane's sums short.
+template <Output kOutput, bool kCentre, bool kStream, bool kSplit, class D, class T,
+          class C = Compute<T>>
+HWY_INLINE RowSums ForwardChunk(const T* next, const T* x, T* y, const OutputArgs<C> out,
+                                int64_t vectors, C shift, const RowCoefficients<C>& map,
+                                int64_t more, int64_t rest) {
+  const auto run = [&](int64_t c, int64_t v, int64_t m, int64_t columns) HWY_ATTR {
+    return ForwardChunkLanes<kOutput, kCentre, kStream, kSplit, D>(
+        next + c, x + c, y + c, out.gain + c, out.bias + c, v, shift, map.mean, map.rstd,
+        map.offset, out.scale, out.neg_slope, m, columns);
+  };
+  RowSums sums;
+  int64_t c = 0;
+  for (; vectors > kTurnVectors<D>; vectors -= kTurnVectors<D>) {
+    sums.Add(run(c, kTurnVectors<D>, 0, 0));
+    c += kTurnVectors<D> * static_cast<int64_t>(hn::Lanes(D()));
+  }
+  sums.Add(run(c, vectors, more, rest));
+  return sums;
+}
+
+/// Returns the sums of `cols` columns in the order of ForwardChunkLanes, without writing results.
+template <bool kCentre, class D, class T, class C = Compute<T>>
+HWY_NOINLINE LaneSums<C> SumChunkLanes(const T* next, int64_t cols, C shift_) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vec<D> shift = hn::Set(d, shift_);
+  PairSums<D> sums(d);
+  int64_t c = 0;
+  for (; c + 2 * lanes <= cols; c += 2 * lanes) {
+    sums.template AddPair<kCentre>(d, next + c, shift);
+  }
+  if (c + lanes <= cols) {
+    AddSums<kCentre>(d, next + c, shift, sums.first0, sums.second0);
+    c += lanes;
+  }
+  if (c < cols) {
+    AddLastSums<kCentre>(d, next + cols, cols - c, shift, sums.first1, sums.second1);
+  }
+  return sums.Total(d);
+}
+
+template <bool kCentre, class D, class T>
+HWY_INLINE RowSums SumChunk(const T* next, int64_t cols, Compute<T> shift) {
+  constexpr int64_t kTurn = kTurnVectors<D> * hn::MaxLanes(D());
+  RowSums sums;
+  int64_t c = 0;
+  for (; cols - c >= kTurn + static_cast<int64_t>(hn::Lanes(D())); c += kTurn) {
+    sums.Add(SumChunkLanes<kCentre, D>(next + c, kTurn, shift));
+  }
+  sums.Add(SumChunkLanes<kCentre, D>(next + c, cols - c, shift));
+  return sums;
+}
+
+template <bool kCentre, class D, class T>
+HWY_INLINE RowSums SumRow(const T* x, int64_t cols, Compute<T> shift) {
+  RowSums sums;
+  for (int64_t c = 0; c < cols; c += kChunk) {
+    sums.Add(SumChunk<kCentre, D>(x + c, std::min(kChunk, cols - c), shift));
+  }
+  return sums;
+}
+
+/// Writes the results of `cols` columns, without sums.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+HWY_NOINLINE void MapRow(D d, const T* x, int64_t cols, const RowCoefficients<Compute<T>> map,
+                         const OutputArgs<Compute<T>> out, T* y, T* carry, bool carried,
+                         bool follows) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
+  const Vec<D> offset = hn::Set(d, map.offset);
+  RowEnds<kStream, D, T> ends;
+  ends.layout = RowLayout<kStream, D, T>(d, y, cols);
+  const int64_t last = cols - lanes, end = ends.layout.lead + ends.layout.vectors * lanes;
+  if (ends.layout.lead > 0) {
+    Write(d, Normalise<kOutput, kCentre>(d, x, out, mean, rstd, offset), ends.head);
+  }
+  if (ends.layout.rest > 0) {
+    Write(d, Normalise<kOutput, kCentre>(d, x + last, out.At(last), mean, rstd, offset), ends.tail);
+  }
+  ends.StoreHead(d, y, carry, carried);
+  int64_t c = ends.layout.lead;
+  for (; c + 2 * lanes <= end; c += 2 * lanes) {
+    PutPair<kStream>(
+        d, NormalisePair<kOutput, kCentre, false>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+  }
+  if (c < end) {
+    Put<kStream>(d, Normalise<kOutput, kCentre>(d, x + c, out.At(c), mean, rstd, offset), y + c);
+  }
+  ends.StoreTail(d, y, cols, carry, follows);
+}
+
+/// Returns the vector of results with the end of one row and the start of the next, for contiguous
+/// rows of x and y. gain and bias in `ends` contain the last parameters, then the first.
+template <Output kOutput, bool kCentre, class D, class T, class C = Compute<T>>
+HWY_INLINE Vec<D> NormaliseAcross(D d, const T* next, const RowCoefficients<C>& map,
+                                  const RowCoefficients<C>& next_map, const OutputArgs<C>& ends,
+                                  int64_t lead) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto of_next = hn::Not(hn::FirstN(d, static_cast<size_t>(lanes - lead)));
+  const auto of_both = [&](C v, C next_v) HWY_ATTR {
+    return hn::IfThenElse(of_next, hn::Set(d, next_v), hn::Set(d, v));
+  };
+  return Normalise<kOutput, kCentre>(
+      d, next + lead - lanes, ends.At(lead), of_both(map.mean, next_map.mean),
+      of_both(map.rstd, next_map.rstd), of_both(map.offset, next_map.offset));
+}
+
+/// Calls args.revise, if set, for rows [r, r + n) and reloads their coefficients.
+template <class T>
+HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
+                       RowCoefficients<Compute<T>>* maps) {
+  if (args.revise == nullptr || n == 0) [[likely]]
+    return;
+  (*args.revise)(r, r + n);
+  for (int64_t i = 0; i < n; ++i) maps[i] = SavedMoments(args, r + i);
+}
+
+/// Computes ForwardRows for cols >= lanes.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = args.cols, x_stride = args.x_stride, y_stride = args.y_stride;
+  const int64_t block = RowsPerBlock<kStream, T>(cols, args.ask);
+  const double reciprocal = 1 / static_cast<double>(cols);
+  const OutputArgs<C> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
+  const bool packed = y_stride == cols, joined = kStream && packed && x_stride == cols;
+  // Rows of whole vectors at aligned addresses have no partial vectors at their ends.
+  const bool even =
+      cols % lanes == 0 &&
+      (!kStream || (y_stride % lanes == 0 && RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
+  RowEnds<kStream, D, T> ends[kMaxRows];
+  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
+  for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
+  RowCoefficients<C> maps[kMaxRows], last_map;
+  RowSums sums[kMaxRows];
+  C shifts[kMaxRows] = {};
+  HWY_ALIGN C end_gain[2 * hn::MaxLanes(D())] = {}, end_bias[2 * hn::MaxLanes(D())] = {};
+  if (joined && kOutput == Output::kAffine) {
+    std::copy_n(out.gain + cols - lanes, lanes, end_gain);
+    std::copy_n(out.gain, lanes, end_gain + lanes);
+    std::copy_n(out.bias + cols - lanes, lanes, end_bias);
+    std::copy_n(out.bias, lanes, end_bias + lanes);
+  }
+  const OutputArgs<C> row_ends_args{end_gain, end_bias, out.scale, out.neg_slope};
+  constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
+  SplitParameters<D, T> split_gain, split_bias;
+  const bool split = kSplit && cols <= kMaxSplitColumns && end - begin >= kMinSplitRows;
+  if (split) {
+    SplitPairs(d, out.gain, cols, split_gain.numbers);
+    SplitPairs(d, out.bias, cols, split_bias.numbers);
+  }
+  const OutputArgs<C> split_out{split_gain.numbers, split_bias.numbers, C{0}, C{0}};
+
+  // First the sums of the first block. Then, while two whole blocks remain, the results of one with
+  // the sums of the next. Then the remaining results.
+  int64_t r = begin, summed = std::min(block, end - begin);
+  for (int64_t i = 0; i < summed; ++i) {
+    const T* x = args.x + (r + i) * x_stride;
+    const C shift = ShiftOf<kCentre>(d, x, cols);
+    maps[i] = FinishMoments(args, r + i, static_cast<double>(shift),
+                            SumRow<kCentre, D>(x, cols, shift), reciprocal);
+  }
+  Revise(args, r, summed, maps);
+  for (; r + 2 * block <= end; r += block) {
+    const T* x = args.x + r * x_stride;
+    const T* next = x + block * x_stride;
+    T* y = args.y + r * y_stride;
+    for (int64_t i = 0; i < block && !even; ++i) {
+      const RowCoefficients<C>& map = maps[i];
+      const T* row = x + i * x_stride;
+      T* const to = y + i * y_stride;
+      ends[i].layout = RowLayout<kStream, D, T>(d, to, cols);
+      if (joined && r + i > begin) {
+        const int64_t lead = ends[i].layout.lead;
+        if (lead == 0) continue;
+        Put<kStream>(d,
+                     NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps[i - 1] : last_map, map,
+                                                       row_ends_args, lead),
+                     to + lead - lanes);
+        continue;
+      }
+      const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
+      const Vec<D> offset = hn::Set(d, map.offset);
+      const int64_t last = cols - lanes;
+      if (kStream) {
+        Write(d, Normalise<kOutput, kCentre>(d, row, out, mean, rstd, offset), ends[i].head);
+      }
+      Write(d, Normalise<kOutput, kCentre>(d, row + last, out.At(last), mean, rstd, offset),
+            ends[i].tail);
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      shifts[i] = ShiftOf<kCentre>(d, next + i * x_stride, cols);
+      sums[i] = RowSums();
+    }
+    for (int64_t c = 0; c < cols; c += kChunk) {
+      const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
+      for (int64_t i = 0; i < block; ++i) {
+        if (!kStream && args.ask) PrefetchShortAhead(y + i * y_stride + c, width);
+        const int64_t from = ends[i].layout.lead + c;
+        const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
+        const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
+          sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, is_split(), D>(
+              next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from,
+              parameters.At(from), vectors, shifts[i], maps[i], whole - vectors, width % lanes));
+        };
+        if (split && ends[i].layout.lead == 0) {
+          run(std::bool_constant<kSplit>(), split_out);
+        } else {
+          run(std::false_type(), out);
+        }
+      }
+    }
+    for (int64_t i = 0; i < block && !even; ++i) {
+      if (joined) {
+        if (r + i == begin) ends[i].StoreHead(d, y, carry, false);
+        continue;
+      }
+      ends[i].StoreHead(d, y + i * y_stride, carry, packed && r + i > begin);
+      ends[i].StoreTail(d, y + i * y_stride, cols, carry, packed);
+    }
+    last_map = maps[block - 1];
+    for (int64_t i = 0; i < block; ++i) {
+      maps[i] =
+          FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i], reciprocal);
+    }
+    Revise(args, r + block, block, maps);
+    summed = block;
+  }
+  if (joined && !even && r > begin) {
+    // The end of the last row is stored together with the start of the next.
+    ends[0].layout = RowLayout<kStream, D, T>(d, args.y + (r - 1) * y_stride, cols);
+    const int64_t last = r * cols - lanes;
+    Write(d,
+          Normalise<kOutput, kCentre>(d, args.x + last, out.At(cols - lanes),
+                                      hn::Set(d, last_map.mean), hn::Set(d, last_map.rstd),
+                                      hn::Set(d, last_map.offset)),
+          ends[0].tail);
+    ends[0].StoreTail(d, args.y + (r - 1) * y_stride, cols, carry, true);
+  }
+  for (int64_t i = 0; r < end; ++i, ++r) {
+    const T* x = args.x + r * x_stride;
+    if (i >= summed) {
+      const C shift = ShiftOf<kCentre>(d, x, cols);
+      maps[0] = FinishMoments(args, r, static_cast<double>(shift),
+                              SumRow<kCentre, D>(x, cols, shift), reciprocal);
+      Revise(args, r, 1, maps);
+    }
+    MapRow<kOutput, kCentre, kStream>(d, x, cols, maps[i < summed ? i : 0], out,
+                                      args.y + r * y_stride, carry, packed && r > begin,
+                                      packed && r + 1 < end);
+  }
+  FinishStores<kStream>();
+}
+
+/// Computes MapAndSumRows for cols >= lanes.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+void MapAndSumRowsWide(D d, const RowsForward<T>& map, const RowsForward<T>& next) {
+  using C = Compute<T>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t cols = map.cols;
+  const double reciprocal = 1 / static_cast<double>(cols);
+  const OutputArgs<C> out{map.gain, map.bias, map.scale, -map.scale * map.slope};
+  const bool packed = map.y_stride == cols;
+  // Rows of whole vectors at aligned addresses are mapped while the others are summed.
+  const bool even =
+      cols % lanes == 0 && (!kStream || (map.y_stride % lanes == 0 &&
+                                         RowLayout<kStream, D, T>(d, map.y, cols).lead == 0));
+  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
+  const int64_t block = RowsPerBlock<kStream, T>(cols, map.ask);
+  int64_t r = 0;
+  for (; even && r + block <= std::min(map.rows, next.rows); r += block) {
+    const T* x = map.x + r * map.x_stride;
+    T* y = map.y + r * map.y_stride;
+    const T* summed = next.x + r * next.x_stride;
+    RowCoefficients<C> row_maps[kMaxRows];
+    RowSums row_sums[kMaxRows];
+    C shifts[kMaxRows] = {};
+    for (int64_t i = 0; i < block; ++i) {
+      row_maps[i] = SavedMoments(map, r + i);
+      shifts[i] = ShiftOf<kCentre>(d, summed + i * next.x_stride, cols);
+    }
+    for (int64_t c = 0; c < cols; c += kChunk) {
+      const int64_t vectors = std::min(kChunk, cols - c) / lanes;
+      for (int64_t i = 0; i < block; ++i) {
+        row_sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, false, D>(
+            summed + i * next.x_stride + c, x + i * map.x_stride + c, y + i * map.y_stride + c,
+            out.At(c), vectors, shifts[i], row_maps[i], 0, 0));
+      }
+    }
+    for (int64_t i = 0; i < block; ++i) {
+      FinishMoments(next, r + i, static_cast<double>(shifts[i]), row_sums[i], reciprocal);
+    }
+  }
+  const int64_t mapped = r;
+  for (; r < std::max(map.rows, next.rows); ++r) {
+    const T* x = map.x + r * map.x_stride;
+    const T* summed = next.x + r * next.x_stride;
+    if (r < map.rows) {
+      MapRow<kOutput, kCentre, kStream>(d, x, cols, SavedMoments(map, r), out,
+                                        map.y + r * map.y_stride, carry, packed && r > mapped,
+                                        packed && r + 1 < map.rows);
+    }
+    if (r < next.rows) {
+      const C shift = ShiftOf<kCentre>(d, summed, cols);
+      FinishMoments(next, r, static_cast<double>(shift), SumRow<kCentre, D>(summed, cols, shift),
+                    reciprocal);
+    }
+  }
+  FinishStores<kStream>();
+}
+
+/// Implements SumChunks.
+template <class D, class T>
+void SumRowChunks(D d, const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end,
+                  double* sums) {
+  const T* x = args.x + row * args.x_stride;
+  for (int64_t chunk = begin; chunk < end; ++chunk) {
+    const int64_t c = chunk * kChunk, width = std::min(kChunk, args.cols - c);
+    RowSums part;
+    if (args.recipe.centre) {
+      part.Add(SumChunk<true, D>(x + c, width, ShiftOf<true>(d, x, args.cols)));
+    } else {
+      part.Add(SumChunk<false, D>(x + c, width, Compute<T>{0}));
+    }
+    sums[2 * chunk] = part.first;
+    sums[2 * chunk + 1] = part.second;
+  }
+}
+
+/// Implements FinishRow.
+template <class D, class T>
+void FinishRowChunks(D d, const RowsForward<T>& args, int64_t row, const double* parts) {
+  RowSums sums;
+  for (int64_t chunk = 0; chunk * kChunk < args.cols; ++chunk) {
+    sums.first += parts[2 * chunk];
+    sums.second += parts[2 * chunk + 1];
+  }
+  const T* x = args.x + row * args.x_stride;
+  const Compute<T> shift = args.recipe.centre ? ShiftOf<true>(d, x, args.cols) : Compute<T>{0};
+  FinishMoments(args, row, static_cast<double>(shift), sums, 1 / static_cast<double>(args.cols));
+}
+
+/// Implements MapColumns.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* x = args.x + row * args.x_stride + begin;
+  T* y = args.y + row * args.y_stride + begin;
+  const int64_t cols = end - begin;
+  const OutputArgs<C> out =
+      OutputArgs<C>{args.gain, args.bias, args.scale, -args.scale * args.slope}.At(begin);
+  const RowCoefficients<C> map = SavedMoments(args, row);
+  // Fewer columns than a vector, one at a time: a whole vector would read columns before `begin`,
+  // which another thread may already have overwritten in place.
+  if (cols < lanes) {
+    const OneLane<D> one;
+    for (int64_t c = 0; c < cols; ++c) {
+      Write(one,
+            Normalise<kOutput, kCentre>(one, x + c, out.At(c), hn::Set(one, map.mean),
+                                        hn::Set(one, map.rstd), hn::Set(one, map.offset)),
+            y + c);
+    }
+    return;
+  }
+  MapRow<kOutput, kCentre, kStream>(d, x, cols, map, out, y, static_cast<T*>(nullptr), false,
+                                    false);
+  FinishStores<kStream>();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_ROWS_FORWARD_INL_H_

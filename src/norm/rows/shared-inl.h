@@ -1,0 +1,119 @@
+// What the forward and backward loops over rows share: the rows of a block, parameters in the order
+// of pairs, and sums of lanes. Compiled once for each target, in namespace HWY_NAMESPACE.
+#if defined(PLANISH_SRC_NORM_ROWS_SHARED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLANISH_SRC_NORM_ROWS_SHARED_INL_H_
+#undef PLANISH_SRC_NORM_ROWS_SHARED_INL_H_
+#else
+#define PLANISH_SRC_NORM_ROWS_SHARED_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+
+#include <cstdint>
+
+#include "src/base/tuning.h"
+#include "src/norm/moments-inl.h"
+#include "src/norm/rows/rows.h"
+#include "src/norm/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace planish::internal {
+namespace HWY_NAMESPACE {
+
+/// Limit on the rows of a block.
+inline constexpr int64_t kMaxRows = 4;
+
+/// Returns the rows of a block. Short rows: two, or four of the shortest, to overlap the latency
+/// between sums and results. Long rows: four, which share loads of gain and bias; fewer if they
+/// outgrow the L2 cache. With non-temporal stores, long rows go one at a time, to read memory in
+/// order. With a distant L3 cache two of the shortest rows suffice.
+template <bool kStream, class T>
+HWY_INLINE int64_t RowsPerBlock(int64_t cols, bool prefetched) {
+  if (cols <= kChunk) {
+    const bool far = prefetched || (kStream && LastCacheIsFar());
+    return cols <= 256 && !far ? 4 : 2;
+  }
+  if (cols > 16 * kChunk) {
+    constexpr int64_t kTwoRows = (kStream ? 4 : 6) * sizeof(T) + 2 * sizeof(Compute<T>);
+    return cols * kTwoRows < SecondCacheBytes() ? 2 : 1;
+  }
+  return kStream ? 1 : 4;
+}
+
+/// Like RowsPerBlock, for backward.
+template <bool kStream>
+HWY_INLINE int64_t GradientRowsPerBlock(int64_t cols) {
+  if (cols <= kChunk / 2) return 2;
+  return kStream || cols <= kChunk || cols > 8 * kChunk ? 1 : 4;
+}
+
+/// Limit on the columns whose parameters are reordered to pairs once for many rows: 32 KB for each
+/// array.
+inline constexpr int64_t kMaxSplitColumns = 8192;
+
+/// Rows from which reordering pays.
+inline constexpr int64_t kMinSplitRows = 16;
+
+/// Parameters in the order of pairs.
+template <class D, class T>
+struct SplitParameters {
+  HWY_ALIGN hn::TFromD<D> numbers[kSplitsPairs<D, T> ? kMaxSplitColumns : 1];
+};
+
+/// Makes non-temporal stores visible to other threads.
+template <bool kStream>
+HWY_INLINE void FinishStores() {
+  if constexpr (kStream) hwy::FlushStream();
+}
+
+/// Vectors that are summed in lanes before the sum continues in double: with many lanes a whole
+/// chunk, at most 64 elements a lane. With few lanes fewer vectors, because adding equal values one
+/// by one accumulates rounding errors.
+template <class D>
+inline constexpr int64_t kTurnVectors =
+    sizeof(hn::TFromD<D>) == 8 || hn::MaxLanes(D()) >= 8 ? kChunk
+    : hn::MaxLanes(D()) >= 4                             ? 64
+                                                         : 16;
+
+#if HWY_TARGET != HWY_SCALAR
+/// Returns both sums of a vector that has lanes of one sum in its lower half and of another in its
+/// upper half.
+template <class D>
+HWY_INLINE LaneSums<hn::TFromD<D>> AddHalves(D, Vec<D> v) {
+  const hn::Half<D> half;
+  const auto a = hn::LowerHalf(half, v), b = hn::UpperHalf(half, v);
+  if constexpr (hn::MaxLanes(D()) == 2) {
+    return {hn::GetLane(a), hn::GetLane(b)};
+  } else {
+    return AddHalves(half,
+                     hn::Add(hn::ConcatLowerLower(half, b, a), hn::ConcatUpperUpper(half, b, a)));
+  }
+}
+#endif  // scalars have no halves
+
+/// Returns the sums of the lanes of two vectors.
+template <class D>
+HWY_INLINE LaneSums<hn::TFromD<D>> AddLanes([[maybe_unused]] D d, Vec<D> first, Vec<D> second) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    return AddHalves(
+        d, hn::Add(hn::ConcatLowerLower(d, second, first), hn::ConcatUpperUpper(d, second, first)));
+  }
+#endif
+  return {hn::GetLane(first), hn::GetLane(second)};
+}
+
+template <bool kCentre, class D>
+HWY_INLINE Vec<D> XhatOfNumbers(Vec<D> x, Vec<D> mean, Vec<D> rstd, Vec<D> offset) {
+  if constexpr (kCentre) {
+    return hn::MulAdd(hn::Sub(x, mean), rstd, offset);
+  } else {
+    return hn::Mul(x, rstd);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace planish::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // PLANISH_SRC_NORM_ROWS_SHARED_INL_H_

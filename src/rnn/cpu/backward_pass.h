@@ -1,0 +1,71 @@
+#ifndef PLANISH_SRC_RNN_CPU_BACKWARD_PASS_H_
+#define PLANISH_SRC_RNN_CPU_BACKWARD_PASS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "planish/rnn.h"
+#include "src/rnn/cpu/batch_norm_pass.h"
+#include "src/rnn/cpu/cells.h"
+#include "src/rnn/cpu/layer_call.h"
+#include "src/rnn/cpu/padded_rows.h"
+#include "src/rnn/cpu/slots.h"
+
+namespace planish::internal {
+
+/// The gradients of the state of all sequences; for a segment from the time `first` on, those of
+/// zx and zh, and the state before each step.
+template <class T>
+struct StateGradients {
+  T *dh, *dc, *dcell, *room, *h_after;
+  T *dzx, *dzh, *h_before;
+  int64_t first;
+  int64_t* active;
+};
+
+/// Sums of each group of sequences: of the parameters, and of the states after resets [groups,
+/// padded].
+template <class T>
+struct GroupSums {
+  const std::vector<CellSums<T>>& cell;
+  T *h_reset, *c_reset;
+};
+
+/// The backward steps of a layer. Methods with [begin, end) process these sequences.
+template <class T>
+class BackwardPass {
+ public:
+  BackwardPass(const LayerCall<T>& layer, const RnnBackwardArgs<T>& args)
+      : layer_(layer), rows_(layer.rows()), args_(args), batch_norms_(layer) {}
+
+  /// Computes the steps of some times, from `slots` that forward filled.
+  void Steps(Times times, int64_t begin, int64_t end, const Slots<const T>& slots,
+             const StateGradients<T>& gradients, const GroupSums<T>& sums) const;
+
+  /// Copies x of a segment, with zeros past the length of a sequence: x may be NaN there, and NaN
+  /// times a gradient of 0 would be NaN.
+  void CopyWithoutPadding(Times times, T* copy) const;
+
+ private:
+  void Step(int64_t t, int64_t begin, int64_t end, const Slots<const T>& slots,
+            const StateGradients<T>& to, const GroupSums<T>& sums) const;
+
+  /// Returns the state before a step, or null for zeros.
+  const T* StateBefore(int64_t t, int64_t b) const;
+
+  /// Prefetches what forward saved of a row, which has left the caches, during the work on another
+  /// row.
+  void PrefetchRow(const CellRowBackward<T>& row) const;
+
+  /// Adds a state's gradient to a sum, and sets it to 0.
+  void Move(T* d, T* sum) const;
+
+  const LayerCall<T>& layer_;
+  const PaddedRows<T>& rows_;
+  const RnnBackwardArgs<T>& args_;
+  const BatchNormPass<T> batch_norms_;
+};
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_RNN_CPU_BACKWARD_PASS_H_

@@ -1,0 +1,159 @@
+#include "src/rnn/cpu/forward_pass.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "planish/rnn.h"
+#include "src/base/loop.h"
+#include "src/base/simd/gemm.h"
+#include "src/rnn/cell.h"
+#include "src/rnn/cpu/cells.h"
+#include "src/rnn/cpu/order.h"
+
+namespace planish::internal {
+
+template <class T>
+void ForwardPass<T>::InputProduct(Times times, int64_t begin, int64_t end, T* zx) const {
+  const int64_t batch = layer_.batch(), inputs = layer_.inputs();
+  Multiply<T>({.rows = (times.end - times.begin) * (end - begin),
+               .a = layer_.in().x + (times.begin * batch + begin) * inputs,
+               .a_stride = inputs,
+               .a_block = end - begin,
+               .a_block_stride = batch * inputs,
+               .c = zx,
+               .c_stride = layer_.columns()},
+              layer_.packed().ih(), 0, layer_.packed().ih().panels());
+}
+
+template <class T>
+void ForwardPass<T>::InputProduct(Times times, T* zx) const {
+  const int64_t batch = layer_.batch(), inputs = layer_.inputs();
+  MultiplyAll<T>({.rows = (times.end - times.begin) * batch,
+                  .a = layer_.in().x + times.begin * batch * inputs,
+                  .a_stride = inputs,
+                  .c = zx,
+                  .c_stride = layer_.columns()},
+                 layer_.packed().ih(), layer_.parallel_for());
+}
+
+template <class T>
+void ForwardPass<T>::Steps(Times times, int64_t begin, int64_t end, const ForwardState<T>& state,
+                           const Slots<T>& slots, T* y) const {
+  for (int64_t i = 0; i < times.end - times.begin; ++i) {
+    const int64_t t = layer_.in().reverse ? times.end - 1 - i : times.begin + i;
+    Step(t, begin, end, state, slots, y);
+  }
+  if (!layer_.splits_steps()) layer_.FinishStores();
+}
+
+template <class T>
+void ForwardPass<T>::Restore(Times times, const T* y, const T* c,
+                             const ForwardState<T>& state) const {
+  const RnnInputs<T>& in = layer_.in();
+  const int64_t batch = layer_.batch();
+  const int64_t t = in.reverse ? times.end - 1 : times.begin;
+  const bool first = in.reverse ? times.end == layer_.time() : times.begin == 0;
+  rows_.Pad(in.h0, state.h);
+  for (int64_t b = 0; !first && b < batch; ++b) {
+    const int64_t before = in.reverse ? t + 1 : t - 1;
+    if (layer_.Active(before, b)) {
+      rows_.PadRow(y + (before * batch + b) * layer_.hidden(), state.h, b);
+    }
+  }
+  if (layer_.recipe().is_lstm()) std::copy_n(c, layer_.states(), state.c);
+}
+
+template <class T>
+void ForwardPass<T>::Step(int64_t t, int64_t begin, int64_t end, const ForwardState<T>& state,
+                          const Slots<T>& slots, T* y) const {
+  const CellRecipe& recipe = layer_.recipe();
+  const int64_t batch = layer_.batch(), hidden = layer_.hidden(), padded = layer_.padded(),
+                columns = layer_.columns();
+  layer_.ForActive(t, begin, end, [&](int64_t b) {
+    if (!layer_.Reset(t, b)) return;
+    rows_.PadRow(layer_.in().h_reset, state.h, b);
+    if (recipe.is_lstm()) rows_.PadRow(layer_.in().c_reset, state.c, b);
+  });
+  T* zx = state.own ? state.zx + ((t - state.first) * (end - begin) - begin) * columns
+                    : state.zx + (t - state.first) * layer_.sums();
+  // The product accumulates into zx if only zx + zh is used.
+  const bool added = recipe.sums != Sums::kSeparate && !recipe.is_gru();
+  const bool apart = recipe.sums == Sums::kSeparate;
+  T* zh = added ? zx : slots.At(apart && layer_.in_place() ? kXhatHh : kZh, t);
+  layer_.ForRuns(t, begin, end, [&](int64_t first, int64_t last) {
+    layer_.StepProduct({.rows = last - first,
+                        .a = state.h + first * padded,
+                        .a_stride = padded,
+                        .c = zh + first * columns,
+                        .c_stride = columns,
+                        .accumulate = added},
+                       layer_.packed().hh());
+  });
+  const int64_t rstds = recipe.over == Over::kRow ? recipe.norms() : 0;
+  const int64_t maps_c = recipe.over == Over::kRow ? kMap : 0;
+  const auto row_of = [&](int64_t b) {
+    const int64_t column = b * columns, unit = b * padded;
+    return CellRow<T>{.zx = zx + column,
+                      .zh = zh ? zh + column : nullptr,
+                      .a = layer_.in_place() ? slots.At(kScaled, t, column) : zx + column,
+                      .ah_n = !recipe.is_gru()    ? nullptr
+                              : layer_.in_place() ? slots.At(kScaledN, t, unit)
+                                                  : zh + column + layer_.order().gate[2].begin,
+                      .map_c = slots.At(kMapC, t, b * maps_c),
+                      .xhat_c = slots.At(kXhatC, t, unit),
+                      .h = state.h + unit,
+                      .c = state.c + unit,
+                      .xhat_ih = slots.At(kXhatIh, t, column),
+                      .xhat_hh = slots.At(kXhatHh, t, column),
+                      .rstd_ih = slots.At(kRstdIh, t, b * rstds),
+                      .rstd_hh = slots.At(kRstdHh, t, b * rstds),
+                      .gates = slots.At(kGates, t, column),
+                      .candidate = slots.At(kCandidate, t, unit),
+                      .before = slots.At(kBefore, t, unit),
+                      .tanh_c = slots.At(kTanhC, t, unit)};
+  };
+  const auto clear = [&](int64_t b) {
+    if (!layer_.Active(t, b)) return slots.ClearRow(t, b, batch, recipe.over);
+    // An infinite input times a padding weight of 0 would be NaN.
+    rows_.ClearPadding(zx + b * columns);
+    if (zh) rows_.ClearPadding(zh + b * columns);
+  };
+  const auto write = [&](int64_t b) {
+    if (!y) return;
+    T* out = y + (t * batch + b) * hidden;
+    if (layer_.Active(t, b)) {
+      std::copy_n(state.h + b * padded, hidden, out);
+    } else {
+      std::fill_n(out, hidden, T{0});
+    }
+  };
+  if (recipe.over == Over::kBatch) {
+    for (int64_t b = begin; b < end; ++b) clear(b);
+    batch_norms_.Forward(t, slots, state.c, state.active, zx, zh, row_of);
+    for (int64_t b = begin; b < end; ++b) write(b);
+    return;
+  }
+  const auto compute = [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b) {
+      clear(b);
+      if (layer_.Active(t, b)) {
+        const CellRow<T> row = row_of(b);
+        layer_.kernels().gates(layer_.cell(), row);
+        rows_.ClearBeyondVectors(row);
+        if (recipe.is_lstm()) layer_.kernels().output(layer_.cell(), row);
+      }
+      write(b);
+    }
+  };
+  if (!layer_.splits_steps()) return compute(begin, end);
+  layer_.SplitSequences(GrainFor(columns * kRowElements), [&](int64_t first, int64_t last) {
+    compute(first, last);
+    layer_.FinishStores();
+  });
+}
+
+#define PLANISH_INSTANTIATE(T) template class ForwardPass<T>;
+PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
+#undef PLANISH_INSTANTIATE
+
+}  // namespace planish::internal
