@@ -12,7 +12,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core build demo test python wheel dev asan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core build demo test python wheel dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -25,6 +25,7 @@ help:
 	@echo 'make core              build and test the core alone, without PyTorch'
 	@echo 'make dev               build with warnings as errors, each file by itself, into build/dev'
 	@echo 'make asan              build and test under the address and undefined-behaviour sanitizers'
+	@echo 'make tsan              build and test what has no locks under the thread sanitizer'
 	@echo 'make accuracy          measure errors, also of what else is installed, into docs/accuracy.md'
 	@echo 'make bench-norm        norms against copies, PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (eight minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
@@ -85,8 +86,12 @@ asan: build/asan/build.ninja
 	cmake --build --preset asan
 	ctest --preset asan
 
-build/core/build.ninja: | setup-core
-	cmake --preset core $(CONFIGURE) >/dev/null
+build/core/build.ninja build/tsan/build.ninja: build/%/build.ninja: | setup-core
+	cmake --preset $* $(CONFIGURE) >/dev/null
+
+tsan: build/tsan/build.ninja
+	cmake --build --preset tsan
+	build/tsan/src/norm/online/online_turns_test
 
 core: build/core/build.ninja
 	cmake --build --preset core
