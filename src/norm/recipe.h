@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "planish/norm.h"
 
@@ -31,36 +30,28 @@ struct Recipe {
   Deviation deviation = Deviation::kBiased;
 };
 
-/// Calls f.operator()<recipe>() with the norm's recipe. Throws ArgumentError for an invalid value.
-template <class F>
-constexpr decltype(auto) Visit(Norm norm, F&& f) {
+/// Returns the norm's recipe. Throws ArgumentError for an invalid value.
+inline Recipe RecipeOf(Norm norm) {
   switch (norm) {
     case Norm::kLayer:
-      return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kAffine}>();
+      return {true, true, true, Output::kAffine};
     case Norm::kLayerSimple:
-      return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kIdentity}>();
+      return {true, true, true, Output::kIdentity};
     case Norm::kDetach:
-      return std::forward<F>(f)
-          .template operator()<Recipe{true, false, false, Output::kIdentity}>();
+      return {true, false, false, Output::kIdentity};
     case Norm::kDetachMean:
-      return std::forward<F>(f).template operator()<Recipe{true, false, true, Output::kIdentity}>();
+      return {true, false, true, Output::kIdentity};
     case Norm::kDetachDeviation:
-      return std::forward<F>(f).template operator()<Recipe{true, true, false, Output::kIdentity}>();
+      return {true, true, false, Output::kIdentity};
     case Norm::kAda:
-      return std::forward<F>(f).template operator()<Recipe{true, true, true, Output::kAdaptive}>();
+      return {true, true, true, Output::kAdaptive};
     case Norm::kAdaAsCoded:
-      return std::forward<F>(f).template
-      operator()<Recipe{true, true, true, Output::kAdaptive, Deviation::kUnbiasedPlusEps}>();
+      return {true, true, true, Output::kAdaptive, Deviation::kUnbiasedPlusEps};
     case Norm::kRms:
-      return std::forward<F>(f).template operator()<Recipe{false, false, true, Output::kAffine}>();
+      return {false, false, true, Output::kAffine};
   }
   throw ArgumentError("[Norm] norm must be a value of planish::Norm, got " +
                       std::to_string(static_cast<int>(norm)));
-}
-
-/// Returns the norm's recipe. Throws ArgumentError for an invalid value.
-inline Recipe RecipeOf(Norm norm) {
-  return Visit(norm, []<Recipe kRecipe>() { return kRecipe; });
 }
 
 }  // namespace planish::internal
