@@ -65,9 +65,6 @@ def layer_norm(
     if isinstance(weight, Tensor) and weight.shape == normalized_shape:
         if is_dynamo_compiling():
             return _affine_layer_norm(x, weight, bias, eps)  # type: ignore[no-any-return]
-        # An argument left at its default is not parsed, which makes the call faster.
-        if eps == 1e-5:
-            return _affine_layer_norm_op(x, weight, bias)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(x, weight, bias, eps)  # type: ignore[no-any-return]
     return _layer_norm(x, normalized_shape, weight, bias, eps)  # type: ignore[no-any-return]
 

@@ -116,9 +116,6 @@ class LayerNorm(nn.LayerNorm):
         bias, eps = self.bias, self.eps
         if is_dynamo_compiling():
             return _affine_layer_norm(input, weight, bias, eps)  # type: ignore[no-any-return]
-        # An argument left at its default is not parsed, which makes the call faster.
-        if eps == 1e-5:
-            return _affine_layer_norm_op(input, weight, bias)  # type: ignore[no-any-return]
         return _affine_layer_norm_op(input, weight, bias, eps)  # type: ignore[no-any-return]
 
 
