@@ -23,6 +23,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Adds to each of sums[2] the products (m[2i] + key[2i]) (m[2i + 1] + key[2i + 1]) of the 32-bit
 /// words m of `data`. `bytes` is a multiple of 64. The key of the second sum starts 64 bytes later.
@@ -60,6 +61,7 @@ void AddProducts(const uint8_t* data, size_t bytes, const uint8_t* key, uint64_t
 #endif
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

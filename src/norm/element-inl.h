@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using T = PLANISH_ELEMENT;
@@ -24,7 +25,7 @@ using Full = hn::ScalableTag<C>;
 using One = hn::CappedTag<C, 1>;
 
 // Set for targets on which non-temporal stores pay: stores of 32 bytes or more.
-inline constexpr bool kStreams =
+constexpr bool kStreams =
     hn::MaxLanes(Full()) * sizeof(T) >= 32 || (sizeof(T) == 2 && hn::MaxLanes(Full()) >= 8);
 
 template <Output kOutput>
@@ -68,6 +69,7 @@ HWY_INLINE void VisitGradient(const Recipe& recipe, F&& f) {
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

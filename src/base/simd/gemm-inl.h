@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows of a tile of c. The tile has two vectors a row and stays in registers; two more registers
@@ -403,6 +404,7 @@ HWY_INLINE void MultiplyTask(const GemmTask<T>& task) {
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 void MultiplyFloats(const GemmTask<float>& task) { MultiplyTask(task); }
 void MultiplyDoubles(const GemmTask<double>& task) { MultiplyTask(task); }
@@ -31,6 +32,7 @@ GemmKernels<double> DoubleKernels() {
           &PackRows<double>};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

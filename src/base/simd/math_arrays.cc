@@ -14,6 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Computes y = f(x) for n elements; the last ones one at a time.
 template <class T, class F>
@@ -46,6 +47,7 @@ void SigmoidDoubles(const double* x, int64_t n, double* y) { SigmoidMap(x, n, y)
 void TanhFloats(const float* x, int64_t n, float* y) { TanhMap(x, n, y); }
 void TanhDoubles(const double* x, int64_t n, double* y) { TanhMap(x, n, y); }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class F>
 HWY_INLINE void VisitBool(bool value, F&& f) {
@@ -27,21 +28,19 @@ HWY_INLINE void VisitBool(bool value, F&& f) {
   }
 }
 
-// Static, because its signature is the same for several element types.
-static bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols,
-                            const C* shift, const double* first, const double* second,
-                            const ColumnMoments<C>& moments, bool* careful) {
+bool FinishOfColumns(const Recipe& recipe, double eps, int64_t n, int64_t cols, const C* shift,
+                     const double* first, const double* second, const ColumnMoments<C>& moments,
+                     bool* careful) {
   return FinishColumnsOf<T>(recipe, eps, n, cols, shift, first, second, moments, careful);
 }
 
-static void StatisticsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
-                              const ColumnMoments<C>& moments) {
+void StatisticsOfSaved(const C* mean, const C* mean_lo, const C* rstd, int64_t cols,
+                       const ColumnMoments<C>& moments) {
   SavedColumnsOf(mean, mean_lo, rstd, cols, moments);
 }
 
-static void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols,
-                              const C* rstd, const double* first, const double* second, C* mean_g,
-                              C* mean_g_xhat) {
+void FinishOfGradients(const Recipe& recipe, double eps, int64_t n, int64_t cols, const C* rstd,
+                       const double* first, const double* second, C* mean_g, C* mean_g_xhat) {
   FinishGradientsOf(recipe, eps, n, cols, rstd, first, second, mean_g, mean_g_xhat);
 }
 
@@ -94,6 +93,7 @@ void BackwardMap(const ColumnsBackward<T>& args) {
   });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

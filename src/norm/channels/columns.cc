@@ -21,6 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 static_assert(hn::MaxLanes(Full()) <= kMinRun && hn::MaxLanes(Full()) < kPeriodPad);
 
@@ -88,8 +89,7 @@ void MapRowsOnTarget(ChannelMap map, const MapArrays<T>& arrays, int64_t stride,
   });
 }
 
-// Static, because its signature is the same for several element types.
-static bool BatchFinish(const BatchMoments<C>& args, bool* careful) {
+bool BatchFinish(const BatchMoments<C>& args, bool* careful) {
   return FinishBatchOf(args, careful);
 }
 
@@ -123,6 +123,7 @@ void WeightsBackward(const WeightRows<T>& args, int64_t begin, int64_t end) {
   WeightsOf<true>(args, begin, end);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

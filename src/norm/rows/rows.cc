@@ -23,13 +23,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Eight lanes, if the target has more and the narrow-row kernels exist.
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
-inline constexpr bool kHasNarrow = std::is_same_v<C, float>;
+constexpr bool kHasNarrow = std::is_same_v<C, float>;
 using Few = hn::CappedTag<C, 8>;
 #else
-inline constexpr bool kHasNarrow = false;
+constexpr bool kHasNarrow = false;
 using Few = Full;
 #endif
 
@@ -222,8 +223,7 @@ HWY_INLINE void SumPartialsAt(D d, const C* partials, int64_t count, int64_t str
   hn::StoreU(Narrowed(narrow, sum), narrow, out);
 }
 
-// Static, because its signature is the same for two element types.
-static void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
+void SumPartialsOf(const C* partials, int64_t count, int64_t stride, int64_t n, C* out) {
   ForColumns(hn::ScalableTag<double>(), n, [&](auto d, int64_t c) HWY_ATTR {
     SumPartialsAt(d, partials + c, count, stride, out + c);
   });
@@ -241,8 +241,7 @@ void RoundedParameters(const C* numbers, int64_t n, T* parameters) {
   });
 }
 
-// Static, because its signature is the same for several element types.
-static bool HasNan(const C* numbers, int64_t n) {
+bool HasNan(const C* numbers, int64_t n) {
   bool none = true;
   ForColumns(Full(), n, [&](auto d, int64_t i) HWY_ATTR {
     none &= hn::AllFalse(d, hn::IsNaN(hn::LoadU(d, numbers + i)));
@@ -279,6 +278,7 @@ void AddColumnsKeptOf(const T* a, const T* b, int64_t n, T* out, T* kept) {
   FinishStores<kStreams>();
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

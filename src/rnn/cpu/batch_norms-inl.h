@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Calls f(state, vector) for one or four vectors. The states are separate variables, because GCC
 /// 12 would keep an array of them in memory.
@@ -174,6 +175,7 @@ void BatchNormBackward(const BatchColumns<T>& columns, T* d, const T* xhat, cons
                                                   copied_xhat});
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

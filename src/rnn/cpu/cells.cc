@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class T>
 CellKernels<T> KernelsOf() {
@@ -27,6 +28,7 @@ CellKernels<T> KernelsOf() {
 CellKernels<float> FloatCells() { return KernelsOf<float>(); }
 CellKernels<double> DoubleCells() { return KernelsOf<double>(); }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class T>
 HWY_NOINLINE void RnnGates(const CellCall<T>& call, const CellRow<T>& row) {
@@ -187,6 +188,7 @@ void Output(const CellCall<T>& call, const CellRow<T>& row) {
   WithKeep(call.keep, [&](auto keep) HWY_ATTR { KeepOutput<T, decltype(keep)::value>(call, row); });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Returns v * (1 - v), the derivative of the logistic function.
 template <class T>
@@ -185,6 +186,7 @@ void GatesBackward(const CellCall<T>& call, const CellRowBackward<T>& row,
   for (int g = 0; g < call.order.groups; ++g) SumsBackward(call, g, row, sums);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

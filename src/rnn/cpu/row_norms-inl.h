@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// The layout of a norm's elements in a row: `gates` interleaved gates of each unit. The last
 /// vectors contain padding.
@@ -291,6 +292,7 @@ HWY_NOINLINE void NormsBackward(const T* d, const NormRow<T> ih, const T* gain_i
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

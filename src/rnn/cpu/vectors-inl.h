@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // V<T> is a vector of the target's length, kLanes<T> elements.
@@ -75,6 +76,7 @@ HWY_INLINE int64_t VectorsOf(int64_t n) {
   return (n + kLanes<T> - 1) / kLanes<T>;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();
