@@ -33,8 +33,15 @@ function(planish_options target)
   endif()
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+endfunction()
+
+# planish_hidden(target): hides all names that PLANISH_API (include/planish/version.h.in) does not export.
+function(planish_hidden target)
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    CUDA_VISIBILITY_PRESET hidden)
 endfunction()
 
 # planish_test_options(target): of code that only tests. It is compiled for a release in half the

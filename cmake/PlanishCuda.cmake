@@ -52,6 +52,7 @@ function(planish_cuda_objects target)
   add_library(${target} OBJECT ${ARGN})
   set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
     POSITION_INDEPENDENT_CODE ON)
+  planish_hidden(${target})
   target_compile_options(${target} PRIVATE -fmad=false
     -Xcompiler=-Wall,-Wextra,-Wno-unused-parameter,-Wno-parentheses)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}"

@@ -8,6 +8,7 @@
 #include "planish/norm.h"
 #include "planish/parallel.h"
 #include "planish/types.h"
+#include "planish/version.h"
 
 // Batch normalization (Ioffe & Szegedy 2015; Ba, Kiros & Hinton 2016, Eq. 2). Each channel c of x
 // [batch, channels, spatial] is normalized over its n = batch * spatial elements:
@@ -16,6 +17,7 @@
 // Element (b, c, s) is at (b * channels + c) * spatial + s; spatial = 1 for rows of features.
 // norm.h has the contract on lifetime, alignment and concurrency.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Options of the BatchNorm functions.
 struct BatchNormOptions {
@@ -162,6 +164,7 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_BATCH_NORM_H_

@@ -5,12 +5,14 @@
 
 #include "planish/norm.h"
 #include "planish/types.h"
+#include "planish/version.h"
 
 // The norms of norm.h over the channels of images and sequences: x is [batch, channels, spatial],
 // with element (b, c, s) at (b * channels + c) * spatial + s. The channels at one position (b, s)
 // are normalized as NormForward normalizes a row. No array is transposed. norm.h has the contract
 // on lifetime, alignment and concurrency.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Arrays of ChannelNormForward; types as in NormForwardArgs.
 template <class T, class P = T>
@@ -71,6 +73,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_CHANNEL_NORM_H_

@@ -9,6 +9,7 @@
 #include "planish/error.h"
 #include "planish/norm.h"
 #include "planish/online_norm.h"
+#include "planish/version.h"
 #include "planish/weight_norm.h"
 
 // The norms on NVIDIA GPUs. Functions and arguments are those of the CPU headers (norm.h,
@@ -35,6 +36,7 @@
 //       planish::Norm::kLayer, {.rows = rows, .cols = cols, .x = x, .y = y},
 //       {.stream = stream, .workspace = workspace, .workspace_bytes = bytes});
 namespace planish::cuda {
+inline namespace PLANISH_API {
 
 /// Returns the number of usable devices: 0 without a GPU or a driver, or if the library was built
 /// without CUDA.
@@ -212,6 +214,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda
 
 #endif  // PLANISH_CUDA_H_

@@ -6,6 +6,7 @@
 
 #include "planish/error.h"
 #include "planish/rnn.h"
+#include "planish/version.h"
 
 // Recurrent layers on NVIDIA GPUs. Cells, arguments and results are those of rnn.h, with all
 // arrays, also lengths and resets, in device memory. The contract of cuda.h holds; a call can be
@@ -15,6 +16,7 @@
 // weights and RnnBackwardArgs::sums. In a library built without CUDA all functions throw
 // DeviceError.
 namespace planish::cuda {
+inline namespace PLANISH_API {
 
 /// Matrix product c = op(a) op(b) of contiguous device matrices, last index fastest. op transposes
 /// a matrix whose flag is set; at most one of the two flags is set.
@@ -119,6 +121,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 PLANISH_RNN_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda
 
 #endif  // PLANISH_CUDA_RNN_H_

@@ -4,7 +4,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "planish/version.h"
+
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Base class of the exceptions that the core throws. std::bad_alloc, and exceptions from tasks of
 /// a ParallelFor, reach the caller unchanged.
@@ -33,6 +36,7 @@ class DeviceError : public Error {
   int code_;
 };
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_ERROR_H_

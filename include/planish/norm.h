@@ -6,6 +6,7 @@
 #include "planish/error.h"
 #include "planish/parallel.h"
 #include "planish/types.h"
+#include "planish/version.h"
 
 // Row normalization. Every norm maps a row x of `cols` elements to
 //   xhat = (x - mean) * rstd,   rstd = 1 / sqrt(var + eps),   var = mean((x - mean)^2)
@@ -22,6 +23,7 @@
 //   another one uses. Of calls that run at once, only one uses the library's own threads.
 // - Exceptions: ArgumentError is thrown before anything is written.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Selects the norm. The equation of each enumerator defines y.
 enum class Norm : uint8_t {
@@ -151,6 +153,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& args, const NormOptio
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_NORM_H_

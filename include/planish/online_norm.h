@@ -7,12 +7,14 @@
 #include "planish/norm.h"
 #include "planish/parallel.h"
 #include "planish/types.h"
+#include "planish/version.h"
 
 // Online layer normalization: one mean and one deviation for a layer, updated from case to case.
 // The rows of an array are cases in order: row t reads the state that row t - 1 left. docs/math.md
 // has the derivation and the source; norm.h has the contract on lifetime, alignment and
 // concurrency.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// State carried from case to case.
 struct OnlineState {
@@ -99,6 +101,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_ONLINE_NORM_H_

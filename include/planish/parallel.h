@@ -7,7 +7,10 @@
 #include <memory>
 #include <type_traits>
 
+#include "planish/version.h"
+
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Non-owning reference to a callable over a range of indices: `task(begin, end)` processes begin,
 /// begin + 1, ..., end - 1. Copying it copies two pointers. It is valid until the call that
@@ -71,6 +74,7 @@ inline void SerialFor(int64_t begin, int64_t end, int64_t /*grain*/, RangeTask t
   task(begin, end);
 }
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_PARALLEL_H_

@@ -6,6 +6,7 @@
 
 #include "planish/error.h"
 #include "planish/parallel.h"
+#include "planish/version.h"
 
 // Recurrent layers over whole sequences and step by step. RNN, LSTM and GRU are plain, with layer
 // normalization (Ba, Kiros & Hinton 2016, section 3.1 and supplement; also the LN-LSTMs of other
@@ -13,14 +14,27 @@
 //
 // Sizes: T steps in time, B sequences, I inputs, H hidden units. G = gates * H, with 1 gate for an
 // RNN, 4 for an LSTM (i, f, g, o, as in PyTorch) and 3 for a GRU (r, z, n). Arrays are contiguous,
-// last index fastest. norm.h has the contract on lifetime, alignment and concurrency.
+// last index fastest. planish.h has the contract on lifetime, alignment, aliasing, concurrency and
+// exceptions.
 //
 // Example: an LN-LSTM without parameters other than its weights.
-//   const planish::RnnShape shape{.time = 20, .batch = 8, .inputs = 32, .hidden = 64};
-//   planish::RnnForward<float>(planish::Cell::kLnLstm,
-//       {.inputs = {.shape = shape, .x = x, .params = {.weight_ih = w_ih, .weight_hh = w_hh}},
-//        .y = y});
+//   const planish::RnnShape shape{.time = 3, .batch = 1, .inputs = 1, .hidden = 2};
+//   const std::vector<float> x = {1, 2, 3}, w_ih = {1, 2, 3, 4, 5, 6, 7, 8}, w_hh(8 * 2, 0.5f);
+//   std::vector<float> y(3 * 2);
+//   planish::RnnForward<float>(
+//       planish::Cell::kLnLstm,
+//       {.inputs = {.shape = shape,
+//                   .x = x.data(),
+//                   .params = {.weight_ih = w_ih.data(), .weight_hh = w_hh.data()}},
+//        .y = y.data()});
+//   for (const float value : y) std::printf("%.3f ", value);
+//   // prints -0.570 0.625 -0.570 0.625 -0.570 0.626
 namespace planish {
+namespace internal {
+struct RnnAccess;
+}  // namespace internal
+
+inline namespace PLANISH_API {
 
 /// Selects the cell. s() is the logistic function; * between vectors is elementwise. The gate
 /// preactivations a are computed from zx = weight_ih x_t and zh = weight_hh h_{t-1}. LN(z; p) is
@@ -100,13 +114,6 @@ struct RnnParams {
   E* ln_c_bias = nullptr;     ///< [H] bias of the norm of c
 };
 
-namespace internal {
-template <class T>
-class PackedLayer;
-template <class T>
-class ParamSums;
-}  // namespace internal
-
 /// Packed weights of a layer: a copy of the parameters, rearranged for the kernels and reusable in
 /// many calls. A call without packed weights packs them itself, which for a single step takes
 /// longer than the step. Copies of this object share one immutable buffer and can be used by
@@ -124,10 +131,11 @@ class RnnPackedParams {
 
   explicit operator bool() const { return layer_ != nullptr; }
   bool backward() const { return backward_; }
-  const internal::PackedLayer<T>* layer() const { return layer_.get(); }
 
  private:
-  std::shared_ptr<const internal::PackedLayer<T>> layer_;
+  friend struct internal::RnnAccess;
+
+  std::shared_ptr<const void> layer_;
   bool backward_ = false;
 };
 
@@ -136,16 +144,16 @@ class RnnPackedParams {
 /// at every step, it copies states and inputs, and multiplies 256 rows (steps times sequences) at a
 /// time.
 ///
-/// Not thread-safe. After a call with it has thrown, it can only be destroyed or assigned.
+/// Not safe to use from several threads at once. After a call with it has thrown an exception of a
+/// ParallelFor, it can only be destroyed or assigned.
 template <class T>
 class RnnGradientSums {
  public:
   /// Starts at zero, for the packed parameters. Throws ArgumentError if `packed` is empty or was
   /// created without `backward`.
   explicit RnnGradientSums(const RnnPackedParams<T>& packed);
-  ~RnnGradientSums();
-  RnnGradientSums(RnnGradientSums&&) noexcept;
-  RnnGradientSums& operator=(RnnGradientSums&&) noexcept;
+  RnnGradientSums(RnnGradientSums&&) noexcept = default;
+  RnnGradientSums& operator=(RnnGradientSums&&) noexcept = default;
 
   /// Overwrites the given arrays with the accumulated gradients. Accumulation can continue
   /// afterwards. Results depend on the calls and their order, not on the number of threads. For at
@@ -153,12 +161,14 @@ class RnnGradientSums {
   /// they can be rounded differently. Throws ArgumentError as RnnForward does.
   void Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for = {});
 
+  /// Returns the packed parameters that the gradients belong to.
   const RnnPackedParams<T>& packed() const { return packed_; }
-  internal::ParamSums<T>& sums() { return *sums_; }
 
  private:
+  friend struct internal::RnnAccess;
+
   RnnPackedParams<T> packed_;
-  std::unique_ptr<internal::ParamSums<T>> sums_;
+  std::shared_ptr<void> sums_;  // not shared; void hides its type
 };
 
 /// Options of RnnForward, RnnBackward and RnnStep. T is float or double.
@@ -309,6 +319,7 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 PLANISH_RNN_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_RNN_H_

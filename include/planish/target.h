@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "planish/error.h"
+#include "planish/version.h"
 
 // The library contains its kernels for several SIMD targets and uses the best one that the
 // processor supports. The environment variable PLANISH_TARGET selects another. It is read once, at
 // the first call; an unknown or unsupported name makes that call throw ArgumentError.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Returns the SIMD targets that this processor can run, best first. On x86 they are some of "AVX3"
 /// (AVX-512), "AVX2", "SSE4" and "SCALAR" or "EMU128" (no vector instructions).
@@ -22,6 +24,7 @@ std::string Target();
 /// Must not run while another thread computes.
 void SetTarget(const std::string& name);
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_TARGET_H_

@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "planish/version.h"
+
 namespace planish {
+inline namespace PLANISH_API {
 
 /// 16-bit floating-point type: the upper half of a float (8 exponent bits, 7 fraction bits). Arrays
 /// have the layout of PyTorch's bfloat16.
@@ -70,6 +73,7 @@ inline float16 ToFloat16(float value) {
   return {static_cast<uint16_t>(sign | half)};
 }
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_TYPES_H_

@@ -7,11 +7,13 @@
 #include "planish/norm.h"
 #include "planish/parallel.h"
 #include "planish/types.h"
+#include "planish/version.h"
 
 // Weight normalization (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5). Each row of the
 // weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)). norm.h
 // has the contract on lifetime, alignment and concurrency.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Arrays of WeightNormForward; types as in NormForwardArgs.
 template <class T, class P = T>
@@ -67,6 +69,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_EXTERN)
 #undef PLANISH_EXTERN
 
+}  // namespace PLANISH_API
 }  // namespace planish
 
 #endif  // PLANISH_WEIGHT_NORM_H_

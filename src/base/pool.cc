@@ -21,6 +21,7 @@
 #include "src/base/check.h"
 
 namespace planish {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::AwaitChange;
@@ -240,4 +241,5 @@ void DefaultParallelFor(int64_t begin, int64_t end, int64_t grain, RangeTask tas
   pool->Run(begin, end, parts, task);
 }
 
+}  // namespace PLANISH_API
 }  // namespace planish

@@ -16,11 +16,27 @@
 #include "src/rnn/cpu/sums.h"
 
 namespace planish {
+
+/// Gives access to what the public classes of rnn.h hold.
+struct internal::RnnAccess {
+  /// Returns null if `packed` is empty.
+  template <class T>
+  static const PackedLayer<T>* Layer(const RnnPackedParams<T>& packed) {
+    return static_cast<const PackedLayer<T>*>(packed.layer_.get());
+  }
+  template <class T>
+  static ParamSums<T>& Sums(RnnGradientSums<T>& sums) {
+    return *static_cast<ParamSums<T>*>(sums.sums_.get());
+  }
+};
+
+inline namespace PLANISH_API {
 namespace {
 
 using internal::Arrays;
 using internal::CellRecipe;
 using internal::kGradientNames;
+using internal::RnnAccess;
 
 /// Checks that the byte size of every array fits a pointer. Neither arguments nor workspace exceed
 /// 32 * T * B * max(I, P) or 4 * P * max(I, P) elements, where P is H with the kernels' padding.
@@ -54,7 +70,7 @@ template <class T>
 void AddParams(const char* function, Cell cell, const RnnShape& shape,
                const RnnParams<const T>& params, const RnnPackedParams<T>& packed, Arrays& arrays) {
   if (!packed) return AddParams(internal::RecipeOf(cell), shape, params, arrays);
-  const internal::PackedLayer<T>& layer = *packed.layer();
+  const internal::PackedLayer<T>& layer = *RnnAccess::Layer(packed);
   if (layer.cell() != cell) {
     internal::Fail(function, "packed", "be weights of the same cell", "those of another cell");
   }
@@ -77,7 +93,7 @@ void CheckForBackward(const char* function, bool backward) {
 template <class T>
 void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& options) {
   const internal::ThreadMemory<T> memory;
-  const internal::PackedLayer<T>* packed = options.packed.layer();
+  const internal::PackedLayer<T>* packed = RnnAccess::Layer(options.packed);
   if (packed == nullptr) {
     const RnnShape& shape = args.inputs.shape;
     (*memory).packed.Pack(cell, shape.inputs, shape.hidden, args.inputs.params);
@@ -135,24 +151,20 @@ RnnGradientSums<T>::RnnGradientSums(const RnnPackedParams<T>& packed) : packed_(
   constexpr const char* kFunction = "RnnGradientSums";
   if (!packed) internal::Fail(kFunction, "packed", "be packed weights", "none");
   CheckForBackward(kFunction, packed.backward());
-  sums_ = std::make_unique<internal::ParamSums<T>>();
-  sums_->Reset(*packed_.layer());
+  auto sums = std::make_shared<internal::ParamSums<T>>();
+  sums->Reset(*RnnAccess::Layer(packed_));
+  sums_ = std::move(sums);
 }
-template <class T>
-RnnGradientSums<T>::~RnnGradientSums() = default;
-template <class T>
-RnnGradientSums<T>::RnnGradientSums(RnnGradientSums&&) noexcept = default;
-template <class T>
-RnnGradientSums<T>& RnnGradientSums<T>::operator=(RnnGradientSums&&) noexcept = default;
 
 template <class T>
 void RnnGradientSums<T>::Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for) {
-  const internal::PackedLayer<T>& layer = *packed_.layer();
+  const internal::PackedLayer<T>& layer = *RnnAccess::Layer(packed_);
   Arrays arrays("RnnGradientSums::Write");
   AddGradients(layer.call().recipe, {0, 0, layer.inputs(), layer.order().hidden}, dparams, arrays);
   arrays.CheckAlignedAndDisjoint();
-  sums_->Multiply(nullptr, true, true, parallel_for);
-  sums_->Write(dparams, parallel_for);
+  auto& sums = RnnAccess::Sums(*this);
+  sums.Multiply(nullptr, true, true, parallel_for);
+  sums.Write(dparams, parallel_for);
 }
 
 template <class T>
@@ -183,7 +195,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   AddInputs(kFunction, recipe, args.inputs, arrays);
   AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
   if (options.packed) CheckForBackward(kFunction, options.packed.backward());
-  if (args.sums && args.sums->packed().layer() != options.packed.layer()) {
+  if (args.sums && RnnAccess::Layer(args.sums->packed()) != RnnAccess::Layer(options.packed)) {
     internal::Fail(kFunction, "sums", "be created from options.packed", "sums of other weights");
   }
   arrays.NeededInput("y", args.y, shape.time * states);
@@ -196,7 +208,7 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   }
   arrays.CheckAlignedAndDisjoint();
   const internal::ThreadMemory<T> memory;
-  const internal::PackedLayer<T>* packed = options.packed.layer();
+  const internal::PackedLayer<T>* packed = RnnAccess::Layer(options.packed);
   if (packed == nullptr) {
     internal::PackedLayer<T>& anew = (*memory).packed;
     anew.Pack(cell, shape.inputs, shape.hidden, args.inputs.params);
@@ -204,8 +216,8 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
     anew.PackTransposed(args.inputs.params, args.dx != nullptr, options.parallel_for);
     packed = &anew;
   }
-  internal::BackwardLayer(*packed, args, options, args.sums ? &args.sums->sums() : nullptr,
-                          *memory);
+  internal::BackwardLayer(*packed, args, options,
+                          args.sums ? &RnnAccess::Sums(*args.sums) : nullptr, *memory);
 }
 
 template <class T>
@@ -236,4 +248,5 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish

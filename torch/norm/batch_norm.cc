@@ -262,6 +262,8 @@ Tensor BatchNorm(const Tensor& x, const OptionalTensor& weight_, const OptionalT
 
 }  // namespace
 
+inline namespace PLANISH_API {
+
 Tensor batch_norm(const Tensor& x, const OptionalTensor& weight, const OptionalTensor& bias,
                   const OptionalTensor& running_mean, const OptionalTensor& running_var,
                   bool training, double momentum, double eps, bool unbiased) {
@@ -270,6 +272,8 @@ Tensor batch_norm(const Tensor& x, const OptionalTensor& weight, const OptionalT
       const OptionalTensor&, bool, double, double, bool)>("planish::batch_norm");
   return op.call(x, weight, bias, running_mean, running_var, training, momentum, eps, unbiased);
 }
+
+}  // namespace PLANISH_API
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.def(

@@ -24,6 +24,7 @@
 // Modules differ only in their options and in forward(). An option has the same meaning in every
 // module; checks, parameters and printing depend only on which options there are.
 namespace planish::nn {
+inline namespace PLANISH_API {
 
 namespace {
 
@@ -567,4 +568,5 @@ Tensor WeightNormLinearImpl::forward(const Tensor& x) {
   return at::linear(x, weight, OrNone(bias));
 }
 
+}  // namespace PLANISH_API
 }  // namespace planish::nn

@@ -233,10 +233,14 @@ TensorPair OnlineLayerNorm(const Tensor& x, const Tensor& state, const OptionalT
 
 }  // namespace
 
+inline namespace PLANISH_API {
+
 TensorPair online_layer_norm(const Tensor& x, const Tensor& state, const OptionalTensor& weight,
                              const OptionalTensor& bias, double alpha) {
   return OnlineLayerNorm(x, state, weight, bias, alpha);
 }
+
+}  // namespace PLANISH_API
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.def(

@@ -531,6 +531,8 @@ TensorPair CallNormForward(const Tensor& x, const OptionalTensor& weight,
                  spec.scale, spec.slope, spec.unbiased, save);
 }
 
+inline namespace PLANISH_API {
+
 Tensor layer_norm(const Tensor& x, at::IntArrayRef normalized_shape, const OptionalTensor& weight,
                   const OptionalTensor& bias, double eps) {
   return LayerNorm(x, c10::fromIntArrayRefSlow(normalized_shape), weight, bias, eps);
@@ -569,6 +571,8 @@ Tensor channel_layer_norm(const Tensor& x, const OptionalTensor& weight, const O
                           double eps) {
   return ChannelLayerNorm(x, weight, bias, eps);
 }
+
+}  // namespace PLANISH_API
 
 TORCH_LIBRARY(planish, m) {
   m.def(kForward);

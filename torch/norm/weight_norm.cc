@@ -159,7 +159,11 @@ Tensor WeightNorm(const Tensor& v, const Tensor& g_, int64_t dim) {
 
 }  // namespace
 
+inline namespace PLANISH_API {
+
 Tensor weight_norm(const Tensor& v, const Tensor& g, int64_t dim) { return WeightNorm(v, g, dim); }
+
+}  // namespace PLANISH_API
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
   m.def("weight_norm_forward(Tensor v, Tensor g) -> (Tensor w, Tensor norm)");

@@ -43,10 +43,14 @@ void CheckTensor(const char* function, size_t field, const Call& call, const Siz
 
 }  // namespace
 
+inline namespace PLANISH_API {
+
 const char* cell_name(Cell cell) {
   internal::RecipeOf(cell);
   return kNames[static_cast<size_t>(cell)];
 }
+
+}  // namespace PLANISH_API
 
 Cell CellOf(const char* function, std::string_view name) {
   for (const Cell cell : internal::kCells) {

@@ -29,6 +29,7 @@
 #include "torch/rnn/packed.h"
 
 namespace planish::nn {
+inline namespace PLANISH_API {
 
 namespace {
 
@@ -516,4 +517,5 @@ Tensor LayerNormRNNCellImpl::forward(const Tensor& x, const Tensor& hx) {
   return std::get<0>(Run(x, hx, {}));
 }
 
+}  // namespace PLANISH_API
 }  // namespace planish::nn

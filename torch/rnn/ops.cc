@@ -801,6 +801,8 @@ void RegisterAutocast(torch::Library& m) {
 
 }  // namespace
 
+inline namespace PLANISH_API {
+
 RnnOutputs rnn_forward(Cell cell, const RnnTensors& tensors, const RnnSettings& settings,
                        const RnnPacked& packed) {
   CheckGiven("rnn_forward", tensors, kX);
@@ -838,6 +840,8 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
   call.tensors.x = Tensor();
   return CallPack(call);
 }
+
+}  // namespace PLANISH_API
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
   // Must precede the schemas that name the class. The constructor is for a layer of a module.

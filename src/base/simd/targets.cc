@@ -5,6 +5,7 @@
 #include "src/base/simd/simd.h"
 
 namespace planish {
+inline namespace PLANISH_API {
 namespace {
 
 // Returns the compiled targets that the processor supports, as a set of Highway's bits. The lowest
@@ -58,6 +59,8 @@ std::vector<std::string> Targets() {
 std::string Target() { return hwy::TargetName(TheChoice().target); }
 
 void SetTarget(const std::string& name) { TheChoice().Use(Choice::TargetOf("SetTarget", name)); }
+
+}  // namespace PLANISH_API
 
 const hwy::ChosenTarget& internal::Chosen() { return TheChoice().chosen; }
 

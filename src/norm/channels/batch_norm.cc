@@ -11,6 +11,7 @@
 #include "src/norm/params.h"
 
 namespace planish {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::ChannelMap;
@@ -250,4 +251,5 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish

@@ -10,6 +10,7 @@
 #include "src/norm/recipe.h"
 
 namespace planish {
+inline namespace PLANISH_API {
 
 using internal::Output;
 using internal::Recipe;
@@ -128,4 +129,5 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish

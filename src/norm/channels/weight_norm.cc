@@ -12,6 +12,7 @@
 
 // A row of weights is a channel of one sample, and v / ||v|| is its xhat with mean 0.
 namespace planish {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::ChannelMap;
@@ -149,4 +150,5 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish

@@ -6,6 +6,7 @@
 #include "src/norm/cuda/columns_call.h"
 
 namespace planish::cuda {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::cuda::ColumnArrays;
@@ -133,4 +134,5 @@ PLANISH_INSTANTIATE(bfloat16)
 PLANISH_INSTANTIATE(float16)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda

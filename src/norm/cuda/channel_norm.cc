@@ -9,6 +9,7 @@
 #include "src/norm/cuda/positions.h"
 
 namespace planish::cuda {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::Output;
@@ -173,4 +174,5 @@ PLANISH_INSTANTIATE(bfloat16)
 PLANISH_INSTANTIATE(float16)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda

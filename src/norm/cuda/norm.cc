@@ -14,6 +14,7 @@
 #include "src/norm/rows/check.h"
 
 namespace planish::cuda {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::Output;
@@ -193,4 +194,5 @@ PLANISH_INSTANTIATE(bfloat16)
 PLANISH_INSTANTIATE(float16)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda

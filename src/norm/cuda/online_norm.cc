@@ -8,6 +8,7 @@
 
 // A case is a channel of one sample: its sums do not depend on the number of cases in a call.
 namespace planish::cuda {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::cuda::Alphas;
@@ -114,4 +115,5 @@ PLANISH_INSTANTIATE(bfloat16)
 PLANISH_INSTANTIATE(float16)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda

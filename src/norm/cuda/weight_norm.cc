@@ -7,6 +7,7 @@
 
 // A row of weights is a channel of one sample.
 namespace planish::cuda {
+inline namespace PLANISH_API {
 
 using internal::cuda::Fill;
 using internal::cuda::GradientsOf;
@@ -65,4 +66,5 @@ PLANISH_INSTANTIATE(bfloat16)
 PLANISH_INSTANTIATE(float16)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda

@@ -9,6 +9,7 @@
 #include "src/norm/params.h"
 
 namespace planish {
+inline namespace PLANISH_API {
 namespace {
 
 void CheckOnline(const char* function, const OnlineNormOptions& options, int64_t rows,
@@ -61,4 +62,5 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish

@@ -13,6 +13,7 @@
 #include "src/norm/rows/cpu.h"
 
 namespace planish {
+inline namespace PLANISH_API {
 template <class T, class P>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOptions& options) {
   using C = Compute<T>;
@@ -104,4 +105,5 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish

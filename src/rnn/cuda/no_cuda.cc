@@ -15,6 +15,13 @@ namespace {
 
 }  // namespace
 
+// Not a specialization as the others: g++ would export it, because it has the visibility of its
+// argument.
+template <class T>
+void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {
+  Fail(function);
+}
+
 #define PLANISH_KERNELS(T)                                                                         \
   template <>                                                                                      \
   void RunPackParams(const char* function, const CellLayer<T>&, const RnnParams<const T>&,         \
@@ -69,10 +76,6 @@ namespace {
     Fail(function);                                                                                \
   }                                                                                                \
   template <>                                                                                      \
-  void RunMatmul(const char* function, const planish::cuda::MatmulArgs<T>&) {                      \
-    Fail(function);                                                                                \
-  }                                                                                                \
-  template <>                                                                                      \
   PersistentPlan PlanOnDevice<T>(const CellRecipe&, const RnnShape&) {                             \
     return {};                                                                                     \
   }                                                                                                \
@@ -88,7 +91,8 @@ namespace {
   template <>                                                                                      \
   void RunPersistent(const char* function, const CellLayer<T>&, const PersistentCall<T>&, void*) { \
     Fail(function);                                                                                \
-  }
+  }                                                                                                \
+  template void RunMatmul(const char*, const planish::cuda::MatmulArgs<T>&);
 PLANISH_RNN_TYPES(PLANISH_KERNELS)
 #undef PLANISH_KERNELS
 

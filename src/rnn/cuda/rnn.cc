@@ -10,6 +10,7 @@
 #include "src/rnn/cuda/layer.h"
 
 namespace planish::cuda {
+inline namespace PLANISH_API {
 namespace {
 
 using internal::Arrays;
@@ -167,4 +168,5 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
 PLANISH_RNN_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
+}  // namespace PLANISH_API
 }  // namespace planish::cuda

@@ -15,8 +15,11 @@
 #include <utility>
 #include <vector>
 
+#include "planish/version.h"
+
 // Normalization functions and torch::nn modules.
 namespace planish {
+inline namespace PLANISH_API {
 
 // Common to all functions:
 // - x is float, double, bfloat16 or float16, on the CPU or a GPU, contiguous or not. Outputs have
@@ -107,7 +110,10 @@ std::tuple<at::Tensor, at::Tensor> online_layer_norm(
 /// norm. If a norm is zero, the result is NaN.
 at::Tensor weight_norm(const at::Tensor& v, const at::Tensor& g, int64_t dim = 0);
 
+}  // namespace PLANISH_API
+
 namespace nn {
+inline namespace PLANISH_API {
 
 // Constructors of modules throw c10::ValueError if an option is out of range. forward() throws as
 // the function of the same name does.
@@ -520,6 +526,7 @@ class WeightNormLinearImpl
 };
 TORCH_MODULE(WeightNormLinear);
 
+}  // namespace PLANISH_API
 }  // namespace nn
 }  // namespace planish
 

@@ -20,11 +20,13 @@
 #include <vector>
 
 #include "planish/rnn.h"
+#include "planish/version.h"
 
 // Recurrent layers for C++ users of PyTorch: RNN, LSTM and GRU, plain, with layer normalization and
 // with recurrent batch normalization. planish/rnn.h has the equations of the cells and defines T,
 // B, I, H and G.
 namespace planish {
+inline namespace PLANISH_API {
 
 /// Returns the name of a cell in operators: "lstm", "ln_lstm", "ln_lstm_haste", ... Throws
 /// planish::Error for a value outside the enum.
@@ -158,7 +160,10 @@ class RnnSteps {
   std::shared_ptr<const Layer> layer_;
 };
 
+}  // namespace PLANISH_API
+
 namespace nn {
+inline namespace PLANISH_API {
 
 /// Options of LayerNormLSTM, LayerNormGRU and LayerNormRNN: those of torch::nn::LSTM, GRU and RNN,
 /// without proj_size, and with the cell.
@@ -487,6 +492,7 @@ class LayerNormRNNCellImpl
 };
 TORCH_MODULE(LayerNormRNNCell);
 
+}  // namespace PLANISH_API
 }  // namespace nn
 }  // namespace planish
 
