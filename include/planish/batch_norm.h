@@ -15,7 +15,16 @@
 //   y = gain[c] * xhat + bias[c],   xhat = (x - mean[c]) * rstd[c],   rstd = 1 / sqrt(var + eps)
 // Training uses the mean and variance of these elements, evaluation their running estimates.
 // Element (b, c, s) is at (b * channels + c) * spatial + s; spatial = 1 for rows of features.
-// norm.h has the contract on lifetime, alignment and concurrency.
+// planish.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+//
+// Example: two samples of two channels.
+//   const std::vector<float> x = {1, 10, 3, 30};
+//   std::vector<float> y(4), mean(2), var(2, 1.f);
+//   planish::BatchNormForward<float>({.batch = 2, .channels = 2, .x = x.data(), .y = y.data(),
+//                                     .running_mean = mean.data(), .running_var = var.data()});
+//   for (const float value : y) std::printf("%.2f ", value);
+//   std::printf("%.2f %.2f", mean[0], mean[1]);
+//   // prints -1.00 -1.00 1.00 1.00 0.20 2.00
 namespace planish {
 inline namespace PLANISH_API {
 

@@ -9,8 +9,17 @@
 
 // The norms of norm.h over the channels of images and sequences: x is [batch, channels, spatial],
 // with element (b, c, s) at (b * channels + c) * spatial + s. The channels at one position (b, s)
-// are normalized as NormForward normalizes a row. No array is transposed. norm.h has the contract
-// on lifetime, alignment and concurrency.
+// are normalized as NormForward normalizes a row. No array is transposed. planish.h has the
+// contract on lifetime, alignment, aliasing, concurrency and exceptions.
+//
+// Example: two channels at three positions.
+//   const std::vector<float> x = {1, 2, 3, 3, 8, 5};
+//   std::vector<float> y(6);
+//   planish::ChannelNormForward<float>(
+//       planish::Norm::kLayer,
+//       {.batch = 1, .channels = 2, .spatial = 3, .x = x.data(), .y = y.data()});
+//   for (const float value : y) std::printf("%.2f ", value);
+//   // prints -1.00 -1.00 -1.00 1.00 1.00 1.00
 namespace planish {
 inline namespace PLANISH_API {
 

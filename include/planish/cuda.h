@@ -28,13 +28,20 @@
 //   whose last bits depend on the cluster sizes that the device supports.
 // - In a library built without CUDA these functions exist and throw DeviceError.
 //
-// Example: LayerNorm on a stream.
-//   const int64_t bytes = planish::cuda::NormForwardWorkspaceBytes<float>(rows, cols);
+// Example: LayerNorm of two rows on the default stream.
+//   std::vector<float> rows = {1, 2, 3, 4, 5, 9};
+//   float* x = nullptr;
+//   cudaMalloc(reinterpret_cast<void**>(&x), 6 * sizeof(float));
+//   cudaMemcpy(x, rows.data(), 6 * sizeof(float), cudaMemcpyHostToDevice);
+//   const int64_t bytes = planish::cuda::NormForwardWorkspaceBytes<float>(2, 3);
 //   void* workspace = nullptr;
-//   cudaMalloc(&workspace, bytes);
-//   planish::cuda::NormForward<float>(
-//       planish::Norm::kLayer, {.rows = rows, .cols = cols, .x = x, .y = y},
-//       {.stream = stream, .workspace = workspace, .workspace_bytes = bytes});
+//   cudaMalloc(&workspace, static_cast<size_t>(bytes));
+//   planish::cuda::NormForward<float>(planish::Norm::kLayer,
+//                                     {.rows = 2, .cols = 3, .x = x, .y = x},
+//                                     {.workspace = workspace, .workspace_bytes = bytes});
+//   cudaMemcpy(rows.data(), x, 6 * sizeof(float), cudaMemcpyDeviceToHost);
+//   for (const float value : rows) std::printf("%.2f ", value);
+//   // prints -1.22 0.00 1.22 -0.93 -0.46 1.39
 namespace planish::cuda {
 inline namespace PLANISH_API {
 

@@ -15,6 +15,32 @@
 // Cells with batch norm throw ArgumentError, as do the features of the CPU only: checkpoint, packed
 // weights and RnnBackwardArgs::sums. In a library built without CUDA all functions throw
 // DeviceError.
+//
+// Example: an LN-LSTM whose arrays are in device memory.
+//   const auto on_device = [](const std::vector<float>& values) {
+//     float* array = nullptr;
+//     cudaMalloc(reinterpret_cast<void**>(&array), values.size() * sizeof(float));
+//     cudaMemcpy(array, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice);
+//     return array;
+//   };
+//   const planish::RnnShape shape{.time = 3, .batch = 1, .inputs = 1, .hidden = 2};
+//   std::vector<float> y(3 * 2);
+//   float* y_device = on_device(y);
+//   const int64_t bytes = planish::cuda::RnnForwardWorkspaceBytes<float>(
+//       planish::Cell::kLnLstm, shape, /*saved=*/false);
+//   void* workspace = nullptr;
+//   cudaMalloc(&workspace, static_cast<size_t>(bytes));
+//   planish::cuda::RnnForward<float>(
+//       planish::Cell::kLnLstm,
+//       {.inputs = {.shape = shape,
+//                   .x = on_device({1, 2, 3}),
+//                   .params = {.weight_ih = on_device({1, 2, 3, 4, 5, 6, 7, 8}),
+//                              .weight_hh = on_device(std::vector<float>(8 * 2, 0.5f))}},
+//        .y = y_device},
+//       {.workspace = workspace, .workspace_bytes = bytes});
+//   cudaMemcpy(y.data(), y_device, y.size() * sizeof(float), cudaMemcpyDeviceToHost);
+//   for (const float value : y) std::printf("%.3f ", value);
+//   // prints -0.570 0.625 -0.570 0.625 -0.570 0.626
 namespace planish::cuda {
 inline namespace PLANISH_API {
 

@@ -6,11 +6,20 @@
 
 #include "planish/version.h"
 
+// Exceptions of the core. planish.h says when they are thrown and what has been written by then.
+//
+// Example:
+//   try {
+//     planish::NormForward<float>(planish::Norm::kLayer, {.rows = -1, .cols = 3});
+//   } catch (const planish::Error& error) {
+//     std::puts(error.what());
+//   }
+//   // prints [NormForward] rows must be at least 0, got -1
 namespace planish {
 inline namespace PLANISH_API {
 
-/// Base class of the exceptions that the core throws. std::bad_alloc, and exceptions from tasks of
-/// a ParallelFor, reach the caller unchanged.
+/// Base class of the exceptions that the core throws. std::bad_alloc, and exceptions of a caller's
+/// ParallelFor or of its tasks, reach the caller unchanged.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -13,15 +13,17 @@
 // and computes the output y from xhat. docs/math.md derives the equations.
 //
 // Matrices are row-major: element (r, c) of a [rows, cols] matrix is at r * stride + c; a stride of
-// 0 means `cols`. Arguments are plain structs, filled by name:
-//   NormForward<float>(Norm::kLayer, {.rows = 2, .cols = 3, .x = x, .y = y}, {.eps = 1e-6});
+// 0 means `cols`. Arguments are plain structs, filled by name. planish.h has the contract on
+// lifetime, alignment, aliasing, concurrency and exceptions.
 //
-// Contract of all functions that take arrays, here and in the other headers of the CPU:
-// - Lifetime: a call is synchronous and keeps no pointer.
-// - Alignment: that of the element type (alignof); no call needs more.
-// - Concurrency: functions can run on several threads at once unless one writes an array that
-//   another one uses. Of calls that run at once, only one uses the library's own threads.
-// - Exceptions: ArgumentError is thrown before anything is written.
+// Example:
+//   const std::vector<float> x = {1, 2, 3, 4, 5, 9};
+//   std::vector<float> y(6);
+//   planish::NormForward<float>(planish::Norm::kLayer,
+//                               {.rows = 2, .cols = 3, .x = x.data(), .y = y.data()},
+//                               {.eps = 1e-6});
+//   for (const float value : y) std::printf("%.2f ", value);
+//   // prints -1.22 0.00 1.22 -0.93 -0.46 1.39
 namespace planish {
 inline namespace PLANISH_API {
 

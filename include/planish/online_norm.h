@@ -11,8 +11,18 @@
 
 // Online layer normalization: one mean and one deviation for a layer, updated from case to case.
 // The rows of an array are cases in order: row t reads the state that row t - 1 left. docs/math.md
-// has the derivation and the source; norm.h has the contract on lifetime, alignment and
-// concurrency.
+// has the derivation and the source. planish.h has the contract on lifetime, alignment, aliasing,
+// concurrency and exceptions; the state is an output.
+//
+// Example:
+//   const std::vector<float> x = {1, 3, 2, 6};
+//   std::vector<float> y(4);
+//   planish::OnlineState state;
+//   planish::OnlineNormForward<float>({.rows = 2, .cols = 2, .x = x.data(), .y = y.data()}, state,
+//                                     {.alpha = 0.5});
+//   for (const float value : y) std::printf("%.2f ", value);
+//   std::printf("%.2f %.2f", state.mean, state.deviation);
+//   // prints 0.00 1.33 -0.20 1.39 2.50 2.52
 namespace planish {
 inline namespace PLANISH_API {
 

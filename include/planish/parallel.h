@@ -9,6 +9,23 @@
 
 #include "planish/version.h"
 
+// Division of work over threads: by the library's own threads, or by a function of the caller. All
+// functions can be called from several threads at once, except for calls of SetThreads from within
+// a task.
+//
+// Example: a ParallelFor on OpenMP's threads, and a call of it. NormOptions, BatchNormOptions,
+// RnnOptions and so on take it as `parallel_for`.
+//   const planish::ParallelFor openmp = [](int64_t begin, int64_t end, int64_t grain,
+//                                          planish::RangeTask task) {
+//   #pragma omp parallel for schedule(static)
+//     for (int64_t i = begin; i < end; i += grain) task(i, std::min(i + grain, end));
+//   };
+//   std::vector<int64_t> squares(1000);
+//   openmp(0, 1000, 100, [&](int64_t begin, int64_t end) {
+//     for (int64_t i = begin; i < end; ++i) squares[i] = i * i;
+//   });
+//   std::printf("%d", static_cast<int>(squares[999]));
+//   // prints 998001
 namespace planish {
 inline namespace PLANISH_API {
 
@@ -37,12 +54,9 @@ class RangeTask {
 /// It returns when all of these calls have returned. A range of fewer than `grain` (>= 1) indices
 /// is not worth a thread of its own.
 ///
-/// Results have the same bits for any division into ranges. The tasks of the library do not throw.
-/// An empty ParallelFor means DefaultParallelFor. Example, with OpenMP:
-///   [](int64_t begin, int64_t end, int64_t grain, planish::RangeTask task) {
-///     #pragma omp parallel for schedule(static)
-///     for (int64_t i = begin; i < end; i += grain) task(i, std::min(i + grain, end));
-///   }
+/// Results have the same bits for any division into ranges. The tasks that the library passes do
+/// not throw. If the function itself throws, it must do so after all calls of `task` have returned;
+/// the library passes the exception to its caller. An empty ParallelFor means DefaultParallelFor.
 using ParallelFor = std::function<void(int64_t begin, int64_t end, int64_t grain, RangeTask task)>;
 
 /// Runs `task` on the library's own threads, which start at the first large call and sleep between

@@ -10,6 +10,15 @@
 // The library contains its kernels for several SIMD targets and uses the best one that the
 // processor supports. The environment variable PLANISH_TARGET selects another. It is read once, at
 // the first call; an unknown or unsupported name makes that call throw ArgumentError.
+//
+// Targets and Target can be called from several threads at once; SetTarget cannot.
+//
+// Example: results of a target that every processor has.
+//   const std::string best = planish::Target();
+//   planish::SetTarget(planish::Targets().back());
+//   std::printf("%d", planish::Target() == planish::Targets().back());
+//   planish::SetTarget(best);
+//   // prints 1
 namespace planish {
 inline namespace PLANISH_API {
 

@@ -7,6 +7,12 @@
 
 #include "planish/version.h"
 
+// Element types of arrays. The functions have no state and do not throw.
+//
+// Example:
+//   const planish::bfloat16 third = planish::ToBfloat16(1.f / 3);
+//   std::printf("%.6f", planish::ToFloat(third));
+//   // prints 0.333984
 namespace planish {
 inline namespace PLANISH_API {
 

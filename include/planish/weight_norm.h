@@ -10,8 +10,16 @@
 #include "planish/version.h"
 
 // Weight normalization (Salimans & Kingma 2016; Ba, Kiros & Hinton 2016, Eq. 5). Each row of the
-// weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)). norm.h
-// has the contract on lifetime, alignment and concurrency.
+// weights has a direction v and a length g: w = g * v / ||v||, with ||v|| = sqrt(sum(v^2)).
+// planish.h has the contract on lifetime, alignment, aliasing, concurrency and exceptions.
+//
+// Example:
+//   const std::vector<float> v = {3, 4, 0, 2}, g = {10, 1};
+//   std::vector<float> w(4);
+//   planish::WeightNormForward<float>(
+//       {.rows = 2, .cols = 2, .v = v.data(), .g = g.data(), .w = w.data()});
+//   for (const float value : w) std::printf("%.2f ", value);
+//   // prints 6.00 8.00 0.00 1.00
 namespace planish {
 inline namespace PLANISH_API {
 

@@ -12,10 +12,14 @@
 
 namespace planish::internal {
 
+/// Throws ArgumentError if PLANISH_TARGET is invalid.
+void CheckTarget();
+
 /// Runs `task` over [0, n). Uses the calling thread if n <= grain, else `parallel_for`, or
 /// DefaultParallelFor if that is empty.
 inline void RunParallel(const ParallelFor& parallel_for, int64_t n, int64_t grain, RangeTask task) {
   if (n <= 0) return;
+  CheckTarget();  // here rather than in a task, which must not throw
   if (n <= grain) {
     task(0, n);
   } else if (parallel_for) {

@@ -2,6 +2,7 @@
 
 #include "planish/target.h"
 #include "src/base/check.h"
+#include "src/base/loop.h"
 #include "src/base/simd/simd.h"
 
 namespace planish {
@@ -63,5 +64,7 @@ void SetTarget(const std::string& name) { TheChoice().Use(Choice::TargetOf("SetT
 }  // namespace PLANISH_API
 
 const hwy::ChosenTarget& internal::Chosen() { return TheChoice().chosen; }
+
+void internal::CheckTarget() { TheChoice(); }
 
 }  // namespace planish

@@ -18,6 +18,12 @@
 #include "planish/version.h"
 
 // Normalization functions and torch::nn modules.
+//
+// Example:
+//   planish::nn::LayerNorm norm(planish::nn::LayerNormOptions({3}).eps(1e-6));
+//   const at::Tensor y = norm(at::tensor({1.f, 2.f, 3.f}));
+//   for (int i = 0; i < 3; ++i) std::printf("%.2f ", y[i].item<double>());
+//   // prints -1.22 0.00 1.22
 namespace planish {
 inline namespace PLANISH_API {
 
@@ -30,7 +36,7 @@ inline namespace PLANISH_API {
 // - Derivatives of any order, in reverse and forward mode, exist for x, weight and bias. Autocast
 //   casts no argument.
 // - They can be called from several threads at once, and throw c10::ValueError if a shape, type or
-//   value is invalid.
+//   value is invalid. Work is divided over PyTorch's threads.
 //
 // planish/norm.h has the equations and says what backward treats as a constant.
 
@@ -116,7 +122,8 @@ namespace nn {
 inline namespace PLANISH_API {
 
 // Constructors of modules throw c10::ValueError if an option is out of range. forward() throws as
-// the function of the same name does.
+// the function of the same name does. Several threads can call forward() of a module at once. In
+// training that is not so for modules with running estimates or a state, which the call updates.
 
 /// Options of LayerNorm: those of torch::nn::LayerNorm, and `bias` as in Python.
 struct LayerNormOptions {

@@ -25,6 +25,13 @@
 // Recurrent layers for C++ users of PyTorch: RNN, LSTM and GRU, plain, with layer normalization and
 // with recurrent batch normalization. planish/rnn.h has the equations of the cells and defines T,
 // B, I, H and G.
+//
+// Example: an LN-LSTM over 4 steps of 2 sequences. Its last output is its hidden state.
+//   planish::nn::LayerNormLSTM lstm(planish::nn::LayerNormLSTMOptions(3, 5));
+//   const auto [y, state] = lstm(at::randn({4, 2, 3}));
+//   const auto& [h_n, c_n] = state;
+//   std::printf("%d", y[3].equal(h_n[0]));
+//   // prints 1
 namespace planish {
 inline namespace PLANISH_API {
 

@@ -1,0 +1,39 @@
+#ifndef PLANISH_PLANISH_H_
+#define PLANISH_PLANISH_H_
+
+// All headers of the CPU library, and the contract of their functions. planish/cuda.h has the
+// contract of the functions for GPUs.
+//
+// Lifetime: a call is synchronous. When it returns, the library has written the outputs and keeps
+// no pointer to an argument. Only RnnPackedParams and RnnGradientSums own memory; both copy what
+// they need.
+//
+// Alignment: arrays need the alignment of their element type, alignof(T). No call needs more.
+//
+// Aliasing: an output must not overlap another array of the call, except where its comment allows
+// it ("may be x itself").
+//
+// Concurrency: all functions can be called from several threads at once, if no call writes an array
+// or object that another one uses. Of calls that run at once, only one uses the library's own
+// threads; the others run on their callers' threads. The exceptions are SetTarget and
+// RnnGradientSums.
+//
+// Exceptions derive from planish::Error (error.h) or are std::bad_alloc. ArgumentError is thrown
+// before an output is written, with one exception: an invalid PLANISH_THREADS is found when a call
+// is first split over threads. If a caller's ParallelFor throws, the call passes the exception on
+// and leaves the outputs undefined. After any exception further calls work.
+//
+// Determinism: results have the same bits for any number of threads and any ParallelFor.
+#include "planish/batch_norm.h"
+#include "planish/channel_norm.h"
+#include "planish/error.h"
+#include "planish/norm.h"
+#include "planish/online_norm.h"
+#include "planish/parallel.h"
+#include "planish/rnn.h"
+#include "planish/target.h"
+#include "planish/types.h"
+#include "planish/version.h"
+#include "planish/weight_norm.h"
+
+#endif  // PLANISH_PLANISH_H_
