@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "lab/error.h"
 #include "lab/papers/paper.h"
+#include "lab/run/archive.h"
 #include "lab/run/atomic_file.h"
 #include "lab/run/posix_file.h"
 
@@ -160,13 +163,67 @@ void CleanTexts(Json& json) {
   }
 }
 
-void WriteJson(const fs::path& file, const Json& json) {
-  WriteFileAtomically(file, json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+std::string TextOf(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+RunFiles FilesOf(const Run& run) {
+  RunFiles files;
+  files.config = TextOf(run.config);
+  for (const Evaluation& evaluation : run.evaluations) {
+    files.metrics += Json(evaluation).dump() + "\n";
+  }
+  if (run.result) files.result = TextOf(*run.result);
+  return files;
+}
+
+// Returns the name that the runs of a table's column share. Folders are named
+// PRESET-COMPARED-bBATCH[-KEY=VALUE...]-sSEED (see PlanSweep); this omits COMPARED and SEED. Any
+// other name stays as it is.
+std::string ColumnOf(const Run& run) {
+  const RunConfig& config = run.config;
+  std::string name = run.folder.filename().string();
+  const std::string seed = fmt::format("-s{}", config.seed);
+  const auto compared = config.settings.find(config.report.compare);
+  if (!name.ends_with(seed) || compared == config.settings.end() || !compared->is_string()) {
+    return name;
+  }
+  const std::string value = compared->get<std::string>();
+  if (!name.starts_with(fmt::format("{}-{}-b", config.preset, value))) return name;
+  name.resize(name.size() - seed.size());
+  return name.erase(config.preset.size(), value.size() + 1);
 }
 
 bool IsWithin(const fs::path& path, const fs::path& folder) {
   const fs::path relative = fs::weakly_canonical(path).lexically_relative(fs::canonical(folder));
   return !relative.empty() && *relative.begin() != "..";
+}
+
+// A run and the folder below `to` that corresponds to its own.
+struct Place {
+  Run run;
+  fs::path folder;
+};
+
+// Returns the runs at or below `from`.
+std::vector<Place> PlacesOf(const fs::path& from, const fs::path& to, ThinnedRuns* result) {
+  FoundRuns found = FindRuns({from});
+  if (IsWithin(to, from)) {
+    throw RunError(fmt::format("{} is inside {}", to.string(), from.string()));
+  }
+  result->faults = std::move(found.faults);
+  const fs::path root = fs::is_directory(from) ? from : fs::absolute(from).parent_path();
+  std::vector<Place> places;
+  for (Run& run : found.runs) {
+    // A run in `from` itself gets a folder of its own.
+    const fs::path above = fs::relative(run.folder.parent_path(), root);
+    const fs::path name = run.folder.filename();
+    const fs::path folder = (above == ".." ? to / name : to / above / name).lexically_normal();
+    // FindRuns returns an archived run before the run folder of its name, which replaces it.
+    if (!places.empty() && places.back().folder == folder) places.pop_back();
+    places.push_back({std::move(run), folder});
+  }
+  return places;
 }
 
 }  // namespace
@@ -197,25 +254,44 @@ Run Thinned(Run run) {
 }
 
 ThinnedRuns ThinRuns(const fs::path& from, const fs::path& to) {
-  const FoundRuns found = FindRuns({from});
-  if (IsWithin(to, from)) {
-    throw RunError(fmt::format("{} is inside {}", to.string(), from.string()));
+  ThinnedRuns result;
+  std::map<fs::path, ArchivedRuns> archives;
+  for (const Place& place : PlacesOf(from, to, &result)) {
+    const fs::path folder = place.folder.parent_path();
+    const std::string archive = ColumnOf(place.run) + std::string(kArchiveEnding);
+    archives[folder / archive][place.folder.filename().string()] = FilesOf(Thinned(place.run));
   }
-  for (const Run& run : found.runs) {
-    const fs::path folder = to / fs::relative(run.folder, from);
+  for (const auto& [archive, runs] : archives) {
+    const std::vector<std::string> kept = AddToArchive(archive, runs);
+    for (const std::string& name : kept) {
+      result.kept.push_back(fmt::format("{} has no result: {} keeps the finished run of this name",
+                                        name, archive.string()));
+    }
+    result.count += runs.size() - kept.size();
+  }
+  return result;
+}
+
+ThinnedRuns ThinRunsToFolders(const fs::path& from, const fs::path& to) {
+  ThinnedRuns result;
+  const std::vector<Place> places = PlacesOf(from, to, &result);
+  for (const Place& place : places) {
+    if (fs::exists(place.folder / "config.json")) {
+      throw CannotWrite(place.folder, "it contains a run");
+    }
+  }
+  for (const Place& place : places) {
     std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) throw CannotWrite(folder, error.message());
-    const Run thinned = Thinned(run);
-    std::string lines;
-    for (const Evaluation& evaluation : thinned.evaluations)
-      lines += Json(evaluation).dump() + "\n";
-    WriteFileAtomically(folder / "metrics.jsonl", lines);
-    if (thinned.result) WriteJson(folder / "result.json", *thinned.result);
+    fs::create_directories(place.folder, error);
+    if (error) throw CannotWrite(place.folder, error.message());
+    const RunFiles files = FilesOf(Thinned(place.run));
+    WriteFileAtomically(place.folder / "metrics.jsonl", files.metrics);
+    if (files.result) WriteFileAtomically(place.folder / "result.json", *files.result);
     // Written last: if the disk is full, a folder without it is not a run.
-    WriteJson(folder / "config.json", thinned.config);
+    WriteFileAtomically(place.folder / "config.json", files.config);
+    ++result.count;
   }
-  return {found.runs.size(), found.faults};
+  return result;
 }
 
 }  // namespace planish::lab

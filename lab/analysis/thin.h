@@ -17,16 +17,22 @@ namespace planish::lab {
 /// names.
 Run Thinned(Run run);
 
-/// Result of ThinRuns.
+/// Result of ThinRuns and ThinRunsToFolders.
 struct ThinnedRuns {
   size_t count = 0;                 ///< runs written
   std::vector<std::string> faults;  ///< FoundRuns::faults
+  std::vector<std::string> kept;    ///< a sentence for each run that AddToArchive does not add
 };
 
-/// Thins each run at or below `from` into the corresponding place below `to`: config.json,
-/// metrics.jsonl and result.json.
-/// Throws like FindRuns, and RunError if `to` is `from` or inside it, or a file cannot be written.
+/// Thins each run at or below `from`, a folder or an archive, and adds it to an archive at the
+/// corresponding place below `to`. The runs of a table's column share an archive: those of a folder
+/// whose names differ only in the compared value and the seed.
+/// Throws like FindRuns and AddToArchive, and RunError if `to` is `from` or inside it.
 ThinnedRuns ThinRuns(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Like ThinRuns, but writes a run folder for each run, with config.json, metrics.jsonl and
+/// result.json. Throws RunError before writing any if one of the folders contains a run.
+ThinnedRuns ThinRunsToFolders(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace planish::lab
 

@@ -53,7 +53,10 @@ void PrintText(std::string_view text);
 void Print(std::string_view text);
 void FlushStdout();
 
-/// Prints a line on stderr about an unreadable run: an element of FoundRuns::faults.
+/// Prints a warning as a line on stderr.
+void Warn(std::string_view text);
+
+/// Warns of an unreadable run or archive: an element of FoundRuns::faults.
 void WarnOfLeftOutRun(std::string_view fault);
 
 /// Returns the runs that FindRuns can read, and warns of each of the others.

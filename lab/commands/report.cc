@@ -27,7 +27,7 @@ void AddReport(CLI::App& app, Action& action) {
       "stderr.\n\n"
       "Example:\n"
       "  planish report runs -o report.html");
-  report->add_option("FOLDER", flags->folders, "Folders with runs, at any depth")
+  report->add_option("FOLDER", flags->folders, "Folders with runs, at any depth, and archives")
       ->type_name("")
       ->required()
       ->check(NotEmpty("report", "FOLDER"));

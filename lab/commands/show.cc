@@ -15,7 +15,7 @@ void AddShow(CLI::App& app, Action& action) {
       "A run that cannot be read is left out with a warning on stderr.\n\n"
       "Example:\n"
       "  planish show runs");
-  show->add_option("FOLDER", *folders, "Folders with runs, at any depth")
+  show->add_option("FOLDER", *folders, "Folders with runs, at any depth, and archives")
       ->type_name("")
       ->required()
       ->check(NotEmpty("show", "FOLDER"));

@@ -36,9 +36,11 @@ void Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) throw CannotPrint();
 }
 
-void WarnOfLeftOutRun(std::string_view fault) {
-  std::fputs(("warning: a run is left out: " + Escaped(fault) + "\n").c_str(), stderr);
+void Warn(std::string_view text) {
+  std::fputs(("warning: " + Escaped(text) + "\n").c_str(), stderr);
 }
+
+void WarnOfLeftOutRun(std::string_view fault) { Warn("left out: " + std::string(fault)); }
 
 std::vector<Run> FindReadableRuns(const std::vector<std::filesystem::path>& roots) {
   FoundRuns found = FindRuns(roots);

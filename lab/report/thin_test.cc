@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lab/analysis/summary.h"
 #include "lab/analysis/test_runs.h"
 #include "lab/error.h"
@@ -78,6 +80,24 @@ TEST(Thin, LeavesNoPaths) {
   EXPECT_EQ(thinned.config.stamps.at("folder"), "someone");
 }
 
+// Returns the names of the runs in an archive.
+std::vector<std::string> NamesIn(const std::filesystem::path& archive) {
+  std::vector<std::string> names;
+  for (const auto& [name, files] : ReadArchive(archive)) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> FilesBelow(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_directory()) names.push_back(entry.path().lexically_relative(folder));
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+constexpr const char* kFiles[] = {"config.json", "metrics.jsonl", "result.json"};
+
 TEST(Thin, TheCopyGivesTheSameFindings) {
   const TestFolder folder;
   lab::Run run = LongRun();
@@ -89,28 +109,99 @@ TEST(Thin, TheCopyGivesTheSameFindings) {
   WriteFile(folder / "runs/a/one/checkpoint/state.safetensors", "weights");
   WriteFile(folder / "runs/a/one/events.out.tfevents.1", "events");
   EXPECT_EQ(ThinRuns(folder / "runs", folder / "thin").count, 3u);
-  const Runs before = FindRuns({folder / "runs"}).runs;
-  const Runs after = FindRuns({folder / "thin"}).runs;
-  EXPECT_EQ(Findings(after), Findings(before));
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "thin/a/one")) {
-    names.push_back(entry.path().filename());
+  EXPECT_EQ(ThinRunsToFolders(folder / "runs", folder / "folders").count, 3u);
+  const std::string before = Findings(FindRuns({folder / "runs"}).runs);
+  EXPECT_EQ(Findings(FindRuns({folder / "thin"}).runs), before);
+  EXPECT_EQ(Findings(FindRuns({folder / "folders"}).runs), before);
+  EXPECT_THAT(FilesBelow(folder / "folders"),
+              ElementsAre("a/one/config.json", "a/one/metrics.jsonl", "a/one/result.json",
+                          "a/two/config.json", "a/two/metrics.jsonl", "a/two/result.json",
+                          "b/config.json", "b/metrics.jsonl"));
+  for (const char* file : kFiles) {
+    EXPECT_THAT(ReadFile(folder / "folders/a/one" / file), Not(HasSubstr("/home"))) << file;
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "metrics.jsonl", "result.json"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "thin/b/result.json"));
-  for (const char* file : {"config.json", "metrics.jsonl", "result.json"}) {
-    EXPECT_THAT(ReadFile(folder / "thin/a/one" / file), Not(HasSubstr("/home"))) << file;
+}
+
+TEST(Thin, RunsOfAColumnShareAnArchive) {
+  const TestFolder folder;
+  for (const char* norm : {"none", "layer-simple"}) {
+    for (const int batch : {4, 128}) {
+      for (const int seed : {1, 12}) {
+        for (const char* more : {"", "-lr=0.1"}) {
+          Write(folder / fmt::format("runs/task/small-{}-b{}{}-s{}", norm, batch, more, seed),
+                FinishedRun(norm, batch, seed, {.5}));
+        }
+      }
+    }
   }
+  Write(folder / "runs/task/mine", FinishedRun("none", 4, 1, {.5}));
+  Write(folder / "runs/small-none-b4-s1", FinishedRun("none", 4, 1, {.5}));
+  Write(folder / "runs/other/small-none-b4-s2", FinishedRun("none", 4, 1, {.5}));  // seed 1
+  EXPECT_EQ(ThinRuns(folder / "runs", folder / "thin").count, 19u);
+  EXPECT_THAT(FilesBelow(folder / "thin"),
+              ElementsAre("other/small-none-b4-s2.runs.tar.gz", "small-b4.runs.tar.gz",
+                          "task/mine.runs.tar.gz", "task/small-b128-lr=0.1.runs.tar.gz",
+                          "task/small-b128.runs.tar.gz", "task/small-b4-lr=0.1.runs.tar.gz",
+                          "task/small-b4.runs.tar.gz"));
+  EXPECT_THAT(NamesIn(folder / "thin/task/small-b4.runs.tar.gz"),
+              ElementsAre("small-layer-simple-b4-s1", "small-layer-simple-b4-s12",
+                          "small-none-b4-s1", "small-none-b4-s12"));
+}
+
+TEST(Thin, AddsRunsToAnArchive) {
+  const TestFolder folder;
+  Write(folder / "first/small-none-b4-s1", FinishedRun("none", 4, 1, {.5}));
+  Write(folder / "second/small-none-b4-s2", FinishedRun("none", 4, 2, {.4}));
+  Write(folder / "second/small-none-b4-s1", StartedRun("none", 4, 1));
+  ThinRuns(folder / "first", folder / "thin");
+  const ThinnedRuns thinned = ThinRuns(folder / "second", folder / "thin");
+  EXPECT_EQ(thinned.count, 1u);
+  EXPECT_THAT(thinned.kept, ElementsAre(HasSubstr("small-none-b4-s1 has no result: ")));
+  const std::filesystem::path archive = folder / "thin/small-b4.runs.tar.gz";
+  EXPECT_THAT(NamesIn(archive), ElementsAre("small-none-b4-s1", "small-none-b4-s2"));
+  EXPECT_TRUE(ReadArchive(archive).at("small-none-b4-s1").result);
 }
 
 TEST(Thin, ACopyOfACopyIsTheSame) {
   const TestFolder folder;
   Write(folder / "runs/one", LongRun());
-  ThinRuns(folder / "runs", folder / "a");
+  ThinRunsToFolders(folder / "runs", folder / "a");
   ThinRuns(folder / "a", folder / "b");
-  for (const char* file : {"config.json", "metrics.jsonl", "result.json"}) {
-    EXPECT_TRUE(ReadFile(folder / "a/one" / file) == ReadFile(folder / "b/one" / file)) << file;
+  ThinRuns(folder / "runs", folder / "c");
+  EXPECT_EQ(ReadFile(folder / "b/one.runs.tar.gz"), ReadFile(folder / "c/one.runs.tar.gz"));
+  ThinRunsToFolders(folder / "b/one.runs.tar.gz", folder / "d");
+  for (const char* file : kFiles) {
+    EXPECT_TRUE(ReadFile(folder / "a/one" / file) == ReadFile(folder / "d/one" / file)) << file;
   }
+}
+
+TEST(Thin, ARunFolderCountsMoreThanItsArchivedCopy) {
+  const TestFolder folder;
+  Write(folder / "runs/one", FinishedRun("none", 4, 1, {.5, .3}));
+  ThinRuns(folder / "runs", folder / "thin");
+  std::filesystem::copy(folder / "thin/one.runs.tar.gz", folder / "runs");
+  std::filesystem::remove_all(folder / "runs/one");
+  Write(folder / "runs/one", FinishedRun("none", 4, 1, {.5, .2}));
+  EXPECT_EQ(ThinRunsToFolders(folder / "runs", folder / "folders").count, 1u);
+  EXPECT_THAT(ReadFile(folder / "folders/one/metrics.jsonl"), HasSubstr("0.2"));
+}
+
+TEST(Thin, FoldersDoNotReplaceRuns) {
+  const TestFolder folder;
+  for (const char* name : {"runs/a", "runs/b", "there/b"}) Write(folder / name, LongRun());
+  EXPECT_THAT([&] { ThinRunsToFolders(folder / "runs", folder / "there"); },
+              testing::ThrowsMessage<RunError>(testing::AllOf(
+                  HasSubstr((folder / "there/b").string()), HasSubstr("it contains a run"))));
+  EXPECT_FALSE(std::filesystem::exists(folder / "there/a"));
+}
+
+TEST(Thin, ARunItselfGetsAPlaceOfItsOwn) {
+  const TestFolder folder;
+  Write(folder / "runs/one", LongRun());
+  ThinRunsToFolders(folder / "runs/one", folder / "a");
+  ThinRuns(folder / "runs/one", folder / "a");
+  EXPECT_THAT(FilesBelow(folder / "a"), ElementsAre("one.runs.tar.gz", "one/config.json",
+                                                    "one/metrics.jsonl", "one/result.json"));
 }
 
 TEST(Thin, RefusesAPlaceAmongTheRuns) {
@@ -129,7 +220,7 @@ TEST(Thin, LeavesBrokenRunsOut) {
   const ThinnedRuns thinned = ThinRuns(folder / "runs", folder / "thin");
   EXPECT_EQ(thinned.count, 1u);
   EXPECT_THAT(thinned.faults, ElementsAre(HasSubstr("two/result.json")));
-  EXPECT_FALSE(std::filesystem::exists(folder / "thin/two"));
+  EXPECT_THAT(FilesBelow(folder / "thin"), ElementsAre("one.runs.tar.gz"));
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <stdexcept>
 #include <tuple>
 
 #include "lab/engine/sweep.h"
@@ -50,10 +52,39 @@ std::vector<const PaperColumn*> ChooseColumns(const Paper& paper,
   return chosen;
 }
 
-// Sets the completed fraction of a run from its folder: the epochs up to its last evaluation. An
-// unreadable folder counts as nothing done; `planish train` then fails with the reason.
-void LookInto(PlannedRun& run, Estimates& estimates) {
-  if (!fs::exists(run.folder / "config.json")) return;
+// Runs with results in the archives of a folder, by name. An unreadable archive counts as none.
+using ArchivedResults = std::map<std::string, RunResult>;
+
+ArchivedResults ReadArchivedResults(const fs::path& folder) {
+  ArchivedResults results;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!IsArchive(entry.path())) continue;
+    try {
+      for (Run& run : ReadArchivedRuns(entry.path()).runs) {
+        if (run.result) results[run.folder.filename().string()] = *std::move(run.result);
+      }
+    } catch (const std::runtime_error&) {
+    }
+  }
+  return results;
+}
+
+// Sets the completed fraction of a run from its folder, the epochs up to its last evaluation, or
+// from its archived result. An unreadable folder counts as nothing done; `planish train` then fails
+// with the reason.
+void LookInto(PlannedRun& run, const ArchivedResults& archived, Estimates& estimates) {
+  const auto set_done = [&](const RunResult& result) {
+    run.done = true;
+    if (result.status == "finished") {
+      estimates.Add(run.column, run.norm, (result.seconds + result.evaluation_seconds) / 60);
+    }
+  };
+  if (!fs::exists(run.folder / "config.json")) {
+    const auto result = archived.find(run.folder.filename().string());
+    if (result != archived.end()) set_done(result->second);
+    return;
+  }
   Run found;
   try {
     found = ReadRun(run.folder);
@@ -61,11 +92,7 @@ void LookInto(PlannedRun& run, Estimates& estimates) {
     return;
   }
   if (found.result) {
-    run.done = true;
-    if (found.result->status == "finished") {
-      estimates.Add(run.column, run.norm,
-                    (found.result->seconds + found.result->evaluation_seconds) / 60);
-    }
+    set_done(*found.result);
     return;
   }
   const nlohmann::ordered_json& settings = found.config.settings;
@@ -167,9 +194,12 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
     auto operator<=>(const Place&) const = default;
   };
   std::vector<std::pair<Place, PlannedRun>> runs;
+  std::map<std::string, ArchivedResults> archived;  // by task
   for (size_t c = 0; c < plan.columns.size(); ++c) {
     const ReproducePlan::Column& column = plan.columns[c];
     const Task& task = find(column.column->task);
+    const auto [results, is_new] = archived.try_emplace(task.name);
+    if (is_new) results->second = ReadArchivedResults(request.out / task.name);
     for (size_t n = 0; n < column.norms.size(); ++n) {
       const std::string& norm = column.norms[n];
       SweepRequest sweep;
@@ -192,7 +222,7 @@ ReproducePlan MakePlan(const Paper& paper, const ReproduceRequest& request,
         run.arguments = arguments;
         run.arguments.insert(run.arguments.end(),
                              {"--seed", std::to_string(run.seed), "--out", request.out.string()});
-        LookInto(run, plan.estimates);
+        LookInto(run, results->second, plan.estimates);
         const bool extra = !paper.rows.empty() && !paper.FindRow(norm);
         runs.emplace_back(Place{extra, run.seed, c, n}, std::move(run));
       }

@@ -32,7 +32,7 @@ struct PlannedRun {
   int64_t seed = 1;
   std::filesystem::path folder;
   std::vector<std::string> arguments;  ///< of `planish`: "train", the task, its flags
-  bool done = false;                   ///< set if its folder has a result
+  bool done = false;                   ///< set if its folder or an archive has a result
   double part_done = 0;                ///< completed fraction of an unfinished run, 0 to 1
 
   /// Returns a name like "rt small-ada-b64-s1".

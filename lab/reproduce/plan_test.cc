@@ -174,6 +174,22 @@ TEST_F(PlanTest, AnUnfinishedRunHasLessLeft) {
   EXPECT_EQ(again.estimates.Left(again.runs[0]), 4.5);  // 6 minutes, a quarter done
 }
 
+TEST_F(PlanTest, ARunWithAnArchivedResultIsDone) {
+  const ReproducePlan plan = Plan();
+  Finish(plan.runs[0], 120, "finished");
+  const std::filesystem::path folder = plan.runs[0].folder;
+  const std::filesystem::path archive = folder.parent_path() / "a.runs.tar.gz";
+  AddToArchive(archive, {{folder.filename().string(),
+                          {ReadFile(folder / "config.json"), ReadFile(folder / "metrics.jsonl"),
+                           ReadFile(folder / "result.json")}}});
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(Plan().Done(), 1u);
+  EXPECT_TRUE(Plan().runs[0].done);
+  EXPECT_EQ(Plan().estimates.Minutes(0, "none"), 2);
+  WriteFile(archive, "");
+  EXPECT_EQ(Plan().Done(), 0u);
+}
+
 TEST_F(PlanTest, ABrokenRunIsStillToDo) {
   const ReproducePlan plan = Plan();
   Finish(plan.runs[0], 60, "finished");

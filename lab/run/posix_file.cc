@@ -112,8 +112,10 @@ bool SyncToDisk(int fd) {
   return RetryInterrupted([&] { return fsync(fd); }) == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
+FileDescriptor OpenFolder(const fs::path& folder) { return Open(folder, O_RDONLY | O_DIRECTORY); }
+
 bool SyncFolder(const fs::path& folder) {
-  const FileDescriptor fd = Open(folder, O_RDONLY | O_DIRECTORY);
+  const FileDescriptor fd = OpenFolder(folder);
   return fd && SyncToDisk(fd.get());
 }
 

@@ -84,14 +84,16 @@ bool Truncate(int fd, int64_t size);
 /// file system without such an operation counts as success.
 bool SyncToDisk(int fd);
 
+/// Opens a folder. The result is false, with errno set, on failure.
+FileDescriptor OpenFolder(const std::filesystem::path& folder);
+
 /// Flushes a folder's entries to disk, so that a file created or renamed in it stays there.
 bool SyncFolder(const std::filesystem::path& folder);
 
-/// Takes the exclusive advisory lock of the open file `path`. The kernel releases it when the
-/// descriptor is closed or the process dies. If another process has the lock, waits with `wait`,
-/// otherwise returns false.
-/// Returns true on a file system without locks, because the lock only guards against mistakes.
-/// Throws RunError on any other failure.
+/// Takes the exclusive advisory lock of the open file or folder `path`. The kernel releases it when
+/// the descriptor is closed or the process dies. If another process has the lock, waits with
+/// `wait`, otherwise returns false. Returns true on a file system without locks, because the lock
+/// only guards against mistakes. Throws RunError on any other failure.
 bool LockFile(int fd, const std::filesystem::path& path, bool wait);
 
 }  // namespace planish::lab

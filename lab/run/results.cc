@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <iterator>
 #include <set>
 #include <stdexcept>
 #include <system_error>
@@ -222,76 +224,130 @@ Json ParseJsonOf(std::string_view text, const std::string& where) {
   }
 }
 
+// Parses the content of a JSON file.
+template <class T>
+T ParseFile(std::string_view text, const fs::path& file) {
+  return Convert<T>(ParseJsonOf(text, file.string()), file.string());
+}
+
 // Returns true if a file of any kind exists.
 bool Exists(const fs::path& file) {
   std::error_code error;
   return fs::symlink_status(file, error).type() != fs::file_type::not_found;
 }
 
-}  // namespace
-
-Json ReadJson(const fs::path& file) {
-  return ParseJsonOf(ReadRegularFile(file, kMaxJsonBytes), file.string());
-}
-
-std::vector<EvaluationLine> ReadEvaluationLines(const fs::path& file) {
+// Parses a metrics.jsonl. `where` is its path for messages.
+std::vector<EvaluationLine> ParseEvaluationLines(std::string_view text, const fs::path& where) {
   std::vector<EvaluationLine> lines;
-  if (!Exists(file)) return lines;
-  const std::string text = ReadRegularFile(file, kMaxMetricsBytes);
   size_t begin = 0;
   for (int number = 1; begin < text.size(); ++number) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
-    const std::string where = file.string() + " line " + std::to_string(number);
-    std::string line = text.substr(begin, end - begin);
-    auto evaluation = Convert<Evaluation>(ParseJsonOf(line, where), where);
+    const std::string place = where.string() + " line " + std::to_string(number);
+    std::string line(text.substr(begin, end - begin));
+    auto evaluation = Convert<Evaluation>(ParseJsonOf(line, place), place);
     lines.push_back({std::move(line), std::move(evaluation)});
     begin = end + 1;
   }
   return lines;
 }
 
-Run ReadRun(const fs::path& folder) {
+// Reads a metrics.jsonl, or returns "" if it does not exist.
+std::string ReadMetrics(const fs::path& file) {
+  return Exists(file) ? ReadRegularFile(file, kMaxMetricsBytes) : "";
+}
+
+// Parses the files of the run `folder`. `where` is the path of their folder for messages.
+Run ParseRun(const RunFiles& files, const fs::path& folder, const fs::path& where) {
   Run run;
   run.folder = folder;
-  const fs::path config = folder / "config.json";
-  run.config = Convert<RunConfig>(ReadJson(config), config.string());
-  for (EvaluationLine& line : ReadEvaluationLines(folder / "metrics.jsonl")) {
+  run.config = ParseFile<RunConfig>(files.config, where / "config.json");
+  for (EvaluationLine& line : ParseEvaluationLines(files.metrics, where / "metrics.jsonl")) {
     run.evaluations.push_back(std::move(line.evaluation));
   }
-  const fs::path result = folder / "result.json";
-  if (Exists(result)) run.result = Convert<RunResult>(ReadJson(result), result.string());
+  if (files.result) run.result = ParseFile<RunResult>(*files.result, where / "result.json");
   if (run.result && run.result->status == "finished" && run.evaluations.empty()) {
-    throw CannotRead(folder / "metrics.jsonl", "it has no evaluation, and the run is finished");
+    throw CannotRead(where / "metrics.jsonl", "it has no evaluation, and the run is finished");
   }
   return run;
 }
 
+}  // namespace
+
+std::vector<EvaluationLine> ReadEvaluationLines(const fs::path& file) {
+  return ParseEvaluationLines(ReadMetrics(file), file);
+}
+
+Run ReadRun(const fs::path& folder) {
+  RunFiles files;
+  files.config = ReadRegularFile(folder / "config.json", kMaxJsonBytes);
+  files.metrics = ReadMetrics(folder / "metrics.jsonl");
+  const fs::path result = folder / "result.json";
+  if (Exists(result)) files.result = ReadRegularFile(result, kMaxJsonBytes);
+  return ParseRun(files, folder, folder);
+}
+
+FoundRuns ReadArchivedRuns(const fs::path& archive) {
+  FoundRuns found;
+  for (const auto& [name, files] : ReadArchive(archive)) {
+    try {
+      found.runs.push_back(ParseRun(files, archive.parent_path() / name, archive / name));
+    } catch (const RunError& e) {
+      found.faults.push_back(e.what());
+    }
+  }
+  return found;
+}
+
 FoundRuns FindRuns(const std::vector<fs::path>& roots) {
-  std::set<fs::path> folders;
+  std::set<fs::path> folders, archives;
   for (const fs::path& root : roots) {
     try {
-      if (!fs::is_directory(root)) {
-        throw DataError(fmt::format("{} is not a folder", root.string()));
-      }
       bool empty = true;
-      const auto add = [&](const fs::path& folder) {
+      const auto add_folder = [&](const fs::path& folder) {
         folders.insert(fs::canonical(folder));
         empty = false;
       };
-      if (fs::exists(root / "config.json")) add(root);
+      // Keeps the place of a link to an archive: its runs belong there.
+      const auto add_archive = [&](const fs::path& archive) {
+        archives.insert(fs::canonical(fs::absolute(archive).parent_path()) / archive.filename());
+        empty = false;
+      };
+      if (IsArchive(root)) {
+        add_archive(root);
+        continue;
+      }
+      if (!fs::is_directory(root)) {
+        throw DataError(fmt::format("{} is not a folder or an archive of runs (*{})", root.string(),
+                                    kArchiveEnding));
+      }
+      if (fs::exists(root / "config.json")) add_folder(root);
       for (const auto& entry : fs::recursive_directory_iterator(root)) {
-        if (entry.path().filename() == "config.json") add(entry.path().parent_path());
+        const fs::path& path = entry.path();
+        if (path.filename() == "config.json") add_folder(path.parent_path());
+        if (IsArchive(path)) add_archive(path);
       }
       if (empty) {
         throw DataError(
-            fmt::format("there is no run in {}: no config.json in or below it", root.string()));
+            fmt::format("there is no run in {}: no config.json and no archive (*{}) in or below it",
+                        root.string(), kArchiveEnding));
       }
     } catch (const fs::filesystem_error& e) {
       throw CannotRead(e.path1().empty() ? root : e.path1(), e.code().message());
     }
   }
   FoundRuns found;
+  for (const fs::path& archive : archives) {
+    try {
+      FoundRuns archived = ReadArchivedRuns(archive);
+      std::ranges::move(archived.runs, std::back_inserter(found.runs));
+      std::ranges::move(archived.faults, std::back_inserter(found.faults));
+    } catch (const DataError& e) {
+      found.faults.push_back(e.what());
+    } catch (const RunError& e) {
+      found.faults.push_back(e.what());
+    }
+  }
   for (const fs::path& folder : folders) {
     try {
       found.runs.push_back(ReadRun(folder));
@@ -299,6 +355,7 @@ FoundRuns FindRuns(const std::vector<fs::path>& roots) {
       found.faults.push_back(e.what());
     }
   }
+  std::ranges::stable_sort(found.runs, {}, &Run::folder);
   if (found.runs.empty() && !found.faults.empty()) {
     throw DataError(fmt::format(
         "no run can be read: {}{}", found.faults[0],

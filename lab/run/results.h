@@ -10,10 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "lab/run/archive.h"
+
 // Files of a run folder, which contain everything that the report knows of a run:
 //   config.json    RunConfig: what determines the run, and stamps of where it was made
 //   metrics.jsonl  one Evaluation a line, appended and flushed
 //   result.json    RunResult, once the run has ended
+// An archive (lab/run/archive.h) contains the same files of many runs.
 namespace planish::lab {
 
 /// Quantity that a task measures.
@@ -155,7 +158,7 @@ void from_json(const nlohmann::ordered_json&, RunResult&);
 
 /// Contents of a run folder.
 struct Run {
-  std::filesystem::path folder;
+  std::filesystem::path folder;  ///< of an archived run: the archive's folder / the run's name
   RunConfig config;
   std::vector<Evaluation> evaluations;
   std::optional<RunResult> result;  ///< absent while the run is unfinished
@@ -180,20 +183,20 @@ std::vector<EvaluationLine> ReadEvaluationLines(const std::filesystem::path& fil
 /// or not a regular file, and for a finished run without an evaluation.
 Run ReadRun(const std::filesystem::path& folder);
 
-/// Runs found in folders.
+/// Runs found in folders and archives.
 struct FoundRuns {
-  std::vector<Run> runs;            ///< readable runs, sorted by path
-  std::vector<std::string> faults;  ///< a sentence for each unreadable run, naming the file
+  std::vector<Run> runs;            ///< readable runs, sorted by folder; archived ones first
+  std::vector<std::string> faults;  ///< a sentence for each unreadable file, naming it
 };
 
-/// Reads every run folder (one with a config.json) at or below each of `roots`, each once. Does not
-/// follow links to folders below a root.
-/// Throws DataError if a root is not a folder or contains no run, and if no run can be read. Throws
+/// Reads every run of an archive. Throws like ReadArchive.
+FoundRuns ReadArchivedRuns(const std::filesystem::path& archive);
+
+/// Reads every run folder (one with a config.json) and archive at or below each of `roots`, each
+/// once. A root is a folder or an archive. Does not follow links to folders below a root.
+/// Throws DataError if a root is neither or contains no run, and if no run can be read. Throws
 /// RunError if a folder cannot be read.
 FoundRuns FindRuns(const std::vector<std::filesystem::path>& roots);
-
-/// Reads and parses a JSON file of at most kMaxJsonBytes. Throws RunError naming it.
-nlohmann::ordered_json ReadJson(const std::filesystem::path& file);
 
 }  // namespace planish::lab
 

@@ -402,8 +402,8 @@ TEST(FindRuns, NamesTheRootWithoutRuns) {
   const auto says = [&](const char* name, const char* text) {
     return ThrowsMessage<DataError>(AllOf(HasSubstr((folder / name).string()), HasSubstr(text)));
   };
-  EXPECT_THAT([&] { FindRuns({folder / "no"}); }, says("no", "is not a folder"));
-  EXPECT_THAT([&] { FindRuns({folder / "file"}); }, says("file", "is not a folder"));
+  EXPECT_THAT([&] { FindRuns({folder / "no"}); }, says("no", "is not a folder or an archive"));
+  EXPECT_THAT([&] { FindRuns({folder / "file"}); }, says("file", "is not a folder or an archive"));
   EXPECT_THAT([&] { FindRuns({folder / "empty"}); }, says("empty", "there is no run"));
   EXPECT_THAT([&] { FindRuns({folder / "a", folder / "empty"}); },
               says("empty", "there is no run"));
@@ -424,6 +424,51 @@ TEST(FindRuns, NamesBrokenRunsAndReadsTheOthers) {
   EXPECT_THAT(found.faults, ElementsAre(HasSubstr((folder / "a/result.json").string() + ": empty"),
                                         HasSubstr((folder / "c/config.json").string()),
                                         HasSubstr((folder / "d/metrics.jsonl").string())));
+}
+
+// Returns the files of a run that WriteRun writes.
+RunFiles MinimalRun() { return {Json(Config()).dump(), "", std::nullopt}; }
+
+TEST(FindRuns, ReadsArchivesBesideFolders) {
+  const TestFolder folder;
+  WriteRun(folder / "a/x");
+  WriteRun(folder / "a/z");
+  AddToArchive(folder / "a/column.runs.tar.gz", {{"w", MinimalRun()}, {"y", MinimalRun()}});
+  AddToArchive(folder / "b.runs.tar.gz", {{"run", MinimalRun()}});
+  const std::vector<lab::Run> runs = FindRuns({folder.path()}).runs;
+  EXPECT_THAT(Names(runs, folder.path()), ElementsAre("a/w", "a/x", "a/y", "a/z", "run"));
+  EXPECT_EQ(Json(runs[0].config), Json(runs[1].config));
+  // Each archive once, whether it is a root itself, and however it is called.
+  EXPECT_THAT(Names(FindRuns({folder / "b.runs.tar.gz"}).runs, folder.path()), ElementsAre("run"));
+  EXPECT_EQ(FindRuns({folder / "b.runs.tar.gz", folder / "a/../b.runs.tar.gz", folder.path()})
+                .runs.size(),
+            5u);
+}
+
+TEST(FindRuns, RunsOfALinkedArchiveBelongToTheLinksPlace) {
+  const TestFolder folder;
+  AddToArchive(folder / "there/a.runs.tar.gz", {{"run", MinimalRun()}});
+  fs::create_directory(folder / "here");
+  fs::create_symlink(folder / "there/a.runs.tar.gz", folder / "here/b.runs.tar.gz");
+  EXPECT_THAT(Names(FindRuns({folder / "here"}).runs, folder / "here"), ElementsAre("run"));
+}
+
+TEST(FindRuns, NamesBrokenArchivesAndRunsInThem) {
+  const TestFolder folder;
+  RunFiles broken = MinimalRun();
+  broken.metrics = "{}\n";
+  AddToArchive(folder / "a.runs.tar.gz", {{"one", MinimalRun()}, {"two", broken}});
+  WriteFile(folder / "b.runs.tar.gz", "no archive");
+  fs::create_symlink("nowhere", folder / "c.runs.tar.gz");
+  ASSERT_EQ(mkfifo((folder / "d.runs.tar.gz").c_str(), 0600), 0);
+  const FoundRuns found = FindRuns({folder.path()});
+  EXPECT_THAT(Names(found.runs, folder.path()), ElementsAre("one"));
+  EXPECT_THAT(found.faults,
+              ElementsAre(HasSubstr((folder / "a.runs.tar.gz/two/metrics.jsonl line 1").string()),
+                          HasSubstr((folder / "b.runs.tar.gz").string()),
+                          HasSubstr((folder / "d.runs.tar.gz").string())));
+  EXPECT_THAT([&] { FindRuns({folder / "b.runs.tar.gz"}); },
+              ThrowsMessage<DataError>(HasSubstr("no run can be read")));
 }
 
 TEST(FindRuns, ThrowsWhereNoRunCanBeRead) {

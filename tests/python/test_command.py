@@ -646,7 +646,7 @@ def test_a_broken_run_is_named_and_left_out(sweep, tmp_path, name, break_file):
     ]:
         result = sweep(*arguments)
         assert result.returncode == 0, result.stderr
-        assert re.fullmatch(rf"warning: a run is left out: [^\n]*{re.escape(str(broken))}[^\n]*\n", result.stderr)
+        assert re.fullmatch(rf"warning: left out: [^\n]*{re.escape(str(broken))}[^\n]*\n", result.stderr)
         assert left in result.stdout
     # Without another run there is nothing to show.
     assert_one_line(sweep("show", broken.parent), 3, broken)

@@ -1,4 +1,4 @@
-"""planish reproduce and planish thin, on the cheap experiments of Ba et al. 2016."""
+"""planish reproduce on the cheap experiments of Ba et al. 2016."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import signal
 import time
 
 import pytest
-from test_command import assert_one_line, lines_of, tensors_of, without_seconds
+from test_command import assert_one_line, tensors_of, without_seconds
 
 SMOKE = ("reproduce", "ba2016", "--tasks", "pi-mnist", "--preset", "smoke", "--out", "out")
 # Two columns, two norms and a seed: four runs of about a second.
@@ -140,7 +140,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(planish):
     result = planish(*FEW)
     assert result.returncode == 1
     assert re.search(rf"^pi-mnist {re.escape(FOLDERS[0])} failed \(status 1\): [^\n]*config.json", result.stderr, re.M)
-    assert "warning: a run is left out: " in result.stderr
+    assert "warning: left out: " in result.stderr
     assert finished(planish) == sorted(FOLDERS[1:])
     assert "report: " in result.stdout
 
@@ -193,40 +193,3 @@ def test_time_that_is_up_ends_it(planish):
 )
 def test_wrong_usage(planish, arguments, parts):
     assert_one_line(planish("reproduce", *arguments), 2, *parts)
-
-
-# planish thin.
-
-
-def test_thin_copies_what_the_report_needs(done, tmp_path):
-    thin = tmp_path / "thin"
-    result = done.ok("thin", "out", thin)
-    assert result.stdout == f"4 runs: {thin}\n"
-    files = sorted(str(path.relative_to(thin)) for path in thin.rglob("*") if path.is_file())
-    names = ("config.json", "metrics.jsonl", "result.json")
-    assert files == sorted(f"pi-mnist/{folder}/{name}" for folder in FOLDERS for name in names)
-    for path in thin.rglob("*.json*"):
-        text = path.read_text(encoding="utf-8")
-        assert str(done.folder) not in text
-        assert not re.search(r'["\s]/\w+/', text), path
-    # Neither gradients before the last nor metrics that are not drawn.
-    folder = f"pi-mnist/{FOLDERS[0]}"
-    lines = lines_of(thin / folder / "metrics.jsonl")
-    assert "train_error" in lines_of(done.folder / "out" / folder / "metrics.jsonl")[-1]["values"]
-    assert all("train_error" not in line["values"] for line in lines)
-    assert all("gradients" not in line for line in lines[:-1])
-    one, other = (done.ok("show", path).stdout for path in ("out", thin))
-    assert one == other
-
-
-def test_thin_refuses_its_own_source(done):
-    assert_one_line(done("thin", "out", "out/thin"), 1, "is inside")
-    assert_one_line(done("thin", "nowhere", "thin"), 3, "nowhere")
-    assert_one_line(done("thin", "out"), 2, "TO")
-
-
-def test_config_of_a_thin_run_is_whole(done, tmp_path):
-    done.ok("thin", "out", tmp_path / "thin")
-    folder = f"pi-mnist/{FOLDERS[0]}/config.json"
-    one, other = (json.loads((root / folder).read_text()) for root in (done.folder / "out", tmp_path / "thin"))
-    assert one == other

@@ -1,0 +1,52 @@
+#ifndef PLANISH_LAB_RUN_ARCHIVE_H_
+#define PLANISH_LAB_RUN_ARCHIVE_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Archives of runs: NAME.runs.tar.gz, with the files RUN/config.json, RUN/metrics.jsonl and
+// RUN/result.json of each run, and nothing else (docs/files.md).
+namespace planish::lab {
+
+/// Contents of the files of a run that the report reads.
+struct RunFiles {
+  std::string config;                 ///< config.json
+  std::string metrics;                ///< metrics.jsonl; empty if it does not exist
+  std::optional<std::string> result;  ///< result.json, if it exists
+
+  bool operator==(const RunFiles&) const = default;
+};
+
+/// Runs of an archive by the names of their folders.
+using ArchivedRuns = std::map<std::string, RunFiles>;
+
+/// End of an archive's file name.
+inline constexpr std::string_view kArchiveEnding = ".runs.tar.gz";
+
+/// Maximum size of an archive in bytes, packed and unpacked.
+inline constexpr int64_t kMaxArchiveBytes = int64_t{256} << 20;
+
+/// Returns true if `path` exists, is not a folder and its name is that of an archive.
+bool IsArchive(const std::filesystem::path& path);
+
+/// Reads an archive. Throws DataError naming it if it is truncated or damaged, unpacks to more than
+/// kMaxArchiveBytes, or contains anything but the files of runs, each once. Throws RunError if it
+/// cannot be read or is not a regular file.
+ArchivedRuns ReadArchive(const std::filesystem::path& path);
+
+/// Adds runs to an archive, or creates it and its folder. A run replaces that of the same name,
+/// unless only the archived one has a result. Returns the names of the runs that are not added.
+/// Equal runs give equal bytes; the file is not written if nothing changes, and otherwise replaced
+/// atomically. Other processes that add to archives of the same folder wait.
+/// Throws like ReadArchive if there is an archive that cannot be read. Throws RunError if the name
+/// of a run is too long for a tar archive (155 bytes) or the file cannot be written.
+std::vector<std::string> AddToArchive(const std::filesystem::path& path, const ArchivedRuns& runs);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_RUN_ARCHIVE_H_
