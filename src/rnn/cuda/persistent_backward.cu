@@ -133,51 +133,110 @@ PLANISH_DEVICE void Multiply(const PersistentBackwardPlan& plan, int rows, int b
   }
 }
 
+// A block of the kernel: its arguments, and its arrays in shared memory.
 template <class T, class Kind>
-PLANISH_KERNEL(kMaxPersistentThreads, 1)
-PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
-  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
-  const PersistentBackwardPlan& plan = s.plan;
-  const PersistentBlock<T, Kind> block(a, plan);
-  const int64_t hidden = a.hidden, columns = kGates * hidden;
-  const int units = block.units(), rows = static_cast<int>(plan.rows);
-  const int lanes = static_cast<int>(plan.lanes), batch = static_cast<int>(a.batch);
-  const int me = ThreadIndex();
-  const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
-  const bool carried = a.cell_norm == CellNorm::kCarried;
-  const StateNorm<Kind, T> norm(a);
+struct BackwardBlock {
+  static constexpr int kGates = Kind::kGates, kNorms = Kind::kNorms;
 
-  auto* const sum_parts = reinterpret_cast<GradientPart*>(s.sum_parts);    // [B, norms, blocks]
-  auto* const cell_parts = reinterpret_cast<GradientPart*>(s.cell_parts);  // [B, blocks]
+  const CellLayer<T>& a;
+  const PersistentBackwardCall<T>& s;
+  const PersistentBackwardPlan& plan;
+  const bool relu, cell_norm, carried;
+  const PersistentBlock<T, Kind> block;
+  const StateNorm<Kind, T> norm;
+  const int64_t hidden, columns;
+  const int units, rows, lanes, batch;
+  GradientPart *sum_parts, *cell_parts;  // [B, norms, blocks] and [B, blocks]
+  T* weights;                            // [rows, stride]
+  T* gradients;                          // [rows, lanes] of zh
+  T* numbers;                            // [B, rows] g of the norms
+  T* xhats;                              // [B, rows]
+  T *dh, *dc;                            // [B, units]
+  T *of_o, *of_cell;      // [B, units] the gradients of o's sum and of the output of c's norm
+  T* cell_xhat;           // [B, units]
+  T *means, *cell_means;  // [B, norms, 2], then [B, 2] of c
 
-  T* const weights = SharedMemory<T>();
-  T* const gradients = weights + plan.weights;    // [rows, lanes] of zh
-  T* const numbers = gradients + plan.gradients;  // [B, rows] g of the norms
-  T* const xhats = numbers + plan.sums;           // [B, rows]
-  T* const states = xhats + plan.sums;
-  T* const means = states + plan.state_arrays * plan.states;  // [B, norms, 2], then [B, 2] of c
-  T* const cell_means = means + batch * a.norms * 2;
-  // [B, units] each
-  T* const dh = states;
-  T* const dc = dh + plan.states;
-  T* const of_o = dc + plan.states;  // the gradients of o's sum and of the output of c's norm
-  T* const of_cell = of_o + plan.states;
-  T* const cell_xhat = of_cell + plan.states;
+  PLANISH_DEVICE BackwardBlock(const CellLayer<T>& layer, const PersistentBackwardCall<T>& call,
+                               bool is_relu)
+      : a(layer),
+        s(call),
+        plan(call.plan),
+        relu(is_relu),
+        cell_norm(Kind::kLstm && layer.cell_norm != CellNorm::kNone),
+        carried(layer.cell_norm == CellNorm::kCarried),
+        block(layer, call.plan),
+        norm(layer),
+        hidden(layer.hidden),
+        columns(kGates * layer.hidden),
+        units(block.units()),
+        rows(static_cast<int>(call.plan.rows)),
+        lanes(static_cast<int>(call.plan.lanes)),
+        batch(static_cast<int>(layer.batch)) {
+    sum_parts = reinterpret_cast<GradientPart*>(s.sum_parts);
+    cell_parts = reinterpret_cast<GradientPart*>(s.cell_parts);
+    weights = SharedMemory<T>();
+    gradients = weights + plan.weights;
+    numbers = gradients + plan.gradients;
+    xhats = numbers + plan.sums;
+    dh = xhats + plan.sums;
+    dc = dh + plan.states;
+    of_o = dc + plan.states;
+    of_cell = of_o + plan.states;
+    cell_xhat = of_cell + plan.states;
+    means = dh + plan.state_arrays * plan.states;
+    cell_means = means + batch * a.norms * 2;
+  }
 
-  block.ReadWeights(s.weight_hh, weights);
-  // Padding sequences stay zero.
-  for (int i = me; i < rows * lanes; i += BlockThreads()) gradients[i] = 0;
-  block.ForUnits([&](int b, int unit, int64_t k) {
-    const int64_t at = b * plan.units + unit;
-    dh[at] = s.dh[b * hidden + k];
-    if (Kind::kLstm) dc[at] = s.dc[b * hidden + k];
-  });
-  SyncBlock();
+  PLANISH_DEVICE void Run() {
+    ReadInputs();
+    SyncBlock();
+    int64_t later = -1;
+    for (int64_t turn = 0; turn < a.time; ++turn) {
+      const int64_t t = s.reverse ? turn : a.time - 1 - turn;
+      if (turn + 1 < a.time) PrefetchUnits(s.reverse ? t + 1 : t - 1);
+      if (turn > 0) CollectStates(turn - 1);
+      ComputeOutputs(t, later);
+      if (cell_norm) {
+        SyncBlock();
+        SumCellNorms(t);
+      }
+      ComputeGates(t);
+      SyncBlock();
+      if constexpr (!Kind::kPlain) {
+        SumGateNorms(t);
+        NormaliseGates(t);
+        SyncBlock();
+      }
+      Multiply(
+          plan, units * kGates, batch, gradients, weights,
+          s.partials + turn % plan.buffers * plan.partials + BlockIndex() * batch * plan.stride);
+      SyncGrid();
+      later = t;
+    }
+    CollectStates(a.time - 1);
+    WriteStates();
+  }
 
-  // Adds the blocks' partial sums to dh after turn `turn`; dh already contains the part outside the
-  // product. Four lanes alternate over the blocks.
-  const auto collect = [&](int64_t turn) {
+  // Reads the weights and the gradients of the last state. Padding sequences stay zero.
+  PLANISH_DEVICE void ReadInputs() {
+    block.ReadWeights(s.weight_hh, weights);
+    for (int i = ThreadIndex(); i < rows * lanes; i += BlockThreads()) gradients[i] = 0;
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t at = b * plan.units + unit;
+      dh[at] = s.dh[b * hidden + k];
+      if (Kind::kLstm) dc[at] = s.dc[b * hidden + k];
+    });
+  }
+
+  PLANISH_DEVICE void PrefetchUnits(int64_t t) {
+    block.ForUnits([&](int b, int, int64_t k) { PrefetchUnit(a, s, norm, t * batch + b, k); });
+  }
+
+  // 1. The states: adds the blocks' partial sums of turn `turn` to dh, which already contains the
+  // part outside the product. Four lanes alternate over the blocks.
+  PLANISH_DEVICE void CollectStates(int64_t turn) {
     constexpr int kCollectors = 4;
+    const int me = ThreadIndex();
     const T* const partials = s.partials + turn % plan.buffers * plan.partials;
     const int count = batch * units * kCollectors;
     const int64_t of_block = batch * plan.stride;
@@ -194,19 +253,10 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
       if (i < count && i % kCollectors == 0) dh[b * plan.units + unit] += sum;
     }
     SyncBlock();
-  };
+  }
 
-  int64_t later = -1;
-  for (int64_t turn = 0; turn < a.time; ++turn) {
-    const int64_t t = s.reverse ? turn : a.time - 1 - turn;
-
-    if (turn + 1 < a.time) {
-      const int64_t next = s.reverse ? t + 1 : t - 1;
-      block.ForUnits([&](int b, int, int64_t k) { PrefetchUnit(a, s, norm, next * batch + b, k); });
-    }
-
-    // 1. The states, and the backward of the output.
-    if (turn > 0) collect(turn - 1);
+  // 1. The backward of resets and of the output. `later` is the time of the turn before, or -1.
+  PLANISH_DEVICE void ComputeOutputs(int64_t t, int64_t later) {
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b, at = b * plan.units + unit;
       T of_h = dh[at], of_c = 0;
@@ -238,24 +288,28 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
         s.dcell[row * hidden + k] = d.of_cell;
       }
     });
-    if (cell_norm) {
-      SyncBlock();
-      const T* const gain = a.params.gain_c + BlockIndex() * plan.units;
-      ExchangeParts(
-          batch, cell_parts, plan.blocks, [&](int b) { return IsActive(a, t, b); },
-          [&](int b, bool there) {
-            const int64_t first = b * plan.units;
-            return TakePart(
-                there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
-                [&](int i) { return cell_xhat[first + i]; });
-          },
-          [&](int b, const GradientPart* parts, bool writes) {
-            const auto mean = JoinParts(parts, plan.blocks, static_cast<double>(hidden));
-            if (writes) WriteMeans(mean, cell_means + 2 * b);
-          });
-    }
+  }
 
-    // 2. The gates.
+  // 1. The means for the norm of c.
+  PLANISH_DEVICE void SumCellNorms(int64_t t) {
+    const T* const gain = a.params.gain_c + BlockIndex() * plan.units;
+    ExchangeParts(
+        batch, cell_parts, plan.blocks, [&](int b) { return IsActive(a, t, b); },
+        [&](int b, bool there) {
+          const int64_t first = b * plan.units;
+          return TakePart(
+              there ? units : 0, [&](int i) { return of_cell[first + i] * gain[i]; },
+              [&](int i) { return cell_xhat[first + i]; });
+        },
+        [&](int b, const GradientPart* parts, bool writes) {
+          const auto mean = JoinParts(parts, plan.blocks, static_cast<double>(hidden));
+          if (writes) WriteMeans(mean, cell_means + 2 * b);
+        });
+  }
+
+  // 2. The gates.
+  PLANISH_DEVICE void ComputeGates(int64_t t) {
+    constexpr int kFirst = Kind::kFirstGates;
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b, first = row * columns + k, at = b * plan.units + unit;
       if (!IsActive(a, t, b)) {
@@ -298,55 +352,62 @@ PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
         }
       }
     });
-    SyncBlock();
-
-    // 3. The norms of the gates, and the matrix product.
-    if constexpr (!Kind::kPlain) {
-      ExchangeParts(
-          batch * kNorms, sum_parts, plan.blocks, [&](int i) { return IsActive(a, t, i / kNorms); },
-          [&](int i, bool there) {
-            const int b = i / kNorms, first_gate = i % kNorms * kFirst;
-            const int gates = kGates - first_gate < kFirst ? kGates - first_gate : kFirst;
-            const auto at = [&](int j) {
-              return b * rows + j / gates * kGates + first_gate + j % gates;
-            };
-            return TakePart(
-                there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
-                [&](int j) { return xhats[at(j)]; });
-          },
-          [&](int i, const GradientPart* parts, bool writes) {
-            const auto mean =
-                JoinParts(parts, plan.blocks, NumbersOf<kGates, kFirst>(i % kNorms, hidden));
-            if (writes) WriteMeans(mean, means + 2 * i);
-          });
-      block.ForUnits([&](int b, int unit, int64_t k) {
-        if (!IsActive(a, t, b)) return;
-        const int64_t row = t * batch + b;
-        NormMap<T> maps[kNorms];
-        ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
-        PLANISH_UNROLL
-        for (int gate = 0; gate < kGates; ++gate) {
-          const int of_row = unit * kGates + gate, i = b * kNorms + gate / kFirst;
-          const T d = TakeNormBack(numbers[b * rows + of_row], xhats[b * rows + of_row],
-                                   maps[gate / kFirst].rstd, means[2 * i], means[2 * i + 1]);
-          s.dzh[row * columns + gate * hidden + k] = d;
-          gradients[of_row * lanes + b] = d;
-        }
-      });
-      SyncBlock();
-    }
-    Multiply(plan, units * kGates, batch, gradients, weights,
-             s.partials + turn % plan.buffers * plan.partials + BlockIndex() * batch * plan.stride);
-    SyncGrid();
-    later = t;
   }
 
-  collect(a.time - 1);
-  block.ForUnits([&](int b, int unit, int64_t k) {
-    const int64_t at = b * plan.units + unit;
-    s.dh[b * hidden + k] = dh[at];
-    if (Kind::kLstm) s.dc[b * hidden + k] = dc[at];
-  });
+  // 2. The means for the norms of the gates.
+  PLANISH_DEVICE void SumGateNorms(int64_t t) {
+    constexpr int kFirst = Kind::kFirstGates;
+    ExchangeParts(
+        batch * kNorms, sum_parts, plan.blocks, [&](int i) { return IsActive(a, t, i / kNorms); },
+        [&](int i, bool there) {
+          const int b = i / kNorms, first_gate = i % kNorms * kFirst;
+          const int gates = kGates - first_gate < kFirst ? kGates - first_gate : kFirst;
+          const auto at = [&](int j) {
+            return b * rows + j / gates * kGates + first_gate + j % gates;
+          };
+          return TakePart(
+              there ? units * gates : 0, [&](int j) { return numbers[at(j)]; },
+              [&](int j) { return xhats[at(j)]; });
+        },
+        [&](int i, const GradientPart* parts, bool writes) {
+          const auto mean =
+              JoinParts(parts, plan.blocks, NumbersOf<kGates, kFirst>(i % kNorms, hidden));
+          if (writes) WriteMeans(mean, means + 2 * i);
+        });
+  }
+
+  // 3. The gradient of the block's columns of zh, through the norms of the gates.
+  PLANISH_DEVICE void NormaliseGates(int64_t t) {
+    constexpr int kFirst = Kind::kFirstGates;
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      if (!IsActive(a, t, b)) return;
+      const int64_t row = t * batch + b;
+      NormMap<T> maps[kNorms];
+      ReadMaps(norm.maps + row * kNorms * kRnnMap, maps);
+      PLANISH_UNROLL
+      for (int gate = 0; gate < kGates; ++gate) {
+        const int of_row = unit * kGates + gate, i = b * kNorms + gate / kFirst;
+        const T d = TakeNormBack(numbers[b * rows + of_row], xhats[b * rows + of_row],
+                                 maps[gate / kFirst].rstd, means[2 * i], means[2 * i + 1]);
+        s.dzh[row * columns + gate * hidden + k] = d;
+        gradients[of_row * lanes + b] = d;
+      }
+    });
+  }
+
+  PLANISH_DEVICE void WriteStates() {
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const int64_t at = b * plan.units + unit;
+      s.dh[b * hidden + k] = dh[at];
+      if (Kind::kLstm) s.dc[b * hidden + k] = dc[at];
+    });
+  }
+};
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMaxPersistentThreads, 1)
+PersistentBackward(CellLayer<T> a, PersistentBackwardCall<T> s, bool relu) {
+  BackwardBlock<T, Kind>(a, s, relu).Run();
 }
 
 }  // namespace

@@ -102,57 +102,126 @@ PLANISH_DEVICE void WriteMap(const NormMap<T>& map, T* to) {
   to[0] = map.hi, to[1] = map.lo, to[2] = map.rstd;
 }
 
+template <class T>
+PLANISH_DEVICE T OrZero(const T* values, int64_t i) {
+  return values == nullptr ? T{0} : values[i];
+}
+
+// A block of the kernel: its arguments, and its arrays in shared memory.
 template <class T, class Kind>
-PLANISH_KERNEL(kMaxPersistentThreads, 1)
-Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
-  constexpr int kGates = Kind::kGates, kFirst = Kind::kFirstGates, kNorms = Kind::kNorms;
-  constexpr int kPack = 16 / static_cast<int>(sizeof(T));
-  const PersistentPlan& plan = s.plan;
-  const int64_t hidden = a.hidden, batch = a.batch, columns = kGates * hidden;
-  const PersistentBlock<T, Kind> block(a, plan);
-  const int units = block.units();
-  const int rows = static_cast<int>(plan.rows), me = ThreadIndex(), threads = BlockThreads();
-  const int warp = me / kWarpThreads, warps = threads / kWarpThreads, lane = me % kWarpThreads;
-  const bool cell_norm = Kind::kLstm && a.cell_norm != CellNorm::kNone;
+struct ForwardBlock {
+  static constexpr int kGates = Kind::kGates, kNorms = Kind::kNorms;
 
-  auto* const sum_parts = reinterpret_cast<NormPart*>(s.sum_parts);    // [B, norms, blocks]
-  auto* const cell_parts = reinterpret_cast<NormPart*>(s.cell_parts);  // [B, blocks]
-
-  T* const weights = SharedMemory<T>();
-  T* const sums = weights + plan.weights;  // [B, rows]
-  T* const cells = sums + plan.sums;       // [B, units]
-  T* const outputs = cells + plan.cells;   // [B, units] o
-  T* const maps = outputs + plan.cells;    // [B, norms], and behind them [B] of c
-
-  T* const params = maps + plan.maps;
-  T* const inputs = params + plan.params;          // [2, B, rows] zx
-  T* const input_maps = inputs + 2 * plan.inputs;  // [2, B, norms] of zx
-
-  block.ReadWeights(s.weight_hh, weights);
-  a.params = block.ReadParams(a.params, params);
-  const auto step_of = [&](int64_t i) {
-    return i >= a.time ? int64_t{-1} : s.reverse ? a.time - 1 - i : i;
+  // A step, and the arrays that the steps use in turn.
+  struct Step {
+    int64_t t, next;  // next is -1 after the last step
+    const T* h;       // the whole state
+    T* h_next;
+    const T *zx, *maps;  // of the block's units
   };
-  const auto or_zero = [](const T* values, int64_t i) {
-    return values == nullptr ? T{0} : values[i];
-  };
+
+  CellLayer<T> a;  // with the parameters in shared memory
+  const PersistentCall<T>& s;
+  const PersistentPlan& plan;
+  const bool relu, cell_norm;
+  const PersistentBlock<T, Kind> block;
+  const int64_t hidden, batch, columns;
+  const int units, rows;
+  NormPart *sum_parts, *cell_parts;  // [B, norms, blocks] and [B, blocks]
+  T* weights;                        // [rows, stride]
+  T* sums;                           // [B, rows]
+  T* cells;                          // [B, units]
+  T* outputs;                        // [B, units] o
+  T *maps, *cell_maps;               // [B, norms], and behind them [B] of c
+  T* inputs;                         // [2, B, rows] zx
+  T* input_maps;                     // [2, B, norms] of zx
+
+  PLANISH_DEVICE ForwardBlock(const CellLayer<T>& layer, const PersistentCall<T>& call,
+                              bool is_relu)
+      : a(layer),
+        s(call),
+        plan(call.plan),
+        relu(is_relu),
+        cell_norm(Kind::kLstm && layer.cell_norm != CellNorm::kNone),
+        block(layer, call.plan),
+        hidden(layer.hidden),
+        batch(layer.batch),
+        columns(kGates * layer.hidden),
+        units(block.units()),
+        rows(static_cast<int>(call.plan.rows)) {
+    sum_parts = reinterpret_cast<NormPart*>(s.sum_parts);
+    cell_parts = reinterpret_cast<NormPart*>(s.cell_parts);
+    weights = SharedMemory<T>();
+    sums = weights + plan.weights;
+    cells = sums + plan.sums;
+    outputs = cells + plan.cells;
+    maps = outputs + plan.cells;
+    cell_maps = maps + batch * a.norms * kRnnMap;
+    T* const params = maps + plan.maps;
+    inputs = params + plan.params;
+    input_maps = inputs + 2 * plan.inputs;
+    block.ReadWeights(s.weight_hh, weights);
+    a.params = block.ReadParams(a.params, params);
+  }
+
+  PLANISH_DEVICE void Run() {
+    WriteFirstState();
+    CopyInputs(TimeOf(0), 0);
+    SyncGrid();
+    for (int64_t turn = 0; turn < a.time; ++turn) {
+      const Step step = StepOf(turn);
+      WaitForCopies();
+      if (step.next >= 0) CopyInputs(step.next, turn + 1);
+      MultiplyState(step);
+      SyncBlock();
+      if constexpr (Kind::kJoint) {
+        AddInputs(step);
+        SyncBlock();
+      }
+      if constexpr (!Kind::kPlain) NormaliseSums(step);
+      ComputeGates(step);
+      if (cell_norm) {
+        SyncBlock();
+        NormaliseCells(step);
+        ComputeStates(step);
+      }
+      SyncGrid();
+    }
+  }
+
+  PLANISH_DEVICE int64_t TimeOf(int64_t turn) const {
+    return turn >= a.time ? int64_t{-1} : s.reverse ? a.time - 1 - turn : turn;
+  }
+
+  PLANISH_DEVICE Step StepOf(int64_t turn) const {
+    const int64_t state_size = batch * plan.stride;
+    return {TimeOf(turn),
+            TimeOf(turn + 1),
+            s.h + turn % 2 * state_size,
+            s.h + (turn + 1) % 2 * state_size,
+            inputs + turn % 2 * plan.inputs,
+            input_maps + turn % 2 * plan.input_maps};
+  }
 
   // Writes the initial state. Padding stays zero.
-  const int64_t state_size = batch * plan.stride;
-  block.ForUnits([&](int b, int unit, int64_t k) {
-    const bool reset = IsReset(a, step_of(0), b);
-    s.h[b * plan.stride + k] = reset ? or_zero(a.h_reset, k) : or_zero(s.h0, b * hidden + k);
-    if (Kind::kLstm) {
-      cells[b * plan.units + unit] = reset ? or_zero(a.c_reset, k) : or_zero(s.c0, b * hidden + k);
+  PLANISH_DEVICE void WriteFirstState() {
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      const bool reset = IsReset(a, TimeOf(0), b);
+      s.h[b * plan.stride + k] = reset ? OrZero(a.h_reset, k) : OrZero(s.h0, b * hidden + k);
+      if (Kind::kLstm) {
+        cells[b * plan.units + unit] = reset ? OrZero(a.c_reset, k) : OrZero(s.c0, b * hidden + k);
+      }
+    });
+    const int64_t padding = plan.stride - hidden;
+    for (int64_t i = BlockIndex() == 0 ? ThreadIndex() : 2 * batch * padding;
+         i < 2 * batch * padding; i += BlockThreads()) {
+      s.h[i / padding * plan.stride + hidden + i % padding] = 0;
     }
-  });
-  const int64_t padding = plan.stride - hidden;
-  for (int64_t i = BlockIndex() == 0 ? me : 2 * batch * padding; i < 2 * batch * padding;
-       i += threads) {
-    s.h[i / padding * plan.stride + hidden + i % padding] = 0;
   }
-  // The inputs of a step do not depend on other steps, so they are loaded during the step before.
-  const auto prefetch_inputs = [&](int64_t t, int64_t turn) {
+
+  // Starts copying the inputs of a step. They do not depend on other steps, so they are loaded
+  // during the step before.
+  PLANISH_DEVICE void CopyInputs(int64_t t, int64_t turn) {
     T* const zx = inputs + turn % 2 * plan.inputs;
     T* const map = input_maps + turn % 2 * plan.input_maps;
     block.ForUnits([&](int b, int unit, int64_t k) {
@@ -167,22 +236,16 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
         }
       }
     });
-  };
-  prefetch_inputs(step_of(0), 0);
-  SyncGrid();
+  }
 
-  for (int64_t turn = 0; turn < a.time; ++turn) {
-    const int64_t t = step_of(turn), next = step_of(turn + 1);
-    const T* const h = s.h + turn % 2 * state_size;
-    T* const h_next = s.h + (turn + 1) % 2 * state_size;
-    WaitForCopies();
-    const T* const zx_now = inputs + turn % 2 * plan.inputs;
-    const T* const maps_now = input_maps + turn % 2 * plan.input_maps;
-    if (next >= 0) prefetch_inputs(next, turn + 1);
-
-    // 1. The matrix product. Touch first loads the whole state from the L2 cache.
-    constexpr int kLine = 128 / static_cast<int>(sizeof(T));
-    for (int64_t i = me * kLine; i < state_size; i += threads * kLine) Touch(h + i);
+  // 1. The matrix product. Touch first loads the whole state from the L2 cache.
+  PLANISH_DEVICE void MultiplyState(const Step& step) {
+    constexpr int kPack = 16 / static_cast<int>(sizeof(T)),
+                  kLine = 128 / static_cast<int>(sizeof(T));
+    const int me = ThreadIndex(), threads = BlockThreads();
+    const int warp = me / kWarpThreads, warps = threads / kWarpThreads, lane = me % kWarpThreads;
+    const T* const h = step.h;
+    for (int64_t i = me * kLine; i < batch * plan.stride; i += threads * kLine) Touch(h + i);
     const int row_groups = rows / kPersistentRows;
     const int batch_groups =
         static_cast<int>((batch + kPersistentSequences - 1) / kPersistentSequences);
@@ -221,71 +284,65 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
       const int q = lane / kPersistentRows, r = lane % kPersistentRows;
       if (b + q < batch) sums[(b + q) * rows + row + r] = sum;
     }
-    SyncBlock();
+  }
 
-    // With a joint norm, zx is added to the sums.
-    if constexpr (Kind::kJoint) {
-      for (int i = me; i < static_cast<int>(batch) * rows; i += threads) sums[i] += zx_now[i];
-      SyncBlock();
+  // With a joint norm, zx is added to the sums.
+  PLANISH_DEVICE void AddInputs(const Step& step) {
+    for (int i = ThreadIndex(); i < static_cast<int>(batch) * rows; i += BlockThreads()) {
+      sums[i] += step.zx[i];
     }
+  }
 
-    // 2. The norms of the sums.
-    if constexpr (!Kind::kPlain) {
-      const auto gates_of = [](int norm) {
-        const int left = kGates - norm * kFirst;
-        return left < kFirst ? left : kFirst;
-      };
-      T* const kept = Kind::kJoint ? a.map_ih : a.map_hh;
-      ExchangeParts(
-          static_cast<int>(batch) * kNorms, sum_parts, plan.blocks,
-          [&](int i) { return IsActive(a, t, i / kNorms); },
-          [&](int i, bool there) {
-            const int b = i / kNorms, norm = i % kNorms, gates = gates_of(norm);
-            return TakePart(there ? units * gates : 0, [&](int j) {
-              return sums[b * rows + j / gates * kGates + norm * kFirst + j % gates];
-            });
-          },
-          [&](int i, const NormPart* parts, bool writes) {
-            const int b = i / kNorms, norm = i % kNorms;
-            const auto map = JoinParts<T>(parts, plan, hidden, gates_of(norm), a.eps);
-            if (!writes) return;
-            WriteMap(map, maps + i * kRnnMap);
-            if (kept == nullptr || BlockIndex() != 0) return;
-            WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
-          });
-    }
-
-    // Writes the initial state of the next step.
-    const auto put = [&](int b, int unit, int64_t k, T state, T cell) {
-      const bool reset = IsReset(a, next, b);
-      h_next[b * plan.stride + k] = reset ? or_zero(a.h_reset, k) : state;
-      if (next < 0 && s.h_n != nullptr) s.h_n[b * hidden + k] = state;
-      if constexpr (Kind::kLstm) {
-        cells[b * plan.units + unit] = reset ? or_zero(a.c_reset, k) : cell;
-        if (next < 0 && s.c_n != nullptr) s.c_n[b * hidden + k] = cell;
-      }
+  // 2. The norms of the sums.
+  PLANISH_DEVICE void NormaliseSums(const Step& step) {
+    constexpr int kFirst = Kind::kFirstGates;
+    const int64_t t = step.t;
+    const auto gates_of = [](int norm) {
+      const int left = kGates - norm * kFirst;
+      return left < kFirst ? left : kFirst;
     };
+    T* const kept = Kind::kJoint ? a.map_ih : a.map_hh;
+    ExchangeParts(
+        static_cast<int>(batch) * kNorms, sum_parts, plan.blocks,
+        [&](int i) { return IsActive(a, t, i / kNorms); },
+        [&](int i, bool there) {
+          const int b = i / kNorms, norm = i % kNorms, gates = gates_of(norm);
+          return TakePart(there ? units * gates : 0, [&](int j) {
+            return sums[b * rows + j / gates * kGates + norm * kFirst + j % gates];
+          });
+        },
+        [&](int i, const NormPart* parts, bool writes) {
+          const int b = i / kNorms, norm = i % kNorms;
+          const auto map = JoinParts<T>(parts, plan, hidden, gates_of(norm), a.eps);
+          if (!writes) return;
+          WriteMap(map, maps + i * kRnnMap);
+          if (kept == nullptr || BlockIndex() != 0) return;
+          WriteMap(map, kept + ((t * batch + b) * kNorms + norm) * kRnnMap);
+        });
+  }
 
-    // 3. The gates.
+  // 3. The gates.
+  PLANISH_DEVICE void ComputeGates(const Step& step) {
+    const int64_t t = step.t;
     block.ForUnits([&](int b, int unit, int64_t k) {
       const int64_t row = t * batch + b;
-      const T state = h[b * plan.stride + k];
+      const T state = step.h[b * plan.stride + k];
       T cell = 0;
       if constexpr (Kind::kLstm) cell = cells[b * plan.units + unit];
       if (!IsActive(a, t, b)) {
         s.y[row * hidden + k] = 0;
-        put(b, unit, k, state, cell);
+        PutState(step, b, unit, k, state, cell);
         return;
       }
       NormMap<T> ih[kNorms], hh[kNorms];
-      if constexpr (Kind::kSeparate) ReadMaps(maps_now + b * kNorms * kRnnMap, ih);
+      if constexpr (Kind::kSeparate) ReadMaps(step.maps + b * kNorms * kRnnMap, ih);
       if constexpr (Kind::kSeparate) ReadMaps(maps + b * kNorms * kRnnMap, hh);
       if constexpr (Kind::kJoint) ReadMaps(maps + b * kNorms * kRnnMap, ih);
       T zx[kGates], zh[kGates];
       PLANISH_UNROLL
       for (int gate = 0; gate < kGates; ++gate) {
         const int at = b * rows + unit * kGates + gate;
-        zx[gate] = Kind::kJoint ? T{0} : zx_now[at];  // already in the sum
+        zx[gate] = Kind::kJoint ? T{0} : step.zx[at];  // already in the sum
         zh[gate] = sums[at];
         if (Kind::kSeparate && a.zh != nullptr) a.zh[row * columns + gate * hidden + k] = zh[gate];
       }
@@ -296,39 +353,60 @@ Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
         outputs[b * plan.units + unit] = out.o;
       } else {
         s.y[row * hidden + k] = out.h;
-        put(b, unit, k, out.h, out.c);
+        PutState(step, b, unit, k, out.h, out.c);
       }
     });
-    if (cell_norm) {
-      SyncBlock();
-      T* const cell_maps = maps + batch * a.norms * kRnnMap;
-      ExchangeParts(
-          static_cast<int>(batch), cell_parts, plan.blocks,
-          [&](int b) { return IsActive(a, t, b); },
-          [&](int b, bool there) {
-            return TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
-          },
-          [&](int b, const NormPart* parts, bool writes) {
-            const auto map = JoinParts<T>(parts, plan, hidden, 1, a.eps);
-            if (!writes) return;
-            WriteMap(map, cell_maps + b * kRnnMap);
-            if (a.map_c == nullptr || BlockIndex() != 0) return;
-            WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
-          });
-      // 4. The state.
-      block.ForUnits([&](int b, int unit, int64_t k) {
-        if (!IsActive(a, t, b)) return;
-        const int64_t row = t * batch + b;
-        const T* const map = cell_maps + b * kRnnMap;
-        const UnitOutput<T> out =
-            TakeNormalised(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
-                           NormMap<T>{map[0], map[1], map[2]});
-        s.y[row * hidden + k] = out.h;
-        put(b, unit, k, out.h, out.c);
-      });
-    }
-    SyncGrid();
   }
+
+  // 3. The norm of c.
+  PLANISH_DEVICE void NormaliseCells(const Step& step) {
+    const int64_t t = step.t;
+    ExchangeParts(
+        static_cast<int>(batch), cell_parts, plan.blocks, [&](int b) { return IsActive(a, t, b); },
+        [&](int b, bool there) {
+          return TakePart(there ? units : 0, [&](int j) { return cells[b * plan.units + j]; });
+        },
+        [&](int b, const NormPart* parts, bool writes) {
+          const auto map = JoinParts<T>(parts, plan, hidden, 1, a.eps);
+          if (!writes) return;
+          WriteMap(map, cell_maps + b * kRnnMap);
+          if (a.map_c == nullptr || BlockIndex() != 0) return;
+          WriteMap(map, a.map_c + (t * batch + b) * kRnnMap);
+        });
+  }
+
+  // 4. The state.
+  PLANISH_DEVICE void ComputeStates(const Step& step) {
+    const int64_t t = step.t;
+    block.ForUnits([&](int b, int unit, int64_t k) {
+      if (!IsActive(a, t, b)) return;
+      const int64_t row = t * batch + b;
+      const T* const map = cell_maps + b * kRnnMap;
+      const UnitOutput<T> out =
+          TakeNormalised(a, row, k, cells[b * plan.units + unit], outputs[b * plan.units + unit],
+                         NormMap<T>{map[0], map[1], map[2]});
+      s.y[row * hidden + k] = out.h;
+      PutState(step, b, unit, k, out.h, out.c);
+    });
+  }
+
+  // Writes the initial state of the next step.
+  PLANISH_DEVICE void PutState(const Step& step, int b, int unit, int64_t k, T state, T cell) {
+    const int64_t next = step.next;
+    const bool reset = IsReset(a, next, b);
+    step.h_next[b * plan.stride + k] = reset ? OrZero(a.h_reset, k) : state;
+    if (next < 0 && s.h_n != nullptr) s.h_n[b * hidden + k] = state;
+    if constexpr (Kind::kLstm) {
+      cells[b * plan.units + unit] = reset ? OrZero(a.c_reset, k) : cell;
+      if (next < 0 && s.c_n != nullptr) s.c_n[b * hidden + k] = cell;
+    }
+  }
+};
+
+template <class T, class Kind>
+PLANISH_KERNEL(kMaxPersistentThreads, 1)
+Persistent(CellLayer<T> a, PersistentCall<T> s, bool relu) {
+  ForwardBlock<T, Kind>(a, s, relu).Run();
 }
 
 }  // namespace
