@@ -3,11 +3,11 @@
 
 #include <cmath>
 #include <cstdint>
-#include <initializer_list>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "planish/error.h"
-#include "planish/types.h"
 
 // Argument checks of the public functions. Each throws ArgumentError with the text `[function]
 // argument must ..., got VALUE`.
@@ -17,40 +17,6 @@ namespace planish::internal {
                               const std::string& expected, const std::string& found) {
   throw ArgumentError("[" + std::string(function) + "] " + argument + " must " + expected +
                       ", got " + found);
-}
-
-/// Checks that rows and cols are at least 0, and that arrays of rows * cols elements of T, and of
-/// one statistic for each row, are addressable.
-template <class T>
-void CheckShape(const char* function, int64_t rows, int64_t cols) {
-  if (rows < 0) Fail(function, "rows", "be at least 0", std::to_string(rows));
-  if (cols < 0) Fail(function, "cols", "be at least 0", std::to_string(cols));
-  const int64_t most = INT64_MAX / static_cast<int64_t>(sizeof(T));
-  if (cols > most / (rows > 0 ? rows : 1)) {
-    Fail(function, "rows * cols", "be at most " + std::to_string(most),
-         std::to_string(rows) + " * " + std::to_string(cols));
-  }
-  const int64_t max_rows = INT64_MAX / static_cast<int64_t>(sizeof(Compute<T>));
-  if (rows > max_rows) {
-    Fail(function, "rows", "be at most " + std::to_string(max_rows), std::to_string(rows));
-  }
-}
-
-/// Returns the stride to use: `given`, or `cols` if it is 0. Checks that it is at least `cols`.
-template <class T>
-int64_t CheckedStride(const char* function, const char* name, int64_t given, int64_t rows,
-                      int64_t cols) {
-  if (given == 0) return cols;
-  if (given < cols) {
-    Fail(function, name, "be 0 or at least cols (" + std::to_string(cols) + ")",
-         std::to_string(given));
-  }
-  const int64_t most = INT64_MAX / static_cast<int64_t>(sizeof(T));
-  if (given > most / (rows > 0 ? rows : 1)) {
-    Fail(function, "rows * " + std::string(name), "be at most " + std::to_string(most),
-         std::to_string(rows) + " * " + std::to_string(given));
-  }
-  return given;
 }
 
 inline void CheckFinite(const char* function, const char* name, double value) {
@@ -63,48 +29,137 @@ inline void CheckEps(const char* function, double eps) {
   }
 }
 
-/// An array argument. Null and misaligned addresses are valid if `bytes` is 0.
-struct Array {
-  const char* name;
-  const void* data;
-  int64_t bytes;                 ///< from the first element to the end of the last one
-  int64_t alignment = 1;         ///< power of two
-  const void* may_be = nullptr;  ///< an input that this output may replace in place
-  const void* may_also_be = nullptr;
+/// The elements of an array: `rows` rows of `cols`.
+struct Extent {
+  int64_t rows = 1, cols = 0;
 };
 
-/// Returns a matrix of `rows` rows of `cols` elements, `stride` elements apart.
-template <class T>
-Array MatrixArray(const char* name, const T* data, int64_t rows, int64_t cols, int64_t stride) {
-  const int64_t size = sizeof(T);
-  const int64_t bytes = rows == 0 || cols == 0 ? 0 : ((rows - 1) * stride + cols) * size;
-  return {name, data, bytes, static_cast<int64_t>(alignof(T))};
+/// Whether an array must be given.
+struct Presence {
+  bool required = false;
+  const char* null_reason = nullptr;  ///< why the array must be null; null: it may be given
+};
+inline constexpr Presence kOptional = {}, kRequired = {.required = true};
+constexpr Presence RequiredIf(bool condition) { return {.required = condition}; }
+constexpr Presence NullUnless(bool condition, const char* reason) {
+  return {.null_reason = condition ? nullptr : reason};
 }
 
-template <class T>
-Array VectorArray(const char* name, const T* data, int64_t n) {
-  return MatrixArray(name, data, 1, n, n);
-}
+/// Description of an array argument: a member of Args. Arrays of const elements are inputs, the
+/// others are outputs. An output must not overlap another array, unless it is in place of an input.
+///
+/// The arrays of a call are described by VisitArguments(args, ..., f), which calls f with each
+/// Argument. All sizes in `args` are valid.
+template <class Args, class E>
+struct Argument {
+  const char* name;
+  E* Args::* member;
+  Extent extent;
+  Presence presence = kOptional;
+  int64_t Args::* stride = nullptr;  ///< elements from row to row; null: cols
+  const void* in_place[2] = {};      ///< addresses of inputs that the output can have
 
-inline void CheckNotNull(const char* function, std::initializer_list<Array> arrays) {
-  for (const Array& array : arrays) {
-    if (array.data == nullptr && array.bytes > 0) {
-      Fail(function, array.name, "point to " + std::to_string(array.bytes) + " bytes", "null");
-    }
+  constexpr Argument&& WithStride(int64_t Args::* member_with_stride) && {
+    stride = member_with_stride;
+    return std::move(*this);
   }
+  constexpr Argument&& InPlaceOf(const void* input, const void* other = nullptr) && {
+    in_place[0] = input;
+    in_place[1] = other;
+    return std::move(*this);
+  }
+};
+template <class Args, class E>
+Argument(const char*, E* Args::*, Extent, Presence = {}) -> Argument<Args, E>;
+
+/// Calls f with each array argument of `args`, from any namespace.
+template <class Args, class F, class... Facts>
+void ForEachArgument(const Args& args, const F& f, const Facts&... facts) {
+  VisitArguments(args, facts..., [&](const auto& argument) { f(argument); });
 }
 
-inline void CheckAligned(const char* function, std::initializer_list<Array> arrays) {
-  for (const Array& array : arrays) {
-    // Masks instead of dividing: ten divisions take as long as the norm of a short row.
-    const auto beyond =
-        reinterpret_cast<uintptr_t>(array.data) & (static_cast<uintptr_t>(array.alignment) - 1);
-    if (array.bytes > 0 && beyond != 0) {
-      Fail(function, array.name,
-           "be aligned to " + std::to_string(array.alignment) + " bytes, the size of its type",
-           "an address " + std::to_string(beyond) + " bytes beyond");
-    }
+/// Checks that a stride is at least cols, and that the array is addressable.
+void CheckStride(const char* function, const char* array, int64_t stride, Extent extent,
+                 int64_t element_bytes);
+
+/// Checks the strides of a call, and replaces 0 by cols.
+template <class Args, class... Facts>
+void SetStrides(const char* function, Args& args, const Facts&... facts) {
+  VisitArguments(args, facts..., [&]<class E>(const Argument<Args, E>& argument) {
+    if (argument.stride == nullptr) return;
+    int64_t& stride = args.*argument.stride;
+    if (stride == 0) stride = argument.extent.cols;
+    if (stride == argument.extent.cols) return;
+    CheckStride(function, argument.name, stride, argument.extent, sizeof(E));
+  });
+}
+
+/// The arrays of a call that are given. Allocates no memory.
+class Arrays {
+ public:
+  explicit Arrays(const char* function) : function_(function) {}
+
+  /// Adds the described members of `args`, whose strides are set. Checks that arrays that are
+  /// required and not empty are given, and that those that must be null are.
+  template <class Args, class... Facts>
+  void Add(const Args& args, const Facts&... facts) {
+    VisitArguments(args, facts..., [&](const auto& argument) { AddOne(args, argument); });
   }
+
+  /// Checks that arrays are aligned, and that outputs overlap nothing except where in place.
+  void CheckAlignedAndDisjoint() const;
+
+ private:
+  struct Array {
+    const char* name;
+    uintptr_t begin, end;
+    int64_t stride;  // in elements
+    uintptr_t alignment;
+    const void* in_place[2];
+  };
+  struct List {
+    Array arrays[24];  // RnnBackward has 24 inputs; the first `size` are set
+    int size = 0;
+  };
+
+  template <class Args, class E>
+  void AddOne(const Args& args, const Argument<Args, E>& argument) {
+    const auto& [rows, cols] = argument.extent;
+    const int64_t stride = argument.stride ? args.*argument.stride : cols;
+    const int64_t size = sizeof(E);
+    const int64_t bytes = rows == 0 || cols == 0 ? 0 : ((rows - 1) * stride + cols) * size;
+    E* data = args.*argument.member;
+    if (data == nullptr) {
+      if (argument.presence.required && bytes > 0) FailNull(argument.name, bytes);
+      return;
+    }
+    if (argument.presence.null_reason) FailGiven(argument.name, argument.presence.null_reason);
+    List& list = std::is_const_v<E> ? inputs_ : outputs_;
+    // Set in place: a copy of a struct just written is slow in a short call.
+    Array& array = list.arrays[list.size++];
+    array.name = argument.name;
+    array.begin = reinterpret_cast<uintptr_t>(data);
+    array.end = array.begin + static_cast<uintptr_t>(bytes);
+    array.stride = stride;
+    array.alignment = alignof(E);
+    array.in_place[0] = argument.in_place[0];
+    array.in_place[1] = argument.in_place[1];
+  }
+  void CheckAligned(const List& list) const;
+  void CheckOverlap(const Array& output, const Array& other) const;
+  [[noreturn]] void FailNull(const char* name, int64_t bytes) const;
+  [[noreturn]] void FailGiven(const char* name, const char* reason) const;
+
+  const char* function_;
+  List inputs_, outputs_;
+};
+
+/// Checks the arrays of a call that has one struct of arguments.
+template <class Args, class... Facts>
+void CheckArrays(const char* function, const Args& args, const Facts&... facts) {
+  Arrays arrays(function);
+  arrays.Add(args, facts...);
+  arrays.CheckAlignedAndDisjoint();
 }
 
 /// Checks untyped memory: `needed` bytes, aligned to 16. Accepts any address if `needed` is 0.
@@ -126,30 +181,6 @@ void CheckWorkspace(const char* function, const Options& options, int64_t needed
   if (options.workspace_bytes < needed) {
     Fail(function, "workspace_bytes", "be at least " + std::to_string(needed),
          std::to_string(options.workspace_bytes));
-  }
-}
-
-/// Checks that no output shares memory with another array, except with its `may_be` and
-/// `may_also_be` at the same address. Null arrays are skipped.
-inline void CheckDisjoint(const char* function, std::initializer_list<Array> outputs,
-                          std::initializer_list<Array> inputs) {
-  const auto check = [function](const Array& output, const Array& other) {
-    if (output.data == nullptr || other.data == nullptr) return;
-    if (output.data == other.data &&
-        (output.may_be == other.data || output.may_also_be == other.data)) {
-      return;
-    }
-    const auto a = reinterpret_cast<uintptr_t>(output.data);
-    const auto b = reinterpret_cast<uintptr_t>(other.data);
-    const bool apart = a < b ? b - a >= static_cast<uintptr_t>(output.bytes)
-                             : a - b >= static_cast<uintptr_t>(other.bytes);
-    if (!apart && output.bytes > 0 && other.bytes > 0) {
-      Fail(function, output.name, std::string("not overlap ") + other.name, "bytes in common");
-    }
-  };
-  for (const Array* output = outputs.begin(); output != outputs.end(); ++output) {
-    for (const Array& input : inputs) check(*output, input);
-    for (const Array* other = outputs.begin(); other != output; ++other) check(*output, *other);
   }
 }
 

@@ -1,13 +1,12 @@
 #include "planish/rnn.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "src/base/check.h"
+#include "src/rnn/arguments.h"
 #include "src/rnn/cell.h"
 #include "src/rnn/check.h"
 #include "src/rnn/cpu/layer.h"
@@ -35,41 +34,18 @@ namespace {
 
 using internal::Arrays;
 using internal::CellRecipe;
-using internal::kGradientNames;
 using internal::RnnAccess;
 
-/// Checks that the byte size of every array fits a pointer. Neither arguments nor workspace exceed
-/// 32 * T * B * max(I, P) or 4 * P * max(I, P) elements, where P is H with the kernels' padding.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
-  internal::CheckRnnSizes(function, shape);
-  const int64_t max_count =
-      std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 32;
-  const int64_t width = std::max(shape.inputs, shape.hidden);
-  const int64_t padded =
-      shape.hidden > max_count ? max_count : internal::PaddedUnits<T>(shape.hidden);
-  const int64_t padded_width = std::max(width, padded);
-  const int64_t steps = std::max<int64_t>(1, shape.time), batch = std::max<int64_t>(1, shape.batch);
-  if (padded_width > max_count / steps / batch) {
-    internal::Fail(function, "time * batch * max(inputs, hidden)",
-                   "be at most " + std::to_string(max_count),
-                   std::to_string(shape.time) + " * " + std::to_string(shape.batch) + " * " +
-                       std::to_string(width));
-  }
-  if (padded_width > max_count / padded) {
-    internal::Fail(function, "hidden * max(inputs, hidden)",
-                   "be at most " + std::to_string(max_count),
-                   std::to_string(shape.hidden) + " * " + std::to_string(width));
-  }
+  internal::CheckRnnShape<T>(function, shape, /*arrays=*/32, internal::kUnitsOfLine<T>);
 }
-
-constexpr const char* kSums = "with sums";
 
 /// Checks the packed weights, or adds the parameters to `arrays`.
 template <class T>
 void AddParams(const char* function, Cell cell, const RnnShape& shape,
                const RnnParams<const T>& params, const RnnPackedParams<T>& packed, Arrays& arrays) {
-  if (!packed) return AddParams(internal::RecipeOf(cell), shape, params, arrays);
+  if (!packed) return arrays.Add(params, internal::RecipeOf(cell), shape);
   const internal::PackedLayer<T>& layer = *RnnAccess::Layer(packed);
   if (layer.cell() != cell) {
     internal::Fail(function, "packed", "be weights of the same cell", "those of another cell");
@@ -107,7 +83,7 @@ void Forward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& opti
 template <class T>
 void AddInputs(const char* function, const CellRecipe& recipe, const RnnInputs<T>& inputs,
                Arrays& arrays) {
-  internal::AddInputs(recipe, inputs, arrays);
+  arrays.Add(inputs, recipe);
   const RnnShape& shape = inputs.shape;
   for (int64_t b = 0; inputs.lengths != nullptr && b < shape.batch; ++b) {
     if (inputs.lengths[b] < 1 || inputs.lengths[b] > shape.time) {
@@ -137,7 +113,7 @@ RnnPackedParams<T>::RnnPackedParams(Cell cell, int64_t inputs, int64_t hidden,
   const RnnShape shape{0, 0, inputs, hidden};
   CheckRnnShape<T>(kFunction, shape);
   Arrays arrays(kFunction);
-  AddParams(recipe, shape, params, arrays);
+  arrays.Add(params, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   auto layer = std::make_shared<internal::PackedLayer<T>>();
   layer->Pack(cell, inputs, hidden, params);
@@ -160,7 +136,7 @@ template <class T>
 void RnnGradientSums<T>::Write(const RnnParams<T>& dparams, const ParallelFor& parallel_for) {
   const internal::PackedLayer<T>& layer = *RnnAccess::Layer(packed_);
   Arrays arrays("RnnGradientSums::Write");
-  AddGradients(layer.call().recipe, {0, 0, layer.inputs(), layer.order().hidden}, dparams, arrays);
+  arrays.Add(dparams, layer.call().recipe, RnnShape{0, 0, layer.inputs(), layer.order().hidden});
   arrays.CheckAlignedAndDisjoint();
   auto& sums = RnnAccess::Sums(*this);
   sums.Multiply(nullptr, true, true, parallel_for);
@@ -177,8 +153,7 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   Arrays arrays(kFunction);
   AddInputs(kFunction, recipe, args.inputs, arrays);
   AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
-  AddForwardOutputs(recipe, args, arrays);
-  arrays.Output("saved", args.saved, internal::SavedSize<T>(recipe, shape, options.checkpoint));
+  arrays.Add(args, recipe, internal::SavedSize<T>(recipe, shape, options.checkpoint));
   arrays.CheckAlignedAndDisjoint();
   Forward(cell, args, options);
 }
@@ -190,7 +165,6 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const RnnShape& shape = args.inputs.shape;
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
-  const int64_t states = shape.batch * shape.hidden;
   Arrays arrays(kFunction);
   AddInputs(kFunction, recipe, args.inputs, arrays);
   AddParams(kFunction, cell, shape, args.inputs.params, options.packed, arrays);
@@ -198,14 +172,13 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   if (args.sums && RnnAccess::Layer(args.sums->packed()) != RnnAccess::Layer(options.packed)) {
     internal::Fail(kFunction, "sums", "be created from options.packed", "sums of other weights");
   }
-  arrays.NeededInput("y", args.y, shape.time * states);
-  arrays.NeededInput("saved", args.saved,
-                     internal::SavedSize<T>(recipe, shape, options.checkpoint));
-  AddBackward(recipe, args, arrays);
-  const auto dparams = internal::ParamsOf<T>(recipe, shape);
-  for (size_t i = 0; args.sums && i < dparams.size(); ++i) {
-    arrays.MustBeNull(kGradientNames[i], args.dparams.*dparams[i].member, kSums);
-  }
+  arrays.Add(args, recipe, internal::SavedSize<T>(recipe, shape, options.checkpoint));
+  arrays.Add(args.dparams, recipe, shape);
+  internal::VisitArguments(args.dparams, recipe, shape, [&](const auto& gradient) {
+    if (args.sums && args.dparams.*gradient.member) {
+      internal::Fail(kFunction, gradient.name, "be null with sums", "an address");
+    }
+  });
   arrays.CheckAlignedAndDisjoint();
   const internal::ThreadMemory<T> memory;
   const internal::PackedLayer<T>* packed = RnnAccess::Layer(options.packed);
@@ -231,9 +204,8 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
-  AddStepInput(recipe, args, arrays);
+  arrays.Add(args, recipe);
   AddParams(kFunction, cell, shape, args.params, options.packed, arrays);
-  AddStepStates(args, arrays);
   arrays.CheckAlignedAndDisjoint();
   Forward(cell, internal::AsForward(args), options);
 }

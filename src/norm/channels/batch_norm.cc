@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/norm/channels/batch_norm_check.h"
 #include "src/norm/channels/batch_norm_kernels.h"
 #include "src/norm/channels/columns_cpu.h"
+#include "src/norm/check.h"
 #include "src/norm/params.h"
 
 namespace planish {
@@ -62,7 +62,7 @@ template <class T, class P>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormForward";
   using C = Compute<T>;
-  const int64_t total = internal::CheckBatchForward(kFunction, args, options);
+  const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
   const double momentum = internal::CheckedMomentum(kFunction, options);
   const int64_t channels = args.channels, spatial = args.spatial, n = args.batch * spatial;
   if (total == 0) {
@@ -141,7 +141,7 @@ template <class T, class P>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormBackward";
   using C = Compute<T>;
-  const int64_t total = internal::CheckBatchBackward(kFunction, args, options);
+  const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
   const int64_t channels = args.channels, n = args.batch * args.spatial;
   if (total == 0) {
     internal::FillEach({args.dgain, args.dbias}, channels, P{});
@@ -204,7 +204,7 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormEvaluateBackward";
   using C = Compute<T>;
-  const int64_t total = internal::CheckBatchEvaluateBackward(kFunction, args, options);
+  const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
   const int64_t channels = args.channels;
   if (total == 0) {
     internal::FillEach({args.dgain, args.dbias}, channels, P{});

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "src/norm/channels/channel_norm_check.h"
 #include "src/norm/channels/channel_norm_cpu.h"
+#include "src/norm/check.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
 
@@ -21,7 +21,7 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   constexpr const char* kFunction = "ChannelNormForward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const int64_t total = internal::CheckChannelForward(kFunction, recipe, args, options);
+  const int64_t total = internal::CheckChannelNorm(kFunction, recipe, args, options);
   const int64_t channels = args.channels, positions = args.batch * args.spatial;
   if (total == 0) {
     internal::FillEach({args.mean, args.mean_lo, args.rstd}, positions,
@@ -72,7 +72,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   constexpr const char* kFunction = "ChannelNormBackward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const int64_t total = internal::CheckChannelBackward(kFunction, recipe, args, options);
+  const int64_t total = internal::CheckChannelNorm(kFunction, recipe, args, options);
   const int64_t channels = args.channels;
   if (total == 0) {
     internal::FillEach({args.dgain, args.dbias}, channels, P{});

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "src/norm/channels/columns_cpu.h"
-#include "src/norm/channels/weight_norm_check.h"
 #include "src/norm/channels/weight_norm_kernels.h"
+#include "src/norm/check.h"
 #include "src/norm/params.h"
 
 // A row of weights is a channel of one sample, and v / ||v|| is its xhat with mean 0.
@@ -38,7 +38,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const ParallelFo
   constexpr const char* kFunction = "WeightNormForward";
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
-  internal::CheckWeightForward(kFunction, args);
+  internal::CheckWeightNorm(kFunction, args);
   if (rows == 0 || cols == 0) {
     internal::FillEach({args.norm}, rows, C{0});
     return;
@@ -89,7 +89,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args, const Parallel
   constexpr const char* kFunction = "WeightNormBackward";
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
-  internal::CheckWeightBackward(kFunction, args);
+  internal::CheckWeightNorm(kFunction, args);
   if (rows == 0 || cols == 0) {
     internal::FillEach({args.dg}, rows, P{});
     return;

@@ -2,7 +2,7 @@
 
 #include "planish/cuda.h"
 #include "src/base/cuda/device.h"
-#include "src/norm/channels/batch_norm_check.h"
+#include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
 
 namespace planish::cuda {
@@ -37,7 +37,7 @@ int64_t BatchNormWorkspaceBytes(int64_t batch, int64_t channels, int64_t spatial
 template <class T, class P>
 void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormForward";
-  const int64_t total = internal::CheckBatchForward(kFunction, args, options);
+  const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
   if (total == 0) {
     FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.channels, kNanByte,
              options.stream);
@@ -61,7 +61,7 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
 template <class T, class P>
 void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormBackward";
-  const int64_t total = internal::CheckBatchBackward(kFunction, args, options);
+  const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
   if (total == 0) {
     FillEach(kFunction, {args.dgain, args.dbias}, args.channels, 0, options.stream);
     return;
@@ -98,7 +98,7 @@ template <class T, class P>
 void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
                                const BatchNormOptions& options) {
   constexpr const char* kFunction = "BatchNormEvaluateBackward";
-  const int64_t total = internal::CheckBatchEvaluateBackward(kFunction, args, options);
+  const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
   if (total == 0) {
     FillEach(kFunction, {args.dgain, args.dbias}, args.channels, 0, options.stream);
     return;

@@ -4,7 +4,7 @@
 
 #include "planish/cuda.h"
 #include "src/base/cuda/device.h"
-#include "src/norm/channels/channel_norm_check.h"
+#include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
 #include "src/norm/cuda/positions.h"
 
@@ -64,7 +64,7 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   constexpr const char* kFunction = "ChannelNormForward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const int64_t total = internal::CheckChannelForward(kFunction, recipe, args, options);
+  const int64_t total = internal::CheckChannelNorm(kFunction, recipe, args, options);
   if (total == 0) {
     for (C* moments : {args.mean, args.mean_lo, args.rstd}) {
       // All bits set is a NaN.
@@ -108,7 +108,7 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   constexpr const char* kFunction = "ChannelNormBackward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const int64_t total = internal::CheckChannelBackward(kFunction, recipe, args, options);
+  const int64_t total = internal::CheckChannelNorm(kFunction, recipe, args, options);
   if (total == 0) {
     for (P* gradient : {args.dgain, args.dbias}) {
       Fill(kFunction, gradient, 0, args.channels * static_cast<int64_t>(sizeof(P)), options.stream);

@@ -7,11 +7,11 @@
 #include "src/base/check.h"
 #include "src/base/cuda/device.h"
 #include "src/base/cuda/pack.h"
+#include "src/norm/check.h"
 #include "src/norm/cuda/params.h"
 #include "src/norm/cuda/rows.h"
 #include "src/norm/cuda/rows_plan.h"
 #include "src/norm/recipe.h"
-#include "src/norm/rows/check.h"
 
 namespace planish::cuda {
 inline namespace PLANISH_API {
@@ -79,7 +79,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
   constexpr const char* kFunction = "NormForward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const auto args = internal::CheckForward(kFunction, recipe, arguments, options);
+  const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
   const int64_t rows = args.rows, cols = args.cols;
   if (rows == 0) return;
   if (cols == 0) {
@@ -129,7 +129,7 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
   constexpr const char* kFunction = "NormBackward";
   using C = Compute<T>;
   const Recipe recipe = internal::RecipeOf(norm);
-  const auto args = internal::CheckBackward(kFunction, recipe, arguments, options);
+  const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
   const int64_t rows = args.rows, cols = args.cols;
   if (rows == 0 || cols == 0) {
     for (P* gradient : {args.dgain, args.dbias}) {

@@ -3,8 +3,8 @@
 
 #include "planish/cuda.h"
 #include "src/base/cuda/device.h"
+#include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
-#include "src/norm/online/check.h"
 
 // A case is a channel of one sample: its sums do not depend on the number of cases in a call.
 namespace planish::cuda {
@@ -21,6 +21,15 @@ using internal::cuda::RunColumnsCall;
 
 // Workspace needs of sums along rows, and of sums over rows.
 constexpr ColumnsNeeds kRows = {.online = true}, kColumns = {.maps = false};
+
+// The argument beside OnlineNormForwardArgs.
+struct StateArgs {
+  OnlineState* state;
+};
+template <class F>
+void VisitArguments(const StateArgs&, F&& f) {
+  f(internal::Argument{"state", &StateArgs::state, {1, 1}, internal::kRequired});
+}
 
 Alphas CheckedAlphas(const char* function, const OnlineNormOptions& options, int64_t cols) {
   internal::CheckCases(function, cols);
@@ -47,10 +56,10 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState* sta
   constexpr const char* kFunction = "OnlineNormForward";
   internal::CheckShape<T>(kFunction, args.rows, args.cols);
   const Alphas alphas = CheckedAlphas(kFunction, options, args.cols);
-  internal::CheckOnlineForward(kFunction, args);
-  const internal::Array of_state = internal::VectorArray("state", state, 1);
-  internal::CheckNotNull(kFunction, {of_state});
-  internal::CheckAligned(kFunction, {of_state});
+  internal::Arrays arrays(kFunction);
+  arrays.Add(args);
+  arrays.Add(StateArgs{state});
+  arrays.CheckAlignedAndDisjoint();
   if (args.rows == 0) return;
   const internal::cuda::OnlineForward<T> call = {
       .arrays = {1, args.rows, args.cols, args.x, nullptr, args.y, ParamsOf(args.gain),
@@ -72,7 +81,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
   const Alphas alphas = CheckedAlphas(kFunction, options, cols);
-  internal::CheckOnlineBackward(kFunction, args);
+  internal::CheckArrays(kFunction, args);
   if (rows == 0) {
     for (P* gradient : {args.dgain, args.dbias}) {
       Fill(kFunction, gradient, 0, cols * static_cast<int64_t>(sizeof(P)), options.stream);

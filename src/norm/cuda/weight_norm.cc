@@ -2,7 +2,7 @@
 
 #include "planish/cuda.h"
 #include "src/base/cuda/device.h"
-#include "src/norm/channels/weight_norm_check.h"
+#include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
 
 // A row of weights is a channel of one sample.
@@ -24,7 +24,7 @@ int64_t WeightNormWorkspaceBytes(int64_t rows, int64_t cols) {
 template <class T, class P>
 void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const WeightNormOptions& options) {
   constexpr const char* kFunction = "WeightNormForward";
-  internal::CheckWeightForward(kFunction, args);
+  internal::CheckWeightNorm(kFunction, args);
   if (args.rows == 0 || args.cols == 0) {
     Fill(kFunction, args.norm, 0, args.rows * static_cast<int64_t>(sizeof(Compute<T>)),
          options.stream);
@@ -41,7 +41,7 @@ template <class T, class P>
 void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
                         const WeightNormOptions& options) {
   constexpr const char* kFunction = "WeightNormBackward";
-  internal::CheckWeightBackward(kFunction, args);
+  internal::CheckWeightNorm(kFunction, args);
   if (args.rows == 0 || args.cols == 0) {
     Fill(kFunction, args.dg, 0, args.rows * static_cast<int64_t>(sizeof(P)), options.stream);
     return;

@@ -3,8 +3,7 @@
 #include <string>
 
 #include "planish/online_norm.h"
-#include "src/base/check.h"
-#include "src/norm/online/check.h"
+#include "src/norm/check.h"
 #include "src/norm/online/cpu.h"
 #include "src/norm/params.h"
 
@@ -35,7 +34,7 @@ void OnlineNormForward(const OnlineNormForwardArgs<T, P>& args, OnlineState& sta
     internal::Fail(kFunction, "state.deviation", "be finite and at least 0",
                    std::to_string(state.deviation));
   }
-  internal::CheckOnlineForward(kFunction, args);
+  internal::CheckArrays(kFunction, args);
   if (rows == 0) return;
   internal::ForwardOnline(args, state, options);
 }
@@ -47,7 +46,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   const int64_t rows = args.rows, cols = args.cols;
   internal::CheckShape<T>(kFunction, rows, cols);
   CheckOnline(kFunction, options, rows, cols);
-  internal::CheckOnlineBackward(kFunction, args);
+  internal::CheckArrays(kFunction, args);
   if (rows == 0) {
     internal::FillEach({args.dgain, args.dbias}, cols, P{});
     return;

@@ -6,10 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "src/base/check.h"
+#include "src/norm/check.h"
 #include "src/norm/params.h"
 #include "src/norm/recipe.h"
-#include "src/norm/rows/check.h"
 #include "src/norm/rows/cpu.h"
 
 namespace planish {
@@ -18,7 +17,7 @@ template <class T, class P>
 void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOptions& options) {
   using C = Compute<T>;
   const internal::Recipe recipe = internal::RecipeOf(norm);
-  const auto args = internal::CheckForward("NormForward", recipe, arguments, options);
+  const auto args = internal::CheckRowNorm("NormForward", recipe, arguments, options);
   const int64_t rows = args.rows, cols = args.cols;
   if (rows == 0) return;
   if (cols == 0) {
@@ -60,7 +59,7 @@ template <class T, class P>
 void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const NormOptions& options) {
   using C = Compute<T>;
   const internal::Recipe recipe = internal::RecipeOf(norm);
-  const auto args = internal::CheckBackward("NormBackward", recipe, arguments, options);
+  const auto args = internal::CheckRowNorm("NormBackward", recipe, arguments, options);
   const int64_t rows = args.rows, cols = args.cols;
   if (rows == 0 || cols == 0) {
     internal::FillEach({args.dgain, args.dbias}, cols, P{});

@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <string>
 
 #include "planish/cuda_rnn.h"
@@ -24,29 +22,10 @@ CellRecipe CheckedRecipe(const char* function, Cell cell) {
   return recipe;
 }
 
-/// Checks that the byte size of all arguments and workspace together fits a pointer.
 template <class T>
 void CheckRnnShape(const char* function, const RnnShape& shape) {
-  internal::CheckRnnSizes(function, shape);
-  // All arrays have fewer than 64 elements for each step, sequence and unit or input.
-  const int64_t max_count =
-      std::numeric_limits<int64_t>::max() / static_cast<int64_t>(sizeof(T)) / 64;
-  const int64_t width = std::max(shape.inputs, shape.hidden);
-  const int64_t steps = std::max<int64_t>(1, shape.time), batch = std::max<int64_t>(1, shape.batch);
-  if (width > max_count / steps / batch) {
-    internal::Fail(function, "time * batch * max(inputs, hidden)",
-                   "be at most " + std::to_string(max_count),
-                   std::to_string(shape.time) + " * " + std::to_string(shape.batch) + " * " +
-                       std::to_string(width));
-  }
-  if (width > max_count / shape.hidden) {
-    internal::Fail(function, "hidden * max(inputs, hidden)",
-                   "be at most " + std::to_string(max_count),
-                   std::to_string(shape.hidden) + " * " + std::to_string(width));
-  }
+  internal::CheckRnnShape<T>(function, shape, /*arrays=*/64, /*units=*/1);
 }
-
-constexpr const char* kOnCpu = "on a GPU";
 
 template <class T>
 int64_t SavedNumbers(const CellRecipe& recipe, const RnnShape& shape) {
@@ -99,11 +78,10 @@ void RnnForward(Cell cell, const RnnForwardArgs<T>& args, const RnnOptions<T>& o
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
-  AddInputs(recipe, args.inputs, arrays);
-  AddParams(recipe, shape, args.inputs.params, arrays);
-  AddForwardOutputs(recipe, args, arrays);
   const int64_t saved = SavedNumbers<T>(recipe, shape);
-  arrays.Output("saved", args.saved, saved);
+  arrays.Add(args.inputs, recipe);
+  arrays.Add(args.inputs.params, recipe, shape);
+  arrays.Add(args, recipe, saved);
   arrays.CheckAlignedAndDisjoint();
   if (args.saved != nullptr) {
     internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
@@ -122,15 +100,13 @@ void RnnBackward(Cell cell, const RnnBackwardArgs<T>& args, const RnnOptions<T>&
   const RnnShape& shape = inputs.shape;
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
-  const int64_t states = shape.batch * shape.hidden;
-  Arrays arrays(kFunction);
-  AddInputs(recipe, inputs, arrays);
-  AddParams(recipe, shape, inputs.params, arrays);
-  arrays.MustBeNull("sums", args.sums, kOnCpu);
-  arrays.NeededInput("y", args.y, shape.time * states);
+  if (args.sums) internal::Fail(kFunction, "sums", "be null on a GPU", "an address");
   const int64_t saved = SavedNumbers<T>(recipe, shape);
-  arrays.NeededInput("saved", args.saved, saved);
-  AddBackward(recipe, args, arrays);
+  Arrays arrays(kFunction);
+  arrays.Add(inputs, recipe);
+  arrays.Add(inputs.params, recipe, shape);
+  arrays.Add(args, recipe, saved);
+  arrays.Add(args.dparams, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   internal::CheckBlock(kFunction, "saved", args.saved, saved * static_cast<int64_t>(sizeof(T)));
   internal::CheckWorkspace(kFunction, options,
@@ -147,9 +123,8 @@ void RnnStep(Cell cell, const RnnStepArgs<T>& args, const RnnOptions<T>& options
   CheckRnnShape<T>(kFunction, shape);
   internal::CheckEps(kFunction, options.eps);
   Arrays arrays(kFunction);
-  AddStepInput(recipe, args, arrays);
-  AddParams(recipe, shape, args.params, arrays);
-  AddStepStates(args, arrays);
+  arrays.Add(args, recipe);
+  arrays.Add(args.params, recipe, shape);
   arrays.CheckAlignedAndDisjoint();
   internal::CheckWorkspace(kFunction, options,
                            internal::cuda::ForwardRoomBytes<T>(recipe, shape, false, false));

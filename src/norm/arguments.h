@@ -1,0 +1,213 @@
+#ifndef PLANISH_SRC_NORM_ARGUMENTS_H_
+#define PLANISH_SRC_NORM_ARGUMENTS_H_
+
+#include <cstdint>
+
+#include "planish/batch_norm.h"
+#include "planish/channel_norm.h"
+#include "planish/norm.h"
+#include "planish/online_norm.h"
+#include "planish/weight_norm.h"
+#include "src/base/check.h"
+#include "src/norm/recipe.h"
+
+// The array arguments of all calls of the norms: VisitArguments of src/base/check.h. The checks,
+// the tests of errors, the fuzzer and the tests on GPUs derive from it.
+namespace planish::internal {
+
+/// Extents of the arrays of a norm.
+struct NormExtents {
+  Extent all;       ///< input and output
+  Extent groups;    ///< one statistic for each group that is normalized together
+  Extent features;  ///< gain and bias
+};
+
+template <class Args>
+constexpr NormExtents RowExtents(const Args& args) {
+  return {{args.rows, args.cols}, {1, args.rows}, {1, args.cols}};
+}
+
+/// Returns the extents of `groups` groups in a [batch, channels, spatial] array.
+template <class Args>
+constexpr NormExtents ChannelExtents(const Args& args, int64_t groups) {
+  return {{1, args.batch * args.channels * args.spatial}, {1, groups}, {1, args.channels}};
+}
+
+/// Returns whether gain, bias and their gradients can be given.
+constexpr Presence ParamsPresence(const Recipe& recipe) {
+  return NullUnless(recipe.output == Output::kAffine, "for a norm without gain and bias");
+}
+
+/// The arrays beside dy and rstd that backward reads.
+struct BackwardReads {
+  bool x = true, mean = true;
+};
+constexpr BackwardReads ReadsOf(const Recipe& recipe) {
+  const bool x = recipe.output != Output::kIdentity || recipe.via_scale;
+  return {.x = x, .mean = x && recipe.centre};
+}
+
+/// Visits the common arrays of the forward calls.
+template <class A, class F>
+constexpr void VisitForward(const A& args, const NormExtents& n, Presence params, F&& f) {
+  f(Argument{"x", &A::x, n.all, kRequired});
+  f(Argument{"gain", &A::gain, n.features, params});
+  f(Argument{"bias", &A::bias, n.features, params});
+  f(Argument{"y", &A::y, n.all, kRequired}.InPlaceOf(args.x));
+  f(Argument{"mean", &A::mean, n.groups});
+  f(Argument{"mean_lo", &A::mean_lo, n.groups});
+  f(Argument{"rstd", &A::rstd, n.groups});
+}
+
+/// Visits the common arrays of the backward calls.
+template <class A, class F>
+constexpr void VisitBackward(const A& args, const NormExtents& n, BackwardReads reads,
+                             Presence params, F&& f) {
+  f(Argument{"dy", &A::dy, n.all, kRequired});
+  f(Argument{"x", &A::x, n.all, RequiredIf(reads.x)});
+  f(Argument{"gain", &A::gain, n.features, params});
+  f(Argument{"mean", &A::mean, n.groups, RequiredIf(reads.mean)});
+  f(Argument{"mean_lo", &A::mean_lo, n.groups, RequiredIf(reads.mean)});
+  f(Argument{"rstd", &A::rstd, n.groups, kRequired});
+  f(Argument{"dx", &A::dx, n.all}.InPlaceOf(args.dy));
+  f(Argument{"dgain", &A::dgain, n.features, params});
+  f(Argument{"dbias", &A::dbias, n.features, params});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const NormForwardArgs<T, P>& args, const Recipe& recipe, F&& f) {
+  using A = NormForwardArgs<T, P>;
+  const auto [all, groups, features] = RowExtents(args);
+  const Presence params = ParamsPresence(recipe);
+  const bool residual = args.residual != nullptr;
+  const Presence sum = {.required = residual,
+                        .null_reason = residual ? nullptr : "without a residual"};
+  f(Argument{"x", &A::x, all, kRequired}.WithStride(&A::x_stride));
+  f(Argument{"gain", &A::gain, features, params});
+  f(Argument{"bias", &A::bias, features, params});
+  f(Argument{"residual", &A::residual, all}.WithStride(&A::residual_stride));
+  f(Argument{"y", &A::y, all, kRequired}
+        .WithStride(&A::y_stride)
+        .InPlaceOf(residual ? nullptr : args.x));
+  f(Argument{"sum", &A::sum, all, sum}.WithStride(&A::sum_stride).InPlaceOf(args.x, args.residual));
+  f(Argument{"mean", &A::mean, groups});
+  f(Argument{"mean_lo", &A::mean_lo, groups});
+  f(Argument{"rstd", &A::rstd, groups});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const NormBackwardArgs<T, P>& args, const Recipe& recipe, F&& f) {
+  using A = NormBackwardArgs<T, P>;
+  const auto [all, groups, features] = RowExtents(args);
+  const Presence params = ParamsPresence(recipe);
+  const BackwardReads reads = ReadsOf(recipe);
+  f(Argument{"dy", &A::dy, all, kRequired}.WithStride(&A::dy_stride));
+  f(Argument{"x", &A::x, all, RequiredIf(reads.x)}.WithStride(&A::x_stride));
+  f(Argument{"gain", &A::gain, features, params});
+  f(Argument{"mean", &A::mean, groups, RequiredIf(reads.mean)});
+  f(Argument{"mean_lo", &A::mean_lo, groups, RequiredIf(reads.mean)});
+  f(Argument{"rstd", &A::rstd, groups, kRequired});
+  f(Argument{"dsum", &A::dsum, all, NullUnless(args.dx != nullptr, "without dx")}.WithStride(
+      &A::dsum_stride));
+  f(Argument{"dx", &A::dx, all}.WithStride(&A::dx_stride).InPlaceOf(args.dy));
+  f(Argument{"dgain", &A::dgain, features, params});
+  f(Argument{"dbias", &A::dbias, features, params});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const ChannelNormForwardArgs<T, P>& args, const Recipe& recipe,
+                              F&& f) {
+  VisitForward(args, ChannelExtents(args, args.batch * args.spatial), ParamsPresence(recipe), f);
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const ChannelNormBackwardArgs<T, P>& args, const Recipe& recipe,
+                              F&& f) {
+  VisitBackward(args, ChannelExtents(args, args.batch * args.spatial), ReadsOf(recipe),
+                ParamsPresence(recipe), f);
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const BatchNormForwardArgs<T, P>& args, F&& f) {
+  using A = BatchNormForwardArgs<T, P>;
+  const NormExtents n = ChannelExtents(args, args.channels);
+  VisitForward(args, n, kOptional, f);
+  f(Argument{"running_mean", &A::running_mean, n.groups});
+  f(Argument{"running_var", &A::running_var, n.groups});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const BatchNormBackwardArgs<T, P>& args, F&& f) {
+  VisitBackward(args, ChannelExtents(args, args.channels), {}, kOptional, f);
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const BatchNormEvaluateArgs<T, P>& args, F&& f) {
+  using A = BatchNormEvaluateArgs<T, P>;
+  const auto [all, groups, features] = ChannelExtents(args, args.channels);
+  f(Argument{"x", &A::x, all, kRequired});
+  f(Argument{"gain", &A::gain, features});
+  f(Argument{"bias", &A::bias, features});
+  f(Argument{"running_mean", &A::running_mean, groups, kRequired});
+  f(Argument{"running_var", &A::running_var, groups, kRequired});
+  f(Argument{"y", &A::y, all, kRequired}.InPlaceOf(args.x));
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const BatchNormEvaluateBackwardArgs<T, P>& args, F&& f) {
+  using A = BatchNormEvaluateBackwardArgs<T, P>;
+  const auto [all, groups, features] = ChannelExtents(args, args.channels);
+  const Presence for_dgain = RequiredIf(args.dgain != nullptr);
+  f(Argument{"dy", &A::dy, all, kRequired});
+  f(Argument{"x", &A::x, all, for_dgain});
+  f(Argument{"gain", &A::gain, features});
+  f(Argument{"running_mean", &A::running_mean, groups, for_dgain});
+  f(Argument{"running_var", &A::running_var, groups, kRequired});
+  f(Argument{"dx", &A::dx, all}.InPlaceOf(args.dy));
+  f(Argument{"dgain", &A::dgain, features});
+  f(Argument{"dbias", &A::dbias, features});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const WeightNormForwardArgs<T, P>& args, F&& f) {
+  using A = WeightNormForwardArgs<T, P>;
+  const Extent all = {args.rows, args.cols}, lengths = {1, args.rows};
+  f(Argument{"v", &A::v, all, kRequired});
+  f(Argument{"g", &A::g, lengths, kRequired});
+  f(Argument{"w", &A::w, all, kRequired}.InPlaceOf(args.v));
+  f(Argument{"norm", &A::norm, lengths});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const WeightNormBackwardArgs<T, P>& args, F&& f) {
+  using A = WeightNormBackwardArgs<T, P>;
+  const Extent all = {args.rows, args.cols}, lengths = {1, args.rows};
+  f(Argument{"dw", &A::dw, all, kRequired});
+  f(Argument{"v", &A::v, all, kRequired});
+  f(Argument{"g", &A::g, lengths, RequiredIf(args.dv != nullptr)});
+  f(Argument{"norm", &A::norm, lengths, kRequired});
+  f(Argument{"dv", &A::dv, all}.InPlaceOf(args.dw));
+  f(Argument{"dg", &A::dg, lengths});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const OnlineNormForwardArgs<T, P>& args, F&& f) {
+  using A = OnlineNormForwardArgs<T, P>;
+  const NormExtents n = RowExtents(args);
+  VisitForward(args, n, kOptional, f);
+  f(Argument{"offset", &A::offset, n.groups});
+  f(Argument{"deviation", &A::deviation, n.groups});
+}
+
+template <class T, class P, class F>
+constexpr void VisitArguments(const OnlineNormBackwardArgs<T, P>& args, F&& f) {
+  using A = OnlineNormBackwardArgs<T, P>;
+  const NormExtents n = RowExtents(args);
+  VisitBackward(args, n, {}, kOptional, f);
+  f(Argument{"offset", &A::offset, n.groups, kRequired});
+  f(Argument{"deviation", &A::deviation, n.groups, kRequired});
+}
+
+}  // namespace planish::internal
+
+#endif  // PLANISH_SRC_NORM_ARGUMENTS_H_
