@@ -2,13 +2,17 @@
 // nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "planish/rnn.h"
+#include "src/base/arguments_testing.h"
+#include "src/rnn/arguments.h"
 #include "src/rnn/testing.h"
 
 namespace planish {
@@ -287,59 +291,62 @@ TEST(RnnErrorsTest, CellsWithoutC) {
 TEST(RnnErrorsTest, Null) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.x = nullptr; }),
             "[RnnForward] x must point to 96 bytes, got null");
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_ih = nullptr; }),
-            "[RnnForward] weight_ih must point to 320 bytes, got null");
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.params.weight_hh = nullptr; }),
-            "[RnnForward] weight_hh must point to 400 bytes, got null");
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = nullptr; }),
-            "[RnnForward] y must point to 120 bytes, got null");
-  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.y = nullptr; }),
-            "[RnnBackward] y must point to 120 bytes, got null");
   // 3 * 2 * (14 * 16 + 5) elements of 4 bytes.
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }),
             "[RnnBackward] saved must point to 5496 bytes, got null");
   EXPECT_EQ(BackwardError([](auto& a, auto&) { a.saved = nullptr; }, Cell::kRnn), "");
-  EXPECT_EQ(StepError([](auto& a, auto&) { a.x = nullptr; }),
-            "[RnnStep] x must point to 32 bytes, got null");
-  EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = nullptr; }),
-            "[RnnStep] h_next must point to 40 bytes, got null");
-}
-
-/// Returns an address that is misaligned by one byte.
-template <class T>
-T* Beyond(T* address) {
-  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(address) + 1);
-}
-
-TEST(RnnErrorsTest, Misaligned) {
-  const std::string rest = ", got an address 1 bytes beyond";
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.inputs.x = Beyond(a.inputs.x); }),
-            "[RnnForward] x must be aligned to 4 bytes, the size of its type" + rest);
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.saved = Beyond(a.saved); }),
-            "[RnnForward] saved must be aligned to 4 bytes, the size of its type" + rest);
-  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dparams.bias = Beyond(a.dparams.bias); }),
-            "[RnnBackward] dbias must be aligned to 4 bytes, the size of its type" + rest);
-  EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = Beyond(a.h_next); }),
-            "[RnnStep] h_next must be aligned to 4 bytes, the size of its type" + rest);
 }
 
 TEST(RnnErrorsTest, Overlaps) {
   EXPECT_EQ(ForwardError([](auto& a, auto&) { a.y = const_cast<float*>(a.inputs.x); }),
             "[RnnForward] y must not overlap x, got bytes in common");
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.h_n = a.y + 3; }),
-            "[RnnForward] h_n must not overlap y, got bytes in common");
-  EXPECT_EQ(ForwardError([](auto& a, auto&) { a.c_n = const_cast<float*>(a.inputs.c0); }),
-            "[RnnForward] c_n must not overlap c0, got bytes in common");
-  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dx = const_cast<float*>(a.inputs.x); }),
-            "[RnnBackward] dx must not overlap x, got bytes in common");
-  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dh0 = const_cast<float*>(a.dh_n); }),
-            "[RnnBackward] dh0 must not overlap dh_n, got bytes in common");
-  EXPECT_EQ(BackwardError([](auto& a, auto&) { a.dparams.bias = a.dparams.ln_ih_bias; }),
-            "[RnnBackward] dln_ih_bias must not overlap dbias, got bytes in common");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.h_next = const_cast<float*>(a.h) + 1; }),
             "[RnnStep] h_next must not overlap h, got bytes in common");
   EXPECT_EQ(StepError([](auto& a, auto&) { a.c_next = const_cast<float*>(a.h); }),
             "[RnnStep] c_next must not overlap h, got bytes in common");
+}
+
+/// The arrays of a call, in several structs of arguments.
+struct CallArrays {
+  template <class Args, class... Facts>
+  void Add(Args& args, const Facts&... facts) {
+    // Lengths cannot be zeros.
+    std::ranges::move(tests::SetArrays(args, {"lengths"}, facts...), std::back_inserter(memory));
+    std::ranges::move(tests::ArraysOf(args, facts...), std::back_inserter(arrays));
+  }
+
+  std::vector<std::vector<double>> memory;
+  std::vector<tests::ArrayArgument> arrays;
+};
+
+TEST(RnnErrorsTest, Arrays) {
+  for (const Cell cell : internal::kCells) {
+    SCOPED_TRACE(tests::NameOf(cell));
+    const internal::CellRecipe recipe = internal::RecipeOf(cell);
+    const int64_t saved = RnnSavedSize<float>(cell, kShape);
+    RnnInputs<float> inputs;
+    inputs.shape = kShape;
+    RnnForwardArgs<float> forward{.inputs = inputs};
+    RnnBackwardArgs<float> backward{.inputs = inputs};
+    const auto add = [&](CallArrays& call, auto& args) {
+      call.Add(args.inputs, recipe);
+      call.Add(args.inputs.params, recipe, kShape);
+      call.Add(args, recipe, saved);
+    };
+    CallArrays of_forward, of_backward;
+    add(of_forward, forward);
+    add(of_backward, backward);
+    of_backward.Add(backward.dparams, recipe, kShape);
+    tests::ExpectArrayErrors("RnnForward", of_forward.arrays, [&] { RnnForward(cell, forward); });
+    tests::ExpectArrayErrors("RnnBackward", of_backward.arrays,
+                             [&] { RnnBackward(cell, backward); });
+    if (recipe.over == internal::Over::kBatch) continue;
+    RnnStepArgs<float> step{.batch = 2, .inputs = 4, .hidden = 5};
+    CallArrays of_step;
+    of_step.Add(step, recipe);
+    of_step.Add(step.params, recipe, kShape);
+    tests::ExpectArrayErrors("RnnStep", of_step.arrays, [&] { RnnStep(cell, step); });
+  }
 }
 
 }  // namespace
