@@ -13,60 +13,17 @@ namespace planish::tests::batch_norm {
 /// Runs forward, then backward, on the device.
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
-  using C = Compute<T>;
-  const Shape& shape = p.shape;
   Result<T, P> out(p);
-  OnDevice<T> x(p.x, layout.offset), kept_x(p.x, layout.offset), dy(p.dy, layout.offset);
-  OnDevice<T> y(out.y, layout.offset), dx(out.dx, layout.offset);
-  OnDevice<P> gain(p.gain, layout.offset), bias(p.bias, layout.offset);
-  OnDevice<P> dgain(out.dgain, layout.offset), dbias(out.dbias, layout.offset);
-  OnDevice<C> mean(out.mean), mean_lo(out.mean_lo), rstd(out.rstd);
-  OnDevice<C> running_mean(out.running_mean), running_var(out.running_var);
-  OnDevice<char> space(std::vector<char>(static_cast<size_t>(cuda::BatchNormWorkspaceBytes<T>(
-                                             shape.batch, shape.channels, shape.spatial)),
-                                         -1));
-  const cuda::BatchNormOptions options = {.eps = p.options.eps,
-                                          .unbiased = p.options.unbiased,
-                                          .momentum = p.options.momentum,
-                                          .batches = p.options.batches,
-                                          .workspace = space.data(),
-                                          .workspace_bytes = space.bytes()};
-  cuda::BatchNormForward<T, P>(
-      {.batch = shape.batch,
-       .channels = shape.channels,
-       .spatial = shape.spatial,
-       .x = x.data(),
-       .gain = gain.OrNull(),
-       .bias = bias.OrNull(),
-       .y = (layout.in_place ? x : y).data(),
-       .mean = mean.data(),
-       .mean_lo = mean_lo.data(),
-       .rstd = rstd.data(),
-       .running_mean = running_mean.data(),
-       .running_var = shape.positions() == 1 ? nullptr : running_var.data()},
-      options);
-  cuda::BatchNormBackward<T, P>({.batch = shape.batch,
-                                 .channels = shape.channels,
-                                 .spatial = shape.spatial,
-                                 .dy = dy.data(),
-                                 .x = kept_x.data(),
-                                 .gain = gain.OrNull(),
-                                 .mean = mean.data(),
-                                 .mean_lo = mean_lo.data(),
-                                 .rstd = rstd.data(),
-                                 .dx = (layout.in_place ? dy : dx).data(),
-                                 .dgain = dgain.data(),
-                                 .dbias = dbias.data()},
-                                options);
-  out.y = (layout.in_place ? x : y).Get();
-  out.dx = (layout.in_place ? dy : dx).Get();
-  out.mean = mean.Get();
-  out.mean_lo = mean_lo.Get();
-  out.rstd = rstd.Get();
-  out.running_mean = running_mean.Get();
-  out.running_var = running_var.Get();
-  out.dgain = dgain.Get();
-  out.dbias = dbias.Get();
+  const auto& [batch, channels, spatial] = p.shape;
+  const WithWorkspace options(cuda::BatchNormOptions{.eps = p.options.eps,
+                                                     .unbiased = p.options.unbiased,
+                                                     .momentum = p.options.momentum,
+                                                     .batches = p.options.batches},
+                              cuda::BatchNormWorkspaceBytes<T>(batch, channels, spatial));
+  RunOnDevice(ForwardArgs(p, out), layout,
+              [&](const auto& args) { cuda::BatchNormForward(args, options); });
+  RunOnDevice(BackwardArgs(p, out), layout,
+              [&](const auto& args) { cuda::BatchNormBackward(args, options); });
   return out;
 }
 

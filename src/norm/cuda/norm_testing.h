@@ -1,12 +1,18 @@
 #ifndef PLANISH_SRC_NORM_CUDA_NORM_TESTING_H_
 #define PLANISH_SRC_NORM_CUDA_NORM_TESTING_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "planish/cuda.h"
+#include "src/base/arguments_testing.h"
 #include "src/base/cuda/device.h"
 #include "src/base/cuda/launch.h"
+#include "src/norm/arguments.h"
 #include "src/norm/testing.h"
 
 // Device arrays, and results of a problem from a GPU, for the tests.
@@ -67,86 +73,101 @@ struct Layout {
   bool in_place = false;  ///< y is x, and dx is dy
 };
 
-/// Returns the rows with `padding` NaNs behind each.
-template <class T>
-std::vector<T> Padded(const std::vector<T>& values, int64_t rows, int64_t cols, int64_t padding) {
-  std::vector<T> padded(static_cast<size_t>(rows * (cols + padding)), Unset<T>());
-  for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(values.begin() + r * cols, cols, padded.begin() + r * (cols + padding));
+/// Device copies of the arrays of a call.
+class ArraysOnDevice {
+ public:
+  /// Replaces the addresses and strides in the arguments by those of the copies.
+  ArraysOnDevice(const std::vector<ArrayArgument>& arrays, const Layout& layout) {
+    for (const ArrayArgument& array : arrays) {
+      if (array.data() == nullptr) continue;
+      Copy copy = {.host = array.output ? static_cast<char*>(array.data()) : nullptr,
+                   .rows = array.extent.rows,
+                   .row_bytes = array.extent.cols * array.element_bytes};
+      copy.stride = copy.row_bytes + (array.stride ? layout.padding * array.element_bytes : 0);
+      const auto replaced = std::ranges::find_if(
+          copies_, [&](const Copy& input) { return array.in_place[0] == input.source; });
+      if (layout.in_place && array.in_place[0] && replaced != copies_.end()) {
+        copy.device = replaced->device;
+      } else {
+        std::vector<char> rows(static_cast<size_t>(copy.rows * copy.stride), -1);  // padded by NaNs
+        copy.ForEachRow(rows, static_cast<char*>(array.data()),
+                        [](char* row, char* host, size_t n) { std::memcpy(row, host, n); });
+        copy.device = std::make_shared<OnDevice<char>>(rows, layout.offset * array.element_bytes);
+      }
+      copy.source = array.data();
+      array.Set(copy.device->data());
+      if (array.stride) *array.stride = array.extent.cols + layout.padding;
+      copies_.push_back(copy);
+    }
   }
-  return padded;
+
+  /// Copies the outputs to the host's arrays.
+  void Get() {
+    for (const Copy& copy : copies_) {
+      if (copy.host == nullptr) continue;
+      std::vector<char> rows = copy.device->Get();
+      copy.ForEachRow(rows, copy.host,
+                      [](char* row, char* host, size_t n) { std::memcpy(host, row, n); });
+    }
+  }
+
+ private:
+  struct Copy {
+    char* host;  // of an output
+    int64_t rows, row_bytes, stride = 0;
+    const void* source = nullptr;
+    std::shared_ptr<OnDevice<char>> device;
+
+    template <class F>
+    void ForEachRow(std::vector<char>& padded, char* dense, const F& f) const {
+      for (int64_t r = 0; r < rows; ++r) {
+        f(padded.data() + r * stride, dense + r * row_bytes, static_cast<size_t>(row_bytes));
+      }
+    }
+  };
+
+  std::vector<Copy> copies_;
+};
+
+/// Calls call(args) with device copies of the arrays in `args`, then copies the outputs back.
+template <class Args, class Call, class... Facts>
+void RunOnDevice(Args args, const Layout& layout, const Call& call, const Facts&... facts) {
+  ArraysOnDevice arrays(ArraysOf(args, facts...), layout);
+  call(args);
+  arrays.Get();
 }
 
-template <class T>
-std::vector<T> Unpadded(const std::vector<T>& padded, int64_t rows, int64_t cols, int64_t padding) {
-  std::vector<T> values(static_cast<size_t>(rows * cols));
-  for (int64_t r = 0; r < rows; ++r) {
-    std::copy_n(padded.begin() + r * (cols + padding), cols, values.begin() + r * cols);
+/// Options with a workspace, which is initially NaN.
+template <class Options>
+class WithWorkspace {
+ public:
+  WithWorkspace(Options options, int64_t bytes)
+      : space_(std::vector<char>(static_cast<size_t>(bytes), -1)), options_(std::move(options)) {
+    options_.workspace = space_.data();
+    options_.workspace_bytes = space_.bytes();
   }
-  return values;
-}
+  operator const Options&() const { return options_; }
+
+ private:
+  OnDevice<char> space_;
+  Options options_;
+};
 
 /// Runs forward, then backward, on the device.
 template <class T, class P>
 Result<T, P> ApplyOnDevice(const Problem<T, P>& p, const Layout& layout = {}) {
-  using C = Compute<T>;
   Result<T, P> out(p);
-  const int64_t rows = p.rows, cols = p.cols, stride = cols + layout.padding;
-  const auto pad = [&](const std::vector<T>& v) { return Padded(v, rows, cols, layout.padding); };
-  OnDevice<T> x(pad(p.x), layout.offset), dy(pad(p.dy), layout.offset);
-  OnDevice<T> kept_x(pad(p.x), layout.offset);
-  OnDevice<T> y(pad(out.y), layout.offset), dx(pad(out.dx), layout.offset);
-  OnDevice<P> gain(p.gain, layout.offset), bias(p.bias, layout.offset);
-  OnDevice<P> dgain(out.dgain, layout.offset), dbias(out.dbias, layout.offset);
-  OnDevice<C> mean(out.mean), mean_lo(out.mean_lo), rstd(out.rstd);
-  const bool affine = IsAffine(p.norm);
-  OnDevice<char> forward_space(
-      std::vector<char>(static_cast<size_t>(cuda::NormForwardWorkspaceBytes<T>(rows, cols)), -1));
-  OnDevice<char> backward_space(std::vector<char>(
-      static_cast<size_t>(cuda::NormBackwardWorkspaceBytes<T>(rows, cols, affine)), -1));
-  cuda::NormOptions options = {.eps = p.eps, .scale = p.scale, .slope = p.slope};
-  options.workspace = forward_space.data();
-  options.workspace_bytes = forward_space.bytes();
-  T* to = layout.in_place ? x.data() : y.data();
-  cuda::NormForward<T, P>(p.norm,
-                          {.rows = rows,
-                           .cols = cols,
-                           .x = x.data(),
-                           .gain = gain.OrNull(),
-                           .bias = bias.OrNull(),
-                           .y = to,
-                           .mean = mean.data(),
-                           .mean_lo = mean_lo.data(),
-                           .rstd = rstd.data(),
-                           .x_stride = stride,
-                           .y_stride = stride},
-                          options);
-  options.workspace = backward_space.data();
-  options.workspace_bytes = backward_space.bytes();
-  T* back = layout.in_place ? dy.data() : dx.data();
-  cuda::NormBackward<T, P>(p.norm,
-                           {.rows = rows,
-                            .cols = cols,
-                            .dy = dy.data(),
-                            .x = kept_x.data(),
-                            .gain = gain.OrNull(),
-                            .mean = mean.data(),
-                            .mean_lo = mean_lo.data(),
-                            .rstd = rstd.data(),
-                            .dx = back,
-                            .dgain = affine ? dgain.data() : nullptr,
-                            .dbias = affine ? dbias.data() : nullptr,
-                            .dy_stride = stride,
-                            .x_stride = stride,
-                            .dx_stride = stride},
-                           options);
-  out.y = Unpadded((layout.in_place ? x : y).Get(), rows, cols, layout.padding);
-  out.dx = Unpadded((layout.in_place ? dy : dx).Get(), rows, cols, layout.padding);
-  out.mean = mean.Get();
-  out.mean_lo = mean_lo.Get();
-  out.rstd = rstd.Get();
-  out.dgain = dgain.Get();
-  out.dbias = dbias.Get();
+  const internal::Recipe recipe = internal::RecipeOf(p.norm);
+  const cuda::NormOptions options = {.eps = p.eps, .scale = p.scale, .slope = p.slope};
+  const WithWorkspace forward(options, cuda::NormForwardWorkspaceBytes<T>(p.rows, p.cols));
+  RunOnDevice(
+      ForwardArgs(p, out), layout,
+      [&](const auto& args) { cuda::NormForward(p.norm, args, forward); }, recipe);
+  const WithWorkspace backward(
+      options, cuda::NormBackwardWorkspaceBytes<T>(p.rows, p.cols, IsAffine(p.norm)));
+  RunOnDevice(
+      BackwardArgs(p, out), layout,
+      [&](const auto& args) { cuda::NormBackward(p.norm, args, backward); }, recipe);
   return out;
 }
 

@@ -17,12 +17,6 @@ template <class T>
 Result<T> ApplyOnDevice(const Problem<T>& p, const Layout& layout = {}, int64_t cases = 0,
                         const std::vector<double>& alphas = {}) {
   Result<T> out(p);
-  OnDevice<T> x(p.x, layout.offset), kept_x(p.x, layout.offset), dy(p.dy, layout.offset);
-  OnDevice<T> y(out.y, layout.offset), dx(out.dx, layout.offset);
-  OnDevice<T> gain(p.gain, layout.offset), bias(p.bias, layout.offset);
-  OnDevice<T> dgain(out.dgain, layout.offset), dbias(out.dbias, layout.offset);
-  OnDevice<T> mean(out.mean), mean_lo(out.mean_lo), rstd(out.rstd);
-  OnDevice<T> offset(out.offset), deviation(out.deviation);
   OnDevice<OnlineState> state(std::vector<OnlineState>(1));
   OnDevice<double> weights(alphas);
   OnDevice<char> space(std::vector<char>(
@@ -30,46 +24,22 @@ Result<T> ApplyOnDevice(const Problem<T>& p, const Layout& layout = {}, int64_t 
   cuda::OnlineNormOptions options = {
       .alpha = p.alpha, .workspace = space.data(), .workspace_bytes = space.bytes()};
   if (cases == 0) cases = p.rows;
-  for (int64_t first = 0; first < p.rows; first += cases) {
-    const int64_t at = first * p.cols;
-    options.alphas = alphas.empty() ? nullptr : weights.data() + first;
-    cuda::OnlineNormForward<T>({.rows = std::min(cases, p.rows - first),
-                                .cols = p.cols,
-                                .x = x.data() + at,
-                                .gain = gain.data(),
-                                .bias = bias.data(),
-                                .y = (layout.in_place ? x : y).data() + at,
-                                .mean = mean.data() + first,
-                                .mean_lo = mean_lo.data() + first,
-                                .rstd = rstd.data() + first,
-                                .offset = offset.data() + first,
-                                .deviation = deviation.data() + first},
-                               state.data(), options);
-  }
+  RunOnDevice(ForwardArgs(p, out), layout, [&](OnlineNormForwardArgs<T> args) {
+    using A = OnlineNormForwardArgs<T>;
+    for (int64_t first = 0; first < p.rows; first += cases) {
+      args.rows = std::min(cases, p.rows - first);
+      options.alphas = alphas.empty() ? nullptr : weights.data() + first;
+      cuda::OnlineNormForward(args, state.data(), options);
+      args.x += cases * p.cols;
+      args.y += cases * p.cols;
+      for (const auto member : {&A::mean, &A::mean_lo, &A::rstd, &A::offset, &A::deviation}) {
+        args.*member += cases;
+      }
+    }
+  });
   options.alphas = alphas.empty() ? nullptr : weights.data();
-  cuda::OnlineNormBackward<T>({.rows = p.rows,
-                               .cols = p.cols,
-                               .dy = dy.data(),
-                               .x = kept_x.data(),
-                               .gain = gain.data(),
-                               .mean = mean.data(),
-                               .mean_lo = mean_lo.data(),
-                               .rstd = rstd.data(),
-                               .offset = offset.data(),
-                               .deviation = deviation.data(),
-                               .dx = (layout.in_place ? dy : dx).data(),
-                               .dgain = dgain.data(),
-                               .dbias = dbias.data()},
-                              options);
-  out.y = (layout.in_place ? x : y).Get();
-  out.dx = (layout.in_place ? dy : dx).Get();
-  out.mean = mean.Get();
-  out.mean_lo = mean_lo.Get();
-  out.rstd = rstd.Get();
-  out.offset = offset.Get();
-  out.deviation = deviation.Get();
-  out.dgain = dgain.Get();
-  out.dbias = dbias.Get();
+  RunOnDevice(BackwardArgs(p, out), layout,
+              [&](const auto& args) { cuda::OnlineNormBackward(args, options); });
   out.state_mean = state.Get()[0].mean;
   out.state_deviation = state.Get()[0].deviation;
   return out;

@@ -1,15 +1,16 @@
 #ifndef PLANISH_SRC_RNN_CUDA_TESTING_H_
 #define PLANISH_SRC_RNN_CUDA_TESTING_H_
 
-#include <cstddef>
-#include <cstdint>
-#include <deque>
+#include <algorithm>
+#include <iterator>
+#include <memory>
 #include <vector>
 
 #include "planish/cuda.h"
 #include "planish/cuda_rnn.h"
 #include "src/base/cuda/device.h"
 #include "src/norm/cuda/norm_testing.h"
+#include "src/rnn/arguments.h"
 #include "src/rnn/testing.h"
 
 // Tools for tests of recurrent layers on a GPU: a layer in device memory, and its results.
@@ -25,42 +26,24 @@ class RnnOnDevice {
     // Builds the arguments for the host, then replaces host addresses by device addresses.
     forward_ = ForwardArgs(p, result_);
     backward_ = BackwardArgs(p, result_);
-    RnnInputs<T>& in = forward_.inputs;
-    const auto input = [&](const std::vector<T>& values) -> const T* { return Place(values); };
-    in.x = input(p.layer.x);
-    in.h0 = input(p.layer.h0);
-    in.c0 = input(p.layer.c0);
-    in.h_reset = input(p.layer.h_reset);
-    in.c_reset = input(p.layer.c_reset);
-    lengths_.emplace_back(p.layer.lengths);
-    resets_.emplace_back(p.layer.resets);
-    in.lengths = lengths_.back().OrNull();
-    in.resets = resets_.back().OrNull();
-    const auto params = internal::ParamsOf<const T>(internal::RecipeOf(cell_), shape_);
-    for (size_t i = 0; i < params.size(); ++i) {
-      in.params.*params[i].member =
-          input(p.layer.*internal::kReferenceArrays<T>[kFirstParam + i].member);
+    const internal::CellRecipe recipe = internal::RecipeOf(cell_);
+    const auto saved = std::ssize(result_.saved);
+    std::vector<ArrayArgument> arrays;
+    const auto add = [&](auto& args, const auto&... facts) {
+      std::ranges::move(ArraysOf(args, facts...), std::back_inserter(arrays));
+    };
+    add(forward_.inputs, recipe);
+    add(forward_.inputs.params, recipe, shape_);
+    add(forward_, recipe, saved);
+    add(backward_.dparams, recipe, shape_);
+    // Backward reads the inputs and outputs of forward.
+    for (const ArrayArgument& array : ArraysOf(backward_, recipe, saved)) {
+      if (array.name != "y" && array.name != "saved") arrays.push_back(array);
     }
-    forward_.y = Output(result_.y);
-    forward_.h_n = Output(result_.h);
-    forward_.c_n = Output(result_.c);
-    forward_.saved = Output(result_.saved);
-    backward_.inputs = in;
+    arrays_ = std::make_unique<ArraysOnDevice>(arrays, Layout());
+    backward_.inputs = forward_.inputs;
     backward_.y = forward_.y;
     backward_.saved = forward_.saved;
-    backward_.dy = input(p.loss.y);
-    backward_.dh_n = input(p.loss.h);
-    backward_.dc_n = input(p.loss.c);
-    auto& gradients = result_.gradients;
-    backward_.dx = Output(gradients[kX]);
-    backward_.dh0 = Output(gradients[kH0]);
-    backward_.dc0 = Output(gradients[kC0]);
-    backward_.dh_reset = Output(gradients[kHReset]);
-    backward_.dc_reset = Output(gradients[kCReset]);
-    const auto dparams = internal::ParamsOf<T>(internal::RecipeOf(cell_), shape_);
-    for (size_t i = 0; i < dparams.size(); ++i) {
-      backward_.dparams.*dparams[i].member = Output(gradients[kFirstParam + i]);
-    }
     options_.eps = p.layer.eps;
   }
 
@@ -70,55 +53,30 @@ class RnnOnDevice {
   cuda::RnnOptions<T>& options() { return options_; }
 
   void Forward() {
-    OnDevice<char> space(Bytes(cuda::RnnForwardWorkspaceBytes<T>(
-        cell_, shape_, forward_.saved != nullptr, options_.persistent)));
-    cuda::RnnForward<T>(cell_, forward_, With(space));
+    const WithWorkspace options(
+        options_, cuda::RnnForwardWorkspaceBytes<T>(cell_, shape_, forward_.saved != nullptr,
+                                                    options_.persistent));
+    cuda::RnnForward<T>(cell_, forward_, options);
     internal::cuda::Synchronize();
   }
   void Backward() {
-    OnDevice<char> space(Bytes(cuda::RnnBackwardWorkspaceBytes<T>(
-        cell_, shape_, backward_.inputs.lengths != nullptr, options_.persistent)));
-    cuda::RnnBackward<T>(cell_, backward_, With(space));
+    const WithWorkspace options(
+        options_, cuda::RnnBackwardWorkspaceBytes<T>(
+                      cell_, shape_, backward_.inputs.lengths != nullptr, options_.persistent));
+    cuda::RnnBackward<T>(cell_, backward_, options);
     internal::cuda::Synchronize();
   }
   /// Returns the present contents of the outputs.
   RnnResult<T> Result() {
-    for (const auto& [values, at] : outputs_) *values = at->Get();
+    arrays_->Get();
     return result_;
   }
 
  private:
-  /// Returns memory that is initially NaN.
-  static std::vector<char> Bytes(int64_t n) {
-    return std::vector<char>(static_cast<size_t>(n), -1);
-  }
-  cuda::RnnOptions<T> With(OnDevice<char>& space) const {
-    cuda::RnnOptions<T> options = options_;
-    options.workspace = space.data();
-    options.workspace_bytes = space.bytes();
-    return options;
-  }
-  T* Place(const std::vector<T>& values) {
-    arrays_.emplace_back(values);
-    return arrays_.back().OrNull();
-  }
-  T* Output(std::vector<T>& values) {
-    T* place = Place(values);
-    outputs_.push_back({&values, &arrays_.back()});
-    return place;
-  }
-
   Cell cell_;
   RnnShape shape_;
   RnnResult<T> result_;
-  std::deque<OnDevice<T>> arrays_;
-  std::deque<OnDevice<int64_t>> lengths_;
-  std::deque<OnDevice<uint8_t>> resets_;
-  struct OutputPlace {
-    std::vector<T>* values;
-    OnDevice<T>* at;
-  };
-  std::vector<OutputPlace> outputs_;
+  std::unique_ptr<ArraysOnDevice> arrays_;
   RnnForwardArgs<T> forward_;
   RnnBackwardArgs<T> backward_;
   cuda::RnnOptions<T> options_;
