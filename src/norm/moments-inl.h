@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -227,6 +228,7 @@ HWY_INLINE GradientMap<Compute<T>> FinishGradient(const RowsBackward<T>& args, i
   return {map, static_cast<C>(mean_g), static_cast<C>(mean_g_xhat)};
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

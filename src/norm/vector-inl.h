@@ -22,6 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
@@ -309,6 +310,7 @@ HWY_INLINE hn::TFromD<D> Sum(D d, Vec<D> v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -15,6 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T>
@@ -141,6 +142,7 @@ HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   return KeepNan<D>(x, hn::CopySign(y, x));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

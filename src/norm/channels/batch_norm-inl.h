@@ -16,6 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Implements FinishBatch: StatisticsOf, ReciprocalDeviation and SaveMoments for vectors of
 /// channels.
@@ -63,6 +64,7 @@ bool FinishBatchOf(const BatchMoments<C>& args, bool* careful) {
   return any;
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

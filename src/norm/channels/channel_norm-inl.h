@@ -22,6 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Parameters of a vector of columns, shared by all rows.
 template <class D>
@@ -420,6 +421,7 @@ void MapBackwardOf(D d, const ColumnsBackward<T>& args) {
                          HWY_ATTR { MapBackwardRows<kOutput, kReadX, kEach, how()>(d, call); });
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

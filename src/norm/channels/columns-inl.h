@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Writes lanes [from, to) of v to p[from], p[from + 1], ...
 template <class D, class T>
@@ -428,6 +429,7 @@ HWY_NOINLINE void MapRowsOf(D d, MapArrays<T> arrays, int64_t stride, int64_t ro
   FinishStores<kStream>();
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -20,6 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 // Rows whose scales are computed together.
 inline constexpr int64_t kWeightRows = 64;
@@ -168,6 +169,7 @@ HWY_NOINLINE void WeightRowsOf(D d, const WeightRows<T>& args, int64_t begin, in
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -21,6 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class C>
 struct GradientArgs {
@@ -561,6 +562,7 @@ void SumRowGradientChunks(D, const RowsBackward<T>& args, int64_t row, int64_t b
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -21,6 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Computes GradientTile for kRows rows from `row` on, whose sums begin at `sums`. Reads and writes
 /// dgain and dbias once for all of them.
@@ -187,6 +188,7 @@ void GradientTileWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t e
                                                            dgain, dbias);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -24,6 +24,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 template <class C>
 struct OutputArgs {
@@ -575,6 +576,7 @@ void MapRowColumns(D d, const RowsForward<T>& args, int64_t row, int64_t begin, 
   FinishStores<kStream>();
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

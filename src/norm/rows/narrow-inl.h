@@ -25,6 +25,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
@@ -543,6 +544,7 @@ HWY_NOINLINE void BackwardRowsNarrow(D d, const RowsBackward<T>& args, int64_t b
 
 #endif  // HWY_MAX_BYTES >= 32
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

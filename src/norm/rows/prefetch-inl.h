@@ -14,6 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Prefetch distances for rows in memory: far ahead into the L2 cache, and from there near into L1.
 /// L1 only has too few outstanding lines; L2 only leaves short loops waiting for L2.
@@ -59,6 +60,7 @@ HWY_INLINE void PrefetchTwo(D, const T* at, int64_t far = kPrefetchFarBytes) {
   PrefetchAhead(at, 2 * hn::MaxLanes(D()), far);
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -17,6 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Copies one vector of results with a non-temporal store.
 template <class D>
@@ -90,6 +91,7 @@ HWY_INLINE hn::Mask<D> LastLanes(D d, int64_t n) {
   return hn::Not(hn::FirstN(d, hn::Lanes(d) - static_cast<size_t>(n)));
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

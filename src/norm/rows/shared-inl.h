@@ -19,6 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 /// Limit on the rows of a block.
 inline constexpr int64_t kMaxRows = 4;
@@ -112,6 +113,7 @@ HWY_INLINE Vec<D> XhatOfNumbers(Vec<D> x, Vec<D> mean, Vec<D> rstd, Vec<D> offse
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -18,6 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
@@ -109,6 +110,7 @@ class Staged {
 
 #endif  // HWY_MAX_BYTES >= 32
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();

@@ -21,6 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace planish::internal {
 namespace HWY_NAMESPACE {
+namespace {
 
 #if HWY_MAX_BYTES >= 32 && HWY_TARGET != HWY_SCALAR
 
@@ -462,6 +463,7 @@ HWY_NOINLINE void BackwardRowsTransposed(const RowsBackward<T>& args, int64_t be
 
 #endif  // HWY_MAX_BYTES >= 32
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace planish::internal
 HWY_AFTER_NAMESPACE();
