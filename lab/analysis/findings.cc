@@ -12,7 +12,7 @@ namespace planish::lab {
 namespace {
 
 std::string AtPanel(const Panel& panel) {
-  return panel.title.empty() ? "" : "At " + panel.title + ", ";
+  return panel.title.empty() ? "" : "With " + panel.title + ", ";
 }
 
 std::string Capitalised(std::string text) {
@@ -20,12 +20,11 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
-// Returns text like "mean of 2 seeds, without 1 that diverged", to show that the mean is over
-// survivors.
+// Returns text like "mean of 2 seeds, 1 diverged", to show that the mean is over the others.
 std::string MeanOf(int count, const Group& group) {
   std::string text = count == 1 ? "one seed" : fmt::format("mean of {} seeds", count);
   const int diverged = group.CountOf(Status::kDiverged);
-  if (diverged > 0) text += fmt::format(", without {} that diverged", diverged);
+  if (diverged > 0) text += fmt::format(", {} diverged", diverged);
   return text;
 }
 
@@ -58,7 +57,7 @@ Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std
   const Estimate& difference = comparison.difference;
   if (difference.count == 0) {
     return {"no comparison",
-            fmt::format("{}; no seed has finished with both this and {}.", reached, than)};
+            fmt::format("{}; no seed has finished runs of both this and {}.", reached, than)};
   }
   const std::string amount = FormatDifference(metric, difference.mean);
   const std::string against =
@@ -66,20 +65,19 @@ Finding Judged(const MetricSpec& metric, const Comparison& comparison, const std
   if (difference.count == 1) {
     const char* one = comparison.a.count == 1 && comparison.b.count == 1 ? "seed" : "pair of seeds";
     return {"cannot tell",
-            fmt::format("{}, {}; one {} gives no interval: cannot tell this from chance.", reached,
+            fmt::format("{}, {}; with one {} there is no interval, so this can be chance.", reached,
                         against, one)};
   }
   if (HasNoWidth(difference)) {
     return {"cannot tell",
-            fmt::format("{}, {}, the same in every seed: an interval without width tells nothing.",
+            fmt::format("{}, {}, equal in all seeds: an interval of zero width supports no "
+                        "conclusion.",
                         reached, against)};
   }
   if (comparison.better == 0) {
-    return {
-        "cannot tell",
-        fmt::format("{}; cannot tell whether that is better than {}: the difference is {} ({}).",
-                    reached, than, difference.mean == 0 ? "0" : amount,
-                    IntervalText(metric, comparison))};
+    return {"cannot tell",
+            fmt::format("{}; the difference from {} is not significant: {} ({}).", reached, than,
+                        difference.mean == 0 ? "0" : amount, IntervalText(metric, comparison))};
   }
   return {comparison.better > 0 ? "better" : "worse",
           fmt::format("{}, {} ({}).", reached, against, IntervalText(metric, comparison))};
@@ -91,7 +89,7 @@ std::string MeasureName(const MetricSpec& metric, Measure measure) {
     case Measure::kFinal:
       return "final " + metric.label;
     case Measure::kBest:
-      return metric.label + " at the evaluation that validation chose";
+      return metric.label + " at the evaluation with the best validation result";
     case Measure::kStepsToBest:
     case Measure::kStepsTo:
     case Measure::kCatchUp:
@@ -182,7 +180,7 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
   for (size_t i = 0; i < entries.size(); ++i) parts.push_back(text(entries[i], i == 0));
   std::string end;
   if (!unfinished.empty()) {
-    end = fmt::format("; none finished with {}", fmt::join(unfinished, ", "));
+    end = fmt::format("; no finished run with {}", fmt::join(unfinished, ", "));
   }
   if (IsSmoke(panel.config().preset)) {
     end += fmt::format(" ({})", EvidenceText(Evidence::kSmoke));
@@ -192,7 +190,7 @@ std::string BriefOf(const Section& section, const Panel& panel, size_t width) {
     // Drops the groups just above the worst, and keeps the worst.
     if (left_out > 0) {
       shown.erase(shown.end() - 1 - static_cast<std::ptrdiff_t>(left_out), shown.end() - 1);
-      shown.insert(shown.end() - 1, fmt::format("{} more between", left_out));
+      shown.insert(shown.end() - 1, fmt::format("{} others in between", left_out));
     }
     return Capitalised(fmt::format("{}{} ({}) was {}{}.", AtPanel(panel), metric->label,
                                    seeds == 1 ? "one seed" : fmt::format("mean of {} seeds", seeds),
@@ -221,7 +219,7 @@ std::string BriefOfClaims(const Section& section) {
   for (const auto& [verdict, count] : counts) {
     parts.push_back(fmt::format("{} {}", VerdictText(verdict), count));
   }
-  return fmt::format("Published claims ({}) against these runs: {}.", section.config->report.source,
+  return fmt::format("Verdicts on published claims ({}): {}.", section.config->report.source,
                      fmt::join(parts, ", "));
 }
 
@@ -229,15 +227,15 @@ std::string MethodOf(const Section& section) {
   const MetricSpec* metric = section.Find(section.config->report.headline);
   if (!metric) return "";
   return fmt::format(
-      "Measured: {}; {} is better. Differences are paired: both sides share the seed, and with it "
-      "the first weights and the order of the cases.",
+      "Metric: {}; {} is better. Differences are paired by seed: both runs start from the same "
+      "weights and see the cases in the same order.",
       MeasureName(*metric, HeadlineMeasure(section)), metric->lower_is_better ? "lower" : "higher");
 }
 
 std::string MeasuredText(const Section& section, const ClaimResult& result) {
   const ClaimSpec& claim = *result.claim;
   if (result.verdict == Verdict::kNotMeasured) {
-    return fmt::format("No finished runs here measure {} and {} under these conditions.",
+    return fmt::format("There are no finished runs of both {} and {} with these settings.",
                        section.Named(claim.better), section.Named(claim.worse));
   }
   const MetricSpec& metric = result.metric;
@@ -245,12 +243,12 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
     const Group& group = *result.panel->Find(value);
     const int finished = group.CountOf(Status::kFinished);
     if (estimate.count == 0) {
-      return fmt::format("{} never in {}", section.Named(value), Count(finished, "seed"));
+      return fmt::format("{} not reached in {}", section.Named(value), Count(finished, "seed"));
     }
     std::string seeds = MeanOf(estimate.count, group);
     const bool effort = result.measure == Measure::kStepsTo || result.measure == Measure::kCatchUp;
     if (effort && estimate.count < finished) {
-      seeds += fmt::format(", never in {}", finished - estimate.count);
+      seeds += fmt::format(", not reached in {}", finished - estimate.count);
     }
     return fmt::format("{} {} ({})", section.Named(value), FormatValue(metric, estimate.mean),
                        seeds);
@@ -260,15 +258,16 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
       fmt::format("{}: {}, {}; ", Capitalised(at + MeasureName(metric, result.measure)),
                   side(claim.better, result.comparison.a), side(claim.worse, result.comparison.b));
   const Estimate& difference = result.comparison.difference;
-  if (difference.count == 0) return numbers + "no pair of seeds to compare.";
+  if (difference.count == 0) return numbers + "no seed has finished runs of both.";
   std::string amount = FormatDifference(metric, difference.mean);
   if (result.comparison.bounded > 0) {
     amount = (difference.mean == 0 ? "no difference within these steps" : "at least " + amount) +
-             ", counting a run that never got there at its last step";
+             " (a run that does not reach it counts with its last step)";
   }
-  if (difference.count == 1) return numbers + amount + "; one pair of seeds gives no interval.";
+  if (difference.count == 1)
+    return numbers + amount + "; with one pair of seeds there is no interval.";
   if (HasNoWidth(difference)) {
-    return numbers + amount + " in every seed: an interval without width tells nothing.";
+    return numbers + amount + " in all seeds: an interval of zero width supports no conclusion.";
   }
   return numbers + amount + " (" + IntervalText(metric, result.comparison) + ").";
 }

@@ -98,10 +98,10 @@ const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
 
 // Returns why the interval of a difference cannot give a sign, or an empty text.
 std::string DoubtOf(const Estimate& difference) {
-  if (difference.count == 0) return "diverged, or no seed in common";
-  if (difference.count == 1) return "one seed gives no interval";
+  if (difference.count == 0) return "runs diverged, or no seed in common";
+  if (difference.count == 1) return "one seed: no interval";
   if (difference.half_width == 0 && difference.mean != 0) {
-    return "the same in every seed: the interval has no width";
+    return "equal in all seeds: interval of zero width";
   }
   return "";
 }
@@ -212,7 +212,7 @@ ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const 
     const int more = plus.CountOf(Status::kDiverged) - minus.CountOf(Status::kDiverged);
     if (result.sign * more > 0) {
       result.sign = 0;
-      result.doubt = "more runs of the better side diverged";
+      result.doubt = "more runs of the better norm diverged";
       return result;
     }
   } else if (result.sign != 0 && std::ranges::any_of(groups, [](const Group* group) {
@@ -263,12 +263,12 @@ ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
   const int more = fast->CountOf(Status::kDiverged) - slow->CountOf(Status::kDiverged);
   if (result.sign * more > 0) {
     result.sign = 0;
-    result.doubt = "more runs of the better side diverged";
+    result.doubt = "more runs of the better norm diverged";
   } else {
     result.doubt = DoubtOf(result.value);
     if (comparison.bounded > 0 && result.value.count > 0) {
       result.doubt =
-          fmt::format("at least: {} never got there{}{}", Count(comparison.bounded, "seed"),
+          fmt::format("lower bound: not reached in {}{}{}", Count(comparison.bounded, "seed"),
                       result.doubt.empty() ? "" : "; ", result.doubt);
     }
   }

@@ -93,7 +93,7 @@ Markup RenderNumbers(const Section& section, const std::vector<GroupGradients>& 
     rows += Tag("tr", {}, row);
   }
   return Details(
-      "Numbers: gradients around each norm",
+      "Values: gradients at each norm",
       ScrollingTable("Gradients of " + section.config->report.title, Tag("tr", {}, head), rows));
 }
 
@@ -154,20 +154,20 @@ Markup RenderGradients(const Section& section, const Panel& panel, const std::st
                       NumberHead("mean, Theorem 1") + NumberHead("mean, measured") +
                       NumberHead("variance, Theorem 1") + NumberHead("variance, measured");
   Markup content =
-      Tag("h4", {}, "Gradients around the norms (Xu et al. 2019, Theorem 1)") +
-      ScrollingTable("Gradients around the norms " + panel.title, Tag("tr", {}, head), rows) +
+      Tag("h4", {}, "Gradients at the norms (Xu et al. 2019, Theorem 1)") +
+      ScrollingTable("Gradients at the norms " + panel.title, Tag("tr", {}, head), rows) +
       Tag("p", {{"class", "note"}},
-          "Mean (its size) and variance of the gradient that a norm hands on, each "
-          "divided by what it would be with mean and deviation detached: the norm's "
-          "derivatives alone make the ratio other than 1. In the update before the "
-          "last evaluation, averaged over rows and seeds; from the smallest to the "
-          "largest of the model's norms. The theorem holds for exact arithmetic.");
+          "Absolute mean and variance of the gradient with respect to a norm's input, each divided "
+          "by its value with the norm's statistics detached (treated as constants). A ratio other "
+          "than 1 is due to the derivatives of the statistics. Measured in the update before the "
+          "last evaluation and averaged over rows and seeds; the range covers the norms of the "
+          "model. The theorem holds for exact arithmetic.");
 
   const std::pair<Field, MetricSpec> drawn[] = {
       {&LayerGradients::variance_ratio,
-       {"variance_ratio", "variance of the gradient, by that with both detached", "", true}},
-      {&LayerGradients::variance,
-       {"variance_after", "variance of the gradient behind the norm", "", true}}};
+       {"variance_ratio", "variance of the input gradient, relative to detached statistics", "",
+        true}},
+      {&LayerGradients::variance, {"variance_after", "variance of the input gradient", "", true}}};
   Markup charts;
   for (const auto& [field, metric] : drawn) {
     Chart chart;

@@ -69,7 +69,7 @@ TEST(Gradients, HaveATableAndCharts) {
   const Runs runs = {WithGradients("layer", 1, 0, .5), WithGradients("layer", 2, 0, .7),
                      WithGradients("detach", 1, 1, 1), FinishedRun("none", 4, 1, {.3, .2, .1})};
   const std::string page = RenderReport(runs);
-  EXPECT_THAT(page, HasSubstr("Gradients around the norms"));
+  EXPECT_THAT(page, HasSubstr("Gradients at the norms"));
   EXPECT_THAT(page, HasSubstr("0.600 to 0.800"));
   EXPECT_THAT(page, HasSubstr("norms from input to output"));
   EXPECT_THAT(page, HasSubstr("layer: 0.600 at first, 0.800 at second."));

@@ -102,7 +102,7 @@ Markup RenderFacts(const Section& section) {
     if (!fixed.empty()) fixed += ", ";
     fixed += Tag("span", {{"class", "setting"}}, Words(name) + " " + value);
   }
-  facts += Fact("The same in all", fixed);
+  facts += Fact("Common settings", fixed);
   facts += Fact("Runs", fmt::format("{} ({}); seeds {}", section.runs.size(), StatusCounts(section),
                                     Seeds(section)));
   facts += Fact(
@@ -120,11 +120,11 @@ Markup RenderFindings(const Section& section) {
       items += Tag("li", {}, Badge(finding.word), Tag("span", {}, finding.sentence));
     }
   }
-  Markup content = Tag("h3", {}, "What was found");
+  Markup content = Tag("h3", {}, "Findings");
   if (items.empty()) {
     content += Tag("p", {},
-                   "There is nothing to compare: these runs share one value of what is "
-                   "compared, or measure no headline metric.");
+                   "Nothing to compare: all runs have the same value of the compared setting, or "
+                   "the task has no headline metric.");
   } else {
     content += Tag("ul", {{"class", "findings"}}, items);
     content += Tag("p", {{"class", "note"}}, MethodOf(section));
@@ -140,7 +140,7 @@ Markup RenderClaims(const Section& section) {
     const ClaimSpec& claim = *result.claim;
     std::string measured = MeasuredText(section, result);
     if (result.verdict == Verdict::kOtherData) {
-      measured += fmt::format(" The claim is about {}; this is {}: {}.", claim.data,
+      measured += fmt::format(" The claim is about {}; these runs used {}: {}.", claim.data,
                               EvidenceText(result.evidence), section.config->data.name);
     } else if (result.verdict == Verdict::kNoVerdict) {
       measured += fmt::format(" ({})", EvidenceText(result.evidence));
@@ -152,11 +152,11 @@ Markup RenderClaims(const Section& section) {
   }
   return Tag("h3", {}, "Published claims") + Tag("ul", {{"class", "findings"}}, items) +
          Tag("p", {{"class", "note"}},
-             "The rule was fixed before the runs. Agrees: the 95% interval of the paired "
-             "difference has the claim's sign and excludes 0. Differs: it excludes 0 with the "
-             "other sign. Cannot tell: it includes 0 or has no width, or there are too few seeds "
-             "for one. Other data: the checksum of the data is not that of the data set that the "
-             "claim is about, or that one's is not known, which says nothing against the claim. No "
+             "The rule was fixed before the runs were made. Agrees: the 95% interval of the paired "
+             "difference excludes 0, and the difference has the sign of the claim. Differs: it has "
+             "the opposite sign. Cannot tell: the interval includes 0 or has zero width, or there "
+             "are too few seeds for an interval. Other data: the runs did not use the data set of "
+             "the claim, or its checksum is not known; this is no evidence against the claim. No "
              "verdict: smoke runs, and runs on less than a tenth of the paper's training cases.");
 }
 
@@ -266,15 +266,16 @@ Markup RenderResults(const Section& section, const Panel& panel) {
   return ScrollingTable("Results " + panel.title, Tag("tr", {}, top) + Tag("tr", {}, second),
                         rows) +
          Tag("p", {{"class", "note"}},
-             "Mean over finished seeds ± half-width of the 95% interval. Best: at the evaluation "
-             "that validation chose. Input: share of training that gathering batches takes.");
+             "Mean over finished seeds ± half-width of its 95% confidence interval. Best: at the "
+             "evaluation with the best validation result. Input: share of the training time that "
+             "is spent gathering batches.");
 }
 
 Markup TargetCell(const Reached& reached) {
   if (reached.of == 0) return NumberCell(kMissing);
   if (reached.count == 0) {
-    return NumberCell(
-        Tag("span", {{"class", "never"}}, fmt::format("never in {}", Count(reached.of, "seed"))));
+    return NumberCell(Tag("span", {{"class", "never"}},
+                          fmt::format("not reached in {}", Count(reached.of, "seed"))));
   }
   Markup content =
       Markup(FormatInteger(std::llround(reached.steps.mean)) + " steps") +
@@ -302,22 +303,22 @@ Markup RenderTargets(const Section& section, const Panel& panel) {
       rows += Tag("tr", {}, row);
     }
     const std::string title =
-        fmt::format("Steps and seconds of training to reach a {} of", metric->label);
+        fmt::format("Steps and training seconds to reach a {} of", metric->label);
     tables +=
         Tag("h4", {}, title) + ScrollingTable(title + " " + panel.title, Tag("tr", {}, head), rows);
   }
   if (tables.empty()) return {};
-  return tables +
-         Tag("p", {{"class", "note"}},
-             "The first evaluation at or beyond the value; mean over the seeds that reached "
-             "it, and how many did where not all.");
+  return tables + Tag("p", {{"class", "note"}},
+                      "Steps and seconds to the first evaluation that reaches the value: mean over "
+                      "the seeds "
+                      "that reach it, with their number if not all do.");
 }
 
 Markup ShareCell(const CatchUp& catch_up, const Estimate& share) {
   if (catch_up.of == 0) return NumberCell(kMissing);
   if (catch_up.count == 0) {
-    return NumberCell(
-        Tag("span", {{"class", "never"}}, fmt::format("never in {}", Count(catch_up.of, "seed"))));
+    return NumberCell(Tag("span", {{"class", "never"}},
+                          fmt::format("not reached in {}", Count(catch_up.of, "seed"))));
   }
   Markup content(fmt::format("{:.2f}", share.mean));
   if (share.half_width) {
@@ -346,15 +347,17 @@ Markup RenderCatchUp(const Section& section, const Panel& panel) {
                 ShareCell(catch_up, catch_up.seconds));
   }
   if (!any) return {};
-  const std::string title =
-      fmt::format("To the best {} of {}", metric->label, section.Named(baseline->value));
+  const std::string title = fmt::format("Steps and training seconds to the best {} of {}",
+                                        metric->label, section.Named(baseline->value));
   const Markup head = Tag("tr", {}, Head(Words(section.config->report.compare)),
-                          NumberHead("share of its steps"), NumberHead("share of its seconds"));
+                          NumberHead("ratio of steps"), NumberHead("ratio of seconds"));
   return Tag("h4", {}, title) + ScrollingTable(title + " " + panel.title, head, rows) +
          Tag("p", {{"class", "note"}},
-             "The first evaluation as good as the one that validation chose of the baseline, over "
-             "what the baseline took to that one, seed by seed: mean, 95% interval, and how many "
-             "seeds got there where not all.");
+             "Steps (or seconds) to the first evaluation that is at least as good as the "
+             "baseline's "
+             "best, divided by those of the baseline to its best. Each run is compared with the "
+             "baseline's run of the same seed: mean, 95% interval, and the number of seeds if not "
+             "all get there.");
 }
 
 // Renders the values of a metric's charts: at most about 100 evaluations.
@@ -385,13 +388,13 @@ Markup RenderNumbers(const MetricSpec& metric, const std::vector<Series>& series
     }
     rows += Tag("tr", {}, row);
   }
-  Markup table = ScrollingTable("Numbers of " + metric.label, Tag("tr", {}, head), rows);
+  Markup table = ScrollingTable("Values of " + metric.label, Tag("tr", {}, head), rows);
   if (stride > 1) {
     table += Tag("p", {{"class", "note"}},
-                 fmt::format("One evaluation in {} and the last; the run folders hold all {}.",
-                             stride, steps.size()));
+                 fmt::format("One of every {} evaluations, and the last; the runs have {}.", stride,
+                             steps.size()));
   }
-  return Details("Numbers: " + LabelWithUnit(metric), table);
+  return Details("Values: " + LabelWithUnit(metric), table);
 }
 
 Markup RenderCharts(const Section& section, const Panel& panel, const std::string& id) {
@@ -407,7 +410,7 @@ Markup RenderCharts(const Section& section, const Panel& panel, const std::strin
       series.push_back({group.value, section.IndexOf(group.value), std::move(curve)});
     }
     if (series.empty()) {
-      charts += Tag("p", {{"class", "note"}}, "No evaluation has " + metric->label + " yet.");
+      charts += Tag("p", {{"class", "note"}}, "No run has evaluated " + metric->label + " yet.");
       continue;
     }
     if (legend.empty()) legend = RenderLegend(series);
@@ -470,7 +473,7 @@ Markup RenderRuns(const Section& section) {
     head += Head(Words(name));
   }
   head += NumberHead("seed") + Head("status") + NumberHead("steps") + NumberHead("training (s)") +
-          NumberHead("evaluating (s)");
+          NumberHead("evaluation (s)");
   const bool has_final = headline && std::ranges::any_of(section.runs, [&](const Run* run) {
                            return run->result && run->result->final_values.contains(headline->name);
                          });
@@ -512,8 +515,8 @@ Markup RenderRuns(const Section& section) {
       }
     }
   }
-  return Details(fmt::format("Every run ({})", section.runs.size()),
-                 ScrollingTable("Every run", Tag("tr", {}, head), rows));
+  return Details(fmt::format("All runs ({})", section.runs.size()),
+                 ScrollingTable("All runs", Tag("tr", {}, head), rows));
 }
 
 // Returns warnings that a reader needs before trusting the values.
@@ -521,17 +524,18 @@ std::vector<std::string> Warnings(const Section& section) {
   std::vector<std::string> lines = Incomplete(section);
   for (const Run* run : section.left_out) {
     lines.push_back(
-        fmt::format("Left out: {} repeats the settings and seed of a run that is newer or further.",
+        fmt::format("{} is left out: a run with the same settings and seed is newer or more "
+                    "complete.",
                     run->folder.filename().string()));
   }
   if (section.specs_differ) {
     lines.push_back(
-        "The runs disagree about metrics or report; the newest run's description is used.");
+        "The runs declare different metrics or reports; those of the newest run are used.");
   }
   for (const char* stamp : {"cpu", "threads"}) {
     if (StampDiffers(section, stamp)) {
       lines.push_back(
-          fmt::format("The runs have different {}: their seconds cannot be compared.",
+          fmt::format("The runs used different {}: their seconds cannot be compared.",
                       std::string(stamp) == "cpu" ? "processors" : "numbers of threads"));
     }
   }
@@ -556,8 +560,9 @@ std::string SamplingNote(const Section& section) {
       const double p = value.mean;
       if (value.count == 0 || !(p > 0 && p < 1)) continue;
       return fmt::format(
-          "Intervals are about seeds: first weights and order. The {} cases are a sample too: with "
-          "{} of them one run at {} has a standard error of {:.2f} points.",
+          "The intervals cover the variation over seeds (initial weights, order of the cases), but "
+          "not the sampling error of the {} set: with {} cases, one run at {} has a standard error "
+          "of {:.2f} points.",
           Words(split), FormatInteger(size->second), FormatValue(*metric, p),
           100 * std::sqrt(p * (1 - p) / static_cast<double>(size->second)));
     }
@@ -570,35 +575,33 @@ std::string SamplingNote(const Section& section) {
 Markup RenderSection(const Section& section, const std::string& id) {
   const ReportSpec& report = section.config->report;
   Markup content = Tag("h2", {}, report.title);
-  content +=
-      Tag("p", {{"class", "source"}},
-          fmt::format("After {}. Measured on {}.", report.source, section.config->data.name));
+  content += Tag("p", {{"class", "source"}},
+                 fmt::format("Source: {}. Data: {}.", report.source, section.config->data.name));
   content += RenderFindings(section);
   content += RenderClaims(section);
   const std::vector<std::string> warnings = Warnings(section);
   if (!warnings.empty()) {
-    content += Tag("div", {{"class", "warnings"}}, Tag("h3", {}, "Before you trust the numbers"),
-                   List(warnings));
+    content += Tag("div", {{"class", "warnings"}}, Tag("h3", {}, "Warnings"), List(warnings));
   }
-  content += Tag("h3", {}, "What was run") + RenderFacts(section);
+  content += Tag("h3", {}, "Setup") + RenderFacts(section);
   if (!report.notes.empty()) {
-    content += Tag("h3", {}, "Where this departs from the paper") + List(report.notes);
+    content += Tag("h3", {}, "Differences from the paper") + List(report.notes);
   }
   for (size_t i = 0; i < section.panels.size(); ++i) {
     const Panel& panel = section.panels[i];
-    std::string title = panel.title.empty() ? "Results" : "At " + panel.title;
+    std::string title = panel.title.empty() ? "Results" : "Results with " + panel.title;
     content += Tag("div", {{"class", "panel"}}, Tag("h3", {}, title), RenderResults(section, panel),
                    RenderTargets(section, panel), RenderCatchUp(section, panel),
                    RenderCharts(section, panel, fmt::format("{}-{}", id, i)),
                    RenderGradients(section, panel, fmt::format("{}-{}", id, i)),
                    RenderSamples(section, panel));
   }
-  content += Tag("h3", {}, "Behind the numbers") + RenderRuns(section) +
+  content += Tag("h3", {}, "Runs and machine") + RenderRuns(section) +
              Details("Machine and versions", RenderStamps(section));
   std::vector<std::string> notes = {
-      "Seconds are training alone: evaluations and pauses do not count.",
-      "Each interval is a 95% t-interval for itself. Of twenty comparisons without any true "
-      "difference one is expected to exclude 0."};
+      "Seconds are training time, without evaluations and pauses.",
+      "Each interval is a 95% t-interval, not corrected for multiple comparisons: of twenty "
+      "comparisons without a true difference, one is expected to exclude 0."};
   const std::string sampling = SamplingNote(section);
   if (!sampling.empty()) notes.push_back(sampling);
   content += Tag("div", {{"class", "note"}}, List(notes));

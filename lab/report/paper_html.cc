@@ -107,7 +107,7 @@ Markup VerdictCell(const LineResult& result, Evidence evidence) {
     content += Aside(std::string(EvidenceText(evidence)));
   } else if (result.verdict == Verdict::kCannotTell) {
     if (result.printed == 0) {
-      content += Aside("no printed sign");
+      content += Aside("printed: equal or missing");
     } else if (!result.difference.doubt.empty()) {
       content += Aside(result.difference.doubt);
     }
@@ -206,12 +206,12 @@ Markup RenderInvariances(const PaperInvariances& table) {
     rows += Tag("tr", {{"class", "first"}}, here) + Tag("tr", {}, printed) + Tag("tr", {}, verdict);
   }
   std::vector<std::string> notes = {fmt::format(
-      "Here: how much the outputs of a linear layer with this norm (Planish's, in double, eps = 0) "
-      "change at most, as a part of the largest of them. The layer, of 20 inputs and 50 units, and "
-      "its batch of 32 cases are random numbers with a fixed seed; scales are 2, 1/2 and 3, each "
-      "with another vector to shift by, another unit and another case; the worst is shown. "
-      "Invariant: at most {:g}. The rounding of sums of 20 products stays below that (9e-14 at "
-      "most); what an eps of 1e-5 changes would not.",
+      "Here: the largest change of the outputs of a linear layer with this norm, relative to the "
+      "largest output. Planish computes it for this report, in double with eps = 0. The layer has "
+      "20 inputs and 50 units; its weights and the batch of 32 cases are random with a fixed seed. "
+      "The scales are 2, 1/2 and 3, each with its own shift vector, unit and case; the largest "
+      "change counts. Invariant: at most {:g}. Rounding errors of sums of 20 products are below "
+      "this limit (at most 9e-14); the effect of an eps of 1e-5 would be above it.",
       kInvariant)};
   notes.insert(notes.end(), table.notes.begin(), table.notes.end());
   return Tag("h3", {}, table.name + ". " + table.caption) +
@@ -242,21 +242,24 @@ size_t CountOf(const PaperClaimResult& result, int sign) {
   return result.Columns(sign, true).size() + result.Columns(sign, false).size();
 }
 
-// Returns text like "Holds in 2 of 8 columns: RT; De-En (other data). Fails in 1: SST5."
+// Returns text like "Holds in 2 columns: RT; De-En (other data). The opposite holds in 1 column:
+// SST5."
 std::string ClaimText(const PaperClaimResult& result) {
   std::string text;
   const auto say = [&](const std::string& what, size_t count, const std::string& columns) {
-    if (count > 0) text += fmt::format("{} in {}: {}. ", what, count, columns);
+    if (count > 0)
+      text += fmt::format("{} in {}: {}. ", what, Count(static_cast<int64_t>(count), "column"),
+                          columns);
   };
   say("Holds", CountOf(result, 1), ColumnsText(result, 1));
-  say("The contrary holds", CountOf(result, -1), ColumnsText(result, -1));
-  say("Cannot tell", CountOf(result, 0), ColumnsText(result, 0));
+  say("The opposite holds", CountOf(result, -1), ColumnsText(result, -1));
+  say("Open", CountOf(result, 0), ColumnsText(result, 0));
   const std::string missing = NotMeasured(result);
   if (!missing.empty()) text += "Not measured: " + missing + ". ";
-  text += fmt::format("It is said of at least {} of {} columns", result.claim->least,
-                      result.columns.size());
+  text += fmt::format("The paper claims it for at least {} of {}", result.claim->least,
+                      Count(std::ssize(result.columns), "column"));
   if (result.claim->of == PaperClaim::Of::kTest) {
-    text += fmt::format("; the printed values have it in {}", result.printed);
+    text += fmt::format("; in its printed values it holds in {}", result.printed);
   }
   return text + ".";
 }
@@ -300,23 +303,25 @@ Markup RenderClaims(const std::vector<PaperClaimResult>& results) {
                      Tag("p", {}, ClaimText(result)),
                      numbers.empty() ? Markup() : Tag("p", {{"class", "aside"}}, numbers)));
   }
-  Markup content = Tag("h3", {}, "The paper's claims");
+  Markup content = Tag("h3", {}, "Claims of the paper");
   if (!items.empty()) content += Tag("ul", {{"class", "findings"}}, items);
   if (!others.empty()) {
-    content += Tag("p", {{"class", "note"}},
-                   fmt::format("Not measured, for want of runs: {}", fmt::join(others, " ")));
+    content +=
+        Tag("p", {{"class", "note"}},
+            fmt::format("Not measured, because runs are missing: {}", fmt::join(others, " ")));
   }
   if (items.empty()) return content;
   return content +
          Tag("p", {{"class", "note"}},
-             "The rule was fixed before the runs. In a column a claim holds when the 95% interval "
-             "of the paired difference has its sign and excludes 0; the contrary holds when it "
-             "excludes 0 with the other sign. Agrees: it holds in as many columns as the paper "
-             "says. Differs: it cannot, even if it held in every column that leaves it open. Both "
-             "on the paper's own data alone, columns with other data counting as open. Other data: "
-             "only with these columns is it one of the two. Cannot tell: neither. Smoke runs, and "
-             "runs on less than a tenth of the paper's training cases, leave a column open; where "
-             "there are no others there is no verdict.");
+             "The rule was fixed before the runs were made. If the 95% interval of the paired "
+             "difference in a column excludes 0, the claim or its opposite holds there, depending "
+             "on the sign; otherwise the column is open. Agrees: the claim holds in as many "
+             "columns "
+             "as the paper says. Differs: it would not even if it held in all open columns. Both "
+             "verdicts count columns with other data than the paper's as open. Other data: the "
+             "verdict is one of the two only if these columns are counted. Cannot tell: it is "
+             "neither. A column of smoke runs, or of runs on less than a tenth of the paper's "
+             "training cases, is open; if there are only such columns, there is no verdict.");
 }
 
 // Renders the curves of a figure's norms. Each column with runs has its metrics next to each other,
@@ -333,7 +338,7 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
     if (!runs.section) continue;
     Markup pair;
     std::string note;
-    bool log = false;
+    bool log = false, says_right = false;
     std::vector<std::pair<std::string, bool>> drawn;  // curve, and true if against seconds
     for (const bool seconds : {false, true}) {
       if (seconds && !figure.seconds) continue;
@@ -365,8 +370,9 @@ Markup RenderFigureOf(const Reproduction& reproduction, const PaperFigure& figur
       if (note.empty()) {
         note = ChartNote(chart.series, chart.axis);
         log = chart.axis.log;
-      } else if (chart.axis.log != log) {
+      } else if (chart.axis.log != log && !says_right) {
         note += chart.axis.log ? " On the right: logarithmic." : " On the right: linear.";
+        says_right = true;
       }
     }
     if (pair.empty()) {
@@ -405,8 +411,8 @@ Markup RenderColumns(const Reproduction& reproduction) {
       settings += fmt::format(", {} {}", Words(name), SettingText(value));
     }
     if (runs.other_panels > 0) {
-      settings +=
-          fmt::format(" ({} in the task's section)", Count(runs.other_panels, "other setting"));
+      settings += fmt::format(" ({} in the section of the task)",
+                              Count(runs.other_panels, "other setting"));
     }
     row += Cell(fmt::format("{}: {}",
                             runs.own_data ? "the paper's own" : EvidenceText(Evidence::kOtherData),
@@ -420,12 +426,12 @@ Markup RenderColumns(const Reproduction& reproduction) {
   const Markup head = Head("column") + Head("data in the paper") + Head("data here") +
                       Head("task and settings") + Head("measured") + NumberHead("runs finished") +
                       NumberHead("diverged") + NumberHead("not finished");
-  Markup content = Tag("h3", {}, "What stands in each column") +
+  Markup content = Tag("h3", {}, "Data and settings of the columns") +
                    ScrollingTable("Columns", Tag("tr", {}, head), rows);
   const std::vector<std::string> missing = reproduction.Missing();
   if (!missing.empty()) {
-    content +=
-        Tag("p", {{"class", "note"}}, fmt::format("Without runs: {}.", fmt::join(missing, "; ")));
+    content += Tag("p", {{"class", "note"}},
+                   fmt::format("Columns without runs: {}.", fmt::join(missing, "; ")));
   }
   return content;
 }
@@ -435,24 +441,27 @@ Markup RenderColumns(const Reproduction& reproduction) {
 Markup RenderReproduction(const Reproduction& reproduction, const std::string& id) {
   const Paper& paper = *reproduction.paper;
   Markup content = Tag("h2", {}, paper.title) +
-                   Tag("p", {{"class", "source"}}, "What the paper prints beside these runs.") +
+                   Tag("p", {{"class", "source"}},
+                       "Values printed in the paper, beside the values of these runs.") +
                    RenderClaims(JudgeClaims(reproduction)) + RenderColumns(reproduction);
   if (paper.invariances) content += RenderInvariances(*paper.invariances);
   for (const PaperTable& table : paper.tables) content += RenderTable(reproduction, table);
   std::vector<std::string> notes = {
-      "Here: the mean over n seeds and the half-width of its 95% interval, on the test set, read "
-      "once, at the evaluation that validation chose. Differences are paired: both sides share the "
-      "seed, and with it the first weights and the order of the cases.",
-      "Verdicts: agrees when the 95% interval of the paired difference excludes 0 with the sign of "
-      "the printed difference, differs when it excludes 0 with the other, cannot tell when it "
-      "includes 0, has no width, or the paper prints no sign. Other data: the checksum of the data "
-      "is not that of the paper's data set, or that one's is not known, so that the value is not "
-      "to be set against the printed one; what it shows of the difference is in small print. No "
-      "verdict: smoke runs, and runs on less than a tenth of the paper's training cases.",
-      "Diverged is a result. A norm all of whose runs diverged (two at least) is worse than one "
-      "that finished twice or more; beyond that, differences are over the seeds that finished.",
-      "± behind a printed value is the sampling error of one run, from the size of the test set; "
-      "a printed value without it is a score that has none so simply."};
+      "Here: mean over n seeds ± half-width of its 95% confidence interval. The test set is read "
+      "once, with the weights of the evaluation with the best validation result. Differences are "
+      "paired by seed: both runs start from the same weights and see the cases in the same order.",
+      "Verdict. Agrees: the 95% interval of the paired difference excludes 0, and the difference "
+      "has the sign of the printed one. Differs: it has the opposite sign. Cannot tell: the "
+      "interval includes 0 or has zero width, or the printed values are equal or missing. Other "
+      "data: the runs did not use the paper's data set, or its checksum is not known; their values "
+      "cannot be compared with the printed ones, and small print gives the sign of the difference. "
+      "No verdict: smoke runs, and runs on less than a tenth of the paper's training cases.",
+      "Divergence is a result. A norm is worse than another if all of its runs diverged (at least "
+      "two) and at least two of the other's finished. Otherwise differences are computed over the "
+      "seeds that finished.",
+      "± after a printed value is the sampling error of one run, computed from the size of the "
+      "test "
+      "set. For printed values without ± that size is not enough to compute one."};
   notes.insert(notes.end(), paper.notes.begin(), paper.notes.end());
   content += Tag("div", {{"class", "note"}}, List(notes));
   for (size_t i = 0; i < paper.figures.size(); ++i) {
@@ -466,10 +475,11 @@ std::string BriefOfPaper(const Reproduction& reproduction) {
   for (const PaperClaimResult& result : JudgeClaims(reproduction)) {
     const std::string text = result.claim->text;
     std::vector<std::string> counts;
-    for (const auto& [word, sign] : {std::pair("holds", 1), {"contrary", -1}, {"open", 0}}) {
+    for (const auto& [word, sign] : {std::pair("holds", 1), {"opposite", -1}, {"open", 0}}) {
       const size_t own = result.Columns(sign, true).size();
       const size_t all = own + result.Columns(sign, false).size();
-      if (all > 0) counts.push_back(fmt::format("{} {} ({} own data)", word, all, own));
+      if (all > 0)
+        counts.push_back(fmt::format("{} in {} ({} on the paper's data)", word, all, own));
     }
     if (counts.empty()) continue;
     lines += CleanText(fmt::format("{:<12} {} [{}]\n", VerdictText(result.verdict), text,

@@ -89,14 +89,15 @@ std::string ChartNote(const std::vector<Series>& series, const Axis& axis) {
   }
   std::string note;
   if (interval || range) note += "Thick lines: mean over seeds. Thin lines: single seeds. ";
-  if (interval) note += "Bands: 95% interval of the mean, cut at the chart's edge. ";
-  if (range) note += "With two seeds the band goes from the lower to the higher. ";
-  if (shorter) note += "The mean covers the steps at which every finished seed was evaluated. ";
-  if (diverged) note += "A cross ends a run that diverged; the mean leaves it out. ";
+  if (interval) note += "Bands: 95% interval of the mean, clipped at the edge of the chart. ";
+  if (range) note += "With two seeds, the band spans both. ";
+  if (shorter)
+    note += "The mean is drawn at the steps at which all finished seeds were evaluated. ";
+  if (diverged) note += "A cross is the end of a run that diverged; the mean excludes it. ";
   if (unfinished)
-    note += "Unfinished runs are thin lines outside the mean while others have finished. ";
+    note += "Unfinished runs are thin lines; the mean excludes them if other runs have finished. ";
   if (axis.has_zero) {
-    note += "Values of 0 have no place on a logarithmic axis: they are drawn at its lower edge. ";
+    note += "Values of 0 are drawn at the lower edge of the logarithmic axis. ";
   }
   note += axis.log ? "Vertical axis: logarithmic." : "Vertical axis: linear.";
   return note;

@@ -47,11 +47,11 @@ std::vector<pugi::xml_document> Drawings(const std::string& page) {
 TEST(ReportTest, SaysWhatWasFound) {
   const std::string page = RenderReport(Sample());
   EXPECT_THAT(page,
-              HasSubstr("At batch size 4, norm layer reached 5.13% test error (mean of 3 "
+              HasSubstr("With batch size 4, norm layer reached 5.13% test error (mean of 3 "
                         "seeds), 0.83 points lower than norm none (95% interval 0.26 to 1.41)."));
-  EXPECT_THAT(page, HasSubstr("At batch size 4, norm batch reached 5.97% test error (mean of 3 "
-                              "seeds); cannot tell whether that is better than norm none: the "
-                              "difference is 0 (95% interval from 0.25 lower to 0.25 higher)."));
+  EXPECT_THAT(page, HasSubstr("With batch size 4, norm batch reached 5.97% test error (mean of 3 "
+                              "seeds); the difference from norm none is not significant: "
+                              "0 (95% interval from 0.25 lower to 0.25 higher)."));
 }
 
 TEST(ReportTest, IsTheSameForTheSameRuns) {
@@ -140,7 +140,7 @@ TEST(ReportTest, RunsThatDidNotFinishAreListed) {
               HasSubstr("norm layer, seed 1: diverged at step 300 (the loss is not finite)."));
   EXPECT_THAT(page, HasSubstr("norm batch, seed 2: not finished; last evaluation at step 300."));
   EXPECT_THAT(page, HasSubstr("norm layer, seed 9: not finished; last evaluation at step 0."));
-  EXPECT_THAT(page, HasSubstr("(mean of 2 seeds, without 1 that diverged)"));
+  EXPECT_THAT(page, HasSubstr("(mean of 2 seeds, 1 diverged)"));
   EXPECT_THAT(page, HasSubstr("over the 2 seeds that both have"));
 }
 
@@ -155,9 +155,10 @@ TEST(ReportTest, ClaimsOnOtherDataShowTheNumbersAndNoDifference) {
   EXPECT_THAT(page, HasSubstr(">other data</span>"));
   EXPECT_THAT(page, Not(HasSubstr(">differs</span>")));
   EXPECT_THAT(page, HasSubstr("norm none 5.97% (mean of 3 seeds), norm layer 5.13%"));
-  EXPECT_THAT(page,
-              HasSubstr("The claim is about mnist; this is other or unknown data: drawn digits."));
-  EXPECT_THAT(Findings(runs), Not(HasSubstr("Published")));
+  EXPECT_THAT(
+      page,
+      HasSubstr("The claim is about mnist; these runs used other or unknown data: drawn digits."));
+  EXPECT_THAT(Findings(runs), Not(HasSubstr("published")));
 }
 
 TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
@@ -168,9 +169,10 @@ TEST(ReportTest, AClaimOnStepsSaysWhoNeverGotThere) {
   }
   EXPECT_THAT(
       RenderReport(runs),
-      HasSubstr("Steps to test error 5.5%: norm layer 300 "
-                "steps (mean of 3 seeds), norm none never in 3 seeds; no difference within these "
-                "steps, counting a run that never got there at its last step"));
+      HasSubstr(
+          "Steps to test error 5.5%: norm layer 300 "
+          "steps (mean of 3 seeds), norm none not reached in 3 seeds; no difference within these "
+          "steps (a run that does not reach it counts with its last step)"));
 }
 
 TEST(ReportTest, SaysHowSoonTheBaselineIsCaughtUpWith) {
@@ -181,21 +183,22 @@ TEST(ReportTest, SaysHowSoonTheBaselineIsCaughtUpWith) {
     runs.push_back(FinishedRun("batch", 4, seed, {.5, .4, .3, .3}));
   }
   const std::string page = RenderReport(runs);
-  const size_t table = page.find("To the best validation error of norm none");
+  const size_t table =
+      page.find("Steps and training seconds to the best validation error of norm none");
   ASSERT_NE(table, std::string::npos);
   const std::string after = page.substr(table, 1500);
   EXPECT_THAT(after, HasSubstr("0.67"));
-  EXPECT_THAT(after, HasSubstr("never in 2 seeds"));
+  EXPECT_THAT(after, HasSubstr("not reached in 2 seeds"));
 }
 
 TEST(ReportTest, OneSeedSaysSo) {
   const Runs runs = {FinishedRun("none", 4, 1, {.06}), FinishedRun("layer", 4, 1, {.05})};
   EXPECT_THAT(RenderReport(runs),
-              HasSubstr("At batch size 4, norm layer reached 5.00% test error (one seed), 1.00 "
-                        "points lower than norm none; one seed gives no interval: cannot tell this "
-                        "from chance."));
+              HasSubstr("With batch size 4, norm layer reached 5.00% test error (one seed), 1.00 "
+                        "points lower than norm none; with one seed there is no interval, so this "
+                        "can be chance."));
   EXPECT_EQ(Findings(runs),
-            "At batch size 4, test error (one seed) was 6.00% with norm none, 5.00% with layer "
+            "With batch size 4, test error (one seed) was 6.00% with norm none, 5.00% with layer "
             "(cannot tell).\n");
 }
 
@@ -219,10 +222,10 @@ TEST(ReportTest, StampsThatDifferAreNamed) {
 
 TEST(ReportTest, RunsWithoutEvaluationsOrMetricsMakeAPage) {
   const Runs started = {StartedRun("none", 4, 1), StartedRun("layer", 4, 1)};
-  EXPECT_THAT(RenderReport(started), HasSubstr("No evaluation has test error yet."));
+  EXPECT_THAT(RenderReport(started), HasSubstr("No run has evaluated test error yet."));
   EXPECT_THAT(RenderTable(started), HasSubstr("0/1"));
   const lab::Run empty;
-  EXPECT_THAT(RenderReport({empty}), HasSubstr("There is nothing to compare"));
+  EXPECT_THAT(RenderReport({empty}), HasSubstr("Nothing to compare"));
   RenderTable({empty});
   EXPECT_EQ(Findings({empty}), "");
 }
@@ -237,14 +240,14 @@ TEST(ReportTest, NoRunsAreAnError) {
 TEST(ReportTest, FindingsAreALineForEachPanel) {
   Runs runs = Sample();
   const std::string first =
-      "At batch size 4, test error (mean of 3 seeds) was 5.97% with norm none, 5.13% with layer "
+      "With batch size 4, test error (mean of 3 seeds) was 5.97% with norm none, 5.13% with layer "
       "(0.83 points lower), 5.97% with batch (cannot tell).";
   EXPECT_EQ(Findings(runs), first + "\n");
   runs.push_back(FinishedRun("layer", 8, 1, {.02}));
   runs.push_back(FinishedRun("layer", 16, 1, {.01}));
   EXPECT_EQ(Findings(runs, 1), first + " 2 more in the report.\n");
   EXPECT_EQ(Findings(runs), first +
-                                "\nAt batch size 8, test error (one seed) was 2.00% with norm "
+                                "\nWith batch size 8, test error (one seed) was 2.00% with norm "
                                 "layer. 1 more in the report.\n");
 }
 
@@ -253,8 +256,8 @@ TEST(ReportTest, FindingsSayWhatIsMissing) {
   runs[3].result->status = "diverged";  // layer, seed 1
   for (const int batch : {6, 7, 8}) runs[batch].result.reset();
   EXPECT_EQ(Findings(runs),
-            "At batch size 4, test error (mean of 3 seeds) was 5.97% with norm none, 5.15% with "
-            "layer (cannot tell, 2 seeds); none finished with batch.\n");
+            "With batch size 4, test error (mean of 3 seeds) was 5.97% with norm none, 5.15% with "
+            "layer (cannot tell, 2 seeds); no finished run with batch.\n");
 }
 
 // Eleven norms are too many for a line: the best and the worst stay.
@@ -265,7 +268,7 @@ TEST(ReportTest, ALongFindingLeavesOutTheMiddle) {
   }
   const std::string findings = Findings(runs);
   EXPECT_THAT(findings, HasSubstr("was 5.00% with norm none, 0.00% with norm-0 (cannot tell), "));
-  EXPECT_THAT(findings, HasSubstr(" more between, 10.00% with norm-10 (cannot tell).\n"));
+  EXPECT_THAT(findings, HasSubstr(" others in between, 10.00% with norm-10 (cannot tell).\n"));
   EXPECT_LE(findings.size(), 161u);
 }
 
@@ -275,8 +278,9 @@ TEST(ReportTest, FindingsCountTheVerdictsOnClaims) {
     run.config.report.claims = {LowerErrorClaim("layer", "none"), LowerErrorClaim("none", "layer"),
                                 LowerErrorClaim("layer", "absent")};
   }
-  EXPECT_THAT(Findings(runs), testing::EndsWith("\nPublished claims (A paper, section 1) against "
-                                                "these runs: agrees 1, differs 1.\n"));
+  EXPECT_THAT(Findings(runs),
+              testing::EndsWith("\nVerdicts on published claims (A paper, section 1): "
+                                "agrees 1, differs 1.\n"));
 }
 
 TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
@@ -292,8 +296,8 @@ TEST(ReportTest, TheTableIsAlignedAndFitsTheTerminal) {
             "  batch    2/3           5.95 ± 0.64  5.95 ± 0.64   cannot tell     6.00\n"
             "  layer      3           5.13 ± 0.38  5.13 ± 0.38        better     6.00\n"
             "\n"
-            "±: 95% interval of the mean over seeds; best: at the evaluation that validation\n"
-            "chose; seconds: of training.\n"
+            "±: half-width of the mean's 95% confidence interval; best: at the evaluation\n"
+            "with the best validation result; seconds: training time.\n"
             "\n"
             "Batch size 4, norm batch, seed 3: not finished; last evaluation at step 300.\n");
   runs[0].config.settings["norm"] = std::string(100, 'x');

@@ -162,7 +162,8 @@ TEST(LineVerdict, SmokeRunsGetNone) {
   EXPECT_THAT(page, Not(HasSubstr("badge better")));
   EXPECT_THAT(page, HasSubstr("smoke run: no verdict"));
   EXPECT_THAT(Findings(runs), HasSubstr("no verdict   LayerNorm is better than no normalization"));
-  EXPECT_THAT(RenderTable(runs), HasSubstr("Smoke runs show only that the task runs: no verdict."));
+  EXPECT_THAT(RenderTable(runs),
+              HasSubstr("Smoke runs only check that the task runs: no verdict."));
   // Other runs of the column are preferred, even if there are fewer.
   Add(runs, "rt", "rt", {{"layer", {.7}}});
   EXPECT_EQ(Measurement(runs).xu().At("rt").panel->settings["preset"], "small");
@@ -174,7 +175,7 @@ TEST(LineVerdict, AnIntervalWithoutWidthCannotTell) {
           .Line("rt", "layer", "none");
   // Differences of .01 up to rounding.
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);
-  EXPECT_EQ(result.difference.doubt, "the same in every seed: the interval has no width");
+  EXPECT_EQ(result.difference.doubt, "equal in all seeds: interval of zero width");
 }
 
 TEST(LineVerdict, APrintedTieCannotBeAgreedWith) {
@@ -206,7 +207,7 @@ TEST(LineVerdict, SurvivorsAreNotSurelyBetter) {
   runs.push_back(Diverged(ColumnRun("rt", "layer", 4, 0, "rt")));
   const LineResult result = Measurement(runs).Line("rt", "layer", "none");
   EXPECT_EQ(result.verdict, Verdict::kCannotTell);
-  EXPECT_EQ(result.difference.doubt, "more runs of the better side diverged");
+  EXPECT_EQ(result.difference.doubt, "more runs of the better norm diverged");
   // More runs of the worse norm can diverge.
   runs.back() = Diverged(ColumnRun("rt", "none", 4, 0, "rt"));
   EXPECT_EQ(Measurement(runs).Line("rt", "layer", "none").verdict, Verdict::kAgrees);
@@ -296,7 +297,8 @@ TEST(PaperPage, ShowsTablesClaimsAndFigures) {
   // Columns without runs are named once, and are in no table and no figure.
   EXPECT_THAT(
       page,
-      HasSubstr("Without runs: En-De; De-En; En-Vi; Enwik8; SST5; MNIST; De-En, every norm."));
+      HasSubstr(
+          "Columns without runs: En-De; De-En; En-Vi; Enwik8; SST5; MNIST; De-En, every norm."));
   EXPECT_THAT(page, Not(HasSubstr("not run")));
   EXPECT_THAT(page, Not(HasSubstr("no runs")));
   EXPECT_THAT(page, HasSubstr("73.00 ± 2.37"));  // scipy: t(.975, 2) * std / sqrt(3)
@@ -364,7 +366,8 @@ TEST(PaperPage, NamesClaimsOfWhichNothingWasMeasured) {
   Runs runs;
   Add(runs, "rt", "rt", {{"none", {.7, .71, .72}}});
   const std::string page = RenderReport(runs);
-  EXPECT_THAT(page, HasSubstr("Not measured, for want of runs: LayerNorm is better than no "));
+  EXPECT_THAT(page,
+              HasSubstr("Not measured, because runs are missing: LayerNorm is better than no "));
   EXPECT_THAT(page, Not(HasSubstr("badge not-measured")));
 }
 
@@ -373,7 +376,7 @@ TEST(PaperPage, TheTerminalHasALineForEachClaimThatWasMeasured) {
   Add(runs, "rt", "rt", kLayerBetter);
   EXPECT_THAT(Findings(runs),
               HasSubstr("cannot tell  LayerNorm is better than no normalization on six of eight "
-                        "datasets. [holds 1 (1 own data)]\n"));
+                        "datasets. [holds in 1 (1 on the paper's data)]\n"));
   EXPECT_THAT(Findings(runs), Not(HasSubstr("AdaNorm is better than LayerNorm")));
   EXPECT_THAT(
       Findings(runs),
@@ -404,22 +407,22 @@ TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
   EXPECT_DOUBLE_EQ(measured(alike, layer_none, Effort::kSteps).value.mean, -200);
   EXPECT_EQ(measured(alike, layer_none, Effort::kSteps).sign, 0);
   EXPECT_EQ(measured(alike, layer_none, Effort::kSteps).doubt,
-            "the same in every seed: the interval has no width");
+            "equal in all seeds: interval of zero width");
 
   // Reversed: none never reaches .1, and counts with all of its steps.
   const ContrastResult never = measured(runs, {{"none", 1}, {"layer", -1}}, Effort::kSteps);
   EXPECT_DOUBLE_EQ(never.value.mean, 0);
   EXPECT_EQ(never.sign, 0);
-  EXPECT_EQ(never.doubt, "at least: 4 seeds never got there");
+  EXPECT_EQ(never.doubt, "lower bound: not reached in 4 seeds");
   const ContrastResult one =
       measured({runs[0], runs[1]}, {{"none", 1}, {"layer", -1}}, Effort::kSteps);
-  EXPECT_EQ(one.doubt, "at least: 1 seed never got there; one seed gives no interval");
+  EXPECT_EQ(one.doubt, "lower bound: not reached in 1 seed; one seed: no interval");
 
   runs[1] = Diverged(runs[1]);
   const ContrastResult survivors = measured(runs, layer_none, Effort::kSteps);
   EXPECT_EQ(survivors.value.count, 3);
   EXPECT_EQ(survivors.sign, 0);
-  EXPECT_EQ(survivors.doubt, "more runs of the better side diverged");
+  EXPECT_EQ(survivors.doubt, "more runs of the better norm diverged");
   EXPECT_FALSE(measured(runs, {{"ada", 1}, {"none", -1}}, Effort::kSteps).measured);
 }
 

@@ -173,13 +173,14 @@ std::string RenderTable(const std::vector<Run>& runs, const TableOptions& option
       });
       const std::string best =
           only_best ? CleanLine(LabelWithUnit(*section.Find(config.report.headline))) + " " : "";
-      text += "\n" + Wrapped("±: 95% interval of the mean over seeds; best: " + best +
-                                 "at the evaluation that validation chose; seconds: of training.",
+      text += "\n" + Wrapped("±: half-width of the mean's 95% confidence interval; best: " + best +
+                                 "at the evaluation with the best validation result; seconds: "
+                                 "training time.",
                              width, "");
     }
     if (std::ranges::any_of(section.panels,
                             [](const Panel& panel) { return IsSmoke(panel.config().preset); })) {
-      text += Wrapped("Smoke runs show only that the task runs: no verdict.", width, "");
+      text += Wrapped("Smoke runs only check that the task runs: no verdict.", width, "");
     }
     const std::vector<std::string> incomplete = Incomplete(section);
     if (!incomplete.empty()) text += "\n";

@@ -564,7 +564,7 @@ def test_report(sweep):
     assert last == f"report: {page}"
     assert len(findings) == 2
     for line, batch in zip(findings, (64, 128)):
-        assert line.startswith(f"At batch size {batch}, test error (mean of 2 seeds) was ")
+        assert line.startswith(f"With batch size {batch}, test error (mean of 2 seeds) was ")
         assert re.search(r"% with norm none, [\d.]+% with layer \(", line)
         assert len(line) <= 160
     assert page.read_text().startswith("<!DOCTYPE html>")
