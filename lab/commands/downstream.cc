@@ -20,17 +20,15 @@
 #include "lab/base/escape.h"
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
+#include "lab/commands/trained_run.h"
 #include "lab/data/source.h"
 #include "lab/downstream/evaluate.h"
 #include "lab/downstream/sentence_sets.h"
 #include "lab/engine/capabilities.h"
 #include "lab/engine/checkpoint.h"
-#include "lab/engine/trained.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
-#include "lab/run/results.h"
 #include "lab/run/safetensors.h"
-#include "lab/tasks/tasks.h"
 
 namespace planish::lab {
 
@@ -143,15 +141,8 @@ void Write(const fs::path& file, const std::map<std::string, at::Tensor>& vector
 
 std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamFlags& flags) {
   std::optional<fs::path> data = DataFolder(flags.data);
-  const std::optional<fs::path> training = GivenData(flags.training_data);
-  const Run run = ReadRun(folder);
-  const Trained trained = OpenTrained(FindTask(run.config.task), run, training);
-  auto* encoder = dynamic_cast<SentenceEncoder*>(trained.experiment.get());
-  if (!encoder) {
-    throw UsageError(fmt::format(
-        "[downstream] a run must be of a task that gives sentences vectors, got task {}",
-        run.config.task));
-  }
+  TrainedRun run("downstream", {.run = folder, .data = flags.training_data});
+  auto& encoder = run.As<SentenceEncoder>();
   if (!data) {
     if (const std::string read = CheckpointData(CheckpointFile(folder)); !read.empty()) {
       data = GivenData(read);
@@ -159,7 +150,7 @@ std::map<std::string, double> JudgeRun(const fs::path& folder, const DownstreamF
   }
   std::map<std::string, at::Tensor> kept;
   const auto vectors = [&](const std::string& name, const std::vector<std::string>& sentences) {
-    return kept[name] = encoder->EncodeSentences(sentences).contiguous();
+    return kept[name] = encoder.EncodeSentences(sentences).contiguous();
   };
   const auto values = EvaluateSentences(ReadSets(Required(data)), vectors, flags.evaluation);
   if (!flags.write.empty()) Write(flags.write, kept);
@@ -271,9 +262,7 @@ void AddDownstream(CLI::App& app, Action& action) {
       ->type_name("FILE")
       ->check(NotEmpty("downstream", "--write"));
   downstream->add_flag("--json", flags->json, "Print a line of JSON for each source");
-  downstream->add_option("--threads", flags->threads, "Threads (default: all cores)")
-      ->type_name("N")
-      ->check(WholeNumber("downstream", "--threads", 1, 1024));
+  AddThreadsOption(*downstream, flags->threads);
   downstream->callback([&action, flags] { action = [flags] { return RunDownstream(*flags); }; });
 }
 

@@ -53,6 +53,18 @@ CLI::Option* AddDataOption(CLI::App& command, std::string& value, const std::str
       ->check(NotEmpty(command.get_name(), "--data"));
 }
 
+void AddThreadsOption(CLI::App& command, int& threads) {
+  command.add_option("--threads", threads, "Threads (default: all cores)")
+      ->type_name("N")
+      ->check(WholeNumber(command.get_name(), "--threads", 1, 1024));
+}
+
+void AddSeedOption(CLI::App& command, int64_t& seed) {
+  command.add_option("--seed", seed, "Random seed (default: 1)")
+      ->type_name("SEED")
+      ->check(WholeNumber(command.get_name(), "--seed", 0, int64_t{1} << 53));
+}
+
 CLI::Validator Number(const std::string& command, const std::string& flag, const std::string& must,
                       bool (*fits)(double)) {
   const auto check = [=](const std::string& text) {

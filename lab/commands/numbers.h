@@ -24,6 +24,12 @@ CLI::Validator NotEmpty(const std::string& command, const std::string& flag);
 /// Adds the option --data to `command`. An empty value is an error.
 CLI::Option* AddDataOption(CLI::App& command, std::string& value, const std::string& help);
 
+/// Adds the option --threads, whose default, all cores, is the value 0.
+void AddThreadsOption(CLI::App& command, int& threads);
+
+/// Adds the option --seed of a command that draws random values. Its default is 1.
+void AddSeedOption(CLI::App& command, int64_t& seed);
+
 }  // namespace planish::lab
 
 #endif  // PLANISH_LAB_COMMANDS_NUMBERS_H_

@@ -1,10 +1,7 @@
-#include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,26 +10,19 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
+#include "lab/commands/trained_run.h"
 #include "lab/data/lines.h"
-#include "lab/data/source.h"
 #include "lab/engine/capabilities.h"
-#include "lab/engine/trained.h"
 #include "lab/error.h"
-#include "lab/run/results.h"
-#include "lab/tasks/tasks.h"
 
 namespace planish::lab {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 struct SearchFlags {
-  fs::path run;
+  TrainedRunFlags trained;
   std::optional<std::string> caption;
-  std::string data;
   int64_t count = 5;
-  int threads = 0;
 };
 
 void PrintHits(CaptionSearcher& searcher, const std::string& caption, int64_t count) {
@@ -64,20 +54,12 @@ int RunSearch(const SearchFlags& flags) {
   if (flags.caption && FindInvalidUtf8(*flags.caption)) {
     throw UsageError("[search] CAPTION must be UTF-8");
   }
-  const std::optional<fs::path> folder = GivenData(flags.data);
-  const Run run = ReadRun(flags.run);
-  if (flags.threads > 0) at::set_num_threads(flags.threads);
-  const at::NoGradGuard no_grad;
-  const Trained trained = OpenTrained(FindTask(run.config.task), run, folder);
-  auto* searcher = dynamic_cast<CaptionSearcher*>(trained.experiment.get());
-  if (searcher == nullptr) {
-    throw UsageError(fmt::format("[search] RUN must be of a task that finds images, got task {}",
-                                 run.config.task));
-  }
+  TrainedRun run("search", flags.trained);
+  auto& searcher = run.As<CaptionSearcher>();
   if (flags.caption) {
-    PrintHits(*searcher, *flags.caption, flags.count);
+    PrintHits(searcher, *flags.caption, flags.count);
   } else {
-    SearchLines(*searcher, flags.count);
+    SearchLines(searcher, flags.count);
   }
   return 0;
 }
@@ -96,21 +78,14 @@ void AddSearch(CLI::App& app, Action& action) {
       "blanks.\n\n"
       "Example:\n"
       "  planish search runs/order-embedding/small-layer-b128-s1 \"a dog runs on the beach\" -n 3");
-  search->add_option("RUN", flags->run, "Folder of a run of order-embedding")
-      ->type_name("")
-      ->required()
-      ->check(NotEmpty("search", "RUN"));
+  AddRunArgument(*search, flags->trained, "Folder of a run of order-embedding");
   search
       ->add_option("CAPTION", flags->caption, "Caption to search for (default: the lines of stdin)")
       ->type_name("");
   search->add_option("-n,--count", flags->count, "Images to print (default: 5)")
       ->type_name("N")
       ->check(WholeNumber("search", "--count", 1, 1'000'000));
-  AddDataOption(*search, flags->data,
-                "Data that the run was trained on (default: its original place)");
-  search->add_option("--threads", flags->threads, "Threads (default: all cores)")
-      ->type_name("N")
-      ->check(WholeNumber("search", "--threads", 1, 1024));
+  AddTrainedRunOptions(*search, flags->trained);
   search->callback([&action, flags] { action = [flags] { return RunSearch(*flags); }; });
 }
 

@@ -256,9 +256,7 @@ void AddTrain(CLI::App& app, Action& action) {
                 "(default: $PLANISH_DATA, else synthetic data)");
   train->add_option("--out", flags->out, "Folder for the runs (default: runs)")
       ->type_name("FOLDER");
-  train->add_option("--threads", flags->threads, "Threads (default: all cores)")
-      ->type_name("N")
-      ->check(WholeNumber("train", "--threads", 1, 1024));
+  AddThreadsOption(*train, flags->threads);
   train->add_option("--device", flags->device, "cpu (the only device)")->type_name("NAME");
   train
       ->add_option("--checkpoint-seconds", flags->checkpoint_seconds,

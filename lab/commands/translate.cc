@@ -1,10 +1,7 @@
-#include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -13,29 +10,22 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
+#include "lab/commands/trained_run.h"
 #include "lab/data/lines.h"
-#include "lab/data/source.h"
 #include "lab/engine/capabilities.h"
-#include "lab/engine/trained.h"
 #include "lab/error.h"
-#include "lab/run/results.h"
-#include "lab/tasks/tasks.h"
 
 namespace planish::lab {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 // Lines of a batch if stdin is not a terminal.
 constexpr size_t kChunk = 256;
 
 struct TranslateFlags {
-  fs::path run;
-  std::string data;
+  TrainedRunFlags trained;
   std::optional<int64_t> beam;
   std::optional<double> length_penalty;
-  int threads = 0;
 };
 
 // Reads up to `most` lines, split like ReadLines. Counts lines in `number`.
@@ -54,34 +44,16 @@ std::vector<std::string> NextLines(size_t most, int64_t& number) {
 }
 
 int RunTranslate(const TranslateFlags& flags) {
-  const std::optional<fs::path> folder = GivenData(flags.data);
-  Run run = ReadRun(flags.run);
-  const Task& task = FindTask(run.config.task);
-  const auto set = [&](const char* name, const auto& value) {
-    if (!value) return;
-    if (!run.config.settings.contains(name)) {
-      throw UsageError(
-          fmt::format("[translate] RUN must be of a task with the setting {}, got "
-                      "task {}",
-                      name, run.config.task));
-    }
-    run.config.settings[name] = *value;
-  };
-  set("beam", flags.beam);
-  set("length_penalty", flags.length_penalty);
-  if (flags.threads > 0) at::set_num_threads(flags.threads);
-  const at::NoGradGuard no_grad;
-  const Trained trained = OpenTrained(task, run, folder);
-  auto* translator = dynamic_cast<LineTranslator*>(trained.experiment.get());
-  if (!translator) {
-    throw UsageError(fmt::format("[translate] RUN must be of a task that translates, got task {}",
-                                 run.config.task));
-  }
+  SettingChanges changes;
+  if (flags.beam) changes["beam"] = *flags.beam;
+  if (flags.length_penalty) changes["length_penalty"] = *flags.length_penalty;
+  TrainedRun run("translate", flags.trained, changes);
+  auto& translator = run.As<LineTranslator>();
   // At a terminal each line is translated at once.
   const size_t most = isatty(STDIN_FILENO) != 0 ? 1 : kChunk;
   int64_t number = 0;
   for (auto lines = NextLines(most, number); !lines.empty(); lines = NextLines(most, number)) {
-    for (const std::string& line : translator->Translate(lines)) PrintText(line + "\n");
+    for (const std::string& line : translator.Translate(lines)) PrintText(line + "\n");
     FlushStdout();
   }
   return 0;
@@ -101,10 +73,7 @@ void AddTranslate(CLI::App& app, Action& action) {
       "unknown, <unk>.\n\n"
       "Example:\n"
       "  echo 'Ein Hund schläft.' | planish translate runs/mt/small-layer-b1024-s1");
-  translate->add_option("RUN", flags->run, "Folder of a run of mt")
-      ->type_name("")
-      ->required()
-      ->check(NotEmpty("translate", "RUN"));
+  AddRunArgument(*translate, flags->trained, "Folder of a run of mt");
   translate
       ->add_option("--beam", flags->beam,
                    "Hypotheses per sentence; 1 is greedy search (default: the run's)")
@@ -117,11 +86,7 @@ void AddTranslate(CLI::App& app, Action& action) {
       ->type_name("A")
       ->check(Number("translate", "--length-penalty", "a number from 0 to 10",
                      [](double power) { return power >= 0 && power <= 10; }));
-  AddDataOption(*translate, flags->data,
-                "Data that the run was trained on (default: its original place)");
-  translate->add_option("--threads", flags->threads, "Threads (default: all cores)")
-      ->type_name("N")
-      ->check(WholeNumber("translate", "--threads", 1, 1024));
+  AddTrainedRunOptions(*translate, flags->trained);
   translate->callback([&action, flags] { action = [flags] { return RunTranslate(*flags); }; });
 }
 

@@ -1,6 +1,4 @@
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <cstdint>
@@ -12,30 +10,25 @@
 
 #include "lab/commands/commands.h"
 #include "lab/commands/numbers.h"
+#include "lab/commands/trained_run.h"
 #include "lab/data/lines.h"
-#include "lab/data/source.h"
 #include "lab/engine/capabilities.h"
-#include "lab/engine/trained.h"
 #include "lab/error.h"
 #include "lab/run/atomic_file.h"
-#include "lab/run/results.h"
-#include "lab/tasks/tasks.h"
 
 namespace planish::lab {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kLongestText = 1000;
 
 struct WriteFlags {
-  fs::path run;
-  std::string text, data, out;
+  TrainedRunFlags trained;
+  std::string text;
+  std::filesystem::path out;
   double bias = 0.5;
   int64_t seed = 1;
   std::optional<int64_t> steps, prime;
-  int threads = 0;
 };
 
 void CheckText(const std::string& text) {
@@ -54,23 +47,15 @@ void CheckText(const std::string& text) {
 
 int RunWrite(const WriteFlags& flags) {
   CheckText(flags.text);
-  const std::optional<fs::path> data = GivenData(flags.data);
-  const Run run = ReadRun(flags.run);
-  if (flags.threads > 0) at::set_num_threads(flags.threads);
-  const at::NoGradGuard no_grad;
-  const Trained trained = OpenTrained(FindTask(run.config.task), run, data);
-  auto* writer = dynamic_cast<HandWriter*>(trained.experiment.get());
-  if (writer == nullptr) {
-    throw UsageError(fmt::format("[write] RUN must be of a task that writes by hand, got task {}",
-                                 run.config.task));
-  }
+  TrainedRun run("write", flags.trained);
+  auto& writer = run.As<HandWriter>();
   at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(flags.seed));
   const HandWriter::Written written =
-      writer->Write({.text = flags.text,
-                     .bias = flags.bias,
-                     .steps = flags.steps.value_or(HandWriter::DefaultSteps(flags.text)),
-                     .prime = flags.prime},
-                    generator);
+      writer.Write({.text = flags.text,
+                    .bias = flags.bias,
+                    .steps = flags.steps.value_or(HandWriter::DefaultSteps(flags.text)),
+                    .prime = flags.prime},
+                   generator);
   if (flags.out.empty()) {
     Print(written.svg + "\n");
   } else {
@@ -94,10 +79,7 @@ void AddWrite(CLI::App& app, Action& action) {
       "an error.\n\n"
       "Example:\n"
       "  planish write runs/handwriting/small-layer-b8-s1 \"a line by hand\" --bias 1 -o line.svg");
-  write->add_option("RUN", flags->run, "Folder of a run of handwriting")
-      ->type_name("")
-      ->required()
-      ->check(NotEmpty("write", "RUN"));
+  AddRunArgument(*write, flags->trained, "Folder of a run of handwriting");
   write->add_option("TEXT", flags->text, "Text to write")->type_name("")->required();
   write->add_option("-o,--out", flags->out, "File for the SVG (default: stdout)")
       ->type_name("FILE")
@@ -109,9 +91,7 @@ void AddWrite(CLI::App& app, Action& action) {
       ->type_name("B")
       ->check(Number("write", "--bias", "a number from 0 to 100",
                      [](double bias) { return bias >= 0 && bias <= 100; }));
-  write->add_option("--seed", flags->seed, "Random seed (default: 1)")
-      ->type_name("SEED")
-      ->check(WholeNumber("write", "--seed", 0, int64_t{1} << 53));
+  AddSeedOption(*write, flags->seed);
   write
       ->add_option("--steps", flags->steps,
                    "Maximum number of points (default: 200, plus 60 per byte of TEXT)")
@@ -122,11 +102,7 @@ void AddWrite(CLI::App& app, Action& action) {
                    "Continue in the style of this line of the validation data, from 0")
       ->type_name("N")
       ->check(WholeNumber("write", "--prime-case", 0, int64_t{1} << 53));
-  AddDataOption(*write, flags->data,
-                "Data that the run was trained on (default: its original place)");
-  write->add_option("--threads", flags->threads, "Threads (default: all cores)")
-      ->type_name("N")
-      ->check(WholeNumber("write", "--threads", 1, 1024));
+  AddTrainedRunOptions(*write, flags->trained);
   write->callback([&action, flags] { action = [flags] { return RunWrite(*flags); }; });
 }
 

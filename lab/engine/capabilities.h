@@ -10,12 +10,15 @@
 #include <vector>
 
 // Capabilities of a trained experiment on the command line. An Experiment inherits those that it
-// has. Every call runs with the model in evaluation mode and gradients off.
+// has. Every call runs with the model in evaluation mode and gradients off. kTask completes "a task
+// that ..." in messages.
 namespace planish::lab {
 
 /// Capability of a model that writes text: `planish sample`.
 class TextSampler {
  public:
+  static constexpr char kTask[] = "writes text";
+
   virtual ~TextSampler() = default;
 
   /// Returns `length` characters that follow `prompt`; an empty prompt is the task's default start.
@@ -28,6 +31,8 @@ class TextSampler {
 /// Capability of a model that translates lines: `planish translate`.
 class LineTranslator {
  public:
+  static constexpr char kTask[] = "translates";
+
   virtual ~LineTranslator() = default;
 
   /// Returns one translation for each line, in the same order.
@@ -37,6 +42,8 @@ class LineTranslator {
 /// Capability of a model that finds images by a caption: `planish search`.
 class CaptionSearcher {
  public:
+  static constexpr char kTask[] = "finds images";
+
   virtual ~CaptionSearcher() = default;
 
   struct Hit {
@@ -53,6 +60,8 @@ class CaptionSearcher {
 /// Capability of a model that writes a text by hand: `planish write`.
 class HandWriter {
  public:
+  static constexpr char kTask[] = "writes by hand";
+
   virtual ~HandWriter() = default;
 
   struct Request {
@@ -79,6 +88,8 @@ class HandWriter {
 /// Capability of a model that maps sentences to vectors: `planish downstream`.
 class SentenceEncoder {
  public:
+  static constexpr char kTask[] = "gives sentences vectors";
+
   virtual ~SentenceEncoder() = default;
 
   /// Returns one vector for each sentence, [sentences, D], in the same order. Sentences are UTF-8.

@@ -1,0 +1,47 @@
+#include "lab/commands/trained_run.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "lab/commands/numbers.h"
+#include "lab/data/source.h"
+#include "lab/error.h"
+#include "lab/tasks/tasks.h"
+
+namespace planish::lab {
+
+void AddRunArgument(CLI::App& command, TrainedRunFlags& flags, const std::string& help) {
+  command.add_option("RUN", flags.run, help)
+      ->type_name("")
+      ->required()
+      ->check(NotEmpty(command.get_name(), "RUN"));
+}
+
+void AddTrainedRunOptions(CLI::App& command, TrainedRunFlags& flags) {
+  AddDataOption(command, flags.data,
+                "Data that the run was trained on (default: its original place)");
+  AddThreadsOption(command, flags.threads);
+}
+
+TrainedRun::TrainedRun(const std::string& command, const TrainedRunFlags& flags,
+                       const SettingChanges& changes)
+    : command_(command) {
+  const auto data = GivenData(flags.data);
+  run_ = ReadRun(flags.run);
+  for (const auto& [name, value] : changes) {
+    if (!run_.config.settings.contains(name)) {
+      throw UsageError(fmt::format("[{}] {} must be of a task with the setting {}, got task {}",
+                                   command, flags.run.string(), name, run_.config.task));
+    }
+    run_.config.settings[name] = value;
+  }
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  trained_ = OpenTrained(FindTask(run_.config.task), run_, data);
+}
+
+void TrainedRun::Refuse(const char* task) const {
+  throw UsageError(fmt::format("[{}] {} must be of a task that {}, got task {}", command_,
+                               run_.folder.string(), task, run_.config.task));
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,66 @@
+#ifndef PLANISH_LAB_COMMANDS_TRAINED_RUN_H_
+#define PLANISH_LAB_COMMANDS_TRAINED_RUN_H_
+
+#include <ATen/core/grad_mode.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lab/engine/trained.h"
+#include "lab/run/results.h"
+
+// Commands that use a trained run: sample, translate, search, write and downstream.
+namespace planish::lab {
+
+/// Options of such a command.
+struct TrainedRunFlags {
+  std::filesystem::path run;
+  std::string data;  ///< what the run was trained on; empty: its original place
+  int threads = 0;   ///< 0: all cores
+};
+
+/// Settings of a run that a command replaces.
+using SettingChanges = std::map<std::string, nlohmann::ordered_json>;
+
+/// Adds the argument RUN.
+void AddRunArgument(CLI::App& command, TrainedRunFlags& flags, const std::string& help);
+
+/// Adds --data and --threads.
+void AddTrainedRunOptions(CLI::App& command, TrainedRunFlags& flags);
+
+/// Trained run that a command has opened. Gradients are off while it exists.
+class TrainedRun {
+ public:
+  /// Checks that the data exists, reads the run, sets the number of threads, and loads data, model
+  /// and checkpoint (OpenTrained). `command` begins the messages: "sample". Throws
+  ///   UsageError (exit status 2)  if the task does not exist or lacks a setting of `changes`
+  ///   DataError (3)               if the data is missing or malformed
+  ///   RunError (1)                if the run cannot be read, is unfinished, has no checkpoint, or
+  ///                               was trained on other data
+  TrainedRun(const std::string& command, const TrainedRunFlags& flags,
+             const SettingChanges& changes = {});
+
+  /// Returns the model's capability, one of engine/capabilities.h. Throws UsageError if it lacks
+  /// it.
+  template <class Capability>
+  Capability& As() {
+    auto* capability = dynamic_cast<Capability*>(trained_.experiment.get());
+    if (capability == nullptr) Refuse(Capability::kTask);
+    return *capability;
+  }
+
+ private:
+  [[noreturn]] void Refuse(const char* task) const;
+
+  at::NoGradGuard no_grad_;
+  std::string command_;
+  Run run_;
+  Trained trained_;
+};
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_COMMANDS_TRAINED_RUN_H_
