@@ -146,8 +146,4 @@ std::string LabelWithUnit(const MetricSpec& metric) {
   return metric.unit.empty() ? metric.label : metric.label + " (" + metric.unit + ")";
 }
 
-std::string Count(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", FormatInteger(count), noun, count == 1 ? "" : "s");
-}
-
 }  // namespace planish::lab

@@ -1,7 +1,6 @@
 #ifndef PLANISH_LAB_ANALYSIS_FORMAT_H_
 #define PLANISH_LAB_ANALYSIS_FORMAT_H_
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -46,9 +45,6 @@ std::string FormatDifferenceInterval(const MetricSpec& metric, const Estimate& d
 
 /// Returns the metric's label with its unit: "test error (%)".
 std::string LabelWithUnit(const MetricSpec& metric);
-
-/// Returns "3 seeds" or "1 seed".
-std::string Count(int64_t count, std::string_view noun);
 
 }  // namespace planish::lab
 

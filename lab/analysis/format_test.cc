@@ -71,8 +71,6 @@ TEST(FormatTest, SettingsAndNames) {
   EXPECT_EQ(SettingText(0.001), "0.001");
   EXPECT_EQ(SettingText(true), "true");
   EXPECT_EQ(SettingText(nullptr), "—");
-  EXPECT_EQ(Count(1, "seed"), "1 seed");
-  EXPECT_EQ(Count(0, "seed"), "0 seeds");
 }
 
 }  // namespace

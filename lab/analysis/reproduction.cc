@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lab/analysis/format.h"
+#include "lab/base/format_integer.h"
 
 namespace planish::lab {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-// Escapes for text of files and paths in messages.
+// Escapes for text of files and paths in messages, and for XML.
 namespace planish::lab {
 
 /// Returns the length of the well-formed UTF-8 sequence at the start of `text`, or 0 if there is
@@ -72,6 +72,29 @@ inline std::string Quoted(std::string_view text, size_t most = 40) {
   size_t end = most;
   while (end > 0 && (static_cast<uint8_t>(text[end]) & 0xc0) == 0x80 && end + 3 > most) --end;
   return "\"" + Escaped(text.substr(0, end)) + "...\"";
+}
+
+/// Returns `text` as content of an XML or HTML element: &, < and > become entities. With `quotes`,
+/// " and ' do too, as in attributes.
+inline std::string EscapedXml(std::string_view text, bool quotes = false) {
+  std::string escaped;
+  escaped.reserve(text.size());
+  for (const char c : text) {
+    if (c == '&') {
+      escaped += "&amp;";
+    } else if (c == '<') {
+      escaped += "&lt;";
+    } else if (c == '>') {
+      escaped += "&gt;";
+    } else if (quotes && c == '"') {
+      escaped += "&quot;";
+    } else if (quotes && c == '\'') {
+      escaped += "&#39;";
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
 }
 
 }  // namespace planish::lab

@@ -33,6 +33,11 @@ TEST(Quoted, CutsAtACharacter) {
   EXPECT_EQ(Quoted(std::string(9, '\x80'), 6), "\"\\x80\\x80\\x80...\"");
 }
 
+TEST(EscapedXml, ReplacesMarkup) {
+  EXPECT_EQ(EscapedXml("a<b> & \"c\" 'd' é"), "a&lt;b&gt; &amp; \"c\" 'd' é");
+  EXPECT_EQ(EscapedXml("<\"&'>", /*quotes=*/true), "&lt;&quot;&amp;&#39;&gt;");
+}
+
 TEST(Utf8SequenceLength, IsZeroForWhatIsNotUtf8) {
   EXPECT_EQ(Utf8SequenceLength(""), 0u);
   EXPECT_EQ(Utf8SequenceLength("a\u00e4"), 1u);

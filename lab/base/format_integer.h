@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace planish::lab {
 
@@ -18,6 +19,11 @@ inline std::string FormatInteger(int64_t value) {
     text += digits[i];
   }
   return text;
+}
+
+/// Returns "1 seed" or "1,200 seeds".
+inline std::string Count(int64_t count, std::string_view noun) {
+  return FormatInteger(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
 }  // namespace planish::lab

@@ -20,5 +20,11 @@ TEST(FormatInteger, CommaBeforeEveryThirdDigit) {
   EXPECT_EQ(FormatInteger(std::numeric_limits<int64_t>::min()), "-9,223,372,036,854,775,808");
 }
 
+TEST(Count, AddsTheNoun) {
+  EXPECT_EQ(Count(1, "seed"), "1 seed");
+  EXPECT_EQ(Count(0, "seed"), "0 seeds");
+  EXPECT_EQ(Count(1200, "empty line"), "1,200 empty lines");
+}
+
 }  // namespace
 }  // namespace planish::lab

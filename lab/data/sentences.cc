@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lab/base/escape.h"
+#include "lab/base/format_integer.h"
 #include "lab/data/file_content.h"
 #include "lab/data/lines.h"
 #include "lab/error.h"
@@ -37,10 +38,6 @@ std::vector<std::string> SplitWords(std::string_view line) {
     within = true;
   }
   return words;
-}
-
-std::string Count(int64_t count, const char* one, const char* many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
 }  // namespace
@@ -106,10 +103,9 @@ void SentenceReader::Hash(const std::vector<std::string>& lines) {
 
 std::string SentenceReader::Counts() const {
   std::string text;
-  if (empty_ > 0) text += "; " + Count(empty_, "empty line", "empty lines") + " left out";
+  if (empty_ > 0) text += "; " + Count(empty_, "empty line") + " left out";
   if (cut_ > 0) {
-    text +=
-        "; " + Count(cut_, "sentence", "sentences") + " cut to " + Count(longest_, "word", "words");
+    text += "; " + Count(cut_, "sentence") + " cut to " + Count(longest_, "word");
   }
   return text;
 }

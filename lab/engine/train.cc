@@ -16,6 +16,7 @@
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/schedule.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/run/events.h"
 #include "lab/run/posix_file.h"
 #include "lab/run/writer.h"
@@ -369,7 +370,7 @@ class Training {
     result.seconds = state_.seconds;
     result.input_seconds = state_.input_seconds;
     result.evaluation_seconds = state_.evaluation_seconds;
-    for (const at::Tensor& weight : model().parameters()) result.parameters += weight.numel();
+    result.parameters = ParameterCount(model());
     result.final_values = state_.last.values;
     writer_->Finish(result);
     return status == "finished" ? Outcome::kFinished : Outcome::kDiverged;

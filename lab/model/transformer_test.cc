@@ -9,6 +9,7 @@
 #include <map>
 
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 
 namespace planish::lab {
 namespace {
@@ -48,12 +49,6 @@ Weights Randomise(torch::nn::Module& model) {
 
 double Distance(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
-}
-
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
 }
 
 // Reference Transformer for one sequence without padding, x [T, D], one head at a time.
@@ -302,12 +297,13 @@ TEST_F(TransformerTest, HasTheKnownSizes) {
   const auto ffn = [](int64_t d, int64_t f) { return d * f + f + f * d + d; };
   TransformerOptions base;  // Vaswani et al.'s base model
   // torch.nn.Transformer(), which is pre-norm's size too, has 44,140,544 parameters.
-  EXPECT_EQ(Count(TransformerEncoder(base)),
+  EXPECT_EQ(ParameterCount(TransformerEncoder(base)),
             6 * (attention(512) + ffn(512, 2048) + 4 * 512) + 1024);
-  EXPECT_EQ(Count(TransformerEncoder(base)) + Count(TransformerDecoder(base)), 44'140'544);
+  EXPECT_EQ(ParameterCount(TransformerEncoder(base)) + ParameterCount(TransformerDecoder(base)),
+            44'140'544);
   // transformer_iwslt_de_en without embeddings.
   TransformerOptions iwslt{.heads = 4, .ffn = 1024};
-  EXPECT_EQ(Count(TransformerDecoder(iwslt)),
+  EXPECT_EQ(ParameterCount(TransformerDecoder(iwslt)),
             6 * (2 * attention(512) + ffn(512, 1024) + 6 * 512) + 1024);
 }
 

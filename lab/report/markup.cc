@@ -39,31 +39,7 @@ std::string CleanLine(std::string_view text) {
   return clean;
 }
 
-std::string Escape(std::string_view text) {
-  std::string escaped;
-  for (const char c : CleanText(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
+std::string Escape(std::string_view text) { return EscapedXml(CleanText(text), /*quotes=*/true); }
 
 Markup Element(std::string_view name, const Attributes& attributes, const Markup& content) {
   static constexpr std::array<std::string_view, 5> kVoid = {"br", "img", "input", "link", "meta"};

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "lab/analysis/format.h"
+#include "lab/base/format_integer.h"
 #include "lab/report/chart.h"
 #include "lab/report/pieces.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "lab/base/escape.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
@@ -20,26 +21,6 @@ constexpr double kMinShare = 0.05;
 double Characters(const std::string& text) {
   return static_cast<double>(
       std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
-}
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
 }
 
 }  // namespace
@@ -58,7 +39,7 @@ std::string AttentionPicture(const std::vector<std::string>& words,
     body += fmt::format(
         "<rect x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\" fill=\"#e08a00\" "
         "fill-opacity=\"{:.3f}\"/><text x=\"{:g}\" y=\"{:g}\" textLength=\"{:g}\">{}</text>",
-        x - 3, y, width + 6, kLine - 4, shares[i] / most, x, y + 16, width, Escaped(words[i]));
+        x - 3, y, width + 6, kLine - 4, shares[i] / most, x, y + 16, width, EscapedXml(words[i]));
     x += width + kAdvance;
   }
   return fmt::format(

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/model/parameter_count.h"
+
 namespace planish::lab {
 namespace {
 
@@ -33,12 +35,6 @@ std::shared_ptr<AttentiveReader> Model(const AttentiveReader::Options& options) 
   return std::make_shared<AttentiveReader>(options);
 }
 
-int64_t Count(const AttentiveReader::Options& options) {
-  int64_t count = 0;
-  for (const at::Tensor& parameter : Model(options)->parameters()) count += parameter.numel();
-  return count;
-}
-
 TEST(AttentiveReader, HasTheParametersOfItsEquations) {
   for (const bool released : {true, false}) {
     for (const std::string& norm : kNorms) {
@@ -51,8 +47,8 @@ TEST(AttentiveReader, HasTheParametersOfItsEquations) {
                                               : norm == "layer" ? 4 * h + 16 * h + 2 * h
                                                                 : 4 * h + 8 * h + 2 * h);
       const int64_t norms = norm == "batch-everywhere" ? (released ? 5 : 4) * 2 * h : 0;
-      EXPECT_EQ(Count(o), o.symbols * d + squares * h * h + 3 * h + o.entities * (h + 1) +
-                              2 * (lstm + 2 * h) + norms)
+      EXPECT_EQ(ParameterCount(*Model(o)), o.symbols * d + squares * h * h + 3 * h +
+                                               o.entities * (h + 1) + 2 * (lstm + 2 * h) + norms)
           << norm << released;
     }
   }

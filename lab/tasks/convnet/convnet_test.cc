@@ -10,6 +10,7 @@
 
 #include "lab/engine/train.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/convnet/borders.h"
 #include "lab/tasks/convnet/model.h"
 #include "lab/tasks/task_testing.h"
@@ -28,22 +29,16 @@ class ConvNetTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakeConvNet();
 };
 
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
-
 TEST(ConvNet, HasAsManyParametersAsItShould) {
   // Kernels of 9 and biases; 7 * 7 * 64 inputs of the linear layer.
   const int64_t weights = (9 * 32 + 32) + (9 * 32 * 32 + 32) + (9 * 32 * 64 + 64) +
                           (9 * 64 * 64 + 64) + (3136 * 256 + 256) + (256 * 10 + 10);
-  EXPECT_EQ(Count(ConvNet({.norm = "none"})), weights);
+  EXPECT_EQ(ParameterCount(ConvNet({.norm = "none"})), weights);
   const int64_t units = 2 * 28 * 28 * 32 + 2 * 14 * 14 * 64, channels = 2 * 32 + 2 * 64;
-  EXPECT_EQ(Count(ConvNet({.norm = "layer"})), weights + 2 * (units + 256));
-  EXPECT_EQ(Count(ConvNet({.norm = "batch"})), weights + 2 * (channels + 256));
-  EXPECT_EQ(Count(ConvNet({.norm = "layer-channels"})), weights + 2 * (channels + 256));
-  EXPECT_EQ(Count(ConvNet({.norm = "layer-simple"})), weights);
+  EXPECT_EQ(ParameterCount(ConvNet({.norm = "layer"})), weights + 2 * (units + 256));
+  EXPECT_EQ(ParameterCount(ConvNet({.norm = "batch"})), weights + 2 * (channels + 256));
+  EXPECT_EQ(ParameterCount(ConvNet({.norm = "layer-channels"})), weights + 2 * (channels + 256));
+  EXPECT_EQ(ParameterCount(ConvNet({.norm = "layer-simple"})), weights);
 }
 
 // The same network with PyTorch's own functions, channels first.

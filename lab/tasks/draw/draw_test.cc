@@ -13,6 +13,7 @@
 
 #include "lab/data/source.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/draw/cases.h"
 #include "lab/tasks/draw/model.h"
 #include "lab/tasks/draw/picture.h"
@@ -29,12 +30,6 @@ using ::testing::UnorderedElementsAreArray;
 const std::vector<std::string> kNorms = {"none", "layer", "layer-full"};
 
 at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
-
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
 
 double Difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
@@ -208,12 +203,14 @@ TEST(DrawModel, BoundOfABlankModelIsKnown) {
 }
 
 TEST(DrawModel, HasThePapersSize) {
-  const auto size = [](const std::string& cell) { return Count(DrawModel({.cell = cell})); };
+  const auto size = [](const std::string& cell) {
+    return ParameterCount(DrawModel({.cell = cell}));
+  };
   // PyTorch's LSTMs of 8 + 256 and of 100 inputs, two linear layers of 256 inputs (2 x 100 and 10 +
   // 25 outputs), two states of 256 for each LSTM, and the canvas.
-  const int64_t plain = Count(*torch::nn::LSTMCell(264, 256)) +
-                        Count(*torch::nn::LSTMCell(100, 256)) + 257 * 200 + 257 * 35 + 4 * 256 +
-                        784;
+  const int64_t plain = ParameterCount(*torch::nn::LSTMCell(264, 256)) +
+                        ParameterCount(*torch::nn::LSTMCell(100, 256)) + 257 * 200 + 257 * 35 +
+                        4 * 256 + 784;
   EXPECT_EQ(plain, 963'323);
   EXPECT_EQ(size("lstm"), plain);
   EXPECT_EQ(size("draw-lstm"), plain + 2 * 2 * 256);
@@ -469,7 +466,7 @@ TEST_F(DrawTest, TrainsThePaperPreset) {
   const auto data = task->Load(settings, {});
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);
-  EXPECT_EQ(Count(experiment->model()), 963'323 + 1'024);
+  EXPECT_EQ(ParameterCount(experiment->model()), 963'323 + 1'024);
   experiment->model().train();
   Adam adam = MakeAdam(experiment->model(), settings);
   at::Generator order = Generator(1);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "lab/base/escape.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
@@ -14,25 +15,11 @@ namespace {
 
 constexpr double kMargin = 8, kPen = 1.6;
 
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      default:
-        // XML has no other control characters.
-        escaped += static_cast<unsigned char>(c) < 0x20 && c != '\t' ? ' ' : c;
-    }
-  }
-  return escaped;
+// Returns `text` for a <title>. XML has no control characters except tab.
+std::string TitleOf(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\t'; }, ' ');
+  return EscapedXml(text);
 }
 
 }  // namespace
@@ -64,7 +51,7 @@ std::string StrokesSvg(const std::vector<PenPoint>& points, double scale, const 
       "<path d=\"{path}\" fill=\"none\" stroke=\"#1a1a6e\" stroke-width=\"{pen}\" "
       "stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>",
       fmt::arg("svg", kSvgBegin), fmt::arg("width", width), fmt::arg("height", height),
-      fmt::arg("x", left - kMargin), fmt::arg("y", top - kMargin), fmt::arg("title", Escaped(text)),
+      fmt::arg("x", left - kMargin), fmt::arg("y", top - kMargin), fmt::arg("title", TitleOf(text)),
       fmt::arg("path", path), fmt::arg("pen", kPen));
 }
 

@@ -11,6 +11,7 @@
 #include "lab/engine/train.h"
 #include "lab/error.h"
 #include "lab/model/norms.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/mnist-cnn/model.h"
 #include "lab/tasks/task_testing.h"
@@ -28,22 +29,17 @@ class MnistCnnTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakeMnistCnn();
 };
 
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
-
 TEST(DigitCnn, HasAsManyParametersAsItShould) {
   // 5*5*1*20 + 20, 5*5*20*50 + 50, (4*4*50)*500 + 500, 500*10 + 10: 431,080, like Caffe's LeNet.
   const int64_t weights = 520 + 25'050 + 400'500 + 5'010;
   EXPECT_EQ(weights, 431'080);
-  EXPECT_EQ(Count(DigitCnn({.norm = "none"})), weights);
-  EXPECT_EQ(Count(DigitCnn({.norm = "layer-simple"})), weights);
+  EXPECT_EQ(ParameterCount(DigitCnn({.norm = "none"})), weights);
+  EXPECT_EQ(ParameterCount(DigitCnn({.norm = "layer-simple"})), weights);
   // Gain and bias of a case's 24*24*20 and 8*8*50 elements, and of the linear layer's 500.
-  EXPECT_EQ(Count(DigitCnn({.norm = "layer"})), weights + 2 * (11'520 + 3'200 + 500));
-  EXPECT_EQ(Count(DigitCnn({.norm = "layer", .norm_convolutions = false})), weights + 2 * 500);
-  EXPECT_EQ(Count(DigitCnn({.norm = "batch"})), weights + 2 * (20 + 50 + 500));
+  EXPECT_EQ(ParameterCount(DigitCnn({.norm = "layer"})), weights + 2 * (11'520 + 3'200 + 500));
+  EXPECT_EQ(ParameterCount(DigitCnn({.norm = "layer", .norm_convolutions = false})),
+            weights + 2 * 500);
+  EXPECT_EQ(ParameterCount(DigitCnn({.norm = "batch"})), weights + 2 * (20 + 50 + 500));
 }
 
 // The same network with PyTorch's own functions, channels first and ReLU before the maximum.
@@ -168,7 +164,7 @@ TEST_F(MnistCnnTest, TakesItsSettings) {
       Chosen("smoke", {{"norm", "layer"}, {"norm_at", "linear"}, {"hidden", "7"}});
   const auto data = task->Load(settings, {});
   const auto experiment = task->Make(settings, *data);
-  EXPECT_EQ(Count(experiment->model()), 520 + 25'050 + 801 * 7 + 8 * 10 + 2 * 7);
+  EXPECT_EQ(ParameterCount(experiment->model()), 520 + 25'050 + 801 * 7 + 8 * 10 + 2 * 7);
   EXPECT_THROW(task->Make(Chosen("smoke", {{"norm", "batch"}, {"batch_size", "1"}}), *data),
                UsageError);
   EXPECT_THROW(Chosen("smoke", {{"norm_at", "none"}}), UsageError);

@@ -140,13 +140,11 @@ Corpus::Corpus(ParallelText text, int64_t vocabulary, int64_t max_length,
   if (left_out.too_long > 0) {
     about.description +=
         fmt::format("; {} of more than {} pieces left out of training and validation",
-                    left_out.too_long == 1 ? "1 pair" : FormatInteger(left_out.too_long) + " pairs",
-                    max_length);
+                    Count(left_out.too_long, "pair"), max_length);
   }
   if (left_out.nothing > 0) {
-    about.description +=
-        fmt::format("; {} left out of which a side has no letters",
-                    left_out.nothing == 1 ? "1 pair" : FormatInteger(left_out.nothing) + " pairs");
+    about.description += fmt::format("; {} left out of which a side has no letters",
+                                     Count(left_out.nothing, "pair"));
   }
   if (const int64_t unknown = Unknown(valid) + Unknown(test); unknown > 0) {
     about.description += fmt::format("; {} pieces of validation and test are not in the vocabulary",

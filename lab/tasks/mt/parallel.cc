@@ -264,8 +264,7 @@ ParallelText OpenParallel(const std::optional<fs::path>& folder, const ParallelR
                   FormatInteger(std::ssize(text.valid)), FormatInteger(std::ssize(text.test)));
   if (left_out.blank > 0) {
     text.description +=
-        fmt::format("; {} with an empty side left out",
-                    left_out.blank == 1 ? "1 pair" : FormatInteger(left_out.blank) + " pairs");
+        fmt::format("; {} with an empty side left out", Count(left_out.blank, "pair"));
   }
   if (left_out.shared > 0) {
     text.description +=

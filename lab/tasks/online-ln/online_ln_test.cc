@@ -10,6 +10,7 @@
 
 #include "lab/engine/train.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/online-ln/model.h"
 #include "lab/tasks/task_testing.h"
 
@@ -26,18 +27,12 @@ class OnlineLnTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakeOnlineLn();
 };
 
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
-
 TEST(OnlineMlp, HasAsManyParametersAsItShould) {
   const int64_t products = 784 * 128 + 128 * 128 + 128 * 10;
   // Biases without a norm; with one, its gain and bias.
-  EXPECT_EQ(Count(OnlineMlp({.norm = "none"})), products + 266);
-  EXPECT_EQ(Count(OnlineMlp({.norm = "layer"})), products + 2 * 266);
-  EXPECT_EQ(Count(OnlineMlp({.norm = "online"})), products + 2 * 266);
+  EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "none"})), products + 266);
+  EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "layer"})), products + 2 * 266);
+  EXPECT_EQ(ParameterCount(OnlineMlp({.norm = "online"})), products + 2 * 266);
 }
 
 // Computes the equations case by case.

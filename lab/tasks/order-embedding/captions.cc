@@ -194,10 +194,6 @@ int64_t Nothing(const FeatureRows& rows) {
   return count;
 }
 
-std::string Counted(int64_t count, const char* one, const char* many) {
-  return fmt::format("{} {}", FormatInteger(count), count == 1 ? one : many);
-}
-
 std::string Description(const CaptionSets& sets, const std::string& origin) {
   std::string text = fmt::format(
       "{}, {}: {} training images, {} for validation, {} for testing, five captions each",
@@ -210,8 +206,8 @@ std::string Description(const CaptionSets& sets, const std::string& origin) {
       empty += WordsOf(caption, sets.tokenised).empty();
     }
   }
-  if (empty > 0) text += "; " + Counted(empty, "caption", "captions") + " without words kept";
-  if (nothing > 0) text += "; " + Counted(nothing, "image", "images") + " with no features kept";
+  if (empty > 0) text += "; " + Count(empty, "caption") + " without words kept";
+  if (nothing > 0) text += "; " + Count(nothing, "image") + " with no features kept";
   return text;
 }
 

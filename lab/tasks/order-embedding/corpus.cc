@@ -98,8 +98,7 @@ CaptionCorpus::CaptionCorpus(CaptionSets sets, int64_t min_count, int64_t longes
       sets.description, FormatInteger(lexicon.size() - 1),
       100 * unknown / static_cast<double>(std::max<int64_t>(words, 1)));
   if (cut > 0) {
-    about.description += fmt::format(
-        "; {} cut to {} words", cut == 1 ? "1 caption" : FormatInteger(cut) + " captions", longest);
+    about.description += fmt::format("; {} cut to {} words", Count(cut, "caption"), longest);
   }
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/model/parameter_count.h"
+
 namespace planish::lab {
 namespace {
 
@@ -39,12 +41,6 @@ std::map<std::string, at::Tensor> Parameters(const OrderEmbedding& model) {
   return all;
 }
 
-int64_t Count(const OrderEmbedding& model) {
-  int64_t count = 0;
-  for (const at::Tensor& parameter : model.parameters()) count += parameter.numel();
-  return count;
-}
-
 // V word embeddings of width D, a GRU of H units (three matrices of its input and of its state, and
 // PyTorch's two biases each), F features. The LN-GRU has two norms of 3 H sums with gain and bias
 // instead of the biases.
@@ -52,18 +48,18 @@ TEST(OrderEmbedding, HasTheParametersOfItsFormula) {
   const auto formula = [](int64_t v, int64_t d, int64_t h, int64_t f, int64_t vectors) {
     return v * d + 3 * h * (d + h) + vectors * 3 * h + f * h + h;
   };
-  EXPECT_EQ(Count(*Seeded(Small("gru"))), formula(11, 3, 6, 5, 2));
-  EXPECT_EQ(Count(*Seeded(Small("ln-gru"))), formula(11, 3, 6, 5, 4));
+  EXPECT_EQ(ParameterCount(*Seeded(Small("gru"))), formula(11, 3, 6, 5, 2));
+  EXPECT_EQ(ParameterCount(*Seeded(Small("ln-gru"))), formula(11, 3, 6, 5, 4));
   // The released code's sizes with a lexicon of 10,000. Its GRU has one bias per gate; PyTorch's
   // two differ only in how they reach the candidate.
   OrderEmbedding::Options paper;
   paper.words = 10'000;
   const int64_t released =
       10'000 * 300 + 3 * (300 * 1024 + 1024 * 1024 + 1024) + 4096 * 1024 + 1024;
-  EXPECT_EQ(Count(*Seeded(paper)), released + 3 * 1024);
+  EXPECT_EQ(ParameterCount(*Seeded(paper)), released + 3 * 1024);
   EXPECT_EQ(released, 11'265'728);
   paper.cell = "ln-gru";
-  EXPECT_EQ(Count(*Seeded(paper)), 11'274'944);
+  EXPECT_EQ(ParameterCount(*Seeded(paper)), 11'274'944);
 }
 
 TEST(OrderEmbedding, StartsAsTheReleasedCode) {

@@ -7,16 +7,12 @@
 
 #include <map>
 
+#include "lab/model/parameter_count.h"
+
 namespace planish::lab {
 namespace {
 
 using ::testing::ElementsAre;
-
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
 
 TEST(FindPairs, GivesEachPairARow) {
   const at::Tensor tokens = at::tensor({3, 5, 0,  //
@@ -59,16 +55,16 @@ TEST(ParserModel, HasTheSizeOfItsFormula) {
   options.tokens = 10'085;
   options.outputs = 81;
   const int64_t size = 50 * 10'085 + 2400 * 512 + 512 + 512 * 512 + 512 + 512 * 81 + 81;
-  EXPECT_EQ(Count(ParserModel(options)), size);
+  EXPECT_EQ(ParameterCount(ParserModel(options)), size);
   options.norm = "layer";
-  EXPECT_EQ(Count(ParserModel(options)), size + 2 * 2 * 512);
+  EXPECT_EQ(ParameterCount(ParserModel(options)), size + 2 * 2 * 512);
   for (const char* norm : {"layer-simple", "detach", "ada"}) {
     options.norm = norm;
-    EXPECT_EQ(Count(ParserModel(options)), size) << norm;
+    EXPECT_EQ(ParameterCount(ParserModel(options)), size) << norm;
   }
   // Chen & Manning's own: one hidden layer of 200.
   options = {.tokens = 10'085, .hidden = 200, .layers = 1, .outputs = 81};
-  EXPECT_EQ(Count(ParserModel(options)), 50 * 10'085 + 2400 * 200 + 200 + 200 * 81 + 81);
+  EXPECT_EQ(ParameterCount(ParserModel(options)), 50 * 10'085 + 2400 * 200 + 200 + 200 * 81 + 81);
 }
 
 TEST(ParserModel, ComputesWhatItSays) {

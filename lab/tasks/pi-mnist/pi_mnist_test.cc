@@ -8,6 +8,7 @@
 #include "lab/engine/adam.h"
 #include "lab/error.h"
 #include "lab/model/norms.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/pi-mnist/model.h"
 
 namespace planish::lab {
@@ -26,22 +27,16 @@ class PiMnistTest : public ::testing::Test {
   std::unique_ptr<Task> task = MakePiMnist();
 };
 
-int64_t Count(torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
-
 TEST(PixelMlp, HasThePapersSize) {
   // 784*1000 + 1000 + 1000*1000 + 1000 + 1000*10 + 10 weights and biases.
   PixelMlp none({.norm = "none"});
-  EXPECT_EQ(Count(none), 1'796'010);
+  EXPECT_EQ(ParameterCount(none), 1'796'010);
   PixelMlp layer({.norm = "layer"});  // gain and bias of two hidden layers, none on the logits
-  EXPECT_EQ(Count(layer), 1'796'010 + 4'000);
+  EXPECT_EQ(ParameterCount(layer), 1'796'010 + 4'000);
   PixelMlp simple({.norm = "layer-simple"});
-  EXPECT_EQ(Count(simple), 1'796'010);
+  EXPECT_EQ(ParameterCount(simple), 1'796'010);
   PixelMlp batch({.norm = "batch", .norm_on_logits = true});  // on all layers
-  EXPECT_EQ(Count(batch), 1'796'010 + 4'020);
+  EXPECT_EQ(ParameterCount(batch), 1'796'010 + 4'020);
 }
 
 TEST(PixelMlp, ComputesWhatItSays) {

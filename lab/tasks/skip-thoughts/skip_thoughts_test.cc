@@ -15,6 +15,7 @@
 
 #include "lab/engine/capabilities.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/skip-thoughts/corpus.h"
 #include "lab/tasks/skip-thoughts/model.h"
 #include "lab/tasks/task_testing.h"
@@ -30,12 +31,6 @@ using ::testing::UnorderedElementsAre;
 const std::vector<std::string> kNorms = {"none", "layer"};
 
 at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
-
-int64_t Count(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& p : model.parameters()) count += p.numel();
-  return count;
-}
 
 std::vector<int64_t> Numbers(const at::Tensor& t) {
   const at::Tensor flat = t.to(at::kLong).contiguous();
@@ -261,8 +256,9 @@ TEST_F(SkipThoughtsTest, HasAsManyParametersAsTheFormulaSays) {
   const int64_t v = dynamic_cast<const ThoughtData&>(*data).numbers.size(), w = 8, h = 16;
   for (const std::string& norm : kNorms) {
     const auto gru = [&](int64_t i) { return 3 * h * (i + h) + (norm == "layer" ? 12 : 6) * h; };
-    EXPECT_EQ(Count(Make(*data, {{"norm", norm}})->model()), v * w + (h + 1) * v + 3 * gru(w));
-    EXPECT_EQ(Count(Make(*data, {{"norm", norm}, {"condition", "steps"}})->model()),
+    EXPECT_EQ(ParameterCount(Make(*data, {{"norm", norm}})->model()),
+              v * w + (h + 1) * v + 3 * gru(w));
+    EXPECT_EQ(ParameterCount(Make(*data, {{"norm", norm}, {"condition", "steps"}})->model()),
               v * w + (h + 1) * v + gru(w) + 2 * gru(w + h));
   }
 }
@@ -416,7 +412,8 @@ TEST_F(SkipThoughtsTest, TrainsThePaperPreset) {
   const int64_t v = dynamic_cast<const ThoughtData&>(*data).numbers.size();
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);
-  EXPECT_EQ(Count(experiment->model()), v * 620 + 2401 * v + 3 * (3 * 2400 * 3020 + 12 * 2400));
+  EXPECT_EQ(ParameterCount(experiment->model()),
+            v * 620 + 2401 * v + 3 * (3 * 2400 * 3020 + 12 * 2400));
   Adam adam = MakeAdam(experiment->model(), settings);
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
