@@ -239,11 +239,15 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
                        section.Named(claim.better), section.Named(claim.worse));
   }
   const MetricSpec& metric = result.metric;
+  const Comparison& comparison = result.contrast.comparison;
   const auto side = [&](const std::string& value, const Estimate& estimate) {
     const Group& group = *result.panel->Find(value);
     const int finished = group.CountOf(Status::kFinished);
     if (estimate.count == 0) {
-      return fmt::format("{} not reached in {}", section.Named(value), Count(finished, "seed"));
+      return finished == 0 ? fmt::format("{} diverged in {}", section.Named(value),
+                                         Count(group.CountOf(Status::kDiverged), "seed"))
+                           : fmt::format("{} not reached in {}", section.Named(value),
+                                         Count(finished, "seed"));
     }
     std::string seeds = MeanOf(estimate.count, group);
     const bool effort = result.measure == Measure::kStepsTo || result.measure == Measure::kCatchUp;
@@ -256,11 +260,12 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
   const std::string at = section.panels.size() > 1 ? AtPanel(*result.panel) : "";
   const std::string numbers =
       fmt::format("{}: {}, {}; ", Capitalised(at + MeasureName(metric, result.measure)),
-                  side(claim.better, result.comparison.a), side(claim.worse, result.comparison.b));
-  const Estimate& difference = result.comparison.difference;
+                  side(claim.better, comparison.a), side(claim.worse, comparison.b));
+  if (result.contrast.by_divergence) return numbers + "every run of one norm diverged.";
+  const Estimate& difference = comparison.difference;
   if (difference.count == 0) return numbers + "no seed has finished runs of both.";
   std::string amount = FormatDifference(metric, difference.mean);
-  if (result.comparison.bounded > 0) {
+  if (comparison.bounded > 0) {
     amount = (difference.mean == 0 ? "no difference within these steps" : "at least " + amount) +
              " (a run that does not reach it counts with its last step)";
   }
@@ -269,7 +274,10 @@ std::string MeasuredText(const Section& section, const ClaimResult& result) {
   if (HasNoWidth(difference)) {
     return numbers + amount + " in all seeds: an interval of zero width supports no conclusion.";
   }
-  return numbers + amount + " (" + IntervalText(metric, result.comparison) + ").";
+  // The interval has a sign that the verdict does not follow.
+  const std::string doubt =
+      comparison.better != result.contrast.sign ? "; " + result.contrast.doubt : "";
+  return numbers + amount + " (" + IntervalText(metric, comparison) + ")" + doubt + ".";
 }
 
 std::vector<std::string> Incomplete(const Section& section) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/analysis/claims.h"
 #include "lab/analysis/summary.h"
 
 namespace planish::lab {

@@ -1,12 +1,7 @@
 #include "lab/analysis/reproduction.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-
-#include "lab/analysis/format.h"
-#include "lab/base/format_integer.h"
 
 namespace planish::lab {
 namespace {
@@ -59,35 +54,6 @@ ColumnRuns FindRuns(const PaperColumn& column, const std::vector<Section>& secti
   return runs;
 }
 
-// Returns the estimate of the contrast over the seeds that every norm has.
-Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast& contrast) {
-  std::vector<double> sums;
-  double largest = 0;
-  for (const auto& [seed, first] : values[0]) {
-    double sum = 0;
-    bool complete = true;
-    for (size_t i = 0; i < values.size(); ++i) {
-      const auto value = values[i].find(seed);
-      complete = value != values[i].end();
-      if (!complete) break;
-      const double term = contrast[i].second * value->second;
-      sum += term;
-      largest = std::max(largest, std::abs(term));
-    }
-    if (complete) sums.push_back(sum);
-  }
-  return EstimateDifference(std::move(sums), largest);
-}
-
-// Returns the sign of a difference of two norms that divergence decides, or 0.
-int DivergenceSign(const Group& plus, const Group& minus) {
-  const auto lost = [](const Group& a, const Group& b) {
-    return a.CountOf(Status::kFinished) == 0 && a.CountOf(Status::kDiverged) >= 2 &&
-           b.CountOf(Status::kFinished) >= 2;
-  };
-  return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
-}
-
 // Returns the metric of a claim in a column: the column's own, that of a curve, or the one that
 // compares a run with another's best.
 const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
@@ -97,21 +63,19 @@ const MetricSpec* MetricOf(const ColumnRuns& runs, PaperClaim::Of of) {
   return ChosenBy(*runs.section);
 }
 
-// Returns why the interval of a difference cannot give a sign, or an empty text.
-std::string DoubtOf(const Estimate& difference) {
-  if (difference.count == 0) return "runs diverged, or no seed in common";
-  if (difference.count == 1) return "one seed: no interval";
-  if (difference.half_width == 0 && difference.mean != 0) {
-    return "equal in all seeds: interval of zero width";
+ClaimMeasure MeasureOf(PaperClaim::Of of) {
+  switch (of) {
+    case PaperClaim::Of::kTest:
+      return {Measure::kBest};
+    case PaperClaim::Of::kTrainCurve:
+    case PaperClaim::Of::kValidCurve:
+      return {Measure::kFinal};
+    case PaperClaim::Of::kSteps:
+      return {Measure::kCatchUp, 0, Effort::kSteps};
+    case PaperClaim::Of::kSeconds:
+      return {Measure::kCatchUp, 0, Effort::kSeconds};
   }
-  return "";
-}
-
-// Returns the metric of a difference in steps or seconds.
-const MetricSpec* EffortMetric(Effort effort) {
-  static const MetricSpec steps = {"step", "steps", "steps", true};
-  static const MetricSpec seconds = {"seconds", "seconds of training", "s", true};
-  return effort == Effort::kSteps ? &steps : &seconds;
+  return {};
 }
 
 // Returns 1 if enough columns hold, -1 if too few can, and 0 if that is open.
@@ -185,48 +149,6 @@ std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections
   return found;
 }
 
-ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const MetricSpec& metric,
-                        Measure measure) {
-  ContrastResult result;
-  std::vector<SeedValues> values;
-  std::vector<const Group*> groups;
-  for (const auto& [norm, weight] : contrast) {
-    const Group* group = runs.Find(norm);
-    if (!group || group->CountOf(Status::kUnfinished) == static_cast<int>(group->runs.size())) {
-      return result;
-    }
-    groups.push_back(group);
-    values.push_back(Values(*group, metric.name, measure));
-  }
-  result.measured = true;
-  result.value = EstimateContrast(values, contrast);
-  result.sign = SureSign(result.value) * (metric.lower_is_better ? -1 : 1);
-  if (groups.size() == 2) {
-    const bool first_plus = contrast[0].second > 0;
-    const Group& plus = *groups[first_plus ? 0 : 1];
-    const Group& minus = *groups[first_plus ? 1 : 0];
-    if (const int sign = DivergenceSign(plus, minus)) {
-      result.sign = sign;
-      result.by_divergence = true;
-      return result;
-    }
-    const int more = plus.CountOf(Status::kDiverged) - minus.CountOf(Status::kDiverged);
-    if (result.sign * more > 0) {
-      result.sign = 0;
-      result.doubt = "more runs of the better norm diverged";
-      return result;
-    }
-  } else if (result.sign != 0 && std::ranges::any_of(groups, [](const Group* group) {
-               return group->CountOf(Status::kDiverged) > 0;
-             })) {
-    result.sign = 0;
-    result.doubt = "some runs diverged";
-    return result;
-  }
-  result.doubt = DoubtOf(result.value);
-  return result;
-}
-
 int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast) {
   double sum = 0;
   int diverged = 0;
@@ -247,42 +169,13 @@ int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& c
   return (sum > 0) != column.lower_is_better ? 1 : -1;
 }
 
-ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
-                              const MetricSpec& metric, Effort effort) {
-  ContrastResult result;
-  const Group* fast = runs.Find(contrast[0].first);
-  const Group* slow = runs.Find(contrast[1].first);
-  for (const Group* group : {fast, slow}) {
-    if (!group || group->CountOf(Status::kFinished) + group->CountOf(Status::kDiverged) == 0) {
-      return result;
-    }
-  }
-  result.measured = true;
-  const Comparison comparison = CompareCatchUp(*fast, *slow, metric, effort);
-  result.value = comparison.difference;
-  result.sign = comparison.better;
-  const int more = fast->CountOf(Status::kDiverged) - slow->CountOf(Status::kDiverged);
-  if (result.sign * more > 0) {
-    result.sign = 0;
-    result.doubt = "more runs of the better norm diverged";
-  } else {
-    result.doubt = DoubtOf(result.value);
-    if (comparison.bounded > 0 && result.value.count > 0) {
-      result.doubt =
-          fmt::format("lower bound: not reached in {}{}{}", Count(comparison.bounded, "seed"),
-                      result.doubt.empty() ? "" : "; ", result.doubt);
-    }
-  }
-  return result;
-}
-
 LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
                  const PaperTable::Line& line) {
   LineResult result;
   const Contrast contrast = {{line.norm, 1}, {line.against, -1}};
   result.printed = PrintedSign(*reproduction.paper, *runs.column, contrast);
   if (!runs.metric) return result;
-  result.difference = Measured(runs, contrast, *runs.metric, Measure::kBest);
+  result.difference = MeasureContrast(*runs.panel, contrast, *runs.metric, {Measure::kBest});
   if (!result.difference.measured) return result;
   result.verdict = VerdictOf(runs.evidence, result.difference.sign * result.printed);
   return result;
@@ -311,16 +204,11 @@ std::vector<PaperClaimResult> JudgeClaims(const Reproduction& reproduction) {
     result.claim = &claim;
     for (const std::string& name : claim.columns) {
       const ColumnRuns& runs = reproduction.At(name);
-      PaperClaimResult::Column column{&runs, MetricOf(runs, claim.of), {}};
-      const bool steps = claim.of == PaperClaim::Of::kSteps;
-      if (column.metric && (steps || claim.of == PaperClaim::Of::kSeconds)) {
-        const Effort effort = steps ? Effort::kSteps : Effort::kSeconds;
-        column.contrast = MeasuredEffort(runs, claim.contrast, *column.metric, effort);
-        column.metric = EffortMetric(effort);
-      } else if (column.metric) {
-        column.contrast =
-            Measured(runs, claim.contrast, *column.metric,
-                     claim.of == PaperClaim::Of::kTest ? Measure::kBest : Measure::kFinal);
+      PaperClaimResult::Column column{&runs, {}, {}};
+      if (const MetricSpec* metric = MetricOf(runs, claim.of)) {
+        const ClaimMeasure measure = MeasureOf(claim.of);
+        column.metric = MetricOf(*metric, measure);
+        column.contrast = MeasureContrast(*runs.panel, claim.contrast, *metric, measure);
       }
       if (HasNoVerdict(runs.evidence)) {
         column.contrast.sign = 0;

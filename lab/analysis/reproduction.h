@@ -2,10 +2,9 @@
 #define PLANISH_LAB_ANALYSIS_REPRODUCTION_H_
 
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "lab/analysis/summary.h"
+#include "lab/analysis/claims.h"
 #include "lab/papers/paper.h"
 
 // Comparison of runs with a paper's tables. Results point into the sections and into Papers().
@@ -41,33 +40,6 @@ struct Reproduction {
 /// result.
 std::vector<Reproduction> FindReproductions(const std::vector<Section>& sections);
 
-/// Weighted sum over norms: norm -> weight.
-using Contrast = std::vector<std::pair<std::string, double>>;
-
-/// Measured contrast.
-struct ContrastResult {
-  Estimate value;  ///< paired: over the seeds that finished with every norm
-  /// 1: surely better than 0; -1: surely worse; 0: cannot tell. Sure means a 95% interval without
-  /// 0.
-  /// Of two norms, one whose every run diverged (two or more) is surely worse than one that
-  /// finished twice or more. If runs diverged against the interval's sign, the sign is 0, because
-  /// the mean is over survivors.
-  int sign = 0;
-  bool measured = false;  ///< set if every norm has runs that have ended
-  bool by_divergence = false;
-  std::string doubt;  ///< why the sign is 0 although the interval has one, or there is no interval
-};
-
-/// Returns the contrast of `metric`, read at `measure`, in the runs of a column.
-ContrastResult Measured(const ColumnRuns& runs, const Contrast& contrast, const MetricSpec& metric,
-                        Measure measure);
-
-/// Returns the difference in steps or seconds of training to the best evaluation (chosen by
-/// validation, on `metric`) of the contrast's second norm: first norm minus second.
-/// A run that never reached it counts with all its steps or seconds, a lower bound.
-ContrastResult MeasuredEffort(const ColumnRuns& runs, const Contrast& contrast,
-                              const MetricSpec& metric, Effort effort);
-
 /// Returns the sign of the printed values: 1 better, -1 worse, 0 a tie or nothing printed. Diverged
 /// is worse than any value.
 int PrintedSign(const Paper& paper, const PaperColumn& column, const Contrast& contrast);
@@ -89,8 +61,8 @@ LineResult Judge(const Reproduction& reproduction, const ColumnRuns& runs,
 struct PaperClaimResult {
   struct Column {
     const ColumnRuns* runs = nullptr;
-    const MetricSpec* metric = nullptr;  ///< null: not measured
-    ContrastResult contrast;             ///< sign 1: the claim holds in this column
+    MetricSpec metric;        ///< of the contrast's values
+    ContrastResult contrast;  ///< sign 1: the claim holds in this column
   };
   const PaperClaim* claim = nullptr;
   Verdict verdict = Verdict::kNotMeasured;

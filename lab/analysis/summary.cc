@@ -1,7 +1,6 @@
 #include "lab/analysis/summary.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -211,49 +210,6 @@ Section MakeSection(std::vector<const Run*> runs) {
   return section;
 }
 
-// Measure of a claim, the target of kStepsTo, and the unit of kCatchUp.
-struct ClaimMeasure {
-  Measure measure = Measure::kFinal;
-  double target = 0;
-  Effort effort = Effort::kSteps;
-};
-
-std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
-  constexpr std::string_view kStepsTo = "steps to ";
-  if (name == "final") return ClaimMeasure{Measure::kFinal};
-  if (name == "best") return ClaimMeasure{Measure::kBest};
-  if (name == "steps to best") return ClaimMeasure{Measure::kStepsToBest};
-  if (name == "steps to worse's best") return ClaimMeasure{Measure::kCatchUp};
-  if (name == "seconds to worse's best")
-    return ClaimMeasure{Measure::kCatchUp, 0, Effort::kSeconds};
-  if (!name.starts_with(kStepsTo)) return std::nullopt;
-  name.remove_prefix(kStepsTo.size());
-  ClaimMeasure measure{Measure::kStepsTo};
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), measure.target);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return measure;
-}
-
-// Returns the metric of a claim's values.
-MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
-  switch (measure.measure) {
-    case Measure::kFinal:
-    case Measure::kBest:
-      return metric;
-    case Measure::kStepsToBest:
-      return {"step", "steps to the best validation", "steps", true};
-    case Measure::kStepsTo:
-      return {"step", "steps to " + metric.label + " " + FormatTarget(metric, measure.target),
-              "steps", true};
-    case Measure::kCatchUp:
-      if (measure.effort == Effort::kSteps) {
-        return {"step", "steps to the other's best " + metric.label, "steps", true};
-      }
-      return {"seconds", "seconds to the other's best " + metric.label, "s", true};
-  }
-  return metric;
-}
-
 // Returns the first evaluation at or beyond `target`, or null.
 const Curve::Point* FirstBeyond(const std::map<int64_t, Curve::Point>& points,
                                 const MetricSpec& metric, double target) {
@@ -330,24 +286,6 @@ Comparison CompareEfforts(const EffortTo& a, const EffortTo& b) {
   return comparison;
 }
 
-bool Holds(const Panel& panel, const ClaimSpec& claim) {
-  return std::all_of(claim.where.begin(), claim.where.end(), [&](const auto& entry) {
-    const auto setting = panel.settings.find(entry.first);
-    return setting != panel.settings.end() && *setting == nlohmann::json(entry.second);
-  });
-}
-
-// Returns true if a finished run of the group has the measure. For kStepsTo it must have been
-// evaluated; for kCatchUp it must have a best evaluation.
-bool Measures(const Group& group, const MetricSpec& metric, const ClaimMeasure& measure) {
-  if (measure.measure == Measure::kCatchUp) return !BestPoints(group, metric).empty();
-  if (measure.measure != Measure::kStepsTo) {
-    return !Values(group, metric.name, measure.measure).empty();
-  }
-  const EffortTo steps = StepsOf(group, metric, measure.target);
-  return !steps.reached.empty() || !steps.never.empty();
-}
-
 }  // namespace
 
 Status StatusOf(const Run& run) {
@@ -407,6 +345,14 @@ SeedValues Values(const Group& group, const std::string& metric, Measure measure
     if (const auto value = Read(*run, metric, measure)) values[run->config.seed] = *value;
   }
   return values;
+}
+
+bool HasMeasure(const Group& group, const MetricSpec& metric, Measure measure) {
+  if (measure == Measure::kCatchUp) return !BestPoints(group, metric).empty();
+  if (measure != Measure::kStepsTo) return !Values(group, metric.name, measure).empty();
+  return std::ranges::any_of(group.runs, [&](const Run* run) {
+    return StatusOf(*run) == Status::kFinished && !PointsOf(*run, metric.name).empty();
+  });
 }
 
 Comparison Compare(const Group& a, const Group& b, const MetricSpec& metric, Measure measure) {
@@ -480,70 +426,6 @@ Reached Reach(const Group& group, const MetricSpec& metric, double target) {
   reached.steps = EstimateMean(steps);
   reached.seconds = EstimateMean(seconds);
   return reached;
-}
-
-std::string_view VerdictText(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kAgrees:
-      return "agrees";
-    case Verdict::kDiffers:
-      return "differs";
-    case Verdict::kCannotTell:
-      return "cannot tell";
-    case Verdict::kOtherData:
-      return "other data";
-    case Verdict::kNoVerdict:
-      return "no verdict";
-    case Verdict::kNotMeasured:
-      return "not measured";
-  }
-  return "";
-}
-
-Verdict VerdictOf(Evidence evidence, int holds) {
-  switch (evidence) {
-    case Evidence::kSmoke:
-    case Evidence::kFewCases:
-      return Verdict::kNoVerdict;
-    case Evidence::kOtherData:
-      return Verdict::kOtherData;
-    case Evidence::kVerdict:
-      break;
-  }
-  if (holds == 0) return Verdict::kCannotTell;
-  return holds > 0 ? Verdict::kAgrees : Verdict::kDiffers;
-}
-
-std::vector<ClaimResult> JudgeClaims(const Section& section) {
-  std::vector<ClaimResult> results;
-  for (const ClaimSpec& claim : section.config->report.claims) {
-    const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
-    const MetricSpec* metric = section.Find(claim.metric);
-    bool measured = false;
-    for (const Panel& panel : section.panels) {
-      const Group* better = panel.Find(claim.better);
-      const Group* worse = panel.Find(claim.worse);
-      if (!measure || !metric || !better || !worse || !Holds(panel, claim)) continue;
-      if (!Measures(*better, *metric, *measure) || !Measures(*worse, *metric, *measure)) continue;
-      Comparison comparison;
-      if (measure->measure == Measure::kStepsTo) {
-        comparison = CompareSteps(*better, *worse, *metric, measure->target);
-      } else if (measure->measure == Measure::kCatchUp) {
-        comparison = CompareCatchUp(*better, *worse, *metric, measure->effort);
-      } else {
-        comparison = Compare(*better, *worse, *metric, measure->measure);
-      }
-      measured = true;
-      const Evidence evidence = EvidenceOf(panel.config(), claim.data);
-      results.push_back({&claim, VerdictOf(evidence, comparison.better), &panel, evidence,
-                         measure->measure, MetricOf(*metric, *measure), comparison});
-    }
-    if (!measured) {
-      results.emplace_back();
-      results.back().claim = &claim;
-    }
-  }
-  return results;
 }
 
 Curve CurveOf(const Group& group, const std::string& metric) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "lab/analysis/statistics.h"
-#include "lab/papers/paper_data.h"
 #include "lab/run/results.h"
 
 // Numeric summary of runs; report and table put it into words. Results point into the runs.
@@ -78,6 +77,10 @@ Measure HeadlineMeasure(const Section& section);
 /// Returns seed -> measure of each finished run that has it.
 SeedValues Values(const Group& group, const std::string& metric, Measure measure);
 
+/// Returns true if a finished run of the group has the measure. For kStepsTo it must have been
+/// evaluated; for kCatchUp it must have a best evaluation.
+bool HasMeasure(const Group& group, const MetricSpec& metric, Measure measure);
+
 /// Comparison of two groups on one measure.
 struct Comparison {
   Estimate a;
@@ -124,29 +127,6 @@ struct Reached {
 };
 
 Reached Reach(const Group& group, const MetricSpec& metric, double target);
-
-/// Verdict of the measurement on a published claim.
-enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNoVerdict, kNotMeasured };
-
-std::string_view VerdictText(Verdict verdict);
-
-/// Returns the verdict on a paper of runs with this evidence. `holds` is the sign of their
-/// interval: 1 as in the paper, -1 opposite, 0 cannot tell. Only this function turns signs into
-/// verdicts.
-Verdict VerdictOf(Evidence evidence, int holds);
-
-struct ClaimResult {
-  const ClaimSpec* claim = nullptr;
-  Verdict verdict = Verdict::kNotMeasured;
-  const Panel* panel = nullptr;            ///< null if not measured
-  Evidence evidence = Evidence::kVerdict;  ///< of the panel's runs for this claim
-  Measure measure = Measure::kFinal;
-  MetricSpec metric;      ///< of the values below; steps if the measure counts steps
-  Comparison comparison;  ///< of the claim's `better` with its `worse`
-};
-
-/// Returns one result for each panel that a claim applies to, or one that is not measured.
-std::vector<ClaimResult> JudgeClaims(const Section& section);
 
 /// Metric over training.
 struct Curve {

@@ -70,6 +70,29 @@ Run FinishedRun(const std::string& norm, int batch_size, int64_t seed,
   return run;
 }
 
+Runs ThreeNorms() {
+  Runs runs;
+  const std::vector<std::pair<std::string, std::vector<double>>> finals = {
+      {"layer", {.050, .052, .051}}, {"batch", {.060, .061, .063}}, {"none", {.049, .053, .052}}};
+  for (const auto& [norm, errors] : finals) {
+    for (size_t i = 0; i < errors.size(); ++i) {
+      runs.push_back(FinishedRun(norm, 4, static_cast<int64_t>(i), {.5, errors[i]}));
+    }
+  }
+  return runs;
+}
+
+Runs CatchUpRuns() {
+  const std::vector<std::vector<double>> batch = {{.5, .4, .2}, {.5, .3, .4}, {.3, .2, .1}};
+  const std::vector<std::vector<double>> layer = {{.3, .2, .1}, {.4, .3, .1}, {.3, .2, .2}};
+  Runs runs;
+  for (size_t i = 0; i < layer.size(); ++i) {
+    runs.push_back(FinishedRun("layer", 4, static_cast<int64_t>(i) + 1, layer[i]));
+    runs.push_back(FinishedRun("batch", 4, static_cast<int64_t>(i) + 1, batch[i]));
+  }
+  return runs;
+}
+
 Run ColumnRun(const std::string& column_name, const std::string& norm, int64_t seed, double value,
               const std::string& data, double train, double valid) {
   const PaperColumn& column = *FindPaper("xu2019").FindColumn(column_name);

@@ -96,7 +96,7 @@ class Task {
   std::vector<Preset> presets;        ///< the first is the default; small and smoke always exist
   std::vector<MetricSpec> metrics;    ///< of Evaluate, of Test, and kTrainLoss
   std::string choose_by;              ///< validation metric that chooses the best evaluation
-  ReportSpec report;
+  ReportSpec report;                  ///< Tasks() adds the claims of the papers
 
   /// Reads the data from `folder`, or creates the embedded default. Throws DataError.
   virtual std::unique_ptr<Dataset> Load(

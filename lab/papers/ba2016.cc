@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,9 @@ namespace {
 using Norms = std::vector<std::string>;
 
 const Norms kTwo = {"none", "layer"};
+
+// Time of order embeddings with layer norm over that of the baseline, 6.1.
+constexpr char kShareOfTime[] = "60%";
 
 PaperColumn Column(const char* name, const char* label, const char* task, const char* metric,
                    const char* unit) {
@@ -54,6 +59,7 @@ std::vector<PaperColumn> OrderEmbeddings() {
     c.valid_curve = "valid_sum";
     c.runs_label = "Order embeddings";
     c.paper_data = "MS COCO, five times 1,000 images";
+    c.data = "coco";
     c.printed = {{"none", none}, {"layer", layer}};
     if (columns.empty()) {
       c.sampling_error = 0.71;
@@ -86,6 +92,7 @@ std::vector<PaperColumn> SkipThoughts() {
     c.valid_curve = "valid_nats";
     c.runs_label = "Skip-thoughts";
     c.paper_data = "BookCorpus";
+    c.data = "bookcorpus";
     c.printed = {{"none", none}, {"layer", layer}};
     c.sampling_error = sampling_error;
     if (columns.empty()) {
@@ -210,6 +217,107 @@ PaperColumn OnlineLn(int64_t batch_size) {
   return c;
 }
 
+// Returns the claims of one column of Table 2, "caption R@1": "R@1 of caption retrieval".
+TaskClaims OrderEmbeddingClaims(const PaperColumn& column) {
+  const size_t space = column.label.find(' ');
+  const std::string what =
+      column.label.substr(space + 1) + " of " + column.label.substr(0, space) + " retrieval";
+  TaskClaims of = {column.name, "Ba et al. 2016, ", {}, {{"score", "order"}}};
+  if (column.runs_of.empty()) {
+    of.claims = {
+        {fmt::format("Layer normalisation reaches its best validation model in {} of the "
+                     "baseline's time",
+                     kShareOfTime),
+         "6.1, Figure 1", "layer", "none", "steps to best", "valid_sum"},
+        {"Layer normalisation takes fewer updates: it is as good as the baseline's best before "
+         "that is",
+         "6.1, Figure 1", "layer", "none", "steps to worse's best", "valid_sum"}};
+  }
+  of.claims.push_back({"Layer normalisation is better in " + what + ": {layer} against {none}",
+                       "Table 2", "layer", "none"});
+  return of;
+}
+
+// Returns the claims of one column of Table 3, on the value at the end and on its curve.
+TaskClaims SkipThoughtsClaims(const PaperColumn& column) {
+  const bool accuracy = column.unit == "% accuracy";
+  const std::string what = column.label == "SICK r"     ? "SICK Pearson correlation"
+                           : column.label == "SICK rho" ? "SICK Spearman correlation"
+                           : column.label == "SICK MSE" ? "SICK mean squared error"
+                                                        : column.label + " accuracy";
+  return {column.name,
+          "Ba, Kiros & Hinton 2016, ",
+          {{"With layer norm, " + what + " is better " +
+                (accuracy ? "({layer}% and {none}%)." : "({layer} and {none})."),
+            "Table 3", "layer", "none"},
+           {"With layer norm, " + what + " is as good as the best without it in fewer steps.",
+            "Figure 3", "layer", "none", "steps to worse's best",
+            column.metric.substr(std::string("test_").size())}}};
+}
+
+// Returns the claims about one task each.
+std::vector<TaskClaims> ClaimsAboutTasks(const std::vector<PaperColumn>& columns) {
+  const std::string source = "Ba, Kiros & Hinton 2016, ";
+  std::vector<TaskClaims> all;
+  for (const PaperColumn& column : columns) {
+    if (column.task == "order-embedding") all.push_back(OrderEmbeddingClaims(column));
+    if (column.task == "skip-thoughts") all.push_back(SkipThoughtsClaims(column));
+  }
+  all.push_back(
+      {"attentive-reader",
+       source,
+       {{"Layer norm trains faster than no norm.", "6.2 and Figure 2", "layer", "none",
+         "steps to worse's best"},
+        {"Layer norm converges to a better validation result than no norm.", "6.2 and Figure 2",
+         "layer", "none"},
+        {"Layer norm converges to a better validation result than batch norm in the LSTM.",
+         "6.2 and Figure 2", "layer", "batch"},
+        {"Layer norm converges to a better validation result than batch norm everywhere.",
+         "6.2 and Figure 2", "layer", "batch-everywhere"},
+        {"Batch norm in the LSTM is better than no norm ({batch}% and {none}%, Cooijmans et al.).",
+         "6.2 and Figure 2", "batch", "none"}},
+       {{"gain", "paper"}}});
+  all.push_back({"draw",
+                 source,
+                 {{"With layer norm DRAW reaches 100 nats on the test set in fewer steps (it "
+                   "converges almost "
+                   "twice as fast).",
+                   "Figure 4", "layer", "none", "steps to 100"},
+                  {"With layer norm DRAW ends with a lower test bound ({layer} and {none} nats).",
+                   "section 6.4", "layer", "none", "final"}},
+                 {{"glimpses", 64}}});
+  all.push_back({"handwriting",
+                 source,
+                 {{"With layer normalization the log likelihood gets to the baseline's best in "
+                   "fewer updates.",
+                   "Figure 5", "layer", "none", "steps to best", "valid_nats"}}});
+  for (const int batch_size : {128, 4}) {
+    const std::string side = batch_size == 4 ? "Figure 6 right" : "Figure 6 left";
+    const std::string at = fmt::format("At batch size {}, layer norm ", batch_size);
+    TaskClaims of = {fmt::format("mnist-{}", batch_size),
+                     source,
+                     {{at + "reaches 5% test error in fewer steps than batch norm.", side, "layer",
+                       "batch", "steps to 0.05"},
+                      {at + "ends with a lower training NLL than batch norm.", side, "layer",
+                       "batch", "final", "train_nll"}},
+                     {{"batch_size", batch_size}}};
+    if (batch_size == 4) {
+      of.claims.push_back(
+          {at + "ends with a lower test error than batch norm.", side, "layer", "batch", "final"});
+    }
+    all.push_back(std::move(of));
+  }
+  all.push_back(
+      {"convnet",
+       source,
+       {{"Layer normalisation offers a speed-up over the network without normalisation.", "6.7",
+         "layer", "none", "steps to worse's best", "valid_error"},
+        {"Batch normalisation outperforms layer normalisation.", "6.7", "batch", "layer"}},
+       {{"images", "digits"}},
+       "mnist"});
+  return all;
+}
+
 }  // namespace
 
 Paper MakeBa2016() {
@@ -314,8 +422,8 @@ Paper MakeBa2016() {
   paper.claims = {
       {"Layer normalisation takes fewer updates to be as good as the baseline at its best.",
        "6.1 to 6.5, Figures 1 to 5", layer_none, trained, all, Of::kSteps},
-      {"It takes less time (order embeddings: 60% of it).", "6.1", layer_none, trained, all,
-       Of::kSeconds},
+      {fmt::format("It takes less time (order embeddings: {} of it).", kShareOfTime), "6.1",
+       layer_none, trained, all, Of::kSeconds},
       {"It ends better than the baseline.", "Tables 2 and 3, Figures 2, 4 and 5", layer_none,
        trained, all, Of::kTest},
       {"It ends better than batch normalisation in the attentive reader.",
@@ -343,6 +451,7 @@ Paper MakeBa2016() {
        1,
        Of::kTest},
   };
+  paper.task_claims = ClaimsAboutTasks(paper.columns);
   paper.notes = {
       "No printed value has a seed count or an interval.",
       "The attentive reader is measured on validation data, as in the paper; its printed values "

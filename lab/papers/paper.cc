@@ -4,10 +4,44 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 #include "lab/error.h"
 
 namespace planish::lab {
+
+int PaperColumn::Decimals() const {
+  for (int decimals = 1; decimals < 3; ++decimals) {
+    if (std::ranges::all_of(printed, [&](const auto& value) {
+          const double scaled = value.second * std::pow(10, decimals);
+          return std::isnan(scaled) || std::abs(scaled - std::round(scaled)) < 1e-6;
+        })) {
+      return decimals;
+    }
+  }
+  return 3;
+}
+
+std::string PaperColumn::PrintedText(double value) const {
+  if (std::isnan(value)) return "diverged";
+  return fmt::format("{:.{}f}", value, Decimals());
+}
+
+std::string PaperColumn::WithPrinted(std::string_view text) const {
+  std::string filled;
+  for (size_t open; (open = text.find('{')) != std::string_view::npos;) {
+    const size_t close = text.find('}', open);
+    const auto value = printed.find(std::string(text.substr(open + 1, close - open - 1)));
+    if (close == std::string_view::npos || value == printed.end()) {
+      throw std::logic_error(fmt::format("[WithPrinted] {} prints no such value: {}", name, text));
+    }
+    filled += text.substr(0, open);
+    filled += PrintedText(value->second);
+    text.remove_prefix(close + 1);
+  }
+  return filled.append(text);
+}
 
 const PaperColumn* Paper::FindColumn(std::string_view column) const {
   const auto found = std::ranges::find(columns, column, &PaperColumn::name);
@@ -27,6 +61,27 @@ std::optional<double> Paper::Printed(std::string_view norm, const PaperColumn& c
 const std::vector<Paper>& Papers() {
   static const std::vector<Paper> papers = {MakeXu2019(), MakeBa2016()};
   return papers;
+}
+
+std::vector<ClaimSpec> ClaimsOf(std::string_view task) {
+  std::vector<ClaimSpec> specs;
+  for (const Paper& paper : Papers()) {
+    for (const TaskClaims& of : paper.task_claims) {
+      const PaperColumn& column = *paper.FindColumn(of.column);
+      if (column.task != task) continue;
+      for (const TaskClaims::Claim& claim : of.claims) {
+        specs.push_back({.text = column.WithPrinted(claim.text),
+                         .source = of.source + column.WithPrinted(claim.source),
+                         .metric = claim.metric.empty() ? column.metric : claim.metric,
+                         .measure = claim.measure,
+                         .better = claim.better,
+                         .worse = claim.worse,
+                         .where = of.where,
+                         .data = of.data.empty() ? column.data : of.data});
+      }
+    }
+  }
+  return specs;
 }
 
 const Paper& FindPaper(std::string_view name) {

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "lab/papers/invariances.h"
+#include "lab/run/results.h"
 
-// Papers as data: the experiments of the lab behind a paper's tables, and the printed values.
-// `planish reproduce` plans runs from it, and the report compares runs with it. Nothing here
-// computes; a table that needs no runs is measured in invariances.h.
+// Papers as data: the experiments of the lab behind a paper's tables, the printed values and the
+// claims. `planish reproduce` plans runs from it, and the report compares runs with it. Nothing
+// here computes; a table that needs no runs is measured in invariances.h.
 namespace planish::lab {
 
 /// Printed value of a training that diverged.
@@ -37,7 +38,7 @@ struct PaperColumn {
   std::string valid_curve;
   std::vector<std::string> drawn = {};  ///< curves of the figures; empty: these two
   std::string paper_data;               ///< displayed name of the paper's data
-  std::string data;                     ///< its PaperData::name; empty: its checksum is unknown
+  std::string data;                     ///< its PaperData::name, if its checksum is known
   /// Norm -> printed value. Missing: nothing is printed.
   std::map<std::string, double> printed = {};
   std::optional<double> sampling_error = std::nullopt;  ///< of one value, from the test set's size
@@ -50,6 +51,12 @@ struct PaperColumn {
   int seeds = 3;                   ///< seeds to run
   double minutes = 0;              ///< time of a run with that preset, measured on one core
 
+  /// Returns the number of decimals of the printed values: 1 to 3.
+  int Decimals() const;
+  /// Returns a printed value as text: "1.10" or "diverged".
+  std::string PrintedText(double value) const;
+  /// Replaces each "{NORM}" in `text` by the value printed for that norm.
+  std::string WithPrinted(std::string_view text) const;
   /// Returns the metrics whose curves the figures draw.
   std::vector<std::string> Curves() const {
     return drawn.empty() ? std::vector<std::string>{train_curve, valid_curve} : drawn;
@@ -102,6 +109,24 @@ struct PaperClaim {
   Of of = Of::kTest;                 ///< curves are read after the last step
 };
 
+/// Claims about the runs of one task, for its own section of the report: a difference of two norms
+/// each. ClaimsOf makes them complete.
+struct TaskClaims {
+  struct Claim {
+    std::string text;    ///< "{NORM}" stands for the value printed for that norm in `column`
+    std::string source;  ///< where it is printed, behind TaskClaims::source
+    std::string better;  ///< norm
+    std::string worse;   ///< norm
+    std::string measure = "best";  ///< ClaimSpec::measure
+    std::string metric = {};       ///< empty: the column's
+  };
+  std::string column;  ///< has the task, the metric, the printed values and the data
+  std::string source;  ///< beginning of the sources: "Xu et al. 2019, "
+  std::vector<Claim> claims;
+  std::map<std::string, nlohmann::ordered_json> where = {};  ///< ClaimSpec::where
+  std::string data = {};  ///< ClaimSpec::data; empty: the column's
+};
+
 /// Table of invariances. The report measures them when it is written.
 struct PaperInvariances {
   struct Line {
@@ -126,6 +151,7 @@ struct Paper {
   std::vector<PaperTable> tables = {};
   std::vector<PaperFigure> figures = {};
   std::vector<PaperClaim> claims = {};
+  std::vector<TaskClaims> task_claims = {};
   std::vector<std::string> notes = {};  ///< facts that a reader of the comparison needs
 
   /// Returns the column or row with that name or norm, or null.
@@ -140,6 +166,10 @@ const std::vector<Paper>& Papers();
 
 /// Returns the paper of that name. Throws UsageError listing all if there is none.
 const Paper& FindPaper(std::string_view name);
+
+/// Returns the claims of all papers about the runs of `task`, with the printed values in their
+/// texts.
+std::vector<ClaimSpec> ClaimsOf(std::string_view task);
 
 Paper MakeBa2016();
 Paper MakeXu2019();

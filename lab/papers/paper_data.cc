@@ -12,9 +12,11 @@ std::span<const PaperData> KnownPaperData() {
       PaperData{"binarized mnist",
                 "018ea321ea0de0016a7b4045ad31dab0857d99e0c30c5ca59e07b987f33580ab", 50'000},
       // The UTF-8 version that is distributed with code for sentence classification.
-      PaperData{"rt", "ca1789389a3cf2fafead1bad622ea85aaebbcf4d55e19400be339973d9c28e26", 8608},
+      PaperData{"rt", "ca1789389a3cf2fafead1bad622ea85aaebbcf4d55e19400be339973d9c28e26",
+                kRtTrainCases},
       // The original files, converted from Windows-1252 to UTF-8.
-      PaperData{"rt", "f5c66e37f8e268e02f39895849af1a80dbfeca4b9275d8cff35720cda2647e66", 8608},
+      PaperData{"rt", "f5c66e37f8e268e02f39895849af1a80dbfeca4b9275d8cff35720cda2647e66",
+                kRtTrainCases},
       PaperData{"sst5", "94af91a2e5fd68ce3a118c7159b24026380625e6fc9921f76b68b8c03848f131", 8544},
       PaperData{"enwik8", "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8",
                 90'000'000},

@@ -16,6 +16,9 @@ struct PaperData {
   int64_t train;            ///< cases that the paper trains on: RunConfig::Data::sizes["train"]
 };
 
+/// Training cases of RT in Xu et al. 2019.
+inline constexpr int64_t kRtTrainCases = 8608;
+
 /// Returns every data set whose checksum is known. A set with several versions has a row for each.
 std::span<const PaperData> KnownPaperData();
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <set>
+#include <stdexcept>
 
 #include "lab/error.h"
 #include "lab/papers/paper.h"
@@ -108,6 +109,50 @@ TEST(Papers, GiveWhatIsPrinted) {
       EXPECT_TRUE(paper.Printed(row.norm, column)) << row.norm << " " << column.name;
     }
   }
+}
+
+// Texts have no placeholder left, and the printed values support each claim on a column's metric.
+TEST(Papers, SupportTheClaimsAboutTasks) {
+  int supported = 0;
+  for (const Paper& paper : Papers()) {
+    for (const TaskClaims& of : paper.task_claims) {
+      SCOPED_TRACE(of.column);
+      const PaperColumn* column = paper.FindColumn(of.column);
+      ASSERT_NE(column, nullptr);
+      for (const TaskClaims::Claim& claim : of.claims) {
+        SCOPED_TRACE(claim.text);
+        EXPECT_THAT(column->norms, testing::IsSupersetOf({claim.better, claim.worse}));
+        const auto better = paper.Printed(claim.better, *column);
+        const auto worse = paper.Printed(claim.worse, *column);
+        if (!claim.metric.empty() || !better || !worse) continue;
+        EXPECT_TRUE(column->lower_is_better ? *better < *worse : *better > *worse);
+        ++supported;
+      }
+    }
+  }
+  EXPECT_GT(supported, 40);
+  for (const char* task : {"mt", "order-embedding", "skip-thoughts", "draw", "pi-mnist"}) {
+    const std::vector<ClaimSpec> claims = ClaimsOf(task);
+    EXPECT_FALSE(claims.empty()) << task;
+    for (const ClaimSpec& claim : claims) {
+      EXPECT_THAT(claim.text + claim.source, testing::Not(testing::HasSubstr("{")));
+      EXPECT_FALSE(claim.data.empty()) << claim.text;
+    }
+  }
+  EXPECT_TRUE(ClaimsOf("char-lm").empty());
+}
+
+TEST(Papers, PutPrintedValuesIntoTexts) {
+  const PaperColumn& enwik8 = *FindPaper("xu2019").FindColumn("enwik8");
+  EXPECT_EQ(enwik8.WithPrinted("{detach-std} and {layer}"), "1.10 and 1.07");
+  EXPECT_EQ(FindPaper("xu2019").FindColumn("de-en")->WithPrinted("{none}"), "34.0");
+  EXPECT_THROW(enwik8.WithPrinted("{rms}"), std::logic_error);
+  EXPECT_THROW(enwik8.WithPrinted("{layer"), std::logic_error);
+  const std::vector<ClaimSpec> claims = ClaimsOf("rt");
+  ASSERT_EQ(claims.size(), 6u);
+  EXPECT_EQ(claims[0].source, "Xu et al. 2019, Table 1: 77.21% and 76.85%");
+  EXPECT_EQ(claims[0].metric, "test_accuracy");
+  EXPECT_EQ(claims[0].data, "rt");
 }
 
 TEST(Papers, NameRunsThatColumnsShare) {

@@ -27,24 +27,6 @@ std::string NormLabel(const Paper& paper, const std::string& norm) {
   return row ? row->label : norm;
 }
 
-// Returns the number of decimals that the paper prints in the column: 1 to 3.
-int DecimalsOf(const PaperColumn& column) {
-  for (int decimals = 1; decimals < 3; ++decimals) {
-    if (std::ranges::all_of(column.printed, [&](const auto& value) {
-          const double scaled = value.second * std::pow(10, decimals);
-          return std::isnan(scaled) || std::abs(scaled - std::round(scaled)) < 1e-6;
-        })) {
-      return decimals;
-    }
-  }
-  return 3;
-}
-
-std::string PrintedText(const PaperColumn& column, double value) {
-  if (std::isnan(value)) return "diverged";
-  return fmt::format("{:.{}f}", value, DecimalsOf(column));
-}
-
 Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
   const Group* group = runs.Find(norm);
   if (!group || !runs.metric) return NumberCell(kMissing);
@@ -64,9 +46,9 @@ Markup OursCell(const ColumnRuns& runs, const std::string& norm) {
 Markup PrintedCell(const Paper& paper, const PaperColumn& column, const std::string& norm) {
   const std::optional<double> value = paper.Printed(norm, column);
   if (!value) return NumberCell(kMissing);
-  std::string text = PrintedText(column, *value);
+  std::string text = column.PrintedText(*value);
   if (column.sampling_error && !std::isnan(*value)) {
-    text += fmt::format(" ± {:.{}f}", *column.sampling_error, std::max(2, DecimalsOf(column)));
+    text += fmt::format(" ± {:.{}f}", *column.sampling_error, std::max(2, column.Decimals()));
   }
   return NumberCell(text);
 }
@@ -81,15 +63,15 @@ Markup PrintedDifferenceCell(const Paper& paper, const PaperColumn& column,
     return NumberCell(sign > 0 ? "better" : sign < 0 ? "worse" : std::string(kMissing));
   }
   // Rounded like the values, to remove binary rounding errors.
-  const double scale = std::pow(10, DecimalsOf(column));
+  const double scale = std::pow(10, column.Decimals());
   const double difference = std::round((*a - *b) * scale) / scale;
-  const std::string size = PrintedText(column, std::abs(difference));
+  const std::string size = column.PrintedText(std::abs(difference));
   return NumberCell(difference == 0 ? "0" : (difference < 0 ? "−" : "+") + size);
 }
 
 std::string ContrastText(const ContrastResult& contrast, const MetricSpec& metric) {
   if (contrast.by_divergence) return contrast.sign > 0 ? "better" : "worse";
-  return DifferenceText(metric, contrast.value);
+  return DifferenceText(metric, contrast.value());
 }
 
 // Returns the small print for runs on other data: "same sign".
@@ -279,8 +261,8 @@ std::string NumbersText(const PaperClaimResult& result) {
   for (const PaperClaimResult::Column& column : result.columns) {
     if (!column.contrast.measured) continue;
     std::string part =
-        fmt::format("{} {}", result.LabelOf(column), ContrastText(column.contrast, *column.metric));
-    if (column.metric->lower_is_better && !column.contrast.by_divergence)
+        fmt::format("{} {}", result.LabelOf(column), ContrastText(column.contrast, column.metric));
+    if (column.metric.lower_is_better && !column.contrast.by_divergence)
       part += " (lower is better)";
     if (column.contrast.by_divergence)
       part += column.contrast.sign > 0 ? " (the other diverged)" : " (diverged)";

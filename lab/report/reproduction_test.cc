@@ -125,7 +125,7 @@ TEST(LineVerdict, FollowsTheRule) {
   EXPECT_EQ(m.Line("rt", "layer", "none").verdict, Verdict::kAgrees);
   EXPECT_EQ(m.Line("rt", "none", "layer").verdict, Verdict::kAgrees);
   EXPECT_EQ(m.Line("rt", "ada", "layer").verdict, Verdict::kNotMeasured);
-  EXPECT_NEAR(m.Line("rt", "layer", "none").difference.value.mean, .02, 1e-12);
+  EXPECT_NEAR(m.Line("rt", "layer", "none").difference.value().mean, .02, 1e-12);
   // MNIST prints LayerNorm below no norm.
   EXPECT_EQ(MeasureColumn("mnist", "mnist", kLayerBetter).Line("mnist", "layer", "none").verdict,
             Verdict::kDiffers);
@@ -218,10 +218,10 @@ TEST(Contrasts, ArePairedOverTheSeedsThatAllHave) {
   Measurement m = MeasureColumn(
       "rt", "rt", {{"layer-simple", {.5, .6, .9}}, {"detach", {.3, .2}}, {"none", {.2, .1, .1}}});
   const ContrastResult result =
-      Measured(m.xu().At("rt"), {{"layer-simple", 1}, {"detach", -2}, {"none", 1}},
-               *m.xu().At("rt").metric, Measure::kBest);
-  EXPECT_EQ(result.value.count, 2);
-  EXPECT_NEAR(result.value.mean, .2, 1e-12);
+      MeasureContrast(*m.xu().At("rt").panel, {{"layer-simple", 1}, {"detach", -2}, {"none", 1}},
+                      *m.xu().At("rt").metric, {Measure::kBest});
+  EXPECT_EQ(result.value().count, 2);
+  EXPECT_NEAR(result.value().mean, .2, 1e-12);
 }
 
 // Returns runs of columns in which ada is surely better than layer.
@@ -386,7 +386,7 @@ TEST(PaperPage, TheTerminalHasALineForEachClaimThatWasMeasured) {
 // Validation falls linearly over 400 steps and 8 seconds: to .6 without a norm and to .1 with layer
 // norm, which passes .6 between steps 100 (.775) and 200 (.55). In seed 3 it falls to .4 and passes
 // .6 between steps 200 (.7) and 300 (.55).
-TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
+TEST(Contrasts, OfEffortAreWhatItTakesToTheOthersBest) {
   Runs runs;
   for (const int64_t seed : {1, 2, 3, 4}) {
     runs.push_back(ColumnRun("rt", "none", seed, .7, "rt", .5, .6));
@@ -395,23 +395,24 @@ TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
   const auto measured = [](const Runs& given, const Contrast& contrast, Effort effort) {
     const Measurement m(given);
     const ColumnRuns& column = m.xu().At("rt");
-    return MeasuredEffort(column, contrast, *ChosenBy(*column.section), effort);
+    return MeasureContrast(*column.panel, contrast, *ChosenBy(*column.section),
+                           {Measure::kCatchUp, 0, effort});
   };
   const Contrast layer_none = {{"layer", 1}, {"none", -1}};
   const ContrastResult steps = measured(runs, layer_none, Effort::kSteps);
   EXPECT_TRUE(steps.measured);
   EXPECT_EQ(steps.sign, 1);
-  EXPECT_DOUBLE_EQ(steps.value.mean, -175);
-  EXPECT_DOUBLE_EQ(measured(runs, layer_none, Effort::kSeconds).value.mean, -3.5);
+  EXPECT_DOUBLE_EQ(steps.value().mean, -175);
+  EXPECT_DOUBLE_EQ(measured(runs, layer_none, Effort::kSeconds).value().mean, -3.5);
   const Runs alike(runs.begin(), runs.begin() + 4);  // seeds 1 and 2
-  EXPECT_DOUBLE_EQ(measured(alike, layer_none, Effort::kSteps).value.mean, -200);
+  EXPECT_DOUBLE_EQ(measured(alike, layer_none, Effort::kSteps).value().mean, -200);
   EXPECT_EQ(measured(alike, layer_none, Effort::kSteps).sign, 0);
   EXPECT_EQ(measured(alike, layer_none, Effort::kSteps).doubt,
             "equal in all seeds: interval of zero width");
 
   // Reversed: none never reaches .1, and counts with all of its steps.
   const ContrastResult never = measured(runs, {{"none", 1}, {"layer", -1}}, Effort::kSteps);
-  EXPECT_DOUBLE_EQ(never.value.mean, 0);
+  EXPECT_DOUBLE_EQ(never.value().mean, 0);
   EXPECT_EQ(never.sign, 0);
   EXPECT_EQ(never.doubt, "lower bound: not reached in 4 seeds");
   const ContrastResult one =
@@ -420,7 +421,7 @@ TEST(MeasuredEffort, IsWhatItTakesToTheOthersBest) {
 
   runs[1] = Diverged(runs[1]);
   const ContrastResult survivors = measured(runs, layer_none, Effort::kSteps);
-  EXPECT_EQ(survivors.value.count, 3);
+  EXPECT_EQ(survivors.value().count, 3);
   EXPECT_EQ(survivors.sign, 0);
   EXPECT_EQ(survivors.doubt, "more runs of the better norm diverged");
   EXPECT_FALSE(measured(runs, {{"ada", 1}, {"none", -1}}, Effort::kSteps).measured);

@@ -199,12 +199,6 @@ SentenceTask::SentenceTask(std::string task_name, int64_t classes) : classes_(cl
   report.headline = "test_accuracy";
 }
 
-void SentenceTask::AddClaim(const std::string& text, const std::string& table,
-                            const std::string& better, const std::string& worse) {
-  report.claims.push_back(
-      {text, "Xu et al. 2019, " + table, "test_accuracy", "best", better, worse, {}, name});
-}
-
 std::unique_ptr<Dataset> SentenceTask::Load(
     const Settings& s, const std::optional<std::filesystem::path>& folder) const {
   SentenceSets sets = folder ? Read(s, *folder) : MakeSentences({.classes = classes_});

@@ -26,16 +26,12 @@ class SentenceTask : public Task {
   std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const override;
 
  protected:
-  /// Sets settings, presets, metrics and the report, except its title, source and claims.
+  /// Sets settings, presets, metrics and the report, except its title and source.
   SentenceTask(std::string name, int64_t classes);
 
   /// Reads the task's sets from the files below `folder`.
   virtual SentenceSets Read(const Settings& settings,
                             const std::filesystem::path& folder) const = 0;
-
-  /// Adds a claim that the norm `better` has a higher test accuracy than `worse`.
-  void AddClaim(const std::string& text, const std::string& table, const std::string& better,
-                const std::string& worse);
 
   int64_t classes() const { return classes_; }
 

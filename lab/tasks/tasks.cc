@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/error.h"
+#include "lab/papers/paper.h"
 #include "lab/tasks/attentive-reader/attentive_reader.h"
 #include "lab/tasks/char-lm/char_lm.h"
 #include "lab/tasks/convnet/convnet.h"
@@ -40,6 +41,7 @@ const std::vector<std::unique_ptr<Task>>& Tasks() {
     all.push_back(MakeOnlineLn());
     all.push_back(MakeAttentiveReader());
     all.push_back(MakeSkipThoughts());
+    for (const auto& task : all) task->report.claims = ClaimsOf(task->name);
     return all;
   }();
   return tasks;

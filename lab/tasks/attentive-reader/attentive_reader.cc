@@ -237,28 +237,6 @@ ReportSpec MakeReport() {
   report.curves = {kTrainLoss, "valid_error"};
   report.headline = "valid_error";
   report.targets = {{"valid_error", {0.8, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45}}};
-  const auto claim = [](const char* text, const char* measure, const char* better,
-                        const char* worse) {
-    return ClaimSpec{text,
-                     "Ba, Kiros & Hinton 2016, 6.2 and Figure 2",
-                     "valid_error",
-                     measure,
-                     better,
-                     worse,
-                     {{"gain", "paper"}},
-                     "cnn"};
-  };
-  report.claims = {
-      claim("Layer norm trains faster than no norm.", "steps to worse's best", "layer", "none"),
-      claim("Layer norm converges to a better validation result than no norm.", "best", "layer",
-            "none"),
-      claim("Layer norm converges to a better validation result than batch norm in the LSTM.",
-            "best", "layer", "batch"),
-      claim("Layer norm converges to a better validation result than batch norm everywhere.",
-            "best", "layer", "batch-everywhere"),
-      claim("Batch norm in the LSTM is better than no norm (49.5% and 50.3%, Cooijmans et al.).",
-            "best", "batch", "none"),
-  };
   report.notes = {
       "The paper gives validation results alone. Batch norm is evaluated with estimates of each "
       "time "

@@ -177,18 +177,6 @@ class ConvNetTask final : public Task {
     report.curves = {"train_nll", "valid_error", "border_on", "inside_on", "border_deviation"};
     report.headline = "test_error";
     report.targets = {{"valid_error", {0.1, 0.05, 0.03, 0.02}}};
-    const auto claim = [](const std::string& text, const std::string& metric,
-                          const std::string& measure, const std::string& better,
-                          const std::string& worse) {
-      return ClaimSpec{text,  "Ba, Kiros & Hinton 2016, 6.7", metric, measure, better,
-                       worse, {{"images", "digits"}},         "mnist"};
-    };
-    report.claims = {
-        claim("Layer normalisation offers a speed-up over the network without normalisation.",
-              "valid_error", "steps to worse's best", "layer", "none"),
-        claim("Batch normalisation outperforms layer normalisation.", "test_error", "best", "batch",
-              "layer"),
-    };
     report.notes = {
         "The paper prints neither network nor data nor numbers: these are ours.",
         "Near the border: within an eighth of the image's side of it (3 of 28 positions, 1 of 14). "

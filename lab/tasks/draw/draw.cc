@@ -119,18 +119,6 @@ ReportSpec MakeReport() {
   report.curves = {"test_bound", "valid_bound"};
   report.headline = "test_bound";
   report.targets = {{"test_bound", {200, 150, 120, 110, 100, 95, 90, 85}}};
-  const auto claim = [](const std::string& text, const std::string& source,
-                        const std::string& measure) {
-    return ClaimSpec{text,    source, "test_bound",       measure,
-                     "layer", "none", {{"glimpses", 64}}, "binarized mnist"};
-  };
-  report.claims = {
-      claim("With layer norm DRAW reaches 100 nats on the test set in fewer steps (it converges "
-            "almost twice as fast).",
-            "Ba, Kiros & Hinton 2016, Figure 4", "steps to 100"),
-      claim("With layer norm DRAW ends with a lower test bound (82.09 and 82.36 nats).",
-            "Ba, Kiros & Hinton 2016, section 6.4", "final"),
-  };
   report.notes = {
       "The bound is of one code an image, with the same noise for every norm and evaluation.",
       "Not printed: 100 latent numbers a glimpse, grids of 2 x 2 that read and 5 x 5 that write "

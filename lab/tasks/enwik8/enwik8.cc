@@ -175,26 +175,6 @@ ReportSpec MakeReport() {
   report.curves = {"train_bits", "valid_bits"};
   report.headline = "test_bits";
   report.targets = {{"valid_bits", {4, 3.5, 3, 2.75, 2.5, 2.25, 2, 1.5, 1.25}}};
-  const auto claim = [](const char* text, const char* source, const char* metric,
-                        const char* measure, const char* better, const char* worse) {
-    return ClaimSpec{
-        text,    std::string("Xu et al. 2019, ") + source, metric, measure, better, worse, {},
-        "enwik8"};
-  };
-  report.claims = {
-      claim("Without normalisation bits per character are fewer than with LayerNorm (1.04, 1.07).",
-            "Table 1", "test_bits", "best", "none", "layer"),
-      claim("LayerNorm has a lower training loss than LayerNorm-simple.", "Figure 1", "train_bits",
-            "final", "layer", "layer-simple"),
-      claim("LayerNorm-simple has a lower validation loss than LayerNorm.", "Figure 1",
-            "valid_bits", "final", "layer-simple", "layer"),
-      claim("DetachNorm needs more bits than no normalisation (1.12, 1.04).", "Table 2",
-            "test_bits", "best", "none", "detach"),
-      claim("Detaching the derivative of the variance costs bits (1.10, 1.07).", "Table 3",
-            "test_bits", "best", "layer-simple", "detach-std"),
-      claim("Detaching that of the variance costs more than that of the mean (1.10, 1.07).",
-            "Table 3", "test_bits", "best", "detach-mean", "detach-std"),
-  };
   return report;
 }
 

@@ -191,16 +191,6 @@ ReportSpec MakeReport() {
   report.headline = "test_nats";
   report.targets = {
       {"valid_nats", {1500, 1250, 1000, 750, 500, 250, 0, -250, -500, -750, -1000, -1250}}};
-  report.claims = {
-      {"With layer normalization the log likelihood gets to the baseline's best in fewer updates.",
-       "Ba, Kiros & Hinton 2016, Figure 5",
-       "valid_nats",
-       "steps to best",
-       "layer",
-       "none",
-       {},
-       "iam-ondb"},
-  };
   report.notes = {
       "The paper converges to a comparable log likelihood with and without layer normalization; "
       "it prints no number.",

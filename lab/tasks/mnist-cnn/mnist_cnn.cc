@@ -48,28 +48,6 @@ ReportSpec MakeReport() {
   report.curves = {"train_nll", "valid_nll", "valid_accuracy"};
   report.headline = "test_accuracy";
   report.targets = {{"valid_accuracy", {0.95, 0.97, 0.98, 0.985, 0.99}}};
-  const auto claim = [](const std::string& text, const std::string& table,
-                        const std::string& better, const std::string& worse) {
-    return ClaimSpec{text,  "Xu et al. 2019, " + table, "test_accuracy", "best", better,
-                     worse, {{"norm_at", "all"}},       "mnist"};
-  };
-  report.claims = {
-      claim("Without a norm the network is more accurate than with layer norm (99.14% and 99.13%).",
-            "Table 1", "none", "layer"),
-      claim("Layer norm is more accurate with bias and gain than without (99.13% and 99.09%).",
-            "Table 1", "layer", "layer-simple"),
-      claim("Without a norm the network is more accurate than with DetachNorm (99.14% and 99.10%).",
-            "Table 2", "none", "detach"),
-      claim(
-          "DetachNorm is more accurate than layer norm without bias and gain (99.10% and 99.09%).",
-          "Table 2", "detach", "layer-simple"),
-      claim("Detaching the mean alone does not harm (99.25%, with both derivatives 99.09%).",
-            "Table 3", "detach-mean", "layer-simple"),
-      claim("Detaching the variance alone does not harm (99.10%, with both derivatives 99.09%).",
-            "Table 3", "detach-std", "layer-simple"),
-      claim("AdaNorm is more accurate than layer norm (99.35% and 99.13%).", "Table 4", "ada",
-            "layer"),
-  };
   return report;
 }
 

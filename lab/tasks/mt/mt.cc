@@ -202,33 +202,6 @@ ReportSpec MakeReport() {
   report.panel = "direction";
   report.curves = {"train_nats", "valid_nats", "valid_bleu"};
   report.headline = "test_bleu";
-  const auto claim = [&](const std::string& text, const std::string& table,
-                         const std::string& better, const std::string& worse,
-                         const std::string& direction, const std::string& data) {
-    report.claims.push_back({text,
-                             "Xu et al. 2019, " + table,
-                             "test_bleu",
-                             "best",
-                             better,
-                             worse,
-                             {{"direction", direction}},
-                             data});
-  };
-  const std::string iwslt = "iwslt14 de-en", wmt = "wmt14 en-de";
-  claim("LayerNorm is better than no norm: 35.5 against 34.0 BLEU, German to English", "Table 1",
-        "layer", "none", "de-en", iwslt);
-  claim("Forward normalisation alone is worse than no norm: 33.9 against 34.0 BLEU", "Table 2",
-        "none", "detach", "de-en", iwslt);
-  claim("Detaching the deviation is worse than detaching nothing: 34.2 against 35.5 BLEU",
-        "Table 3", "layer-simple", "detach-std", "de-en", iwslt);
-  claim("Detaching the mean is no worse than detaching nothing: 35.6 against 35.5 BLEU", "Table 3",
-        "detach-mean", "layer-simple", "de-en", iwslt);
-  claim("AdaNorm is better than LayerNorm: 35.6 against 35.5 BLEU", "Table 4", "ada", "layer",
-        "de-en", iwslt);
-  claim("Bias and gain do not help: 28.4 without against 28.3 BLEU with them, English to German",
-        "Table 1", "layer-simple", "layer", "en-de", wmt);
-  claim("AdaNorm is better than LayerNorm: 28.5 against 28.3 BLEU", "Table 4", "ada", "layer",
-        "en-de", wmt);
   return report;
 }
 

@@ -115,31 +115,6 @@ ReportSpec MakeReport() {
   report.curves = {"train_loss", "valid_loss", "valid_uas"};
   report.headline = "test_uas";
   report.targets = {{"valid_uas", {0.7, 0.75, 0.8, 0.85, 0.88}}};
-  const auto claim = [](const char* table, const char* text, const char* better,
-                        const char* worse) {
-    return ClaimSpec{
-        text, std::string("Xu et al. 2019, ") + table, "test_uas", "best", better, worse, {},
-        "ptb"};
-  };
-  report.claims = {
-      claim("Table 1", "The parser is better with layer norm than without a norm.", "layer",
-            "none"),
-      claim("Table 1", "The parser is better when layer norm has no bias and gain.", "layer-simple",
-            "layer"),
-      claim("Table 2",
-            "The parser is better with normalization in the forward pass alone than "
-            "without a norm.",
-            "detach", "none"),
-      claim("Table 2",
-            "The parser is better when the derivatives of mean and variance are "
-            "detached.",
-            "detach", "layer-simple"),
-      claim("Table 3",
-            "The parser is better when the derivative of the variance is detached than "
-            "when that of the mean is.",
-            "detach-std", "detach-mean"),
-      claim("Table 4", "The parser is better with AdaNorm than with layer norm.", "ada", "layer"),
-  };
   return report;
 }
 

@@ -55,27 +55,6 @@ ReportSpec MakeReport() {
   report.curves = {"train_nll", "test_error"};
   report.headline = "test_error";
   report.targets = {{"test_error", {0.1, 0.05, 0.03, 0.02, 0.015}}};
-  const auto claim = [](int batch_size, const char* side, const std::string& text,
-                        const std::string& metric, const std::string& measure) {
-    return ClaimSpec{"At batch size " + std::to_string(batch_size) + ", " + text,
-                     std::string("Ba, Kiros & Hinton 2016, Figure 6 ") + side,
-                     metric,
-                     measure,
-                     "layer",
-                     "batch",
-                     {{"batch_size", batch_size}},
-                     "mnist"};
-  };
-  const std::string faster = "layer norm reaches 5% test error in fewer steps than batch norm.";
-  const std::string fits = "layer norm ends with a lower training NLL than batch norm.";
-  report.claims = {
-      claim(128, "left", faster, "test_error", "steps to 0.05"),
-      claim(128, "left", fits, "train_nll", "final"),
-      claim(4, "right", faster, "test_error", "steps to 0.05"),
-      claim(4, "right", fits, "train_nll", "final"),
-      claim(4, "right", "layer norm ends with a lower test error than batch norm.", "test_error",
-            "final"),
-  };
   return report;
 }
 

@@ -17,16 +17,6 @@ class Sst5Task final : public SentenceTask {
     summary = "film reviews in five classes: a Transformer encoder (Xu et al. 2019, SST5)";
     report.title = "SST5: sentences in five classes";
     report.source = "Xu et al. 2019, Tables 1 to 4";
-    AddClaim("Layer norm is better than none.", "Table 1: 39.23% and 38.55%", "layer", "none");
-    AddClaim("Without bias and gain, layer norm is better.", "Table 1: 40.54% and 39.23%",
-             "layer-simple", "layer");
-    AddClaim("DetachNorm is better than no norm: here forward normalisation helps.",
-             "Table 2: 40.04% and 38.55%", "detach", "none");
-    AddClaim("Detaching the mean does not make LayerNorm-simple worse.",
-             "Table 3: 40.99% and 40.54%", "detach-mean", "layer-simple");
-    AddClaim("Detaching the variance does not make LayerNorm-simple worse.",
-             "Table 3: 41.74% and 40.54%", "detach-std", "layer-simple");
-    AddClaim("AdaNorm is better than layer norm.", "Table 4: 40.54% and 39.23%", "ada", "layer");
   }
 
  private:

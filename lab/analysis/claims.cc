@@ -1,0 +1,231 @@
+#include "lab/analysis/claims.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "lab/analysis/format.h"
+#include "lab/base/format_integer.h"
+
+namespace planish::lab {
+namespace {
+
+bool Holds(const Panel& panel, const ClaimSpec& claim) {
+  return std::ranges::all_of(claim.where, [&](const auto& entry) {
+    const auto setting = panel.settings.find(entry.first);
+    return setting != panel.settings.end() && *setting == nlohmann::json(entry.second);
+  });
+}
+
+// Returns the contrast over the seeds that every norm has.
+Estimate EstimateContrast(const std::vector<SeedValues>& values, const Contrast& contrast) {
+  std::vector<double> sums;
+  double largest = 0;
+  for (const auto& [seed, first] : values[0]) {
+    double sum = 0;
+    bool complete = true;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto value = values[i].find(seed);
+      complete = value != values[i].end();
+      if (!complete) break;
+      const double term = contrast[i].second * value->second;
+      sum += term;
+      largest = std::max(largest, std::abs(term));
+    }
+    if (complete) sums.push_back(sum);
+  }
+  return EstimateDifference(std::move(sums), largest);
+}
+
+// Compares the groups at one evaluation of each run.
+Comparison CompareAt(const std::vector<const Group*>& groups, const Contrast& contrast,
+                     const MetricSpec& metric, Measure measure) {
+  std::vector<SeedValues> values;
+  for (const Group* group : groups) values.push_back(Values(*group, metric.name, measure));
+  Comparison comparison{EstimateMean(values[0]), EstimateMean(values[1]),
+                        EstimateContrast(values, contrast)};
+  const bool lower = measure == Measure::kStepsToBest || metric.lower_is_better;
+  comparison.better = SureSign(comparison.difference) * (lower ? -1 : 1);
+  return comparison;
+}
+
+Comparison CompareGroups(const std::vector<const Group*>& groups, const Contrast& contrast,
+                         const MetricSpec& metric, const ClaimMeasure& measure) {
+  switch (measure.measure) {
+    case Measure::kStepsTo:
+      return CompareSteps(*groups[0], *groups[1], metric, measure.target);
+    case Measure::kCatchUp:
+      return CompareCatchUp(*groups[0], *groups[1], metric, measure.effort);
+    case Measure::kFinal:
+    case Measure::kBest:
+    case Measure::kStepsToBest:
+      break;
+  }
+  return CompareAt(groups, contrast, metric, measure.measure);
+}
+
+// Returns the sign of a difference of two norms that divergence decides, or 0.
+int DivergenceSign(const Group& plus, const Group& minus) {
+  const auto lost = [](const Group& a, const Group& b) {
+    return a.CountOf(Status::kFinished) == 0 && a.CountOf(Status::kDiverged) >= 2 &&
+           b.CountOf(Status::kFinished) >= 2;
+  };
+  return lost(plus, minus) ? -1 : lost(minus, plus) ? 1 : 0;
+}
+
+// Returns why the interval of a difference cannot give a sign, or an empty text.
+std::string DoubtOf(const Comparison& comparison) {
+  const Estimate& difference = comparison.difference;
+  std::string doubt;
+  if (difference.count == 0) return "runs diverged, or no seed in common";
+  if (difference.count == 1) {
+    doubt = "one seed: no interval";
+  } else if (difference.half_width == 0 && difference.mean != 0) {
+    doubt = "equal in all seeds: interval of zero width";
+  }
+  if (comparison.bounded == 0) return doubt;
+  return fmt::format("lower bound: not reached in {}{}{}", Count(comparison.bounded, "seed"),
+                     doubt.empty() ? "" : "; ", doubt);
+}
+
+}  // namespace
+
+std::string_view VerdictText(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kAgrees:
+      return "agrees";
+    case Verdict::kDiffers:
+      return "differs";
+    case Verdict::kCannotTell:
+      return "cannot tell";
+    case Verdict::kOtherData:
+      return "other data";
+    case Verdict::kNoVerdict:
+      return "no verdict";
+    case Verdict::kNotMeasured:
+      return "not measured";
+  }
+  return "";
+}
+
+Verdict VerdictOf(Evidence evidence, int holds) {
+  switch (evidence) {
+    case Evidence::kSmoke:
+    case Evidence::kFewCases:
+      return Verdict::kNoVerdict;
+    case Evidence::kOtherData:
+      return Verdict::kOtherData;
+    case Evidence::kVerdict:
+      break;
+  }
+  if (holds == 0) return Verdict::kCannotTell;
+  return holds > 0 ? Verdict::kAgrees : Verdict::kDiffers;
+}
+
+std::optional<ClaimMeasure> MeasureNamed(std::string_view name) {
+  constexpr std::string_view kStepsTo = "steps to ";
+  if (name == "final") return ClaimMeasure{Measure::kFinal};
+  if (name == "best") return ClaimMeasure{Measure::kBest};
+  if (name == "steps to best") return ClaimMeasure{Measure::kStepsToBest};
+  if (name == "steps to worse's best") return ClaimMeasure{Measure::kCatchUp};
+  if (name == "seconds to worse's best")
+    return ClaimMeasure{Measure::kCatchUp, 0, Effort::kSeconds};
+  if (!name.starts_with(kStepsTo)) return std::nullopt;
+  name.remove_prefix(kStepsTo.size());
+  ClaimMeasure measure{Measure::kStepsTo};
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), measure.target);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return measure;
+}
+
+MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure) {
+  switch (measure.measure) {
+    case Measure::kFinal:
+    case Measure::kBest:
+      return metric;
+    case Measure::kStepsToBest:
+      return {"step", "steps to the best validation", "steps", true};
+    case Measure::kStepsTo:
+      return {"step", "steps to " + metric.label + " " + FormatTarget(metric, measure.target),
+              "steps", true};
+    case Measure::kCatchUp:
+      if (measure.effort == Effort::kSteps) {
+        return {"step", "steps to the other's best " + metric.label, "steps", true};
+      }
+      return {"seconds", "seconds to the other's best " + metric.label, "s", true};
+  }
+  return metric;
+}
+
+ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
+                               const MetricSpec& metric, const ClaimMeasure& measure) {
+  ContrastResult result;
+  std::vector<const Group*> groups;
+  for (const auto& [norm, weight] : contrast) {
+    const Group* group = panel.Find(norm);
+    if (!group) return result;
+    if (group->CountOf(Status::kDiverged) == 0 && !HasMeasure(*group, metric, measure.measure)) {
+      return result;
+    }
+    groups.push_back(group);
+  }
+  result.measured = true;
+  result.comparison = CompareGroups(groups, contrast, metric, measure);
+  result.sign = result.comparison.better;
+  if (groups.size() > 2) {
+    if (result.sign != 0 && std::ranges::any_of(groups, [](const Group* group) {
+          return group->CountOf(Status::kDiverged) > 0;
+        })) {
+      result.sign = 0;
+      result.doubt = "some runs diverged";
+      return result;
+    }
+  } else {
+    const bool first_plus = contrast[0].second > 0;
+    const Group& plus = *groups[first_plus ? 0 : 1];
+    const Group& minus = *groups[first_plus ? 1 : 0];
+    const bool effort =
+        measure.measure == Measure::kStepsTo || measure.measure == Measure::kCatchUp;
+    if (const int sign = effort ? 0 : DivergenceSign(plus, minus)) {
+      result.sign = sign;
+      result.by_divergence = true;
+      return result;
+    }
+    const int more = plus.CountOf(Status::kDiverged) - minus.CountOf(Status::kDiverged);
+    if (result.sign * more > 0) {
+      result.sign = 0;
+      result.doubt = "more runs of the better norm diverged";
+      return result;
+    }
+  }
+  result.doubt = DoubtOf(result.comparison);
+  return result;
+}
+
+std::vector<ClaimResult> JudgeClaims(const Section& section) {
+  std::vector<ClaimResult> results;
+  for (const ClaimSpec& claim : section.config->report.claims) {
+    const std::optional<ClaimMeasure> measure = MeasureNamed(claim.measure);
+    const MetricSpec* metric = section.Find(claim.metric);
+    bool measured = false;
+    for (const Panel& panel : section.panels) {
+      if (!measure || !metric || !Holds(panel, claim)) continue;
+      const ContrastResult contrast =
+          MeasureContrast(panel, {{claim.better, 1}, {claim.worse, -1}}, *metric, *measure);
+      if (!contrast.measured) continue;
+      measured = true;
+      const Evidence evidence = EvidenceOf(panel.config(), claim.data);
+      results.push_back({&claim, VerdictOf(evidence, contrast.sign), &panel, evidence,
+                         measure->measure, MetricOf(*metric, *measure), contrast});
+    }
+    if (!measured) {
+      results.emplace_back();
+      results.back().claim = &claim;
+    }
+  }
+  return results;
+}
+
+}  // namespace planish::lab

@@ -1,0 +1,82 @@
+#ifndef PLANISH_LAB_ANALYSIS_CLAIMS_H_
+#define PLANISH_LAB_ANALYSIS_CLAIMS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lab/analysis/summary.h"
+#include "lab/papers/paper_data.h"
+
+// Judges what is published against runs. MeasureContrast is the only code that compares norms for a
+// verdict, and VerdictOf the only code that turns signs into verdicts: for claims about a task, and
+// for claims and tables of a paper (reproduction.h).
+namespace planish::lab {
+
+/// Verdict of the measurement on a published claim.
+enum class Verdict { kAgrees, kDiffers, kCannotTell, kOtherData, kNoVerdict, kNotMeasured };
+
+std::string_view VerdictText(Verdict verdict);
+
+/// Returns the verdict on a paper of runs with this evidence. `holds` is the sign of their
+/// interval: 1 as in the paper, -1 opposite, 0 cannot tell.
+Verdict VerdictOf(Evidence evidence, int holds);
+
+/// Quantity that a claim compares.
+struct ClaimMeasure {
+  Measure measure = Measure::kFinal;
+  double target = 0;               ///< of kStepsTo
+  Effort effort = Effort::kSteps;  ///< of kCatchUp
+};
+
+/// Returns the measure that ClaimSpec::measure names, or nullopt if it names none.
+std::optional<ClaimMeasure> MeasureNamed(std::string_view name);
+
+/// Returns the metric of a measure's values: `metric`, or the steps or seconds that it takes.
+MetricSpec MetricOf(const MetricSpec& metric, const ClaimMeasure& measure);
+
+/// Weighted sum over norms: norm -> weight. Steps and seconds are compared for the first two, with
+/// weights 1 and -1.
+using Contrast = std::vector<std::pair<std::string, double>>;
+
+/// Measured contrast.
+struct ContrastResult {
+  /// The first two norms, and the contrast as their difference. It is paired: over the seeds that
+  /// finished with every norm.
+  Comparison comparison;
+  /// 1: surely better than 0; -1: surely worse; 0: cannot tell. Sure means a 95% interval without
+  /// 0.
+  /// Of two norms, one whose every run diverged (two or more) is surely worse than one that
+  /// finished twice or more. If runs diverged against the interval's sign, the sign is 0, because
+  /// the mean is over survivors.
+  int sign = 0;
+  bool measured = false;  ///< set if every norm has a run with the measure, or one that diverged
+  bool by_divergence = false;
+  std::string doubt;  ///< why the sign is 0 although the interval has one, or there is no interval
+
+  const Estimate& value() const { return comparison.difference; }
+};
+
+/// Returns the contrast of `metric`, read at `measure`, in the runs of `panel`.
+ContrastResult MeasureContrast(const Panel& panel, const Contrast& contrast,
+                               const MetricSpec& metric, const ClaimMeasure& measure);
+
+/// Verdict on a claim of ReportSpec::claims.
+struct ClaimResult {
+  const ClaimSpec* claim = nullptr;
+  Verdict verdict = Verdict::kNotMeasured;
+  const Panel* panel = nullptr;            ///< null if not measured
+  Evidence evidence = Evidence::kVerdict;  ///< of the panel's runs for this claim
+  Measure measure = Measure::kFinal;
+  MetricSpec metric;        ///< of the values below; steps if the measure counts steps
+  ContrastResult contrast;  ///< of the claim's `better` minus its `worse`
+};
+
+/// Returns one result for each panel that a claim applies to, or one that is not measured.
+std::vector<ClaimResult> JudgeClaims(const Section& section);
+
+}  // namespace planish::lab
+
+#endif  // PLANISH_LAB_ANALYSIS_CLAIMS_H_
