@@ -119,9 +119,10 @@ class Steps {
 
     at::Generator weights = at::detail::getDefaultCPUGenerator();
     weights.set_current_seed(kSeed);
-    adam_.reset();
+    optimizer_.reset();
     experiment_ = task.Make(*settings_, *data_);
-    adam_.emplace(MakeAdam(experiment_->model(), *settings_));
+    optimizer_ = task.MakeOptimizer(ParametersOf(experiment_->model()), *settings_);
+    clipping_ = task.MakeClipping(*settings_);
     at::Generator order = at::detail::createCPUGenerator(kSeed);
     epoch_ = experiment_->PlanEpoch(order);
     batches_ = std::min(command.at("batches").get<int64_t>(), epoch_.batches());
@@ -194,7 +195,7 @@ class Steps {
       batches.push_back(epoch_.batch(next_));
       next_ = (next_ + 1) % batches_;
     }
-    const Update update = UpdateWeights(*experiment_, *adam_, batches, ClippingOf(*settings_));
+    const Update update = UpdateWeights(*experiment_, *optimizer_, batches, clipping_);
     if (!std::isfinite(update.loss)) {
       throw std::runtime_error("[MakeUpdate] the loss must be finite");
     }
@@ -205,7 +206,8 @@ class Steps {
   std::string data_key_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<Experiment> experiment_;
-  std::optional<Adam> adam_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Clipping clipping_;
   EpochPlan epoch_;
   int64_t batches_ = 0, next_ = 0;
 };

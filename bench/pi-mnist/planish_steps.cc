@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "lab/data/source.h"
+#include "lab/engine/adam.h"
 #include "lab/engine/machine.h"
 #include "lab/engine/memory.h"
 #include "lab/engine/train.h"
@@ -96,9 +97,9 @@ class Steps {
     settings_.Set("bn_variance", "biased");  // like torch.nn.BatchNorm1d, at any batch size
     at::Generator weights = at::detail::getDefaultCPUGenerator();
     weights.set_current_seed(kSeed);
-    adam_.reset();
+    optimizer_.reset();
     experiment_ = task_.Make(settings_, *data_);
-    adam_.emplace(MakeAdam(experiment_->model(), settings_));
+    optimizer_ = task_.MakeOptimizer(ParametersOf(experiment_->model()), settings_);
     at::Generator order = at::detail::createCPUGenerator(kSeed);
     epoch_ = experiment_->PlanEpoch(order);
     next_ = 0;
@@ -110,7 +111,7 @@ class Steps {
 
   double Update() {
     if (!experiment_) throw std::runtime_error("[Update] the first command must be setup");
-    const double loss = UpdateWeights(*experiment_, *adam_, {{epoch_.batch(next_)}}).loss;
+    const double loss = UpdateWeights(*experiment_, *optimizer_, {{epoch_.batch(next_)}}).loss;
     if (!std::isfinite(loss)) throw std::runtime_error("[Update] the loss must be finite");
     next_ = (next_ + 1) % epoch_.batches();
     return loss;
@@ -124,7 +125,7 @@ class Steps {
   Settings settings_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<Experiment> experiment_;
-  std::optional<Adam> adam_;
+  std::unique_ptr<Optimizer> optimizer_;
   EpochPlan epoch_;
   int64_t next_ = 0;
 };

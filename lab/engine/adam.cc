@@ -1,12 +1,10 @@
 #include "lab/engine/adam.h"
 
+#include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/_fused_adam.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <stdexcept>
 
 namespace planish::lab {
@@ -18,7 +16,6 @@ Adam::Adam(NamedTensors parameters, const Options& options)
     first_moments_.push_back(at::zeros_like(weight));
     second_moments_.push_back(at::zeros_like(weight));
     steps_.push_back(at::zeros({}, at::kFloat));
-    if (options.theano) forever_.push_back(at::full({}, 1e30, at::kFloat));
   }
 }
 
@@ -34,15 +31,20 @@ void Adam::Step() {
     gradients.push_back(std::move(gradient));
     gradient.reset();
   }
+  if (gradients.empty()) return;
   for (at::Tensor& step : steps_) step.add_(1);
-  double rate = options_.learning_rate;
-  if (options_.theano && !steps_.empty()) {
-    const auto t = steps_.front().item<double>();
-    rate *= std::sqrt(1 - std::pow(1 - options_.beta2, t)) / (1 - std::pow(1 - options_.beta1, t));
-  }
-  at::_fused_adam_(weights_, gradients, first_moments_, second_moments_, {},
-                   options_.theano ? forever_ : steps_, rate, options_.beta1, options_.beta2,
-                   /*weight_decay=*/0.0, options_.epsilon, /*amsgrad=*/false, /*maximize=*/false);
+  Move(gradients, steps_.front().item<double>());
+}
+
+void Adam::Move(const std::vector<at::Tensor>& gradients, double /*updates*/) {
+  Apply(gradients, steps_, options_.learning_rate);
+}
+
+void Adam::Apply(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& steps,
+                 double learning_rate) {
+  at::_fused_adam_(weights_, gradients, first_moments_, second_moments_, {}, steps, learning_rate,
+                   options_.beta1, options_.beta2, /*weight_decay=*/0.0, options_.epsilon,
+                   /*amsgrad=*/false, /*maximize=*/false);
 }
 
 NamedTensors Adam::State() const {
@@ -54,6 +56,29 @@ NamedTensors Adam::State() const {
     state.emplace_back("adam.step." + name, steps_[i]);
   }
   return state;
+}
+
+void Adam::CheckState(int64_t updates) const {
+  // A float counts exactly to 2^24.
+  const auto count = static_cast<float>(std::min(updates, int64_t{1} << 24));
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].first;
+    if (const auto steps = steps_[i].item<float>(); steps != count) {
+      throw std::invalid_argument(
+          fmt::format("adam.step.{} must be {}, got {}", name, count, steps));
+    }
+    if (second_moments_[i].lt(0).any().item<bool>()) {
+      throw std::invalid_argument(
+          fmt::format("adam.second_moment.{} must have no element below 0", name));
+    }
+  }
+}
+
+Adam::Options AdamOptionsOf(const Settings& settings) {
+  return {.learning_rate = settings.Real("lr"),
+          .beta1 = settings.Real("adam_beta1"),
+          .beta2 = settings.Real("adam_beta2"),
+          .epsilon = settings.Real("adam_eps")};
 }
 
 }  // namespace planish::lab

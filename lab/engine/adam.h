@@ -3,52 +3,54 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
-#include <utility>
 #include <vector>
+
+#include "lab/engine/optimizer.h"
+#include "lab/engine/settings.h"
 
 namespace planish::lab {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-
 /// Adam (Kingma & Ba 2014, algorithm 1) on ATen's fused kernel: one pass over weights, gradients
 /// and both moments.
-class Adam {
+class Adam : public Optimizer {
  public:
   struct Options {
     double learning_rate = 1e-3;
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
-    /// Uses the bias correction of much Theano code (order-embeddings, skip-thoughts), whose betas
-    /// are 1 minus the paper's.
-    /// Update t corrects the moments by 1 - (1 - beta)^t in place of 1 - beta^t and adds epsilon to
-    /// the root of the uncorrected second moment.
-    /// With the default betas the first updates are then about 3 to 6.5 times as large.
-    bool theano = false;
   };
 
-  /// Updates `parameters` in place. Moments start at zero.
+  /// Moments start at zero.
   Adam(NamedTensors parameters, const Options& options);
 
-  /// Sets the learning rate of all later updates.
-  void SetLearningRate(double rate) { options_.learning_rate = rate; }
+  void SetLearningRate(double rate) override { options_.learning_rate = rate; }
+  void Step() override;
 
-  /// Updates the parameters from their gradients, then clears the gradients, so that backward
-  /// stores new buffers instead of adding to old ones. Throws std::runtime_error naming a parameter
-  /// that has no gradient.
-  void Step();
+  /// Returns "adam.first_moment.NAME", "adam.second_moment.NAME" and "adam.step.NAME" of each
+  /// parameter.
+  NamedTensors State() const override;
+  void CheckState(int64_t updates) const override;
 
-  /// Returns moments and step counts by name, sharing memory with this object. Checkpoints store
-  /// them.
-  NamedTensors State() const;
+ protected:
+  /// Moves the weights after `updates` updates, this one included. A derived class can correct the
+  /// moments otherwise.
+  virtual void Move(const std::vector<at::Tensor>& gradients, double updates);
+
+  /// Calls the kernel, which corrects the moments for `steps`, a count for each parameter.
+  void Apply(const std::vector<at::Tensor>& gradients, const std::vector<at::Tensor>& steps,
+             double learning_rate);
+
+  const Options& options() const { return options_; }
 
  private:
   Options options_;
   NamedTensors parameters_;
   std::vector<at::Tensor> weights_, first_moments_, second_moments_, steps_;
-  std::vector<at::Tensor> forever_;  // large step counts: no correction
 };
+
+/// Returns the options of the settings lr, adam_beta1, adam_beta2 and adam_eps.
+Adam::Options AdamOptionsOf(const Settings& settings);
 
 }  // namespace planish::lab
 

@@ -43,32 +43,6 @@ TEST(Adam, FollowsTheTextbook) {
   }
 }
 
-// The update loop of common Theano code, whose b1 and b2 are 1 minus the paper's betas.
-TEST(Adam, FollowsTheanoCode) {
-  const Adam::Options options{.learning_rate = 0.05, .theano = true};
-  const std::vector<double> gradients = {1.0, -0.25, 0.0, 1e-6, 30.0, -7.5};
-  const double b1 = 0.1, b2 = 0.001;
-  double expected = 0.5, textbook = 0.5, m = 0, v = 0;
-  at::Tensor weight = at::full({37}, 0.5, at::kDouble).requires_grad_(true);
-  Adam adam({{"w", weight}}, options);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const double g = gradients[i], t = static_cast<double>(i + 1);
-    m = b1 * g + (1 - b1) * m;
-    v = b2 * g * g + (1 - b2) * v;
-    const double rate = 0.05 * std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t));
-    expected -= rate * m / (std::sqrt(v) + options.epsilon);
-    weight.mutable_grad() = at::full({37}, g, at::kDouble);
-    adam.Step();
-    if (i == 0) {
-      // The first update is 3.5 times the textbook's.
-      textbook = Textbook(0.5, {1.0}, options);
-      EXPECT_NEAR((0.5 - expected) / (0.5 - textbook), 3.51, 0.01);
-    }
-  }
-  // 6 steps of about 10 roundings each; the kernel's beta is 1 - b, rounded.
-  EXPECT_LE(weight.detach().sub(expected).abs().max().item<double>(), 120 * 0x1p-53);
-}
-
 TEST(Adam, NamesAParameterWithoutAGradient) {
   at::Tensor a = at::ones({2}).requires_grad_(true), b = at::ones({2}).requires_grad_(true);
   Adam adam({{"first", a}, {"second", b}}, {});

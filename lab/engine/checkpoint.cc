@@ -45,12 +45,12 @@ std::string TypeName(at::ScalarType type) {
 }
 
 // Returns every tensor of a checkpoint, sharing memory with its owner.
-NamedTensors AllTensors(const torch::nn::Module& model, const Adam& adam,
+NamedTensors AllTensors(const torch::nn::Module& model, const Optimizer& optimizer,
                         const TrainingState& state) {
   NamedTensors all;
   for (const auto& [name, tensor] : WeightsOf(model)) all.emplace_back(kModel + name, tensor);
   for (const auto& [name, tensor] : state.best_weights) all.emplace_back(kBest + name, tensor);
-  for (const auto& item : adam.State()) all.push_back(item);
+  for (const auto& item : optimizer.State()) all.push_back(item);
   return all;
 }
 
@@ -167,22 +167,6 @@ TrainingState ReadState(const fs::path& file, const SafetensorsFile& stored) {
   }
 }
 
-// Throws RunError for an optimizer state that `steps` updates cannot have left: other step counts,
-// or negative second moments.
-void CheckAdam(const fs::path& file, const Adam& adam, int64_t steps) {
-  // A float counts exactly to 2^24.
-  const auto count = static_cast<float>(std::min(steps, int64_t{1} << 24));
-  for (const auto& [name, tensor] : adam.State()) {
-    if (name.starts_with("adam.step.") && tensor.item<float>() != count) {
-      throw CannotRead(file,
-                       fmt::format("{} must be {}, got {}", name, count, tensor.item<float>()));
-    }
-    if (name.starts_with("adam.second_moment.") && tensor.lt(0).any().item<bool>()) {
-      throw CannotRead(file, fmt::format("{} must have no element below 0", name));
-    }
-  }
-}
-
 }  // namespace
 
 NamedTensors WeightsOf(const torch::nn::Module& model) {
@@ -196,9 +180,9 @@ NamedTensors WeightsOf(const torch::nn::Module& model) {
 
 fs::path CheckpointFile(const fs::path& run) { return run / "checkpoint" / "state.safetensors"; }
 
-void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model, const Adam& adam,
-                    const TrainingState& state) {
-  NamedTensors tensors = AllTensors(model, adam, state);
+void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model,
+                    const Optimizer& optimizer, const TrainingState& state) {
+  NamedTensors tensors = AllTensors(model, optimizer, state);
   for (auto& [name, tensor] : tensors) tensor = tensor.contiguous();
   tensors.emplace_back(kGenerator, at::detail::getDefaultCPUGenerator().get_state());
   std::vector<StoredTensor> stored;
@@ -231,15 +215,19 @@ void SaveCheckpoint(const fs::path& file, const torch::nn::Module& model, const 
   WriteSafetensors(file, stored, {{"format", kFormat}, {"state", j.dump()}});
 }
 
-TrainingState LoadCheckpoint(const fs::path& file, torch::nn::Module& model, Adam& adam) {
+TrainingState LoadCheckpoint(const fs::path& file, torch::nn::Module& model, Optimizer& optimizer) {
   const SafetensorsFile stored = ReadCheckpoint(file);
   TrainingState state = ReadState(file, stored);
   at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : WeightsOf(model))
     state.best_weights.emplace_back(name, tensor.clone());
-  for (const auto& [name, tensor] : AllTensors(model, adam, state))
+  for (const auto& [name, tensor] : AllTensors(model, optimizer, state))
     Load(file, stored, name, tensor);
-  CheckAdam(file, adam, state.step);
+  try {
+    optimizer.CheckState(state.step);
+  } catch (const std::invalid_argument& e) {
+    throw CannotRead(file, e.what());
+  }
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   at::Tensor generator_state = generator.get_state();
   Load(file, stored, kGenerator, generator_state);

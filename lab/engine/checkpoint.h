@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/engine/adam.h"
+#include "lab/engine/optimizer.h"
 #include "lab/run/results.h"
 
 namespace planish::lab {
@@ -41,14 +41,14 @@ NamedTensors WeightsOf(const torch::nn::Module& model);
 /// with a checksum. Replaces an older file only when the new one is on disk. Creates the file's
 /// folder, but not the folder's parent. Throws RunError.
 void SaveCheckpoint(const std::filesystem::path& file, const torch::nn::Module& model,
-                    const Adam& adam, const TrainingState& state);
+                    const Optimizer& optimizer, const TrainingState& state);
 
-/// Reads what SaveCheckpoint wrote into `model`, `adam` and the default generator.
+/// Reads what SaveCheckpoint wrote into `model`, `optimizer` and the default generator.
 /// Throws RunError naming the value if the file is damaged, belongs to another model, or holds a
 /// state that no interrupted training can have: without `best`, or with counters that are negative
 /// or contradict each other.
 TrainingState LoadCheckpoint(const std::filesystem::path& file, torch::nn::Module& model,
-                             Adam& adam);
+                             Optimizer& optimizer);
 
 /// Reads only the weights of the best evaluation into `model`. Throws RunError like LoadCheckpoint.
 void LoadBestWeights(const std::filesystem::path& file, torch::nn::Module& model);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/engine/adam.h"
 #include "lab/error.h"
 #include "lab/run/safetensors.h"
 #include "lab/testing/test_folder.h"
@@ -32,12 +33,6 @@ struct Net : torch::nn::Module {
   torch::nn::Linear linear;
   torch::nn::BatchNorm1d norm;
 };
-
-NamedTensors Parameters(const torch::nn::Module& m) {
-  NamedTensors all;
-  for (const auto& item : m.named_parameters()) all.emplace_back(item.key(), item.value());
-  return all;
-}
 
 // Returns the state before the first update, after the first evaluation.
 TrainingState StateOf(const torch::nn::Module& model) {
@@ -57,9 +52,9 @@ class CheckpointTest : public ::testing::Test {
 
 TEST_F(CheckpointTest, BringsEverythingBack) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   for (int i = 0; i < 12; ++i) {
-    for (const auto& [name, p] : Parameters(net)) p.mutable_grad() = at::randn_like(p);
+    for (const auto& [name, p] : ParametersOf(net)) p.mutable_grad() = at::randn_like(p);
     adam.Step();
   }
   net.norm->running_mean.normal_();
@@ -85,7 +80,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
   const at::Tensor next = at::rand({5});  // next draw after the checkpoint
 
   Net other(4);
-  Adam other_adam(Parameters(other), {});
+  Adam other_adam(ParametersOf(other), {});
   const TrainingState back = LoadCheckpoint(file, other, other_adam);
   EXPECT_TRUE(at::rand({5}).equal(next));
   for (const auto& item : net.named_parameters())
@@ -127,7 +122,7 @@ TEST_F(CheckpointTest, BringsEverythingBack) {
 
 TEST_F(CheckpointTest, RefusesAnotherModel) {
   Net net(4), wider(5);
-  Adam adam(Parameters(net), {}), wider_adam(Parameters(wider), {});
+  Adam adam(ParametersOf(net), {}), wider_adam(ParametersOf(wider), {});
   SaveCheckpoint(file, net, adam, StateOf(net));
   try {
     LoadCheckpoint(file, wider, wider_adam);
@@ -136,13 +131,13 @@ TEST_F(CheckpointTest, RefusesAnotherModel) {
     EXPECT_THAT(e.what(), HasSubstr("must have type F32 and shape [5,3], got F32 and [4,3]"));
   }
   torch::nn::Linear linear(3, 4);
-  Adam linear_adam(Parameters(*linear), {});
+  Adam linear_adam(ParametersOf(*linear), {});
   EXPECT_THROW(LoadCheckpoint(file, *linear, linear_adam), RunError);
 }
 
 TEST_F(CheckpointTest, RefusesAnotherFile) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   std::filesystem::create_directories(file.parent_path());
   WriteSafetensors(file, {}, {{"format", "something else"}});
   EXPECT_THROW(LoadCheckpoint(file, net, adam), RunError);
@@ -166,7 +161,7 @@ void Alter(const std::filesystem::path& file, const F& change) {
 // Returns the error message of LoadCheckpoint, or "".
 std::string FaultOf(const std::filesystem::path& file) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   try {
     LoadCheckpoint(file, net, adam);
   } catch (const RunError& e) {
@@ -178,7 +173,7 @@ std::string FaultOf(const std::filesystem::path& file) {
 
 TEST_F(CheckpointTest, RefusesStatesInWhichNoTrainingStops) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   SaveCheckpoint(file, net, adam, StateOf(net));
   ASSERT_EQ(FaultOf(file), "");
   const std::string good = ReadFile(file);
@@ -234,7 +229,7 @@ TEST_F(CheckpointTest, RefusesStatesInWhichNoTrainingStops) {
 
 TEST_F(CheckpointTest, RefusesAStateThatIsNestedTooDeeply) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   SaveCheckpoint(file, net, adam, StateOf(net));
   const auto stored = SafetensorsFile::Read(file, Checksum::kRequired);
   std::string state = "{\"step\":";
@@ -250,7 +245,7 @@ TEST_F(CheckpointTest, RefusesAStateThatIsNestedTooDeeply) {
 
 TEST_F(CheckpointTest, RefusesTensorsThatNoTrainingLeaves) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   SaveCheckpoint(file, net, adam, StateOf(net));
   const std::string good = ReadFile(file);
   // Returns the error message after every element of the tensor is set to `value`.
@@ -306,7 +301,7 @@ TEST_F(CheckpointTest, RefusesTensorsThatNoTrainingLeaves) {
 
 TEST_F(CheckpointTest, MakesNoFolderButItsOwn) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   EXPECT_THROW(
       SaveCheckpoint(folder / "gone/checkpoint/state.safetensors", net, adam, StateOf(net)),
       RunError);
@@ -315,7 +310,7 @@ TEST_F(CheckpointTest, MakesNoFolderButItsOwn) {
 
 TEST_F(CheckpointTest, WritesNothingThroughALink) {
   Net net(4);
-  Adam adam(Parameters(net), {});
+  Adam adam(ParametersOf(net), {});
   std::filesystem::create_directories(folder / "elsewhere");
   std::filesystem::create_directory_symlink("elsewhere", file.parent_path());
   EXPECT_THROW(SaveCheckpoint(file, net, adam, StateOf(net)), RunError);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "lab/engine/adam.h"
 #include "lab/engine/schedule.h"
 #include "lab/error.h"
 
@@ -17,6 +18,15 @@ void Task::Check(const Settings& chosen, const Dataset& data) const {
     throw UsageError(fmt::format("[train] batch_size must be at most the {} training cases, got {}",
                                  cases, batch));
   }
+}
+
+std::unique_ptr<Optimizer> Task::MakeOptimizer(const NamedTensors& parameters,
+                                               const Settings& chosen) const {
+  return std::make_unique<Adam>(parameters, AdamOptionsOf(chosen));
+}
+
+Clipping Task::MakeClipping(const Settings& chosen) const {
+  return ClipTogether(chosen.Real("clip"));
 }
 
 void Task::Default(std::string_view setting, nlohmann::ordered_json value, std::string help) {
@@ -75,18 +85,6 @@ std::vector<SettingSpec> EngineSettings(const SettingSpec& compared) {
        1,
        1e6,
        {}},
-  };
-}
-
-std::vector<SettingSpec> TheanoSettings() {
-  return {
-      {"clip_each", 0.0, "largest norm of each parameter's gradient; 0: no limit", 0, 1e9, {}},
-      {"adam",
-       "textbook",
-       "bias correction; theano: that of common Theano code, with larger first updates",
-       {},
-       {},
-       {"textbook", "theano"}},
   };
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lab/engine/batches.h"
+#include "lab/engine/optimizer.h"
 #include "lab/engine/settings.h"
 #include "lab/model/norms.h"
 #include "lab/run/results.h"
@@ -114,6 +115,14 @@ class Task {
   /// weights.
   virtual std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const = 0;
 
+  /// Returns the optimizer of `parameters`. The default is Adam with the engine's settings.
+  virtual std::unique_ptr<Optimizer> MakeOptimizer(const NamedTensors& parameters,
+                                                   const Settings& settings) const;
+
+  /// Returns the limit on gradients before each update. The default is ClipTogether with the
+  /// setting clip.
+  virtual Clipping MakeClipping(const Settings& settings) const;
+
  protected:
   /// Overrides the default of an engine setting, and its help text unless `help` is empty.
   void Default(std::string_view setting, nlohmann::ordered_json value, std::string help = "");
@@ -125,10 +134,6 @@ class Task {
 /// Returns the settings that every task has because the engine reads them. `compared`, the setting
 /// whose values the task compares (ReportSpec::compare), such as the norm, comes first.
 std::vector<SettingSpec> EngineSettings(const SettingSpec& compared);
-
-/// Returns clip_each and adam, which the engine reads if a task has them. They are for papers with
-/// Theano code.
-std::vector<SettingSpec> TheanoSettings();
 
 /// Returns the setting "norm" with these values.
 SettingSpec NormSetting(const std::vector<std::string>& norms);

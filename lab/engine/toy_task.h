@@ -67,7 +67,7 @@ struct ToyExperiment final : Experiment {
   ToyModel net;
 };
 
-struct ToyTask final : Task {
+struct ToyTask : Task {
   ToyTask() {
     name = "toy";
     summary = "a regression";

@@ -66,33 +66,6 @@ std::vector<at::Tensor> GradientsOf(torch::nn::Module& model) {
   return gradients;
 }
 
-// Scales the gradient of each parameter so that its norm is at most `limit`.
-void ClipEachGradient(torch::nn::Module& model, double limit) {
-  const std::vector<at::Tensor> gradients = GradientsOf(model);
-  const std::vector<at::Tensor> norms = at::_foreach_norm(gradients);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const at::Tensor most = at::scalar_tensor(limit, norms[i].options());
-    gradients[i].mul_(most /
-                      norms[i].clamp_min(most));  // exactly 1 if the norm is within the limit
-  }
-}
-
-// Scales all gradients of `model` by one factor (see Clipping).
-void ClipGradients(torch::nn::Module& model, const Clipping& clipping) {
-  const std::vector<at::Tensor> gradients = GradientsOf(model);
-  double square = 0;
-  for (const at::Tensor& norm : at::_foreach_norm(gradients)) {
-    const auto value = norm.item<double>();
-    square += value * value;
-  }
-  const double norm = std::sqrt(square), limit = clipping.norm;
-  if (clipping.theano) {
-    if (norm > limit * limit) at::_foreach_mul_(gradients, limit / std::sqrt(norm));
-  } else if (norm > limit) {
-    at::_foreach_mul_(gradients, limit / norm);
-  }
-}
-
 // Returns "nan", "inf" or "-inf". Drops the sign that a NaN can have.
 std::string Named(double value) {
   return fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
@@ -114,7 +87,8 @@ class Training {
     generator.set_current_seed(static_cast<uint64_t>(plan.seed));
     experiment_ = task.Make(plan.settings, data);
     experiment_->SetStop(options.stop_evaluation);
-    adam_.emplace(MakeAdam(model(), plan.settings));
+    optimizer_ = task.MakeOptimizer(ParametersOf(model()), plan.settings);
+    clipping_ = task.MakeClipping(plan.settings);
     state_.threads = std::to_string(at::get_num_threads());
     state_.data = options.data;
     for (const auto& item : model().named_modules("", /*include_self=*/false)) {
@@ -131,7 +105,7 @@ class Training {
       return;
     }
     const std::string threads = state_.threads;
-    state_ = LoadCheckpoint(file, model(), *adam_);
+    state_ = LoadCheckpoint(file, model(), *optimizer_);
     CheckState(file);
     state_.data = options_.data;
     writer.TruncateAfter(LastEvaluated());
@@ -224,11 +198,11 @@ class Training {
       batches.push_back(epoch.batch(b));
       cases += batches.back().size(0);
     }
-    adam_->SetLearningRate(schedule_.Rate(state_.step + 1, state_.epoch_fraction / epochs_));
+    optimizer_->SetLearningRate(schedule_.Rate(state_.step + 1, state_.epoch_fraction / epochs_));
     if (watch) {
       for (const auto& [name, norm] : norms_) norm->Watch();
     }
-    const Update update = UpdateWeights(*experiment_, *adam_, batches, ClippingOf(plan_.settings));
+    const Update update = UpdateWeights(*experiment_, *optimizer_, batches, clipping_);
     if (watch) TakeGradients();
     if (!std::isfinite(update.loss)) {
       message_ =
@@ -339,7 +313,7 @@ class Training {
 
   void Save() {
     writer_->Sync();
-    SaveCheckpoint(CheckpointFile(plan_.folder), model(), *adam_, state_);
+    SaveCheckpoint(CheckpointFile(plan_.folder), model(), *optimizer_, state_);
     last_checkpoint_ = Clock::now();
   }
 
@@ -398,7 +372,8 @@ class Training {
   const TrainOptions& options_;
   Progress& progress_;
   std::unique_ptr<Experiment> experiment_;
-  std::optional<Adam> adam_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Clipping clipping_;
   TrainingState state_;
   Schedule schedule_;
   double epochs_;
@@ -411,26 +386,8 @@ class Training {
 
 }  // namespace
 
-Adam MakeAdam(const torch::nn::Module& model, const Settings& settings) {
-  NamedTensors parameters;
-  for (const auto& item : model.named_parameters())
-    parameters.emplace_back(item.key(), item.value());
-  return Adam(std::move(parameters),
-              {.learning_rate = settings.Real("lr"),
-               .beta1 = settings.Real("adam_beta1"),
-               .beta2 = settings.Real("adam_beta2"),
-               .epsilon = settings.Real("adam_eps"),
-               .theano = settings.Has("adam") && settings.Text("adam") == "theano"});
-}
-
-Clipping ClippingOf(const Settings& settings) {
-  return {.norm = settings.Real("clip"),
-          .each = settings.Has("clip_each") ? settings.Real("clip_each") : 0,
-          .theano = settings.Has("compat") && settings.Text("compat") == "theano"};
-}
-
-Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
-                     const Clipping& clipping) {
+Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
+                     std::span<const at::Tensor> batches, const Clipping& clipping) {
   experiment.model().train();
   Update update;
   const auto count = static_cast<double>(batches.size());
@@ -452,9 +409,8 @@ Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Ten
     }
     loss.backward();
   }
-  if (clipping.each > 0) ClipEachGradient(experiment.model(), clipping.each);
-  if (clipping.norm > 0) ClipGradients(experiment.model(), clipping);
-  adam.Step();
+  if (clipping) clipping(GradientsOf(experiment.model()));
+  optimizer.Step();
   return update;
 }
 

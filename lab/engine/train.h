@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "lab/engine/adam.h"
+#include "lab/engine/optimizer.h"
 #include "lab/engine/task.h"
 #include "lab/run/results.h"
 #include "lab/terminal/progress.h"
@@ -49,32 +49,16 @@ Outcome Train(const Task& task, const Dataset& data, const RunPlan& plan,
               const std::map<std::string, std::string>& stamps, const TrainOptions& options,
               Progress& progress);
 
-/// Returns the optimizer of `model`'s parameters with the given settings.
-Adam MakeAdam(const torch::nn::Module& model, const Settings& settings);
-
 /// Result of a weight update.
 struct Update {
   double loss = 0;           ///< mean over the batches; if not finite, the weights are unchanged
   double input_seconds = 0;  ///< time spent in Experiment::Batch
 };
 
-/// Limits on gradients before an update. A limit of 0 disables it.
-struct Clipping {
-  double norm = 0;  ///< largest norm of all gradients together (Pascanu et al. 2013, algorithm 1)
-  double each = 0;  ///< largest norm of each parameter's gradient; applied first
-  /// Applies `norm` like the attentive reader's code, which takes the root of the norm instead of
-  /// the norm itself: a norm n above norm^2 becomes norm * sqrt(n), others are unchanged.
-  bool theano = false;
-};
-
-/// Returns the clipping of the settings clip, clip_each and compat; a task need not have the last
-/// two.
-Clipping ClippingOf(const Settings& settings);
-
-/// Updates the weights once: forward and backward for each batch, then clipping and Adam's step on
-/// the mean of the batches' gradients.
-Update UpdateWeights(Experiment& experiment, Adam& adam, std::span<const at::Tensor> batches,
-                     const Clipping& clipping = {});
+/// Updates the weights once: forward and backward for each batch, then clipping and the optimizer's
+/// step on the mean of the batches' gradients.
+Update UpdateWeights(Experiment& experiment, Optimizer& optimizer,
+                     std::span<const at::Tensor> batches, const Clipping& clipping = {});
 
 /// Returns the content of config.json: everything that determines the run, and what the report
 /// needs.

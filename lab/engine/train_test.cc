@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "lab/engine/adam.h"
 #include "lab/engine/checkpoint.h"
 #include "lab/engine/sweep.h"
 #include "lab/engine/toy_task.h"
@@ -422,15 +423,16 @@ TEST_F(TrainTest, AveragesTheGradientsOfAccumulatedBatches) {
   const auto a = task.Make(settings, *data);
   at::manual_seed(1);
   const auto b = task.Make(settings, *data);
-  Adam one = MakeAdam(a->model(), settings), two = MakeAdam(b->model(), settings);
+  const auto one = task.MakeOptimizer(ParametersOf(a->model()), settings);
+  const auto two = task.MakeOptimizer(ParametersOf(b->model()), settings);
   const at::Tensor first = at::arange(0, 5), second = at::arange(5, 10);
   // Both draw the same dropout masks: the first batch's, then the second's.
   at::manual_seed(2);
   (a->Loss(a->Batch(first)) / 2).backward();
   (a->Loss(a->Batch(second)) / 2).backward();
-  one.Step();
+  one->Step();
   at::manual_seed(2);
-  const Update update = UpdateWeights(*b, two, {{first, second}});
+  const Update update = UpdateWeights(*b, *two, {{first, second}});
   EXPECT_GT(update.loss, 0);
   for (const auto& item : a->model().named_parameters())
     EXPECT_TRUE(item.value().equal(b->model().named_parameters()[item.key()])) << item.key();
@@ -451,10 +453,10 @@ TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
   const auto norm_after = [&](double clip) {
     at::manual_seed(1);
     const auto experiment = task.Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    UpdateWeights(*experiment, adam, {{at::arange(5)}}, {.norm = clip});
+    const auto optimizer = task.MakeOptimizer(ParametersOf(experiment->model()), settings);
+    UpdateWeights(*experiment, *optimizer, {{at::arange(5)}}, ClipTogether(clip));
     double square = 0;
-    for (const auto& [name, t] : adam.State()) {
+    for (const auto& [name, t] : optimizer->State()) {
       if (name.starts_with("adam.first_moment.")) square += (t / 0.1).square().sum().item<double>();
     }
     return std::sqrt(square);
@@ -467,54 +469,6 @@ TEST_F(TrainTest, ClipsTheNormOfAllGradients) {
 }
 
 // Experiment with known gradients: the loss is 3 s a + 4 s b.
-class KnownGradients final : public Experiment {
- public:
-  explicit KnownGradients(double scale) : scale_(scale) {
-    a = model_.register_parameter("a", at::zeros({1}));
-    b = model_.register_parameter("b", at::zeros({1}));
-  }
-  torch::nn::Module& model() override { return model_; }
-  EpochPlan PlanEpoch(at::Generator& /*generator*/) override { return {}; }
-  Tensors Batch(const at::Tensor& /*cases*/) override { return {}; }
-  at::Tensor Loss(const Tensors& /*batch*/) override {
-    return (a * (3 * scale_) + b * (4 * scale_)).sum();
-  }
-  Values Evaluate() override { return {}; }
-
-  at::Tensor a, b;
-
- private:
-  double scale_;
-  torch::nn::Module model_;
-};
-
-// With a limit of 10, the attentive reader's code scales a norm n above 100 to 10 sqrt(n).
-TEST(UpdateWeights, ClipsAsTheCodeOfTheAttentiveReader) {
-  const auto gradients = [](double scale, const Clipping& clipping) {
-    KnownGradients experiment(scale);
-    Adam adam({{"a", experiment.a}, {"b", experiment.b}}, {.beta1 = 0});
-    UpdateWeights(experiment, adam, {{at::arange(1)}}, clipping);
-    std::pair<double, double> found;  // the first moments, with beta1 = 0
-    for (const auto& [name, tensor] : adam.State()) {
-      if (name == "adam.first_moment.a") found.first = tensor.item<double>();
-      if (name == "adam.first_moment.b") found.second = tensor.item<double>();
-    }
-    return found;
-  };
-  const auto expect = [](const std::pair<double, double>& found, double a, double b) {
-    EXPECT_FLOAT_EQ(static_cast<float>(found.first), static_cast<float>(a));
-    EXPECT_FLOAT_EQ(static_cast<float>(found.second), static_cast<float>(b));
-  };
-  const Clipping theano = {.norm = 10, .theano = true};
-  expect(gradients(1, theano), 3, 4);        // norm 5
-  expect(gradients(19, theano), 57, 76);     // 95: below 100, above 10
-  expect(gradients(20, theano), 60, 80);     // 100
-  expect(gradients(80, theano), 120, 160);   // 400 becomes 10 * 20 = 200
-  expect(gradients(500, theano), 300, 400);  // 2500 becomes 10 * 50 = 500
-  expect(gradients(500, {.norm = 10}), 6, 8);
-  expect(gradients(500, {.theano = true}), 1500, 2000);
-}
-
 // Adam's first moments give the gradient norms of ToyTask's parameters, as in
 // ClipsTheNormOfAllGradients.
 TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
@@ -522,10 +476,10 @@ TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
   const auto norms_after = [&](double clip_each) {
     at::manual_seed(1);
     const auto experiment = task.Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    UpdateWeights(*experiment, adam, {{at::arange(5)}}, {.each = clip_each});
+    const auto optimizer = task.MakeOptimizer(ParametersOf(experiment->model()), settings);
+    UpdateWeights(*experiment, *optimizer, {{at::arange(5)}}, ClipEach(clip_each));
     std::vector<double> norms;
-    for (const auto& [name, t] : adam.State()) {
+    for (const auto& [name, t] : optimizer->State()) {
       if (name.starts_with("adam.first_moment.")) norms.push_back((t / 0.1).norm().item<double>());
     }
     return norms;
@@ -541,22 +495,32 @@ TEST_F(TrainTest, ClipsTheNormOfEachGradient) {
   EXPECT_LT(std::ranges::min(free), limit);
 }
 
-// The engine reads these settings if a task has them.
-TEST_F(TrainTest, TakesTheSettingsOfTheanoCode) {
-  ASSERT_EQ(Run(Plan("plain")), Outcome::kFinished);
-  const std::vector<SettingSpec> more = TheanoSettings();
-  task.settings.insert(task.settings.end(), more.begin(), more.end());
-  const RunPlan same = Plan("same"),
-                clipped = Plan("b", {{"clip_each", "1e-3"}, {"adam_eps", "1"}});
-  const RunPlan theano = Plan("c", {{"adam", "theano"}});
-  for (const RunPlan* plan : {&same, &clipped, &theano}) ASSERT_EQ(Run(*plan), Outcome::kFinished);
-  const auto loss = [&](const RunPlan& plan) {
-    return ReadRun(plan.folder).evaluations.back().values.at("valid_loss");
+// A task whose updates are its own: they do nothing but count.
+TEST_F(TrainTest, TakesOptimizerAndClippingOfTheTask) {
+  struct Counting final : Adam {
+    explicit Counting(const NamedTensors& parameters) : Adam(parameters, {}) {}
+    void Move(const std::vector<at::Tensor>& /*gradients*/, double updates) override {
+      count = static_cast<int>(updates);
+    }
+    int count = 0;
   };
-  EXPECT_EQ(loss(same), loss(Plan("plain")));
-  EXPECT_GT(loss(clipped), loss(same))
-      << "gradients of norm 1e-3 beside an epsilon of 1 do nothing";
-  EXPECT_LT(loss(theano), loss(same)) << "larger updates, far from the minimum";
+  struct OwnUpdates final : ToyTask {
+    std::unique_ptr<Optimizer> MakeOptimizer(const NamedTensors& parameters,
+                                             const Settings& /*settings*/) const override {
+      return std::make_unique<Counting>(parameters);
+    }
+    Clipping MakeClipping(const Settings& /*settings*/) const override {
+      return [this](const std::vector<at::Tensor>& gradients) { clipped += !gradients.empty(); };
+    }
+    mutable int clipped = 0;
+  };
+  const OwnUpdates own;
+  Progress progress(1, ProgressMode::kQuiet);
+  ASSERT_EQ(Train(own, *data, Plan("own"), {}, {}, progress), Outcome::kFinished);
+  const auto run = ReadRun(Plan("own").folder);
+  EXPECT_EQ(run.evaluations.front().values.at("valid_loss"),
+            run.evaluations.back().values.at("valid_loss"));
+  EXPECT_EQ(own.clipped, run.result->steps);
 }
 
 TEST_F(TrainTest, FollowsItsSchedule) {

@@ -131,17 +131,7 @@ TEST_P(SentenceTaskTest, LearnsWithEveryNorm) {
     const auto data = task->Load(settings, {});
     at::manual_seed(1);
     const auto experiment = task->Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    at::Generator order = at::detail::createCPUGenerator(1);
-    experiment->model().train();
-    for (int epoch = 0; epoch < 8; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        const at::Tensor batch = plan.batch(b);
-        UpdateWeights(*experiment, adam, {&batch, 1});
-      }
-    }
-    experiment->model().eval();
+    TrainEpochs(*task, *experiment, settings, 8);
     at::NoGradGuard no_grad;
     // The most frequent class has 0.53 of 2 classes, and 0.3 of 5.
     EXPECT_GT(experiment->Test().at("test_accuracy"), classes() == 2 ? 0.8 : 0.5) << norm;
@@ -156,12 +146,12 @@ TEST_P(SentenceTaskTest, TrainsThePaperPreset) {
   const auto data = task->Load(paper, {});
   at::manual_seed(1);
   const auto experiment = task->Make(paper, *data);
-  Adam adam = MakeAdam(experiment->model(), paper);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), paper);
   at::Generator order = at::detail::createCPUGenerator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   for (int64_t b = 0; b < 2; ++b) {
     const at::Tensor batch = plan.batch(b);
-    EXPECT_TRUE(std::isfinite(UpdateWeights(*experiment, adam, {&batch, 1}).loss));
+    EXPECT_TRUE(std::isfinite(UpdateWeights(*experiment, *optimizer, {&batch, 1}).loss));
   }
 }
 

@@ -1,11 +1,14 @@
 #ifndef PLANISH_LAB_TASKS_TASK_TESTING_H_
 #define PLANISH_LAB_TASKS_TASK_TESTING_H_
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +32,39 @@ inline Settings PresetSettings(const Task& task, const std::string& preset, cons
   settings.Apply(*std::ranges::find(task.presets, preset, &Preset::name));
   for (const auto& [name, value] : sets) settings.Set(name, value);
   return settings;
+}
+
+inline at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+
+/// Returns the losses of `updates` updates with the task's optimizer, over several epochs if
+/// necessary.
+inline std::vector<double> LossesOf(const Task& task, Experiment& experiment,
+                                    const Settings& settings, int64_t updates,
+                                    const Clipping& clipping = {}) {
+  const auto optimizer = task.MakeOptimizer(ParametersOf(experiment.model()), settings);
+  at::Generator order = Generator(1);
+  std::vector<double> losses;
+  while (std::ssize(losses) < updates) {
+    const EpochPlan plan = experiment.PlanEpoch(order);
+    for (int64_t b = 0; b < plan.batches() && std::ssize(losses) < updates; ++b) {
+      losses.push_back(UpdateWeights(experiment, *optimizer, {{plan.batch(b)}}, clipping).loss);
+    }
+  }
+  return losses;
+}
+
+/// Trains for whole epochs with the task's optimizer. Leaves the model in evaluation mode.
+inline void TrainEpochs(const Task& task, Experiment& experiment, const Settings& settings,
+                        int epochs, const Clipping& clipping = {}) {
+  const auto optimizer = task.MakeOptimizer(ParametersOf(experiment.model()), settings);
+  at::Generator order = Generator(1);
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    const EpochPlan plan = experiment.PlanEpoch(order);
+    for (int64_t b = 0; b < plan.batches(); ++b) {
+      UpdateWeights(experiment, *optimizer, {{plan.batch(b)}}, clipping);
+    }
+  }
+  experiment.model().eval();
 }
 
 /// Expects that a run of the preset `smoke`, stopped after each number of updates in `pieces`, ends

@@ -12,6 +12,7 @@
 #include "lab/tasks/attentive-reader/attention_picture.h"
 #include "lab/tasks/attentive-reader/corpus.h"
 #include "lab/tasks/attentive-reader/model.h"
+#include "lab/tasks/theano.h"
 
 namespace planish::lab {
 
@@ -355,6 +356,10 @@ class AttentiveReaderTask final : public Task {
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     Check(s, data);
     return std::make_unique<Reader>(s, dynamic_cast<const ReaderCorpus&>(data));
+  }
+
+  Clipping MakeClipping(const Settings& s) const override {
+    return s.Text("compat") == "theano" ? ClipByRoot(s.Real("clip")) : Task::MakeClipping(s);
   }
 };
 

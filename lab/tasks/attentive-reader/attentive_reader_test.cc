@@ -1,6 +1,5 @@
 #include "lab/tasks/attentive-reader/attentive_reader.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
@@ -14,6 +13,7 @@
 
 #include "lab/data/source.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/attentive-reader/attention_picture.h"
 #include "lab/tasks/attentive-reader/cloze.h"
 #include "lab/tasks/attentive-reader/corpus.h"
@@ -29,8 +29,6 @@ using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
 const std::vector<std::string> kNorms = {"none", "layer", "batch", "batch-everywhere"};
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 class AttentiveReaderTest : public ::testing::Test {
  protected:
@@ -50,17 +48,7 @@ class AttentiveReaderTest : public ::testing::Test {
     const auto experiment = Make(data, sets);
     experiment->model().to(type);
     const Settings settings = PresetSettings(*task, "smoke", sets);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    at::Generator order = Generator(1);
-    std::vector<double> losses;
-    while (std::ssize(losses) < count) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches() && std::ssize(losses) < count; ++b) {
-        losses.push_back(
-            UpdateWeights(*experiment, adam, {{plan.batch(b)}}, ClippingOf(settings)).loss);
-      }
-    }
-    return losses;
+    return LossesOf(*task, *experiment, settings, count, task->MakeClipping(settings));
   }
 
   TestFolder folder;
@@ -270,22 +258,17 @@ TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
   };
   EXPECT_FALSE(gates_are_equal({}));
   EXPECT_TRUE(gates_are_equal({{"compat", "theano"}}));
-  const Settings none = PresetSettings(*task, "smoke", {});
-  const Settings theano = PresetSettings(*task, "smoke", {{"compat", "theano"}});
-  EXPECT_FALSE(ClippingOf(none).theano);
-  EXPECT_TRUE(ClippingOf(theano).theano);
-  EXPECT_EQ(ClippingOf(theano).norm, 10);
   // Clipping to norm 0.1 then gives 0.1 sqrt(n), and scales Adam's moments accordingly.
   const auto norm_after = [&](const Sets& sets) {
     const auto experiment = Make(*data, sets);
     const Settings settings = PresetSettings(*task, "smoke", sets);
-    Adam adam = MakeAdam(experiment->model(), settings);
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
     at::Generator order = Generator(1);
     const EpochPlan plan = experiment->PlanEpoch(order);
     at::manual_seed(6);  // dropout
-    UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings));
+    UpdateWeights(*experiment, *optimizer, {{plan.batch(0)}}, task->MakeClipping(settings));
     double square = 0;
-    for (const auto& [name, t] : adam.State()) {
+    for (const auto& [name, t] : optimizer->State()) {
       if (name.starts_with("adam.first_moment.")) square += (t / 0.1).square().sum().item<double>();
     }
     return std::sqrt(square);
@@ -294,6 +277,7 @@ TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
   ASSERT_GT(free, 0.1);
   // Sums of thousands of squares in float.
   EXPECT_NEAR(norm_after({{"compat", "theano"}, {"clip", "0.1"}}), 0.1 * std::sqrt(free), 1e-5);
+  EXPECT_NEAR(norm_after({{"clip", "0.1"}}), 0.1, 1e-5);
 }
 
 TEST_F(AttentiveReaderTest, ResumesWithTheSameBits) {
@@ -391,21 +375,20 @@ TEST_F(AttentiveReaderTest, TrainsAtThePapersSizes) {
     settings.Set("norm", norm);
     at::manual_seed(5);
     const auto experiment = task->Make(settings, *data);
-    int64_t count = 0;
-    for (const at::Tensor& parameter : experiment->model().parameters()) count += parameter.numel();
+    const int64_t count = ParameterCount(experiment->model());
     // Words, entities, six square matrices of 240 and three vectors; two LSTMs of 240 and 240 with
     // first states (torch::nn::LSTM has 462,720 parameters); gains and biases.
     const int64_t lstm = norm == "none" ? 462'720 : norm == "layer" ? 466'080 : 464'160;
     EXPECT_EQ(count, corpus.symbols * 240 + 6 * 57'600 + 720 + corpus.entities * 241 +
                          2 * (lstm + 480) + (norm == "batch-everywhere" ? 2'400 : 0))
         << norm;
-    Adam adam = MakeAdam(experiment->model(), settings);
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
     at::Generator order = Generator(1);
     const EpochPlan plan = experiment->PlanEpoch(order);
     ASSERT_EQ(plan.batches(), 2);
     for (int64_t b = 0; b < 2; ++b) {
       // Small initial embeddings: near the even chances of 30 entities.
-      EXPECT_NEAR(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 10}).loss,
+      EXPECT_NEAR(UpdateWeights(*experiment, *optimizer, {{plan.batch(b)}}, ClipTogether(10)).loss,
                   std::log(30.0), 0.3)
           << norm;
     }

@@ -1,6 +1,5 @@
 #include "lab/tasks/char-lm/char_lm.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +17,7 @@
 #include "lab/model/recurrent.h"
 #include "lab/run/safetensors.h"
 #include "lab/tasks/char-lm/model.h"
+#include "lab/tasks/task_testing.h"
 #include "lab/testing/test_folder.h"
 
 namespace planish::lab {
@@ -26,10 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-using Sets = std::vector<std::pair<std::string, std::string>>;
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 class CharLmTest : public ::testing::Test {
  protected:
@@ -281,16 +277,8 @@ TEST_F(CharLmTest, LearnsWithEveryCell) {
   const auto data = Load(Abc(3'000));
   for (const std::string& cell : CellNames()) {
     const auto experiment = Make(*data, {{"cell", cell}});
-    Adam adam = MakeAdam(experiment->model(), Smoke({{"lr", "0.02"}}));
-    at::Generator order = Generator(1);
-    for (int epoch = 0; epoch < 12; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        UpdateWeights(*experiment, adam, {{plan.batch(b)}});
-      }
-    }
+    TrainEpochs(*task, *experiment, Smoke({{"lr", "0.02"}}), 12);
     at::NoGradGuard no_grad;
-    experiment->model().eval();
     // After 240 updates. The letters' frequencies give 1.38 bits, with the last letter .86, with
     // the whole context 0.
     EXPECT_LT(experiment->Evaluate().at("valid_bits"), 0.7) << cell;
@@ -349,12 +337,14 @@ TEST_F(CharLmTest, TrainsOnTheRealText) {
   const auto data = task->Load(settings, path);
   EXPECT_EQ(data->about.sizes.at("train"), 1'115'394 - 2 * 55'769);
   const auto experiment = Make(*data, {{"hidden", "64"}, {"batch_size", "32"}});
-  Adam adam = MakeAdam(experiment->model(), Smoke({{"lr", "0.01"}}));
+  const auto optimizer =
+      task->MakeOptimizer(ParametersOf(experiment->model()), Smoke({{"lr", "0.01"}}));
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   double last = 0;
   for (int64_t b = 0; b < 300; ++b) {
-    const double loss = UpdateWeights(*experiment, adam, {{plan.batch(b)}}).loss / std::log(2.0);
+    const double loss =
+        UpdateWeights(*experiment, *optimizer, {{plan.batch(b)}}).loss / std::log(2.0);
     if (b == 0) {
       EXPECT_NEAR(loss, std::log2(65), 0.4);
     }

@@ -163,12 +163,12 @@ TEST_F(ConvNetTest, LearnsWithEveryNorm) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.002"}});
     const auto experiment = task->Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
     const at::Tensor cases = at::arange(64, at::kLong);
     experiment->model().train();
-    const double before = UpdateWeights(*experiment, adam, {{cases}}).loss;
+    const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
     double after = before;
-    for (int i = 0; i < 60; ++i) after = UpdateWeights(*experiment, adam, {{cases}}).loss;
+    for (int i = 0; i < 60; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
     EXPECT_LT(after, 0.8 * before) << norm;
   }
 }
@@ -191,11 +191,11 @@ TEST_F(ConvNetTest, TrainsThePapersNetwork) {
                                              {"test_cases", "1"}});
   const auto data = task->Load(settings, {});
   const auto experiment = task->Make(settings, *data);
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   const at::Tensor cases = at::arange(32, at::kLong);
-  const double before = UpdateWeights(*experiment, adam, {{cases}}).loss;
+  const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
   double after = before;
-  for (int i = 0; i < 3; ++i) after = UpdateWeights(*experiment, adam, {{cases}}).loss;
+  for (int i = 0; i < 3; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
   EXPECT_LT(after, before);
 }
 

@@ -1,6 +1,5 @@
 #include "lab/tasks/draw/draw.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +27,6 @@ using ::testing::StartsWith;
 using ::testing::UnorderedElementsAreArray;
 
 const std::vector<std::string> kNorms = {"none", "layer", "layer-full"};
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 double Difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
@@ -303,16 +300,7 @@ class DrawTest : public ::testing::Test {
   // Returns the losses of the first updates.
   std::vector<double> Losses(const Dataset& data, int64_t count, const Sets& sets) {
     const auto experiment = Make(data, sets);
-    Adam adam = MakeAdam(experiment->model(), Smoke(sets));
-    at::Generator order = Generator(1);
-    std::vector<double> losses;
-    while (true) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        if (std::ssize(losses) == count) return losses;
-        losses.push_back(UpdateWeights(*experiment, adam, {{plan.batch(b)}}).loss);
-      }
-    }
+    return LossesOf(*task, *experiment, Smoke(sets), count);
   }
 
   std::unique_ptr<Task> task = MakeDraw();
@@ -405,15 +393,7 @@ TEST_F(DrawTest, LearnsWithEveryNorm) {
   const auto data = task->Load(Smoke(), {});
   for (const std::string& norm : kNorms) {
     const auto experiment = Make(*data, {{"norm", norm}});
-    Adam adam = MakeAdam(experiment->model(), Smoke({{"lr", "0.01"}}));
-    at::Generator order = Generator(1);
-    for (int epoch = 0; epoch < 20; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 10});
-      }
-    }
-    experiment->model().eval();
+    TrainEpochs(*task, *experiment, Smoke({{"lr", "0.01"}}), 20, ClipTogether(10));
     at::NoGradGuard no_grad;
     const Values values = experiment->Evaluate();
     // After 160 updates. A blank canvas costs 543 nats, every pixel by its own frequency about 175
@@ -468,13 +448,13 @@ TEST_F(DrawTest, TrainsThePaperPreset) {
   const auto experiment = task->Make(settings, *data);
   EXPECT_EQ(ParameterCount(experiment->model()), 963'323 + 1'024);
   experiment->model().train();
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   const double first =
-      UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings)).loss;
+      UpdateWeights(*experiment, *optimizer, {{plan.batch(0)}}, task->MakeClipping(settings)).loss;
   const double second =
-      UpdateWeights(*experiment, adam, {{plan.batch(0)}}, ClippingOf(settings)).loss;
+      UpdateWeights(*experiment, *optimizer, {{plan.batch(0)}}, task->MakeClipping(settings)).loss;
   // A nearly blank canvas, and codes of 64 glimpses, whose cost of some hundred nats comes from c's
   // norm.
   EXPECT_GT(first, 784 * std::log(2));

@@ -1,6 +1,5 @@
 #include "lab/tasks/enwik8/enwik8.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
@@ -13,6 +12,7 @@
 #include "lab/data/text.h"
 #include "lab/engine/capabilities.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/model/transformer_xl.h"
 #include "lab/tasks/task_testing.h"
 #include "lab/testing/test_folder.h"
@@ -24,8 +24,6 @@ using ::testing::HasSubstr;
 
 const std::vector<std::string> kNorms = {"layer",  "none",        "layer-simple", "rms",
                                          "detach", "detach-mean", "detach-std",   "ada"};
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 class Enwik8Test : public ::testing::Test {
  protected:
@@ -211,16 +209,8 @@ TEST_F(Enwik8Test, LearnsWithEveryNorm) {
   for (const std::string& norm : kNorms) {
     const Settings settings = PresetSettings(*task, "smoke", {{"lr", "0.01"}, {"norm", norm}});
     const auto experiment = Make(*data, {{"norm", norm}, {"dropout", "0"}, {"init", "0.15"}});
-    Adam adam = MakeAdam(experiment->model(), settings);
-    at::Generator order = Generator(1);
-    for (int epoch = 0; epoch < 20; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        UpdateWeights(*experiment, adam, {{plan.batch(b)}});
-      }
-    }
+    TrainEpochs(*task, *experiment, settings, 20);
     at::NoGradGuard no_grad;
-    experiment->model().eval();
     // The letters' frequencies alone need 1.38 bits.
     EXPECT_LT(experiment->Evaluate().at("valid_bits"), 1.3) << norm;
   }
@@ -267,8 +257,7 @@ TEST_F(Enwik8Test, PaperIsTransformerXlBase) {
   const auto data = task->Load(settings, {});
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);
-  int64_t count = 0;
-  for (const at::Tensor& weight : experiment->model().parameters()) count += weight.numel();
+  const int64_t count = ParameterCount(experiment->model());
   const auto formula = [](int64_t symbols) {
     constexpr int64_t kWidth = 512, kInner = 2048;
     const int64_t layer = 5 * kWidth * kWidth + 2 * kWidth * kInner + kInner + kWidth + 4 * kWidth;
@@ -276,11 +265,11 @@ TEST_F(Enwik8Test, PaperIsTransformerXlBase) {
   };
   EXPECT_EQ(count, formula(Vocabulary(MakeText(10'000).characters).size()));
   EXPECT_EQ(formula(204), 41'055'436);
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   for (int64_t b = 0; b < 2; ++b) {
-    EXPECT_TRUE(std::isfinite(UpdateWeights(*experiment, adam, {{plan.batch(b)}}).loss));
+    EXPECT_TRUE(std::isfinite(UpdateWeights(*experiment, *optimizer, {{plan.batch(b)}}).loss));
   }
 }
 

@@ -1,6 +1,5 @@
 #include "lab/tasks/handwriting/handwriting.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -16,6 +15,7 @@
 #include "lab/data/source.h"
 #include "lab/engine/capabilities.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/handwriting/corpus.h"
 #include "lab/tasks/handwriting/mixture.h"
 #include "lab/tasks/handwriting/model.h"
@@ -28,8 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 using Parameters = std::map<std::string, at::Tensor>;
 
@@ -194,23 +192,7 @@ class HandwritingTest : public ::testing::Test {
 
   // Returns the losses of some updates.
   std::vector<double> Train(Experiment& experiment, const Settings& settings, int updates) {
-    Adam adam = MakeAdam(experiment.model(), settings);
-    at::Generator order = Generator(1);
-    std::vector<double> losses;
-    while (true) {
-      const EpochPlan plan = experiment.PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        if (std::ssize(losses) == updates) return losses;
-        losses.push_back(UpdateWeights(experiment, adam, {{plan.batch(b)}}).loss);
-      }
-    }
-  }
-
-  static int64_t Parameters(const Experiment& experiment) {
-    int64_t count = 0;
-    auto& model = const_cast<Experiment&>(experiment).model();
-    for (const at::Tensor& weight : model.parameters()) count += weight.numel();
-    return count;
+    return LossesOf(*task, experiment, settings, updates);
   }
 
   std::unique_ptr<Task> task = MakeHandwriting();
@@ -231,7 +213,7 @@ TEST_F(HandwritingTest, HasThePapersParameters) {
     const int64_t of_layer = std::string(norm) == "none" ? 2 * 4 * h : 4 * h + 4 * 4 * h + 2 * h;
     const int64_t expected = products + 3 * of_layer + (h + 1) * 3 * k + (3 * h + 1) * (1 + 6 * m);
     EXPECT_EQ(expected, known);  // Ba et al. 2016, 6.5: "approximately 3.7M"
-    EXPECT_EQ(Parameters(*experiment), expected);
+    EXPECT_EQ(ParameterCount(experiment->model()), expected);
     EXPECT_TRUE(std::isfinite(Train(*experiment, settings, 1)[0]));
   }
 }

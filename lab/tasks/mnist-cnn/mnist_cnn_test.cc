@@ -138,18 +138,8 @@ TEST_F(MnistCnnTest, LearnsWithEveryNorm) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.003"}});
     const auto experiment = task->Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    at::Generator order = at::detail::createCPUGenerator(1);
-    experiment->model().train();
-    for (int epoch = 0; epoch < 3; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        experiment->Loss(experiment->Batch(plan.batch(b))).backward();
-        adam.Step();
-      }
-    }
+    TrainEpochs(*task, *experiment, settings, 3);
     at::NoGradGuard no_grad;
-    experiment->model().eval();
     // 48 updates on 512 images reach 64% to 88%; chance is 10%.
     EXPECT_GT(experiment->Evaluate().at("valid_accuracy"), 0.5) << norm;
   }
@@ -176,11 +166,11 @@ TEST_F(MnistCnnTest, TrainsThePapersNetwork) {
       "paper", {{"norm", "ada"}, {"train_cases", "64"}, {"valid_cases", "1"}, {"test_cases", "1"}});
   const auto data = task->Load(settings, {});
   const auto experiment = task->Make(settings, *data);
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   const at::Tensor cases = at::arange(64, at::kLong);
-  const double before = UpdateWeights(*experiment, adam, {{cases}}).loss;
+  const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
   double after = before;
-  for (int i = 0; i < 3; ++i) after = UpdateWeights(*experiment, adam, {{cases}}).loss;
+  for (int i = 0; i < 3; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
   EXPECT_LT(after, before);
 }
 

@@ -1,6 +1,5 @@
 #include "lab/tasks/mt/mt.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -15,6 +14,7 @@
 #include "lab/data/source.h"
 #include "lab/engine/capabilities.h"
 #include "lab/error.h"
+#include "lab/model/parameter_count.h"
 #include "lab/tasks/mt/bleu.h"
 #include "lab/tasks/mt/corpus.h"
 #include "lab/tasks/mt/model.h"
@@ -26,14 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
-
-int64_t ParametersOf(const torch::nn::Module& model) {
-  int64_t count = 0;
-  for (const at::Tensor& parameter : model.parameters()) count += parameter.numel();
-  return count;
-}
 
 class MtTest : public ::testing::Test {
  protected:
@@ -72,12 +64,12 @@ TEST_F(MtTest, HasTheParametersOfItsFormula) {
   const int64_t pieces = dynamic_cast<const Corpus&>(*data).bpe.size();
   for (const auto& [norm, parameters] : std::vector<std::pair<std::string, int64_t>>{
            {"layer", 32}, {"none", 0}, {"layer-simple", 0}, {"ada", 0}}) {
-    EXPECT_EQ(ParametersOf(Make(*data, {{"norm", norm}})->model()),
+    EXPECT_EQ(ParameterCount(Make(*data, {{"norm", norm}})->model()),
               ByHand(2, 16, 32, pieces, parameters))
         << norm;
   }
   // As in the released code, the layers keep LayerNorm.
-  EXPECT_EQ(ParametersOf(Make(*data, {{"norm", "none"}, {"wiring", "code"}})->model()),
+  EXPECT_EQ(ParameterCount(Make(*data, {{"norm", "none"}, {"wiring", "code"}})->model()),
             ByHand(2, 16, 32, pieces, 32) - 2 * 32);
 }
 
@@ -91,14 +83,14 @@ TEST_F(MtTest, HasThePublishedSize) {
                                           .width = paper.Int("width"),
                                           .heads = paper.Int("heads"),
                                           .ffn = paper.Int("ffn")}});
-  EXPECT_EQ(ParametersOf(model), 36'741'632);
+  EXPECT_EQ(ParameterCount(model), 36'741'632);
   EXPECT_EQ(ByHand(6, 512, 1024, 10'149, 1024), 36'741'632);
   EXPECT_EQ(ByHand(6, 512, 1024, 8'848 + 6'632, 1024) - 2 * 1024, 39'469'056);
   const torch::nn::Transformer theirs(torch::nn::TransformerOptions(512, 4)
                                           .num_encoder_layers(6)
                                           .num_decoder_layers(6)
                                           .dim_feedforward(1024));
-  EXPECT_EQ(ParametersOf(model), ParametersOf(*theirs) + 10'149 * 512);
+  EXPECT_EQ(ParameterCount(model), ParameterCount(*theirs) + 10'149 * 512);
 }
 
 TEST_F(MtTest, TrainsAtThePapersSize) {
@@ -107,14 +99,14 @@ TEST_F(MtTest, TrainsAtThePapersSize) {
   paper.Set("data", "made");
   at::manual_seed(1);
   const auto experiment = task->Make(paper, *data);
-  Adam adam = MakeAdam(experiment->model(), paper);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), paper);
   experiment->model().train();
   const std::vector<at::Tensor> batches = {at::tensor({0, 1}, at::kLong),
                                            at::tensor({2, 3}, at::kLong)};
-  const double first = UpdateWeights(*experiment, adam, batches).loss;
+  const double first = UpdateWeights(*experiment, *optimizer, batches).loss;
   // More than ln 200 = 5.3: with one matrix for both, the input piece is the likeliest at first.
   EXPECT_NEAR(first, 7.5, 2.5);
-  EXPECT_LT(UpdateWeights(*experiment, adam, batches).loss, first);
+  EXPECT_LT(UpdateWeights(*experiment, *optimizer, batches).loss, first);
 }
 
 TEST_F(MtTest, GivesEveryNormTheSameStartAndTheSameBatches) {
@@ -298,12 +290,12 @@ TEST_F(MtTest, LearnsToTranslate) {
     with_norm.push_back({"norm", norm});
     const auto experiment = Make(*data, with_norm);
     experiment->model().train();
-    Adam adam = MakeAdam(experiment->model(), Smoke(with_norm));
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), Smoke(with_norm));
     double loss = 0;
-    for (int i = 0; i < 40; ++i) loss = UpdateWeights(*experiment, adam, batch).loss;
+    for (int i = 0; i < 40; ++i) loss = UpdateWeights(*experiment, *optimizer, batch).loss;
     EXPECT_LT(loss, 4) << norm;
     if (norm != "layer") continue;
-    for (int i = 0; i < 110; ++i) loss = UpdateWeights(*experiment, adam, batch).loss;
+    for (int i = 0; i < 110; ++i) loss = UpdateWeights(*experiment, *optimizer, batch).loss;
     EXPECT_LT(loss, 0.1);
     experiment->model().eval();
     const at::NoGradGuard no_grad;
@@ -379,12 +371,12 @@ TEST_F(MtTest, TrainsOnRealPairs) {
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);
   experiment->model().train();
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   double first = 0, last = 0;
   for (int64_t b = 0; b < 5; ++b) {
-    last = UpdateWeights(*experiment, adam, {{plan.batch(0)}}).loss;
+    last = UpdateWeights(*experiment, *optimizer, {{plan.batch(0)}}).loss;
     if (b == 0) first = last;
   }
   EXPECT_LT(last, first);

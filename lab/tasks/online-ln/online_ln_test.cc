@@ -129,12 +129,12 @@ TEST_F(OnlineLnTest, LearnsWithEveryNorm) {
     at::manual_seed(1);
     const Settings settings = Chosen("smoke", {{"norm", norm}, {"lr", "0.01"}});
     const auto experiment = task->Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
     const at::Tensor cases = at::arange(64, at::kLong);
     experiment->model().train();
-    const double before = UpdateWeights(*experiment, adam, {{cases}}).loss;
+    const double before = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
     double after = before;
-    for (int i = 0; i < 20; ++i) after = UpdateWeights(*experiment, adam, {{cases}}).loss;
+    for (int i = 0; i < 20; ++i) after = UpdateWeights(*experiment, *optimizer, {{cases}}).loss;
     EXPECT_LT(after, 0.6 * before) << norm;
   }
 }

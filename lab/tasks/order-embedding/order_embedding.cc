@@ -14,6 +14,7 @@
 #include "lab/tasks/order-embedding/corpus.h"
 #include "lab/tasks/order-embedding/model.h"
 #include "lab/tasks/order-embedding/ranking.h"
+#include "lab/tasks/theano.h"
 
 namespace planish::lab {
 
@@ -267,9 +268,9 @@ class OrderEmbeddingTask final : public Task {
     Default("lr", 1e-3);
     // With COCO's 885 updates an epoch, one every 295; the paper has 300.
     Default("evaluations_per_epoch", 3);
-    AddSettings(TheanoSettings());
-    Default("clip_each", 2.0);
     AddSettings({
+        {"clip_each", 2.0, "largest norm of each parameter's gradient; 0: no limit", 0, 1e9, {}},
+        TheanoAdamSetting(),
         {"score",
          "order",
          "error of a caption and an image; order: order violation; symmetric: cosine",
@@ -355,6 +356,20 @@ class OrderEmbeddingTask final : public Task {
   std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
     Check(s, data);
     return std::make_unique<Retrieval>(s, dynamic_cast<const CaptionCorpus&>(data));
+  }
+
+  std::unique_ptr<Optimizer> MakeOptimizer(const NamedTensors& parameters,
+                                           const Settings& s) const override {
+    if (s.Text("adam") == "textbook") return Task::MakeOptimizer(parameters, s);
+    return std::make_unique<TheanoAdam>(parameters, AdamOptionsOf(s));
+  }
+
+  Clipping MakeClipping(const Settings& s) const override {
+    const Clipping each = ClipEach(s.Real("clip_each")), together = Task::MakeClipping(s);
+    return [each, together](const std::vector<at::Tensor>& gradients) {
+      if (each) each(gradients);
+      if (together) together(gradients);
+    };
   }
 };
 

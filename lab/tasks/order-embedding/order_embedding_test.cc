@@ -1,6 +1,5 @@
 #include "lab/tasks/order-embedding/order_embedding.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -25,8 +24,6 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
-
 class OrderEmbeddingTest : public ::testing::Test {
  protected:
   Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
@@ -43,17 +40,8 @@ class OrderEmbeddingTest : public ::testing::Test {
   }
 
   // Returns the losses of consecutive updates, over several epochs if necessary.
-  std::vector<double> Train(Experiment& experiment, const Settings& settings, size_t updates) {
-    Adam adam = MakeAdam(experiment.model(), settings);
-    at::Generator order = Generator(1);
-    std::vector<double> losses;
-    while (losses.size() < updates) {
-      const EpochPlan plan = experiment.PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches() && losses.size() < updates; ++b) {
-        losses.push_back(
-            UpdateWeights(experiment, adam, {{plan.batch(b)}}, ClippingOf(settings)).loss);
-      }
-    }
+  std::vector<double> Train(Experiment& experiment, const Settings& settings, int64_t updates) {
+    auto losses = LossesOf(*task, experiment, settings, updates, task->MakeClipping(settings));
     experiment.model().eval();
     return losses;
   }

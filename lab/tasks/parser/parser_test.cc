@@ -278,16 +278,7 @@ TEST_F(ParserTest, LearnsWithEveryNorm) {
     const Settings settings = PresetSettings(*task, "smoke", {{"norm", norm}, {"lr", "0.01"}});
     at::manual_seed(1);
     const auto experiment = task->Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    at::Generator order = at::detail::createCPUGenerator(1);
-    for (int epoch = 0; epoch < 3; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        const at::Tensor cases = plan.batch(b);
-        UpdateWeights(*experiment, adam, {&cases, 1});
-      }
-    }
-    experiment->model().eval();
+    TrainEpochs(*task, *experiment, settings, 3);
     at::NoGradGuard no_grad;
     // Far above random choices among feasible transitions, about a quarter.
     EXPECT_GT(experiment->Evaluate().at("valid_uas"), 0.6) << norm;
@@ -302,10 +293,10 @@ TEST_F(ParserTest, LearnsWithEveryActivation) {
         *task, "smoke", {{"activation", activation}, {"norm", "layer"}, {"lr", "0.01"}});
     at::manual_seed(1);
     const auto experiment = task->Make(settings, *data);
-    Adam adam = MakeAdam(experiment->model(), settings);
-    const double before = UpdateWeights(*experiment, adam, {&cases, 1}).loss;
-    for (int i = 0; i < 40; ++i) UpdateWeights(*experiment, adam, {&cases, 1});
-    EXPECT_LT(UpdateWeights(*experiment, adam, {&cases, 1}).loss, before / 2) << activation;
+    const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
+    const double before = UpdateWeights(*experiment, *optimizer, {&cases, 1}).loss;
+    for (int i = 0; i < 40; ++i) UpdateWeights(*experiment, *optimizer, {&cases, 1});
+    EXPECT_LT(UpdateWeights(*experiment, *optimizer, {&cases, 1}).loss, before / 2) << activation;
   }
 }
 
@@ -320,13 +311,13 @@ TEST_F(ParserTest, TrainsThePapersModel) {
   task->Check(settings, *data);
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   at::Generator order = at::detail::createCPUGenerator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
   double first = 0, last = 0;
   for (int64_t b = 0; b < 3; ++b) {
     const at::Tensor cases = plan.batch(b);
-    last = UpdateWeights(*experiment, adam, {&cases, 1}).loss;
+    last = UpdateWeights(*experiment, *optimizer, {&cases, 1}).loss;
     if (b == 0) first = last;
   }
   EXPECT_LT(last, first);
@@ -343,14 +334,7 @@ TEST_F(ParserTest, LearnsFromTheRealTreebank) {
   EXPECT_EQ(data->about.name, "ud_ewt");
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);
-  Adam adam = MakeAdam(experiment->model(), settings);
-  at::Generator order = at::detail::createCPUGenerator(1);
-  const EpochPlan plan = experiment->PlanEpoch(order);
-  for (int64_t b = 0; b < plan.batches(); ++b) {
-    const at::Tensor cases = plan.batch(b);
-    UpdateWeights(*experiment, adam, {&cases, 1});
-  }
-  experiment->model().eval();
+  TrainEpochs(*task, *experiment, settings, 1);
   at::NoGradGuard no_grad;
   EXPECT_GT(experiment->Evaluate().at("valid_uas"), 0.5);
 }

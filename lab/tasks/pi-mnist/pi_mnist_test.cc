@@ -5,11 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lab/engine/adam.h"
 #include "lab/error.h"
 #include "lab/model/norms.h"
 #include "lab/model/parameter_count.h"
 #include "lab/tasks/pi-mnist/model.h"
+#include "lab/tasks/task_testing.h"
 
 namespace planish::lab {
 namespace {
@@ -18,12 +18,7 @@ using ::testing::UnorderedElementsAre;
 
 class PiMnistTest : public ::testing::Test {
  protected:
-  Settings Smoke(const std::vector<std::pair<std::string, std::string>>& sets = {}) {
-    Settings settings(task->settings);
-    settings.Apply(*std::ranges::find(task->presets, "smoke", &Preset::name));
-    for (const auto& [name, value] : sets) settings.Set(name, value);
-    return settings;
-  }
+  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
   std::unique_ptr<Task> task = MakePiMnist();
 };
 
@@ -90,23 +85,9 @@ TEST_F(PiMnistTest, LearnsWithEveryNorm) {
   const auto data = task->Load(Smoke(), {});
   for (const std::string& norm : NormNames()) {
     at::manual_seed(1);
-    const auto experiment = task->Make(Smoke({{"norm", norm}, {"batch_size", "32"}}), *data);
-    torch::nn::Module& model = experiment->model();
-    NamedTensors parameters;
-    for (const auto& item : model.named_parameters()) {
-      parameters.emplace_back(item.key(), item.value());
-    }
-    Adam adam(parameters, {.learning_rate = 3e-3});
-    at::Generator order = at::detail::createCPUGenerator(1);
-    model.train();
-    for (int epoch = 0; epoch < 10; ++epoch) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        experiment->Loss(experiment->Batch(plan.batch(b))).backward();
-        adam.Step();
-      }
-    }
-    model.eval();
+    const Settings settings = Smoke({{"norm", norm}, {"batch_size", "32"}, {"lr", "0.003"}});
+    const auto experiment = task->Make(settings, *data);
+    TrainEpochs(*task, *experiment, settings, 10);
     at::NoGradGuard no_grad;
     // 160 updates: far below chance, which is 0.9.
     EXPECT_LT(experiment->Evaluate().at("train_error"), 0.5) << norm;

@@ -1,6 +1,5 @@
 #include "lab/tasks/skip-thoughts/skip_thoughts.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
@@ -29,8 +28,6 @@ using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
 const std::vector<std::string> kNorms = {"none", "layer"};
-
-at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 
 std::vector<int64_t> Numbers(const at::Tensor& t) {
   const at::Tensor flat = t.to(at::kLong).contiguous();
@@ -136,16 +133,7 @@ class SkipThoughtsTest : public ::testing::Test {
   // Returns the losses of the first updates.
   std::vector<double> Losses(const Dataset& data, int updates, const Sets& sets) {
     const auto experiment = Make(data, sets);
-    Adam adam = MakeAdam(experiment->model(), Smoke(sets));
-    at::Generator order = Generator(1);
-    std::vector<double> losses;
-    while (true) {
-      const EpochPlan plan = experiment->PlanEpoch(order);
-      for (int64_t b = 0; b < plan.batches(); ++b) {
-        losses.push_back(UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 5}).loss);
-        if (std::ssize(losses) == updates) return losses;
-      }
-    }
+    return LossesOf(*task, *experiment, Smoke(sets), updates, ClipTogether(5));
   }
 
   std::string ErrorOf(const fs::path& path) {
@@ -327,15 +315,7 @@ TEST_F(SkipThoughtsTest, LearnsWithEveryNormAndSoftmax) {
       const Sets sets = {
           {"norm", norm}, {"softmax", softmax}, {"samples", "60"}, {"downstream_cases", "600"}};
       const auto experiment = Make(*data, sets);
-      Adam adam = MakeAdam(experiment->model(), Smoke(sets));
-      at::Generator order = Generator(1);
-      for (int epoch = 0; epoch < 40; ++epoch) {
-        const EpochPlan plan = experiment->PlanEpoch(order);
-        for (int64_t b = 0; b < plan.batches(); ++b) {
-          UpdateWeights(*experiment, adam, {{plan.batch(b)}}, {.norm = 5});
-        }
-      }
-      experiment->model().eval();
+      TrainEpochs(*task, *experiment, Smoke(sets), 40, ClipTogether(5));
       at::NoGradGuard no_grad;
       const Values values = experiment->Evaluate();
       EXPECT_LT(values.at("valid_nats"), 0.75 * entropy) << norm << softmax;
@@ -414,12 +394,14 @@ TEST_F(SkipThoughtsTest, TrainsThePaperPreset) {
   const auto experiment = task->Make(settings, *data);
   EXPECT_EQ(ParameterCount(experiment->model()),
             v * 620 + 2401 * v + 3 * (3 * 2400 * 3020 + 12 * 2400));
-  Adam adam = MakeAdam(experiment->model(), settings);
+  const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
   at::Generator order = Generator(1);
   const EpochPlan plan = experiment->PlanEpoch(order);
-  const double before = UpdateWeights(*experiment, adam, {{plan.batch(0)}}, {.norm = 5}).loss;
+  const double before =
+      UpdateWeights(*experiment, *optimizer, {{plan.batch(0)}}, ClipTogether(5)).loss;
   EXPECT_TRUE(std::isfinite(before));
-  EXPECT_LT(UpdateWeights(*experiment, adam, {{plan.batch(0)}}, {.norm = 5}).loss, before);
+  EXPECT_LT(UpdateWeights(*experiment, *optimizer, {{plan.batch(0)}}, ClipTogether(5)).loss,
+            before);
 }
 
 TEST_F(SkipThoughtsTest, ReadsBooksAndSets) {

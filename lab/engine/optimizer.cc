@@ -1,0 +1,45 @@
+#include "lab/engine/optimizer.h"
+
+#include <ATen/Functions.h>
+
+#include <cmath>
+
+namespace planish::lab {
+
+NamedTensors ParametersOf(const torch::nn::Module& model) {
+  NamedTensors parameters;
+  for (const auto& item : model.named_parameters())
+    parameters.emplace_back(item.key(), item.value());
+  return parameters;
+}
+
+double NormOf(const std::vector<at::Tensor>& gradients) {
+  double square = 0;
+  for (const at::Tensor& norm : at::_foreach_norm(gradients)) {
+    const auto value = norm.item<double>();
+    square += value * value;
+  }
+  return std::sqrt(square);
+}
+
+Clipping ClipTogether(double limit) {
+  if (limit <= 0) return {};
+  return [limit](const std::vector<at::Tensor>& gradients) {
+    const double norm = NormOf(gradients);
+    if (norm > limit) at::_foreach_mul_(gradients, limit / norm);
+  };
+}
+
+Clipping ClipEach(double limit) {
+  if (limit <= 0) return {};
+  return [limit](const std::vector<at::Tensor>& gradients) {
+    const std::vector<at::Tensor> norms = at::_foreach_norm(gradients);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const at::Tensor most = at::scalar_tensor(limit, norms[i].options());
+      // The factor is exactly 1 if the norm is within the limit.
+      gradients[i].mul_(most / norms[i].clamp_min(most));
+    }
+  };
+}
+
+}  // namespace planish::lab
