@@ -12,7 +12,7 @@ export CMAKE_PREFIX_PATH PIP_ARGS
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup setup-core build demo test python wheel dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-pi-mnist bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
+.PHONY: help setup setup-core build demo test python wheel dev asan tsan core install uninstall accuracy bench-norm bench-rnn bench-torch bench-lab cuda test-cuda sanitize-cuda bench-cuda docs format tidy clean
 
 help:
 	@echo 'make demo              install what is missing, build, train on drawn digits, write a report'
@@ -32,7 +32,6 @@ help:
 	@echo 'make bench-rnn         recurrent layers against PyTorch, oneDNN ...; writes docs/performance.md'
 	@echo '                       (ten minutes when idle; BENCH_ARGS=--quick: one; BENCH_ARGS=--help)'
 	@echo 'make bench-torch       norms from Python against torch.nn, eager and compiled; writes docs/performance.md'
-	@echo 'make bench-pi-mnist    cases per second against PyTorch'
 	@echo 'make bench-lab         training speed of the lab'"'"'s tasks against PyTorch; writes docs/performance.md'
 	@echo 'make test-cuda         build and test what runs on a GPU, on a machine with one (installs nothing)'
 	@echo 'make sanitize-cuda     the tests of kernels under compute-sanitizer, which takes long'
@@ -127,9 +126,6 @@ bench-torch: build/release/build.ninja python
 	cmake --preset release $(CONFIGURE) >/dev/null
 	cmake --build --preset release --target norm_bench norm_bench_c
 	.venv/bin/python bench/torch/bench.py --build $(BUILD) --docs docs $(BENCH_ARGS)
-
-bench-pi-mnist: build
-	.venv/bin/python bench/pi-mnist/bench.py --build $(BUILD)
 
 bench-lab: build/release/build.ninja
 	cmake --build --preset release --target lab_steps

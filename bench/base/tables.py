@@ -46,7 +46,7 @@ def count(threads):
 def wrong(document):
     """Returns texts like 'planish:ln-lstm forward 100x32x256x256: y is off by ...' for all wrong
     results."""
-    keys = ("task", "norm", "cell", "mode", "direction", "type", "shape", "rows", "cols")
+    keys = ("task", "batch size", "norm", "cell", "mode", "direction", "type", "shape", "rows", "cols")
     return dict.fromkeys(
         " ".join([name, *(str(r[key]) for key in keys if key in r)]) + f": {text}"
         for r in document["results"] for name, text in r["wrong"].items())  # fmt: skip

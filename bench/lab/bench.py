@@ -86,11 +86,12 @@ class PyTorch:
 class Planish:
     """bench/lab/steps.cc in a separate process."""
 
-    def __init__(self, args, threads):
+    def __init__(self, args, threads, *, keep_memory=True):
         self.process = subprocess.Popen(
             [pathlib.Path(args.build) / "bench" / "lab_steps", str(threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
-        self.folder = args.data
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=dict(os.environ, PLANISH_KEEP_MEMORY=str(int(keep_memory))))  # fmt: skip
+        self.folder, self.preset = args.data, args.preset
 
     def ask(self, **command):
         self.process.stdin.write(json.dumps(command) + "\n")
@@ -100,10 +101,10 @@ class Planish:
             raise BenchError(f"lab_steps ended with status {self.process.wait()} at {command}")
         return json.loads(line)
 
-    def setup(self, case, preset, settings, file):
+    def setup(self, case, settings, file):
         """Returns the answer to the setup, and the file's tensors."""
-        told = self.ask(setup=case.task, preset=preset, set={"norm": case.norm, **settings}, data=self.folder,
-                        batches=BATCHES, file=str(file))  # fmt: skip
+        told = self.ask(setup=case.task, preset=cases.TASKS[case.task].preset or self.preset,
+                        set=case.settings() | settings, data=self.folder, batches=BATCHES, file=str(file))  # fmt: skip
         return told, load_file(file)
 
     def losses(self, count):
@@ -137,20 +138,22 @@ def check(task, settings, start, planish):
     return updates.compare(losses, exact, floats)
 
 
-def run_case(args, case, planish, plain, file):
+def run_case(args, case, planish, plain, lean, file):
     """Measures a case. `plain`, a second Planish, trains the same task without a norm for
-    comparison, or is None."""
+    comparison, `lean` without keeping freed memory; each can be None."""
     task = importlib.import_module(cases.TASKS[case.task].module)
     result = {"task": case.task, "norm": case.norm, "threads": case.threads}
+    if case.batch_size:
+        result["batch size"] = case.batch_size
     checked = task.CHECK | (getattr(task, "CHECK_NONE", {}) if case.norm == "none" else {})
-    told, start = planish.setup(case, args.preset, task.SETTINGS | checked, file)
+    told, start = planish.setup(case, task.SETTINGS | checked, file)
     result["wrong"], result["agreement"] = check(task, told["settings"], start, planish)
     if args.check:
         print(f"{case}: losses agree within {result['agreement']}", file=sys.stderr)
     if result["wrong"] or args.check:
         return result
     if checked:
-        told, start = planish.setup(case, args.preset, task.SETTINGS, file)
+        told, start = planish.setup(case, task.SETTINGS, file)
     settings = told["settings"]
     competitors = {
         "planish": planish,
@@ -158,8 +161,11 @@ def run_case(args, case, planish, plain, file):
         "fused": PyTorch(task, settings, start, fused=True),
     }
     if plain:
-        plain.setup(case._replace(norm="none"), args.preset, task.SETTINGS, file.with_name("plain"))
+        plain.setup(case._replace(norm="none"), task.SETTINGS, file.with_name("plain"))
         competitors["none"] = plain
+    if lean:
+        lean.setup(case, task.SETTINGS, file.with_name("lean"))
+        competitors["lean"] = lean
     blocks = updates.measure(competitors, args.blocks, args.seconds)
     used = batches(start, torch.float32)
     units = settings["accumulate"] * statistics.mean(task.size(batch) for batch in used)
@@ -170,6 +176,7 @@ def run_case(args, case, planish, plain, file):
         "seconds": {who: updates.best(found) for who, found in blocks.items()},
         "over": {who: updates.ratio(blocks[who], blocks["planish"]) for who in ("pytorch", "fused")},
         "over none": updates.ratio(blocks["planish"], blocks["none"]) if plain else None,
+        "lean over": updates.ratio(blocks["lean"], blocks["planish"]) if lean else None,
         "faults": {who: statistics.median(f for *_, f in found) for who, found in blocks.items()},
     }  # fmt: skip
 
@@ -180,17 +187,19 @@ def run_cases(args, some, progress):
     with tempfile.TemporaryDirectory() as folder:
         for threads in sorted({case.threads for case in some}):
             torch.set_num_threads(threads)
-            planish, plain = Planish(args, threads), Planish(args, threads)
-            foreign = harness.Foreign(planish.process.pid, plain.process.pid)
+            planish, plain, lean = everyone = [Planish(args, threads), Planish(args, threads),
+                                               Planish(args, threads, keep_memory=False)]  # fmt: skip
+            foreign = harness.Foreign(*(one.process.pid for one in everyone))
             for case in some:
                 if case.threads != threads:
                     continue
-                other = plain if cases.TASKS[case.task].recurrent and case.norm == "layer" else None
-                found = run_case(args, case, planish, other, pathlib.Path(folder) / "start")
+                about = cases.TASKS[case.task]
+                found = run_case(args, case, planish, plain if about.recurrent and case.norm == "layer" else None,
+                                 lean if about.lean else None, pathlib.Path(folder) / "start")  # fmt: skip
                 results[case] = found | {"foreign cores": foreign.cores()}
                 progress.step(str(case))
-            planish.close()
-            plain.close()
+            for one in everyone:
+                one.close()
     return results
 
 

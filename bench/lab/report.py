@@ -19,14 +19,20 @@ def spread(over):
     return "{1:.2f}, {2:.2f}-{3:.2f}".format(*over)
 
 
+def label(result):
+    """Returns the task, with the batch size if several are measured: "pi-mnist, batch 4"."""
+    size = result.get("batch size")
+    return f"{result['task']}, batch {size}" if size else result["task"]
+
+
 def speed_table(results, threads, misses):
     rows = []
     for r in results:
         if r["threads"] != threads or "seconds" not in r:
             continue
-        what = f"{r['task']}, {r['norm']}, {count(threads)}"
+        what = f"{label(r)}, {r['norm']}, {count(threads)}"
         seconds, over = r["seconds"], r["over"]
-        rows.append([r["task"], r["norm"], r["unit"],
+        rows.append([label(r), r["norm"], r["unit"],
                      *(f"{r['units'] / seconds[who]:,.0f}" for who in ("planish", "pytorch", "fused")),
                      judged(over["pytorch"][0], cases.TASKS[r["task"]].least, misses, f"{what}, over PyTorch"),
                      spread(over["pytorch"]), f"{over['fused'][0]:.2f}", spread(over["fused"]),
@@ -36,6 +42,17 @@ def speed_table(results, threads, misses):
         head = ["task", "norm", "unit", "Planish", "PyTorch", "PyTorch, fused", "over PyTorch", "rounds",
                 "over fused", "rounds", "update, ms", "over none", "rounds", "input"]  # fmt: skip
         yield f"#### The lab's tasks, {count(threads)}: units a second\n\n" + table(head, rows)
+
+
+def memory_table(results, threads):
+    """Yields what keeping freed memory does to the time of an update and its page faults."""
+    rows = [[label(r), r["norm"], "{0:.2f}".format(*r["lean over"]), spread(r["lean over"]),
+             *(f"{r['faults'][who]:.0f}" for who in ("planish", "lean", "pytorch", "fused"))]
+            for r in results if r["threads"] == threads and r.get("lean over")]  # fmt: skip
+    if rows:
+        head = ["task", "norm", "time without", "rounds", "faults, Planish", "memory not kept", "PyTorch",
+                "PyTorch, fused"]  # fmt: skip
+        yield f"#### Keeping freed memory, {count(threads)}: time without it over time with it\n\n" + table(head, rows)
 
 
 def over_none(result, misses, what):
@@ -54,8 +71,9 @@ def share(value, misses, what):
 def markdown(document):
     about, results = document["about"], document["results"]
     misses = [0, []]  # numbers judged, those missed
-    tables = [text for threads in sorted({r["threads"] for r in results})
-              for text in speed_table(results, threads, misses)]  # fmt: skip
+    counts = sorted({r["threads"] for r in results})
+    tables = [text for threads in counts for text in speed_table(results, threads, misses)]
+    tables += [text for threads in counts for text in memory_table(results, threads)]
     disturbed = sum(r["foreign cores"] > 0.1 for r in results)
     head = (f"{about['cpu']}, {about['cpu features']}, caches {about['caches']}; PyTorch {about['torch']}, Python "
             f"{about['python']}; Planish {about['commit']}; preset {about['preset']}. While {disturbed} of "
@@ -72,6 +90,8 @@ def summarize(tables):
     """The updates with LayerNorm, a row a task, the numbers of threads side by side."""
     head, rows = ["task", "unit"], {}
     for one in tables:
+        if "units a second" not in one.title:
+            continue
         threads = one.title.partition(", ")[2].partition(":")[0]
         head += [f"{threads}: units a second", "over PyTorch", "over fused"]
         for row in one.rows:
