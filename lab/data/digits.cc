@@ -329,9 +329,7 @@ void DrawDigit(int digit, Random& random, std::span<uint8_t, kSide * kSide> byte
   canvas.Write(random, random.Uniform(0.01f, 0.08f), bytes);
 }
 
-enum class Split : uint64_t { kTrain, kTest };
-
-Images DrawSplit(Split split, int64_t count, int64_t seed) {
+Images DrawSplit(DrawnSplit split, int64_t count, int64_t seed) {
   constexpr int64_t kPixels = kSide * kSide;
   Images images{.count = count, .height = kSide, .width = kSide};
   images.pixels.resize(static_cast<size_t>(count * kPixels));
@@ -358,23 +356,30 @@ Images DrawSplit(Split split, int64_t count, int64_t seed) {
 
 }  // namespace
 
-ImageSet DrawDigits(const Drawing& drawing) {
-  for (const auto& [name, count] : {std::pair("train", drawing.train), {"test", drawing.test}}) {
+ImageSet DrawImages(std::string_view function, const Drawing& drawing,
+                    Images (*draw)(DrawnSplit, int64_t count, int64_t seed),
+                    const std::string& name, std::string_view what) {
+  for (const auto& [split, count] : {std::pair("train", drawing.train), {"test", drawing.test}}) {
     if (count < 0 || count > kMaxDrawn) {
-      throw UsageError(fmt::format("[DrawDigits] {} must be 0 to {} images, got {}", name,
+      throw UsageError(fmt::format("[{}] {} must be 0 to {} images, got {}", function, split,
                                    FormatInteger(kMaxDrawn), FormatInteger(count)));
     }
   }
   ImageSet set;
-  set.train = DrawSplit(Split::kTrain, drawing.train, drawing.seed);
-  set.test = DrawSplit(Split::kTest, drawing.test, drawing.seed);
-  set.name = "drawn digits";
+  set.train = draw(DrawnSplit::kTrain, drawing.train, drawing.seed);
+  set.test = draw(DrawnSplit::kTest, drawing.test, drawing.seed);
+  set.name = name;
   set.source = "embedded";
-  set.description = fmt::format(
-      "digits drawn by planish (not MNIST): {} training and {} test images, drawing seed {}",
-      FormatInteger(drawing.train), FormatInteger(drawing.test), drawing.seed);
+  set.description =
+      fmt::format("{}: {} training and {} test images, drawing seed {}", what,
+                  FormatInteger(drawing.train), FormatInteger(drawing.test), drawing.seed);
   set.sha256 = HashImages(set.train, set.test);
   return set;
+}
+
+ImageSet DrawDigits(const Drawing& drawing) {
+  return DrawImages("DrawDigits", drawing, DrawSplit, "drawn digits",
+                    "digits drawn by planish (not MNIST)");
 }
 
 }  // namespace planish::lab

@@ -2,6 +2,8 @@
 #define PLANISH_LAB_DATA_DIGITS_H_
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "lab/data/images.h"
 
@@ -23,6 +25,14 @@ inline constexpr int64_t kMaxDrawn = 1'000'000;
 /// consecutive images contain each class once. Throws UsageError if train or test is negative or
 /// above kMaxDrawn.
 ImageSet DrawDigits(const Drawing& drawing);
+
+enum class DrawnSplit : uint64_t { kTrain, kTest };
+
+/// Returns a set called `name` of the images that `draw` makes of each split. `what` begins its
+/// description. Throws UsageError like DrawDigits, with the name of the calling function.
+ImageSet DrawImages(std::string_view function, const Drawing& drawing,
+                    Images (*draw)(DrawnSplit, int64_t count, int64_t seed),
+                    const std::string& name, std::string_view what);
 
 }  // namespace planish::lab
 

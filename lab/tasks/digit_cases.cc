@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lab/data/source.h"
 #include "lab/error.h"
@@ -25,19 +26,6 @@ Cases Slice(const Images& images, int64_t begin, int64_t end) {
 
 }  // namespace
 
-std::vector<SettingSpec> DigitCaseSettings() {
-  const double most = 10'000'000;
-  return {
-      {"train_cases", 55000, "training cases: the first of the training images", 1, most, {}},
-      {"valid_cases", 5000, "validation cases: the training images after those", 1, most, {}},
-      {"test_cases", 10000, "test cases: the first of the test images", 1, most, {}},
-  };
-}
-
-std::vector<std::string> DigitCaseSettingNames() {
-  return {"train_cases", "valid_cases", "test_cases"};
-}
-
 std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& settings,
                                      const ImageSet& set) {
   const int64_t train = settings.Int("train_cases"), valid = settings.Int("valid_cases"),
@@ -58,13 +46,6 @@ std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& sett
                  set.sha256,
                  {{"train", train}, {"valid", valid}, {"test", test}}};
   return data;
-}
-
-std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings& settings,
-                                           const std::optional<std::filesystem::path>& folder) {
-  const int64_t train = settings.Int("train_cases") + settings.Int("valid_cases");
-  return CutCases(task, settings,
-                  OpenDigits(folder, {.train = train, .test = settings.Int("test_cases")}));
 }
 
 Tensors TakeCases(const Cases& cases, const at::Tensor& numbers) {
@@ -123,16 +104,35 @@ void DigitExperiment::Measure(const std::string& split, const Cases& cases, Valu
   (*values)[split + "_" + options_.metric] = error ? scores.error : scores.accuracy;
 }
 
-std::vector<MetricSpec> DigitMetrics(const std::string& metric) {
-  std::vector<MetricSpec> metrics = {{kTrainLoss, "training loss of the batches", "nats", true}};
-  const auto both = [&](const std::string& split, const std::string& label) {
-    metrics.push_back({split + "_nll", label + " NLL", "nats", true});
-    metrics.push_back({split + "_" + metric, label + " " + metric, "%", metric == "error"});
-  };
-  both("train", "training");
-  both("valid", "validation");
-  both("test", "test");
-  return metrics;
+std::unique_ptr<Dataset> DigitTask::Load(const Settings& s,
+                                         const std::optional<std::filesystem::path>& folder) const {
+  const int64_t train = s.Int("train_cases") + s.Int("valid_cases");
+  return CutCases(name, s, OpenDigits(folder, {.train = train, .test = s.Int("test_cases")}));
+}
+
+std::unique_ptr<Experiment> DigitTask::Make(const Settings& s, const Dataset& data) const {
+  if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
+    throw UsageError(fmt::format("[{}] batch_size must be at least 2 for batch norm, got 1", name));
+  }
+  return MakeExperiment(s, dynamic_cast<const DigitCases&>(data));
+}
+
+void DigitTask::AddDigits(const std::string& metric) {
+  const double most = 10'000'000;
+  AddSettings({
+      {"train_cases", 55000, "training cases: the first of the training images", 1, most, {}},
+      {"valid_cases", 5000, "validation cases: the training images after those", 1, most, {}},
+      {"test_cases", 10000, "test cases: the first of the test images", 1, most, {}},
+  });
+  data_settings = {"train_cases", "valid_cases", "test_cases"};
+  metrics = {{kTrainLoss, "training loss of the batches", "nats", true}};
+  for (const auto& [split, label] :
+       {std::pair("train", "training"), {"valid", "validation"}, {"test", "test"}}) {
+    const std::string key = std::string(split) + "_", words = std::string(label) + " ";
+    metrics.push_back({key + "nll", words + "NLL", "nats", true});
+    metrics.push_back({key + metric, words + metric, "%", metric == "error"});
+  }
+  choose_by = "valid_" + metric;
 }
 
 }  // namespace planish::lab

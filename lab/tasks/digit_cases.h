@@ -28,22 +28,11 @@ struct DigitCases final : Dataset {
   Cases train, valid, test;
 };
 
-/// Returns the settings train_cases, valid_cases and test_cases; by default 55,000, 5,000 and
-/// 10,000.
-std::vector<SettingSpec> DigitCaseSettings();
-
-/// Returns the names of these settings.
-std::vector<std::string> DigitCaseSettingNames();
-
 /// Returns the cases of the settings: the first training images for training, those after them for
 /// validation, the first test images for testing. Throws UsageError naming the `task` if there are
 /// fewer images.
 std::unique_ptr<DigitCases> CutCases(std::string_view task, const Settings& settings,
                                      const ImageSet& set);
-
-/// Returns CutCases of MNIST in `folder`, or of drawn digits. Also throws like OpenDigits.
-std::unique_ptr<DigitCases> LoadDigitCases(std::string_view task, const Settings& settings,
-                                           const std::optional<std::filesystem::path>& folder);
 
 /// Returns the cases with these indices: images [B, 784] and labels [B].
 Tensors TakeCases(const Cases& cases, const at::Tensor& numbers);
@@ -96,8 +85,25 @@ class DigitExperiment : public Experiment {
   const DigitCases& data_;
 };
 
-/// Returns the metrics of such an experiment.
-std::vector<MetricSpec> DigitMetrics(const std::string& metric);
+/// Task of such an experiment.
+class DigitTask : public Task {
+ public:
+  /// Returns CutCases of MNIST in `folder`, or of drawn digits. Also throws like OpenDigits.
+  std::unique_ptr<Dataset> Load(const Settings& settings,
+                                const std::optional<std::filesystem::path>& folder) const override;
+
+  /// Throws UsageError for batch norm on batches of one case, which have no variance.
+  std::unique_ptr<Experiment> Make(const Settings& settings, const Dataset& data) const final;
+
+ protected:
+  /// Adds the settings train_cases, valid_cases and test_cases, by default 55,000, 5,000 and
+  /// 10,000, and the metrics; `metric` is that of DigitExperiment::Options. It chooses the best
+  /// evaluation.
+  void AddDigits(const std::string& metric);
+
+  virtual std::unique_ptr<Experiment> MakeExperiment(const Settings& settings,
+                                                     const DigitCases& data) const = 0;
+};
 
 }  // namespace planish::lab
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -33,6 +34,24 @@ inline Settings PresetSettings(const Task& task, const std::string& preset, cons
   for (const auto& [name, value] : sets) settings.Set(name, value);
   return settings;
 }
+
+/// Fixture of the tests of the task that `kMake` makes.
+template <std::unique_ptr<Task> (*kMake)()>
+class TaskTest : public ::testing::Test {
+ protected:
+  Settings Chosen(const std::string& preset, const Sets& sets = {}) const {
+    return PresetSettings(*task, preset, sets);
+  }
+  Settings Smoke(const Sets& sets = {}) const { return Chosen("smoke", sets); }
+
+  /// Returns the experiment that Train makes of the preset `smoke` for seed 5.
+  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) const {
+    at::manual_seed(5);
+    return task->Make(Smoke(sets), data);
+  }
+
+  std::unique_ptr<Task> task = kMake();
+};
 
 inline at::Generator Generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
 

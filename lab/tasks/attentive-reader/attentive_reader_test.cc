@@ -30,29 +30,20 @@ using ::testing::UnorderedElementsAre;
 
 const std::vector<std::string> kNorms = {"none", "layer", "batch", "batch-everywhere"};
 
-class AttentiveReaderTest : public ::testing::Test {
+class AttentiveReaderTest : public TaskTest<MakeAttentiveReader> {
  protected:
-  std::unique_ptr<Dataset> Made(const Sets& sets = {}) {
-    return task->Load(PresetSettings(*task, "smoke", sets), {});
-  }
-
-  // Returns the experiment that Train would make of `sets` for seed 5.
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(PresetSettings(*task, "smoke", sets), data);
-  }
+  std::unique_ptr<Dataset> Made(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
 
   // Returns the losses of the first `count` updates.
   std::vector<double> Losses(const Dataset& data, const Sets& sets, int count,
                              at::ScalarType type = at::kFloat) {
     const auto experiment = Make(data, sets);
     experiment->model().to(type);
-    const Settings settings = PresetSettings(*task, "smoke", sets);
+    const Settings settings = Smoke(sets);
     return LossesOf(*task, *experiment, settings, count, task->MakeClipping(settings));
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeAttentiveReader();
 };
 
 TEST_F(AttentiveReaderTest, MakesBatchesOfDifferentQuestionsOfLikeLength) {
@@ -261,7 +252,7 @@ TEST_F(AttentiveReaderTest, RepeatsTheErrorsOfTheReleasedCodeWhereAsked) {
   // Clipping to norm 0.1 then gives 0.1 sqrt(n), and scales Adam's moments accordingly.
   const auto norm_after = [&](const Sets& sets) {
     const auto experiment = Make(*data, sets);
-    const Settings settings = PresetSettings(*task, "smoke", sets);
+    const Settings settings = Smoke(sets);
     const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
     at::Generator order = Generator(1);
     const EpochPlan plan = experiment->PlanEpoch(order);
@@ -321,9 +312,7 @@ TEST(AttentionPicture, DarkensWordsByTheirShare) {
 }
 
 TEST_F(AttentiveReaderTest, ReadsQuestionsElseBooks) {
-  const auto load = [&](const Sets& sets = {}) {
-    return task->Load(PresetSettings(*task, "smoke", sets), folder.path());
-  };
+  const auto load = [&](const Sets& sets = {}) { return task->Load(Smoke(sets), folder.path()); };
   EXPECT_THROW(load(), DataError);
   const auto write_book = [&](const std::string& name, const std::string& a, const std::string& b) {
     std::string text;
@@ -368,7 +357,7 @@ TEST_F(AttentiveReaderTest, ReadsQuestionsElseBooks) {
 
 TEST_F(AttentiveReaderTest, TrainsAtThePapersSizes) {
   const Sets sets = {{"train_cases", "128"}, {"eval_cases", "10"}};
-  Settings settings = PresetSettings(*task, "paper", sets);
+  Settings settings = Chosen("paper", sets);
   const auto data = task->Load(settings, {});
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   for (const std::string& norm : kNorms) {
@@ -401,7 +390,7 @@ TEST_F(AttentiveReaderTest, ReadsRealBooks) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with books/*.txt.gz";
   }
   const Sets sets = {{"train_cases", "2000"}, {"eval_cases", "50"}, {"min_count", "5"}};
-  const auto data = task->Load(PresetSettings(*task, "smoke", sets), path);
+  const auto data = task->Load(Smoke(sets), path);
   EXPECT_EQ(data->about.sizes.at("train"), 2000);
   const auto& corpus = dynamic_cast<const ReaderCorpus&>(*data);
   EXPECT_EQ(corpus.entities, 8);

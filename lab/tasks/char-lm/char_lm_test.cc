@@ -27,21 +27,8 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-class CharLmTest : public ::testing::Test {
+class CharLmTest : public TaskTest<MakeCharLm> {
  protected:
-  Settings Smoke(const Sets& sets = {}) {
-    Settings settings(task->settings);
-    settings.Apply(*std::ranges::find(task->presets, "smoke", &Preset::name));
-    for (const auto& [name, value] : sets) settings.Set(name, value);
-    return settings;
-  }
-
-  // Returns the experiment that Train would make of `sets` for seed 5.
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(Smoke(sets), data);
-  }
-
   // Returns the data of a text via a file.
   std::unique_ptr<Dataset> Load(const std::string& text, const Sets& sets = {}) {
     WriteFile(folder / "some.txt", text);
@@ -69,7 +56,6 @@ class CharLmTest : public ::testing::Test {
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeCharLm();
 };
 
 // Returns a text of n characters from a, b and c: aab and aabc in alternation.

@@ -88,7 +88,7 @@ class ConvNetExperiment final : public DigitExperiment {
   ConvNet model_;
 };
 
-class ConvNetTask final : public Task {
+class ConvNetTask final : public DigitTask {
  public:
   ConvNetTask() {
     name = "convnet";
@@ -111,8 +111,7 @@ class ConvNetTask final : public Task {
          {}},
         {"hidden", 256, "units of the linear layer", 1, 65536, {}},
     });
-    AddSettings(DigitCaseSettings());
-    data_settings = DigitCaseSettingNames();
+    AddDigits("error");
     data_settings.emplace_back("images");
     presets = {
         {"small",
@@ -135,12 +134,10 @@ class ConvNetTask final : public Task {
           {"test_cases", 64},
           {"epochs", 2}}},
     };
-    metrics = DigitMetrics("error");
     metrics.push_back({"border_on", "units near the border that are on", "%", false});
     metrics.push_back({"inside_on", "units inside that are on", "%", false});
     metrics.push_back(
         {"border_deviation", "deviation of sums near the border over that inside", "", false});
-    choose_by = "valid_error";
     report = MakeReport();
   }
 
@@ -154,16 +151,14 @@ class ConvNetTask final : public Task {
 
   std::unique_ptr<Dataset> Load(const Settings& s,
                                 const std::optional<std::filesystem::path>& folder) const override {
-    if (s.Text("images") == "digits") return LoadDigitCases(name, s, folder);
+    if (s.Text("images") == "digits") return DigitTask::Load(s, folder);
     const int64_t train = s.Int("train_cases") + s.Int("valid_cases");
     return CutCases(name, s, DrawShapes({.train = train, .test = s.Int("test_cases")}));
   }
 
-  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
-    if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[convnet] batch_size must be at least 2 for batch norm, got 1");
-    }
-    return std::make_unique<ConvNetExperiment>(s, dynamic_cast<const DigitCases&>(data));
+  std::unique_ptr<Experiment> MakeExperiment(const Settings& s,
+                                             const DigitCases& data) const override {
+    return std::make_unique<ConvNetExperiment>(s, data);
   }
 
  private:

@@ -21,13 +21,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-class ConvNetTest : public ::testing::Test {
- protected:
-  Settings Chosen(const std::string& preset, const Sets& sets = {}) {
-    return PresetSettings(*task, preset, sets);
-  }
-  std::unique_ptr<Task> task = MakeConvNet();
-};
+using ConvNetTest = TaskTest<MakeConvNet>;
 
 TEST(ConvNet, HasAsManyParametersAsItShould) {
   // Kernels of 9 and biases; 7 * 7 * 64 inputs of the linear layer.

@@ -1,15 +1,10 @@
 #include "lab/tasks/convnet/shapes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
 #include <utility>
-
-#include "lab/base/format_integer.h"
-#include "lab/error.h"
 
 namespace planish::lab {
 
@@ -80,7 +75,7 @@ class Brush {
   std::mt19937_64 random_;
 };
 
-Images DrawSplit(uint64_t split, int64_t count, int64_t seed) {
+Images DrawSplit(DrawnSplit split, int64_t count, int64_t seed) {
   Images images{.count = count, .height = kSide, .width = kSide};
   images.pixels.resize(static_cast<size_t>(count * kSide * kSide));
   images.labels.resize(static_cast<size_t>(count));
@@ -88,7 +83,9 @@ Images DrawSplit(uint64_t split, int64_t count, int64_t seed) {
     const auto index = static_cast<uint64_t>(i);
     const int label = static_cast<int>(i % kClasses);
     images.labels[index] = static_cast<uint8_t>(label);
-    Brush brush((static_cast<uint64_t>(seed) * 2 + split) * uint64_t{1'000'003} + index);
+    Brush brush((static_cast<uint64_t>(seed) * 2 + static_cast<uint64_t>(split)) *
+                    uint64_t{1'000'003} +
+                index);
     brush.Draw(label, images.pixels.data() + i * kSide * kSide);
   }
   return images;
@@ -97,22 +94,8 @@ Images DrawSplit(uint64_t split, int64_t count, int64_t seed) {
 }  // namespace
 
 ImageSet DrawShapes(const Drawing& drawing) {
-  for (const auto& [name, count] : {std::pair("train", drawing.train), {"test", drawing.test}}) {
-    if (count < 0 || count > kMaxDrawn) {
-      throw UsageError(fmt::format("[DrawShapes] {} must be 0 to {} images, got {}", name,
-                                   FormatInteger(kMaxDrawn), FormatInteger(count)));
-    }
-  }
-  ImageSet set;
-  set.train = DrawSplit(0, drawing.train, drawing.seed);
-  set.test = DrawSplit(1, drawing.test, drawing.seed);
-  set.name = "drawn shapes";
-  set.source = "embedded";
-  set.description = fmt::format(
-      "ten grey shapes drawn by planish: {} training and {} test images, drawing seed {}",
-      FormatInteger(drawing.train), FormatInteger(drawing.test), drawing.seed);
-  set.sha256 = HashImages(set.train, set.test);
-  return set;
+  return DrawImages("DrawShapes", drawing, DrawSplit, "drawn shapes",
+                    "ten grey shapes drawn by planish");
 }
 
 }  // namespace planish::lab

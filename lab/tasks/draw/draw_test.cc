@@ -285,10 +285,8 @@ TEST(DrawCanvases, IsAnSvgOfAllThatIsShown) {
   EXPECT_LT(svg.size(), 8'000u);  // even for noise, and with values that cannot be drawn
 }
 
-class DrawTest : public ::testing::Test {
+class DrawTest : public TaskTest<MakeDraw> {
  protected:
-  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
-
   // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
     at::manual_seed(5);
@@ -302,8 +300,6 @@ class DrawTest : public ::testing::Test {
     const auto experiment = Make(data, sets);
     return LossesOf(*task, *experiment, Smoke(sets), count);
   }
-
-  std::unique_ptr<Task> task = MakeDraw();
 };
 
 TEST_F(DrawTest, StartsEveryNormFromTheSameWeightsAndNoise) {

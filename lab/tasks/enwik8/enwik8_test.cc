@@ -25,26 +25,17 @@ using ::testing::HasSubstr;
 const std::vector<std::string> kNorms = {"layer",  "none",        "layer-simple", "rms",
                                          "detach", "detach-mean", "detach-std",   "ada"};
 
-class Enwik8Test : public ::testing::Test {
+class Enwik8Test : public TaskTest<MakeEnwik8> {
  protected:
-  // Returns the experiment that Train would make of `sets` for seed 5.
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(PresetSettings(*task, "smoke", sets), data);
-  }
-
-  std::unique_ptr<Dataset> Made(const Sets& sets = {}) {
-    return task->Load(PresetSettings(*task, "smoke", sets), {});
-  }
+  std::unique_ptr<Dataset> Made(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
 
   // Returns the data of a text via a file.
   std::unique_ptr<Dataset> Load(const std::string& text) {
     WriteFile(folder / "some.txt", text);
-    return task->Load(PresetSettings(*task, "smoke"), folder / "some.txt");
+    return task->Load(Smoke(), folder / "some.txt");
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeEnwik8();
 };
 
 // Returns the symbols [N] of smoke's synthetic text.
@@ -207,7 +198,7 @@ TEST_F(Enwik8Test, LearnsWithEveryNorm) {
   while (text.size() < 3'000) text += "aabaabc";
   const auto data = Load(text);
   for (const std::string& norm : kNorms) {
-    const Settings settings = PresetSettings(*task, "smoke", {{"lr", "0.01"}, {"norm", norm}});
+    const Settings settings = Smoke({{"lr", "0.01"}, {"norm", norm}});
     const auto experiment = Make(*data, {{"norm", norm}, {"dropout", "0"}, {"init", "0.15"}});
     TrainEpochs(*task, *experiment, settings, 20);
     at::NoGradGuard no_grad;
@@ -253,7 +244,7 @@ TEST_F(Enwik8Test, WritesTheSameTextForTheSameSeed) {
 // bytes of enwik8 it has 41.06 million parameters: Dai et al. 2019, Table 2, print 41M.
 TEST_F(Enwik8Test, PaperIsTransformerXlBase) {
   const Sets fewer = {{"target", "16"}, {"memory", "16"}, {"batch_size", "2"}, {"bytes", "10000"}};
-  const Settings settings = PresetSettings(*task, "paper", fewer);
+  const Settings settings = Chosen("paper", fewer);
   const auto data = task->Load(settings, {});
   at::manual_seed(1);
   const auto experiment = task->Make(settings, *data);

@@ -180,10 +180,8 @@ TEST(HandwritingModel, StepsAsItReads) {
 
 // ---- The task
 
-class HandwritingTest : public ::testing::Test {
+class HandwritingTest : public TaskTest<MakeHandwriting> {
  protected:
-  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
-
   // Returns the experiment that Train would make of `sets` for seed 5.
   std::unique_ptr<Experiment> Make(const Dataset& data, const Settings& settings) {
     at::manual_seed(5);
@@ -194,13 +192,11 @@ class HandwritingTest : public ::testing::Test {
   std::vector<double> Train(Experiment& experiment, const Settings& settings, int updates) {
     return LossesOf(*task, experiment, settings, updates);
   }
-
-  std::unique_ptr<Task> task = MakeHandwriting();
 };
 
 TEST_F(HandwritingTest, HasThePapersParameters) {
   const Sets few = {{"lines", "8"}, {"held_out", "1"}};
-  const Settings paper = PresetSettings(*task, "paper", few);
+  const Settings paper = Chosen("paper", few);
   const auto data = task->Load(paper, {});
   for (const auto& [norm, known] : {std::pair("none", 3'654'951), {"layer", 3'671'751}}) {
     Settings settings = paper;

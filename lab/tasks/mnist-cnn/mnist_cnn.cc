@@ -1,6 +1,5 @@
 #include "lab/tasks/mnist-cnn/mnist_cnn.h"
 
-#include "lab/error.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/mnist-cnn/model.h"
 
@@ -51,7 +50,7 @@ ReportSpec MakeReport() {
   return report;
 }
 
-class MnistCnnTask final : public Task {
+class MnistCnnTask final : public DigitTask {
  public:
   MnistCnnTask() {
     name = "mnist-cnn";
@@ -69,8 +68,7 @@ class MnistCnnTask final : public Task {
          {"all", "linear"}},
         {"hidden", 500, "units of the linear layer", 1, 65536, {}},
     });
-    AddSettings(DigitCaseSettings());
-    data_settings = DigitCaseSettingNames();
+    AddDigits("accuracy");
     presets = {
         {"small",
          "the same network and cases for 5 epochs: a minute a run on one core",
@@ -80,21 +78,12 @@ class MnistCnnTask final : public Task {
          "the same network on 512 cases for 2 epochs: a test that it runs",
          {{"train_cases", 512}, {"valid_cases", 128}, {"test_cases", 128}, {"epochs", 2}}},
     };
-    metrics = DigitMetrics("accuracy");
-    choose_by = "valid_accuracy";
     report = MakeReport();
   }
 
-  std::unique_ptr<Dataset> Load(const Settings& s,
-                                const std::optional<std::filesystem::path>& folder) const override {
-    return LoadDigitCases(name, s, folder);
-  }
-
-  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
-    if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[mnist-cnn] batch_size must be at least 2 for batch norm, got 1");
-    }
-    return std::make_unique<MnistCnn>(s, dynamic_cast<const DigitCases&>(data));
+  std::unique_ptr<Experiment> MakeExperiment(const Settings& s,
+                                             const DigitCases& data) const override {
+    return std::make_unique<MnistCnn>(s, data);
   }
 };
 

@@ -21,13 +21,7 @@ namespace {
 
 using ::testing::UnorderedElementsAre;
 
-class MnistCnnTest : public ::testing::Test {
- protected:
-  Settings Chosen(const std::string& preset, const Sets& sets = {}) {
-    return PresetSettings(*task, preset, sets);
-  }
-  std::unique_ptr<Task> task = MakeMnistCnn();
-};
+using MnistCnnTest = TaskTest<MakeMnistCnn>;
 
 TEST(DigitCnn, HasAsManyParametersAsItShould) {
   // 5*5*1*20 + 20, 5*5*20*50 + 50, (4*4*50)*500 + 500, 500*10 + 10: 431,080, like Caffe's LeNet.

@@ -27,28 +27,19 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class MtTest : public ::testing::Test {
+class MtTest : public TaskTest<MakeMt> {
  protected:
   // Vocabularies must not stay on the machine.
   MtTest() { setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1); }
   ~MtTest() override { unsetenv("XDG_CACHE_HOME"); }
 
-  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
-
   std::unique_ptr<Dataset> Load(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
-
-  // Returns the experiment that Train would make of `sets` for seed 5.
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(Smoke(sets), data);
-  }
 
   std::vector<std::string> NormsOfTask() {
     return std::ranges::find(task->settings, "norm", &SettingSpec::name)->choices;
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeMt();
 };
 
 // Parameters by formula: with width D, H hidden units and V pieces, an attention has 4 matrices D D
@@ -363,8 +354,7 @@ TEST_F(MtTest, TrainsOnRealPairs) {
   if (!path || !fs::exists(*path / "multi30k")) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with multi30k";
   }
-  const Settings settings =
-      PresetSettings(*task, "small", {{"train_pairs", "500"}, {"vocabulary", "500"}});
+  const Settings settings = Chosen("small", {{"train_pairs", "500"}, {"vocabulary", "500"}});
   const auto data = task->Load(settings, path);
   EXPECT_EQ(data->about.name, "multi30k de-en");
   EXPECT_EQ(data->about.sizes.at("test"), 1000);

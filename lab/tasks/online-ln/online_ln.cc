@@ -79,7 +79,7 @@ class OnlineLn final : public DigitExperiment {
   OnlineMlp model_;
 };
 
-class OnlineLnTask final : public Task {
+class OnlineLnTask final : public DigitTask {
  public:
   OnlineLnTask() {
     name = "online-ln";
@@ -87,8 +87,7 @@ class OnlineLnTask final : public Task {
     settings = EngineSettings(NormSetting(Norms()));
     AddSettings({{"width", 128, "units of each of the two hidden layers", 2, 65536, {}},
                  {"eps", 1e-5, "added to the variance by norm layer", 0, 1, {}}});
-    AddSettings(DigitCaseSettings());
-    data_settings = DigitCaseSettingNames();
+    AddDigits("error");
     presets = {
         {"small",
          "10,000 cases for 3 epochs: seconds a run on one core, 20 at batch size 1",
@@ -102,13 +101,11 @@ class OnlineLnTask final : public Task {
           {"test_cases", 128},
           {"epochs", 2}}},
     };
-    metrics = DigitMetrics("error");
     for (size_t layer = 0; layer < kLayers; ++layer) {
       const std::string of = fmt::format(" of layer {}'s sums", layer + 1);
       metrics.push_back({"mu_" + std::to_string(layer), "mean" + of, "", true});
       metrics.push_back({"sigma_" + std::to_string(layer), "deviation" + of, "", true});
     }
-    choose_by = "valid_error";
     report.title = "Online layer normalisation";
     report.source = "T. Breloff, Online Layer Normalization, 2016";
     report.compare = "norm";
@@ -132,13 +129,9 @@ class OnlineLnTask final : public Task {
     };
   }
 
-  std::unique_ptr<Dataset> Load(const Settings& s,
-                                const std::optional<std::filesystem::path>& folder) const override {
-    return LoadDigitCases(name, s, folder);
-  }
-
-  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
-    return std::make_unique<OnlineLn>(s, dynamic_cast<const DigitCases&>(data));
+  std::unique_ptr<Experiment> MakeExperiment(const Settings& s,
+                                             const DigitCases& data) const override {
+    return std::make_unique<OnlineLn>(s, data);
   }
 };
 

@@ -19,13 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class OnlineLnTest : public ::testing::Test {
- protected:
-  Settings Chosen(const std::string& preset, const Sets& sets = {}) {
-    return PresetSettings(*task, preset, sets);
-  }
-  std::unique_ptr<Task> task = MakeOnlineLn();
-};
+using OnlineLnTest = TaskTest<MakeOnlineLn>;
 
 TEST(OnlineMlp, HasAsManyParametersAsItShould) {
   const int64_t products = 784 * 128 + 128 * 128 + 128 * 10;

@@ -24,16 +24,9 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-class OrderEmbeddingTest : public ::testing::Test {
+class OrderEmbeddingTest : public TaskTest<MakeOrderEmbedding> {
  protected:
-  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
   std::unique_ptr<Dataset> Load(const Sets& sets = {}) { return task->Load(Smoke(sets), {}); }
-
-  // Returns the experiment that Train would make of `sets` for seed 5.
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(Smoke(sets), data);
-  }
 
   static OrderEmbedding& ModelOf(Experiment& experiment) {
     return dynamic_cast<OrderEmbedding&>(experiment.model());
@@ -45,8 +38,6 @@ class OrderEmbeddingTest : public ::testing::Test {
     experiment.model().eval();
     return losses;
   }
-
-  std::unique_ptr<Task> task = MakeOrderEmbedding();
 };
 
 TEST_F(OrderEmbeddingTest, SaysWhatItsDataIs) {
@@ -238,8 +229,8 @@ TEST_F(OrderEmbeddingTest, ResumesToTheBit) {
 }
 
 TEST_F(OrderEmbeddingTest, TrainsThePaperPreset) {
-  const Settings paper = PresetSettings(
-      *task, "paper", {{"norm", "layer"}, {"train_images", "64"}, {"batch_size", "16"}});
+  const Settings paper =
+      Chosen("paper", {{"norm", "layer"}, {"train_images", "64"}, {"batch_size", "16"}});
   const auto data = task->Load(paper, {});
   at::manual_seed(1);
   const auto experiment = task->Make(paper, *data);
@@ -347,8 +338,7 @@ TEST_F(OrderEmbeddingTest, TrainsOnRealCaptions) {
   if (!path || !fs::exists(*path / "multi30k/task2")) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with multi30k/task2";
   }
-  const Settings settings =
-      PresetSettings(*task, "small", {{"train_images", "512"}, {"hidden", "64"}});
+  const Settings settings = Chosen("small", {{"train_images", "512"}, {"hidden", "64"}});
   const auto data = task->Load(settings, path);
   EXPECT_EQ(data->about.name, "multi30k");
   EXPECT_EQ(data->about.sizes.at("test"), 1000);

@@ -204,22 +204,17 @@ TEST(MakeExamples, TakesProjectiveSentencesAndKnownRelations) {
   EXPECT_TRUE(MakeExamples(valid, vocabulary).transitions.equal(at::tensor({0, 0}, at::kLong)));
 }
 
-class ParserTest : public ::testing::Test {
+class ParserTest : public TaskTest<MakeParser> {
  protected:
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(PresetSettings(*task, "smoke", sets), data);
-  }
   std::unique_ptr<Dataset> Load(const std::string& train, const std::string& held_out) {
     for (const auto& [name, text] :
          {std::pair("train.conllu", train), {"dev.conllu", held_out}, {"test.conllu", held_out}}) {
       WriteFile(folder / name, text);
     }
-    return task->Load(PresetSettings(*task, "smoke"), folder.path());
+    return task->Load(Smoke(), folder.path());
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeParser();
 };
 
 TEST_F(ParserTest, SaysWhatItLeavesOut) {
@@ -230,14 +225,14 @@ TEST_F(ParserTest, SaysWhatItLeavesOut) {
   EXPECT_THAT(data->about.description,
               HasSubstr("1 training sentences that are not projective are left out of training, "
                         "and 1 of the validation loss"));
-  EXPECT_THROW(task->Check(PresetSettings(*task, "smoke"), *data), UsageError);  // batches of 64
+  EXPECT_THROW(task->Check(Smoke(), *data), UsageError);  // batches of 64
   EXPECT_THROW(Load(kCrossing, kAnna), DataError);
   EXPECT_THROW(Load(kAnna, kCrossing), DataError);
   EXPECT_THROW(Make(*data, {{"norm", "batch"}, {"batch_size", "1"}}), UsageError);
 }
 
 TEST_F(ParserTest, MeasuresEveryMetricItDeclares) {
-  const auto data = task->Load(PresetSettings(*task, "smoke"), {});
+  const auto data = task->Load(Smoke(), {});
   const auto experiment = Make(*data);
   experiment->model().eval();
   at::NoGradGuard no_grad;
@@ -256,7 +251,7 @@ TEST_F(ParserTest, MeasuresEveryMetricItDeclares) {
 }
 
 TEST_F(ParserTest, StartsEveryNormFromTheSameWeights) {
-  const auto data = task->Load(PresetSettings(*task, "smoke"), {});
+  const auto data = task->Load(Smoke(), {});
   std::map<std::string, at::Tensor> first;
   for (const std::string& norm : NormNames()) {
     const auto experiment = Make(*data, {{"norm", norm}});
@@ -273,9 +268,9 @@ TEST_F(ParserTest, StartsEveryNormFromTheSameWeights) {
 }
 
 TEST_F(ParserTest, LearnsWithEveryNorm) {
-  const auto data = task->Load(PresetSettings(*task, "smoke"), {});
+  const auto data = task->Load(Smoke(), {});
   for (const std::string& norm : NormNames()) {
-    const Settings settings = PresetSettings(*task, "smoke", {{"norm", norm}, {"lr", "0.01"}});
+    const Settings settings = Smoke({{"norm", norm}, {"lr", "0.01"}});
     at::manual_seed(1);
     const auto experiment = task->Make(settings, *data);
     TrainEpochs(*task, *experiment, settings, 3);
@@ -286,11 +281,11 @@ TEST_F(ParserTest, LearnsWithEveryNorm) {
 }
 
 TEST_F(ParserTest, LearnsWithEveryActivation) {
-  const auto data = task->Load(PresetSettings(*task, "smoke"), {});
+  const auto data = task->Load(Smoke(), {});
   const at::Tensor cases = at::arange(64);
   for (const char* activation : {"relu", "cube", "tanh"}) {
-    const Settings settings = PresetSettings(
-        *task, "smoke", {{"activation", activation}, {"norm", "layer"}, {"lr", "0.01"}});
+    const Settings settings =
+        Smoke({{"activation", activation}, {"norm", "layer"}, {"lr", "0.01"}});
     at::manual_seed(1);
     const auto experiment = task->Make(settings, *data);
     const auto optimizer = task->MakeOptimizer(ParametersOf(experiment->model()), settings);
@@ -306,7 +301,7 @@ TEST_F(ParserTest, ResumesExactly) {
 
 // The paper's sizes, on synthetic trees.
 TEST_F(ParserTest, TrainsThePapersModel) {
-  const Settings settings = PresetSettings(*task, "paper", {{"sentences", "300"}, {"norm", "ada"}});
+  const Settings settings = Chosen("paper", {{"sentences", "300"}, {"norm", "ada"}});
   const auto data = task->Load(settings, {});
   task->Check(settings, *data);
   at::manual_seed(1);
@@ -328,8 +323,7 @@ TEST_F(ParserTest, LearnsFromTheRealTreebank) {
   if (!path || !fs::exists(*path / "ud_ewt")) {
     GTEST_SKIP() << "PLANISH_DATA does not name a folder with ud_ewt";
   }
-  const Settings settings =
-      PresetSettings(*task, "smoke", {{"sentences", "500"}, {"norm", "layer"}, {"lr", "0.01"}});
+  const Settings settings = Smoke({{"sentences", "500"}, {"norm", "layer"}, {"lr", "0.01"}});
   const auto data = task->Load(settings, path);
   EXPECT_EQ(data->about.name, "ud_ewt");
   at::manual_seed(1);

@@ -1,6 +1,5 @@
 #include "lab/tasks/pi-mnist/pi_mnist.h"
 
-#include "lab/error.h"
 #include "lab/tasks/digit_cases.h"
 #include "lab/tasks/pi-mnist/model.h"
 
@@ -58,7 +57,7 @@ ReportSpec MakeReport() {
   return report;
 }
 
-class PiMnistTask final : public Task {
+class PiMnistTask final : public DigitTask {
  public:
   PiMnistTask() {
     name = "pi-mnist";
@@ -76,8 +75,7 @@ class PiMnistTask final : public Task {
          {"auto", "biased", "unbiased"}},
     };
     AddSettings(own);
-    AddSettings(DigitCaseSettings());
-    data_settings = DigitCaseSettingNames();
+    AddDigits("error");
     presets = {
         {"paper", "784-1000-1000-10 on 55,000 cases for 60 epochs, as printed", {}},
         {"small",
@@ -96,21 +94,12 @@ class PiMnistTask final : public Task {
           {"test_cases", 128},
           {"epochs", 2}}},
     };
-    metrics = DigitMetrics("error");
-    choose_by = "valid_error";
     report = MakeReport();
   }
 
-  std::unique_ptr<Dataset> Load(const Settings& s,
-                                const std::optional<std::filesystem::path>& folder) const override {
-    return LoadDigitCases(name, s, folder);
-  }
-
-  std::unique_ptr<Experiment> Make(const Settings& s, const Dataset& data) const override {
-    if (s.Text("norm") == "batch" && s.Int("batch_size") < 2) {
-      throw UsageError("[pi-mnist] batch_size must be at least 2 for batch norm, got 1");
-    }
-    return std::make_unique<PiMnist>(s, dynamic_cast<const DigitCases&>(data));
+  std::unique_ptr<Experiment> MakeExperiment(const Settings& s,
+                                             const DigitCases& data) const override {
+    return std::make_unique<PiMnist>(s, data);
   }
 };
 

@@ -16,11 +16,7 @@ namespace {
 
 using ::testing::UnorderedElementsAre;
 
-class PiMnistTest : public ::testing::Test {
- protected:
-  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
-  std::unique_ptr<Task> task = MakePiMnist();
-};
+using PiMnistTest = TaskTest<MakePiMnist>;
 
 TEST(PixelMlp, HasThePapersSize) {
   // 784*1000 + 1000 + 1000*1000 + 1000 + 1000*10 + 10 weights and biases.

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class RtTest : public ::testing::Test {
+class RtTest : public TaskTest<MakeRt> {
  protected:
   // Writes these numbers of sentences, all distinct and of one word.
   void WriteSentences(int positive, int negative) {
@@ -32,17 +32,16 @@ class RtTest : public ::testing::Test {
   }
 
   std::unique_ptr<Dataset> Load(const Sets& sets = {}) {
-    return task->Load(PresetSettings(*task, "paper", sets), folder.path());
+    return task->Load(Chosen("paper", sets), folder.path());
   }
 
   // Returns words, lengths and labels of the training sentences.
   Tensors Train(const Dataset& data, const Sets& sets = {}) {
-    const auto experiment = task->Make(PresetSettings(*task, "smoke", sets), data);
+    const auto experiment = task->Make(Smoke(sets), data);
     return experiment->Batch(at::arange(data.about.sizes.at("train")));
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeRt();
 };
 
 TEST_F(RtTest, SplitsAsManyAsThePaper) {
@@ -86,7 +85,7 @@ TEST_F(RtTest, KnowsTheRealOne) {
 
 TEST_F(RtTest, TakesTheFolderItself) {
   WriteSentences(30, 30);
-  EXPECT_NO_THROW(task->Load(PresetSettings(*task, "smoke"), folder / "mr"));
+  EXPECT_NO_THROW(task->Load(Smoke(), folder / "mr"));
 }
 
 TEST_F(RtTest, SaysWhatItLeftOut) {

@@ -121,15 +121,8 @@ TEST(SampledLoss, StandsForTheFullSoftmax) {
   EXPECT_LT((states.grad() - full).norm().item<double>(), 0.05 * full.norm().item<double>());
 }
 
-class SkipThoughtsTest : public ::testing::Test {
+class SkipThoughtsTest : public TaskTest<MakeSkipThoughts> {
  protected:
-  Settings Smoke(const Sets& sets = {}) { return PresetSettings(*task, "smoke", sets); }
-
-  std::unique_ptr<Experiment> Make(const Dataset& data, const Sets& sets = {}) {
-    at::manual_seed(5);
-    return task->Make(Smoke(sets), data);
-  }
-
   // Returns the losses of the first updates.
   std::vector<double> Losses(const Dataset& data, int updates, const Sets& sets) {
     const auto experiment = Make(data, sets);
@@ -146,7 +139,6 @@ class SkipThoughtsTest : public ::testing::Test {
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeSkipThoughts();
 };
 
 // Reference model from the equations of Ba et al. 2016 (23-28, with PyTorch's z) and of Kiros et
@@ -383,7 +375,7 @@ TEST_F(SkipThoughtsTest, ResumesWithTheSameBits) {
 
 TEST_F(SkipThoughtsTest, TrainsThePaperPreset) {
   const Settings settings =
-      PresetSettings(*task, "paper", {{"norm", "layer"}, {"stories", "20"}, {"batch_size", "2"}});
+      Chosen("paper", {{"norm", "layer"}, {"stories", "20"}, {"batch_size", "2"}});
   EXPECT_EQ(settings.Int("hidden"), 2400);
   EXPECT_EQ(settings.Int("words"), 620);
   EXPECT_EQ(settings.Int("vocabulary"), 20'000);

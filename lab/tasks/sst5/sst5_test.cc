@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class Sst5Test : public ::testing::Test {
+class Sst5Test : public TaskTest<MakeSst5> {
  protected:
   void SetUp() override {
     std::filesystem::create_directory(folder / "sst");
@@ -28,11 +28,10 @@ class Sst5Test : public ::testing::Test {
     WriteFile(folder / ("sst/stsa.fine." + set), text);
   }
   std::unique_ptr<Dataset> Load(const Sets& sets = {}) {
-    return task->Load(PresetSettings(*task, "paper", sets), folder.path());
+    return task->Load(Chosen("paper", sets), folder.path());
   }
 
   TestFolder folder;
-  std::unique_ptr<Task> task = MakeSst5();
 };
 
 TEST_F(Sst5Test, ReadsTheThreeSets) {
@@ -45,7 +44,7 @@ TEST_F(Sst5Test, ReadsTheThreeSets) {
       data->about.description,
       HasSubstr("6 sentences in five classes (not SST5) read from " + (folder / "sst").string() +
                 "; 1 empty line left out; 3 words in the lexicon, 83.3% of the test words"));
-  const auto experiment = task->Make(PresetSettings(*task, "smoke"), *data);
+  const auto experiment = task->Make(Smoke(), *data);
   const Tensors batch = experiment->Batch(at::arange(3));
   EXPECT_TRUE(batch[2].equal(at::tensor(std::vector<int64_t>{4, 0, 3})));
   EXPECT_TRUE(batch[1].equal(at::tensor(std::vector<int64_t>{3, 3, 1})));
