@@ -409,126 +409,176 @@ class SplitColumns {
   C* dbias_;
 };
 
-/// Computes BackwardRows for cols >= lanes, with dx.
+/// BackwardRows of rows [begin, end) with dx, for cols >= lanes.
 template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
-HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
-                                   Compute<T>* dgain, Compute<T>* dbias) {
+class WideBackward {
   using C = Compute<T>;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = args.cols, block = GradientRowsPerBlock<kStream>(cols);
-  const double reciprocal = 1 / static_cast<double>(cols);
-  const GradientArgs<C> out{args.gain, args.scale, -args.scale * args.slope};
-  const bool packed = args.dx_stride == cols;
-  const bool even =
-      cols % lanes == 0 && (!kStream || (args.dx_stride % lanes == 0 &&
-                                         RowLayout<kStream, D, T>(d, args.dx, cols).lead == 0));
-  // No sums if neither dx nor dgain and dbias need them.
-  const bool summing = kColumns || args.recipe.via_mean || args.recipe.via_scale;
-  RowEnds<kStream, D, T> ends[kMaxRows];
-  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
-  for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
-  GradientMap<C> maps[kMaxRows];
-  RowSums sums[kMaxRows];
-  RowCoefficients<C> next_maps[kMaxRows];
-  constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
-  SplitParameters<D, T> split_gain;
-  const bool split = kSplit && cols <= kMaxSplitColumns && end - begin >= kMinSplitRows;
-  if (split) SplitPairs(d, out.gain, cols, split_gain.numbers);
-  const SplitColumns<kColumns, D, T> split_columns(d, cols, dgain, dbias);
-  BackwardWork<T> work;
-  work.scale = out.scale;
-  work.neg_slope = out.neg_slope;
 
-  const auto row_at = [&](int64_t r) HWY_ATTR {
-    return GradientRow<T>{args.dy + r * args.dy_stride, args.x + r * args.x_stride};
-  };
-  const auto sum_row = [&](int64_t r) HWY_ATTR {
-    const RowCoefficients<C> map = SavedMoments(args, r);
-    RowSums row_sums;
-    if (summing) {
-      row_sums =
-          SumGradientRow<kOutput, kReadX, kColumns, D>(row_at(r), cols, map, out, dgain, dbias);
-    }
-    return FinishGradient(args, r, map, row_sums, reciprocal);
-  };
-  int64_t r = begin, summed = std::min(block, end - begin);
-  for (int64_t i = 0; i < summed; ++i) maps[i] = sum_row(r + i);
-  for (; summing && r + 2 * block <= end; r += block) {
-    if (!even) {
-      for (int64_t i = 0; i < block; ++i) {
-        const GradientRow<T> row = row_at(r + i);
-        const int64_t last = cols - lanes;
-        const MapVectors<D> m(d, maps[i].map);
-        const Vec<D> mean_g = hn::Set(d, maps[i].mean_g);
-        const Vec<D> mean_gx = hn::Set(d, maps[i].mean_g_xhat);
-        ends[i].layout = RowLayout<kStream, D, T>(d, args.dx + (r + i) * args.dx_stride, cols);
-        if (kStream) {
-          Write(d,
-                InputGradient<kOutput, kReadX>(d, row.dy, row.x, out, m.mean, m.rstd, m.offset,
-                                               mean_g, mean_gx),
-                ends[i].head);
-        }
-        Write(d,
-              InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, out.At(last), m.mean,
-                                             m.rstd, m.offset, mean_g, mean_gx),
-              ends[i].tail);
+ public:
+  HWY_INLINE WideBackward(const RowsBackward<T>& args, int64_t begin, int64_t end, C* dgain,
+                          C* dbias)
+      : args_(args),
+        begin_(begin),
+        end_(end),
+        cols_(args.cols),
+        block_(GradientRowsPerBlock<kStream>(args.cols)),
+        reciprocal_(1 / static_cast<double>(args.cols)),
+        out_{args.gain, args.scale, -args.scale * args.slope},
+        dgain_(dgain),
+        dbias_(dbias),
+        packed_(args.dx_stride == cols_),
+        even_(cols_ % Lanes() == 0 &&
+              (!kStream || (args.dx_stride % Lanes() == 0 && LayoutOf(args.dx).lead == 0))),
+        summing_(kColumns || args.recipe.via_mean || args.recipe.via_scale),
+        split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
+    for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
+    if (split_) SplitPairs(D(), out_.gain, cols_, split_gain_.numbers);
+    work_.scale = out_.scale;
+    work_.neg_slope = out_.neg_slope;
+  }
+
+  /// Computes first the sums of the first block. Then, while two whole blocks remain, the results
+  /// of one with the sums of the next. Then the remaining results.
+  HWY_INLINE void Run() {
+    int64_t r = begin_, summed = std::min(block_, end_ - begin_);
+    for (int64_t i = 0; i < summed; ++i) maps_[i] = SumOf(r + i);
+    for (; summing_ && r + 2 * block_ <= end_; r += block_) {
+      if (!even_) ComputeEnds(r);
+      MapAndSum(r);
+      if (!even_) StoreEnds(r);
+      for (int64_t i = 0; i < block_; ++i) {
+        maps_[i] = FinishGradient(args_, r + block_ + i, next_maps_[i], sums_[i], reciprocal_);
       }
+      summed = block_;
     }
-    for (int64_t i = 0; i < block; ++i) {
-      next_maps[i] = SavedMoments(args, r + block + i);
-      sums[i] = RowSums();
+    for (int64_t i = 0; r < end_; ++i, ++r) {
+      if (i >= summed) maps_[0] = SumOf(r);
+      InputGradientRow<kOutput, kReadX, kStream>(D(), RowAt(r), cols_, maps_[i < summed ? i : 0],
+                                                 out_, DxAt(r), carry_, packed_ && r > begin_,
+                                                 packed_ && r + 1 < end_);
     }
-    for (int64_t c = 0; c < cols; c += kChunk) {
-      const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
-      for (int64_t i = 0; i < block; ++i) {
-        const int64_t from = ends[i].layout.lead + c;
-        const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
-        if (!kStream && args.ask) {
-          PrefetchShortAhead(args.dx + (r + i) * args.dx_stride + c, width);
-        }
-        work.next = row_at(r + block + i).At(c);
-        work.row = row_at(r + i).At(from);
-        work.next_map = &next_maps[i];
-        work.map = &maps[i];
-        work.dgain = dgain + c;
-        work.dbias = dbias + c;
-        work.dx = args.dx + (r + i) * args.dx_stride + from;
+    FinishStores<kStream>();
+  }
+
+ private:
+  static constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
+
+  static HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
+  HWY_INLINE RowLayout<kStream, D, T> LayoutOf(const T* dx) const {
+    return RowLayout<kStream, D, T>(D(), dx, cols_);
+  }
+  HWY_INLINE GradientRow<T> RowAt(int64_t r) const {
+    return {args_.dy + r * args_.dy_stride, args_.x + r * args_.x_stride};
+  }
+  HWY_INLINE T* DxAt(int64_t r) const { return args_.dx + r * args_.dx_stride; }
+
+  /// Returns the coefficients of a row, from its sums.
+  HWY_INLINE GradientMap<C> SumOf(int64_t r) const {
+    const RowCoefficients<C> map = SavedMoments(args_, r);
+    RowSums row_sums;
+    if (summing_) {
+      row_sums =
+          SumGradientRow<kOutput, kReadX, kColumns, D>(RowAt(r), cols_, map, out_, dgain_, dbias_);
+    }
+    return FinishGradient(args_, r, map, row_sums, reciprocal_);
+  }
+
+  /// Computes the partial vectors at the ends of the block's rows.
+  HWY_INLINE void ComputeEnds(int64_t r) {
+    const D d;
+    for (int64_t i = 0; i < block_; ++i) {
+      const GradientRow<T> row = RowAt(r + i);
+      const int64_t last = cols_ - Lanes();
+      const MapVectors<D> m(d, maps_[i].map);
+      const Vec<D> mean_g = hn::Set(d, maps_[i].mean_g);
+      const Vec<D> mean_gx = hn::Set(d, maps_[i].mean_g_xhat);
+      ends_[i].layout = LayoutOf(DxAt(r + i));
+      if (kStream) {
+        Write(d,
+              InputGradient<kOutput, kReadX>(d, row.dy, row.x, out_, m.mean, m.rstd, m.offset,
+                                             mean_g, mean_gx),
+              ends_[i].head);
+      }
+      Write(d,
+            InputGradient<kOutput, kReadX>(d, row.dy + last, row.x + last, out_.At(last), m.mean,
+                                           m.rstd, m.offset, mean_g, mean_gx),
+            ends_[i].tail);
+    }
+  }
+
+  /// Computes the results of the block's whole vectors, and the sums of the next block.
+  HWY_INLINE void MapAndSum(int64_t r) {
+    for (int64_t i = 0; i < block_; ++i) {
+      next_maps_[i] = SavedMoments(args_, r + block_ + i);
+      sums_[i] = RowSums();
+    }
+    for (int64_t c = 0; c < cols_; c += kChunk) {
+      const int64_t width = std::min(kChunk, cols_ - c), whole = width / Lanes();
+      for (int64_t i = 0; i < block_; ++i) {
+        const int64_t from = ends_[i].layout.lead + c;
+        const int64_t vectors =
+            std::clamp<int64_t>(ends_[i].layout.vectors - c / Lanes(), 0, whole);
+        if (!kStream && args_.ask) PrefetchShortAhead(DxAt(r + i) + c, width);
+        work_.next = RowAt(r + block_ + i).At(c);
+        work_.row = RowAt(r + i).At(from);
+        work_.next_map = &next_maps_[i];
+        work_.map = &maps_[i];
+        work_.dgain = dgain_ + c;
+        work_.dbias = dbias_ + c;
+        work_.dx = DxAt(r + i) + from;
         const auto run = [&](auto split_sums, auto split_row) HWY_ATTR {
-          work.next_gain = (split_sums() ? split_gain.numbers : out.gain) + c;
-          work.gain = (split_row() ? split_gain.numbers : out.gain) + from;
-          sums[i].Add(
+          work_.next_gain = (split_sums() ? split_gain_.numbers : out_.gain) + c;
+          work_.gain = (split_row() ? split_gain_.numbers : out_.gain) + from;
+          sums_[i].Add(
               BackwardChunk<kOutput, kReadX, kColumns, kStream, split_sums(), split_row(), D>(
-                  work, vectors, whole - vectors, width % lanes));
+                  work_, vectors, whole - vectors, width % Lanes()));
         };
         constexpr std::bool_constant<kSplit> kIsSplit;
-        if (!split) {
+        if (!split_) {
           run(std::false_type(), std::false_type());
-        } else if (ends[i].layout.lead == 0) {
+        } else if (ends_[i].layout.lead == 0) {
           run(kIsSplit, kIsSplit);
         } else {
           run(kIsSplit, std::false_type());
         }
       }
     }
-    if (!even) {
-      for (int64_t i = 0; i < block; ++i) {
-        T* dx = args.dx + (r + i) * args.dx_stride;
-        ends[i].StoreHead(d, dx, carry, packed && r + i > begin);
-        ends[i].StoreTail(d, dx, cols, carry, packed);
-      }
-    }
-    for (int64_t i = 0; i < block; ++i) {
-      maps[i] = FinishGradient(args, r + block + i, next_maps[i], sums[i], reciprocal);
-    }
-    summed = block;
   }
-  for (int64_t i = 0; r < end; ++i, ++r) {
-    if (i >= summed) maps[0] = sum_row(r);
-    InputGradientRow<kOutput, kReadX, kStream>(d, row_at(r), cols, maps[i < summed ? i : 0], out,
-                                               args.dx + r * args.dx_stride, carry,
-                                               packed && r > begin, packed && r + 1 < end);
+
+  /// Stores what ComputeEnds computed.
+  HWY_INLINE void StoreEnds(int64_t r) {
+    const D d;
+    for (int64_t i = 0; i < block_; ++i) {
+      ends_[i].StoreHead(d, DxAt(r + i), carry_, packed_ && r + i > begin_);
+      ends_[i].StoreTail(d, DxAt(r + i), cols_, carry_, packed_);
+    }
   }
-  FinishStores<kStream>();
+
+  const RowsBackward<T>& args_;
+  const int64_t begin_, end_, cols_, block_;
+  const double reciprocal_;
+  const GradientArgs<C> out_;
+  C *const dgain_, *const dbias_;
+  const bool packed_;   // rows of dx are contiguous
+  const bool even_;     // rows of whole vectors at aligned addresses have no partial vectors
+  const bool summing_;  // dx, or dgain and dbias, need the sums
+  const bool split_;    // the gain is in the order of pairs, in split_gain_
+  RowEnds<kStream, D, T> ends_[kMaxRows];
+  HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
+  GradientMap<C> maps_[kMaxRows];  // of the block
+  // Of the next block.
+  RowSums sums_[kMaxRows];
+  RowCoefficients<C> next_maps_[kMaxRows];
+  BackwardWork<T> work_;
+  SplitParameters<D, T> split_gain_;
+};
+
+/// Computes BackwardRows for cols >= lanes, with dx.
+template <Output kOutput, bool kReadX, bool kColumns, bool kStream, class D, class T>
+HWY_NOINLINE void BackwardRowsWide(D d, const RowsBackward<T>& args, int64_t begin, int64_t end,
+                                   Compute<T>* dgain, Compute<T>* dbias) {
+  const SplitColumns<kColumns, D, T> split_columns(d, args.cols, dgain, dbias);
+  WideBackward<kOutput, kReadX, kColumns, kStream, D, T>(args, begin, end, dgain, dbias).Run();
 }
 
 /// Computes BackwardRows for cols >= lanes, without dx.

@@ -322,142 +322,207 @@ HWY_INLINE void Revise(const RowsForward<T>& args, int64_t r, int64_t n,
   for (int64_t i = 0; i < n; ++i) maps[i] = SavedMoments(args, r + i);
 }
 
-/// Computes ForwardRows for cols >= lanes.
+/// ForwardRows of rows [begin, end), for cols >= lanes.
 template <Output kOutput, bool kCentre, bool kStream, class D, class T>
-HWY_NOINLINE void ForwardRowsWide(D d, const RowsForward<T>& args, int64_t begin, int64_t end) {
+class WideForward {
   using C = Compute<T>;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t cols = args.cols, x_stride = args.x_stride, y_stride = args.y_stride;
-  const int64_t block = RowsPerBlock<kStream, T>(cols, args.ask);
-  const double reciprocal = 1 / static_cast<double>(cols);
-  const OutputArgs<C> out{args.gain, args.bias, args.scale, -args.scale * args.slope};
-  const bool packed = y_stride == cols, joined = kStream && packed && x_stride == cols;
-  // Rows of whole vectors at aligned addresses have no partial vectors at their ends.
-  const bool even =
-      cols % lanes == 0 &&
-      (!kStream || (y_stride % lanes == 0 && RowLayout<kStream, D, T>(d, args.y, cols).lead == 0));
-  RowEnds<kStream, D, T> ends[kMaxRows];
-  HWY_ALIGN T carry[2 * hn::MaxLanes(D())] = {};
-  for (int64_t i = 0; i < block; ++i) ends[i].layout.vectors = cols / lanes;
-  RowCoefficients<C> maps[kMaxRows], last_map;
-  RowSums sums[kMaxRows];
-  C shifts[kMaxRows] = {};
-  HWY_ALIGN C end_gain[2 * hn::MaxLanes(D())] = {}, end_bias[2 * hn::MaxLanes(D())] = {};
-  if (joined && kOutput == Output::kAffine) {
-    std::copy_n(out.gain + cols - lanes, lanes, end_gain);
-    std::copy_n(out.gain, lanes, end_gain + lanes);
-    std::copy_n(out.bias + cols - lanes, lanes, end_bias);
-    std::copy_n(out.bias, lanes, end_bias + lanes);
-  }
-  const OutputArgs<C> row_ends_args{end_gain, end_bias, out.scale, out.neg_slope};
-  constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
-  SplitParameters<D, T> split_gain, split_bias;
-  const bool split = kSplit && cols <= kMaxSplitColumns && end - begin >= kMinSplitRows;
-  if (split) {
-    SplitPairs(d, out.gain, cols, split_gain.numbers);
-    SplitPairs(d, out.bias, cols, split_bias.numbers);
-  }
-  const OutputArgs<C> split_out{split_gain.numbers, split_bias.numbers, C{0}, C{0}};
 
-  // First the sums of the first block. Then, while two whole blocks remain, the results of one with
-  // the sums of the next. Then the remaining results.
-  int64_t r = begin, summed = std::min(block, end - begin);
-  for (int64_t i = 0; i < summed; ++i) {
-    const T* x = args.x + (r + i) * x_stride;
-    const C shift = ShiftOf<kCentre>(d, x, cols);
-    maps[i] = FinishMoments(args, r + i, static_cast<double>(shift),
-                            SumRow<kCentre, D>(x, cols, shift), reciprocal);
+ public:
+  HWY_INLINE WideForward(const RowsForward<T>& args, int64_t begin, int64_t end)
+      : args_(args),
+        begin_(begin),
+        end_(end),
+        cols_(args.cols),
+        x_stride_(args.x_stride),
+        y_stride_(args.y_stride),
+        block_(RowsPerBlock<kStream, T>(args.cols, args.ask)),
+        reciprocal_(1 / static_cast<double>(args.cols)),
+        out_{args.gain, args.bias, args.scale, -args.scale * args.slope},
+        packed_(y_stride_ == cols_),
+        joined_(kStream && packed_ && x_stride_ == cols_),
+        even_(cols_ % Lanes() == 0 &&
+              (!kStream || (y_stride_ % Lanes() == 0 && LayoutOf(args.y).lead == 0))),
+        split_(kSplit && cols_ <= kMaxSplitColumns && end - begin >= kMinSplitRows) {
+    const D d;
+    for (int64_t i = 0; i < block_; ++i) ends_[i].layout.vectors = cols_ / Lanes();
+    if (joined_ && kOutput == Output::kAffine) {
+      std::copy_n(out_.gain + cols_ - Lanes(), Lanes(), end_gain_);
+      std::copy_n(out_.gain, Lanes(), end_gain_ + Lanes());
+      std::copy_n(out_.bias + cols_ - Lanes(), Lanes(), end_bias_);
+      std::copy_n(out_.bias, Lanes(), end_bias_ + Lanes());
+    }
+    if (split_) {
+      SplitPairs(d, out_.gain, cols_, split_gain_.numbers);
+      SplitPairs(d, out_.bias, cols_, split_bias_.numbers);
+    }
   }
-  Revise(args, r, summed, maps);
-  for (; r + 2 * block <= end; r += block) {
-    const T* x = args.x + r * x_stride;
-    const T* next = x + block * x_stride;
-    T* y = args.y + r * y_stride;
-    for (int64_t i = 0; i < block && !even; ++i) {
-      const RowCoefficients<C>& map = maps[i];
-      const T* row = x + i * x_stride;
-      T* const to = y + i * y_stride;
-      ends[i].layout = RowLayout<kStream, D, T>(d, to, cols);
-      if (joined && r + i > begin) {
-        const int64_t lead = ends[i].layout.lead;
+
+  /// Computes first the sums of the first block. Then, while two whole blocks remain, the results
+  /// of one with the sums of the next. Then the remaining results.
+  HWY_INLINE void Run() {
+    int64_t r = begin_, summed = std::min(block_, end_ - begin_);
+    for (int64_t i = 0; i < summed; ++i) maps_[i] = SumOf(r + i);
+    Revise(args_, r, summed, maps_);
+    for (; r + 2 * block_ <= end_; r += block_) {
+      if (!even_) ComputeEnds(r);
+      MapAndSum(r);
+      if (!even_) StoreEnds(r);
+      last_map_ = maps_[block_ - 1];
+      for (int64_t i = 0; i < block_; ++i) {
+        maps_[i] = FinishMoments(args_, r + block_ + i, static_cast<double>(shifts_[i]), sums_[i],
+                                 reciprocal_);
+      }
+      Revise(args_, r + block_, block_, maps_);
+      summed = block_;
+    }
+    if (joined_ && !even_ && r > begin_) StoreLastEnd(r);
+    MapRest(r, summed);
+    FinishStores<kStream>();
+  }
+
+ private:
+  static constexpr bool kSplit = kSplitsPairs<D, T> && kOutput == Output::kAffine;
+
+  static HWY_INLINE int64_t Lanes() { return static_cast<int64_t>(hn::Lanes(D())); }
+  HWY_INLINE RowLayout<kStream, D, T> LayoutOf(const T* y) const {
+    return RowLayout<kStream, D, T>(D(), y, cols_);
+  }
+
+  /// Returns the coefficients of a row, from its sums.
+  HWY_INLINE RowCoefficients<C> SumOf(int64_t r) const {
+    const T* x = args_.x + r * x_stride_;
+    const C shift = ShiftOf<kCentre>(D(), x, cols_);
+    return FinishMoments(args_, r, static_cast<double>(shift), SumRow<kCentre, D>(x, cols_, shift),
+                         reciprocal_);
+  }
+
+  /// Computes the partial vectors at the ends of the block's rows. If rows are contiguous, stores
+  /// the vector with the end of one row and the start of the next.
+  HWY_INLINE void ComputeEnds(int64_t r) {
+    const D d;
+    const OutputArgs<C> row_ends_args{end_gain_, end_bias_, out_.scale, out_.neg_slope};
+    for (int64_t i = 0; i < block_; ++i) {
+      const RowCoefficients<C>& map = maps_[i];
+      const T* row = args_.x + (r + i) * x_stride_;
+      T* const to = args_.y + (r + i) * y_stride_;
+      ends_[i].layout = LayoutOf(to);
+      if (joined_ && r + i > begin_) {
+        const int64_t lead = ends_[i].layout.lead;
         if (lead == 0) continue;
         Put<kStream>(d,
-                     NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps[i - 1] : last_map, map,
-                                                       row_ends_args, lead),
-                     to + lead - lanes);
+                     NormaliseAcross<kOutput, kCentre>(d, row, i > 0 ? maps_[i - 1] : last_map_,
+                                                       map, row_ends_args, lead),
+                     to + lead - Lanes());
         continue;
       }
       const Vec<D> mean = hn::Set(d, map.mean), rstd = hn::Set(d, map.rstd);
       const Vec<D> offset = hn::Set(d, map.offset);
-      const int64_t last = cols - lanes;
+      const int64_t last = cols_ - Lanes();
       if (kStream) {
-        Write(d, Normalise<kOutput, kCentre>(d, row, out, mean, rstd, offset), ends[i].head);
+        Write(d, Normalise<kOutput, kCentre>(d, row, out_, mean, rstd, offset), ends_[i].head);
       }
-      Write(d, Normalise<kOutput, kCentre>(d, row + last, out.At(last), mean, rstd, offset),
-            ends[i].tail);
+      Write(d, Normalise<kOutput, kCentre>(d, row + last, out_.At(last), mean, rstd, offset),
+            ends_[i].tail);
     }
-    for (int64_t i = 0; i < block; ++i) {
-      shifts[i] = ShiftOf<kCentre>(d, next + i * x_stride, cols);
-      sums[i] = RowSums();
+  }
+
+  /// Computes the results of the block's whole vectors, and the sums of the next block.
+  HWY_INLINE void MapAndSum(int64_t r) {
+    const D d;
+    const T* x = args_.x + r * x_stride_;
+    const T* next = x + block_ * x_stride_;
+    T* y = args_.y + r * y_stride_;
+    for (int64_t i = 0; i < block_; ++i) {
+      shifts_[i] = ShiftOf<kCentre>(d, next + i * x_stride_, cols_);
+      sums_[i] = RowSums();
     }
-    for (int64_t c = 0; c < cols; c += kChunk) {
-      const int64_t width = std::min(kChunk, cols - c), whole = width / lanes;
-      for (int64_t i = 0; i < block; ++i) {
-        if (!kStream && args.ask) PrefetchShortAhead(y + i * y_stride + c, width);
-        const int64_t from = ends[i].layout.lead + c;
-        const int64_t vectors = std::clamp<int64_t>(ends[i].layout.vectors - c / lanes, 0, whole);
+    const OutputArgs<C> split_out{split_gain_.numbers, split_bias_.numbers, C{0}, C{0}};
+    for (int64_t c = 0; c < cols_; c += kChunk) {
+      const int64_t width = std::min(kChunk, cols_ - c), whole = width / Lanes();
+      for (int64_t i = 0; i < block_; ++i) {
+        if (!kStream && args_.ask) PrefetchShortAhead(y + i * y_stride_ + c, width);
+        const int64_t from = ends_[i].layout.lead + c;
+        const int64_t vectors =
+            std::clamp<int64_t>(ends_[i].layout.vectors - c / Lanes(), 0, whole);
         const auto run = [&](auto is_split, const OutputArgs<C>& parameters) HWY_ATTR {
-          sums[i].Add(ForwardChunk<kOutput, kCentre, kStream, is_split(), D>(
-              next + i * x_stride + c, x + i * x_stride + from, y + i * y_stride + from,
-              parameters.At(from), vectors, shifts[i], maps[i], whole - vectors, width % lanes));
+          sums_[i].Add(ForwardChunk<kOutput, kCentre, kStream, is_split(), D>(
+              next + i * x_stride_ + c, x + i * x_stride_ + from, y + i * y_stride_ + from,
+              parameters.At(from), vectors, shifts_[i], maps_[i], whole - vectors,
+              width % Lanes()));
         };
-        if (split && ends[i].layout.lead == 0) {
+        if (split_ && ends_[i].layout.lead == 0) {
           run(std::bool_constant<kSplit>(), split_out);
         } else {
-          run(std::false_type(), out);
+          run(std::false_type(), out_);
         }
       }
     }
-    for (int64_t i = 0; i < block && !even; ++i) {
-      if (joined) {
-        if (r + i == begin) ends[i].StoreHead(d, y, carry, false);
+  }
+
+  /// Stores what ComputeEnds computed.
+  HWY_INLINE void StoreEnds(int64_t r) {
+    const D d;
+    T* y = args_.y + r * y_stride_;
+    for (int64_t i = 0; i < block_; ++i) {
+      if (joined_) {
+        if (r + i == begin_) ends_[i].StoreHead(d, y, carry_, false);
         continue;
       }
-      ends[i].StoreHead(d, y + i * y_stride, carry, packed && r + i > begin);
-      ends[i].StoreTail(d, y + i * y_stride, cols, carry, packed);
+      ends_[i].StoreHead(d, y + i * y_stride_, carry_, packed_ && r + i > begin_);
+      ends_[i].StoreTail(d, y + i * y_stride_, cols_, carry_, packed_);
     }
-    last_map = maps[block - 1];
-    for (int64_t i = 0; i < block; ++i) {
-      maps[i] =
-          FinishMoments(args, r + block + i, static_cast<double>(shifts[i]), sums[i], reciprocal);
-    }
-    Revise(args, r + block, block, maps);
-    summed = block;
   }
-  if (joined && !even && r > begin) {
-    // The end of the last row is stored together with the start of the next.
-    ends[0].layout = RowLayout<kStream, D, T>(d, args.y + (r - 1) * y_stride, cols);
-    const int64_t last = r * cols - lanes;
+
+  /// Keeps the end of row r - 1, which is stored together with the start of row r.
+  HWY_INLINE void StoreLastEnd(int64_t r) {
+    const D d;
+    ends_[0].layout = LayoutOf(args_.y + (r - 1) * y_stride_);
+    const int64_t last = r * cols_ - Lanes();
     Write(d,
-          Normalise<kOutput, kCentre>(d, args.x + last, out.At(cols - lanes),
-                                      hn::Set(d, last_map.mean), hn::Set(d, last_map.rstd),
-                                      hn::Set(d, last_map.offset)),
-          ends[0].tail);
-    ends[0].StoreTail(d, args.y + (r - 1) * y_stride, cols, carry, true);
+          Normalise<kOutput, kCentre>(d, args_.x + last, out_.At(cols_ - Lanes()),
+                                      hn::Set(d, last_map_.mean), hn::Set(d, last_map_.rstd),
+                                      hn::Set(d, last_map_.offset)),
+          ends_[0].tail);
+    ends_[0].StoreTail(d, args_.y + (r - 1) * y_stride_, cols_, carry_, true);
   }
-  for (int64_t i = 0; r < end; ++i, ++r) {
-    const T* x = args.x + r * x_stride;
-    if (i >= summed) {
-      const C shift = ShiftOf<kCentre>(d, x, cols);
-      maps[0] = FinishMoments(args, r, static_cast<double>(shift),
-                              SumRow<kCentre, D>(x, cols, shift), reciprocal);
-      Revise(args, r, 1, maps);
+
+  /// Computes the rows from r on, of which the first `summed` have their sums.
+  HWY_INLINE void MapRest(int64_t r, int64_t summed) {
+    for (int64_t i = 0; r < end_; ++i, ++r) {
+      if (i >= summed) {
+        maps_[0] = SumOf(r);
+        Revise(args_, r, 1, maps_);
+      }
+      MapRow<kOutput, kCentre, kStream>(D(), args_.x + r * x_stride_, cols_,
+                                        maps_[i < summed ? i : 0], out_, args_.y + r * y_stride_,
+                                        carry_, packed_ && r > begin_, packed_ && r + 1 < end_);
     }
-    MapRow<kOutput, kCentre, kStream>(d, x, cols, maps[i < summed ? i : 0], out,
-                                      args.y + r * y_stride, carry, packed && r > begin,
-                                      packed && r + 1 < end);
   }
-  FinishStores<kStream>();
+
+  const RowsForward<T>& args_;
+  const int64_t begin_, end_, cols_, x_stride_, y_stride_, block_;
+  const double reciprocal_;
+  const OutputArgs<C> out_;
+  const bool packed_;  // rows of y are contiguous
+  const bool joined_;  // ... and of x, and a vector is stored over the end of a row and the next
+  const bool even_;    // rows of whole vectors at aligned addresses have no partial vectors
+  const bool split_;   // parameters are in the order of pairs, in split_gain_ and split_bias_
+  RowEnds<kStream, D, T> ends_[kMaxRows];
+  HWY_ALIGN T carry_[2 * hn::MaxLanes(D())] = {};
+  // The coefficients of the block, and of the last row of the block before.
+  RowCoefficients<C> maps_[kMaxRows], last_map_;
+  // Of the next block.
+  RowSums sums_[kMaxRows];
+  C shifts_[kMaxRows] = {};
+  // If joined: the last parameters, then the first.
+  HWY_ALIGN C end_gain_[2 * hn::MaxLanes(D())] = {}, end_bias_[2 * hn::MaxLanes(D())] = {};
+  SplitParameters<D, T> split_gain_, split_bias_;
+};
+
+/// Computes ForwardRows for cols >= lanes.
+template <Output kOutput, bool kCentre, bool kStream, class D, class T>
+HWY_NOINLINE void ForwardRowsWide(D, const RowsForward<T>& args, int64_t begin, int64_t end) {
+  WideForward<kOutput, kCentre, kStream, D, T>(args, begin, end).Run();
 }
 
 /// Computes MapAndSumRows for cols >= lanes.
