@@ -95,24 +95,60 @@ int64_t BatchBytes(const Layout& layout) {
   return cuda::BatchNormWorkspaceBytes<T>(layout.outer, layout.features, layout.inner);
 }
 
+// Return the arguments of a call without sizes and strides.
+template <template <class, class> class Args, class T, class P>
+Args<T, P> ForwardArgs(const NormForwardTensors& t) {
+  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
+  Args<T, P> args;
+  args.x = Array<const T>(t.x);
+  args.gain = Array<const P>(t.weight);
+  args.bias = Array<const P>(t.bias);
+  args.y = Array<T>(t.y);
+  args.mean = moments.mean;
+  args.mean_lo = moments.mean_lo;
+  args.rstd = moments.rstd;
+  return args;
+}
+template <template <class, class> class Args, class T, class P>
+Args<T, P> BackwardArgs(const NormBackwardTensors& t) {
+  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
+  Args<T, P> args;
+  args.dy = Array<const T>(t.dy);
+  args.x = Array<const T>(t.x);
+  args.gain = Array<const P>(t.weight);
+  args.mean = moments.mean;
+  args.mean_lo = moments.mean_lo;
+  args.rstd = moments.rstd;
+  args.dx = Array<T>(t.dx);
+  args.dgain = Array<P>(t.dweight);
+  args.dbias = Array<P>(t.dbias);
+  return args;
+}
+
+template <class Args>
+void SetSizes(Args& args, const Layout& layout) {
+  args.batch = layout.outer;
+  args.channels = layout.features;
+  args.spatial = layout.inner;
+}
+
+// Sets an array of rows and its stride.
+template <class T>
+void SetRows(const Rows& rows, T*& array, int64_t& stride) {
+  array = rows.template array<T>();
+  stride = rows.stride;
+}
+
 template <class T, class P>
 void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
   const Rows x = RowsOf(t.x), residual = RowsOf(t.residual);
-  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
-  const Norm norm = Recipe(spec, t.weight.defined() || t.bias.defined());
-  const NormForwardArgs<T, P> args = {.rows = x.rows,
-                                      .cols = x.cols,
-                                      .x = x.template array<const T>(),
-                                      .gain = Array<const P>(t.weight),
-                                      .bias = Array<const P>(t.bias),
-                                      .y = Array<T>(t.y),
-                                      .mean = moments.mean,
-                                      .mean_lo = moments.mean_lo,
-                                      .rstd = moments.rstd,
-                                      .residual = residual.template array<const T>(),
-                                      .sum = Array<T>(t.sum),
-                                      .x_stride = x.stride,
-                                      .residual_stride = residual.stride};
+  auto args = ForwardArgs<NormForwardArgs, T, P>(t);
+  args.rows = x.rows;
+  args.cols = x.cols;
+  SetRows(x, args.x, args.x_stride);
+  SetRows(residual, args.residual, args.residual_stride);
+  args.sum = Array<T>(t.sum);
+  const Norm norm = Recipe(spec, args.gain || args.bias);
   if (t.x.is_cpu()) return NormForward<T, P>(norm, args, CoreOptions(spec, t.y));
   const GpuCall call(t.x, cuda::NormForwardWorkspaceBytes<T>(x.rows, x.cols));
   cuda::NormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -121,24 +157,14 @@ void ForwardRows(const NormSpec& spec, const NormForwardTensors& t) {
 template <class T, class P>
 void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
   const Rows x = RowsOf(t.x), dy = RowsOf(t.dy), dsum = RowsOf(t.dsum);
-  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
-  const bool gradients = t.dweight.defined() || t.dbias.defined();
-  const Norm norm = Recipe(spec, t.weight.defined() || gradients);
-  const NormBackwardArgs<T, P> args = {.rows = x.rows,
-                                       .cols = x.cols,
-                                       .dy = dy.template array<const T>(),
-                                       .x = x.template array<const T>(),
-                                       .gain = Array<const P>(t.weight),
-                                       .mean = moments.mean,
-                                       .mean_lo = moments.mean_lo,
-                                       .rstd = moments.rstd,
-                                       .dx = Array<T>(t.dx),
-                                       .dgain = Array<P>(t.dweight),
-                                       .dbias = Array<P>(t.dbias),
-                                       .dsum = dsum.template array<const T>(),
-                                       .dy_stride = dy.stride,
-                                       .x_stride = x.stride,
-                                       .dsum_stride = dsum.stride};
+  auto args = BackwardArgs<NormBackwardArgs, T, P>(t);
+  args.rows = x.rows;
+  args.cols = x.cols;
+  SetRows(dy, args.dy, args.dy_stride);
+  SetRows(x, args.x, args.x_stride);
+  SetRows(dsum, args.dsum, args.dsum_stride);
+  const bool gradients = args.dgain || args.dbias;
+  const Norm norm = Recipe(spec, args.gain || gradients);
   if (t.x.is_cpu()) return NormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
   const GpuCall call(t.x, cuda::NormBackwardWorkspaceBytes<T>(x.rows, x.cols, gradients));
   cuda::NormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -146,18 +172,9 @@ void BackwardRows(const NormSpec& spec, const NormBackwardTensors& t) {
 
 template <class T, class P>
 void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
-  const Norm norm = Recipe(spec, t.weight.defined() || t.bias.defined());
-  const ChannelNormForwardArgs<T, P> args = {.batch = layout.outer,
-                                             .channels = layout.features,
-                                             .spatial = layout.inner,
-                                             .x = Array<const T>(t.x),
-                                             .gain = Array<const P>(t.weight),
-                                             .bias = Array<const P>(t.bias),
-                                             .y = Array<T>(t.y),
-                                             .mean = moments.mean,
-                                             .mean_lo = moments.mean_lo,
-                                             .rstd = moments.rstd};
+  auto args = ForwardArgs<ChannelNormForwardArgs, T, P>(t);
+  SetSizes(args, layout);
+  const Norm norm = Recipe(spec, args.gain || args.bias);
   if (t.x.is_cpu()) return ChannelNormForward<T, P>(norm, args, CoreOptions(spec, t.y));
   const GpuCall call(t.x, ChannelBytes<T>(layout));
   cuda::ChannelNormForward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -165,21 +182,9 @@ void ForwardChannels(const NormSpec& spec, const NormForwardTensors& t, const La
 
 template <class T, class P>
 void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
-  const bool affine = t.weight.defined() || t.dweight.defined() || t.dbias.defined();
-  const Norm norm = Recipe(spec, affine);
-  const ChannelNormBackwardArgs<T, P> args = {.batch = layout.outer,
-                                              .channels = layout.features,
-                                              .spatial = layout.inner,
-                                              .dy = Array<const T>(t.dy),
-                                              .x = Array<const T>(t.x),
-                                              .gain = Array<const P>(t.weight),
-                                              .mean = moments.mean,
-                                              .mean_lo = moments.mean_lo,
-                                              .rstd = moments.rstd,
-                                              .dx = Array<T>(t.dx),
-                                              .dgain = Array<P>(t.dweight),
-                                              .dbias = Array<P>(t.dbias)};
+  auto args = BackwardArgs<ChannelNormBackwardArgs, T, P>(t);
+  SetSizes(args, layout);
+  const Norm norm = Recipe(spec, args.gain || args.dgain || args.dbias);
   if (t.x.is_cpu()) return ChannelNormBackward<T, P>(norm, args, CoreOptions(spec, t.dx));
   const GpuCall call(t.x, ChannelBytes<T>(layout));
   cuda::ChannelNormBackward<T, P>(norm, args, call.With(GpuOptions(spec)));
@@ -189,23 +194,14 @@ void BackwardChannels(const NormSpec& spec, const NormBackwardTensors& t, const 
 // element.
 template <class T, class P>
 void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsPointersOf<Compute<T>>(t.moments);
-  if (moments.var) t.moments.select(0, 3).zero_();
-  const bool several = moments.var && layout.outer * layout.inner >= 2;
+  Compute<T>* const var = StatisticsPointersOf<Compute<T>>(t.moments).var;
+  if (var) t.moments.select(0, 3).zero_();
+  const bool several = var && layout.outer * layout.inner >= 2;
   const Tensor mean = several ? at::zeros({layout.features}, t.moments.options()) : Tensor();
-  const BatchNormForwardArgs<T, P> args = {
-      .batch = layout.outer,
-      .channels = layout.features,
-      .spatial = layout.inner,
-      .x = Array<const T>(t.x),
-      .gain = Array<const P>(t.weight),
-      .bias = Array<const P>(t.bias),
-      .y = Array<T>(t.y),
-      .mean = moments.mean,
-      .mean_lo = moments.mean_lo,
-      .rstd = moments.rstd,
-      .running_mean = several ? Array<Compute<T>>(mean) : nullptr,
-      .running_var = several ? moments.var : nullptr};
+  auto args = ForwardArgs<BatchNormForwardArgs, T, P>(t);
+  SetSizes(args, layout);
+  args.running_mean = Array<Compute<T>>(mean);
+  args.running_var = several ? var : nullptr;
   if (t.x.is_cpu()) return BatchNormForward<T, P>(args, CoreBatchOptions(spec));
   const GpuCall call(t.x, BatchBytes<T>(layout));
   cuda::BatchNormForward<T, P>(args, call.With(GpuBatchOptions(spec)));
@@ -213,19 +209,8 @@ void ForwardBatch(const NormSpec& spec, const NormForwardTensors& t, const Layou
 
 template <class T, class P>
 void BackwardBatch(const NormSpec& spec, const NormBackwardTensors& t, const Layout& layout) {
-  const auto moments = StatisticsPointersOf<const Compute<T>>(t.moments);
-  const BatchNormBackwardArgs<T, P> args = {.batch = layout.outer,
-                                            .channels = layout.features,
-                                            .spatial = layout.inner,
-                                            .dy = Array<const T>(t.dy),
-                                            .x = Array<const T>(t.x),
-                                            .gain = Array<const P>(t.weight),
-                                            .mean = moments.mean,
-                                            .mean_lo = moments.mean_lo,
-                                            .rstd = moments.rstd,
-                                            .dx = Array<T>(t.dx),
-                                            .dgain = Array<P>(t.dweight),
-                                            .dbias = Array<P>(t.dbias)};
+  auto args = BackwardArgs<BatchNormBackwardArgs, T, P>(t);
+  SetSizes(args, layout);
   if (t.x.is_cpu()) return BatchNormBackward<T, P>(args, CoreBatchOptions(spec));
   const GpuCall call(t.x, BatchBytes<T>(layout));
   cuda::BatchNormBackward<T, P>(args, call.With(GpuBatchOptions(spec)));
