@@ -208,32 +208,49 @@ struct Result : Outputs<T, P> {
   explicit Result(const Problem<T, P>& p) : Outputs<T, P>(p.rows * p.cols, p.rows, p.cols) {}
 };
 
+/// Return the common arguments of a problem's calls, without sizes.
+template <class Args, class Inputs, class Out>
+Args ForwardArrays(const Inputs& p, Out& out) {
+  Args args;
+  args.x = p.x.data();
+  args.gain = OrNull(p.gain);
+  args.bias = OrNull(p.bias);
+  args.y = out.y.data();
+  args.mean = out.mean.data();
+  args.mean_lo = out.mean_lo.data();
+  args.rstd = out.rstd.data();
+  return args;
+}
+template <class Args, class Inputs, class Out>
+Args BackwardArrays(const Inputs& p, Out& out) {
+  Args args;
+  args.dy = p.dy.data();
+  args.x = p.x.data();
+  args.gain = OrNull(p.gain);
+  args.mean = out.mean.data();
+  args.mean_lo = out.mean_lo.data();
+  args.rstd = out.rstd.data();
+  args.dx = out.dx.data();
+  args.dgain = out.dgain.data();
+  args.dbias = out.dbias.data();
+  return args;
+}
+
 template <class T, class P>
 NormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return {.rows = p.rows,
-          .cols = p.cols,
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .bias = OrNull(p.bias),
-          .y = out.y.data(),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data()};
+  auto args = ForwardArrays<NormForwardArgs<T, P>>(p, out);
+  args.rows = p.rows;
+  args.cols = p.cols;
+  return args;
 }
 
 template <class T, class P>
 NormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return {.rows = p.rows,
-          .cols = p.cols,
-          .dy = p.dy.data(),
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .dx = out.dx.data(),
-          .dgain = IsAffine(p.norm) ? out.dgain.data() : nullptr,
-          .dbias = IsAffine(p.norm) ? out.dbias.data() : nullptr};
+  auto args = BackwardArrays<NormBackwardArgs<T, P>>(p, out);
+  args.rows = p.rows;
+  args.cols = p.cols;
+  if (!IsAffine(p.norm)) args.dgain = args.dbias = nullptr;
+  return args;
 }
 
 /// Runs forward, then backward.

@@ -40,7 +40,7 @@ struct Result : tests::Outputs<T, P> {
 
 template <class T, class P>
 BatchNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  auto args = tests::ChannelForwardArgs<BatchNormForwardArgs<T, P>>(p, out);
+  auto args = WithSizes(ForwardArrays<BatchNormForwardArgs<T, P>>(p, out), p.shape);
   args.running_mean = out.running_mean.data();
   if (p.shape.positions() != 1) args.running_var = out.running_var.data();
   return args;
@@ -48,7 +48,7 @@ BatchNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out
 
 template <class T, class P>
 BatchNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return tests::ChannelBackwardArgs<BatchNormBackwardArgs<T, P>>(p, out);
+  return WithSizes(BackwardArrays<BatchNormBackwardArgs<T, P>>(p, out), p.shape);
 }
 
 /// Returns the elements of channel c, in order.

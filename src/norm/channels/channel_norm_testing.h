@@ -33,12 +33,12 @@ struct Result : tests::Outputs<T, P> {
 
 template <class T, class P>
 ChannelNormForwardArgs<T, P> ForwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  return tests::ChannelForwardArgs<ChannelNormForwardArgs<T, P>>(p, out);
+  return WithSizes(ForwardArrays<ChannelNormForwardArgs<T, P>>(p, out), p.shape);
 }
 
 template <class T, class P>
 ChannelNormBackwardArgs<T, P> BackwardArgs(const Problem<T, P>& p, Result<T, P>& out) {
-  auto args = tests::ChannelBackwardArgs<ChannelNormBackwardArgs<T, P>>(p, out);
+  auto args = WithSizes(BackwardArrays<ChannelNormBackwardArgs<T, P>>(p, out), p.shape);
   if (!IsAffine(p.norm)) args.dgain = args.dbias = nullptr;
   return args;
 }

@@ -61,35 +61,12 @@ struct ChannelProblem {
   std::vector<P> gain, bias;
 };
 
-/// Returns the common arguments of a problem.
-template <class Args, class Options, class T, class P>
-Args ChannelForwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
-  return {.batch = p.shape.batch,
-          .channels = p.shape.channels,
-          .spatial = p.shape.spatial,
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .bias = OrNull(p.bias),
-          .y = out.y.data(),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data()};
-}
-
-template <class Args, class Options, class T, class P>
-Args ChannelBackwardArgs(const ChannelProblem<Options, T, P>& p, Outputs<T, P>& out) {
-  return {.batch = p.shape.batch,
-          .channels = p.shape.channels,
-          .spatial = p.shape.spatial,
-          .dy = p.dy.data(),
-          .x = p.x.data(),
-          .gain = OrNull(p.gain),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .dx = out.dx.data(),
-          .dgain = out.dgain.data(),
-          .dbias = out.dbias.data()};
+template <class Args>
+Args WithSizes(Args args, const Shape& shape) {
+  args.batch = shape.batch;
+  args.channels = shape.channels;
+  args.spatial = shape.spatial;
+  return args;
 }
 
 /// Returns the largest error of rounding `value` to T.

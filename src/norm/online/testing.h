@@ -72,34 +72,22 @@ struct Result : tests::Outputs<T> {
 
 template <class T>
 OnlineNormForwardArgs<T> ForwardArgs(const Problem<T>& p, Result<T>& out) {
-  return {.rows = p.rows,
-          .cols = p.cols,
-          .x = p.x.data(),
-          .gain = p.gain.data(),
-          .bias = p.bias.data(),
-          .y = out.y.data(),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .offset = out.offset.data(),
-          .deviation = out.deviation.data()};
+  auto args = ForwardArrays<OnlineNormForwardArgs<T>>(p, out);
+  args.rows = p.rows;
+  args.cols = p.cols;
+  args.offset = out.offset.data();
+  args.deviation = out.deviation.data();
+  return args;
 }
 
 template <class T>
 OnlineNormBackwardArgs<T> BackwardArgs(const Problem<T>& p, Result<T>& out) {
-  return {.rows = p.rows,
-          .cols = p.cols,
-          .dy = p.dy.data(),
-          .x = p.x.data(),
-          .gain = p.gain.data(),
-          .mean = out.mean.data(),
-          .mean_lo = out.mean_lo.data(),
-          .rstd = out.rstd.data(),
-          .offset = out.offset.data(),
-          .deviation = out.deviation.data(),
-          .dx = out.dx.data(),
-          .dgain = out.dgain.data(),
-          .dbias = out.dbias.data()};
+  auto args = BackwardArrays<OnlineNormBackwardArgs<T>>(p, out);
+  args.rows = p.rows;
+  args.cols = p.cols;
+  args.offset = out.offset.data();
+  args.deviation = out.deviation.data();
+  return args;
 }
 
 template <class T>
