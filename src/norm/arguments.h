@@ -38,15 +38,6 @@ constexpr Presence ParamsPresence(const Recipe& recipe) {
   return NullUnless(recipe.output == Output::kAffine, "for a norm without gain and bias");
 }
 
-/// The arrays beside dy and rstd that backward reads.
-struct BackwardReads {
-  bool x = true, mean = true;
-};
-constexpr BackwardReads ReadsOf(const Recipe& recipe) {
-  const bool x = recipe.output != Output::kIdentity || recipe.via_scale;
-  return {.x = x, .mean = x && recipe.centre};
-}
-
 /// Visits the common arrays of the forward calls.
 template <class A, class F>
 constexpr void VisitForward(const A& args, const NormExtents& n, Presence params, F&& f) {
@@ -125,6 +116,34 @@ constexpr void VisitArguments(const ChannelNormBackwardArgs<T, P>& args, const R
                               F&& f) {
   VisitBackward(args, ChannelExtents(args, args.batch * args.spatial), ReadsOf(recipe),
                 ParamsPresence(recipe), f);
+}
+
+/// Return a call with spatial = 1 as a norm of rows.
+template <class T, class P>
+NormForwardArgs<T, P> AsRows(const ChannelNormForwardArgs<T, P>& args) {
+  return {.rows = args.batch,
+          .cols = args.channels,
+          .x = args.x,
+          .gain = args.gain,
+          .bias = args.bias,
+          .y = args.y,
+          .mean = args.mean,
+          .mean_lo = args.mean_lo,
+          .rstd = args.rstd};
+}
+template <class T, class P>
+NormBackwardArgs<T, P> AsRows(const ChannelNormBackwardArgs<T, P>& args) {
+  return {.rows = args.batch,
+          .cols = args.channels,
+          .dy = args.dy,
+          .x = args.x,
+          .gain = args.gain,
+          .mean = args.mean,
+          .mean_lo = args.mean_lo,
+          .rstd = args.rstd,
+          .dx = args.dx,
+          .dgain = args.dgain,
+          .dbias = args.dbias};
 }
 
 template <class T, class P, class F>

@@ -2,6 +2,7 @@
 #define PLANISH_SRC_NORM_PARAMS_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "planish/types.h"
 #include "src/base/aligned.h"
+#include "src/norm/recipe.h"
 #include "src/norm/rows/rows.h"
 
 // Conversion of gain and bias to the type of the arithmetic, and of their gradients back.
@@ -134,6 +136,31 @@ class ParamGradients {
   AlignedArray<C> copy_;
   C* data_ = nullptr;
 };
+
+/// Returns the arguments of a forward call with converted parameters.
+template <template <class, class> class Args, class T, class P>
+Args<T, Compute<T>> WithParams(const Args<T, P>& args, const Params<T, P>& gain,
+                               const Params<T, P>& bias) {
+  // Only the types of pointers differ.
+  auto converted = std::bit_cast<Args<T, Compute<T>>>(args);
+  converted.gain = gain.data();
+  converted.bias = bias.data();
+  return converted;
+}
+
+/// Returns the arguments of a backward call with converted parameters, without the statistics that
+/// the norm does not have.
+template <template <class, class> class Args, class T, class P>
+Args<T, Compute<T>> WithParams(const Args<T, P>& args, const Recipe& recipe,
+                               const Params<T, P>& gain, ParamGradients<T, P>& dgain,
+                               ParamGradients<T, P>& dbias) {
+  auto converted = std::bit_cast<Args<T, Compute<T>>>(args);
+  converted.gain = gain.data();
+  converted.dgain = dgain.data();
+  converted.dbias = dbias.data();
+  if (!recipe.centre) converted.mean = converted.mean_lo = nullptr;
+  return converted;
+}
 
 }  // namespace planish::internal
 

@@ -54,6 +54,34 @@ inline Recipe RecipeOf(Norm norm) {
                       std::to_string(static_cast<int>(norm)));
 }
 
+/// The arrays beside dy and rstd that backward reads.
+struct BackwardReads {
+  bool x = true, mean = true;
+};
+constexpr BackwardReads ReadsOf(const Recipe& recipe) {
+  const bool x = recipe.output != Output::kIdentity || recipe.via_scale;
+  return {.x = x, .mean = x && recipe.centre};
+}
+
+/// Returns the recipe without gain and bias.
+constexpr Recipe WithoutParams(Recipe recipe) {
+  if (recipe.output == Output::kAffine) recipe.output = Output::kIdentity;
+  return recipe;
+}
+
+/// The recipe and options of a call. C is the type of the arithmetic.
+template <class C>
+struct NormSettings {
+  Recipe recipe;
+  double eps = 0;
+  C scale = 1, slope = 0;  ///< for Output::kAdaptive
+};
+
+template <class C, class Options>
+NormSettings<C> SettingsOf(const Recipe& recipe, const Options& options) {
+  return {recipe, options.eps, static_cast<C>(options.scale), static_cast<C>(options.slope)};
+}
+
 }  // namespace planish::internal
 
 #endif  // PLANISH_SRC_NORM_RECIPE_H_

@@ -10,6 +10,7 @@
 #include "src/norm/channels/channel_norm_kernels.h"
 #include "src/norm/channels/columns_cpu.h"
 #include "src/norm/channels/columns_moments.h"
+#include "src/norm/element_types.h"
 
 namespace planish::internal {
 namespace {
@@ -295,9 +296,9 @@ void ForwardChannels(const ChannelsForward<T>& args, const ParallelFor& parallel
 }
 
 template <class T>
-void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
-                      const ParallelFor& parallel_for) {
+void BackwardChannels(const ChannelsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
+  C *const dgain = args.dgain, *const dbias = args.dbias;
   const int64_t channels = args.channels, spatial = args.spatial, sample = channels * spatial;
   const bool read_x = args.recipe.output != Output::kIdentity || args.recipe.via_scale;
   const Tiling tiling(args.batch, channels, spatial, sizeof(T) * (read_x ? 2 : 1));
@@ -403,14 +404,10 @@ void BackwardChannels(const ChannelsBackward<T>& args, Compute<T>* dgain, Comput
   });
 }
 
-#define PLANISH_INSTANTIATE(T)                                                         \
-  template void ForwardChannels(const ChannelsForward<T>&, const ParallelFor&);        \
-  template void BackwardChannels(const ChannelsBackward<T>&, Compute<T>*, Compute<T>*, \
-                                 const ParallelFor&);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+#define PLANISH_INSTANTIATE(T)                                                  \
+  template void ForwardChannels(const ChannelsForward<T>&, const ParallelFor&); \
+  template void BackwardChannels(const ChannelsBackward<T>&, const ParallelFor&);
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace planish::internal

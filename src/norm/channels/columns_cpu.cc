@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "src/base/loop.h"
+#include "src/norm/element_types.h"
 
 namespace planish::internal {
 namespace {
@@ -501,10 +502,7 @@ void RunChannels(ChannelPass<T> pass, const ParallelFor& parallel_for) {
 #define PLANISH_INSTANTIATE(T)                                   \
   template void RunChannels(ChannelPass<T>, const ParallelFor&); \
   template void ShiftChannels(const ChannelPass<T>&, int64_t, int64_t, Compute<T>*);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace planish::internal

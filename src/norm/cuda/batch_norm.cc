@@ -1,29 +1,19 @@
 #include <cstdint>
 
 #include "planish/cuda.h"
-#include "src/base/cuda/device.h"
 #include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
+#include "src/norm/cuda/fill.h"
+#include "src/norm/element_types.h"
 
 namespace planish::cuda {
 inline namespace PLANISH_API {
 namespace {
 
-using internal::cuda::ColumnArrays;
+using internal::cuda::FillEach;
 using internal::cuda::GradientsOf;
 using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
-
-// All bits set is a NaN; no bits set is 0.
-constexpr int kNanByte = 0xff;
-
-template <class N>
-void FillEach(const char* function, std::initializer_list<N*> arrays, int64_t n, int byte,
-              void* stream) {
-  for (N* array : arrays) {
-    internal::cuda::Fill(function, array, byte, n * static_cast<int64_t>(sizeof(N)), stream);
-  }
-}
 
 }  // namespace
 
@@ -39,8 +29,8 @@ void BatchNormForward(const BatchNormForwardArgs<T, P>& args, const BatchNormOpt
   constexpr const char* kFunction = "BatchNormForward";
   const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
   if (total == 0) {
-    FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.channels, kNanByte,
-             options.stream);
+    FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.channels,
+             internal::cuda::kNanByte, options.stream);
     return;
   }
   const internal::cuda::BatchForward<T> call = {
@@ -63,7 +53,8 @@ void BatchNormBackward(const BatchNormBackwardArgs<T, P>& args, const BatchNormO
   constexpr const char* kFunction = "BatchNormBackward";
   const int64_t total = internal::CheckBatchNorm(kFunction, args, options);
   if (total == 0) {
-    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, 0, options.stream);
+    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, internal::cuda::kZeroByte,
+             options.stream);
     return;
   }
   const internal::cuda::BatchBackward<T> call = {
@@ -100,7 +91,8 @@ void BatchNormEvaluateBackward(const BatchNormEvaluateBackwardArgs<T, P>& args,
   constexpr const char* kFunction = "BatchNormEvaluateBackward";
   const int64_t total = internal::CheckBatchEvaluate(kFunction, args, options);
   if (total == 0) {
-    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, 0, options.stream);
+    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, internal::cuda::kZeroByte,
+             options.stream);
     return;
   }
   const T* x = args.dgain != nullptr ? args.x : nullptr;
@@ -128,10 +120,7 @@ PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 #define PLANISH_INSTANTIATE(T) \
   template int64_t BatchNormWorkspaceBytes<T>(int64_t, int64_t, int64_t);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

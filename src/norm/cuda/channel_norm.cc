@@ -3,37 +3,26 @@
 #include <initializer_list>
 
 #include "planish/cuda.h"
-#include "src/base/cuda/device.h"
 #include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
+#include "src/norm/cuda/fill.h"
 #include "src/norm/cuda/positions.h"
+#include "src/norm/element_types.h"
 
 namespace planish::cuda {
 inline namespace PLANISH_API {
 namespace {
 
-using internal::Output;
 using internal::Recipe;
 using internal::cuda::ColumnsNeeds;
-using internal::cuda::Fill;
+using internal::cuda::FillEach;
 using internal::cuda::GradientsOf;
-using internal::cuda::ParamsOf;
+using internal::cuda::KernelSettingsOf;
 using internal::cuda::PlanPositions;
 using internal::cuda::PositionsWork;
+using internal::cuda::Untyped;
 
 constexpr ColumnsNeeds kColumns = {.maps = false};
-
-template <class C>
-internal::cuda::PositionsRecipe<C> RecipeFor(const Recipe& recipe, const NormOptions& options) {
-  return {.eps = options.eps,
-          .scale = static_cast<C>(options.scale),
-          .slope = static_cast<C>(options.slope),
-          .centre = recipe.centre,
-          .via_mean = recipe.via_mean,
-          .via_scale = recipe.via_scale,
-          .adaptive = recipe.output == Output::kAdaptive,
-          .unbiased = recipe.deviation == internal::Deviation::kUnbiasedPlusEps};
-}
 
 template <class T>
 PositionsWork WorkOf(int64_t batch, int64_t channels, int64_t spatial,
@@ -66,38 +55,16 @@ void ChannelNormForward(Norm norm, const ChannelNormForwardArgs<T, P>& args,
   const Recipe recipe = internal::RecipeOf(norm);
   const int64_t total = internal::CheckChannelNorm(kFunction, recipe, args, options);
   if (total == 0) {
-    for (C* moments : {args.mean, args.mean_lo, args.rstd}) {
-      // All bits set is a NaN.
-      Fill(kFunction, moments, 0xff, args.batch * args.spatial * static_cast<int64_t>(sizeof(C)),
-           options.stream);
-    }
+    FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, args.batch * args.spatial,
+             internal::cuda::kNanByte, options.stream);
     return;
   }
   if (args.spatial == 1) {  // rows
-    NormForward<T, P>(norm,
-                      {.rows = args.batch,
-                       .cols = args.channels,
-                       .x = args.x,
-                       .gain = args.gain,
-                       .bias = args.bias,
-                       .y = args.y,
-                       .mean = args.mean,
-                       .mean_lo = args.mean_lo,
-                       .rstd = args.rstd},
-                      options);
+    NormForward(norm, internal::AsRows(args), options);
     return;
   }
-  const internal::cuda::PositionsForward<T> call = {.batch = args.batch,
-                                                    .channels = args.channels,
-                                                    .spatial = args.spatial,
-                                                    .x = args.x,
-                                                    .y = args.y,
-                                                    .gain = ParamsOf(args.gain),
-                                                    .bias = ParamsOf(args.bias),
-                                                    .mean = args.mean,
-                                                    .mean_lo = args.mean_lo,
-                                                    .rstd = args.rstd,
-                                                    .recipe = RecipeFor<C>(recipe, options)};
+  const internal::cuda::PositionsForward<T> call = {Untyped(args),
+                                                    KernelSettingsOf<C>(recipe, options)};
   const PositionsWork work = WorkOf<T>(args.batch, args.channels, args.spatial, {args.x, args.y});
   RunPositions(kFunction, call, PlanPositions(work), options.stream);
 }
@@ -110,25 +77,12 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
   const Recipe recipe = internal::RecipeOf(norm);
   const int64_t total = internal::CheckChannelNorm(kFunction, recipe, args, options);
   if (total == 0) {
-    for (P* gradient : {args.dgain, args.dbias}) {
-      Fill(kFunction, gradient, 0, args.channels * static_cast<int64_t>(sizeof(P)), options.stream);
-    }
+    FillEach(kFunction, {args.dgain, args.dbias}, args.channels, internal::cuda::kZeroByte,
+             options.stream);
     return;
   }
   if (args.spatial == 1) {  // rows
-    NormBackward<T, P>(norm,
-                       {.rows = args.batch,
-                        .cols = args.channels,
-                        .dy = args.dy,
-                        .x = args.x,
-                        .gain = args.gain,
-                        .mean = args.mean,
-                        .mean_lo = args.mean_lo,
-                        .rstd = args.rstd,
-                        .dx = args.dx,
-                        .dgain = args.dgain,
-                        .dbias = args.dbias},
-                       options);
+    NormBackward(norm, internal::AsRows(args), options);
     return;
   }
   internal::cuda::SavedMoments<C> saved = {.rstd = args.rstd};
@@ -143,21 +97,10 @@ void ChannelNormBackward(Norm norm, const ChannelNormBackwardArgs<T, P>& args,
     internal::cuda::RunColumnsCall(kFunction, call, false, kColumns, options);
   }
   if (args.dx == nullptr) return;
-  // Arrays that a norm does not read can be invalid.
-  const bool reads_x = recipe.output != Output::kIdentity || recipe.via_scale;
-  const T* x = reads_x ? args.x : nullptr;
-  if (!reads_x) saved.mean = saved.mean_lo = nullptr;
-  const internal::cuda::PositionsBackward<T> call = {.batch = args.batch,
-                                                     .channels = args.channels,
-                                                     .spatial = args.spatial,
-                                                     .dy = args.dy,
-                                                     .x = x,
-                                                     .dx = args.dx,
-                                                     .gain = ParamsOf(args.gain),
-                                                     .saved = saved,
-                                                     .recipe = RecipeFor<C>(recipe, options)};
+  internal::cuda::PositionsBackward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
+  internal::cuda::DropUnread(recipe, call);
   const PositionsWork work =
-      WorkOf<T>(args.batch, args.channels, args.spatial, {args.dy, x, args.dx});
+      WorkOf<T>(args.batch, args.channels, args.spatial, {args.dy, call.x, args.dx});
   RunPositions(kFunction, call, PlanPositions(work), options.stream);
 }
 
@@ -168,10 +111,7 @@ PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 #define PLANISH_INSTANTIATE(T) \
   template int64_t ChannelNormWorkspaceBytes<T>(int64_t, int64_t, int64_t);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

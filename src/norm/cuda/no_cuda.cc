@@ -4,6 +4,7 @@
 #include "src/norm/cuda/columns.h"
 #include "src/norm/cuda/positions.h"
 #include "src/norm/cuda/rows.h"
+#include "src/norm/element_types.h"
 
 // Kernels of a build without CUDA.
 namespace planish::internal::cuda {
@@ -55,10 +56,7 @@ PLANISH_COLUMNS_CALLS(PLANISH_DEFINE)
   template void RunPositions(const char*, const PositionsForward<T>&, const PositionsPlan&,  \
                              void*);                                                         \
   template void RunPositions(const char*, const PositionsBackward<T>&, const PositionsPlan&, void*);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace planish::internal::cuda

@@ -8,22 +8,23 @@
 #include "src/base/cuda/device.h"
 #include "src/base/cuda/pack.h"
 #include "src/norm/check.h"
-#include "src/norm/cuda/params.h"
+#include "src/norm/cuda/fill.h"
 #include "src/norm/cuda/rows.h"
 #include "src/norm/cuda/rows_plan.h"
+#include "src/norm/element_types.h"
 #include "src/norm/recipe.h"
 
 namespace planish::cuda {
 inline namespace PLANISH_API {
 namespace {
 
-using internal::Output;
 using internal::Recipe;
+using internal::cuda::KernelSettingsOf;
 using internal::cuda::kFullPack;
-using internal::cuda::ParamsOf;
 using internal::cuda::Place;
 using internal::cuda::RowsPlan;
 using internal::cuda::RowsWork;
+using internal::cuda::Untyped;
 
 template <class T>
 RowsWork Work(int64_t rows, int64_t cols, bool columns, std::initializer_list<Place> places) {
@@ -83,11 +84,8 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
   const int64_t rows = args.rows, cols = args.cols;
   if (rows == 0) return;
   if (cols == 0) {
-    for (C* moments : {args.mean, args.mean_lo, args.rstd}) {
-      // All bits set is a NaN.
-      internal::cuda::Fill(kFunction, moments, 0xff, rows * static_cast<int64_t>(sizeof(C)),
-                           options.stream);
-    }
+    internal::cuda::FillEach(kFunction, {args.mean, args.mean_lo, args.rstd}, rows,
+                             internal::cuda::kNanByte, options.stream);
     return;
   }
   const RowsWork work = Work<T>(rows, cols, false,
@@ -99,28 +97,7 @@ void NormForward(Norm norm, const NormForwardArgs<T, P>& arguments, const NormOp
                                  args.bias});
   const RowsPlan plan = PlanForward(work);
   internal::CheckWorkspace(kFunction, options, ForwardWorkspaceBytes(work, plan));
-  const internal::cuda::Forward<T> call = {
-      .rows = rows,
-      .cols = cols,
-      .x = args.x,
-      .x_stride = args.x_stride,
-      .residual = args.residual,
-      .residual_stride = args.residual_stride,
-      .sum = args.sum,
-      .sum_stride = args.sum_stride,
-      .y = args.y,
-      .y_stride = args.y_stride,
-      .gain = ParamsOf(args.gain),
-      .bias = ParamsOf(args.bias),
-      .mean = args.mean,
-      .mean_lo = args.mean_lo,
-      .rstd = args.rstd,
-      .eps = options.eps,
-      .scale = static_cast<C>(options.scale),
-      .slope = static_cast<C>(options.slope),
-      .centre = recipe.centre,
-      .adaptive = recipe.output == Output::kAdaptive,
-      .unbiased = recipe.deviation == internal::Deviation::kUnbiasedPlusEps};
+  const internal::cuda::Forward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
   RunForward(kFunction, call, plan, options.stream, options.workspace);
 }
 
@@ -132,51 +109,22 @@ void NormBackward(Norm norm, const NormBackwardArgs<T, P>& arguments, const Norm
   const auto args = internal::CheckRowNorm(kFunction, recipe, arguments, options);
   const int64_t rows = args.rows, cols = args.cols;
   if (rows == 0 || cols == 0) {
-    for (P* gradient : {args.dgain, args.dbias}) {
-      internal::cuda::Fill(kFunction, gradient, 0, cols * static_cast<int64_t>(sizeof(P)),
-                           options.stream);
-    }
+    internal::cuda::FillEach(kFunction, {args.dgain, args.dbias}, cols, internal::cuda::kZeroByte,
+                             options.stream);
     return;
   }
   const bool columns = args.dgain != nullptr || args.dbias != nullptr;
   if (!columns && args.dx == nullptr) return;
-  // Arrays that a norm does not read can be invalid.
-  const bool reads_x = recipe.output != Output::kIdentity || recipe.via_scale;
-  const bool reads_mean = reads_x && recipe.centre;
-  const T* x = reads_x ? args.x : nullptr;
+  internal::cuda::Backward<T> call = {Untyped(args), KernelSettingsOf<C>(recipe, options)};
+  internal::cuda::DropUnread(recipe, call);
   const RowsWork work = Work<T>(rows, cols, columns,
                                 {{args.dy, args.dy_stride},
-                                 {x, args.x_stride},
+                                 {call.x, args.x_stride},
                                  {args.dx, args.dx_stride},
                                  {args.dsum, args.dsum_stride},
                                  args.gain});
   const RowsPlan plan = PlanBackward(work);
   internal::CheckWorkspace(kFunction, options, BackwardWorkspaceBytes(work, plan, sizeof(C)));
-  const internal::cuda::Backward<T> call = {
-      .rows = rows,
-      .cols = cols,
-      .dy = args.dy,
-      .dy_stride = args.dy_stride,
-      .x = x,
-      .x_stride = args.x_stride,
-      .gain = ParamsOf(args.gain),
-      .mean = reads_mean ? args.mean : nullptr,
-      .mean_lo = reads_mean ? args.mean_lo : nullptr,
-      .rstd = args.rstd,
-      .dx = args.dx,
-      .dx_stride = args.dx_stride,
-      .dsum = args.dsum,
-      .dsum_stride = args.dsum_stride,
-      .dgain = args.dgain,
-      .dbias = args.dbias,
-      .gradients_are_float = std::is_same_v<P, float>,
-      .eps = options.eps,
-      .scale = static_cast<C>(options.scale),
-      .slope = static_cast<C>(options.slope),
-      .via_mean = recipe.via_mean,
-      .via_scale = recipe.via_scale,
-      .adaptive = recipe.output == Output::kAdaptive,
-      .unbiased = recipe.deviation == internal::Deviation::kUnbiasedPlusEps};
   RunBackward(kFunction, call, plan, options.stream, options.workspace);
 }
 
@@ -188,10 +136,7 @@ PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #define PLANISH_INSTANTIATE(T)                                     \
   template int64_t NormForwardWorkspaceBytes<T>(int64_t, int64_t); \
   template int64_t NormBackwardWorkspaceBytes<T>(int64_t, int64_t, bool);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

@@ -112,16 +112,16 @@ TEST(CudaEmulated, ClustersTakeRowsInTurn) {
   for (const Order order : {Order::kForward, Order::kBackward, Order::kRandom}) {
     SetOrder(order);
     OnDevice<float> x(p.x), y(p.x), gain(p.gain), bias(p.bias);
-    const internal::cuda::Forward<float> call = {.rows = rows,
-                                                 .cols = cols,
-                                                 .x = x.data(),
-                                                 .x_stride = cols,
-                                                 .y = y.data(),
-                                                 .y_stride = cols,
-                                                 .gain = {gain.data(), true},
-                                                 .bias = {bias.data(), true},
-                                                 .eps = p.eps,
-                                                 .centre = true};
+    const internal::cuda::Forward<float> call = {{{.rows = rows,
+                                                   .cols = cols,
+                                                   .x = x.data(),
+                                                   .gain = gain.data(),
+                                                   .bias = bias.data(),
+                                                   .y = y.data(),
+                                                   .x_stride = cols,
+                                                   .y_stride = cols},
+                                                  true},
+                                                 {.eps = p.eps, .centre = true}};
     internal::cuda::RunForward("test", call, plan, nullptr, nullptr);
     EXPECT_TRUE(tests::SameBits(y.Get(), expected.y));
   }
@@ -155,16 +155,16 @@ TYPED_TEST(TurnsTest, TeamsTakeRowsInTurn) {
         for (const Order order : {Order::kForward, Order::kBackward, Order::kRandom}) {
           SetOrder(order);
           OnDevice<T> x(p.x), gain(p.gain), bias(p.bias);
-          const internal::cuda::Forward<T> call = {.rows = rows,
-                                                   .cols = cols,
-                                                   .x = x.data(),
-                                                   .x_stride = cols,
-                                                   .y = x.data(),
-                                                   .y_stride = cols,
-                                                   .gain = {gain.data(), std::is_same_v<T, float>},
-                                                   .bias = {bias.data(), std::is_same_v<T, float>},
-                                                   .eps = p.eps,
-                                                   .centre = true};
+          const internal::cuda::Forward<T> call = {{{.rows = rows,
+                                                     .cols = cols,
+                                                     .x = x.data(),
+                                                     .gain = gain.data(),
+                                                     .bias = bias.data(),
+                                                     .y = x.data(),
+                                                     .x_stride = cols,
+                                                     .y_stride = cols},
+                                                    std::is_same_v<T, float>},
+                                                   {.eps = p.eps, .centre = true}};
           internal::cuda::RunForward("test", call, plan, nullptr, nullptr);
           EXPECT_TRUE(tests::SameBits(x.Get(), expected.y)) << rows << " x " << cols;
         }

@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "planish/cuda.h"
-#include "src/base/cuda/device.h"
 #include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
+#include "src/norm/cuda/fill.h"
+#include "src/norm/element_types.h"
 
 // A case is a channel of one sample: its sums do not depend on the number of cases in a call.
 namespace planish::cuda {
@@ -14,7 +15,6 @@ namespace {
 using internal::cuda::Alphas;
 using internal::cuda::ColumnsNeeds;
 using internal::cuda::ColumnsWork;
-using internal::cuda::Fill;
 using internal::cuda::GradientsOf;
 using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
@@ -83,9 +83,8 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
   const Alphas alphas = CheckedAlphas(kFunction, options, cols);
   internal::CheckArrays(kFunction, args);
   if (rows == 0) {
-    for (P* gradient : {args.dgain, args.dbias}) {
-      Fill(kFunction, gradient, 0, cols * static_cast<int64_t>(sizeof(P)), options.stream);
-    }
+    internal::cuda::FillEach(kFunction, {args.dgain, args.dbias}, cols, internal::cuda::kZeroByte,
+                             options.stream);
     return;
   }
   // Must precede all writes.
@@ -118,10 +117,7 @@ void OnlineNormBackward(const OnlineNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 #define PLANISH_INSTANTIATE(T) template int64_t OnlineNormWorkspaceBytes<T>(int64_t, int64_t);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

@@ -86,7 +86,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
   // For doubles the first round gives a shift near the mean, the second one the statistics.
   constexpr int kRounds = std::is_same_v<C, double> ? 2 : 1;
   const Place<N> place(team);
-  const PositionsRecipe<C>& recipe = a.recipe;
+  const KernelSettings<C>& recipe = a;
   const int64_t positions = a.batch * a.spatial, step = static_cast<int64_t>(team) * N;
   const auto n = static_cast<double>(a.channels);
   for (int64_t begin = BlockIndex() * step; begin < positions; begin += Blocks() * step) {
@@ -157,7 +157,7 @@ ForwardPositions(PositionsForward<T> a, int team) {
       mean[j] = results[i], rstd[j] = results[count + i], offset[j] = results[2 * count + i];
     }
     ForEachChannel<kForwardFlight>(a.channels, place.y, place.rows, load, [&](int64_t c, int f) {
-      const C gain = ParamAt<T>(a.gain, c, C{1}), bias = ParamAt<T>(a.bias, c, C{0});
+      const C gain = ParamAt<T>(a.Gain(), c, C{1}), bias = ParamAt<T>(a.Bias(), c, C{0});
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
         const C xhat = FusedMulAdd(x[f][j] - mean[j], rstd[j], offset[j]);
@@ -175,7 +175,7 @@ BackwardPositions(PositionsBackward<T> a, int team) {
   using C = Compute<T>;
   constexpr int kFlight = kBackwardFlight<N>;
   const Place<N> place(team);
-  const PositionsRecipe<C>& recipe = a.recipe;
+  const KernelSettings<C>& recipe = a;
   const int64_t positions = a.batch * a.spatial, step = static_cast<int64_t>(team) * N;
   const auto n = static_cast<double>(a.channels);
   const bool means = recipe.via_mean || recipe.via_scale;
@@ -188,10 +188,10 @@ BackwardPositions(PositionsBackward<T> a, int team) {
     if (has) {
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
-        rstd[j] = a.saved.rstd[position + j];
-        if (a.saved.mean == nullptr) continue;
-        mean[j] = a.saved.mean[position + j];
-        offset[j] = -a.saved.mean_lo[position + j] * rstd[j];
+        rstd[j] = a.rstd[position + j];
+        if (a.mean == nullptr) continue;
+        mean[j] = a.mean[position + j];
+        offset[j] = -a.mean_lo[position + j] * rstd[j];
       }
     }
     C x[kFlight][N] = {}, g[kFlight][N] = {};
@@ -201,7 +201,7 @@ BackwardPositions(PositionsBackward<T> a, int team) {
     };
     // Converts x and dy to xhat and g.
     const auto prepare = [&](int64_t c, int f) {
-      const C gain = ParamAt<T>(a.gain, c, C{1});
+      const C gain = ParamAt<T>(a.Gain(), c, C{1});
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
         x[f][j] = a.x != nullptr ? FusedMulAdd(x[f][j] - mean[j], rstd[j], offset[j]) : C{0};

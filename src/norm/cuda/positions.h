@@ -3,46 +3,22 @@
 
 #include <cstdint>
 
-#include "planish/types.h"
-#include "src/norm/cuda/columns.h"
-#include "src/norm/cuda/params.h"
+#include "planish/channel_norm.h"
+#include "src/norm/cuda/call.h"
 #include "src/norm/cuda/positions_plan.h"
 
 // Norms over the channels of [batch, channels, spatial] arrays on a GPU. All addresses are in
 // device memory.
 namespace planish::internal::cuda {
 
-/// A norm's recipe and options, for the kernels.
-template <class C>
-struct PositionsRecipe {
-  double eps;
-  C scale, slope;
-  bool centre, via_mean, via_scale, adaptive, unbiased;
-};
-
+/// A call of ChannelNormForward with sizes > 0.
 template <class T>
-struct PositionsForward {
-  using C = Compute<T>;
-  int64_t batch, channels, spatial;  // all > 0
-  const T* x;
-  T* y;
-  Params gain, bias;
-  C *mean, *mean_lo, *rstd;  // may be null
-  PositionsRecipe<C> recipe;
-};
+struct PositionsForward : UntypedParams<ChannelNormForwardArgs, T>, KernelSettings<Compute<T>> {};
 
-/// Computes dx only; columns.h has the sums over positions.
+/// A call of ChannelNormBackward with sizes > 0, for dx only; columns.h has the sums over
+/// positions. x, mean and mean_lo are null if they are not read.
 template <class T>
-struct PositionsBackward {
-  using C = Compute<T>;
-  int64_t batch, channels, spatial;  // all > 0
-  const T* dy;
-  const T* x;  // null if not needed
-  T* dx;
-  Params gain;
-  SavedMoments<C> saved;
-  PositionsRecipe<C> recipe;
-};
+struct PositionsBackward : UntypedParams<ChannelNormBackwardArgs, T>, KernelSettings<Compute<T>> {};
 
 /// Launch the kernels; errors name `function`.
 template <class T>

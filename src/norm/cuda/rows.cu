@@ -165,8 +165,8 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
   C* const gains = SharedMemory<C>() + SumsBytes<RowTeam>() / sizeof(C);
   C* const biases = gains + held.Staged();
   if (kStaged && !a.adaptive) {
-    held.StageParams(a.gain, C{1}, gains);
-    held.StageParams(a.bias, C{0}, biases);
+    held.StageParams(a.Gain(), C{1}, gains);
+    held.StageParams(a.Bias(), C{0}, biases);
     SyncBlock();
   }
   const int64_t step = team.groups() * team.count();
@@ -252,15 +252,15 @@ PLANISH_DEVICE void ForwardOf(const Forward<T>& a, RowTeam team) {
     held.ForEach([&](int i) { x[i] = FusedMulAdd(x[i], rstd, off); });
     if (a.adaptive) {
       held.ForEach([&](int i) { x[i] = a.scale * (C{1} - a.slope * x[i]) * x[i]; });
-    } else if (kStaged || a.gain.data != nullptr || a.bias.data != nullptr) {
+    } else if (kStaged || a.gain != nullptr || a.bias != nullptr) {
       held.ForEachPack([&](int v) {
         C gain[N], bias[N];
         if constexpr (kStaged) {
           held.ReadStaged(v, gains, gain);
           held.ReadStaged(v, biases, bias);
         } else {
-          held.ReadParams(v, a.gain, C{1}, gain);
-          held.ReadParams(v, a.bias, C{0}, bias);
+          held.ReadParams(v, a.Gain(), C{1}, gain);
+          held.ReadParams(v, a.Bias(), C{0}, bias);
         }
         PLANISH_UNROLL
         for (int j = 0; j < N; ++j) {
@@ -326,7 +326,7 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
   const T* const x_end = EndOf(a.x, a.x_stride, a.rows, a.cols);
   C* const gains = SharedMemory<C>() + SumsBytes<RowTeam>() / sizeof(C);
   if (kStaged && !a.adaptive) {
-    held.StageParams(a.gain, C{1}, gains);
+    held.StageParams(a.Gain(), C{1}, gains);
     SyncBlock();
   }
   C dgain[E] = {}, dbias[E] = {};
@@ -374,13 +374,13 @@ PLANISH_DEVICE void BackwardOf(const Backward<T>& a, RowTeam team, Compute<T>* p
     if (a.dx == nullptr) continue;
     if (a.adaptive) {
       held.ForEach([&](int i) { g[i] *= a.scale * (C{1} - a.slope * xhat[i]); });
-    } else if (a.gain.data != nullptr) {
+    } else if (a.gain != nullptr) {
       held.ForEachPack([&](int v) {
         C gain[N];
         if constexpr (kStaged) {
           held.ReadStaged(v, gains, gain);
         } else {
-          held.ReadParams(v, a.gain, C{1}, gain);
+          held.ReadParams(v, a.Gain(), C{1}, gain);
         }
         PLANISH_UNROLL
         for (int j = 0; j < N; ++j) g[v * N + j] *= gain[j];
@@ -550,8 +550,8 @@ ForwardStreamed(Forward<T> a, int64_t parts, int64_t part_cols, Phase phase, Par
     ForEachPack<N>(begin, end, [&](int64_t col) {
       C values[N], gain[N], bias[N];
       Load<N>(x + col, values);
-      LoadParams<T, N>(a.gain, col, C{1}, gain);
-      LoadParams<T, N>(a.bias, col, C{0}, bias);
+      LoadParams<T, N>(a.Gain(), col, C{1}, gain);
+      LoadParams<T, N>(a.Bias(), col, C{0}, bias);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
         const C xhat = mean.Minus(values[j]) * rstd;
@@ -598,7 +598,7 @@ BackwardStreamed(Backward<T> a, int64_t parts, int64_t part_cols, Phase phase,
     const auto load = [&](int64_t col, C* g, C* xhat) {
       C gain[N];
       Load<N>(a.dy + row * a.dy_stride + col, g);
-      LoadParams<T, N>(a.gain, col, C{1}, gain);
+      LoadParams<T, N>(a.Gain(), col, C{1}, gain);
       if (a.x != nullptr) Load<N>(a.x + row * a.x_stride + col, xhat);
       PLANISH_UNROLL
       for (int j = 0; j < N; ++j) {
@@ -875,7 +875,7 @@ void RunBackward(const char* function, const Backward<T>& call, const RowsPlan& 
     Run(function, FinishColumns<C, G>, finish, stream, static_cast<const C*>(partials),
         plan.partials, call.cols, dgain, dbias);
   };
-  if (call.gradients_are_float && !std::is_same_v<T, float>) {
+  if (call.params_are_float && !std::is_same_v<T, float>) {
     run(static_cast<float*>(call.dgain), static_cast<float*>(call.dbias));
   } else {
     run(static_cast<T*>(call.dgain), static_cast<T*>(call.dbias));

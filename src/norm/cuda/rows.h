@@ -3,54 +3,21 @@
 
 #include <cstdint>
 
-#include "planish/types.h"
-#include "src/norm/cuda/params.h"
+#include "planish/norm.h"
+#include "src/norm/cuda/call.h"
 #include "src/norm/cuda/rows_plan.h"
 
 // Arguments and launch of the norms of rows on a GPU. All addresses are in device memory. The
 // workspace has the size of the plan and is 16-byte aligned.
 namespace planish::internal::cuda {
 
+/// A call of NormForward, with all strides set.
 template <class T>
-struct Forward {
-  using C = Compute<T>;
-  int64_t rows, cols;
-  const T* x;
-  int64_t x_stride;
-  const T* residual;  // may be null
-  int64_t residual_stride;
-  T* sum;
-  int64_t sum_stride;
-  T* y;
-  int64_t y_stride;
-  Params gain, bias;
-  C *mean, *mean_lo, *rstd;  // may be null
-  double eps;
-  C scale, slope;
-  bool centre, adaptive, unbiased;
-};
+struct Forward : UntypedParams<NormForwardArgs, T>, KernelSettings<Compute<T>> {};
 
+/// A call of NormBackward, with all strides set. x, mean and mean_lo are null if they are not read.
 template <class T>
-struct Backward {
-  using C = Compute<T>;
-  int64_t rows, cols;
-  const T* dy;
-  int64_t dy_stride;
-  const T* x;  // null if not needed
-  int64_t x_stride;
-  Params gain;
-  const C *mean, *mean_lo;  // null: 0
-  const C* rstd;
-  T* dx;  // may be null
-  int64_t dx_stride;
-  const T* dsum;  // may be null
-  int64_t dsum_stride;
-  void *dgain, *dbias;  // may be null
-  bool gradients_are_float;
-  double eps;
-  C scale, slope;
-  bool via_mean, via_scale, adaptive, unbiased;
-};
+struct Backward : UntypedParams<NormBackwardArgs, T>, KernelSettings<Compute<T>> {};
 
 /// Launches the kernels; errors name `function`.
 template <class T>

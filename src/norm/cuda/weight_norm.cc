@@ -1,16 +1,18 @@
 #include <cstdint>
 
 #include "planish/cuda.h"
-#include "src/base/cuda/device.h"
 #include "src/norm/check.h"
 #include "src/norm/cuda/columns_call.h"
+#include "src/norm/cuda/fill.h"
+#include "src/norm/element_types.h"
 
 // A row of weights is a channel of one sample.
 namespace planish::cuda {
 inline namespace PLANISH_API {
 
-using internal::cuda::Fill;
+using internal::cuda::FillEach;
 using internal::cuda::GradientsOf;
+using internal::cuda::kZeroByte;
 using internal::cuda::ParamsOf;
 using internal::cuda::RunColumnsCall;
 
@@ -26,8 +28,7 @@ void WeightNormForward(const WeightNormForwardArgs<T, P>& args, const WeightNorm
   constexpr const char* kFunction = "WeightNormForward";
   internal::CheckWeightNorm(kFunction, args);
   if (args.rows == 0 || args.cols == 0) {
-    Fill(kFunction, args.norm, 0, args.rows * static_cast<int64_t>(sizeof(Compute<T>)),
-         options.stream);
+    FillEach(kFunction, {args.norm}, args.rows, kZeroByte, options.stream);
     return;
   }
   const internal::cuda::WeightForward<T> call = {
@@ -43,7 +44,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
   constexpr const char* kFunction = "WeightNormBackward";
   internal::CheckWeightNorm(kFunction, args);
   if (args.rows == 0 || args.cols == 0) {
-    Fill(kFunction, args.dg, 0, args.rows * static_cast<int64_t>(sizeof(P)), options.stream);
+    FillEach(kFunction, {args.dg}, args.rows, kZeroByte, options.stream);
     return;
   }
   const internal::cuda::WeightBackward<T> call = {
@@ -60,10 +61,7 @@ void WeightNormBackward(const WeightNormBackwardArgs<T, P>& args,
 PLANISH_NORM_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 #define PLANISH_INSTANTIATE(T) template int64_t WeightNormWorkspaceBytes<T>(int64_t, int64_t);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace PLANISH_API

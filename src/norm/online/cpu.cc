@@ -99,19 +99,18 @@ class OnlineForward {
   /// Returns the call for rows [begin, begin + count). mean, mean_lo and rstd are in `moments`,
   /// `stride` elements apart.
   RowsForward<T> CallOn(int64_t begin, int64_t count, C* moments, int64_t stride) const {
-    RowsForward<T> call;
-    call.recipe = kRecipe;
-    call.rows = count;
-    call.cols = cols_;
-    call.x = args_.x + begin * cols_;
-    call.y = args_.y + begin * cols_;
-    call.x_stride = call.y_stride = cols_;
-    call.gain = gains_.data();
-    call.bias = biases_.data();
-    call.mean = moments;
-    call.mean_lo = moments + stride;
-    call.rstd = moments + 2 * stride;
-    return call;
+    return {{.rows = count,
+             .cols = cols_,
+             .x = args_.x + begin * cols_,
+             .gain = gains_.data(),
+             .bias = biases_.data(),
+             .y = args_.y + begin * cols_,
+             .mean = moments,
+             .mean_lo = moments + stride,
+             .rstd = moments + 2 * stride,
+             .x_stride = cols_,
+             .y_stride = cols_},
+            {.recipe = kRecipe}};
   }
 
   /// Processes all rows like any other norm over rows.
@@ -202,21 +201,24 @@ void BackwardOnline(const OnlineNormBackwardArgs<T, P>& args, const OnlineNormOp
   const bool columns = args.dgain || args.dbias;
   const Params<T, P> gains(args.gain, rows, cols, 1, true);
   ParamGradients<T, P> dgains(args.dgain, cols, columns), dbiases(args.dbias, cols, columns);
-  RowsBackward<T> call;
-  call.recipe = kRecipe;
-  call.rows = rows;
-  call.cols = cols;
-  call.dy = args.dy;
-  call.x = args.x;
-  call.dx = args.dx;
-  call.dy_stride = call.x_stride = call.dx_stride = cols;
-  call.gain = gains.data();
-  call.mean = args.mean;
-  call.mean_lo = args.mean_lo;
-  call.rstd = args.rstd;
-  call.factors = factors.get();
-  call.stream = true;
-  BackwardMatrix(call, dgains.data(), dbiases.data(), options.parallel_for);
+  const RowsBackward<T> call = {{.rows = rows,
+                                 .cols = cols,
+                                 .dy = args.dy,
+                                 .x = args.x,
+                                 .gain = gains.data(),
+                                 .mean = args.mean,
+                                 .mean_lo = args.mean_lo,
+                                 .rstd = args.rstd,
+                                 .dx = args.dx,
+                                 .dgain = dgains.data(),
+                                 .dbias = dbiases.data(),
+                                 .dy_stride = cols,
+                                 .x_stride = cols,
+                                 .dx_stride = cols},
+                                {.recipe = kRecipe},
+                                factors.get(),
+                                /*stream=*/true};
+  BackwardMatrix(call, options.parallel_for);
   dgains.Finish();
   dbiases.Finish();
 }

@@ -10,6 +10,7 @@
 
 #include "src/base/aligned.h"
 #include "src/base/loop.h"
+#include "src/norm/element_types.h"
 
 namespace planish::internal {
 namespace {
@@ -148,9 +149,9 @@ struct Blocks {
 // assigned whole. For each group of rows, first sums in chunks; then, tile by tile, dx and the
 // terms of dgain and dbias.
 template <class T>
-void BackwardByTiles(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
-                     const ParallelFor& parallel_for) {
+void BackwardByTiles(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
+  C *const dgain = args.dgain, *const dbias = args.dbias;
   const int64_t rows = args.rows, cols = args.cols, chunks = ChunksOf(cols);
   // A group must still be in a cache for the second pass, but be large enough to share.
   const int64_t row_bytes = 2 * cols * static_cast<int64_t>(sizeof(T));
@@ -248,14 +249,13 @@ class SumStack {
 };
 
 template <class T>
-void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute<T>* dbias,
-                         const ParallelFor& parallel_for) {
+void BackwardWithColumns(const RowsBackward<T>& args, const ParallelFor& parallel_for) {
   using C = Compute<T>;
   const int64_t rows = args.rows, cols = args.cols;
   const Blocks blocks(rows, cols);
   if (cols >= kLongRowColumns ||
       (cols >= kTiledColumns && blocks.count < std::min(kMinRowBlocks, cols / kChunk))) {
-    BackwardByTiles(args, dgain, dbias, parallel_for);
+    BackwardByTiles(args, parallel_for);
     return;
   }
   const int64_t stride = blocks.stride, size = 2 * stride;
@@ -313,8 +313,8 @@ void BackwardWithColumns(const RowsBackward<T>& args, Compute<T>* dgain, Compute
               });
 
   RunParallel(parallel_for, cols, GrainFor(blocks.count), [&](int64_t begin, int64_t end) {
-    for (C* result : {dgain, dbias}) {
-      const int64_t offset = result == dgain ? 0 : stride;
+    for (C* result : {args.dgain, args.dbias}) {
+      const int64_t offset = result == args.dgain ? 0 : stride;
       if (grouped) {
         SumStack all;
         for (const SumStack& stack : stacks) {
@@ -385,16 +385,15 @@ void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for) {
 }
 
 template <class T>
-void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
-                    const ParallelFor& parallel_for) {
+void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for) {
   const int64_t rows = args.rows, cols = args.cols;
   args.stream = args.stream && args.dsum == nullptr;
-  if (dgain) {
-    BackwardWithColumns(args, dgain, dbias, parallel_for);
+  if (args.dgain) {
+    BackwardWithColumns(args, parallel_for);
   } else if (args.dx == nullptr) {
     return;
   } else if (cols >= kLongRowColumns) {
-    BackwardByTiles<T>(args, nullptr, nullptr, parallel_for);
+    BackwardByTiles(args, parallel_for);
   } else {
     RunParallel(parallel_for, rows, GrainFor(cols), [&](int64_t begin, int64_t end) {
       const auto range = RangeOf(args, end - begin, rows);
@@ -410,11 +409,8 @@ void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
 
 #define PLANISH_INSTANTIATE(T)                                     \
   template void ForwardMatrix(RowsForward<T>, const ParallelFor&); \
-  template void BackwardMatrix(RowsBackward<T>, Compute<T>*, Compute<T>*, const ParallelFor&);
-PLANISH_INSTANTIATE(float)
-PLANISH_INSTANTIATE(double)
-PLANISH_INSTANTIATE(bfloat16)
-PLANISH_INSTANTIATE(float16)
+  template void BackwardMatrix(RowsBackward<T>, const ParallelFor&);
+PLANISH_ELEMENT_TYPES(PLANISH_INSTANTIATE)
 #undef PLANISH_INSTANTIATE
 
 }  // namespace planish::internal

@@ -11,10 +11,8 @@ namespace planish::internal {
 template <class T>
 void ForwardMatrix(RowsForward<T> args, const ParallelFor& parallel_for);
 
-/// Writes dgain and dbias [cols]. Either both are null or none.
 template <class T>
-void BackwardMatrix(RowsBackward<T> args, Compute<T>* dgain, Compute<T>* dbias,
-                    const ParallelFor& parallel_for);
+void BackwardMatrix(RowsBackward<T> args, const ParallelFor& parallel_for);
 
 }  // namespace planish::internal
 

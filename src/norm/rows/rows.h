@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 
+#include "planish/norm.h"
 #include "planish/parallel.h"
 #include "planish/types.h"
 #include "src/norm/recipe.h"
@@ -26,32 +27,16 @@ inline constexpr int64_t kGroupRows = 256;
 /// Part of a forward call: everything, statistics only, or y from given statistics.
 enum class Pass { kAll, kMoments, kResults };
 
+/// A call of NormForward for the kernels. gain and bias are both set for Output::kAffine, else
+/// null. A residual is added into sum beforehand, by ForwardMatrix only.
 template <class T>
-struct RowsForward {
-  using C = Compute<T>;
-  Recipe recipe;
-  double eps = 0;
-  C scale = 1, slope = 0;  // for Output::kAdaptive
-  int64_t rows = 0, cols = 0;
-  const T* x = nullptr;
-  int64_t x_stride = 0;
-  const C* gain = nullptr;  // both set for Output::kAffine, else null
-  const C* bias = nullptr;
-  T* y = nullptr;
-  int64_t y_stride = 0;
-  C* mean = nullptr;  // may be null, like the next two
-  C* mean_lo = nullptr;
-  C* rstd = nullptr;
+struct RowsForward : NormForwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
   bool stream = false;  // stores y with non-temporal stores
   bool ask = false;     // prefetches the lines of y; only without stream
   Pass pass = Pass::kAll;
   // Called for rows [begin, end), in order, after their mean, mean_lo and rstd (not null then) are
   // saved. It can replace the saved statistics; y uses the replaced values.
   const RangeTask* revise = nullptr;
-  const T* residual = nullptr;  // added to x into sum beforehand, by ForwardMatrix only
-  int64_t residual_stride = 0;
-  T* sum = nullptr;
-  int64_t sum_stride = 0;
 };
 
 /// Computes rows [begin, end) of NormForward.
@@ -81,28 +66,14 @@ struct GradientFactors {
   double mean = 1, scale = 1, shift = 0;
 };
 
+/// A call of NormBackward for the kernels. gain is set for Output::kAffine; mean and mean_lo can be
+/// null, for 0. BackwardMatrix adds dsum to dx afterwards, and writes dgain and dbias, of which
+/// either both are null or none; kernels add to sums that they are given.
 template <class T>
-struct RowsBackward {
-  using C = Compute<T>;
-  Recipe recipe;
-  double eps = 0;
-  C scale = 1, slope = 0;
-  int64_t rows = 0, cols = 0;
-  const T* dy = nullptr;
-  int64_t dy_stride = 0;
-  const T* x = nullptr;
-  int64_t x_stride = 0;
-  const C* gain = nullptr;  // set for Output::kAffine
-  const C* mean = nullptr;  // null: 0
-  const C* mean_lo = nullptr;
-  const C* rstd = nullptr;
+struct RowsBackward : NormBackwardArgs<T, Compute<T>>, NormSettings<Compute<T>> {
   const GradientFactors* factors = nullptr;  // [rows], or null for the recipe's factors
-  T* dx = nullptr;                           // may be null
-  int64_t dx_stride = 0;
   bool stream = false;
-  bool ask = false;         // as in RowsForward
-  const T* dsum = nullptr;  // added to dx afterwards, by BackwardMatrix only
-  int64_t dsum_stride = 0;
+  bool ask = false;  // as in RowsForward
 };
 
 /// Computes rows [begin, end) of NormBackward: dx, and adds the terms of dgain and dbias to the
