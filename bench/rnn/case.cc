@@ -1,7 +1,6 @@
 #include "bench/rnn/case.h"
 
 #include <algorithm>
-#include <iterator>
 #include <regex>
 #include <stdexcept>
 
@@ -11,28 +10,12 @@ namespace planish::bench::rnn {
 
 namespace {
 
-struct NamedCell {
-  const char* name;
-  Cell cell;
-};
-
-constexpr NamedCell kCells[] = {{"rnn", Cell::kRnn},
-                                {"rnn-relu", Cell::kRnnRelu},
-                                {"lstm", Cell::kLstm},
-                                {"gru", Cell::kGru},
-                                {"ln-rnn", Cell::kLnRnn},
-                                {"ln-rnn-relu", Cell::kLnRnnRelu},
-                                {"ln-lstm", Cell::kLnLstm},
-                                {"ln-lstm-haste", Cell::kLnLstmHaste},
-                                {"ln-lstm-fastrnns", Cell::kLnLstmFastRnns},
-                                {"ln-lstm-tfa", Cell::kLnLstmTfa},
-                                {"ln-lstm-contrib", Cell::kLnLstmContrib},
-                                {"draw-lstm", Cell::kDrawLstm},
-                                {"ln-gru", Cell::kLnGru},
-                                {"bn-rnn", Cell::kBnRnn},
-                                {"bn-lstm", Cell::kBnLstm},
-                                {"bn-gru", Cell::kBnGru}};
-static_assert(std::size(kCells) == std::size(internal::kCells));
+/// Returns the name of a cell on the command line: ln-lstm.
+std::string NameOf(Cell cell) {
+  std::string name = internal::NameOf(cell);
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
 
 std::string Join(const std::vector<std::string>& names) {
   std::string text;
@@ -83,14 +66,13 @@ RnnShape ParseShape(const std::string& shape) {
 
 std::vector<std::string> CellNames() {
   std::vector<std::string> names;
-  for (const NamedCell& cell : kCells) names.emplace_back(cell.name);
+  for (const Cell cell : internal::kCells) names.push_back(NameOf(cell));
   return names;
 }
 
 Cell ParseCell(const std::string& name) {
-  const auto* found =
-      std::ranges::find_if(kCells, [&](const NamedCell& c) { return name == c.name; });
-  if (found != std::end(kCells)) return found->cell;
+  const auto* const found = std::ranges::find(internal::kCells, name, NameOf);
+  if (found != internal::kCells.end()) return *found;
   throw std::invalid_argument("[ParseCell] cell must be one of " + Join(CellNames()) + ", got \"" +
                               name + "\"");
 }

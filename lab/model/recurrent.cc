@@ -8,8 +8,12 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/nn/utils/rnn.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "lab/error.h"
 #include "planish/torch.h"
@@ -183,27 +187,23 @@ struct Entry {
 };
 
 template <class K>
-Entry EntryOf(const std::string& name, Cell cell) {
-  return {name, cell, kIsPlanishs<typename K::LayerOptions>, MakeModule<K>, MakeSteps<K>};
+Entry EntryOf(Cell cell) {
+  constexpr bool kOwn = kIsPlanishs<typename K::LayerOptions>;
+  std::string name = kOwn ? cell_name(cell) : std::string("torch-") + cell_name(cell);
+  std::ranges::replace(name, '_', '-');
+  return {std::move(name), cell, kOwn, MakeModule<K>, MakeSteps<K>};
 }
 
 const std::vector<Entry>& Table() {
   static const std::vector<Entry> table = {
-      EntryOf<Lstm>("lstm", Cell::kLstm),
-      EntryOf<Lstm>("ln-lstm", Cell::kLnLstm),
-      EntryOf<Gru>("gru", Cell::kGru),
-      EntryOf<Gru>("ln-gru", Cell::kLnGru),
-      EntryOf<Rnn>("rnn", Cell::kRnn),
-      EntryOf<Rnn>("ln-rnn", Cell::kLnRnn),
-      EntryOf<Rnn>("rnn-relu", Cell::kRnnRelu),
-      EntryOf<Rnn>("ln-rnn-relu", Cell::kLnRnnRelu),
-      EntryOf<Lstm>("ln-lstm-haste", Cell::kLnLstmHaste),
-      EntryOf<Lstm>("ln-lstm-fastrnns", Cell::kLnLstmFastRnns),
-      EntryOf<Lstm>("ln-lstm-tfa", Cell::kLnLstmTfa),
-      EntryOf<Lstm>("ln-lstm-contrib", Cell::kLnLstmContrib),
-      EntryOf<Lstm>("draw-lstm", Cell::kDrawLstm),
-      EntryOf<TorchLstm>("torch-lstm", Cell::kLstm),
-      EntryOf<TorchGru>("torch-gru", Cell::kGru),
+      EntryOf<Lstm>(Cell::kLstm),        EntryOf<Lstm>(Cell::kLnLstm),
+      EntryOf<Gru>(Cell::kGru),          EntryOf<Gru>(Cell::kLnGru),
+      EntryOf<Rnn>(Cell::kRnn),          EntryOf<Rnn>(Cell::kLnRnn),
+      EntryOf<Rnn>(Cell::kRnnRelu),      EntryOf<Rnn>(Cell::kLnRnnRelu),
+      EntryOf<Lstm>(Cell::kLnLstmHaste), EntryOf<Lstm>(Cell::kLnLstmFastRnns),
+      EntryOf<Lstm>(Cell::kLnLstmTfa),   EntryOf<Lstm>(Cell::kLnLstmContrib),
+      EntryOf<Lstm>(Cell::kDrawLstm),    EntryOf<TorchLstm>(Cell::kLstm),
+      EntryOf<TorchGru>(Cell::kGru),
   };
   return table;
 }

@@ -2,6 +2,7 @@
 #define PLANISH_SRC_RNN_CELL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -104,15 +105,51 @@ constexpr CellRecipe RecipeOf(Cell cell) {
                       std::to_string(static_cast<int>(cell)));
 }
 
-/// All cells, in the order of Cell.
-inline constexpr Cell kCells[] = {
-    Cell::kRnn,       Cell::kRnnRelu,       Cell::kLstm,
-    Cell::kGru,       Cell::kLnRnn,         Cell::kLnRnnRelu,
-    Cell::kLnLstm,    Cell::kLnLstmHaste,   Cell::kLnLstmFastRnns,
-    Cell::kLnLstmTfa, Cell::kLnLstmContrib, Cell::kDrawLstm,
-    Cell::kLnGru,     Cell::kBnRnn,         Cell::kBnLstm,
-    Cell::kBnGru,
+/// A cell and its name in operators, tests and programs.
+struct NamedCell {
+  Cell cell;
+  const char* name;
 };
+
+/// All cells, in the order of Cell. The only table of their names.
+inline constexpr std::array kNamedCells = {
+    NamedCell{Cell::kRnn, "rnn"},
+    NamedCell{Cell::kRnnRelu, "rnn_relu"},
+    NamedCell{Cell::kLstm, "lstm"},
+    NamedCell{Cell::kGru, "gru"},
+    NamedCell{Cell::kLnRnn, "ln_rnn"},
+    NamedCell{Cell::kLnRnnRelu, "ln_rnn_relu"},
+    NamedCell{Cell::kLnLstm, "ln_lstm"},
+    NamedCell{Cell::kLnLstmHaste, "ln_lstm_haste"},
+    NamedCell{Cell::kLnLstmFastRnns, "ln_lstm_fastrnns"},
+    NamedCell{Cell::kLnLstmTfa, "ln_lstm_tfa"},
+    NamedCell{Cell::kLnLstmContrib, "ln_lstm_contrib"},
+    NamedCell{Cell::kDrawLstm, "draw_lstm"},
+    NamedCell{Cell::kLnGru, "ln_gru"},
+    NamedCell{Cell::kBnRnn, "bn_rnn"},
+    NamedCell{Cell::kBnLstm, "bn_lstm"},
+    NamedCell{Cell::kBnGru, "bn_gru"},
+};
+
+inline constexpr auto kCells = [] {
+  std::array<Cell, kNamedCells.size()> cells{};
+  for (size_t i = 0; i < cells.size(); ++i) cells[i] = kNamedCells[i].cell;
+  return cells;
+}();
+static_assert(
+    [] {
+      for (size_t i = 0; i < kCells.size(); ++i) {
+        if (static_cast<size_t>(kCells[i]) != i) return false;
+      }
+      return true;
+    }(),
+    "kNamedCells is in the order of Cell");
+
+/// Returns the name of a cell. Throws Error for a value outside the enum.
+constexpr const char* NameOf(Cell cell) {
+  RecipeOf(cell);
+  return kNamedCells[static_cast<size_t>(cell)].name;
+}
 
 /// A parameter of a layer: its name, its member in RnnParams and its size.
 template <class E>

@@ -18,15 +18,7 @@
 // in one struct, and the calls that compute them.
 namespace planish::tests {
 
-inline const char* NameOf(Cell cell) {
-  static constexpr const char* kNames[] = {"rnn",         "rnn_relu",        "lstm",
-                                           "gru",         "ln_rnn",          "ln_rnn_relu",
-                                           "ln_lstm",     "ln_lstm_haste",   "ln_lstm_fastrnns",
-                                           "ln_lstm_tfa", "ln_lstm_contrib", "draw_lstm",
-                                           "ln_gru",      "bn_rnn",          "bn_lstm",
-                                           "bn_gru"};
-  return kNames[static_cast<int>(cell)];
-}
+using internal::NameOf;
 
 /// The differentiable arrays, by their index in internal::kReferenceArrays.
 inline constexpr size_t kArrays = internal::kReferenceArrays<double>.size();

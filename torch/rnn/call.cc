@@ -2,7 +2,6 @@
 
 #include <ATen/ops/unsqueeze.h>
 
-#include <iterator>
 #include <string>
 
 namespace planish {
@@ -11,14 +10,6 @@ using at::Tensor;
 using internal::CellRecipe;
 
 namespace {
-
-constexpr const char* kNames[] = {"rnn",         "rnn_relu",        "lstm",
-                                  "gru",         "ln_rnn",          "ln_rnn_relu",
-                                  "ln_lstm",     "ln_lstm_haste",   "ln_lstm_fastrnns",
-                                  "ln_lstm_tfa", "ln_lstm_contrib", "draw_lstm",
-                                  "ln_gru",      "bn_rnn",          "bn_lstm",
-                                  "bn_gru"};
-static_assert(std::size(kNames) == std::size(internal::kCells));
 
 /// Returns the core's table entry of a parameter for I = H = 1, whose size counts gates or units.
 internal::Param<const float> ParamOf(size_t field, const CellRecipe& recipe) {
@@ -45,19 +36,16 @@ void CheckTensor(const char* function, size_t field, const Call& call, const Siz
 
 inline namespace PLANISH_API {
 
-const char* cell_name(Cell cell) {
-  internal::RecipeOf(cell);
-  return kNames[static_cast<size_t>(cell)];
-}
+const char* cell_name(Cell cell) { return internal::NameOf(cell); }
 
 }  // namespace PLANISH_API
 
 Cell CellOf(const char* function, std::string_view name) {
-  for (const Cell cell : internal::kCells) {
-    if (name == cell_name(cell)) return cell;
-  }
   std::string names;
-  for (const char* known : kNames) names += (names.empty() ? "" : ", ") + std::string(known);
+  for (const internal::NamedCell& known : internal::kNamedCells) {
+    if (name == known.name) return known.cell;
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
+  }
   TORCH_CHECK_VALUE(false, "[", function, "] cell must be one of ", names, ", got ", name);
 }
 
