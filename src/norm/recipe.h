@@ -82,6 +82,28 @@ NormSettings<C> SettingsOf(const Recipe& recipe, const Options& options) {
   return {recipe, options.eps, static_cast<C>(options.scale), static_cast<C>(options.slope)};
 }
 
+/// A norm and its name in operators and tests.
+struct NormName {
+  Norm norm;
+  const char* name;
+};
+
+/// All norms. The only table of their names.
+inline constexpr NormName kNormNames[] = {
+    {Norm::kLayer, "layer"},   {Norm::kLayerSimple, "layer_simple"},
+    {Norm::kDetach, "detach"}, {Norm::kDetachMean, "detach_mean"},
+    {Norm::kRms, "rms"},       {Norm::kDetachDeviation, "detach_deviation"},
+    {Norm::kAda, "ada"},       {Norm::kAdaAsCoded, "ada_as_coded"},
+};
+
+/// Returns the name of a norm. Throws ArgumentError for an invalid value.
+inline const char* NameOf(Norm norm) {
+  RecipeOf(norm);
+  const auto* name = kNormNames;
+  while (name->norm != norm) ++name;
+  return name->name;
+}
+
 }  // namespace planish::internal
 
 #endif  // PLANISH_SRC_NORM_RECIPE_H_

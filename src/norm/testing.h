@@ -2,9 +2,12 @@
 #define PLANISH_SRC_NORM_TESTING_H_
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <stdexcept>
@@ -43,31 +46,12 @@ struct Name<float16> {
   static constexpr const char* kText = "float16";
 };
 
-inline constexpr Norm kNorms[] = {
-    Norm::kLayer,           Norm::kLayerSimple, Norm::kDetach,     Norm::kDetachMean,
-    Norm::kDetachDeviation, Norm::kAda,         Norm::kAdaAsCoded, Norm::kRms};
-
-inline const char* NameOf(Norm norm) {
-  switch (norm) {
-    case Norm::kLayer:
-      return "layer";
-    case Norm::kLayerSimple:
-      return "layer_simple";
-    case Norm::kDetach:
-      return "detach";
-    case Norm::kDetachMean:
-      return "detach_mean";
-    case Norm::kDetachDeviation:
-      return "detach_deviation";
-    case Norm::kAda:
-      return "ada";
-    case Norm::kAdaAsCoded:
-      return "ada_as_coded";
-    case Norm::kRms:
-      return "rms";
-  }
-  return "?";
-}
+inline constexpr auto kNorms = [] {
+  std::array<Norm, std::size(internal::kNormNames)> norms{};
+  for (size_t i = 0; i < norms.size(); ++i) norms[i] = internal::kNormNames[i].norm;
+  return norms;
+}();
+using internal::NameOf;
 
 inline bool IsAffine(Norm norm) {
   return internal::RecipeOf(norm).output == internal::Output::kAffine;

@@ -28,7 +28,7 @@ class Statistics {
 
     // Subtracting the saved mean cancels nothing; only the mean of the rest depends on x.
     const Tensor wide = Wide(x);
-    if (spec.norm == Norm::kRms) {
+    if (!IsCentered(spec.norm)) {
       centred_ = wide;
     } else {
       centred_ = wide - Moment(inputs.moments, 0) - Moment(inputs.moments, 1);
@@ -36,7 +36,7 @@ class Statistics {
     }
     if (!ViaDeviation(spec.norm)) {
       rstd = Moment(inputs.moments, 2);
-    } else if (spec.norm == Norm::kAdaAsCoded) {
+    } else if (AddsEpsToDeviation(spec.norm)) {
       deviation = (Mean(centred_.square()) * Unbiasing()).sqrt();
       rstd = (deviation + spec.eps).reciprocal();
       b = Unbiasing() * (1 + spec.eps / deviation);
@@ -140,11 +140,11 @@ Tensor ComposedMoments(const NormSpec& spec, const Tensor& x_) {
     n *= x.sym_size(d);
   }
   Tensor mean = x.mean(dims, /*keepdim=*/true);
-  if (spec.norm == Norm::kRms) mean = at::zeros_like(mean);
+  if (!IsCentered(spec.norm)) mean = at::zeros_like(mean);
   const Tensor rest = x - mean;  // its mean is the rounding error of `mean`
-  const Tensor mean_lo = spec.norm == Norm::kRms ? mean : rest.mean(dims, /*keepdim=*/true);
+  const Tensor mean_lo = IsCentered(spec.norm) ? rest.mean(dims, /*keepdim=*/true) : mean;
   const Tensor biased = (rest - mean_lo).square().mean(dims, /*keepdim=*/true);
-  const bool ada = spec.norm == Norm::kAdaAsCoded;
+  const bool ada = AddsEpsToDeviation(spec.norm);
   const Tensor var = ada || spec.unbiased ? biased * BesselFactor(n) : biased;
   const Tensor rstd = ada ? (var.sqrt() + spec.eps).reciprocal() : (var + spec.eps).rsqrt();
   std::vector<Tensor> rows = {mean, mean_lo, rstd};
@@ -189,7 +189,7 @@ std::array<Tensor, 3> NormBackwardBackward(const NormSpec& spec, const std::arra
       const Tensor gx = s.Mean(g * s.xhat), ux = s.Mean(u * s.xhat);
       dxhat = -s.TimesB(s.rstd * (u * gx + g * ux));
       drstd = s.Mean(u * s.Project(g));
-      if (spec.norm == Norm::kAdaAsCoded) dcentred = s.ThroughB(-s.rstd * gx * ux);
+      if (AddsEpsToDeviation(spec.norm)) dcentred = s.ThroughB(-s.rstd * gx * ux);
     }
   }
   if (g_[1].defined()) {

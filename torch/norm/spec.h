@@ -6,9 +6,9 @@
 
 #include <cmath>
 #include <cstdint>
-#include <string_view>
 
 #include "planish/norm.h"
+#include "src/norm/recipe.h"
 #include "torch/base/core.h"
 
 // The settings of a call of norm_forward or norm_backward.
@@ -27,55 +27,34 @@ struct NormSpec {
   bool unbiased = false;  ///< normalize by batch norm's unbiased variance
 };
 
-struct NormName {
-  Norm norm;
-  std::string_view name;
-};
+using internal::kNormNames;
+using internal::NameOf;
+using internal::NormName;
 
-/// The names in the operators.
-inline constexpr NormName kNormNames[] = {
-    {Norm::kLayer, "layer"},   {Norm::kLayerSimple, "layer_simple"},
-    {Norm::kDetach, "detach"}, {Norm::kDetachMean, "detach_mean"},
-    {Norm::kRms, "rms"},       {Norm::kDetachDeviation, "detach_deviation"},
-    {Norm::kAda, "ada"},       {Norm::kAdaAsCoded, "ada_as_coded"},
-};
-
-inline std::string_view NameOf(Norm norm) {
-  for (const NormName& entry : kNormNames) {
-    if (entry.norm == norm) return entry.name;
-  }
-  return {};
+inline bool IsAda(Norm norm) {
+  return internal::RecipeOf(norm).output == internal::Output::kAdaptive;
+}
+inline bool IsAffine(Norm norm) {
+  return internal::RecipeOf(norm).output == internal::Output::kAffine;
+}
+/// Returns whether the mean is subtracted.
+inline bool IsCentered(Norm norm) { return internal::RecipeOf(norm).centre; }
+/// Returns whether gradients pass through the mean (a in docs/math.md).
+inline bool ViaMean(Norm norm) { return internal::RecipeOf(norm).via_mean; }
+/// Returns whether gradients pass through the standard deviation (b in docs/math.md).
+inline bool ViaDeviation(Norm norm) { return internal::RecipeOf(norm).via_scale; }
+/// Returns whether eps is added to the unbiased standard deviation, in place of the variance.
+inline bool AddsEpsToDeviation(Norm norm) {
+  return internal::RecipeOf(norm).deviation == internal::Deviation::kUnbiasedPlusEps;
 }
 
 /// Returns the name of the function that users call, for errors.
 inline const char* FunctionOf(const NormSpec& spec) {
   if (spec.over == Over::kBatch) return "batch_norm";
   if (spec.over == Over::kChannels) return "channel_layer_norm";
-  switch (spec.norm) {
-    case Norm::kLayer:
-      return "layer_norm";
-    case Norm::kLayerSimple:
-      return "layer_norm_simple";
-    case Norm::kRms:
-      return "rms_norm";
-    case Norm::kAda:
-    case Norm::kAdaAsCoded:
-      return "ada_norm";
-    default:
-      return "detach_norm";
-  }
-}
-
-inline bool IsAda(Norm norm) { return norm == Norm::kAda || norm == Norm::kAdaAsCoded; }
-inline bool IsAffine(Norm norm) { return norm == Norm::kLayer || norm == Norm::kRms; }
-
-/// Returns whether gradients pass through the mean (a in docs/math.md).
-inline bool ViaMean(Norm norm) {
-  return norm != Norm::kRms && norm != Norm::kDetach && norm != Norm::kDetachMean;
-}
-/// Returns whether gradients pass through the standard deviation (b in docs/math.md).
-inline bool ViaDeviation(Norm norm) {
-  return norm != Norm::kDetach && norm != Norm::kDetachDeviation;
+  if (IsAda(spec.norm)) return "ada_norm";
+  if (IsAffine(spec.norm)) return IsCentered(spec.norm) ? "layer_norm" : "rms_norm";
+  return ViaMean(spec.norm) && ViaDeviation(spec.norm) ? "layer_norm_simple" : "detach_norm";
 }
 
 /// Returns the dimension of x that weight and bias are along.
