@@ -92,10 +92,8 @@ struct Wanted {
   bool any() const { return gradients || tangents; }
 };
 
-/// Registers RnnSteps for Python: torch.classes.planish.RnnSteps(cell, params, eps, packed,
-/// sources, frozen), with named parameters and sources, and its methods step(x, h, c) and
-/// unfreeze().
-void RegisterSteps(torch::Library& library);
+/// Registers RnnLayer and RnnSteps for Python, and rnn_fold_biases.
+void RegisterLayer(torch::Library& library);
 
 /// Returns the differentiable tensors in the type of the arithmetic.
 RnnTensors WideTensors(const RnnTensors& tensors);

@@ -7,18 +7,14 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <ostream>
 #include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -26,7 +22,7 @@
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
 #include "src/rnn/cell.h"
-#include "torch/rnn/packed.h"
+#include "torch/rnn/layer.h"
 
 namespace planish::nn {
 inline namespace PLANISH_API {
@@ -120,16 +116,6 @@ Tensor PermuteBatch(const Tensor& states, const Tensor& indices) {
   return states.defined() && indices.defined() ? states.index_select(1, indices) : states;
 }
 
-template <class Options>
-std::tuple<Tensor, Tensor> Step(const Options& options, RnnTensors tensors,
-                                const RnnPacked& packed) {
-  if (!options.composed()) return rnn_step(options.variant(), tensors, options.eps(), packed);
-  tensors.x = tensors.x.unsqueeze(0);
-  const RnnOutputs outputs =
-      rnn_forward(options.variant(), tensors, {.eps = options.eps(), .composed = true});
-  return {outputs.h_n, outputs.c_n};
-}
-
 template <class State>
 std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
   return state ? std::pair(std::get<0>(*state), std::get<1>(*state)) : std::pair<Tensor, Tensor>();
@@ -139,70 +125,24 @@ std::pair<Tensor, Tensor> HAndC(const std::optional<State>& state) {
 
 namespace detail {
 
-RecurrentParameters::RecurrentParameters(torch::nn::Module& module, const std::string& owner,
-                                         Cell cell, const RnnShape& shape, bool bias,
-                                         const std::string& suffix)
-    : owner_(owner), suffix_(suffix), cell_(cell) {
-  const CellRecipe recipe = internal::RecipeOf(cell);
-  const auto add = [&](const std::string& name, at::IntArrayRef sizes) {
-    params_.emplace_back(name, module.register_parameter(name + suffix, at::empty(sizes)));
-  };
-  for (const auto& param : internal::ParamsOf<const float>(recipe, shape)) {
-    if (!param.taken) continue;
-    const std::string name = param.name;
-    const int64_t size = param.size;
-    if (name == "weight_ih") {
-      add(name, {size / shape.inputs, shape.inputs});
-    } else if (name == "weight_hh") {
-      add(name, {size / shape.hidden, shape.hidden});
-    } else if (name == "bias") {
-      if (!bias) continue;
-      add("bias_ih", size);
-      if (recipe.sums == internal::Sums::kPlain) add("bias_hh", size);
-    } else if (name != "bias_hn") {  // bias_hn is part of bias_hh
-      add(name, size);
-    }
+RecurrentLayer::RecurrentLayer(torch::nn::Module& module, const std::string& owner, Cell cell,
+                               const RnnShape& shape, bool bias, const std::string& suffix)
+    : layer_(std::make_shared<RnnLayer>(cell, bias, suffix, owner)) {
+  for (const ModuleParam& param : layer_->params()) {
+    const Tensor empty = at::empty(SizesOf(param, cell, shape));
+    params_.push_back(module.register_parameter(param.name + suffix, empty));
   }
 }
 
-RnnTensors RecurrentParameters::WithBias() const { return ParamsOfModule(cell_, params_); }
+RecurrentLayer::RecurrentLayer(const RecurrentLayer& other)
+    : params_(other.params_),
+      layer_(other.layer_ ? std::make_shared<RnnLayer>(*other.layer_) : nullptr) {}
 
-RnnTensors RecurrentParameters::Prepare(bool training, RnnPacked& packed) {
-  const bool can_pack = std::all_of(params_.begin(), params_.end(),
-                                    [](const auto& param) { return IsPlain(param.second); });
-  if (training || at::GradMode::is_enabled() || !can_pack) return WithBias();
-  const std::lock_guard<std::mutex> lock(kept_.mutex);
-  if (!kept_.packed) {
-    kept_.packed = c10::make_intrusive<PackedParams>(PackedParams::Source{
-        cell_, params_, suffix_, owner_, kept_.frozen ? Check::kVersions : Check::kBytes});
-  }
-  packed = kept_.packed;
-  RnnTensors weights;
-  weights.weight_ih = params_[0].second;
-  weights.weight_hh = params_[1].second;
-  return weights;
-}
-
-void RecurrentParameters::Drop() {
-  const std::lock_guard<std::mutex> lock(kept_.mutex);
-  kept_.packed.reset();
-}
-
-void RecurrentParameters::SetFrozen(bool frozen) {
-  const std::lock_guard<std::mutex> lock(kept_.mutex);
-  if (frozen == (kept_.frozen != nullptr)) return;
-  kept_.packed.reset();
-  if (frozen) {
-    kept_.frozen = std::make_shared<std::atomic<bool>>(true);
-  } else {
-    *kept_.frozen = false;
-    kept_.frozen.reset();
-  }
-}
-
-RnnSteps::Frozen RecurrentParameters::frozen() const {
-  const std::lock_guard<std::mutex> lock(kept_.mutex);
-  return kept_.frozen;
+RecurrentLayer& RecurrentLayer::operator=(const RecurrentLayer& other) {
+  RecurrentLayer copy(other);
+  std::swap(params_, copy.params_);
+  std::swap(layer_, copy.layer_);
+  return *this;
 }
 
 template <class Derived, class Options>
@@ -234,22 +174,22 @@ template <class Derived, class Options>
 void RecurrentImpl<Derived, Options>::train(bool on) {
   torch::nn::Cloneable<Derived>::train(on);
   if (on) unfreeze();
-  for (RecurrentParameters& layer : layers_) layer.Drop();
+  for (const RecurrentLayer& layer : layers_) layer->Drop();
 }
 
 template <class Derived, class Options>
 void RecurrentImpl<Derived, Options>::freeze() {
-  for (RecurrentParameters& layer : layers_) layer.SetFrozen(true);
+  for (const RecurrentLayer& layer : layers_) layer->Freeze();
 }
 
 template <class Derived, class Options>
 void RecurrentImpl<Derived, Options>::unfreeze() {
-  for (RecurrentParameters& layer : layers_) layer.SetFrozen(false);
+  for (const RecurrentLayer& layer : layers_) layer->Unfreeze();
 }
 
 template <class Derived, class Options>
 bool RecurrentImpl<Derived, Options>::is_frozen() const {
-  return layers_.front().frozen() != nullptr;
+  return layers_.front()->is_frozen();
 }
 
 template <class Derived, class Options>
@@ -281,23 +221,21 @@ RnnOutputs RecurrentImpl<Derived, Options>::RunLayers(const Tensor& x, const Ten
     std::vector<Tensor> y;
     for (int64_t direction = 0; direction < directions; ++direction) {
       const int64_t index = layer * directions + direction;
-      RnnPacked packed;
-      detail::RecurrentParameters& params = layers_[static_cast<size_t>(index)];
-      RnnTensors tensors =
-          options.composed() ? params.WithBias() : params.Prepare(this->is_training(), packed);
-      tensors.x = input;
-      tensors.h0 = SelectOrUndefined(h0, index);
-      tensors.c0 = SelectOrUndefined(c0, index);
-      tensors.h_reset = SelectOrUndefined(sequences.h_reset, index);
-      tensors.c_reset = SelectOrUndefined(sequences.c_reset, index);
-      tensors.lengths = sequences.lengths;
-      tensors.resets = sequences.resets;
-      const RnnOutputs outputs = rnn_forward(options.variant(), tensors,
-                                             {.reverse = direction == 1,
-                                              .eps = options.eps(),
-                                              .checkpoint = options.checkpoint(),
-                                              .composed = options.composed()},
-                                             packed);
+      RnnTensors inputs;
+      inputs.x = input;
+      inputs.h0 = SelectOrUndefined(h0, index);
+      inputs.c0 = SelectOrUndefined(c0, index);
+      inputs.h_reset = SelectOrUndefined(sequences.h_reset, index);
+      inputs.c_reset = SelectOrUndefined(sequences.c_reset, index);
+      inputs.lengths = sequences.lengths;
+      inputs.resets = sequences.resets;
+      const RecurrentLayer& own = layers_[static_cast<size_t>(index)];
+      const RnnOutputs outputs =
+          own->Forward(own.params(), {.training = this->is_training()}, inputs,
+                       {.reverse = direction == 1,
+                        .eps = options.eps(),
+                        .checkpoint = options.checkpoint(),
+                        .composed = options.composed()});
       y.push_back(outputs.y);
       h_n.push_back(outputs.h_n);
       c_n.push_back(outputs.c_n);
@@ -377,8 +315,7 @@ void RecurrentCellImpl<Derived, Options>::reset() {
                     "] variant must be a cell without batch norm, got ",
                     cell_name(options.variant()));
   const RnnShape shape = {.inputs = options.input_size(), .hidden = options.hidden_size()};
-  parameters_of_cell_ =
-      RecurrentParameters(*this, module, options.variant(), shape, options.bias(), "");
+  layer_ = RecurrentLayer(*this, module, options.variant(), shape, options.bias(), "");
   reset_parameters();
 }
 
@@ -386,22 +323,22 @@ template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::train(bool on) {
   torch::nn::Cloneable<Derived>::train(on);
   if (on) unfreeze();
-  parameters_of_cell_.Drop();
+  layer_->Drop();
 }
 
 template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::freeze() {
-  parameters_of_cell_.SetFrozen(true);
+  layer_->Freeze();
 }
 
 template <class Derived, class Options>
 void RecurrentCellImpl<Derived, Options>::unfreeze() {
-  parameters_of_cell_.SetFrozen(false);
+  layer_->Unfreeze();
 }
 
 template <class Derived, class Options>
 bool RecurrentCellImpl<Derived, Options>::is_frozen() const {
-  return parameters_of_cell_.frozen() != nullptr;
+  return layer_->is_frozen();
 }
 
 template <class Derived, class Options>
@@ -421,10 +358,7 @@ template <class Derived, class Options>
 RnnSteps RecurrentCellImpl<Derived, Options>::steps() {
   TORCH_CHECK_VALUE(!options.composed(), "[", NameOf(options),
                     "] composed must be false for steps(), got true");
-  RnnPacked packed;
-  parameters_of_cell_.Prepare(this->is_training(), packed);
-  return RnnSteps(options.variant(), {}, options.eps(), packed, parameters_of_cell_.named(),
-                  parameters_of_cell_.frozen());
+  return layer_->Steps(layer_.params(), {.training = this->is_training()}, options.eps());
 }
 
 template <class Derived, class Options>
@@ -442,14 +376,12 @@ std::tuple<Tensor, Tensor> RecurrentCellImpl<Derived, Options>::Run(const Tensor
   const auto add_batch = [&](const Tensor& t) {
     return t.defined() && x.dim() == 1 ? t.unsqueeze(0) : t;
   };
-  RnnPacked packed;
-  RnnTensors tensors = options.composed()
-                           ? parameters_of_cell_.WithBias()
-                           : parameters_of_cell_.Prepare(this->is_training(), packed);
-  tensors.x = add_batch(x);
-  tensors.h0 = add_batch(h);
-  tensors.c0 = add_batch(c);
-  const auto [h1, c1] = Step(options, tensors, packed);
+  RnnTensors inputs;
+  inputs.x = add_batch(x);
+  inputs.h0 = add_batch(h);
+  inputs.c0 = add_batch(c);
+  const auto [h1, c1] = layer_->Step(layer_.params(), {.training = this->is_training()}, inputs,
+                                     {.eps = options.eps(), .composed = options.composed()});
   return x.dim() == 1 ? std::tuple(h1.squeeze(0), c1.squeeze(0)) : std::tuple(h1, c1);
 }
 

@@ -378,7 +378,7 @@ template <class CallType, class T>
 RnnOptions<T> CoreOptions(const CallType& call) {
   RnnOptions<T> options = CoreOptions<T>(call.settings);
   if (!call.packed) return options;
-  options.packed = static_cast<PackedParams&>(*call.packed).Now().template of<T>();
+  options.packed = static_cast<PackedParams&>(*call.packed).weights.template of<T>();
   TORCH_CHECK_VALUE(options.packed, "[", call.kName, "] packed must have x's type, ",
                     call.tensors.x.scalar_type(), ", got another type");
   return options;
@@ -844,19 +844,12 @@ RnnPacked rnn_pack(Cell cell, const RnnTensors& params) {
 }  // namespace PLANISH_API
 
 TORCH_LIBRARY_FRAGMENT(planish, m) {
-  // Must precede the schemas that name the class. The constructor is for a layer of a module.
-  m.class_<PackedParams>("RnnPackedParams")
-      .def(torch::init([](const std::string& cell, const c10::Dict<std::string, Tensor>& params,
-                          const std::string& suffix, const std::string& module, bool frozen) {
-        return c10::make_intrusive<PackedParams>(
-            PackedParams::Source{CellOf("RnnPackedParams", cell), NamedTensorsOf(params), suffix,
-                                 module, frozen ? Check::kVersions : Check::kBytes});
-      }));
+  m.class_<PackedParams>("RnnPackedParams");  // must precede the schemas that name it
   m.def(ForwardSchema().c_str());
   m.def(BackwardSchema().c_str());
   m.def(StepSchema().c_str());
   m.def(PackSchema().c_str());
-  RegisterSteps(m);
+  RegisterLayer(m);
 }
 
 void RegisterRnn(torch::Library& m) {

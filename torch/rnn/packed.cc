@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "src/rnn/cell.h"
@@ -21,6 +22,15 @@ using at::Tensor;
 bool IsPlain(const Tensor& t) {
   return t.is_cpu() && t.layout() == at::kStrided && !t.is_neg() && !t._is_zerotensor() &&
          t.has_storage() && !t.key_set().has_any(at::kTensorSubclassLike);
+}
+
+bool AreCallsObserved() {
+  using c10::DispatchKey;
+  using c10::impl::tls_is_dispatch_key_included;
+  return tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode) ||
+         tls_is_dispatch_key_included(DispatchKey::Tracer) ||
+         tls_is_dispatch_key_included(DispatchKey::PreDispatch) ||
+         tls_is_dispatch_key_included(DispatchKey::Python);
 }
 
 namespace {
@@ -104,6 +114,11 @@ const std::string* Watched::Changed(Check check) const {
   return nullptr;
 }
 
+bool Watched::AreTensors(at::ArrayRef<Tensor> tensors) const {
+  return std::equal(tensors.begin(), tensors.end(), tensors_.begin(), tensors_.end(),
+                    [](const Tensor& t, const auto& own) { return t.is_same(own.second); });
+}
+
 PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   const RnnTensors tensors = Computed(call.tensors);
@@ -117,69 +132,40 @@ PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward) {
   return packed;
 }
 
-RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params) {
+void FoldBiases(Cell cell, const Tensor& bias_hh, RnnTensors& tensors) {
+  if (!bias_hh.defined()) return;
+  const Tensor bias_ih = tensors.bias;
+  if (!internal::RecipeOf(cell).is_gru()) {
+    tensors.bias = bias_ih + bias_hh;
+    return;
+  }
+  const c10::SymInt end = bias_hh.sym_size(0), r_and_z = end / 3 * 2;
+  const auto part = [](const Tensor& t, const c10::SymInt& first, const c10::SymInt& last) {
+    return t.slice_symint(0, first, last);
+  };
+  const Tensor sums = part(bias_ih, 0, r_and_z) + part(bias_hh, 0, r_and_z);
+  tensors.bias = at::cat({sums, part(bias_ih, r_and_z, end)});
+  tensors.bias_hn = part(bias_hh, r_and_z, end);
+}
+
+RnnTensors FoldedParams(Cell cell, const NamedTensors& params) {
   RnnTensors tensors;
-  Tensor bias_ih, bias_hh;
+  Tensor bias_hh;
   for (const auto& [name, tensor] : params) {
+    if (name == "bias_hh") {
+      bias_hh = tensor;
+      continue;
+    }
+    const std::string_view own = name == "bias_ih" ? "bias" : std::string_view(name);
     const auto* const last = kFields + kH0;
     const auto* const field =
-        std::find_if(kFields + kFirstParam, last, [&](const Field& f) { return name == f.name; });
-    if (field != last) {
-      tensors.*field->member = tensor;
-    } else {
-      TORCH_CHECK_VALUE(name == "bias_ih" || name == "bias_hh",
-                        "[RnnPackedParams] params must be those of a module, got ", name);
-      (name == "bias_ih" ? bias_ih : bias_hh) = tensor;
-    }
+        std::find_if(kFields + kFirstParam, last, [&](const Field& f) { return own == f.name; });
+    TORCH_CHECK_VALUE(field != last, "[RnnSteps] sources must be the parameters of a module, got ",
+                      name);
+    tensors.*field->member = tensor;
   }
-  // Adds PyTorch's two biases, except the GRU's bias_hn, which r multiplies.
-  if (!bias_hh.defined()) {
-    if (bias_ih.defined()) tensors.bias = bias_ih;
-  } else if (!internal::RecipeOf(cell).is_gru()) {
-    tensors.bias = bias_ih + bias_hh;
-  } else {
-    const int64_t r_and_z = 2 * tensors.weight_hh.size(1);
-    tensors.bias = at::cat(
-        {bias_ih.slice(0, 0, r_and_z) + bias_hh.slice(0, 0, r_and_z), bias_ih.slice(0, r_and_z)});
-    tensors.bias_hn = bias_hh.slice(0, r_and_z);
-  }
+  FoldBiases(cell, bias_hh, tensors);
   return tensors;
-}
-
-PackedWeights PackedParams::Now() {
-  const std::shared_ptr<const Snapshot> snapshot = SnapshotNow();
-  return snapshot ? snapshot->weights : weights_;
-}
-
-std::shared_ptr<const PackedParams::Snapshot> PackedParams::SnapshotNow() {
-  if (!source_) return nullptr;
-  std::shared_ptr<const Snapshot> snapshot;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    snapshot = snapshot_;
-  }
-  if (snapshot) {
-    const std::string* const changed = snapshot->watched.Changed(source_->check);
-    if (!changed) return snapshot;
-    TORCH_CHECK(source_->check == Check::kBytes, "[", source_->module, "] ", *changed,
-                " has changed while the module is frozen: call unfreeze() before changing it");
-  }
-  snapshot = MakeSnapshot();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  snapshot_ = snapshot;
-  return snapshot;
-}
-
-std::shared_ptr<const PackedParams::Snapshot> PackedParams::MakeSnapshot() const {
-  NamedTensors named = source_->params, copies;
-  for (auto& [name, tensor] : named) name += source_->suffix;
-  const at::AutoDispatchBelowADInplaceOrView guard;
-  Watched watched = Watched::WithCopies(named, copies);
-  for (size_t i = 0; i < copies.size(); ++i) copies[i].first = source_->params[i].first;
-  const Call call{source_->cell, ParamsOfModule(source_->cell, copies), {}};
-  CheckGiven("rnn_pack", call.tensors, kFirstParam);
-  return std::make_shared<const Snapshot>(
-      Snapshot{std::move(watched), Pack(call, CheckParams("rnn_pack", call))});
 }
 
 }  // namespace planish

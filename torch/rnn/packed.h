@@ -1,14 +1,12 @@
 #ifndef PLANISH_TORCH_RNN_PACKED_H_
 #define PLANISH_TORCH_RNN_PACKED_H_
 
-#include <ATen/core/Dict.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 #include <torch/custom_class.h>
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -25,12 +23,6 @@ namespace planish {
 
 using NamedTensors = RnnSteps::Sources;
 
-inline NamedTensors NamedTensorsOf(const c10::Dict<std::string, at::Tensor>& dict) {
-  NamedTensors named;
-  for (const auto& entry : dict) named.emplace_back(entry.key(), entry.value());
-  return named;
-}
-
 /// A way to detect changes of tensors.
 enum class Check {
   kBytes,     ///< by a fingerprint of the bytes: detects every change
@@ -40,6 +32,9 @@ enum class Check {
 /// Returns whether the elements of a tensor can be read from memory without the dispatcher: it is a
 /// strided CPU tensor, no wrapper of a transform, and not lazily negated or zero.
 bool IsPlain(const at::Tensor& t);
+
+/// Returns whether a transform, mode or tracer sees the calls of this thread.
+bool AreCallsObserved();
 
 /// Named tensors, and their state at construction.
 class Watched {
@@ -55,6 +50,9 @@ class Watched {
   /// memory is hidden, such as wrappers of a transform, never count as changed. Tensors outside the
   /// CPU are compared by kVersions.
   const std::string* Changed(Check check) const;
+
+  /// Returns whether these are the tensors: other objects with the same elements are not.
+  bool AreTensors(at::ArrayRef<at::Tensor> tensors) const;
 
  private:
   struct State {
@@ -96,48 +94,20 @@ struct PackedWeights {
 /// for RnnBackward, too.
 PackedWeights Pack(const Call& call, const Sizes& sizes, bool backward = false);
 
+/// Adds PyTorch's second bias, if it is defined, to bias, except for the part of the GRU's that r
+/// multiplies, which becomes bias_hn.
+void FoldBiases(Cell cell, const at::Tensor& bias_hh, RnnTensors& tensors);
+
 /// Returns the operators' tensors from a module's parameters, named as in the state dict without
-/// the layer's suffix: computes bias and bias_hn from bias_ih and bias_hh. Accepts the operators'
-/// own names, too.
-RnnTensors ParamsOfModule(Cell cell, const NamedTensors& params);
+/// the layer's suffix: folds the biases. Accepts the operators' own names, too.
+RnnTensors FoldedParams(Cell cell, const NamedTensors& params);
 
-/// The object behind RnnPacked: weights from rnn_pack, which are constant, or those of a module,
-/// which are compared with the module's parameters at each use. Thread-safe.
-class PackedParams final : public torch::CustomClassHolder {
- public:
-  /// The parameters of a layer of a module, named as in ParamsOfModule.
-  struct Source {
-    Cell cell{};
-    NamedTensors params;
-    std::string suffix;  ///< of names in the state dict
-    std::string module;  ///< for errors
-    Check check = Check::kBytes;
-  };
+/// The object behind RnnPacked.
+struct PackedParams final : torch::CustomClassHolder {
+  explicit PackedParams(PackedWeights weights_) : weights(std::move(weights_)) {}
 
-  explicit PackedParams(PackedWeights weights) : weights_(std::move(weights)) {}
-  /// Creates an object that packs at its first use.
-  explicit PackedParams(Source source) : source_(std::make_unique<Source>(std::move(source))) {}
-
-  /// Packed weights, and the parameters that they were packed from.
-  struct Snapshot {
-    Watched watched;
-    PackedWeights weights;
-  };
-
-  /// Returns the packed weights. If the parameters have changed, packs them again (Check::kBytes)
-  /// or throws c10::Error (Check::kVersions).
-  PackedWeights Now();
-
-  /// Like Now(), with the module's parameters. Returns null for weights from rnn_pack.
-  std::shared_ptr<const Snapshot> SnapshotNow();
-
- private:
-  std::shared_ptr<const Snapshot> MakeSnapshot() const;
-
-  PackedWeights weights_;
-  std::unique_ptr<const Source> source_;  ///< null: weights_ are constant
-  std::mutex mutex_;                      ///< guards snapshot_
-  std::shared_ptr<const Snapshot> snapshot_;
+  PackedWeights weights;
+  std::optional<Watched> watched;  ///< the parameters of a module that were packed
 };
 
 }  // namespace planish

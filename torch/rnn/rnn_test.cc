@@ -1,10 +1,14 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/functorch/BatchedTensorImpl.h>
+#include <ATen/functorch/DynamicLayer.h>
+#include <ATen/functorch/TensorWrapper.h>
 #include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/rnn.h>
 
@@ -1253,6 +1257,77 @@ TEST(RecurrentModules, FreezeUntilAChangeOrUnfreeze) {
                 [&](auto& m) { return Flat(m->forward(x)); });
   ExpectFreezes(nn::LayerNormGRUCell(kInputs, kHidden),
                 [&](auto& m) { return Outputs{m->forward(x[1], m->forward(x[0]))}; });
+}
+
+/// Calls f inside torch.func.vmap with the rows of `rows`. Returns the stacked results.
+template <class F>
+Tensor Vmap(const Tensor& rows, const F& f) {
+  namespace functorch = at::functorch;
+  const int64_t level = functorch::initAndPushDynamicLayer(
+      functorch::TransformType::Vmap, c10::SymInt(rows.size(0)), functorch::RandomnessType::Error);
+  const Tensor y = f(functorch::makeBatched(rows, 0, level));
+  const auto* const batched = functorch::maybeGetBatchedImpl(y);
+  const Tensor stacked = batched->value().movedim(batched->bdim(), 0);
+  functorch::popDynamicLayerAndDeleteMetadata();
+  return stacked;
+}
+
+/// Calls f inside torch.func.grad. Returns the result.
+template <class F>
+Tensor InsideGrad(const Tensor& x, const F& f) {
+  namespace functorch = at::functorch;
+  const int64_t level = functorch::initAndPushDynamicLayer(functorch::TransformType::Grad, {}, {},
+                                                           /*prev_grad_mode=*/false);
+  const Tensor y = f(functorch::makeTensorWrapper(x, level));
+  const Tensor value = functorch::maybeGetTensorWrapper(y)->value();
+  functorch::popDynamicLayerAndDeleteMetadata();
+  return value;
+}
+
+/// Expects that a frozen module inside a transform computes from its parameters. Its packed weights
+/// are told apart by a write that they do not follow.
+template <class Module, class Call>
+void ExpectNoPackedWeightsInTransforms(Module module, const Call& call) {
+  const at::NoGradGuard guard;
+  const Tensor x = at::randn({2, 3, kInputs});
+  module->eval();
+  module->freeze();
+  const Tensor old = call(module, x[0]);
+  FlipABit(module->parameters()[0]);
+  ExpectSame(call(module, x[0]), old, "packed");
+  const auto inside = [&](const Tensor& t) { return call(module, t); };
+  const Tensor mapped = Vmap(x, inside), differentiated = InsideGrad(x[0], inside);
+  module->unfreeze();
+  EXPECT_FALSE(call(module, x[0]).equal(old));
+  ExpectSame(mapped, at::stack({call(module, x[0]), call(module, x[1])}), "vmap");
+  ExpectSame(differentiated, call(module, x[0]), "grad");
+}
+
+TEST(RecurrentModules, UseNoPackedWeightsInTransforms) {
+  at::manual_seed(17);
+  ExpectNoPackedWeightsInTransforms(
+      nn::LayerNormLSTM(kInputs, kHidden),
+      [](auto& m, const Tensor& x) { return std::get<0>(m->forward(x)); });
+  ExpectNoPackedWeightsInTransforms(nn::LayerNormGRUCell(kInputs, kHidden),
+                                    [](auto& m, const Tensor& x) { return m->forward(x); });
+}
+
+TEST(RecurrentModules, UseNoPackedWeightsWithTangents) {
+  at::manual_seed(18);
+  const at::NoGradGuard guard;
+  nn::LayerNormLSTM module(kInputs, kHidden);
+  module->to(at::kDouble);
+  module->eval();
+  const Tensor x = Random({4, 2, kInputs}), dx = at::randn_like(x);
+  const Tensor y = std::get<0>(module->forward(x));
+  const auto level = torch::autograd::ForwardADLevel::get_next_idx();
+  {
+    const Tensor dual = at::_make_dual(x, dx, static_cast<int64_t>(level));
+    const Tensor result = std::get<0>(module->forward(dual));
+    ExpectNear(std::get<0>(at::_unpack_dual(result, static_cast<int64_t>(level))), y, "y");
+    EXPECT_TRUE(result._fw_grad(level).defined());
+  }
+  torch::autograd::ForwardADLevel::release_idx(level);
 }
 
 TEST(RecurrentModules, ComputeOnManyThreadsAtOnce) {

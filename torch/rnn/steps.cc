@@ -5,17 +5,13 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
-#include <torch/custom_class.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -25,7 +21,6 @@
 #include <string>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "planish/rnn.h"
 #include "planish/torch_rnn.h"
@@ -170,15 +165,6 @@ struct StepNode final : torch::autograd::Node {
   }
 };
 
-/// Returns whether a transform, mode or tracer sees the calls of this thread.
-bool AreCallsObserved() {
-  using c10::DispatchKey;
-  using c10::impl::tls_is_dispatch_key_included;
-  return tls_is_dispatch_key_included(DispatchKey::FuncTorchDynamicLayerFrontMode) ||
-         tls_is_dispatch_key_included(DispatchKey::Tracer) ||
-         tls_is_dispatch_key_included(DispatchKey::Python);
-}
-
 /// Returns whether the core can read the tensors without the dispatcher, unobserved.
 bool ArePlain(at::ArrayRef<Tensor> tensors) {
   if (at::areAnyTensorSubclassLike(tensors) || at::autocast::is_autocast_enabled(at::kCPU) ||
@@ -311,7 +297,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
       if (sources.empty() && param.defined()) watched.emplace_back(kFields[i].name, param);
     }
   } else {
-    call.tensors = ParamsOfModule(cell, sources);
+    call.tensors = FoldedParams(cell, sources);
   }
   CheckGiven(kName, call.tensors, kFirstParam);
   CheckIsOfSteps(kName, call);
@@ -328,12 +314,11 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
   };
   if (packed) {
     WithCoreErrors([&] {
-      auto& own = static_cast<PackedParams&>(*packed);
-      const auto snapshot = own.SnapshotNow();
-      const auto layer = begin(snapshot ? snapshot->watched : Watched(watched));
+      const auto& own = static_cast<const PackedParams&>(*packed);
+      const auto layer = begin(own.watched ? *own.watched : Watched(watched));
       layer->params = layer->Given();
       layer->must_pack = true;
-      layer->packed = c10::make_intrusive<PackedParams>(snapshot ? snapshot->weights : own.Now());
+      layer->packed = packed;
     });
     return;
   }
@@ -344,7 +329,7 @@ RnnSteps::RnnSteps(Cell cell, const RnnTensors& params, double eps, const RnnPac
       std::all_of(watched.begin(), watched.end(), [](auto& t) { return IsPlain(t.second); });
   Sources copies;
   const auto layer = begin(can_copy ? Watched::WithCopies(watched, copies) : Watched(watched));
-  call.tensors = can_copy ? ParamsOfModule(cell, copies) : layer->Given();
+  call.tensors = can_copy ? FoldedParams(cell, copies) : layer->Given();
   call.tensors = WideTensors(call.tensors);  // once for all steps
   const auto list = ParamsOf(call.tensors);
   if (ArePlain(list) && !torch::autograd::isFwGradDefinedTensorList(at::TensorList(list))) {
@@ -387,46 +372,6 @@ std::tuple<Tensor, Tensor> RnnSteps::step(const Tensor& x, const Tensor& h, cons
   if (wide || layer.must_pack) return layer.Take(with(layer.params, x, h, c));
   const auto [h1, c1] = layer.Take(with(layer.params, Wide(x), Wide(h), Wide(c)));
   return {h1.to(type), c1.to(type)};
-}
-
-namespace {
-
-struct StepsOfPython final : torch::CustomClassHolder {
-  using Params = c10::Dict<std::string, Tensor>;
-
-  StepsOfPython(const std::string& cell, const Params& params, double eps,
-                const std::optional<c10::intrusive_ptr<PackedParams>>& packed,
-                const Params& sources, bool is_frozen)
-      : frozen(std::make_shared<std::atomic<bool>>(is_frozen)) {
-    RnnTensors tensors;
-    for (const auto& param : params) {
-      const auto* const last = kFields + kH0;
-      const auto* const field = std::find_if(kFields + kFirstParam, last,
-                                             [&](const Field& f) { return param.key() == f.name; });
-      TORCH_CHECK_VALUE(field != last, "[", kName, "] params must be those of rnn_step, got ",
-                        param.key());
-      tensors.*field->member = param.value();
-    }
-    steps = RnnSteps(CellOf(kName, cell), tensors, eps, packed ? RnnPacked(*packed) : RnnPacked(),
-                     NamedTensorsOf(sources), frozen);
-  }
-
-  std::shared_ptr<std::atomic<bool>> frozen;
-  RnnSteps steps;
-};
-
-}  // namespace
-
-void RegisterSteps(torch::Library& library) {
-  library.class_<StepsOfPython>("RnnSteps")
-      .def(torch::init<const std::string&, const StepsOfPython::Params&, double,
-                       const std::optional<c10::intrusive_ptr<PackedParams>>&,
-                       const StepsOfPython::Params&, bool>())
-      .def("unfreeze", [](const c10::intrusive_ptr<StepsOfPython>& self) { *self->frozen = false; })
-      .def("step", [](const c10::intrusive_ptr<StepsOfPython>& self, const Tensor& x,
-                      const std::optional<Tensor>& h, const std::optional<Tensor>& c) {
-        return self->steps.step(x, OrUndefined(h), OrUndefined(c));
-      });
 }
 
 }  // namespace planish

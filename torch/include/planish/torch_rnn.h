@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -169,6 +168,8 @@ class RnnSteps {
 
 }  // namespace PLANISH_API
 
+class RnnLayer;  // internal: torch/rnn/layer.h
+
 namespace nn {
 inline namespace PLANISH_API {
 
@@ -237,50 +238,25 @@ struct RnnSequences {
 
 namespace detail {
 
-/// The parameters of a layer in one direction.
-class RecurrentParameters {
+/// A layer in one direction: the module's parameters, and the object that runs them. A copy has the
+/// same parameters, without packed weights and not frozen.
+class RecurrentLayer {
  public:
   /// Constructs an object without parameters.
-  RecurrentParameters() = default;
+  RecurrentLayer() = default;
   /// Registers a cell's parameters with a module, under their names followed by `suffix`. Errors
   /// name `owner`.
-  RecurrentParameters(torch::nn::Module& module, const std::string& owner, Cell cell,
-                      const RnnShape& shape, bool bias, const std::string& suffix);
+  RecurrentLayer(torch::nn::Module& module, const std::string& owner, Cell cell,
+                 const RnnShape& shape, bool bias, const std::string& suffix);
+  RecurrentLayer(const RecurrentLayer& other);
+  RecurrentLayer& operator=(const RecurrentLayer& other);
 
-  /// Returns the parameters in the core's form: bias and bias_hn computed from bias_ih and bias_hh.
-  RnnTensors WithBias() const;
-  /// Returns WithBias() in training or if gradients are enabled. In inference, sets `packed` to the
-  /// packed weights and returns only weight_ih and weight_hh.
-  RnnTensors Prepare(bool training, RnnPacked& packed);
-  /// Frees packed weights.
-  void Drop();
-  void SetFrozen(bool frozen);
-  /// Returns a flag that is true until SetFrozen(false), then false for good; null if not frozen.
-  RnnSteps::Frozen frozen() const;
-
-  /// Returns the parameters with their names without the suffix.
-  const RnnSteps::Sources& named() const { return params_; }
+  RnnLayer* operator->() const { return layer_.get(); }
+  const std::vector<at::Tensor>& params() const { return params_; }
 
  private:
-  /// Packed weights. Copies start without packed weights and are not frozen.
-  struct Kept {
-    Kept() = default;
-    Kept(const Kept& /*other*/) {}
-    Kept& operator=(const Kept& /*other*/) {
-      packed.reset();
-      frozen.reset();
-      return *this;
-    }
-
-    mutable std::mutex mutex;  ///< the module can be called from several threads
-    RnnPacked packed;
-    std::shared_ptr<std::atomic<bool>> frozen;
-  };
-
-  std::string owner_, suffix_;
-  Cell cell_{};
-  RnnSteps::Sources params_;  ///< named without the suffix; the two weights first
-  Kept kept_;
+  std::vector<at::Tensor> params_;
+  std::shared_ptr<RnnLayer> layer_;
 };
 
 /// Base of LayerNormLSTM, LayerNormGRU and LayerNormRNN. Several threads can call a module at once.
@@ -321,7 +297,7 @@ class RecurrentImpl : public torch::nn::Cloneable<Derived> {
   RnnOutputs RunLayers(const at::Tensor& x, const at::Tensor& h0, const at::Tensor& c0,
                        const RnnSequences& sequences);
 
-  std::vector<RecurrentParameters> layers_;  ///< [num_layers * directions]
+  std::vector<RecurrentLayer> layers_;  ///< [num_layers * directions]
 };
 
 /// Base of LayerNormLSTMCell, LayerNormGRUCell and LayerNormRNNCell.
@@ -353,7 +329,7 @@ class RecurrentCellImpl : public torch::nn::Cloneable<Derived> {
                                          const at::Tensor& c);
 
  private:
-  RecurrentParameters parameters_of_cell_;
+  RecurrentLayer layer_;
 };
 
 }  // namespace detail

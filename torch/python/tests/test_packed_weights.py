@@ -10,6 +10,7 @@ import threading
 import numpy
 import pytest
 import torch
+import torch.fx.experimental.proxy_tensor
 from torch import nn
 
 import planish
@@ -52,6 +53,10 @@ FEW = [
     pytest.param(lambda: LayerNormLSTMCell(I, H), id="LayerNormLSTMCell"),
     pytest.param(lambda: LayerNormGRUCell(I, H, variant="plain"), id="LayerNormGRUCell plain"),
 ]
+
+
+def is_packed(module):
+    return all(layer.packings() > 0 for layer in module._layers.values())
 
 
 def drawn(module):
@@ -316,7 +321,7 @@ def test_inference_tensors():
         module = drawn(LayerNormLSTM(I, H))
         for write in (by_polyak, by_address):
             expect_changes(module, write)
-        assert module._packed  # kept, though no version counts their changes
+        assert is_packed(module)  # kept, though no version counts their changes
 
 
 def test_parameters_of_a_subclass():
@@ -326,7 +331,22 @@ def test_parameters_of_a_subclass():
     cell = drawn(LayerNormLSTMCell(I, H))
     cell.weight_hh = Own(cell.weight_hh.detach())
     expect_follows_kind(cell)
-    assert not cell._packed
+    assert not is_packed(cell)
+
+
+@pytest.mark.parametrize("variant", ["paper", "plain"])
+def test_a_removed_bias_counts_as_zero(variant):
+    cell = drawn(LayerNormLSTMCell(I, H, variant=variant))
+    zeroed = copy.deepcopy(cell)
+    names = [name for name, _ in cell.named_parameters() if name.startswith("bias")]
+    for name in names:
+        setattr(cell, name, None)
+        zeroed.get_parameter(name).data.zero_()
+    x = inputs_of(cell)
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad):
+            for call, expected in ((cell.eval(), zeroed.eval()), (cell.steps(), zeroed.steps())):
+                torch.testing.assert_close(call(*x), expected(*x))
 
 
 def test_meta_parameters():
@@ -694,6 +714,53 @@ def test_frozen_modules_train_and_go_through_transforms():
         torch.testing.assert_close(program.module()(x)[0], expected)
 
 
+@pytest.mark.parametrize("make", FEW)
+def test_transforms_of_frozen_modules_use_the_parameters(make):
+    """Packed weights are told apart by a write that they do not follow."""
+    module = drawn(make()).eval()
+    x, *hx = inputs_of(module)
+    module.freeze()
+
+    def call(x):
+        return bits_of(module(x, *hx))[0]
+
+    with torch.no_grad():
+        old = call(x)
+        by_address(module)
+        assert torch.equal(call(x), old)
+        new = bits_of(copy.deepcopy(module)(x, *hx))[0]
+        assert torch.equal(torch.func.vmap(call)(x[None])[0], new)
+        make_fx = torch.fx.experimental.proxy_tensor.make_fx
+        for pre_dispatch in (False, True):
+            traced = make_fx(call, pre_dispatch=pre_dispatch)(x)
+            assert torch.equal(traced(x), new)
+        traced = torch.jit.trace(module, (x, *hx), check_trace=False)
+        assert torch.equal(bits_of(traced(x, *hx))[0], new)
+        assert torch.equal(call(x), old)
+
+
+@pytest.mark.parametrize("make", FEW)
+def test_tangents_of_parameters_and_inputs_pass_in_inference(make):
+    module = drawn(make()).eval()
+    x, *hx = inputs_of(module)
+    dx = torch.randn_like(x)
+    tangents = {k: torch.randn_like(p) for k, p in module.named_parameters()}
+    forward_ad = torch.autograd.forward_ad
+    results = []
+    for grad in (True, False):
+        with torch.set_grad_enabled(grad), forward_ad.dual_level():
+            duals = {
+                k: forward_ad.make_dual(p.detach(), tangents[k])
+                for k, p in module.named_parameters()
+            }
+            for parameters, dual in ((duals, x), ({}, forward_ad.make_dual(x, dx))):
+                result = torch.func.functional_call(module, parameters, (dual, *hx))
+                result = result if isinstance(result, torch.Tensor) else result[0]
+                results.append(forward_ad.unpack_dual(result).tangent.detach())
+    for ours, theirs in zip(results[2:], results[:2], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_the_operators_packed_weights_stay_as_they_are():
     cell = drawn(LayerNormGRUCell(I, H))
     params = {k: p.detach() for k, p in cell.named_parameters()}
@@ -707,6 +774,14 @@ def test_the_operators_packed_weights_stay_as_they_are():
     before = step()
     by_address(cell)
     expect_same(step(), before)
+
+
+def test_variants_are_all_cells_of_the_library():
+    with pytest.raises(ValueError, match="cell must be one of") as error:
+        torch.classes.planish.RnnLayer("", True, "", "")
+    cells = str(error.value).partition("one of ")[2].partition(", got")[0].split(", ")
+    tables = [recurrent._LSTMS, recurrent._GRUS, *recurrent._RNNS.values()]
+    assert sorted(cells) == sorted(v.cell for table in tables for v in table.values())
 
 
 def test_modules_of_the_package_are_all_here():
@@ -774,37 +849,32 @@ def test_steps_are_of_the_parameters_that_they_compare_with():
 
 @pytest.mark.parametrize("steps", [True, False], ids=["steps", "module"])
 def test_module_unfrozen_while_it_packs_compares_again(steps):
-    """Another thread unfreezes, and freezes, the module between the check and the packing."""
+    """Another thread unfreezes and freezes the module while this one packs."""
+    for _ in range(50):
+        cell = drawn(LayerNormLSTMCell(64, 64)).eval()
+        x = torch.randn(1, 64)
+        running, stop = threading.Event(), threading.Event()
 
-    class Interrupted(planish.nn.LayerNormLSTMCell):
-        interrupt = staticmethod(lambda: None)
+        def change(cell=cell, running=running, stop=stop):
+            while not stop.is_set():
+                cell.freeze()
+                cell.unfreeze()
+                running.set()
 
-        def _are_parameters(self, *arguments):
-            result = super()._are_parameters(*arguments)
-            self.interrupt()
-            return result
-
-    for changes in ((False,), (True,), (False, True), (True, False)):
-        cell = drawn(Interrupted(I, H)).eval()
-        x = inputs_of(cell)
-
-        def interrupt(cell=cell, changes=changes):
-            for freeze in changes:
-                cell.freeze() if freeze else cell.unfreeze()
-
-        if not changes[0]:
-            cell.freeze()
-        cell.interrupt = interrupt
+        thread = threading.Thread(target=change)
+        thread.start()
+        running.wait()
         with torch.no_grad():
-            call = cell.steps() if steps else cell
-            call(*x)
-            cell.interrupt = lambda: None
-            cell.unfreeze()
-            flip_bit(cell.weight_hh)
+            for _ in range(5):
+                call = cell.steps() if steps else cell
+                call(x)
+            stop.set()
+            thread.join()
+            flip_bit(cell.weight_ih)
             if steps:
-                with pytest.raises(ValueError, match="weight_hh has changed since"):
-                    call(*x)
-            expect_same(cell(*x), copy.deepcopy(cell)(*x))
+                with pytest.raises(ValueError, match="weight_ih has changed since"):
+                    call(x)
+            expect_same(cell(x), copy.deepcopy(cell)(x))
 
 
 def test_exchanged_tensors_are_noticed():

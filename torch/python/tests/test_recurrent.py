@@ -692,13 +692,11 @@ def test_steps_say_what_is_wrong():
         cell.weight_hh.mul_(2)
     with pytest.raises(ValueError, match="weight_hh has changed since the steps began"):
         step(x)
-    new = torch.classes.planish.RnnSteps
-    with pytest.raises(ValueError, match="params must be those of rnn_step, got weight"):
-        new("ln_lstm", {"weight": x}, 1e-5, None, {}, False)
+    new = torch.classes.planish.RnnLayer
     with pytest.raises(ValueError, match="cell must be one of rnn, .*, got lnlstm"):
-        new("lnlstm", {"weight_ih": x}, 1e-5, None, {}, False)
-    with pytest.raises(ValueError, match="weight_ih must be a tensor, got none"):
-        new("ln_lstm", {"weight_hh": x}, 1e-5, None, {}, False)
+        new("lnlstm", True, "", "LayerNormLSTMCell")
+    with pytest.raises(ValueError, match="params must have 9 tensors, got 1"):
+        new("ln_lstm", True, "", "LayerNormLSTMCell").steps([x], True, False, 1e-5, {})
 
 
 # ---- Dropout and resets
@@ -768,27 +766,26 @@ def test_no_gradient_passes_a_reset():
 # ---- Inference
 
 
-def packed_of(module):
-    return {suffix: packed.weights for suffix, packed in module._packed.items()}
+def packings_of(module):
+    return {suffix: layer.packings() for suffix, layer in module._layers.items()}
 
 
 @all_layers()
 def test_inference_packs_once_and_computes_the_same(layer, options):
     module = made(layer, options, bidirectional=True).eval()
     x = torch.randn(4, 3, I, dtype=torch.float64)
+    none, once = {"_l0": 0, "_l0_reverse": 0}, {"_l0": 1, "_l0_reverse": 1}
     expected = module(x)  # with gradients: not packed
-    assert not module._packed
+    assert packings_of(module) == none
     with torch.no_grad():
-        assert_close(module(x), expected, rtol=0, atol=0)
-        first = packed_of(module)
-        assert list(first) == ["_l0", "_l0_reverse"]
-        module(x)
-        assert packed_of(module) == first
+        for _ in range(2):
+            assert_close(module(x), expected, rtol=0, atol=0)
+            assert packings_of(module) == once
         module.train()(x)
-        assert not module._packed  # in training weights change between calls
+        assert packings_of(module) == none  # in training weights change between calls
     with torch.inference_mode():
         assert_close(module.eval()(x), expected, rtol=0, atol=0)
-        assert module._packed
+        assert packings_of(module) == once
 
 
 def change_in_place(module):

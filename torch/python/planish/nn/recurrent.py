@@ -7,6 +7,7 @@ directions. LN is layer normalization, ``(z - mean) / sqrt(var + eps)`` times a 
 """
 
 import contextlib
+import copy
 import dataclasses
 import math
 import numbers
@@ -52,52 +53,49 @@ Resets: TypeAlias = Tensor | NDArray[Any]
 # Looked up once: attribute access of an operator is slow compared with parsing an argument.
 _rnn_forward = torch.ops.planish.rnn_forward.default
 _rnn_step = torch.ops.planish.rnn_step.default
+_rnn_fold_biases = torch.ops.planish.rnn_fold_biases.default
 
 
 @dataclasses.dataclass(frozen=True)
 class _Variant:
-    """A cell of the operators, and its parameters besides the two weights."""
+    """A cell of the operators."""
 
     cell: str
-    parameters: tuple[str, ...]
     eps: float = 1e-5  #: used for eps=None
 
 
-_BIAS = ("bias_ih",)
-_BIASES = ("bias_ih", "bias_hh")
-_APART = ("ln_ih_weight", "ln_ih_bias", "ln_hh_weight", "ln_hh_bias")
-_GAINS = ("ln_ih_weight", "ln_hh_weight")
-_TOGETHER = ("ln_weight", "ln_bias")
-_OF_C = ("ln_c_weight", "ln_c_bias")
-
-# Must match src/rnn/cell.h, which explains how the cells differ. Parameters are initialized in this
-# order.
+# src/rnn/cell.h explains how the cells differ.
 _LSTMS = {
-    "paper": _Variant("ln_lstm", _BIAS + _APART + _OF_C),
-    "haste": _Variant("ln_lstm_haste", _BIAS + _GAINS + _OF_C),
-    "fastrnns": _Variant("ln_lstm_fastrnns", _APART + _OF_C),
-    "tfa": _Variant("ln_lstm_tfa", _BIAS + _APART + _OF_C, eps=1e-3),
-    "contrib": _Variant("ln_lstm_contrib", _TOGETHER + _OF_C, eps=1e-12),
-    "draw": _Variant("draw_lstm", _BIASES + _OF_C),
-    "plain": _Variant("lstm", _BIASES),
-    "batchnorm": _Variant("bn_lstm", _BIAS + _GAINS + _OF_C),
+    "paper": _Variant("ln_lstm"),
+    "haste": _Variant("ln_lstm_haste"),
+    "fastrnns": _Variant("ln_lstm_fastrnns"),
+    "tfa": _Variant("ln_lstm_tfa", eps=1e-3),
+    "contrib": _Variant("ln_lstm_contrib", eps=1e-12),
+    "draw": _Variant("draw_lstm"),
+    "plain": _Variant("lstm"),
+    "batchnorm": _Variant("bn_lstm"),
 }
 _GRUS = {
-    "paper": _Variant("ln_gru", _APART),
-    "plain": _Variant("gru", _BIASES),
-    "batchnorm": _Variant("bn_gru", _APART),
+    "paper": _Variant("ln_gru"),
+    "plain": _Variant("gru"),
+    "batchnorm": _Variant("bn_gru"),
 }
 _RNNS = {
     "tanh": {
-        "paper": _Variant("ln_rnn", _TOGETHER),
-        "plain": _Variant("rnn", _BIASES),
-        "batchnorm": _Variant("bn_rnn", _TOGETHER),
+        "paper": _Variant("ln_rnn"),
+        "plain": _Variant("rnn"),
+        "batchnorm": _Variant("bn_rnn"),
     },
     "relu": {
-        "paper": _Variant("ln_rnn_relu", _TOGETHER),
-        "plain": _Variant("rnn_relu", _BIASES),
+        "paper": _Variant("ln_rnn_relu"),
+        "plain": _Variant("rnn_relu"),
     },
 }
+
+#: Inputs of a layer besides the parameters, as the operators name them.
+_INPUTS = ("x", "h0", "c0", "h_reset", "c_reset", "lengths", "resets")
+_PARAMETER_TYPES = {Tensor, nn.Parameter}
+_INPUT_TYPES = {Tensor, nn.Parameter, type(None)}
 
 
 def _impls(tensors: Iterable[Tensor | None]) -> list[int | None]:
@@ -105,51 +103,22 @@ def _impls(tensors: Iterable[Tensor | None]) -> list[int | None]:
     return [None if tensor is None else tensor._cdata for tensor in tensors]
 
 
-class _Packed:
-    """Packed weights, and the parameters that they are compared with at each use."""
+def _are_recorded(parameters: Sequence[Tensor], inputs: Sequence[Tensor | None]) -> bool:
+    """Returns whether a call must be one of operators.
 
-    def __init__(
-        self, weights: Any, tensors: Sequence[Tensor], freezing: "_Freezing | None"
-    ) -> None:
-        self.weights = weights
-        self.freezing = freezing
-        self._impls = _impls(tensors)  # not reused for others: weights keeps the tensors
-
-    def is_of(self, tensors: Sequence[Tensor]) -> bool:
-        return tensors[0].is_cpu and _impls(tensors) == self._impls
-
-
-class _PackedByLayer(dict[str, _Packed]):
-    """Packed weights by the suffix of the layer.
-
-    Copies are empty, because a parametrized module copies its attributes without ``__getstate__``.
+    Compilers, tracers and ``__torch_function__`` of subclasses see no calls of an ``RnnLayer``.
     """
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_PackedByLayer":
-        return _PackedByLayer()
-
-
-class _Freezing:
-    """The time from a ``freeze()`` to the next ``unfreeze()``. Copies are None."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
-
-
-def _can_pack(tensor: Tensor) -> bool:
-    """Returns whether the elements are in the tensor's memory, which a subclass need not use."""
     return (
-        type(tensor) in (Tensor, nn.Parameter)
-        and tensor.device.type == "cpu"
-        and tensor.layout == torch.strided
-        and not tensor.is_neg()
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or not {*map(type, parameters)} <= _PARAMETER_TYPES
+        or not {*map(type, inputs)} <= _INPUT_TYPES
     )
 
 
 class _Recurrent(nn.Module):
-    """Base of layers and cells: holds the parameters, and their packed weights for inference."""
+    """Base of layers and cells: holds the parameters, and the ``RnnLayer`` objects that run them."""
 
-    _gates: ClassVar[int]
     _states: ClassVar[tuple[str, ...]] = ("h",)
     _undrawn = False  # set if parameters were on the meta device when they were to be drawn
 
@@ -178,12 +147,10 @@ class _Recurrent(nn.Module):
         self.variant = variant
         self.eps = eps
         self._cell = variants[variant].cell
-        without = () if bias else _BIASES
-        self._names = ("weight_ih", "weight_hh") + tuple(
-            name for name in variants[variant].parameters if name not in without
-        )
-        self._packed = _PackedByLayer()
-        self._frozen: _Freezing | None = None
+        #: The operators' RnnLayer of each layer and direction, by the suffix of its parameters.
+        self._layers: dict[str, Any] = {}
+        #: The names of the parameters of each layer and direction.
+        self._layer_names: dict[str, tuple[str, ...]] = {}
 
     def _name(self) -> str:
         return type(self).__name__
@@ -215,13 +182,15 @@ class _Recurrent(nn.Module):
             what = f"x must have input_size, {self.input_size}, as its last dimension"
             raise self._error(what, list(x.shape))
 
-    def _add_parameters(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
-        hidden, sums = self.hidden_size, self._gates * self.hidden_size
-        sizes: dict[str, tuple[int, ...]] = {name: (hidden,) for name in _OF_C}
-        sizes |= {"weight_ih": (sums, inputs), "weight_hh": (sums, hidden)}
-        for name in self._names:
-            data = torch.empty(sizes.get(name, (sums,)), device=device, dtype=dtype)
+    def _add_layer(self, suffix: str, inputs: int, device: Any, dtype: Any) -> None:
+        layer = torch.classes.planish.RnnLayer(self._cell, self.bias, suffix, type(self).__name__)
+        sizes = layer.sizes(inputs, self.hidden_size)
+        for name, size in sizes.items():
+            data = torch.empty(size, device=device, dtype=dtype)
             self.register_parameter(name + suffix, nn.Parameter(data))
+        self._names = tuple(sizes)
+        self._layers[suffix] = layer
+        self._layer_names[suffix] = tuple(name + suffix for name in sizes)
 
     def reset_parameters(self) -> None:
         """Initializes the parameters.
@@ -261,90 +230,33 @@ class _Recurrent(nn.Module):
         if value:
             self._undrawn = False
 
-    def _tensors(self, suffix: str) -> list[Any]:
-        # getattr of a module is slow; only computed tensors (torch.nn.utils.parametrize) need it.
-        names = [name + suffix for name in self._names]
-        return [
-            self._parameters[name] if name in self._parameters else getattr(self, name)
-            for name in names
-        ]
+    def _parameters_of(self, suffix: str) -> tuple[list[Any], bool]:
+        """Returns a layer's parameters, and whether some are computed.
 
-    def _prepare(self, suffix: str) -> dict[str, Any]:
-        """Returns a layer's parameters as arguments of the operators, packed in inference."""
-        tensors = self._tensors(suffix)
-        freezing = self._frozen
-        packed = self._packed_of(suffix, tensors, freezing) if self._in_inference() else None
-        if packed is None:
-            return self._with_bias(tensors)
-        return {"weight_ih": tensors[0], "weight_hh": tensors[1], "packed": packed}
-
-    def _packed_of(
-        self, suffix: str, tensors: Sequence[Tensor], freezing: "_Freezing | None"
-    ) -> Any | None:
-        """Returns a layer's packed weights, or None if its parameters cannot be packed."""
-        packed = self._packed.get(suffix)
-        # Another thread can have frozen or unfrozen the module meanwhile.
-        if packed is not None and packed.freezing is freezing:
-            if packed.is_of(tensors):
-                return packed.weights
-            if freezing is not None:
-                raise RuntimeError(
-                    f"[{type(self).__name__}] a parameter has been replaced while the module is "
-                    "frozen: call unfreeze() before replacing it"
-                )
-        if not self._are_parameters(suffix, tensors):
-            return None
-        weights = torch.classes.planish.RnnPackedParams(
-            self._cell,
-            dict(zip(self._names, tensors, strict=True)),
-            suffix,
-            type(self).__name__,
-            freezing is not None,
-        )
-        self._packed[suffix] = _Packed(weights, tensors, freezing)
-        return weights
-
-    def _are_parameters(self, suffix: str, tensors: Sequence[Tensor]) -> bool:
-        """Returns whether all tensors of a layer are parameters whose memory can be packed.
-
-        Tensors computed by a parametrization cannot.
+        ``torch.nn.utils.parametrize`` computes them, and data-parallel replicas do.
         """
-        names = {name + suffix for name in self._names}
-        return self._parameters.keys() >= names and all(map(_can_pack, tensors))
+        names = self._layer_names[suffix]
+        if torch.compiler.is_compiling():
+            return [getattr(self, name) for name in names], False
+        parameters = self._parameters
+        try:  # getattr of a module is slow
+            return [parameters[name] for name in names], False
+        except KeyError:
+            return [getattr(self, name) for name in names], True
 
-    def _in_inference(self) -> bool:
-        """Returns whether packed weights can be used.
-
-        They cannot in training, where parameters change, if a compiler or tracer records the call,
-        or if a transform is between module and kernel.
-        """
-        return not (
-            torch.compiler.is_compiling()
-            or self.training
-            or torch.is_grad_enabled()
-            or torch._C._is_tracing()
-            or torch._C._are_functorch_transforms_active()
-            or torch._C._len_torch_dispatch_stack() > 0
-        )
-
-    def _with_bias(self, tensors: Sequence[Tensor]) -> dict[str, Any]:
-        """Returns arguments with PyTorch's two biases added, except the GRU's bias_hn.
-
-        bias_hn is the part of ``bias_hh`` that r multiplies.
-        """
-        arguments = dict(zip(self._names, tensors, strict=True))
+    def _arguments(
+        self, parameters: Sequence[Tensor | None], inputs: Sequence[Tensor | None]
+    ) -> dict[str, Any]:
+        """Returns a layer's parameters and inputs as arguments of the operators."""
+        arguments: dict[str, Any] = dict(zip(self._names, parameters, strict=True))
         bias_ih, bias_hh = arguments.pop("bias_ih", None), arguments.pop("bias_hh", None)
-        if bias_ih is not None and bias_hh is None:
+        if bias_ih is not None and bias_hh is not None:
+            biases = _rnn_fold_biases(self._cell, bias_ih, bias_hh)
+            arguments.update(zip(("bias", "bias_hn"), biases, strict=False))
+        elif bias_ih is not None:
             arguments["bias"] = bias_ih
-        elif bias_ih is not None and bias_hh is not None and self._cell != "gru":
-            arguments["bias"] = bias_ih + bias_hh
-        elif bias_ih is not None and bias_hh is not None:
-            r_and_z = 2 * self.hidden_size
-            arguments["bias"] = torch.cat(
-                [bias_ih[:r_and_z] + bias_hh[:r_and_z], bias_ih[r_and_z:]]
-            )
-            arguments["bias_hn"] = bias_hh[r_and_z:]
-        return arguments
+        arguments.update(zip(_INPUTS, inputs, strict=False))
+        return {name: tensor for name, tensor in arguments.items() if tensor is not None}
 
     def freeze(self) -> None:
         """Skips the comparison of the parameters with the packed weights in inference.
@@ -363,15 +275,17 @@ class _Recurrent(nn.Module):
         ``train()``, ``load_state_dict`` and conversions (``to()``, ``double()``) unfreeze. Copies
         and loaded modules are not frozen.
         """
-        if self._frozen is None:
-            self._packed.clear()
-            self._frozen = _Freezing()
+        for layer in self._layers.values():
+            layer.freeze()
 
     def unfreeze(self) -> None:
         """Resumes the comparison of the parameters with the packed weights."""
-        if self._frozen is not None:
-            self._packed.clear()
-            self._frozen = None
+        for layer in self._layers.values():
+            layer.unfreeze()
+
+    def _drop_packed(self) -> None:
+        for layer in self._layers.values():
+            layer.drop()
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
@@ -381,43 +295,43 @@ class _Recurrent(nn.Module):
         >>> with torch.no_grad(), cell.frozen():
         ...     h = cell(torch.randn(5, 3))
         """
-        before = self._frozen
+        before = all(layer.is_frozen() for layer in self._layers.values())
         self.freeze()
         try:
             yield
         finally:
-            if before is None:
+            if not before:
                 self.unfreeze()
 
     def train(self, mode: bool = True) -> "_Recurrent":
         """Frees packed weights, unfreezes if ``mode`` is True, and calls ``nn.Module.train``."""
         if mode:
             self.unfreeze()
-        self._packed.clear()
+        self._drop_packed()
         super().train(mode)
         return self
 
     def _apply(self, *arguments: Any, **options: Any) -> "_Recurrent":
         self.unfreeze()
-        self._packed.clear()
+        self._drop_packed()
         super()._apply(*arguments, **options)  # type: ignore[no-untyped-call]
         return self
 
     def _replicate_for_data_parallel(self) -> "_Recurrent":
         replica: _Recurrent = super()._replicate_for_data_parallel()  # type: ignore[no-untyped-call]
-        replica._packed = _PackedByLayer()
-        replica._frozen = None
+        replica._layers = copy.deepcopy(self._layers)
         return replica
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_packed": _PackedByLayer(), "_frozen": None}
+        # A copy of an RnnLayer has no packed weights and is not frozen.
+        return {**self.__dict__, "_layers": copy.deepcopy(self._layers)}
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *arguments: Any
     ) -> None:
         """Adds the two biases of a state dict from ``torch.nn`` if this variant has only one."""
         self.unfreeze()
-        self._packed.clear()  # torch.utils.swap_tensors refuses tensors with other references
+        self._drop_packed()  # torch.utils.swap_tensors refuses tensors with other references
         if "bias_ih" in self._names and "bias_hh" not in self._names:
             for key in [key for key in state_dict if key.startswith(prefix + "bias_hh")]:
                 to = prefix + "bias_ih" + key[len(prefix + "bias_hh") :]
@@ -442,6 +356,12 @@ class _Recurrent(nn.Module):
         words = [str(self.input_size), str(self.hidden_size)]
         words += [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
         return ", ".join(words)
+
+
+def _at(states: Sequence[Tensor | None], index: int) -> tuple[Tensor | None, Tensor | None]:
+    """Returns a layer's part of h and, in an LSTM, c."""
+    h, c = (*states, None)[:2]
+    return None if h is None else h[index], None if c is None else c[index]
 
 
 class _Layers(_Recurrent):
@@ -491,7 +411,7 @@ class _Layers(_Recurrent):
         for index, suffix in enumerate(self._suffixes):
             first = index < len(directions)
             inputs = input_size if first else len(directions) * hidden_size
-            self._add_parameters(suffix, inputs, device, dtype)
+            self._add_layer(suffix, inputs, device, dtype)
         self.reset_parameters()
 
     @property
@@ -533,22 +453,8 @@ class _Layers(_Recurrent):
             outputs: list[Tensor] = []
             for direction in range(directions):
                 index = layer * directions + direction
-                arguments = self._prepare(self._suffixes[index])
-                for name, state, reset_to in zip(self._states, states, resets_to, strict=True):
-                    if state is not None:
-                        arguments[name + "0"] = state[index]
-                    if reset_to is not None:
-                        arguments[name + "_reset"] = reset_to[index]
-                y, *next_states = _rnn_forward(
-                    self._cell,
-                    x,
-                    **arguments,
-                    lengths=lengths,
-                    resets=resets,
-                    reverse=direction == 1,
-                    eps=self.eps,
-                    checkpoint=self.checkpoint,
-                )
+                inputs = (x, *_at(states, index), *_at(resets_to, index), lengths, resets)
+                y, *next_states = self._run_layer(self._suffixes[index], inputs, direction == 1)
                 outputs.append(y)
                 for of_layers, state in zip(last, next_states, strict=False):
                     of_layers.append(state)
@@ -556,6 +462,26 @@ class _Layers(_Recurrent):
         if len(self._suffixes) == 1:
             return x, tuple(of_layers[0].unsqueeze(0) for of_layers in last)
         return x, tuple(torch.stack(of_layers) for of_layers in last)
+
+    def _run_layer(
+        self, suffix: str, inputs: Sequence[Tensor | None], reverse: bool
+    ) -> tuple[Tensor, ...]:
+        """Runs one layer in one direction on the tensors of _INPUTS."""
+        parameters, computed = self._parameters_of(suffix)
+        outputs: tuple[Tensor, ...]
+        if _are_recorded(parameters, inputs):
+            outputs = _rnn_forward(
+                self._cell,
+                **self._arguments(parameters, inputs),
+                reverse=reverse,
+                eps=self.eps,
+                checkpoint=self.checkpoint,
+            )
+        else:
+            outputs = self._layers[suffix].forward(
+                parameters, self.training, computed, *inputs, reverse, self.eps, self.checkpoint
+            )
+        return outputs
 
     def _check_states(self, states: Sequence[Tensor | None], size: tuple[int, ...]) -> None:
         for name, state in zip(self._states, states, strict=True):
@@ -728,7 +654,6 @@ class LayerNormLSTM(_Layers):
     (torch.Size([7, 5, 8]), torch.Size([4, 5, 4]), torch.Size([4, 5, 4]))
     """
 
-    _gates = 4
     _states = ("h", "c")
     mode = "LSTM"
 
@@ -887,7 +812,6 @@ class LayerNormGRU(_LayersOfH):
     (torch.Size([5, 7, 4]), torch.Size([1, 5, 4]))
     """
 
-    _gates = 3
     mode = "GRU"
 
     def __init__(
@@ -930,7 +854,6 @@ class LayerNormRNN(_LayersOfH):
     (torch.Size([7, 5, 4]), True)
     """
 
-    _gates = 1
 
     def __init__(
         self,
@@ -986,7 +909,7 @@ class _Step(_Recurrent):
     ) -> None:
         steps = {name: v for name, v in variants.items() if name != "batchnorm"}
         super().__init__(steps, variant, input_size, hidden_size, bias, eps)
-        self._add_parameters("", input_size, device, dtype)
+        self._add_layer("", input_size, device, dtype)
         self.reset_parameters()
 
     def extra_repr(self) -> str:
@@ -1005,50 +928,51 @@ class _Step(_Recurrent):
         self._check_inputs(x)
         states = self._states_of(hx)
         size = (self.hidden_size,) if dimensions == 1 else (x.shape[0], self.hidden_size)
-        before = {}
-        for name, state in zip(self._states, states, strict=True):
+        before: list[Tensor | None] = [None, None]
+        for index, (name, state) in enumerate(zip(self._states, states, strict=True)):
             self._check_size(name, state, size)
             if state is not None:
-                before[name + "0"] = state.unsqueeze(0) if dimensions == 1 else state
+                before[index] = state.unsqueeze(0) if dimensions == 1 else state
         if dimensions == 1:
             x = x.unsqueeze(0)
         step: tuple[Tensor, Tensor]
         if steps is not None and not torch.compiler.is_compiling():
-            step = steps.step(x, before.get("h0"), before.get("c0"))
+            step = steps.step(x, *before)
         else:
-            step = _rnn_step(self._cell, x, **self._prepare(""), **before, eps=self.eps)
+            step = self._run_step((x, *before))
         next_states = step[: len(states)]
         return tuple(s.squeeze(0) for s in next_states) if dimensions == 1 else next_states
 
     def _make_steps(self) -> "_Steps | None":
-        """Returns the operators' RnnSteps, or None if a compiler records calls."""
+        """Returns the operators' RnnSteps, or None if steps must call the operators."""
         if torch.compiler.is_compiling() or torch._C._is_tracing():
             return None
-        freezing = self._frozen
-        tensors = self._tensors("")
-        packed = None
-        if self._are_parameters("", tensors):
-            computed: dict[str, Tensor] = {}
-            sources = dict(zip(self._names, tensors, strict=True))
-            if self._in_inference():
-                packed = self._packed_of("", tensors, freezing)
-        else:
-            # Includes the parameters and buffers of parametrizations.
+        parameters, computed = self._parameters_of("")
+        if any(parameter is None for parameter in parameters):  # a bias that was removed
+            return None
+        sources: dict[str, Tensor] = {}
+        if computed:  # from parameters and buffers of parametrizations, too
             sources = {**dict(self.named_parameters()), **dict(self.named_buffers())}
-            computed = self._with_bias(tensors)
-        steps = torch.classes.planish.RnnSteps(
-            self._cell, computed, self.eps, packed, sources, freezing is not None
-        )
-        return _Steps(self, steps, freezing)
+        layer = self._layers[""]
+        steps = layer.steps(parameters, self.training, computed, self.eps, sources)
+        return _Steps(self, steps)
+
+    def _run_step(self, inputs: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+        """Computes a step from x, h0 and c0."""
+        parameters, computed = self._parameters_of("")
+        step: tuple[Tensor, Tensor]
+        if _are_recorded(parameters, inputs):
+            step = _rnn_step(self._cell, **self._arguments(parameters, inputs), eps=self.eps)
+        else:
+            step = self._layers[""].step(parameters, self.training, computed, *inputs, self.eps)
+        return step
 
 
 class _Steps:
     """The operators' RnnSteps of a cell."""
 
-    def __init__(self, cell: _Step, steps: Any, freezing: "_Freezing | None") -> None:
-        self._cell = cell
+    def __init__(self, cell: _Step, steps: Any) -> None:
         self._steps = steps
-        self._frozen = freezing
         self._tables = [
             (table, list(table.values()), _impls(table.values()))
             for module in cell.modules()
@@ -1063,9 +987,6 @@ class _Steps:
                     "[RnnSteps] parameters have been replaced since the steps began: "
                     "call steps() again"
                 )
-        if self._frozen is not None and self._frozen is not self._cell._frozen:
-            self._steps.unfreeze()
-            self._frozen = None
         h1, c1 = self._steps.step(x, h, c)
         return h1, c1
 
@@ -1083,7 +1004,6 @@ class LayerNormLSTMCell(_Step):
     torch.Size([5, 4])
     """
 
-    _gates = 4
     _states = ("h", "c")
 
     def __init__(
@@ -1165,7 +1085,6 @@ class LayerNormGRUCell(_StepOfH):
     torch.Size([5, 4])
     """
 
-    _gates = 3
 
     def __init__(
         self,
@@ -1188,7 +1107,6 @@ class LayerNormRNNCell(_StepOfH):
     torch.Size([4])
     """
 
-    _gates = 1
 
     def __init__(
         self,
