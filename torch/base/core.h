@@ -8,6 +8,7 @@
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -54,6 +55,11 @@ inline at::Tensor Wide(const at::Tensor& t) {
   if (!t.defined()) return t;
   const at::ScalarType type = ComputeType(t.scalar_type());
   return t.scalar_type() == type ? t : t.to(type);
+}
+
+inline void CheckEps(const char* function, double eps) {
+  TORCH_CHECK_VALUE(eps >= 0 && std::isfinite(eps), "[", function,
+                    "] eps must be finite and at least 0, got ", eps);
 }
 
 /// Calls f. Rethrows an ArgumentError of the core as c10::ValueError, other Errors as c10::Error.

@@ -125,11 +125,6 @@ inline void CheckFinite(const char* function, const char* name, double value) {
                     value);
 }
 
-inline void CheckEps(const char* function, double eps) {
-  TORCH_CHECK_VALUE(eps >= 0 && std::isfinite(eps), "[", function,
-                    "] eps must be finite and at least 0, got ", eps);
-}
-
 /// Checks that `t` has the sizes, type and device of `x`.
 inline void CheckLike(const char* function, const char* name, const at::Tensor& t,
                       const at::Tensor& x, const char* name_of_x = "x") {

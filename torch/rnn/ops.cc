@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -776,13 +775,11 @@ RnnPacked PackAutocast(const PackCall& call) {
 
 /// Checks the call and computes it with PyTorch's operators.
 RnnOutputs Composed(const ForwardCall& call) {
-  const double eps = call.settings.eps;
   const Sizes sizes = CheckCall(call.kName, call);
   TORCH_CHECK_VALUE(!call.packed,
                     "[rnn_forward] packed must be left out with composed, got "
                     "packed weights");
-  TORCH_CHECK_VALUE(std::isfinite(eps) && eps >= 0,
-                    "[rnn_forward] eps must be finite and at least 0, got ", eps);
+  CheckEps("rnn_forward", call.settings.eps);
   const Tensor lengths =
       call.tensors.lengths.defined() ? call.tensors.lengths.cpu().contiguous() : Tensor();
   for (int64_t b = 0; lengths.defined() && b < lengths.numel(); ++b) {
